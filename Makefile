@@ -1,0 +1,70 @@
+# One front end for everything; `make` alone lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO        := go
+TESTFLAGS :=
+BENCH     := .
+FUZZTIME  := 1m
+LINT      := $(GO) tool -modfile=tools/go.mod golangci-lint
+VERSION   :=
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/monolith, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monolith ./cmd/monolith
+
+.PHONY: test
+test: ## run all tests; MONOLITH_DATA and MONOLITH_REQUIRE as in CONTRIBUTING.md
+	$(GO) test -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## run the short tests under the race detector
+	$(GO) test -race -short -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: real
+real: ## train and evaluate on the real data sets below MONOLITH_DATA
+	$(GO) test -count=1 -timeout 60m -v -run '^TestRealData' $(TESTFLAGS) ./...
+
+.PHONY: lint
+lint: ## run the pinned golangci-lint, formatting included
+	$(LINT) run ./...
+
+.PHONY: fmt
+fmt: ## format everything
+	$(LINT) fmt ./...
+
+.PHONY: generate
+generate: ## write generated files again
+	$(GO) generate ./...
+
+.PHONY: bench
+bench: ## run benchmarks; BENCH=regexp chooses
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## fuzz every target for FUZZTIME each
+	@set -euo pipefail; \
+	$(GO) list ./... | while read -r pkg; do \
+	  $(GO) test -list '^Fuzz' "$$pkg" | { grep '^Fuzz' || true; } | while read -r target; do \
+	    echo "== $$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$pkg" < /dev/null; \
+	  done; \
+	done
+
+.PHONY: cover
+cover: ## write cover.html
+	$(GO) test -short -coverprofile=cover.out -coverpkg=./... ./...
+	$(GO) tool cover -html=cover.out -o cover.html
+	@$(GO) tool cover -func=cover.out | tail -1
+
+.PHONY: image
+image: ## build the container image monolith:latest
+	docker build --build-arg VERSION=$(VERSION) -t monolith:latest .
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin cover.out cover.html
