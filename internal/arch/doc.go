@@ -1,0 +1,2 @@
+// Package arch holds checks on the shape of the repository; all of them are tests.
+package arch

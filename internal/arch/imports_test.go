@@ -1,0 +1,92 @@
+// Package arch_test keeps the import table of the repository (see CONTRIBUTING.md).
+package arch_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The module and its folder, seen from this one.
+const (
+	mod  = "github.com/monolith-go/monolith/"
+	root = "../.."
+)
+
+// layers lists, for each top-level folder, the folders it may import besides
+// itself. A folder missing from the list fails the test. Test files are free.
+var layers = map[string][]string{
+	"proto":      {},
+	"internal":   {"proto"},
+	"pipeline":   {"internal"},
+	"model":      {"internal", "pipeline/fid"},
+	"ps":         {"internal", "proto", "pipeline/fid", "model/optim", "model/param"},
+	"sources":    {"internal", "proto", "pipeline"},
+	"transforms": {"internal", "proto", "pipeline", "model"},
+	"sinks":      {"internal", "proto", "pipeline", "model", "ps"},
+	"export":     {"internal", "proto", "pipeline", "model", "ps"},
+	"runners":    {"internal", "proto", "pipeline"},
+	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "runners"},
+	"cmd":        {"*"},
+	"examples":   {"*"},
+}
+
+// TestImportDirection reads the files itself: a `go list` subprocess would be
+// invisible to the test cache, and a violation would pass as "(cached)".
+func TestImportDirection(t *testing.T) {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); name == "testdata" || name == "vendor" || path != root && strings.HasPrefix(name, ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		top, _, sub := strings.Cut(filepath.ToSlash(rel), "/")
+		if !sub {
+			return nil // the root package's doc.go
+		}
+		allowed, ok := layers[top]
+		if !ok {
+			t.Errorf("%s: no layer rule for folder %q", rel, top)
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range f.Imports {
+			imp, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			to, ours := strings.CutPrefix(imp, mod)
+			if !ours || within(to, top) || slices.Contains(allowed, "*") {
+				continue
+			}
+			if !slices.ContainsFunc(allowed, func(a string) bool { return within(to, a) }) {
+				t.Errorf("%s may not import %s", rel, to)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }

@@ -1,0 +1,47 @@
+package filesplit
+
+import (
+	"context"
+	"fmt"
+)
+
+// Part is a file as a split of a source that reads records.
+type Part struct {
+	Name string
+	// End is the position behind the last record, as [Records] counts: the size of a plain file, -1 for a gzip stream.
+	End int64
+}
+
+// Parts expands patterns and looks into every file for how it is compressed. Errors: those of [Expand], those of the file
+// system (see [Unreadable]) and the context's cause.
+func Parts(ctx context.Context, patterns []string, c Compression, isGzip func(head []byte) bool) ([]Part, error) {
+	files, err := Expand(patterns)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]Part, 0, len(files))
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		p := Part{Name: f.Name, End: f.Size}
+		switch c {
+		case None:
+		case Gzip:
+			p.End = -1
+		default:
+			s, err := Open(f.Path, c, isGzip)
+			if err != nil {
+				return nil, err
+			}
+			if s.IsGzip() {
+				p.End = -1
+			}
+			if err := s.Close(); err != nil {
+				return nil, fmt.Errorf("%s: %w", f.Path, err)
+			}
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}

@@ -1,0 +1,127 @@
+package filesplit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// Compression says how the bytes of a file are stored.
+type Compression string
+
+// The ways to store a file; the empty string means [Auto].
+const (
+	Auto Compression = "auto" // decided for each file by its first bytes, not by its name
+	None Compression = "none"
+	Gzip Compression = "gzip"
+)
+
+// Check returns an error for a value that is none of the constants.
+func (c Compression) Check() error {
+	switch c {
+	case "", Auto, None, Gzip:
+		return nil
+	}
+	return fmt.Errorf("compression %q is none of %q, %q and %q", string(c), Auto, None, Gzip)
+}
+
+// Stream is an open file read from its beginning (gzip) or from any byte (plain). It is not for concurrent use.
+type Stream struct {
+	file *os.File
+	size int64
+	gz   bool
+	zr   *gzip.Reader // of a gzip file, once something was read
+}
+
+// sniffBytes is how much of a file a sniffer gets to see.
+const sniffBytes = 16
+
+// Open opens a file. With [Auto], isGzip decides by the file's first bytes. Errors are those of the file system; what is
+// wrong with the content shows when it is read.
+func Open(path string, c Compression, isGzip func(head []byte) bool) (*Stream, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStream(f, c, isGzip)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+func newStream(f *os.File, c Compression, isGzip func([]byte) bool) (*Stream, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{file: f, size: info.Size(), gz: c == Gzip}
+	if c == Auto || c == "" {
+		head := make([]byte, sniffBytes)
+		n, err := f.ReadAt(head, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		s.gz = isGzip(head[:n])
+	}
+	return s, nil
+}
+
+// IsGzip tells whether the file is compressed.
+func (s *Stream) IsGzip() bool { return s.gz }
+
+// Size is the size of the file in bytes when it was opened.
+func (s *Stream) Size() int64 { return s.size }
+
+// SeekTo moves a plain file to a byte; what has read ahead must be thrown away.
+func (s *Stream) SeekTo(offset int64) error {
+	if s.gz {
+		return errors.New("a gzip stream cannot be entered in its midst")
+	}
+	_, err := s.file.Seek(offset, io.SeekStart)
+	return err
+}
+
+// Read reads the content, uncompressed. Concatenated gzip members are read as one. Errors of the content are told from
+// those of the file system by [Damaged].
+func (s *Stream) Read(p []byte) (int, error) {
+	if !s.gz {
+		return s.file.Read(p)
+	}
+	if s.zr == nil {
+		zr, err := gzip.NewReader(s.file)
+		if err != nil {
+			if errors.Is(err, io.EOF) && s.size > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err // io.EOF: an empty file is an empty stream
+		}
+		s.zr = zr
+	}
+	return s.zr.Read(p)
+}
+
+// Close closes the file; it may be called more than once.
+func (s *Stream) Close() error {
+	err := s.file.Close()
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Damaged tells whether an error of [Stream.Read] means that the content is not what it should be, such as a truncated or
+// altered gzip stream, rather than that the file could not be read.
+func Damaged(err error) bool {
+	return err != nil && !errors.Is(err, io.EOF) && !Unreadable(err)
+}
+
+// Unreadable tells whether an error comes from the file system.
+func Unreadable(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path)
+}

@@ -1,0 +1,102 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// ErrListen wraps the errors of [Serve] when the address cannot be listened on.
+var ErrListen = errors.New("cannot listen")
+
+// ServerOptions say what is served and where.
+type ServerOptions struct {
+	// Listen is host:port; without a host 127.0.0.1, with port 0 a free one.
+	Listen string
+	// Pprof adds /debug/pprof.
+	Pprof bool
+	// Registry is what /metrics shows; the Go runtime's and the process's own metrics are added to it.
+	Registry *prometheus.Registry
+	// Logger is told the address; nil: nobody is.
+	Logger *slog.Logger
+}
+
+// Server serves /metrics, /healthz and, if asked, /debug/pprof. It owns one goroutine, which Close joins.
+type Server struct {
+	http *http.Server
+	addr string
+	done chan error
+}
+
+// Serve begins to serve. Errors: one that wraps [ErrListen] when the address is taken or wrong.
+func Serve(ctx context.Context, o ServerOptions) (*Server, error) {
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w on %q: %w", ErrListen, o.Listen, err)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if err := errors.Join(
+		o.Registry.Register(collectors.NewGoCollector()),
+		o.Registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w: %w", ErrListen, err)
+	}
+	s := &Server{
+		http: &http.Server{Handler: handler(o), ReadHeaderTimeout: 5 * time.Second},
+		addr: l.Addr().String(),
+		done: make(chan error, 1),
+	}
+	if o.Logger != nil {
+		o.Logger.Info("metrics endpoint is up", "url", "http://"+s.addr+"/metrics")
+	}
+	go func() { s.done <- s.http.Serve(l) }()
+	return s, nil
+}
+
+func handler(o ServerOptions) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n")) // a client that has gone away needs no answer
+	})
+	if o.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// Addr is host:port as it is listened on.
+func (s *Server) Addr() string { return s.addr }
+
+// Close stops listening, gives running requests until ctx ends, and joins the server's goroutine.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	if serveErr := <-s.done; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
+}

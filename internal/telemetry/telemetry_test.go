@@ -1,0 +1,213 @@
+package telemetry_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+)
+
+var (
+	_ pipeline.Hooks = (*telemetry.Metrics)(nil)
+	_ ps.Hooks       = (*telemetry.Metrics)(nil)
+)
+
+// observe calls every hook once.
+func observe(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	h, err := telemetry.New(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.RowsRead("ratings", "ratings-3", 128, 7)
+	h.RowsRead("ratings", "ratings-4", 2, -1)
+	h.RowDropped("ratings", "malformed example")
+	h.StageDone("step", 512, 3*time.Millisecond)
+	h.StageDone("parse", 512, time.Millisecond)
+	h.QueueLen("lookup", 1, 2)
+	h.QueueWait("lookup", "get", time.Microsecond)
+	h.RequestDone("push", "ok", time.Millisecond)
+	h.TableRows("embedding", 12)
+	h.Staleness(2)
+	h.SnapshotDone("ok", time.Second, 1<<20, time.Millisecond)
+	h.SnapshotDone("no_space", time.Hour, 5, time.Hour)
+	tr, err := telemetry.NewTraining(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Observe(0.5, 0.75)
+	tr.Observe(math.NaN(), math.NaN())
+	if err := telemetry.RegisterBuild(reg, telemetry.Build{Version: "v1", Revision: "abc", Go: "go1"}); err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+// TestDocs: what a scrape shows and what docs/metrics.md says are the same names, types, labels and sentences.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	families, err := observe(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scraped []string
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		slices.Sort(labels)
+		scraped = append(scraped, fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp()))
+	}
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := regexp.MustCompile("(?m)^\\| `monolith_.*$").FindAllString(string(page), -1)
+	slices.Sort(scraped)
+	slices.Sort(documented)
+	if diff := cmp.Diff(scraped, documented); diff != "" {
+		t.Errorf("docs/metrics.md differs from a scrape (-scrape +docs):\n%s", diff)
+	}
+	if len(scraped) != len(telemetry.Descriptions()) {
+		t.Errorf("%d metrics scraped, %d in the table", len(scraped), len(telemetry.Descriptions()))
+	}
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	problems, err := testutil.GatherAndLint(observe(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	want := `
+# HELP monolith_checkpoint_size_bytes Size of the last good snapshot.
+# TYPE monolith_checkpoint_size_bytes gauge
+monolith_checkpoint_size_bytes 1.048576e+06
+# HELP monolith_checkpoints_total Snapshots tried, by result.
+# TYPE monolith_checkpoints_total counter
+monolith_checkpoints_total{code="no_space"} 1
+monolith_checkpoints_total{code="ok"} 1
+# HELP monolith_source_examples_total Examples or records a source returned.
+# TYPE monolith_source_examples_total counter
+monolith_source_examples_total{source="ratings"} 130
+# HELP monolith_source_lag_records Records a split holds that were not read yet.
+# TYPE monolith_source_lag_records gauge
+monolith_source_lag_records{source="ratings",split="ratings-3"} 7
+# HELP monolith_train_auc_ratio AUC of the last window of examples, before they were trained on.
+# TYPE monolith_train_auc_ratio gauge
+monolith_train_auc_ratio 0.75
+`
+	err := testutil.GatherAndCompare(
+		observe(t), strings.NewReader(want),
+		"monolith_checkpoint_size_bytes", "monolith_checkpoints_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
+	)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwice(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	if _, err := telemetry.New(reg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := telemetry.New(reg); err == nil {
+		t.Error("a second run is registered with the same registry")
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // a body that was read to its end
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	for _, pprof := range []bool{false, true} {
+		reg := prometheus.NewRegistry()
+		h, err := telemetry.New(reg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.TableRows("embedding", 3)
+		s, err := telemetry.Serve(t.Context(), telemetry.ServerOptions{Listen: ":0", Pprof: pprof, Registry: reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(s.Addr(), "127.0.0.1:") {
+			t.Errorf("listens on %s, want the loopback address", s.Addr())
+		}
+		base := "http://" + s.Addr()
+		if code, body := get(t, base+"/metrics"); code != 200 || !strings.Contains(body, `monolith_ps_rows{table="embedding"} 3`) || !strings.Contains(body, "go_goroutines") {
+			t.Errorf("/metrics answers %d: %s", code, body)
+		}
+		if code, body := get(t, base+"/healthz"); code != 200 || body != "ok\n" {
+			t.Errorf("/healthz answers %d: %s", code, body)
+		}
+		want := http.StatusNotFound
+		if pprof {
+			want = http.StatusOK
+		}
+		if code, _ := get(t, base+"/debug/pprof/"); code != want {
+			t.Errorf("/debug/pprof/ answers %d, want %d", code, want)
+		}
+		if _, err := telemetry.Serve(t.Context(), telemetry.ServerOptions{Listen: s.Addr(), Registry: prometheus.NewRegistry()}); !errors.Is(err, telemetry.ErrListen) {
+			t.Errorf("a taken address gives %v", err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func BenchmarkHooks(b *testing.B) {
+	h, err := telemetry.New(prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		h.RowsRead("ratings", "ratings-3", 512, 7)
+		h.StageDone("step", 512, time.Millisecond)
+		h.QueueLen("lookup", 1, 2)
+		h.RequestDone("push", "ok", time.Millisecond)
+	}
+}

@@ -1,0 +1,30 @@
+package tfrecord
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+const (
+	headLen   = 12 // length and its checksum
+	footLen   = 4  // checksum of the data
+	maskDelta = 0xa282ead8
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Checksum returns the masked CRC-32C of b.
+func Checksum(b []byte) uint32 {
+	crc := crc32.Checksum(b, castagnoli)
+	return (crc>>15 | crc<<17) + maskDelta
+}
+
+// IsGzip tells whether the first bytes of a file are those of a gzip stream rather than of plain TFRecord framing. A
+// plain file whose first record is 559,903 bytes long begins with gzip's magic number too; its length checksum tells it
+// apart. Twelve bytes decide; fewer are a gzip stream when they begin like one.
+func IsGzip(head []byte) bool {
+	if len(head) < 3 || head[0] != 0x1f || head[1] != 0x8b || head[2] != 8 {
+		return false
+	}
+	return len(head) < headLen || binary.LittleEndian.Uint32(head[8:]) != Checksum(head[:8])
+}
