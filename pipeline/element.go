@@ -1,0 +1,209 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+)
+
+// Element is what an edge of a graph carries. It has one owner at a time: returning, emitting, queueing and writing an
+// element hand it on, and the last owner calls Release exactly once. Using an element after handing it on is a bug.
+type Element interface {
+	// Origin says which records the element was made of.
+	Origin() Origin
+	// NumRows is the number of examples in the element; 0 is legal (every record of the range was dropped).
+	NumRows() int
+	// Release gives the element's memory back.
+	Release()
+}
+
+// Reserved column names. They begin and end with two underscores, which no feature name may.
+const (
+	// ColPayload holds undecoded records: binary, in blocks only.
+	ColPayload = "__payload__"
+	// ColKey holds record keys: binary, nullable.
+	ColKey = "__key__"
+	// ColTime holds event times: int64 microseconds since 1970.
+	ColTime = "__time__"
+	// ColPosition holds, for each row, the position just after the row's record: int64, strictly increasing. A batch
+	// may be cut after any row: the first part ends, and the second starts, at that row's value. It is present in
+	// every block and in every batch up to the stage that makes training batches.
+	ColPosition = "__position__"
+	// ColLabel holds labels: float32, or a fixed-size list of float32 for several tasks.
+	ColLabel = "__label__"
+	// ColWeight holds example weights: float32; absent means 1.
+	ColWeight = "__weight__"
+	// ColLineID holds the serialized line id (user, request time, item): binary.
+	ColLineID = "__line_id__"
+)
+
+// Reserved tells whether a column name is reserved, that is begins and ends with two underscores.
+func Reserved(name string) bool {
+	return len(name) >= 4 && name[:2] == "__" && name[len(name)-2:] == "__"
+}
+
+// Block is a run of undecoded records of one split: an Arrow record batch with a payload column, a position column
+// and, where the source has them, key and time columns. See [BlockSchema].
+type Block struct{ table }
+
+// Batch is a run of examples of one split: an Arrow record batch of feature columns (sparse: list<int64> of fids in CSR
+// form; dense: float32 or fixed-size list of float32; sequence: a list whose order counts) with the reserved columns.
+type Batch struct{ table }
+
+var (
+	_ Element = (*Block)(nil)
+	_ Element = (*Batch)(nil)
+)
+
+type table struct {
+	rec    arrow.RecordBatch
+	origin Origin
+}
+
+// NewBlock makes a block of a record batch that has [ColPayload] and [ColPosition]. It takes over the caller's
+// reference. Errors: [ErrSchema].
+func NewBlock(rec arrow.RecordBatch, origin Origin) (*Block, error) {
+	if i := rec.Schema().FieldIndices(ColPayload); len(i) != 1 || rec.Column(i[0]).DataType().ID() != arrow.BINARY {
+		return nil, fmt.Errorf("pipeline: block of %s without one binary %s column: %w", origin, ColPayload, ErrSchema)
+	}
+	if err := checkPositions(rec, origin); err != nil {
+		return nil, err
+	}
+	return &Block{table{rec, origin}}, nil
+}
+
+// NewBatch makes a batch of a record batch. It takes over the caller's reference. A position column, when present, must
+// be int64 without nulls. Errors: [ErrSchema].
+func NewBatch(rec arrow.RecordBatch, origin Origin) (*Batch, error) {
+	if rec.Schema().HasField(ColPosition) {
+		if err := checkPositions(rec, origin); err != nil {
+			return nil, err
+		}
+	}
+	return &Batch{table{rec, origin}}, nil
+}
+
+func checkPositions(rec arrow.RecordBatch, origin Origin) error {
+	i := rec.Schema().FieldIndices(ColPosition)
+	if len(i) != 1 {
+		return fmt.Errorf("pipeline: record batch of %s without one %s column: %w", origin, ColPosition, ErrSchema)
+	}
+	col, ok := rec.Column(i[0]).(*array.Int64)
+	if !ok || col.NullN() != 0 {
+		return fmt.Errorf("pipeline: column %s of %s is not int64 without nulls: %w", ColPosition, origin, ErrSchema)
+	}
+	if n := col.Len(); n > 0 && (Position(col.Value(0)) <= origin.From || Position(col.Value(n-1)) > origin.To) {
+		return fmt.Errorf("pipeline: positions %d to %d lie outside %s: %w", col.Value(0), col.Value(n-1), origin, ErrSchema)
+	}
+	return nil
+}
+
+// Record returns the Arrow record batch without a new reference: it is valid until the element is handed on.
+func (t *table) Record() arrow.RecordBatch { return t.rec }
+
+// Origin implements [Element].
+func (t *table) Origin() Origin { return t.origin }
+
+// NumRows implements [Element].
+func (t *table) NumRows() int { return int(t.rec.NumRows()) }
+
+// Release implements [Element].
+func (t *table) Release() { t.rec.Release() }
+
+// Column returns the named column without a new reference, or nil.
+func (t *table) Column(name string) arrow.Array {
+	for i, s := 0, t.rec.Schema(); i < s.NumFields(); i++ { // Schema.FieldIndices would allocate
+		if s.Field(i).Name == name {
+			return t.rec.Column(i)
+		}
+	}
+	return nil
+}
+
+// Positions returns the values of [ColPosition], one a row, or nil when the column is absent. The slice belongs to the
+// element.
+func (t *table) Positions() []int64 {
+	col, ok := t.Column(ColPosition).(*array.Int64)
+	switch {
+	case !ok:
+		return nil
+	case col.Len() == 0: // whose values are nil
+		return []int64{}
+	}
+	return col.Int64Values()
+}
+
+// Payload returns the records of a block; row i is what [array.Binary.Value] returns.
+func (b *Block) Payload() *array.Binary { return b.Column(ColPayload).(*array.Binary) }
+
+// Cut returns rows [from, to) as a batch of its own with its own reference; b stays whole and owned by the caller. The
+// origin follows [ColPosition]; without that column only the whole batch may be cut out of it. Errors: [ErrSchema].
+func (b *Batch) Cut(from, to int) (*Batch, error) {
+	rec, origin, err := b.cut(from, to)
+	if err != nil {
+		return nil, err
+	}
+	return &Batch{table{rec, origin}}, nil
+}
+
+func (t *table) cut(from, to int) (arrow.RecordBatch, Origin, error) {
+	n, pos, origin := t.NumRows(), t.Positions(), t.origin
+	if from < 0 || to > n || from > to {
+		return nil, origin, fmt.Errorf("pipeline: rows [%d,%d) of %d of %s: %w", from, to, n, origin, ErrSchema)
+	}
+	if pos == nil && (from != 0 || to != n) {
+		return nil, origin, fmt.Errorf("pipeline: %s has no %s column, so it cannot be cut: %w", origin, ColPosition, ErrSchema)
+	}
+	if from > 0 {
+		origin.From = Position(pos[from-1])
+	}
+	if to < n {
+		if to > 0 {
+			origin.To = Position(pos[to-1])
+		} else {
+			origin.To = origin.From
+		}
+	}
+	return t.rec.NewSlice(int64(from), int64(to)), origin, nil
+}
+
+// BlockSchema is the schema of blocks: payload and position, and key and time where the source has them.
+func BlockSchema(key, time bool) *arrow.Schema {
+	f := []arrow.Field{
+		{Name: ColPayload, Type: arrow.BinaryTypes.Binary},
+		{Name: ColPosition, Type: arrow.PrimitiveTypes.Int64},
+	}
+	if key {
+		f = append(f, arrow.Field{Name: ColKey, Type: arrow.BinaryTypes.Binary, Nullable: true})
+	}
+	if time {
+		f = append(f, arrow.Field{Name: ColTime, Type: arrow.PrimitiveTypes.Int64})
+	}
+	return arrow.NewSchema(f, nil)
+}
+
+// CheckColumns returns one error that names every column of want that have lacks or holds with another type. Each
+// problem wraps [ErrSchema].
+func CheckColumns(have *arrow.Schema, want ...arrow.Field) error {
+	var faults []error
+	for _, w := range want {
+		i := have.FieldIndices(w.Name)
+		switch {
+		case len(i) == 0:
+			names := make([]string, 0, have.NumFields())
+			for _, f := range have.Fields() {
+				names = append(names, f.Name)
+			}
+			slices.Sort(names)
+			faults = append(faults, fmt.Errorf("no column %q among %q: %w", w.Name, names, ErrSchema))
+		case len(i) > 1:
+			faults = append(faults, fmt.Errorf("column %q stands %d times: %w", w.Name, len(i), ErrSchema))
+		case !arrow.TypeEqual(have.Field(i[0]).Type, w.Type):
+			faults = append(faults, fmt.Errorf("column %q is %s, not %s: %w", w.Name, have.Field(i[0]).Type, w.Type, ErrSchema))
+		}
+	}
+	return errors.Join(faults...)
+}

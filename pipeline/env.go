@@ -1,0 +1,147 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// Env is what running parts get from whoever runs them. One Env serves one worker; its methods may be called from
+// several goroutines at once. The zero value works: it discards logs, fails on bad rows and allocates from the Go heap.
+type Env struct {
+	// Source is the name of the source's node in the graph, for origins and errors.
+	Source string
+	// Worker numbers the workers of a process from 0.
+	Worker int
+	// Allocator is where Arrow memory comes from; nil: memory.DefaultAllocator.
+	Allocator memory.Allocator
+	// Logger is never a global; nil: discard.
+	Logger *slog.Logger
+	// Hooks observes; nil: nothing does.
+	Hooks Hooks
+	// BadRows is the job's policy; nil: [FailOnBadRow].
+	BadRows BadRowPolicy
+
+	mu struct {
+		sync.Mutex
+		resources map[any]io.Closer
+		order     []any
+	}
+}
+
+// Mem returns the allocator to use.
+func (e *Env) Mem() memory.Allocator {
+	if e == nil || e.Allocator == nil {
+		return memory.DefaultAllocator
+	}
+	return e.Allocator
+}
+
+// Log returns the logger to use, never nil.
+func (e *Env) Log() *slog.Logger {
+	if e == nil || e.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return e.Logger
+}
+
+// Observe returns the hooks to call, never nil.
+func (e *Env) Observe() Hooks {
+	if e == nil || e.Hooks == nil {
+		return NopHooks{}
+	}
+	return e.Hooks
+}
+
+// Resource returns what key stands for in this worker, opening it the first time: stages and the sink of one worker
+// share a parameter server session this way. The runner closes resources after the worker's stages, newest first.
+func Resource[T io.Closer](ctx context.Context, env *Env, key any, open func(context.Context) (T, error)) (T, error) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if r, ok := env.mu.resources[key]; ok {
+		t, ok := r.(T)
+		if !ok {
+			return t, fmt.Errorf("pipeline: resource %v is a %T: %w", key, r, ErrConfig)
+		}
+		return t, nil
+	}
+	t, err := open(ctx)
+	if err != nil {
+		return t, err
+	}
+	if env.mu.resources == nil {
+		env.mu.resources = map[any]io.Closer{}
+	}
+	env.mu.resources[key] = t
+	env.mu.order = append(env.mu.order, key)
+	return t, nil
+}
+
+// CloseResources closes what [Resource] opened, newest first; the runner calls it once the worker's parts are closed.
+func (e *Env) CloseResources() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for _, key := range slices.Backward(e.mu.order) {
+		errs = append(errs, e.mu.resources[key].Close())
+	}
+	e.mu.resources, e.mu.order = nil, nil
+	return errors.Join(errs...)
+}
+
+// BadRow reports one record that cannot be used. It returns nil when the policy says to go on without it, and the error
+// to fail with otherwise. payload may be nil; it is only valid during the call.
+func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error {
+	e.Observe().RowDropped(err.Source, err.Reason)
+	policy := BadRowPolicy(FailOnBadRow{})
+	if e != nil && e.BadRows != nil {
+		policy = e.BadRows
+	}
+	return policy.BadRow(ctx, err, payload)
+}
+
+// BadRowPolicy decides what becomes of records that cannot be used. Methods may be called from several goroutines.
+type BadRowPolicy interface {
+	// BadRow returns nil to go on without the record, or the error that fails the run. payload is the undecoded
+	// record where there is one, valid during the call.
+	BadRow(ctx context.Context, err *DataError, payload []byte) error
+}
+
+// FailOnBadRow fails the run at the first bad row.
+type FailOnBadRow struct{}
+
+// BadRow implements [BadRowPolicy].
+func (FailOnBadRow) BadRow(_ context.Context, err *DataError, _ []byte) error { return err }
+
+// SkipBadRows drops bad rows; they are counted by the hooks and, by reason, here.
+type SkipBadRows struct {
+	mu sync.Mutex
+	n  map[string]int64
+}
+
+// BadRow implements [BadRowPolicy].
+func (s *SkipBadRows) BadRow(_ context.Context, err *DataError, _ []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == nil {
+		s.n = map[string]int64{}
+	}
+	s.n[err.Reason]++
+	return nil
+}
+
+// Counts returns the number of rows dropped so far, by reason.
+func (s *SkipBadRows) Counts() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]int64, len(s.n))
+	maps.Copy(out, s.n)
+	return out
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinel errors of the contract. Implementations wrap them; callers test with errors.Is.
+var (
+	// ErrSchema: columns are missing, have another type or are used against their contract. Fix the graph or job.
+	ErrSchema = errors.New("schema mismatch")
+	// ErrConfig: what the user asked for cannot be (a topic that does not exist, a pattern without files). Fix the job.
+	ErrConfig = errors.New("bad configuration")
+	// ErrUnavailable: something outside the process (broker, shard, disk) cannot be reached or is full. Retry later.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrBadData: input that cannot be decoded. See [DataError].
+	ErrBadData = errors.New("bad data")
+	// ErrClosed: the object was closed before or during the call.
+	ErrClosed = errors.New("closed")
+	// ErrFenced: another owner has taken over the split; this one must stop.
+	ErrFenced = errors.New("fenced: the split has a newer owner")
+)
+
+// DataError is bad input: where it was found and why it is bad. It wraps [ErrBadData] and Err.
+type DataError struct {
+	Source, Split string
+	// Position is that of the bad record, in the unit of the source.
+	Position Position
+	// Reason is a short constant phrase of a small closed set («crc mismatch»); it becomes a metric label.
+	Reason string
+	// Err says more, or is nil.
+	Err error
+}
+
+// Error renders `source/split position 12: reason: detail`.
+func (e *DataError) Error() string {
+	s := fmt.Sprintf("%s/%s position %d: %s", e.Source, e.Split, e.Position, e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is find ErrBadData and the cause.
+func (e *DataError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrBadData}
+	}
+	return []error{ErrBadData, e.Err}
+}
+
+// GapError says that a reader was asked for records that the source does not have (any more): retention has passed the
+// position, or the log was truncated or re-created. Reading on would lose records silently, so nothing does by itself.
+type GapError struct {
+	Source, Split string
+	// Want is the position asked for; the source has [First, Last).
+	Want, First, Last Position
+	// Hint tells what the user can do.
+	Hint string
+}
+
+// Error names the gap and what to do.
+func (e *GapError) Error() string {
+	s := fmt.Sprintf("%s/%s: position %d lies outside of what the source has, [%d,%d)", e.Source, e.Split, e.Want, e.First, e.Last)
+	if e.Hint != "" {
+		s += "; " + e.Hint
+	}
+	return s
+}

@@ -1,0 +1,501 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// lane is one worker of a run: its splits, its groups of stages and its writer.
+type lane struct {
+	run    *run
+	worker int
+	splits []*splitRun
+	env    *Env
+	writer anyWriter
+	idler  Idler // nil when the writer has nothing to do when idle
+	groups []*group
+	ready  chan *splitRun // a token for each element that a split has queued, and one for its end
+}
+
+// splitRun is one split within a lane.
+type splitRun struct {
+	Split
+	lane    *lane
+	reader  anyReader
+	section *section
+	queue   *queue
+	ended   bool
+	// progress counts what the lane has taken, with what earlier runs applied. The deterministic order goes by its rows.
+	progress Progress
+}
+
+// group is a run of stages that share a goroutine. The first group of a lane is called by the merge, the others read
+// their own queue; the last ends in the writer.
+type group struct {
+	section *section
+	in      *queue // nil for the first
+	last    bool
+}
+
+var errStopped = errors.New("pipeline: reading stopped")
+
+// work opens the lane's parts, runs them, and ends them in the order cancel, join, drain and release, close.
+func (l *lane) work(parent context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	if l.env = l.run.opts.Env(l.worker); l.env == nil {
+		l.env = &Env{Worker: l.worker}
+	}
+	if l.env.Source == "" {
+		l.env.Source = l.run.source
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	// Invariant 3: reading is stopped before the queues behind it are drained, and drained before anything is closed.
+	readCtx, stopReading := context.WithCancelCause(ctx)
+	defer stopReading(nil)
+	if err := l.open(ctx, readCtx); err != nil {
+		return err
+	}
+
+	var readers, loops sync.WaitGroup
+	for _, sp := range l.splits {
+		readers.Go(func() {
+			defer func() {
+				sp.queue.close()
+				l.announce(sp)
+			}()
+			if err := sp.pump(readCtx); err != nil && context.Cause(readCtx) != errStopped { //nolint:errorlint // identity is meant
+				cancel(err)
+			}
+		})
+	}
+	for i, g := range l.groups[1:] {
+		loops.Go(func() {
+			if err := l.loop(ctx, g, i+1); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	err = l.merge(ctx)
+	if err == nil {
+		err = l.finish(ctx, 0)
+	}
+	if err != nil {
+		cancel(err)
+	}
+	stopReading(errStopped)
+	readers.Wait()
+	loops.Wait()
+	if ctx.Err() == nil {
+		name := l.run.seg.sink().name
+		if err := guard(name, func() error { return l.writer.flush(ctx) }); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		l.report()
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// open opens writer, groups, positions, split sections and readers. What it opened before an error, close closes. What
+// belongs to a split works under readCtx, which ends before ctx does when the run is drained.
+func (l *lane) open(ctx, readCtx context.Context) (err error) {
+	r, sink := l.run, l.run.seg.sink()
+	err = guard(sink.name, func() (err error) {
+		l.writer, err = sink.sink.open(ctx, l.env)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.idler, _ = l.writer.value().(Idler)
+
+	perSplit, merge, groups, queues := r.seg.sections()
+	l.groups = make([]*group, len(groups))
+	tail := l.write(ctx)
+	for i := len(groups) - 1; i >= 0; i-- {
+		g := &group{last: i == len(groups)-1}
+		if i > 0 {
+			g.in = newQueue(queues[i-1].name, queues[i-1].depth, l.env.Observe())
+		}
+		l.groups[i] = g
+		if g.section, err = openSection(ctx, l.env, groups[i], tail); err != nil {
+			return err
+		}
+		if i > 0 {
+			tail = func(e Element) error { return g.in.put(ctx, e) }
+		}
+	}
+
+	progress := map[string]Progress{}
+	if res, ok := l.writer.value().(Resumer); ok {
+		mine := make([]Split, len(l.splits))
+		for i, sp := range l.splits {
+			mine[i] = sp.Split
+		}
+		err := guard(sink.name, func() (err error) {
+			progress, err = res.Resume(ctx, r.source, mine)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	depth, name := 1, r.source
+	if merge != nil {
+		// Each split holds an element ready even at depth 0, so that a split without data does not stop the others.
+		depth, name = max(merge.depth, 1), merge.name
+	}
+	l.ready = make(chan *splitRun, len(l.splits)*(depth+1))
+	for _, sp := range l.splits {
+		sp.progress = Progress{Position: sp.Start}
+		if p, ok := progress[sp.Name]; ok && p.Position != NoPosition {
+			sp.progress = p
+			r.resumed(p.Rows)
+		}
+		sp.queue = newQueue(name, depth, l.env.Observe())
+		sp.section, err = openSection(readCtx, l.env, perSplit, func(e Element) error {
+			if err := sp.queue.put(readCtx, e); err != nil {
+				return err
+			}
+			l.announce(sp)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		err = guard(r.source, func() (err error) {
+			sp.reader, err = r.seg.chain[0].source.open(ctx, l.env, sp.Split, sp.progress.Position)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// announce tells the merge that sp has an element more, or has ended. It never blocks: ready has room for a token for
+// each queued element and end. In deterministic order nobody listens.
+func (l *lane) announce(sp *splitRun) {
+	if !l.run.opts.Deterministic {
+		l.ready <- sp
+	}
+}
+
+// close releases what is queued and closes every part, readers first.
+func (l *lane) close() error {
+	var errs []error
+	for _, sp := range l.splits {
+		if sp.queue != nil {
+			sp.queue.drain()
+		}
+		if sp.reader != nil {
+			errs = append(errs, sp.reader.close())
+		}
+		errs = append(errs, sp.section.close())
+	}
+	for _, g := range l.groups {
+		if g != nil {
+			if g.in != nil {
+				g.in.drain()
+			}
+			errs = append(errs, g.section.close())
+		}
+	}
+	if l.writer != nil {
+		errs = append(errs, l.writer.close())
+	}
+	return errors.Join(append(errs, l.env.CloseResources())...)
+}
+
+// write is the end of a chain: the writer, with its hooks and counts.
+func (l *lane) write(ctx context.Context) func(Element) error {
+	hooks, name := l.env.Observe(), l.run.seg.sink().name
+	return func(e Element) error {
+		rows, start := e.NumRows(), time.Now()
+		if err := l.writer.write(ctx, e); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		hooks.StageDone(name, rows, time.Since(start))
+		l.run.wrote(rows)
+		return nil
+	}
+}
+
+// merge takes elements from the lane's splits until all have ended or the run is drained.
+func (l *lane) merge(ctx context.Context) error {
+	return guard("stages", func() error {
+		tick := time.NewTicker(l.run.opts.IdleEvery)
+		defer tick.Stop()
+		if l.run.took(0) { // earlier runs had enough
+			return nil
+		}
+		for open := len(l.splits); open > 0; {
+			sp, e, err := l.take(ctx, tick)
+			if err != nil {
+				return err
+			}
+			if sp == nil { // drained
+				return nil
+			}
+			if e == nil {
+				sp.ended = true
+				open--
+				continue
+			}
+			rows := int64(e.NumRows())
+			sp.progress.Position = e.Origin().To
+			sp.progress.Rows += rows
+			sp.progress.Batches++
+			if err := l.groups[0].section.process(e); err != nil {
+				return err
+			}
+			if l.run.took(rows) {
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// take returns the next element and its split; a nil element: the split has ended; a nil split: the run is drained.
+func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, Element, error) {
+	// In deterministic order the lane listens to the one split whose turn it is, otherwise to the tokens of all.
+	var turn *splitRun
+	var only chan Element
+	ready := l.ready
+	if l.run.opts.Deterministic {
+		turn, ready = l.turn(), nil
+		only = turn.queue.ch
+	}
+	start := time.Now()
+	for {
+		select {
+		case <-l.run.drain: // goes before data: select alone would choose at random
+			return nil, nil, nil
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-l.run.drain:
+			return nil, nil, nil
+		case sp := <-ready:
+			e := <-sp.queue.ch // there is one, or the queue is closed
+			sp.queue.got(start)
+			return sp, e, nil
+		case e := <-only:
+			turn.queue.got(start)
+			return turn, e, nil
+		case <-tick.C:
+			if len(l.groups) == 1 {
+				if err := l.idle(ctx); err != nil {
+					return nil, nil, err
+				}
+			}
+		}
+	}
+}
+
+// turn is the deterministic order, a function of positions alone: the split with the fewest rows, the first by name
+// among equals (invariant 6).
+func (l *lane) turn() *splitRun {
+	var best *splitRun
+	for _, sp := range l.splits {
+		if !sp.ended && (best == nil || sp.progress.Rows < best.progress.Rows) {
+			best = sp
+		}
+	}
+	return best
+}
+
+// loop runs group i on its own queue until the queue ends.
+func (l *lane) loop(ctx context.Context, g *group, i int) error {
+	return guard("stages", func() error {
+		tick := time.NewTicker(l.run.opts.IdleEvery)
+		defer tick.Stop()
+		start := time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case e, ok := <-g.in.ch:
+				if !ok {
+					return l.finish(ctx, i)
+				}
+				g.in.got(start)
+				if err := g.section.process(e); err != nil {
+					return err
+				}
+				start = time.Now()
+			case <-tick.C:
+				if g.last {
+					if err := l.idle(ctx); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	})
+}
+
+// finish flushes group i, whose input has ended, and ends the input of the next. What the stages of a drained run hold
+// back is not flushed: it is less than they would emit, and the next run reads it again.
+func (l *lane) finish(ctx context.Context, i int) error {
+	if !l.run.draining() {
+		if err := guard("flush", l.groups[i].section.flush); err != nil {
+			return err
+		}
+	}
+	if i+1 < len(l.groups) {
+		l.groups[i+1].in.close()
+	}
+	return context.Cause(ctx)
+}
+
+func (l *lane) idle(ctx context.Context) error {
+	if l.idler == nil {
+		return nil
+	}
+	return l.idler.Idle(ctx)
+}
+
+// report hands the lane's positions to the run once everything is flushed.
+func (l *lane) report() {
+	l.run.mu.Lock()
+	defer l.run.mu.Unlock()
+	for _, sp := range l.splits {
+		l.run.stats.Splits[sp.Name] = sp.progress
+	}
+}
+
+// pump reads one split to its end and sends what comes through the split's own stages.
+func (sp *splitRun) pump(ctx context.Context) error {
+	source, hooks := sp.lane.run.source, sp.lane.env.Observe()
+	return guard(source, func() error {
+		for {
+			e, err := sp.reader.next(ctx)
+			if errors.Is(err, io.EOF) {
+				return sp.section.flush()
+			}
+			if err != nil {
+				return err
+			}
+			hooks.RowsRead(source, sp.Name, e.NumRows(), sp.reader.lag())
+			if err := sp.section.process(e); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// section is a run of opened stages: each hands its elements to the next by a call, the last to a tail.
+type section struct {
+	ctx   context.Context // of the run; close ends the section's use of it
+	procs []*opened
+	tail  func(Element) error
+}
+
+type opened struct {
+	name  string
+	proc  anyProcessor
+	next  func(Element) error
+	below time.Duration // time spent in next during the current call
+	hooks Hooks
+}
+
+func openSection(ctx context.Context, env *Env, stages []*node, tail func(Element) error) (*section, error) {
+	s := &section{ctx: ctx, procs: make([]*opened, len(stages)), tail: tail}
+	for i := len(stages) - 1; i >= 0; i-- {
+		n := stages[i]
+		o := &opened{name: n.name, next: tail, hooks: env.Observe()}
+		err := guard(n.name, func() (err error) {
+			o.proc, err = n.stage.open(ctx, env, o.emit)
+			return err
+		})
+		if err != nil {
+			s.procs = s.procs[i+1:]
+			return nil, errors.Join(fmt.Errorf("%s: %w", n.name, err), s.close())
+		}
+		s.procs[i] = o
+		tail = func(e Element) error { return s.call(o, e) }
+	}
+	s.tail = tail
+	return s, nil
+}
+
+func (o *opened) emit(e Element) error {
+	start := time.Now()
+	err := o.next(e)
+	o.below += time.Since(start)
+	return err
+}
+
+func (s *section) call(o *opened, e Element) error {
+	rows, start := e.NumRows(), time.Now()
+	o.below = 0
+	if err := o.proc.process(s.ctx, e); err != nil {
+		return o.wrap(err)
+	}
+	o.hooks.StageDone(o.name, rows, time.Since(start)-o.below)
+	return nil
+}
+
+// wrap names the stage an error comes from. Errors that only pass through carry their name already.
+func (o *opened) wrap(err error) error {
+	var named *stageError
+	if errors.As(err, &named) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &stageError{o.name, err}
+}
+
+type stageError struct {
+	stage string
+	err   error
+}
+
+func (e *stageError) Error() string { return e.stage + ": " + e.err.Error() }
+func (e *stageError) Unwrap() error { return e.err }
+
+func (s *section) process(e Element) error { return s.tail(e) }
+
+func (s *section) flush() error {
+	for _, o := range s.procs {
+		if err := o.proc.flush(s.ctx); err != nil {
+			return o.wrap(err)
+		}
+	}
+	return nil
+}
+
+func (s *section) close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for _, o := range s.procs {
+		errs = append(errs, guard(o.name, o.proc.close))
+	}
+	return errors.Join(errs...)
+}
+
+// guard is the one place where user code is called under recover: a panic becomes an error with the part's name and the
+// stack.
+func guard(part string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: panic: %v\n%s", part, r, debug.Stack())
+		}
+	}()
+	return f()
+}

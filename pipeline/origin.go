@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"fmt"
+	"math"
+)
+
+// Position is a place in one split of a source: everything before it has been read. Its unit is the source's own
+// (Kafka: offset of the next record; TFRecord and text: byte offset, or record number where the file is compressed;
+// Parquet: row in the row group), but in every source positions of one split are ordered, never negative and start at
+// the split's Start. Reading on from a position loses and repeats nothing.
+type Position int64
+
+// NoPosition stands for an unknown position, and as the End of a split for «no end».
+const NoPosition Position = -1
+
+// EpochBits is where the epoch begins in the positions of a source that is read more than once: epochs share one split,
+// with the epoch in the high bits and the place within the epoch in the low ones. See [AtEpoch].
+const EpochBits = 40
+
+// AtEpoch returns the position of place at in the given epoch (from 0). It panics when either does not fit.
+func AtEpoch(epoch int, at Position) Position {
+	if epoch < 0 || epoch > math.MaxInt64>>EpochBits || at < 0 || at >= 1<<EpochBits {
+		panic(fmt.Sprintf("pipeline: no position for epoch %d at %d", epoch, at))
+	}
+	return Position(epoch)<<EpochBits | at
+}
+
+// Epoch splits a position made by [AtEpoch].
+func (p Position) Epoch() (epoch int, at Position) {
+	return int(p >> EpochBits), p & (1<<EpochBits - 1)
+}
+
+// Split is a part of a source that one reader reads in order: a Kafka partition, a file, a row group.
+type Split struct {
+	// Name is unique within the source and stable between runs: positions are stored under it.
+	Name string
+	// Start is the first position of the split when nothing has been read of it yet.
+	Start Position
+	// End is the position after the last record, or NoPosition when it is not known or there is none.
+	End Position
+}
+
+// Origin says what records a block or batch was made of.
+type Origin struct {
+	Source string // name of the source's node in the graph
+	Split  string
+	// From and To bound the half-open range of positions [From, To). Consecutive elements of one split join without
+	// a gap: the next From is this To. Records that were dropped by a policy lie inside some range.
+	From, To Position
+	// MinTime and MaxTime bound the event times in microseconds since 1970; both 0 when the source has none.
+	MinTime, MaxTime int64
+}
+
+// String renders the origin as source/split[from,to).
+func (o Origin) String() string {
+	return fmt.Sprintf("%s/%s[%d,%d)", o.Source, o.Split, o.From, o.To)
+}
+
+// Join returns the origin of two consecutive elements of one split taken together: [o.From, next.To).
+func (o Origin) Join(next Origin) Origin {
+	o.To = next.To
+	if next.MaxTime != 0 || next.MinTime != 0 {
+		if o.MinTime == 0 && o.MaxTime == 0 {
+			o.MinTime, o.MaxTime = next.MinTime, next.MaxTime
+		} else {
+			o.MinTime, o.MaxTime = min(o.MinTime, next.MinTime), max(o.MaxTime, next.MaxTime)
+		}
+	}
+	return o
+}

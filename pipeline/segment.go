@@ -1,0 +1,196 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// RunOptions are what a runner decides about a run of a segment.
+type RunOptions struct {
+	// Workers is the number of lanes that step in parallel, each with its own processors and writer; the splits are
+	// dealt among them. Default 1; never more than there are splits.
+	Workers int
+	// Deterministic makes the order in which a worker takes elements from its splits a function of positions alone: the
+	// split with the fewest rows so far comes next, and the worker waits for it. Otherwise whichever has data goes on.
+	Deterministic bool
+	// MaxRows ends the run once that many rows of the segment have been taken, rows of earlier runs included as far as
+	// the sink remembers them ([Resumer]). Elements are not cut, so up to an element a worker may come on top. 0: no
+	// bound.
+	MaxRows int64
+	// Splits are the splits to run; nil: all of the source's.
+	Splits []Split
+	// Env makes the environment of a worker; nil: the zero Env.
+	Env func(worker int) *Env
+	// Drain, when closed, ends the run early and in order: reading stops, what has been taken is finished and flushed,
+	// what is held back by a stage (less than a batch) is dropped and read again by the next run.
+	Drain <-chan struct{}
+	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
+	IdleEvery time.Duration
+}
+
+func (o RunOptions) withDefaults() RunOptions {
+	o.Workers = max(o.Workers, 1)
+	if o.Env == nil {
+		o.Env = func(w int) *Env { return &Env{Worker: w} }
+	}
+	if o.IdleEvery <= 0 {
+		o.IdleEvery = 100 * time.Millisecond
+	}
+	return o
+}
+
+// RunStats says what a run did.
+type RunStats struct {
+	// Rows and Batches were written by this run; Resumed are rows that earlier runs had applied.
+	Rows, Batches, Resumed int64
+	// Drained tells that the run ended because of [RunOptions.Drain].
+	Drained bool
+	// Full tells that the run ended because of [RunOptions.MaxRows].
+	Full bool
+	// Splits has the last position of each split that was flushed.
+	Splits map[string]Progress
+}
+
+// Run runs the segment: for each split a goroutine that reads it and applies the stages before the first queue, for each
+// worker a goroutine for every further section of the chain. It returns when every split has ended and everything is
+// flushed, when the run is drained, or with the first error; all goroutines have ended and every element has been
+// released by then. A panic in a part becomes an error that names the part.
+//
+// The life of a lane:
+//
+//	split a ─ reader ─ stages ─╫╲
+//	split b ─ reader ─ stages ─╫─ merge ─ stages ─╫─ stages ─╫─ stages ─ writer
+//	split c ─ reader ─ stages ─╫╱
+func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
+	opts = opts.withDefaults()
+	name, _ := s.Source()
+	splits := opts.Splits
+	if splits == nil {
+		var err error
+		if splits, err = s.chain[0].source.splits(ctx); err != nil {
+			return RunStats{}, err
+		}
+	}
+	splits = slices.Clone(splits)
+	slices.SortFunc(splits, func(a, b Split) int { return strings.Compare(a.Name, b.Name) })
+	if len(splits) == 0 {
+		return RunStats{}, fmt.Errorf("%s: no splits to read: %w", name, ErrConfig)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{opts: opts, seg: s, source: name, stats: RunStats{Splits: map[string]Progress{}}, drain: make(chan struct{})}
+
+	// Draining is one-way and may come from outside or from MaxRows, so the run has a channel of its own.
+	stop := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		select {
+		case <-opts.Drain:
+			r.startDrain(false)
+		case <-stop:
+		}
+	})
+	defer watcher.Wait()
+	defer close(stop)
+
+	workers := min(opts.Workers, len(splits))
+	lanes := make([]*lane, workers)
+	for w := range lanes {
+		lanes[w] = &lane{run: r, worker: w}
+	}
+	for i, sp := range splits {
+		l := lanes[i%workers]
+		l.splits = append(l.splits, &splitRun{Split: sp, lane: l})
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, workers)
+	for w, l := range lanes {
+		wg.Go(func() {
+			if errs[w] = l.work(ctx); errs[w] != nil {
+				cancel(errs[w]) // the others end too, with this as their cause
+			}
+		})
+	}
+	wg.Wait()
+	return r.stats, firstError(ctx, errs)
+}
+
+// firstError prefers the error that made the run end over those that only followed from it.
+func firstError(ctx context.Context, errs []error) error {
+	if errors.Join(errs...) == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return errors.Join(errs...)
+}
+
+// run is the state that lanes share.
+type run struct {
+	opts   RunOptions
+	seg    *Segment
+	source string
+
+	taken atomic.Int64 // rows handed to lanes, with those of earlier runs
+	drain chan struct{}
+
+	mu struct {
+		sync.Mutex
+		draining bool
+	}
+	stats RunStats // guarded by mu
+}
+
+// startDrain ends the run early; full: because MaxRows have been taken.
+func (r *run) startDrain(full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.draining {
+		return
+	}
+	r.mu.draining = true
+	r.stats.Full, r.stats.Drained = full, !full
+	close(r.drain)
+}
+
+func (r *run) draining() bool {
+	select {
+	case <-r.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+// took counts rows that a lane has taken and tells whether the run has all it wants.
+func (r *run) took(rows int64) (full bool) {
+	total := r.taken.Add(rows)
+	if r.opts.MaxRows == 0 || total < r.opts.MaxRows {
+		return false
+	}
+	r.startDrain(true)
+	return true
+}
+
+// resumed counts rows that earlier runs applied.
+func (r *run) resumed(rows int64) {
+	r.taken.Add(rows)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Resumed += rows
+}
+
+// wrote counts one element that the writer has taken.
+func (r *run) wrote(rows int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Rows += int64(rows)
+	r.stats.Batches++
+}

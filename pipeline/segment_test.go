@@ -1,0 +1,259 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// fixture is source -> join -> [queue] -> pass -> [queue] -> pass -> [queue] -> sink over fakes.
+type fixture struct {
+	pool     pool
+	src      *fakeSource
+	join     *fakeStage
+	pass     [2]*fakeStage
+	sink     *fakeSink
+	plan     *pipeline.Plan
+	baseline int
+}
+
+func newFixture(t *testing.T, sizes map[string]int, join int, depths ...int) *fixture {
+	t.Helper()
+	f := &fixture{baseline: runtime.NumGoroutine()}
+	f.src = &fakeSource{pool: &f.pool, sizes: sizes}
+	f.join = &fakeStage{pool: &f.pool, join: join}
+	f.sink = &fakeSink{}
+	g := pipeline.New("test")
+	s := pipeline.Via(pipeline.Read(g, "clicks", f.src), "join", f.join)
+	for i, depth := range depths {
+		s = pipeline.Prefetch(s, fmt.Sprintf("queue%d", i), depth)
+		if i < len(f.pass) {
+			f.pass[i] = &fakeStage{pool: &f.pool, join: 1}
+			s = pipeline.Via(s, fmt.Sprintf("pass%d", i), f.pass[i])
+		}
+	}
+	pipeline.Into(s, "sink", f.sink)
+	var err error
+	if f.plan, err = g.Plan(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) run(t *testing.T, opts pipeline.RunOptions) (pipeline.RunStats, error) {
+	t.Helper()
+	stats, err := f.plan.Segments[0].Run(t.Context(), opts)
+	f.pool.check(t)
+	if o, c := f.src.opened.Load(), f.src.closed.Load(); o != c {
+		t.Errorf("%d readers opened, %d closed", o, c)
+	}
+	for range 100 { // a goroutine that has done its last work may need a moment to be gone
+		if runtime.NumGoroutine() <= f.baseline {
+			return stats, err
+		}
+		runtime.Gosched()
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before the run", runtime.NumGoroutine(), f.baseline)
+	return stats, err
+}
+
+// splitsOf groups what the sink got by split, as text.
+func (f *fixture) splitsOf() map[string]string {
+	out := map[string]string{}
+	for _, o := range f.sink.origins {
+		out[o.Split] += fmt.Sprintf("[%d,%d)", o.From, o.To)
+	}
+	return out
+}
+
+func TestRunDeliversEverySplitInOrder(t *testing.T) {
+	want := map[string]string{"a": "[0,3)[3,6)[6,7)", "b": "[0,2)", "c": "[0,3)[3,6)"}
+	for _, depths := range [][]int{{}, {0}, {4}, {4, 2}, {4, 2, 2}, {0, 0, 0}, {3, 0, 2}, {1, 1, 0}} {
+		for _, workers := range []int{1, 2, 3, 8} {
+			for _, det := range []bool{false, true} {
+				t.Run(fmt.Sprintf("depths=%v/workers=%d/deterministic=%v", depths, workers, det), func(t *testing.T) {
+					f := newFixture(t, map[string]int{"a": 7, "b": 2, "c": 6}, 3, depths...)
+					stats, err := f.run(t, pipeline.RunOptions{Workers: workers, Deterministic: det})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(want, f.splitsOf()); diff != "" {
+						t.Errorf("splits (-want +got):\n%s", diff)
+					}
+					lanes := min(workers, 3)
+					if stats.Rows != 15 || stats.Batches != 6 || stats.Drained || stats.Full || f.sink.flushed != lanes || f.sink.closed != lanes {
+						t.Errorf("stats %+v, %d flushes, %d closes", stats, f.sink.flushed, f.sink.closed)
+					}
+					if diff := cmp.Diff(pipeline.Progress{Position: 7, Rows: 7, Batches: 3}, stats.Splits["a"]); diff != "" {
+						t.Errorf("progress of a: %s", diff)
+					}
+					if len(depths) > 0 && int(f.pass[0].opened.Load()) != lanes {
+						t.Errorf("%d processors behind the merge for %d workers", f.pass[0].opened.Load(), lanes)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestDeterministicOrderIsThatOfRows(t *testing.T) {
+	f := newFixture(t, map[string]int{"a": 4, "b": 6, "c": 2}, 2, 2, 0, 0)
+	f.sink.resume = map[string]pipeline.Progress{"b": {Position: 2, Rows: 2, Batches: 1}}
+	stats, err := f.run(t, pipeline.RunOptions{Deterministic: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range f.sink.origins {
+		got = append(got, fmt.Sprintf("%s%d", o.Split, o.From))
+	}
+	if diff := cmp.Diff("a0 c0 a2 b2 b4", strings.Join(got, " ")); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if stats.Resumed != 2 || stats.Rows != 10 || stats.Splits["b"].Rows != 6 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestMaxRowsCountsEarlierRuns(t *testing.T) {
+	f := newFixture(t, map[string]int{"a": 100}, 2, 2, 1)
+	f.sink.resume = map[string]pipeline.Progress{"a": {Position: 10, Rows: 10}}
+	stats, err := f.run(t, pipeline.RunOptions{MaxRows: 15})
+	if err != nil || stats.Rows != 6 || !stats.Full || stats.Splits["a"].Position != 16 {
+		t.Fatalf("stats %+v, %v; want 6 rows on top of 10", stats, err)
+	}
+	f.sink.resume = map[string]pipeline.Progress{"a": stats.Splits["a"]}
+	if stats, err = f.run(t, pipeline.RunOptions{MaxRows: 15}); err != nil || stats.Rows != 0 || !stats.Full {
+		t.Fatalf("a run that has enough already: %+v, %v", stats, err)
+	}
+}
+
+func TestDrainFinishesWhatWasTaken(t *testing.T) {
+	f := newFixture(t, map[string]int{"a": 1000, "b": 1000}, 10, 2, 2, 2)
+	drain, gate := make(chan struct{}), make(chan struct{})
+	f.sink.gate = gate
+	go func() {
+		gate <- struct{}{}
+		gate <- struct{}{}
+		close(drain)
+		close(gate)
+	}()
+	stats, err := f.run(t, pipeline.RunOptions{Drain: drain})
+	if err != nil || !stats.Drained {
+		t.Fatalf("stats %+v, %v", stats, err)
+	}
+	for split, p := range stats.Splits {
+		if p.Position%10 != 0 || p.Position == 1000 {
+			t.Errorf("split %s ends at %d: a part of a batch was written, or the drain came too late", split, p.Position)
+		}
+	}
+	if got := stats.Splits["a"].Rows + stats.Splits["b"].Rows; got != stats.Rows {
+		t.Errorf("%d rows taken, %d written", got, stats.Rows)
+	}
+}
+
+func TestDrainWhileNothingArrives(t *testing.T) {
+	for _, det := range []bool{false, true} {
+		f := newFixture(t, map[string]int{"a": -1, "b": 2}, 1, 2, 2)
+		drain := make(chan struct{})
+		time.AfterFunc(20*time.Millisecond, func() { close(drain) })
+		if stats, err := f.run(t, pipeline.RunOptions{Drain: drain, Deterministic: det}); err != nil || !stats.Drained {
+			t.Errorf("deterministic=%v: %+v, %v", det, stats, err)
+		}
+	}
+}
+
+func TestOneSilentSplitDoesNotStopTheOthers(t *testing.T) {
+	for _, depth := range []int{0, 3} {
+		f := newFixture(t, map[string]int{"a": -1, "b": 5, "c": 5}, 1, depth)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := f.plan.Segments[0].Run(ctx, pipeline.RunOptions{IdleEvery: time.Millisecond})
+			done <- err
+		}()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			f.sink.mu.Lock()
+			n, idles := len(f.sink.origins), f.sink.idles
+			f.sink.mu.Unlock()
+			if n == 10 && idles > 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("depth %d: %d of 10 rows, %d idle calls", depth, n, idles)
+			}
+		}
+		cancel(errTest)
+		if err := <-done; !errors.Is(err, errTest) {
+			t.Errorf("depth %d: %v, want the cause of the cancel", depth, err)
+		}
+		f.pool.check(t)
+	}
+}
+
+var errTest = errors.New("stopped by the test")
+
+func TestErrorsEndTheRun(t *testing.T) {
+	for _, depths := range [][]int{{}, {0}, {2, 2, 2}} {
+		for _, workers := range []int{1, 2} {
+			t.Run(fmt.Sprintf("depths=%v/workers=%d", depths, workers), func(t *testing.T) {
+				f := newFixture(t, map[string]int{"a": 100, "b": -1}, 1, depths...)
+				f.src.failAt = 50
+				if _, err := f.run(t, pipeline.RunOptions{Workers: workers}); !errors.Is(err, errBroken) {
+					t.Errorf("reader error: got %v", err)
+				}
+				f = newFixture(t, map[string]int{"a": 100, "b": -1}, 1, depths...)
+				f.sink.failAt = 50
+				if _, err := f.run(t, pipeline.RunOptions{Workers: workers}); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "sink: ") {
+					t.Errorf("writer error: got %v", err)
+				}
+				f = newFixture(t, map[string]int{"a": 100, "b": -1}, 1, depths...)
+				f.join.panics = true
+				if _, err := f.run(t, pipeline.RunOptions{Workers: workers}); err == nil || !strings.Contains(err.Error(), "the stage's own bug") {
+					t.Errorf("panic: got %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestResourcesAreSharedAndClosed(t *testing.T) {
+	env := &pipeline.Env{}
+	var closed []string
+	open := func(name string) func(context.Context) (closer, error) {
+		return func(context.Context) (closer, error) { return closer{name, &closed}, nil }
+	}
+	for range 2 {
+		if _, err := pipeline.Resource(t.Context(), env, "a", open("a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := pipeline.Resource(t.Context(), env, "b", open("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(env.CloseResources(), env.CloseResources()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"b", "a"}, closed); diff != "" {
+		t.Error(diff)
+	}
+}
+
+type closer struct {
+	name string
+	into *[]string
+}
+
+func (c closer) Close() error {
+	*c.into = append(*c.into, c.name)
+	return nil
+}

@@ -1,0 +1,42 @@
+package pipeline
+
+import "context"
+
+// Sink describes where elements end. Building a Sink opens nothing; its methods may be called from several goroutines
+// at once.
+type Sink[T Element] interface {
+	// Open makes a writer; there is one for every worker.
+	Open(ctx context.Context, env *Env) (Writer[T], error)
+	// String describes the sink in a few words for plans and logs: `push`.
+	String() string
+}
+
+// Writer takes elements. It is not for concurrent use.
+type Writer[T Element] interface {
+	// Write owns the element. Elements of one split come in order.
+	Write(ctx context.Context, e T) error
+	// Flush returns when everything written before is as durable as the sink makes it.
+	Flush(ctx context.Context) error
+	// Close releases what the writer holds, without an implied Flush, and may be called more than once.
+	Close() error
+}
+
+// Progress says how far a split has been processed.
+type Progress struct {
+	// Position is the end of what was applied: where reading goes on. NoPosition: nothing yet.
+	Position Position
+	// Rows and Batches count what was applied of the split since it was first read.
+	Rows, Batches int64
+}
+
+// Resumer is a [Writer] that stores positions together with what it writes. Before anything is read of a split its
+// worker asks where to go on; from then on any earlier owner of the split is refused.
+type Resumer interface {
+	Resume(ctx context.Context, source string, splits []Split) (map[string]Progress, error)
+}
+
+// Idler is a [Writer] with something to do while no input arrives, such as answering a snapshot's marker. It is called
+// about ten times a second from the goroutine that otherwise calls Write.
+type Idler interface {
+	Idle(ctx context.Context) error
+}

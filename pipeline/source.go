@@ -1,0 +1,50 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Source describes where elements come from. Building a Source opens nothing; its methods may be called from several
+// goroutines at once.
+type Source[T Element] interface {
+	// Schema is the schema of what readers return. It is known without I/O.
+	Schema() *arrow.Schema
+	// Bounded tells whether every split ends.
+	Bounded() bool
+	// Splits lists the splits, sorted by name. It may ask files or services. Errors: [ErrUnavailable] when they cannot
+	// be reached, [ErrConfig] when what the user named is not there.
+	Splits(ctx context.Context) ([]Split, error)
+	// Open starts reading split at position from, which is split.Start or one that a reader of the split has returned,
+	// in this run or an earlier one, or any ColPosition value of its elements. Errors: [ErrUnavailable], a
+	// [*GapError] when from lies outside of what the source still has.
+	Open(ctx context.Context, env *Env, split Split, from Position) (Reader[T], error)
+	// String describes the source in a few words for plans and logs, without secrets: `kafka ratings`.
+	String() string
+}
+
+// Reader is one stateful stream of elements of one split. It is not for concurrent use.
+type Reader[T Element] interface {
+	// Next returns the next element; the caller owns it. io.EOF ends the split and repeats. It blocks until there is
+	// data and returns soon after ctx is cancelled, with context.Cause(ctx); it may be called again with another ctx
+	// and has then lost nothing. Elements join without a gap (see [Origin]). Errors: [*DataError] for bad input,
+	// [*GapError], [ErrUnavailable] when a service stays away longer than the source's own patience.
+	Next(ctx context.Context) (T, error)
+	// Position is the position after the last element returned; safe to store.
+	Position() Position
+	// Close ends reading, joins the reader's goroutines and may be called more than once.
+	Close() error
+}
+
+// LagReporter is a [Reader] that knows how far it is behind its split's end.
+type LagReporter interface {
+	// Lag is the number of records between Position and the newest record; -1 when it is not known.
+	Lag() int64
+}
+
+// Acknowledger is a [Source] that wants to hear which positions are stored durably, for example to commit them to a
+// consumer group so that lag tools see them. It is only ever told positions that a snapshot contains.
+type Acknowledger interface {
+	Acknowledge(ctx context.Context, positions map[string]Position) error
+}

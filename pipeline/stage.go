@@ -1,0 +1,33 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Stage describes what turns elements into elements. Building a Stage opens nothing; its methods may be called from
+// several goroutines at once.
+type Stage[In, Out Element] interface {
+	// Schema checks the schema that comes in and returns the one that goes out, without I/O. Errors: [ErrSchema], all
+	// faults at once.
+	Schema(in *arrow.Schema) (*arrow.Schema, error)
+	// Open makes a processor. Before the first prefetch queue of a graph there is one for every split, behind it one
+	// for every worker.
+	Open(ctx context.Context, env *Env) (Processor[In, Out], error)
+	// String describes the stage in a few words for plans and logs: `batch 512`.
+	String() string
+}
+
+// Processor does a stage's work on one ordered stream of elements. It is not for concurrent use.
+type Processor[In, Out Element] interface {
+	// Process owns in and hands results on through emit, in order, any number of times; emit takes ownership and its
+	// error must be returned. What Process emits covers the positions of its input without a gap, now or in a later
+	// call. An error fails the run; bad rows go to [Env.BadRow] instead.
+	Process(ctx context.Context, in In, emit func(Out) error) error
+	// Flush emits what is held back because the input has ended for good. It is not called when a run is merely
+	// interrupted: what is held back then is read again by the next run.
+	Flush(ctx context.Context, emit func(Out) error) error
+	// Close releases what is held and may be called more than once.
+	Close() error
+}
