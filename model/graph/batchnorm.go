@@ -1,0 +1,225 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// The settings of a [BatchNorm] that names none.
+const (
+	DefaultBatchNormDecay   = 0.9
+	DefaultBatchNormEpsilon = 1e-5
+)
+
+// BatchNorm are the settings of a batch normalisation.
+type BatchNorm struct {
+	// Name prefixes the names of its four tensors: gamma, beta, moving_mean, moving_variance.
+	Name string
+	// Optimizer updates gamma and beta.
+	Optimizer optim.Optimizer
+	// Decay is that of the moving statistics in (0, 1); 0 means [DefaultBatchNormDecay].
+	Decay float32
+	// Epsilon is added to variances, above 0; 0 means [DefaultBatchNormEpsilon].
+	Epsilon float32
+}
+
+// batchNorm normalises each column.
+type batchNorm struct {
+	gamma, beta, mean, variance int
+	epsilon                     float64
+}
+
+// batchNormState keeps the batch's statistics and scratch space for sums, one value for each column.
+type batchNormState struct {
+	mean, inv  []float32 // the batch's mean and 1/√(variance+ε)
+	sumA, sumB []float64
+}
+
+// BatchNorm normalises the columns of x [rows, dim] (Ioffe and Szegedy, 2015, algorithm 1): y = γ·(x-μ)/√(σ²+ε) + β. In
+// training μ and σ² are the batch's, each row counting the same whatever its weight; in prediction they are moving
+// averages.
+//
+// The moving statistics are dense parameters with [optim.EMA] as their rule, so they travel, are shared by workers and
+// stored like all others; what a step gives as their gradient is the batch's mean and its unbiased variance
+// (algorithm 2, line 10). A batch of one row has no variance and one of none no mean: they give back the present value,
+// which leaves it.
+func (b *Builder) BatchNorm(x Node, cfg BatchNorm) Node {
+	if !b.owns("batch norm", x) {
+		return b.broken(x.dim)
+	}
+	if cfg.Decay == 0 {
+		cfg.Decay = DefaultBatchNormDecay
+	}
+	if cfg.Epsilon == 0 {
+		cfg.Epsilon = DefaultBatchNormEpsilon
+	}
+	if !(cfg.Epsilon > 0) {
+		b.fault("batch norm %q: epsilon %v is not above 0", cfg.Name, cfg.Epsilon)
+	}
+	tensor := func(name string, init param.Init, rule optim.Optimizer, statistic bool) int {
+		return b.tensor(param.Tensor{
+			Name: cfg.Name + "." + name, Shape: []int{x.dim}, Init: init, Optimizer: rule,
+		}, statistic).id
+	}
+	ema := optim.EMA{Decay: cfg.Decay}
+	o := &batchNorm{
+		gamma:    tensor("gamma", param.Constant(1), cfg.Optimizer, false),
+		beta:     tensor("beta", param.Zeros(), cfg.Optimizer, false),
+		mean:     tensor("moving_mean", param.Zeros(), ema, true),
+		variance: tensor("moving_variance", param.Constant(1), ema, true),
+		epsilon:  float64(cfg.Epsilon),
+	}
+	return b.add(o, x.dim, true, x)
+}
+
+func (o *batchNorm) String() string { return fmt.Sprintf("batch_norm[epsilon %g]", float32(o.epsilon)) }
+
+func (o *batchNorm) newState() any { return &batchNormState{} }
+
+func (st *batchNormState) resize(dim int) {
+	if len(st.mean) != dim {
+		st.mean, st.inv = make([]float32, dim), make([]float32, dim)
+		st.sumA, st.sumB = make([]float64, dim), make([]float64, dim)
+	}
+}
+
+func (o *batchNorm) forward(s *Session, n *node) {
+	st := s.state[n.id].(*batchNormState)
+	st.resize(n.dim)
+	x, y := s.vals[n.inputs[0]], s.vals[n.id]
+	if s.train {
+		o.observe(s, st, x, n.dim)
+	} else {
+		copy(st.mean, s.tensor(o.mean))
+		for j, v := range s.tensor(o.variance) {
+			st.inv[j] = float32(1 / math.Sqrt(float64(v)+o.epsilon))
+		}
+	}
+	gamma, beta := s.tensor(o.gamma)[:n.dim], s.tensor(o.beta)[:n.dim]
+	mean, inv := st.mean[:n.dim], st.inv[:n.dim]
+	for r := range s.rows {
+		src, dst := x[r*n.dim:][:n.dim], y[r*n.dim:][:n.dim]
+		for j, v := range src {
+			dst[j] = gamma[j]*((v-mean[j])*inv[j]) + beta[j]
+		}
+	}
+}
+
+// observe computes the batch's statistics: the mean first, then the mean square distance from it, in float64 and row
+// order.
+func (o *batchNorm) observe(s *Session, st *batchNormState, x []float32, dim int) {
+	if s.rows == 0 {
+		return
+	}
+	sum, squares := st.sumA[:dim], st.sumB[:dim]
+	clear(sum)
+	clear(squares)
+	for r := range s.rows {
+		for j, v := range x[r*dim:][:dim] {
+			sum[j] += float64(v)
+		}
+	}
+	rows := float64(s.rows)
+	for j := range sum {
+		sum[j] /= rows
+		st.mean[j] = float32(sum[j])
+	}
+	for r := range s.rows {
+		for j, v := range x[r*dim:][:dim] {
+			d := float64(v) - sum[j]
+			squares[j] += d * d
+		}
+	}
+	for j, v := range squares {
+		squares[j] = v / rows
+		st.inv[j] = float32(1 / math.Sqrt(squares[j]+o.epsilon))
+	}
+}
+
+// backward is the derivative through the batch's statistics (Ioffe and Szegedy, 2015, section 3), gathered into
+// dx = γ/√(σ²+ε)·(dy - mean(dy) - x̂·mean(dy·x̂)).
+func (o *batchNorm) backward(s *Session, n *node) {
+	dim, st := n.dim, s.state[n.id].(*batchNormState)
+	o.reportStatistics(s, st)
+	if s.rows == 0 {
+		return
+	}
+	x, dy := s.vals[n.inputs[0]], s.grads[n.id]
+	mean, inv := st.mean[:dim], st.inv[:dim]
+	sumDY, sumDYX := st.sumA[:dim], st.sumB[:dim]
+	clear(sumDY)
+	clear(sumDYX)
+	for r := range s.rows {
+		row, drow := x[r*dim:][:dim], dy[r*dim:][:dim]
+		for j, d := range drow {
+			sumDY[j] += float64(d)
+			sumDYX[j] += float64(d * ((row[j] - mean[j]) * inv[j]))
+		}
+	}
+	dgamma, dbeta := s.tensorGrad(o.gamma), s.tensorGrad(o.beta)
+	for j := range sumDY {
+		dbeta[j] += float32(sumDY[j])
+		dgamma[j] += float32(sumDYX[j])
+	}
+	dx := s.gradSum(n.inputs[0])
+	if dx == nil {
+		return
+	}
+	gamma := s.tensor(o.gamma)[:dim]
+	for j := range sumDY {
+		sumDY[j] /= float64(s.rows)
+		sumDYX[j] /= float64(s.rows)
+	}
+	for r := range s.rows {
+		row, drow, dst := x[r*dim:][:dim], dy[r*dim:][:dim], dx[r*dim:][:dim]
+		for j, d := range drow {
+			xhat := (row[j] - mean[j]) * inv[j]
+			dst[j] += gamma[j] * inv[j] * (d - float32(sumDY[j]) - xhat*float32(sumDYX[j]))
+		}
+	}
+}
+
+// reportStatistics writes the batch's statistics where the gradients of the moving ones go. It runs while the sums
+// still hold what observe left there.
+func (o *batchNorm) reportStatistics(s *Session, st *batchNormState) {
+	mean, variance := s.tensorGrad(o.mean), s.tensorGrad(o.variance)
+	if s.rows == 0 {
+		copy(mean, s.tensor(o.mean))
+	} else {
+		copy(mean, st.mean)
+	}
+	if s.rows < 2 {
+		copy(variance, s.tensor(o.variance))
+		return
+	}
+	unbiased := float64(s.rows) / float64(s.rows-1)
+	for j, v := range st.sumB {
+		variance[j] = float32(v * unbiased)
+	}
+}
+
+func (o *batchNorm) reference(e *evaluation, n *node) []float64 {
+	x, rows := e.vals[n.inputs[0]], e.in.NumRows
+	out := make([]float64, rows*n.dim)
+	for j := range n.dim {
+		mean, variance := e.tensor(o.mean)[j], e.tensor(o.variance)[j]
+		if e.train {
+			mean, variance = 0, 0
+			for r := range rows {
+				mean += x[r*n.dim+j] / float64(rows)
+			}
+			for r := range rows {
+				d := x[r*n.dim+j] - mean
+				variance += d * d / float64(rows)
+			}
+		}
+		for r := range rows {
+			xhat := (x[r*n.dim+j] - mean) / math.Sqrt(variance+o.epsilon)
+			out[r*n.dim+j] = e.tensor(o.gamma)[j]*xhat + e.tensor(o.beta)[j]
+		}
+	}
+	return out
+}

@@ -1,0 +1,482 @@
+package graph_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// bed is a builder with a table, two sparse features and a dense one: enough to try any operator.
+type bed struct {
+	*graph.Builder
+	table graph.Table
+	a, b  graph.Sparse
+	dense graph.Node
+}
+
+func newBed() *bed {
+	b := graph.NewBuilder()
+	return &bed{
+		Builder: b,
+		table: b.Table(param.Table{Name: "embedding", Segments: []param.Segment{
+			{Name: "bias", Dim: 1, Optimizer: optim.FTRL{}},
+			{Name: "vec", Dim: 3, Init: param.Uniform(-1, 1), Optimizer: optim.Adagrad{}},
+		}}),
+		a:     b.SparseFeature(model.Feature{Name: "a", Combiner: model.Sum}),
+		b:     b.SparseFeature(model.Feature{Name: "b", Combiner: model.Mean}),
+		dense: b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 4}),
+	}
+}
+
+func (b *bed) tensor(name string, shape ...int) graph.Tensor {
+	return b.Tensor(param.Tensor{Name: name, Shape: shape, Optimizer: optim.Adam{}})
+}
+
+// vec is a learned value [rows, 6].
+func (b *bed) vec() graph.Node { return b.Pool(b.table, "vec", b.a, b.b) }
+
+// weigh makes an output of any value, with different weights for each column so that no error can cancel.
+func (b *bed) weigh(x graph.Node) graph.Node { return b.Linear(x, b.tensor("out", x.Dim(), 1), nil) }
+
+// operators has one graph for each operator, and some that use a value twice.
+var operators = map[string]func(b *bed) graph.Node{
+	"pool bias": func(b *bed) graph.Node { return b.weigh(b.Pool(b.table, "bias", b.a, b.b)) },
+	"pool vec":  func(b *bed) graph.Node { return b.weigh(b.vec()) },
+	"pool both": func(b *bed) graph.Node {
+		return b.weigh(b.Concat(b.Pool(b.table, "bias", b.b), b.Pool(b.table, "vec", b.a, b.a)))
+	},
+	"linear": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 5)
+		return b.weigh(b.Linear(b.vec(), b.tensor("w", 6, 5), &bias))
+	},
+	"linear of inputs": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 5)
+		return b.weigh(b.Linear(b.dense, b.tensor("w", 4, 5), &bias))
+	},
+	"linear without bias": func(b *bed) graph.Node { return b.weigh(b.Linear(b.vec(), b.tensor("w", 6, 2), nil)) },
+	"linear larger than a tile": func(b *bed) graph.Node {
+		return b.weigh(b.Linear(b.Linear(b.vec(), b.tensor("w", 6, 70), nil), b.tensor("v", 70, 67), nil))
+	},
+	"linear to one": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 1)
+		return b.Linear(b.dense, b.tensor("w", 4, 1), &bias)
+	},
+	"add bias": func(b *bed) graph.Node {
+		return b.weigh(b.Mul(b.AddBias(b.vec(), b.tensor("bias", 6)), b.AddBias(b.vec(), b.tensor("other", 6))))
+	},
+	"add bias to inputs": func(b *bed) graph.Node { return b.weigh(b.AddBias(b.dense, b.tensor("bias", 4))) },
+	"relu":               func(b *bed) graph.Node { return b.weigh(b.Relu(b.vec())) },
+	"sigmoid":            func(b *bed) graph.Node { return b.weigh(b.Sigmoid(b.vec())) },
+	"add": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Add(x, b.Relu(x), x))
+	},
+	"add inputs": func(b *bed) graph.Node { return b.weigh(b.Add(b.dense, b.Linear(b.vec(), b.tensor("w", 6, 4), nil))) },
+	"mul": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Mul(x, b.Sigmoid(x)))
+	},
+	"square":     func(b *bed) graph.Node { x := b.vec(); return b.weigh(b.Mul(x, x)) },
+	"mul inputs": func(b *bed) graph.Node { return b.weigh(b.Mul(b.dense, b.Linear(b.vec(), b.tensor("w", 6, 4), nil))) },
+	"concat": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(x, b.dense, b.Relu(x), x))
+	},
+	"row sum": func(b *bed) graph.Node { return b.RowSum(b.Mul(b.vec(), b.Sigmoid(b.vec()))) },
+	"embed numbers": func(b *bed) graph.Node {
+		return b.weigh(b.EmbedNumbers(b.dense, b.tensor("v", 4, 3)))
+	},
+	"embed learned numbers": func(b *bed) graph.Node {
+		return b.weigh(b.EmbedNumbers(b.vec(), b.tensor("v", 6, 2)))
+	},
+	"fm": func(b *bed) graph.Node {
+		return b.FM(b.Concat(b.vec(), b.EmbedNumbers(b.dense, b.tensor("v", 4, 3))), 3)
+	},
+	"cross": func(b *bed) graph.Node {
+		x, bias := b.vec(), b.tensor("bias", 6)
+		return b.weigh(b.Add(b.Mul(x, b.Linear(x, b.tensor("w", 6, 6), &bias)), x))
+	},
+	"batch norm": func(b *bed) graph.Node {
+		return b.weigh(b.Sigmoid(b.BatchNorm(b.vec(), graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}})))
+	},
+	"batch norm of inputs": func(b *bed) graph.Node {
+		return b.weigh(b.BatchNorm(b.dense, graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Epsilon: 0.1}))
+	},
+	"dropout": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Add(x, b.Dropout(b.Dropout(x, 0.3), 0.2)))
+	},
+}
+
+func TestOperatorsFollowReference(t *testing.T) {
+	t.Parallel()
+	for name, build := range operators {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed()
+			g, err := b.Build(1, build(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			graphtest.Check(t, g)
+		})
+	}
+}
+
+// tower is a graph with everything in it.
+func tower(t *testing.T, rate, clip float64) *graph.Graph {
+	t.Helper()
+	b := newBed()
+	x := b.Concat(b.vec(), b.dense)
+	bias := b.tensor("b1", 80)
+	h := b.Linear(x, b.tensor("w1", x.Dim(), 80), &bias)
+	h = b.Dropout(b.Relu(b.BatchNorm(h, graph.BatchNorm{Name: "bn", Optimizer: optim.Adam{}})), rate)
+	b.ClipNorm(clip)
+	g, err := b.Build(3, b.Add(b.weigh(h), b.FM(b.vec(), 3), b.RowSum(b.Pool(b.table, "bias", b.a, b.b))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestStepAllocatesNothing(t *testing.T) {
+	g := tower(t, 0.2, 1)
+	s := g.NewSession()
+	s.SetDense(graphtest.Dense(g, 1))
+	large := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 700, MaxList: 3}, 1)
+	small := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 130, MaxList: 3}, 2)
+	step := func() {
+		for _, in := range []*model.Inputs{small, large} {
+			s.Step(in, 1)
+			s.Predict(in)
+		}
+	}
+	step()
+	if n := testing.AllocsPerRun(5, step); n != 0 {
+		t.Errorf("%v allocations a step", n)
+	}
+}
+
+// TestSessionsGiveEqualBits checks that a result is a function of the arguments, not of what a session did before.
+func TestSessionsGiveEqualBits(t *testing.T) {
+	t.Parallel()
+	g := tower(t, 0.5, 0.1)
+	dense := graphtest.Dense(g, 1)
+	in := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 90, MaxList: 3, Weighted: true}, 1)
+	other := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 110, MaxList: 5}, 2)
+	used, fresh := g.NewSession(), g.NewSession()
+	used.SetDense(graphtest.Dense(g, 9))
+	used.Step(other, 5)
+	used.Predict(other)
+	used.SetDense(dense)
+	fresh.SetDense(dense)
+	p1, l1 := used.Step(in, 7)
+	p2, l2 := fresh.Step(in, 7)
+	if l1 != l2 {
+		t.Errorf("losses %v and %v", l1, l2)
+	}
+	for what, pair := range map[string][2][]float32{
+		"probabilities":   {p1, p2},
+		"dense gradients": {used.DenseGrad(), fresh.DenseGrad()},
+		"row gradients":   {used.Grads()[0], fresh.Grads()[0]},
+	} {
+		if !cmp.Equal(pair[0], pair[1]) {
+			t.Errorf("%s differ", what)
+		}
+	}
+	if _, l3 := fresh.Step(in, 8); l3 == l2 {
+		t.Error("another seed gave the same dropout mask")
+	}
+}
+
+func TestPredictIgnoresLabels(t *testing.T) {
+	t.Parallel()
+	g := tower(t, 0.5, 0)
+	if g.PredictsAsTrained() {
+		t.Error("batch norm and dropout behave differently in training")
+	}
+	s := g.NewSession()
+	in := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 4}, 1)
+	want := append([]float32(nil), s.Predict(in)...)
+	in.Labels, in.Weights = nil, nil
+	if got := s.Predict(in); !cmp.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestPredictsAsTrained(t *testing.T) {
+	t.Parallel()
+	b := newBed()
+	// An unused dropout does not count: the output does not depend on it.
+	b.Dropout(b.vec(), 0.5)
+	g, err := b.Build(1, b.FM(b.vec(), 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !g.PredictsAsTrained() {
+		t.Error("nothing in the graph behaves differently in training")
+	}
+	s := g.NewSession()
+	in := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 9, MaxList: 3}, 1)
+	want := append([]float32(nil), s.Predict(in)...)
+	if got, _ := s.Step(in, 1); !cmp.Equal(got, want) {
+		t.Errorf("Step gives %v, Predict %v", got, want)
+	}
+}
+
+func TestBatchNormStatistics(t *testing.T) {
+	t.Parallel()
+	b := graph.NewBuilder()
+	x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 2})
+	y := b.BatchNorm(x, graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Decay: 0.75})
+	g, err := b.Build(1, b.RowSum(y))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Layout().Dense[3].Optimizer.String(); got != "ema(decay=0.75)" {
+		t.Errorf("the moving variance has rule %s", got)
+	}
+	s := g.NewSession()
+	s.SetDense([]float32{1, 1, 0, 0, 10, 20, 30, 40}) // gamma, beta, mean, variance
+	tests := []struct {
+		name string
+		x    []float32
+		want []float32
+	}{
+		{"three rows", []float32{1, 0, 2, 0, 6, 3}, []float32{3, 1, 7, 3}},
+		{"one row has no variance", []float32{5, 6}, []float32{5, 6, 30, 40}},
+		{"no rows", nil, []float32{10, 20, 30, 40}},
+	}
+	for _, test := range tests {
+		rows := len(test.x) / 2
+		_, loss := s.Step(&model.Inputs{NumRows: rows, Dense: [][]float32{test.x}, Labels: make([]float32, rows)}, 1)
+		if got := s.DenseGrad()[4:]; !cmp.Equal(got, test.want) {
+			t.Errorf("%s: statistics %v, want %v", test.name, got, test.want)
+		}
+		if math.IsNaN(loss) {
+			t.Errorf("%s: loss is NaN", test.name)
+		}
+	}
+	// Prediction uses the moving ones: (11-10)/√30 + (18-20)/√40.
+	got := s.Predict(&model.Inputs{NumRows: 1, Dense: [][]float32{{11, 18}}})
+	if want := 1 / (1 + math.Exp(-(1/math.Sqrt(30) - 2/math.Sqrt(40)))); math.Abs(float64(got[0])-want) > 1e-6 {
+		t.Errorf("prediction %v, want %v", got[0], want)
+	}
+}
+
+func TestDropoutRate(t *testing.T) {
+	t.Parallel()
+	b := graph.NewBuilder()
+	x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 10})
+	w := b.Tensor(param.Tensor{Name: "w", Shape: []int{10, 1}, Optimizer: optim.SGD{}})
+	g, err := b.Build(1, b.Linear(b.Dropout(x, 0.2), w, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows = 5000
+	ones := make([]float32, rows*10)
+	for i := range ones {
+		ones[i] = 1
+	}
+	s := g.NewSession()
+	// With weights 0 each derivative by a logit is -½/rows for label 1, so a weight's gradient counts what was kept.
+	labels := make([]float32, rows)
+	for i := range labels {
+		labels[i] = 1
+	}
+	s.Step(&model.Inputs{NumRows: rows, Dense: [][]float32{ones}, Labels: labels}, 3)
+	sum := 0.0
+	for _, d := range s.DenseGrad() {
+		sum -= float64(d) * 2 / 10
+	}
+	// The mean of 50,000 factors of variance 0.25 has a standard deviation of 0.0022.
+	if math.Abs(sum-1) > 0.01 {
+		t.Errorf("dropout changes the mean by %v", sum)
+	}
+	kept := -float64(s.DenseGrad()[0]) * 2 * 0.8
+	if kept < 0.77 || kept > 0.83 {
+		t.Errorf("dropout kept %v of the elements, want 0.8", kept)
+	}
+}
+
+func TestClipNorm(t *testing.T) {
+	t.Parallel()
+	norm := func(g *graph.Graph, s *graph.Session) float64 {
+		sum := 0.0
+		for _, v := range s.Grads()[0] {
+			sum += float64(v) * float64(v)
+		}
+		for i, p := range g.Layout().Dense {
+			for _, v := range s.DenseGrad()[g.Layout().DenseOffset(i):][:p.Len()] {
+				if !g.IsStatistic(i) {
+					sum += float64(v) * float64(v)
+				}
+			}
+		}
+		return math.Sqrt(sum)
+	}
+	run := func(clip float64) (*graph.Graph, *graph.Session) {
+		g := tower(t, 0, clip)
+		s := g.NewSession()
+		s.SetDense(graphtest.Dense(g, 1))
+		s.Step(graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 30, MaxList: 2}, 1), 1)
+		return g, s
+	}
+	gFree, free := run(0)
+	whole := norm(gFree, free)
+	gClipped, clipped := run(whole / 4)
+	if got := norm(gClipped, clipped); math.Abs(got/(whole/4)-1) > 1e-5 {
+		t.Errorf("clipped norm %v, want %v", got, whole/4)
+	}
+	_, loose := run(whole * 2)
+	if !cmp.Equal(loose.DenseGrad(), free.DenseGrad()) || !cmp.Equal(loose.Grads(), free.Grads()) {
+		t.Error("a norm within the limit was changed")
+	}
+	for i, p := range gFree.Layout().Dense {
+		at := gFree.Layout().DenseOffset(i)
+		if gFree.IsStatistic(i) && !cmp.Equal(clipped.DenseGrad()[at:at+p.Len()], free.DenseGrad()[at:at+p.Len()]) {
+			t.Errorf("statistic %s was scaled", p.Name)
+		}
+	}
+}
+
+func TestExtremeLogits(t *testing.T) {
+	t.Parallel()
+	b := graph.NewBuilder()
+	x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 1})
+	w := b.Tensor(param.Tensor{Name: "w", Shape: []int{1, 1}, Optimizer: optim.SGD{}})
+	g, err := b.Build(1, b.Linear(x, w, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.NewSession()
+	s.SetDense([]float32{1})
+	probs, loss := s.Step(&model.Inputs{NumRows: 4, Dense: [][]float32{{200, -200, 200, -200}}, Labels: []float32{1, 0, 0, 1}}, 1)
+	if want := []float32{1, 0, 1, 0}; !cmp.Equal(probs[:1], want[:1]) || probs[1] > 1e-30 || math.IsNaN(float64(probs[1])) {
+		t.Errorf("probabilities %v, want %v", probs, want)
+	}
+	if math.Abs(loss-100) > 1e-9 { // two rows of 200 and two of 0
+		t.Errorf("loss %v, want 100", loss)
+	}
+}
+
+func TestNoWeightGivesNoGradient(t *testing.T) {
+	t.Parallel()
+	g := tower(t, 0, 0)
+	s := g.NewSession()
+	s.SetDense(graphtest.Dense(g, 1))
+	in := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 3}, 1)
+	in.Weights = []float32{0, 0, 0}
+	if _, loss := s.Step(in, 1); loss != 0 {
+		t.Errorf("loss %v, want 0", loss)
+	}
+	for _, v := range s.Grads()[0] {
+		if v != 0 {
+			t.Fatalf("row gradient %v, want 0", v)
+		}
+	}
+}
+
+func TestBuildReportsEveryFault(t *testing.T) {
+	t.Parallel()
+	b := newBed()
+	other := newBed()
+	b.Linear(b.vec(), b.tensor("w", 5, 2), nil)
+	b.Mul(b.vec(), b.dense)
+	b.Add()
+	b.Concat()
+	b.FM(b.vec(), 4)
+	b.Dropout(b.vec(), 1)
+	b.Pool(b.table, "nothing", b.a)
+	b.Pool(b.table, "vec")
+	b.Pool(other.table, "vec", b.a)
+	b.Relu(other.dense)
+	b.Relu(graph.Node{})
+	b.SparseFeature(model.Feature{Name: "a"})
+	b.SparseFeature(model.Feature{Name: "c", Kind: model.Dense})
+	b.DenseFeature(model.Feature{Name: "d", Kind: model.Dense})
+	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "bn", Epsilon: -1, Decay: 2, Optimizer: optim.SGD{LR: -3}})
+	b.ClipNorm(-2)
+	_, err := b.Build(1, b.dense)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`linear: tensor "w" has shape [5 2], want [6 2]`,
+		"mul: values of 6 and 4 columns",
+		"add: nothing to add",
+		"concat: no values",
+		"fm: 6 columns are not vectors of 4",
+		"dropout: rate 1 is not in [0, 1)",
+		`no segment "nothing"`,
+		`pool: no features for table "embedding"`,
+		"pool: a table of another graph, or none",
+		"relu: a value of another graph, or none",
+		`feature name "a" is empty or used twice`,
+		`feature "c" is not sparse`,
+		`dense feature "d": dim 0 is below 1`,
+		`batch norm "bn": epsilon -1 is not above 0`,
+		"clip norm -2 is below 0",
+		"output has 4 columns, want 1",
+		"output depends on no parameter",
+		"ema: decay 2",
+		"sgd: lr -3",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not say %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestString(t *testing.T) {
+	t.Parallel()
+	b := newBed()
+	b.Relu(b.vec()) // not before the output, so not shown
+	g, err := b.Build(1, b.weigh(b.Relu(b.Concat(b.vec(), b.dense))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `%0 = dense["x"]() [rows 4]
+%3 = pool[embedding.vec: a b]() [rows 6]
+%4 = concat(%3, %0) [rows 10]
+%5 = relu(%4) [rows 10]
+%6 = linear[no bias](%5) [rows 1]
+output %6
+`
+	if diff := cmp.Diff(want, g.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestMisuseIsNamed checks that inputs that do not fit the graph are refused with what is wrong.
+func TestMisuseIsNamed(t *testing.T) {
+	t.Parallel()
+	g := tower(t, 0, 0)
+	good := graphtest.Inputs(g.Layout(), g.Features(), graphtest.Shape{Rows: 3}, 1)
+	tests := map[string]func(in *model.Inputs){
+		"1 sparse":    func(in *model.Inputs) { in.Sparse = in.Sparse[:1] },
+		"4 offsets":   func(in *model.Inputs) { in.NumRows = 2 },
+		"2 labels":    func(in *model.Inputs) { in.Labels = in.Labels[:2] },
+		`feature "x"`: func(in *model.Inputs) { in.Dense = [][]float32{in.Dense[0][:3]} },
+	}
+	for want, spoil := range tests {
+		in := *good
+		spoil(&in)
+		func() {
+			defer func() {
+				if got, _ := recover().(string); !strings.Contains(got, want) {
+					t.Errorf("panic %q does not name %q", got, want)
+				}
+			}()
+			g.NewSession().Step(&in, 1)
+		}()
+	}
+}

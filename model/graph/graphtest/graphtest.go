@@ -1,0 +1,187 @@
+// Package graphtest checks graphs against their slow twin: values against the float64 reference, gradients against
+// central differences of it.
+package graphtest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// Shape says what random inputs look like.
+type Shape struct {
+	Rows int
+	// MaxList is the longest list of a sparse feature; lengths are uniform from 0, or always 1 when MaxList is 0.
+	MaxList int
+	// Weighted gives each example a weight of its own, some of them 0.
+	Weighted bool
+}
+
+// String renders the shape as a test's name.
+func (s Shape) String() string {
+	return fmt.Sprintf("rows=%d/list=%d/weighted=%t", s.Rows, s.MaxList, s.Weighted)
+}
+
+// Shapes are those every operator, layer and model is checked with.
+var Shapes = []Shape{
+	{Rows: 7}, {Rows: 5, MaxList: 3}, {Rows: 1, MaxList: 2}, {Rows: 0, MaxList: 2}, {Rows: 6, MaxList: 4, Weighted: true},
+}
+
+// Inputs makes random inputs for a graph from a seed.
+func Inputs(layout *param.Layout, features []model.Feature, shape Shape, seed uint64) *model.Inputs {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	in := &model.Inputs{NumRows: shape.Rows}
+	numKeys := max(1, shape.Rows) // few enough that rows share fids
+	for _, f := range features {
+		if f.Kind == model.Dense {
+			in.Dense = append(in.Dense, normal(rng, shape.Rows*f.Dim, 1))
+			continue
+		}
+		r := model.Ragged{Offsets: []int32{0}}
+		for range shape.Rows {
+			n := 1
+			if shape.MaxList > 0 {
+				n = rng.IntN(shape.MaxList + 1)
+			}
+			for range n {
+				r.Index = append(r.Index, int32(rng.IntN(numKeys)))
+			}
+			r.Offsets = append(r.Offsets, int32(len(r.Index)))
+		}
+		in.Sparse = append(in.Sparse, r)
+	}
+	for _, t := range layout.Tables {
+		in.Values = append(in.Values, normal(rng, numKeys*t.Dim(), 0.7))
+	}
+	for range shape.Rows {
+		in.Labels = append(in.Labels, float32(rng.IntN(2)))
+		if shape.Weighted {
+			in.Weights = append(in.Weights, float32(rng.IntN(4)))
+		}
+	}
+	return in
+}
+
+// Dense makes random values for a graph's dense parameters; statistics that must be above 0 are.
+func Dense(g *graph.Graph, seed uint64) []float32 {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	values := normal(rng, g.Layout().DenseLen(), 0.5)
+	for i, t := range g.Layout().Dense {
+		if g.IsStatistic(i) {
+			at := g.Layout().DenseOffset(i)
+			for k := range t.Len() {
+				values[at+k] = 0.5 + rng.Float32()
+			}
+		}
+	}
+	return values
+}
+
+func normal(rng *rand.Rand, n int, stddev float64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64() * stddev)
+	}
+	return x
+}
+
+// maxParameters bounds how many parameters of a graph have their gradient checked; beyond, every k-th is.
+const maxParameters = 600
+
+// Check runs inputs of all [Shapes] through the graph and compares, within float32 rounding, probabilities in
+// prediction and training, losses, and gradients with the reference. The graph must not clip gradients.
+func Check(t *testing.T, g *graph.Graph) {
+	t.Helper()
+	s := g.NewSession()
+	for i, shape := range Shapes {
+		in := Inputs(g.Layout(), g.Features(), shape, uint64(i))
+		// The same session for all shapes, so that buffers left over from other batches would show.
+		t.Run(shape.String(), func(t *testing.T) { check(t, g, s, in, uint64(i)) })
+	}
+}
+
+func check(t *testing.T, g *graph.Graph, s *graph.Session, in *model.Inputs, seed uint64) {
+	t.Helper()
+	dense32 := Dense(g, seed)
+	s.SetDense(dense32)
+	dense := widen(dense32)
+	var values [][]float64
+	for _, v := range in.Values {
+		values = append(values, widen(v))
+	}
+
+	logits, _ := g.Reference(in, dense, values, false, 0)
+	compareProbs(t, "predict", s.Predict(in), logits)
+	logits, wantLoss := g.Reference(in, dense, values, true, seed)
+	probs, loss := s.Step(in, seed)
+	compareProbs(t, "step", probs, logits)
+	if !near(loss, wantLoss, 1e-5) {
+		t.Errorf("loss is %v, want %v", loss, wantLoss)
+	}
+
+	gradient := func(x *float64) float64 {
+		const h = 1e-5
+		at := *x
+		*x = at + h
+		_, up := g.Reference(in, dense, values, true, seed)
+		*x = at - h
+		_, down := g.Reference(in, dense, values, true, seed)
+		*x = at
+		return (up - down) / (2 * h)
+	}
+	compare := func(what string, got []float32, at []float64) {
+		t.Helper()
+		if len(got) != len(at) {
+			t.Errorf("%s: %d gradients for %d parameters", what, len(got), len(at))
+			return
+		}
+		for i := 0; i < len(at); i += 1 + len(at)/maxParameters {
+			if want := gradient(&at[i]); !near(float64(got[i]), want, 1e-4) {
+				t.Errorf("%s[%d]: gradient is %v, central difference %v", what, i, got[i], want)
+				return
+			}
+		}
+	}
+	for k, grads := range s.Grads() {
+		compare("table "+g.Layout().Tables[k].Name, grads, values[k])
+	}
+	for i, p := range g.Layout().Dense {
+		if g.IsStatistic(i) {
+			continue
+		}
+		at, n := g.Layout().DenseOffset(i), p.Len()
+		compare("tensor "+p.Name, s.DenseGrad()[at:at+n], dense[at:at+n])
+	}
+}
+
+func compareProbs(t *testing.T, what string, got []float32, logits []float64) {
+	t.Helper()
+	if len(got) != len(logits) {
+		t.Errorf("%s: %d probabilities for %d rows", what, len(got), len(logits))
+		return
+	}
+	for r, z := range logits {
+		if want := 1 / (1 + math.Exp(-z)); !near(float64(got[r]), want, 1e-5) {
+			t.Errorf("%s: probability of row %d is %v, want %v", what, r, got[r], want)
+			return
+		}
+	}
+}
+
+// near tells whether got is within tolerance of want, relative above 1/10 and absolute below.
+func near(got, want, tolerance float64) bool {
+	return math.Abs(got-want) <= tolerance*max(0.1, math.Abs(want))
+}
+
+func widen(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}

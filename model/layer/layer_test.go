@@ -1,0 +1,73 @@
+package layer_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+var rule = layer.Rule{Optimizer: optim.Adam{}, L2: 0.5}
+
+// build makes a graph whose hidden layers are those of f over pooled and dense inputs.
+func build(t *testing.T, f func(b *graph.Builder, x graph.Node) graph.Node) *graph.Graph {
+	t.Helper()
+	b := graph.NewBuilder()
+	table := b.Table(param.Table{Name: "embedding", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{}}}})
+	x := b.Pool(table, "vec", b.SparseFeature(model.Feature{Name: "s"}))
+	x = b.Concat(x, b.DenseFeature(model.Feature{Name: "d", Kind: model.Dense, Dim: 2}))
+	g, err := b.Build(1, layer.Dense(b, "out", f(b, x), 1, rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestLayersFollowReference(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(b *graph.Builder, x graph.Node) graph.Node{
+		"dense": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Dense(b, "d", x, 4, rule) },
+		"mlp": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, Rule: rule})
+		},
+		"mlp with everything": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6}, BatchNorm: true, Dropout: 0.3, Rule: rule})
+		},
+		"cross": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Cross(b, "c", x, 3, rule) },
+		"no layers": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.Cross(b, "c", layer.MLP(b, "m", x, layer.MLPConfig{Rule: rule}), 0, rule)
+		},
+	}
+	for name, f := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			graphtest.Check(t, build(t, f))
+		})
+	}
+}
+
+func TestTensors(t *testing.T) {
+	t.Parallel()
+	g := build(t, func(b *graph.Builder, x graph.Node) graph.Node {
+		x = layer.MLP(b, "mlp", x, layer.MLPConfig{Hidden: []int{3}, Rule: rule})
+		return layer.MLP(b, "norm", x, layer.MLPConfig{Hidden: []int{2}, BatchNorm: true, Rule: rule})
+	})
+	got := map[string]float32{}
+	for _, p := range g.Layout().Dense {
+		got[p.Name] = p.L2
+	}
+	want := map[string]float32{
+		"mlp.0.weight": 0.5, "mlp.0.bias": 0,
+		"norm.0.weight": 0.5, "norm.0.norm.gamma": 0, "norm.0.norm.beta": 0, "norm.0.norm.moving_mean": 0, "norm.0.norm.moving_variance": 0,
+		"out.weight": 0.5, "out.bias": 0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tensors and their L2: %s", diff)
+	}
+}

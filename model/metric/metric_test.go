@@ -1,0 +1,275 @@
+package metric_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model/metric"
+)
+
+// pairAUC counts pairs of a positive and a negative, as the definition says.
+func pairAUC(scores, labels, weights []float32) (float64, bool) {
+	weight := func(i int) float64 {
+		if weights == nil {
+			return 1
+		}
+		return float64(weights[i])
+	}
+	var won, all float64
+	for i := range scores {
+		for j := range scores {
+			if labels[i] != 1 || labels[j] != 0 {
+				continue
+			}
+			pair := weight(i) * weight(j)
+			all += pair
+			switch {
+			case scores[i] > scores[j]:
+				won += pair
+			case scores[i] == scores[j]:
+				won += pair / 2
+			}
+		}
+	}
+	return won / all, all > 0
+}
+
+// examples draws n of them; levels is the number of different scores, few for many ties.
+func examples(rng *rand.Rand, n, levels int, weighted bool) (scores, labels, weights []float32) {
+	for range n {
+		scores = append(scores, float32(rng.IntN(levels)-levels/2)/float32(levels)*3)
+		labels = append(labels, float32(rng.IntN(2)))
+		if weighted {
+			weights = append(weights, float32(rng.IntN(3)))
+		}
+	}
+	return scores, labels, weights
+}
+
+func TestAUCCountsPairs(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var r metric.Ranker
+	for n := range 60 {
+		for _, levels := range []int{1, 3, 1 << 20} {
+			for _, weighted := range []bool{false, true} {
+				scores, labels, weights := examples(rng, n, levels, weighted)
+				want, wantOK := pairAUC(scores, labels, weights)
+				got, ok := r.AUC(scores, labels, weights)
+				if ok != wantOK || ok && math.Abs(got-want) > 1e-12 || !ok && !math.IsNaN(got) {
+					t.Fatalf("n=%d levels=%d weighted=%t: got %v %t, want %v %t", n, levels, weighted, got, ok, want, wantOK)
+				}
+			}
+		}
+	}
+}
+
+func TestAUC(t *testing.T) {
+	t.Parallel()
+	inf := float32(math.Inf(1))
+	nan := float32(math.NaN())
+	negZero := float32(math.Copysign(0, -1))
+	tests := []struct {
+		name                    string
+		scores, labels, weights []float32
+		want                    float64
+		ok                      bool
+	}{
+		{"perfect", []float32{.1, .9}, []float32{0, 1}, nil, 1, true},
+		{"inverted", []float32{.9, .1}, []float32{0, 1}, nil, 0, true},
+		{"all equal", []float32{.5, .5, .5}, []float32{0, 1, 1}, nil, .5, true},
+		{"zeros of both signs are equal", []float32{0, negZero}, []float32{0, 1}, nil, .5, true},
+		{"infinities", []float32{-inf, inf, 3}, []float32{0, 1, 0}, nil, 1, true},
+		{"empty", nil, nil, nil, math.NaN(), false},
+		{"one class", []float32{.1, .2}, []float32{1, 1}, nil, math.NaN(), false},
+		{"no weight on negatives", []float32{.1, .2}, []float32{0, 1}, []float32{0, 1}, math.NaN(), false},
+		{"not a number", []float32{nan, .2}, []float32{0, 1}, nil, math.NaN(), false},
+		{"zero weight has no effect", []float32{.1, .2, .9}, []float32{0, 1, 0}, []float32{1, 1, 0}, 1, true},
+	}
+	for _, test := range tests {
+		got, ok := metric.AUC(test.scores, test.labels, test.weights)
+		if ok != test.ok || got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
+			t.Errorf("%s: got %v %t, want %v %t", test.name, got, ok, test.want, test.ok)
+		}
+	}
+}
+
+func TestLogLossAndCalibration(t *testing.T) {
+	t.Parallel()
+	nan := float32(math.NaN())
+	tests := []struct {
+		name                   string
+		probs, labels, weights []float32
+		loss, calibration      float64
+	}{
+		{"even", []float32{.5, .5}, []float32{0, 1}, nil, math.Ln2, 1},
+		{"weights", []float32{.5, .25}, []float32{1, 1}, []float32{1, 3}, (math.Ln2 + 3*2*math.Ln2) / 4, (.5 + .75) / 4},
+		{"certain and wrong is bounded", []float32{1, 0}, []float32{0, 1}, nil, -math.Log(metric.MinProbability), 1},
+		{"certain and right", []float32{1, 0}, []float32{1, 0}, nil, -math.Log1p(-metric.MinProbability), 1},
+		{"no positives", []float32{.5}, []float32{0}, nil, math.Ln2, math.NaN()},
+		{"empty", nil, nil, nil, math.NaN(), math.NaN()},
+		{"no weight", []float32{.5}, []float32{1}, []float32{0}, math.NaN(), math.NaN()},
+		{"not a number", []float32{nan, .5}, []float32{1, 1}, nil, math.NaN(), math.NaN()},
+	}
+	same := func(got, want float64) bool {
+		return math.IsNaN(want) && math.IsNaN(got) || math.Abs(got-want) < 1e-6
+	}
+	for _, test := range tests {
+		loss, ok := metric.LogLoss(test.probs, test.labels, test.weights)
+		if !same(loss, test.loss) || ok == math.IsNaN(test.loss) {
+			t.Errorf("%s: log loss %v %t, want %v", test.name, loss, ok, test.loss)
+		}
+		ratio, ok := metric.Calibration(test.probs, test.labels, test.weights)
+		if !same(ratio, test.calibration) || ok == math.IsNaN(test.calibration) {
+			t.Errorf("%s: calibration %v %t, want %v", test.name, ratio, ok, test.calibration)
+		}
+	}
+}
+
+func TestSummaryJSON(t *testing.T) {
+	t.Parallel()
+	tests := map[string]metric.Summary{
+		`{"examples":0,"auc":null,"log_loss":null,"calibration":null,"ctr":null}`:        metric.Summarize(nil, nil, nil),
+		`{"examples":2,"auc":1,"log_loss":0.2876820724517809,"calibration":1,"ctr":0.5}`: metric.Summarize([]float32{.25, .75}, []float32{0, 1}, nil),
+	}
+	for want, s := range tests {
+		got, err := json.Marshal(s)
+		if err != nil {
+			t.Error(err)
+		}
+		if string(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestWindowIsExact feeds batches of random sizes and compares with the measures of the last examples.
+func TestWindowIsExact(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, size := range []int{1, 7, 100, 10_000} {
+		w := metric.NewWindow(size)
+		var scores, labels, weights []float32
+		for range 200 {
+			s, l, ws := examples(rng, rng.IntN(20), 1000, true)
+			if rng.IntN(2) == 0 {
+				ws = make([]float32, len(s))
+				for i := range ws {
+					ws[i] = 1
+				}
+				w.Add(s, l, nil)
+			} else {
+				w.Add(s, l, ws)
+			}
+			scores, labels, weights = append(scores, s...), append(labels, l...), append(weights, ws...)
+			if rng.IntN(10) == 0 { // a stored and loaded window goes on as if nothing had happened
+				state, err := w.MarshalBinary()
+				if err != nil {
+					t.Fatal(err)
+				}
+				w = metric.NewWindow(3)
+				if err := w.UnmarshalBinary(state); err != nil {
+					t.Fatal(err)
+				}
+			}
+			from := max(0, len(scores)-size)
+			want := metric.Summarize(scores[from:], labels[from:], weights[from:])
+			got := w.Summary()
+			near := cmp.Comparer(func(a, b float64) bool {
+				return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9*(1+math.Abs(b))
+			})
+			if diff := cmp.Diff(want, got, near); diff != "" {
+				t.Fatalf("size %d after %d: %s", size, len(scores), diff)
+			}
+			if w.Seen() != int64(len(scores)) || w.Len() != len(scores)-from || w.Size() != size {
+				t.Fatalf("seen %d, len %d, size %d", w.Seen(), w.Len(), w.Size())
+			}
+		}
+	}
+}
+
+func TestWindowReset(t *testing.T) {
+	t.Parallel()
+	w := metric.NewWindow(2)
+	w.Add([]float32{.1, .2, .3}, []float32{0, 1, 0}, nil)
+	w.Reset()
+	w.Add([]float32{.7}, []float32{1}, nil)
+	if got := w.Summary(); got.Examples != 1 || got.CTR != 1 || w.Seen() != 1 {
+		t.Errorf("after a reset: %+v, seen %d", got, w.Seen())
+	}
+}
+
+func TestWindowAllocatesNothing(t *testing.T) {
+	w := metric.NewWindow(500)
+	scores, labels, _ := examples(rand.New(rand.NewPCG(1, 1)), 600, 100, false)
+	w.Add(scores, labels, nil)
+	w.Summary()
+	if n := testing.AllocsPerRun(10, func() { w.Add(scores[:50], labels[:50], nil); w.Summary() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestLengthsMustAgree(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	metric.AUC([]float32{1}, nil, nil)
+}
+
+func FuzzWindowUnmarshal(f *testing.F) {
+	w := metric.NewWindow(3)
+	for range 3 {
+		state, err := w.MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(state)
+		w.Add([]float32{.1, .2}, []float32{0, 1}, nil)
+	}
+	f.Add([]byte{})
+	f.Add(make([]byte, 25))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := metric.NewWindow(4)
+		if err := w.UnmarshalBinary(data); err != nil {
+			if !errors.Is(err, metric.ErrState) {
+				t.Errorf("error %v is not ErrState", err)
+			}
+			if w.Size() != 4 || w.Len() != 0 {
+				t.Error("a refused state changed the window")
+			}
+			return
+		}
+		again, err := w.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cmp.Equal(data, again) {
+			t.Errorf("%x became %x", data, again)
+		}
+		w.Add([]float32{.5}, []float32{1}, nil)
+		w.Summary()
+	})
+}
+
+func BenchmarkAUC(b *testing.B) {
+	for _, n := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
+			scores, labels, _ := examples(rand.New(rand.NewPCG(1, 1)), n, 1<<22, false)
+			var r metric.Ranker
+			b.ReportAllocs()
+			for b.Loop() {
+				r.AUC(scores, labels, nil)
+			}
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}

@@ -1,0 +1,94 @@
+// Package model describes a ranking model to those who feed and train it: which features it wants, which parameters it
+// has ([Model]), and how one batch goes forward and back ([Session]). The models themselves are in model/zoo, the graph
+// and its differentiation in model/graph.
+package model
+
+import "github.com/monolith-go/monolith/model/param"
+
+// Kind says how a feature's values reach the model.
+type Kind uint8
+
+// The kinds of features.
+const (
+	// Sparse features are fids, any number a row, pooled by Combiner.
+	Sparse Kind = iota
+	// Dense features are Dim numbers a row.
+	Dense
+)
+
+// Combiner pools the embedding vectors of one row of a sparse feature into one.
+type Combiner uint8
+
+// The combiners (bytedance/monolith: native_training/embedding_combiners.py).
+const (
+	// Sum adds the vectors; no vectors give zeros.
+	Sum Combiner = iota
+	// Mean divides the sum by the number of vectors; no vectors give zeros.
+	Mean
+)
+
+// Feature is one input of a model.
+type Feature struct {
+	// Name is the column in the batch.
+	Name string
+	Kind Kind
+	// Combiner pools a sparse feature.
+	Combiner Combiner
+	// Dim is the width of a dense feature.
+	Dim int
+	// Table is the index in the layout of the table that a sparse feature looks up; the model sets it.
+	Table int
+}
+
+// Model is an immutable description, safe to share between workers.
+type Model interface {
+	// String names the model with its settings in one canonical form.
+	String() string
+	// Layout describes the parameters.
+	Layout() *param.Layout
+	// Features lists the inputs; [Inputs] follows this order, sparse and dense each for themselves.
+	Features() []Feature
+	// NewSession makes a worker's own activations. Sessions share nothing that changes.
+	NewSession() Session
+}
+
+// Ragged is a sparse feature of a batch in CSR form: row r holds Index[Offsets[r]:Offsets[r+1]], each an index into the
+// batch's distinct fids of the feature's table.
+type Ragged struct {
+	Offsets []int32 // [rows+1]
+	Index   []int32 // [nnz]
+}
+
+// Inputs is one batch as a model sees it. The slices belong to the caller and must not change between Forward and
+// Backward.
+type Inputs struct {
+	NumRows int
+	// Sparse has one entry for each sparse feature, Dense one for each dense feature ([rows, Dim], row-major).
+	Sparse []Ragged
+	Dense  [][]float32
+	// Values[t] holds the weights of the batch's distinct fids of table t, [n, Tables[t].Dim()].
+	Values [][]float32
+	// Labels [rows] are 0 or 1; Weights [rows] are example weights, nil for 1. Only Backward reads them.
+	Labels, Weights []float32
+}
+
+// Session runs one batch at a time with buffers that are reused: after warm-up a step allocates nothing. It is not for
+// concurrent use.
+type Session interface {
+	// SetDense copies the dense parameters in, [Layout.DenseLen] values. The caller keeps the slice.
+	SetDense(values []float32)
+	// Predict runs the model as it serves: no dropout, moving statistics. It returns probabilities [rows], valid until
+	// the next call.
+	Predict(in *Inputs) []float32
+	// Step runs the model as it trains (dropout masks are a function of seed alone) and back. It returns the
+	// probabilities of the training pass and the batch's loss: the weighted mean of the examples' cross entropies,
+	// without regularisation. Afterwards Grads and DenseGrad are valid until the next call.
+	Step(in *Inputs, seed uint64) (probs []float32, loss float64)
+	// Grads returns, for each table, the gradients of the loss with respect to Inputs.Values, summed in row order.
+	Grads() [][]float32
+	// DenseGrad returns the gradients of all dense tensors one behind the other.
+	DenseGrad() []float32
+	// PredictsAsTrained tells that Predict and the probabilities of Step agree bit for bit, because nothing in the
+	// model behaves differently in training; progressive validation then needs no pass of its own.
+	PredictsAsTrained() bool
+}

@@ -1,0 +1,79 @@
+package optim
+
+import "fmt"
+
+// The settings of an [Adagrad] that names none (bytedance/monolith: AdagradOptimizerConfig).
+const (
+	DefaultAdagradLR                 = 0.001
+	DefaultAdagradInitialAccumulator = 0.1
+)
+
+// Adagrad divides each element's step by the root of the sum of its squared gradients (Duchi, Hazan and Singer, 2011,
+// figure 1, the diagonal form):
+//
+//	g' = g + λ·w            λ = WeightDecay
+//	n  = n + g'²
+//	w  = w - lr·g'/√n
+//
+// The decayed gradient is used in both lines for every element. State: n [dim].
+type Adagrad struct {
+	// LR is the learning rate, above 0; 0 means [DefaultAdagradLR].
+	LR float32
+	// InitialAccumulator is n before the first gradient, above 0 so that a zero gradient never divides by zero; 0 means
+	// [DefaultAdagradInitialAccumulator]. The larger, the smaller the first steps.
+	InitialAccumulator float32
+	// WeightDecay is λ, at least 0, default 0. It adds to an L2 term of the parameter.
+	WeightDecay float32
+}
+
+var _ Optimizer = Adagrad{}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (o Adagrad) WithDefaults() Adagrad {
+	o.LR = orDefault(o.LR, DefaultAdagradLR)
+	o.InitialAccumulator = orDefault(o.InitialAccumulator, DefaultAdagradInitialAccumulator)
+	return o
+}
+
+// Validate reports every setting out of range at once; it looks at the values after defaults.
+func (o Adagrad) Validate() error {
+	o = o.WithDefaults()
+	return validate(
+		o.Name(),
+		positive("lr", o.LR),
+		positive("initial_accumulator", o.InitialAccumulator),
+		notNegative("weight_decay", o.WeightDecay),
+	)
+}
+
+// Name is "adagrad".
+func (Adagrad) Name() string { return "adagrad" }
+
+// String renders the rule with every setting.
+func (o Adagrad) String() string {
+	o = o.WithDefaults()
+	return fmt.Sprintf("adagrad(lr=%g,initial_accumulator=%g,weight_decay=%g)", o.LR, o.InitialAccumulator, o.WeightDecay)
+}
+
+// StateDim is dim: the sums of squares.
+func (Adagrad) StateDim(dim int) int { return dim }
+
+// Init fills the sums with InitialAccumulator.
+func (o Adagrad) Init(_, state []float32) {
+	n := o.WithDefaults().InitialAccumulator
+	for k := range state {
+		state[k] = n
+	}
+}
+
+// Update applies one gradient.
+func (o Adagrad) Update(w, state, grad []float32, lr float32) {
+	rate := o.WithDefaults().LR * lr
+	state, grad = state[:len(w)], grad[:len(w)]
+	for k := range w {
+		g := grad[k] + o.WeightDecay*w[k]
+		n := state[k] + g*g
+		state[k] = n
+		w[k] -= rate * g / sqrt32(n)
+	}
+}

@@ -1,0 +1,107 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+)
+
+// The settings of an [Adam] that names none (bytedance/monolith: AdamOptimizerConfig). The paper's are lr 0.001, β2
+// 0.999 and ε 1e-8.
+const (
+	DefaultAdamLR      = 0.01
+	DefaultAdamBeta1   = 0.9
+	DefaultAdamBeta2   = 0.99
+	DefaultAdamEpsilon = 0.01
+)
+
+// Adam scales bias-corrected moving averages of the gradient (Kingma and Ba, 2015, algorithm 1 in the efficient order of
+// section 2, where ε is added to the uncorrected root):
+//
+//	g' = g + λ·w                          λ = WeightDecay
+//	m  = m + (g' - m)·(1-β1)
+//	v  = v + (g'² - v)·(1-β2)
+//	w  = w - lr·√(1-β2ᵗ)/(1-β1ᵗ) · m/(√v + ε)
+//
+// With Nesterov the step takes (1-β1)·g' + β1·m (the new m) in place of m.
+//
+// t counts the updates of this vector alone, so a row that is seen for the first time late in training is corrected like
+// one seen at the start. State: m [dim], v [dim], 1-β1ᵗ, 1-β2ᵗ. The complements are kept, not the powers, because
+// 1-β2ᵗ computed from a float32 power near 1 would lose most of its digits.
+type Adam struct {
+	// LR is the learning rate, above 0; 0 means [DefaultAdamLR].
+	LR float32
+	// Beta1 is the decay of m in (0, 1); 0 means [DefaultAdamBeta1].
+	Beta1 float32
+	// Beta2 is the decay of v in (0, 1); 0 means [DefaultAdamBeta2].
+	Beta2 float32
+	// Epsilon keeps the step finite, above 0; 0 means [DefaultAdamEpsilon].
+	Epsilon float32
+	// WeightDecay is λ, at least 0, default 0. It adds to an L2 term of the parameter.
+	WeightDecay float32
+	// Nesterov looks one step of momentum ahead.
+	Nesterov bool
+}
+
+var _ Optimizer = Adam{}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (o Adam) WithDefaults() Adam {
+	o.LR = orDefault(o.LR, DefaultAdamLR)
+	o.Beta1 = orDefault(o.Beta1, DefaultAdamBeta1)
+	o.Beta2 = orDefault(o.Beta2, DefaultAdamBeta2)
+	o.Epsilon = orDefault(o.Epsilon, DefaultAdamEpsilon)
+	return o
+}
+
+// Validate reports every setting out of range at once; it looks at the values after defaults.
+func (o Adam) Validate() error {
+	o = o.WithDefaults()
+	return validate(
+		o.Name(),
+		positive("lr", o.LR),
+		fraction("beta1", o.Beta1),
+		fraction("beta2", o.Beta2),
+		positive("epsilon", o.Epsilon),
+		notNegative("weight_decay", o.WeightDecay),
+	)
+}
+
+// Name is "adam".
+func (Adam) Name() string { return "adam" }
+
+// String renders the rule with every setting.
+func (o Adam) String() string {
+	o = o.WithDefaults()
+	return fmt.Sprintf("adam(lr=%g,beta1=%g,beta2=%g,epsilon=%g,weight_decay=%g,nesterov=%t)",
+		o.LR, o.Beta1, o.Beta2, o.Epsilon, o.WeightDecay, o.Nesterov)
+}
+
+// StateDim is 2·dim+2: both averages and both bias corrections.
+func (Adam) StateDim(dim int) int { return 2*dim + 2 }
+
+// Init clears the state: no gradient yet, t = 0.
+func (Adam) Init(_, state []float32) { clear(state) }
+
+// Update applies one gradient.
+func (o Adam) Update(w, state, grad []float32, lr float32) {
+	o = o.WithDefaults()
+	dim := len(w)
+	m, v, bias := state[:dim], state[dim:2*dim], state[2*dim:2*dim+2]
+	grad = grad[:dim]
+	// 1-βᵗ⁺¹ = (1-β) + β·(1-βᵗ)
+	b1, b2 := float64(o.Beta1), float64(o.Beta2)
+	bias[0] = float32((1 - b1) + b1*float64(bias[0]))
+	bias[1] = float32((1 - b2) + b2*float64(bias[1]))
+	rate := float32(float64(o.LR) * float64(lr) * math.Sqrt(float64(bias[1])) / float64(bias[0]))
+	c1, c2 := float32(1-b1), float32(1-b2)
+	for k := range w {
+		g := grad[k] + o.WeightDecay*w[k]
+		mk := m[k] + (g-m[k])*c1
+		vk := v[k] + (g*g-v[k])*c2
+		m[k], v[k] = mk, vk
+		if o.Nesterov {
+			mk = c1*g + o.Beta1*mk
+		}
+		w[k] -= rate * mk / (sqrt32(vk) + o.Epsilon)
+	}
+}

@@ -1,0 +1,115 @@
+package optim
+
+import "fmt"
+
+// The settings of an [FTRL] that names none (bytedance/monolith: FtrlOptimizerConfig).
+const (
+	DefaultFTRLLR                 = 0.01
+	DefaultFTRLInitialAccumulator = 0.1
+)
+
+// FTRL is follow the regularised leader with proximal terms and L1 and L2 (McMahan et al., 2013, algorithm 1), which
+// keeps weights of rare features at exactly 0:
+//
+//	n' = n + g²
+//	z  = z + g - σ·w        σ = (β+√n')/lr' - (β+√n)/lr
+//	n  = n'
+//	w  = 0                                          if |z| ≤ L1
+//	w  = lr'·(sign(z)·L1 - z)/(β + √n + L2·lr')     otherwise
+//
+// lr is the learning rate of the update that made w, lr' this one's; while it stays the same, σ is the paper's
+// (√n' - √n)/lr. σ is a difference of 1/η, η the per-coordinate rate (section 3.1), so a changing lr belongs in it; the
+// usual code leaves it out, and a learning rate cut to a tenth cuts every weight to a tenth with it. The former lr is not
+// stored: w itself holds it, see Update. State: n [dim], z [dim].
+type FTRL struct {
+	// LR is α, above 0; 0 means [DefaultFTRLLR].
+	LR float32
+	// Beta is β, at least 0, default 0. It slows down the first steps.
+	Beta float32
+	// L1 is at least 0, default 0.
+	L1 float32
+	// L2 is at least 0, default 0.
+	L2 float32
+	// InitialAccumulator is n before the first gradient, above 0; 0 means [DefaultFTRLInitialAccumulator].
+	InitialAccumulator float32
+}
+
+var _ Optimizer = FTRL{}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (o FTRL) WithDefaults() FTRL {
+	o.LR = orDefault(o.LR, DefaultFTRLLR)
+	o.InitialAccumulator = orDefault(o.InitialAccumulator, DefaultFTRLInitialAccumulator)
+	return o
+}
+
+// Validate reports every setting out of range at once; it looks at the values after defaults.
+func (o FTRL) Validate() error {
+	o = o.WithDefaults()
+	return validate(
+		o.Name(),
+		positive("lr", o.LR),
+		notNegative("beta", o.Beta),
+		notNegative("l1", o.L1),
+		notNegative("l2", o.L2),
+		positive("initial_accumulator", o.InitialAccumulator),
+	)
+}
+
+// Name is "ftrl".
+func (FTRL) Name() string { return "ftrl" }
+
+// String renders the rule with every setting.
+func (o FTRL) String() string {
+	o = o.WithDefaults()
+	return fmt.Sprintf("ftrl(lr=%g,beta=%g,l1=%g,l2=%g,initial_accumulator=%g)", o.LR, o.Beta, o.L1, o.L2, o.InitialAccumulator)
+}
+
+// StateDim is 2·dim: n and z.
+func (FTRL) StateDim(dim int) int { return 2 * dim }
+
+// Init sets n to InitialAccumulator and z to 0.
+func (o FTRL) Init(w, state []float32) {
+	initial := o.WithDefaults().InitialAccumulator
+	n, z := state[:len(w)], state[len(w):]
+	for k := range n {
+		n[k] = initial
+	}
+	clear(z)
+}
+
+// Update applies one gradient. An lr of 0 changes neither weights nor state.
+func (o FTRL) Update(w, state, grad []float32, lr float32) {
+	o = o.WithDefaults()
+	rate := o.LR * lr
+	if rate == 0 {
+		return
+	}
+	n, z := state[:len(w)], state[len(w):2*len(w)]
+	grad = grad[:len(w)]
+	for k := range w {
+		root := sqrt32(n[k])
+		n[k] += grad[k] * grad[k]
+		newRoot := sqrt32(n[k])
+		if shrunk := shrink(z[k], o.L1); shrunk != 0 {
+			// w was made of z as shrunk/((β+√n)/lr + L2), so (β+√n)/lr·w = shrunk - L2·w and the former lr is not needed:
+			// z + (β+√n)/lr·w = z + shrunk - L2·w.
+			z[k] += shrunk - o.L2*w[k] + grad[k] - (o.Beta+newRoot)/rate*w[k]
+		} else {
+			// w is 0, or the initial value, which no gradient has made.
+			z[k] += grad[k] - (newRoot-root)/rate*w[k]
+		}
+		w[k] = rate * shrink(z[k], o.L1) / (o.Beta + newRoot + o.L2*rate)
+	}
+}
+
+// shrink returns sign(z)·l1 - z, or 0 within ±l1.
+func shrink(z, l1 float32) float32 {
+	switch {
+	case z > l1:
+		return l1 - z
+	case z < -l1:
+		return -l1 - z
+	}
+	return 0
+}

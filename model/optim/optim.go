@@ -1,0 +1,21 @@
+// Package optim holds the rules that turn gradients into parameter values. A rule works on one vector of weights and its
+// state at a time, so that the same code updates a segment of an embedding row and a dense tensor.
+package optim
+
+// Optimizer is one configured update rule. Implementations are values without state of their own (the state of a vector
+// lives beside its weights) and safe for concurrent use on different vectors.
+type Optimizer interface {
+	// Name is the rule's name in a job file: "sgd", "adagrad", "adam", "ftrl".
+	Name() string
+	// String renders the rule with every setting, defaults included, in one canonical form. It is part of a plan's
+	// hash and of a snapshot's manifest: two rules with the same String do the same.
+	String() string
+	// StateDim is the number of float32 of state kept for dim weights.
+	StateDim(dim int) int
+	// Init writes the state of a vector that has never been updated; len(state) is StateDim(len(w)).
+	Init(w, state []float32)
+	// Update applies one gradient: w and grad have the same length. lr multiplies the rule's own learning rate
+	// (schedules, plateaus); 1 leaves it as configured. It allocates nothing and depends on its arguments alone, so
+	// equal arguments give equal bits.
+	Update(w, state, grad []float32, lr float32)
+}

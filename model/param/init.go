@@ -1,0 +1,114 @@
+package param
+
+import (
+	"fmt"
+	"math"
+)
+
+// InitKind names a distribution of initial values.
+type InitKind uint8
+
+// The kinds of initial values.
+const (
+	// InitZeros gives 0; it is the zero value.
+	InitZeros InitKind = iota
+	// InitConstant gives A.
+	InitConstant
+	// InitUniform draws from [A, B).
+	InitUniform
+	// InitNormal draws from the normal distribution with mean A and standard deviation B.
+	InitNormal
+)
+
+// Init is how a vector that has never been updated is filled.
+type Init struct {
+	Kind InitKind
+	A, B float32
+}
+
+// Zeros fills with 0.
+func Zeros() Init { return Init{} }
+
+// Constant fills with v.
+func Constant(v float32) Init { return Init{Kind: InitConstant, A: v} }
+
+// Uniform draws from [low, high).
+func Uniform(low, high float32) Init { return Init{Kind: InitUniform, A: low, B: high} }
+
+// Normal draws from the normal distribution.
+func Normal(mean, stddev float32) Init { return Init{Kind: InitNormal, A: mean, B: stddev} }
+
+// GlorotUniform draws from ±sqrt(6/(fanIn+fanOut)) (Glorot and Bengio, 2010, equation 16).
+func GlorotUniform(fanIn, fanOut int) Init {
+	r := float32(math.Sqrt(6 / float64(fanIn+fanOut)))
+	return Uniform(-r, r)
+}
+
+// GlorotNormal draws with standard deviation sqrt(2/(fanIn+fanOut)) (Glorot and Bengio, 2010, equation 12).
+func GlorotNormal(fanIn, fanOut int) Init {
+	return Normal(0, float32(math.Sqrt(2/float64(fanIn+fanOut))))
+}
+
+// String renders the initializer in one canonical form.
+func (i Init) String() string {
+	switch i.Kind {
+	case InitZeros:
+		return "zeros"
+	case InitConstant:
+		return fmt.Sprintf("constant(%g)", i.A)
+	case InitUniform:
+		return fmt.Sprintf("uniform(%g,%g)", i.A, i.B)
+	case InitNormal:
+		return fmt.Sprintf("normal(%g,%g)", i.A, i.B)
+	}
+	return fmt.Sprintf("init(%d)", i.Kind)
+}
+
+// Fill writes initial values that are a function of (seed, name, id) alone; it allocates nothing. Each element has a
+// random number of its own (SplitMix64, Steele et al., 2014), so a prefix of a longer vector has the same values.
+func (i Init) Fill(dst []float32, seed, name, id uint64) {
+	switch i.Kind {
+	case InitZeros:
+		clear(dst)
+	case InitConstant:
+		for k := range dst {
+			dst[k] = i.A
+		}
+	case InitUniform:
+		s := Mix(Mix(seed, name), id)
+		for k := range dst {
+			dst[k] = i.A + (i.B-i.A)*unit32(Mix(s, uint64(k)))
+		}
+	case InitNormal:
+		s := Mix(Mix(seed, name), id)
+		for k := range dst {
+			r := Mix(s, uint64(k))
+			// Box and Muller (1958); u1 lies in (0, 1], so its logarithm is finite.
+			u1 := (float64(r>>40) + 1) / (1 << 24)
+			u2 := float64(r&(1<<24-1)) / (1 << 24)
+			dst[k] = i.A + i.B*float32(math.Sqrt(-2*math.Log(u1))*math.Cos(2*math.Pi*u2))
+		}
+	}
+}
+
+// Mix hashes two words into one; it is the one step of SplitMix64 after adding b times the golden gamma to a.
+func Mix(a, b uint64) uint64 {
+	z := a + (b+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// HashName hashes a name (FNV-1a, 64 bits) for [Init.Fill].
+func HashName(names ...string) uint64 {
+	h := uint64(14695981039346656037)
+	for _, s := range names {
+		for k := range len(s) {
+			h = (h ^ uint64(s[k])) * 1099511628211
+		}
+		h = (h ^ 0xff) * 1099511628211 // keeps ("ab", "c") apart from ("a", "bc")
+	}
+	return h
+}
+
+func unit32(r uint64) float32 { return float32(r>>40) / (1 << 24) }

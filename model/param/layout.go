@@ -1,0 +1,124 @@
+package param
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Dim is the number of weights of a row.
+func (t Table) Dim() int {
+	n := 0
+	for _, s := range t.Segments {
+		n += s.Dim
+	}
+	return n
+}
+
+// StateDim is the number of float32 of optimizer state of a row.
+func (t Table) StateDim() int {
+	n := 0
+	for _, s := range t.Segments {
+		n += s.Optimizer.StateDim(s.Dim)
+	}
+	return n
+}
+
+// Len is the number of elements of the tensor.
+func (t Tensor) Len() int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// DenseLen is the number of elements of all dense tensors.
+func (l *Layout) DenseLen() int {
+	n := 0
+	for _, t := range l.Dense {
+		n += t.Len()
+	}
+	return n
+}
+
+// DenseOffset returns where tensor i begins in the concatenation of all dense tensors.
+func (l *Layout) DenseOffset(i int) int {
+	n := 0
+	for _, t := range l.Dense[:i] {
+		n += t.Len()
+	}
+	return n
+}
+
+// Validate reports every fault at once: empty or repeated names, dimensions below 1, missing rules.
+func (l *Layout) Validate() error {
+	var faults []error
+	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf("param: "+format, args...)) }
+	tables, tensors := map[string]bool{}, map[string]bool{}
+	for _, t := range l.Tables {
+		if t.Name == "" || tables[t.Name] {
+			bad("table name %q is empty or used twice", t.Name)
+		}
+		tables[t.Name] = true
+		if len(t.Segments) == 0 {
+			bad("table %q has no segment", t.Name)
+		}
+		segments := map[string]bool{}
+		for _, s := range t.Segments {
+			if s.Name == "" || segments[s.Name] {
+				bad("table %q: segment name %q is empty or used twice", t.Name, s.Name)
+			}
+			segments[s.Name] = true
+			if s.Dim < 1 {
+				bad("table %q segment %q: dim %d is below 1", t.Name, s.Name, s.Dim)
+			}
+			if s.Optimizer == nil {
+				bad("table %q segment %q has no optimizer", t.Name, s.Name)
+			}
+			if !(s.L2 >= 0) { // NaN too
+				bad("table %q segment %q: l2 %v is not a number from 0", t.Name, s.Name, s.L2)
+			}
+		}
+	}
+	for _, t := range l.Dense {
+		if t.Name == "" || tensors[t.Name] {
+			bad("dense tensor name %q is empty or used twice", t.Name)
+		}
+		tensors[t.Name] = true
+		if len(t.Shape) > 0 && slices.Min(t.Shape) < 1 {
+			bad("dense tensor %q has shape %v", t.Name, t.Shape)
+		}
+		if t.Optimizer == nil {
+			bad("dense tensor %q has no optimizer", t.Name)
+		}
+		if !(t.L2 >= 0) {
+			bad("dense tensor %q: l2 %v is not a number from 0", t.Name, t.L2)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// String renders the layout in one canonical form, a line for each segment and tensor.
+func (l *Layout) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d\n", l.Seed)
+	for _, t := range l.Tables {
+		for _, s := range t.Segments {
+			fmt.Fprintf(&b, "table %s segment %s dim %d init %s optimizer %s l2 %g\n", t.Name, s.Name, s.Dim, s.Init, s.Optimizer, s.L2)
+		}
+	}
+	for _, t := range l.Dense {
+		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2)
+	}
+	return b.String()
+}
+
+// Hash identifies the layout: equal hashes mean equal parameters, initial values and rules.
+func (l *Layout) Hash() string {
+	h := sha256.Sum256([]byte(l.String()))
+	return hex.EncodeToString(h[:8])
+}

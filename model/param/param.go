@@ -1,0 +1,72 @@
+// Package param describes a model's parameters as the model and the parameter server exchange them: which tables and
+// dense tensors there are ([Layout]), what a batch looks up ([Rows]) and what it pushes back ([Update]). Everything is a
+// plain slice; nothing here does I/O.
+package param
+
+import "github.com/monolith-go/monolith/model/optim"
+
+// Layout is the full description of a model's parameters. Its [Layout.Hash] names it in snapshots.
+type Layout struct {
+	// Seed makes initial values: that of a row is a function of (Seed, table name, segment name, fid), that of a dense
+	// tensor of (Seed, tensor name).
+	Seed   uint64
+	Tables []Table
+	Dense  []Tensor
+}
+
+// Table is a collisionless embedding table: one row per fid, created when a push for it is applied.
+type Table struct {
+	Name string
+	// Segments lie one behind the other in a row, each with its own initializer and optimizer.
+	Segments []Segment
+}
+
+// Segment is a slice of an embedding row.
+type Segment struct {
+	Name      string
+	Dim       int
+	Init      Init
+	Optimizer optim.Optimizer
+	// L2 adds L2·w to the gradient of every row a batch touches, before the optimizer.
+	L2 float32
+}
+
+// Tensor is a dense parameter, row-major.
+type Tensor struct {
+	Name      string
+	Shape     []int
+	Init      Init
+	Optimizer optim.Optimizer
+	L2        float32
+}
+
+// Rows is a look-up: the distinct fids of a batch for each table of the layout, and where their weights go. Buffers
+// belong to the caller and are reused between batches.
+type Rows struct {
+	// Keys[t] are distinct fids of table t.
+	Keys [][]int64
+	// Values[t] is [len(Keys[t]), Tables[t].Dim()], row-major; the look-up fills it. A fid without a row gets its
+	// initial value and still has no row afterwards.
+	Values [][]float32
+}
+
+// Update is what one batch changes, applied exactly once on all shards or on none.
+type Update struct {
+	// Source, Split, From, To are the batch's origin; updates of a split join without a gap.
+	Source, Split string
+	From, To      int64
+	// NumRows is the number of examples in the batch; 0 only moves the position.
+	NumRows int
+	// Time is the newest event time in the batch, microseconds since 1970, or 0. It becomes the rows' last-update time.
+	Time int64
+	// LR multiplies every optimizer's learning rate in this update.
+	LR float32
+	// Keys[t] are the distinct fids of table t, Counts[t] how often each occurs in the batch, and Grads[t] the
+	// gradient sums in row order, [len(Keys[t]), Tables[t].Dim()].
+	Keys   [][]int64
+	Counts [][]uint32
+	Grads  [][]float32
+	// Dense is the gradient of all dense tensors one behind the other ([Layout.DenseLen] values), or empty when the
+	// update has no rows.
+	Dense []float32
+}

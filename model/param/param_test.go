@@ -1,0 +1,127 @@
+package param_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// TestFillFollowsDistributions compares the moments of many vectors with those of the distributions.
+func TestFillFollowsDistributions(t *testing.T) {
+	t.Parallel()
+	const n, dim = 20_000, 8
+	for _, c := range []struct {
+		init         param.Init
+		mean, stddev float64
+	}{
+		{param.Zeros(), 0, 0},
+		{param.Constant(3), 3, 0},
+		{param.Uniform(-1, 2), .5, 3 / math.Sqrt(12)},
+		{param.Normal(1, .5), 1, .5},
+		{param.GlorotUniform(30, 20), 0, math.Sqrt(2. / 50)},
+		{param.GlorotNormal(30, 20), 0, math.Sqrt(2. / 50)},
+	} {
+		var sum, squares float64
+		v := make([]float32, dim)
+		for id := range uint64(n) {
+			c.init.Fill(v, 1, param.HashName("t", "s"), id)
+			for _, x := range v {
+				sum += float64(x)
+				squares += float64(x) * float64(x)
+			}
+		}
+		mean := sum / (n * dim)
+		stddev := math.Sqrt(max(0, squares/(n*dim)-mean*mean))
+		tolerance := 5 * (c.stddev + 1e-9) / math.Sqrt(n*dim)
+		if math.Abs(mean-c.mean) > tolerance || math.Abs(stddev-c.stddev) > tolerance+1e-6 {
+			t.Errorf("%s: mean %.4f and standard deviation %.4f, want %.4f and %.4f", c.init, mean, stddev, c.mean, c.stddev)
+		}
+	}
+}
+
+// TestFillIsAFunctionOfItsArguments holds the values that tables of every version must begin with.
+func TestFillIsAFunctionOfItsArguments(t *testing.T) {
+	fill := func(n int, seed, name, id uint64) []float32 {
+		v := make([]float32, n)
+		param.Normal(0, 1).Fill(v, seed, name, id)
+		return v
+	}
+	long, short := fill(8, 1, 2, 3), fill(4, 1, 2, 3)
+	for i := range short {
+		if short[i] != long[i] {
+			t.Errorf("element %d is %v in a short vector and %v in a long one", i, short[i], long[i])
+		}
+	}
+	for _, other := range [][]float32{fill(4, 2, 2, 3), fill(4, 1, 3, 3), fill(4, 1, 2, 4)} {
+		if other[0] == short[0] {
+			t.Errorf("another seed, name or id begins with %v too", other[0])
+		}
+	}
+	if param.HashName("ab", "c") == param.HashName("a", "bc") {
+		t.Error("names of other parts share a hash")
+	}
+	if n := testing.AllocsPerRun(10, func() { param.Normal(0, 1).Fill(long, 1, 2, 3) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestLayoutFaultsAreListed(t *testing.T) {
+	t.Parallel()
+	nan := float32(math.NaN())
+	l := param.Layout{
+		Tables: []param.Table{
+			{Name: "a", Segments: []param.Segment{{Name: "w", Dim: 0, L2: nan}, {Name: "w", Dim: 1, Optimizer: optim.SGD{}}}},
+			{Name: "a"},
+		},
+		Dense: []param.Tensor{{Name: "", Shape: []int{-1, -2}, L2: -1}},
+	}
+	err := l.Validate()
+	if err == nil {
+		t.Fatal("a bad layout is valid")
+	}
+	for _, want := range []string{
+		`dim 0 is below 1`, `has no optimizer`, `l2 NaN`, `segment name "w" is empty or used twice`, `table name "a" is empty or used twice`,
+		`table "a" has no segment`, `dense tensor name ""`, `shape [-1 -2]`, `l2 -1`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in:\n%v", want, err)
+		}
+	}
+}
+
+func TestLayoutHash(t *testing.T) {
+	t.Parallel()
+	layout := func(change func(*param.Layout)) string {
+		l := param.Layout{
+			Seed:   1,
+			Tables: []param.Table{{Name: "t", Segments: []param.Segment{{Name: "w", Dim: 4, Init: param.Uniform(-1, 1), Optimizer: optim.SGD{LR: .1}}}}},
+			Dense:  []param.Tensor{{Name: "d", Shape: []int{2, 3}, Optimizer: optim.Adam{LR: .1}}, {Name: "e", Shape: []int{5}, Optimizer: optim.Adam{}}},
+		}
+		if change != nil {
+			change(&l)
+		}
+		if l.DenseLen() != 11 || l.DenseOffset(1) != 6 {
+			t.Errorf("dense length %d, offset %d", l.DenseLen(), l.DenseOffset(1))
+		}
+		return l.Hash()
+	}
+	same := layout(nil)
+	if same != layout(nil) {
+		t.Error("the same layout has two hashes")
+	}
+	for i, change := range []func(*param.Layout){
+		func(l *param.Layout) { l.Seed = 2 },
+		func(l *param.Layout) { l.Tables[0].Segments[0].Dim = 5 },
+		func(l *param.Layout) { l.Tables[0].Segments[0].Init = param.Zeros() },
+		func(l *param.Layout) { l.Tables[0].Segments[0].Optimizer = optim.SGD{LR: .2} },
+		func(l *param.Layout) { l.Tables[0].Segments[0].L2 = .1 },
+		func(l *param.Layout) { l.Dense[0].Shape = []int{3, 2} },
+	} {
+		if layout(change) == same {
+			t.Errorf("change %d leaves the hash", i)
+		}
+	}
+}
