@@ -1,0 +1,34 @@
+// Package ps is the parameter server: shards that hold embedding rows, dense tensors and their optimizer state, a client
+// that looks them up and pushes gradients, and snapshots. A [Cluster] is any number of shards in this process.
+//
+// # A push is applied once, on all shards or on none
+//
+// Updates of a split join without a gap, and each is applied on every shard (empty where the shard has none of its rows)
+// together with its position. A push is first staged everywhere; once all shards have acknowledged it, it is decided, and
+// its commit travels in front of the client's next message:
+//
+//	client            shard 0                shard 1
+//	Push [7,14)  ───> stage [7,14)
+//	             ────────────────────────────> stage [7,14)     decided
+//	Lookup       ───> commit 14; look up
+//	             ────────────────────────────> commit 14; look up
+//
+// A client that takes a split over fences the former owner with a higher epoch, commits what all shards have and drops the
+// rest, so the result is the same bit for bit however often owners die ([Client.Resume]).
+//
+// # A snapshot is one cut
+//
+// [Cluster.Snapshot] asks every client that owns a split for a marker. Commits and markers are queued in one order for all
+// streams, so the marker divides a client's updates in the same place on every shard. A shard lets nobody who has passed
+// commit more until all have; then it goes on at once, while the rows of that moment are copied on write to disk. Whatever
+// happens to owners between the first marker and the last makes the cut begin again; orphaned splits are settled first.
+//
+// # What depends on what
+//
+// [Shard] is the state machine of one shard: no I/O, clocks or goroutines. [Conn] is a client's ordered stream to it;
+// [Client] partitions, queues and takes over against that interface alone. Cluster joins the two in one process and
+// coordinates cuts. Rows live in ps/table, files in ps/snapshot; ps/pstest has the suites that all must pass.
+//
+// Locks, in the order they are taken: Cluster.turn, Cluster.use, Client stream turn, node.mu (by shard), Client.mu,
+// Cluster.mu.
+package ps

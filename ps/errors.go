@@ -1,0 +1,53 @@
+package ps
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+var (
+	// ErrFenced means that another client has taken over the split, or this one never did. [Client.Push] returns it; the caller
+	// stops working on the split.
+	ErrFenced = errors.New("fenced: the split has a newer owner")
+	// ErrGap means that an update begins behind the end of what the shard has of its split, so something in between is missing.
+	// [Client.Push] returns it; the caller resumes the split and reads on from there.
+	ErrGap = errors.New("gap between updates")
+	// ErrOverlap means that an update covers some, but not all, positions that the shard has already. It is a fault of the caller.
+	ErrOverlap = errors.New("update overlaps what the shard has")
+	// ErrTorn means that shards hold different parts of a split: one of them has lost state, or something was applied to one shard
+	// alone. [Client.Resume], [Cluster.Snapshot] and [Cluster.Digest] return it. Roll back to a snapshot.
+	ErrTorn = errors.New("shards disagree about a split")
+	// ErrLayout means that options, rows or an update do not fit the layout, or that a snapshot is of another model.
+	ErrLayout = errors.New("layout mismatch")
+	// ErrBusy means that a split has as many batches staged as [Options].MaxStaged allows. Commit first.
+	ErrBusy = errors.New("too many batches staged")
+	// ErrClosed means that the cluster or client was closed.
+	ErrClosed = errors.New("parameter server is closed")
+	// ErrNoDir means that a snapshot was asked for, and [Options].Dir names no folder.
+	ErrNoDir = errors.New("no snapshot folder")
+	// ErrCorrupt is [snapshot.ErrCorrupt].
+	ErrCorrupt = snapshot.ErrCorrupt
+	// ErrNoSpace is [snapshot.ErrNoSpace].
+	ErrNoSpace = snapshot.ErrNoSpace
+	// ErrFull is [table.ErrFull]: memory for new rows cannot be had.
+	ErrFull = table.ErrFull
+)
+
+// EpochError is a shard's refusal of a take-over under an epoch that is not above the one it has. Take over again under a
+// higher one. It wraps [ErrFenced].
+type EpochError struct {
+	Split SplitID
+	// Epoch was offered, Current is what the shard has.
+	Epoch, Current uint64
+}
+
+// Error names the split and both epochs.
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("ps: %s: epoch %d is not above %d: %v", e.Split, e.Epoch, e.Current, ErrFenced)
+}
+
+// Unwrap makes errors.Is find [ErrFenced].
+func (e *EpochError) Unwrap() error { return ErrFenced }

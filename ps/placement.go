@@ -1,0 +1,164 @@
+package ps
+
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// NumBuckets is the number of virtual buckets that fids map to. Shards own contiguous ranges of them.
+const NumBuckets = 1 << bucketBits
+
+const bucketBits = 12
+
+// Bucket returns the virtual bucket of a fid: the highest bits of its [table.Hash].
+func Bucket(fid int64) int { return int(table.Hash(fid) >> (64 - bucketBits)) }
+
+// ShardOf returns the shard, of numShards, that owns a bucket.
+func ShardOf(bucket, numShards int) int { return bucket * numShards / NumBuckets }
+
+// tensorShard returns the shard of a dense tensor, which lies there whole.
+func tensorShard(name string, numShards int) int {
+	return ShardOf(Bucket(int64(param.HashName(name))), numShards)
+}
+
+// placement knows which part of a layout lies on which shard.
+type placement struct {
+	layout *param.Layout
+	dims   []int // of the tables
+	shards int
+	// tensors[s] are the dense tensors of shard s as ranges of the concatenation of all.
+	tensors  [][]span
+	denseLen []int // of each shard
+}
+
+type span struct{ from, to int }
+
+func newPlacement(l *param.Layout, numShards int) placement {
+	p := placement{layout: l, shards: numShards, tensors: make([][]span, numShards), denseLen: make([]int, numShards)}
+	for _, t := range l.Tables {
+		p.dims = append(p.dims, t.Dim())
+	}
+	for i, t := range l.Dense {
+		s, at := tensorShard(t.Name, numShards), l.DenseOffset(i)
+		p.tensors[s] = append(p.tensors[s], span{at, at + t.Len()})
+		p.denseLen[s] += t.Len()
+	}
+	return p
+}
+
+// checkRows tells whether a look-up fits the layout.
+func (p *placement) checkRows(r *param.Rows) error {
+	if len(r.Keys) != len(p.dims) || len(r.Values) != len(p.dims) {
+		return fmt.Errorf("ps: look-up of %d tables with %d values, the layout has %d: %w", len(r.Keys), len(r.Values), len(p.dims), ErrLayout)
+	}
+	for t, dim := range p.dims {
+		if len(r.Values[t]) != len(r.Keys[t])*dim {
+			return fmt.Errorf("ps: table %s: %d values for %d fids of dim %d: %w",
+				p.layout.Tables[t].Name, len(r.Values[t]), len(r.Keys[t]), dim, ErrLayout)
+		}
+	}
+	return nil
+}
+
+// checkUpdate tells whether an update, with so many dense values or none, fits the layout.
+func (p *placement) checkUpdate(u *param.Update, denseLen int) error {
+	if u.From < 0 || u.To < u.From || u.NumRows < 0 {
+		return fmt.Errorf("ps: %s/%s: update of %d examples from %d to %d: %w", u.Source, u.Split, u.NumRows, u.From, u.To, ErrLayout)
+	}
+	if len(u.Keys) != len(u.Counts) || len(u.Keys) != len(u.Grads) || len(u.Keys) != len(p.dims) && len(u.Keys) != 0 {
+		return fmt.Errorf("ps: %s/%s: update of %d tables with %d counts and %d gradients, the layout has %d: %w",
+			u.Source, u.Split, len(u.Keys), len(u.Counts), len(u.Grads), len(p.dims), ErrLayout)
+	}
+	for t := range u.Keys {
+		if n := len(u.Keys[t]); len(u.Counts[t]) != n || len(u.Grads[t]) != n*p.dims[t] {
+			return fmt.Errorf("ps: %s/%s: table %s: %d counts and %d gradients for %d fids of dim %d: %w",
+				u.Source, u.Split, p.layout.Tables[t].Name, len(u.Counts[t]), len(u.Grads[t]), n, p.dims[t], ErrLayout)
+		}
+	}
+	if len(u.Dense) != 0 && len(u.Dense) != denseLen {
+		return fmt.Errorf("ps: %s/%s: %d dense gradients of %d: %w", u.Source, u.Split, len(u.Dense), denseLen, ErrLayout)
+	}
+	return nil
+}
+
+// rowsPart is the part of a look-up that goes to one shard. Buffers are reused.
+type rowsPart struct {
+	rows param.Rows
+	at   [][]int32 // row in the whole look-up
+	n    int
+}
+
+func newRowsPart(tables int) rowsPart {
+	return rowsPart{rows: param.Rows{Keys: make([][]int64, tables), Values: make([][]float32, tables)}, at: make([][]int32, tables)}
+}
+
+// split deals the keys of a look-up out to the shards.
+func (p *placement) split(parts []rowsPart, r *param.Rows) {
+	for s := range parts {
+		parts[s].n = 0
+		for t := range p.dims {
+			parts[s].rows.Keys[t], parts[s].at[t] = parts[s].rows.Keys[t][:0], parts[s].at[t][:0]
+		}
+	}
+	for t, keys := range r.Keys {
+		for i, k := range keys {
+			s := &parts[ShardOf(Bucket(k), p.shards)]
+			s.rows.Keys[t] = append(s.rows.Keys[t], k)
+			s.at[t] = append(s.at[t], int32(i))
+			s.n++
+		}
+		for s := range parts {
+			parts[s].rows.Values[t] = sized(parts[s].rows.Values[t], len(parts[s].rows.Keys[t])*p.dims[t])
+		}
+	}
+}
+
+// join puts the values of a part where they belong.
+func (p *placement) join(part *rowsPart, r *param.Rows) {
+	for t, dim := range p.dims {
+		for i, at := range part.at[t] {
+			copy(r.Values[t][int(at)*dim:][:dim], part.rows.Values[t][i*dim:])
+		}
+	}
+}
+
+func newUpdatePart(tables int) param.Update {
+	return param.Update{Keys: make([][]int64, tables), Counts: make([][]uint32, tables), Grads: make([][]float32, tables)}
+}
+
+// splitUpdate deals an update out to the shards; each part keeps the order of the rows.
+func (p *placement) splitUpdate(parts []param.Update, u *param.Update) {
+	for s := range parts {
+		q := &parts[s]
+		q.Source, q.Split, q.From, q.To = u.Source, u.Split, u.From, u.To
+		q.NumRows, q.Time, q.LR = u.NumRows, u.Time, u.LR
+		for t := range p.dims {
+			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
+		}
+		q.Dense = q.Dense[:0]
+		if len(u.Dense) > 0 {
+			for _, r := range p.tensors[s] {
+				q.Dense = append(q.Dense, u.Dense[r.from:r.to]...)
+			}
+		}
+	}
+	for t, keys := range u.Keys {
+		dim := p.dims[t]
+		for i, k := range keys {
+			q := &parts[ShardOf(Bucket(k), p.shards)]
+			q.Keys[t] = append(q.Keys[t], k)
+			q.Counts[t] = append(q.Counts[t], u.Counts[t][i])
+			q.Grads[t] = append(q.Grads[t], u.Grads[t][i*dim:][:dim]...)
+		}
+	}
+}
+
+// sized returns a slice of length n that reuses b where it can.
+func sized(b []float32, n int) []float32 {
+	if cap(b) < n {
+		return make([]float32, n+n/4)[:n]
+	}
+	return b[:n]
+}

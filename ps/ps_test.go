@@ -1,0 +1,435 @@
+package ps_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+func open(ctx context.Context, o ps.Options) (pstest.Cluster, error) { return ps.Open(ctx, o) }
+
+func TestCluster(t *testing.T) { pstest.TestCluster(t, open) }
+
+func TestSnapshots(t *testing.T) { pstest.TestSnapshots(t, open) }
+
+func mustOpen(tb testing.TB, o ps.Options) *ps.Cluster {
+	tb.Helper()
+	c, err := ps.Open(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(context.WithoutCancel(tb.Context())); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
+}
+
+func mustClient(tb testing.TB, c *ps.Cluster, splits ...string) *ps.Client {
+	tb.Helper()
+	cl, err := c.Client(tb.Context(), "w")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := cl.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if len(splits) > 0 {
+		if _, err := cl.Resume(tb.Context(), "s", splits); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return cl
+}
+
+// benchLayout is one table of Adagrad rows and a dense tensor.
+func benchLayout(dim int) *param.Layout {
+	return &param.Layout{
+		Tables: []param.Table{{Name: "t", Segments: []param.Segment{
+			{Name: "v", Dim: dim, Init: param.Uniform(-0.1, 0.1), Optimizer: optim.Adagrad{LR: 0.05}},
+		}}},
+		Dense: []param.Tensor{{Name: "w", Shape: []int{64}, Optimizer: optim.SGD{}}},
+	}
+}
+
+func benchUpdate(keys []int64, dim int) *param.Update {
+	u := &param.Update{
+		Source: "s", Split: "x", LR: 1, NumRows: len(keys), Dense: make([]float32, 64),
+		Keys: [][]int64{keys}, Counts: [][]uint32{make([]uint32, len(keys))}, Grads: [][]float32{make([]float32, len(keys)*dim)},
+	}
+	for i := range u.Counts[0] {
+		u.Counts[0][i] = 1
+	}
+	for i := range u.Grads[0] {
+		u.Grads[0][i] = 0.01
+	}
+	return u
+}
+
+func distinct(r *rand.Rand, n int, limit int64) []int64 {
+	seen := map[int64]bool{}
+	for len(seen) < n {
+		seen[r.Int64N(limit)] = true
+	}
+	out := make([]int64, 0, n)
+	for k := range seen {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	r.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for _, shards := range []int{1, 3} {
+		c := mustOpen(t, ps.Options{Layout: benchLayout(8), NumShards: shards})
+		cl := mustClient(t, c, "x")
+		keys := distinct(rand.New(rand.NewPCG(1, 1)), 500, 1<<40)
+		u, rows := benchUpdate(keys, 8), &param.Rows{Keys: [][]int64{keys}, Values: [][]float32{make([]float32, 8*len(keys))}}
+		dense, have := make([]float32, 64), uint64(0)
+		var err error
+		step := func() {
+			u.From, u.To = u.To, u.To+1
+			if have, err = cl.Dense(t.Context(), have, dense); err == nil {
+				err = errors.Join(cl.Lookup(t.Context(), rows), cl.Push(t.Context(), u))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		step()
+		step()
+		if n := testing.AllocsPerRun(50, step); n != 0 {
+			t.Errorf("%d shards: %v allocations a step", shards, n)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]ps.Options{
+		"no layout":    {},
+		"bad layout":   {Layout: &param.Layout{Tables: []param.Table{{Name: "x"}}}},
+		"many shards":  {Layout: benchLayout(1), NumShards: ps.NumBuckets + 1},
+		"minus shards": {Layout: benchLayout(1), NumShards: -1},
+	} {
+		if _, err := ps.Open(t.Context(), o); !errors.Is(err, ps.ErrLayout) {
+			t.Errorf("%s: %v, want ErrLayout", name, err)
+		}
+	}
+}
+
+func TestPlacementCoversAllShards(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 5, 64, 1000, ps.NumBuckets} {
+		last, seen := 0, map[int]bool{}
+		for b := range ps.NumBuckets {
+			s := ps.ShardOf(b, n)
+			if s < last || s >= n {
+				t.Fatalf("%d shards: bucket %d lies on %d after %d", n, b, s, last)
+			}
+			last, seen[s] = s, true
+		}
+		if len(seen) != n {
+			t.Errorf("%d shards: only %d own buckets", n, len(seen))
+		}
+	}
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2, Dir: t.TempDir()})
+	cl := mustClient(t, c, "x")
+	u := benchUpdate([]int64{1, 2, 3}, 2)
+	u.To = 1
+	if err := cl.Push(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := &param.Rows{Keys: u.Keys, Values: [][]float32{make([]float32, 6)}}
+	_, snapErr := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+	_, digestErr := c.Digest()
+	_, clientErr := c.Client(t.Context(), "late")
+	_, denseErr := cl.Dense(t.Context(), 0, make([]float32, 64))
+	for i, err := range []error{
+		cl.Lookup(t.Context(), rows), cl.Push(t.Context(), u), cl.Flush(t.Context()), cl.Idle(t.Context()),
+		snapErr, digestErr, clientErr, denseErr,
+	} {
+		if !errors.Is(err, ps.ErrClosed) {
+			t.Errorf("call %d after Close: %v, want ErrClosed", i, err)
+		}
+	}
+	if c.Row(0, 1, &table.Rows{}) {
+		t.Error("a closed cluster has rows")
+	}
+}
+
+func TestCancelledContext(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), Dir: t.TempDir(), NumShards: 2})
+	a, b := mustClient(t, c, "x"), mustClient(t, c, "y")
+	ctx, cancel := context.WithCancel(t.Context())
+	snap := make(chan error, 1)
+	go func() {
+		_, err := c.Snapshot(ctx, ps.SnapshotOptions{})
+		snap <- err
+	}()
+	// a passes its marker and is held at the next commit, because b does not answer.
+	u := benchUpdate([]int64{1, 2, 3}, 2)
+	held, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	var err error
+	for err == nil {
+		u.From, u.To = u.To, u.To+1
+		err = a.Push(held, u)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("push at a marker: %v, want the context's error", err)
+	}
+	cancel()
+	if err := <-snap; !errors.Is(err, context.Canceled) {
+		t.Errorf("Snapshot: %v, want the context's error", err)
+	}
+	// The same push again is safe.
+	if err := errors.Join(a.Push(t.Context(), u), a.Flush(t.Context()), b.Flush(t.Context())); err != nil {
+		t.Errorf("after the snapshot was given up: %v", err)
+	}
+	if p := c.Progress("s")["x"]; p.Position != u.To || p.Batches != u.To {
+		t.Errorf("progress %+v, want %d batches", p, u.To)
+	}
+}
+
+type countingHooks struct {
+	ps.NopHooks
+	mu    sync.Mutex
+	calls map[string]int
+	stale []int64
+}
+
+func (h *countingHooks) RequestDone(method, code string, _ time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[method+" "+code]++
+}
+
+func (h *countingHooks) Staleness(n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stale = append(h.stale, n)
+}
+
+func (h *countingHooks) SnapshotDone(code string, _ time.Duration, bytes int64, _ time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls["snapshot "+code]++
+	h.calls["bytes"] += int(bytes)
+}
+
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	h := &countingHooks{calls: map[string]int{}}
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), Hooks: h, Dir: t.TempDir()})
+	cl := mustClient(t, c, "x")
+	keys := []int64{1, 2, 3}
+	rows := &param.Rows{Keys: [][]int64{keys}, Values: [][]float32{make([]float32, 6)}}
+	u := benchUpdate(keys, 2)
+	for range 3 {
+		if err := cl.Lookup(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		u.From, u.To = u.To, u.To+1
+		if err := cl.Push(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u.From, u.To = 99, 100
+	if err := cl.Push(t.Context(), u); !errors.Is(err, ps.ErrGap) {
+		t.Errorf("push behind a gap: %v", err)
+	}
+	if err := cl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls["lookup ok"] != 3 || h.calls["push ok"] != 3 || h.calls["push gap"] != 1 || h.calls["resume ok"] != 1 ||
+		h.calls["snapshot ok"] != 1 || h.calls["bytes"] == 0 {
+		t.Errorf("calls: %v", h.calls)
+	}
+	if !slices.Equal(h.stale, []int64{2, 1, 0}) {
+		t.Errorf("staleness %v, want 2 1 0", h.stale)
+	}
+}
+
+func TestTornPositionsAreRefused(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2, Dir: t.TempDir(), WrapConn: pstest.ApplyAtOnce})
+	cl := mustClient(t, c, "x")
+	u := benchUpdate([]int64{1, 2, 3}, 2)
+	u.To = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := cl.Push(ctx, u); err == nil {
+		t.Fatal("push with a cancelled context")
+	}
+	// One shard alone applies: the streams are called one by one until the context stops the client.
+	half := &stopAfter{n: 1}
+	c = mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2, Dir: t.TempDir(), WrapConn: func(w string, s int, conn ps.Conn) ps.Conn {
+		return half.wrap(pstest.ApplyAtOnce(w, s, conn))
+	}})
+	cl = mustClient(t, c, "x")
+	if err := cl.Push(t.Context(), u); !errors.Is(err, pstest.ErrKilled) {
+		t.Fatalf("push: %v", err)
+	}
+	if err := cl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Digest(); !errors.Is(err, ps.ErrTorn) {
+		t.Errorf("Digest: %v, want ErrTorn", err)
+	}
+	if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); !errors.Is(err, ps.ErrTorn) || !strings.Contains(err.Error(), "s/x") {
+		t.Errorf("Snapshot: %v, want ErrTorn that names the split", err)
+	}
+}
+
+// stopAfter lets n stages through.
+type stopAfter struct{ n int }
+
+func (s *stopAfter) wrap(c ps.Conn) ps.Conn { return &stopConn{c, s} }
+
+type stopConn struct {
+	ps.Conn
+	s *stopAfter
+}
+
+func (c *stopConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u *param.Update) (ps.Reply, error) {
+	if c.s.n--; c.s.n < 0 {
+		return ps.Reply{}, pstest.ErrKilled
+	}
+	return c.Conn.Stage(ctx, ctl, epoch, u)
+}
+
+func BenchmarkCluster(b *testing.B) {
+	const rows, batch = 1_000_000, 2000
+	for _, shards := range []int{1, 4} {
+		for _, dim := range []int{16} {
+			c := mustOpen(b, ps.Options{Layout: benchLayout(dim), NumShards: shards, Dir: b.TempDir(), Keep: 1})
+			cl := mustClient(b, c, "x")
+			at := int64(0)
+			push := func(u *param.Update) {
+				u.From, u.To = at, at+1
+				at++
+				if err := cl.Push(b.Context(), u); err != nil {
+					b.Fatal(err)
+				}
+			}
+			keys := make([]int64, batch)
+			for from := int64(0); from < rows; from += batch {
+				for i := range keys {
+					keys[i] = from + int64(i)
+				}
+				push(benchUpdate(keys, dim))
+			}
+			r := rand.New(rand.NewPCG(1, 1))
+			updates := make([]*param.Update, 64)
+			for i := range updates {
+				updates[i] = benchUpdate(distinct(r, batch, rows), dim)
+			}
+			name := fmt.Sprintf("rows=%d/dim=%d/shards=%d", rows, dim, shards)
+			b.Run("op=lookup/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				look := &param.Rows{Values: [][]float32{make([]float32, batch*dim)}}
+				n := 0
+				for b.Loop() {
+					look.Keys = updates[n%len(updates)].Keys
+					if err := cl.Lookup(b.Context(), look); err != nil {
+						b.Fatal(err)
+					}
+					n++
+				}
+				b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
+			})
+			b.Run("op=push/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				n := 0
+				for b.Loop() {
+					push(updates[n%len(updates)])
+					n++
+				}
+				b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
+			})
+			b.Run("op=snapshot/"+name, func(b *testing.B) {
+				benchSnapshot(b, c, func() { push(updates[int(at)%len(updates)]) })
+			})
+		}
+	}
+}
+
+// benchSnapshot takes snapshots while pushes go on, and compares the longest push with the longest of as many without.
+func benchSnapshot(b *testing.B, c *ps.Cluster, push func()) {
+	b.Helper()
+	longest := func(stop func() bool) (d time.Duration, n int) {
+		for !stop() {
+			start := time.Now()
+			push()
+			d = max(d, time.Since(start))
+			n++
+		}
+		return d, n
+	}
+	var bytes int64
+	var took, during, waited time.Duration
+	pushes := 0
+	for b.Loop() {
+		infos := make(chan snapshot.Info, 1)
+		go func() {
+			defer close(infos)
+			info, err := c.Snapshot(b.Context(), ps.SnapshotOptions{})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			infos <- info
+		}()
+		var info snapshot.Info
+		d, n := longest(func() bool {
+			select {
+			case info = <-infos:
+				return true
+			default:
+				return false
+			}
+		})
+		pushes += n
+		bytes, took, during, waited = bytes+info.Bytes(), took+info.Took, max(during, d), max(waited, info.Stall)
+	}
+	quiet, _ := longest(func() bool { pushes--; return pushes < 0 })
+	b.ReportMetric(float64(bytes)/1e6/took.Seconds(), "MB/s")
+	b.ReportMetric(float64(during.Microseconds())/1e3, "longest-push-ms")
+	b.ReportMetric(float64(quiet.Microseconds())/1e3, "longest-push-without-ms")
+	b.ReportMetric(float64(waited.Microseconds())/1e3, "longest-wait-ms")
+}

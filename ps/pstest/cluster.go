@@ -1,0 +1,369 @@
+package pstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Cluster is what the suite needs of a parameter server.
+type Cluster interface {
+	Client(ctx context.Context, worker string) (*ps.Client, error)
+	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
+	Restored() *ps.SnapshotInfo
+	Progress(source string) map[string]ps.Progress
+	Row(tbl int, fid int64, dst *table.Rows) bool
+	SetState(key string, value []byte)
+	State(key string) []byte
+	Digest() (string, error)
+	Close(ctx context.Context) error
+}
+
+var _ Cluster = (*ps.Cluster)(nil)
+
+// OpenFunc opens a cluster; it passes [ps.Options].WrapConn on to every stream of a client.
+type OpenFunc func(ctx context.Context, o ps.Options) (Cluster, error)
+
+// TestCluster checks a parameter server of 1, 2 and 5 shards and its client.
+func TestCluster(t *testing.T, open OpenFunc) {
+	t.Helper()
+	s := suite{open}
+	t.Run("same result on any number of shards", s.testShards)
+	t.Run("same result after kills and restores", s.testKills)
+	t.Run("torn batches are noticed", s.testTorn)
+	t.Run("model of the protocol", s.testModel)
+	for _, shards := range []int{1, 2, 5} {
+		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
+			t.Run("exactly once", func(t *testing.T) { s.testExactlyOnce(t, shards) })
+			t.Run("fencing", func(t *testing.T) { s.testFencing(t, shards) })
+			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })
+			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })
+			t.Run("worker state", func(t *testing.T) { s.testState(t, shards) })
+			t.Run("join and leave", func(t *testing.T) { s.testJoinLeave(t, shards) })
+			t.Run("half staged", func(t *testing.T) { s.testHalfStaged(t, shards) })
+			t.Run("dead owner", func(t *testing.T) { s.testDeadOwner(t, shards) })
+		})
+	}
+}
+
+type suite struct{ open OpenFunc }
+
+func (s suite) must(t *testing.T, o ps.Options) Cluster {
+	t.Helper()
+	c, err := s.open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func client(t *testing.T, c Cluster, worker string) *ps.Client {
+	t.Helper()
+	cl, err := c.Client(t.Context(), worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cl.Close() }) // the cluster may be closed already
+	return cl
+}
+
+func digest(t *testing.T, c Cluster) string {
+	t.Helper()
+	d, err := c.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// reference runs a job on one shard without trouble.
+func (s suite) reference(t *testing.T, j Job) string {
+	t.Helper()
+	c := s.must(t, ps.Options{Layout: j.Layout()})
+	w, err := NewWorker(t.Context(), j, client(t, c, "reference"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, w)
+	return digest(t, c)
+}
+
+func finish(t *testing.T, w *Worker) {
+	t.Helper()
+	for {
+		more, err := w.Step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+	}
+	if err := w.client.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s suite) testShards(t *testing.T) {
+	t.Parallel()
+	j := SmallJob()
+	want := s.reference(t, j)
+	for _, shards := range []int{2, 5, 64} {
+		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: shards})
+		w, err := NewWorker(t.Context(), j, client(t, c, "w"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, w)
+		if got := digest(t, c); got != want {
+			t.Errorf("%d shards: digest %s, want %s", shards, got, want)
+		}
+		for _, p := range c.Progress(Source) {
+			if p.Rows != int64(j.SplitLen) || p.Position != int64(j.SplitLen) {
+				t.Errorf("%d shards: progress %+v, want all of %d", shards, p, j.SplitLen)
+			}
+		}
+	}
+}
+
+// countLayout counts examples: every row of every table should end at the number of examples.
+func countLayout() *param.Layout {
+	return &param.Layout{Tables: []param.Table{{Name: "n", Segments: []param.Segment{{Name: "n", Dim: 1, Optimizer: Counting{}}}}}}
+}
+
+// countUpdate adds n to each of ids.
+func countUpdate(split string, from, to int64, ids []int64) *param.Update {
+	n := to - from
+	u := &param.Update{
+		Source: Source, Split: split, From: from, To: to, NumRows: int(n), LR: 1, Time: to,
+		Keys: [][]int64{ids}, Counts: [][]uint32{make([]uint32, len(ids))}, Grads: [][]float32{make([]float32, len(ids))},
+	}
+	for i := range ids {
+		u.Counts[0][i], u.Grads[0][i] = uint32(n), float32(n)
+	}
+	return u
+}
+
+func someIDs(n int) []int64 {
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = int64(i)*7919 - 1000
+	}
+	return out
+}
+
+func (s suite) testFencing(t *testing.T, shards int) {
+	t.Parallel()
+	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards})
+	ids := someIDs(20)
+	a, b := client(t, c, "a"), client(t, c, "b")
+	ctx := t.Context()
+	if err := a.Push(ctx, countUpdate("x", 0, 1, ids)); !errors.Is(err, ps.ErrFenced) {
+		t.Errorf("push without Resume: %v, want ErrFenced", err)
+	}
+	p, err := a.Resume(ctx, Source, []string{"x", "y"})
+	if diff := cmp.Diff(map[string]ps.Progress{"x": {Position: -1}, "y": {Position: -1}}, p); diff != "" || err != nil {
+		t.Fatalf("first Resume: %v\n%s", err, diff)
+	}
+	if err := a.Push(ctx, countUpdate("x", 5, 8, ids)); err != nil {
+		t.Fatal(err)
+	}
+	// a has not committed: the take-over does, because every shard has the batch.
+	p, err = b.Resume(ctx, Source, []string{"x"})
+	if diff := cmp.Diff(map[string]ps.Progress{"x": {Position: 8, Rows: 3, Batches: 1}}, p); diff != "" || err != nil {
+		t.Fatalf("take-over: %v\n%s", err, diff)
+	}
+	if err := a.Push(ctx, countUpdate("x", 8, 9, ids)); !errors.Is(err, ps.ErrFenced) {
+		t.Errorf("push of the former owner: %v, want ErrFenced", err)
+	}
+	if err := errors.Join(a.Push(ctx, countUpdate("y", 0, 1, ids)), a.Flush(ctx)); err != nil {
+		t.Errorf("the former owner's other split: %v", err)
+	}
+	if err := errors.Join(b.Push(ctx, countUpdate("x", 8, 10, ids)), b.Flush(ctx)); err != nil {
+		t.Errorf("push of the new owner: %v", err)
+	}
+	if _, err := a.Resume(ctx, Source, []string{"x"}); err != nil {
+		t.Errorf("taking it back: %v", err)
+	}
+	if err := b.Push(ctx, countUpdate("x", 10, 11, ids)); !errors.Is(err, ps.ErrFenced) {
+		t.Errorf("push after it was taken back: %v, want ErrFenced", err)
+	}
+	for _, id := range ids {
+		var r table.Rows
+		if !c.Row(0, id, &r) || r.Weights[0] != 6 {
+			t.Errorf("row %d: %+v, want 6", id, r)
+		}
+	}
+}
+
+func (s suite) testRules(t *testing.T, shards int) {
+	t.Parallel()
+	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards})
+	ctx, ids, cl := t.Context(), someIDs(20), client(t, c, "w")
+	if _, err := cl.Resume(ctx, Source, []string{"x"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		from, to int64
+		want     error
+	}{
+		{10, 20, nil}, // the first of a split may begin anywhere
+		{10, 20, nil}, // again
+		{21, 25, ps.ErrGap},
+		{15, 25, ps.ErrOverlap},
+		{20, 25, nil},
+		{10, 20, nil},
+		{22, 25, nil}, // inside of what is there
+		{25, 25, nil}, // nothing
+		{24, 26, ps.ErrOverlap},
+		{25, 30, nil},
+		{-1, 2, ps.ErrLayout},
+	} {
+		if err := cl.Push(ctx, countUpdate("x", step.from, step.to, ids)); !errors.Is(err, step.want) {
+			t.Errorf("push from %d to %d: %v, want %v", step.from, step.to, err, step.want)
+		}
+	}
+	u := countUpdate("x", 30, 31, ids)
+	u.Grads[0] = u.Grads[0][1:]
+	if err := cl.Push(ctx, u); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("push with a gradient too few: %v, want ErrLayout", err)
+	}
+	if err := cl.Lookup(ctx, &param.Rows{Keys: [][]int64{ids}, Values: [][]float32{nil}}); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("look-up without room: %v, want ErrLayout", err)
+	}
+	rows := &param.Rows{Keys: [][]int64{append(slices.Clone(ids), 4711)}, Values: [][]float32{make([]float32, len(ids)+1)}}
+	for range 2 {
+		if err := cl.Lookup(ctx, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, v := range rows.Values[0] {
+		if want := float32(20); i < len(ids) && v != want || i == len(ids) && v != 0 {
+			t.Errorf("fid %d: %v", rows.Keys[0][i], v)
+		}
+	}
+	if c.Row(0, 4711, &table.Rows{}) {
+		t.Error("a look-up has made a row")
+	}
+	if diff := cmp.Diff(map[string]ps.Progress{"x": {Position: 30, Rows: 20, Batches: 3}}, c.Progress(Source)); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+}
+
+func (s suite) testDense(t *testing.T, shards int) {
+	t.Parallel()
+	j := SmallJob()
+	c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: shards})
+	ctx, a, b := t.Context(), client(t, c, "a"), client(t, c, "b")
+	n := j.Layout().DenseLen()
+	x, y := make([]float32, n), make([]float32, n)
+	have, err := a.Dense(ctx, 0, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x[0] += 100
+	if v, err := a.Dense(ctx, have, x); err != nil || v != have || x[0] < 50 {
+		t.Errorf("unchanged: version %d instead of %d, %v; copied: %v", v, have, err, x[0] < 50)
+	}
+	w, err := NewWorker(ctx, j, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := w.Step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next, err := a.Dense(ctx, have, x)
+	if err != nil || next == have {
+		t.Fatalf("after pushes: version %d again, %v", next, err)
+	}
+	if _, err := b.Dense(ctx, 0, y); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(y, x); diff != "" {
+		t.Errorf("clients see different values:\n%s", diff)
+	}
+	clear(x)
+	if _, err := a.Dense(ctx, 0, x); err != nil || !slices.Equal(x, y) {
+		t.Errorf("a buffer of version 0 was not filled: %v", err)
+	}
+	clear(x)
+	if _, err := a.Dense(ctx, have, x); err != nil || !slices.Equal(x, y) {
+		t.Errorf("a buffer of an older version was not filled: %v", err)
+	}
+	if _, err := a.Dense(ctx, 0, x[1:]); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("a buffer too short: %v, want ErrLayout", err)
+	}
+}
+
+// testState stores worker state in the cut it belongs to.
+func (s suite) testState(t *testing.T, shards int) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards, Dir: dir})
+	ctx, ids, cl := t.Context(), someIDs(20), client(t, c, "w")
+	if _, err := cl.Resume(ctx, Source, []string{"x"}); err != nil {
+		t.Fatal(err)
+	}
+	c.SetState("fixed", []byte("f"))
+	c.SetState("gone", []byte("g"))
+	at := int64(0)
+	cl.OnMarker(func() map[string][]byte {
+		return map[string][]byte{"at": fmt.Append(nil, at), "gone": nil}
+	})
+	infos := make(chan ps.SnapshotInfo, 1)
+	go func() {
+		defer close(infos)
+		info, err := c.Snapshot(ctx, ps.SnapshotOptions{Note: "n"})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		infos <- info
+	}()
+	var info ps.SnapshotInfo
+	for taken := false; !taken; {
+		if err := cl.Push(ctx, countUpdate("x", at, at+1, ids)); err != nil {
+			t.Fatal(err)
+		}
+		at++
+		select {
+		case info, taken = <-infos:
+			if !taken {
+				return
+			}
+		default:
+		}
+	}
+	want := map[string][]byte{"fixed": []byte("f"), "at": fmt.Append(nil, info.Positions[Source]["x"].Position)}
+	if info.Positions[Source] == nil {
+		want["at"] = []byte("0") // before the first push was committed
+	}
+	if diff := cmp.Diff(want, info.State); diff != "" {
+		t.Errorf("state of the snapshot (-want +got):\n%s", diff)
+	}
+	again := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards%3 + 1, Dir: dir})
+	if got := again.State("at"); string(got) != string(want["at"]) || again.Restored().Note != "n" {
+		t.Errorf("restored state %q, note %q", got, again.Restored().Note)
+	}
+	if d := digest(t, again); d != info.Digest {
+		t.Errorf("restored digest %s, want %s", d, info.Digest)
+	}
+}

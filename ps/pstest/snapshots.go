@@ -1,0 +1,358 @@
+package pstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// TestSnapshots checks what a parameter server leaves on disk: that it is all there or not at all, whatever fails.
+func TestSnapshots(t *testing.T, open OpenFunc) {
+	t.Helper()
+	s := suite{open}
+	t.Run("full disk at every write", s.testFullDisk)
+	t.Run("killed at every file operation", s.testFileKills)
+	t.Run("damaged newest", s.testDamaged)
+	t.Run("other model", s.testOtherModel)
+	t.Run("retention and pins", s.testRetention)
+	t.Run("one snapshot by name", s.testRestoreOne)
+	t.Run("taken by itself", s.testPeriodic)
+	t.Run("no folder", func(t *testing.T) {
+		t.Parallel()
+		c := s.must(t, ps.Options{Layout: countLayout()})
+		if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); !errors.Is(err, ps.ErrNoDir) {
+			t.Errorf("Snapshot: %v, want ErrNoDir", err)
+		}
+	})
+	t.Run("worker that does not answer", func(t *testing.T) {
+		t.Parallel()
+		c := s.must(t, ps.Options{Layout: countLayout(), Dir: t.TempDir(), NumShards: 2})
+		cl := client(t, c, "sleepy")
+		if _, err := cl.Resume(t.Context(), Source, []string{"x"}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := c.Snapshot(ctx, ps.SnapshotOptions{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "sleepy") {
+			t.Errorf("Snapshot: %v, want one that names the worker", err)
+		}
+		// The attempt is given up: nobody is held by it.
+		for n := range int64(3) {
+			if err := cl.Push(t.Context(), countUpdate("x", n, n+1, someIDs(4))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cl.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// fill pushes some batches of a job and leaves.
+func fill(t *testing.T, j Job, c Cluster, steps int) {
+	t.Helper()
+	cl := client(t, c, "w")
+	w, err := NewWorker(t.Context(), j, cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range steps {
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(cl.Flush(t.Context()), cl.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func take(t *testing.T, c Cluster, o ps.SnapshotOptions) ps.SnapshotInfo {
+	t.Helper()
+	info, err := c.Snapshot(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func (s suite) testFullDisk(t *testing.T) {
+	t.Parallel()
+	j, dir := SmallJob(), t.TempDir()
+	for at := 1; ; at++ {
+		fs := NewFaultFS(snapshot.OS{}, 0, 0)
+		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, FS: fs})
+		if c.Restored() == nil {
+			fill(t, j, c, 10)
+			take(t, c, ps.SnapshotOptions{})
+		}
+		good := digest(t, c)
+		fill(t, j, c, 1)
+		_, before := fs.Ops()
+		fs.mu.Lock()
+		fs.fullAt = before + at
+		fs.mu.Unlock()
+		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		if err == nil {
+			if at < 5 {
+				t.Fatalf("only %d writes", at-1)
+			}
+			return
+		}
+		if !errors.Is(err, ps.ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), dir) {
+			t.Fatalf("write %d: %v, want ErrNoSpace that names the folder", at, err)
+		}
+		names, err := os.ReadDir(dir)
+		if err != nil || len(names) != 1 {
+			t.Errorf("write %d: %d entries left in the folder (%v), want the good one", at, len(names), err)
+		}
+		// Training goes on, and so does the next snapshot once there is room.
+		fill(t, j, c, 1)
+		again := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
+		if d := digest(t, again); d != good {
+			t.Fatalf("write %d: restored %s, want %s", at, d, good)
+		}
+		if at == 3 {
+			fs.Empty()
+			info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+			if err != nil {
+				t.Fatalf("with room again: %v", err)
+			}
+			if err := os.RemoveAll(info.Path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func (s suite) testFileKills(t *testing.T) {
+	t.Parallel()
+	j := SmallJob()
+	for at := 1; ; at++ {
+		dir := t.TempDir()
+		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 2, Dir: dir})
+		fill(t, j, c, 5)
+		old := take(t, c, ps.SnapshotOptions{})
+
+		fs := NewFaultFS(snapshot.OS{}, 0, 0)
+		c = s.must(t, ps.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, FS: fs, Keep: 1})
+		fill(t, j, c, 5)
+		want := digest(t, c)
+		ops, _ := fs.Ops()
+		fs.mu.Lock()
+		fs.killAt = ops + at
+		fs.mu.Unlock()
+		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		if !fs.Dead() {
+			if err != nil || at < 10 {
+				t.Fatalf("ended after %d operations: %v", at-1, err)
+			}
+			return
+		}
+		// What was not synced is lost with the power.
+		for _, name := range fs.Unsynced() {
+			if err := os.Truncate(name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		again := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 5, Dir: dir})
+		if again.Restored() == nil {
+			t.Fatalf("operation %d: nothing was restored", at)
+		}
+		if d := digest(t, again); d != old.Digest && d != want {
+			t.Errorf("operation %d: restored %s, want that of before or after the snapshot", at, d)
+		}
+		if err == nil && digest(t, again) != want {
+			t.Errorf("operation %d: the snapshot was reported and is gone", at)
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
+		if err != nil || len(names) > 0 {
+			t.Errorf("operation %d: left over %v, %v", at, names, err)
+		}
+	}
+}
+
+func (s suite) testDamaged(t *testing.T) {
+	t.Parallel()
+	j := SmallJob()
+	for _, damage := range []struct {
+		name string
+		do   func(path string) error
+	}{
+		{"flipped bit", func(p string) error {
+			b, err := os.ReadFile(p)
+			if err == nil {
+				b[len(b)/2] ^= 1
+				err = os.WriteFile(p, b, 0o644)
+			}
+			return err
+		}},
+		{"cut short", func(p string) error { return os.Truncate(p, 100) }},
+		{"missing", os.Remove},
+	} {
+		for _, file := range []string{"rows-0000-0000.arrow", "dense-0000.arrow", snapshot.ManifestName} {
+			dir := t.TempDir()
+			c := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
+			fill(t, j, c, 5)
+			first := take(t, c, ps.SnapshotOptions{})
+			fill(t, j, c, 5)
+			second := take(t, c, ps.SnapshotOptions{})
+			if err := damage.do(filepath.Join(second.Path, file)); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			again := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if again.Restored() == nil || again.Restored().ID != first.ID || digest(t, again) != first.Digest {
+				t.Errorf("%s %s: the snapshot before was not restored: %+v", damage.name, file, again.Restored())
+			}
+			if !strings.Contains(log.String(), second.Path) || !strings.Contains(log.String(), file) {
+				t.Errorf("%s %s: the log does not name it: %s", damage.name, file, log.String())
+			}
+			// Its number is not used again.
+			if info := take(t, again, ps.SnapshotOptions{}); info.ID <= second.ID {
+				t.Errorf("snapshot %d after %d", info.ID, second.ID)
+			}
+			if err := os.RemoveAll(filepath.Dir(first.Path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "snap-00000001"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(t.Context(), ps.Options{Layout: j.Layout(), Dir: dir}); !errors.Is(err, ps.ErrCorrupt) {
+		t.Errorf("nothing but damage: %v, want ErrCorrupt", err)
+	}
+}
+
+func (s suite) testOtherModel(t *testing.T) {
+	t.Parallel()
+	j, dir := SmallJob(), t.TempDir()
+	c := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
+	fill(t, j, c, 2)
+	take(t, c, ps.SnapshotOptions{})
+	l := j.Layout()
+	l.Tables[1].Segments[0].Optimizer = optim.SGD{LR: 0.5}
+	l.Dense = append(l.Dense, param.Tensor{Name: "extra", Shape: []int{1}, Optimizer: optim.SGD{}})
+	_, err := s.open(t.Context(), ps.Options{Layout: l, Dir: dir})
+	if !errors.Is(err, ps.ErrLayout) {
+		t.Fatalf("Open: %v, want ErrLayout", err)
+	}
+	for _, part := range []string{"adagrad", "sgd(lr=0.5)", "dense extra", "snapshot:", "model:", dir} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error does not contain %q: %v", part, err)
+		}
+	}
+	if strings.Contains(err.Error(), "table user") {
+		t.Errorf("error names what is the same: %v", err)
+	}
+}
+
+func (s suite) testRetention(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := s.must(t, ps.Options{Layout: countLayout(), Dir: dir, Keep: 2, Meta: map[string]string{"job": "j"}})
+	var want []uint64
+	for i := range 6 {
+		info := take(t, c, ps.SnapshotOptions{Pin: i == 1})
+		if i == 1 || i >= 4 {
+			want = append([]uint64{info.ID}, want...)
+		}
+	}
+	entries, err := snapshot.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for _, e := range entries {
+		got = append(got, e.ID)
+		if e.Err != nil || e.Info.Meta["job"] != "j" {
+			t.Errorf("%s: %+v, %v", e.Path, e.Info, e.Err)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("snapshots kept (-want +got):\n%s", diff)
+	}
+}
+
+func (s suite) testRestoreOne(t *testing.T) {
+	t.Parallel()
+	j, dir := SmallJob(), t.TempDir()
+	c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 3, Dir: dir})
+	fill(t, j, c, 5)
+	first := take(t, c, ps.SnapshotOptions{})
+	fill(t, j, c, 5)
+	take(t, c, ps.SnapshotOptions{})
+	again := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 4, Dir: t.TempDir(), Restore: first.Path})
+	if d := digest(t, again); d != first.Digest {
+		t.Errorf("digest %s, want %s", d, first.Digest)
+	}
+	if _, err := s.open(t.Context(), ps.Options{Layout: j.Layout(), Restore: filepath.Join(dir, "none")}); !errors.Is(err, ps.ErrCorrupt) {
+		t.Errorf("a folder that is not there: %v, want ErrCorrupt", err)
+	}
+	sn, err := snapshot.Open(first.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := sn.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if d, err := sn.Digest(); err != nil || d != first.Digest {
+		t.Errorf("digest of the files %s, %v; want %s", d, err, first.Digest)
+	}
+}
+
+// testPeriodic lets simulated time pass; the disk is real.
+func (s suite) testPeriodic(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		fs := NewFaultFS(snapshot.OS{}, 0, 1)
+		c, err := s.open(t.Context(), ps.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var taken []uint64
+		if o, ok := c.(interface{ OnSnapshot(func(ps.SnapshotInfo)) }); ok {
+			o.OnSnapshot(func(i ps.SnapshotInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				taken = append(taken, i.ID)
+			})
+		}
+		time.Sleep(150 * time.Second)
+		synctest.Wait()
+		fs.Empty() // two failed
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if diff := cmp.Diff([]uint64{3, 4}, taken); diff != "" {
+			t.Errorf("snapshots taken (-want +got):\n%s", diff)
+		}
+		if st, ok := c.(interface{ Stats() ps.Stats }); ok && st.Stats().SnapshotFailures != 2 {
+			t.Errorf("%d failures counted, want 2", st.Stats().SnapshotFailures)
+		}
+	})
+}

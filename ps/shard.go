@@ -1,0 +1,205 @@
+package ps
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Shard is the state of one shard: the rows of its virtual buckets, the dense tensors that lie there, what is applied and
+// staged of every split, and the sessions of clients. It is plain functions over memory, without I/O, clocks or
+// goroutines. Lookup, Dense and the methods that say so may overlap each other; all others exclude everything. The caller
+// keeps the lock.
+type Shard struct {
+	place     placement
+	index     int
+	maxStaged int
+	tables    []table.Table
+	dense     []denseTensor
+	// version counts changes of the dense tensors from 1.
+	version  uint64
+	splits   map[SplitID]*split
+	sessions map[uint64]*session
+	state    map[string][]byte
+	free     []*batch // staged batches to reuse
+	reserved []int    // keys staged of each table
+	numBatch int      // staged
+	barrier  barrier
+	closed   bool
+}
+
+// denseTensor is a dense parameter with its optimizer's state.
+type denseTensor struct {
+	spec           param.Tensor
+	weights, state []float32
+	grad           []float32 // scratch for the L2 term
+}
+
+// NewShard makes shard index of numShards with the initial values of the layout. Errors: [ErrLayout].
+func NewShard(l *param.Layout, index, numShards, maxStaged int) (*Shard, error) {
+	if err := l.Validate(); err != nil {
+		return nil, fmt.Errorf("ps: %w: %w", ErrLayout, err)
+	}
+	if numShards < 1 || numShards > NumBuckets || index < 0 || index >= numShards {
+		return nil, fmt.Errorf("ps: shard %d of %d: between 1 and %d shards are possible: %w", index, numShards, NumBuckets, ErrLayout)
+	}
+	s := &Shard{
+		place: newPlacement(l, numShards), index: index, maxStaged: max(maxStaged, 1), version: 1,
+		splits: map[SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
+	}
+	for _, t := range l.Tables {
+		s.tables = append(s.tables, table.New(t, l.Seed))
+	}
+	for _, t := range l.Dense {
+		if tensorShard(t.Name, numShards) != index {
+			continue
+		}
+		d := denseTensor{spec: t, weights: make([]float32, t.Len()), state: make([]float32, t.Optimizer.StateDim(t.Len()))}
+		t.Init.Fill(d.weights, l.Seed, param.HashName(t.Name), 0)
+		t.Optimizer.Init(d.weights, d.state)
+		if t.L2 != 0 {
+			d.grad = make([]float32, t.Len())
+		}
+		s.dense = append(s.dense, d)
+	}
+	return s, nil
+}
+
+// Lookup fills rows. It may overlap other look-ups. Errors: [ErrLayout], [ErrClosed].
+func (s *Shard) Lookup(rows *param.Rows) error {
+	if s.closed {
+		return ErrClosed
+	}
+	if err := s.place.checkRows(rows); err != nil {
+		return err
+	}
+	for t, keys := range rows.Keys {
+		if len(keys) > 0 {
+			s.tables[t].Lookup(keys, rows.Values[t])
+		}
+	}
+	return nil
+}
+
+// Dense writes the shard's dense tensors to dst unless their version is have. It may overlap look-ups. Errors:
+// [ErrLayout], [ErrClosed].
+func (s *Shard) Dense(have uint64, dst []float32) (version uint64, err error) {
+	switch {
+	case s.closed:
+		return 0, ErrClosed
+	case len(dst) != s.place.denseLen[s.index]:
+		return 0, fmt.Errorf("ps: %d dense values of %d: %w", len(dst), s.place.denseLen[s.index], ErrLayout)
+	case have == s.version:
+		return have, nil
+	}
+	for _, t := range s.dense {
+		copy(dst, t.weights)
+		dst = dst[len(t.weights):]
+	}
+	return s.version, nil
+}
+
+// Progress returns what is applied of every split. It may overlap look-ups.
+func (s *Shard) Progress() map[SplitID]Progress {
+	out := map[SplitID]Progress{}
+	for id, sp := range s.splits {
+		if sp.applied.Position >= 0 {
+			out[id] = sp.applied
+		}
+	}
+	return out
+}
+
+// Stats adds what the shard holds to st, which has an entry for each table. It may overlap look-ups.
+func (s *Shard) Stats(st *Stats) {
+	for i, t := range s.tables {
+		st.Tables[i].Rows += int64(t.Len())
+		st.Tables[i].Bytes += t.Bytes()
+	}
+	for _, d := range s.dense {
+		st.DenseBytes += int64(4 * (len(d.weights) + len(d.state)))
+	}
+	st.Staged += s.numBatch
+}
+
+// Row appends the row of a fid to dst and tells whether there is one. It may overlap look-ups.
+func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) bool {
+	return !s.closed && s.tables[tbl].Get(fid, dst)
+}
+
+// PutRows adds rows of a snapshot. Errors: [ErrFull], [table.ErrDuplicate].
+func (s *Shard) PutRows(tbl int, rows *table.Rows) error { return s.tables[tbl].Put(rows) }
+
+// PutTensor sets a dense tensor, if it lies here. Errors: [ErrLayout].
+func (s *Shard) PutTensor(t snapshot.Tensor) (here bool, err error) {
+	for _, d := range s.dense {
+		if d.spec.Name != t.Name {
+			continue
+		}
+		if len(t.Weights) != len(d.weights) || len(t.State) != len(d.state) {
+			return true, fmt.Errorf("ps: dense tensor %s has %d values and %d of state instead of %d and %d: %w",
+				t.Name, len(t.Weights), len(t.State), len(d.weights), len(d.state), ErrLayout)
+		}
+		copy(d.weights, t.Weights)
+		copy(d.state, t.State)
+		s.version++
+		return true, nil
+	}
+	return false, nil
+}
+
+// PutProgress sets what is applied of a split.
+func (s *Shard) PutProgress(id SplitID, p Progress) {
+	sp := s.split(id)
+	sp.applied = p
+}
+
+// SetState stores a blob of worker state; nil removes it. The shard keeps value.
+func (s *Shard) SetState(key string, value []byte) {
+	if value == nil {
+		delete(s.state, key)
+		return
+	}
+	s.state[key] = value
+}
+
+// State returns a blob of worker state, which must not be changed, or nil.
+func (s *Shard) State(key string) []byte { return s.state[key] }
+
+// Cut is the state of a shard at one moment; the rows are read while updates go on.
+type Cut struct {
+	Tables   []table.Cut
+	Tensors  []snapshot.Tensor
+	Progress map[SplitID]Progress
+	State    map[string][]byte
+}
+
+// Cut begins a copy on write of the shard as it is.
+func (s *Shard) Cut() *Cut {
+	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state)}
+	for _, t := range s.tables {
+		c.Tables = append(c.Tables, t.Cut())
+	}
+	for _, d := range s.dense {
+		t := snapshot.Tensor{Name: d.spec.Name, Weights: append([]float32(nil), d.weights...), State: append([]float32(nil), d.state...)}
+		for _, n := range d.spec.Shape {
+			t.Shape = append(t.Shape, int64(n))
+		}
+		c.Tensors = append(c.Tensors, t)
+	}
+	return c
+}
+
+// Close gives the memory back. Every later call is answered with [ErrClosed].
+func (s *Shard) Close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, t := range s.tables {
+		t.Close()
+	}
+}

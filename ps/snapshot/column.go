@@ -1,0 +1,186 @@
+package snapshot
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Tensor is a dense parameter in a snapshot.
+type Tensor struct {
+	Name  string
+	Shape []int64
+	// Weights are the values, row-major; State is the optimizer's.
+	Weights, State []float32
+}
+
+// tableSchema is the schema of the files of a table: fid and time (microseconds since 1970) int64, count uint64, and for
+// each segment its weights and, where its optimizer keeps any, its state as fixed-size lists of float32.
+func tableSchema(t Table) *arrow.Schema {
+	fields := []arrow.Field{
+		{Name: "fid", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "time", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "count", Type: arrow.PrimitiveTypes.Uint64},
+	}
+	for _, s := range t.Segments {
+		fields = append(fields, arrow.Field{Name: "weights." + s.Name, Type: vectorType(s.Dim)})
+		if s.StateDim > 0 {
+			fields = append(fields, arrow.Field{Name: "state." + s.Name, Type: vectorType(s.StateDim)})
+		}
+	}
+	md := arrow.NewMetadata([]string{"monolith.table"}, []string{t.Name})
+	return arrow.NewSchema(fields, &md)
+}
+
+func vectorType(dim int) arrow.DataType {
+	return arrow.FixedSizeListOfNonNullable(int32(dim), arrow.PrimitiveTypes.Float32)
+}
+
+// denseSchema is the schema of the file of dense tensors, a row each.
+func denseSchema() *arrow.Schema {
+	return arrow.NewSchema([]arrow.Field{
+		{Name: "name", Type: arrow.BinaryTypes.String},
+		{Name: "shape", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)},
+		{Name: "weights", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)},
+		{Name: "state", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)},
+	}, nil)
+}
+
+// columns turns rows into record batches and back. The batches point into rows or into its own buffers, so one is
+// written before the next is made.
+type columns struct {
+	table  Table
+	schema *arrow.Schema
+	// parts are the segments' vectors, taken apart; a table of one segment needs none.
+	parts [][]float32
+}
+
+func newColumns(t Table) *columns {
+	return &columns{table: t, schema: tableSchema(t), parts: make([][]float32, 2*len(t.Segments))}
+}
+
+func (c *columns) record(rows *table.Rows) arrow.RecordBatch {
+	n := len(rows.Keys)
+	cols := []arrow.Array{
+		primitive(arrow.PrimitiveTypes.Int64, n, arrow.Int64Traits.CastToBytes(rows.Keys)),
+		primitive(arrow.PrimitiveTypes.Int64, n, arrow.Int64Traits.CastToBytes(rows.Times)),
+		primitive(arrow.PrimitiveTypes.Uint64, n, arrow.Uint64Traits.CastToBytes(rows.Counts)),
+	}
+	dim, stateDim := c.table.Dim(), c.table.StateDim()
+	w, s := 0, 0
+	for i, seg := range c.table.Segments {
+		cols = append(cols, vectors(seg.Dim, n, c.take(2*i, rows.Weights, n, dim, w, seg.Dim)))
+		if seg.StateDim > 0 {
+			cols = append(cols, vectors(seg.StateDim, n, c.take(2*i+1, rows.State, n, stateDim, s, seg.StateDim)))
+		}
+		w, s = w+seg.Dim, s+seg.StateDim
+	}
+	rec := array.NewRecordBatch(c.schema, cols, int64(n))
+	for _, col := range cols {
+		col.Release()
+	}
+	return rec
+}
+
+// take copies columns [at, at+width) of an n by stride matrix.
+func (c *columns) take(part int, m []float32, n, stride, at, width int) []float32 {
+	if width == stride {
+		return m
+	}
+	out := c.parts[part][:0]
+	for i := range n {
+		out = append(out, m[i*stride+at:][:width]...)
+	}
+	c.parts[part] = out
+	return out
+}
+
+func primitive(t arrow.DataType, n int, b []byte) arrow.Array {
+	d := array.NewData(t, n, []*memory.Buffer{nil, memory.NewBufferBytes(b)}, nil, 0, 0)
+	defer d.Release()
+	return array.MakeFromData(d)
+}
+
+func vectors(dim, n int, values []float32) arrow.Array {
+	child := array.NewData(arrow.PrimitiveTypes.Float32, n*dim,
+		[]*memory.Buffer{nil, memory.NewBufferBytes(arrow.Float32Traits.CastToBytes(values))}, nil, 0, 0)
+	defer child.Release()
+	d := array.NewData(vectorType(dim), n, []*memory.Buffer{nil}, []arrow.ArrayData{child}, 0, 0)
+	defer d.Release()
+	return array.MakeFromData(d)
+}
+
+// rows reads a record batch; dst then points into it where it can, and is valid as long as the batch.
+func (c *columns) rows(rec arrow.RecordBatch, dst *table.Rows) error {
+	n := int(rec.NumRows())
+	if rec.NumCols() != int64(c.schema.NumFields()) {
+		return fmt.Errorf("%d columns of %d", rec.NumCols(), c.schema.NumFields())
+	}
+	for i, col := range rec.Columns() {
+		if col.NullN() != 0 || col.Len() != n {
+			return fmt.Errorf("column %s has nulls or %d rows of %d", c.schema.Field(i).Name, col.Len(), n)
+		}
+	}
+	dst.Keys = rec.Column(0).(*array.Int64).Int64Values()
+	dst.Times = rec.Column(1).(*array.Int64).Int64Values()
+	dst.Counts = rec.Column(2).(*array.Uint64).Uint64Values()
+	dim, stateDim := c.table.Dim(), c.table.StateDim()
+	if len(c.table.Segments) > 1 {
+		dst.Weights = c.matrix(0, n*dim)
+		dst.State = c.matrix(1, n*stateDim)
+	} else {
+		dst.State = nil
+	}
+	at, w, s := 3, 0, 0
+	for _, seg := range c.table.Segments {
+		v, err := values(rec.Column(at), n*seg.Dim)
+		if err != nil {
+			return fmt.Errorf("column %s: %w", c.schema.Field(at).Name, err)
+		}
+		dst.Weights = put(dst.Weights, v, n, dim, w, seg.Dim)
+		at++
+		if seg.StateDim > 0 {
+			if v, err = values(rec.Column(at), n*seg.StateDim); err != nil {
+				return fmt.Errorf("column %s: %w", c.schema.Field(at).Name, err)
+			}
+			dst.State = put(dst.State, v, n, stateDim, s, seg.StateDim)
+			at++
+		}
+		w, s = w+seg.Dim, s+seg.StateDim
+	}
+	return nil
+}
+
+func (c *columns) matrix(part, n int) []float32 {
+	if cap(c.parts[part]) < n {
+		c.parts[part] = make([]float32, n)
+	}
+	return c.parts[part][:n]
+}
+
+// put is the inverse of take.
+func put(m, v []float32, n, stride, at, width int) []float32 {
+	if width == stride {
+		return v
+	}
+	for i := range n {
+		copy(m[i*stride+at:][:width], v[i*width:][:width])
+	}
+	return m
+}
+
+func values(col arrow.Array, want int) ([]float32, error) {
+	list, ok := col.(*array.FixedSizeList)
+	if !ok {
+		return nil, fmt.Errorf("type %s", col.DataType())
+	}
+	child, ok := list.ListValues().(*array.Float32)
+	if !ok || child.NullN() != 0 || list.Data().Offset() != 0 || child.Len() != want {
+		return nil, fmt.Errorf("%d values of %s instead of %d float32", list.ListValues().Len(), list.ListValues().DataType(), want)
+	}
+	return child.Float32Values(), nil
+}

@@ -1,0 +1,106 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"math/bits"
+
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Digest names what shards hold, however it is spread over them and in whatever order it is read: the sum modulo 2^256
+// of the SHA-256 of every record. A record is a kind byte followed by its fields, integers as 8 bytes little endian,
+// floats as the 4 bytes of their bits, texts and lists after their length:
+//
+//	row    'r' table fid time count weights state
+//	dense  'd' name weights state
+//	split  'p' source split position rows batches
+//	state  's' key value
+//
+// The zero value is the digest of nothing. It is not for concurrent use.
+type Digest struct {
+	sum [4]uint64 // little endian words
+	buf []byte
+}
+
+// Rows adds rows of a table, which has dim weights and stateDim float32 of state a row.
+func (d *Digest) Rows(name string, dim, stateDim int, rows *table.Rows) {
+	head := appendText(append(d.buf[:0], 'r'), name)
+	n := len(head)
+	for i, fid := range rows.Keys {
+		b := binary.LittleEndian.AppendUint64(head[:n], uint64(fid))
+		b = binary.LittleEndian.AppendUint64(b, uint64(rows.Times[i]))
+		b = binary.LittleEndian.AppendUint64(b, rows.Counts[i])
+		b = appendFloats(b, rows.Weights[i*dim:(i+1)*dim])
+		b = appendFloats(b, rows.State[i*stateDim:(i+1)*stateDim])
+		d.add(b)
+		head = b
+	}
+	d.buf = head
+}
+
+// Dense adds a dense tensor.
+func (d *Digest) Dense(t Tensor) {
+	b := appendText(append(d.buf[:0], 'd'), t.Name)
+	b = appendFloats(b, t.Weights)
+	d.buf = appendFloats(b, t.State)
+	d.add(d.buf)
+}
+
+// Split adds the progress of a split.
+func (d *Digest) Split(source, split string, p Progress) {
+	b := appendText(append(d.buf[:0], 'p'), source)
+	b = appendText(b, split)
+	for _, v := range []int64{p.Position, p.Rows, p.Batches} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	d.buf = b
+	d.add(b)
+}
+
+// State adds a blob of worker state.
+func (d *Digest) State(key string, value []byte) {
+	b := appendText(append(d.buf[:0], 's'), key)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(value)))
+	d.buf = append(b, value...)
+	d.add(d.buf)
+}
+
+// Add adds what o has digested.
+func (d *Digest) Add(o *Digest) {
+	var carry uint64
+	for i := range d.sum {
+		d.sum[i], carry = bits.Add64(d.sum[i], o.sum[i], carry)
+	}
+}
+
+// String is 64 hexadecimal digits, most significant first.
+func (d *Digest) String() string {
+	var b [32]byte
+	for i, v := range d.sum {
+		binary.BigEndian.PutUint64(b[24-8*i:], v)
+	}
+	return hex.EncodeToString(b[:])
+}
+
+func (d *Digest) add(record []byte) {
+	h := sha256.Sum256(record)
+	var carry uint64
+	for i := range d.sum {
+		d.sum[i], carry = bits.Add64(d.sum[i], binary.BigEndian.Uint64(h[24-8*i:]), carry)
+	}
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+func appendFloats(b []byte, f []float32) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(f)))
+	for _, v := range f {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}

@@ -1,0 +1,95 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// FS is what snapshots need of a file system. Tests put faults behind it. Methods may be called from several goroutines.
+type FS interface {
+	MkdirAll(path string) error
+	// Create makes a file that must not exist.
+	Create(path string) (File, error)
+	// Rename moves a folder within its parent; it is atomic.
+	Rename(from, to string) error
+	RemoveAll(path string) error
+	// SyncDir makes names in a folder durable.
+	SyncDir(path string) error
+	// ReadDir lists the names of a folder, sorted. A folder that does not exist is fs.ErrNotExist.
+	ReadDir(path string) ([]string, error)
+	// ReadFile returns a whole file, or an error when it has more than limit bytes.
+	ReadFile(path string, limit int64) ([]byte, error)
+	// Map gives a whole file to read; unmap ends its use.
+	Map(path string) (data []byte, unmap func() error, err error)
+}
+
+// File is a file being written.
+type File interface {
+	io.Writer
+	// Sync returns when what was written is durable.
+	Sync() error
+	Close() error
+}
+
+// OS is the file system of the machine.
+type OS struct{}
+
+var _ FS = OS{}
+
+// MkdirAll implements [FS].
+func (OS) MkdirAll(path string) error { return os.MkdirAll(path, 0o755) }
+
+// Create implements [FS].
+func (OS) Create(path string) (File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+}
+
+// Rename implements [FS].
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// RemoveAll implements [FS].
+func (OS) RemoveAll(path string) error { return os.RemoveAll(path) }
+
+// SyncDir implements [FS].
+func (OS) SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// ReadDir implements [FS].
+func (OS) ReadDir(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// ReadFile implements [FS].
+func (OS) ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s has more than %d bytes: %w", path, limit, fs.ErrInvalid)
+	}
+	return b, nil
+}
+
+// Map implements [FS].
+func (OS) Map(path string) (data []byte, unmap func() error, err error) { return mapFile(path) }

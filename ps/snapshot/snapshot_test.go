@@ -1,0 +1,338 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+func layout() *param.Layout {
+	return &param.Layout{
+		Tables: []param.Table{
+			{Name: "a/b", Segments: []param.Segment{
+				{Name: "bias", Dim: 1, Optimizer: optim.FTRL{}},
+				{Name: "plain", Dim: 2, Optimizer: optim.SGD{}},
+				{Name: "vec", Dim: 3, Optimizer: optim.Adagrad{}},
+			}},
+			{Name: "empty", Segments: []param.Segment{{Name: "v", Dim: 1, Optimizer: optim.SGD{}}}},
+		},
+		Dense: []param.Tensor{{Name: "w", Shape: []int{2, 3}, Optimizer: optim.Adagrad{}}},
+	}
+}
+
+func randomRows(r *rand.Rand, spec param.Table, n int) table.Rows {
+	var rows table.Rows
+	for range n {
+		rows.Keys = append(rows.Keys, int64(r.Uint64()))
+		rows.Times = append(rows.Times, r.Int64())
+		rows.Counts = append(rows.Counts, r.Uint64())
+		for range spec.Dim() {
+			rows.Weights = append(rows.Weights, r.Float32())
+		}
+		for range spec.StateDim() {
+			rows.State = append(rows.State, r.Float32())
+		}
+	}
+	return rows
+}
+
+func tensors() []snapshot.Tensor {
+	return []snapshot.Tensor{{Name: "w", Shape: []int64{2, 3}, Weights: []float32{1, 2, 3, 4, 5, 6}, State: []float32{6, 5, 4, 3, 2, 1}}}
+}
+
+// feed hands rows out from to on as a cut does.
+func feed(rows *table.Rows, spec param.Table, from, to int) func(*table.Rows, int) bool {
+	dim, stateDim := spec.Dim(), spec.StateDim()
+	return func(dst *table.Rows, limit int) bool {
+		n := min(limit, to-from)
+		dst.Keys = append(dst.Keys, rows.Keys[from:from+n]...)
+		dst.Times = append(dst.Times, rows.Times[from:from+n]...)
+		dst.Counts = append(dst.Counts, rows.Counts[from:from+n]...)
+		dst.Weights = append(dst.Weights, rows.Weights[from*dim:(from+n)*dim]...)
+		dst.State = append(dst.State, rows.State[from*stateDim:(from+n)*stateDim]...)
+		from += n
+		return n > 0
+	}
+}
+
+// write makes a snapshot of rows spread over shards.
+func write(tb testing.TB, dir string, id uint64, rows *table.Rows, shards int) *snapshot.Info {
+	tb.Helper()
+	l, mem := layout(), memory.NewCheckedAllocator(memory.DefaultAllocator)
+	if t, ok := tb.(*testing.T); ok {
+		defer mem.AssertSize(t, 0)
+	}
+	w, err := snapshot.Create(snapshot.Options{
+		Allocator: mem, Dir: dir, ID: id, Layout: l, Shards: shards, Created: time.Unix(1700000000, 5), Note: "note",
+		Meta:      map[string]string{"k": "v"},
+		Positions: map[string]map[string]snapshot.Progress{"s": {"x": {Position: 5, Rows: 4, Batches: 3}}},
+		State:     map[string][]byte{"key": {0, 1, 255}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := len(rows.Keys)
+	for s := range shards {
+		if err := w.Rows(s, 0, feed(rows, l.Tables[0], n*s/shards, n*(s+1)/shards)); err != nil {
+			tb.Fatal(err)
+		}
+		if err := w.Rows(s, 1, func(*table.Rows, int) bool { return false }); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Dense(0, tensors()); err != nil {
+		tb.Fatal(err)
+	}
+	info, err := w.Commit()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return info
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	digests := map[string]bool{}
+	for _, n := range []int{0, 1, 4095, 4096, 70000} {
+		rows := randomRows(rand.New(rand.NewPCG(1, uint64(n))), layout().Tables[0], n)
+		clear(digests)
+		for _, shards := range []int{1, 3} {
+			info := write(t, t.TempDir(), 12, &rows, shards)
+			digests[info.Digest] = true
+			if filepath.Base(info.Path) != "snap-00000012" || info.Rows() != int64(n) {
+				t.Errorf("%s has %d rows, want %d", info.Path, info.Rows(), n)
+			}
+			s, err := snapshot.Open(info.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(info, s.Info()); diff != "" {
+				t.Errorf("manifest (-written +read):\n%s", diff)
+			}
+			var got table.Rows
+			err = s.Rows(0, func(r *table.Rows) error {
+				if len(r.Keys) > 64<<10 {
+					t.Errorf("record batch of %d rows", len(r.Keys))
+				}
+				got.Keys, got.Times, got.Counts = append(got.Keys, r.Keys...), append(got.Times, r.Times...), append(got.Counts, r.Counts...)
+				got.Weights, got.State = append(got.Weights, r.Weights...), append(got.State, r.State...)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n < 5000 { // go-cmp is slow; the digest compares the rest
+				if diff := cmp.Diff(rows, got); diff != "" {
+					t.Errorf("%d rows, %d shards (-written +read):\n%.1000s", n, shards, diff)
+				}
+			}
+			if d, err := s.Digest(); err != nil || d != info.Digest {
+				t.Errorf("digest of what was read %s, %v; want %s", d, err, info.Digest)
+			}
+			dense, err := s.Tensors()
+			if diff := cmp.Diff(tensors(), dense); diff != "" || err != nil {
+				t.Errorf("tensors: %v (-written +read):\n%s", err, diff)
+			}
+			boom := errors.New("boom")
+			if err := s.Rows(0, func(*table.Rows) error { return boom }); n > 0 && (!errors.Is(err, boom) || errors.Is(err, snapshot.ErrCorrupt)) {
+				t.Errorf("the caller's error came back as %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(digests) != 1 {
+			t.Errorf("%d rows: the digest depends on the number of shards: %v", n, digests)
+		}
+	}
+}
+
+// Any Arrow tool reads the files.
+func TestFilesAreArrow(t *testing.T) {
+	t.Parallel()
+	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 10)
+	info := write(t, t.TempDir(), 1, &rows, 1)
+	f, err := os.Open(filepath.Join(info.Path, "rows-0000-0000.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r, err := ipc.NewFileReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rec, err := r.RecordBatchAt(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Release()
+	var names []string
+	for _, f := range rec.Schema().Fields() {
+		names = append(names, f.Name)
+	}
+	want := []string{"fid", "time", "count", "weights.bias", "state.bias", "weights.plain", "weights.vec", "state.vec"}
+	if diff := cmp.Diff(want, names); diff != "" || rec.NumRows() != 10 {
+		t.Errorf("%d rows, columns (-want +got):\n%s", rec.NumRows(), diff)
+	}
+}
+
+func TestDigestOfEverything(t *testing.T) {
+	t.Parallel()
+	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 2)
+	dim, stateDim := layout().Tables[0].Dim(), layout().Tables[0].StateDim()
+	base := func() *snapshot.Digest {
+		var d snapshot.Digest
+		d.Rows("t", dim, stateDim, &rows)
+		return &d
+	}
+	seen := map[string]string{base().String(): "base"}
+	for name, change := range map[string]func(*snapshot.Digest){
+		"table":  func(d *snapshot.Digest) { *d = snapshot.Digest{}; d.Rows("u", dim, stateDim, &rows) },
+		"dense":  func(d *snapshot.Digest) { d.Dense(tensors()[0]) },
+		"split":  func(d *snapshot.Digest) { d.Split("a", "bc", snapshot.Progress{Position: 1}) },
+		"split2": func(d *snapshot.Digest) { d.Split("ab", "c", snapshot.Progress{Position: 1}) },
+		"rows":   func(d *snapshot.Digest) { d.Split("a", "bc", snapshot.Progress{Position: 1, Rows: 1}) },
+		"state":  func(d *snapshot.Digest) { d.State("k", []byte("v")) },
+		"twice":  func(d *snapshot.Digest) { d.Rows("t", dim, stateDim, &rows) },
+		"weight": func(d *snapshot.Digest) {
+			other := rows
+			other.Weights = append([]float32{-rows.Weights[0]}, rows.Weights[1:]...)
+			*d = snapshot.Digest{}
+			d.Rows("t", dim, stateDim, &other)
+		},
+	} {
+		d := base()
+		change(d)
+		if other, ok := seen[d.String()]; ok {
+			t.Errorf("%s has the digest of %s", name, other)
+		}
+		seen[d.String()] = name
+	}
+	var a, b snapshot.Digest
+	a.State("k", []byte("v"))
+	a.Add(base())
+	b.Rows("t", dim, stateDim, &rows)
+	b.State("k", []byte("v"))
+	if a.String() != b.String() {
+		t.Errorf("sum of digests %s, want %s", &a, &b)
+	}
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if e, err := snapshot.List(filepath.Join(dir, "none")); err != nil || len(e) > 0 {
+		t.Errorf("a folder that is not there: %v, %v", e, err)
+	}
+	var rows table.Rows
+	for id := range uint64(3) {
+		write(t, dir, id+1, &rows, 1)
+	}
+	for _, name := range []string{"snap-00000009.tmp", "snap-00000004", "snap-7", "snap-x.tmp", "other"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, err := snapshot.Clean(snapshot.OS{}, dir)
+	if diff := cmp.Diff([]string{"snap-00000009.tmp"}, gone); diff != "" || err != nil {
+		t.Errorf("cleaned: %v\n%s", err, diff)
+	}
+	entries, err := snapshot.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, e := range entries {
+		text += fmt.Sprint(e.ID, " ", e.Err == nil, "; ")
+	}
+	if text != "4 false; 3 true; 2 true; 1 true; " || !errors.Is(entries[0].Err, snapshot.ErrCorrupt) {
+		t.Errorf("listed %s", text)
+	}
+	if gone, err := snapshot.Prune(snapshot.OS{}, dir, 2); err != nil || len(gone) != 1 || filepath.Base(gone[0]) != "snap-00000001" {
+		t.Errorf("pruned %v, %v", gone, err)
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	var rows table.Rows
+	info := write(f, f.TempDir(), 1, &rows, 1)
+	good, err := os.ReadFile(filepath.Join(info.Path, snapshot.ManifestName))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"files":[{"name":"../x","table":9}]}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		info, err := snapshot.DecodeManifest(b)
+		if err != nil {
+			if !errors.Is(err, snapshot.ErrCorrupt) && !errors.Is(err, snapshot.ErrVersion) {
+				t.Errorf("error %v is neither ErrCorrupt nor ErrVersion", err)
+			}
+			return
+		}
+		again, err := info.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := snapshot.DecodeManifest(again); err != nil {
+			t.Errorf("encoded again: %v", err)
+		}
+	})
+}
+
+func FuzzRows(f *testing.F) {
+	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 20)
+	info := write(f, f.TempDir(), 1, &rows, 1)
+	for _, file := range info.Files {
+		b, err := os.ReadFile(filepath.Join(info.Path, file.Name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		flipped := bytes.Clone(b)
+		flipped[len(b)*3/4] ^= 0x10
+		f.Add(flipped)
+	}
+	spec := snapshot.TablesOf(layout())[0]
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := snapshot.ReadRows(b, spec, func(r *table.Rows) error {
+			if len(r.Weights) != len(r.Keys)*spec.Dim() || len(r.State) != len(r.Keys)*spec.StateDim() {
+				t.Errorf("%d weights and %d of state for %d rows", len(r.Weights), len(r.State), len(r.Keys))
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, snapshot.ErrCorrupt) {
+			t.Errorf("error %v is not ErrCorrupt", err)
+		}
+		if n < 0 || n > int64(len(b)) {
+			t.Errorf("%d rows in %d bytes", n, len(b))
+		}
+		if _, err := snapshot.ReadTensors(b); err != nil && !errors.Is(err, snapshot.ErrCorrupt) {
+			t.Errorf("error %v is not ErrCorrupt", err)
+		}
+	})
+}

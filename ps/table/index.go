@@ -1,0 +1,202 @@
+package table
+
+import "math/bits"
+
+const (
+	slots = 5
+	// A segment has between minLines and maxLines (64 KiB) lines; it doubles in place, then splits in two.
+	minLines = 8
+	maxLines = 1024
+	// maxProbe bounds the lines a key may lie away from its home.
+	maxProbe = 32
+	// minDirectory and directoryPerSegment bound the directory, which keys chosen to share their highest hash bits
+	// would otherwise double without end.
+	minDirectory        = 4096
+	directoryPerSegment = 64
+)
+
+// line is one cache line of the index.
+type line struct {
+	key    [slots]int64
+	id     [slots]uint32
+	n      uint8
+	passed uint8 // keys whose home is here or before and that lie behind, saturating; 0 ends a probe
+	_      [2]uint8
+}
+
+// segment holds the keys of one range of hashes.
+type segment struct {
+	lines []line
+	n     int
+	depth uint8
+	// first is the lowest hash of the range, which has 1<<(64-depth) hashes.
+	first uint64
+}
+
+// index maps keys to row numbers: an extendible hash table (Fagin et al., 1979) whose directory is addressed by the
+// highest bits of [Hash], so that walking it in order visits keys in hash order. It grows one segment at a time. Keys
+// that fit nowhere, because someone chose them to collide, go to an ordinary map.
+type index struct {
+	dir   []*segment
+	depth uint8
+	segs  int
+	bytes int64
+	over  map[int64]uint32
+	// spilled are keys that a rebuilt segment had no place for; the table tells its cuts and empties it.
+	spilled []entry
+	spare   []line // of the last split, reused
+}
+
+func newIndex() index {
+	s := &segment{lines: make([]line, minLines)}
+	return index{dir: []*segment{s}, segs: 1, bytes: minLines * 64}
+}
+
+func (x *index) segment(h uint64) *segment { return x.dir[h>>(64-x.depth)] }
+
+func (s *segment) home(h uint64) *line { return &s.lines[h&uint64(len(s.lines)-1)] }
+
+// find returns the row number of key.
+func (x *index) find(h uint64, key int64) (id uint32, ok bool) {
+	s := x.segment(h)
+	mask := uint64(len(s.lines) - 1)
+	for p := range uint64(maxProbe) {
+		l := &s.lines[(h+p)&mask]
+		for i := range min(int(l.n), slots) {
+			if l.key[i] == key {
+				return l.id[i], true
+			}
+		}
+		if l.passed == 0 {
+			break
+		}
+	}
+	if len(x.over) > 0 {
+		id, ok = x.over[key]
+	}
+	return id, ok
+}
+
+// put enters a key that is not there.
+func (s *segment) put(h uint64, key int64, id uint32) bool {
+	if s.n >= len(s.lines)*slots*4/5 {
+		return false
+	}
+	mask := uint64(len(s.lines) - 1)
+	for p := range uint64(min(maxProbe, len(s.lines))) {
+		l := &s.lines[(h+p)&mask]
+		if l.n == slots {
+			continue
+		}
+		l.key[l.n], l.id[l.n] = key, id
+		l.n++
+		s.n++
+		for q := range p {
+			if m := &s.lines[(h+q)&mask]; m.passed < 255 {
+				m.passed++
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// insert enters a key that is not there, growing its segment where that helps.
+func (x *index) insert(h uint64, key int64, id uint32) {
+	for {
+		s := x.segment(h)
+		switch {
+		case s.put(h, key, id):
+			return
+		case s.n < len(s.lines)*slots/2:
+			// Half empty and yet no place near home: the low bits collide, and more lines would not part them.
+		case len(s.lines) < maxLines:
+			x.double(s)
+			continue
+		case s.depth < 63 && (s.depth < x.depth || len(x.dir) < minDirectory || len(x.dir) < directoryPerSegment*x.segs):
+			x.split(s)
+			continue
+		}
+		x.overflow(key, id)
+		return
+	}
+}
+
+func (x *index) overflow(key int64, id uint32) {
+	if x.over == nil {
+		x.over = map[int64]uint32{}
+	}
+	x.over[key] = id
+}
+
+func (x *index) double(s *segment) {
+	old := s.lines
+	s.lines, s.n = make([]line, 2*len(old)), 0
+	x.bytes += int64(len(old)) * 64
+	x.refill(old, func(uint64) *segment { return s })
+}
+
+// split parts a segment of full size by the next bit of the hash.
+func (x *index) split(s *segment) {
+	if s.depth == x.depth {
+		dir := make([]*segment, 2*len(x.dir))
+		for i, p := range x.dir {
+			dir[2*i], dir[2*i+1] = p, p
+		}
+		x.dir = dir
+		x.depth++
+	}
+	bit := uint64(1) << (63 - s.depth)
+	upper := 0
+	for i := range s.lines {
+		l := &s.lines[i]
+		for j := range int(l.n) {
+			if Hash(l.key[j])&bit != 0 {
+				upper++
+			}
+		}
+	}
+	// The lower half keeps its place; a half that stays (nearly) empty gets no more lines than it needs.
+	x.spare = append(x.spare[:0], s.lines...)
+	lower := s.n - upper
+	s.depth++
+	t := &segment{lines: make([]line, linesFor(upper)), depth: s.depth, first: s.first | bit}
+	x.bytes += int64(len(t.lines)) * 64
+	if n := linesFor(lower); n < len(s.lines) {
+		x.bytes -= int64(len(s.lines)-n) * 64
+		s.lines = make([]line, n)
+	} else {
+		clear(s.lines)
+	}
+	s.n = 0
+	x.segs++
+	width := 1 << (x.depth - s.depth)
+	at := int(t.first >> (64 - x.depth))
+	for i := at; i < at+width; i++ {
+		x.dir[i] = t
+	}
+	x.refill(x.spare, func(h uint64) *segment {
+		if h&bit != 0 {
+			return t
+		}
+		return s
+	})
+}
+
+// linesFor returns how many lines hold n keys below 4/5 full, with room for some more.
+func linesFor(n int) int {
+	want := n*3/2/slots + 1
+	return min(max(1<<bits.Len(uint(want-1)), minLines), maxLines)
+}
+
+func (x *index) refill(old []line, to func(uint64) *segment) {
+	for i := range old {
+		l := &old[i]
+		for j := range int(l.n) {
+			if h := Hash(l.key[j]); !to(h).put(h, l.key[j], l.id[j]) {
+				x.overflow(l.key[j], l.id[j])
+				x.spilled = append(x.spilled, entry{h, l.key[j], l.id[j]})
+			}
+		}
+	}
+}

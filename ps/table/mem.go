@@ -1,0 +1,256 @@
+package table
+
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// group is how many keys a batch operation takes through its stages together: the first touch of every index line, then
+// of every row, overlap in the memory system instead of waiting for each other.
+const group = 64
+
+// Mem is the [Table] of a shard: an extendible index of 64-byte lines over slabs of rows.
+type Mem struct {
+	name     string
+	seed     uint64
+	dim      int
+	stateDim int
+	segs     []segmentRule
+	index    index
+	slabs    slabs
+	len      int
+	grad     []float32 // with the L2 term, scratch of Apply
+	cuts     []*cut
+}
+
+// segmentRule is how a segment of a row begins and changes.
+type segmentRule struct {
+	init  param.Init
+	name  uint64 // hash of table and segment, for init
+	rule  optim.Optimizer
+	l2    float32
+	w, wn int // weights [w, w+wn) of the row's weights
+	s, sn int // state [s, s+sn) of the row's state
+}
+
+var _ Table = (*Mem)(nil)
+
+// New makes an empty table. seed is that of the layout. The layout must be valid.
+func New(spec param.Table, seed uint64) *Mem {
+	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex()}
+	widest, w, s := 0, 0, 0
+	for _, seg := range spec.Segments {
+		n := seg.Optimizer.StateDim(seg.Dim)
+		t.segs = append(t.segs, segmentRule{
+			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, l2: seg.L2,
+			w: w, wn: seg.Dim, s: s, sn: n,
+		})
+		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
+	}
+	t.grad = make([]float32, widest)
+	t.slabs.stride = t.dim + t.stateDim
+	return t
+}
+
+// Len implements [Table].
+func (t *Mem) Len() int { return t.len }
+
+// Bytes implements [Table].
+func (t *Mem) Bytes() int64 { return t.index.bytes + int64(8*len(t.index.dir)) + t.slabs.bytes }
+
+// Lookup implements [Table].
+func (t *Mem) Lookup(keys []int64, dst []float32) (found int) {
+	if len(dst) != len(keys)*t.dim {
+		panic(fmt.Sprintf("table: %d values for %d keys of dim %d", len(dst), len(keys), t.dim))
+	}
+	var hashes [group]uint64
+	var fill [group]uint8
+	var rows [group][]float32
+	var first [group]float32
+	for len(keys) > 0 {
+		n := min(group, len(keys))
+		for i, k := range keys[:n] {
+			h := Hash(k)
+			hashes[i] = h
+			fill[i] = t.index.segment(h).home(h).n
+		}
+		for i, k := range keys[:n] {
+			rows[i] = nil
+			// An empty home line without neighbours is the commonest miss; its line is here already.
+			if id, ok := t.index.find(hashes[i], k); ok {
+				rows[i] = t.slabs.row(id)
+				first[i] = rows[i][0]
+			}
+		}
+		for i, k := range keys[:n] {
+			out := dst[i*t.dim:][:t.dim]
+			if rows[i] != nil {
+				copy(out, rows[i])
+				found++
+			} else {
+				t.initial(uint64(k), out)
+			}
+		}
+		keys, dst = keys[n:], dst[n*t.dim:]
+	}
+	touched(fill[0], first[0])
+	return found
+}
+
+// touched keeps the compiler from dropping loads that only bring lines into the cache.
+//
+//go:noinline
+func touched(uint8, float32) {}
+
+func (t *Mem) initial(key uint64, w []float32) {
+	for i := range t.segs {
+		s := &t.segs[i]
+		s.init.Fill(w[s.w:s.w+s.wn], t.seed, s.name, key)
+	}
+}
+
+// Reserve implements [Table].
+func (t *Mem) Reserve(n int) error {
+	if err := t.slabs.grow(t.len + n); err != nil {
+		return fmt.Errorf("table %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// Apply implements [Table].
+func (t *Mem) Apply(u Update) {
+	if len(u.Grads) != len(u.Keys)*t.dim || len(u.Counts) != len(u.Keys) {
+		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of dim %d", len(u.Counts), len(u.Grads), len(u.Keys), t.dim))
+	}
+	var hashes [group]uint64
+	var fill [group]uint8
+	var ids [group]uint32
+	var first [group]float32
+	for from := 0; from < len(u.Keys); from += group {
+		keys := u.Keys[from:min(from+group, len(u.Keys))]
+		for i, k := range keys {
+			h := Hash(k)
+			hashes[i] = h
+			fill[i] = t.index.segment(h).home(h).n
+		}
+		for i, k := range keys {
+			id, ok := t.index.find(hashes[i], k)
+			if !ok {
+				id = t.create(hashes[i], k)
+			}
+			ids[i] = id
+			row := t.slabs.row(id)
+			first[i] = row[0] + row[len(row)-1] + float32(t.slabs.metaOf(id).count)
+		}
+		for i := range keys {
+			at := from + i
+			for _, c := range t.cuts {
+				c.save(hashes[i], ids[i])
+			}
+			t.update(ids[i], u.Grads[at*t.dim:][:t.dim], u.LR)
+			m := t.slabs.metaOf(ids[i])
+			m.time = max(m.time, u.Time)
+			m.count += uint64(u.Counts[at])
+		}
+	}
+	touched(fill[0], first[0])
+}
+
+// create makes the row of a key that has none.
+func (t *Mem) create(h uint64, key int64) uint32 {
+	if t.len == t.slabs.cap {
+		if err := t.Reserve(1); err != nil {
+			panic(err)
+		}
+	}
+	id := uint32(t.len)
+	t.len++
+	t.index.insert(h, key, id)
+	t.tellSpilled()
+	row := t.slabs.row(id)
+	w, state := row[:t.dim], row[t.dim:]
+	t.initial(uint64(key), w)
+	for i := range t.segs {
+		s := &t.segs[i]
+		s.rule.Init(w[s.w:s.w+s.wn], state[s.s:s.s+s.sn])
+	}
+	return id
+}
+
+func (t *Mem) tellSpilled() {
+	for _, e := range t.index.spilled {
+		for _, c := range t.cuts {
+			c.spill(e)
+		}
+	}
+	t.index.spilled = t.index.spilled[:0]
+}
+
+func (t *Mem) update(id uint32, grad []float32, lr float32) {
+	row := t.slabs.row(id)
+	w, state := row[:t.dim], row[t.dim:]
+	for i := range t.segs {
+		s := &t.segs[i]
+		ws, g := w[s.w:s.w+s.wn], grad[s.w:s.w+s.wn]
+		if s.l2 != 0 {
+			sum := t.grad[:s.wn]
+			for k := range sum {
+				// The conversion forbids a fused multiply-add, which would give other bits on other machines.
+				sum[k] = g[k] + float32(s.l2*ws[k])
+			}
+			g = sum
+		}
+		s.rule.Update(ws, state[s.s:s.s+s.sn], g, lr)
+	}
+}
+
+// Put implements [Table].
+func (t *Mem) Put(rows *Rows) error {
+	n := len(rows.Keys)
+	if len(rows.Times) != n || len(rows.Counts) != n || len(rows.Weights) != n*t.dim || len(rows.State) != n*t.stateDim {
+		return fmt.Errorf("table %s: columns of %d rows have unequal lengths", t.name, n)
+	}
+	if err := t.Reserve(n); err != nil {
+		return err
+	}
+	for i, k := range rows.Keys {
+		h := Hash(k)
+		if _, ok := t.index.find(h, k); ok {
+			return fmt.Errorf("table %s: fid %d: %w", t.name, k, ErrDuplicate)
+		}
+		id := uint32(t.len)
+		t.len++
+		t.index.insert(h, k, id)
+		t.tellSpilled()
+		row := t.slabs.row(id)
+		copy(row, rows.Weights[i*t.dim:][:t.dim])
+		copy(row[t.dim:], rows.State[i*t.stateDim:][:t.stateDim])
+		*t.slabs.metaOf(id) = meta{time: rows.Times[i], count: rows.Counts[i]}
+	}
+	return nil
+}
+
+// Get implements [Table].
+func (t *Mem) Get(key int64, dst *Rows) bool {
+	id, ok := t.index.find(Hash(key), key)
+	if ok {
+		t.read(key, t.slabs.row(id), *t.slabs.metaOf(id), dst)
+	}
+	return ok
+}
+
+func (t *Mem) read(key int64, row []float32, m meta, dst *Rows) {
+	dst.Keys = append(dst.Keys, key)
+	dst.Times = append(dst.Times, m.time)
+	dst.Counts = append(dst.Counts, m.count)
+	dst.Weights = append(dst.Weights, row[:t.dim]...)
+	dst.State = append(dst.State, row[t.dim:]...)
+}
+
+// Close implements [Table].
+func (t *Mem) Close() {
+	t.slabs.free()
+	t.index, t.len, t.cuts = newIndex(), 0, nil
+}

@@ -1,0 +1,89 @@
+// Package table stores embedding rows: a collisionless map from int64 fids to rows of weights, optimizer state, last
+// update time and occurrence count, in memory the garbage collector never looks at.
+package table
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// ErrFull is returned by [Table.Reserve] and [Table.Put] when the memory or the row numbers of a table are used up. The
+// table is unchanged; spread it over more shards.
+var ErrFull = errors.New("table is full")
+
+// ErrDuplicate is returned by [Table.Put] for a key that has a row already.
+var ErrDuplicate = errors.New("key has a row already")
+
+// Table maps every int64 to at most one row. What it holds is a function of the updates applied and rows put, never of
+// look-ups.
+//
+// Lookup, Get, Len, Bytes and the reading half of a [Cut] may overlap each other; Reserve, Apply, Put, Cut and Close
+// exclude everything else. The caller keeps the lock, usually one for all tables of a shard.
+type Table interface {
+	// Len is the number of rows.
+	Len() int
+	// Bytes is the memory in use, index included: what is mapped, touched or not.
+	Bytes() int64
+	// Lookup writes the weights of the keys, [len(keys), Dim], and returns how many of them have a row. The others get
+	// the initial value they would be created with, and still have no row afterwards. It allocates nothing.
+	Lookup(keys []int64, dst []float32) (found int)
+	// Reserve makes room for n new rows, so that an Apply that creates no more cannot fail. Errors: [ErrFull].
+	Reserve(n int) error
+	// Apply creates missing rows and applies one gradient to each key. It panics when the lengths of u do not fit or
+	// memory was not reserved and cannot be had. In the steady state it allocates nothing.
+	Apply(u Update)
+	// Put adds the rows of a snapshot, none of which may exist. Errors: [ErrFull], [ErrDuplicate].
+	Put(rows *Rows) error
+	// Get appends the row of key to dst and tells whether there is one.
+	Get(key int64, dst *Rows) bool
+	// Cut begins a copy on write of the rows as they are now. Any number of cuts may be open.
+	Cut() Cut
+	// Close gives the memory back; the table must not be used afterwards.
+	Close()
+}
+
+// Cut reads a table as it was at one moment, while updates go on: a row that an update is about to change for the first
+// time is saved before, rows created later are left out. It is used by one goroutine at a time.
+type Cut interface {
+	// Len is the number of rows of the cut.
+	Len() int
+	// Next appends at most max rows to dst, in the order of [Hash], and tells whether it appended any. It holds l, which
+	// excludes Apply, only while it reads the table: for a scan of at most 64 KiB of index or a copy of max rows.
+	Next(l sync.Locker, dst *Rows, max int) bool
+	// Close ends the cut under l, which must exclude everything else, and may be called more than once.
+	Close(l sync.Locker)
+}
+
+// Update is what one batch changes in one table.
+type Update struct {
+	// Keys are the fids, Counts how often each occurs in the batch, Grads [len(Keys), Dim] their gradient sums.
+	Keys   []int64
+	Counts []uint32
+	Grads  []float32
+	// Time is the last-update time, microseconds since 1970; a row keeps the largest it has seen.
+	Time int64
+	// LR multiplies the learning rates.
+	LR float32
+}
+
+// Rows holds rows column by column. Row i has Weights[i*Dim:(i+1)*Dim] and State[i*StateDim:(i+1)*StateDim], segments
+// one behind the other in the order of the layout.
+type Rows struct {
+	Keys    []int64
+	Times   []int64
+	Counts  []uint64
+	Weights []float32
+	State   []float32
+}
+
+// Reset empties r and keeps its memory.
+func (r *Rows) Reset() {
+	r.Keys, r.Times, r.Counts = r.Keys[:0], r.Times[:0], r.Counts[:0]
+	r.Weights, r.State = r.Weights[:0], r.State[:0]
+}
+
+// Hash is the place of a key among all keys: shards own ranges of its highest bits, a table's index is ordered by it.
+// It is a bijection, so no two keys share a hash.
+func Hash(key int64) uint64 { return param.Mix(0, uint64(key)) }

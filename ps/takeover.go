@@ -1,0 +1,103 @@
+package ps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Resume takes over splits of a source and returns how far each was applied: reading goes on there. Former owners are
+// refused from then on. Whatever a former owner had staged on every shard is committed, the rest is dropped (DESIGN 5).
+// Errors: [ErrTorn], [ErrClosed], the context's.
+func (c *Client) Resume(ctx context.Context, source string, splits []string) (map[string]Progress, error) {
+	start := time.Now()
+	out := make(map[string]Progress, len(splits))
+	var err error
+	for _, name := range splits {
+		var p Progress
+		if p, err = c.takeOver(ctx, SplitID{source, name}); err != nil {
+			break
+		}
+		out[name] = p
+	}
+	c.done("resume", start, err)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
+	// What this client has decided so far reaches the shards first.
+	if err := c.drain(ctx); err != nil {
+		return Progress{}, err
+	}
+	epoch, states, err := c.acquire(ctx, id)
+	if err != nil {
+		return Progress{}, err
+	}
+	p, err := decided(id, states)
+	if err != nil {
+		return Progress{}, err
+	}
+	c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: p.Position})
+	c.enqueue(Control{Kind: Abort, Split: id, Epoch: epoch})
+	if err := c.drain(ctx); err != nil {
+		return Progress{}, err
+	}
+	c.mu.Lock()
+	c.mu.splits[id] = epoch
+	c.mu.Unlock()
+	return p, nil
+}
+
+// acquire becomes the owner of a split on every shard under one epoch, shard 0 first: that is where cuts begin.
+func (c *Client) acquire(ctx context.Context, id SplitID) (epoch uint64, states []SplitState, err error) {
+	epoch = 1
+	for s := 0; s < len(c.streams); {
+		if _, err := c.begin(ctx, s); err != nil {
+			return 0, nil, err
+		}
+		st, reply, err := c.streams[s].conn.Acquire(ctx, id, epoch)
+		var stale *EpochError
+		switch err := c.end(s, 0, reply, err); {
+		case err == nil:
+			states = append(states, st)
+			s++
+		case errors.As(err, &stale):
+			// Somebody has been here before: go round again above him.
+			if err := context.Cause(ctx); err != nil {
+				return 0, nil, err
+			}
+			epoch, states, s = stale.Current+1, states[:0], 0
+		default:
+			return 0, nil, err
+		}
+	}
+	return epoch, states, nil
+}
+
+// decided returns the end of what every shard has applied or staged: whatever all have acknowledged, or could have.
+// Errors: [ErrTorn].
+func decided(id SplitID, states []SplitState) (Progress, error) {
+	applied := int64(-1)
+	for _, st := range states {
+		applied = max(applied, st.Applied.Position)
+	}
+	// Candidates are the ends that shard 0 knows, the latest first.
+	ends := append([]Progress{states[0].Applied}, states[0].Staged...)
+	for _, p := range slices.Backward(ends) {
+		lacking := func(st SplitState) bool { return st.Applied != p && !slices.Contains(st.Staged, p) }
+		if p.Position >= applied && !slices.ContainsFunc(states, lacking) {
+			return p, nil
+		}
+	}
+	var text strings.Builder
+	for s, st := range states {
+		fmt.Fprintf(&text, "; shard %d has applied %+v and staged %+v", s, st.Applied, st.Staged)
+	}
+	return Progress{}, fmt.Errorf("ps: %s: %w%s", id, ErrTorn, text.String())
+}
