@@ -1,0 +1,288 @@
+package kafkasource
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/segmentio/kafka-go/compress"
+)
+
+// Layout of a record batch (magic 2), https://kafka.apache.org/documentation/#recordbatch:
+//
+//	+--------+--------+-------+-------+-----+-------+------------+---------+---------+----------+-------+----------+-------+
+//	| base   | length | epoch | magic | crc | attrs | last delta | first t | last t  | producer | epoch | base seq | count |
+//	| int64  | int32  | int32 | int8  | u32 | int16 | int32      | int64   | int64   | int64    | int16 | int32    | int32 |
+//	+--------+--------+-------+-------+-----+-------+------------+---------+---------+----------+-------+----------+-------+
+//
+// The checksum covers everything behind it, in the compressed form. The records follow, compressed as a whole.
+const (
+	batchPrefix   = 12 // base offset and length: length counts what follows
+	batchMagicAt  = 16
+	batchCRCAt    = 17
+	batchAttrsAt  = 21
+	batchOverhead = 61
+
+	attrCodec         = 7 // mask: none, gzip, snappy, lz4, zstd
+	attrLogAppendTime = 1 << 3
+	attrTransactional = 1 << 4
+	attrControl       = 1 << 5
+)
+
+// Reasons of data errors, a closed set.
+const (
+	reasonChecksum  = "crc mismatch"
+	reasonCorrupt   = "corrupt record batch"
+	reasonOldFormat = "old record format"
+	reasonTooLarge  = "record batch too large"
+	reasonTombstone = "tombstone"
+)
+
+// batchError is a fault of one batch; the reader makes a data error of it.
+type batchError struct {
+	offset int64
+	reason string
+	err    error
+}
+
+func (e *batchError) Error() string {
+	if e.err == nil {
+		return e.reason
+	}
+	return e.reason + ": " + e.err.Error()
+}
+
+func (e *batchError) Unwrap() error { return e.err }
+
+// batch is one record batch of a response whose header has been read and whose checksum is right.
+type batch struct {
+	base, last int64 // offsets of the first and the last record the batch was written with
+	term       int32
+	attrs      int16
+	firstTime  int64 // milliseconds
+	maxTime    int64
+	producer   int64
+	count      int32 // records that are left of them after compaction
+	body       []byte
+	// skip: a control batch, or one of an aborted transaction under read_committed. Nothing of it is delivered.
+	skip bool
+}
+
+// span is a half-open range of offsets.
+type span struct{ from, to int64 }
+
+// scanned is what scan finds in the records of a response.
+type scanned struct {
+	batches []batch
+	next    int64 // the position after the last batch; the position scanned from when there is none
+	term    int32 // leader epoch of the last batch, -1 when there is none
+	hole    span  // the first range of offsets that should be there and is not; empty when from == to
+	cut     bool  // the response holds the beginning of a batch behind the last whole one
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// scan reads the headers of the batches in records, from position pos on, without decompressing anything, and marks what
+// the isolation level hides. aborted, of the same response, lists the aborted transactions that touch it, by their first
+// offsets; a producer's batches are hidden from there to its abort marker. Errors: *batchError.
+func scan(records []byte, pos int64, aborted []abortedTxn, committed bool) (scanned, error) {
+	aborted = slices.Clone(aborted)
+	slices.SortFunc(aborted, func(a, b abortedTxn) int { return cmp.Compare(a.first, b.first) })
+	hidden := map[int64]bool{} // producers within an aborted transaction
+	out := scanned{next: pos, term: -1}
+	expect := int64(-1) // no batch may begin before it
+	for len(records) > batchMagicAt {
+		size, err := batchSize(records, pos)
+		if err != nil {
+			return out, err
+		}
+		if size > len(records) {
+			break
+		}
+		b, err := parseHeader(records[:size])
+		if err != nil {
+			return out, err
+		}
+		records = records[size:]
+		if b.base < expect {
+			return out, &batchError{b.base, reasonCorrupt, fmt.Errorf("batch begins before offset %d, where the one before it ends", expect)}
+		}
+		expect = b.last + 1
+		for len(aborted) > 0 && aborted[0].first <= b.last {
+			hidden[aborted[0].producer] = true
+			aborted = aborted[1:]
+		}
+		switch {
+		case b.attrs&attrControl != 0:
+			b.skip = true
+			if aborts(&b) {
+				delete(hidden, b.producer)
+			}
+		case b.attrs&attrTransactional != 0:
+			b.skip = committed && hidden[b.producer]
+		}
+		if b.last < pos { // the response may begin before the position asked for
+			continue
+		}
+		if out.hole.from == out.hole.to {
+			switch {
+			case b.base > out.next:
+				out.hole = span{out.next, b.base}
+			case b.attrs&attrControl == 0 && int64(b.count) != b.last-b.base+1:
+				out.hole = span{max(b.base, pos), b.last + 1} // somewhere in the batch
+			}
+		}
+		out.batches = append(out.batches, b)
+		out.next, out.term = b.last+1, b.term
+	}
+	out.cut = len(records) > 0
+	return out, nil
+}
+
+// batchSize returns the size of the batch at the beginning of b, which may be more than is there.
+func batchSize(b []byte, pos int64) (int, error) {
+	base, length := int64(binary.BigEndian.Uint64(b)), int32(binary.BigEndian.Uint32(b[8:]))
+	switch magic := b[batchMagicAt]; {
+	case magic < 2:
+		return 0, &batchError{pos, reasonOldFormat, fmt.Errorf(
+			"the batch at offset %d has format %d, from before Kafka 0.11, which Kafka 4 does not read either; copy the topic with a newer client", base, magic)}
+	case magic > 2:
+		return 0, &batchError{pos, reasonCorrupt, fmt.Errorf("the batch at offset %d has the unknown format %d", base, magic)}
+	case length < batchOverhead-batchPrefix || length > math.MaxInt32-batchPrefix:
+		return 0, &batchError{pos, reasonCorrupt, fmt.Errorf("the batch at offset %d has length %d", base, length)}
+	}
+	return batchPrefix + int(length), nil
+}
+
+// parseHeader reads one whole batch up to its records.
+func parseHeader(b []byte) (batch, error) {
+	base := int64(binary.BigEndian.Uint64(b))
+	want, got := binary.BigEndian.Uint32(b[batchCRCAt:]), crc32.Checksum(b[batchAttrsAt:], castagnoli)
+	if want != got {
+		return batch{}, &batchError{base, reasonChecksum, fmt.Errorf("want %08x, got %08x", want, got)}
+	}
+	d := decoder{b: b[batchPrefix:]}
+	out := batch{base: base, term: d.int32()}
+	d.take(5) // magic and checksum
+	out.attrs = d.int16()
+	delta := int64(d.int32())
+	out.firstTime, out.maxTime, out.producer = d.int64(), d.int64(), d.int64()
+	d.take(6) // producer epoch and base sequence
+	out.count, out.body, out.last = d.int32(), d.b, base+delta
+	if base < 0 || delta < 0 || out.last < base || out.last == math.MaxInt64 || out.count < 0 || int64(out.count) > delta+1 {
+		return batch{}, &batchError{base, reasonCorrupt, fmt.Errorf("%d records from offset %d to %d", out.count, base, out.last)}
+	}
+	return out, nil
+}
+
+// aborts tells whether a control batch holds an abort marker. A control record's key is {version int16, type int16};
+// type 0 is abort, 1 commit, and newer types have nothing to do with transactions.
+func aborts(b *batch) bool {
+	it := records{body: b.body, left: b.count}
+	if it.left == 0 {
+		return false
+	}
+	r, err := it.next()
+	return err == nil && len(r.key) >= 4 && binary.BigEndian.Uint16(r.key[2:]) == 0
+}
+
+// unpack returns the records of a batch as they were before compression, in scratch when they were compressed.
+// They are valid until scratch is used again. Errors: *batchError.
+func (b *batch) unpack(scratch *bytes.Buffer, limit int) ([]byte, error) {
+	kind := compress.Compression(b.attrs & attrCodec)
+	if kind == compress.None {
+		return b.body, nil
+	}
+	codec := kind.Codec()
+	if codec == nil {
+		return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("unknown compression %d", kind)}
+	}
+	rd := codec.NewReader(bytes.NewReader(b.body))
+	defer func() { _ = rd.Close() }() // gives the decompressor back to a pool
+	scratch.Reset()
+	n, err := scratch.ReadFrom(io.LimitReader(rd, int64(limit)+1))
+	if err != nil {
+		return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("%s: %w", codec.Name(), err)}
+	}
+	if n > int64(limit) {
+		return nil, &batchError{b.base, reasonTooLarge, fmt.Errorf("more than %d bytes after %s decompression; raise MaxBatchBytes", limit, codec.Name())}
+	}
+	return scratch.Bytes(), nil
+}
+
+// records walks the uncompressed records of a batch.
+type records struct {
+	body []byte
+	left int32
+}
+
+// record is one record; key and value are parts of the batch, nil where the record has none.
+type record struct {
+	offsetDelta, timeDelta int64
+	key, value             []byte
+}
+
+var errRecord = errors.New("malformed record")
+
+// next returns the next record, of which there is one while left is not 0.
+func (it *records) next() (record, error) {
+	size, b, ok := varint(it.body)
+	if !ok || size < 1 || size > int64(len(b)) {
+		return record{}, errRecord
+	}
+	it.body, b = b[size:], b[1:size] // the first byte holds attributes, of which there are none yet
+	it.left--
+	var r record
+	var ok1, ok2, ok3, ok4 bool
+	r.timeDelta, b, ok1 = varint(b)
+	r.offsetDelta, b, ok2 = varint(b)
+	r.key, b, ok3 = varbytes(b)
+	r.value, _, ok4 = varbytes(b) // headers follow, which nothing here uses
+	if !ok1 || !ok2 || !ok3 || !ok4 {
+		return record{}, errRecord
+	}
+	return r, nil
+}
+
+// varint reads a zigzag varint and returns what follows it.
+func varint(b []byte) (int64, []byte, bool) {
+	if len(b) > 0 && b[0] < 0x80 { // most are short
+		return int64(b[0]>>1) ^ -int64(b[0]&1), b[1:], true
+	}
+	v, n := binary.Varint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
+}
+
+// varbytes reads a byte array behind its length; nil for null.
+func varbytes(b []byte) ([]byte, []byte, bool) {
+	n, b, ok := varint(b)
+	switch {
+	case !ok || n > int64(len(b)):
+		return nil, nil, false
+	case n < 0:
+		return nil, b, true
+	}
+	return b[:n:n], b[n:], true
+}
+
+// micros returns a record's time in microseconds since 1970; 0 when it has none. Times outside of what int64 holds, which
+// only a broken clock writes, become the nearest that it does.
+func (b *batch) micros(r *record) int64 {
+	ms := b.firstTime + r.timeDelta
+	if b.attrs&attrLogAppendTime != 0 {
+		ms = b.maxTime
+	}
+	if ms == -1 { // Kafka's «no timestamp»
+		return 0
+	}
+	return min(max(ms, math.MinInt64/1000), math.MaxInt64/1000) * 1000
+}

@@ -1,0 +1,278 @@
+package kafkasource
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// network is how to connect: the options with their files read.
+type network struct {
+	clientID string
+	timeout  time.Duration
+	tls      *tls.Config
+	sasl     sasl.Mechanism
+}
+
+// conn is one connection to a broker. It is not for concurrent use and starts no goroutine. kafka-go's Transport would
+// route requests, but hides why a connection failed, refreshes its picture of the cluster when it likes, and keeps
+// goroutines that nobody can join.
+type conn struct {
+	net      network
+	addr     string
+	nc       net.Conn
+	rd       *bufio.Reader
+	versions map[protocol.ApiKey][2]int16 // what the broker speaks
+	seq      int32
+	broken   bool // an exchange was interrupted: no more can be sent
+}
+
+// dial connects, negotiates versions and authenticates. Errors: [pipeline.ErrConfig] for certificates and credentials
+// that are refused; others may pass.
+func dial(ctx context.Context, n network, addr string) (*conn, error) {
+	d := net.Dialer{Timeout: n.timeout}
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("broker %s: %w", addr, err)
+	}
+	if n.tls != nil {
+		tc := n.tls
+		if tc.ServerName == "" {
+			tc = tc.Clone()
+			tc.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		nc = tls.Client(nc, tc)
+	}
+	c := &conn{net: n, addr: addr, nc: nc, rd: bufio.NewReaderSize(nc, 64<<10)}
+	if err := c.hello(ctx); err != nil {
+		_ = c.close() // the first error is the one that matters
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *conn) close() error {
+	c.broken = true
+	return c.nc.Close()
+}
+
+// during runs one exchange. It ends early, and the connection with it, when ctx ends or the time is up.
+func (c *conn) during(ctx context.Context, limit time.Duration, exchange func() error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err := c.nc.SetDeadline(time.Now().Add(limit))
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) })
+		err = exchange()
+		if !stop() {
+			c.broken = true // its deadline is past, or soon will be
+			if err != nil {
+				return context.Cause(ctx)
+			}
+		}
+	}
+	if err != nil {
+		c.broken = true
+		return fmt.Errorf("broker %s: %w", c.addr, err)
+	}
+	return nil
+}
+
+func (c *conn) hello(ctx context.Context) error {
+	if tc, ok := c.nc.(*tls.Conn); ok {
+		err := c.during(ctx, c.net.timeout, func() error { return tc.HandshakeContext(ctx) })
+		if err != nil {
+			return certFault(err)
+		}
+	}
+	// The first answer is decoded here, because it may come from anything that listens, and kafka-go's decoder would take
+	// any number in it for a length.
+	body, err := c.exchange(ctx, protocol.ApiVersions, 0, false, nil, 0, nil, 1<<20)
+	var size errTooLarge
+	if errors.As(err, &size) || errors.Is(err, errWire) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%s (does the listener want TLS, or is it none of Kafka's?)", err) //nolint:errorlint // what answers may change, so its size is no reason to give up
+	}
+	if err != nil {
+		return certFault(err) // in TLS 1.3 the verdict on our certificate comes with the first answer
+	}
+	d := decoder{b: body}
+	if code := kafka.Error(d.int16()); code != 0 {
+		return fmt.Errorf("broker %s: versions: %w", c.addr, code)
+	}
+	c.versions = map[protocol.ApiKey][2]int16{}
+	for n := d.array(6); n > 0; n-- {
+		c.versions[protocol.ApiKey(d.int16())] = [2]int16{d.int16(), d.int16()}
+	}
+	if d.err != nil {
+		return fmt.Errorf("broker %s: versions: %w", c.addr, d.err)
+	}
+	if c.net.sasl == nil {
+		return nil
+	}
+	return c.authenticate(ctx)
+}
+
+// certFault marks what waiting does not mend.
+func certFault(err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		verify    *tls.CertificateVerificationError
+		alert     *net.OpError
+		header    tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &header):
+		return fmt.Errorf("%w (the listener speaks no TLS): %w", err, pipeline.ErrConfig)
+	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify),
+		errors.As(err, &alert) && alert.Op == "remote error": // how crypto/tls marks the other side's alerts
+		return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
+	}
+	return err
+}
+
+// authenticate runs the SASL exchange, https://kafka.apache.org/protocol#sasl_handshake.
+func (c *conn) authenticate(ctx context.Context) error {
+	name := c.net.sasl.Name()
+	m, err := c.call(ctx, &saslhandshake.Request{Mechanism: name})
+	if err != nil {
+		return err
+	}
+	h := m.(*saslhandshake.Response)
+	if h.ErrorCode != 0 {
+		return fmt.Errorf("broker %s: it offers %q for authentication, not %q: %w", c.addr, h.Mechanisms, name, pipeline.ErrConfig)
+	}
+	host, _, _ := net.SplitHostPort(c.addr)
+	machine, state, err := c.net.sasl.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
+	for done := false; err == nil && !done; {
+		m, err = c.call(ctx, &saslauthenticate.Request{AuthBytes: state})
+		if err != nil {
+			// Brokers, and kfake, may close the connection instead of answering.
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return fmt.Errorf("broker %s: it closed the connection during %s authentication; check user and password: %w", c.addr, name, pipeline.ErrConfig)
+			}
+			return err
+		}
+		r := m.(*saslauthenticate.Response)
+		if r.ErrorCode != 0 {
+			return fmt.Errorf("broker %s: %s authentication: %w: %s: %w", c.addr, name, kafka.Error(r.ErrorCode), r.ErrorMessage, pipeline.ErrConfig)
+		}
+		done, state, err = machine.Next(ctx, r.AuthBytes)
+	}
+	if err != nil {
+		return fmt.Errorf("broker %s: %s authentication: %w: %w", c.addr, name, err, pipeline.ErrConfig)
+	}
+	return nil
+}
+
+// version chooses the newest version of a request that broker and kafka-go both have.
+func (c *conn) version(key protocol.ApiKey) (int16, error) {
+	have, ok := c.versions[key]
+	v := min(have[1], key.MaxVersion())
+	if !ok || v < have[0] || v < key.MinVersion() {
+		return 0, fmt.Errorf("broker %s: no common version of the %s request: %w", c.addr, key, pipeline.ErrConfig)
+	}
+	return v, nil
+}
+
+// call sends a message of kafka-go and returns the answer.
+func (c *conn) call(ctx context.Context, m protocol.Message) (protocol.Message, error) {
+	v, err := c.version(m.ApiKey())
+	if err != nil {
+		return nil, err
+	}
+	return c.ask(ctx, m, v)
+}
+
+func (c *conn) ask(ctx context.Context, m protocol.Message, version int16) (answer protocol.Message, err error) {
+	err = c.during(ctx, c.net.timeout, func() (err error) {
+		// kafka-go decodes by reflection and may panic on lengths that cannot be (invariant 5: input never panics).
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("%w: %v", errWire, r)
+			}
+		}()
+		c.seq++
+		answer, err = protocol.RoundTrip(duplex{c.rd, c.nc}, version, c.seq, c.net.clientID, m)
+		return err
+	})
+	return answer, err
+}
+
+type duplex struct {
+	io.Reader
+	io.Writer
+}
+
+// errTooLarge says how large an answer is that exceeds the limit.
+type errTooLarge int64
+
+func (e errTooLarge) Error() string { return fmt.Sprintf("answer of %d bytes", int64(e)) }
+
+// exchange sends a request whose body is encoded already and returns the body of the answer, in buf if that is large
+// enough. Waiting takes up to wait beyond the usual time. Errors: errTooLarge for answers of more than limit bytes.
+func (c *conn) exchange(ctx context.Context, key protocol.ApiKey, version int16, flex bool, body []byte, wait time.Duration, buf []byte, limit int64) ([]byte, error) {
+	err := c.during(ctx, c.net.timeout+wait, func() error {
+		c.seq++
+		e := encoder{b: make([]byte, 4, 64+len(body))}
+		e.int16(int16(key))
+		e.int16(version)
+		e.int32(c.seq)
+		e.string(c.net.clientID) // never compact, also in flexible headers
+		e.flex = flex
+		e.tags()
+		e.bytes(body)
+		binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+		if _, err := c.nc.Write(e.b); err != nil {
+			return err
+		}
+		var head [4]byte
+		if _, err := io.ReadFull(c.rd, head[:]); err != nil {
+			return err
+		}
+		size := int64(int32(binary.BigEndian.Uint32(head[:])))
+		if size > limit {
+			return errTooLarge(size)
+		}
+		if size < 4 {
+			return errWire
+		}
+		buf = slices.Grow(buf[:0], int(size))[:size]
+		if _, err := io.ReadFull(c.rd, buf); err != nil {
+			return err
+		}
+		d := decoder{b: buf, flex: flex}
+		if d.int32() != c.seq {
+			return fmt.Errorf("%w: it answers another request", errWire)
+		}
+		d.tags(nil)
+		buf = d.b
+		return d.err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return buf, nil
+}

@@ -1,0 +1,157 @@
+package kafkasource
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// The fetch messages are encoded here and not taken from kafka-go, because kafka-go's decoder drops what correctness
+// needs: the last offset of a batch (without it a reader stays for ever at a batch whose last record was compacted
+// away), and errors behind the first good batch of a response. From version 13 on a fetch names the topic by its id, so
+// a broker refuses to read a re-created topic to us.
+const (
+	fetchMinVersion  = 4  // the first that returns v2 batches and aborted transactions
+	fetchNameVersion = 11 // the newest of the older layout, with topic names
+	fetchIDVersion   = 13 // flexible layout, with topic ids
+)
+
+// fetchVersion chooses among the versions [low, high] of a broker.
+func fetchVersion(low, high int16, id topicID) (int16, error) {
+	switch {
+	case id != (topicID{}) && low <= fetchIDVersion && high >= fetchIDVersion:
+		return fetchIDVersion, nil
+	case low <= fetchNameVersion && high >= fetchMinVersion:
+		return min(high, fetchNameVersion), nil
+	default:
+		return 0, errors.New("no common version of the fetch request: Kafka 0.11 or newer is needed")
+	}
+}
+
+type fetchRequest struct {
+	topic     string
+	id        topicID
+	partition int32
+	term      int32 // leader epoch as we know it, -1: unknown
+	lastTerm  int32 // leader epoch of the last batch read, -1: none; the broker compares it with its own history
+	offset    int64
+	maxWait   time.Duration
+	maxBytes  int32
+	committed bool
+}
+
+func (q *fetchRequest) encode(version int16) []byte {
+	e := encoder{flex: version >= 12}
+	e.int32(-1) // no replica
+	e.int32(int32(q.maxWait.Milliseconds()))
+	e.int32(1) // smallest answer worth sending: one byte
+	// The bound of the only partition below is what counts. kfake leaves the aborted transactions out when the bound of the
+	// whole answer cuts it.
+	e.int32(math.MaxInt32)
+	e.bool(q.committed)
+	if version >= 7 {
+		e.int32(0)  // no fetch session: one request asks for one partition
+		e.int32(-1) // and no session epoch
+	}
+	e.array(1)
+	if version >= 13 {
+		e.bytes(q.id[:])
+	} else {
+		e.string(q.topic)
+	}
+	e.array(1)
+	e.int32(q.partition)
+	if version >= 9 {
+		e.int32(q.term)
+	}
+	e.int64(q.offset)
+	if version >= 12 {
+		e.int32(q.lastTerm)
+	}
+	if version >= 5 {
+		e.int64(-1) // log start: for followers only
+	}
+	e.int32(q.maxBytes)
+	e.tags()
+	e.tags()
+	if version >= 7 {
+		e.array(0) // nothing to forget
+	}
+	if version >= 11 {
+		e.string("") // rack
+	}
+	e.tags()
+	return e.b
+}
+
+type abortedTxn struct{ producer, first int64 }
+
+type fetchResponse struct {
+	// present is false when the answer is about no partition at all, as from a broker that throttles us.
+	present       bool
+	throttle      time.Duration
+	err           kafka.Error
+	highWatermark int64
+	stable        int64 // last stable offset: every transaction before it has ended
+	logStart      int64 // -1: not told
+	aborted       []abortedTxn
+	// diverges: the broker's history of leader epochs and ours part at divergedAt, so records we have read do not
+	// exist any more.
+	diverges   bool
+	divergedAt int64
+	records    []byte // whole batches, and perhaps the beginning of one more
+}
+
+// decodeFetch reads the body of a response that answers a request for one partition.
+func decodeFetch(b []byte, version int16, partition int32) (fetchResponse, error) {
+	d := decoder{b: b, flex: version >= 12}
+	r := fetchResponse{throttle: time.Duration(d.int32()) * time.Millisecond}
+	if version >= 7 {
+		r.err = kafka.Error(d.int16())
+		d.int32() // session
+	}
+	for n := d.array(6); n > 0 && d.err == nil; n-- {
+		if version >= 13 {
+			d.take(len(topicID{}))
+		} else {
+			d.string()
+		}
+		for m := d.array(20); m > 0 && d.err == nil; m-- {
+			r.partition(&d, version, partition)
+		}
+		d.tags(nil)
+	}
+	d.tags(nil)
+	return r, d.err
+}
+
+func (r *fetchResponse) partition(d *decoder, version int16, partition int32) {
+	p := fetchResponse{present: true, throttle: r.throttle, logStart: -1, divergedAt: -1}
+	index := d.int32()
+	p.err = kafka.Error(d.int16())
+	p.highWatermark, p.stable = d.int64(), d.int64()
+	if version >= 5 {
+		p.logStart = d.int64()
+	}
+	for n := d.array(16); n > 0 && d.err == nil; n-- {
+		p.aborted = append(p.aborted, abortedTxn{producer: d.int64(), first: d.int64()})
+		d.tags(nil)
+	}
+	if version >= 11 {
+		d.int32() // preferred replica: only told to clients with a rack
+	}
+	p.records = d.bytes()
+	d.tags(func(tag uint64, field *decoder) {
+		if tag == 0 { // diverging epoch: {epoch, end offset}
+			field.int32()
+			p.divergedAt = field.int64()
+			p.diverges = p.divergedAt >= 0
+			field.tags(nil)
+		}
+	})
+	if index == partition {
+		*r = p
+	}
+}

@@ -1,0 +1,354 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// fetched is what one answer of a broker holds, or the error that ended fetching.
+type fetched struct {
+	batches  []batch
+	from, to int64 // offsets covered: the next answer begins at to
+	buf      []byte
+	err      error
+}
+
+// fetcher reads one partition from its leader and keeps one answer ready. Its fields belong to the goroutine that runs
+// it, but for the channels and the atomics.
+type fetcher struct {
+	cl        *client
+	opts      *Options
+	log       *slog.Logger
+	hooks     pipeline.Hooks
+	source    string
+	split     string
+	partition int32
+	patience  patience
+
+	pos      int64   // offset of the next record to fetch
+	begin    int64   // where to begin instead, when that is behind pos
+	end      int64   // where the split ends; -1: nowhere
+	id       topicID // zero: not known
+	lastTerm int32
+	maxBytes int
+	compact  bool // the topic is compacted, so that offsets may be missing
+	missing  int  // answers in a row without records although there should be some
+
+	out  chan fetched
+	free chan []byte  // buffers that the consumer has done with
+	tail atomic.Int64 // the end of what can be read; -1: not known
+	lost atomic.Int64 // offsets skipped in gaps
+}
+
+// run fetches until the split ends, an error cannot be waited out, or ctx ends. It closes out.
+func (f *fetcher) run(ctx context.Context) {
+	defer close(f.out)
+	if f.begin > f.pos { // the position is gone, and it was decided to go on behind the gap
+		select {
+		case f.out <- fetched{from: f.pos, to: f.begin}:
+			f.pos = f.begin
+		case <-ctx.Done():
+			return
+		}
+	}
+	for f.end < 0 || f.pos < f.end {
+		got := f.next(ctx)
+		select {
+		case f.out <- got:
+		case <-ctx.Done():
+			return
+		}
+		if got.err != nil {
+			return
+		}
+	}
+}
+
+// next returns the next answer with records, or the final error.
+func (f *fetcher) next(ctx context.Context) fetched {
+	for {
+		got, err := f.once(ctx)
+		if err == nil {
+			f.patience.well()
+			if got.to == got.from {
+				continue
+			}
+			f.pos = got.to
+			return got
+		}
+		f.cl.forget()
+		if err = f.patience.after(ctx, err); err != nil {
+			return fetched{err: f.name(err)}
+		}
+	}
+}
+
+// name says which source and split an error is about, and turns faults of batches into data errors.
+func (f *fetcher) name(err error) error {
+	var bad *batchError
+	var gap *pipeline.GapError
+	switch {
+	case errors.As(err, &bad):
+		return f.dataError(bad)
+	case errors.As(err, &gap):
+		return err
+	}
+	return fmt.Errorf("%s/%s position %d: %w", f.source, f.split, f.pos, err)
+}
+
+func (f *fetcher) dataError(e *batchError) error {
+	return &pipeline.DataError{Source: f.source, Split: f.split, Position: pipeline.Position(e.offset), Reason: e.reason, Err: e.err}
+}
+
+// limits returns the range of offsets [first, last) of the log, after a look at the topic's identity.
+func (f *fetcher) limits(ctx context.Context) (first, last int64, err error) {
+	if _, _, err := f.leader(ctx); err != nil {
+		return 0, 0, err
+	}
+	return f.cl.limits(ctx, f.partition)
+}
+
+// leader finds the partition's leader and makes sure that the topic is still the one we began with.
+func (f *fetcher) leader(ctx context.Context) (*conn, *partitionMeta, error) {
+	cn, meta, err := f.cl.leader(ctx, f.partition)
+	if err != nil {
+		return nil, nil, err
+	}
+	id := f.cl.cluster.topic(f.opts.Topic).id
+	if f.id == (topicID{}) {
+		f.id = id
+	}
+	if id != f.id {
+		return nil, nil, f.recreated(ctx)
+	}
+	return cn, meta, nil
+}
+
+// once asks the leader once. The result is empty when there is nothing to read yet.
+func (f *fetcher) once(ctx context.Context) (fetched, error) {
+	none := fetched{from: f.pos, to: f.pos}
+	cn, meta, err := f.leader(ctx)
+	if err != nil {
+		return none, err
+	}
+	have := cn.versions[protocol.Fetch]
+	version, err := fetchVersion(have[0], have[1], f.id)
+	if err != nil {
+		return none, fmt.Errorf("broker %s: %w: %w", cn.addr, err, pipeline.ErrConfig)
+	}
+	q := fetchRequest{
+		topic: f.opts.Topic, id: f.id, partition: f.partition, term: meta.leaderTerm, lastTerm: f.lastTerm,
+		offset: f.pos, maxWait: f.opts.MaxWait, maxBytes: int32(f.maxBytes), committed: f.opts.Isolation == ReadCommitted,
+	}
+	var buf []byte
+	select {
+	case buf = <-f.free:
+	default:
+	}
+	body, err := cn.exchange(ctx, protocol.Fetch, version, version >= 12, q.encode(version), f.opts.MaxWait, buf, f.limit())
+	if err != nil {
+		if size, ok := errors.AsType[errTooLarge](err); ok {
+			return none, &batchError{f.pos, reasonTooLarge, fmt.Errorf("the broker sends a batch of about %d bytes; raise MaxBatchBytes, now %d", int64(size), f.opts.MaxBatchBytes)}
+		}
+		return none, err
+	}
+	r, err := decodeFetch(body, version, f.partition)
+	if err != nil {
+		return none, fmt.Errorf("broker %s: fetch: %w", cn.addr, err)
+	}
+	if r.throttle > 0 { // the broker wants to be left alone for that long (KIP-219)
+		if err := sleep(ctx, r.throttle); err != nil {
+			return none, err
+		}
+	}
+	got, err := f.accept(ctx, r, q.committed)
+	if err != nil {
+		return none, err
+	}
+	if got.to == got.from {
+		f.recycle(body)
+	}
+	got.buf = body
+	return got, nil
+}
+
+// limit is the size of the largest answer to take: a broker sends the first batch whole even where it is larger than
+// what we ask for.
+func (f *fetcher) limit() int64 { return int64(max(f.opts.MaxBatchBytes, f.maxBytes)) + 64<<10 }
+
+// recycle gives a buffer back; it is dropped when there are enough.
+func (f *fetcher) recycle(buf []byte) {
+	select {
+	case f.free <- buf:
+	default:
+	}
+}
+
+// accept makes sense of an answer.
+func (f *fetcher) accept(ctx context.Context, r fetchResponse, committed bool) (fetched, error) {
+	none := fetched{from: f.pos, to: f.pos}
+	switch {
+	case r.err == kafka.OffsetOutOfRange:
+		return f.outOfRange(ctx)
+	case r.err == kafka.UnknownTopicID || r.err == kafka.InconsistentTopicID:
+		// The topic was deleted, and perhaps re-created: looking up the leader tells. Or the broker has not heard of it yet.
+		return none, r.err
+	case r.err != 0:
+		return none, r.err
+	case r.diverges && r.divergedAt < f.pos:
+		return none, f.gap(ctx, fmt.Sprintf("the log was cut back to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have", r.divergedAt), true)
+	case !r.present:
+		return none, nil
+	}
+	stable := r.highWatermark
+	if committed && r.stable >= 0 {
+		stable = r.stable
+	}
+	f.tail.Store(stable)
+
+	got, err := scan(r.records, f.pos, r.aborted, committed)
+	if err != nil {
+		return none, err
+	}
+	if len(got.batches) == 0 {
+		return f.empty(ctx, got.cut, stable)
+	}
+	f.missing, f.maxBytes = 0, f.opts.MaxBytes
+	if got.hole.from != got.hole.to {
+		if err := f.hole(ctx, got.hole); err != nil {
+			return none, err
+		}
+	}
+	f.lastTerm = got.term
+	return fetched{batches: got.batches, from: f.pos, to: got.next}, nil
+}
+
+// empty handles an answer without a whole batch.
+func (f *fetcher) empty(ctx context.Context, cut bool, stable int64) (fetched, error) {
+	none := fetched{from: f.pos, to: f.pos}
+	if cut {
+		if f.maxBytes >= f.opts.MaxBatchBytes {
+			return none, &batchError{f.pos, reasonTooLarge, fmt.Errorf("it does not fit into MaxBatchBytes, %d; raise it", f.opts.MaxBatchBytes)}
+		}
+		f.maxBytes = int(min(int64(f.maxBytes)*4, int64(f.opts.MaxBatchBytes)))
+		return none, nil
+	}
+	// A bounded split of a compacted topic may end in offsets that compaction took away: the log goes on past our
+	// position, yet there is nothing. It takes three such answers in a row, as one may have other reasons.
+	if f.end < 0 || stable < f.end {
+		return none, nil
+	}
+	if f.missing++; f.missing < 3 {
+		return none, nil
+	}
+	f.missing = 0
+	if err := f.hole(ctx, span{f.pos, f.end}); err != nil {
+		return none, err
+	}
+	return fetched{from: f.pos, to: f.end}, nil
+}
+
+// hole decides about offsets that are missing inside the log.
+func (f *fetcher) hole(ctx context.Context, h span) error {
+	if f.compact {
+		return nil
+	}
+	var err error
+	if f.compact, err = f.cl.compacted(ctx); err != nil {
+		var code kafka.Error
+		if !errors.As(err, &code) || !isDenied(code) {
+			return err
+		}
+		f.log.Warn("offsets are missing and the broker does not let us look up why; taking the topic for a compacted one",
+			"offset", h.from, "until", h.to, "err", err)
+		f.compact = true
+	}
+	if f.compact {
+		return nil
+	}
+	return f.lose(h.to, &pipeline.GapError{
+		Source: f.source, Split: f.split, Want: pipeline.Position(h.from), First: pipeline.Position(h.to), Last: pipeline.Position(f.tail.Load()),
+		Hint: "offsets are missing inside the log of a topic that is not compacted; if it was once, or was copied from one that is, set OnGap to skip",
+	})
+}
+
+func isDenied(code kafka.Error) bool {
+	return code == kafka.TopicAuthorizationFailed || code == kafka.ClusterAuthorizationFailed
+}
+
+// lose applies the gap policy to a gap between our position and offset to. It returns nil when reading may go on there.
+func (f *fetcher) lose(to int64, gap *pipeline.GapError) error {
+	if f.opts.OnGap != SkipGap {
+		return gap
+	}
+	from := int64(gap.Want)
+	f.log.Warn("records are gone, skipping", "split", f.split, "offset", from, "until", to, "lost", to-from)
+	f.hooks.RowDropped(f.source, "gap")
+	f.lost.Add(to - from)
+	return nil
+}
+
+// outOfRange handles a position that the log does not have. Brokers differ in what else their answer says, so the log's
+// limits are asked for.
+func (f *fetcher) outOfRange(ctx context.Context) (fetched, error) {
+	none := fetched{from: f.pos, to: f.pos}
+	f.cl.forget() // so that the topic's identity is looked at anew
+	first, last, err := f.limits(ctx)
+	if err != nil {
+		return none, err
+	}
+	switch err := f.judge(first, last); {
+	case err != nil:
+		return none, err
+	case f.pos < first:
+		return fetched{from: f.pos, to: first}, nil
+	}
+	// In range after all: a record came or retention was undone in between, or the broker has no history of the leader
+	// epoch we named.
+	f.lastTerm = -1
+	return none, kafka.OffsetOutOfRange
+}
+
+// judge compares the position with the log's limits: nil when it lies inside, or before them and may be skipped.
+func (f *fetcher) judge(first, last int64) error {
+	gap := &pipeline.GapError{
+		Source: f.source, Split: f.split, Want: pipeline.Position(f.pos), First: pipeline.Position(first), Last: pipeline.Position(last),
+	}
+	switch {
+	case f.pos < first:
+		gap.Hint = "retention or DeleteRecords has passed the position; set OnGap to skip to go on at its first record, or read the missing ones from elsewhere"
+		return f.lose(first, gap)
+	case f.pos > last:
+		gap.Hint = "the log was truncated, or the topic deleted and re-created; its records are not those the position counts, so start anew under another source name"
+		return gap
+	}
+	return nil
+}
+
+// recreated is the error for a topic with another identity.
+func (f *fetcher) recreated(ctx context.Context) error {
+	return f.gap(ctx, "the topic was deleted and re-created; its records are not those the position counts, so start anew under another source name", false)
+}
+
+// gap makes an error that no policy skips, with the log's limits as far as a broker tells them.
+func (f *fetcher) gap(ctx context.Context, hint string, forget bool) error {
+	if forget {
+		f.cl.forget()
+	}
+	first, last, err := f.cl.limits(ctx, f.partition)
+	if err != nil {
+		first, last = int64(pipeline.NoPosition), int64(pipeline.NoPosition)
+	}
+	return &pipeline.GapError{
+		Source: f.source, Split: f.split, Want: pipeline.Position(f.pos),
+		First: pipeline.Position(first), Last: pipeline.Position(last), Hint: hint,
+	}
+}

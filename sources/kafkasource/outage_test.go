@@ -1,0 +1,247 @@
+package kafkasource_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/kafkasource"
+)
+
+// nowhere returns an address that refuses connections.
+func nowhere(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}
+
+func TestBrokerDownAtStart(t *testing.T) {
+	t.Parallel()
+	a, b := nowhere(t), nowhere(t)
+	o := options(a, b)
+	o.RetryFor = 200 * time.Millisecond
+	s := source(t, o)
+	_, err := s.Splits(t.Context())
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("Splits: %v", err)
+	}
+	_, err = s.Open(t.Context(), nil, pipeline.Split{Name: "ratings-00000", End: pipeline.NoPosition}, 0)
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), a) {
+		t.Errorf("Open: %v", err)
+	}
+	o.GroupID = "g"
+	err = source(t, o).Acknowledge(t.Context(), map[string]pipeline.Position{"ratings-00000": 1})
+	if !errors.Is(err, pipeline.ErrUnavailable) {
+		t.Errorf("Acknowledge: %v", err)
+	}
+}
+
+func TestOneLiveAddressIsEnough(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{})
+	if got := splits(t, source(t, options(nowhere(t), b.Addrs()[0]))); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestSilentBroker: a listener that accepts and says nothing must not hold a caller for longer than Timeout, nor at all
+// once its context ends.
+func TestSilentBroker(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	o := options(ln.Addr().String())
+	o.Timeout, o.RetryFor = 100*time.Millisecond, 150*time.Millisecond
+	_, err = source(t, o).Splits(t.Context())
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "timeout") {
+		t.Errorf("%v", err)
+	}
+	o.Timeout, o.RetryFor = time.Hour, time.Hour
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
+	if _, err = source(t, o).Splits(ctx); !errors.Is(err, why) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestBrokerRestarts(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	produce(t, b, "ratings", 0, broker.Batch{Size: 3}, numbered("a", 30)...)
+	log := &buffer{}
+	o := options(b.Addrs()...)
+	r := open(t, source(t, o), pipeline.NoPosition, &pipeline.Env{Logger: log.logger()})
+	r.take(t, 30)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := r.next(ctx, t); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("while the broker is down: %v", err)
+	}
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, b, "ratings", 0, broker.Batch{}, numbered("b", 5)...)
+	if got := values(r.take(t, 5)); got != "b0 b1 b2 b3 b4" {
+		t.Error(got)
+	}
+	text := log.String()
+	if strings.Count(text, "level=WARN") != 1 || strings.Count(text, "kafka answers again") != 1 {
+		t.Errorf("want one warning and one line about its end:\n%s", text)
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{})
+	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 3)...)
+	o := options(b.Addrs()...)
+	o.RetryFor = 300 * time.Millisecond
+	r := open(t, source(t, o), pipeline.NoPosition, nil)
+	r.take(t, 3)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.fails(t)
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), b.Addrs()[0]) || !strings.Contains(err.Error(), "in/ratings-00000 position 3") || !strings.Contains(err.Error(), "RetryFor") {
+		t.Errorf("%v", err)
+	}
+	if _, again := r.Next(t.Context()); !errors.Is(again, pipeline.ErrUnavailable) {
+		t.Errorf("again: %v", again)
+	}
+}
+
+// TestFaultsThatPass injects what brokers answer during elections, disk failures and slow metadata.
+func TestFaultsThatPass(t *testing.T) {
+	t.Parallel()
+	for _, e := range []*kerr.Error{
+		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch, kerr.KafkaStorageError,
+		kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.ReplicaNotAvailable, kerr.OffsetNotAvailable, kerr.UnknownServerError,
+	} {
+		t.Run(e.Message, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, broker.Options{})
+			produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 3)...)
+			o := options(b.Addrs()...)
+			o.End.Place = kafkasource.Latest
+			s := source(t, o)
+			split := splits(t, s)[0]
+			faults := b.Cluster.Fault(
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "ratings", Err: e, Count: 2},
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, TopicID: b.Cluster.TopicInfo("ratings").TopicID, Err: e, Count: 2},
+				kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "ratings", Err: e, Count: 1},
+			)
+			log := &buffer{}
+			r := openSplit(t, s, split, 0, &pipeline.Env{Logger: log.logger()})
+			if got := values(r.take(t, -1)); got != "a0 a1 a2" {
+				t.Error(got)
+			}
+			if faults.Hits() < 3 {
+				t.Errorf("%d faults were met", faults.Hits())
+			}
+		})
+	}
+}
+
+func TestFaultsThatStay(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{})
+	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 3)...)
+	s := source(t, options(b.Addrs()...))
+	split := splits(t, s)[0]
+	b.Cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, TopicID: b.Cluster.TopicInfo("ratings").TopicID, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	began := time.Now()
+	_, err := openSplit(t, s, split, 0, nil).fails(t)
+	if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "Topic Authorization Failed") {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s to give up", took)
+	}
+}
+
+func TestLeaderMoves(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{Brokers: 3})
+	o := options(b.Addrs()...)
+	r := open(t, source(t, o), pipeline.NoPosition, nil)
+	for i := range 6 {
+		if err := b.Cluster.MoveTopicPartition("ratings", 0, int32(i%3)); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, b, "ratings", 0, broker.Batch{}, numbered(fmt.Sprintf("%d-", i), 2)...)
+		if got, want := values(r.take(t, 2)), fmt.Sprintf("%d-0 %d-1", i, i); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestThrottled: a broker over quota answers without partitions and asks to be left alone.
+func TestThrottled(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{})
+	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 3)...)
+	var answered atomic.Int64
+	b.Cluster.ControlKey(int16(kmsg.Fetch), func(q kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster.KeepControl()
+		if answered.Add(1) > 2 {
+			return nil, nil, false
+		}
+		r := q.(*kmsg.FetchRequest).ResponseKind().(*kmsg.FetchResponse)
+		r.ThrottleMillis = 100
+		return r, nil, true
+	})
+	began := time.Now()
+	r := open(t, source(t, options(b.Addrs()...)), pipeline.NoPosition, nil)
+	if got := values(r.take(t, 3)); got != "a0 a1 a2" {
+		t.Error(got)
+	}
+	if took := time.Since(began); took < 200*time.Millisecond {
+		t.Errorf("two throttles of 100ms were waited out in %s", took)
+	}
+}
+
+func TestGarbageAnswers(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n400 Bad Request"))
+			_ = c.Close()
+		}
+	}()
+	o := options(ln.Addr().String())
+	o.RetryFor, o.Timeout = 100*time.Millisecond, 300*time.Millisecond
+	if _, err := source(t, o).Splits(t.Context()); !errors.Is(err, pipeline.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,78 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// patience decides how long to go on after errors that may pass. It is not for concurrent use.
+type patience struct {
+	limit time.Duration
+	log   *slog.Logger
+	since time.Time // of the first error of a row; zero: all is well
+	tries int
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	longPause  = 2 * time.Second
+)
+
+// after waits a while before the next try, twice as long each time, with jitter so that readers of many partitions do
+// not return to a broker at once. It returns nil when there is to be another try, and otherwise the error to end with:
+// err itself when it cannot pass, one that wraps [pipeline.ErrUnavailable] when the time is up, the cause of ctx's end.
+func (p *patience) after(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !retryable(err) {
+		return configFault(err)
+	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+		p.log.Warn("kafka does not answer as it should, trying again", "err", err, "patience", p.limit)
+	}
+	pause := min(firstPause<<min(p.tries, 10), longPause)
+	pause = pause/2 + rand.N(pause/2+1)
+	p.tries++
+	if lasted := time.Since(p.since); lasted+pause > p.limit {
+		return fmt.Errorf("%w; gave up after %s, see RetryFor: %w", err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
+	}
+	return sleep(ctx, pause)
+}
+
+// well ends a row of errors.
+func (p *patience) well() {
+	if !p.since.IsZero() {
+		p.log.Info("kafka answers again", "duration", time.Since(p.since))
+		p.since, p.tries = time.Time{}, 0
+	}
+}
+
+// configFault marks the answers of brokers that only a change of the configuration mends.
+func configFault(err error) error {
+	var code kafka.Error
+	if errors.As(err, &code) && !errors.Is(err, pipeline.ErrConfig) {
+		return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

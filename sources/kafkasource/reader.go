@@ -1,0 +1,232 @@
+package kafkasource
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Reader reads one partition. A goroutine of its own fetches ahead, one answer of a broker at most; Close joins it.
+//
+//	broker ─> fetch ─╫─> unpack, filter ─> block        ╫ = one answer, kept ready
+//
+// It is not for concurrent use.
+type Reader struct {
+	env   *pipeline.Env
+	opts  *Options
+	fetch *fetcher
+	stop  context.CancelCauseFunc
+	done  sync.WaitGroup
+
+	pos     int64
+	end     int64 // -1: none
+	cur     cursor
+	err     error // what ended reading; repeats
+	closed  bool
+	columns columns
+	scratch bytes.Buffer // unpacked records of the cursor's batch
+}
+
+var (
+	_ pipeline.Reader[*pipeline.Block] = (*Reader)(nil)
+	_ pipeline.LagReporter             = (*Reader)(nil)
+)
+
+// cursor is a place in an answer. It is small and has no memory of its own, so that a block that cannot be finished is
+// undone by putting an older cursor back.
+type cursor struct {
+	fetched
+	full   bool    // there is an answer
+	at     int     // the batch to go on with
+	opened bool    // walk has begun
+	walk   records // the rest of that batch
+	walked int64   // offset delta of the last record taken from it, -1 before the first
+}
+
+// open starts fetching at f.pos.
+func open(ctx context.Context, env *pipeline.Env, f *fetcher) *Reader {
+	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, columns: newColumns(env.Mem())}
+	r.done.Go(func() { f.run(run) })
+	return r
+}
+
+// Next implements [pipeline.Reader]. Blocks end where answers of the broker end, and at [Options.MaxRows] and
+// [Options.MaxBytes]. A range of offsets without any record to deliver (markers, aborted transactions, gaps that were
+// skipped) makes an empty block, so that Position tells the truth.
+func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
+	if r.closed {
+		return nil, fmt.Errorf("kafkasource: reader of %s: %w", r.fetch.split, pipeline.ErrClosed)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if r.end >= 0 && r.pos >= r.end {
+		r.err = io.EOF
+		return nil, r.err
+	}
+	if !r.cur.full {
+		select {
+		case got, ok := <-r.fetch.out:
+			if !ok || got.err != nil {
+				r.err = got.err
+				if !ok {
+					r.err = io.EOF
+				}
+				return nil, r.err
+			}
+			r.cur = cursor{fetched: got, full: true}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return r.block(ctx)
+}
+
+// block makes a block of what the cursor points at, and moves the cursor behind it. When it fails because ctx ends,
+// nothing has moved.
+func (r *Reader) block(ctx context.Context) (*pipeline.Block, error) {
+	saved := r.cur
+	to, err := r.fill(ctx)
+	if err != nil {
+		r.columns.reset()
+		// What was unpacked for the older cursor may be overwritten: it unpacks again, and passes over what is before pos.
+		r.cur, r.cur.opened = saved, false
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if bad, ok := errors.AsType[*batchError](err); ok {
+			err = r.fetch.dataError(bad)
+		}
+		r.err = err
+		return nil, err
+	}
+	if r.end >= 0 {
+		to = min(to, r.end)
+	}
+	rec, origin := r.columns.take()
+	origin.Source, origin.Split = r.fetch.source, r.fetch.split
+	origin.From, origin.To = pipeline.Position(r.pos), pipeline.Position(to)
+	blk, err := pipeline.NewBlock(rec, origin)
+	if err != nil {
+		rec.Release()
+		r.err = err
+		return nil, err
+	}
+	r.pos = to
+	if r.cur.at == len(r.cur.batches) {
+		if r.cur.buf != nil {
+			r.fetch.recycle(r.cur.buf)
+		}
+		r.cur = cursor{}
+	}
+	return blk, nil
+}
+
+// fill appends records to the columns until the answer or the room in the block is used up. It returns the position
+// behind the last record or range it has dealt with.
+func (r *Reader) fill(ctx context.Context) (int64, error) {
+	c := &r.cur
+	r.reserve(c.batches[c.at:])
+	for ; c.at < len(c.batches); c.at, c.opened = c.at+1, false {
+		b := &c.batches[c.at]
+		if b.skip || r.end >= 0 && b.base >= r.end {
+			continue
+		}
+		if !c.opened {
+			if r.columns.rows >= r.opts.MaxRows {
+				return b.base, nil
+			}
+			body, err := b.unpack(&r.scratch, r.opts.MaxBatchBytes)
+			if err != nil {
+				return 0, err
+			}
+			c.opened, c.walk, c.walked = true, records{body, b.count}, -1
+		}
+		for c.walk.left > 0 {
+			before := c.walk
+			rec, err := c.walk.next()
+			if room := r.opts.MaxBytes - r.columns.bytes; r.columns.rows > 0 && (r.columns.rows >= r.opts.MaxRows || len(rec.value)+len(rec.key) > room) {
+				c.walk = before
+				return b.base + c.walked + 1, nil
+			}
+			if err == nil && (rec.offsetDelta <= c.walked || rec.offsetDelta > b.last-b.base) {
+				err = fmt.Errorf("record %d behind record %d of a batch of %d", rec.offsetDelta, c.walked, b.last-b.base+1)
+			}
+			if err != nil {
+				return 0, &batchError{b.base + c.walked + 1, reasonCorrupt, err}
+			}
+			c.walked = rec.offsetDelta
+			offset := b.base + rec.offsetDelta
+			if offset < r.pos || r.end >= 0 && offset >= r.end {
+				continue
+			}
+			if rec.value == nil {
+				bad := &pipeline.DataError{
+					Source: r.fetch.source, Split: r.fetch.split, Position: pipeline.Position(offset), Reason: reasonTombstone,
+				}
+				if err := r.env.BadRow(ctx, bad, nil); err != nil {
+					return 0, err
+				}
+				continue
+			}
+			r.columns.add(b, &rec, offset)
+		}
+		if n := len(c.walk.body); n > 0 {
+			return 0, &batchError{b.base, reasonCorrupt, fmt.Errorf("%d bytes behind the last record", n)}
+		}
+	}
+	return c.to, nil
+}
+
+// reserve makes room for the rows of a block, as far as batches tell without being unpacked.
+func (r *Reader) reserve(batches []batch) {
+	rows, bytes := 0, 0
+	for i := range batches {
+		if rows >= r.opts.MaxRows || bytes >= r.opts.MaxBytes {
+			break
+		}
+		if b := &batches[i]; !b.skip {
+			rows, bytes = rows+int(b.count), bytes+len(b.body)
+		}
+	}
+	r.columns.reserve(min(rows, r.opts.MaxRows), min(bytes, r.opts.MaxBytes))
+}
+
+// Position implements [pipeline.Reader]: the offset of the next record.
+func (r *Reader) Position() pipeline.Position { return pipeline.Position(r.pos) }
+
+// Lag implements [pipeline.LagReporter]: the number of offsets from Position to the end of what the isolation level lets
+// us read, as of the latest answer of a broker. It counts transaction markers and aborted records as well.
+func (r *Reader) Lag() int64 {
+	tail := r.fetch.tail.Load()
+	if tail < 0 {
+		return -1
+	}
+	return max(tail-r.pos, 0)
+}
+
+// Skipped is the number of offsets lost in gaps that [SkipGap] passed over. It may run ahead of Position by one answer of
+// a broker.
+func (r *Reader) Skipped() int64 { return r.fetch.lost.Load() }
+
+// Close implements [pipeline.Reader]. It breaks off a request under way and closes the connections.
+func (r *Reader) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	r.stop(pipeline.ErrClosed)
+	r.done.Wait()
+	r.columns.release()
+	r.cur = cursor{}
+	return r.fetch.cl.close()
+}

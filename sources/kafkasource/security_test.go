@@ -1,0 +1,203 @@
+package kafkasource_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/kafkasource"
+)
+
+// certificate makes a self-signed certificate for names and writes it and its key as PEM files.
+func certificate(t testing.TB, names ...string) (certFile, keyFile string, pair tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: names, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if err := errors.Join(os.WriteFile(certFile, certPEM, 0o600), os.WriteFile(keyFile, keyPEM, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	return certFile, keyFile, pair
+}
+
+// securedRecords writes n one-letter records through the transport that the options make.
+func securedRecords(t testing.TB, o kafkasource.Options, n int) {
+	t.Helper()
+	tr, err := o.Transport()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.CloseIdleConnections()
+	w := &kafka.Writer{Addr: kafka.TCP(o.Brokers...), Topic: o.Topic, Transport: tr, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond}
+	for i := range n {
+		if err := w.WriteMessages(t.Context(), kafka.Message{Value: []byte{byte('a' + i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSASL(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{Users: []broker.User{
+		{Mechanism: "PLAIN", Name: "p", Password: "pw-p"},
+		{Mechanism: "SCRAM-SHA-256", Name: "s2", Password: "pw-s2"},
+		{Mechanism: "SCRAM-SHA-512", Name: "s=5,", Password: "pw-s5 ü"},
+	}})
+	good := map[kafkasource.Mechanism][2]string{
+		kafkasource.Plain: {"p", "pw-p"}, kafkasource.ScramSHA256: {"s2", "pw-s2"}, kafkasource.ScramSHA512: {"s=5,", "pw-s5 ü"},
+	}
+	o := options(b.Addrs()...)
+	o.End.Place = kafkasource.Latest
+	o.SASL = &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "p", Password: "pw-p"}
+	securedRecords(t, o, 3)
+	for mechanism, who := range good {
+		t.Run(string(mechanism), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "password")
+			if err := os.WriteFile(file, []byte(who[1]+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := o
+			o.SASL = &kafkasource.SASL{Mechanism: mechanism, User: who[0], PasswordFile: file}
+			if got := values(open(t, source(t, o), pipeline.NoPosition, nil).take(t, -1)); got != "a b c" {
+				t.Error(got)
+			}
+			for name, bad := range map[string]kafkasource.SASL{
+				"password": {Mechanism: mechanism, User: who[0], Password: "wrong"},
+				"user":     {Mechanism: mechanism, User: "nobody", Password: who[1]},
+				"file":     {Mechanism: mechanism, User: who[0], PasswordFile: filepath.Join(t.TempDir(), "none")},
+				"variable": {Mechanism: mechanism, User: who[0], PasswordEnv: "MONOLITH_TEST_NOT_SET"},
+			} {
+				o.SASL = &bad
+				began := time.Now()
+				_, err := source(t, o).Splits(t.Context())
+				if !errors.Is(err, pipeline.ErrConfig) || strings.Contains(err.Error(), who[1]) {
+					t.Errorf("wrong %s: %v", name, err)
+				}
+				if time.Since(began) > 2*time.Second {
+					t.Errorf("wrong %s: took %s", name, time.Since(began))
+				}
+			}
+		})
+	}
+	o.SASL = nil
+	o.RetryFor = 200 * time.Millisecond
+	if _, err := source(t, o).Splits(t.Context()); err == nil {
+		t.Error("nobody was let in")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca, key, pair := certificate(t, "127.0.0.1", "kafka.test")
+	otherCA, _, _ := certificate(t, "127.0.0.1")
+	pool := x509.NewCertPool()
+	pemBytes, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AppendCertsFromPEM(pemBytes)
+	b := start(t, broker.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}})
+	o := options(b.Addrs()...)
+	o.End.Place = kafkasource.Latest
+	o.TLS = &kafkasource.TLS{CAFile: ca, CertFile: ca, KeyFile: key}
+	securedRecords(t, o, 3)
+	if got := values(open(t, source(t, o), pipeline.NoPosition, nil).take(t, -1)); got != "a b c" {
+		t.Error(got)
+	}
+	named := o
+	named.TLS = &kafkasource.TLS{CAFile: ca, CertFile: ca, KeyFile: key, ServerName: "kafka.test"}
+	splits(t, source(t, named))
+	for name, c := range map[string]struct {
+		tls  *kafkasource.TLS
+		want error
+	}{
+		"unknown authority":  {&kafkasource.TLS{CAFile: otherCA, CertFile: ca, KeyFile: key}, pipeline.ErrConfig},
+		"system authorities": {&kafkasource.TLS{CertFile: ca, KeyFile: key}, pipeline.ErrConfig},
+		"wrong name":         {&kafkasource.TLS{CAFile: ca, CertFile: ca, KeyFile: key, ServerName: "other.test"}, pipeline.ErrConfig},
+		"no own certificate": {&kafkasource.TLS{CAFile: ca}, pipeline.ErrConfig},
+		"no file":            {&kafkasource.TLS{CAFile: ca + ".none"}, pipeline.ErrConfig},
+		"no PEM":             {&kafkasource.TLS{CAFile: key}, pipeline.ErrConfig},
+		"plain text":         {nil, pipeline.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := o
+			o.TLS, o.RetryFor = c.tls, 200*time.Millisecond
+			if _, err := source(t, o).Splits(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+	// And the other way round: TLS to a listener without.
+	plain := start(t, broker.Options{})
+	o.Brokers = plain.Addrs()
+	o.RetryFor, o.Timeout = 200*time.Millisecond, 300*time.Millisecond
+	if _, err := source(t, o).Splits(t.Context()); err == nil {
+		t.Error("TLS with a plain listener")
+	}
+}
+
+func TestTransportServesAProducer(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{})
+	o := options(b.Addrs()...)
+	tr, err := o.Transport()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.CloseIdleConnections()
+	r, err := tr.RoundTrip(t.Context(), kafka.TCP(b.Addrs()...), &metadata.Request{TopicNames: []string{"ratings"}})
+	if err != nil || len(r.(*metadata.Response).Topics) != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+	o.SASL = &kafkasource.SASL{}
+	if _, err := o.Transport(); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("bad SASL: %v", err)
+	}
+}

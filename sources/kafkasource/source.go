@@ -1,0 +1,315 @@
+package kafkasource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Source is a Kafka topic; its splits are the topic's partitions, named topic-00000 and so on. It holds no connection and
+// is safe for concurrent use.
+type Source struct {
+	opts Options
+
+	mu struct {
+		sync.Mutex
+		id topicID // of the topic whose splits were listed last; zero: not known
+	}
+}
+
+var (
+	_ pipeline.Source[*pipeline.Block] = (*Source)(nil)
+	_ pipeline.Acknowledger            = (*Source)(nil)
+)
+
+// New describes a topic. It opens nothing. Errors: [pipeline.ErrConfig], all faults of the options at once.
+func New(opts Options) (*Source, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	return &Source{opts: opts.withDefaults()}, nil
+}
+
+// Schema implements [pipeline.Source]: payload, position, key (nullable) and time.
+func (s *Source) Schema() *arrow.Schema { return pipeline.BlockSchema(true, true) }
+
+// Bounded implements [pipeline.Source]: whether [Options.End] is set.
+func (s *Source) Bounded() bool { return s.opts.bounded() }
+
+// String implements [pipeline.Source].
+func (s *Source) String() string { return "kafka " + s.opts.Topic }
+
+// startPatience bounds the patience outside of reading.
+const startPatience = 5 * time.Second
+
+// with runs f with a client, again while errors may pass.
+func (s *Source) with(ctx context.Context, what string, f func(*client) error) (err error) {
+	cl, err := newClient(&s.opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cl.close()) }()
+	p := patience{limit: min(s.opts.RetryFor, startPatience), log: (*pipeline.Env)(nil).Log()}
+	for {
+		err := f(cl)
+		if err == nil {
+			return nil
+		}
+		cl.forget()
+		if err = p.after(ctx, err); err == nil {
+			continue
+		}
+		if errors.Is(err, pipeline.ErrUnavailable) {
+			return fmt.Errorf("kafkasource: %s of topic %q: cannot use the brokers %s: %w", what, s.opts.Topic, strings.Join(s.opts.Brokers, ","), err)
+		}
+		return fmt.Errorf("kafkasource: %s of topic %q: %w", what, s.opts.Topic, err)
+	}
+}
+
+// Splits implements [pipeline.Source]: one split for each partition. Errors: [pipeline.ErrConfig] when the topic or a
+// partition does not exist, access is denied or bounds are missing; [pipeline.ErrUnavailable] with the addresses when no
+// broker answers or partitions have no leader.
+func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
+	var out []pipeline.Split
+	missing := 0
+	err := s.with(ctx, "splits", func(cl *client) (err error) {
+		out, err = s.splits(ctx, cl)
+		// A topic that was created a moment ago may not have got round to all brokers.
+		if errors.Is(err, kafka.UnknownTopicOrPartition) {
+			if missing++; missing > 3 {
+				return s.unknownTopic(ctx, cl)
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, error) {
+	t, err := cl.topic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	partitions, err := s.partitions(t)
+	if err != nil {
+		return nil, err
+	}
+	starts, err := s.bound(ctx, cl, partitions, s.opts.Start)
+	if err != nil {
+		return nil, err
+	}
+	var ends map[int32]int64
+	if s.opts.bounded() {
+		if ends, err = s.bound(ctx, cl, partitions, s.opts.End); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	s.mu.id = t.id
+	s.mu.Unlock()
+	out := make([]pipeline.Split, 0, len(partitions))
+	for _, p := range partitions {
+		split := pipeline.Split{Name: splitName(s.opts.Topic, p), Start: pipeline.Position(starts[p]), End: pipeline.NoPosition}
+		if ends != nil {
+			split.End = max(pipeline.Position(ends[p]), split.Start)
+		}
+		out = append(out, split)
+	}
+	return out, nil
+}
+
+// partitions returns those to read, in order.
+func (s *Source) partitions(t *topicMeta) ([]int32, error) {
+	have := make([]int32, 0, len(t.partitions))
+	for _, p := range t.partitions {
+		have = append(have, p.partition)
+	}
+	slices.Sort(have)
+	if have[len(have)-1] > maxPartition {
+		return nil, fmt.Errorf("%d partitions are more than the %d that split names have room for: %w", len(have), maxPartition+1, pipeline.ErrConfig)
+	}
+	if s.opts.Partitions == nil {
+		return have, nil
+	}
+	var out []int32
+	for _, p := range s.opts.Partitions {
+		if !slices.Contains(have, int32(p)) {
+			return nil, fmt.Errorf("there is no partition %d, only %d to %d: %w", p, have[0], have[len(have)-1], pipeline.ErrConfig)
+		}
+		out = append(out, int32(p))
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// bound resolves a bound to an offset for each partition.
+func (s *Source) bound(ctx context.Context, cl *client, partitions []int32, b Bound) (map[int32]int64, error) {
+	out := make(map[int32]int64, len(partitions))
+	var ask []int32
+	for _, p := range partitions {
+		if at, ok := b.Offsets[int(p)]; ok {
+			out[p] = at
+		} else {
+			ask = append(ask, p)
+		}
+	}
+	for p := range b.Offsets {
+		if !slices.Contains(partitions, int32(p)) {
+			return nil, fmt.Errorf("an offset is given for partition %d, which is not read: %w", p, pipeline.ErrConfig)
+		}
+	}
+	if len(ask) == 0 {
+		return out, nil
+	}
+	if b.Place == "" {
+		return nil, fmt.Errorf("End.Offsets names no end for partition %d; name one, or set End.Place: %w", ask[0], pipeline.ErrConfig)
+	}
+	at := int64(atEarliest)
+	if b.Place == Latest {
+		at = atLatest
+	}
+	got, err := cl.offsets(ctx, ask, at, s.opts.Isolation == ReadCommitted)
+	maps.Copy(out, got)
+	return out, err
+}
+
+// unknownTopic names the topic nearest to the one that does not exist.
+func (s *Source) unknownTopic(ctx context.Context, cl *client) error {
+	all, err := cl.layout(ctx, "")
+	if err != nil {
+		return err
+	}
+	best, distance := "", 0
+	for _, t := range all.topics {
+		if t.internal || t.err != 0 {
+			continue
+		}
+		if d := editDistance(s.opts.Topic, t.name); best == "" || d < distance || d == distance && t.name < best {
+			best, distance = t.name, d
+		}
+	}
+	switch {
+	case best == "":
+		return fmt.Errorf("it does not exist, and the brokers show no other: %w", pipeline.ErrConfig)
+	case distance <= max(2, len(s.opts.Topic)/3):
+		return fmt.Errorf("it does not exist; did you mean %q?: %w", best, pipeline.ErrConfig)
+	default:
+		return fmt.Errorf("it does not exist, nor any with a similar name (nearest: %q): %w", best, pipeline.ErrConfig)
+	}
+}
+
+// editDistance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// Open implements [pipeline.Source]. It finds the partition's leader and checks the position against the log before it
+// returns. A position that still is the split's Start, when that was [Earliest], may lie before the log's start: nothing
+// has been read yet, so the reader begins with what there is and logs the difference. Errors: [pipeline.ErrConfig] for a
+// split of another topic or a topic that is gone, [*pipeline.GapError], [pipeline.ErrUnavailable].
+func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
+	if env == nil {
+		env = &pipeline.Env{}
+	}
+	partition, ok := partitionOf(s.opts.Topic, split.Name)
+	if !ok || from < 0 {
+		return nil, fmt.Errorf("kafkasource: split %q at position %d is none of topic %q: %w", split.Name, from, s.opts.Topic, pipeline.ErrConfig)
+	}
+	cl, err := newClient(&s.opts)
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{
+		cl: cl, opts: &s.opts, hooks: env.Observe(), source: cmp.Or(env.Source, "kafka"), split: split.Name, partition: partition,
+		pos: int64(from), end: int64(split.End), lastTerm: -1, maxBytes: s.opts.MaxBytes,
+		out: make(chan fetched), free: make(chan []byte, 2),
+	}
+	f.log = env.Log().With("source", f.source, "topic", s.opts.Topic, "partition", partition)
+	f.patience = patience{limit: min(s.opts.RetryFor, startPatience), log: f.log}
+	f.tail.Store(-1)
+	s.mu.Lock()
+	f.id = s.mu.id
+	s.mu.Unlock()
+	if err := s.check(ctx, f, split); err != nil {
+		return nil, errors.Join(err, cl.close())
+	}
+	f.patience.limit = s.opts.RetryFor
+	return open(ctx, env, f), nil
+}
+
+// check compares a new reader's position with the log.
+func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split) error {
+	for missing := 0; ; {
+		first, last, err := f.limits(ctx)
+		if err == nil {
+			f.patience.well()
+			f.begin = first
+			_, explicit := s.opts.Start.Offsets[int(f.partition)]
+			if f.pos < first && f.pos == int64(split.Start) && s.opts.Start.Place == Earliest && !explicit {
+				f.log.Warn("the oldest records went away before reading began", "offset", f.pos, "until", first)
+				f.lost.Add(first - f.pos)
+				return nil
+			}
+			return f.judge(first, last)
+		}
+		if errors.Is(err, kafka.UnknownTopicOrPartition) {
+			if missing++; missing > 3 {
+				return f.name(fmt.Errorf("%w: %w", err, pipeline.ErrConfig))
+			}
+		}
+		f.cl.forget()
+		if err := f.patience.after(ctx, err); err != nil {
+			return f.name(err)
+		}
+	}
+}
+
+// Acknowledge implements [pipeline.Acknowledger]: it commits the positions to the group [Options.GroupID], without joining
+// it, and does nothing when there is none. Errors: [pipeline.ErrUnavailable]; [pipeline.ErrConfig] when access is
+// denied, the group has active members, or positions are not of this source.
+func (s *Source) Acknowledge(ctx context.Context, positions map[string]pipeline.Position) error {
+	if s.opts.GroupID == "" {
+		return nil
+	}
+	offsets := make(map[int32]int64, len(positions))
+	for split, at := range positions {
+		p, ok := partitionOf(s.opts.Topic, split)
+		if !ok {
+			return fmt.Errorf("kafkasource: acknowledge: split %q is none of topic %q: %w", split, s.opts.Topic, pipeline.ErrConfig)
+		}
+		if at >= 0 {
+			offsets[p] = int64(at)
+		}
+	}
+	if len(offsets) == 0 {
+		return nil
+	}
+	return s.with(ctx, "acknowledged positions", func(cl *client) error { return cl.commit(ctx, s.opts.GroupID, offsets) })
+}

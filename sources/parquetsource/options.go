@@ -1,0 +1,93 @@
+package parquetsource
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Options are the choices of a [Source]. Files and Columns are required.
+type Options struct {
+	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
+	// {INT(0,7)}). Each must name at least one file. The splits of a file are named by its path as the pattern gives it,
+	// so run from the same folder, or give absolute paths, to go on from stored positions.
+	Files []string
+	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
+	// top-level column or the path to a nested one, its parts joined by dots.
+	Columns *arrow.Schema
+	// BatchRows bounds the rows of a batch, default 1024. More cost memory and time until the first row, fewer cost
+	// speed.
+	BatchRows int
+	// MaxPageBytes bounds a page of a column, compressed and not; larger ones are refused as malformed. Reading a row
+	// group takes at worst six times that for each column. Default 128 MiB, at most 1 GiB.
+	MaxPageBytes int
+	// MaxBatchBytes bounds the variable-length values of a column in a batch: short pages of a malformed file may stand
+	// for endless ones. Default 512 MiB, at most 1 GiB.
+	MaxBatchBytes int
+}
+
+const gibibyte = 1 << 30
+
+func (o Options) withDefaults() Options {
+	if o.BatchRows == 0 {
+		o.BatchRows = 1024
+	}
+	if o.MaxPageBytes == 0 {
+		o.MaxPageBytes = 128 << 20
+	}
+	if o.MaxBatchBytes == 0 {
+		o.MaxBatchBytes = 512 << 20
+	}
+	return o
+}
+
+// Validate returns every fault of the options at once, each wrapping [pipeline.ErrConfig]. Zero values mean defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("parquetsource: "+format+": %w", append(args, pipeline.ErrConfig)...))
+	}
+	if len(o.Files) == 0 {
+		fault("no files")
+	}
+	if o.Columns == nil || o.Columns.NumFields() == 0 {
+		fault("no columns")
+	} else {
+		seen := map[string]bool{}
+		for _, f := range o.Columns.Fields() {
+			if seen[f.Name] || f.Name == pipeline.ColPosition {
+				fault("column %q is declared twice", f.Name)
+			}
+			seen[f.Name] = true
+			if !readable(f.Type) {
+				fault("column %q is wanted as %s; there are bool, int64, float32, float64, binary, string and lists of these", f.Name, f.Type)
+			}
+		}
+	}
+	if o.BatchRows < 0 {
+		fault("batch_rows %d is negative", o.BatchRows)
+	}
+	if o.MaxPageBytes < 0 || o.MaxPageBytes > gibibyte {
+		fault("max_page_bytes %d is not in 1 to %d", o.MaxPageBytes, gibibyte)
+	}
+	if o.MaxBatchBytes < 0 || o.MaxBatchBytes > gibibyte {
+		fault("max_batch_bytes %d is not in 1 to %d", o.MaxBatchBytes, gibibyte)
+	}
+	return errors.Join(faults...)
+}
+
+// readable tells whether columns can be read as a type.
+func readable(dt arrow.DataType) bool {
+	if l, ok := dt.(*arrow.ListType); ok {
+		dt = l.Elem()
+	}
+	switch dt.ID() {
+	case arrow.BOOL, arrow.INT64, arrow.FLOAT32, arrow.FLOAT64, arrow.BINARY, arrow.STRING:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,236 @@
+package parquetsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
+)
+
+// Reasons of the reader's bad rows.
+const (
+	reasonMalformed   = "malformed file"
+	reasonUnsupported = "unsupported feature"
+)
+
+// skipRows is how many rows are passed over between two looks at the context.
+const skipRows = 1 << 14
+
+// Reader reads one row group. A part of it that cannot be decoded goes to [pipeline.Env.BadRow] with the reasons
+// "malformed file" and "unsupported feature": if the policy drops it, the rest of the row group, from the beginning of the
+// batch that could not be read, is given up. It is not for concurrent use and starts no goroutine.
+type Reader struct {
+	source *Source
+	env    *pipeline.Env
+	file   *os.File
+	meta   *pqfile.Meta
+	leaves []*pqfile.Node
+	group  int
+	split  string
+
+	pos, rows int64
+	cols      []*column // nil: to be opened anew at pos
+	skipped   int64     // rows that the columns have passed over
+	bad       error     // of the content, not reported with success yet
+	closed    bool
+}
+
+var _ pipeline.Reader[*pipeline.Batch] = (*Reader)(nil)
+
+// open reads the footer. A bad one is left for Next to report.
+func (r *Reader) open(path string) error {
+	meta, err := r.source.read(r.file, path)
+	if isBad(err) {
+		r.bad = err
+		return nil
+	}
+	if err != nil {
+		return r.source.explain(err)
+	}
+	if r.leaves, err = resolve(path, meta.Root, r.source.opts.Columns); err != nil {
+		return err
+	}
+	if r.group < 0 || r.group >= len(meta.RowGroups) {
+		return fmt.Errorf("parquetsource: %s has %d row groups, none has number %d: %w", path, len(meta.RowGroups), r.group, pipeline.ErrConfig)
+	}
+	r.meta, r.rows = meta, meta.RowGroups[r.group].NumRows
+	if r.pos < 0 || r.pos > r.rows {
+		return &pipeline.GapError{
+			Source: r.env.Source, Split: r.split, Want: pipeline.Position(r.pos), Last: pipeline.Position(r.rows),
+			Hint: "the file is another one than it was",
+		}
+	}
+	return nil
+}
+
+// Next implements [pipeline.Reader]. It waits for the disk only.
+func (r *Reader) Next(ctx context.Context) (*pipeline.Batch, error) {
+	if r.closed {
+		return nil, fmt.Errorf("parquetsource: %s: %w", r.split, pipeline.ErrClosed)
+	}
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if r.bad != nil {
+			if err := r.report(ctx); err != nil {
+				return nil, err
+			}
+			r.bad = nil
+			if r.pos < r.rows {
+				return r.giveUp()
+			}
+		}
+		if r.pos == r.rows {
+			return nil, io.EOF
+		}
+		err := r.start(ctx)
+		var batch *pipeline.Batch
+		if err == nil {
+			batch, err = r.read()
+		}
+		switch {
+		case err == nil:
+			return batch, nil
+		case isBad(err):
+			r.bad = err
+		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+			return nil, err
+		default: // the file could not be read this time
+			r.drop()
+			return nil, r.source.explain(err)
+		}
+	}
+}
+
+// report tells the policy of what could not be decoded.
+func (r *Reader) report(ctx context.Context) error {
+	reason := reasonMalformed
+	if errors.Is(r.bad, pqfile.ErrUnsupported) {
+		reason = reasonUnsupported
+	}
+	err := r.bad
+	if n := r.rows - r.pos; n > 0 {
+		err = fmt.Errorf("%w (%d rows)", err, n)
+	}
+	return r.env.BadRow(ctx, &pipeline.DataError{
+		Source: r.env.Source, Split: r.split, Position: pipeline.Position(r.pos), Reason: reason, Err: err,
+	}, nil)
+}
+
+// giveUp returns an empty batch that stands for the rest of the row group.
+func (r *Reader) giveUp() (*pipeline.Batch, error) {
+	r.drop()
+	cols := make([]arrow.Array, r.source.schema.NumFields())
+	for i, f := range r.source.schema.Fields() {
+		cols[i] = array.MakeArrayOfNull(r.env.Mem(), f.Type, 0)
+	}
+	return r.batch(cols, 0, r.rows)
+}
+
+// start opens the columns and passes over the rows before pos. Cancelled, it goes on with the next call.
+func (r *Reader) start(ctx context.Context) error {
+	if r.cols == nil {
+		limits := pqfile.Limits{MaxPageBytes: r.source.opts.MaxPageBytes}
+		for i, leaf := range r.leaves {
+			pages := r.meta.Column(r.file, r.group, leaf, limits, r.source.take())
+			r.cols = append(r.cols, newColumn(r.env.Mem(), r.source.opts.Columns.Field(i), leaf, pages, r.source.opts.MaxBatchBytes))
+		}
+		r.skipped = 0
+	}
+	for r.skipped < r.pos {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n := min(r.pos-r.skipped, skipRows)
+		for _, c := range r.cols {
+			if err := c.skip(int(n)); err != nil {
+				return err
+			}
+		}
+		r.skipped += n
+	}
+	return nil
+}
+
+// read decodes the next batch.
+func (r *Reader) read() (*pipeline.Batch, error) {
+	n := min(r.rows-r.pos, int64(r.source.opts.BatchRows))
+	cols := make([]arrow.Array, 0, len(r.cols)+1)
+	fail := func(err error) (*pipeline.Batch, error) {
+		for _, c := range cols {
+			c.Release()
+		}
+		return nil, err
+	}
+	for _, c := range r.cols {
+		arr, err := c.read(int(n))
+		if err != nil {
+			return fail(err)
+		}
+		cols = append(cols, arr)
+		if r.pos+n == r.rows {
+			if err := c.done(); err != nil {
+				return fail(err)
+			}
+		}
+	}
+	b := array.NewInt64Builder(r.env.Mem())
+	defer b.Release()
+	b.Reserve(int(n))
+	for i := range n {
+		b.UnsafeAppend(r.pos + i + 1)
+	}
+	return r.batch(append(cols, b.NewArray()), n, r.pos+n)
+}
+
+// batch makes a batch of columns, which it owns, and moves the position.
+func (r *Reader) batch(cols []arrow.Array, n, to int64) (*pipeline.Batch, error) {
+	rec := array.NewRecordBatch(r.source.schema, cols, n)
+	for _, c := range cols {
+		c.Release()
+	}
+	b, err := pipeline.NewBatch(rec, pipeline.Origin{
+		Source: r.env.Source, Split: r.split, From: pipeline.Position(r.pos), To: pipeline.Position(to),
+	})
+	if err != nil {
+		rec.Release()
+		return nil, err
+	}
+	r.pos = to
+	r.skipped = to
+	return b, nil
+}
+
+// drop forgets the columns.
+func (r *Reader) drop() {
+	for _, c := range r.cols {
+		c.release()
+		r.source.put(c.pages.Buffers)
+	}
+	r.cols = nil
+}
+
+// Position implements [pipeline.Reader].
+func (r *Reader) Position() pipeline.Position { return pipeline.Position(r.pos) }
+
+// Lag implements [pipeline.LagReporter]: the rows left of the row group.
+func (r *Reader) Lag() int64 { return r.rows - r.pos }
+
+// Close implements [pipeline.Reader].
+func (r *Reader) Close() error {
+	r.closed = true
+	r.drop()
+	if err := r.file.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
+		return fmt.Errorf("parquetsource: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package parquetsource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
+)
+
+// Source describes columns of Parquet files. Its methods may be called from several goroutines at once.
+type Source struct {
+	opts   Options
+	schema *arrow.Schema
+
+	mu struct {
+		sync.Mutex
+		footers map[string]footer // by path
+		// buffers are those of row groups that have been read, for the next ones, whose pages are probably alike; no
+		// more than one row group needs.
+		buffers []*pqfile.Buffers
+	}
+}
+
+// footer is a file's footer as it was when the file had this size and time.
+type footer struct {
+	size int64
+	time time.Time
+	meta *pqfile.Meta
+}
+
+// keepFooters bounds the footers kept, for the row groups of a file are opened one after another.
+const keepFooters = 64
+
+var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
+
+// New describes a source without touching a file. What is stored is read as what is asked:
+//
+//	stored                                   readable as
+//	INT32, INT64 (signed or unsigned)        int64 (the bits of 64-bit unsigned ones), float32, float64
+//	FLOAT, DOUBLE                            float32, float64
+//	BOOLEAN                                  bool, int64, float32, float64 (0 and 1)
+//	BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY         binary, string (not checked to be UTF-8)
+//	a list of one of these                   list of one of these
+//
+// Dates, times and decimals without a fraction are read as the integers that they are stored as. Columns are nullable
+// whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] behind
+// them. Errors: those of [Options.Validate].
+func New(opts Options) (*Source, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	var fields []arrow.Field
+	for _, f := range opts.Columns.Fields() {
+		f.Nullable = true
+		fields = append(fields, f)
+	}
+	fields = append(fields, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64})
+	s := &Source{opts: opts, schema: arrow.NewSchema(fields, nil)}
+	s.mu.footers = map[string]footer{}
+	return s, nil
+}
+
+// Schema implements [pipeline.Source].
+func (s *Source) Schema() *arrow.Schema { return s.schema }
+
+// Bounded implements [pipeline.Source]: files end.
+func (s *Source) Bounded() bool { return true }
+
+// String implements [pipeline.Source].
+func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files, " ") }
+
+// Splits reads the footers of all files and lists their row groups. A file whose footer cannot be read is listed as one
+// split, whose reader reports it to the bad row policy. Errors: [pipeline.ErrConfig] for patterns without a file and for
+// columns that a file lacks or has in another type, all at once; [pipeline.ErrUnavailable] when files cannot be read.
+func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
+	files, err := filesplit.Expand(s.opts.Files)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	var splits []pipeline.Split
+	var faults []error
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		meta, err := s.footer(f.Path)
+		switch {
+		case isBad(err):
+			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), End: pipeline.NoPosition})
+			continue
+		case err != nil:
+			return nil, s.explain(err)
+		}
+		if _, err := resolve(f.Name, meta.Root, s.opts.Columns); err != nil {
+			if faults = append(faults, err); len(faults) == 10 {
+				break // the other files are probably like these
+			}
+		}
+		for i, g := range meta.RowGroups {
+			splits = append(splits, pipeline.Split{Name: name(f.Name, i), End: pipeline.Position(g.NumRows)})
+		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	slices.SortFunc(splits, func(a, b pipeline.Split) int { return cmp.Compare(a.Name, b.Name) })
+	return splits, nil
+}
+
+// name is that of the split for a row group.
+func name(file string, group int) string { return fmt.Sprintf("%s#%04d", file, group) }
+
+// isBad tells whether an error says that the content of a file is at fault.
+func isBad(err error) bool {
+	return errors.Is(err, pqfile.ErrMalformed) || errors.Is(err, pqfile.ErrUnsupported)
+}
+
+// explain turns errors of the file system and of patterns into those of the contract.
+func (s *Source) explain(err error) error {
+	if filesplit.Unreadable(err) {
+		return fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
+	}
+	return fmt.Errorf("parquetsource: %w: %w", pipeline.ErrConfig, err)
+}
+
+// footer returns the footer of a file, read before if the file has not changed since.
+func (s *Source) footer(path string) (*pqfile.Meta, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := s.read(f, path)
+	return meta, errors.Join(err, f.Close())
+}
+
+func (s *Source) read(f *os.File, path string) (*pqfile.Meta, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	have, ok := s.mu.footers[path]
+	s.mu.Unlock()
+	if ok && have.size == info.Size() && have.time.Equal(info.ModTime()) {
+		return have.meta, nil
+	}
+	meta, err := pqfile.ReadMeta(f, info.Size())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.footers) >= keepFooters {
+		clear(s.mu.footers)
+	}
+	s.mu.footers[path] = footer{info.Size(), info.ModTime(), meta}
+	return meta, nil
+}
+
+// take returns buffers for a column.
+func (s *Source) take() *pqfile.Buffers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.mu.buffers)
+	if n == 0 {
+		return new(pqfile.Buffers)
+	}
+	b := s.mu.buffers[n-1]
+	s.mu.buffers = s.mu.buffers[:n-1]
+	return b
+}
+
+// put gives buffers back.
+func (s *Source) put(b *pqfile.Buffers) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.buffers) < s.opts.Columns.NumFields() {
+		s.mu.buffers = append(s.mu.buffers, b)
+	}
+}
+
+// Open opens a row group. Errors: [pipeline.ErrUnavailable] when the file cannot be read, [pipeline.ErrConfig] when it
+// lacks a column or the row group, a [*pipeline.GapError] for a position behind its last row.
+func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
+	i := strings.LastIndexByte(split.Name, '#')
+	if i < 0 {
+		return nil, fmt.Errorf("parquetsource: split %q names no row group: %w", split.Name, pipeline.ErrConfig)
+	}
+	path := split.Name[:i]
+	group, err := strconv.Atoi(split.Name[i+1:])
+	if err != nil {
+		return nil, fmt.Errorf("parquetsource: split %q names no row group: %w", split.Name, pipeline.ErrConfig)
+	}
+	f, err := os.Open(filepath.FromSlash(path))
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	r := &Reader{source: s, env: env, file: f, group: group, pos: int64(from), rows: int64(from), split: split.Name}
+	if err := r.open(path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+// Describe returns the columns of a file with the types that lose nothing, for listings and for jobs that want
+// everything: int64, float32, float64, bool, binary and lists of these. It leaves out columns that cannot be read, such as
+// structures, whose names it returns too. Errors: [pipeline.ErrUnavailable], [pipeline.ErrBadData].
+func Describe(path string) (schema *arrow.Schema, unreadable []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
+	}
+	meta, err := pqfile.ReadMeta(f, info.Size())
+	if isBad(err) {
+		return nil, nil, fmt.Errorf("parquetsource: %s: %w: %w", path, pipeline.ErrBadData, err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
+	}
+	var fields []arrow.Field
+	for _, n := range meta.Root.Children {
+		if dt := natural(n); dt != nil {
+			fields = append(fields, arrow.Field{Name: n.Name, Type: dt, Nullable: true})
+		} else {
+			unreadable = append(unreadable, n.Name)
+		}
+	}
+	return arrow.NewSchema(fields, nil), unreadable, nil
+}

@@ -1,0 +1,89 @@
+package textsource
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// MetadataHeader is the key of the file's header line in the metadata of the schema of its blocks.
+const MetadataHeader = "header"
+
+// DefaultMaxLineBytes bounds lines when [Options] names no bound: 1 MiB.
+const DefaultMaxLineBytes = 1 << 20
+
+// Options are the choices of a [Source]. Only Files is required.
+type Options struct {
+	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
+	// {INT(0,7)}). Each must name at least one file. A file's split is named by its path as the pattern gives it, so run
+	// from the same folder, or give absolute paths, to go on from stored positions.
+	Files []string
+	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
+	// gzip file is the number of a line that is not empty, the header not counted, and going on from one reads the file
+	// again from its beginning.
+	Compression string
+	// Header tells that the first line of every file names the columns. It is no record, but stands in the metadata of
+	// the file's blocks under [MetadataHeader].
+	Header bool
+	// Quoted tells that fields may be quoted as in RFC 4180, so that a line feed between quotes does not end a record.
+	// A field is quoted if it begins with a double quote.
+	Quoted bool
+	// Delimiter separates fields; it matters with Quoted only; default ','.
+	Delimiter byte
+	// MaxLineBytes bounds a line or quoted record, default 1 MiB, at most 1 GiB; longer ones are bad rows.
+	MaxLineBytes int
+	// BlockRows bounds the lines of a block, default 1024. More cost memory and time until the first row, fewer cost
+	// speed.
+	BlockRows int
+	// BlockBytes ends a block that holds as many bytes of lines, default 1 MiB, at most 1 GiB.
+	BlockBytes int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Compression == "" {
+		o.Compression = string(filesplit.Auto)
+	}
+	if o.Delimiter == 0 {
+		o.Delimiter = ','
+	}
+	if o.MaxLineBytes == 0 {
+		o.MaxLineBytes = DefaultMaxLineBytes
+	}
+	if o.BlockRows == 0 {
+		o.BlockRows = 1024
+	}
+	if o.BlockBytes == 0 {
+		o.BlockBytes = 1 << 20
+	}
+	return o
+}
+
+// Validate returns every fault of the options at once, each wrapping [pipeline.ErrConfig]. Zero values mean defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("textsource: "+format+": %w", append(args, pipeline.ErrConfig)...))
+	}
+	if len(o.Files) == 0 {
+		fault("no files")
+	}
+	if err := filesplit.Compression(o.Compression).Check(); err != nil {
+		fault("%w", err)
+	}
+	if o.Delimiter == '"' || o.Delimiter == '\n' || o.Delimiter == '\r' {
+		fault("delimiter %q cannot separate fields", o.Delimiter)
+	}
+	if o.MaxLineBytes < 0 || o.MaxLineBytes > filesplit.MaxBlockBytes {
+		fault("max_line_bytes %d is not in 1 to %d", o.MaxLineBytes, filesplit.MaxBlockBytes)
+	}
+	if o.BlockRows < 0 {
+		fault("block_rows %d is negative", o.BlockRows)
+	}
+	if o.BlockBytes < 0 || o.BlockBytes > filesplit.MaxBlockBytes {
+		fault("block_bytes %d is not in 1 to %d", o.BlockBytes, filesplit.MaxBlockBytes)
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,69 @@
+package tfrecordsource
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/tfrecord"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Options are the choices of a [Source]. Only Files is required.
+type Options struct {
+	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
+	// {INT(0,7)}). Each must name at least one file. A file's split is named by its path as the pattern gives it, so run
+	// from the same folder, or give absolute paths, to go on from stored positions.
+	Files []string
+	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
+	// gzip file is a record number, and going on from one reads the file again from its beginning.
+	Compression string
+	// MaxRecordBytes bounds a record's data, default 64 MiB, at most 1 GiB; larger ones are bad rows.
+	MaxRecordBytes int64
+	// BlockRows bounds the records of a block, default 1024. More cost memory and time until the first row, fewer cost
+	// speed.
+	BlockRows int
+	// BlockBytes ends a block that holds as many bytes of records, default 1 MiB, at most 1 GiB.
+	BlockBytes int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Compression == "" {
+		o.Compression = string(filesplit.Auto)
+	}
+	if o.MaxRecordBytes == 0 {
+		o.MaxRecordBytes = tfrecord.DefaultMaxRecordBytes
+	}
+	if o.BlockRows == 0 {
+		o.BlockRows = 1024
+	}
+	if o.BlockBytes == 0 {
+		o.BlockBytes = 1 << 20
+	}
+	return o
+}
+
+// Validate returns every fault of the options at once, each wrapping [pipeline.ErrConfig]. Zero values mean defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("tfrecordsource: "+format+": %w", append(args, pipeline.ErrConfig)...))
+	}
+	if len(o.Files) == 0 {
+		fault("no files")
+	}
+	if err := filesplit.Compression(o.Compression).Check(); err != nil {
+		fault("%w", err)
+	}
+	if o.MaxRecordBytes < 0 || o.MaxRecordBytes > filesplit.MaxBlockBytes {
+		fault("max_record_bytes %d is not in 1 to %d", o.MaxRecordBytes, filesplit.MaxBlockBytes)
+	}
+	if o.BlockRows < 0 {
+		fault("block_rows %d is negative", o.BlockRows)
+	}
+	if o.BlockBytes < 0 || o.BlockBytes > filesplit.MaxBlockBytes {
+		fault("block_bytes %d is not in 1 to %d", o.BlockBytes, filesplit.MaxBlockBytes)
+	}
+	return errors.Join(faults...)
+}
