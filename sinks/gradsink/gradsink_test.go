@@ -1,0 +1,142 @@
+package gradsink_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/sinks/gradsink"
+)
+
+// elem is an element with an update of one row of key 7.
+type elem struct {
+	u        param.Update
+	released *atomic.Int64
+}
+
+func (e *elem) Origin() pipeline.Origin {
+	return pipeline.Origin{Source: e.u.Source, Split: e.u.Split, From: pipeline.Position(e.u.From), To: pipeline.Position(e.u.To)}
+}
+func (e *elem) NumRows() int          { return e.u.NumRows }
+func (e *elem) Release()              { e.released.Add(1) }
+func (e *elem) Update() *param.Update { return &e.u }
+
+func push(from, to int64, released *atomic.Int64) *elem {
+	return &elem{param.Update{
+		Source: "s", Split: "a", From: from, To: to, NumRows: int(to - from), LR: 1,
+		Keys: [][]int64{{7}}, Counts: [][]uint32{{1}}, Grads: [][]float32{{-1}},
+	}, released}
+}
+
+func open(t *testing.T) *ps.Cluster {
+	t.Helper()
+	c, err := ps.Open(t.Context(), ps.Options{NumShards: 2, Layout: &param.Layout{Tables: []param.Table{{
+		Name: "t", Segments: []param.Segment{{Name: "w", Dim: 1, Optimizer: optim.SGD{LR: 1}}},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// TestSink pushes through a real cluster: the row holds the number of pushes, and the positions are where they ended.
+func TestSink(t *testing.T) {
+	cluster := open(t)
+	var released atomic.Int64
+	var client *ps.Client
+	sink := gradsink.New[*elem](func(ctx context.Context, _ *pipeline.Env) (_ gradsink.Store, err error) {
+		if client, err = cluster.Client(ctx, "w"); err != nil {
+			return nil, err
+		}
+		_, err = client.Resume(ctx, "s", []string{"a"})
+		return client, err
+	})
+	pipelinetest.TestSink(t, pipelinetest.SinkHarness[*elem]{
+		New: func(*testing.T) pipeline.Sink[*elem] { return sink },
+		Inputs: func(*testing.T, memory.Allocator) []*elem {
+			return []*elem{push(0, 2, &released), push(2, 3, &released), push(3, 7, &released)}
+		},
+		Check: func(t *testing.T, rows int) {
+			var row table.Rows
+			if !cluster.Row(0, 7, &row) || row.Weights[0] != 3 || rows != 7 || released.Load() != 3 {
+				t.Errorf("row %+v after %d rows and %d releases, want weight 3", row, rows, released.Load())
+			}
+			if diff := cmp.Diff(map[string]ps.Progress{"a": {Position: 7, Rows: 7, Batches: 3}}, cluster.Progress("s")); diff != "" {
+				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+		},
+	})
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestResumeAndFencing takes a split over: the new writer goes on where the old one was, the old one is refused.
+func TestResumeAndFencing(t *testing.T) {
+	cluster := open(t)
+	var released atomic.Int64
+	writer := func(name string) (pipeline.Writer[*elem], *ps.Client) {
+		client, err := cluster.Client(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := gradsink.New[*elem](func(context.Context, *pipeline.Env) (gradsink.Store, error) { return client, nil }).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, client
+	}
+	resume := func(w pipeline.Writer[*elem]) pipeline.Progress {
+		p, err := w.(pipeline.Resumer).Resume(t.Context(), "s", []pipeline.Split{{Name: "a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p["a"]
+	}
+	first, c1 := writer("first")
+	if p := resume(first); p.Position != pipeline.NoPosition {
+		t.Errorf("a split nobody has read stands at %+v", p)
+	}
+	if err := first.Write(t.Context(), push(0, 4, &released)); err != nil {
+		t.Fatal(err)
+	}
+	second, c2 := writer("second")
+	if diff := cmp.Diff(pipeline.Progress{Position: 4, Rows: 4, Batches: 1}, resume(second)); diff != "" {
+		t.Errorf("the second owner goes on at (-want +got):\n%s", diff)
+	}
+	err := first.Write(t.Context(), push(4, 5, &released))
+	if err == nil {
+		err = first.Flush(t.Context())
+	}
+	if !errors.Is(err, pipeline.ErrFenced) {
+		t.Errorf("the first owner: %v, want ErrFenced", err)
+	}
+	if err := errors.Join(second.Write(t.Context(), push(4, 6, &released)), second.Flush(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if err := second.(pipeline.Idler).Idle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_ = c1.Close() // fenced
+	if err := c2.Close(); err != nil {
+		t.Error(err)
+	}
+	if released.Load() != 3 {
+		t.Errorf("%d of 3 elements released", released.Load())
+	}
+}

@@ -1,0 +1,92 @@
+package kafkasink
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Options describe where to write and how. Brokers and Topic are required; the zero value of everything else works.
+type Options struct {
+	// Brokers are addresses host:port to ask for the cluster's layout; one that is alive is enough.
+	Brokers []string
+	// Topic must exist, see [CreateTopic].
+	Topic string
+	// Codec compresses record batches: none (default), gzip, snappy, lz4 or zstd.
+	Codec string
+	// MaxBytes bounds the keys and values of a request. It must leave room below the topic's max.message.bytes, which is
+	// 1 MiB unless changed. A single record may be larger; the broker decides. Default 512 KiB.
+	MaxBytes int
+	// RetryFor is the patience with brokers that do not answer, a partition without a leader and the like. Default 30s.
+	RetryFor time.Duration
+	// Timeout bounds one request. Default 10s.
+	Timeout time.Duration
+	// Transport connects; it may be shared and brings TLS and SASL (the source for Kafka makes one from its options). nil:
+	// plain text, a transport of the producer's own.
+	Transport *kafka.Transport
+}
+
+func (o Options) withDefaults() Options {
+	if o.Codec == "" {
+		o.Codec = "none"
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 512 << 10
+	}
+	if o.RetryFor == 0 {
+		o.RetryFor = 30 * time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	return o
+}
+
+var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"} // in the order of Kafka's numbers
+
+// Validate returns all faults of the options at once, each an [pipeline.ErrConfig]. It opens nothing.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var faults []error
+	bad := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("kafkasink: "+format+": %w", append(args, pipeline.ErrConfig)...))
+	}
+	if len(o.Brokers) == 0 {
+		bad("no Brokers")
+	}
+	for _, b := range o.Brokers {
+		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || port == "" {
+			bad("broker %q is not host:port", b)
+		}
+	}
+	if o.Topic == "" {
+		bad("no Topic")
+	}
+	if !slices.Contains(codecs, o.Codec) {
+		bad("Codec %q is none of %s", o.Codec, strings.Join(codecs, ", "))
+	}
+	if o.MaxBytes < 1 || o.MaxBytes > 1<<30 {
+		bad("MaxBytes is %d, outside of [1,%d]", o.MaxBytes, 1<<30)
+	}
+	if o.RetryFor < time.Millisecond || o.Timeout < time.Millisecond {
+		bad("RetryFor is %s and Timeout %s, at least 1ms is needed", o.RetryFor, o.Timeout)
+	}
+	return errors.Join(faults...)
+}
+
+// client makes a client and says whether its transport is the caller's own to close.
+func (o *Options) client() (c *kafka.Client, own *kafka.Transport) {
+	tr := o.Transport
+	if tr == nil {
+		own = &kafka.Transport{ClientID: "monolith", DialTimeout: o.Timeout, MetadataTTL: time.Second, MetadataTopics: []string{o.Topic}}
+		tr = own
+	}
+	return &kafka.Client{Addr: kafka.TCP(o.Brokers...), Timeout: o.Timeout, Transport: tr}, own
+}

@@ -1,0 +1,240 @@
+// Package batch cuts and joins batches to a fixed number of rows, the unit of one training step.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Options says how large batches become.
+type Options struct {
+	// Rows is the number of rows of every batch but a remainder. It has no default.
+	Rows int
+	// MaxDelay bounds how long a row waits for others, so that a slow stream is learned from before a batch is full;
+	// 0 waits for ever. A stage is only called with input: a row held back leaves with the first batch (of any split)
+	// that arrives after MaxDelay, so on a stream that stops altogether it waits for the next record or the end. With
+	// a delay the borders of batches depend on the clock and two runs are not the same bit for bit.
+	MaxDelay time.Duration
+	// DropRemainder drops what is left over when the input, or with Epochs an epoch, ends. Its positions still pass,
+	// in an empty batch, so the rows count as done.
+	DropRemainder bool
+	// Epochs says that positions are made by [pipeline.AtEpoch] and that no batch holds rows of two epochs: what is
+	// left over at the end of an epoch leaves as a smaller batch.
+	Epochs bool
+}
+
+// Validate reports every fault of the options; each wraps [pipeline.ErrConfig].
+func (o Options) Validate() error {
+	var faults []error
+	if o.Rows < 1 {
+		faults = append(faults, fmt.Errorf("batch: rows is %d, not at least 1: %w", o.Rows, pipeline.ErrConfig))
+	}
+	if o.MaxDelay < 0 {
+		faults = append(faults, fmt.Errorf("batch: max_delay is %s: %w", o.MaxDelay, pipeline.ErrConfig))
+	}
+	return errors.Join(faults...)
+}
+
+// Stage makes batches of a number of rows:
+//
+//	in   |--300--|--500--|-0-|--400--|  end
+//	out          |--512--|   |--512--|  |-176-|       Rows: 512
+//
+// Rows keep their order, and each split has batches of its own: where batches of several splits arrive in turn, up to
+// Rows-1 rows of each are held. Origins join without a gap; every range of positions that comes in goes out, also where
+// all its rows were dropped before. A batch that holds a whole input, or a part of one, shares its memory; only batches
+// joined from several inputs are copied. The stage's methods may be called from several goroutines at once.
+type Stage struct{ opts Options }
+
+var _ pipeline.Stage[*pipeline.Batch, *pipeline.Batch] = (*Stage)(nil)
+
+// New describes a stage. Faults of the options are reported by Schema, so by planning.
+func New(opts Options) *Stage { return &Stage{opts} }
+
+// String implements [pipeline.Stage].
+func (s *Stage) String() string { return fmt.Sprintf("batch %d", s.opts.Rows) }
+
+// Schema implements [pipeline.Stage]: the schema stays, and must have [pipeline.ColPosition].
+func (s *Stage) Schema(in *arrow.Schema) (*arrow.Schema, error) {
+	if err := errors.Join(s.opts.Validate(),
+		pipeline.CheckColumns(in, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64})); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// Open implements [pipeline.Stage].
+func (s *Stage) Open(_ context.Context, env *pipeline.Env) (pipeline.Processor[*pipeline.Batch, *pipeline.Batch], error) {
+	if err := s.opts.Validate(); err != nil {
+		return nil, err
+	}
+	return &processor{opts: s.opts, mem: env.Mem(), bySplit: map[key]*held{}}, nil
+}
+
+// processor does the work of a [Stage].
+type processor struct {
+	opts    Options
+	mem     memory.Allocator
+	held    []*held // in the order in which splits first came
+	bySplit map[key]*held
+}
+
+type key struct{ source, split string }
+
+// Process implements [pipeline.Processor]. Errors: [pipeline.ErrSchema] for a batch without positions, or one that does
+// not go on where the last of its split ended.
+func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pipeline.Batch) error) error {
+	h := p.find(in.Origin())
+	pieces, err := p.pieces(in)
+	if err != nil {
+		return err
+	}
+	for i, piece := range pieces {
+		if err := h.put(piece.batch); err != nil {
+			release(pieces[i+1:])
+			return err
+		}
+		if err := p.drain(h, piece.lastOfEpoch, emit); err != nil {
+			release(pieces[i+1:])
+			return err
+		}
+	}
+	return p.expire(emit)
+}
+
+// drain emits every full batch of h and, at the end of an epoch, what is left over.
+func (p *processor) drain(h *held, all bool, emit func(*pipeline.Batch) error) error {
+	for h.rows >= p.opts.Rows {
+		if err := p.emit(h, p.opts.Rows, emit); err != nil {
+			return err
+		}
+	}
+	if all {
+		return p.rest(h, emit)
+	}
+	return nil
+}
+
+// expire emits what has waited longer than MaxDelay.
+func (p *processor) expire(emit func(*pipeline.Batch) error) error {
+	if p.opts.MaxDelay == 0 {
+		return nil
+	}
+	for _, h := range p.held {
+		if h.rows > 0 && time.Since(h.parts[0].arrived) >= p.opts.MaxDelay {
+			if err := p.emit(h, h.rows, emit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Flush implements [pipeline.Processor].
+func (p *processor) Flush(_ context.Context, emit func(*pipeline.Batch) error) error {
+	for _, h := range p.held {
+		if err := p.rest(h, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest emits all that h holds: the left-over rows, or an empty batch for the positions.
+func (p *processor) rest(h *held, emit func(*pipeline.Batch) error) error {
+	if h.from == h.to {
+		return nil
+	}
+	if p.opts.DropRemainder {
+		if err := h.drop(); err != nil {
+			return err
+		}
+	}
+	return p.emit(h, h.rows, emit)
+}
+
+func (p *processor) emit(h *held, rows int, emit func(*pipeline.Batch) error) error {
+	b, err := h.take(p.mem, rows)
+	if err != nil {
+		return err
+	}
+	return emit(b)
+}
+
+// Close implements [pipeline.Processor].
+func (p *processor) Close() error {
+	for _, h := range p.held {
+		h.release()
+	}
+	p.held, p.bySplit = nil, map[key]*held{}
+	return nil
+}
+
+// find returns what is held of an origin's split.
+func (p *processor) find(o pipeline.Origin) *held {
+	k := key{o.Source, o.Split}
+	if h, ok := p.bySplit[k]; ok {
+		return h
+	}
+	h := &held{from: o.From, to: o.From}
+	p.bySplit[k] = h
+	p.held = append(p.held, h)
+	return h
+}
+
+// piece is a batch, or a part of one, whose rows are of one epoch.
+type piece struct {
+	batch       *pipeline.Batch
+	lastOfEpoch bool
+}
+
+func release(pieces []piece) {
+	for _, p := range pieces {
+		p.batch.Release()
+	}
+}
+
+// pieces cuts in where an epoch ends, and takes it over. The epoch of a row is that of the last place in its record: the
+// record that ends an epoch ends where the next one begins.
+func (p *processor) pieces(in *pipeline.Batch) (out []piece, err error) {
+	pos, o := in.Positions(), in.Origin()
+	if in.Column(pipeline.ColPosition) == nil {
+		in.Release()
+		return nil, fmt.Errorf("batch: %s has no column %s: %w", o, pipeline.ColPosition, pipeline.ErrSchema)
+	}
+	epoch, _ := o.From.Epoch()
+	last, place := o.To.Epoch()
+	if !p.opts.Epochs || epoch == last {
+		return []piece{{in, false}}, nil
+	}
+	defer in.Release()
+	cut := func(from, to int, lastOfEpoch bool) {
+		if err != nil {
+			return
+		}
+		var b *pipeline.Batch
+		if b, err = in.Cut(from, to); err == nil {
+			out = append(out, piece{b, lastOfEpoch})
+		}
+	}
+	from := 0
+	for i, end := range pos {
+		if e, _ := pipeline.Position(end - 1).Epoch(); e != epoch {
+			cut(from, i, true)
+			epoch, from = e, i
+		}
+	}
+	cut(from, len(pos), place == 0)
+	if err != nil {
+		release(out)
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,132 @@
+package parse
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/monolith-go/monolith/pipeline/fid"
+)
+
+// feature checks one feature and resolves its column.
+func (c *compiler) feature(o *Feature, index int) {
+	what := fmt.Sprintf("feature %q", o.Name)
+	oneOf(c, what+": kind", o.Kind, "", Sparse, Dense)
+	oneOf(c, what+": type", o.Type, "", Auto, Int, String, Float)
+	oneOf(c, what+": hash", o.Hash, "", HashNone, HashInt)
+	f := feature{
+		name: o.Name, join: -1, kind: Sparse, typ: Auto, hash: o.Hash == HashInt, max: o.Max, dim: 1, values: o.Values,
+		base: int64(o.Slot) << fid.SignatureBits,
+	}
+	if o.Kind != "" {
+		f.kind = o.Kind
+	}
+	if o.Type != "" {
+		f.typ = o.Type
+	}
+	if o.Split != "" {
+		f.split = []byte(o.Split)
+	}
+	column := o.Column
+	if column == "" {
+		column = o.Name
+	}
+	for i := range c.joins {
+		if at, ok := c.joins[i].column[column]; ok {
+			f.join, f.col = i, at
+			c.joins[i].feature = append(c.joins[i].feature, index)
+		}
+	}
+	if f.join < 0 && column != "" {
+		f.col = c.column(what, column)
+	}
+	if c.Format == LibFM && column == libfmLabel {
+		c.fault("%s takes libfm's label", what)
+	}
+	f.text = c.Format == CSV || c.Format == TSV || f.join >= 0 || o.Split != "" || o.Regexp != ""
+	if o.Regexp != "" {
+		var err error
+		if f.re, err = regexp.Compile(o.Regexp); err != nil {
+			c.fault("%s: regexp: %w", what, err)
+		} else if f.re.NumSubexp() > 1 {
+			c.fault("%s: regexp %q has %d groups, not 0 or 1", what, o.Regexp, f.re.NumSubexp())
+		}
+	}
+	if o.Values != "" && (c.Format != LibFM || f.kind == Dense || f.join >= 0) {
+		c.fault("%s: values are for sparse features of libfm", what)
+	}
+	if f.kind == Dense {
+		c.dense(what, o, &f)
+	} else {
+		c.sparse(what, o, &f)
+	}
+	c.features = append(c.features, f)
+}
+
+func (c *compiler) sparse(what string, o *Feature, f *feature) {
+	if o.Slot < 1 || o.Slot >= fid.NumSlots {
+		c.fault("%s: slot %d is outside 1 to %d", what, o.Slot, fid.NumSlots-1)
+	}
+	if o.Dim != 0 {
+		c.fault("%s: dim is for dense features", what)
+	}
+	if o.Max < 0 {
+		c.fault("%s: max is %d", what, o.Max)
+	}
+	if f.hash && (f.typ == Float || f.typ == String) {
+		c.fault("%s: hash is for integers, not for type %s", what, f.typ)
+	}
+	if c.Format == LibFM && f.join < 0 && f.typ != Auto && f.typ != Int {
+		c.fault("%s: type is %s, but libfm has integers", what, f.typ)
+	}
+	if o.Default == "" {
+		return
+	}
+	typed := *f
+	switch {
+	case c.Format == LibFM && f.join < 0:
+		typed.typ = Int
+	case f.typ == Auto && !f.text:
+		c.fault("%s: a default needs a type, int, string or float", what)
+		return
+	}
+	x, err := typed.textSignature([]byte(o.Default))
+	if err != nil {
+		c.fault("%s: default: %w", what, err)
+	}
+	f.defaultFids = []int64{f.base | x}
+}
+
+func (c *compiler) dense(what string, o *Feature, f *feature) {
+	if o.Slot != 0 {
+		c.fault("%s: slot is for sparse features", what)
+	}
+	if o.Max != 0 {
+		c.fault("%s: max is for sparse features", what)
+	}
+	if f.hash {
+		c.fault("%s: hash is for sparse features", what)
+	}
+	if f.typ == String {
+		c.fault("%s: type is string, but dense features are numbers", what)
+	}
+	if o.Dim < 0 {
+		c.fault("%s: dim is %d", what, o.Dim)
+		return
+	}
+	f.dim = max(1, o.Dim)
+	if f.dim > 1 && o.Split == "" && (c.Format == CSV || c.Format == TSV || f.join >= 0) {
+		c.fault("%s: dim is %d, but without split text is one number", what, f.dim)
+	}
+	if c.Format == LibFM && f.join < 0 && (len(c.Fields) == 0 || f.dim > 1) {
+		c.fault("%s: a dense feature of libfm is the value of one of the fields", what)
+	}
+	var value float32
+	if o.Default != "" {
+		var ok bool
+		if value, ok = parseFloat([]byte(o.Default)); !ok || !finite(value) {
+			c.fault("%s: default %q is not a number", what, o.Default)
+		}
+	}
+	f.defaultFloats = slices.Repeat([]float32{value}, f.dim)
+}

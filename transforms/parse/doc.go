@@ -1,0 +1,21 @@
+// Package parse turns records into features: [New] takes blocks of tf.Example, libfm, csv, tsv or JSON lines apart,
+// [NewColumns] takes batches of plain columns, as Parquet files have them. Both give batches with the declared features
+// and the reserved columns:
+//
+//	sparse feature    list<int64>, items not null          fids of its slot, any number a row
+//	dense feature     float32, or fixed_size_list<float32>[Dim]
+//	values column     list<float32>, items not null        libfm only, beside a sparse feature
+//	__label__, __weight__    float32
+//	__line_id__       binary
+//	__time__          int64, when the input has it
+//	__position__      int64
+//
+// A value goes this way: source column (or a column of a joined side table) -> Regexp -> Split -> number or hash -> Max.
+// Empty text counts as missing, everywhere; a missing value is the feature's Default.
+//
+// A record that cannot be used goes to [pipeline.Env.BadRow] with one of the reasons of reason.go, and the others stay:
+// the position of a row is still the place behind its record, so nothing downstream notices.
+//
+// Parsing keeps its buffers: a block costs a few allocations for each column and none for each row, except where a
+// feature of a row's own column has a Regexp (one) and where JSON strings have escapes (two).
+package parse

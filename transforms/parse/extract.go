@@ -1,0 +1,237 @@
+package parse
+
+import (
+	"strconv"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// extractor grows the output columns of one block after the other, a record at a time. Its buffers are reused.
+type extractor struct {
+	p       *program
+	sides   sides
+	rows    int
+	v       values
+	output  []output
+	label   denseColumn
+	weight  denseColumn
+	lineID  bytesColumn
+	joined  []int32 // the row of each side table that the current record joins, or -1
+	misses  []int64 // of each join: records without a line
+	key     []byte
+	missing []bool // of each join: the current record has no line
+}
+
+func newExtractor(p *program, s sides) *extractor {
+	x := &extractor{
+		p: p, sides: s,
+		output: make([]output, len(p.features)),
+		label:  denseColumn{dim: 1}, weight: denseColumn{dim: 1},
+		joined: make([]int32, len(p.joins)), misses: make([]int64, len(p.joins)), missing: make([]bool, len(p.joins)),
+	}
+	for i := range x.output {
+		x.output[i].dense.dim = p.features[i].dim
+	}
+	return x
+}
+
+// add appends one row made of the record. After an error, a [*rowError], the rows are as before.
+func (x *extractor) add(r record) error {
+	if err := x.try(r); err != nil {
+		x.truncate(x.rows)
+		return err
+	}
+	x.rows++
+	for i, missing := range x.missing {
+		if missing {
+			x.misses[i]++
+		}
+	}
+	return nil
+}
+
+// truncate keeps the first rows.
+func (x *extractor) truncate(rows int) {
+	x.rows = rows
+	for i := range x.output {
+		x.output[i].truncate(rows)
+	}
+	x.label.truncate(rows)
+	x.weight.truncate(rows)
+	x.lineID.truncate(rows)
+}
+
+func (x *extractor) try(r record) error {
+	for i := range x.p.joins {
+		if err := x.look(r, i); err != nil {
+			return err
+		}
+	}
+	for i := range x.p.features {
+		f := &x.p.features[i]
+		if f.join >= 0 {
+			continue
+		}
+		if err := r.get(f.col, &x.v); err != nil {
+			return err
+		}
+		if err := f.add(&x.output[i], &x.v); err != nil {
+			return err
+		}
+	}
+	for i := range x.p.joins {
+		if err := x.joinIn(i); err != nil {
+			return err
+		}
+	}
+	if x.p.label >= 0 {
+		y, ok, err := x.number(r, x.p.label, reasonLabel)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return bad(reasonNoLabel, "column %q", x.p.columns[x.p.label])
+		}
+		x.label.values = append(x.label.values, x.p.positive.apply(y))
+	}
+	if x.p.weight >= 0 {
+		w, ok, err := x.number(r, x.p.weight, reasonWeight)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			w = 1
+		}
+		if w < 0 {
+			return bad(reasonWeight, "column %q is %g", x.p.columns[x.p.weight], w)
+		}
+		x.weight.values = append(x.weight.values, w)
+	}
+	return x.identify(r)
+}
+
+// look finds the row of side table i.
+func (x *extractor) look(r record, i int) error {
+	x.joined[i], x.missing[i] = -1, true
+	if err := r.get(x.p.joins[i].key, &x.v); err != nil {
+		return err
+	}
+	x.key = x.v.appendFirst(x.key[:0])
+	if row, ok := x.sides[i].rows[string(x.key)]; ok && x.v.kind != none {
+		x.joined[i], x.missing[i] = row, false
+	}
+	return nil
+}
+
+// joinIn appends the features of side table i.
+func (x *extractor) joinIn(i int) error {
+	s, row := x.sides[i], x.joined[i]
+	for k, at := range x.p.joins[i].feature {
+		f, o := &x.p.features[at], &x.output[at]
+		var err error
+		if row < 0 {
+			err = f.missing(o)
+		} else if err = s.errs[k][row]; err == nil {
+			err = f.copy(o, &s.output[k], int(row))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number reads the one finite number of a column. ok is false when the column is missing.
+func (x *extractor) number(r record, col int, reason string) (y float32, ok bool, err error) {
+	if err := r.get(col, &x.v); err != nil {
+		return 0, false, err
+	}
+	name := x.p.columns[col]
+	n := max(len(x.v.ints), len(x.v.floats), len(x.v.texts))
+	if x.v.kind == none {
+		return 0, false, nil
+	}
+	if n != 1 {
+		return 0, false, bad(reason, "column %q has %d values, not 1", name, n)
+	}
+	switch x.v.kind {
+	case ints:
+		y = float32(x.v.ints[0])
+	case texts:
+		t := x.v.texts[0]
+		if len(t) == 0 {
+			return 0, false, nil
+		}
+		if y, ok = parseFloat(t); !ok {
+			return 0, false, bad(reason, "column %q is %q, not a number", name, t)
+		}
+	default:
+		y = x.v.floats[0]
+	}
+	if !finite(y) {
+		return 0, false, bad(reason, "column %q is %g", name, y)
+	}
+	return y, true, nil
+}
+
+// identify appends the line id.
+func (x *extractor) identify(r record) error {
+	if len(x.p.lineID) == 0 {
+		return nil
+	}
+	for i, col := range x.p.lineID {
+		if err := r.get(col, &x.v); err != nil {
+			return err
+		}
+		if i > 0 {
+			x.lineID.bytes = append(x.lineID.bytes, '\t')
+		}
+		x.lineID.bytes = x.v.appendFirst(x.lineID.bytes)
+	}
+	if !x.lineID.end() {
+		return bad(reasonRange, "line ids of one block have more than 2 GiB")
+	}
+	return nil
+}
+
+// appendFirst appends the first value as text.
+func (v *values) appendFirst(dst []byte) []byte {
+	switch v.kind {
+	case ints, pairs:
+		return strconv.AppendInt(dst, v.ints[0], 10)
+	case floats:
+		return strconv.AppendFloat(dst, float64(v.floats[0]), 'g', -1, 32)
+	case texts:
+		return append(dst, v.texts[0]...)
+	}
+	return dst
+}
+
+// arrays returns the columns of all rows in the order of [program.schema], up to time and position, and begins a new
+// block. The caller owns the arrays.
+func (x *extractor) arrays(mem memory.Allocator) []arrow.Array {
+	var out []arrow.Array
+	for i := range x.output {
+		f, o := &x.p.features[i], &x.output[i]
+		if f.kind == Dense {
+			out = append(out, o.dense.array(mem))
+			continue
+		}
+		out = append(out, o.fids.array(mem, sparseType))
+		if f.values != "" {
+			out = append(out, o.values.array(mem, valuesType))
+		}
+	}
+	if x.p.label >= 0 {
+		out = append(out, x.label.array(mem))
+	}
+	if x.p.weight >= 0 {
+		out = append(out, x.weight.array(mem))
+	}
+	if len(x.p.lineID) > 0 {
+		out = append(out, x.lineID.array(mem))
+	}
+	x.truncate(0)
+	return out
+}

@@ -1,0 +1,303 @@
+package parse
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+
+	"github.com/monolith-go/monolith/pipeline/fid"
+)
+
+// feature is a checked [Feature]. It is shared by all processors of a stage and does not change.
+type feature struct {
+	name string
+	// join is the index of the side table the feature comes from, or -1; col is the number of its column there or in
+	// the record.
+	join, col int
+	kind      Kind
+	typ       Type
+	hash      bool
+	text      bool // numbers may be read from text
+	split     []byte
+	re        *regexp.Regexp
+	max       int
+	base      int64 // the slot where fids have it
+	dim       int
+	values    string // the values column, or empty
+
+	defaultFids   []int64
+	defaultFloats []float32
+}
+
+// output holds what a feature has become so far: fids (and values) or dense.
+type output struct {
+	fids   listColumn[int64]
+	values listColumn[float32]
+	dense  denseColumn
+}
+
+func (o *output) truncate(rows int) {
+	o.fids.truncate(rows)
+	o.values.truncate(rows)
+	o.dense.truncate(rows)
+}
+
+// add appends one row made of v to o. After an error o may hold a part of the row.
+func (f *feature) add(o *output, v *values) error {
+	if f.kind == Dense {
+		return f.addDense(&o.dense, v)
+	}
+	if err := f.addSparse(o, v); err != nil {
+		return err
+	}
+	return f.end(o)
+}
+
+// copy appends a row of another output of the same feature to o.
+func (f *feature) copy(o, from *output, row int) error {
+	if f.kind == Dense {
+		o.dense.values = append(o.dense.values, from.dense.row(row)...)
+		return nil
+	}
+	o.fids.items = append(o.fids.items, from.fids.row(row)...)
+	return f.end(o)
+}
+
+// missing appends a row without a value to o.
+func (f *feature) missing(o *output) error {
+	if f.kind == Dense {
+		o.dense.values = append(o.dense.values, f.defaultFloats...)
+		return nil
+	}
+	o.fids.items = append(o.fids.items, f.defaultFids...)
+	return f.end(o)
+}
+
+// end closes the row of a sparse feature: default, maximum and the length of the values.
+func (f *feature) end(o *output) error {
+	start := o.fids.start()
+	if len(o.fids.items) == start {
+		o.fids.items = append(o.fids.items, f.defaultFids...)
+	}
+	if f.max > 0 && len(o.fids.items)-start > f.max {
+		o.fids.items = o.fids.items[:start+f.max]
+	}
+	if !o.fids.end() {
+		return bad(reasonRange, "feature %q has more than %d values in one block", f.name, math.MaxInt32)
+	}
+	if f.values == "" {
+		return nil
+	}
+	from, n := o.values.start(), len(o.fids.items)-start
+	for len(o.values.items)-from < n { // a default has the value 1
+		o.values.items = append(o.values.items, 1)
+	}
+	o.values.items = o.values.items[:from+n]
+	o.values.end()
+	return nil
+}
+
+// addSparse appends the fids of v to the open row.
+func (f *feature) addSparse(o *output, v *values) error {
+	switch v.kind {
+	case ints, pairs:
+		if f.typ == String {
+			return f.wrongType(v)
+		}
+		if v.kind == pairs {
+			if err := f.addValues(o, v); err != nil {
+				return err
+			}
+		}
+		return f.addInts(&o.fids, v.ints)
+	case floats:
+		if f.typ != Float {
+			return f.wrongType(v)
+		}
+		for _, x := range v.floats {
+			if !finite(x) {
+				return bad(reasonFinite, "feature %q is %g", f.name, x)
+			}
+			o.fids.items = append(o.fids.items, f.base|bucket(x))
+		}
+	case texts:
+		if (f.typ == Int || f.typ == Float) && !f.text {
+			return f.wrongType(v)
+		}
+		for _, t := range f.pieces(v) {
+			if len(t) == 0 {
+				continue
+			}
+			x, err := f.textSignature(t)
+			if err != nil {
+				return err
+			}
+			o.fids.items = append(o.fids.items, f.base|x)
+		}
+	}
+	return nil
+}
+
+// addInts appends the fids of integers to the open row.
+func (f *feature) addInts(c *listColumn[int64], xs []int64) error {
+	base, out := f.base, c.items
+	switch {
+	case f.typ == Float:
+		for _, x := range xs {
+			out = append(out, base|bucket(float32(x)))
+		}
+	case f.hash:
+		for _, x := range xs {
+			out = append(out, base|int64(fid.HashInt(x)))
+		}
+	default:
+		for _, x := range xs {
+			if uint64(x) > fid.MaxSignature {
+				return bad(reasonRange, "feature %q is %d, a signature is 0 to %d; hash it?", f.name, x, int64(fid.MaxSignature))
+			}
+			out = append(out, base|x)
+		}
+	}
+	c.items = out
+	return nil
+}
+
+// addValues appends libfm's values to the open row of the values column, or checks that they may be left out.
+func (f *feature) addValues(o *output, v *values) error {
+	if f.values != "" {
+		o.values.items = append(o.values.items, v.floats...)
+		return nil
+	}
+	for i, x := range v.floats {
+		if x != 1 {
+			return bad(reasonValue, "feature %q, index %d has the value %g", f.name, v.ints[i], x)
+		}
+	}
+	return nil
+}
+
+// textSignature turns one piece of text, not empty, into a signature.
+func (f *feature) textSignature(t []byte) (int64, error) {
+	switch f.typ {
+	case Int:
+		x, ok := parseInt(t)
+		if !ok {
+			return 0, bad(reasonNumber, "feature %q is %q, not an integer", f.name, t)
+		}
+		if f.hash {
+			return int64(fid.HashInt(x)), nil
+		}
+		if uint64(x) > fid.MaxSignature {
+			return 0, bad(reasonRange, "feature %q is %d, a signature is 0 to %d; hash it?", f.name, x, int64(fid.MaxSignature))
+		}
+		return x, nil
+	case Float:
+		x, ok := parseFloat(t)
+		if !ok {
+			return 0, bad(reasonNumber, "feature %q is %q, not a number", f.name, t)
+		}
+		if !finite(x) {
+			return 0, bad(reasonFinite, "feature %q is %q", f.name, t)
+		}
+		return bucket(x), nil
+	}
+	return int64(fid.HashBytes(t)), nil
+}
+
+// addDense appends the numbers of v as a row of c.
+func (f *feature) addDense(c *denseColumn, v *values) error {
+	start := len(c.values)
+	switch v.kind {
+	case ints:
+		for _, x := range v.ints {
+			c.values = append(c.values, float32(x))
+		}
+	case floats, pairs:
+		if f.typ == Int && v.kind == floats {
+			return f.wrongType(v)
+		}
+		c.values = append(c.values, v.floats...)
+	case texts:
+		if !f.text {
+			return f.wrongType(v)
+		}
+		for _, t := range f.pieces(v) {
+			if len(t) == 0 {
+				continue
+			}
+			x, ok := parseFloat(t)
+			if f.typ == Int {
+				_, ok = parseInt(t)
+			}
+			if !ok {
+				return bad(reasonNumber, "feature %q is %q, not a number", f.name, t)
+			}
+			c.values = append(c.values, x)
+		}
+	}
+	row := c.values[start:]
+	if len(row) == 0 {
+		c.values = append(c.values, f.defaultFloats...)
+		return nil
+	}
+	if len(row) != f.dim {
+		return bad(reasonLength, "feature %q has %d values, not %d", f.name, len(row), f.dim)
+	}
+	for _, x := range row {
+		if !finite(x) {
+			return bad(reasonFinite, "feature %q is %g", f.name, x)
+		}
+	}
+	return nil
+}
+
+// pieces applies Regexp and Split to the texts of v. Pieces may be empty.
+func (f *feature) pieces(v *values) [][]byte {
+	if f.re == nil && f.split == nil {
+		return v.texts
+	}
+	v.pieces = v.pieces[:0]
+	for _, t := range v.texts {
+		if f.re != nil {
+			t = f.extract(t)
+		}
+		if f.split == nil {
+			v.pieces = append(v.pieces, t)
+			continue
+		}
+		for more := true; more; {
+			var piece []byte
+			piece, t, more = bytes.Cut(t, f.split)
+			v.pieces = append(v.pieces, piece)
+		}
+	}
+	return v.pieces
+}
+
+// extract returns the first group of the regexp, or its whole match, or nil.
+func (f *feature) extract(t []byte) []byte {
+	at := f.re.FindSubmatchIndex(t)
+	if at == nil {
+		return nil
+	}
+	if len(at) > 2 {
+		at = at[2:]
+	}
+	if at[0] < 0 { // the group took no part in the match
+		return nil
+	}
+	return t[at[0]:at[1]]
+}
+
+func (f *feature) wrongType(v *values) error {
+	want := "text"
+	switch {
+	case f.typ == Int:
+		want = "integers"
+	case f.kind == Sparse && f.typ == Auto:
+		want = "integers or text"
+	case f.typ == Float || f.kind == Dense:
+		want = "numbers"
+	}
+	return bad(reasonType, "feature %q has %s, not %s", f.name, v.kind, want)
+}

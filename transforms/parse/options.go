@@ -1,0 +1,155 @@
+package parse
+
+// Format says how records are written.
+type Format string
+
+// The formats.
+const (
+	// TFExample is tf.Example in protobuf's wire format.
+	TFExample Format = "tf_example"
+	// LibFM is `label index:value index:value ...`, blanks between.
+	LibFM Format = "libfm"
+	// CSV is RFC 4180: fields may stand in double quotes, within which a double quote is written twice.
+	CSV Format = "csv"
+	// TSV is fields between delimiters, taken as they are.
+	TSV Format = "tsv"
+	// JSONL is one JSON object a record. Values are numbers, strings, booleans (1 and 0), null (missing) and arrays of
+	// one of these.
+	JSONL Format = "jsonl"
+)
+
+// Kind says what a feature becomes.
+type Kind string
+
+// The kinds. The empty string is Sparse.
+const (
+	Sparse Kind = "sparse"
+	Dense  Kind = "dense"
+)
+
+// Type says how a feature's values are read.
+type Type string
+
+// The types. The empty string is Auto.
+const (
+	// Auto takes what is there. A sparse feature takes integers and text (hashed), but no floats; a dense one takes
+	// integers and floats. In csv and tsv everything is text, so there a dense feature reads numbers, and a sparse one
+	// hashes, also what looks like a number: say Int where ids are numbers.
+	Auto Type = "auto"
+	// Int takes integers. Text is read as a decimal number in csv, tsv and side tables, and wherever Regexp or Split
+	// say that it is text; elsewhere text is the wrong type.
+	Int Type = "int"
+	// String takes text and hashes it.
+	String Type = "string"
+	// Float takes numbers; text as with Int. In a sparse feature x becomes the signature floor(log2(|x|+1)), the bucket
+	// that upstream's tf_example_to_example puts floats into (native_training/data/parsers.py).
+	Float Type = "float"
+)
+
+// Hash says how integers become signatures. Text is always hashed ([fid.HashBytes]).
+type Hash string
+
+// The ways. The empty string is HashNone.
+const (
+	// HashNone: the integer is the signature; a negative one or one above [fid.MaxSignature] makes the row bad.
+	HashNone Hash = "none"
+	// HashInt: [fid.HashInt] of the integer is the signature.
+	HashInt Hash = "hash"
+)
+
+// Encoding says how the text of a side table is written.
+type Encoding string
+
+// The encodings. The empty string is UTF8.
+const (
+	// UTF8 is checked: other bytes are an error that names the line.
+	UTF8 Encoding = "utf8"
+	// Latin1 is ISO 8859-1; it becomes UTF-8.
+	Latin1 Encoding = "latin1"
+)
+
+// Options says what to make of records. It is not changed by anything in this package.
+type Options struct {
+	// Format is needed by [New] and left empty for [NewColumns].
+	Format Format
+	// Columns names the fields of csv and tsv records from left to right; the empty string skips one. Without it, the
+	// names come from the header line, which the source puts into the block's schema metadata under the key "header".
+	Columns []string
+	// Delimiter stands between the fields of csv (one byte, default a comma) and tsv (default a tab).
+	Delimiter string
+	// Fields says which feature column each entry of a libfm record belongs to: the k-th entry to the k-th field, so
+	// that a record has exactly as many entries. Without it all entries belong to one column named "features".
+	Fields []string
+	// Features lists the outputs. With libfm it may be empty: then each of Fields is a sparse feature with its place
+	// (from 1) as its slot, or without Fields "features" is one with slot 1.
+	Features []Feature
+	// Label is the label column; without a name there are no labels, except in libfm, which always has one.
+	Label Label
+	// Weight is the column of example weights; without a name there are none.
+	Weight Weight
+	// LineID names columns whose values (the first of each) tell who and what an example is about. One is passed on as
+	// it is, several are joined by tabs; numbers are written in decimal.
+	LineID []string
+	// Joins adds columns from side tables.
+	Joins []Join
+}
+
+// Feature is one output.
+type Feature struct {
+	// Name is the output column; it may not begin and end with two underscores.
+	Name string
+	// Column is the source column; default Name. Features may share one.
+	Column string
+	// Slot is the slot of a sparse feature's fids, 1 to 32767. Features may share one, and then share embeddings.
+	Slot int
+	Kind Kind
+	Type Type
+	Hash Hash
+	// Split cuts text into several values: "|".
+	Split string
+	// Regexp takes a part of the text (Go syntax, regexp/syntax): the first group, or without groups the whole match. No
+	// match is missing. It comes before Split.
+	Regexp string
+	// Max keeps the first values of a sparse feature; 0 keeps all.
+	Max int
+	// Default stands for a missing value and is read as text of the feature's type. Empty: no fids, or zeros.
+	Default string
+	// Dim is the width of a dense feature, default 1. A row with another number of values is bad.
+	Dim int
+	// Values names an output column for the values of libfm's entries beside the fids. Without it a value other than 1
+	// makes the row bad. A dense feature on one of Fields takes the values themselves.
+	Values string
+}
+
+// Label says where labels come from. A row without a label is bad.
+type Label struct {
+	Column string
+	// Positive turns a number into 1 or 0: an operator (>=, >, <=, <, ==, !=) and a number, compared as float32. Empty:
+	// the number is the label; in libfm it must be 1, 0 or -1, which becomes 0.
+	Positive string
+}
+
+// Weight says where weights come from. A missing weight is 1; a negative or infinite one makes the row bad.
+type Weight struct {
+	Column string
+}
+
+// Join adds the columns of a side table to each record: those of the line whose KeyColumn holds what Key holds in the
+// record. The file is read when the stage is opened, once a worker, and only what features need is kept.
+type Join struct {
+	// File is a text file with one line for each key; a key that stands twice is an error.
+	File string
+	// Delimiter stands between the fields; default a tab. With a single comma the lines are csv.
+	Delimiter string
+	// Header says that the first line holds no data.
+	Header bool
+	// Columns names the fields from left to right; the empty string skips one.
+	Columns []string
+	// Key is the record's column, KeyColumn that of the side table; KeyColumn's default is Key.
+	Key, KeyColumn string
+	Encoding       Encoding
+	// Prefix goes before the names of Columns. The key column is not offered, the record has it.
+	Prefix string
+	// MaxBytes bounds the size of the file; default 256 MiB.
+	MaxBytes int64
+}

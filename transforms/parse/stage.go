@@ -1,0 +1,323 @@
+package parse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+var (
+	_ pipeline.Stage[*pipeline.Block, *pipeline.Batch] = (*Stage)(nil)
+	_ pipeline.Stage[*pipeline.Batch, *pipeline.Batch] = (*ColumnStage)(nil)
+)
+
+// Stage takes the records of blocks apart. Its methods may be called from several goroutines at once.
+type Stage struct{ core }
+
+// ColumnStage makes features of plain columns. Its methods may be called from several goroutines at once.
+type ColumnStage struct{ core }
+
+// core is what both stages share.
+type core struct {
+	program *program
+	err     error // of the options
+	misses  []atomic.Int64
+}
+
+// New describes a stage that decodes records. Faults of the options are reported by Schema, so by planning; ask
+// [Options.Validate] to have them earlier.
+func New(opts Options) *Stage {
+	s := &Stage{newCore(opts)}
+	if opts.Format == "" {
+		s.err = errors.Join(fmt.Errorf("parse: there is no format: %w", pipeline.ErrConfig), s.err)
+	}
+	return s
+}
+
+// NewColumns describes a stage that turns batches of plain columns into features. The options have no Format. A source
+// column is a scalar or a list of int32, int64, bool, float32, float64, binary or string; nulls are missing. Faults of
+// the options are reported by Schema, with those of the columns.
+func NewColumns(opts Options) *ColumnStage {
+	s := &ColumnStage{newCore(opts)}
+	if opts.Format != "" {
+		s.err = errors.Join(fmt.Errorf("parse: columns have no format, but it is %q: %w", opts.Format, pipeline.ErrConfig), s.err)
+	}
+	return s
+}
+
+func newCore(opts Options) core {
+	p, err := compile(opts)
+	return core{program: p, err: err, misses: make([]atomic.Int64, len(opts.Joins))}
+}
+
+// Misses returns how many examples so far had no line in each join's side table.
+func (c *core) Misses() []int64 {
+	out := make([]int64, len(c.misses))
+	for i := range c.misses {
+		out[i] = c.misses[i].Load()
+	}
+	return out
+}
+
+// String implements [pipeline.Stage].
+func (s *Stage) String() string {
+	if s.err != nil {
+		return "parse"
+	}
+	return "parse " + string(s.program.Format)
+}
+
+// String implements [pipeline.Stage].
+func (s *ColumnStage) String() string { return "parse columns" }
+
+// Schema implements [pipeline.Stage]. It reports the faults of the options too ([pipeline.ErrConfig]).
+func (s *Stage) Schema(in *arrow.Schema) (*arrow.Schema, error) {
+	if err := errors.Join(s.err, pipeline.CheckColumns(in,
+		arrow.Field{Name: pipeline.ColPayload, Type: arrow.BinaryTypes.Binary},
+		arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}), checkTime(in)); err != nil {
+		return nil, err
+	}
+	return s.program.schema(in.HasField(pipeline.ColTime)), nil
+}
+
+// Schema implements [pipeline.Stage]. It reports the faults of the options too ([pipeline.ErrConfig]).
+func (s *ColumnStage) Schema(in *arrow.Schema) (*arrow.Schema, error) {
+	err := errors.Join(s.err, pipeline.CheckColumns(in, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}), checkTime(in))
+	if s.err == nil {
+		err = errors.Join(err, s.program.checkArrow(in))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.program.schema(in.HasField(pipeline.ColTime)), nil
+}
+
+func checkTime(in *arrow.Schema) error {
+	if !in.HasField(pipeline.ColTime) {
+		return nil
+	}
+	return pipeline.CheckColumns(in, arrow.Field{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64})
+}
+
+// Open implements [pipeline.Stage]. It reads the side tables, the first time in a worker. Errors: [pipeline.ErrConfig],
+// [pipeline.ErrUnavailable].
+func (s *Stage) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*pipeline.Block, *pipeline.Batch], error) {
+	w, err := s.open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	p := &blockProcessor{worker: w}
+	switch s.program.Format {
+	case TFExample:
+		p.record, err = newTFRecord(s.program)
+	case LibFM:
+		p.record = newLibFMRecord(s.program)
+	case JSONL:
+		p.record = newJSONRecord(s.program)
+	default:
+		p.text, err = newTextRecord(s.program)
+		p.record = p.text
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Open implements [pipeline.Stage]. It reads the side tables, the first time in a worker. Errors: [pipeline.ErrConfig],
+// [pipeline.ErrUnavailable].
+func (s *ColumnStage) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*pipeline.Batch, *pipeline.Batch], error) {
+	w, err := s.open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return &columnProcessor{worker: w, record: arrowRecord{want: s.program.columns}}, nil
+}
+
+func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if env == nil {
+		env = &pipeline.Env{}
+	}
+	tables, err := pipeline.Resource(ctx, env, sidesKey{c}, func(ctx context.Context) (sides, error) { return loadSides(ctx, c.program) })
+	if err != nil {
+		return nil, err
+	}
+	return &worker{
+		core: c, env: env, extract: newExtractor(c.program, tables),
+		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
+	}, nil
+}
+
+// sidesKey is the key under which a worker keeps the side tables of a stage.
+type sidesKey struct{ *core }
+
+// worker is what both processors share.
+type worker struct {
+	core      *core
+	env       *pipeline.Env
+	extract   *extractor
+	schemas   [2]*arrow.Schema // without and with time
+	positions []int64
+	times     []int64
+}
+
+// run makes a batch of all rows of a record batch; payload may be nil.
+func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin pipeline.Origin, payload *array.Binary) (*pipeline.Batch, error) {
+	positions, times := int64Column(in, pipeline.ColPosition), int64Column(in, pipeline.ColTime)
+	if positions == nil {
+		return nil, fmt.Errorf("parse: %s has no column %s: %w", origin, pipeline.ColPosition, pipeline.ErrSchema)
+	}
+	w.positions, w.times = w.positions[:0], w.times[:0]
+	w.extract.truncate(0)
+	begin := origin.From
+	for i, end := range positions.Int64Values() {
+		var bytes []byte
+		if payload != nil {
+			bytes = payload.Value(i)
+		}
+		err := r.read(bytes)
+		if err == nil {
+			err = w.extract.add(r)
+		}
+		if err != nil {
+			if err := w.bad(ctx, err, origin, begin, bytes); err != nil {
+				return nil, err
+			}
+		} else {
+			w.positions = append(w.positions, end)
+			if times != nil {
+				w.times = append(w.times, times.Value(i))
+			}
+		}
+		begin = pipeline.Position(end)
+	}
+	for i, n := range w.extract.misses {
+		w.core.misses[i].Add(n)
+		w.extract.misses[i] = 0
+	}
+	return w.batch(positions, times, origin)
+}
+
+// bad reports the record that begins at a position.
+func (w *worker) bad(ctx context.Context, err error, origin pipeline.Origin, at pipeline.Position, payload []byte) error {
+	var row *rowError
+	if !errors.As(err, &row) {
+		return err
+	}
+	return w.env.BadRow(ctx, &pipeline.DataError{
+		Source: origin.Source, Split: origin.Split, Position: at, Reason: row.reason, Err: row.err,
+	}, payload)
+}
+
+// batch makes the batch of the rows that the extractor holds.
+func (w *worker) batch(positions, times *array.Int64, origin pipeline.Origin) (*pipeline.Batch, error) {
+	mem, n := w.env.Mem(), len(w.positions)
+	cols := w.extract.arrays(mem)
+	schema := w.schemas[0]
+	if times != nil {
+		schema = w.schemas[1]
+		cols = append(cols, kept(mem, times, w.times))
+	}
+	cols = append(cols, kept(mem, positions, w.positions))
+	defer func() {
+		for _, c := range cols {
+			c.Release()
+		}
+	}()
+	rec := array.NewRecordBatch(schema, cols, int64(n))
+	out, err := pipeline.NewBatch(rec, origin)
+	if err != nil {
+		rec.Release()
+		return nil, err
+	}
+	return out, nil
+}
+
+// kept returns the column itself when no row was dropped, and a new one of the values that are left otherwise.
+func kept(mem memory.Allocator, col *array.Int64, values []int64) arrow.Array {
+	if col.Len() == len(values) {
+		col.Retain()
+		return col
+	}
+	return int64Array(mem, values)
+}
+
+// int64Column returns a column, or nil when it is not there.
+func int64Column(rec arrow.RecordBatch, name string) *array.Int64 {
+	if i := rec.Schema().FieldIndices(name); len(i) == 1 {
+		col, _ := rec.Column(i[0]).(*array.Int64)
+		return col
+	}
+	return nil
+}
+
+// blockProcessor parses blocks.
+type blockProcessor struct {
+	*worker
+	record record
+	text   *textRecord // the same, when the format has headers
+}
+
+// Process implements [pipeline.Processor]: one batch for one block.
+func (p *blockProcessor) Process(ctx context.Context, in *pipeline.Block, emit func(*pipeline.Batch) error) error {
+	defer in.Release()
+	if p.text != nil {
+		meta := in.Record().Schema().Metadata()
+		at := meta.FindKey("header")
+		line := ""
+		if at >= 0 {
+			line = meta.Values()[at]
+		}
+		if in.NumRows() > 0 || at >= 0 {
+			if err := p.text.useHeader(line, at >= 0); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := p.run(ctx, p.record, in.Record(), in.Origin(), in.Payload())
+	if err != nil {
+		return err
+	}
+	return emit(out)
+}
+
+// Flush implements [pipeline.Processor]; nothing is held back.
+func (p *blockProcessor) Flush(context.Context, func(*pipeline.Batch) error) error { return nil }
+
+// Close implements [pipeline.Processor].
+func (p *blockProcessor) Close() error { return nil }
+
+// columnProcessor parses batches of plain columns.
+type columnProcessor struct {
+	*worker
+	record arrowRecord
+}
+
+// Process implements [pipeline.Processor]: one batch for one batch.
+func (p *columnProcessor) Process(ctx context.Context, in *pipeline.Batch, emit func(*pipeline.Batch) error) error {
+	defer in.Release()
+	if err := p.record.use(in.Record()); err != nil {
+		return err
+	}
+	out, err := p.run(ctx, &p.record, in.Record(), in.Origin(), nil)
+	if err != nil {
+		return err
+	}
+	return emit(out)
+}
+
+// Flush implements [pipeline.Processor]; nothing is held back.
+func (p *columnProcessor) Flush(context.Context, func(*pipeline.Batch) error) error { return nil }
+
+// Close implements [pipeline.Processor].
+func (p *columnProcessor) Close() error { return nil }

@@ -1,0 +1,105 @@
+package parse
+
+import (
+	"math"
+	"strconv"
+)
+
+// valueKind says which of the slices of values count.
+type valueKind uint8
+
+const (
+	none   valueKind = iota // the column is missing in this record
+	ints                    // ints
+	floats                  // floats
+	texts                   // texts
+	pairs                   // ints and, as many, floats: libfm's indices and values
+)
+
+// String names the kind for error messages.
+func (k valueKind) String() string {
+	switch k {
+	case ints, pairs:
+		return "integers"
+	case floats:
+		return "floats"
+	case texts:
+		return "text"
+	}
+	return "nothing"
+}
+
+// values is what one column holds in one record. Its slices are reused; texts alias the record.
+type values struct {
+	kind   valueKind
+	ints   []int64
+	floats []float32
+	texts  [][]byte
+	pieces [][]byte // scratch of [feature.pieces]
+}
+
+func (v *values) reset() {
+	v.kind, v.ints, v.floats, v.texts = none, v.ints[:0], v.floats[:0], v.texts[:0]
+}
+
+// record takes records of one format apart. The columns are numbered in the order of [program.columns].
+type record interface {
+	// read takes a record apart as far as needed to answer get. It keeps the payload until the next read.
+	read(payload []byte) error
+	// get puts what a column holds into v. An empty list is none.
+	get(col int, v *values) error
+}
+
+// parseInt reads a decimal number with an optional sign.
+func parseInt(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 { // 18 digits always fit
+		v, err := strconv.ParseInt(string(b), 10, 64)
+		return v, err == nil
+	}
+	digits, negative := b, false
+	if b[0] == '-' || b[0] == '+' {
+		digits, negative = b[1:], b[0] == '-'
+	}
+	if len(digits) == 0 {
+		return 0, false
+	}
+	var v int64
+	for _, c := range digits {
+		c -= '0'
+		if c > 9 {
+			return 0, false
+		}
+		v = v*10 + int64(c)
+	}
+	if negative {
+		v = -v
+	}
+	return v, true
+}
+
+// parseFloat reads a number as strconv does. Infinities and NaN parse; who needs a finite number checks with [finite].
+func parseFloat(b []byte) (float32, bool) {
+	// Short integers are the usual case, and exact up to 2^24.
+	if n := len(b); n > 0 && n <= 7 {
+		var v int32
+		i := 0
+		for ; i < n; i++ {
+			c := b[i] - '0'
+			if c > 9 {
+				break
+			}
+			v = v*10 + int32(c)
+		}
+		if i == n {
+			return float32(v), true
+		}
+	}
+	v, err := strconv.ParseFloat(string(b), 32)
+	return float32(v), err == nil
+}
+
+// finite tells whether v is a number and not an infinity.
+func finite(v float32) bool { return v-v == 0 }
+
+// bucket is floor(log2(|v|+1)), see [Float].
+func bucket(v float32) int64 { return int64(math.Log2(math.Abs(float64(v)) + 1)) }

@@ -1,0 +1,176 @@
+package trainstep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Lookup is the stage that collects the distinct fids of a batch and fetches their embedding rows.
+type Lookup struct {
+	model    model.Model
+	open     OpenStore
+	features []model.Feature
+}
+
+// NewLookup makes the stage for a model.
+func NewLookup(m model.Model, open OpenStore) *Lookup {
+	return &Lookup{model: m, open: open, features: m.Features()}
+}
+
+var _ pipeline.Stage[*pipeline.Batch, *Prepared] = (*Lookup)(nil)
+
+// String implements [pipeline.Stage].
+func (l *Lookup) String() string { return "lookup" }
+
+// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model and a label.
+func (l *Lookup) Schema(in *arrow.Schema) (*arrow.Schema, error) {
+	want := make([]arrow.Field, 0, len(l.features)+1)
+	for _, f := range l.features {
+		want = append(want, arrow.Field{Name: f.Name, Type: columnType(f)})
+	}
+	want = append(want, arrow.Field{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32})
+	return in, pipeline.CheckColumns(in, want...)
+}
+
+func columnType(f model.Feature) arrow.DataType {
+	switch {
+	case f.Kind == model.Sparse:
+		return arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)
+	case f.Dim > 1:
+		return arrow.FixedSizeListOfNonNullable(int32(f.Dim), arrow.PrimitiveTypes.Float32)
+	default:
+		return arrow.PrimitiveTypes.Float32
+	}
+}
+
+// Open implements [pipeline.Stage].
+func (l *Lookup) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*pipeline.Batch, *Prepared], error) {
+	store, err := l.open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	layout := l.model.Layout()
+	return &lookup{stage: l, store: store, layout: layout, dedup: make([]dedup, len(layout.Tables)), pool: newPool[Prepared]()}, nil
+}
+
+type lookup struct {
+	stage  *Lookup
+	store  Store
+	layout *param.Layout
+	dedup  []dedup // one for each table
+	pool   *pool[Prepared]
+}
+
+// Process implements [pipeline.Processor].
+func (l *lookup) Process(ctx context.Context, in *pipeline.Batch, emit func(*Prepared) error) error {
+	p := l.pool.get()
+	p.batch, p.pool = in, l.pool
+	if err := l.prepare(p); err != nil {
+		p.Release()
+		return err
+	}
+	if err := l.store.Lookup(ctx, &p.rows); err != nil {
+		p.Release()
+		return err
+	}
+	return emit(p)
+}
+
+// Flush implements [pipeline.Processor].
+func (l *lookup) Flush(context.Context, func(*Prepared) error) error { return nil }
+
+// Close implements [pipeline.Processor].
+func (l *lookup) Close() error { return nil }
+
+// prepare points the inputs at the batch's columns and numbers its distinct fids in the order of their first occurrence.
+func (l *lookup) prepare(p *Prepared) error {
+	tables := len(l.layout.Tables)
+	p.rows.Keys, p.rows.Values = resize(p.rows.Keys, tables), resize(p.rows.Values, tables)
+	p.counts = resize(p.counts, tables)
+	for t := range tables {
+		l.dedup[t].reset(p.rows.Keys[t][:0], p.counts[t][:0])
+	}
+	p.in.NumRows = p.batch.NumRows()
+	p.in.Sparse, p.in.Dense, p.in.Values = p.in.Sparse[:0], p.in.Dense[:0], p.rows.Values
+	sparse := 0
+	for i := range l.stage.features {
+		f := &l.stage.features[i]
+		col := p.batch.Column(f.Name)
+		switch c := col.(type) {
+		case *array.List:
+			if len(p.offs) <= sparse {
+				p.offs = append(p.offs, nil)
+			}
+			if cap(p.in.Sparse) > sparse { // keeps the index buffer of the batch before
+				p.in.Sparse = p.in.Sparse[:sparse+1]
+			} else {
+				p.in.Sparse = append(p.in.Sparse, model.Ragged{})
+			}
+			l.sparse(&p.in.Sparse[sparse], &p.offs[sparse], c, &l.dedup[f.Table])
+			sparse++
+		case *array.Float32:
+			p.in.Dense = append(p.in.Dense, c.Float32Values())
+		case *array.FixedSizeList:
+			values, ok := c.ListValues().(*array.Float32)
+			if !ok {
+				return fmt.Errorf("feature %q is %s: %w", f.Name, col.DataType(), pipeline.ErrSchema)
+			}
+			from := c.Data().Offset() * f.Dim
+			p.in.Dense = append(p.in.Dense, values.Float32Values()[from:from+c.Len()*f.Dim])
+		case nil:
+			return fmt.Errorf("the batch has no column for feature %q: %w", f.Name, pipeline.ErrSchema)
+		default:
+			return fmt.Errorf("feature %q is %s: %w", f.Name, col.DataType(), pipeline.ErrSchema)
+		}
+	}
+	for t := range tables {
+		p.rows.Keys[t], p.counts[t] = l.dedup[t].keys, l.dedup[t].counts
+		p.rows.Values[t] = resize(p.rows.Values[t], len(p.rows.Keys[t])*l.layout.Tables[t].Dim())
+	}
+	p.in.Values = p.rows.Values
+	p.in.Labels, p.in.Weights = nil, nil
+	if c, ok := p.batch.Column(pipeline.ColLabel).(*array.Float32); ok {
+		p.in.Labels = c.Float32Values()
+		for r, y := range p.in.Labels {
+			if !(y >= 0 && y <= 1) { // NaN too
+				return fmt.Errorf("row %d of the batch %s has label %v, not in 0 to 1; say what a positive example is (label.positive): %w", r, p.batch.Origin(), y, pipeline.ErrConfig)
+			}
+		}
+	} else if p.in.NumRows > 0 {
+		return errors.Join(fmt.Errorf("the batch has no float32 column %s", pipeline.ColLabel), pipeline.ErrSchema)
+	}
+	// Not the origin's MaxTime: that bounds the blocks the rows came in, which depend on how a fetch went (invariant 6).
+	p.time = 0
+	if c, ok := p.batch.Column(pipeline.ColTime).(*array.Int64); ok && c.Len() > 0 {
+		p.time = slices.Max(c.Int64Values())
+	}
+	if c, ok := p.batch.Column(pipeline.ColWeight).(*array.Float32); ok {
+		p.in.Weights = c.Float32Values()
+	}
+	return nil
+}
+
+func (l *lookup) sparse(r *model.Ragged, offs *[]int32, c *array.List, d *dedup) {
+	offsets := c.Offsets()[c.Data().Offset() : c.Data().Offset()+c.Len()+1]
+	first, last := offsets[0], offsets[len(offsets)-1]
+	fids := c.ListValues().(*array.Int64).Int64Values()[first:last]
+	if first != 0 { // a slice of a larger column
+		*offs = resize(*offs, len(offsets))
+		for i, o := range offsets {
+			(*offs)[i] = o - first
+		}
+		offsets = *offs
+	}
+	r.Offsets = offsets
+	r.Index = resize(r.Index, len(fids))
+	d.index(r.Index, fids)
+}

@@ -1,0 +1,359 @@
+package trainstep_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// mapStore is a store over a Go map, with one SGD step a push.
+type mapStore struct {
+	layout *param.Layout
+	rows   map[int64][]float32
+	dense  []float32
+	fail   error
+}
+
+func newMapStore(l *param.Layout) *mapStore {
+	s := &mapStore{layout: l, rows: map[int64][]float32{}}
+	for _, t := range l.Dense {
+		w := make([]float32, t.Len())
+		t.Init.Fill(w, l.Seed, param.HashName(t.Name), 0)
+		s.dense = append(s.dense, w...)
+	}
+	return s
+}
+
+func (s *mapStore) Lookup(_ context.Context, r *param.Rows) error {
+	if s.fail != nil {
+		return s.fail
+	}
+	for t, keys := range r.Keys {
+		dim := s.layout.Tables[t].Dim()
+		for i, k := range keys {
+			dst := r.Values[t][i*dim : (i+1)*dim]
+			clear(dst)
+			copy(dst, s.rows[k])
+		}
+	}
+	return nil
+}
+
+func (s *mapStore) Dense(_ context.Context, have uint64, dst []float32) (uint64, error) {
+	if have != 1 {
+		copy(dst, s.dense)
+	}
+	return 1, nil
+}
+
+var testSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "item", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)},
+	{Name: "user", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)},
+	{Name: "age", Type: arrow.PrimitiveTypes.Float32},
+	{Name: "geo", Type: arrow.FixedSizeListOfNonNullable(2, arrow.PrimitiveTypes.Float32)},
+	{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32},
+	{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
+	{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
+}, nil)
+
+var testFeatures = []model.Feature{
+	{Name: "item"},
+	{Name: "user", Combiner: model.Mean},
+	{Name: "age", Kind: model.Dense, Dim: 1},
+	{Name: "geo", Kind: model.Dense, Dim: 2},
+}
+
+// newBatch makes rows [from, from+n) of an endless table in which row i has items i and i%3, user i%2 (odd rows none).
+func newBatch(t testing.TB, mem memory.Allocator, from, n int) *pipeline.Batch {
+	t.Helper()
+	b := array.NewRecordBuilder(mem, testSchema)
+	defer b.Release()
+	items, users := b.Field(0).(*array.ListBuilder), b.Field(1).(*array.ListBuilder)
+	for i := from; i < from+n; i++ {
+		items.Append(true)
+		items.ValueBuilder().(*array.Int64Builder).AppendValues([]int64{int64(i), int64(i % 3)}, nil)
+		users.Append(true)
+		if i%2 == 0 {
+			users.ValueBuilder().(*array.Int64Builder).Append(1<<48 + int64(i))
+		}
+		b.Field(2).(*array.Float32Builder).Append(float32(i))
+		geo := b.Field(3).(*array.FixedSizeListBuilder)
+		geo.Append(true)
+		geo.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{float32(i) / 2, -1}, nil)
+		b.Field(4).(*array.Float32Builder).Append(float32(i % 2))
+		b.Field(5).(*array.Int64Builder).Append(int64(i + 1))
+		b.Field(6).(*array.Int64Builder).Append(int64(70 + i))
+	}
+	batch, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{
+		Source: "test", Split: "s", From: pipeline.Position(from), To: pipeline.Position(from + n), MaxTime: 1000, // of a block that was larger
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+func newModel(t testing.TB, cfg zoo.Config) model.Model {
+	t.Helper()
+	cfg.Features, cfg.Seed = testFeatures, 1
+	m, err := zoo.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (s *mapStore) open(context.Context, *pipeline.Env) (trainstep.Store, error) { return s, nil }
+
+// TestLookupReadsColumns compares the inputs with the table's definition, for whole batches and for a slice of one.
+func TestLookupReadsColumns(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	m := newModel(t, zoo.Config{Name: "lr"})
+	store := newMapStore(m.Layout())
+	store.rows[4] = []float32{40}
+	p, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := newBatch(t, mem, 0, 8)
+	part, err := whole.Cut(3, 6) // rows 3, 4, 5
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Release()
+	for range 2 { // the second time with the buffers of the first
+		part.Record().Retain()
+		again, err := pipeline.NewBatch(part.Record(), part.Origin())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Process(t.Context(), again, func(got *trainstep.Prepared) error {
+			defer got.Release()
+			in := got.Inputs()
+			want := model.Inputs{
+				NumRows: 3,
+				Sparse: []model.Ragged{
+					{Offsets: []int32{0, 2, 4, 6}, Index: []int32{0, 1, 2, 3, 4, 5}}, // 3 0, 4 1, 5 2
+					{Offsets: []int32{0, 0, 1, 1}, Index: []int32{6}},
+				},
+				Dense:  [][]float32{{3, 4, 5}, {1.5, -1, 2, -1, 2.5, -1}},
+				Values: [][]float32{{0, 0, 40, 0, 0, 0, 0}},
+				Labels: []float32{1, 0, 1},
+			}
+			if diff := cmp.Diff(want, *in); diff != "" {
+				t.Errorf("inputs (-want +got):\n%s", diff)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	part.Release()
+}
+
+func TestSchemaFaultsAreListed(t *testing.T) {
+	m := newModel(t, zoo.Config{Name: "lr"})
+	_, err := trainstep.NewLookup(m, nil).Schema(arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}}, nil))
+	if !errors.Is(err, pipeline.ErrSchema) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{`column "item" is utf8`, `no column "user"`, `no column "age"`, `no column "geo"`, `no column "__label__"`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %s in: %v", want, err)
+		}
+	}
+}
+
+// TestStepPredictsBeforeItTrains runs both stages with dropout and batch norm, where predicting and training differ.
+func TestStepPredictsBeforeItTrains(t *testing.T) {
+	for _, cfg := range []zoo.Config{{Name: "lr"}, {Name: "deepfm", Dim: 4, Hidden: []int{8}, BatchNorm: true, Dropout: 0.5}} {
+		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+		m := newModel(t, cfg)
+		store := newMapStore(m.Layout())
+		store.rows[1] = []float32{0.5, 1, -1, 0.25, 2}[:m.Layout().Tables[0].Dim()]
+		var seen []trainstep.Observation
+		stage := trainstep.NewStep(m, store.open, trainstep.StepOptions{Seed: 3, LR: 0.5, Progressive: true, Observe: func(o trainstep.Observation) {
+			o.Probs, o.Labels = append([]float32(nil), o.Probs...), append([]float32(nil), o.Labels...)
+			seen = append(seen, o)
+		}})
+		look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := stage.Open(t.Context(), &pipeline.Env{Worker: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []float32
+		err = look.Process(t.Context(), newBatch(t, mem, 0, 8), func(p *trainstep.Prepared) error {
+			ref := m.NewSession()
+			ref.SetDense(store.dense)
+			want = append(want, ref.Predict(p.Inputs())...)
+			return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
+				defer g.Release()
+				u := g.Update()
+				if u.Split != "s" || u.From != 0 || u.To != 8 || u.NumRows != 8 || u.Time != 77 || u.LR != 0.5 {
+					t.Errorf("%s: update %+v", cfg.Name, u)
+				}
+				if len(u.Keys[0]) != 12 || len(u.Counts[0]) != 12 || len(u.Grads[0]) != 12*m.Layout().Tables[0].Dim() || len(u.Dense) != m.Layout().DenseLen() {
+					t.Errorf("%s: %d keys, %d counts, %d gradients, %d dense", cfg.Name, len(u.Keys[0]), len(u.Counts[0]), len(u.Grads[0]), len(u.Dense))
+				}
+				if u.Counts[0][0] != 4 { // fid 0: row 0 twice, rows 3 and 6
+					t.Errorf("%s: fid %d counted %d times, want 4", cfg.Name, u.Keys[0][0], u.Counts[0][0])
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != 1 || seen[0].Worker != 2 || math.IsNaN(seen[0].Loss) {
+			t.Fatalf("%s: observations %+v", cfg.Name, seen)
+		}
+		if diff := cmp.Diff(want, seen[0].Probs); diff != "" {
+			t.Errorf("%s: predictions (-want +got):\n%s", cfg.Name, diff)
+		}
+		mem.AssertSize(t, 0)
+	}
+}
+
+func TestStepRefusesDivergence(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	m := newModel(t, zoo.Config{Name: "lr"})
+	store := newMapStore(m.Layout())
+	store.rows[1] = []float32{float32(math.NaN())}
+	_, err := runSteps(t, mem, m, store, []int{8})
+	if err == nil || !strings.Contains(err.Error(), "test/s[0,8)") || !strings.Contains(err.Error(), "learning rate") {
+		t.Errorf("got %v, want an error that names the batch and says what to do", err)
+	}
+	store.fail = errors.New("shard gone")
+	if _, err := runSteps(t, mem, m, store, []int{8}); !errors.Is(err, store.fail) {
+		t.Errorf("got %v, want the store's error", err)
+	}
+}
+
+func TestEmptyBatchMovesThePosition(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	m := newModel(t, zoo.Config{Name: "lr"})
+	got, err := runSteps(t, mem, m, newMapStore(m.Layout()), []int{0, 4})
+	if err != nil || len(got) != 2 || got[0].NumRows != 0 || len(got[0].Dense) != 0 || got[1].NumRows != 4 {
+		t.Errorf("updates %+v, %v", got, err)
+	}
+}
+
+func runSteps(t testing.TB, mem memory.Allocator, m model.Model, store *mapStore, sizes []int) (out []param.Update, err error) {
+	t.Helper()
+	look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := 0
+	for _, n := range sizes {
+		err := look.Process(t.Context(), newBatch(t, mem, from, n), func(p *trainstep.Prepared) error {
+			return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
+				out = append(out, *g.Update())
+				g.Release()
+				return nil
+			})
+		})
+		if err != nil {
+			return out, err
+		}
+		from += n
+	}
+	return out, nil
+}
+
+func TestScore(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	m := newModel(t, zoo.Config{Name: "fm", Dim: 2})
+	store := newMapStore(m.Layout())
+	look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	score, err := trainstep.NewScore(m, store.open).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = look.Process(t.Context(), newBatch(t, mem, 0, 5), func(p *trainstep.Prepared) error {
+		return score.Process(t.Context(), p, func(s *trainstep.Scored) error {
+			probs, labels, weights := s.Scores()
+			if len(probs) != 5 || cmp.Diff([]float32{0, 1, 0, 1, 0}, labels) != "" || weights != nil || s.NumRows() != 5 {
+				t.Errorf("probs %v, labels %v, weights %v", probs, labels, weights)
+			}
+			s.Release()
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	m := newModel(t, zoo.Config{Name: "fm", Dim: 2})
+	store := newMapStore(m.Layout())
+	pipelinetest.TestStage(t, pipelinetest.StageHarness[*pipeline.Batch, *trainstep.Prepared]{
+		New: func(*testing.T) pipeline.Stage[*pipeline.Batch, *trainstep.Prepared] {
+			return trainstep.NewLookup(m, store.open)
+		},
+		Schema: testSchema,
+		Inputs: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
+			return []*pipeline.Batch{newBatch(t, mem, 0, 3), newBatch(t, mem, 3, 0), newBatch(t, mem, 3, 5)}
+		},
+	})
+}
+
+// TestStepsAllocateNothing warms the buffers up and counts allocations of a whole look-up and step. The record batch
+// itself is made once: making it is the parser's cost.
+func TestStepsAllocateNothing(t *testing.T) {
+	m := newModel(t, zoo.Config{Name: "deepfm", Dim: 4, Hidden: []int{8}, DenseOptimizer: optim.SGD{LR: 0.1}})
+	store := newMapStore(m.Layout())
+	look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{Progressive: true, Observe: func(trainstep.Observation) {}}).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := newBatch(t, memory.DefaultAllocator, 0, 64)
+	ctx := t.Context()
+	push := func(g *trainstep.Gradients) error { g.Release(); return nil }
+	train := func(p *trainstep.Prepared) error { return step.Process(ctx, p, push) }
+	one := func() {
+		batch.Record().Retain() // Release gives back what this took
+		if err := look.Process(ctx, batch, train); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one()
+	if n := testing.AllocsPerRun(50, one); n > 0 {
+		t.Errorf("%v allocations a step", n)
+	}
+}
