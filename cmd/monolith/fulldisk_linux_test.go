@@ -1,0 +1,50 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestFullDisk trains into a file system of a megabyte. It needs the right to mount one.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("needs the right to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	text := strings.Replace(fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 30000}}"), "model: lr", "model: {deepfm: {dim: 32, hidden: [32]}}", 1)
+	text = strings.Replace(text, "batch: 10", "batch: 500", 1)
+	job := writeJob(t, text+"snapshot: {keep: 1}\n")
+	monolith(t, "train", job, "--set", "train.max_examples=1000").wants(t, 0)
+	before := monolith(t, "inspect", filepath.Join(dir, "run"), "--json")
+	before.wants(t, 0)
+	filler := filepath.Join(dir, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // until the disk is full
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := monolith(t, "train", job)
+	o.wants(t, 3, "no space left", filepath.Join(dir, "run", "snapshots"))
+	if after := monolith(t, "inspect", filepath.Join(dir, "run"), "--json"); after.code != 0 || after.stdout != before.stdout {
+		t.Errorf("the last good snapshot is not what it was: code %d\n%s%s", after.code, after.stdout, after.stderr)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	monolith(t, "train", job).wants(t, 0, "going on from snapshot")
+}

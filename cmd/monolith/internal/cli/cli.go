@@ -1,0 +1,147 @@
+// Package cli is the command line: it reads flags and jobs, calls the functions of [Ops], and writes what they return.
+// Nothing here knows how training works.
+//
+// Standard output carries the result and nothing else; logs, progress and notices go to standard error. Every error
+// becomes an exit code in one place, see [Exit].
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+// Ops are the functions behind the commands. A nil one makes its command fail with an error that says so.
+type Ops struct {
+	// Train runs a job until its input ends or it is asked to drain.
+	Train func(context.Context, *job.Config, job.RunOptions) (*job.TrainResult, error)
+	// Eval evaluates a snapshot.
+	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
+	// Plan checks a job's graph without I/O.
+	Plan func(*job.Config) (job.Plan, error)
+	// Check looks for everything that would keep a job from running, without reading data.
+	Check func(context.Context, *job.Config) ([]job.Finding, error)
+	// InspectSource reads the first rows of a job's source.
+	InspectSource func(context.Context, *job.Config, job.InspectOptions) (*job.SourceInfo, error)
+	// InspectSnapshot describes a snapshot, or the newest one of a job's dir.
+	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
+	// Demo trains on a synthetic stream from a broker in this process.
+	Demo func(context.Context, job.DemoOptions) (*job.DemoResult, error)
+}
+
+// App is one invocation of the program. All fields but Ops may be left zero.
+type App struct {
+	Ops Ops
+	// Version is that of the release, empty for what the build information says.
+	Version string
+	// Stdout and Stderr default to the process's own.
+	Stdout, Stderr io.Writer
+	// Env is the environment as NAME=value pairs.
+	Env []string
+	// Signals delivers what the process is sent; nil: nothing.
+	Signals <-chan os.Signal
+
+	json, noColor, quiet, verbose bool
+
+	screen    *ui.Screen
+	logger    atomic.Pointer[slog.Logger]
+	logFormat atomic.Pointer[string]
+	drain     chan struct{}
+	drains    atomic.Bool // the command answers the first signal by draining
+	cancel    context.CancelCauseFunc
+}
+
+// errMissing reports a command that the program was built without.
+var errMissing = errors.New("this program was built without that command")
+
+// Run runs one command line, without the program's name, and returns the process's exit code. A second SIGINT or SIGTERM
+// makes it return at once, leaving goroutines behind: the caller exits.
+func (a *App) Run(ctx context.Context, args []string) int {
+	if a.Stdout == nil {
+		a.Stdout = os.Stdout
+	}
+	if a.Stderr == nil {
+		a.Stderr = os.Stderr
+	}
+	a.json = wantsJSON(args)
+	a.screen = ui.NewScreen(a.Stderr, false, a.getenv)
+	a.setLogger(&job.Log{Level: "info", Format: "text"})
+	a.drain = make(chan struct{})
+	ctx, a.cancel = context.WithCancelCause(ctx)
+	defer a.cancel(nil)
+
+	done := make(chan int, 1)
+	go func() { done <- a.execute(ctx, args) }()
+	return a.supervise(done)
+}
+
+func (a *App) execute(ctx context.Context, args []string) int {
+	out := &outcome{command: "monolith"}
+	root := a.root(out)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && errors.Is(err, context.Canceled) {
+		err = cause // what cancelled it says more
+	}
+	a.screen.SetLine("")
+	return a.finish(out, err)
+}
+
+// wantsJSON finds --json before flags are parsed, so that an error in them is reported in the envelope too.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
+}
+
+func (a *App) getenv(name string) string {
+	for _, kv := range slices.Backward(a.Env) { // the last one counts, as in os.Environ
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// setLogger makes the logger a job asks for; -v and -q win over it.
+func (a *App) setLogger(cfg *job.Log) {
+	var level slog.Level
+	switch {
+	case a.verbose:
+		level = slog.LevelDebug
+	case a.quiet:
+		level = slog.LevelError
+	default:
+		// The job's check has seen to it that the level is one of slog's.
+		_ = level.UnmarshalText([]byte(cfg.Level))
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	format := cfg.Format
+	var handler slog.Handler = slog.NewTextHandler(a.screen, opts)
+	if format == "json" {
+		handler = slog.NewJSONHandler(a.screen, opts)
+	}
+	a.logger.Store(slog.New(handler))
+	a.logFormat.Store(&format)
+}
+
+// notice tells a person something in a line of its own; -q silences it.
+func (a *App) notice(text string) {
+	if !a.quiet {
+		_, _ = io.WriteString(a.screen, "monolith: "+text+"\n")
+	}
+}

@@ -1,0 +1,241 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// TestMain makes the test binary be the command `monolith` of the scripts, with the fakes below behind it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"monolith": func() {
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, cli.Signals()...)
+		app := &cli.App{Ops: fakes(), Version: "v0.0.0-test", Env: os.Environ(), Signals: signals}
+		os.Exit(app.Run(context.Background(), os.Args[1:]))
+	}})
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			// Under the race detector every process otherwise sleeps a second before it ends.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// waitfile FILE waits until a file has content: what runs in the background has come so far.
+			"waitfile": func(ts *testscript.TestScript, _ bool, args []string) {
+				for range 1000 {
+					if info, err := os.Stat(ts.MkAbs(args[0])); err == nil && info.Size() > 0 {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				ts.Fatalf("%s did not appear", args[0])
+			},
+			// signal NAME FILE sends a signal to the process whose id FILE holds; the scripts' own kill knows two only.
+			"signal": func(ts *testscript.TestScript, _ bool, args []string) {
+				pid, err := strconv.Atoi(ts.ReadFile(args[1]))
+				ts.Check(err)
+				ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1}[args[0]]))
+			},
+			// exitcode N COMMAND... runs a command that must end with that code.
+			"exitcode": func(ts *testscript.TestScript, _ bool, args []string) {
+				err := ts.Exec(args[1], args[2:]...)
+				got := "0"
+				if err != nil {
+					got = fmt.Sprint(err)
+				}
+				want := "exit status " + args[0]
+				if args[0] == "0" {
+					want = "0"
+				}
+				if got != want {
+					ts.Fatalf("got %q, want %q", got, want)
+				}
+			},
+		},
+	})
+}
+
+// fakes answers with fixed results; what a script wants else it says in FAKE.
+func fakes() cli.Ops {
+	fake := os.Getenv("FAKE")
+	fail := func() error {
+		switch fake {
+		case "unavailable":
+			return fmt.Errorf("kafkasource: brokers [localhost:1]: connection refused: %w", pipeline.ErrUnavailable)
+		case "full":
+			return fmt.Errorf("ps: snapshot in runs/x needs 4096 bytes: %w", syscall.ENOSPC)
+		case "schema":
+			return fmt.Errorf("no column %q: %w", "user", pipeline.ErrSchema)
+		case "config":
+			return fmt.Errorf("kafkasource: no topic %q: %w", "ratngs", pipeline.ErrConfig)
+		case "data":
+			return &pipeline.DataError{Source: "text", Split: "a.libfm", Position: 12, Reason: "malformed row"}
+		}
+		return nil
+	}
+	return cli.Ops{
+		Train: func(ctx context.Context, c *job.Config, o job.RunOptions) (*job.TrainResult, error) {
+			if err := fail(); err != nil {
+				return nil, err
+			}
+			r := &job.TrainResult{
+				Examples: 200000, Steps: 391, ExamplesPerSecond: 12345.6, Seconds: 16.2, Epochs: c.Epochs,
+				Metrics: job.Scores{"auc": 0.78125, "log_loss": math.NaN()}, Snapshot: filepath.Join(c.Dir, "snap-00000001"),
+			}
+			switch {
+			case o.Resume == nil:
+				o.Notice("going on from " + filepath.Join(c.Dir, "snap-00000000"))
+			case *o.Resume:
+				return nil, fmt.Errorf("job: no snapshot in %s: %w", c.Dir, pipeline.ErrConfig)
+			}
+			o.Logger.Debug("a detail")
+			o.Progress(job.Progress{Phase: "train", Examples: 10, Lag: -1})
+			if fake == "wait" || fake == "stubborn" {
+				if err := mark("started"); err != nil {
+					return nil, err
+				}
+				select {
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				case <-o.Drain:
+				}
+				if fake == "stubborn" {
+					if err := mark("draining"); err != nil {
+						return nil, err
+					}
+					select {} // a broker that never answers
+				}
+				r.Drained = true
+			}
+			return r, nil
+		},
+		Eval: func(ctx context.Context, _ *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
+			if fake == "wait" {
+				if err := mark("started"); err != nil {
+					return nil, err
+				}
+				<-ctx.Done()
+				return nil, fmt.Errorf("local: %w", ctx.Err())
+			}
+			return &job.EvalResult{Examples: 57722, ExamplesPerSecond: 1e6, Metrics: job.Scores{"auc": 0.75, "log_loss": 0.5}, Snapshot: o.Snapshot}, nil
+		},
+		Plan: func(*job.Config) (job.Plan, error) {
+			if err := fail(); err != nil {
+				return nil, err
+			}
+			return fakePlan{}, nil
+		},
+		Check: func(context.Context, *job.Config) ([]job.Finding, error) {
+			if fake == "finding" {
+				return []job.Finding{{Path: "model.deepfm", Where: "job.yaml:4:8", Message: "has no dense features"}}, nil
+			}
+			return nil, fail()
+		},
+		InspectSource: func(_ context.Context, c *job.Config, o job.InspectOptions) (*job.SourceInfo, error) {
+			return &job.SourceInfo{
+				Source: c.Source.Name(), Bounded: c.Source.Bounded(),
+				Splits: []job.SplitInfo{{Name: "a", End: 120}, {Name: "b", End: -1}},
+				Schema: []job.ColumnInfo{{Name: "user", Type: "list<int64>"}, {Name: "__label__", Type: "float32"}},
+				Rows:   [][]string{{"[1 2]", "1"}, {"[3]", "0"}}[:min(2, o.Rows)],
+			}, nil
+		},
+		InspectSnapshot: func(_ context.Context, path string) (*job.SnapshotInfo, error) {
+			return &job.SnapshotInfo{
+				Path: path, ID: 3, Created: time.Unix(1700000000, 0), Digest: "d1935e", Rows: 12345,
+				Tables:    []job.TableInfo{{Name: "embedding", Rows: 12345, Dim: 17}},
+				Positions: map[string]map[string]job.PositionInfo{"ratings": {"ratings-0": {Position: 99, Rows: 98, Batches: 2}}},
+			}, nil
+		},
+		Demo: func(_ context.Context, o job.DemoOptions) (*job.DemoResult, error) {
+			if o.Model == "lr" {
+				return nil, errors.New("boom")
+			}
+			return &job.DemoResult{
+				Examples: o.Examples, ExamplesPerSecond: 20000, Seconds: 10, Rows: 4321, Snapshot: filepath.Join(o.Dir, "snap-00000001"),
+				Progressive: job.ProgressiveResult{AUC: 0.77, LogLoss: 0.5},
+				HeldOut:     job.HeldOutResult{AUC: 0.78, FrozenAUC: 0.75, BestAUC: 0.79},
+				OverTime:    []job.DemoInterval{{Examples: o.Examples, ExamplesPerSecond: 20000, AUC: 0.77, LogLoss: math.NaN(), BestAUC: 0.8}},
+				Dir:         o.Dir,
+			}, nil
+		},
+	}
+}
+
+// mark writes the process's id to a file, which tells a script that it has come so far.
+func mark(file string) error { return os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600) }
+
+type fakePlan struct{}
+
+func (fakePlan) Text() string    { return "source ─> parse ─> push\n" }
+func (fakePlan) DOT() string     { return "digraph {}" }
+func (fakePlan) Mermaid() string { return "flowchart LR" }
+func (fakePlan) JSON() string    { return `{"segments":[]}` }
+
+func TestExampleJobLoads(t *testing.T) {
+	t.Parallel()
+	if _, err := job.Decode([]byte(cli.ExampleJob), "example.yaml", job.LoadOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHelp: every command has a short line, a long text and examples, and begins its line with a capital.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, c := range cli.Command().Commands() {
+		if c.Short == "" || c.Name() != "version" && c.Long == "" {
+			t.Errorf("%s has no help", c.Name())
+		}
+		if c.Runnable() && c.Example == "" {
+			t.Errorf("%s has no examples", c.Name())
+		}
+	}
+}
+
+// TestExit: the one table of errors and codes.
+func TestExit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		exit int
+		code string
+	}{
+		{errors.New("x"), 1, "failed"},
+		{&pipeline.DataError{Reason: "x"}, 1, "failed"},
+		{&pipeline.GapError{}, 1, "failed"},
+		{fmt.Errorf("a: %w", pipeline.ErrFenced), 1, "failed"},
+		{fmt.Errorf("a: %w", pipeline.ErrConfig), 2, "config"},
+		{fmt.Errorf("a: %w", pipeline.ErrSchema), 2, "schema"},
+		{fmt.Errorf("a: %w", &job.ConfigError{}), 2, "config"},
+		{fmt.Errorf("a: %w", pipeline.ErrUnavailable), 3, "unavailable"},
+		{fmt.Errorf("a: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}), 3, "unavailable"},
+		{fmt.Errorf("a: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), 3, "unavailable"},
+		{errors.Join(pipeline.ErrUnavailable, pipeline.ErrConfig), 2, "config"},
+	} {
+		if exit, f := cli.Exit(tt.err); exit != tt.exit || f.Code != tt.code {
+			t.Errorf("%v: %d %q, want %d %q", tt.err, exit, f.Code, tt.exit, tt.code)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) evalCommand(out *outcome) *cobra.Command {
+	var (
+		set         []string
+		snapshot    string
+		maxExamples int64
+		minAUC      float64
+	)
+	cmd := &cobra.Command{
+		Use:   "eval JOB.yaml",
+		Short: "Evaluate a snapshot on held-out examples",
+		Long: `Evaluate the newest snapshot in the job's dir, or another one, on the examples of eval.source.
+
+With --min-auc the exit code is 4 when the model is not good enough, so that a script can decide.`,
+		Example: `  monolith eval job.yaml
+  monolith eval job.yaml --min-auc 0.75 && ./publish
+  monolith eval job.yaml --snapshot runs/movielens/snapshots/snap-00000012
+  monolith eval job.yaml --set eval.source.text.files=test-2.libfm --json`,
+		Args:              exactly("a job file"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.load(args[0], set)
+			if err != nil {
+				return err
+			}
+			if a.Ops.Eval == nil {
+				return errMissing
+			}
+			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			result, err := a.Ops.Eval(cmd.Context(), cfg, job.EvalOptions{RunOptions: opts, Snapshot: snapshot, MaxExamples: maxExamples})
+			if result == nil || err != nil {
+				return err
+			}
+			out.result = result
+			out.text = func(w io.Writer) error { return writeEvaluated(w, result) }
+			if !cmd.Flags().Changed("min-auc") {
+				return nil
+			}
+			auc, ok := result.Metrics["auc"]
+			switch {
+			case !ok || math.IsNaN(auc):
+				return &answerError{"the auc is not known, so it does not reach --min-auc"}
+			case auc < minAUC:
+				return &answerError{fmt.Sprintf("auc %.4f is below --min-auc %g", auc, minAUC)}
+			}
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot; default: the newest good one in the job's dir")
+	cmd.Flags().Int64Var(&maxExamples, "max-examples", 0, "end after so many `examples`; 0: as the job says")
+	cmd.Flags().Float64Var(&minAUC, "min-auc", 0, "exit with 4 when the AUC is below this `number` (0 to 1)")
+	return cmd
+}
+
+func writeEvaluated(w io.Writer, r *job.EvalResult) error {
+	rows := [][]string{{"examples", fmt.Sprintf("%s, %s", ui.Count(r.Examples), perSecond(r.ExamplesPerSecond))}}
+	rows = append(rows, scoreRows(r.Metrics)...)
+	rows = append(rows, badRows(r.BadRows)...)
+	if r.Snapshot != "" {
+		rows = append(rows, []string{"snapshot", r.Snapshot})
+	}
+	return pairs(w, rows...)
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+// Command returns the whole command tree, for reference pages.
+func Command() *cobra.Command {
+	a := &App{Stdout: io.Discard, Stderr: io.Discard}
+	a.screen = ui.NewScreen(io.Discard, true, a.getenv)
+	return a.root(&outcome{})
+}
+
+func (a *App) root(out *outcome) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "monolith COMMAND",
+		Short: "Train recommendation models on streams",
+		Long: `Monolith trains recommendation models whose parameters are mostly embeddings while the data streams in.
+
+A job is one YAML file: where examples come from, what they look like, the model, how it is trained. Training goes
+on from the newest snapshot in the job's dir, and every example counts exactly once, whatever was killed in between.`,
+		Example: `  monolith demo                      # see it work; needs nothing installed
+  monolith check job.yaml            # is the job all right?
+  monolith train job.yaml            # train, or go on training
+  monolith eval job.yaml             # how good is it?`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name())
+				}
+			}
+			return &usageError{fmt.Sprintf("unknown command %q", args[0]), job.Nearest(args[0], names)}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			out.command = cmd.Name()
+			if a.noColor {
+				a.screen.Color = false
+			}
+			a.setLogger(&job.Log{Level: "info", Format: "text"})
+		},
+	}
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(flagError)
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	flags.BoolVar(&a.json, "json", a.json, "write one JSON object: command, ok, result, error")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "write the result and errors only")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log at level debug")
+	flags.BoolVar(&a.noColor, "no-color", false, "write without colours, as NO_COLOR=1 does")
+	root.AddGroup(&cobra.Group{ID: "job", Title: "Commands for jobs:"}, &cobra.Group{ID: "more", Title: "More commands:"})
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add("job", a.trainCommand(out), a.evalCommand(out), a.checkCommand(out), a.planCommand(out))
+	add("more", a.demoCommand(out), a.inspectCommand(out), a.versionCommand(out))
+	root.SetHelpCommandGroupID("more")
+	root.SetCompletionCommandGroupID("more")
+	root.AddCommand(topics()...)
+	return root
+}
+
+// flagError turns a flag that does not exist into a usage error with the nearest one that does.
+func flagError(cmd *cobra.Command, err error) error {
+	e := &usageError{message: err.Error()}
+	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+		var names []string
+		collect := func(f *pflag.Flag) { names = append(names, f.Name) }
+		cmd.Flags().VisitAll(collect)
+		cmd.InheritedFlags().VisitAll(collect)
+		if near := job.Nearest(name, names); near != "" {
+			e.suggestion = "--" + near
+		}
+	}
+	return e
+}
+
+// exactly wants n arguments and names what is missing.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return &usageError{message: fmt.Sprintf("%s needs %s: monolith %s", cmd.Name(), names[len(args)], cmd.Use)}
+		case len(args) > len(names):
+			return &usageError{message: fmt.Sprintf("%s does not know what to do with %q: monolith %s", cmd.Name(), args[len(names)], cmd.Use)}
+		}
+		return nil
+	}
+}
+
+// completeJob offers YAML files.
+func completeJob(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// addSet adds --set to a command that reads a job.
+func addSet(cmd *cobra.Command, set *[]string) {
+	cmd.Flags().StringArrayVar(set, "set", nil, "override `key.path=value` of the job; may be given more than once")
+	_ = cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var keys []string
+		for _, k := range job.Keys() {
+			if k.Env != "" {
+				keys = append(keys, k.Path+"=")
+			}
+		}
+		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// load reads a job with all its layers and sets the logger it asks for.
+func (a *App) load(path string, set []string) (*job.Config, error) {
+	cfg, err := job.Load(path, job.LoadOptions{Set: set, Env: a.Env})
+	if err != nil {
+		return nil, err
+	}
+	a.setLogger(&cfg.Log)
+	for _, w := range cfg.Warnings() {
+		a.logger.Load().Warn("ignored setting", "reason", w)
+	}
+	return cfg, nil
+}
+
+// isJobFile tells a job file by its name.
+func isJobFile(path string) bool {
+	ext := filepath.Ext(path)
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// isDir tells that path is a folder that is there.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// signalError is the cause of a context that a signal cancelled.
+type signalError struct{ sig syscall.Signal }
+
+func (e *signalError) Error() string { return "interrupted by " + signalName(e.sig) }
+
+func signalName(s syscall.Signal) string {
+	switch s {
+	case syscall.SIGINT:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	}
+	return s.String()
+}
+
+// supervise waits for the command and answers signals: the first SIGINT or SIGTERM asks it to drain (or, where there is
+// nothing to drain, cancels it), the second ends the process at once, SIGUSR1 writes all goroutines to the log.
+func (a *App) supervise(done <-chan int) int {
+	first := true
+	for {
+		select {
+		case code := <-done:
+			return code
+		case s, ok := <-a.Signals:
+			if !ok {
+				a.Signals = nil
+				continue
+			}
+			sig, _ := s.(syscall.Signal)
+			if isDump(s) {
+				a.dumpGoroutines()
+				continue
+			}
+			if !first {
+				a.cancel(&signalError{sig})
+				a.notice("stopped at once by a second " + signalName(sig))
+				return 128 + int(sig)
+			}
+			first = false
+			if a.drains.Load() {
+				a.notice(signalName(sig) + ": reading stops; training what is on its way and taking a snapshot (once more to stop at once)")
+				close(a.drain)
+			} else {
+				a.cancel(&signalError{sig})
+			}
+		}
+	}
+}
+
+// dumpGoroutines writes the stacks of all goroutines to the log: as one attribute in JSON, readable below the line in text.
+func (a *App) dumpGoroutines() {
+	buf := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) || len(buf) >= 64<<20 {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	stacks := string(buf)
+	logger := a.logger.Load()
+	count := slog.Int("goroutines", strings.Count(stacks, "\n\n")+1)
+	if *a.logFormat.Load() == "json" {
+		logger.Warn("goroutine stacks asked for by a signal", count, slog.String("stacks", stacks))
+		return
+	}
+	logger.Warn("goroutine stacks asked for by a signal", count)
+	// One write, so that no other log line comes between.
+	_, _ = fmt.Fprintf(a.screen, "%s\n", stacks)
+}
+
+// Signals lists what a program that runs an [App] must deliver.
+func Signals() []os.Signal {
+	return append([]os.Signal{os.Interrupt, syscall.SIGTERM}, dumpSignals()...)
+}

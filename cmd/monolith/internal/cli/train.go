@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) trainCommand(out *outcome) *cobra.Command {
+	var (
+		set         []string
+		resume      bool
+		printConfig bool
+	)
+	cmd := &cobra.Command{
+		Use:   "train JOB.yaml",
+		Short: "Train a model, or go on training it",
+		Long: `Train the model of a job until its source ends, then take a snapshot.
+
+Where the job's dir holds a snapshot, training goes on from the newest good one and says so. The first SIGINT or SIGTERM
+stops reading, trains what is on its way, takes a snapshot and ends with exit code 0; a second one stops at once.`,
+		Example: `  monolith train job.yaml
+  monolith train job.yaml --set train.batch=1024 --set model.deepfm.hidden=64,32
+  monolith train job.yaml --resume=false          # begin anew
+  monolith train job.yaml --print-config          # every value in force, and where it came from
+  monolith train job.yaml --json | jq .result.metrics.auc`,
+		Args:              exactly("a job file"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.load(args[0], set)
+			if err != nil {
+				return err
+			}
+			if printConfig {
+				settings := cfg.Effective()
+				out.result = map[string]any{"settings": settings}
+				out.text = func(w io.Writer) error { return writeSettings(w, settings) }
+				return nil
+			}
+			if a.Ops.Train == nil {
+				return errMissing
+			}
+			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			if cmd.Flags().Changed("resume") {
+				opts.Resume = &resume
+			}
+			a.drains.Store(true)
+			result, err := a.Ops.Train(cmd.Context(), cfg, opts)
+			if result != nil {
+				out.result = result
+				out.text = func(w io.Writer) error { return writeTrained(w, result) }
+			}
+			return err
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().BoolVar(&resume, "resume", true, "go on from the newest snapshot; given explicitly it demands one, =false begins anew")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write every value in force and where it came from, and stop")
+	return cmd
+}
+
+func writeSettings(w io.Writer, settings []job.Setting) error {
+	rows := [][]string{{"KEY", "VALUE", "FROM"}}
+	for _, s := range settings {
+		from := s.From
+		if s.Where != "" {
+			from += "  " + s.Where
+		}
+		rows = append(rows, []string{s.Path, s.Value, from})
+	}
+	return ui.Table(w, rows)
+}
+
+func writeTrained(w io.Writer, r *job.TrainResult) error {
+	rows := [][]string{
+		{"examples", fmt.Sprintf("%s in %s steps, %s", ui.Count(r.Examples), ui.Count(r.Steps), perSecond(r.ExamplesPerSecond))},
+		{"epochs", ui.Count(int64(r.Epochs))},
+	}
+	rows = append(rows, scoreRows(r.Metrics)...)
+	rows = append(rows, badRows(r.BadRows)...)
+	if r.EarlyStopped {
+		rows = append(rows, []string{"ended by", "train.early_stop"})
+	}
+	if r.Drained {
+		rows = append(rows, []string{"ended by", "a signal, before the source's end; train again to go on"})
+	}
+	if r.Snapshot != "" {
+		rows = append(rows, []string{"snapshot", r.Snapshot})
+	}
+	return pairs(w, rows...)
+}

@@ -1,0 +1,105 @@
+package ui_test
+
+import (
+	"bytes"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 100: "100", -100: "-100"} {
+		if got := ui.Count(n); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+	for x, want := range map[float64]string{0: "0.00", 9.5: "9.50", 950: "950", 12345: "12.3k", 999999: "1.00M", 1.25e6: "1.25M", 3e9: "3.00G", math.Inf(1): "-"} {
+		if got := ui.Short(x); got != want {
+			t.Errorf("Short(%g) = %q, want %q", x, got, want)
+		}
+	}
+	if got := ui.Score(math.NaN()); got != "-" {
+		t.Errorf("Score(NaN) = %q", got)
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := ui.Table(&b, [][]string{{"name", "rows"}, {"a", "1"}, {"long-ä", "100"}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	want := "name    rows\na          1\nlong-ä   100\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	nan := math.NaN()
+	for _, tt := range []struct {
+		name string
+		p    job.Progress
+		want string
+	}{
+		{"bounded", job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 10000, Lag: 150000, Loss: 0.5, AUC: 0.75}, "train  [=====               ]  25%  50,000/200,000  10.0k/s  loss 0.5000  auc 0.7500  eta 15s"},
+		{"unbounded", job.Progress{Phase: "train", Examples: 1234, Rate: 500, Lag: 7, Loss: nan, AUC: nan}, "train  1,234 examples  500/s  lag 7"},
+		{"epochs", job.Progress{Phase: "train", Examples: 10, Total: 10, Epoch: 2, Epochs: 3, Lag: -1, Loss: nan, AUC: nan}, "train  epoch 2/3  [====================] 100%  10/10  0.00/s"},
+	} {
+		if got := ui.Line(tt.p); got != tt.want {
+			t.Errorf("%s: got  %q\nwant %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestProgressLogs: without a terminal there is one log line every ten seconds, however often Update is called.
+func TestProgressLogs(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	screen := ui.NewScreen(&b, false, func(string) string { return "" })
+	now := time.Unix(0, 0)
+	p := ui.NewProgress(screen, slog.New(slog.NewTextHandler(screen, nil)), func() time.Time { return now })
+	for range 100 {
+		p.Update(job.Progress{Phase: "train", Examples: 5, Lag: -1, Loss: math.NaN(), AUC: 0.71239})
+		now = now.Add(250 * time.Millisecond)
+	}
+	p.Done()
+	if got := strings.Count(b.String(), "msg=progress"); got != 2 {
+		t.Errorf("25 seconds gave %d lines, want 2:\n%s", got, b.String())
+	}
+	if !strings.Contains(b.String(), "auc=0.7124") || strings.Contains(b.String(), "loss") || strings.Contains(b.String(), "\x1b") {
+		t.Errorf("log is %s", b.String())
+	}
+}
+
+// TestScreen: log lines appear whole above the progress line, which stays the last thing on the terminal.
+func TestScreen(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	s := ui.NewScreen(&b, false, func(string) string { return "" })
+	s.Terminal, s.Color = true, true
+	s.SetLine("working")
+	if _, err := s.Write([]byte("log line\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.SetLine(strings.Repeat("x", 200))
+	s.SetLine("")
+	want := "\r\x1b[Kworking\r\x1b[Klog line\nworking\r\x1b[K" + strings.Repeat("x", 79) + "\r\x1b[K"
+	if b.String() != want {
+		t.Errorf("got %q\nwant %q", b.String(), want)
+	}
+	if got := s.Paint("red", "no"); got != "\x1b[31mno\x1b[0m" {
+		t.Errorf("painted %q", got)
+	}
+	s.Color = false
+	if got := s.Paint("red", "no"); got != "no" {
+		t.Errorf("painted %q without colours", got)
+	}
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/demo"
+)
+
+// ops wires the library into the commands.
+func ops() cli.Ops {
+	return cli.Ops{
+		Train: job.Run,
+		Eval:  job.Evaluate,
+		Plan: func(c *job.Config) (job.Plan, error) {
+			p, err := job.BuildPlan(c)
+			if err != nil {
+				return nil, err
+			}
+			return p, nil
+		},
+		Check:           job.Check,
+		InspectSource:   job.InspectSource,
+		InspectSnapshot: job.InspectSnapshot,
+		Demo:            demo.Run,
+	}
+}

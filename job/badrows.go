@@ -1,0 +1,105 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sinks/deadletter"
+	"github.com/monolith-go/monolith/sinks/kafkasink"
+	"github.com/monolith-go/monolith/sources/kafkasource"
+)
+
+// badRows is a job's policy for records that cannot be used, with counts by reason.
+type badRows struct {
+	policy pipeline.BadRowPolicy
+	skip   *pipeline.SkipBadRows
+	closer io.Closer
+}
+
+// badRows makes the policy of train.on_bad_row.
+func (c *Config) badRows() (*badRows, error) {
+	b := &badRows{skip: &pipeline.SkipBadRows{}}
+	switch c.Train.OnBadRow {
+	case "skip":
+		b.policy = b.skip
+	case "dead_letter":
+		target, err := c.Train.DeadLetter.open()
+		if err != nil {
+			return nil, err
+		}
+		b.policy, b.closer = &countedPolicy{b.skip, target}, target
+	default:
+		b.policy = pipeline.FailOnBadRow{}
+	}
+	return b, nil
+}
+
+func (b *badRows) counts() map[string]int64 { return b.skip.Counts() }
+
+// flush makes the dead letters so far durable; it is called before positions behind them are stored.
+func (b *badRows) flush() error {
+	if f, ok := b.closer.(interface{ Flush() error }); ok {
+		return f.Flush()
+	}
+	return nil
+}
+
+func (b *badRows) close() error {
+	if b.closer == nil {
+		return nil
+	}
+	return b.closer.Close()
+}
+
+// countedPolicy counts what another policy takes.
+type countedPolicy struct {
+	count *pipeline.SkipBadRows
+	next  pipeline.BadRowPolicy
+}
+
+// BadRow implements [pipeline.BadRowPolicy].
+func (c *countedPolicy) BadRow(ctx context.Context, err *pipeline.DataError, payload []byte) error {
+	return errors.Join(c.count.BadRow(ctx, err, payload), c.next.BadRow(ctx, err, payload))
+}
+
+// letterBox is a policy that keeps bad rows somewhere.
+type letterBox interface {
+	pipeline.BadRowPolicy
+	io.Closer
+}
+
+func (d *DeadLetter) open() (letterBox, error) {
+	switch {
+	case d == nil:
+		return nil, fmt.Errorf("job: train.on_bad_row is dead_letter, but train.dead_letter does not say where to: %w", pipeline.ErrConfig)
+	case d.File != nil:
+		return deadletter.OpenFile(d.File.Path, deadletter.FileOptions{MaxBytes: int64(d.File.MaxBytes)})
+	default:
+		k := d.Kafka
+		sasl, err := k.SASL.options()
+		if err != nil {
+			return nil, err
+		}
+		transport, err := kafkasource.Options{TLS: k.TLS.options(), SASL: sasl}.Transport()
+		if err != nil {
+			return nil, err
+		}
+		p, err := kafkasink.NewProducer(kafkasink.Options{Brokers: k.Brokers, Topic: k.Topic, Transport: transport})
+		if err != nil {
+			return nil, err
+		}
+		return topicBox{kafkasink.NewDeadLetters(p), p}, nil
+	}
+}
+
+// topicBox publishes bad rows to a Kafka topic.
+type topicBox struct {
+	*kafkasink.DeadLetters
+	p *kafkasink.Producer
+}
+
+// Close implements [io.Closer].
+func (b topicBox) Close() error { return b.p.Close() }

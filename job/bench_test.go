@@ -1,0 +1,70 @@
+package job_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/monolith-go/monolith/internal/testbed"
+	"github.com/monolith-go/monolith/job"
+)
+
+// clicks is the demo's model on the demo's stream, without Kafka between them.
+const clicks = `
+version: 1
+name: bench
+source: {synthetic: {examples: 100000, splits: 4}}
+parse:
+  format: tf_example
+  features:
+    - {name: user, slot: 1}
+    - {name: item, slot: 2}
+    - {name: category, slot: 3}
+    - {name: audience, slot: 4}
+    - {name: hour, slot: 5}
+    - {name: device, slot: 6}
+    - {name: country, slot: 7}
+    - {name: history, slot: 8, max: 4, combiner: mean}
+    - {name: price, kind: dense}
+  label: click
+model: {deepfm: {dim: 8, hidden: [64, 32]}}
+train: {batch: 256, prefetch: {parse: 4, lookup: 1, push: 1}}
+snapshot: {every: 0s}
+`
+
+// BenchmarkTrain runs whole jobs, from opening the source to the last snapshot.
+func BenchmarkTrain(b *testing.B) {
+	run := func(b *testing.B, load func(opts job.LoadOptions) (*job.Config, error), set ...string) {
+		b.ReportAllocs()
+		examples := int64(0)
+		for b.Loop() {
+			cfg, err := load(job.LoadOptions{Env: os.Environ(), Set: append(set, "dir="+filepath.Join(b.TempDir(), fmt.Sprint(examples)))})
+			if err != nil {
+				b.Fatal(err)
+			}
+			r, err := job.Run(b.Context(), cfg, job.RunOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			examples += r.Examples
+		}
+		b.ReportMetric(float64(examples)/b.Elapsed().Seconds(), "examples/s")
+	}
+	for _, workers := range []int{1, 2} {
+		b.Run(fmt.Sprintf("shape=demo/model=deepfm/batch=256/workers=%d", workers), func(b *testing.B) {
+			run(b, func(o job.LoadOptions) (*job.Config, error) { return job.Decode([]byte(clicks), "bench.yaml", o) },
+				fmt.Sprintf("train.workers=%d", workers))
+		})
+	}
+	b.Run("shape=frappe/model=deepfm/batch=4096/workers=1", func(b *testing.B) {
+		testbed.Data(b, "datasets/frappe")
+		run(b, func(o job.LoadOptions) (*job.Config, error) {
+			cfg, err := job.Load("../examples/frappe/deepfm.yaml", o)
+			if err == nil {
+				cfg.Epochs, cfg.Eval.Source = 2, nil // two, so that nothing is predicted beside the training pass
+			}
+			return cfg, err
+		})
+	})
+}

@@ -1,0 +1,65 @@
+package job
+
+import (
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// model makes the job's model with its parameters' rules.
+func (c *Config) model() (model.Model, error) {
+	o := c.Model.Options()
+	return zoo.New(zoo.Config{
+		Name: c.Model.Name(), Features: c.features(), Seed: c.Seed,
+		Dim: o.Dim, Hidden: o.Hidden, BatchNorm: o.BatchNorm, Dropout: o.Dropout, CrossLayers: o.CrossLayers,
+		EmbeddingInit: o.EmbeddingInit.init(), EmbeddingL2: float32(o.EmbeddingL2), BiasL2: float32(o.BiasL2), DenseL2: float32(o.DenseL2),
+		BiasOptimizer: c.Optimizer.Bias.rule(), VecOptimizer: c.Optimizer.Sparse.rule(), DenseOptimizer: c.Optimizer.Dense.rule(),
+		ClipNorm: o.ClipNorm,
+	})
+}
+
+func (c *Config) features() []model.Feature {
+	out := make([]model.Feature, len(c.Parse.Features))
+	for i, f := range c.Parse.Features {
+		out[i] = model.Feature{Name: f.Name, Dim: f.Dim}
+		if f.Kind == "dense" {
+			out[i].Kind = model.Dense
+		}
+		if f.Combiner == "mean" {
+			out[i].Combiner = model.Mean
+		}
+	}
+	return out
+}
+
+func (e EmbeddingInit) init() param.Init {
+	switch {
+	case e.Normal != nil:
+		return param.Normal(0, float32(*e.Normal))
+	case e.Uniform != nil:
+		return param.Uniform(-float32(*e.Uniform), float32(*e.Uniform))
+	}
+	return param.Zeros()
+}
+
+// rule is the update rule with its settings; nil when none is chosen.
+func (o *Optimizer) rule() optim.Optimizer {
+	switch {
+	case o.Adam != nil:
+		a := o.Adam
+		return optim.Adam{
+			LR: float32(a.LR), Beta1: float32(a.Beta1), Beta2: float32(a.Beta2), Epsilon: float32(a.Epsilon),
+			WeightDecay: float32(a.WeightDecay), Nesterov: a.Nesterov,
+		}
+	case o.Adagrad != nil:
+		a := o.Adagrad
+		return optim.Adagrad{LR: float32(a.LR), InitialAccumulator: float32(a.InitialAccumulator), WeightDecay: float32(a.WeightDecay)}
+	case o.SGD != nil:
+		return optim.SGD{LR: float32(o.SGD.LR)}
+	case o.FTRL != nil:
+		f := o.FTRL
+		return optim.FTRL{LR: float32(f.LR), Beta: float32(f.Beta), L1: float32(f.L1), L2: float32(f.L2), InitialAccumulator: float32(f.InitialAccumulator)}
+	}
+	return nil
+}

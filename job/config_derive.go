@@ -1,0 +1,79 @@
+package job
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// derive fills in the defaults that depend on other values. What was set stays.
+func (c *Config) derive() {
+	if c.Name == "" {
+		c.Name = strings.TrimSuffix(filepath.Base(c.file), filepath.Ext(c.file))
+		if c.file == "" || c.Name == "" {
+			c.Name = "job"
+		}
+	}
+	if c.Dir == "" {
+		c.Dir = filepath.Join("runs", c.Name)
+	}
+	if c.Parse.Format == "" {
+		c.Parse.Format = c.Source.usualFormat()
+	}
+	if e := &c.Eval; e.Source != nil && e.Format == "" {
+		if e.Format = e.Source.usualFormat(); e.Format == "" || c.Parse.Format == "jsonl" && e.Format != "columns" {
+			e.Format = c.Parse.Format
+		}
+	}
+	if c.Deterministic {
+		// Look-ups that run ahead and pushes that run behind make weights depend on timing (Invariant 6).
+		if c.where["train.prefetch.lookup"].Layer == FromDefault {
+			c.Train.Prefetch.Lookup = 0
+		}
+		if c.where["train.prefetch.push"].Layer == FromDefault {
+			c.Train.Prefetch.Push = 0
+		}
+	}
+	c.Parse.derive()
+}
+
+// usualFormat is the format a source's records have without being told, or "".
+func (s *Source) usualFormat() string {
+	switch {
+	case s.Parquet != nil:
+		return "columns"
+	case s.TFRecord != nil, s.Synthetic != nil:
+		return "tf_example"
+	}
+	return ""
+}
+
+func (p *Parse) derive() {
+	if p.Format == "libfm" && len(p.Features) == 0 {
+		names := p.Fields
+		if len(names) == 0 {
+			names = []string{"features"}
+		}
+		for _, name := range names {
+			p.Features = append(p.Features, Feature{Name: name, Kind: "sparse", Type: "auto", Hash: "none", Dim: 1, Combiner: "sum"})
+		}
+	}
+	for i := range p.Joins {
+		if j := &p.Joins[i]; j.KeyColumn == "" {
+			j.KeyColumn = j.Key
+		}
+	}
+	numbered := false
+	for _, f := range p.Features {
+		numbered = numbered || f.Slot != nil
+	}
+	for i := range p.Features {
+		f := &p.Features[i]
+		if f.Column == "" {
+			f.Column = f.Name
+		}
+		if f.Kind == "sparse" && !numbered {
+			slot := i + 1
+			f.Slot = &slot
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package job
+
+// Parse says how records become features and labels.
+type Parse struct {
+	// Format is what a record is: tf_example, libfm, csv, tsv, jsonl, or columns for Parquet. Default: columns for a
+	// Parquet source, tf_example for TFRecord files and the synthetic stream, and none for the others.
+	Format string `yaml:"format" enum:"tf_example|libfm|csv|tsv|jsonl|columns"`
+	// Columns names the columns of csv and tsv files without a header, in order; an empty name skips one.
+	Columns []string `yaml:"columns"`
+	// Header tells that the first line of each csv or tsv file names the columns.
+	Header bool `yaml:"header" default:"false"`
+	// Fields names the fields of libfm rows: the k-th entry of a row belongs to the k-th field. Without it all entries
+	// of a row belong to one feature named features.
+	Fields []string `yaml:"fields"`
+	// Features are the inputs of the model. libfm may leave them out: each field is then a sparse feature.
+	Features []Feature `yaml:"features"`
+	// Label is what is predicted.
+	Label Label `yaml:"label"`
+	// Weight is how much an example counts; absent: 1.
+	Weight *Weight `yaml:"weight"`
+	// LineID names the column whose value identifies an example in evaluation; empty: none.
+	LineID string `yaml:"line_id" default:""`
+	// Joins add columns from small files that are read into memory at the start.
+	Joins []Join `yaml:"joins"`
+}
+
+// Feature is one input of the model.
+type Feature struct {
+	// Name is the feature's name. Names that begin and end with two underscores are reserved.
+	Name string `yaml:"name" required:"true"`
+	// Column is where its value stands in the record. Default: the name.
+	Column string `yaml:"column"`
+	// Kind is sparse for ids with embeddings, dense for numbers.
+	Kind string `yaml:"kind" default:"sparse" enum:"sparse|dense"`
+	// Slot is the feature field of a sparse feature; features of one slot share embeddings. Default: the place in the
+	// list, from 1, when no feature names a slot.
+	Slot *int `yaml:"slot" min:"1" max:"32767"`
+	// Type is how the value is read; auto goes by the record.
+	Type string `yaml:"type" default:"auto" enum:"auto|int|string|float"`
+	// Hash is none to take an integer as the id itself (out of range is a bad row), or hash. Strings are always hashed.
+	Hash string `yaml:"hash" default:"none" enum:"none|hash"`
+	// Split cuts a text value into several; empty: one value.
+	Split string `yaml:"split" default:""`
+	// Regexp takes a part of the text: the first group of the first match, or the match itself where it has no groups.
+	// Empty: the whole text. It comes before Split.
+	Regexp string `yaml:"regexp" default:""`
+	// Max keeps the first values of a row; 0: all.
+	Max int `yaml:"max" default:"0" min:"0"`
+	// Default stands for a missing or empty value. Without it a sparse feature is empty and a dense one 0.
+	Default *string `yaml:"default"`
+	// Dim is the width of a dense feature.
+	Dim int `yaml:"dim" default:"1" min:"1"`
+	// Combiner pools the embeddings of a row.
+	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean"`
+}
+
+// Label is what is predicted, 0 or 1. Short form: the name alone.
+type Label struct {
+	// Name is the label's column; libfm rows begin with it and need none.
+	Name string `yaml:"name" alias:"column" short:"true" default:""`
+	// Positive turns the number into a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4". Empty: the
+	// number itself, which must be 0 or 1 (libfm: -1 or 1 too).
+	Positive string `yaml:"positive" default:""`
+}
+
+// Weight is how much an example counts. Short form: the name alone.
+type Weight struct {
+	// Name is the weight's column.
+	Name string `yaml:"name" alias:"column" short:"true" required:"true"`
+}
+
+// Join adds the columns of a side table to each row: those of the line whose KeyColumn equals the row's Key.
+type Join struct {
+	// File is the side table, one line an entry.
+	File string `yaml:"file" required:"true"`
+	// Delimiter stands between columns; with a comma the lines are csv.
+	Delimiter string `yaml:"delimiter" default:"\t"`
+	// Columns names the side table's columns, in order; an empty name skips one.
+	Columns []string `yaml:"columns" required:"true"`
+	// Key is the row's column that is looked up.
+	Key string `yaml:"key" required:"true"`
+	// KeyColumn is the side table's column it is looked up in. Default: the same name as key.
+	KeyColumn string `yaml:"key_column"`
+	// Encoding is the file's.
+	Encoding string `yaml:"encoding" default:"utf8" enum:"utf8|latin1"`
+	// Prefix is put before the names of the joined columns.
+	Prefix string `yaml:"prefix" default:""`
+}

@@ -1,0 +1,494 @@
+package job_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+const movielens = `version: 1
+name: movielens
+dir: runs/movielens                 # snapshots, logs, events
+seed: 7
+source: {kafka: {brokers: [localhost:9092], topic: ratings}}
+parse:
+  format: tf_example
+  features:
+    - {name: user, slot: 1}
+    - {name: genres, slot: 7, max: 6, combiner: mean}
+    - {name: age, kind: dense}
+  label: {name: rating, positive: ">= 4"}
+model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}
+train: {batch: 512, workers: 2, prefetch: {lookup: 2, push: 2}, on_bad_row: skip}
+optimizer: {dense: {adam: {lr: 0.001}}, sparse: {adagrad: {lr: 0.05}}}
+ps: {shards: 2}
+snapshot: {every: 5m, keep: 3}
+eval: {source: {parquet: {files: [test/*.parquet]}}}
+`
+
+func decode(t *testing.T, text string, opts job.LoadOptions) *job.Config {
+	t.Helper()
+	c, err := job.Decode([]byte(text), "job.yaml", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDesignExample(t *testing.T) {
+	t.Parallel()
+	c := decode(t, movielens, job.LoadOptions{})
+	if got := c.Source.Name() + " " + c.Model.Name() + " " + c.Optimizer.Sparse.Name() + " " + c.Optimizer.Bias.Name(); got != "kafka deepfm adagrad ftrl" {
+		t.Errorf("choices are %q", got)
+	}
+	if c.Source.Bounded() || !c.Eval.Source.Bounded() {
+		t.Error("a topic without an end counts as bounded, or a file does not")
+	}
+	if got := c.Eval.Format; got != "columns" {
+		t.Errorf("eval.format is %q, want that of Parquet", got)
+	}
+	if got := time.Duration(c.Snapshot.Every); got != 5*time.Minute {
+		t.Errorf("snapshot.every is %v", got)
+	}
+	op, number, ok := c.Parse.Label.Op()
+	if op != ">=" || number != 4 || !ok {
+		t.Errorf("label is %q %v %v", op, number, ok)
+	}
+	if diff := cmp.Diff([]int{400, 400, 400}, c.Model.Options().Hidden); diff != "" {
+		t.Error(diff)
+	}
+	if got := *c.Model.Options().EmbeddingInit.Uniform; got != 0.05 {
+		t.Errorf("embedding_init.uniform is %v", got)
+	}
+	if got := c.Parse.Features[0].Column; got != "user" {
+		t.Errorf("column is %q", got)
+	}
+	if c.Source.Kafka.Start.At != "earliest" || c.Source.Kafka.MaxBytes != 4<<20 {
+		t.Errorf("defaults of the kafka source are %+v", c.Source.Kafka)
+	}
+}
+
+const frappe = `version: 1
+source: {text: {files: [train.libfm]}}
+parse: {format: libfm, fields: [user, item]}
+model: fm
+`
+
+func TestShortFormsAndDerived(t *testing.T) {
+	t.Parallel()
+	c, err := job.Decode([]byte(frappe), "jobs/frappe.yaml", job.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name != "frappe" || c.Dir != filepath.Join("runs", "frappe") {
+		t.Errorf("name %q dir %q", c.Name, c.Dir)
+	}
+	if len(c.Parse.Features) != 2 || *c.Parse.Features[1].Slot != 2 || c.Parse.Features[1].Name != "item" {
+		t.Errorf("features are %+v", c.Parse.Features)
+	}
+	c = decode(t, "version: 1\nsource: synthetic\nmodel: lr\ndeterministic: true\n", job.LoadOptions{})
+	if c.Source.Synthetic == nil || c.Source.Synthetic.Examples != 200000 || c.Parse.Format != "tf_example" {
+		t.Errorf("source is %+v, format %q", c.Source.Synthetic, c.Parse.Format)
+	}
+	if p := c.Train.Prefetch; p.Lookup != 0 || p.Push != 0 || p.Parse != 4 {
+		t.Errorf("prefetch in deterministic mode is %+v", p)
+	}
+	c = decode(t, strings.Replace(movielens, `label: {name: rating, positive: ">= 4"}`, "label: rating", 1), job.LoadOptions{})
+	if c.Parse.Label.Name != "rating" {
+		t.Errorf("label is %+v", c.Parse.Label)
+	}
+	c = decode(t, strings.Replace(movielens, "label: {name:", "label: {column:", 1), job.LoadOptions{})
+	if c.Parse.Label.Name != "rating" {
+		t.Errorf("label by its other name is %+v", c.Parse.Label)
+	}
+}
+
+// TestPrecedence: flag over environment over file over default; lists are replaced; a choice replaces a choice.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	env := []string{"MONOLITH_TRAIN_BATCH=64", "MONOLITH_TRAIN_WORKERS=3", "MONOLITH_SOURCE_KAFKA_BROKERS=a:1,b:2", "PATH=/bin"}
+	set := []string{
+		"train.batch=32", "model.deepfm.hidden=8,4", "parse.features[1].max=3", "parse.features.2.dim=4",
+		"parse.label.positive=>= 3", "optimizer.sparse=sgd", "optimizer.dense.ftrl.lr=0.5", "source.kafka.end={0: 5, 1: 7}",
+	}
+	c := decode(t, movielens, job.LoadOptions{Set: set, Env: env})
+	got := map[string]string{}
+	for _, s := range c.Effective() {
+		got[s.Path] = s.Value + " | " + s.From + " | " + s.Where
+	}
+	for path, want := range map[string]string{
+		"train.batch":                "32 | flag | --set train.batch",
+		"train.workers":              "3 | env | MONOLITH_TRAIN_WORKERS",
+		"train.on_bad_row":           "skip | file | job.yaml:14:77",
+		"train.max_examples":         "0 | default | ",
+		"source.kafka.brokers":       `["a:1", "b:2"] | env | MONOLITH_SOURCE_KAFKA_BROKERS`,
+		"source.kafka.end":           "{0: 5, 1: 7} | flag | --set source.kafka.end",
+		"model.deepfm.hidden":        "[8, 4] | flag | --set model.deepfm.hidden",
+		"model.deepfm.dim":           "16 | file | job.yaml:13:23",
+		"parse.features[1].max":      "3 | flag | --set parse.features.1.max",
+		"parse.features[1].combiner": "mean | file | job.yaml:10:49",
+		"parse.features[2].dim":      "4 | flag | --set parse.features.2.dim",
+		"parse.label.positive":       `">= 3" | flag | --set parse.label.positive`,
+		"optimizer.sparse.sgd.lr":    "0.01 | default | ",
+		"optimizer.dense.ftrl.lr":    "0.5 | flag | --set optimizer.dense.ftrl.lr",
+		"seed":                       "7 | file | job.yaml:4:7",
+	} {
+		if strings.HasPrefix(path, "parse.features[1].max") {
+			want = strings.Replace(want, "features.1", "features[1]", 1)
+		}
+		if got[path] != want {
+			t.Errorf("%s: %q, want %q", path, got[path], want)
+		}
+	}
+	if c.Optimizer.Sparse.Adagrad != nil || c.Optimizer.Dense.Adam != nil {
+		t.Error("the choices of the file are still there")
+	}
+	if _, ok := got["optimizer.dense.adam.lr"]; ok {
+		t.Error("print-config shows what was not chosen")
+	}
+	c = decode(t, "version: 1\nsource: synthetic\nmodel: deepfm\n", job.LoadOptions{
+		Set: []string{"model.fm.dim=3"}, Env: []string{"MONOLITH_MODEL=lr", "MONOLITH_SEED=99"},
+	})
+	if c.Model.Name() != "fm" || c.Model.FM.Dim != 3 || c.Seed != 99 {
+		t.Errorf("model %q %+v seed %d", c.Model.Name(), c.Model.FM, c.Seed)
+	}
+	c = decode(t, "version: 1\nsource: synthetic\nmodel: deepfm\n", job.LoadOptions{Set: []string{"model.deepfm.dim=3"}})
+	if c.Model.DeepFM == nil || c.Model.DeepFM.Dim != 3 {
+		t.Errorf("a key beside a short form: %+v", c.Model)
+	}
+}
+
+func TestUnknownEnvironmentIsNoted(t *testing.T) {
+	t.Parallel()
+	c := decode(t, frappe, job.LoadOptions{Env: []string{"MONOLITH_TRAIN_BACTH=1", "MONOLITH_DATA=/x", "MONOLITH_REQUIRE=kafka"}})
+	want := []string{"environment variable MONOLITH_TRAIN_BACTH sets nothing; did you mean MONOLITH_TRAIN_BATCH?"}
+	if diff := cmp.Diff(want, c.Warnings()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	edit := func(old, replacement string) string {
+		if !strings.Contains(movielens, old) {
+			t.Fatalf("no %q in the job", old)
+		}
+		return strings.Replace(movielens, old, replacement, 1)
+	}
+	for _, tt := range []struct {
+		name, text string
+		set        []string
+		want       []string
+	}{
+		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
+		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},
+		{"unknown key far from any", edit("keep: 3", "zzzzzzzz: 3"), nil, []string{"job.yaml:17:23: snapshot.zzzzzzzz: unknown key; known here: every, keep"}},
+		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model.depfm: unknown key; did you mean "deepfm"?`}},
+		{"enum", edit("on_bad_row: skip", "on_bad_row: skp"), nil, []string{`job.yaml:14:77: train.on_bad_row: is "skp", not one of fail, skip, dead_letter; did you mean "skip"?`}},
+		{"number", edit("batch: 512", "batch: many"), nil, []string{`job.yaml:14:16: train.batch: wants a whole number, not "many"`}},
+		{"quoted number", edit("batch: 512", `batch: "512"`), nil, []string{`job.yaml:14:16: train.batch: wants a whole number, not "512"`}},
+		{"range", edit("batch: 512", "batch: 0"), nil, []string{"job.yaml:14:16: train.batch: is 0, must be at least 1"}},
+		{"duration without a unit", edit("every: 5m", "every: 5"), nil, []string{"job.yaml:17:19: snapshot.every: 5 has no unit; write 5s, 5m or 5ms"}},
+		{"negative duration", edit("every: 5m", "every: -5m"), nil, []string{"job.yaml:17:19: snapshot.every: is -5m0s, must be at least 0s"}},
+		{"two choices", edit("model: {deepfm:", "model: {lr: {}, deepfm:"), nil, []string{"job.yaml:13:17: model: takes one of its keys, not lr and deepfm"}},
+		{"twice", edit("seed: 7\n", "seed: 7\nseed: 8\n"), nil, []string{"job.yaml:5:1: seed: is given twice, first at line 4"}},
+		{"section expected", edit("ps: {shards: 2}", "ps: 2"), nil, []string{`job.yaml:16:5: ps: wants keys and values, not "2"`}},
+		{"list expected", edit("brokers: [localhost:9092]", "brokers: localhost:9092"), nil, []string{`job.yaml:5:27: source.kafka.brokers: wants a list, not "localhost:9092"`}},
+		{"no value", edit("topic: ratings", "topic: "), nil, []string{"job.yaml:5:51: source.kafka.topic: has no value"}},
+		{"missing", edit(", topic: ratings", ""), nil, []string{"job.yaml:5:17: source.kafka.topic: is missing"}},
+		{"no version", edit("version: 1\n", ""), nil, []string{"job.yaml: version: is missing"}},
+		{"other version", edit("version: 1\n", "version: 2\n"), nil, []string{"job.yaml:1:10: version: is 2, must be at most 1"}},
+		{"not YAML", "version: 1\nname: [a\n", nil, []string{"job.yaml:2:7: not YAML: sequence end token ']' not found"}},
+		{"empty", "# nothing\n", nil, []string{"job.yaml: is empty; a job begins with `version: 1`"}},
+		{"list at the top", "- 1\n", nil, []string{"job.yaml:1:1: wants keys and values, not a list"}},
+		{"several documents", movielens + "---\nversion: 1\n", nil, []string{"job.yaml:20:1: a job is one YAML document; this begins another"}},
+		{"flag unknown", movielens, []string{"trian.batch=3"}, []string{`--set trian.batch: trian: unknown key; did you mean "train"?`}},
+		{"flag malformed", movielens, []string{"train.batch"}, []string{"--set train.batch: wants key.path=value"}},
+		{"flag list index", movielens, []string{"parse.features[9].slot=3"}, []string{`--set parse.features[9].slot: parse.features: has no element "9"; it has 3`}},
+		{"flag value", movielens, []string{"train.batch=x"}, []string{`--set train.batch: train.batch: wants a whole number, not "x"`}},
+		{"repeated feature", edit("name: genres", "name: user"), nil, []string{`job.yaml:10:14: parse.features[1].name: is "user", which feature 0 is called already`}},
+		{"slot missing", edit("{name: user, slot: 1}", "{name: user}"), nil, []string{"job.yaml:9:7: parse.features[0].slot: is missing; other features name theirs"}},
+		{"slot too large", edit("slot: 7", "slot: 32768"), nil, []string{"job.yaml:10:28: parse.features[1].slot: is 32768, must be at most 32767"}},
+		{"label form", edit(">= 4", "=> 4"), nil, []string{`job.yaml:12:35: parse.label.positive: is "=> 4", not an operator and a number such as ">= 4"`}},
+		{"format of source", edit("format: tf_example", "format: columns"), nil, []string{`job.yaml:7:11: parse.format: is "columns", but records of a kafka source are one of tf_example, libfm, csv, tsv, jsonl`}},
+		{"broker", edit("localhost:9092", "localhost"), nil, []string{`job.yaml:5:28: source.kafka.brokers[0]: is "localhost", not host:port`}},
+		{"epochs of a stream", edit("seed: 7", "epochs: 3"), nil, []string{"job.yaml:4:9: epochs: is 3, but the source never ends"}},
+		{"deterministic", edit("seed: 7", "deterministic: true"), nil, []string{
+			"job.yaml:14:30: train.workers: is 2, but deterministic mode needs 1",
+			"job.yaml:14:52: train.prefetch.lookup: is 2, but deterministic mode needs 0",
+			"job.yaml:14:61: train.prefetch.push: is 2, but deterministic mode needs 0",
+		}},
+		{"dead letters nowhere", edit("on_bad_row: skip", "on_bad_row: dead_letter"), nil, []string{"job.yaml:14:8: train.dead_letter: is missing; say where bad rows go"}},
+		{"secret in the job", edit("topic: ratings", "topic: ratings, sasl: {mechanism: plain, user: u, password: hunter2}"), nil, []string{
+			"job.yaml:5:105: source.kafka.sasl.password: a secret does not stand in a job; write {env: VARIABLE} or {file: PATH}",
+		}},
+		{"many at once", strings.NewReplacer("batch: 512", "btach: 512", "keep: 3", "keep: 0", "on_bad_row: skip", "on_bad_row: never").Replace(movielens), nil, []string{
+			`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`,
+			`job.yaml:14:77: train.on_bad_row: is "never", not one of fail, skip, dead_letter`,
+			"job.yaml:17:29: snapshot.keep: is 0, must be at least 1",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := job.Decode([]byte(tt.text), "job.yaml", job.LoadOptions{Set: tt.set})
+			var ce *job.ConfigError
+			if !errors.As(err, &ce) || !errors.Is(err, pipeline.ErrConfig) {
+				t.Fatalf("error is %v, want a *ConfigError that wraps pipeline.ErrConfig", err)
+			}
+			var got []string
+			for _, f := range ce.Faults {
+				got = append(got, f.String())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("from file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := func(password string) string {
+		return strings.Replace(movielens, "topic: ratings", "topic: ratings, sasl: {mechanism: plain, user: u, password: "+password+"}", 1)
+	}
+	for _, tt := range []struct {
+		name, password string
+		env            []string
+		want, wantErr  string
+	}{
+		{"env", "{env: KAFKA_PASSWORD}", []string{"KAFKA_PASSWORD=from env"}, "from env", ""},
+		{"file", "{file: " + file + "}", nil, "from file", ""},
+		{"override", "{file: /nowhere}", []string{"MONOLITH_SOURCE_KAFKA_SASL_PASSWORD=direct"}, "direct", ""},
+		{"unset", "{env: NO_SUCH_VARIABLE_ANYWHERE}", nil, "", "NO_SUCH_VARIABLE_ANYWHERE is not set"},
+		{"no file", "{file: /nowhere/at/all}", nil, "", "/nowhere/at/all"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := decode(t, text(tt.password), job.LoadOptions{Env: tt.env})
+			got, err := c.Source.Kafka.SASL.Password.Resolve()
+			if got != tt.want || (err == nil) != (tt.wantErr == "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
+				t.Errorf("resolves to %q, %v", got, err)
+			}
+			for _, s := range c.Effective() {
+				if tt.want != "" && strings.Contains(s.Value, tt.want) {
+					t.Errorf("print-config shows the secret at %s", s.Path)
+				}
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "frappe.yaml")
+	if err := os.WriteFile(path, []byte(frappe), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := job.Load(path, job.LoadOptions{}); err != nil || c.Name != "frappe" || c.File() != path {
+		t.Errorf("loads as %+v, %v", c, err)
+	}
+	_, err := job.Load(filepath.Join(dir, "frape.yaml"), job.LoadOptions{})
+	if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "frappe.yaml") {
+		t.Errorf("a missing file gives %v, want the nearest name", err)
+	}
+	if _, err := job.Load(dir, job.LoadOptions{}); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("a folder gives %v", err)
+	}
+}
+
+// TestKeys: every key has a path and, outside of lists, an environment variable of its own.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	var paths []string
+	for _, k := range job.Keys() {
+		if k.Env != "" {
+			if other, ok := seen[k.Env]; ok {
+				t.Errorf("%s sets both %s and %s", k.Env, other, k.Path)
+			}
+			seen[k.Env] = k.Path
+		}
+		paths = append(paths, k.Path)
+	}
+	for _, want := range []string{"version", "source.kafka.sasl.password", "parse.features[].slot", "train.prefetch.push", "model.dcnv2.cross_layers", "optimizer.bias.ftrl.l1"} {
+		if !slices.Contains(paths, want) {
+			t.Errorf("no key %s", want)
+		}
+	}
+	if seen["MONOLITH_TRAIN_BATCH"] != "train.batch" {
+		t.Error("MONOLITH_TRAIN_BATCH does not set train.batch")
+	}
+}
+
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	c := job.Default()
+	c.Source = job.Source{Synthetic: &job.SyntheticSource{Examples: 10, Splits: 1, BlockRows: 1}}
+	c.Model = job.Model{LR: &job.LRModel{}}
+	c.Parse.Format = "tf_example"
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	c.Train.Batch = 0
+	if err := c.Validate(); err == nil || err.Error() != "train.batch: is 0, must be at least 1" {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// TestDefaultsAreTheZoos: a model that a job leaves as it is has the settings of the Go API's zero value.
+func TestDefaultsAreTheZoos(t *testing.T) {
+	t.Parallel()
+	c := decode(t, "version: 1\nsource: synthetic\nmodel: dcnv2\n", job.LoadOptions{})
+	want := zoo.Config{Name: "dcnv2"}.WithDefaults()
+	o := c.Model.Options()
+	if o.Dim != want.Dim || o.CrossLayers != want.CrossLayers || o.BatchNorm != want.BatchNorm || !cmp.Equal(o.Hidden, want.Hidden) {
+		t.Errorf("model is %+v, want %+v", o, want)
+	}
+	if u := float32(*o.EmbeddingInit.Uniform); want.EmbeddingInit != param.Uniform(-u, u) {
+		t.Errorf("embedding_init is uniform %v, want %v", u, want.EmbeddingInit)
+	}
+	adam, adagrad, ftrl := c.Optimizer.Dense.Adam, c.Optimizer.Sparse.Adagrad, c.Optimizer.Bias.FTRL
+	for _, r := range []struct{ got, want optim.Optimizer }{
+		{optim.Adam{LR: float32(adam.LR), Beta1: float32(adam.Beta1), Beta2: float32(adam.Beta2), Epsilon: float32(adam.Epsilon)}, want.DenseOptimizer},
+		{optim.Adagrad{LR: float32(adagrad.LR), InitialAccumulator: float32(adagrad.InitialAccumulator)}, want.VecOptimizer},
+		{optim.FTRL{LR: float32(ftrl.LR), Beta: float32(ftrl.Beta), InitialAccumulator: float32(ftrl.InitialAccumulator)}, want.BiasOptimizer},
+	} {
+		if r.got.String() != r.want.String() {
+			t.Errorf("rule is %s, want %s", r.got, r.want)
+		}
+	}
+}
+
+func TestJoins(t *testing.T) {
+	t.Parallel()
+	text := `version: 1
+source: {text: {files: [train.tsv]}}
+parse:
+  format: tsv
+  header: false
+  columns: [user, movie, "", rating]
+  joins:
+    - {file: users.dat, delimiter: "::", columns: [id, gender, "", "", zip], key: user, key_column: id}
+    - {file: movies.dat, delimiter: "::", columns: [movie, title, genres], key: movie, encoding: latin1, prefix: m_}
+  features:
+    - {name: user}
+    - {name: zip, hash: hash}
+    - {name: genres, column: m_genres, split: "|", regexp: '\w+'}
+  label: {name: rating, positive: ">= 4"}
+model: lr
+`
+	c := decode(t, text, job.LoadOptions{})
+	if got := c.Parse.Joins[1].KeyColumn; got != "movie" {
+		t.Errorf("key_column is %q, want the key's name", got)
+	}
+	_, err := job.Decode([]byte(strings.NewReplacer("column: m_genres", "column: m_genre", "key: user", "key: usr").Replace(text)), "job.yaml", job.LoadOptions{})
+	want := `2 faults in the job:
+  job.yaml:8:83: parse.joins[0].key: is "usr", which is no column of the rows; did you mean "user"?
+  job.yaml:13:30: parse.features[2].column: is "m_genre", which is no column; did you mean "m_genres"?`
+	if err == nil || err.Error() != want {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+func TestForTarget(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{
+		"data/part-*.tfrecord.gz": "tfrecord", "a.parquet": "parquet", "x.csv": "text", "x.libfm": "text", "kafka://h:1,i:2/t": "kafka",
+	} {
+		c, err := job.ForTarget(target)
+		if err != nil || c.Source.Name() != want {
+			t.Errorf("%s: %v, %v", target, c, err)
+		}
+	}
+	if c, err := job.ForTarget("kafka://h:1,i:2/t"); err != nil || len(c.Source.Kafka.Brokers) != 2 || !c.Source.Bounded() {
+		t.Errorf("kafka target: %+v, %v", c.Source.Kafka, err)
+	}
+	if _, err := job.ForTarget("what"); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"train", "eval", "plan", "check", "inspect"}
+	for in, want := range map[string]string{"trian": "train", "Train": "train", "evl": "eval", "chek": "check", "xyzzy": "", "": "", "inspct": "inspect"} {
+		if got := job.Nearest(in, names); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestDurationsAndSizes(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]job.Size{"4096": 4096, "64KiB": 64 << 10, "4mib": 4 << 20, "1GB": 1e9, "12 B": 12, "0": 0} {
+		var s job.Size
+		if err := s.UnmarshalText([]byte(in)); err != nil || s != want {
+			t.Errorf("%q is %d, %v", in, s, err)
+		}
+		var again job.Size
+		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
+			t.Errorf("%q renders as %q, which reads as %d, %v", in, s, again, err)
+		}
+	}
+	for _, in := range []string{"", "MiB", "x", "1.5MiB", "9223372036854775807GiB", "1TiB"} {
+		var s job.Size
+		if err := s.UnmarshalText([]byte(in)); err == nil {
+			t.Errorf("%q is read as %d", in, s)
+		}
+	}
+}
+
+// FuzzDecode: no input panics or takes long, whatever loads also passes Validate, and print-config of it does not fail.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{movielens, frappe, "version: 1\nsource: synthetic\nmodel: &m lr\nname: *m\n", "a: {b: [1, {c: 2}]}", "<<: *x", "!!int 3", "? a\n: b", strings.Repeat("- ", 100), strings.Repeat("[", 100)} {
+		f.Add([]byte(s), "train.batch=3")
+		f.Add([]byte(s), "parse.features[0].slot={a: b}")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, set string) {
+		c, err := job.Decode(data, "f", job.LoadOptions{Set: []string{set}, Env: []string{"MONOLITH_" + set}})
+		if err != nil {
+			if !errors.Is(err, pipeline.ErrConfig) || err.Error() == "" {
+				t.Fatalf("error is %v", err)
+			}
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Effective()) == 0 {
+			t.Fatal("nothing is in force")
+		}
+	})
+}
+
+func TestVariablesInValues(t *testing.T) {
+	text := "version: 1\nsource: {text: {files: ['${DATA}/a-${N:-7}.csv', '$${DATA}']}}\nmodel: lr\nparse: {format: csv, header: true, label: y, features: [{name: x}]}\nname: ${NOBODY_SET_THIS}\n"
+	_, err := job.Decode([]byte(text), "job.yaml", job.LoadOptions{Env: []string{"DATA=/d: [1]"}})
+	if err == nil || !strings.Contains(err.Error(), "job.yaml:5:7") || !strings.Contains(err.Error(), "NOBODY_SET_THIS is not set") {
+		t.Errorf("an unset variable: %v", err)
+	}
+	c, err := job.Decode([]byte(text), "job.yaml", job.LoadOptions{Env: []string{"DATA=/d: [1]", "NOBODY_SET_THIS=n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Source.Text.Files; len(got) != 2 || got[0] != "/d: [1]/a-7.csv" || got[1] != "${DATA}" || c.Name != "n" {
+		t.Errorf("files %q, name %q", got, c.Name)
+	}
+}

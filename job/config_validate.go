@@ -1,0 +1,464 @@
+package job
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
+// called it already; programs that change a job call it again.
+func (c *Config) Validate() error {
+	v := &validator{c: c}
+	v.section(reflect.ValueOf(c).Elem(), "")
+	v.source(&c.Source, "source", c.Parse.Format)
+	if c.Eval.Source != nil {
+		v.source(c.Eval.Source, "eval.source", c.Eval.Format)
+		if !c.Eval.Source.Bounded() && c.Eval.MaxExamples == 0 {
+			v.fault("eval.source", "never ends; set eval.max_examples or give the source an end")
+		}
+	}
+	v.parse(&c.Parse)
+	v.run(c)
+	if len(v.faults) == 0 {
+		return nil
+	}
+	return &ConfigError{Faults: v.faults}
+}
+
+type validator struct {
+	c      *Config
+	faults []Fault
+}
+
+func (v *validator) fault(path, format string, args ...any) {
+	v.faults = append(v.faults, Fault{Where: v.c.whereIs(path), Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *validator) near(path, word string, known []string, format string, args ...any) {
+	f := Fault{Where: v.c.whereIs(path), Path: path, Message: fmt.Sprintf(format, args...), Suggestion: Nearest(word, known)}
+	if f.Suggestion == "" && len(known) > 0 {
+		f.Message += "; known are " + strings.Join(known, ", ")
+	}
+	v.faults = append(v.faults, f)
+}
+
+// whereIs finds where a key was set, or the innermost section around it that was.
+func (c *Config) whereIs(path string) Where {
+	for p := path; p != ""; {
+		if w, ok := c.where[p]; ok && w.Layer != FromDefault {
+			return w
+		}
+		i := strings.LastIndexAny(p, ".[")
+		if i < 0 {
+			break
+		}
+		p = p[:i]
+	}
+	if c.file != "" {
+		return Where{Layer: FromFile, Name: c.file}
+	}
+	return Where{}
+}
+
+// section checks a struct against the tags of its fields.
+func (v *validator) section(s reflect.Value, path string) {
+	if isOneOf(s.Type()) {
+		v.alternatives(s, path)
+	}
+	for _, f := range fieldsOf(s.Type()) {
+		v.value(s.FieldByIndex(f.index), f, join(path, f.name))
+	}
+}
+
+func (v *validator) alternatives(s reflect.Value, path string) {
+	var names, set []string
+	for _, f := range fieldsOf(s.Type()) {
+		names = append(names, f.name)
+		if !s.FieldByIndex(f.index).IsNil() {
+			set = append(set, f.name)
+		}
+	}
+	switch {
+	case len(set) == 0:
+		v.fault(path, "is missing; choose one of %s", strings.Join(names, ", "))
+	case len(set) > 1:
+		v.fault(path, "takes one of its keys, not %s", strings.Join(set, " and "))
+	}
+}
+
+func (v *validator) value(x reflect.Value, f field, path string) {
+	if x.Kind() == reflect.Pointer {
+		if x.IsNil() {
+			return
+		}
+		x = x.Elem()
+	}
+	if f.required && !isSection(x.Type()) && (x.IsZero() || x.Kind() == reflect.Slice && x.Len() == 0) {
+		v.fault(path, "is missing")
+		return
+	}
+	switch {
+	case isSection(x.Type()):
+		v.section(x, path)
+	case x.Kind() == reflect.Slice:
+		for i := range x.Len() {
+			itemPath := fmt.Sprintf("%s[%d]", path, i)
+			if item := x.Index(i); isSection(item.Type()) {
+				v.section(item, itemPath)
+			} else {
+				v.scalar(item, f, itemPath)
+				if item.Kind() == reflect.String && item.Len() == 0 && f.name != "columns" {
+					v.fault(itemPath, "is empty")
+				}
+			}
+		}
+	default:
+		v.scalar(x, f, path)
+	}
+}
+
+func (v *validator) scalar(x reflect.Value, f field, path string) {
+	word, isWord := "", false
+	switch t := x.Interface().(type) {
+	case string:
+		word, isWord = t, true
+	case KafkaOffsets:
+		word, isWord = t.At, true
+	}
+	if isWord {
+		if len(f.enum) > 0 && word != "" && !slices.Contains(f.enum, word) {
+			v.faults = append(v.faults, Fault{
+				Where: v.c.whereIs(path), Path: path, Suggestion: Nearest(word, f.enum),
+				Message: fmt.Sprintf("is %q, not one of %s", word, strings.Join(f.enum, ", ")),
+			})
+		}
+		return
+	}
+	var number float64
+	switch x.Kind() {
+	case reflect.Int, reflect.Int64:
+		number = float64(x.Int())
+	case reflect.Float64:
+		number = x.Float()
+		if math.IsNaN(number) || math.IsInf(number, 0) {
+			v.fault(path, "is not a finite number")
+			return
+		}
+	default:
+		return
+	}
+	switch {
+	case f.above != nil && number <= *f.above:
+		v.fault(path, "is %v, must be above %v", x.Interface(), limit(x, *f.above))
+	case f.min != nil && number < *f.min:
+		v.fault(path, "is %v, must be at least %v", x.Interface(), limit(x, *f.min))
+	case f.max != nil && number > *f.max:
+		v.fault(path, "is %v, must be at most %v", x.Interface(), limit(x, *f.max))
+	}
+}
+
+// limit renders a bound in the unit of the value it bounds.
+func limit(x reflect.Value, bound float64) any {
+	if x.Kind() == reflect.Float64 {
+		return bound
+	}
+	return reflect.ValueOf(int64(bound)).Convert(x.Type()).Interface()
+}
+
+// formatsOf lists what the records of each source can be.
+func (s *Source) formatsOf() []string {
+	switch {
+	case s.Parquet != nil:
+		return []string{"columns"}
+	case s.TFRecord != nil:
+		return []string{"tf_example", "jsonl"}
+	case s.Text != nil:
+		return []string{"libfm", "csv", "tsv", "jsonl"}
+	case s.Kafka != nil:
+		return []string{"tf_example", "libfm", "csv", "tsv", "jsonl"}
+	case s.Synthetic != nil:
+		return []string{"tf_example"}
+	}
+	return nil
+}
+
+func (v *validator) source(s *Source, path, format string) {
+	formatPath := "parse.format"
+	if path == "eval.source" {
+		formatPath = "eval.format"
+		if v.c.whereIs(formatPath).Line == 0 && v.c.whereIs("parse.format").Line != 0 {
+			formatPath = "parse.format"
+		}
+	}
+	if known := s.formatsOf(); known != nil {
+		switch {
+		case format == "":
+			v.fault(formatPath, "is missing; records of a %s source are one of %s", s.Name(), strings.Join(known, ", "))
+		case !slices.Contains(known, format):
+			v.fault(formatPath, "is %q, but records of a %s source are one of %s", format, s.Name(), strings.Join(known, ", "))
+		}
+	}
+	if k := s.Kafka; k != nil {
+		v.brokers(k.Brokers, path+".kafka.brokers")
+		v.security(k.TLS, path+".kafka")
+	}
+}
+
+func (v *validator) brokers(brokers []string, path string) {
+	for i, b := range brokers {
+		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || !validPort(port) {
+			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, not host:port", b)
+		}
+	}
+}
+
+func validPort(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+func (v *validator) security(tls *TLS, path string) {
+	if tls != nil && (tls.Cert == "") != (tls.Key == "") {
+		v.fault(path+".tls", "needs both cert and key, or neither")
+	}
+}
+
+var positiveForm = regexp.MustCompile(`^\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*$`)
+
+// Op splits the label's positive form into operator and number; ok is false when it is empty or malformed.
+func (l Label) Op() (op string, number float64, ok bool) {
+	m := positiveForm.FindStringSubmatch(l.Positive)
+	if m == nil {
+		return "", 0, false
+	}
+	x, err := strconv.ParseFloat(m[2], 64)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return "", 0, false
+	}
+	return m[1], x, true
+}
+
+func (v *validator) parse(p *Parse) {
+	text := p.Format == "csv" || p.Format == "tsv"
+	if text && !p.Header && len(p.Columns) == 0 {
+		v.fault("parse.columns", "is missing; name the columns, or set parse.header when the first line does")
+	}
+	if p.Header && !text {
+		v.fault("parse.header", "is for csv and tsv, not %s", p.Format)
+	}
+	if p.Header && v.c.Source.Kafka != nil {
+		v.fault("parse.header", "is for files; a Kafka topic has no first line, so name parse.columns")
+	}
+	if len(p.Columns) > 0 && !text {
+		v.fault("parse.columns", "is for csv and tsv, not %s", p.Format)
+	}
+	if len(p.Fields) > 0 && p.Format != "libfm" {
+		v.fault("parse.fields", "is for libfm, not %s", p.Format)
+	}
+	v.unique(p.Columns, "parse.columns")
+	v.unique(p.Fields, "parse.fields")
+	if p.Label.Name == "" && p.Format != "" && p.Format != "libfm" && v.c.Source.Synthetic == nil {
+		v.fault("parse.label", "is missing; name the label's column")
+	}
+	if _, _, ok := p.Label.Op(); p.Label.Positive != "" && !ok {
+		v.fault("parse.label.positive", `is %q, not an operator and a number such as ">= 4"`, p.Label.Positive)
+	}
+	known := v.joins(p)
+	v.column(p.Label.Name, "parse.label.name", known)
+	if p.Weight != nil {
+		v.column(p.Weight.Name, "parse.weight.name", known)
+	}
+	v.column(p.LineID, "parse.line_id", known)
+	v.features(p, known)
+}
+
+func (v *validator) unique(names []string, path string) {
+	for i, n := range names {
+		if j := slices.Index(names, n); n != "" && j < i {
+			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, which stands at [%d] already", n, j)
+		}
+	}
+}
+
+// joins checks the side tables and returns the columns known before any data is read; nil: not known.
+func (v *validator) joins(p *Parse) []string {
+	known := slices.DeleteFunc(slices.Clone(p.Columns), func(s string) bool { return s == "" })
+	switch {
+	case len(p.Fields) > 0:
+		known = slices.Clone(p.Fields)
+	case p.Format == "libfm":
+		known = []string{"features"}
+	}
+	closed := len(known) > 0
+	for i, j := range p.Joins {
+		path := fmt.Sprintf("parse.joins[%d]", i)
+		if closed && !slices.Contains(known, j.Key) {
+			v.near(path+".key", j.Key, known, "is %q, which is no column of the rows", j.Key)
+		}
+		if len(j.Columns) > 0 && j.KeyColumn != "" && !slices.Contains(j.Columns, j.KeyColumn) {
+			v.near(path+".key_column", j.KeyColumn, j.Columns, "is %q, which is no column of the side table", j.KeyColumn)
+		}
+		v.unique(j.Columns, path+".columns")
+		if j.Delimiter == "" {
+			v.fault(path+".delimiter", "is empty")
+		}
+		if closed {
+			for _, col := range j.Columns {
+				if name := j.Prefix + col; col != "" && col != j.KeyColumn {
+					if slices.Contains(known, name) {
+						v.fault(path+".columns", "add %q, which is a column already; set a prefix", name)
+					}
+					known = append(known, name)
+				}
+			}
+		}
+	}
+	if !closed {
+		return nil
+	}
+	return known
+}
+
+func (v *validator) column(name, path string, known []string) {
+	if known != nil && name != "" && !slices.Contains(known, name) {
+		v.near(path, name, known, "is %q, which is no column", name)
+	}
+}
+
+func (v *validator) features(p *Parse, known []string) {
+	if len(p.Features) == 0 && p.Format != "" && v.c.Source.Synthetic == nil {
+		v.fault("parse.features", "is missing; a model needs inputs")
+	}
+	seen := map[string]int{}
+	slots := 0
+	for _, f := range p.Features {
+		if f.Slot != nil {
+			slots++
+		}
+	}
+	for i, f := range p.Features {
+		path := fmt.Sprintf("parse.features[%d]", i)
+		if j, dup := seen[f.Name]; dup && f.Name != "" {
+			v.fault(path+".name", "is %q, which feature %d is called already", f.Name, j)
+		}
+		seen[f.Name] = i
+		if len(f.Name) >= 4 && strings.HasPrefix(f.Name, "__") && strings.HasSuffix(f.Name, "__") {
+			v.fault(path+".name", "is %q; names between double underscores are reserved", f.Name)
+		}
+		v.column(f.Column, path+".column", known)
+		if _, err := regexp.Compile(f.Regexp); err != nil {
+			v.fault(path+".regexp", "%v", err)
+		}
+		switch f.Kind {
+		case "sparse":
+			if f.Slot == nil && slots > 0 {
+				v.fault(path+".slot", "is missing; other features name theirs")
+			}
+			if f.Type == "float" {
+				v.fault(path+".type", "is float, which cannot be an id; set kind: dense")
+			}
+			if f.Type == "string" && f.Hash == "none" && v.c.where[path+".hash"].Layer != FromDefault {
+				v.fault(path+".hash", "is none, but strings are always hashed")
+			}
+			if f.Dim != 1 {
+				v.fault(path+".dim", "is for dense features; a sparse feature's vectors have the model's dim")
+			}
+		case "dense":
+			if f.Slot != nil {
+				v.fault(path+".slot", "is for sparse features")
+			}
+			if f.Hash == "hash" || f.Type == "string" {
+				v.fault(path, "is dense, so its value is a number, not a hashed string")
+			}
+			if _, err := strconv.ParseFloat(deflt(f.Default), 64); f.Default != nil && err != nil {
+				v.fault(path+".default", "is %q, not a number", *f.Default)
+			}
+		}
+	}
+}
+
+func deflt(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// run checks what depends on several sections.
+func (v *validator) run(c *Config) {
+	if c.Source.Name() != "" && !c.Source.Bounded() {
+		if c.Epochs > 1 {
+			v.fault("epochs", "is %d, but the source never ends", c.Epochs)
+		}
+		if c.Shuffle.Rows != 0 {
+			v.fault("shuffle.rows", "is %d, but only a bounded source can be shuffled", c.Shuffle.Rows)
+		}
+	}
+	t := &c.Train
+	if c.Deterministic {
+		for _, k := range []struct {
+			path string
+			got  int
+			want int
+		}{
+			{"train.workers", t.Workers, 1},
+			{"train.prefetch.lookup", t.Prefetch.Lookup, 0},
+			{"train.prefetch.push", t.Prefetch.Push, 0},
+		} {
+			if k.got > k.want {
+				v.fault(k.path, "is %d, but deterministic mode needs %d", k.got, k.want)
+			}
+		}
+		if t.MaxBatchDelay > 0 {
+			v.fault("train.max_batch_delay", "makes batches depend on the clock, which deterministic mode forbids")
+		}
+	}
+	if c.Shuffle.OneSplit && t.Workers > 1 {
+		v.fault("train.workers", "is %d, but shuffle.one_split leaves one split, so one worker can read", t.Workers)
+	}
+	switch {
+	case t.OnBadRow == "dead_letter" && t.DeadLetter == nil:
+		v.fault("train.dead_letter", "is missing; say where bad rows go")
+	case t.OnBadRow != "dead_letter" && t.DeadLetter != nil:
+		v.fault("train.dead_letter", "is set, but train.on_bad_row is %s; set it to dead_letter", t.OnBadRow)
+	}
+	if d := t.DeadLetter; d != nil && d.Kafka != nil {
+		v.brokers(d.Kafka.Brokers, "train.dead_letter.kafka.brokers")
+		v.security(d.Kafka.TLS, "train.dead_letter.kafka")
+	}
+	if c.Eval.Source == nil {
+		if t.Plateau != nil {
+			v.fault("train.plateau", "needs eval.source to measure on")
+		}
+		if t.EarlyStop != nil {
+			v.fault("train.early_stop", "needs eval.source to measure on")
+		}
+	} else {
+		if t.Plateau != nil {
+			v.measured("train.plateau.metric", t.Plateau.Metric)
+		}
+		if t.EarlyStop != nil {
+			v.measured("train.early_stop.metric", t.EarlyStop.Metric)
+		}
+	}
+	if c.Metrics.Listen != "" {
+		if _, port, err := net.SplitHostPort(c.Metrics.Listen); err != nil || !validPort(port) {
+			v.fault("metrics.listen", "is %q, not host:port such as 127.0.0.1:9090", c.Metrics.Listen)
+		}
+	}
+}
+
+func (v *validator) measured(path, metric string) {
+	if !slices.Contains(v.c.Eval.Metrics, metric) {
+		v.fault(path, "is %s, which eval.metrics does not compute", metric)
+	}
+	if v.c.Eval.Every != "epoch" {
+		v.fault(path, "needs eval.every: epoch, not %s", v.c.Eval.Every)
+	}
+}

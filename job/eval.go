@@ -1,0 +1,107 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// Evaluate scores the job's evaluation source with the parameters of a snapshot. Nothing is changed: the snapshot is
+// read into shards of its own.
+func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, error) {
+	began := time.Now()
+	m, err := cfg.model()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Eval.Source == nil {
+		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
+	}
+	log := opts.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	hooks, err := newTelemetry(opts.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	bad, err := cfg.badRows()
+	if err != nil {
+		return nil, err
+	}
+	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
+	path, err := cfg.snapshotToRead(opts.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := ps.Open(ctx, ps.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, Logger: log, Hooks: psHooks(hooks)})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+
+	mon := newMonitor(opts.RunOptions, pipelineHooks(hooks))
+	limit := cfg.Eval.MaxExamples
+	if opts.MaxExamples > 0 {
+		limit = opts.MaxExamples
+	}
+	mon.begin(Progress{Phase: "eval", Total: limit}, 0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); mon.run(stop) }()
+	defer func() { close(stop); <-done }()
+
+	open := func(ctx context.Context, worker int) (*ps.Client, error) {
+		return cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
+	}
+	scores, stats, err := evaluate(ctx, cfg, m, open, limit, opts.Drain, func(worker int) *pipeline.Env {
+		return &pipeline.Env{Worker: worker, Logger: log, Hooks: mon, BadRows: bad.policy}
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := stats.Rows
+	if n == 0 {
+		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
+	}
+	seconds := time.Since(began).Seconds()
+	return &EvalResult{
+		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: scores,
+		BadRows: bad.counts(), Snapshot: path,
+	}, nil
+}
+
+// snapshotToRead is the path that was asked for, or the newest good snapshot in the job's dir.
+func (c *Config) snapshotToRead(path string) (string, error) {
+	if path == "" {
+		path = c.Dir
+	}
+	return findSnapshot(path)
+}
+
+// findSnapshot finds the snapshot that a path means: a snapshot's folder, or the newest good one in a folder of snapshots
+// or in a job's dir.
+func findSnapshot(path string) (string, error) {
+	if _, err := snapshot.ReadInfo(path); err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{filepath.Join(path, "snapshots"), path} {
+		entries, err := snapshot.List(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		for _, e := range entries { // newest first
+			if e.Err == nil {
+				return e.Path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("job: no snapshot in %s: train the job first, or name a snapshot's folder: %w", path, pipeline.ErrConfig)
+}

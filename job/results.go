@@ -1,0 +1,318 @@
+package job
+
+import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// RunOptions are what a run gets from whoever starts it. The zero value works: it logs nothing, reports nothing and goes
+// on from the newest snapshot if there is one.
+type RunOptions struct {
+	// Logger is never a global; nil: discard.
+	Logger *slog.Logger
+	// Registerer takes the run's metrics; nil: none are kept.
+	Registerer prometheus.Registerer
+	// Progress is told how far the run is, about four times a second, from one goroutine at a time; nil: nobody is told.
+	Progress func(Progress)
+	// Notice is told in one line what a person should know: that the run goes on from a snapshot, or is draining. nil:
+	// nobody is told.
+	Notice func(string)
+	// Drain, once closed, makes the run stop reading, train what is on its way, take a snapshot and return without an
+	// error. Cancelling the context instead stops at once. nil: never.
+	Drain <-chan struct{}
+	// Observe hears of every batch that is trained on, with the predictions made before; one call at a time. nil: nobody.
+	Observe trainstep.Observer
+	// Evaluated hears of every evaluation while training, with the number of epochs done; nil: nobody.
+	Evaluated func(epoch int, scores Scores)
+	// Pin, when not empty, exempts the run's last snapshot from retention and is stored with it as a note.
+	Pin string
+	// Resume is nil to go on from the newest snapshot in the job's dir where there is one; true to demand one; false to
+	// begin anew.
+	Resume *bool
+}
+
+// Progress is a glance at a run.
+type Progress struct {
+	// Phase is what goes on: "train", "eval".
+	Phase string
+	// Examples counts the examples done in this phase, Total those there will be; Total is 0 when nobody knows.
+	Examples, Total int64
+	// Rate is in examples per second, over the last seconds.
+	Rate float64
+	// Lag is the number of records the source holds and nobody has read yet; -1: not known.
+	Lag int64
+	// Loss and AUC are of the last window of examples, computed before each was trained on; NaN: not known.
+	Loss, AUC float64
+	// Epoch counts from 1; Epochs is how many there will be, 0: not known.
+	Epoch, Epochs int
+	// Elapsed is the time since the run began.
+	Elapsed time.Duration
+}
+
+// Scores holds evaluation metrics by name: "auc", "log_loss", "calibration".
+type Scores map[string]float64
+
+// MarshalJSON writes what is not a number (the AUC of one class only, for example) as null.
+func (m Scores) MarshalJSON() ([]byte, error) {
+	out := make(map[string]*float64, len(m))
+	for k, v := range m {
+		out[k] = finite(v)
+	}
+	return json.Marshal(out)
+}
+
+// Names lists the metrics in alphabetical order.
+func (m Scores) Names() []string { return slices.Sorted(maps.Keys(m)) }
+
+func finite(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// TrainResult is what a training run did.
+type TrainResult struct {
+	// Examples counts the examples trained on in this run, Steps the batches.
+	Examples int64 `json:"examples"`
+	Steps    int64 `json:"steps"`
+	// ExamplesPerSecond is Examples over Seconds.
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	Seconds           float64 `json:"seconds"`
+	// Epochs counts the epochs that are complete, earlier runs included.
+	Epochs int `json:"epochs"`
+	// Metrics are those of the last evaluation; with the prefix "best_" the best of all evaluations, where a plateau or
+	// early stop watches it; and of the last examples trained on, with the prefix "progressive_" when each was scored
+	// before, "training_" when there are several epochs.
+	Metrics Scores `json:"metrics"`
+	// BadRows counts what was left out, by reason.
+	BadRows map[string]int64 `json:"bad_rows,omitempty"`
+	// Snapshot is the path of the newest snapshot, empty when none was taken.
+	Snapshot string `json:"snapshot"`
+	// ResumedFrom is the path of the snapshot the run went on from, empty when it began anew.
+	ResumedFrom string `json:"resumed_from,omitempty"`
+	// Drained tells that the run was asked to stop before its input ended.
+	Drained bool `json:"drained,omitempty"`
+	// EarlyStopped tells that train.early_stop ended the run.
+	EarlyStopped bool `json:"early_stopped,omitempty"`
+}
+
+// EvalOptions say what to evaluate, beside the job.
+type EvalOptions struct {
+	RunOptions
+	// Snapshot is the path of a snapshot; empty: the newest good one in the job's dir.
+	Snapshot string
+	// MaxExamples ends the evaluation early; 0: as the job says.
+	MaxExamples int64
+}
+
+// EvalResult is what an evaluation found.
+type EvalResult struct {
+	Examples          int64            `json:"examples"`
+	ExamplesPerSecond float64          `json:"examples_per_second"`
+	Seconds           float64          `json:"seconds"`
+	Metrics           Scores           `json:"metrics"`
+	BadRows           map[string]int64 `json:"bad_rows,omitempty"`
+	// Snapshot is the path of the snapshot that was evaluated.
+	Snapshot string `json:"snapshot"`
+}
+
+// Plan is a checked graph that can be shown. Text is for people, DOT for Graphviz, Mermaid for Markdown pages, JSON for
+// programs.
+type Plan interface {
+	Text() string
+	DOT() string
+	Mermaid() string
+	JSON() string
+}
+
+// Finding is something `check` has to say about a job.
+type Finding struct {
+	// Path is the key path, or empty.
+	Path string `json:"path,omitempty"`
+	// Where is file:line:col, or empty.
+	Where string `json:"where,omitempty"`
+	// Message says what is wrong and what to do.
+	Message string `json:"message"`
+	// Suggestion is the name that was probably meant, or empty.
+	Suggestion string `json:"suggestion,omitempty"`
+}
+
+// Findings turns the faults of a job into findings.
+func (e *ConfigError) Findings() []Finding {
+	out := make([]Finding, 0, len(e.Faults))
+	for _, f := range e.Faults {
+		g := Finding{Path: f.Path, Message: f.Message, Suggestion: f.Suggestion}
+		if f.Where.Layer != FromDefault {
+			g.Where = f.Where.String()
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// InspectOptions say what to show of a source.
+type InspectOptions struct {
+	Logger *slog.Logger
+	// Rows is how many rows to show.
+	Rows int
+}
+
+// SourceInfo is what a source looks like.
+type SourceInfo struct {
+	// Source describes it in a few words.
+	Source  string `json:"source"`
+	Bounded bool   `json:"bounded"`
+	// Splits are its parts.
+	Splits []SplitInfo `json:"splits"`
+	// Schema has the columns of what the source gives, or of what parsing makes of it when the job says how.
+	Schema []ColumnInfo `json:"schema"`
+	// Rows are the first rows, each a value for every column of Schema, written for people.
+	Rows [][]string `json:"rows"`
+}
+
+// SplitInfo is one split of a source.
+type SplitInfo struct {
+	Name  string `json:"name"`
+	Start int64  `json:"start"`
+	// End is -1 when it is not known or there is none.
+	End int64 `json:"end"`
+}
+
+// ColumnInfo is one column of a source.
+type ColumnInfo struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// SnapshotInfo is what a snapshot holds.
+type SnapshotInfo struct {
+	// Path is the snapshot's folder.
+	Path string `json:"path"`
+	// ID numbers the snapshots of a job from 1.
+	ID      int64     `json:"id"`
+	Created time.Time `json:"created"`
+	// Digest identifies the content, whatever the number of shards.
+	Digest string `json:"digest"`
+	// Rows counts the embedding rows of all tables.
+	Rows int64 `json:"rows"`
+	// Tables and Dense say what there is, Positions how far each source and split was read.
+	Tables    []TableInfo                        `json:"tables"`
+	Dense     []TensorInfo                       `json:"dense,omitempty"`
+	Positions map[string]map[string]PositionInfo `json:"positions"`
+	// Meta is what the job stored beside: its name, the plan's hash.
+	Meta map[string]string `json:"meta,omitempty"`
+}
+
+// TableInfo is one table of a snapshot.
+type TableInfo struct {
+	Name string `json:"name"`
+	Rows int64  `json:"rows"`
+	// Dim is the number of weights of a row.
+	Dim int `json:"dim"`
+}
+
+// TensorInfo is one dense tensor of a snapshot.
+type TensorInfo struct {
+	Name  string  `json:"name"`
+	Shape []int64 `json:"shape"`
+}
+
+// PositionInfo says how far a split was read.
+type PositionInfo struct {
+	Position int64 `json:"position"`
+	Rows     int64 `json:"rows"`
+	Batches  int64 `json:"batches"`
+}
+
+// DemoOptions are the knobs of the demo.
+type DemoOptions struct {
+	RunOptions
+	// Examples is the length of the training stream.
+	Examples int64
+	// Seed makes the world, the model's initial values and everything else.
+	Seed uint64
+	// Model is "lr", "fm", "deepfm" or "dcnv2".
+	Model string
+	// Workers is how many batches are trained at once.
+	Workers int
+	// Dir is where the broker's log and the snapshots go; empty: a new temporary folder, which stays.
+	Dir string
+}
+
+// DemoResult is what the demo showed.
+type DemoResult struct {
+	Examples          int64   `json:"examples"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	Seconds           float64 `json:"seconds"`
+	// Rows counts the embedding rows at the end.
+	Rows int64 `json:"rows"`
+	// Snapshot is the path of the last snapshot.
+	Snapshot string `json:"snapshot"`
+	// Progressive is measured on each example before it was trained on, over the whole stream.
+	Progressive ProgressiveResult `json:"progressive"`
+	// HeldOut is measured on the stretch behind the training stream.
+	HeldOut HeldOutResult `json:"heldout"`
+	// OverTime are the stretches of the stream, in order, each measured before it was trained on.
+	OverTime []DemoInterval `json:"over_time"`
+	// Dir is the folder that was used.
+	Dir string `json:"dir"`
+	// Drained tells that the demo was asked to stop early.
+	Drained bool `json:"drained,omitempty"`
+}
+
+// DemoInterval is a stretch of the demo's stream, in the order of training.
+type DemoInterval struct {
+	// Examples is the number of examples trained on by the end of the stretch.
+	Examples          int64   `json:"examples"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	AUC               float64 `json:"auc"`
+	LogLoss           float64 `json:"log_loss"`
+	// BestAUC is that of the true click probabilities on the same examples.
+	BestAUC float64 `json:"best_auc"`
+}
+
+// ProgressiveResult is measured on examples before they were trained on.
+type ProgressiveResult struct {
+	AUC     float64 `json:"auc"`
+	LogLoss float64 `json:"log_loss"`
+}
+
+// HeldOutResult compares three predictors on examples nobody trained on.
+type HeldOutResult struct {
+	// AUC is that of the model trained to the end of the stream.
+	AUC float64 `json:"auc"`
+	// FrozenAUC is that of the same model as it was half way.
+	FrozenAUC float64 `json:"frozen_auc"`
+	// BestAUC is that of the true click probabilities: no model can do better but by luck.
+	BestAUC float64 `json:"best_auc"`
+}
+
+// MarshalJSON writes what is not a number as null.
+func (r ProgressiveResult) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]*float64{"auc": finite(r.AUC), "log_loss": finite(r.LogLoss)})
+}
+
+// MarshalJSON writes what is not a number as null.
+func (r HeldOutResult) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]*float64{"auc": finite(r.AUC), "frozen_auc": finite(r.FrozenAUC), "best_auc": finite(r.BestAUC)})
+}
+
+// MarshalJSON writes what is not a number as null.
+func (i DemoInterval) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Examples          int64    `json:"examples"`
+		ExamplesPerSecond *float64 `json:"examples_per_second"`
+		AUC               *float64 `json:"auc"`
+		LogLoss           *float64 `json:"log_loss"`
+		BestAUC           *float64 `json:"best_auc"`
+	}{i.Examples, finite(i.ExamplesPerSecond), finite(i.AUC), finite(i.LogLoss), finite(i.BestAUC)})
+}
