@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model"
-	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/sinks/gradsink"
@@ -29,34 +28,12 @@ func (open openClient) store(ctx context.Context, env *pipeline.Env) (trainstep.
 	return open.client(ctx, env)
 }
 
-// pusher gives the sink its store; pushed, when not nil, hears of every update with rows that the worker has staged.
-func (open openClient) pusher(pushed func(worker int)) func(context.Context, *pipeline.Env) (gradsink.Store, error) {
-	return func(ctx context.Context, env *pipeline.Env) (gradsink.Store, error) {
-		c, err := open.client(ctx, env)
-		if err != nil || pushed == nil {
-			return c, err
-		}
-		return heardStore{c, func() { pushed(env.Worker) }}, nil
-	}
-}
-
-// heardStore tells of every push that has been acknowledged.
-type heardStore struct {
-	*ps.Client
-	pushed func()
-}
-
-// Push implements [gradsink.Store].
-func (s heardStore) Push(ctx context.Context, u *param.Update) error {
-	err := s.Client.Push(ctx, u)
-	if err == nil && u.NumRows > 0 { // no step observed an update without rows
-		s.pushed()
-	}
-	return err
+func (open openClient) pusher(ctx context.Context, env *pipeline.Env) (gradsink.Store, error) {
+	return open.client(ctx, env)
 }
 
 // trainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push, up to the given epoch.
-func (c *Config) trainGraph(m model.Model, epochs int, open openClient, step trainstep.StepOptions, pushed func(worker int)) (*pipeline.Plan, error) {
+func (c *Config) trainGraph(m model.Model, epochs int, open openClient, step trainstep.StepOptions) (*pipeline.Plan, error) {
 	g := pipeline.New(c.Name)
 	examples, err := c.trainReading(epochs).examples(g)
 	if err != nil {
@@ -66,7 +43,7 @@ func (c *Config) trainGraph(m model.Model, epochs int, open openClient, step tra
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	looked := pipeline.Prefetch(pipeline.Via(examples, "lookup", trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
 	grads := pipeline.Prefetch(pipeline.Via(looked, "step", trainstep.NewStep(m, open.store, step)), "postpush", depth.Push)
-	pipeline.Into(grads, "push", gradsink.New[*trainstep.Gradients](open.pusher(pushed)))
+	pipeline.Into(grads, "push", gradsink.New[*trainstep.Gradients](open.pusher))
 	return g.Plan()
 }
 
@@ -92,5 +69,5 @@ func BuildPlan(c *Config) (*pipeline.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.trainGraph(m, c.Epochs, nil, trainstep.StepOptions{Seed: c.Seed}, nil)
+	return c.trainGraph(m, c.Epochs, nil, trainstep.StepOptions{Seed: c.Seed})
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -9,13 +10,11 @@ import (
 
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
 const (
-	// progressiveWindow is the number of examples that progressive metrics are over. It is stored in every snapshot, at 12
-	// bytes an example, so that a resumed run reports what an uninterrupted one would.
-	progressiveWindow = 1 << 16
 	// glanceWindow is the number of examples of the loss and AUC that a progress line shows.
 	glanceWindow = 1 << 14
 	// glanceEvery is the time between progress reports.
@@ -24,24 +23,21 @@ const (
 	rateOver = 5 * time.Second
 )
 
-// monitor watches a run: it keeps the metrics windows, counts, and reports progress. Its methods may be called from
-// several goroutines at once.
+// monitor watches a run: it keeps the metrics of a progress line, counts, and reports progress. Its methods may be called
+// from several goroutines at once.
 type monitor struct {
 	pipeline.NopHooks
 	next   pipeline.Hooks // hears of everything too
 	report func(Progress)
 	also   trainstep.Observer // hears of every batch too, one at a time; may be nil
 
-	mu          sync.Mutex
-	phase       Progress
-	began       time.Time
-	examples    int64
-	lag         map[string]int64
-	progressive *metric.Window
-	glance      *metric.Window
-	unpushed    map[int][]seen // by worker, oldest first
-	spare       []seen
-	rates       []ratePoint
+	mu       sync.Mutex
+	phase    Progress
+	began    time.Time
+	examples int64
+	lag      map[string]int64
+	glance   *metric.Window
+	rates    []ratePoint
 }
 
 type ratePoint struct {
@@ -54,8 +50,8 @@ func newMonitor(opts RunOptions, next pipeline.Hooks) *monitor {
 		next = pipeline.NopHooks{}
 	}
 	return &monitor{
-		next: next, report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{}, unpushed: map[int][]seen{},
-		progressive: metric.NewWindow(progressiveWindow), glance: metric.NewWindow(glanceWindow),
+		next: next, report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
+		glance: metric.NewWindow(glanceWindow),
 	}
 }
 
@@ -67,41 +63,16 @@ func (m *monitor) begin(p Progress, done int64) {
 	clear(m.lag)
 }
 
-// observe is the [trainstep.Observer] of a run. The stored window takes the batch only once it is pushed: a snapshot's cut
-// may lie between a step and its push, and must not know predictions of rows that it does not hold (invariant 2).
+// observe is the [trainstep.Observer] of a run. What it sees is for a glance only: the batch may never be pushed, so what
+// a snapshot stores of predictions travels with the push (invariant 2).
 func (m *monitor) observe(o trainstep.Observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.examples += int64(len(o.Probs))
 	m.glance.Add(o.Probs, o.Labels, o.Weights)
-	var s seen
-	if n := len(m.spare); n > 0 {
-		s, m.spare = m.spare[n-1], m.spare[:n-1]
-	}
-	s.probs, s.labels = append(s.probs[:0], o.Probs...), append(s.labels[:0], o.Labels...)
-	s.weights = append(s.weights[:0], o.Weights...)
-	m.unpushed[o.Worker] = append(m.unpushed[o.Worker], s)
 	if m.also != nil {
 		m.also(o)
 	}
-}
-
-// seen is an observed batch.
-type seen struct{ probs, labels, weights []float32 }
-
-// pushed takes the oldest observed batch of a worker into the stored window: a worker pushes in the order of its steps.
-func (m *monitor) pushed(worker int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	queue := m.unpushed[worker]
-	s := queue[0]
-	m.unpushed[worker] = append(queue[:0], queue[1:]...)
-	m.spare = append(m.spare, s)
-	weights := s.weights
-	if len(weights) == 0 {
-		weights = nil
-	}
-	m.progressive.Add(s.probs, s.labels, weights)
 }
 
 // RowsRead implements [pipeline.Hooks].
@@ -181,18 +152,25 @@ func (m *monitor) look() Progress {
 	return p
 }
 
-// scores returns the metrics of the last examples as they were trained on, progressive or not.
-func (m *monitor) scores(progressive bool) Scores {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.progressive.Len() == 0 {
-		return Scores{}
+// traceScores summarises the predictions of the last examples as they were trained on, progressive or not: those of the
+// parameter server's trace, which is exactly as old as the parameters.
+func traceScores(ctx context.Context, store stateStore, progressive bool) (Scores, error) {
+	trace, err := store.State(ctx, ps.TraceState)
+	if err != nil {
+		return nil, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
 	}
-	s, prefix := m.progressive.Summary(), "training_"
+	if len(trace) == 0 {
+		return Scores{}, nil
+	}
+	probs, labels, weights, err := trainstep.DecodeTrace(trace)
+	if err != nil {
+		return nil, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+	}
+	s, prefix := metric.Summarize(probs, labels, weights), "training_"
 	if progressive {
 		prefix = "progressive_"
 	}
-	return Scores{prefix + "auc": s.AUC, prefix + "log_loss": s.LogLoss}
+	return Scores{prefix + "auc": s.AUC, prefix + "log_loss": s.LogLoss}, nil
 }
 
 // trainerState is what a run must not forget, stored in every snapshot's cut beside the rows and positions.
@@ -212,42 +190,53 @@ type trainerState struct {
 	Metrics Scores `json:"metrics"`
 }
 
-const (
-	stateKey  = "trainer"
-	windowKey = "progressive"
-)
+const stateKey = "trainer"
 
-// states renders what a snapshot stores; s is only changed between epochs, when nobody passes a marker.
-func (m *monitor) states(s *trainerState) map[string][]byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// stored renders the state for a snapshot; it is only changed between epochs, when nobody passes a marker.
+func (s *trainerState) stored() map[string][]byte {
 	js, err := json.Marshal(s)
 	if err != nil {
 		panic("job: trainer state does not marshal: " + err.Error()) // numbers and null only
 	}
-	window, err := m.progressive.MarshalBinary()
-	if err != nil {
-		panic("job: metrics window does not marshal: " + err.Error())
-	}
-	return map[string][]byte{stateKey: js, windowKey: window}
+	return map[string][]byte{stateKey: js}
 }
 
-// restore takes up what a snapshot stored, unless that was training on another source: then epochs, learning rate and
-// windows begin anew, with the parameters as they are.
-func (m *monitor) restore(state func(key string) []byte, source string) (*trainerState, error) {
+// stateStore is what keeps worker state.
+type stateStore interface {
+	State(ctx context.Context, key string) ([]byte, error)
+	SetState(ctx context.Context, key string, value []byte) error
+}
+
+// restoreState takes up what a snapshot stored, unless that was training on another source: then epochs and learning rate
+// begin anew, and the trace is emptied, with the parameters as they are.
+func restoreState(ctx context.Context, store stateStore, source string) (*trainerState, error) {
 	s := &trainerState{LR: 1}
-	if b := state(stateKey); b != nil {
+	b, err := store.State(ctx, stateKey)
+	if err != nil {
+		return nil, fmt.Errorf("job: the trainer state: %w", err)
+	}
+	if b != nil {
 		if err := json.Unmarshal(b, s); err != nil {
 			return nil, fmt.Errorf("job: the snapshot's trainer state: %w", err)
 		}
 	}
 	if s.Source != source {
-		return &trainerState{Source: source, LR: 1}, nil
-	}
-	if b := state(windowKey); b != nil {
-		if err := m.progressive.UnmarshalBinary(b); err != nil {
-			return nil, fmt.Errorf("job: the snapshot's metrics window: %w", err)
+		s = &trainerState{Source: source, LR: 1}
+		if err := store.SetState(ctx, ps.TraceState, nil); err != nil {
+			return nil, fmt.Errorf("job: emptying the trace: %w", err)
 		}
+		// Whose the trace is from now on is known with it: another restart must not empty it again.
+		return s, s.store(ctx, store)
 	}
 	return s, nil
+}
+
+// store puts the state where the next cut finds it.
+func (s *trainerState) store(ctx context.Context, store stateStore) error {
+	for k, v := range s.stored() {
+		if err := store.SetState(ctx, k, v); err != nil {
+			return fmt.Errorf("job: storing the trainer state: %w", err)
+		}
+	}
+	return nil
 }

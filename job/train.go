@@ -72,7 +72,7 @@ func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer,
 		return nil, err
 	}
 	// The whole graph is checked before anything is opened.
-	plan, err := cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed}, nil)
+	plan, err := cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer,
 	} else if opts.Resume != nil && *opts.Resume {
 		return nil, fmt.Errorf("job: --resume: no snapshot in %s: %w", cfg.snapshotsIn(), pipeline.ErrConfig)
 	}
-	if t.state, err = t.monitor.restore(t.cluster.State, cfg.sourceName()); err != nil {
+	if t.state, err = restoreState(ctx, t.cluster, cfg.sourceName()); err != nil {
 		return nil, err
 	}
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.
@@ -200,7 +200,7 @@ func (t *trainer) client(ctx context.Context, worker int) (*ps.Client, error) {
 		if err := t.bad.flush(); err != nil {
 			t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
 		}
-		return t.monitor.states(t.state)
+		return t.state.stored()
 	})
 	return c, nil
 }
@@ -258,8 +258,8 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 			t.state.Epochs = upTo
 		}
 		// The cut that ends an epoch holds what was decided after it, so that a restarted run decides nothing twice.
-		for k, v := range t.monitor.states(t.state) {
-			t.cluster.SetState(k, v)
+		if err := t.state.store(context.WithoutCancel(ctx), t.cluster); err != nil {
+			return nil, unavailable(err)
 		}
 		info, err := t.cluster.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
 		if err != nil {
@@ -276,7 +276,11 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	result.Examples, result.Steps, result.Epochs = t.rows, t.steps, t.state.Epochs
 	result.Seconds = time.Since(t.began).Seconds()
 	result.ExamplesPerSecond = float64(t.rows) / max(result.Seconds, 1e-9)
-	result.Metrics = t.monitor.scores(t.cfg.progressive())
+	scores, err := traceScores(ctx, t.cluster, t.cfg.progressive())
+	if err != nil {
+		return nil, err
+	}
+	result.Metrics = scores
 	maps.Copy(result.Metrics, t.state.Metrics)
 	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
 		result.Metrics["best_"+p.Metric] = *t.state.Best
@@ -298,13 +302,17 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 // runEpochs trains from where the cluster stands to the end of the given epoch.
 func (t *trainer) runEpochs(ctx context.Context, upTo int) (pipeline.RunStats, error) {
 	step := trainstep.StepOptions{Seed: t.cfg.Seed, LR: t.state.LR, Observe: t.monitor.observe, Progressive: t.cfg.progressive()}
-	plan, err := t.cfg.trainGraph(t.model, upTo, t.client, step, t.monitor.pushed)
+	plan, err := t.cfg.trainGraph(t.model, upTo, t.client, step)
 	if err != nil {
 		return pipeline.RunStats{}, err
 	}
 	name, _ := plan.Segments[0].Source()
 	var before int64
-	for _, p := range t.cluster.Progress(name) {
+	done, err := t.cluster.Progress(ctx, name)
+	if err != nil {
+		return pipeline.RunStats{}, err
+	}
+	for _, p := range done {
 		before += p.Rows
 	}
 	progress := Progress{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}

@@ -137,6 +137,10 @@ func (p *placement) splitUpdate(parts []param.Update, u *param.Update) {
 		for t := range p.dims {
 			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
 		}
+		// The trace lies with the rest of the worker state on shard 0.
+		if q.Trace = nil; s == 0 {
+			q.Trace = u.Trace
+		}
 		q.Dense = q.Dense[:0]
 		if len(u.Dense) > 0 {
 			for _, r := range p.tensors[s] {

@@ -24,6 +24,7 @@ type Shard struct {
 	splits   map[SplitID]*split
 	sessions map[uint64]*session
 	state    map[string][]byte
+	trace    trace    // state under [TraceState]
 	free     []*batch // staged batches to reuse
 	reserved []int    // keys staged of each table
 	numBatch int      // staged
@@ -157,17 +158,25 @@ func (s *Shard) PutProgress(id SplitID, p Progress) {
 	sp.applied = p
 }
 
-// SetState stores a blob of worker state; nil removes it. The shard keeps value.
+// SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [TraceState] sets the trace.
 func (s *Shard) SetState(key string, value []byte) {
-	if value == nil {
+	switch {
+	case key == TraceState:
+		s.trace.set(value)
+	case value == nil:
 		delete(s.state, key)
-		return
+	default:
+		s.state[key] = value
 	}
-	s.state[key] = value
 }
 
-// State returns a blob of worker state, which must not be changed, or nil.
-func (s *Shard) State(key string) []byte { return s.state[key] }
+// State returns a blob of worker state, which must not be changed, or nil. That of [TraceState] is a copy.
+func (s *Shard) State(key string) []byte {
+	if key == TraceState {
+		return s.trace.bytes()
+	}
+	return s.state[key]
+}
 
 // Cut is the state of a shard at one moment; the rows are read while updates go on.
 type Cut struct {
@@ -180,6 +189,9 @@ type Cut struct {
 // Cut begins a copy on write of the shard as it is.
 func (s *Shard) Cut() *Cut {
 	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state)}
+	if b := s.trace.bytes(); b != nil {
+		c.State[TraceState] = b
+	}
 	for _, t := range s.tables {
 		c.Tables = append(c.Tables, t.Cut())
 	}

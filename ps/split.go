@@ -29,6 +29,7 @@ type batch struct {
 	rows     int
 	tables   []table.Update
 	dense    []float32
+	trace    []byte
 	lr       float32
 }
 
@@ -126,6 +127,9 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 	if err := s.place.checkUpdate(u, s.place.denseLen[s.index]); err != nil {
 		return err
 	}
+	if s.index != 0 && len(u.Trace) > 0 {
+		return fmt.Errorf("ps: shard %d: %s/%s: %d bytes of a trace, which lies on shard 0: %w", s.index, u.Source, u.Split, len(u.Trace), ErrLayout)
+	}
 	// The split is looked up without an entry being made: names come from outside.
 	id := SplitID{u.Source, u.Split}
 	sp := s.splits[id]
@@ -159,6 +163,7 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 		}
 	}
 	b.dense = append(b.dense[:0], u.Dense...)
+	b.trace = append(b.trace[:0], s.trace.tail(u.Trace)...)
 	sp.staged = append(sp.staged, b)
 	s.numBatch++
 	return nil
@@ -235,6 +240,7 @@ func (s *Shard) commit(session uint64, c *Control) error {
 }
 
 func (s *Shard) apply(b *batch) {
+	s.trace.add(b.trace)
 	for t := range b.tables {
 		if len(b.tables[t].Keys) > 0 {
 			s.tables[t].Apply(b.tables[t])

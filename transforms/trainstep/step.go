@@ -20,9 +20,9 @@ type StepOptions struct {
 	LR float32
 	// Observe hears of every batch; nil: nobody does.
 	Observe Observer
-	// Progressive makes the observed predictions as the model would serve them (no dropout, moving statistics), before
-	// the batch is trained on, which costs a pass forward where that differs from training. Otherwise they are those of
-	// the training pass.
+	// Progressive makes the predictions that are observed, and pushed as the update's trace, as the model would serve
+	// them (no dropout, moving statistics), before the batch is trained on (progressive validation, Blum et al., 1999).
+	// That costs a pass forward where it differs from training. Otherwise they are those of the training pass.
 	Progressive bool
 }
 
@@ -109,8 +109,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		return err
 	}
 	var before []float32
-	observe := s.stage.opts.Observe
-	if observe != nil && s.stage.opts.Progressive && !s.session.PredictsAsTrained() {
+	if s.stage.opts.Progressive && !s.session.PredictsAsTrained() {
 		before = s.session.Predict(&p.in)
 	}
 	if before != nil { // Step reuses the session's buffers
@@ -126,9 +125,10 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	if before == nil {
 		before = probs
 	}
-	if observe != nil {
+	if observe := s.stage.opts.Observe; observe != nil {
 		observe(Observation{Origin: o, Worker: s.worker, Probs: before, Labels: p.in.Labels, Weights: p.in.Weights, Loss: loss})
 	}
+	g.trace = AppendTrace(g.trace[:0], before, p.in.Labels, p.in.Weights)
 	grads := s.session.Grads()
 	g.buf = resize(g.buf, len(grads))
 	for t := range grads {
@@ -136,6 +136,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	}
 	g.dense = append(g.dense[:0], s.session.DenseGrad()...)
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, g.buf, g.dense
+	g.update.Trace = g.trace
 	return emit(g)
 }
 

@@ -28,8 +28,7 @@ type OpenStore func(ctx context.Context, env *pipeline.Env) (Store, error)
 type Observation struct {
 	Origin pipeline.Origin
 	Worker int
-	// Probs are predictions made before the batch was trained on (progressive validation, Blum et al., 1999); without
-	// [StepOptions].Progressive, with dropout and batch statistics as in training.
+	// Probs are the predictions that [StepOptions].Progressive is about.
 	Probs []float32
 	// Labels and Weights belong to Probs; Weights nil: all 1.
 	Labels, Weights []float32
@@ -73,6 +72,7 @@ type Gradients struct {
 	from   *Prepared // owns the keys and counts
 	buf    [][]float32
 	dense  []float32
+	trace  []byte
 	pool   *pool[Gradients]
 }
 

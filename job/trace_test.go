@@ -1,0 +1,93 @@
+package job_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/model/metric"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// observed collects what a run predicts of its examples before it trains on them, as an observer hears it.
+type observed struct{ probs, labels []float32 }
+
+func (s *observed) add(o trainstep.Observation) {
+	s.probs, s.labels = append(s.probs, o.Probs...), append(s.labels, o.Labels...)
+}
+
+// wantProgressive compares a run's metrics with those of the examples observed.
+func (s *observed) wantProgressive(t *testing.T, r *job.TrainResult) {
+	t.Helper()
+	want := metric.Summarize(s.probs, s.labels, nil)
+	got := job.Scores{"progressive_auc": r.Metrics["progressive_auc"], "progressive_log_loss": r.Metrics["progressive_log_loss"]}
+	if diff := cmp.Diff(job.Scores{"progressive_auc": want.AUC, "progressive_log_loss": want.LogLoss}, got); diff != "" {
+		t.Errorf("metrics over %d examples (-observed +got):\n%s", len(s.probs), diff)
+	}
+}
+
+// TestResumedRunReportsAllItsExamples trains in one go and in pieces: progressive metrics are those of all examples either
+// way, and so is the last word of a job that has ended.
+func TestResumedRunReportsAllItsExamples(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 1000, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	run := func(name string, seen *observed, set ...string) *job.TrainResult {
+		t.Helper()
+		cfg := epochsJob(t, dir, "train.libfm", name, append(set, "epochs=1")...)
+		r, err := job.Run(t.Context(), cfg, job.RunOptions{Observe: seen.add})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	var once, pieces observed
+	whole := run("whole", &once, "ps.shards=3")
+	once.wantProgressive(t, whole)
+	for _, limit := range []int{100, 250, 420} {
+		pieces.wantProgressive(t, run("pieces", &pieces, fmt.Sprintf("train.max_examples=%d", limit)))
+	}
+	last := run("pieces", &pieces)
+	pieces.wantProgressive(t, last)
+	if diff := cmp.Diff(whole.Metrics, last.Metrics); diff != "" {
+		t.Errorf("metrics (-whole +pieces):\n%s", diff)
+	}
+	if want, got := digest(t, whole.Snapshot), digest(t, last.Snapshot); got != want {
+		t.Errorf("digest %s in pieces, %s in one", got, want)
+	}
+	var none observed
+	if again := run("pieces", &none); again.Examples != 0 || len(none.probs) != 0 {
+		t.Errorf("%d examples after the end", again.Examples)
+	} else {
+		pieces.wantProgressive(t, again)
+	}
+}
+
+// TestAnotherSourceBeginsItsMetricsAnew goes on with the parameters of one source on another one.
+func TestAnotherSourceBeginsItsMetricsAnew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "old.libfm"), 700, 0)
+	writeLibfm(t, filepath.Join(dir, "new.libfm"), 600, 900)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	var old, fresh observed
+	r, err := job.Run(t.Context(), epochsJob(t, dir, "old.libfm", "run", "epochs=1"), job.RunOptions{Observe: old.add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.wantProgressive(t, r)
+	for _, set := range []string{"train.max_examples=200", "train.max_examples=1000"} { // the second goes on with the first's
+		r, err = job.Run(t.Context(), epochsJob(t, dir, "new.libfm", "run", "epochs=1", set), job.RunOptions{Observe: fresh.add})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh.wantProgressive(t, r)
+	}
+	if r.ResumedFrom == "" || len(fresh.probs) != 600 {
+		t.Errorf("resumed from %q, %d examples", r.ResumedFrom, len(fresh.probs))
+	}
+}

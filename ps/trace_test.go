@@ -1,0 +1,290 @@
+package ps_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/pstest"
+)
+
+// tracedUpdate changes a few rows and says trace, from at to at+1.
+func tracedUpdate(at int64, trace []byte) *param.Update {
+	u := benchUpdate([]int64{at % 7, 100 + at, 1 << 40}, 2)
+	u.From, u.To, u.Trace = at, at+1, trace
+	return u
+}
+
+// lastBytes is what a trace keeps: the oracle.
+func lastBytes(all []byte) []byte { return all[max(0, len(all)-ps.MaxTrace):] }
+
+// someBytes is n bytes in no order.
+func someBytes(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func wantTrace(tb testing.TB, c *ps.Cluster, want []byte, when string) {
+	tb.Helper()
+	if got, err := c.State(tb.Context(), ps.TraceState); err != nil || !bytes.Equal(got, want) || got != nil && len(got) == 0 {
+		tb.Fatalf("%s: a trace of %d bytes, want %d, or others; %v", when, len(got), len(want), err)
+	}
+}
+
+// TestTraceKeepsTheLastBytes compares with a slice that keeps all, around every length at which the ring turns.
+func TestTraceKeepsTheLastBytes(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2})
+	cl := mustClient(t, c, "x")
+	r := rand.New(rand.NewPCG(3, 4))
+	sizes := []int{0, 12, ps.MaxTrace - 12, 1, ps.MaxTrace, ps.MaxTrace + 5, 7, ps.MaxTrace - 1, 0, 2*ps.MaxTrace + 12, ps.MaxTrace / 2, ps.MaxTrace / 2}
+	for range 40 {
+		sizes = append(sizes, r.IntN(1<<(1+r.IntN(20))))
+	}
+	var all []byte
+	for at, n := range sizes {
+		said := someBytes(r, n)
+		if n == 0 && at > 0 {
+			said = nil
+		}
+		u := tracedUpdate(int64(at), said)
+		if err := cl.Push(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, said...)
+		clear(said) // the buffer is the caller's again
+		if err := cl.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantTrace(t, c, lastBytes(all), "after a push")
+		if at%10 == 9 {
+			all = someBytes(r, []int{0, 30, ps.MaxTrace + 3, ps.MaxTrace}[at/10%4])
+			if err := c.SetState(t.Context(), ps.TraceState, all); err != nil {
+				t.Fatal(err)
+			}
+			wantTrace(t, c, lastBytes(all), "after SetState")
+		}
+	}
+	if err := c.SetState(t.Context(), ps.TraceState, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantTrace(t, c, nil, "after clearing")
+}
+
+// TestTraceIsAppliedOnce follows one update from being staged to being taken over: it is in the trace when its rows are
+// applied, and once.
+func TestTraceIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	failing := false
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 3, WrapConn: func(_ string, shard int, conn ps.Conn) ps.Conn {
+		return &halfConn{conn, shard, &failing}
+	}})
+	a, b := mustClient(t, c, "x"), mustClient(t, c)
+	one, two, three := tracedUpdate(0, []byte("one")), tracedUpdate(1, []byte("two")), tracedUpdate(2, []byte("three"))
+	if err := a.Push(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	wantTrace(t, c, nil, "staged everywhere")
+	if err := a.Push(ctx, one); err != nil { // again, as after a lost answer; it carries the commit
+		t.Fatal(err)
+	}
+	wantTrace(t, c, []byte("one"), "committed")
+
+	if err := a.Push(ctx, two); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.Resume(ctx, "s", []string{"x"})
+	if err != nil || p["x"].Position != 2 {
+		t.Fatalf("taken over at %+v, %v, want 2: all shards had it", p, err)
+	}
+	wantTrace(t, c, []byte("onetwo"), "taken over from all shards")
+	if err := a.Push(ctx, three); !errors.Is(err, ps.ErrFenced) {
+		t.Errorf("push of the old owner: %v, want ErrFenced", err)
+	}
+
+	failing = true
+	if err := b.Push(ctx, three); !errors.Is(err, pstest.ErrKilled) {
+		t.Fatalf("push to some shards: %v", err)
+	}
+	failing = false
+	d := mustClient(t, c)
+	if p, err = d.Resume(ctx, "s", []string{"x"}); err != nil || p["x"].Position != 2 {
+		t.Fatalf("taken over at %+v, %v, want 2: some shards had no more", p, err)
+	}
+	wantTrace(t, c, []byte("onetwo"), "taken over from some shards")
+	for _, u := range []*param.Update{two, three, three} { // two is applied already
+		if err := d.Push(ctx, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantTrace(t, c, []byte("onetwothree"), "pushed again")
+}
+
+// halfConn reaches shard 0 only while failing is set.
+type halfConn struct {
+	ps.Conn
+	shard   int
+	failing *bool
+}
+
+func (c *halfConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u *param.Update) (ps.Reply, error) {
+	if *c.failing && c.shard > 0 {
+		return ps.Reply{}, pstest.ErrKilled
+	}
+	return c.Conn.Stage(ctx, ctl, epoch, u)
+}
+
+// TestTraceIsPartOfTheCut stops in the middle, by way of a snapshot, on other numbers of shards, and compares with a run
+// that nobody stopped.
+func TestTraceIsPartOfTheCut(t *testing.T) {
+	t.Parallel()
+	const updates, half = 20, 9
+	ctx := t.Context()
+	train := func(c *ps.Cluster, from, to int64, mark byte) string {
+		t.Helper()
+		cl := mustClient(t, c, "x")
+		for at := from; at < to; at++ {
+			// 20 of these are more than a full trace.
+			if err := cl.Push(ctx, tracedUpdate(at, bytes.Repeat([]byte{byte(at), mark}, 30_000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cl.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		d, err := c.Digest(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	whole := mustOpen(t, ps.Options{Layout: benchLayout(2)})
+	want := train(whole, 0, updates, 'a')
+	var all []byte
+	for at := range updates {
+		all = append(all, bytes.Repeat([]byte{byte(at), 'a'}, 30_000)...)
+	}
+	wantTrace(t, whole, lastBytes(all), "untouched")
+	if other := train(mustOpen(t, ps.Options{Layout: benchLayout(2)}), 0, updates, 'b'); other == want {
+		t.Error("two traces have one digest")
+	}
+	for _, shards := range []int{1, 2, 5} {
+		dir := t.TempDir()
+		c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: shards, Dir: dir})
+		cl := mustClient(t, c, "x")
+		for at := range int64(half) {
+			if err := cl.Push(ctx, tracedUpdate(at, bytes.Repeat([]byte{byte(at), 'a'}, 30_000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cl.Close(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := c.Snapshot(ctx, ps.SnapshotOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		train(c, half, half+3, 'z') // a snapshot does not know what came behind it
+		if got := info.State[ps.TraceState]; !bytes.Equal(got, all[:half*60_000]) {
+			t.Errorf("%d shards: %d bytes of trace in the snapshot, want %d, or others", shards, len(got), half*60_000)
+		}
+		again := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: shards%3 + 1, Dir: dir})
+		wantTrace(t, again, all[:half*60_000], "restored")
+		if got := train(again, half, updates, 'a'); got != want {
+			t.Errorf("%d shards, then %d: digest %s, want %s", shards, shards%3+1, got, want)
+		}
+		wantTrace(t, again, lastBytes(all), "gone on")
+	}
+}
+
+// TestTraceLiesOnShardZero refuses what no client sends.
+func TestTraceLiesOnShardZero(t *testing.T) {
+	t.Parallel()
+	l := benchLayout(2)
+	s, err := ps.NewShard(l, 1, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.Open(1, "w")
+	if _, err := s.Acquire(1, ps.SplitID{Source: "s", Split: "x"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	u := &param.Update{Source: "s", Split: "x", To: 1, Trace: []byte("?")}
+	if err := s.Stage(1, 1, u); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("got %v, want ErrLayout", err)
+	}
+	u.Trace = nil
+	if err := s.Stage(1, 1, u); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTraceAllocatesNothing(t *testing.T) {
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2})
+	cl := mustClient(t, c, "x")
+	u := benchUpdate([]int64{1, 2, 3}, 2)
+	u.Trace = make([]byte, 12*5000) // the ring turns a few times
+	step := func() {
+		u.From, u.To = u.To, u.To+1
+		if err := cl.Push(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	step()
+	step()
+	if n := testing.AllocsPerRun(50, step); n != 0 {
+		t.Errorf("%v allocations a push", n)
+	}
+}
+
+// BenchmarkTrace is what a trace costs a push, and a cut that copies a full one.
+func BenchmarkTrace(b *testing.B) {
+	c := mustOpen(b, ps.Options{Layout: benchLayout(2)})
+	cl := mustClient(b, c, "x")
+	at := int64(0)
+	push := func(b *testing.B, u *param.Update) {
+		u.From, u.To = at, at+1
+		at++
+		if err := cl.Push(b.Context(), u); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, name := range []string{"trace=no", "trace=512"} {
+		b.Run("push/"+name, func(b *testing.B) {
+			u := benchUpdate([]int64{1, 2, 3}, 2)
+			if name == "trace=512" {
+				u.Trace = make([]byte, 12*512)
+				b.SetBytes(int64(len(u.Trace)))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				push(b, u)
+			}
+		})
+	}
+	b.Run("state", func(b *testing.B) {
+		if err := c.SetState(b.Context(), ps.TraceState, make([]byte, ps.MaxTrace)); err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(ps.MaxTrace)
+		b.ReportAllocs()
+		for b.Loop() {
+			if got, err := c.State(b.Context(), ps.TraceState); err != nil || len(got) != ps.MaxTrace {
+				b.Fatal(len(got), err)
+			}
+		}
+	})
+}
