@@ -32,11 +32,20 @@ type Client struct {
 	updates []param.Update
 	dense   denseCache
 	ahead   atomic.Int64 // look-ups without their push
+	partial bool
+	fan     fan
+	// What a call gives to its shards, and the functions that do it for one: made once, so that a call allocates nothing.
+	rows  *param.Rows
+	dst   []float32
+	u     *param.Update
+	epoch uint64
+	do    struct{ lookup, dense, stage, drain func(ctx context.Context, s int) error }
 
 	mu struct {
 		sync.Mutex
 		queues   [][]Control // by shard
 		splits   map[SplitID]uint64
+		cuts     map[SplitID][]int64
 		wanted   uint64 // newest cut whose marker shard 0 wants
 		passed   uint64 // newest cut whose marker is queued or sent
 		onMarker func() map[string][]byte
@@ -66,15 +75,21 @@ type ClientOptions struct {
 	Conns []Conn
 	// Hooks observes; nil: nothing does.
 	Hooks Hooks
+	// Partial lets the client take splits over of which shards hold different parts ([Partial]).
+	Partial bool
+	// Parallel makes the client call all shards at the same time. It is for shards behind a network; those in this
+	// process answer faster than a goroutine starts.
+	Parallel bool
 }
 
 // NewClient makes a client over streams to all shards. Those of a [Cluster] come from [Cluster.Client].
 func NewClient(o ClientOptions) *Client {
 	n := len(o.Conns)
-	c := &Client{place: newPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks}
+	c := &Client{place: newPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{o.Parallel}}
 	if c.hooks == nil {
 		c.hooks = NopHooks{}
 	}
+	c.do.lookup, c.do.dense, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.stageOn, c.drainOn
 	c.dense.of = make([]uint64, n)
 	for s, conn := range o.Conns {
 		c.streams = append(c.streams, stream{conn, make(chan struct{}, 1)})
@@ -83,7 +98,7 @@ func NewClient(o ClientOptions) *Client {
 		c.dense.parts = append(c.dense.parts, make([]float32, c.place.denseLen[s]))
 	}
 	c.mu.queues = make([][]Control, n)
-	c.mu.splits = map[SplitID]uint64{}
+	c.mu.splits, c.mu.cuts = map[SplitID]uint64{}, map[SplitID][]int64{}
 	return c
 }
 
@@ -107,16 +122,20 @@ func (c *Client) lookup(ctx context.Context, rows *param.Rows) error {
 		return c.lookupOn(ctx, 0, rows)
 	}
 	c.place.split(c.parts, rows)
-	for s := range c.parts {
-		part := &c.parts[s]
-		if part.n == 0 {
-			continue
-		}
-		if err := c.lookupOn(ctx, s, &part.rows); err != nil {
-			return err
-		}
-		c.place.join(part, rows)
+	c.rows = rows
+	return c.fan.each(ctx, len(c.parts), c.do.lookup)
+}
+
+// lookupPart looks up the part of c.rows that lies on one shard.
+func (c *Client) lookupPart(ctx context.Context, s int) error {
+	part := &c.parts[s]
+	if part.n == 0 {
+		return nil
 	}
+	if err := c.lookupOn(ctx, s, &part.rows); err != nil {
+		return err
+	}
+	c.place.join(part, c.rows)
 	return nil
 }
 
@@ -152,34 +171,41 @@ func (c *Client) readDense(ctx context.Context, have uint64, dst []float32) (uin
 		clear(d.of) // dst does not hold what was handed out last
 	}
 	d.sum = 0
-	sum := uint64(0)
-	for s := range c.streams {
-		if c.place.denseLen[s] == 0 {
-			continue
-		}
-		part := d.parts[s]
-		if len(c.place.tensors[s]) == len(c.place.layout.Dense) {
-			part = dst
-		}
-		ctl, err := c.begin(ctx, s)
-		if err != nil {
-			return 0, err
-		}
-		version, reply, err := c.streams[s].conn.Dense(ctx, ctl, d.of[s], part)
-		if err := c.end(s, len(ctl), reply, err); err != nil {
-			return 0, err
-		}
-		if version != d.of[s] && len(c.place.tensors[s]) != len(c.place.layout.Dense) {
-			for _, r := range c.place.tensors[s] {
-				part = part[copy(dst[r.from:r.to], part):]
-			}
-		}
-		d.of[s] = version
-		sum += version
+	c.dst = dst
+	if err := c.fan.each(ctx, len(c.streams), c.do.dense); err != nil {
+		return 0, err
 	}
 	// Versions of a shard only grow, so one sum stands for one set of versions.
-	d.sum = sum
-	return sum, nil
+	for _, version := range d.of {
+		d.sum += version
+	}
+	return d.sum, nil
+}
+
+// denseOn reads the tensors of one shard into c.dst.
+func (c *Client) denseOn(ctx context.Context, s int) error {
+	if c.place.denseLen[s] == 0 {
+		return nil
+	}
+	d, dst, part := &c.dense, c.dst, c.dense.parts[s]
+	if len(c.place.tensors[s]) == len(c.place.layout.Dense) {
+		part = dst
+	}
+	ctl, err := c.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	version, reply, err := c.streams[s].conn.Dense(ctx, ctl, d.of[s], part)
+	if err := c.end(s, len(ctl), reply, err); err != nil {
+		return err
+	}
+	if version != d.of[s] && len(c.place.tensors[s]) != len(c.place.layout.Dense) {
+		for _, r := range c.place.tensors[s] {
+			part = part[copy(dst[r.from:r.to], part):]
+		}
+	}
+	d.of[s] = version
+	return nil
 }
 
 // Push stages an update on every shard and returns when all have it. From then on it is decided: it will be applied on
@@ -219,28 +245,32 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 	if len(c.streams) > 1 {
 		c.place.splitUpdate(c.updates, u)
 	}
-	for s := range c.streams {
-		part := u
-		if len(c.streams) > 1 {
-			part = &c.updates[s]
+	c.u, c.epoch = u, epoch
+	if err := c.fan.each(ctx, len(c.streams), c.do.stage); err != nil {
+		if errors.Is(err, ErrFenced) {
+			c.mu.Lock()
+			delete(c.mu.splits, id)
+			c.mu.Unlock()
 		}
-		ctl, err := c.begin(ctx, s)
-		if err != nil {
-			return err
-		}
-		reply, err := c.streams[s].conn.Stage(ctx, ctl, epoch, part)
-		if err := c.end(s, len(ctl), reply, err); err != nil {
-			if errors.Is(err, ErrFenced) {
-				c.mu.Lock()
-				delete(c.mu.splits, id)
-				c.mu.Unlock()
-			}
-			return err
-		}
+		return err
 	}
 	// Invariant 2: every shard has it, so it may be committed, and only now.
 	c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: u.To})
 	return nil
+}
+
+// stageOn stages one shard's part of c.u.
+func (c *Client) stageOn(ctx context.Context, s int) error {
+	u := c.u
+	if len(c.streams) > 1 {
+		u = &c.updates[s]
+	}
+	ctl, err := c.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	reply, err := c.streams[s].conn.Stage(ctx, ctl, c.epoch, u)
+	return c.end(s, len(ctl), reply, err)
 }
 
 // Flush returns when everything pushed is applied on all shards. Errors: [ErrClosed], the context's.
@@ -291,10 +321,11 @@ func (c *Client) Close() error {
 	if closed {
 		return nil
 	}
-	var errs []error
-	for s := range c.streams {
-		errs = append(errs, c.streams[s].conn.Close(context.WithoutCancel(ctx), clean))
-	}
+	errs := make([]error, len(c.streams))
+	_ = c.fan.each(ctx, len(c.streams), func(_ context.Context, s int) error {
+		errs[s] = c.streams[s].conn.Close(ctx, clean)
+		return nil
+	})
 	return errors.Join(errs...)
 }
 
@@ -365,20 +396,26 @@ func (c *Client) mark() bool {
 	return true
 }
 
+// enqueueOn puts a control on one stream.
+func (c *Client) enqueueOn(s int, ctl Control) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.queues[s] = append(c.mu.queues[s], ctl)
+}
+
 // drain delivers all controls. Shard 0 gets a message in any case, to hear of cuts.
 func (c *Client) drain(ctx context.Context) error {
-	for s := range c.streams {
-		ctl, err := c.begin(ctx, s)
-		if err != nil {
-			return err
-		}
-		var reply Reply
-		if s == 0 || len(ctl) > 0 {
-			reply, err = c.streams[s].conn.Control(ctx, ctl)
-		}
-		if err := c.end(s, len(ctl), reply, err); err != nil {
-			return err
-		}
+	return c.fan.each(ctx, len(c.streams), c.do.drain)
+}
+
+func (c *Client) drainOn(ctx context.Context, s int) error {
+	ctl, err := c.begin(ctx, s)
+	if err != nil {
+		return err
 	}
-	return nil
+	var reply Reply
+	if s == 0 || len(ctl) > 0 {
+		reply, err = c.streams[s].conn.Control(ctx, ctl)
+	}
+	return c.end(s, len(ctl), reply, err)
 }

@@ -5,12 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+)
+
+// RecoveryMode says what becomes of the other shards when one has lost its state.
+type RecoveryMode uint8
+
+const (
+	// Rollback makes all shards go back to the newest snapshot; readers rewind. The result is as if nothing had happened.
+	Rollback RecoveryMode = iota
+	// Partial makes the lost shard go back alone; the others keep what they have and skip what is pushed again. Every
+	// example still counts once per shard, but the bits of the result differ.
+	Partial
 )
 
 // Options configure a [Cluster]. The zero value of every field but Layout works.
@@ -20,7 +35,10 @@ type Options struct {
 	// NumShards is how many shards there are, 1 to [NumBuckets]; default 1. More shards let more workers update at once;
 	// the result is the same bit for bit.
 	NumShards int
-	// Dir is the folder of the job's snapshots; "" keeps none.
+	// Peers are the shards 1 and up in other processes. Shard 0 is always in this one, and coordinates. nil: all shards are
+	// in this process. The cluster closes them.
+	Peers []Peer
+	// Dir is the folder of the job's snapshots; "" keeps none. All shards must see it under this name.
 	Dir string
 	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir.
 	Restore string
@@ -31,6 +49,15 @@ type Options struct {
 	Every time.Duration
 	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
 	MaxStaged int
+	// Log, if not nil, makes the shards of this process keep write-ahead logs, each in a folder below Log.Dir.
+	Log *LogOptions
+	// Recovery is for a shard that has lost its state.
+	Recovery RecoveryMode
+	// Grace is how long a session may be without its stream before its splits count as left behind. It is for clients in
+	// other processes, whose connections may break.
+	Grace time.Duration
+	// Lease is after how much silence a member is replaced; default 10 s. See [Cluster.Join].
+	Lease time.Duration
 	// Meta is stored with every snapshot: the job's name, the plan's hash.
 	Meta map[string]string
 	// Logger gets life-cycle and trouble; nil discards.
@@ -45,19 +72,33 @@ type Options struct {
 }
 
 const (
-	defaultKeep = 3
+	defaultKeep  = 3
+	defaultLease = 10 * time.Second
 	// rowsInterval is how often [Hooks].TableRows is called.
 	rowsInterval = 5 * time.Second
 	// minPatience is how long, at least, a periodic snapshot waits for a worker that is busy with something else.
 	minPatience = time.Minute
+	// watchEvery is how often shards in other processes are asked how they are.
+	watchEvery = 200 * time.Millisecond
+	// statusTimeout bounds one such question.
+	statusTimeout = 5 * time.Second
 )
 
 func (o Options) withDefaults() Options {
+	if o.Peers != nil {
+		o.NumShards = len(o.Peers) + 1
+	}
 	if o.NumShards == 0 {
 		o.NumShards = 1
 	}
 	if o.Keep <= 0 {
 		o.Keep = defaultKeep
+	}
+	switch {
+	case o.Peers == nil:
+		o.Lease = time.Duration(math.MaxInt64) // workers in this process die with it
+	case o.Lease <= 0:
+		o.Lease = defaultLease
 	}
 	o.MaxStaged = max(o.MaxStaged, 1)
 	if o.Logger == nil {
@@ -88,25 +129,27 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Cluster is a parameter server of any number of shards in this process. Its methods may overlap. It owns one goroutine,
-// for periodic work, which Close joins.
+// Cluster is a parameter server of any number of shards, seen from the process of shard 0: it gives the shards their
+// state, coordinates cuts and knows the workers. Its methods may overlap. It owns one goroutine, for periodic work, which
+// Close joins.
 type Cluster struct {
-	opts     Options
-	nodes    []*node
-	restored *SnapshotInfo
-	skipped  []error
-	store    store
-	run      context.Context // ends with Close
-	stop     context.CancelCauseFunc
-	done     chan struct{}
-	// use is held for reading while cuts are read, for writing to free the memory.
-	use sync.RWMutex
-	// turn is held by whoever takes a snapshot.
+	opts  Options
+	first *Node
+	peers []Peer // all shards
+	group *group
+	run   context.Context // ends with Close
+	stop  context.CancelCauseFunc
+	done  chan struct{}
+	// turn is held by whoever takes a snapshot or gives the shards a state.
 	turn chan struct{}
 
 	mu struct {
 		sync.Mutex
-		sessions   uint64
+		generation uint64 // 0: not ready
+		notReady   error  // why
+		restored   *SnapshotInfo
+		skipped    []error
+		newest     uint64 // number of the newest snapshot there is or was to be
 		cuts       uint64
 		onSnapshot []func(SnapshotInfo)
 		failures   int
@@ -114,25 +157,42 @@ type Cluster struct {
 	}
 }
 
-// Open starts a cluster from the newest good snapshot in [Options].Dir, or with initial values when there is none. A
-// damaged snapshot is logged and told by [Cluster.Skipped], and the one before it is used; when none is good that is
-// an error, because starting over would not be what anybody wants. Errors: [ErrLayout], which says what differs,
-// [ErrCorrupt], [ErrFull].
+// Open starts a cluster. When all shards are in this process it is ready at once: from the newest good snapshot in
+// [Options].Dir, or with initial values when there is none. A damaged snapshot is logged and told by [Cluster.Skipped],
+// and the one before it is used; when none is good that is an error, because starting over would not be what anybody
+// wants. With shards in other processes Open does not wait for them; until they all answer, [Cluster.Ready] says what is
+// missing. Errors: [ErrLayout], which says what differs, [ErrCorrupt], [ErrFull].
 func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
 	c := &Cluster{opts: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	c.group = newGroup(o.Lease, o.Grace)
+	// Numbers of cuts grow over restarts, because clients that outlive one remember the last they have passed.
+	c.mu.cuts = uint64(time.Now().UnixMicro())
+	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ErrNotReady)
 	for i := range o.NumShards {
-		s, err := NewShard(o.Layout, i, o.NumShards, o.MaxStaged)
-		if err != nil {
-			return nil, errors.Join(err, c.closeShards())
+		if i > 0 && o.Peers != nil {
+			c.peers = append(c.peers, o.Peers[i-1])
+			continue
 		}
-		c.nodes = append(c.nodes, newNode(s))
+		n, err := OpenNode(ctx, o.node(i))
+		if err != nil {
+			return nil, errors.Join(err, c.closePeers())
+		}
+		c.peers = append(c.peers, n)
+		if i == 0 {
+			c.first = n
+		}
 	}
-	if err := c.restore(ctx); err != nil {
-		return nil, errors.Join(err, c.closeShards())
+	if err := c.prepareDir(ctx); err != nil {
+		return nil, errors.Join(err, c.closePeers())
+	}
+	if o.Peers == nil {
+		if err := c.assemble(ctx, false); err != nil {
+			return nil, errors.Join(err, c.closePeers())
+		}
 	}
 	// The run context ends with Close; it does not end with that of Open.
 	c.run, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -140,40 +200,104 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Client opens a client to all shards. worker names it in errors and logs. Errors: [ErrClosed].
-func (c *Cluster) Client(_ context.Context, worker string) (*Client, error) {
-	c.mu.Lock()
-	c.mu.sessions++
-	session, closed := c.mu.sessions, c.mu.closed
-	c.mu.Unlock()
-	if closed {
-		return nil, ErrClosed
+// node returns the options of a shard in this process.
+func (o Options) node(index int) NodeOptions {
+	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: o.NumShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS}
+	if o.Log != nil {
+		l := *o.Log
+		l.Dir = filepath.Join(l.Dir, LogName(index, o.NumShards))
+		n.Log = &l
 	}
-	conns := make([]Conn, len(c.nodes))
-	for i, n := range c.nodes {
-		conns[i] = openLocal(n, session, worker)
-		if c.opts.WrapConn != nil {
-			conns[i] = c.opts.WrapConn(worker, i, conns[i])
-		}
-	}
-	return NewClient(ClientOptions{Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks}), nil
+	return n
 }
 
-// Restored returns what the cluster started from, or nil.
-func (c *Cluster) Restored() *SnapshotInfo { return c.restored }
+// Ready returns nil when the cluster can be worked with, and otherwise what is missing. Errors: [ErrNotReady],
+// [ErrMismatch], [ErrClosed].
+func (c *Cluster) Ready() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.mu.closed:
+		return ErrClosed
+	case c.mu.generation == 0:
+		return c.mu.notReady
+	}
+	return nil
+}
 
-// Skipped returns, for each damaged snapshot that Open passed over, which it was and why.
-func (c *Cluster) Skipped() []error { return c.skipped }
+// Client opens a client to all shards. worker names it in errors and logs. Errors: [ErrNotReady], [ErrClosed].
+func (c *Cluster) Client(ctx context.Context, worker string) (*Client, error) {
+	if err := c.Ready(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	generation := c.mu.generation
+	c.mu.Unlock()
+	session := randomID()
+	conns := make([]Conn, len(c.peers))
+	for i, p := range c.peers {
+		conn, err := p.Connect(ctx, session, generation, worker)
+		if err != nil {
+			for _, open := range conns[:i] {
+				err = errors.Join(err, open.Close(ctx, true))
+			}
+			return nil, err
+		}
+		if conns[i] = conn; c.opts.WrapConn != nil {
+			conns[i] = c.opts.WrapConn(worker, i, conn)
+		}
+	}
+	return NewClient(ClientOptions{
+		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == Partial, Parallel: c.opts.Peers != nil,
+	}), nil
+}
+
+// Restored returns the snapshot that the cluster's state goes back to, or nil.
+func (c *Cluster) Restored() *SnapshotInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.restored
+}
+
+// Skipped returns, for each damaged snapshot that was passed over, which it was and why.
+func (c *Cluster) Skipped() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.skipped
+}
+
+// each calls f for every shard at the same time and joins the errors.
+func (c *Cluster) each(ctx context.Context, f func(ctx context.Context, i int, p Peer) error) error {
+	if c.opts.Peers == nil { // calls into this process gain nothing from goroutines
+		var errs []error
+		for i, p := range c.peers {
+			errs = append(errs, f(ctx, i, p))
+		}
+		return errors.Join(errs...)
+	}
+	var g errgroup.Group
+	errs := make([]error, len(c.peers))
+	for i, p := range c.peers {
+		g.Go(func() error { errs[i] = f(ctx, i, p); return nil })
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
+}
 
 // Progress returns how far the splits of a source are applied on all shards. Splits of which nothing is applied are left
-// out.
-func (c *Cluster) Progress(source string) map[string]Progress {
+// out. Errors: [ErrClosed], [ErrUnreachable], the context's.
+func (c *Cluster) Progress(ctx context.Context, source string) (map[string]Progress, error) {
+	all := make([]map[SplitID]Progress, len(c.peers))
+	err := c.each(ctx, func(ctx context.Context, i int, p Peer) (err error) {
+		all[i], err = p.Progress(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]Progress{}
-	for i, n := range c.nodes {
-		n.mu.RLock()
-		all := n.shard.Progress()
-		n.mu.RUnlock()
-		for id, p := range all {
+	for i, of := range all {
+		for id, p := range of {
 			if id.Source != source {
 				continue
 			}
@@ -182,12 +306,12 @@ func (c *Cluster) Progress(source string) map[string]Progress {
 			}
 		}
 		for split := range out {
-			if _, ok := all[SplitID{source, split}]; !ok {
+			if _, ok := of[SplitID{source, split}]; !ok {
 				delete(out, split)
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // Stats says what a cluster holds.
@@ -217,43 +341,46 @@ func (s Stats) Rows() int64 {
 	return n
 }
 
-// Stats returns what the cluster holds.
-func (c *Cluster) Stats() Stats {
+// Stats returns what the cluster holds. Errors: [ErrClosed], [ErrUnreachable], the context's.
+func (c *Cluster) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{Tables: make([]TableStats, len(c.opts.Layout.Tables))}
 	for i, t := range c.opts.Layout.Tables {
 		st.Tables[i].Name = t.Name
 	}
-	for _, n := range c.nodes {
-		n.mu.RLock()
-		n.shard.Stats(&st)
-		n.mu.RUnlock()
+	all := make([]Stats, len(c.peers))
+	err := c.each(ctx, func(ctx context.Context, i int, p Peer) (err error) {
+		all[i], err = p.Stats(ctx)
+		return err
+	})
+	for _, s := range all {
+		for i := range s.Tables {
+			st.Tables[i].Rows += s.Tables[i].Rows
+			st.Tables[i].Bytes += s.Tables[i].Bytes
+		}
+		st.DenseBytes += s.DenseBytes
+		st.Staged += s.Staged
 	}
 	c.mu.Lock()
 	st.SnapshotFailures = c.mu.failures
 	c.mu.Unlock()
-	return st
+	return st, err
 }
 
-// Row appends the row of a fid in table number tbl of the layout to dst and tells whether there is one.
-func (c *Cluster) Row(tbl int, fid int64, dst *table.Rows) bool {
-	n := c.nodes[ShardOf(Bucket(fid), len(c.nodes))]
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.shard.Row(tbl, fid, dst)
+// Row appends the row of a fid in table number tbl of the layout to dst and tells whether there is one. Errors:
+// [ErrClosed], [ErrUnreachable], the context's.
+func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	return c.peers[ShardOf(Bucket(fid), len(c.peers))].Row(ctx, tbl, fid, dst)
 }
 
 // SetState stores a blob of worker state, kept with every later snapshot; nil removes it. See also [Client.OnMarker]. The
-// cluster keeps value.
-func (c *Cluster) SetState(key string, value []byte) {
-	c.nodes[0].update(func(s *Shard) bool { s.SetState(key, value); return false })
+// cluster keeps value. Errors: [ErrClosed].
+func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error {
+	return c.first.setState(ctx, key, value)
 }
 
 // State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.
-func (c *Cluster) State(key string) []byte {
-	c.nodes[0].mu.RLock()
-	defer c.nodes[0].mu.RUnlock()
-	return c.nodes[0].shard.State(key)
-}
+// Errors: [ErrClosed].
+func (c *Cluster) State(_ context.Context, key string) ([]byte, error) { return c.first.state(key) }
 
 // OnSnapshot adds a function that is called with every snapshot taken, before it is the next one's turn.
 func (c *Cluster) OnSnapshot(f func(SnapshotInfo)) {
@@ -273,6 +400,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		return nil
 	}
 	c.stop(ErrClosed)
+	c.group.close()
 	<-c.done
 	select {
 	case c.turn <- struct{}{}:
@@ -280,21 +408,26 @@ func (c *Cluster) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("ps: waiting for a snapshot to end: %w", context.Cause(ctx))
 	}
-	return c.closeShards()
+	return c.closePeers()
 }
 
-func (c *Cluster) closeShards() error {
-	c.use.Lock()
-	defer c.use.Unlock()
-	for _, n := range c.nodes {
-		n.update(func(s *Shard) bool { s.Close(); return true })
+func (c *Cluster) closePeers() error {
+	var errs []error
+	for _, p := range c.peers {
+		errs = append(errs, p.Close())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// loop takes periodic snapshots and reports table sizes until the cluster is closed.
+// loop takes periodic snapshots, watches shards in other processes and reports table sizes until the cluster is closed.
 func (c *Cluster) loop() {
 	defer close(c.done)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if c.opts.Peers != nil {
+		wg.Go(c.watch)
+	}
+	wg.Go(func() { c.group.tick(c.run, c.opts.Logger) })
 	var due <-chan time.Time
 	if c.opts.Every > 0 && c.opts.Dir != "" {
 		t := time.NewTicker(c.opts.Every)
@@ -312,6 +445,9 @@ func (c *Cluster) loop() {
 		case <-report.C:
 			c.reportRows()
 		case <-due:
+			if c.Ready() != nil {
+				continue
+			}
 			// Failure is counted and logged by Snapshot; training goes on and the next turn tries again.
 			_, _ = c.Snapshot(c.run, SnapshotOptions{patience: max(c.opts.Every, minPatience)})
 		}
@@ -319,7 +455,40 @@ func (c *Cluster) loop() {
 }
 
 func (c *Cluster) reportRows() {
-	for _, t := range c.Stats().Tables {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.run), statusTimeout)
+	defer cancel()
+	st, err := c.Stats(ctx)
+	if err != nil {
+		return // a part of the rows would be no number to show; the watch says what is wrong
+	}
+	for _, t := range st.Tables {
 		c.opts.Hooks.TableRows(t.Name, t.Rows)
 	}
 }
+
+// ClusterInfo says how a cluster is.
+type ClusterInfo struct {
+	// Generation counts the states that the shards have gone back to.
+	Generation uint64
+	// Dir is the folder of its snapshots.
+	Dir      string
+	Recovery RecoveryMode
+	// Restored is the snapshot that the state goes back to, nil for none.
+	Restored *SnapshotInfo
+	Skipped  []error
+}
+
+// Info says how the cluster is. Errors: those of [Cluster.Ready].
+func (c *Cluster) Info() (ClusterInfo, error) {
+	if err := c.Ready(); err != nil {
+		return ClusterInfo{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ClusterInfo{
+		Generation: c.mu.generation, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Skipped: c.mu.skipped,
+	}, nil
+}
+
+// First returns the node of shard 0, for the server of this process.
+func (c *Cluster) First() *Node { return c.first }

@@ -26,6 +26,17 @@ var (
 	ErrBusy = errors.New("too many batches staged")
 	// ErrClosed means that the cluster or client was closed.
 	ErrClosed = errors.New("parameter server is closed")
+	// ErrNotReady means that a shard, or the cluster, has no state yet: shards are being waited for. Try again later.
+	ErrNotReady = errors.New("not ready yet")
+	// ErrRolledBack means that the shards have gone back to an earlier state since the session began. Open a new client and
+	// resume the splits.
+	ErrRolledBack = errors.New("the shards have gone back to an earlier state")
+	// ErrDisturbed means that owners of splits have changed while a cut was taken: it must begin again.
+	ErrDisturbed = errors.New("cut disturbed")
+	// ErrUnreachable means that a shard or the coordinator did not answer for as long as was allowed.
+	ErrUnreachable = errors.New("parameter server unreachable")
+	// ErrMismatch means that the other side belongs to another job, another version of it, or a cluster of another shape.
+	ErrMismatch = errors.New("not the same job")
 	// ErrNoDir means that a snapshot was asked for, and [Options].Dir names no folder.
 	ErrNoDir = errors.New("no snapshot folder")
 	// ErrCorrupt is [snapshot.ErrCorrupt].

@@ -36,11 +36,13 @@ func ExampleOpen() {
 
 	rows := &param.Rows{Keys: [][]int64{{7, 8, 9}}, Values: [][]float32{make([]float32, 3)}}
 	err = client.Lookup(ctx, rows)
-	fmt.Println(rows.Values[0], err, "rows:", cluster.Stats().Rows())
-	fmt.Println(cluster.Progress("clicks")["0"].Position, client.Close(), cluster.Close(ctx))
+	stats, statsErr := cluster.Stats(ctx)
+	fmt.Println(rows.Values[0], err, "rows:", stats.Rows(), statsErr)
+	progress, err := cluster.Progress(ctx, "clicks")
+	fmt.Println(progress["0"].Position, err, client.Close(), cluster.Close(ctx))
 	// Output:
 	// read on from -1 <nil>
 	// pushed <nil>
-	// [0.5 1.5 1] <nil> rows: 2
-	// 3 <nil> <nil>
+	// [0.5 1.5 1] <nil> rows: 2 <nil>
+	// 3 <nil> <nil> <nil>
 }

@@ -168,7 +168,7 @@ func TestClosed(t *testing.T) {
 	}
 	rows := &param.Rows{Keys: u.Keys, Values: [][]float32{make([]float32, 6)}}
 	_, snapErr := c.Snapshot(t.Context(), ps.SnapshotOptions{})
-	_, digestErr := c.Digest()
+	_, digestErr := c.Digest(t.Context())
 	_, clientErr := c.Client(t.Context(), "late")
 	_, denseErr := cl.Dense(t.Context(), 0, make([]float32, 64))
 	for i, err := range []error{
@@ -179,8 +179,8 @@ func TestClosed(t *testing.T) {
 			t.Errorf("call %d after Close: %v, want ErrClosed", i, err)
 		}
 	}
-	if c.Row(0, 1, &table.Rows{}) {
-		t.Error("a closed cluster has rows")
+	if _, err := c.Row(t.Context(), 0, 1, &table.Rows{}); !errors.Is(err, ps.ErrClosed) {
+		t.Errorf("a row of a closed cluster: %v, want ErrClosed", err)
 	}
 }
 
@@ -214,7 +214,11 @@ func TestCancelledContext(t *testing.T) {
 	if err := errors.Join(a.Push(t.Context(), u), a.Flush(t.Context()), b.Flush(t.Context())); err != nil {
 		t.Errorf("after the snapshot was given up: %v", err)
 	}
-	if p := c.Progress("s")["x"]; p.Position != u.To || p.Batches != u.To {
+	progress, err := c.Progress(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := progress["x"]; p.Position != u.To || p.Batches != u.To {
 		t.Errorf("progress %+v, want %d batches", p, u.To)
 	}
 }
@@ -308,7 +312,7 @@ func TestTornPositionsAreRefused(t *testing.T) {
 	if err := cl.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Digest(); !errors.Is(err, ps.ErrTorn) {
+	if _, err := c.Digest(t.Context()); !errors.Is(err, ps.ErrTorn) {
 		t.Errorf("Digest: %v, want ErrTorn", err)
 	}
 	if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); !errors.Is(err, ps.ErrTorn) || !strings.Contains(err.Error(), "s/x") {

@@ -5,152 +5,347 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// restore cleans the folder and loads the snapshot to start from.
-func (c *Cluster) restore(ctx context.Context) error {
-	if c.opts.Dir != "" {
-		gone, err := snapshot.Clean(c.opts.FS, c.opts.Dir)
-		if err != nil {
-			return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
+// prepareDir removes what killed writers have left and finds the number of the newest snapshot.
+func (c *Cluster) prepareDir(ctx context.Context) error {
+	if c.opts.Dir == "" {
+		return nil
+	}
+	gone, err := snapshot.Clean(c.opts.FS, c.opts.Dir)
+	if err != nil {
+		return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
+	}
+	if len(gone) > 0 {
+		c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
+	}
+	entries, err := snapshot.ListFS(c.opts.FS, c.opts.Dir)
+	if err != nil {
+		return fmt.Errorf("ps: %w", err)
+	}
+	if len(entries) > 0 {
+		c.mu.newest = entries[0].ID
+	}
+	return nil
+}
+
+// watch asks the shards how they are, and gives them a state whenever one has none or another than the rest.
+func (c *Cluster) watch() {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	said := ""
+	for {
+		if err := c.look(); err != nil && c.run.Err() == nil {
+			c.mu.Lock()
+			c.mu.notReady = err
+			c.mu.Unlock()
+			if text := err.Error(); text != said {
+				said = text
+				c.opts.Logger.WarnContext(c.run, "shards not all there", "err", err)
+			}
+		} else if said != "" {
+			said = ""
+			c.opts.Logger.InfoContext(c.run, "all shards are there")
 		}
-		if len(gone) > 0 {
-			c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
+		select {
+		case <-c.run.Done():
+			return
+		case <-t.C:
 		}
+	}
+}
+
+// look gives the shards a state if they need one.
+func (c *Cluster) look() error {
+	st, err := c.statuses(c.run)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	generation := c.mu.generation
+	c.mu.Unlock()
+	if same(st) && st[0].Generation == generation {
+		return nil
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-c.run.Done():
+		return context.Cause(c.run)
+	}
+	return c.assemble(c.run, false)
+}
+
+// same tells that all shards have a state, of one generation.
+func same(st []NodeStatus) bool {
+	for _, s := range st {
+		if s.Generation == 0 || s.Generation != st[0].Generation {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Cluster) statuses(ctx context.Context) ([]NodeStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	st := make([]NodeStatus, len(c.peers))
+	err := c.each(ctx, func(ctx context.Context, i int, p Peer) (err error) {
+		st[i], err = p.Status(ctx)
+		return err
+	})
+	return st, err
+}
+
+// RollBack makes all shards go back to the newest snapshot, because a worker found that they do not fit together. A call
+// that comes after the shards have left the generation has no effect. Errors: those of restoring, [ErrClosed].
+func (c *Cluster) RollBack(ctx context.Context, generation uint64, why string) error {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.run.Done():
+		return ErrClosed
+	}
+	c.mu.Lock()
+	current := c.mu.generation
+	c.mu.Unlock()
+	if current != generation {
+		return nil
+	}
+	c.opts.Logger.WarnContext(ctx, "going back to the newest snapshot", "why", why)
+	return c.assemble(ctx, true)
+}
+
+// assemble makes all shards hold one state of one generation: the one they have, if they agree, or that of a snapshot. The
+// caller has the turn, or is alone.
+func (c *Cluster) assemble(ctx context.Context, back bool) error {
+	st, err := c.statuses(ctx)
+	if err != nil {
+		return err
+	}
+	newest := uint64(0)
+	for _, s := range st {
+		newest = max(newest, s.Generation)
+		if s.Recovery.Lost != "" {
+			c.opts.Logger.WarnContext(ctx, "log gives back nothing", "shard", s.Shard, "why", s.Recovery.Lost)
+		}
+	}
+	if same(st) && !back {
+		return c.goOn(ctx, st)
+	}
+	c.notReady(fmt.Errorf("ps: the shards are being given a state: %w", ErrNotReady))
+	keep := func(i int) bool {
+		return c.opts.Recovery == Partial && !back && newest > 0 && st[i].Generation == newest
+	}
+	info, err := c.loadNewest(ctx, newest+1, keep)
+	if err != nil {
+		return err
+	}
+	c.ready(newest+1, info)
+	attrs := []any{"generation", newest + 1}
+	if info != nil {
+		attrs = append(attrs, "path", snapshotPath(info.Path), "rows", info.Rows(), "shards_then", info.Shards)
+	}
+	c.opts.Logger.InfoContext(ctx, "shards are ready", attrs...)
+	return nil
+}
+
+// goOn takes over shards that agree: their logs gave everything back, or only this process was started again.
+func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
+	base, records := uint64(0), int64(0)
+	for _, s := range st {
+		base, records = max(base, s.Base), records+s.Recovery.Records
+	}
+	var info *SnapshotInfo
+	if base > 0 && c.opts.Dir != "" {
 		entries, err := snapshot.ListFS(c.opts.FS, c.opts.Dir)
 		if err != nil {
 			return fmt.Errorf("ps: %w", err)
 		}
-		if len(entries) > 0 {
-			c.store.next = entries[0].ID
-		}
-		if c.opts.Restore == "" {
-			return c.restoreNewest(ctx, entries)
-		}
-	}
-	if c.opts.Restore == "" {
-		return nil
-	}
-	return c.restoreFrom(ctx, c.opts.Restore)
-}
-
-func (c *Cluster) restoreNewest(ctx context.Context, entries []snapshot.Entry) error {
-	for _, e := range entries {
-		err := c.restoreFrom(ctx, e.Path)
-		if !errors.Is(err, ErrCorrupt) {
-			return err
-		}
-		c.skipped = append(c.skipped, err)
-		c.opts.Logger.WarnContext(ctx, "damaged snapshot passed over", "path", e.Path, "err", err)
-		if err := c.renew(); err != nil {
-			return err
+		for _, e := range entries {
+			if e.ID == base {
+				info = e.Info
+			}
 		}
 	}
-	if len(c.skipped) > 0 {
-		return fmt.Errorf("ps: no snapshot in %s is whole; to start over, move them away: %w", c.opts.Dir, errors.Join(c.skipped...))
+	// What a coordinator before this one has begun, nobody will end.
+	if err := c.each(ctx, func(ctx context.Context, _ int, p Peer) error {
+		_, err := p.EndCut(ctx, AnyCut, 0)
+		return err
+	}); err != nil {
+		return err
 	}
+	c.ready(st[0].Generation, info)
+	c.opts.Logger.InfoContext(ctx, "shards go on from their logs", "generation", st[0].Generation, "base", base, "records", records)
 	return nil
 }
 
-// renew puts empty shards in the place of those that half a snapshot may have been loaded into.
-func (c *Cluster) renew() error {
-	for i, n := range c.nodes {
-		s, err := NewShard(c.opts.Layout, i, len(c.nodes), c.opts.MaxStaged)
+func (c *Cluster) nextCut() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.cuts++
+	return c.mu.cuts
+}
+
+func (c *Cluster) notReady(why error) {
+	c.mu.Lock()
+	c.mu.generation, c.mu.notReady = 0, why
+	c.mu.Unlock()
+}
+
+func (c *Cluster) ready(generation uint64, info *SnapshotInfo) {
+	c.mu.Lock()
+	c.mu.generation, c.mu.restored = generation, info
+	c.mu.Unlock()
+	c.group.begin(generation)
+}
+
+// loadNewest loads the newest good snapshot, or initial values when there is none, into all shards but those that keep
+// what they have.
+func (c *Cluster) loadNewest(ctx context.Context, generation uint64, keep func(i int) bool) (*SnapshotInfo, error) {
+	if c.opts.Restore != "" {
+		info, err := snapshot.ReadInfoFS(c.opts.FS, c.opts.Restore)
 		if err != nil {
+			return nil, fmt.Errorf("ps: %w", err)
+		}
+		return info, c.load(ctx, generation, info, keep)
+	}
+	var entries []snapshot.Entry
+	if c.opts.Dir != "" {
+		var err error
+		if entries, err = snapshot.ListFS(c.opts.FS, c.opts.Dir); err != nil {
+			return nil, fmt.Errorf("ps: %w", err)
+		}
+	}
+	var skipped []error
+	for _, e := range entries {
+		err := e.Err
+		if err == nil {
+			err = c.load(ctx, generation, e.Info, keep)
+		}
+		c.mu.Lock()
+		c.mu.skipped = skipped
+		c.mu.Unlock()
+		if !errors.Is(err, ErrCorrupt) {
+			return e.Info, err
+		}
+		skipped = append(skipped, fmt.Errorf("ps: %w", err))
+		c.opts.Logger.WarnContext(ctx, "damaged snapshot passed over", "path", e.Path, "err", err)
+	}
+	if len(skipped) > 0 {
+		return nil, fmt.Errorf("ps: no snapshot in %s is whole; to start over, move them away: %w", c.opts.Dir, errors.Join(skipped...))
+	}
+	return nil, c.load(ctx, generation, nil, keep)
+}
+
+func (c *Cluster) load(ctx context.Context, generation uint64, info *SnapshotInfo, keep func(i int) bool) error {
+	o := LoadOptions{Generation: generation}
+	if info != nil {
+		o.Path, o.ID = info.Path, info.ID
+		if err := c.opts.fits(info); err != nil {
 			return err
 		}
-		n.shard.Close()
-		n.shard = s
+	}
+	return c.each(ctx, func(ctx context.Context, i int, p Peer) error {
+		o := o
+		o.Keep = keep(i)
+		return p.Load(ctx, o)
+	})
+}
+
+// fits tells whether a snapshot is of this model.
+func (o Options) fits(info *SnapshotInfo) error {
+	if want := o.Layout.String(); info.Layout != want || info.LayoutHash != o.Layout.Hash() {
+		return fmt.Errorf("ps: snapshot %s is of another model: %w:\n%s", info.Path, ErrLayout, differences(info.Layout, want))
 	}
 	return nil
 }
 
-// restoreFrom loads a snapshot, of any number of shards. Nobody else knows the shards yet.
-func (c *Cluster) restoreFrom(ctx context.Context, path string) (err error) {
-	s, err := snapshot.OpenFS(c.opts.FS, path)
+// read loads the shard's part of a snapshot, of any number of shards.
+func (n *Node) read(ctx context.Context, to *Shard, path string) (info *SnapshotInfo, err error) {
+	s, err := snapshot.OpenShard(n.opts.FS, path, n.opts.Index, n.opts.NumShards)
 	if err != nil {
-		return fmt.Errorf("ps: %w", err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	info := s.Info()
-	if want := c.opts.Layout.String(); info.Layout != want || info.LayoutHash != c.opts.Layout.Hash() {
-		return fmt.Errorf("ps: snapshot %s is of another model: %w:\n%s", path, ErrLayout, differences(info.Layout, want))
+	info = s.Info()
+	if want := n.opts.Layout.String(); info.Layout != want {
+		return nil, fmt.Errorf("ps: snapshot %s is of another model: %w:\n%s", path, ErrLayout, differences(info.Layout, want))
 	}
-	parts := make([]table.Rows, len(c.nodes))
-	for t, spec := range c.opts.Layout.Tables {
+	var mine table.Rows
+	for t, spec := range n.opts.Layout.Tables {
 		err := s.Rows(t, func(rows *table.Rows) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			return c.putRows(t, rows, parts, spec.Dim(), spec.StateDim())
+			if info.Shards != n.opts.NumShards {
+				n.pick(&mine, rows, spec.Dim(), spec.StateDim())
+				rows = &mine
+			}
+			err := to.PutRows(t, rows)
+			if errors.Is(err, table.ErrDuplicate) {
+				return fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return err
 		})
 		if err != nil {
-			return fmt.Errorf("ps: %w", err)
+			return nil, err
 		}
 	}
 	tensors, err := s.Tensors()
 	if err != nil {
-		return fmt.Errorf("ps: %w", err)
+		return nil, err
 	}
-	if err := c.putTensors(tensors); err != nil {
-		return fmt.Errorf("ps: snapshot %s: %w", path, err)
+	if err := to.putTensors(tensors); err != nil {
+		return nil, fmt.Errorf("ps: snapshot %s: %w", path, err)
 	}
 	for source, splits := range info.Positions {
 		for name, p := range splits {
-			for _, n := range c.nodes {
-				n.shard.PutProgress(SplitID{source, name}, p)
-			}
+			to.PutProgress(SplitID{source, name}, p)
 		}
 	}
-	for k, v := range info.State {
-		c.nodes[0].shard.SetState(k, v)
+	if n.opts.Index == 0 {
+		for k, v := range info.State {
+			to.SetState(k, v)
+		}
 	}
-	c.restored = info
-	c.opts.Logger.InfoContext(ctx, "snapshot restored", "path", snapshotPath(path), "rows", info.Rows(), "shards", info.Shards)
-	return nil
+	return info, nil
 }
 
-func (c *Cluster) putRows(t int, rows *table.Rows, parts []table.Rows, dim, stateDim int) error {
-	for i := range parts {
-		parts[i].Reset()
-	}
+// pick takes the rows of this shard.
+func (n *Node) pick(mine, rows *table.Rows, dim, stateDim int) {
+	mine.Reset()
 	for i, fid := range rows.Keys {
-		p := &parts[ShardOf(Bucket(fid), len(c.nodes))]
-		p.Keys = append(p.Keys, fid)
-		p.Times = append(p.Times, rows.Times[i])
-		p.Counts = append(p.Counts, rows.Counts[i])
-		p.Weights = append(p.Weights, rows.Weights[i*dim:][:dim]...)
-		p.State = append(p.State, rows.State[i*stateDim:][:stateDim]...)
-	}
-	for i := range parts {
-		err := c.nodes[i].shard.PutRows(t, &parts[i])
-		if errors.Is(err, table.ErrDuplicate) {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		if ShardOf(Bucket(fid), n.opts.NumShards) != n.opts.Index {
+			continue
 		}
+		mine.Keys = append(mine.Keys, fid)
+		mine.Times = append(mine.Times, rows.Times[i])
+		mine.Counts = append(mine.Counts, rows.Counts[i])
+		mine.Weights = append(mine.Weights, rows.Weights[i*dim:][:dim]...)
+		mine.State = append(mine.State, rows.State[i*stateDim:][:stateDim]...)
+	}
+}
+
+// putTensors sets the dense tensors that lie here, all of which must be there.
+func (s *Shard) putTensors(tensors []snapshot.Tensor) error {
+	missing := map[string]bool{}
+	for _, d := range s.dense {
+		missing[d.spec.Name] = true
+	}
+	for _, t := range tensors {
+		here, err := s.PutTensor(t)
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (c *Cluster) putTensors(tensors []snapshot.Tensor) error {
-	missing := map[string]bool{}
-	for _, t := range c.opts.Layout.Dense {
-		missing[t.Name] = true
-	}
-	for _, t := range tensors {
-		for _, n := range c.nodes {
-			here, err := n.shard.PutTensor(t)
-			if err != nil {
-				return err
-			}
-			if here {
-				delete(missing, t.Name)
-			}
+		if here {
+			delete(missing, t.Name)
 		}
 	}
 	for name := range missing {

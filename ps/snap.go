@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/monolith-go/monolith/ps/snapshot"
-	"github.com/monolith-go/monolith/ps/table"
 )
 
 // SnapshotOptions say what becomes of one snapshot.
@@ -29,7 +33,8 @@ const coordinator = "snapshot"
 // Snapshot writes what all shards hold in one cut (invariant 2) while training goes on, and returns when it is durable.
 // Every client that owns a split passes a marker at its next Push, Flush or Idle; until the last has, those that have
 // wait before they commit more. Calls wait for each other. On an error the snapshots before stay as they are. Errors:
-// [ErrNoDir], [ErrNoSpace], [ErrTorn], [ErrClosed], the context's, which names the workers it waited for.
+// [ErrNoDir], [ErrNoSpace], [ErrTorn], [ErrNotReady], [ErrClosed], [ErrUnreachable], the context's, which names the
+// workers it waited for.
 func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo, error) {
 	if c.opts.Dir == "" {
 		return SnapshotInfo{}, ErrNoDir
@@ -42,19 +47,15 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	case <-ctx.Done():
 		return SnapshotInfo{}, fmt.Errorf("ps: waiting for another snapshot: %w", context.Cause(ctx))
 	}
-	c.mu.Lock()
-	closed := c.mu.closed
-	c.mu.Unlock()
-	if closed {
-		return SnapshotInfo{}, ErrClosed
+	if err := c.Ready(); err != nil {
+		return SnapshotInfo{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.run, func() { cancel(ErrClosed) })()
 	start := time.Now()
-	info, err := c.snapshot(ctx, o)
+	info, stall, err := c.snapshot(ctx, o)
 	took := time.Since(start)
-	stall := c.endStall()
 	if err != nil {
 		c.opts.Hooks.SnapshotDone(codeOf(err), took, 0, stall)
 		c.mu.Lock()
@@ -76,6 +77,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	if len(gone) > 0 {
 		c.opts.Logger.DebugContext(ctx, "old snapshots removed", "paths", gone)
 	}
+	c.group.taken(info.ID)
 	c.mu.Lock()
 	callbacks := slices.Clone(c.mu.onSnapshot)
 	c.mu.Unlock()
@@ -85,44 +87,84 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	return *info, nil
 }
 
-func (c *Cluster) endStall() time.Duration {
-	longest := int64(0)
-	for _, n := range c.nodes {
-		n.cutting.Store(false)
-		longest = max(longest, n.stall.Swap(0))
-	}
-	return time.Duration(longest)
-}
-
-func (c *Cluster) snapshot(ctx context.Context, o SnapshotOptions) (*SnapshotInfo, error) {
-	for _, n := range c.nodes {
-		n.cutting.Store(true)
-	}
+func (c *Cluster) snapshot(ctx context.Context, o SnapshotOptions) (info *SnapshotInfo, stall time.Duration, err error) {
+	c.mu.Lock()
+	c.mu.newest++ // also after a failure: a log may speak of the number already
+	number := c.mu.newest
+	c.mu.Unlock()
 	aligned := ctx
 	if o.patience > 0 {
 		var cancel context.CancelFunc
 		aligned, cancel = context.WithTimeout(ctx, o.patience)
 		defer cancel()
 	}
-	cuts, err := c.cut(aligned)
+	id, states, err := c.takeCut(aligned, number)
+	durable := uint64(0)
+	defer func() { stall = c.endCut(ctx, id, durable) }()
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = c.write(ctx, o, id, number, states); err == nil {
+		durable = number
+	}
+	return info, 0, err
+}
+
+// endCut lets the streams go on and returns the longest time that one of them waited.
+func (c *Cluster) endCut(ctx context.Context, id, durable uint64) time.Duration {
+	// Also when the snapshot was given up: a shard that is not told would hold its streams for ever.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	longest := time.Duration(0)
+	err := c.each(ctx, func(ctx context.Context, _ int, p Peer) error {
+		stall, err := p.EndCut(ctx, id, durable)
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, stall)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrClosed) {
+		c.opts.Logger.WarnContext(ctx, "a shard was not told that the cut is over", "err", err)
+	}
+	return longest
+}
+
+// write makes a snapshot of a cut: each shard writes its part, then the manifest makes it one.
+func (c *Cluster) write(ctx context.Context, o SnapshotOptions, id, number uint64, states []*CutState) (*SnapshotInfo, error) {
+	progress := make([]map[SplitID]Progress, len(states))
+	need := int64(64 << 10)
+	for i, st := range states {
+		progress[i] = st.Progress
+		need += st.Bytes
+	}
+	positions, err := agreed(progress, c.opts.Recovery == Partial)
 	if err != nil {
 		return nil, err
 	}
-	defer c.closeCuts(cuts)
-	positions, err := agreed(cuts)
-	if err != nil {
-		return nil, err
-	}
-	c.store.next++
 	w, err := snapshot.Create(snapshot.Options{
-		FS: c.opts.FS, Dir: c.opts.Dir, ID: c.store.next, Layout: c.opts.Layout, Shards: len(c.nodes), Pinned: o.Pin, Note: o.Note,
-		Meta: c.opts.Meta, Created: time.Now(), Positions: positions, State: cuts[0].State, Need: c.need(cuts),
+		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note,
+		Meta: c.opts.Meta, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.write(ctx, w, cuts); err != nil {
+	parts := make([]*snapshot.Part, len(c.peers))
+	g, gctx := errgroup.WithContext(ctx)
+	if c.opts.Peers == nil {
+		g.SetLimit(runtime.GOMAXPROCS(0)) // all write in this process
+	}
+	for i, p := range c.peers {
+		g.Go(func() (err error) {
+			parts[i], err = p.WriteCut(gctx, id, w.Dir())
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return nil, errors.Join(err, w.Abort())
+	}
+	for _, p := range parts {
+		w.Add(p)
 	}
 	info, err := w.Commit()
 	if err != nil {
@@ -131,150 +173,129 @@ func (c *Cluster) snapshot(ctx context.Context, o SnapshotOptions) (*SnapshotInf
 	return info, nil
 }
 
-func (c *Cluster) write(ctx context.Context, w *snapshot.Writer, cuts []*Cut) error {
-	for t := range c.opts.Layout.Tables {
-		for s, cut := range cuts {
-			l := c.nodes[s].mu.RLocker()
-			err := w.Rows(s, t, func(dst *table.Rows, limit int) bool {
-				return ctx.Err() == nil && cut.Tables[t].Next(l, dst, limit)
-			})
-			if err == nil {
-				err = context.Cause(ctx)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	for s, cut := range cuts {
-		if err := w.Dense(s, cut.Tensors); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// need estimates the size of a snapshot.
-func (c *Cluster) need(cuts []*Cut) int64 {
-	n := int64(64 << 10)
-	for _, cut := range cuts {
-		for t, tc := range cut.Tables {
-			spec := c.opts.Layout.Tables[t]
-			n += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
-		}
-		for _, d := range cut.Tensors {
-			n += int64(4 * (len(d.Weights) + len(d.State)))
-		}
-	}
-	return n
-}
-
-// cut takes one cut over all shards. Whenever a split gets a new owner meanwhile it begins again, because the new owner
-// may be settling what the old one left in the middle.
-func (c *Cluster) cut(ctx context.Context) ([]*Cut, error) {
+// takeCut takes one cut over all shards. Whenever a split gets a new owner meanwhile it begins again, because the new
+// owner may be settling what the old one left in the middle.
+func (c *Cluster) takeCut(ctx context.Context, number uint64) (id uint64, states []*CutState, err error) {
 	for {
-		sessions, orphans := c.participants()
+		sessions, orphans, err := c.participants(ctx)
+		if err != nil {
+			return id, nil, err
+		}
 		if len(orphans) > 0 {
 			if err := c.settle(ctx, orphans); err != nil {
-				return nil, err
+				return id, nil, err
 			}
 			continue
 		}
-		c.mu.Lock()
-		c.mu.cuts++
-		id := c.mu.cuts
-		c.mu.Unlock()
-		if c.begin(id, sessions) {
-			cuts, err := c.await(ctx, id)
-			if cuts != nil || err != nil {
-				return cuts, err
+		id = c.nextCut()
+		begun, err := c.begin(ctx, id, number, sessions)
+		if err != nil {
+			return id, nil, err
+		}
+		if begun {
+			states, err := c.await(ctx, id)
+			if err == nil || !errors.Is(err, ErrDisturbed) {
+				return id, states, err
 			}
 		}
-		c.giveUp()
+		c.endCut(ctx, id, 0)
+		if ctx.Err() != nil {
+			return id, nil, context.Cause(ctx)
+		}
 	}
 }
 
-func (c *Cluster) participants() ([]uint64, []SplitID) {
-	c.nodes[0].mu.RLock()
-	defer c.nodes[0].mu.RUnlock()
-	return c.nodes[0].shard.Participants()
+// participants returns the sessions that a cut concerns and the splits that must be settled before it. Sessions that have
+// lost their stream get some time to come back.
+func (c *Cluster) participants(ctx context.Context) ([]uint64, []SplitID, error) {
+	deadline := time.Now().Add(c.opts.Grace)
+	for {
+		c.first.mu.RLock()
+		sessions, orphans := c.first.shard.Participants()
+		c.first.mu.RUnlock()
+		if len(orphans) == 0 || !time.Now().Before(deadline) {
+			return sessions, orphans, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-time.After(min(c.opts.Grace/8, 50*time.Millisecond)):
+		}
+	}
 }
 
 // begin begins a cut on every shard, on shard 0 last: only that one asks clients for markers, and when its owners are
 // still the same nobody can have joined between.
-func (c *Cluster) begin(id uint64, sessions []uint64) bool {
-	ok := true
-	for i, n := range slices.Backward(c.nodes) {
-		n.update(func(s *Shard) bool {
-			if i == 0 {
-				now, orphans := s.Participants()
-				if ok = slices.Equal(now, sessions) && len(orphans) == 0; !ok {
-					return false
-				}
-			}
-			s.BeginCut(id, sessions)
-			return true
-		})
+func (c *Cluster) begin(ctx context.Context, id, number uint64, sessions []uint64) (bool, error) {
+	err := c.each(ctx, func(ctx context.Context, i int, p Peer) error {
+		if i == 0 {
+			return nil
+		}
+		return p.BeginCut(ctx, id, number, sessions)
+	})
+	if err != nil {
+		return false, err
 	}
-	return ok
+	return c.first.beginCut(id, number, sessions, true)
 }
 
-// await returns the cuts once all shards have taken theirs, or nil when the cut must begin again.
-func (c *Cluster) await(ctx context.Context, id uint64) ([]*Cut, error) {
-	for i := 0; i < len(c.nodes); {
-		n := c.nodes[i]
-		n.mu.RLock()
-		cut, _ := n.shard.CutState(id)
-		closed, wake := n.shard.closed, n.wake
-		n.mu.RUnlock()
-		// Ownership changes on shard 0 before anywhere else.
-		c.nodes[0].mu.RLock()
-		_, disturbed := c.nodes[0].shard.CutState(id)
-		wake0 := c.nodes[0].wake
-		c.nodes[0].mu.RUnlock()
-		switch {
-		case closed:
-			return nil, ErrClosed
-		case disturbed:
-			return nil, nil
-		case cut != nil:
-			i++
-			continue
+// await returns the cuts once all shards have taken theirs. Errors: [ErrDisturbed], and others.
+func (c *Cluster) await(ctx context.Context, id uint64) ([]*CutState, error) {
+	states := make([]*CutState, len(c.peers))
+	others, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var g errgroup.Group
+	for i, p := range c.peers[1:] {
+		g.Go(func() (err error) {
+			if states[i+1], err = p.AwaitCut(others, id); err != nil {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	all := make(chan error, 1)
+	go func() { all <- g.Wait() }()
+	// Ownership changes on shard 0 before anywhere else: while the others wait for a session that has lost its splits, this
+	// one knows.
+	for done := false; !done; {
+		c.first.mu.RLock()
+		_, disturbed := c.first.shard.CutState(id)
+		wake := c.first.wake
+		c.first.mu.RUnlock()
+		if disturbed {
+			cancel(ErrDisturbed)
+			<-all
+			return nil, ErrDisturbed
 		}
 		select {
 		case <-wake:
-		case <-wake0:
-		case <-ctx.Done():
-			n.mu.RLock()
-			missing := n.shard.Missing()
-			n.mu.RUnlock()
-			c.giveUp()
-			return nil, fmt.Errorf("ps: snapshot: waiting for worker %s to pass its marker (does it call Push or Idle?): %w",
-				strings.Join(missing, ", "), context.Cause(ctx))
+		case err := <-all:
+			if err != nil {
+				return nil, c.patience(ctx, err)
+			}
+			done = true
 		}
 	}
-	// All are taken. What happens to shard 0 from here on comes after the cut; what happened before is seen here.
-	if _, disturbed := c.cutState0(id); disturbed {
-		return nil, nil
+	// The others have taken theirs. What happens to owners on shard 0 from here on comes behind the cut; what happened
+	// before is seen when it is taken.
+	var err error
+	if states[0], err = c.first.AwaitCut(ctx, id); err != nil {
+		return nil, c.patience(ctx, err)
 	}
-	cuts := make([]*Cut, len(c.nodes))
-	for i, n := range c.nodes {
-		n.update(func(s *Shard) bool { cuts[i] = s.TakeCut(id); return true })
-	}
-	return cuts, nil
+	return states, nil
 }
 
-func (c *Cluster) cutState0(id uint64) (*Cut, bool) {
-	c.nodes[0].mu.RLock()
-	defer c.nodes[0].mu.RUnlock()
-	return c.nodes[0].shard.CutState(id)
-}
-
-// giveUp ends a cut under way on all shards and lets the streams go on.
-func (c *Cluster) giveUp() {
-	for _, n := range c.nodes {
-		n.update(func(s *Shard) bool { s.EndCut(); return true })
+// patience says whom a snapshot has waited for in vain.
+func (c *Cluster) patience(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, ErrDisturbed) || errors.Is(err, ErrClosed) {
+		return err
 	}
+	missing := c.first.Missing()
+	if len(missing) == 0 {
+		return err
+	}
+	return fmt.Errorf("ps: snapshot: waiting for worker %s to pass its marker (does it call Push or Idle?): %w",
+		strings.Join(missing, ", "), context.Cause(ctx))
 }
 
 // settle takes over splits whose owners are gone and leaves them committed or dropped, the same on every shard.
@@ -291,8 +312,35 @@ func (c *Cluster) settle(ctx context.Context, orphans []SplitID) error {
 	return cl.Close()
 }
 
-// store numbers the snapshots of a folder.
-type store struct{ next uint64 }
+// agreed returns the progress that all shards have in common. Where shards may have gone back alone, they may have cut
+// the same examples into other batches. Errors: [ErrTorn].
+func agreed(all []map[SplitID]Progress, partial bool) (map[string]map[string]Progress, error) {
+	out := map[string]map[string]Progress{}
+	for id, p := range all[0] {
+		if out[id.Source] == nil {
+			out[id.Source] = map[string]Progress{}
+		}
+		out[id.Source][id.Split] = p
+	}
+	for s, of := range all {
+		if maps.Equal(of, all[0]) {
+			continue
+		}
+		both := maps.Clone(all[0])
+		maps.Copy(both, of)
+		for id := range both {
+			p, ok := all[0][id]
+			q, okToo := of[id]
+			if partial {
+				q.Batches = p.Batches
+			}
+			if p != q || ok != okToo {
+				return nil, fmt.Errorf("ps: %s: shard 0 has applied %+v and shard %d %+v: %w", id, p, s, q, ErrTorn)
+			}
+		}
+	}
+	return out, nil
+}
 
 // snapshotPath is where a restored snapshot lies, made absolute for messages where that is possible.
 func snapshotPath(p string) string {

@@ -11,7 +11,8 @@ import (
 
 // Resume takes over splits of a source and returns how far each was applied: reading goes on there. Former owners are
 // refused from then on. Whatever a former owner had staged on every shard is committed, the rest is dropped (DESIGN 5).
-// Errors: [ErrTorn], [ErrClosed], the context's.
+// With [Partial] recovery shards may hold different parts; see [Client.Cuts]. Errors: [ErrTorn], [ErrRolledBack],
+// [ErrUnreachable], [ErrClosed], the context's.
 func (c *Client) Resume(ctx context.Context, source string, splits []string) (map[string]Progress, error) {
 	start := time.Now()
 	out := make(map[string]Progress, len(splits))
@@ -40,18 +41,61 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 		return Progress{}, err
 	}
 	p, err := decided(id, states)
-	if err != nil {
+	var cuts []int64
+	switch {
+	case err == nil:
+		c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: p.Position})
+	case c.partial:
+		p, cuts = c.apart(id, epoch, states)
+	default:
 		return Progress{}, err
 	}
-	c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: p.Position})
 	c.enqueue(Control{Kind: Abort, Split: id, Epoch: epoch})
 	if err := c.drain(ctx); err != nil {
 		return Progress{}, err
 	}
 	c.mu.Lock()
-	c.mu.splits[id] = epoch
+	c.mu.splits[id], c.mu.cuts[id] = epoch, cuts
 	c.mu.Unlock()
 	return p, nil
+}
+
+// Cuts returns the positions behind that of the last Resume at which other shards stand: no update may reach across one,
+// because a shard skips an update it has, or stages one it has not, as a whole. There are some only after a shard has
+// gone back alone.
+func (c *Client) Cuts(source, split string) []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.cuts[SplitID{source, split}]
+}
+
+// apart settles a split of which shards hold different parts: each commits what it has staged of what any other has
+// applied, drops the rest, and reading goes on from the shard that is furthest behind.
+func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress, []int64) {
+	furthest := int64(-1)
+	for _, st := range states {
+		furthest = max(furthest, st.Applied.Position)
+	}
+	var least Progress
+	var ends []int64
+	for s, st := range states {
+		p := st.Applied
+		for _, staged := range st.Staged {
+			if staged.Position <= furthest {
+				p = staged
+			}
+		}
+		if p != st.Applied {
+			c.enqueueOn(s, Control{Kind: Commit, Split: id, Epoch: epoch, To: p.Position})
+		}
+		if s == 0 || p.Position < least.Position {
+			least = p
+		}
+		ends = append(ends, p.Position)
+	}
+	slices.Sort(ends)
+	ends = slices.DeleteFunc(slices.Compact(ends), func(e int64) bool { return e <= least.Position })
+	return least, ends
 }
 
 // acquire becomes the owner of a split on every shard under one epoch, shard 0 first: that is where cuts begin.

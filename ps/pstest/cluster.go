@@ -19,11 +19,11 @@ type Cluster interface {
 	Client(ctx context.Context, worker string) (*ps.Client, error)
 	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
 	Restored() *ps.SnapshotInfo
-	Progress(source string) map[string]ps.Progress
-	Row(tbl int, fid int64, dst *table.Rows) bool
-	SetState(key string, value []byte)
-	State(key string) []byte
-	Digest() (string, error)
+	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
+	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
+	SetState(ctx context.Context, key string, value []byte) error
+	State(ctx context.Context, key string) ([]byte, error)
+	Digest(ctx context.Context) (string, error)
 	Close(ctx context.Context) error
 }
 
@@ -82,11 +82,30 @@ func client(t *testing.T, c Cluster, worker string) *ps.Client {
 
 func digest(t *testing.T, c Cluster) string {
 	t.Helper()
-	d, err := c.Digest()
+	d, err := c.Digest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
+}
+
+func progress(t *testing.T, c Cluster) map[string]ps.Progress {
+	t.Helper()
+	p, err := c.Progress(t.Context(), Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// row tells whether the first table has a row for a fid.
+func row(t *testing.T, c Cluster, fid int64, dst *table.Rows) bool {
+	t.Helper()
+	ok, err := c.Row(t.Context(), 0, fid, dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
 }
 
 // reference runs a job on one shard without trouble.
@@ -131,7 +150,7 @@ func (s suite) testShards(t *testing.T) {
 		if got := digest(t, c); got != want {
 			t.Errorf("%d shards: digest %s, want %s", shards, got, want)
 		}
-		for _, p := range c.Progress(Source) {
+		for _, p := range progress(t, c) {
 			if p.Rows != int64(j.SplitLen) || p.Position != int64(j.SplitLen) {
 				t.Errorf("%d shards: progress %+v, want all of %d", shards, p, j.SplitLen)
 			}
@@ -203,7 +222,7 @@ func (s suite) testFencing(t *testing.T, shards int) {
 	}
 	for _, id := range ids {
 		var r table.Rows
-		if !c.Row(0, id, &r) || r.Weights[0] != 6 {
+		if !row(t, c, id, &r) || r.Weights[0] != 6 {
 			t.Errorf("row %d: %+v, want 6", id, r)
 		}
 	}
@@ -255,10 +274,10 @@ func (s suite) testRules(t *testing.T, shards int) {
 			t.Errorf("fid %d: %v", rows.Keys[0][i], v)
 		}
 	}
-	if c.Row(0, 4711, &table.Rows{}) {
+	if row(t, c, 4711, &table.Rows{}) {
 		t.Error("a look-up has made a row")
 	}
-	if diff := cmp.Diff(map[string]ps.Progress{"x": {Position: 30, Rows: 20, Batches: 3}}, c.Progress(Source)); diff != "" {
+	if diff := cmp.Diff(map[string]ps.Progress{"x": {Position: 30, Rows: 20, Batches: 3}}, progress(t, c)); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 }
@@ -322,8 +341,9 @@ func (s suite) testState(t *testing.T, shards int) {
 	if _, err := cl.Resume(ctx, Source, []string{"x"}); err != nil {
 		t.Fatal(err)
 	}
-	c.SetState("fixed", []byte("f"))
-	c.SetState("gone", []byte("g"))
+	if err := errors.Join(c.SetState(ctx, "fixed", []byte("f")), c.SetState(ctx, "gone", []byte("g"))); err != nil {
+		t.Fatal(err)
+	}
 	at := int64(0)
 	cl.OnMarker(func() map[string][]byte {
 		return map[string][]byte{"at": fmt.Append(nil, at), "gone": nil}
@@ -360,7 +380,7 @@ func (s suite) testState(t *testing.T, shards int) {
 		t.Errorf("state of the snapshot (-want +got):\n%s", diff)
 	}
 	again := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards%3 + 1, Dir: dir})
-	if got := again.State("at"); string(got) != string(want["at"]) || again.Restored().Note != "n" {
+	if got, err := again.State(ctx, "at"); err != nil || string(got) != string(want["at"]) || again.Restored().Note != "n" {
 		t.Errorf("restored state %q, note %q", got, again.Restored().Note)
 	}
 	if d := digest(t, again); d != info.Digest {

@@ -55,7 +55,7 @@ func (s suite) run(t *testing.T, j Job, k *Killer, r *rand.Rand) (digest string,
 		switch {
 		case err == nil:
 			taking.Wait()
-			d, err := c.Digest()
+			d, err := c.Digest(ctx)
 			if err == nil {
 				err = c.Close(ctx)
 			}

@@ -147,19 +147,19 @@ func (s suite) testModel(t *testing.T) {
 				t.Fatalf("seed %d step %d: client %d %s %s: %v, want %v (%+v)", seed, step, who, name, what, got, want, *m)
 			}
 		}
-		total, progress := int64(0), map[string]ps.Progress{}
+		total, want := int64(0), map[string]ps.Progress{}
 		for n, m := range model {
 			total += m.applied.Rows
 			if m.applied.Position >= 0 {
-				progress[n] = m.applied
+				want[n] = m.applied
 			}
 		}
-		if diff := cmp.Diff(progress, c.Progress(Source)); diff != "" {
+		if diff := cmp.Diff(want, progress(t, c)); diff != "" {
 			t.Errorf("seed %d: progress (-model +shard):\n%s", seed, diff)
 		}
-		var row table.Rows
-		if ok := c.Row(0, ids[0], &row); ok != (total > 0 || ok) || ok && row.Weights[0] != float32(total) {
-			t.Errorf("seed %d: row %+v, the model has applied %d examples", seed, row, total)
+		var first table.Rows
+		if ok := row(t, c, ids[0], &first); ok != (total > 0 || ok) || ok && first.Weights[0] != float32(total) {
+			t.Errorf("seed %d: row %+v, the model has applied %d examples", seed, first, total)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func (s suite) testHalfStaged(t *testing.T, shards int) {
 	}
 	for _, id := range ids {
 		var r table.Rows
-		if !c.Row(0, id, &r) || r.Weights[0] != 5 || r.State[0] != 1 {
+		if !row(t, c, id, &r) || r.Weights[0] != 5 || r.State[0] != 1 {
 			t.Errorf("row %d: %+v, want 5 in one update", id, r)
 		}
 	}

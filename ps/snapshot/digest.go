@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"math/bits"
 
@@ -74,6 +75,25 @@ func (d *Digest) Add(o *Digest) {
 	for i := range d.sum {
 		d.sum[i], carry = bits.Add64(d.sum[i], o.sum[i], carry)
 	}
+}
+
+// AppendBinary appends the 32 bytes of the digest, for [Digest.UnmarshalBinary].
+func (d *Digest) AppendBinary(b []byte) ([]byte, error) {
+	for _, v := range d.sum {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b, nil
+}
+
+// UnmarshalBinary takes up what AppendBinary wrote.
+func (d *Digest) UnmarshalBinary(b []byte) error {
+	if len(b) != 8*len(d.sum) {
+		return fmt.Errorf("snapshot: digest of %d bytes: %w", len(b), ErrCorrupt)
+	}
+	for i := range d.sum {
+		d.sum[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return nil
 }
 
 // String is 64 hexadecimal digits, most significant first.

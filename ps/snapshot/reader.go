@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -29,6 +30,9 @@ type mapped struct {
 // ReadInfo returns the manifest of a snapshot without looking at its data. Errors: [ErrCorrupt], [ErrVersion].
 func ReadInfo(path string) (*Info, error) { return readInfo(OS{}, path) }
 
+// ReadInfoFS is [ReadInfo] on another file system.
+func ReadInfoFS(fsys FS, path string) (*Info, error) { return readInfo(fsys, path) }
+
 func readInfo(fsys FS, path string) (*Info, error) {
 	b, err := fsys.ReadFile(filepath.Join(path, ManifestName), maxManifestBytes)
 	if err != nil {
@@ -47,10 +51,29 @@ func readInfo(fsys FS, path string) (*Info, error) {
 func Open(path string) (*Snapshot, error) { return OpenFS(OS{}, path) }
 
 // OpenFS is [Open] on another file system.
-func OpenFS(fsys FS, path string) (*Snapshot, error) {
+func OpenFS(fsys FS, path string) (*Snapshot, error) { return open(fsys, path, -1) }
+
+// OpenShard is [OpenFS] for one shard of the number that wrote the snapshot: only its files are verified and read. Of a
+// snapshot that another number of shards wrote, every file is.
+func OpenShard(fsys FS, path string, shard, shards int) (*Snapshot, error) {
 	info, err := readInfo(fsys, path)
 	if err != nil {
 		return nil, err
+	}
+	if info.Shards != shards {
+		shard = -1
+	}
+	return open(fsys, path, shard)
+}
+
+// open opens the files of one shard, or all for -1.
+func open(fsys FS, path string, shard int) (*Snapshot, error) {
+	info, err := readInfo(fsys, path)
+	if err != nil {
+		return nil, err
+	}
+	if shard >= 0 {
+		info.Files = slices.DeleteFunc(info.Files, func(f FileInfo) bool { return f.Shard != shard })
 	}
 	s := &Snapshot{info: info}
 	for _, f := range info.Files {

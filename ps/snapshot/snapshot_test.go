@@ -77,7 +77,7 @@ func write(tb testing.TB, dir string, id uint64, rows *table.Rows, shards int) *
 		defer mem.AssertSize(t, 0)
 	}
 	w, err := snapshot.Create(snapshot.Options{
-		Allocator: mem, Dir: dir, ID: id, Layout: l, Shards: shards, Created: time.Unix(1700000000, 5), Note: "note",
+		Dir: dir, ID: id, Layout: l, Shards: shards, Created: time.Unix(1700000000, 5), Note: "note",
 		Meta:      map[string]string{"k": "v"},
 		Positions: map[string]map[string]snapshot.Progress{"s": {"x": {Position: 5, Rows: 4, Batches: 3}}},
 		State:     map[string][]byte{"key": {0, 1, 255}},
@@ -87,15 +87,19 @@ func write(tb testing.TB, dir string, id uint64, rows *table.Rows, shards int) *
 	}
 	n := len(rows.Keys)
 	for s := range shards {
-		if err := w.Rows(s, 0, feed(rows, l.Tables[0], n*s/shards, n*(s+1)/shards)); err != nil {
+		p := snapshot.NewPart(snapshot.PartOptions{Dir: w.Dir(), Layout: l, Shard: s, Allocator: mem})
+		if err := p.Rows(0, feed(rows, l.Tables[0], n*s/shards, n*(s+1)/shards)); err != nil {
 			tb.Fatal(err)
 		}
-		if err := w.Rows(s, 1, func(*table.Rows, int) bool { return false }); err != nil {
+		if err := p.Rows(1, func(*table.Rows, int) bool { return false }); err != nil {
 			tb.Fatal(err)
 		}
-	}
-	if err := w.Dense(0, tensors()); err != nil {
-		tb.Fatal(err)
+		if s == 0 {
+			if err := p.Dense(tensors()); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		w.Add(p.Part())
 	}
 	info, err := w.Commit()
 	if err != nil {

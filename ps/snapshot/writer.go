@@ -1,30 +1,13 @@
 package snapshot
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/monolith-go/monolith/model/param"
-	"github.com/monolith-go/monolith/ps/table"
-)
-
-const (
-	maxBatchRows  = 64 << 10
-	maxBatchBytes = 8 << 20
-	// copyRows is how many rows are copied under a table's lock at once.
-	copyRows = 4096
 )
 
 // Options describe a snapshot to be written.
@@ -45,30 +28,25 @@ type Options struct {
 	Created   time.Time
 	Positions map[string]map[string]Progress
 	State     map[string][]byte
-	// Allocator is where Arrow memory comes from; nil: memory.DefaultAllocator. Everything is given back by the end of
-	// each call.
-	Allocator memory.Allocator
 	// Need estimates the bytes to be written, for the error of a full disk.
 	Need int64
 }
 
-// Writer writes one snapshot into a folder with a temporary name. It is not for concurrent use. After an error only
-// [Writer.Abort] may be called.
+// Writer writes one snapshot into a folder with a temporary name: every shard writes its [Part] into [Writer.Dir],
+// wherever it runs, and Commit the manifest. It is not for concurrent use. After an error only [Writer.Abort] may be called.
 type Writer struct {
 	fs         FS
 	tmp, final string
 	info       *Info
 	digest     Digest
-	mem        memory.Allocator
 	need       int64
 	wrote      int64
-	rows       table.Rows
 }
 
 // Create begins a snapshot. Errors: [ErrNoSpace].
 func Create(o Options) (*Writer, error) {
 	w := &Writer{
-		fs: o.FS, need: o.Need, mem: o.Allocator,
+		fs: o.FS, need: o.Need,
 		final: filepath.Join(o.Dir, dirName(o.ID)),
 		info: &Info{
 			Version: Version, ID: o.ID, Created: o.Created.UTC(), Pinned: o.Pinned, Note: o.Note, Shards: o.Shards,
@@ -79,9 +57,6 @@ func Create(o Options) (*Writer, error) {
 	if w.fs == nil {
 		w.fs = OS{}
 	}
-	if w.mem == nil {
-		w.mem = memory.DefaultAllocator
-	}
 	w.tmp = w.final + tmpSuffix
 	if err := errors.Join(w.fs.RemoveAll(w.tmp), w.fs.MkdirAll(w.tmp)); err != nil {
 		return nil, w.fail(err)
@@ -89,75 +64,21 @@ func Create(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Rows writes the rows of one table of one shard; next appends at most limit rows and tells whether there were any.
-func (w *Writer) Rows(shard, tbl int, next func(dst *table.Rows, limit int) bool) error {
-	t := w.info.Tables[tbl]
-	dim, stateDim := t.Dim(), t.StateDim()
-	cols := newColumns(t)
-	batch := min(maxBatchRows, max(copyRows, maxBatchBytes/(24+4*(dim+stateDim))))
-	var f *file
-	n := int64(0)
-	for more := true; more; {
-		w.rows.Reset()
-		for more && len(w.rows.Keys)+copyRows <= batch {
-			more = next(&w.rows, copyRows)
-		}
-		if len(w.rows.Keys) == 0 {
-			break
-		}
-		if f == nil {
-			var err error
-			if f, err = w.create(fmt.Sprintf("rows-%04d-%04d.arrow", tbl, shard), cols.schema); err != nil {
-				return err
-			}
-		}
-		w.digest.Rows(t.Name, dim, stateDim, &w.rows)
-		n += int64(len(w.rows.Keys))
-		rec := cols.record(&w.rows)
-		err := f.arrow.Write(rec)
-		rec.Release()
-		if err != nil {
-			return w.fail(errors.Join(err, f.abort()))
-		}
-	}
-	if f == nil {
-		return nil
-	}
-	w.info.Tables[tbl].Rows += n
-	return w.finish(f, FileInfo{Table: tbl, Shard: shard, Rows: n})
-}
+// Dir is the folder that shards write their parts to until the snapshot gets its name.
+func (w *Writer) Dir() string { return w.tmp }
 
-// Dense writes the dense tensors of one shard.
-func (w *Writer) Dense(shard int, tensors []Tensor) error {
-	if len(tensors) == 0 {
-		return nil
-	}
-	schema := denseSchema()
-	f, err := w.create(fmt.Sprintf("dense-%04d.arrow", shard), schema)
-	if err != nil {
-		return err
-	}
-	b := array.NewRecordBuilder(w.mem, schema)
-	defer b.Release()
-	for _, t := range tensors {
-		w.digest.Dense(t)
-		b.Field(0).(*array.StringBuilder).Append(t.Name)
-		shape := b.Field(1).(*array.ListBuilder)
-		shape.Append(true)
-		shape.ValueBuilder().(*array.Int64Builder).AppendValues(t.Shape, nil)
-		for i, v := range [][]float32{t.Weights, t.State} {
-			list := b.Field(2 + i).(*array.ListBuilder)
-			list.Append(true)
-			list.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
+// Add takes what one shard has written into the snapshot.
+func (w *Writer) Add(p *Part) {
+	for _, f := range p.Files {
+		w.info.Files = append(w.info.Files, f)
+		if f.Table < 0 {
+			w.info.Tensors += int(f.Rows)
+		} else {
+			w.info.Tables[f.Table].Rows += f.Rows
 		}
+		w.wrote += f.Bytes
 	}
-	rec := b.NewRecordBatch()
-	defer rec.Release()
-	if err := f.arrow.Write(rec); err != nil {
-		return w.fail(errors.Join(err, f.abort()))
-	}
-	w.info.Tensors += len(tensors)
-	return w.finish(f, FileInfo{Table: -1, Shard: shard, Rows: int64(len(tensors))})
+	w.digest.Add(&p.Digest)
 }
 
 // Commit writes the manifest and gives the snapshot its name; only then it exists (invariant 4). When the error is nil
@@ -203,67 +124,13 @@ func (w *Writer) Commit() (*Info, error) {
 // Abort removes what was written.
 func (w *Writer) Abort() error { return w.fs.RemoveAll(w.tmp) }
 
-// Written is the number of bytes that have gone to files so far.
-func (w *Writer) Written() int64 { return w.wrote }
-
-// fail says what failed, and for a full disk what can be done.
-func (w *Writer) fail(err error) error {
+// fail says what failed, and for a full disk what can be done; need and wrote are bytes.
+func fail(path string, need, wrote int64, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("snapshot: %s: %w: about %d bytes are needed, the disk was full after %d; the snapshots before it are whole; free space, keep fewer snapshots or name another folder: %w",
-			w.final, ErrNoSpace, max(w.need, w.wrote), w.wrote, err)
+			path, ErrNoSpace, max(need, wrote), wrote, err)
 	}
-	return fmt.Errorf("snapshot: writing %s: %w", w.final, err)
+	return fmt.Errorf("snapshot: writing %s: %w", path, err)
 }
 
-// file is an Arrow file being written, hashed and counted on its way.
-type file struct {
-	w     *Writer
-	name  string
-	f     File
-	buf   *bufio.Writer
-	sum   hash.Hash
-	bytes int64
-	arrow *ipc.FileWriter
-}
-
-func (w *Writer) create(name string, schema *arrow.Schema) (*file, error) {
-	f := &file{w: w, name: name, sum: sha256.New()}
-	var err error
-	if f.f, err = w.fs.Create(filepath.Join(w.tmp, name)); err != nil {
-		return nil, w.fail(err)
-	}
-	f.buf = bufio.NewWriterSize(sink{f}, 1<<20)
-	if f.arrow, err = ipc.NewFileWriter(f.buf, ipc.WithSchema(schema), ipc.WithAllocator(w.mem)); err != nil {
-		return nil, w.fail(errors.Join(err, f.abort()))
-	}
-	return f, nil
-}
-
-// sink is the end of a file's buffers.
-type sink struct{ f *file }
-
-func (s sink) Write(p []byte) (int, error) {
-	n, err := s.f.f.Write(p)
-	s.f.sum.Write(p[:n])
-	s.f.bytes += int64(n)
-	s.f.w.wrote += int64(n)
-	return n, err
-}
-
-func (f *file) abort() error { return f.f.Close() }
-
-func (w *Writer) finish(f *file, info FileInfo) error {
-	err := f.arrow.Close()
-	if err == nil {
-		err = f.buf.Flush()
-	}
-	if err == nil {
-		err = f.f.Sync()
-	}
-	if err = errors.Join(err, f.f.Close()); err != nil {
-		return w.fail(err)
-	}
-	info.Name, info.Bytes, info.SHA256 = f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))
-	w.info.Files = append(w.info.Files, info)
-	return nil
-}
+func (w *Writer) fail(err error) error { return fail(w.final, w.need, w.wrote, err) }

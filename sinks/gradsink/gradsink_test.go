@@ -73,11 +73,12 @@ func TestSink(t *testing.T) {
 		},
 		Check: func(t *testing.T, rows int) {
 			var row table.Rows
-			if !cluster.Row(0, 7, &row) || row.Weights[0] != 3 || rows != 7 || released.Load() != 3 {
+			if ok, err := cluster.Row(t.Context(), 0, 7, &row); !ok || err != nil || row.Weights[0] != 3 || rows != 7 || released.Load() != 3 {
 				t.Errorf("row %+v after %d rows and %d releases, want weight 3", row, rows, released.Load())
 			}
-			if diff := cmp.Diff(map[string]ps.Progress{"a": {Position: 7, Rows: 7, Batches: 3}}, cluster.Progress("s")); diff != "" {
-				t.Errorf("progress (-want +got):\n%s", diff)
+			progress, err := cluster.Progress(t.Context(), "s")
+			if diff := cmp.Diff(map[string]ps.Progress{"a": {Position: 7, Rows: 7, Batches: 3}}, progress); diff != "" || err != nil {
+				t.Errorf("progress (-want +got), %v:\n%s", err, diff)
 			}
 		},
 	})

@@ -1,0 +1,460 @@
+package ps
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// JoinOptions say who joins a cluster's workers.
+type JoinOptions struct {
+	// Worker names the member. A member that joins under the name of another takes its place at once: it is the same
+	// worker, started again.
+	Worker string
+	// Single makes one member work on all splits while the others stand by: deterministic mode needs that.
+	Single bool
+	// Source and Splits are what there is to read.
+	Source string
+	Splits []string
+}
+
+// Task is what a member is asked to do.
+type Task uint8
+
+// The tasks.
+const (
+	// Stand by: there is nothing to do for now.
+	StandBy Task = iota
+	// Work on the splits of the assignment until their end.
+	Work
+	// Conclude the phase: every split has been read to its end.
+	Conclude
+	// Finished: the job is over.
+	Finished
+)
+
+// String names the task.
+func (t Task) String() string { return [...]string{"stand by", "work", "conclude", "finished"}[t] }
+
+// Assignment is what a member is to do. It is replaced, never changed.
+type Assignment struct {
+	// Version grows with every change.
+	Version uint64
+	// Generation is that of the shards' state; work of another one is void.
+	Generation uint64
+	// Phase counts the times that work was concluded.
+	Phase uint64
+	Task  Task
+	// Splits are sorted.
+	Splits []string
+	// Leader tells the one member that speaks for all: it tells others what a snapshot holds.
+	Leader bool
+	// Members is how many there are.
+	Members int
+	// Snapshot is the number of the newest snapshot that was taken since the cluster began, Rows the examples that shard 0
+	// has applied.
+	Snapshot uint64
+	Rows     int64
+}
+
+func (a *Assignment) equal(b *Assignment) bool {
+	return a.Generation == b.Generation && a.Phase == b.Phase && a.Task == b.Task && a.Leader == b.Leader && slices.Equal(a.Splits, b.Splits)
+}
+
+// Report is what a member says of itself.
+type Report struct {
+	// Generation and Phase are those of the assignment that the report is about.
+	Generation, Phase uint64
+	// Owned are the splits that it may still push to; what it gives up others get.
+	Owned []string
+	// Done are splits that it has read to their end and committed.
+	Done []string
+	// Concluded ends the phase; Finished ends the job with it.
+	Concluded, Finished bool
+}
+
+// group shares the splits of a source among members and tells them what to do. Its methods may overlap.
+//
+// A split that is taken from a member goes to another only once the first has said that it does not push to it any more,
+// or has been silent for the length of the lease: then it is fenced by the shards when it comes back, and told here.
+type group struct {
+	lease, grace time.Duration
+	now          func() time.Time
+
+	mu         sync.Mutex
+	members    map[uint64]*member
+	joined     uint64 // orders members by age
+	generation uint64
+	phase      uint64
+	finished   bool
+	single     bool
+	splits     map[string]*splitState
+	version    uint64
+	wake       chan struct{} // closed, and replaced, by every change
+	snapshot   uint64
+	closed     bool
+}
+
+type member struct {
+	id, order uint64
+	worker    string
+	heard     time.Time // when it was heard of last
+	lost      time.Time // when its connection broke; zero: it is there
+	asked     Assignment
+	waiting   int // calls of wait under way
+}
+
+type splitState struct {
+	owner, next uint64 // members; 0: nobody. next is who gets it once owner lets go
+	done        bool
+}
+
+func newGroup(lease, grace time.Duration) *group {
+	return &group{
+		lease: lease, grace: grace, now: time.Now, members: map[uint64]*member{}, splits: map[string]*splitState{}, wake: make(chan struct{}),
+	}
+}
+
+// begin tells that the shards have a state of a generation. Of another than before, everything begins anew.
+func (g *group) begin(generation uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.generation == generation {
+		return
+	}
+	g.generation = generation
+	g.finished = false
+	for _, s := range g.splits {
+		*s = splitState{}
+	}
+	g.share()
+}
+
+func (g *group) join(o JoinOptions) uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, m := range g.members {
+		if m.worker == o.Worker {
+			g.remove(id)
+		}
+	}
+	g.joined++
+	m := &member{id: randomID(), order: g.joined, worker: o.Worker, heard: g.now()}
+	g.members[m.id] = m
+	g.single = g.single || o.Single
+	for _, s := range o.Splits {
+		if g.splits[s] == nil {
+			g.splits[s] = &splitState{}
+		}
+	}
+	// A job that is over may be begun again: the source may have grown.
+	if g.finished && len(g.members) == 1 {
+		g.finished = false
+		for _, s := range g.splits {
+			s.done = false
+		}
+	}
+	g.share()
+	return m.id
+}
+
+// remove forgets a member; its splits are free.
+func (g *group) remove(id uint64) {
+	delete(g.members, id)
+	for _, s := range g.splits {
+		if s.owner == id {
+			s.owner = 0
+		}
+		if s.next == id {
+			s.next = 0
+		}
+	}
+}
+
+// of returns a member. Errors: [ErrFenced].
+func (g *group) of(id uint64) (*member, error) {
+	if g.closed {
+		return nil, ErrClosed
+	}
+	m := g.members[id]
+	if m == nil {
+		return nil, fmt.Errorf("ps: this worker was replaced, by one of the same name or because it was silent for longer than %v: %w", g.lease, ErrFenced)
+	}
+	m.heard, m.lost = g.now(), time.Time{}
+	return m, nil
+}
+
+// wait returns the member's assignment as soon as it is newer than have, or after a while as it is. A caller that goes
+// away meanwhile has lost its connection.
+func (g *group) wait(ctx context.Context, id, have uint64, atMost time.Duration) (Assignment, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	for {
+		m, err := g.of(id)
+		if err != nil {
+			return Assignment{}, err
+		}
+		if m.asked.Version > have {
+			return g.answer(m), nil
+		}
+		wake := g.wake
+		m.waiting++
+		g.mu.Unlock()
+		late := false
+		select {
+		case <-wake:
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+		}
+		g.mu.Lock()
+		m.waiting--
+		switch {
+		case ctx.Err() != nil:
+			if m.waiting == 0 && m.lost.IsZero() {
+				m.lost = g.now()
+			}
+			return Assignment{}, context.Cause(ctx)
+		case late:
+			if m, err = g.of(id); err != nil {
+				return Assignment{}, err
+			}
+			return g.answer(m), nil
+		}
+	}
+}
+
+func (g *group) answer(m *member) Assignment {
+	a := m.asked
+	a.Snapshot, a.Members = g.snapshot, len(g.members)
+	return a
+}
+
+func (g *group) report(id uint64, r Report) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, err := g.of(id)
+	if err != nil {
+		return err
+	}
+	if r.Generation != g.generation || r.Phase != g.phase {
+		return nil // of a state that is no more
+	}
+	for name, s := range g.splits {
+		if s.owner == m.id && !slices.Contains(r.Owned, name) {
+			s.owner = 0
+		}
+		if slices.Contains(r.Done, name) {
+			s.done = true
+		}
+	}
+	if r.Concluded && m.asked.Task == Conclude {
+		g.phase++
+		g.finished = r.Finished
+		for _, s := range g.splits {
+			*s = splitState{}
+		}
+	}
+	g.share()
+	return nil
+}
+
+// leave ends a membership in order and tells whether it was the last.
+func (g *group) leave(id uint64) (last bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.remove(id)
+	g.share()
+	return len(g.members) == 0
+}
+
+// taken tells of a snapshot.
+func (g *group) taken(number uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.snapshot = number
+	g.wakeUp()
+}
+
+func (g *group) wakeUp() {
+	close(g.wake)
+	g.wake = make(chan struct{})
+}
+
+func (g *group) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	g.wakeUp()
+}
+
+// tick removes members that have been silent for too long, until the context ends.
+func (g *group) tick(ctx context.Context, log *slog.Logger) {
+	every := g.lease / 8
+	if g.grace > 0 {
+		every = min(every, g.grace/4)
+	}
+	t := time.NewTicker(max(every, time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			for _, worker := range g.expire() {
+				log.WarnContext(ctx, "worker is gone; its splits go to others", "worker", worker)
+			}
+		}
+	}
+}
+
+func (g *group) expire() (gone []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	for id, m := range g.members {
+		if m.waiting > 0 && m.lost.IsZero() {
+			m.heard = now // it is listening
+		}
+		if now.Sub(m.heard) > g.lease || !m.lost.IsZero() && now.Sub(m.lost) > g.grace {
+			gone = append(gone, m.worker)
+			g.remove(id)
+		}
+	}
+	if len(gone) > 0 {
+		g.share()
+	}
+	return gone
+}
+
+// share decides who works on what. It is called after every change, with the lock.
+func (g *group) share() {
+	members := slices.SortedFunc(maps.Values(g.members), func(a, b *member) int { return int(a.order) - int(b.order) })
+	open := g.deal(members)
+	for i, m := range members {
+		a := Assignment{Generation: g.generation, Phase: g.phase, Leader: i == 0, Version: m.asked.Version}
+		for name, s := range g.splits {
+			if s.owner == m.id && s.next == m.id {
+				a.Splits = append(a.Splits, name)
+			}
+		}
+		slices.Sort(a.Splits)
+		switch {
+		case g.generation == 0:
+		case g.finished:
+			a.Task = Finished
+		case len(a.Splits) > 0:
+			a.Task = Work
+		case !open && i == 0 && len(g.splits) > 0:
+			a.Task = Conclude
+		}
+		if !a.equal(&m.asked) || a.Version == 0 {
+			g.version++
+			a.Version = g.version
+			m.asked = a
+		}
+	}
+	g.wakeUp()
+}
+
+// deal gives every split that is not done a next owner, evenly and with as few changes as possible, and hands over those
+// that nobody holds. It tells whether there is still something to read.
+func (g *group) deal(members []*member) (open bool) {
+	names := slices.SortedFunc(maps.Keys(g.splits), strings.Compare)
+	left := names[:0]
+	for _, name := range names {
+		s := g.splits[name]
+		if s.done && s.owner == 0 {
+			s.next = 0
+			continue
+		}
+		open = true
+		left = append(left, name)
+	}
+	if len(members) == 0 || g.finished {
+		for _, name := range left {
+			g.splits[name].next = 0
+		}
+		return open
+	}
+	workers := members
+	if g.single {
+		workers = members[:1]
+	}
+	quota := make(map[uint64]int, len(workers))
+	for i, m := range workers {
+		quota[m.id] = len(left) / len(workers)
+		if i < len(left)%len(workers) {
+			quota[m.id]++
+		}
+	}
+	var free []*splitState
+	for _, name := range left {
+		s := g.splits[name]
+		if s.next == 0 && s.owner != 0 {
+			s.next = s.owner
+		}
+		if quota[s.next] > 0 {
+			quota[s.next]--
+			continue
+		}
+		free = append(free, s)
+	}
+	for _, s := range free {
+		for _, m := range workers {
+			if quota[m.id] > 0 {
+				quota[m.id]--
+				s.next = m.id
+				break
+			}
+		}
+	}
+	for _, name := range left {
+		if s := g.splits[name]; s.owner == 0 {
+			s.owner = s.next
+		}
+	}
+	return open
+}
+
+// Join makes a worker a member: it is given splits to work on. Errors: [ErrNotReady], [ErrClosed].
+func (c *Cluster) Join(_ context.Context, o JoinOptions) (member uint64, err error) {
+	if err := c.Ready(); err != nil {
+		return 0, err
+	}
+	id := c.group.join(o)
+	c.opts.Logger.Debug("worker joined", "worker", o.Worker, "splits", len(o.Splits))
+	return id, nil
+}
+
+// Await returns a member's assignment as soon as its version is above have, or after a second as it is. A member calls it
+// all the time: one that has not called for the length of [Options].Lease is replaced. Errors: [ErrFenced] when it was
+// replaced, [ErrClosed], the context's.
+func (c *Cluster) Await(ctx context.Context, member, have uint64) (Assignment, error) {
+	a, err := c.group.wait(ctx, member, have, min(time.Second, c.opts.Lease/4))
+	if err != nil {
+		return a, err
+	}
+	progress, err := c.first.Progress(ctx)
+	for _, p := range progress {
+		a.Rows += p.Rows
+	}
+	return a, err
+}
+
+// Report takes what a member says of itself. Errors: [ErrFenced], [ErrClosed].
+func (c *Cluster) Report(_ context.Context, member uint64, r Report) error {
+	return c.group.report(member, r)
+}
+
+// Leave ends a membership and tells whether it was the last. Its splits must have been given up.
+func (c *Cluster) Leave(_ context.Context, member uint64) (last bool, err error) {
+	return c.group.leave(member), nil
+}

@@ -1,0 +1,528 @@
+package ps
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// NodeOptions configure a [Node].
+type NodeOptions struct {
+	// Layout describes the parameters. It must be valid.
+	Layout *param.Layout
+	// Index is the shard's, of NumShards.
+	Index, NumShards int
+	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
+	MaxStaged int
+	// Dir is the folder of the job's snapshots; all shards see the same one.
+	Dir string
+	// Log, if not nil, makes the node keep a write-ahead log.
+	Log *LogOptions
+	// Logger gets life-cycle and trouble; nil discards.
+	Logger *slog.Logger
+	// FS is where snapshots are kept; nil: [snapshot.OS].
+	FS snapshot.FS
+}
+
+// Node is a shard with its lock, its streams and its log: whatever serves it, in this process or another one's. Its
+// methods may overlap.
+//
+// A node begins at generation 0, in which it serves nobody, unless its log brings a state back; the coordinator of the
+// cluster gives it one with [Node.Load].
+type Node struct {
+	opts        NodeOptions
+	incarnation uint64
+	log         *nodeLog // nil without one
+	// use is held for reading while cuts are read, for writing to replace or free the memory.
+	use sync.RWMutex
+
+	mu    sync.RWMutex
+	shard *Shard
+	// generation counts the states that the cluster has gone back to; a stream belongs to one.
+	generation uint64
+	base       uint64 // snapshot that this state goes back to, 0: none
+	recovered  LogRecovery
+	// wake is closed, and replaced, whenever a cut is taken, given up or disturbed.
+	wake chan struct{}
+	// streams is the number of the newest stream of each session: an older one that ends late changes nothing.
+	streams map[uint64]uint64
+	opened  uint64
+	// taken is the cut to be written, of number cut.
+	taken *Cut
+	cut   uint64
+
+	// cutting is set while a snapshot aligns streams or copies rows; stall is the longest that a push waited meanwhile.
+	cutting atomic.Bool
+	stall   atomic.Int64
+}
+
+// LogRecovery says what a node's log gave back.
+type LogRecovery struct {
+	// Records were replayed. TornBytes were an unfinished record at the end, which nobody had an answer to.
+	Records, TornBytes int64
+	// Lost says why the log gives back nothing, or less than was acknowledged; empty when all is well.
+	Lost string
+}
+
+// OpenNode makes a node, with the state of its log where there is one. What the log cannot give back is said by
+// [Node.Status], not an error. Errors: [ErrLayout], those of the file system.
+func OpenNode(ctx context.Context, o NodeOptions) (*Node, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FS == nil {
+		o.FS = snapshot.OS{}
+	}
+	o.MaxStaged = max(o.MaxStaged, 1)
+	n := &Node{opts: o, incarnation: randomID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}
+	var err error
+	if n.shard, err = n.empty(); err != nil {
+		return nil, err
+	}
+	if o.Log != nil {
+		if err := n.openLog(ctx); err != nil {
+			n.shard.Close()
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+func (n *Node) empty() (*Shard, error) {
+	return NewShard(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged)
+}
+
+// randomID is unique among the sessions and incarnations of a cluster's life, restarts included, and never 0.
+func randomID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
+// Connect opens the stream of a session, or opens it again after it broke. generation is that of the cluster when the
+// session began. Errors: [ErrNotReady], [ErrRolledBack], [ErrClosed].
+func (n *Node) Connect(_ context.Context, session, generation uint64, worker string) (Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := &localConn{n: n, session: session, generation: generation}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	n.opened++
+	c.stream, n.streams[session] = n.opened, n.opened
+	n.shard.Open(session, worker)
+	return c, nil
+}
+
+// update runs f under the lock and wakes whoever waits for the barrier, when f says so.
+func (n *Node) update(f func(*Shard) (wake bool)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f(n.shard) {
+		n.wakeUp()
+	}
+}
+
+// wakeUp needs the lock.
+func (n *Node) wakeUp() {
+	close(n.wake)
+	n.wake = make(chan struct{})
+}
+
+// lock is mu.Lock for clients, which takes note of how long a snapshot kept them waiting.
+func (n *Node) lock() {
+	if !n.cutting.Load() {
+		n.mu.Lock()
+		return
+	}
+	start := time.Now()
+	n.mu.Lock()
+	n.waited(start)
+}
+
+// waited takes note of a wait during a snapshot.
+func (n *Node) waited(since time.Time) {
+	d := int64(time.Since(since))
+	for {
+		old := n.stall.Load()
+		if d <= old || n.stall.CompareAndSwap(old, d) {
+			return
+		}
+	}
+}
+
+// NodeStatus says how a node is.
+type NodeStatus struct {
+	Shard, NumShards int
+	// Incarnation is another one after every start of the node.
+	Incarnation uint64
+	// Generation is that of its state, 0 for none.
+	Generation uint64
+	// Base is the snapshot that the state goes back to, 0 for none.
+	Base     uint64
+	Recovery LogRecovery
+	Rows     int64
+}
+
+// Status says how the node is. Errors: [ErrClosed], that of a log which cannot be written.
+func (n *Node) Status(context.Context) (NodeStatus, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	st := NodeStatus{
+		Shard: n.opts.Index, NumShards: n.opts.NumShards, Incarnation: n.incarnation, Generation: n.generation, Base: n.base,
+		Recovery: n.recovered,
+	}
+	if n.shard.closed {
+		return st, ErrClosed
+	}
+	for _, t := range n.shard.tables {
+		st.Rows += int64(t.Len())
+	}
+	return st, n.log.failed()
+}
+
+// LoadOptions say which state a node goes to.
+type LoadOptions struct {
+	// Generation is the cluster's from now on, above the node's.
+	Generation uint64
+	// Keep leaves the state as it is: only the generation changes.
+	Keep bool
+	// Path is the snapshot to load; "" stands for initial values.
+	Path string
+	// ID is that of the snapshot.
+	ID uint64
+}
+
+// Load makes the node go to a state. Streams of generations before are refused from then on. Errors: [ErrCorrupt],
+// [ErrLayout], [ErrFull], [ErrClosed], those of the log.
+func (n *Node) Load(ctx context.Context, o LoadOptions) error {
+	n.use.Lock() // waits for readers of a cut, whose context the coordinator has ended
+	defer n.use.Unlock()
+	if o.Keep {
+		return n.keep(ctx, o.Generation)
+	}
+	s, err := n.empty()
+	if err != nil {
+		return err
+	}
+	var info *SnapshotInfo
+	if o.Path != "" {
+		if info, err = n.read(ctx, s, o.Path); err != nil {
+			s.Close()
+			return err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		s.Close()
+		return ErrClosed
+	}
+	if err := n.log.reset(ctx, o); err != nil {
+		s.Close()
+		return err
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	n.shard.Close()
+	n.shard, n.generation, n.base, n.recovered = s, o.Generation, o.ID, LogRecovery{}
+	clear(n.streams)
+	n.wakeUp()
+	if info != nil {
+		n.opts.Logger.InfoContext(ctx, "snapshot restored", "shard", n.opts.Index, "path", snapshotPath(o.Path), "generation", o.Generation)
+	}
+	return nil
+}
+
+// keep only changes the generation: whoever was connected connects anew and settles what it left.
+func (n *Node) keep(ctx context.Context, generation uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		return ErrClosed
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	if err := n.log.generation(ctx, generation); err != nil {
+		return err
+	}
+	for session := range n.shard.sessions {
+		n.shard.Leave(session, false)
+	}
+	n.generation = generation
+	clear(n.streams)
+	n.wakeUp()
+	return nil
+}
+
+// Close gives the memory back. Every later call is answered with [ErrClosed]. It may be called more than once.
+func (n *Node) Close() error {
+	n.use.Lock()
+	defer n.use.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		return nil
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	n.shard.Close()
+	n.wakeUp()
+	return n.log.close()
+}
+
+// localConn is a client's stream to a shard of the same process: calls, under the shard's lock.
+type localConn struct {
+	n                           *Node
+	session, generation, stream uint64
+}
+
+var _ Conn = (*localConn)(nil)
+
+// check needs the lock, for reading at least.
+func (c *localConn) check() error {
+	switch n := c.n; {
+	case n.shard.closed:
+		return ErrClosed
+	case n.generation == 0:
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
+	case n.generation != c.generation:
+		return fmt.Errorf("ps: shard %d of %d: the state is now generation %d, this session began in %d: %w",
+			n.opts.Index, n.opts.NumShards, n.generation, c.generation, ErrRolledBack)
+	case c.stream != 0 && n.streams[c.session] != c.stream:
+		return fmt.Errorf("ps: shard %d of %d: the session goes on in another stream: %w", n.opts.Index, n.opts.NumShards, ErrClosed)
+	default:
+		return n.log.failed()
+	}
+}
+
+// Lookup implements [Conn].
+func (c *localConn) Lookup(ctx context.Context, ctl []Control, rows *param.Rows) (Reply, error) {
+	if _, err := c.controls(ctx, ctl); err != nil {
+		return Reply{}, err
+	}
+	c.n.mu.RLock()
+	defer c.n.mu.RUnlock()
+	if err := c.check(); err != nil {
+		return Reply{}, err
+	}
+	return Reply{c.n.shard.Wanted(c.session)}, c.n.shard.Lookup(rows)
+}
+
+// Dense implements [Conn].
+func (c *localConn) Dense(ctx context.Context, ctl []Control, have uint64, dst []float32) (uint64, Reply, error) {
+	if _, err := c.controls(ctx, ctl); err != nil {
+		return 0, Reply{}, err
+	}
+	c.n.mu.RLock()
+	defer c.n.mu.RUnlock()
+	if err := c.check(); err != nil {
+		return 0, Reply{}, err
+	}
+	version, err := c.n.shard.Dense(have, dst)
+	return version, Reply{c.n.shard.Wanted(c.session)}, err
+}
+
+// Stage implements [Conn]. With a log it returns once the update is durable, and every commit before it.
+func (c *localConn) Stage(ctx context.Context, ctl []Control, epoch uint64, u *param.Update) (Reply, error) {
+	if _, err := c.controls(ctx, ctl); err != nil {
+		return Reply{}, err
+	}
+	r, lsn, err := c.stage(epoch, u)
+	if err != nil {
+		return Reply{}, err
+	}
+	return r, c.n.log.wait(ctx, lsn)
+}
+
+func (c *localConn) stage(epoch uint64, u *param.Update) (r Reply, lsn uint64, err error) {
+	c.n.lock()
+	defer c.n.mu.Unlock()
+	if err = c.check(); err != nil {
+		return r, 0, err
+	}
+	if err = c.n.shard.Stage(c.session, epoch, u); err == nil {
+		lsn, err = c.n.log.staged(c.session, epoch, u)
+	}
+	return Reply{c.n.shard.Wanted(c.session)}, lsn, err
+}
+
+// Control implements [Conn]. With a log it returns once everything is durable.
+func (c *localConn) Control(ctx context.Context, ctl []Control) (Reply, error) {
+	lsn, err := c.controls(ctx, ctl)
+	if err == nil {
+		err = c.n.log.wait(ctx, lsn)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	c.n.mu.RLock()
+	defer c.n.mu.RUnlock()
+	if err := c.check(); err != nil {
+		return Reply{}, err
+	}
+	return Reply{c.n.shard.Wanted(c.session)}, nil
+}
+
+// Acquire implements [Conn].
+func (c *localConn) Acquire(ctx context.Context, id SplitID, epoch uint64) (st SplitState, reply Reply, err error) {
+	var lsn uint64
+	c.n.update(func(s *Shard) bool {
+		if err = c.check(); err != nil {
+			return false
+		}
+		if st, err = s.Acquire(c.session, id, epoch); err == nil {
+			lsn, err = c.n.log.acquired(c.session, s.sessions[c.session].worker, id, epoch)
+		}
+		reply.Cut = s.Wanted(c.session)
+		return true
+	})
+	if err == nil {
+		err = c.n.log.wait(ctx, lsn)
+	}
+	return st, reply, err
+}
+
+// Close implements [Conn].
+func (c *localConn) Close(ctx context.Context, clean bool) error {
+	var lsn uint64
+	var err error
+	c.n.update(func(s *Shard) bool {
+		if c.n.generation != c.generation || c.n.streams[c.session] != c.stream {
+			return false // whatever it was, it is no more, or goes on elsewhere
+		}
+		delete(c.n.streams, c.session)
+		s.Leave(c.session, clean)
+		if clean && !s.closed {
+			lsn, err = c.n.log.left(c.session)
+		}
+		err = errors.Join(err, c.n.cutTaken())
+		return true
+	})
+	if err == nil {
+		err = c.n.log.wait(ctx, lsn)
+	}
+	return err
+}
+
+// controls handles controls, waiting where a commit must wait for a cut, and returns what has to be durable.
+func (c *localConn) controls(ctx context.Context, ctl []Control) (lsn uint64, err error) {
+	for len(ctl) > 0 {
+		c.n.lock()
+		done := 0
+		done, lsn, err = c.run(ctl)
+		wake := c.n.wake
+		c.n.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		if ctl = ctl[done:]; len(ctl) == 0 {
+			return lsn, nil
+		}
+		start := time.Now()
+		select {
+		case <-wake:
+			c.n.waited(start)
+		case <-ctx.Done():
+			return 0, fmt.Errorf("ps: waiting for other workers at a snapshot's marker: %w", context.Cause(ctx))
+		}
+	}
+	return lsn, nil
+}
+
+// run handles controls up to one that must wait. It needs the lock.
+func (c *localConn) run(ctl []Control) (done int, lsn uint64, err error) {
+	if err := c.check(); err != nil {
+		return 0, 0, err
+	}
+	for i := range ctl {
+		did, err := c.n.shard.Controls(c.session, ctl[i:i+1])
+		if err != nil || did == 0 {
+			return i, lsn, err
+		}
+		// One by one, so that the log has them before and behind a cut as the shard has.
+		if ctl[i].Kind == Marker {
+			if err := c.n.cutTaken(); err != nil {
+				return i, lsn, err
+			}
+			c.n.wakeUp()
+			continue
+		}
+		if lsn, err = c.n.log.control(c.session, &ctl[i]); err != nil {
+			return i, lsn, err
+		}
+	}
+	return len(ctl), lsn, nil
+}
+
+// Row appends the row of a fid in table number tbl to dst and tells whether there is one.
+func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.shard.closed {
+		return false, ErrClosed
+	}
+	return n.shard.Row(tbl, fid, dst), nil
+}
+
+// Stats returns what the shard holds.
+func (n *Node) Stats(context.Context) (Stats, error) {
+	st := Stats{Tables: make([]TableStats, len(n.opts.Layout.Tables))}
+	for i, t := range n.opts.Layout.Tables {
+		st.Tables[i].Name = t.Name
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.shard.closed {
+		return st, ErrClosed
+	}
+	n.shard.Stats(&st)
+	return st, nil
+}
+
+// Progress returns what is applied of every split.
+func (n *Node) Progress(context.Context) (map[SplitID]Progress, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.shard.closed {
+		return nil, ErrClosed
+	}
+	return n.shard.Progress(), nil
+}
+
+// setState stores a blob of worker state.
+func (n *Node) setState(ctx context.Context, key string, value []byte) (err error) {
+	var lsn uint64
+	n.update(func(s *Shard) bool {
+		if s.closed {
+			err = ErrClosed
+			return false
+		}
+		s.SetState(key, value)
+		lsn, err = n.log.state(key, value)
+		return false
+	})
+	if err == nil {
+		err = n.log.wait(ctx, lsn)
+	}
+	return err
+}
+
+func (n *Node) state(key string) ([]byte, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.shard.closed {
+		return nil, ErrClosed
+	}
+	return n.shard.State(key), nil
+}

@@ -1,0 +1,226 @@
+package ps
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// CutState is what a coordinator has to know of a cut that a node has taken.
+type CutState struct {
+	// Progress is what is applied in the cut.
+	Progress map[SplitID]Progress
+	// Bytes estimates what writing it takes.
+	Bytes int64
+	// State is the worker state in the cut; shard 0 has it.
+	State map[string][]byte
+}
+
+// AnyCut stands for whatever cut is under way.
+const AnyCut = 0
+
+// BeginCut asks for a cut behind the markers of the given sessions; without sessions it is taken at once. What is behind
+// the cut goes to the log of the given snapshot. Errors: [ErrClosed], those of the log.
+func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint64) error {
+	_, err := n.beginCut(id, snapshot, sessions, false)
+	return err
+}
+
+// beginCut begins a cut, if asked to only when the owners of splits are still the given sessions.
+func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (begun bool, err error) {
+	n.use.Lock() // waits for the reader of a cut before, whose coordinator is gone
+	defer n.use.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		return false, ErrClosed
+	}
+	if check {
+		if now, orphans := n.shard.Participants(); !slices.Equal(now, sessions) || len(orphans) > 0 {
+			return false, nil
+		}
+	}
+	n.cutting.Store(true)
+	n.dropCut()
+	n.shard.BeginCut(id, sessions)
+	n.log.expectCut(snapshot)
+	n.wakeUp()
+	return true, n.cutTaken()
+}
+
+// cutTaken begins a new segment of the log at the moment of a cut. It needs the lock.
+func (n *Node) cutTaken() error {
+	if n.shard.barrier.cut == nil {
+		return nil
+	}
+	return n.log.rotate(n.shard)
+}
+
+// AwaitCut returns when the cut is taken; it is then kept until [Node.EndCut]. Errors: [ErrDisturbed] when it must begin
+// again, [ErrClosed], the context's.
+func (n *Node) AwaitCut(ctx context.Context, id uint64) (*CutState, error) {
+	for {
+		n.mu.Lock()
+		st, err := n.takeCut(id)
+		wake := n.wake
+		n.mu.Unlock()
+		if st != nil || err != nil {
+			return st, err
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("ps: shard %d of %d: waiting for a cut: %w", n.opts.Index, n.opts.NumShards, context.Cause(ctx))
+		}
+	}
+}
+
+// takeCut needs the lock.
+func (n *Node) takeCut(id uint64) (*CutState, error) {
+	if n.shard.closed {
+		return nil, ErrClosed
+	}
+	if n.taken == nil || n.cut != id {
+		cut, disturbed := n.shard.CutState(id)
+		if disturbed {
+			return nil, ErrDisturbed
+		}
+		if cut == nil {
+			return nil, nil
+		}
+		n.taken, n.cut = n.shard.TakeCut(id), id
+	}
+	st := &CutState{Progress: n.taken.Progress, State: n.taken.State}
+	for t, tc := range n.taken.Tables {
+		spec := n.opts.Layout.Tables[t]
+		st.Bytes += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
+	}
+	for _, d := range n.taken.Tensors {
+		st.Bytes += int64(4 * (len(d.Weights) + len(d.State)))
+	}
+	return st, nil
+}
+
+// WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
+// under this name. Errors: [ErrDisturbed], [ErrNoSpace], [ErrNoDir], [ErrClosed], the context's.
+func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
+	n.use.RLock()
+	defer n.use.RUnlock()
+	n.mu.RLock()
+	cut, closed := n.taken, n.shard.closed
+	if n.cut != id {
+		cut = nil
+	}
+	n.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, ErrClosed
+	case cut == nil:
+		return nil, ErrDisturbed
+	}
+	names, err := n.opts.FS.ReadDir(filepath.Dir(dir))
+	if err != nil || !slices.Contains(names, filepath.Base(dir)) {
+		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
+			n.opts.Index, n.opts.NumShards, dir, ErrNoDir)
+	}
+	var need int64
+	for t, tc := range cut.Tables {
+		need += int64(tc.Len()) * int64(24+4*(n.opts.Layout.Tables[t].Dim()+n.opts.Layout.Tables[t].StateDim()))
+	}
+	w := snapshot.NewPart(snapshot.PartOptions{FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: need})
+	for t, tc := range cut.Tables {
+		err := w.Rows(t, func(dst *table.Rows, limit int) bool { return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit) })
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Dense(cut.Tensors); err != nil {
+		return nil, err
+	}
+	return w.Part(), nil
+}
+
+// EndCut ends a cut, taken or not, lets the streams go on and returns the longest time that a push has waited because of
+// it. durable is the snapshot that holds it, 0 when there is none: the log before that is not needed any more.
+func (n *Node) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {
+	n.use.Lock()
+	n.mu.Lock()
+	closed := n.shard.closed
+	if !closed {
+		if id == AnyCut || n.cut == id {
+			n.dropCut()
+		}
+		if id == AnyCut || n.shard.barrier.id == id {
+			n.shard.EndCut()
+		}
+		n.cutting.Store(false)
+		n.wakeUp()
+	}
+	n.mu.Unlock()
+	n.use.Unlock()
+	if closed {
+		return 0, ErrClosed
+	}
+	return time.Duration(n.stall.Swap(0)), n.log.trim(ctx, durable)
+}
+
+// dropCut needs the lock.
+func (n *Node) dropCut() {
+	if n.taken != nil {
+		n.taken.close(nopLocker{})
+	}
+	n.taken, n.cut = nil, 0
+}
+
+// ShardDigest names what a shard holds.
+type ShardDigest struct {
+	// Digest is that of rows and tensors.
+	Digest   snapshot.Digest
+	Progress map[SplitID]Progress
+	// State is the worker state; shard 0 has it.
+	State map[string][]byte
+}
+
+// Digest names what the shard holds at one moment, while updates go on. Errors: [ErrClosed], the context's.
+func (n *Node) Digest(ctx context.Context) (*ShardDigest, error) {
+	n.use.RLock()
+	defer n.use.RUnlock()
+	n.mu.Lock()
+	if n.shard.closed {
+		n.mu.Unlock()
+		return nil, ErrClosed
+	}
+	cut := n.shard.Cut()
+	n.mu.Unlock()
+	defer cut.close(&n.mu)
+	d := &ShardDigest{Progress: cut.Progress, State: cut.State}
+	var rows table.Rows
+	for t, tc := range cut.Tables {
+		spec := n.opts.Layout.Tables[t]
+		for dim, stateDim := spec.Dim(), spec.StateDim(); tc.Next(n.mu.RLocker(), &rows, 512); rows.Reset() {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			d.Digest.Rows(spec.Name, dim, stateDim, &rows)
+		}
+	}
+	for _, t := range cut.Tensors {
+		d.Digest.Dense(t)
+	}
+	return d, nil
+}
+
+// Missing returns the workers that have not passed the marker of the cut under way, sorted.
+func (n *Node) Missing() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.shard.Missing()
+}

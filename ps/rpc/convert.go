@@ -1,0 +1,90 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+)
+
+func toSplits(progress map[ps.SplitID]ps.Progress) []*psv1.Split {
+	out := make([]*psv1.Split, 0, len(progress))
+	for id, p := range progress {
+		out = append(out, &psv1.Split{Source: id.Source, Split: id.Split, Position: p.Position, Rows: p.Rows, Batches: p.Batches})
+	}
+	return out
+}
+
+func fromSplits(splits []*psv1.Split) map[ps.SplitID]ps.Progress {
+	out := make(map[ps.SplitID]ps.Progress, len(splits))
+	for _, s := range splits {
+		out[ps.SplitID{Source: s.Source, Split: s.Split}] = ps.Progress{Position: s.Position, Rows: s.Rows, Batches: s.Batches}
+	}
+	return out
+}
+
+func toPart(p *snapshot.Part) (*psv1.WriteCutResponse, error) {
+	digest, err := p.Digest.AppendBinary(nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &psv1.WriteCutResponse{Digest: digest}
+	for _, f := range p.Files {
+		r.Files = append(r.Files, &psv1.File{
+			Name: f.Name, Table: int32(f.Table), Shard: uint32(f.Shard), Rows: f.Rows, Bytes: f.Bytes, Sha256: f.SHA256,
+		})
+	}
+	return r, nil
+}
+
+func fromPart(r *psv1.WriteCutResponse) (*snapshot.Part, error) {
+	p := &snapshot.Part{}
+	for _, f := range r.Files {
+		p.Files = append(p.Files, snapshot.FileInfo{
+			Name: f.Name, Table: int(f.Table), Shard: int(f.Shard), Rows: f.Rows, Bytes: f.Bytes, SHA256: f.Sha256,
+		})
+	}
+	return p, p.Digest.UnmarshalBinary(r.Digest)
+}
+
+func toStats(st ps.Stats) *psv1.StatsResponse {
+	r := &psv1.StatsResponse{DenseBytes: st.DenseBytes, Staged: int64(st.Staged), SnapshotFailures: int64(st.SnapshotFailures)}
+	for _, t := range st.Tables {
+		r.Tables = append(r.Tables, &psv1.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes})
+	}
+	return r
+}
+
+func fromStats(r *psv1.StatsResponse) ps.Stats {
+	st := ps.Stats{DenseBytes: r.DenseBytes, Staged: int(r.Staged), SnapshotFailures: int(r.SnapshotFailures)}
+	for _, t := range r.Tables {
+		st.Tables = append(st.Tables, ps.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes})
+	}
+	return st
+}
+
+// toManifest renders a snapshot's description; nil stays empty.
+func toManifest(info *ps.SnapshotInfo) ([]byte, error) {
+	if info == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(info)
+	if err != nil {
+		return nil, fmt.Errorf("ps: manifest: %w", err)
+	}
+	return b, nil
+}
+
+func fromManifest(b []byte, path string) (*ps.SnapshotInfo, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	info := &ps.SnapshotInfo{}
+	if err := json.Unmarshal(b, info); err != nil {
+		return nil, fmt.Errorf("ps: manifest: %w", err)
+	}
+	info.Path = path
+	return info, nil
+}

@@ -1,0 +1,96 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/monolith-go/monolith/ps"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+)
+
+// coordinatorService serves workers' calls to the coordinator.
+type coordinatorService struct {
+	psv1.UnimplementedCoordinatorServer
+	c *ps.Cluster
+}
+
+func (s *coordinatorService) Info(context.Context, *psv1.InfoRequest) (*psv1.InfoResponse, error) {
+	in, err := s.c.Info()
+	if err != nil {
+		return nil, failed(err)
+	}
+	r := &psv1.InfoResponse{Generation: in.Generation, Dir: in.Dir, Partial: in.Recovery == ps.Partial}
+	for _, err := range in.Skipped {
+		r.Skipped = append(r.Skipped, err.Error())
+	}
+	if in.Restored != nil {
+		r.RestoredPath = in.Restored.Path
+	}
+	r.Restored, err = toManifest(in.Restored)
+	return r, failed(err)
+}
+
+func (s *coordinatorService) Join(ctx context.Context, r *psv1.JoinRequest) (*psv1.JoinResponse, error) {
+	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Single: r.Single, Source: r.Source, Splits: r.Splits})
+	return &psv1.JoinResponse{Member: id}, failed(err)
+}
+
+func (s *coordinatorService) Await(ctx context.Context, r *psv1.AwaitRequest) (*psv1.AwaitResponse, error) {
+	a, err := s.c.Await(ctx, r.Member, r.Have)
+	return &psv1.AwaitResponse{
+		Version: a.Version, Generation: a.Generation, Phase: a.Phase, Task: uint32(a.Task), Splits: a.Splits, Leader: a.Leader,
+		Members: uint32(a.Members), Snapshot: a.Snapshot, Rows: a.Rows,
+	}, failed(err)
+}
+
+func (s *coordinatorService) Report(ctx context.Context, r *psv1.ReportRequest) (*psv1.ReportResponse, error) {
+	err := s.c.Report(ctx, r.Member, ps.Report{
+		Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished,
+	})
+	return &psv1.ReportResponse{}, failed(err)
+}
+
+func (s *coordinatorService) Leave(ctx context.Context, r *psv1.LeaveRequest) (*psv1.LeaveResponse, error) {
+	last, err := s.c.Leave(ctx, r.Member)
+	return &psv1.LeaveResponse{Last: last}, failed(err)
+}
+
+func (s *coordinatorService) Snapshot(ctx context.Context, r *psv1.SnapshotRequest) (*psv1.SnapshotResponse, error) {
+	info, err := s.c.Snapshot(ctx, ps.SnapshotOptions{Pin: r.Pin, Note: r.Note})
+	if err != nil {
+		return nil, failed(err)
+	}
+	b, err := toManifest(&info)
+	return &psv1.SnapshotResponse{Manifest: b, Path: info.Path, TookNanos: int64(info.Took), StallNanos: int64(info.Stall)}, failed(err)
+}
+
+func (s *coordinatorService) RollBack(ctx context.Context, r *psv1.RollBackRequest) (*psv1.RollBackResponse, error) {
+	return &psv1.RollBackResponse{}, failed(s.c.RollBack(ctx, r.Generation, r.Why))
+}
+
+func (s *coordinatorService) SetState(ctx context.Context, r *psv1.SetStateRequest) (*psv1.SetStateResponse, error) {
+	return &psv1.SetStateResponse{}, failed(s.c.SetState(ctx, r.Key, r.Value))
+}
+
+func (s *coordinatorService) GetState(ctx context.Context, r *psv1.GetStateRequest) (*psv1.GetStateResponse, error) {
+	v, err := s.c.State(ctx, r.Key)
+	return &psv1.GetStateResponse{Value: v}, failed(err)
+}
+
+func (s *coordinatorService) Progress(ctx context.Context, r *psv1.ProgressRequest) (*psv1.ProgressResponse, error) {
+	progress, err := s.c.Progress(ctx, r.Source)
+	out := &psv1.ProgressResponse{}
+	for split, p := range progress {
+		out.Progress = append(out.Progress, &psv1.Split{Source: r.Source, Split: split, Position: p.Position, Rows: p.Rows, Batches: p.Batches})
+	}
+	return out, failed(err)
+}
+
+func (s *coordinatorService) Digest(ctx context.Context, _ *psv1.DigestRequest) (*psv1.DigestTextResponse, error) {
+	d, err := s.c.Digest(ctx)
+	return &psv1.DigestTextResponse{Digest: d}, failed(err)
+}
+
+func (s *coordinatorService) Stats(ctx context.Context, _ *psv1.StatsRequest) (*psv1.StatsResponse, error) {
+	st, err := s.c.Stats(ctx)
+	return toStats(st), failed(err)
+}

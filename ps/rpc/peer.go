@@ -1,0 +1,159 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/wire"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+)
+
+// Target is a shard behind an address.
+type Target struct {
+	Identity Identity
+	Shard    int
+	Addr     string
+	Config   wire.ClientConfig
+	// Conn configures workers' streams.
+	Conn wire.ConnOptions
+}
+
+// peer is a [ps.Peer] in another process.
+type peer struct {
+	t  Target
+	cc *grpc.ClientConn
+	s  psv1.ShardClient
+}
+
+// NewPeer makes the coordinator's view of a shard in another process. It does no I/O. Errors: of the address and of
+// reading certificates.
+func NewPeer(t Target) (ps.Peer, error) { return newPeer(t) }
+
+func newPeer(t Target) (*peer, error) {
+	cc, err := wire.NewClient(t.Addr, t.Config)
+	if err != nil {
+		return nil, err
+	}
+	return &peer{t: t, cc: cc, s: psv1.NewShardClient(cc)}, nil
+}
+
+// callOptions let control messages be as large as worker state is.
+func callOptions() []grpc.CallOption {
+	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxControl), grpc.MaxCallSendMsgSize(maxControl)}
+}
+
+// call makes a control call as the peer's identity.
+func call[Req, Resp any](ctx context.Context, id Identity, addr string, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	r, err := f(id.outgoing(ctx), req, callOptions()...)
+	if err != nil {
+		return nil, from(ctx, addr, err)
+	}
+	return r, nil
+}
+
+// Status implements [ps.Peer].
+func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Status, &psv1.StatusRequest{})
+	if err != nil {
+		return ps.NodeStatus{}, err
+	}
+	st := ps.NodeStatus{
+		Shard: int(r.Shard), NumShards: int(r.NumShards), Incarnation: r.Incarnation, Generation: r.Generation, Base: r.Base,
+		Recovery: ps.LogRecovery{Records: r.Records, TornBytes: r.TornBytes, Lost: r.Lost}, Rows: r.Rows,
+	}
+	if st.Shard != p.t.Shard {
+		err = wrongShard(p.t, st.Shard)
+	}
+	return st, err
+}
+
+// Load implements [ps.Peer].
+func (p *peer) Load(ctx context.Context, o ps.LoadOptions) error {
+	_, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID})
+	return err
+}
+
+// Connect implements [ps.Peer].
+func (p *peer) Connect(ctx context.Context, session, generation uint64, worker string) (ps.Conn, error) {
+	return connect(ctx, p.cc, p.t, session, generation, worker)
+}
+
+// BeginCut implements [ps.Peer].
+func (p *peer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error {
+	_, err := call(ctx, p.t.Identity, p.t.Addr, p.s.BeginCut, &psv1.BeginCutRequest{Id: id, Snapshot: snapshot, Sessions: sessions})
+	return err
+}
+
+// AwaitCut implements [ps.Peer].
+func (p *peer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.AwaitCut, &psv1.AwaitCutRequest{Id: id})
+	if err != nil {
+		return nil, err
+	}
+	return &ps.CutState{Progress: fromSplits(r.Progress), Bytes: r.Bytes}, nil
+}
+
+// WriteCut implements [ps.Peer].
+func (p *peer) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	return fromPart(r)
+}
+
+// EndCut implements [ps.Peer].
+func (p *peer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.EndCut, &psv1.EndCutRequest{Id: id, Durable: durable})
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(r.StallNanos), nil
+}
+
+// Progress implements [ps.Peer].
+func (p *peer) Progress(ctx context.Context) (map[ps.SplitID]ps.Progress, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Progress, &psv1.ProgressRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return fromSplits(r.Progress), nil
+}
+
+// Digest implements [ps.Peer].
+func (p *peer) Digest(ctx context.Context) (*ps.ShardDigest, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Digest, &psv1.DigestRequest{})
+	if err != nil {
+		return nil, err
+	}
+	d := &ps.ShardDigest{Progress: fromSplits(r.Progress)}
+	return d, d.Digest.UnmarshalBinary(r.Digest)
+}
+
+// Stats implements [ps.Peer].
+func (p *peer) Stats(ctx context.Context) (ps.Stats, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Stats, &psv1.StatsRequest{})
+	if err != nil {
+		return ps.Stats{}, err
+	}
+	return fromStats(r), nil
+}
+
+// Row implements [ps.Peer].
+func (p *peer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Row, &psv1.RowRequest{Table: uint32(tbl), Fid: uint64(fid)})
+	if err != nil || !r.Found {
+		return false, err
+	}
+	dst.Keys, dst.Times, dst.Counts = append(dst.Keys, fid), append(dst.Times, r.Time), append(dst.Counts, r.Count)
+	dst.Weights, dst.State = append(dst.Weights, r.Weights...), append(dst.State, r.State...)
+	return true, nil
+}
+
+// Close implements [ps.Peer]: it ends the connection, not the shard.
+func (p *peer) Close() error { return p.cc.Close() }

@@ -1,0 +1,314 @@
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/wire"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+)
+
+// Options configure a [Remote].
+type Options struct {
+	Identity Identity
+	Layout   *param.Layout
+	// Addrs are the addresses of the shards, in their order: host:port or unix:path.
+	Addrs  []string
+	Config wire.ClientConfig
+	// RetryFor is how long a call tries to reach its process before it gives up; default 30 s.
+	RetryFor time.Duration
+	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
+	MaxMessage int
+	Logger     *slog.Logger
+	Hooks      ps.Hooks
+	// WrapConn is as in [ps.Options].
+	WrapConn func(worker string, shard int, conn ps.Conn) ps.Conn
+}
+
+const (
+	defaultRetryFor = 30 * time.Second
+	minBackoff      = 20 * time.Millisecond
+	maxBackoff      = time.Second
+)
+
+// Remote is a cluster in other processes, as a worker sees it. Its methods may overlap. Calls whose process does not
+// answer are repeated with growing waits for Options.RetryFor; then they return [ps.ErrUnreachable].
+type Remote struct {
+	o     Options
+	peers []*peer
+	coord psv1.CoordinatorClient
+
+	mu   sync.Mutex
+	info ps.ClusterInfo
+}
+
+// Dial connects to a cluster and waits until it is ready. Errors: [ps.ErrUnreachable], [ps.ErrMismatch],
+// [wire.ErrVersion], [wire.ErrNotAdmitted], the context's.
+func Dial(ctx context.Context, o Options) (*Remote, error) {
+	if o.RetryFor == 0 {
+		o.RetryFor = defaultRetryFor
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Remote{o: o}
+	for i, addr := range o.Addrs {
+		p, err := newPeer(Target{
+			Identity: o.Identity, Shard: i, Addr: addr, Config: o.Config,
+			Conn: wire.ConnOptions{RetryFor: o.RetryFor, MaxMessage: o.MaxMessage, Logger: o.Logger},
+		})
+		if err != nil {
+			return nil, errors.Join(err, r.Close(ctx))
+		}
+		r.peers = append(r.peers, p)
+	}
+	r.coord = psv1.NewCoordinatorClient(r.peers[0].cc)
+	if err := r.refresh(ctx); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
+	}
+	return r, nil
+}
+
+// refresh asks for the generation that clients begin in.
+func (r *Remote) refresh(ctx context.Context) error {
+	in, err := again(ctx, r, r.coord.Info, &psv1.InfoRequest{})
+	if err != nil {
+		return err
+	}
+	info := ps.ClusterInfo{Generation: in.Generation, Dir: in.Dir}
+	if in.Partial {
+		info.Recovery = ps.Partial
+	}
+	for _, s := range in.Skipped {
+		info.Skipped = append(info.Skipped, errors.New(s))
+	}
+	if info.Restored, err = fromManifest(in.Restored, in.RestoredPath); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.info = info
+	return nil
+}
+
+// again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready.
+func again[Req, Resp any](ctx context.Context, r *Remote, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	addr, id, began := r.o.Addrs[0], r.o.Identity, time.Now()
+	said := false
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
+		resp, err := f(id.outgoing(ctx), req, callOptions()...)
+		if err == nil {
+			return resp, nil
+		}
+		known := from(ctx, addr, err)
+		if ctx.Err() != nil || !lost(err) {
+			return nil, known
+		}
+		if tried := time.Since(began); tried > r.o.RetryFor {
+			if errors.Is(known, ps.ErrUnreachable) {
+				return nil, fmt.Errorf("%w: gave up after %v; is the process of shard 0 running (monolith ps)?", known, tried.Round(time.Millisecond))
+			}
+			return nil, fmt.Errorf("%w: gave up after %v: %w", known, tried.Round(time.Millisecond), ps.ErrUnreachable)
+		}
+		if !said {
+			said = true
+			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", addr, "err", known)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(mathrand.N(wait) + 1):
+		}
+	}
+}
+
+// Client opens a client to all shards, as of now. Errors: [ps.ErrUnreachable], [ps.ErrRolledBack] when the shards go back
+// at this moment, [ps.ErrMismatch], the context's.
+func (r *Remote) Client(ctx context.Context, worker string) (*ps.Client, error) {
+	if err := r.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return r.ClientAt(ctx, worker, r.Info().Generation)
+}
+
+// ClientAt opens a client to the shards' state of a generation.
+func (r *Remote) ClientAt(ctx context.Context, worker string, generation uint64) (*ps.Client, error) {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	session := binary.LittleEndian.Uint64(b[:]) | 1
+	conns := make([]ps.Conn, len(r.peers))
+	for i, p := range r.peers {
+		conn, err := p.Connect(ctx, session, generation, worker)
+		if err != nil {
+			for _, open := range conns[:i] {
+				err = errors.Join(err, open.Close(ctx, true))
+			}
+			return nil, err
+		}
+		if conns[i] = conn; r.o.WrapConn != nil {
+			conns[i] = r.o.WrapConn(worker, i, conn)
+		}
+	}
+	return ps.NewClient(ps.ClientOptions{
+		Layout: r.o.Layout, Worker: worker, Conns: conns, Hooks: r.o.Hooks, Parallel: true, Partial: r.Info().Recovery == ps.Partial,
+	}), nil
+}
+
+// connect opens the stream of a session to a shard.
+func connect(ctx context.Context, cc *grpc.ClientConn, t Target, session, generation uint64, worker string) (ps.Conn, error) {
+	c, err := wire.Dial(ctx, cc, wire.Hello{
+		Job: t.Identity.Job, Plan: t.Identity.Plan, Layout: t.Identity.Layout, Shards: t.Identity.Shards, Shard: t.Shard,
+		Generation: generation, Session: session, Worker: worker,
+	}, t.Conn)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func wrongShard(t Target, is int) error {
+	return fmt.Errorf("ps: %s is shard %d, not %d: the addresses are in another order there: %w", t.Addr, is, t.Shard, ps.ErrMismatch)
+}
+
+// Info returns what the cluster was like when it was asked last.
+func (r *Remote) Info() ps.ClusterInfo {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.info
+}
+
+// Restored returns the snapshot that the cluster's state goes back to, or nil.
+func (r *Remote) Restored() *ps.SnapshotInfo { return r.Info().Restored }
+
+// Skipped returns, for each damaged snapshot that was passed over, which it was and why.
+func (r *Remote) Skipped() []error { return r.Info().Skipped }
+
+// Snapshot is [ps.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
+func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {
+	resp, err := again(ctx, r, r.coord.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note})
+	if err != nil {
+		return ps.SnapshotInfo{}, err
+	}
+	info, err := fromManifest(resp.Manifest, resp.Path)
+	if err != nil {
+		return ps.SnapshotInfo{}, err
+	}
+	info.Took, info.Stall = time.Duration(resp.TookNanos), time.Duration(resp.StallNanos)
+	return *info, nil
+}
+
+// Progress is [ps.Cluster.Progress].
+func (r *Remote) Progress(ctx context.Context, source string) (map[string]ps.Progress, error) {
+	resp, err := again(ctx, r, r.coord.Progress, &psv1.ProgressRequest{Source: source})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]ps.Progress{}
+	for id, p := range fromSplits(resp.Progress) {
+		out[id.Split] = p
+	}
+	return out, nil
+}
+
+// Stats is [ps.Cluster.Stats].
+func (r *Remote) Stats(ctx context.Context) (ps.Stats, error) {
+	resp, err := again(ctx, r, r.coord.Stats, &psv1.StatsRequest{})
+	if err != nil {
+		return ps.Stats{}, err
+	}
+	return fromStats(resp), nil
+}
+
+// Row is [ps.Cluster.Row].
+func (r *Remote) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	return r.peers[ps.ShardOf(ps.Bucket(fid), len(r.peers))].Row(ctx, tbl, fid, dst)
+}
+
+// SetState is [ps.Cluster.SetState].
+func (r *Remote) SetState(ctx context.Context, key string, value []byte) error {
+	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value})
+	return err
+}
+
+// State is [ps.Cluster.State].
+func (r *Remote) State(ctx context.Context, key string) ([]byte, error) {
+	resp, err := again(ctx, r, r.coord.GetState, &psv1.GetStateRequest{Key: key})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Value, nil
+}
+
+// Digest is [ps.Cluster.Digest].
+func (r *Remote) Digest(ctx context.Context) (string, error) {
+	resp, err := again(ctx, r, r.coord.Digest, &psv1.DigestRequest{})
+	if err != nil {
+		return "", err
+	}
+	return resp.Digest, nil
+}
+
+// RollBack is [ps.Cluster.RollBack].
+func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) error {
+	_, err := again(ctx, r, r.coord.RollBack, &psv1.RollBackRequest{Generation: generation, Why: why})
+	return err
+}
+
+// Join is [ps.Cluster.Join].
+func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
+	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Single: o.Single, Source: o.Source, Splits: o.Splits})
+	if err != nil {
+		return 0, err
+	}
+	return resp.Member, nil
+}
+
+// Await is [ps.Cluster.Await].
+func (r *Remote) Await(ctx context.Context, member, have uint64) (ps.Assignment, error) {
+	resp, err := again(ctx, r, r.coord.Await, &psv1.AwaitRequest{Member: member, Have: have})
+	if err != nil {
+		return ps.Assignment{}, err
+	}
+	return ps.Assignment{
+		Version: resp.Version, Generation: resp.Generation, Phase: resp.Phase, Task: ps.Task(resp.Task), Splits: resp.Splits,
+		Leader: resp.Leader, Members: int(resp.Members), Snapshot: resp.Snapshot, Rows: resp.Rows,
+	}, nil
+}
+
+// Report is [ps.Cluster.Report].
+func (r *Remote) Report(ctx context.Context, member uint64, p ps.Report) error {
+	_, err := again(ctx, r, r.coord.Report, &psv1.ReportRequest{
+		Member: member, Generation: p.Generation, Phase: p.Phase, Owned: p.Owned, Done: p.Done, Concluded: p.Concluded, Finished: p.Finished,
+	})
+	return err
+}
+
+// Leave is [ps.Cluster.Leave].
+func (r *Remote) Leave(ctx context.Context, member uint64) (bool, error) {
+	resp, err := again(ctx, r, r.coord.Leave, &psv1.LeaveRequest{Member: member})
+	if err != nil {
+		return false, err
+	}
+	return resp.Last, nil
+}
+
+// Close ends the connections. The cluster goes on.
+func (r *Remote) Close(context.Context) error {
+	var errs []error
+	for _, p := range r.peers {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/wire"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+)
+
+// ServerOptions configure a [Server].
+type ServerOptions struct {
+	Identity Identity
+	// Shard is the index of the shard that Node is.
+	Shard int
+	Node  *ps.Node
+	// Cluster is nil for every shard but 0, whose node is its first.
+	Cluster *ps.Cluster
+	// Config says how the server is reached, MaxMessage the largest request or reply of a worker, bytes; default 256 MiB.
+	Config     wire.ServerConfig
+	MaxMessage int
+	Logger     *slog.Logger
+}
+
+// maxControl is the largest control message: worker state travels in one.
+const maxControl = 256 << 20
+
+// Server serves one shard. It owns goroutines from Serve to Stop.
+type Server struct {
+	o      ServerOptions
+	grpc   *grpc.Server
+	health *health.Server
+	run    context.Context // ends with Stop
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// NewServer makes a server. Errors: of reading certificates.
+func NewServer(o ServerOptions) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts, err := wire.ServerOptions(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, grpc.ChainUnaryInterceptor(o.Identity.intercept), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))
+	s := &Server{o: o, grpc: grpc.NewServer(opts...), health: health.NewServer()}
+	s.run, s.stop = context.WithCancel(context.Background())
+	wire.RegisterServer(s.grpc, host{s}, wire.HostOptions{MaxMessage: o.MaxMessage, Logger: o.Logger})
+	psv1.RegisterShardServer(s.grpc, &shardService{n: o.Node})
+	if o.Cluster != nil {
+		psv1.RegisterCoordinatorServer(s.grpc, &coordinatorService{c: o.Cluster})
+	}
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	return s, nil
+}
+
+// Serve answers calls from l, which it closes, until Stop.
+func (s *Server) Serve(l net.Listener) error {
+	s.wg.Add(1)
+	go s.watch()
+	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("ps: serving %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// watch tells the health service whether there is a state to serve.
+func (s *Server) watch() {
+	defer s.wg.Done()
+	t := time.NewTicker(100 * time.Millisecond)
+	defer t.Stop()
+	for {
+		st, err := s.o.Node.Status(s.run)
+		if err == nil && s.o.Cluster != nil {
+			err = s.o.Cluster.Ready()
+		}
+		serving := healthpb.HealthCheckResponse_NOT_SERVING
+		if err == nil && st.Generation > 0 {
+			serving = healthpb.HealthCheckResponse_SERVING
+		}
+		s.health.SetServingStatus("", serving)
+		select {
+		case <-s.run.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// Stop ends every call and stream at once and waits for their handlers. It may be called more than once.
+func (s *Server) Stop() {
+	s.stop()
+	s.health.Shutdown()
+	s.grpc.Stop()
+	s.wg.Wait()
+}
+
+// host gives streams of workers to the node.
+type host struct{ s *Server }
+
+// Open implements [wire.Host].
+func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
+	o := &h.s.o
+	who := fmt.Sprintf("worker %s", hello.Worker)
+	theirs := Identity{Job: hello.Job, Plan: hello.Plan, Layout: hello.Layout, Shards: hello.Shards}
+	if err := o.Identity.differs(who, theirs); err != nil {
+		return nil, wire.Welcome{}, err
+	}
+	if hello.Shard != o.Shard {
+		return nil, wire.Welcome{}, fmt.Errorf("ps: this is shard %d, not %d: the addresses are in another order there: %w", o.Shard, hello.Shard, ps.ErrMismatch)
+	}
+	st, err := o.Node.Status(ctx)
+	if err != nil {
+		return nil, wire.Welcome{}, err
+	}
+	conn, err := o.Node.Connect(ctx, hello.Session, hello.Generation, hello.Worker)
+	return conn, wire.Welcome{Incarnation: st.Incarnation}, err
+}

@@ -1,0 +1,81 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/table"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+)
+
+// shardService serves the coordinator's calls to a shard.
+type shardService struct {
+	psv1.UnimplementedShardServer
+	n *ps.Node
+}
+
+func (s *shardService) Status(ctx context.Context, _ *psv1.StatusRequest) (*psv1.StatusResponse, error) {
+	st, err := s.n.Status(ctx)
+	return &psv1.StatusResponse{
+		Shard: uint32(st.Shard), NumShards: uint32(st.NumShards), Incarnation: st.Incarnation, Generation: st.Generation, Base: st.Base,
+		Records: st.Recovery.Records, TornBytes: st.Recovery.TornBytes, Lost: st.Recovery.Lost, Rows: st.Rows,
+	}, failed(err)
+}
+
+func (s *shardService) Load(ctx context.Context, r *psv1.LoadRequest) (*psv1.LoadResponse, error) {
+	err := s.n.Load(ctx, ps.LoadOptions{Generation: r.Generation, Keep: r.Keep, Path: r.Path, ID: r.Id})
+	return &psv1.LoadResponse{}, failed(err)
+}
+
+func (s *shardService) BeginCut(ctx context.Context, r *psv1.BeginCutRequest) (*psv1.BeginCutResponse, error) {
+	return &psv1.BeginCutResponse{}, failed(s.n.BeginCut(ctx, r.Id, r.Snapshot, r.Sessions))
+}
+
+func (s *shardService) AwaitCut(ctx context.Context, r *psv1.AwaitCutRequest) (*psv1.AwaitCutResponse, error) {
+	st, err := s.n.AwaitCut(ctx, r.Id)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return &psv1.AwaitCutResponse{Progress: toSplits(st.Progress), Bytes: st.Bytes}, nil
+}
+
+func (s *shardService) WriteCut(ctx context.Context, r *psv1.WriteCutRequest) (*psv1.WriteCutResponse, error) {
+	p, err := s.n.WriteCut(ctx, r.Id, r.Dir)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return toPart(p)
+}
+
+func (s *shardService) EndCut(ctx context.Context, r *psv1.EndCutRequest) (*psv1.EndCutResponse, error) {
+	stall, err := s.n.EndCut(ctx, r.Id, r.Durable)
+	return &psv1.EndCutResponse{StallNanos: int64(stall)}, failed(err)
+}
+
+func (s *shardService) Progress(ctx context.Context, _ *psv1.ProgressRequest) (*psv1.ProgressResponse, error) {
+	p, err := s.n.Progress(ctx)
+	return &psv1.ProgressResponse{Progress: toSplits(p)}, failed(err)
+}
+
+func (s *shardService) Digest(ctx context.Context, _ *psv1.DigestRequest) (*psv1.DigestResponse, error) {
+	d, err := s.n.Digest(ctx)
+	if err != nil {
+		return nil, failed(err)
+	}
+	b, err := d.Digest.AppendBinary(nil)
+	return &psv1.DigestResponse{Digest: b, Progress: toSplits(d.Progress)}, failed(err)
+}
+
+func (s *shardService) Stats(ctx context.Context, _ *psv1.StatsRequest) (*psv1.StatsResponse, error) {
+	st, err := s.n.Stats(ctx)
+	return toStats(st), failed(err)
+}
+
+func (s *shardService) Row(ctx context.Context, r *psv1.RowRequest) (*psv1.RowResponse, error) {
+	var row table.Rows
+	found, err := s.n.Row(ctx, int(r.Table), int64(r.Fid), &row)
+	if err != nil || !found {
+		return &psv1.RowResponse{}, failed(err)
+	}
+	return &psv1.RowResponse{Found: true, Time: row.Times[0], Count: row.Counts[0], Weights: row.Weights, State: row.State}, nil
+}

@@ -1,0 +1,199 @@
+package snapshot
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"path/filepath"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+const (
+	maxBatchRows  = 64 << 10
+	maxBatchBytes = 8 << 20
+	// copyRows is how many rows are copied under a table's lock at once.
+	copyRows = 4096
+)
+
+// Part is what one shard wrote of a snapshot: durable files that the manifest will name.
+type Part struct {
+	Files []FileInfo
+	// Digest is that of the rows and tensors in the files.
+	Digest Digest
+}
+
+// PartOptions say which part is written, and where.
+type PartOptions struct {
+	// FS is where it goes; nil is [OS].
+	FS FS
+	// Dir is [Writer.Dir], which every shard must see under this name.
+	Dir    string
+	Layout *param.Layout
+	Shard  int
+	// Allocator is where Arrow memory comes from; nil: memory.DefaultAllocator. Everything is given back by the end of
+	// each call.
+	Allocator memory.Allocator
+	// Need estimates the bytes to be written, for the error of a full disk.
+	Need int64
+}
+
+// PartWriter writes the part of one shard. It is not for concurrent use, but those of several shards may work at the
+// same time. After an error it must not be used any more; what it wrote goes with the snapshot's folder.
+type PartWriter struct {
+	o      PartOptions
+	tables []Table
+	part   Part
+	wrote  int64
+	rows   table.Rows
+}
+
+// NewPart begins a part.
+func NewPart(o PartOptions) *PartWriter {
+	if o.FS == nil {
+		o.FS = OS{}
+	}
+	if o.Allocator == nil {
+		o.Allocator = memory.DefaultAllocator
+	}
+	return &PartWriter{o: o, tables: TablesOf(o.Layout)}
+}
+
+// Part returns what was written.
+func (w *PartWriter) Part() *Part { return &w.part }
+
+func (w *PartWriter) fail(err error) error {
+	return fail(strings.TrimSuffix(w.o.Dir, tmpSuffix), w.o.Need, w.wrote, err)
+}
+
+// Rows writes the rows of one table; next appends at most limit rows and tells whether there were any.
+func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) error {
+	t := w.tables[tbl]
+	dim, stateDim := t.Dim(), t.StateDim()
+	cols := newColumns(t)
+	batch := min(maxBatchRows, max(copyRows, maxBatchBytes/(24+4*(dim+stateDim))))
+	var f *file
+	n := int64(0)
+	for more := true; more; {
+		w.rows.Reset()
+		for more && len(w.rows.Keys)+copyRows <= batch {
+			more = next(&w.rows, copyRows)
+		}
+		if len(w.rows.Keys) == 0 {
+			break
+		}
+		if f == nil {
+			var err error
+			if f, err = w.create(fmt.Sprintf("rows-%04d-%04d.arrow", tbl, w.o.Shard), cols.schema); err != nil {
+				return err
+			}
+		}
+		w.part.Digest.Rows(t.Name, dim, stateDim, &w.rows)
+		n += int64(len(w.rows.Keys))
+		rec := cols.record(&w.rows)
+		err := f.arrow.Write(rec)
+		rec.Release()
+		if err != nil {
+			return w.fail(errors.Join(err, f.abort()))
+		}
+	}
+	if f == nil {
+		return nil
+	}
+	return w.finish(f, FileInfo{Table: tbl, Shard: w.o.Shard, Rows: n})
+}
+
+// Dense writes the dense tensors.
+func (w *PartWriter) Dense(tensors []Tensor) error {
+	if len(tensors) == 0 {
+		return nil
+	}
+	schema := denseSchema()
+	f, err := w.create(fmt.Sprintf("dense-%04d.arrow", w.o.Shard), schema)
+	if err != nil {
+		return err
+	}
+	b := array.NewRecordBuilder(w.o.Allocator, schema)
+	defer b.Release()
+	for _, t := range tensors {
+		w.part.Digest.Dense(t)
+		b.Field(0).(*array.StringBuilder).Append(t.Name)
+		shape := b.Field(1).(*array.ListBuilder)
+		shape.Append(true)
+		shape.ValueBuilder().(*array.Int64Builder).AppendValues(t.Shape, nil)
+		for i, v := range [][]float32{t.Weights, t.State} {
+			list := b.Field(2 + i).(*array.ListBuilder)
+			list.Append(true)
+			list.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
+		}
+	}
+	rec := b.NewRecordBatch()
+	defer rec.Release()
+	if err := f.arrow.Write(rec); err != nil {
+		return w.fail(errors.Join(err, f.abort()))
+	}
+	return w.finish(f, FileInfo{Table: -1, Shard: w.o.Shard, Rows: int64(len(tensors))})
+}
+
+// file is an Arrow file being written, hashed and counted on its way.
+type file struct {
+	w     *PartWriter
+	name  string
+	f     File
+	buf   *bufio.Writer
+	sum   hash.Hash
+	bytes int64
+	arrow *ipc.FileWriter
+}
+
+func (w *PartWriter) create(name string, schema *arrow.Schema) (*file, error) {
+	f := &file{w: w, name: name, sum: sha256.New()}
+	var err error
+	if f.f, err = w.o.FS.Create(filepath.Join(w.o.Dir, name)); err != nil {
+		return nil, w.fail(err)
+	}
+	f.buf = bufio.NewWriterSize(sink{f}, 1<<20)
+	if f.arrow, err = ipc.NewFileWriter(f.buf, ipc.WithSchema(schema), ipc.WithAllocator(w.o.Allocator)); err != nil {
+		return nil, w.fail(errors.Join(err, f.abort()))
+	}
+	return f, nil
+}
+
+// sink is the end of a file's buffers.
+type sink struct{ f *file }
+
+func (s sink) Write(p []byte) (int, error) {
+	n, err := s.f.f.Write(p)
+	s.f.sum.Write(p[:n])
+	s.f.bytes += int64(n)
+	s.f.w.wrote += int64(n)
+	return n, err
+}
+
+func (f *file) abort() error { return f.f.Close() }
+
+func (w *PartWriter) finish(f *file, info FileInfo) error {
+	err := f.arrow.Close()
+	if err == nil {
+		err = f.buf.Flush()
+	}
+	if err == nil {
+		err = f.f.Sync()
+	}
+	if err = errors.Join(err, f.f.Close()); err != nil {
+		return w.fail(err)
+	}
+	info.Name, info.Bytes, info.SHA256 = f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))
+	w.part.Files = append(w.part.Files, info)
+	return nil
+}

@@ -1,0 +1,215 @@
+package wire
+
+import (
+	"encoding/binary"
+	"slices"
+	"unsafe"
+)
+
+// receiver is the receiving half of a stream.
+type receiver interface{ RecvMsg(m any) error }
+
+const (
+	// growStep is how many bytes of a slice are made room for before any of them has arrived.
+	growStep = 64 << 10
+	// maxName bounds names of splits, workers, jobs and keys of worker state, bytes.
+	maxName = 64 << 10
+	// maxNames bounds how many names a decoder remembers, so that it need not make a string again.
+	maxNames = 4096
+)
+
+// decoder reads frames. It is for one goroutine. Room is made as bytes arrive, whatever the lengths in the frame say. The
+// first error stays.
+type decoder struct {
+	from     receiver
+	portable bool
+	msg      message
+	at, off  int    // in msg.in
+	left     uint64 // bytes of the frame that are not read yet
+	arrived  func() // called after every message; may be nil
+	names    map[string]string
+	name     []byte
+	err      error
+}
+
+func newDecoder(from receiver) decoder {
+	return decoder{from: from, portable: !littleEndian, names: map[string]string{}}
+}
+
+// free gives back what was received and not read.
+func (d *decoder) free() {
+	for _, b := range d.msg.in[d.at:] {
+		b.Free()
+	}
+	clear(d.msg.in)
+	d.msg.in, d.at, d.off = d.msg.in[:0], 0, 0
+}
+
+// fill receives the next message.
+func (d *decoder) fill() {
+	clear(d.msg.in)
+	d.msg.in, d.at, d.off = d.msg.in[:0], 0, 0
+	if d.err = d.from.RecvMsg(&d.msg); d.err != nil {
+		d.msg.in = d.msg.in[:0]
+		return
+	}
+	if d.arrived != nil {
+		d.arrived()
+	}
+	if d.msg.in.Len() == 0 {
+		d.err = violation("empty message")
+	}
+}
+
+// next reads a header, waiting for a frame as long as it takes. limit bounds the frame's size.
+func (d *decoder) next(limit uint64, setting string) (header, error) {
+	var h header
+	if d.err == nil && d.at < len(d.msg.in) {
+		d.err = violation("bytes behind a frame")
+	}
+	var b [headerLen]byte
+	d.left = headerLen
+	d.read(b[:])
+	if d.err == nil {
+		d.err = h.parse(&b)
+	}
+	if d.err == nil && h.size() > limit {
+		d.err = tooLarge(h.kind.String(), h.size(), limit, setting)
+	}
+	if d.err != nil {
+		return header{}, d.err
+	}
+	d.left = uint64(h.ctlLen) + h.bodyLen
+	return h, nil
+}
+
+// end checks that all of the frame was read.
+func (d *decoder) end() error {
+	if d.err == nil && d.left > 0 {
+		d.err = violation("%d bytes too many in a frame", d.left)
+	}
+	return d.err
+}
+
+// read fills p.
+func (d *decoder) read(p []byte) {
+	if d.err == nil && uint64(len(p)) > d.left {
+		d.err = violation("frame ends %d bytes early", uint64(len(p))-d.left)
+	}
+	for len(p) > 0 && d.err == nil {
+		if d.at == len(d.msg.in) {
+			d.fill()
+			continue
+		}
+		b := d.msg.in[d.at]
+		data := b.ReadOnlyData()
+		k := copy(p, data[d.off:])
+		p, d.off, d.left = p[k:], d.off+k, d.left-uint64(k)
+		if d.off == len(data) {
+			b.Free()
+			d.at, d.off = d.at+1, 0
+		}
+	}
+	if d.err != nil {
+		clear(p) // whoever looks at it before the error sees zeros
+	}
+}
+
+func (d *decoder) u8() byte {
+	var b [1]byte
+	d.read(b[:])
+	return b[0]
+}
+
+func (d *decoder) u32() uint32 {
+	var b [4]byte
+	d.read(b[:])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+func (d *decoder) u64() uint64 {
+	var b [8]byte
+	d.read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// count reads the number of things that take at least size bytes each of what is left.
+func (d *decoder) count(size uint64) int {
+	n := uint64(d.u32())
+	if d.err == nil && n*size > d.left {
+		d.err = violation("%d things of %d bytes, the frame has %d more", n, size, d.left)
+	}
+	if d.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// str reads a name. The same name gives the same string without an allocation.
+func (d *decoder) str() string {
+	n := d.count(1)
+	if d.err == nil && n > maxName {
+		d.err = violation("name of %d bytes, the limit is %d", n, maxName)
+	}
+	if d.err != nil {
+		return ""
+	}
+	d.name = slices.Grow(d.name[:0], n)[:n]
+	d.read(d.name)
+	if d.err != nil {
+		return ""
+	}
+	if s, ok := d.names[string(d.name)]; ok {
+		return s
+	}
+	if len(d.names) >= maxNames {
+		clear(d.names)
+	}
+	s := string(d.name)
+	d.names[s] = s
+	return s
+}
+
+// blob reads bytes into memory of their own.
+func (d *decoder) blob() []byte { return d.appendBytes([]byte{}, d.count(1)) }
+
+// appendBytes appends n bytes to dst, which grows as they arrive.
+func (d *decoder) appendBytes(dst []byte, n int) []byte {
+	for n > 0 && d.err == nil {
+		k := min(n, max(cap(dst)-len(dst), len(dst), growStep))
+		dst, n = slices.Grow(dst, k)[:len(dst)+k], n-k
+		d.read(dst[len(dst)-k:])
+	}
+	return dst
+}
+
+// fits tells whether n numbers of size bytes can still come.
+func (d *decoder) fits(n int, size uint64) bool {
+	if d.err == nil && uint64(n)*size > d.left {
+		d.err = violation("%d numbers of %d bytes, the frame has %d more", n, size, d.left)
+	}
+	return d.err == nil
+}
+
+// readNumbers fills dst.
+func readNumbers[T number](d *decoder, dst []T) {
+	d.read(bytesOf(dst))
+	if d.portable {
+		fromWire(dst)
+	}
+}
+
+// readSlice reads n numbers into dst, which grows as they arrive.
+func readSlice[T number](d *decoder, dst []T, n int) []T {
+	dst = dst[:0]
+	size := int(unsafe.Sizeof(*new(T)))
+	if !d.fits(n, uint64(size)) {
+		return dst
+	}
+	for len(dst) < n && d.err == nil {
+		k := min(n-len(dst), max(cap(dst)-len(dst), len(dst), growStep/size))
+		dst = slices.Grow(dst, k)[:len(dst)+k]
+		readNumbers(d, dst[len(dst)-k:])
+	}
+	return dst
+}

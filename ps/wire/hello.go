@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+)
+
+// ProtocolVersion is the version of the protocol that this package speaks. Client and server must speak the same.
+const ProtocolVersion = 1
+
+// Hello is what a client says about itself when a stream begins.
+type Hello struct {
+	// Version is ProtocolVersion; [Dial] sets it.
+	Version uint32
+	// Job is the job's name, Plan the hash of its plan, Layout that of its parameters ([param.Layout.Hash]).
+	Job, Plan, Layout string
+	// Shards is how many shards the client thinks there are, Shard which of them it wants, from 0.
+	Shards, Shard int
+	// Generation is that of the cluster's state that the client has resumed from; the [Host] decides what it means.
+	Generation uint64
+	// Session names the client. It is the same on all shards and after every reconnect, and no other client's of the job.
+	Session uint64
+	// Worker names the client in errors and logs.
+	Worker string
+	// Resumed says that the client has been welcomed in this session before; [Dial] and [Conn] set it.
+	Resumed bool
+}
+
+// Welcome is the server's answer.
+type Welcome struct {
+	// Incarnation changes when the shard's process was started again. A client that sees another one repeats its last
+	// commits.
+	Incarnation uint64
+	// MaxMessage is the server's limit of a frame, bytes. A [Host] may leave it 0 for that of [HostOptions].
+	MaxMessage int
+}
+
+// hello is what travels: Hello and how often the client wants to be told that its call is still being handled.
+type hello struct {
+	Hello
+	alive time.Duration
+}
+
+const (
+	helloLen = 4 + 4 + 4 + 4 + 8 + 8 + 4 + 4*4
+	// maxHello bounds a hello, bytes.
+	maxHello = 1 << 20
+)
+
+func (h *hello) header(attempt uint64) (header, error) {
+	if err := checkNames(h.Job, h.Plan, h.Layout, h.Worker); err != nil {
+		return header{}, err
+	}
+	return header{kind: kindHello, seq: attempt, bodyLen: helloLen + uint64(len(h.Job)+len(h.Plan)+len(h.Layout)+len(h.Worker))}, nil
+}
+
+func (h *hello) put(e *encoder) {
+	e.u32(h.Version)
+	e.u32(uint32(h.Shards))
+	e.u32(uint32(h.Shard))
+	e.u32(uint32(bit(h.Resumed)))
+	e.u64(h.Generation)
+	e.u64(h.Session)
+	e.u32(uint32(h.alive.Milliseconds()))
+	e.str(h.Job)
+	e.str(h.Plan)
+	e.str(h.Layout)
+	e.str(h.Worker)
+}
+
+// read reads a hello's body. The version comes first in every version of the protocol; of another one nothing else is
+// read.
+func (h *hello) read(d *decoder) error {
+	h.Version = d.u32()
+	if d.err == nil && h.Version != ProtocolVersion {
+		return versionError(h.Version)
+	}
+	h.Shards, h.Shard, h.Resumed = int(d.u32()), int(d.u32()), d.u32() != 0
+	h.Generation, h.Session = d.u64(), d.u64()
+	h.alive = time.Duration(d.u32()) * time.Millisecond
+	h.Job, h.Plan, h.Layout, h.Worker = d.str(), d.str(), d.str(), d.str()
+	return d.end()
+}
+
+func versionError(client uint32) error {
+	older := "the server is older"
+	if client < ProtocolVersion {
+		older = "the client is older"
+	}
+	return fmt.Errorf("wire: the client speaks version %d, the server %d, so %s: run the same release on both sides: %w",
+		client, ProtocolVersion, older, ErrVersion)
+}
+
+const welcomeLen = 8 + 8
+
+func (w *Welcome) put(e *encoder) {
+	e.u64(w.Incarnation)
+	e.u64(uint64(w.MaxMessage))
+}
+
+func (w *Welcome) read(d *decoder) error {
+	w.Incarnation, w.MaxMessage = d.u64(), int(d.u64())
+	if d.err == nil && w.MaxMessage < headerLen {
+		d.err = violation("welcome with a limit of %d bytes", w.MaxMessage)
+	}
+	return d.end()
+}

@@ -1,0 +1,195 @@
+package wire
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// maxGRPCMessage is more than any chunk.
+	maxGRPCMessage = 1 << 20
+	// bufferSize is that of gRPC's reads and writes of a connection, bytes.
+	bufferSize = 128 << 10
+	// Windows that are never the reason why a stream waits; fixed ones save the pings that would measure them.
+	streamWindow = 16 << 20
+	connWindow   = 32 << 20
+
+	pingEvery       = 10 * time.Second
+	pingTimeout     = 5 * time.Second
+	serverPingEvery = 20 * time.Second
+	connectTimeout  = 5 * time.Second
+)
+
+// ServerConfig says how a server is reached. The zero value serves anybody without encryption, which is for loopback and
+// unix sockets.
+type ServerConfig struct {
+	// TLS, if not nil, encrypts; its CAFile makes client certificates required.
+	TLS *TLS
+	// Token, if not empty, is what every call must bear, the health service's apart.
+	Token string
+}
+
+// ServerOptions are the options of a gRPC server for [RegisterServer]: codec, buffers, windows, keep-alive, TLS and token.
+// Protobuf services may be registered on the same server. Errors: of reading certificates.
+func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
+	out := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.SharedWriteBuffer(true),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: pingTimeout}),
+		grpc.ConnectionTimeout(connectTimeout),
+	}
+	if c.TLS != nil {
+		conf, err := c.TLS.server()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, grpc.Creds(&serverCreds{credentials.NewTLS(conf)}))
+	}
+	if c.Token != "" {
+		g := newGate(c.Token)
+		out = append(out, grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream))
+	}
+	return out, nil
+}
+
+// ClientConfig says how a server is reached. The zero value connects without encryption.
+type ClientConfig struct {
+	// TLS, if not nil, encrypts.
+	TLS *TLS
+	// Token, if not empty, goes with every call. Without TLS it goes to this machine only.
+	Token string
+}
+
+// DialOptions are the options of a gRPC client to addr for [Dial]: buffers, windows, keep-alive, reconnects without long
+// waits, TLS and token. Errors: a token that would go over the network unencrypted, those of reading certificates and of
+// [Target].
+func DialOptions(addr string, c ClientConfig) ([]grpc.DialOption, error) {
+	if _, err := Target(addr); err != nil {
+		return nil, err
+	}
+	out := []grpc.DialOption{
+		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize), grpc.WithSharedWriteBuffer(true),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.5, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: connectTimeout,
+		}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+	}
+	if c.TLS == nil {
+		out = append(out, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	} else {
+		conf, err := c.TLS.client()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	}
+	if c.Token != "" {
+		local := isLocal(addr)
+		if c.TLS == nil && !local {
+			return nil, fmt.Errorf("wire: %s: a token is not sent over the network without TLS; set TLS, or use loopback or a unix socket", addr)
+		}
+		out = append(out, grpc.WithPerRPCCredentials(&bearer{header: "Bearer " + c.Token, local: local}))
+	}
+	return out, nil
+}
+
+// NewClient makes a gRPC client of the server at addr, one for each process and shard; the caller closes it. It does no
+// I/O. Errors: those of [DialOptions].
+func NewClient(addr string, c ClientConfig) (*grpc.ClientConn, error) {
+	target, err := Target(addr)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := DialOptions(addr, c)
+	if err != nil {
+		return nil, err
+	}
+	cc, err := grpc.NewClient(target, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("wire: %s: %w", addr, err)
+	}
+	return cc, nil
+}
+
+// Target returns gRPC's name for an address host:port, unix:path or unix:///path. A host's name is looked up at every
+// connect, so that a shard may come back elsewhere.
+func Target(addr string) (string, error) {
+	if _, ok := strings.CutPrefix(addr, "unix:"); ok {
+		_, path, err := split(addr)
+		if err != nil {
+			return "", err
+		}
+		return "unix:" + path, nil
+	}
+	if _, _, err := split(addr); err != nil {
+		return "", err
+	}
+	return "passthrough:///" + addr, nil
+}
+
+// Listen listens at an address host:port, unix:path or unix:///path. The caller closes the listener. A unix socket that
+// nobody listens at is replaced.
+func Listen(addr string) (net.Listener, error) {
+	network, address, err := split(addr)
+	if err != nil {
+		return nil, err
+	}
+	if network == "unix" {
+		if err := removeStale(address); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, fmt.Errorf("wire: %w", err)
+	}
+	return l, nil
+}
+
+// split returns the network and address of addr.
+func split(addr string) (network, address string, err error) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if rest, ok := strings.CutPrefix(path, "//"); ok {
+			if path = rest; !strings.HasPrefix(path, "/") {
+				return "", "", fmt.Errorf("wire: address %q: unix:// wants an absolute path; unix:path takes a relative one", addr)
+			}
+		}
+		if path == "" {
+			return "", "", fmt.Errorf("wire: address %q has no path", addr)
+		}
+		return "unix", path, nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "" {
+		return "", "", fmt.Errorf("wire: address %q is neither host:port nor unix:path", addr)
+	}
+	return "tcp", addr, nil
+}
+
+// isLocal tells whether what is sent to addr stays on this machine.
+func isLocal(addr string) bool {
+	network, address, err := split(addr)
+	if err != nil || network == "unix" {
+		return err == nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
