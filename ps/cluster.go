@@ -126,6 +126,9 @@ func (o Options) Validate() error {
 	if o.NumShards < 1 || o.NumShards > NumBuckets {
 		errs = append(errs, fmt.Errorf("ps: %d shards, between 1 and %d are possible: %w", o.NumShards, NumBuckets, ErrLayout))
 	}
+	if o.Restore != "" && o.Log != nil {
+		errs = append(errs, fmt.Errorf("ps: a log goes on from the snapshots of its own folder, not from %s: %w", o.Restore, ErrLayout))
+	}
 	return errors.Join(errs...)
 }
 

@@ -33,6 +33,8 @@ var (
 	ErrRolledBack = errors.New("the shards have gone back to an earlier state")
 	// ErrDisturbed means that owners of splits have changed while a cut was taken: it must begin again.
 	ErrDisturbed = errors.New("cut disturbed")
+	// ErrRejoin means that the coordinator does not know a member because it was started again since. Join again.
+	ErrRejoin = errors.New("the coordinator was started again")
 	// ErrUnreachable means that a shard or the coordinator did not answer for as long as was allowed.
 	ErrUnreachable = errors.New("parameter server unreachable")
 	// ErrMismatch means that the other side belongs to another job, another version of it, or a cluster of another shape.

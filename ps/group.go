@@ -21,6 +21,8 @@ type JoinOptions struct {
 	// Source and Splits are what there is to read.
 	Source string
 	Splits []string
+	// Report is what the member had and did before it lost its coordinator ([ErrRejoin]); zero for a new one.
+	Report Report
 }
 
 // Task is what a member is asked to do.
@@ -85,6 +87,8 @@ type Report struct {
 type group struct {
 	lease, grace time.Duration
 	now          func() time.Time
+	// nonce is in the upper half of the members' numbers, so that those of another group are known.
+	nonce uint64
 
 	mu         sync.Mutex
 	members    map[uint64]*member
@@ -97,7 +101,10 @@ type group struct {
 	version    uint64
 	wake       chan struct{} // closed, and replaced, by every change
 	snapshot   uint64
-	closed     bool
+	// hold, if not zero, is until when splits that nobody claims are kept back: members of a coordinator that was started
+	// again are on their way to claim theirs.
+	hold   time.Time
+	closed bool
 }
 
 type member struct {
@@ -116,19 +123,25 @@ type splitState struct {
 
 func newGroup(lease, grace time.Duration) *group {
 	return &group{
-		lease: lease, grace: grace, now: time.Now, members: map[uint64]*member{}, splits: map[string]*splitState{}, wake: make(chan struct{}),
+		lease: lease, grace: grace, now: time.Now, nonce: randomID() << 32, members: map[uint64]*member{}, splits: map[string]*splitState{}, wake: make(chan struct{}),
 	}
 }
 
-// begin tells that the shards have a state of a generation. Of another than before, everything begins anew.
-func (g *group) begin(generation uint64) {
+// holdFor is how long a coordinator that was started again waits for members to claim their splits.
+const holdFor = 2 * time.Second
+
+// begin tells that the shards have a state of a generation. Of another than before, everything begins anew; held says that
+// there may be members who work on it already.
+func (g *group) begin(generation uint64, held bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.generation == generation {
 		return
 	}
-	g.generation = generation
-	g.finished = false
+	g.generation, g.finished, g.hold = generation, false, time.Time{}
+	if held {
+		g.hold = g.now().Add(holdFor)
+	}
 	for _, s := range g.splits {
 		*s = splitState{}
 	}
@@ -144,12 +157,21 @@ func (g *group) join(o JoinOptions) uint64 {
 		}
 	}
 	g.joined++
-	m := &member{id: randomID(), order: g.joined, worker: o.Worker, heard: g.now()}
+	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, heard: g.now()}
 	g.members[m.id] = m
 	g.single = g.single || o.Single
 	for _, s := range o.Splits {
 		if g.splits[s] == nil {
 			g.splits[s] = &splitState{}
+		}
+	}
+	if r := o.Report; r.Generation == g.generation && r.Generation > 0 {
+		g.phase = max(g.phase, r.Phase)
+		for name, s := range g.splits {
+			if s.owner == 0 && slices.Contains(r.Owned, name) {
+				s.owner, s.next = m.id, m.id
+			}
+			s.done = s.done || slices.Contains(r.Done, name)
 		}
 	}
 	// A job that is over may be begun again: the source may have grown.
@@ -182,6 +204,9 @@ func (g *group) of(id uint64) (*member, error) {
 		return nil, ErrClosed
 	}
 	m := g.members[id]
+	if m == nil && id&^(1<<32-1) != g.nonce {
+		return nil, ErrRejoin
+	}
 	if m == nil {
 		return nil, fmt.Errorf("ps: this worker was replaced, by one of the same name or because it was silent for longer than %v: %w", g.lease, ErrFenced)
 	}
@@ -328,7 +353,11 @@ func (g *group) expire() (gone []string) {
 			g.remove(id)
 		}
 	}
-	if len(gone) > 0 {
+	held := !g.hold.IsZero() && now.After(g.hold)
+	if held {
+		g.hold = time.Time{}
+	}
+	if len(gone) > 0 || held {
 		g.share()
 	}
 	return gone
@@ -415,6 +444,9 @@ func (g *group) deal(members []*member) (open bool) {
 				break
 			}
 		}
+	}
+	if !g.hold.IsZero() {
+		return true
 	}
 	for _, name := range left {
 		if s := g.splits[name]; s.owner == 0 {

@@ -168,8 +168,8 @@ type NodeStatus struct {
 	Incarnation uint64
 	// Generation is that of its state, 0 for none.
 	Generation uint64
-	// Base is the snapshot that the state goes back to, 0 for none.
-	Base     uint64
+	// Base is the snapshot that the state goes back to, LogBase the newest that the log speaks of; 0 for none.
+	Base, LogBase uint64
 	Recovery LogRecovery
 	Rows     int64
 }
@@ -179,7 +179,7 @@ func (n *Node) Status(context.Context) (NodeStatus, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	st := NodeStatus{
-		Shard: n.opts.Index, NumShards: n.opts.NumShards, Incarnation: n.incarnation, Generation: n.generation, Base: n.base,
+		Shard: n.opts.Index, NumShards: n.opts.NumShards, Incarnation: n.incarnation, Generation: n.generation, Base: n.base, LogBase: n.log.base(),
 		Recovery: n.recovered,
 	}
 	if n.shard.closed {
@@ -338,6 +338,9 @@ func (c *localConn) Stage(ctx context.Context, ctl []Control, epoch uint64, u *p
 	if _, err := c.controls(ctx, ctl); err != nil {
 		return Reply{}, err
 	}
+	if err := c.n.log.room(ctx); err != nil {
+		return Reply{}, err
+	}
 	r, lsn, err := c.stage(epoch, u)
 	if err != nil {
 		return Reply{}, err
@@ -452,6 +455,11 @@ func (c *localConn) run(ctl []Control) (done int, lsn uint64, err error) {
 		}
 		// One by one, so that the log has them before and behind a cut as the shard has.
 		if ctl[i].Kind == Marker {
+			for k, v := range ctl[i].State {
+				if _, err := c.n.log.state(k, v); err != nil {
+					return i, lsn, err
+				}
+			}
 			if err := c.n.cutTaken(); err != nil {
 				return i, lsn, err
 			}

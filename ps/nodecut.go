@@ -58,7 +58,7 @@ func (n *Node) cutTaken() error {
 	if n.shard.barrier.cut == nil {
 		return nil
 	}
-	return n.log.rotate(n.shard)
+	return n.log.rotate(n.shard, n.generation)
 }
 
 // AwaitCut returns when the cut is taken; it is then kept until [Node.EndCut]. Errors: [ErrDisturbed] when it must begin
@@ -145,7 +145,8 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 	if err := w.Dense(cut.Tensors); err != nil {
 		return nil, err
 	}
-	return w.Part(), nil
+	// The log goes on from this snapshot: its border must be there before the snapshot is.
+	return w.Part(), n.log.flush(ctx)
 }
 
 // EndCut ends a cut, taken or not, lets the streams go on and returns the longest time that a push has waited because of

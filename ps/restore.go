@@ -132,6 +132,9 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	newest := uint64(0)
 	for _, s := range st {
 		newest = max(newest, s.Generation)
+		c.mu.Lock()
+		c.mu.newest = max(c.mu.newest, s.LogBase) // also of a snapshot that was begun only
+		c.mu.Unlock()
 		if s.Recovery.Lost != "" {
 			c.opts.Logger.WarnContext(ctx, "log gives back nothing", "shard", s.Shard, "why", s.Recovery.Lost)
 		}
@@ -147,7 +150,7 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	if err != nil {
 		return err
 	}
-	c.ready(newest+1, info)
+	c.ready(newest+1, info, false)
 	attrs := []any{"generation", newest + 1}
 	if info != nil {
 		attrs = append(attrs, "path", snapshotPath(info.Path), "rows", info.Rows(), "shards_then", info.Shards)
@@ -181,7 +184,7 @@ func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
 	}); err != nil {
 		return err
 	}
-	c.ready(st[0].Generation, info)
+	c.ready(st[0].Generation, info, c.opts.Peers != nil)
 	c.opts.Logger.InfoContext(ctx, "shards go on from their logs", "generation", st[0].Generation, "base", base, "records", records)
 	return nil
 }
@@ -199,11 +202,11 @@ func (c *Cluster) notReady(why error) {
 	c.mu.Unlock()
 }
 
-func (c *Cluster) ready(generation uint64, info *SnapshotInfo) {
+func (c *Cluster) ready(generation uint64, info *SnapshotInfo, held bool) {
 	c.mu.Lock()
 	c.mu.generation, c.mu.restored = generation, info
 	c.mu.Unlock()
-	c.group.begin(generation)
+	c.group.begin(generation, held)
 }
 
 // loadNewest loads the newest good snapshot, or initial values when there is none, into all shards but those that keep

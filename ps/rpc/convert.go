@@ -88,3 +88,18 @@ func fromManifest(b []byte, path string) (*ps.SnapshotInfo, error) {
 	info.Path = path
 	return info, nil
 }
+
+func toReport(member uint64, r ps.Report) *psv1.ReportRequest {
+	return &psv1.ReportRequest{
+		Member: member, Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished,
+	}
+}
+
+func fromReport(r *psv1.ReportRequest) ps.Report {
+	if r == nil {
+		return ps.Report{}
+	}
+	return ps.Report{
+		Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished,
+	}
+}

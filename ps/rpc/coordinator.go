@@ -30,7 +30,7 @@ func (s *coordinatorService) Info(context.Context, *psv1.InfoRequest) (*psv1.Inf
 }
 
 func (s *coordinatorService) Join(ctx context.Context, r *psv1.JoinRequest) (*psv1.JoinResponse, error) {
-	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Single: r.Single, Source: r.Source, Splits: r.Splits})
+	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Single: r.Single, Source: r.Source, Splits: r.Splits, Report: fromReport(r.Report)})
 	return &psv1.JoinResponse{Member: id}, failed(err)
 }
 
@@ -43,10 +43,7 @@ func (s *coordinatorService) Await(ctx context.Context, r *psv1.AwaitRequest) (*
 }
 
 func (s *coordinatorService) Report(ctx context.Context, r *psv1.ReportRequest) (*psv1.ReportResponse, error) {
-	err := s.c.Report(ctx, r.Member, ps.Report{
-		Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished,
-	})
-	return &psv1.ReportResponse{}, failed(err)
+	return &psv1.ReportResponse{}, failed(s.c.Report(ctx, r.Member, fromReport(r)))
 }
 
 func (s *coordinatorService) Leave(ctx context.Context, r *psv1.LeaveRequest) (*psv1.LeaveResponse, error) {

@@ -63,7 +63,7 @@ func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
 		return ps.NodeStatus{}, err
 	}
 	st := ps.NodeStatus{
-		Shard: int(r.Shard), NumShards: int(r.NumShards), Incarnation: r.Incarnation, Generation: r.Generation, Base: r.Base,
+		Shard: int(r.Shard), NumShards: int(r.NumShards), Incarnation: r.Incarnation, Generation: r.Generation, Base: r.Base, LogBase: r.LogBase,
 		Recovery: ps.LogRecovery{Records: r.Records, TornBytes: r.TornBytes, Lost: r.Lost}, Rows: r.Rows,
 	}
 	if st.Shard != p.t.Shard {

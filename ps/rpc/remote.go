@@ -268,7 +268,7 @@ func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) er
 
 // Join is [ps.Cluster.Join].
 func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
-	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Single: o.Single, Source: o.Source, Splits: o.Splits})
+	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Single: o.Single, Source: o.Source, Splits: o.Splits, Report: toReport(0, o.Report)})
 	if err != nil {
 		return 0, err
 	}
@@ -289,9 +289,7 @@ func (r *Remote) Await(ctx context.Context, member, have uint64) (ps.Assignment,
 
 // Report is [ps.Cluster.Report].
 func (r *Remote) Report(ctx context.Context, member uint64, p ps.Report) error {
-	_, err := again(ctx, r, r.coord.Report, &psv1.ReportRequest{
-		Member: member, Generation: p.Generation, Phase: p.Phase, Owned: p.Owned, Done: p.Done, Concluded: p.Concluded, Finished: p.Finished,
-	})
+	_, err := again(ctx, r, r.coord.Report, toReport(member, p))
 	return err
 }
 

@@ -17,7 +17,7 @@ type shardService struct {
 func (s *shardService) Status(ctx context.Context, _ *psv1.StatusRequest) (*psv1.StatusResponse, error) {
 	st, err := s.n.Status(ctx)
 	return &psv1.StatusResponse{
-		Shard: uint32(st.Shard), NumShards: uint32(st.NumShards), Incarnation: st.Incarnation, Generation: st.Generation, Base: st.Base,
+		Shard: uint32(st.Shard), NumShards: uint32(st.NumShards), Incarnation: st.Incarnation, Generation: st.Generation, Base: st.Base, LogBase: st.LogBase,
 		Records: st.Recovery.Records, TornBytes: st.Recovery.TornBytes, Lost: st.Recovery.Lost, Rows: st.Rows,
 	}, failed(err)
 }

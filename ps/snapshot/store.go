@@ -17,6 +17,9 @@ const (
 
 func dirName(id uint64) string { return fmt.Sprintf("%s%08d", dirPrefix, id) }
 
+// Path is where snapshot id of a folder lies.
+func Path(dir string, id uint64) string { return filepath.Join(dir, dirName(id)) }
+
 // parseName returns the number in a snapshot's folder name.
 func parseName(name string) (id uint64, ok bool) {
 	digits, ok := strings.CutPrefix(name, dirPrefix)

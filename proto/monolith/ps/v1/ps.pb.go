@@ -195,6 +195,7 @@ type StatusResponse struct {
 	TornBytes     int64                  `protobuf:"varint,7,opt,name=torn_bytes,json=tornBytes,proto3" json:"torn_bytes,omitempty"`
 	Lost          string                 `protobuf:"bytes,8,opt,name=lost,proto3" json:"lost,omitempty"`
 	Rows          int64                  `protobuf:"varint,9,opt,name=rows,proto3" json:"rows,omitempty"`
+	LogBase       uint64                 `protobuf:"varint,10,opt,name=log_base,json=logBase,proto3" json:"log_base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +289,13 @@ func (x *StatusResponse) GetLost() string {
 func (x *StatusResponse) GetRows() int64 {
 	if x != nil {
 		return x.Rows
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetLogBase() uint64 {
+	if x != nil {
+		return x.LogBase
 	}
 	return 0
 }
@@ -1507,11 +1515,13 @@ func (x *InfoResponse) GetPartial() bool {
 }
 
 type JoinRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Single        bool                   `protobuf:"varint,2,opt,name=single,proto3" json:"single,omitempty"`
-	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
-	Splits        []string               `protobuf:"bytes,4,rep,name=splits,proto3" json:"splits,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Single bool                   `protobuf:"varint,2,opt,name=single,proto3" json:"single,omitempty"`
+	Source string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Splits []string               `protobuf:"bytes,4,rep,name=splits,proto3" json:"splits,omitempty"`
+	// What the member had and did under a coordinator before; its member number is not used.
+	Report        *ReportRequest `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1570,6 +1580,13 @@ func (x *JoinRequest) GetSource() string {
 func (x *JoinRequest) GetSplits() []string {
 	if x != nil {
 		return x.Splits
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetReport() *ReportRequest {
+	if x != nil {
+		return x.Report
 	}
 	return nil
 }
@@ -2392,7 +2409,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bposition\x18\x03 \x01(\x03R\bposition\x12\x12\n" +
 	"\x04rows\x18\x04 \x01(\x03R\x04rows\x12\x18\n" +
 	"\abatches\x18\x05 \x01(\x03R\abatches\"\x0f\n" +
-	"\rStatusRequest\"\xfc\x01\n" +
+	"\rStatusRequest\"\x97\x02\n" +
 	"\x0eStatusResponse\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x1d\n" +
 	"\n" +
@@ -2406,7 +2423,9 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\n" +
 	"torn_bytes\x18\a \x01(\x03R\ttornBytes\x12\x12\n" +
 	"\x04lost\x18\b \x01(\tR\x04lost\x12\x12\n" +
-	"\x04rows\x18\t \x01(\x03R\x04rows\"e\n" +
+	"\x04rows\x18\t \x01(\x03R\x04rows\x12\x19\n" +
+	"\blog_base\x18\n" +
+	" \x01(\x04R\alogBase\"e\n" +
 	"\vLoadRequest\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -2485,12 +2504,13 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\brestored\x18\x03 \x01(\fR\brestored\x12#\n" +
 	"\rrestored_path\x18\x04 \x01(\tR\frestoredPath\x12\x18\n" +
 	"\askipped\x18\x05 \x03(\tR\askipped\x12\x18\n" +
-	"\apartial\x18\x06 \x01(\bR\apartial\"m\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\"\xa4\x01\n" +
 	"\vJoinRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06single\x18\x02 \x01(\bR\x06single\x12\x16\n" +
 	"\x06source\x18\x03 \x01(\tR\x06source\x12\x16\n" +
-	"\x06splits\x18\x04 \x03(\tR\x06splits\"&\n" +
+	"\x06splits\x18\x04 \x03(\tR\x06splits\x125\n" +
+	"\x06report\x18\x05 \x01(\v2\x1d.monolith.ps.v1.ReportRequestR\x06report\"&\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\":\n" +
 	"\fAwaitRequest\x12\x16\n" +
@@ -2638,55 +2658,56 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 2: monolith.ps.v1.ProgressResponse.progress:type_name -> monolith.ps.v1.Split
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
 	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
-	2,  // 5: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
-	4,  // 6: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
-	6,  // 7: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
-	8,  // 8: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
-	10, // 9: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
-	13, // 10: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
-	15, // 11: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 12: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 13: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
-	23, // 14: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
-	25, // 15: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	27, // 16: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	29, // 17: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	31, // 18: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	33, // 19: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	35, // 20: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	37, // 21: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	39, // 22: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	41, // 23: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	15, // 24: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 25: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 26: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	3,  // 27: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 28: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 29: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 30: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 31: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 32: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 33: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 34: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 35: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	24, // 36: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
-	26, // 37: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	28, // 38: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	30, // 39: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	32, // 40: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	34, // 41: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	36, // 42: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	38, // 43: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	40, // 44: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	42, // 45: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 46: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 47: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 48: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	27, // [27:49] is the sub-list for method output_type
-	5,  // [5:27] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	31, // 5: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	2,  // 6: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
+	4,  // 7: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
+	6,  // 8: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
+	8,  // 9: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
+	10, // 10: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
+	13, // 11: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
+	15, // 12: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 13: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 14: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
+	23, // 15: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
+	25, // 16: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	27, // 17: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	29, // 18: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	31, // 19: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	33, // 20: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	35, // 21: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	37, // 22: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	39, // 23: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	41, // 24: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	15, // 25: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 26: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 27: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	3,  // 28: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 29: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 30: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	9,  // 31: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	12, // 32: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	14, // 33: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	16, // 34: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	18, // 35: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	22, // 36: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	24, // 37: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
+	26, // 38: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	28, // 39: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	30, // 40: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	32, // 41: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	34, // 42: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	36, // 43: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	38, // 44: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	40, // 45: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	42, // 46: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	16, // 47: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	19, // 48: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	22, // 49: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	28, // [28:50] is the sub-list for method output_type
+	6,  // [6:28] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_monolith_ps_v1_ps_proto_init() }

@@ -1,0 +1,368 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc/mem"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// recorder takes what an encoder sends, and frees it as gRPC would.
+type recorder struct {
+	messages [][]byte
+	discard  bool
+}
+
+func (r *recorder) SendMsg(m any) error {
+	out := m.(*message).out
+	if !r.discard {
+		r.messages = append(r.messages, out.Materialize())
+	}
+	out.Free()
+	return nil
+}
+
+// player hands bytes to a decoder, in messages of any sizes and buffers of any sizes.
+type player struct {
+	messages [][]byte
+	rng      *rand.Rand // nil: one buffer a message
+	at       int
+	loop     bool
+	buffers  []mem.Buffer // of the messages, once made
+}
+
+func (p *player) RecvMsg(m any) error {
+	if p.loop && p.at == len(p.messages) {
+		p.at = 0
+	}
+	if p.at == len(p.messages) {
+		return io.EOF
+	}
+	b, in := p.messages[p.at], m.(*message)
+	p.at++
+	in.in = in.in[:0]
+	for p.rng != nil && len(b) > 1 {
+		n := 1 + p.rng.IntN(len(b)-1)
+		in.in = append(in.in, mem.SliceBuffer(b[:n]))
+		b = b[n:]
+	}
+	if p.rng != nil {
+		in.in = append(in.in, mem.SliceBuffer(b))
+		return nil
+	}
+	for len(p.buffers) < p.at {
+		p.buffers = append(p.buffers, mem.SliceBuffer(p.messages[len(p.buffers)]))
+	}
+	in.in = append(in.in, p.buffers[p.at-1])
+	return nil
+}
+
+func encode(t testing.TB, c *call, seq uint64, portable bool) [][]byte {
+	t.Helper()
+	var r recorder
+	e := newEncoder(&r, &chunkPool{})
+	e.portable = portable
+	h, err := c.header(seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.begin(h)
+	c.put(&e)
+	if err := e.end(); err != nil {
+		t.Fatal(err)
+	}
+	return r.messages
+}
+
+func bigUpdate(n int) *param.Update {
+	u := &param.Update{Source: "kafka", Split: "ratings/3", From: 1, To: 2, NumRows: n, Time: 3, LR: 0.5, Trace: []byte("trace")}
+	for t := range 3 {
+		u.Keys, u.Counts, u.Grads = append(u.Keys, nil), append(u.Counts, nil), append(u.Grads, nil)
+		for i := range n * t {
+			u.Keys[t] = append(u.Keys[t], int64(i)*math.MaxInt32)
+			u.Counts[t] = append(u.Counts[t], uint32(i))
+			u.Grads[t] = append(u.Grads[t], float32(i), math.Float32frombits(0x7fa00001+uint32(i%7))) // signalling NaNs keep their bits
+		}
+	}
+	u.Dense = append(u.Dense, u.Grads[2]...)
+	return u
+}
+
+func requests() []call {
+	ctl := []ps.Control{
+		{Kind: ps.Commit, Split: ps.SplitID{Source: "kafka", Split: "ratings/3"}, Epoch: 1, To: 77},
+		{Kind: ps.Marker, Cut: 4, State: map[string][]byte{"schedule": []byte("state")}},
+	}
+	return []call{
+		{kind: kindLookup, ctl: ctl, rows: &param.Rows{Keys: [][]int64{{1, 2}, {}, {-3}}, Values: [][]float32{{0, 0}, {}, {0}}}},
+		{kind: kindDense, have: 3, dst: make([]float32, 10)},
+		{kind: kindStage, ctl: ctl[:1], epoch: 9, update: bigUpdate(3)},
+		{kind: kindStage, ctl: ctl, epoch: 9, update: bigUpdate(20_000)},
+		{kind: kindStage, update: &param.Update{}},
+		{kind: kindControl, ctl: ctl},
+		{kind: kindAcquire, epoch: 2, id: ps.SplitID{Source: "s", Split: "x"}},
+		{kind: kindClose, clean: true},
+	}
+}
+
+// TestFramesDoNotDependOnTheMachine compares the fast path with the one that goes number by number, and on reading cuts
+// messages anywhere.
+func TestFramesDoNotDependOnTheMachine(t *testing.T) {
+	t.Parallel()
+	for i, c := range requests() {
+		fast, slow := encode(t, &c, 5, false), encode(t, &c, 5, true)
+		if !bytes.Equal(bytes.Join(fast, nil), bytes.Join(slow, nil)) {
+			t.Errorf("request %d: the paths make other bytes", i)
+		}
+		for _, m := range fast {
+			if len(m) > chunkSize {
+				t.Errorf("request %d: message of %d bytes", i, len(m))
+			}
+		}
+		for _, portable := range []bool{false, true} {
+			l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: fast, rng: rand.New(rand.NewPCG(1, 1))})}
+			l.dec.portable = portable
+			h, err := l.dec.next(l.limit, "")
+			if err != nil || h.seq != 5 || h.kind != c.kind {
+				t.Fatalf("request %d: header %+v, %v", i, h, err)
+			}
+			r, failed := l.read(h)
+			if failed != nil || l.dec.err != nil {
+				t.Fatalf("request %d: %v, %v", i, failed, l.dec.err)
+			}
+			again := call{kind: h.kind, ctl: l.ctl, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+			if !bytes.Equal(bytes.Join(fast, nil), bytes.Join(encode(t, &again, 5, false), nil)) {
+				t.Errorf("request %d, portable=%v: what was read makes other bytes", i, portable)
+			}
+		}
+	}
+}
+
+// TestAnnouncedLengthsMakeNoRoom lets frames announce much more than comes.
+func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
+	t.Parallel()
+	frame := func(h header, body ...uint64) []byte {
+		var b [headerLen]byte
+		h.put(&b)
+		out := b[:]
+		for _, v := range body {
+			out = binary.LittleEndian.AppendUint32(out, uint32(v))
+		}
+		return out
+	}
+	const much = 64 << 20
+	for name, f := range map[string][]byte{
+		"keys":     frame(header{kind: kindLookup, bodyLen: 8*much + 16}, 1, 1, much, 0, 0, 0),
+		"tables":   frame(header{kind: kindLookup, bodyLen: 8 * much}, much, 0),
+		"counts":   frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, much, 0, 0, 0)...),
+		"dense":    frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, much, 0, 0)...),
+		"trace":    frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, 0, much, 0)...),
+		"controls": frame(header{kind: kindControl, numCtl: much / 64, ctlLen: much}),
+		"state":    frame(header{kind: kindControl, numCtl: 1, ctlLen: much}, 3, 0, 0, 0, 0, 0, 1<<24, 0, 0),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: [][]byte{f}})}
+		h, err := l.dec.next(l.limit, "")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, failed := l.read(h); failed != nil || l.dec.err == nil {
+			t.Errorf("%s: %v, %v, want the end of the stream", name, failed, l.dec.err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
+			t.Errorf("%s: %d bytes were allocated for %d that came", name, n, len(f))
+		}
+	}
+}
+
+// FuzzRequest reads a client's frames as a server does.
+func FuzzRequest(f *testing.F) {
+	for _, c := range requests() {
+		b := bytes.Join(encode(f, &c, 5, false), nil)
+		f.Add(b[:min(len(b), 4096)], uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
+		if len(data) == 0 {
+			return
+		}
+		l := &link{limit: 1 << 20, dec: newDecoder(&player{messages: [][]byte{data}, rng: rand.New(rand.NewPCG(seed, 1))})}
+		h, err := l.dec.next(l.limit, "")
+		if err != nil {
+			return
+		}
+		r, failed := l.read(h)
+		if l.dec.err != nil || failed != nil {
+			return
+		}
+		// What was read is written the same way, but for the order of a map and for flags that mean nothing.
+		again := call{kind: h.kind, ctl: l.ctl, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+		if out := bytes.Join(encode(t, &again, h.seq, true), nil); h.numCtl == 0 && !bytes.Equal(out[8:], data[8:len(out)]) {
+			t.Errorf("read %x, written %x", data, out)
+		}
+	})
+}
+
+// FuzzReply reads a server's frames as a client does.
+func FuzzReply(f *testing.F) {
+	add := func(h header, put func(*encoder)) {
+		var r recorder
+		e := newEncoder(&r, &chunkPool{})
+		e.begin(h)
+		put(&e)
+		if err := e.end(); err != nil {
+			f.Fatal(err)
+		}
+		for kind := range byte(6) {
+			f.Add(bytes.Join(r.messages, nil), kind, uint64(1))
+		}
+	}
+	add(header{kind: kindReply, seq: 1, bodyLen: 8}, func(e *encoder) { e.u64(2) })
+	add(header{kind: kindReply, seq: 1, bodyLen: 8 + 12}, func(e *encoder) { e.u64(2); putNumbers(e, []float32{1, 2, 3}) })
+	add(header{kind: kindReply, seq: 1, bodyLen: 8 + 2*progressLen + 4}, func(e *encoder) {
+		e.u64(2)
+		putSplitState(e, ps.SplitState{Staged: []ps.Progress{{Position: 3}}})
+	})
+	bad := fmt.Errorf("x: %w", &ps.EpochError{Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, Current: 2})
+	add(header{kind: kindError, seq: 1, bodyLen: uint64(sizeOfError(bad))}, func(e *encoder) { putError(e, bad) })
+	add(header{kind: kindAlive, seq: 1}, func(*encoder) {})
+	add(header{kind: kindWelcome, bodyLen: welcomeLen}, func(e *encoder) { (&Welcome{1, 1 << 20}).put(e) })
+	f.Fuzz(func(t *testing.T, data []byte, kind byte, seed uint64) {
+		if len(data) == 0 {
+			return
+		}
+		d := newDecoder(&player{messages: [][]byte{data}, rng: rand.New(rand.NewPCG(seed, 1))})
+		h, err := d.next(1<<20, "")
+		if err != nil {
+			return
+		}
+		switch h.kind {
+		case kindReply:
+			c := call{kind: kindLookup + kindOf(kind), rows: &param.Rows{Values: [][]float32{make([]float32, 2), make([]float32, 1)}}, dst: make([]float32, 3)}
+			_ = c.readReply(&d)
+		case kindError:
+			if remote, err := readError(&d); err == nil && remote.Error() == "" && remote.Unwrap() == nil {
+				return
+			}
+		case kindWelcome:
+			var w Welcome
+			if w.read(&d) == nil && w.MaxMessage < headerLen {
+				t.Errorf("limit of %d bytes", w.MaxMessage)
+			}
+		case kindHello:
+			var h hello
+			_ = h.read(&d)
+		default:
+		}
+	})
+}
+
+func kindOf(b byte) kind { return kind(b % 6) }
+
+// TestHello is read as it was written, and another version is refused by name.
+func TestHello(t *testing.T) {
+	t.Parallel()
+	want := hello{Hello{ProtocolVersion, "job", "plan", "layout", 5, 3, 7, 1 << 60, "worker", true}, 1500e6}
+	read := func(h hello) (got hello, err error) {
+		var r recorder
+		e := newEncoder(&r, &chunkPool{})
+		hd, err := h.header(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.begin(hd)
+		h.put(&e)
+		if err := e.end(); err != nil {
+			t.Fatal(err)
+		}
+		d := newDecoder(&player{messages: r.messages})
+		if _, err := d.next(maxHello, ""); err != nil {
+			t.Fatal(err)
+		}
+		err = got.read(&d)
+		return got, err
+	}
+	if got, err := read(want); err != nil || got != want {
+		t.Errorf("%v\n%s", err, cmp.Diff(want.Hello, got.Hello))
+	}
+	for v, older := range map[uint32]string{0: "the client is older", 2: "the server is older"} {
+		h := want
+		h.Version = v
+		_, err := read(h)
+		if text := fmt.Sprintf("the client speaks version %d, the server 1, so %s", v, older); !errors.Is(err, ErrVersion) || !bytes.Contains([]byte(err.Error()), []byte(text)) {
+			t.Errorf("version %d: %v, want %q", v, err, text)
+		}
+	}
+}
+
+// TestCodesAreUnique keeps errors apart.
+func TestCodesAreUnique(t *testing.T) {
+	t.Parallel()
+	seen := map[byte]error{codeEpoch: &ps.EpochError{}}
+	for _, c := range errorCodes {
+		if other := seen[c.code]; other != nil || c.code == 0 {
+			t.Errorf("code %d is of %v and of %v", c.code, other, c.err)
+		}
+		seen[c.code] = c.err
+		if diff := cmp.Diff([]error{c.err}, (Remote("", Codes(c.err))).(*remoteError).errs, cmpopts.EquateErrors()); diff != "" {
+			t.Errorf("code %d (-want +got):\n%s", c.code, diff)
+		}
+	}
+}
+
+// TestFramesAllocateNothing is about both ends in the steady state, gRPC apart.
+func TestFramesAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, c := range requests() {
+		for i := range c.ctl {
+			c.ctl[i].State = nil // belongs to a snapshot, not to the steady state
+		}
+		rec := &recorder{discard: true}
+		e := newEncoder(rec, &chunkPool{})
+		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: encode(t, &c, 5, false), loop: true})}
+		step := func() {
+			h, err := c.header(5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.begin(h)
+			c.put(&e)
+			if err := e.end(); err != nil {
+				t.Fatal(err)
+			}
+			if h, err = l.dec.next(l.limit, ""); err != nil {
+				t.Fatal(err)
+			}
+			if _, failed := l.read(h); failed != nil || l.dec.err != nil {
+				t.Fatal(failed, l.dec.err)
+			}
+		}
+		step()
+		if n := testing.AllocsPerRun(100, step); n != 0 {
+			t.Errorf("%s: %v allocations", c.kind, n)
+		}
+	}
+	w := newWatch(1 << 40)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	if n := testing.AllocsPerRun(100, func() { w.begin(ctx, cancel); w.touch(); w.end() }); n != 0 {
+		t.Errorf("watch: %v allocations", n)
+	}
+	w.close()
+}

@@ -1,0 +1,254 @@
+package wire_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/ps/wire"
+)
+
+// authority makes certificates in files.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	a.file, _, a.cert, a.key = a.issue(t, name, nil)
+	return a
+}
+
+func (a *authority) issue(t *testing.T, name string, parent *authority) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		BasicConstraintsValid: true,
+	}
+	signer, signerKey := tmpl, key
+	if parent == nil {
+		tmpl.IsCA, tmpl.KeyUsage = true, x509.KeyUsageCertSign
+	} else {
+		signer, signerKey = parent.cert, parent.key
+		tmpl.DNSNames, tmpl.IPAddresses = []string{name}, []net.IP{net.IPv4(127, 0, 0, 1)}
+		tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, signer, &key.PublicKey, signerKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile, cert, key
+}
+
+// TestWhoMayConnect tells the cases apart, at once and by name.
+func TestWhoMayConnect(t *testing.T) {
+	t.Parallel()
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	serverCert, serverKey, _, _ := ca.issue(t, "shard", ca)
+	clientCert, clientKey, _, _ := ca.issue(t, "worker", ca)
+	strangeCert, strangeKey, _, _ := other.issue(t, "stranger", other)
+	plain := wire.ServerConfig{}
+	encrypted := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey}, Token: "secret"}
+	mutual := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file}}
+	for _, x := range []struct {
+		name   string
+		server wire.ServerConfig
+		client wire.ClientConfig
+		want   string // of the error; empty: none
+	}{
+		{"plain", plain, wire.ClientConfig{}, ""},
+		{"token", wire.ServerConfig{Token: "secret"}, wire.ClientConfig{Token: "secret"}, ""},
+		{"wrong token", wire.ServerConfig{Token: "secret"}, wire.ClientConfig{Token: "Secret"}, "the token is not the server's"},
+		{"no token", wire.ServerConfig{Token: "secret"}, wire.ClientConfig{}, "none was sent"},
+		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: "secret"}, ""},
+		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: "no"}, "the token is not the server's"},
+		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: other.file}, Token: "secret"}, "the server's certificate is not trusted"},
+		{"server of another name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "elsewhere"}}, "the server's certificate is not trusted"},
+		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "shard"}, Token: "secret"}, ""},
+		{"client without tls", encrypted, wire.ClientConfig{Token: "secret"}, "the server wants TLS"},
+		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server does not speak TLS"},
+		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey}}, ""},
+		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server wants another client certificate"},
+		{
+			"client of another authority", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: strangeCert, KeyFile: strangeKey}},
+			"the server wants another client certificate",
+		},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			r := serve(t, newHost(), remoteOptions{server: x.server, client: x.client})
+			defer r.close(t)
+			f := &fakeConn{}
+			start := time.Now()
+			c, err := wire.Dial(t.Context(), r.cc, wire.Hello{Session: r.host.add(f)}, wire.ConnOptions{MinBackoff: time.Millisecond})
+			if x.want != "" {
+				if !errors.Is(err, wire.ErrNotAdmitted) || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("Dial: %v, want %q", err, x.want)
+				}
+				if took := time.Since(start); took > 10*time.Second {
+					t.Errorf("it took %v to say so", took)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Control(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTokenStaysHere refuses to send a token over a network in the clear.
+func TestTokenStaysHere(t *testing.T) {
+	t.Parallel()
+	for addr, ok := range map[string]bool{
+		"127.0.0.1:7000": true, "[::1]:7000": true, "localhost:7000": true, "unix:/run/ps": true, "unix:///run/ps": true,
+		"ps-0:7000": false, "10.0.0.1:7000": false, "localhost.example.com:1": false, ":7000": false,
+	} {
+		_, err := wire.DialOptions(addr, wire.ClientConfig{Token: "secret"})
+		if (err == nil) != ok || err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want allowed %v", addr, err, ok)
+		}
+	}
+}
+
+// TestAddresses has the forms that are allowed and those that are not.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"ps-0:7000": "passthrough:///ps-0:7000", "[::1]:7000": "passthrough:///[::1]:7000", "unix:a/b": "unix:a/b", "unix:/a": "unix:/a", "unix:///a": "unix:/a",
+		"ps-0": "", "unix:": "", "unix://a": "", "": "", "ps-0:": "",
+	} {
+		if got, err := wire.Target(addr); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", addr, got, err, want)
+		}
+	}
+	path := "unix:" + filepath.Join(t.TempDir(), "s")
+	l, err := wire.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wire.Listen(path); err == nil {
+		t.Error("two listen at one socket")
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // as if the process had been killed
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err = wire.Listen(path)
+	if err != nil {
+		t.Fatalf("a socket that was left behind: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOtherServices live on the same server, in protobuf, and health is open to all.
+func TestOtherServices(t *testing.T) {
+	t.Parallel()
+	so, err := wire.ServerOptions(wire.ServerConfig{Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer(so...)
+	wire.RegisterServer(srv, newHost(), wire.HostOptions{})
+	healthpb.RegisterHealthServer(srv, health.NewServer())
+	l, err := wire.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	cc, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil || reply.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", reply, err)
+	}
+	if err := cc.Invoke(t.Context(), "/x.Y/Z", &healthpb.HealthCheckRequest{}, reply); status.Code(err) != codes.Unimplemented {
+		t.Errorf("unknown service: %v", err)
+	}
+	srv.Stop()
+	if err := errors.Join(<-done, cc.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServerWithoutTheService is told at once, and so is one whose codec is missing.
+func TestServerWithoutTheService(t *testing.T) {
+	t.Parallel()
+	for name, register := range map[string]func(*grpc.Server){
+		"no service": func(*grpc.Server) {},
+		"no codec":   func(s *grpc.Server) { wire.RegisterServer(s, newHost(), wire.HostOptions{}) },
+	} {
+		srv := grpc.NewServer()
+		register(srv)
+		l, err := wire.Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- srv.Serve(l) }()
+		cc, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := wire.Dial(ctx, cc, wire.Hello{}, wire.ConnOptions{}); !errors.Is(err, wire.ErrProtocol) {
+			t.Errorf("%s: %v, want ErrProtocol", name, err)
+		}
+		cancel()
+		srv.Stop()
+		if err := errors.Join(<-done, cc.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
