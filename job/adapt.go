@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/wire"
 )
 
 // newTelemetry makes the metrics of a run; nil without a registerer.
@@ -46,8 +48,11 @@ func unavailable(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
 		return errors.Join(err, pipeline.ErrUnavailable)
 	}
-	if errors.Is(err, ps.ErrLayout) {
-		return errors.Join(err, pipeline.ErrConfig)
+	switch {
+	case errors.Is(err, ps.ErrLayout), errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrNotAdmitted):
+		return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
+	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, wire.ErrUnreachable), errors.Is(err, ps.ErrNoSpace):
+		return fmt.Errorf("%w: %w", err, pipeline.ErrUnavailable)
 	}
 	return err
 }

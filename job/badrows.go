@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/deadletter"
@@ -20,13 +21,13 @@ type badRows struct {
 }
 
 // badRows makes the policy of train.on_bad_row.
-func (c *Config) badRows() (*badRows, error) {
+func (c *Config) badRows(worker string) (*badRows, error) {
 	b := &badRows{skip: &pipeline.SkipBadRows{}}
 	switch c.Train.OnBadRow {
 	case "skip":
 		b.policy = b.skip
 	case "dead_letter":
-		target, err := c.Train.DeadLetter.open()
+		target, err := c.Train.DeadLetter.open(worker)
 		if err != nil {
 			return nil, err
 		}
@@ -71,12 +72,12 @@ type letterBox interface {
 	io.Closer
 }
 
-func (d *DeadLetter) open() (letterBox, error) {
+func (d *DeadLetter) open(worker string) (letterBox, error) {
 	switch {
 	case d == nil:
 		return nil, fmt.Errorf("job: train.on_bad_row is dead_letter, but train.dead_letter does not say where to: %w", pipeline.ErrConfig)
 	case d.File != nil:
-		return deadletter.OpenFile(d.File.Path, deadletter.FileOptions{MaxBytes: int64(d.File.MaxBytes)})
+		return deadletter.OpenFile(strings.ReplaceAll(d.File.Path, "{worker}", worker), deadletter.FileOptions{MaxBytes: int64(d.File.MaxBytes)})
 	default:
 		k := d.Kafka
 		sasl, err := k.SASL.options()

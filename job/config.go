@@ -62,12 +62,6 @@ type Shuffle struct {
 	OneSplit bool `yaml:"one_split" default:"false"`
 }
 
-// PS is the parameter server, in this process.
-type PS struct {
-	// Shards is the number of shards the parameters are spread over. The result does not depend on it.
-	Shards int `yaml:"shards" default:"1" min:"1" max:"1024"`
-}
-
 // Snapshot says how often rows, optimizer state, dense parameters and positions are stored as one cut, in the job's dir.
 type Snapshot struct {
 	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,

@@ -46,7 +46,7 @@ type DeadLetter struct {
 
 // DeadLetterFile is a file of JSON lines. Short form: the path alone.
 type DeadLetterFile struct {
-	// Path is the file; it is appended to.
+	// Path is the file; it is appended to. {worker} in it stands for the worker's name.
 	Path string `yaml:"path" short:"true" required:"true"`
 	// MaxBytes is the size at which the file is renamed and a new one begun; 0: never.
 	MaxBytes Size `yaml:"max_bytes" default:"0" min:"0"`

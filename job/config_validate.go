@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/monolith-go/monolith/ps/wire"
 )
 
 // Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
@@ -391,6 +393,30 @@ func deflt(s *string) string {
 }
 
 // run checks what depends on several sections.
+// ps checks what concerns several keys of the parameter server.
+func (v *validator) ps(p *PS) {
+	seen := map[string]bool{}
+	for i, addr := range p.Addresses {
+		path := fmt.Sprintf("ps.addresses[%d]", i)
+		if _, err := wire.Target(addr); err != nil {
+			v.fault(path, "%v", err)
+		}
+		if seen[addr] {
+			v.fault(path, "%s is the address of two shards", addr)
+		}
+		seen[addr] = true
+	}
+	if n := len(p.Addresses); n > 0 && p.Shards != 1 && p.Shards != n {
+		v.fault("ps.shards", "is %d, but there are %d addresses; leave it out", p.Shards, n)
+	}
+	if p.Lease <= 0 {
+		v.fault("ps.lease", "is %v, not above 0", p.Lease)
+	}
+	if p.TLS != nil && (p.TLS.Cert == "") != (p.TLS.Key == "") {
+		v.fault("ps.tls", "needs a cert and a key, or neither")
+	}
+}
+
 func (v *validator) run(c *Config) {
 	if c.Source.Name() != "" && !c.Source.Bounded() {
 		if c.Epochs > 1 {
@@ -422,11 +448,15 @@ func (v *validator) run(c *Config) {
 	if c.Shuffle.OneSplit && t.Workers > 1 {
 		v.fault("train.workers", "is %d, but shuffle.one_split leaves one split, so one worker can read", t.Workers)
 	}
+	v.ps(&c.PS)
 	switch {
 	case t.OnBadRow == "dead_letter" && t.DeadLetter == nil:
 		v.fault("train.dead_letter", "is missing; say where bad rows go")
 	case t.OnBadRow != "dead_letter" && t.DeadLetter != nil:
 		v.fault("train.dead_letter", "is set, but train.on_bad_row is %s; set it to dead_letter", t.OnBadRow)
+	}
+	if d := t.DeadLetter; d != nil && d.File != nil && c.PS.remote() && !strings.Contains(d.File.Path, "{worker}") {
+		v.fault("train.dead_letter.file.path", "is written by every worker of a cluster; put {worker} into the name")
 	}
 	if d := t.DeadLetter; d != nil && d.Kafka != nil {
 		v.brokers(d.Kafka.Brokers, "train.dead_letter.kafka.brokers")

@@ -33,7 +33,7 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 	if err != nil {
 		return nil, err
 	}
-	bad, err := cfg.badRows()
+	bad, err := cfg.badRows(workerName())
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*Sour
 	for _, s := range splits {
 		out.Splits = append(out.Splits, SplitInfo{Name: s.Name, Start: int64(s.Start), End: int64(s.End)})
 	}
-	bad, err := cfg.badRows()
+	bad, err := cfg.badRows(workerName())
 	if err != nil {
 		return nil, err
 	}

@@ -208,8 +208,8 @@ type stateStore interface {
 }
 
 // restoreState takes up what a snapshot stored, unless that was training on another source: then epochs and learning rate
-// begin anew, and the trace is emptied, with the parameters as they are.
-func restoreState(ctx context.Context, store stateStore, source string) (*trainerState, error) {
+// begin anew, and the trace is emptied, with the parameters as they are. Only the leader of the workers stores that.
+func restoreState(ctx context.Context, store stateStore, source string, leader bool) (*trainerState, error) {
 	s := &trainerState{LR: 1}
 	b, err := store.State(ctx, stateKey)
 	if err != nil {
@@ -222,6 +222,9 @@ func restoreState(ctx context.Context, store stateStore, source string) (*traine
 	}
 	if s.Source != source {
 		s = &trainerState{Source: source, LR: 1}
+		if !leader {
+			return s, nil
+		}
 		if err := store.SetState(ctx, ps.TraceState, nil); err != nil {
 			return nil, fmt.Errorf("job: emptying the trace: %w", err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -50,13 +49,18 @@ type trainer struct {
 	log     *slog.Logger
 	hooks   *telemetry.Metrics // nil without a registerer
 	model   model.Model
-	cluster *ps.Cluster
+	plan    *pipeline.Plan // of the whole job
+	shards  shards
 	monitor *monitor
 	state   *trainerState
 	bad     *badRows
-	lock    *fsx.Lock
+	lock    *fsx.Lock // nil with shards in other processes, whose coordinator has it
+	worker  string
 	// rows and steps count what this run did.
 	rows, steps int64
+	snapshot    *ps.SnapshotInfo // the last
+	drained     bool
+	acknowledge func(info *ps.SnapshotInfo)
 	began       time.Time
 }
 
@@ -64,34 +68,25 @@ type trainer struct {
 func (c *Config) snapshotsIn() string { return filepath.Join(c.Dir, "snapshots") }
 
 func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg, opts: opts, log: opts.Logger, began: time.Now()}
+	t := &trainer{cfg: cfg, opts: opts, log: opts.Logger, began: time.Now(), worker: opts.Worker}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
+	}
+	if t.worker == "" {
+		t.worker = workerName()
 	}
 	if t.model, err = cfg.model(); err != nil {
 		return nil, err
 	}
 	// The whole graph is checked before anything is opened.
-	plan, err := cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed})
-	if err != nil {
-		return nil, err
-	}
-	if err := t.claimDir(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.lock.Close())
-		}
-	}()
-	if err := t.beginAnew(); err != nil {
+	if t.plan, err = cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {
 		return nil, err
 	}
 	t.monitor = newMonitor(opts, pipelineHooks(t.hooks))
-	if t.bad, err = cfg.badRows(); err != nil {
+	if t.bad, err = cfg.badRows(t.worker); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -99,71 +94,124 @@ func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer,
 			err = errors.Join(err, t.bad.close())
 		}
 	}()
-	t.cluster, err = ps.Open(ctx, ps.Options{
-		Layout: t.model.Layout(), NumShards: cfg.PS.Shards, Dir: cfg.snapshotsIn(), Keep: cfg.Snapshot.Keep,
-		Every: time.Duration(cfg.Snapshot.Every), MaxStaged: max(cfg.Train.Prefetch.Push, 1),
-		Meta:   map[string]string{"job": cfg.Name, "plan": plan.Hash(), "model": t.model.String()},
-		Logger: t.log, Hooks: psHooks(t.hooks),
-	})
+	if cfg.PS.remote() {
+		err = t.dial(ctx)
+	} else {
+		err = t.openShards(ctx)
+	}
 	if err != nil {
-		return nil, unavailable(err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.cluster.Close(context.WithoutCancel(ctx)))
-		}
-	}()
-	if r := t.cluster.Restored(); r != nil {
-		t.notice("going on from snapshot %s (%d rows)", r.Path, r.Rows())
-	} else if opts.Resume != nil && *opts.Resume {
-		return nil, fmt.Errorf("job: --resume: no snapshot in %s: %w", cfg.snapshotsIn(), pipeline.ErrConfig)
-	}
-	if t.state, err = restoreState(ctx, t.cluster, cfg.sourceName()); err != nil {
 		return nil, err
 	}
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.
-	name, source := plan.Segments[0].Source()
+	name, source := t.plan.Segments[0].Source()
+	t.acknowledge = func(*ps.SnapshotInfo) {}
 	if a, ok := source.(pipeline.Acknowledger); ok {
-		t.cluster.OnSnapshot(func(info ps.SnapshotInfo) { t.acknowledge(a, info.Positions[name]) })
+		t.acknowledge = func(info *ps.SnapshotInfo) { t.tellSource(a, info.Positions[name]) }
 	}
 	return t, nil
 }
 
-// claimDir makes the job's dir this run's alone: two runs would overwrite each other's snapshots.
-func (t *trainer) claimDir() (err error) {
+// workerName is unique among the workers that run now.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// openShards opens the shards in this process.
+func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := os.MkdirAll(t.cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
 	}
-	t.lock, err = fsx.TryLock(filepath.Join(t.cfg.Dir, "lock"))
-	if errors.Is(err, fsx.ErrLocked) {
-		return fmt.Errorf("job: another run is using %s; wait for it or give this job another dir: %w", t.cfg.Dir, pipeline.ErrConfig)
+	if t.lock, err = t.cfg.claim("lock"); err != nil {
+		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.lock.Close())
+		}
+	}()
+	if t.opts.Resume != nil && !*t.opts.Resume {
+		if err := t.cfg.beginAnew(t.notice); err != nil {
+			return err
+		}
+	}
+	o := t.cfg.clusterOptions(t.plan, t.model, t.model.Layout())
+	o.Logger, o.Hooks = t.log, psHooks(t.hooks)
+	cluster, err := ps.Open(ctx, o)
 	if err != nil {
-		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+		return unavailable(err)
+	}
+	t.shards = cluster
+	if err := t.resumed(); err != nil {
+		return errors.Join(err, cluster.Close(context.WithoutCancel(ctx)))
 	}
 	return nil
 }
 
-// beginAnew puts earlier snapshots aside when the user asked not to resume; it never deletes them.
-func (t *trainer) beginAnew() error {
-	if t.opts.Resume == nil || *t.opts.Resume {
-		return nil
+// dial connects to shards in other processes.
+func (t *trainer) dial(ctx context.Context) error {
+	if t.opts.Resume != nil && !*t.opts.Resume {
+		return fmt.Errorf("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false: %w", pipeline.ErrConfig)
 	}
-	dir := t.cfg.snapshotsIn()
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil
+	remote, err := t.cfg.dial(ctx, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
+	if err != nil {
+		return unavailable(err)
 	}
-	for n := 1; ; n++ {
-		aside := fmt.Sprintf("%s.%d", dir, n)
-		if _, err := os.Stat(aside); !errors.Is(err, os.ErrNotExist) {
+	t.shards = remote
+	if err := t.resumed(); err != nil {
+		return errors.Join(err, remote.Close(ctx))
+	}
+	return nil
+}
+
+// resumed says what the run goes on from.
+func (t *trainer) resumed() error {
+	if r := t.shards.Restored(); r != nil {
+		t.notice("going on from snapshot %s (%d rows)", r.Path, r.Rows())
+	} else if t.opts.Resume != nil && *t.opts.Resume {
+		return fmt.Errorf("job: --resume: no snapshot in %s: %w", t.cfg.snapshotsIn(), pipeline.ErrConfig)
+	}
+	return nil
+}
+
+// claim makes a part of the job's dir this process's alone: two runs would overwrite each other's snapshots.
+func (c *Config) claim(name string) (*fsx.Lock, error) {
+	lock, err := fsx.TryLock(filepath.Join(c.Dir, name))
+	if errors.Is(err, fsx.ErrLocked) {
+		return nil, fmt.Errorf("job: another run is using %s; wait for it or give this job another dir: %w", c.Dir, pipeline.ErrConfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	return lock, nil
+}
+
+// beginAnew puts earlier snapshots and logs aside; it never deletes them.
+func (c *Config) beginAnew(notice func(string, ...any)) error {
+	dirs := []string{c.snapshotsIn()}
+	if o := c.logOptions(); o != nil {
+		dirs = append(dirs, o.Dir)
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err := os.Rename(dir, aside); err != nil {
-			return fmt.Errorf("job: put the earlier snapshots aside: %w", err)
+		aside := ""
+		for n := 1; ; n++ {
+			aside = fmt.Sprintf("%s.%d", dir, n)
+			if _, err := os.Stat(aside); errors.Is(err, os.ErrNotExist) {
+				break
+			}
 		}
-		t.notice("beginning anew; the earlier snapshots are now in %s", aside)
-		return nil
+		if err := os.Rename(dir, aside); err != nil {
+			return fmt.Errorf("job: put the earlier state aside: %w", err)
+		}
+		notice("beginning anew; what was in %s is now in %s", dir, aside)
 	}
+	return nil
 }
 
 func (t *trainer) notice(format string, args ...any) {
@@ -172,8 +220,8 @@ func (t *trainer) notice(format string, args ...any) {
 	}
 }
 
-// acknowledge tells the source which positions a snapshot holds. Nothing depends on it but lag tools.
-func (t *trainer) acknowledge(source pipeline.Acknowledger, progress map[string]ps.Progress) {
+// tellSource tells the source which positions a snapshot holds. Nothing depends on it but lag tools.
+func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]ps.Progress) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	at := make(map[string]pipeline.Position, len(progress))
@@ -187,22 +235,28 @@ func (t *trainer) acknowledge(source pipeline.Acknowledger, progress map[string]
 
 // close stores nothing: train has.
 func (t *trainer) close() error {
-	return errors.Join(t.bad.close(), t.cluster.Close(context.Background()), t.lock.Close())
+	err := errors.Join(t.bad.close(), t.shards.Close(context.Background()))
+	if t.lock != nil {
+		err = errors.Join(err, t.lock.Close())
+	}
+	return err
 }
 
-// client opens the session of a worker.
-func (t *trainer) client(ctx context.Context, worker int) (*ps.Client, error) {
-	c, err := t.cluster.Client(ctx, fmt.Sprintf("worker-%d", worker))
-	if err != nil {
-		return nil, err
-	}
-	c.OnMarker(func() map[string][]byte {
-		if err := t.bad.flush(); err != nil {
-			t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
+// clientOf opens the sessions of this run's workers with the shards' state of a generation.
+func (t *trainer) clientOf(generation uint64) openClient {
+	return func(ctx context.Context, worker int) (*ps.Client, error) {
+		c, err := t.shards.ClientAt(ctx, fmt.Sprintf("%s/%d", t.worker, worker), generation)
+		if err != nil {
+			return nil, err
 		}
-		return t.state.stored()
-	})
-	return c, nil
+		c.OnMarker(func() map[string][]byte {
+			if err := t.bad.flush(); err != nil {
+				t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
+			}
+			return nil
+		})
+		return c, nil
+	}
 }
 
 // sourceName tells one source from another in what a snapshot remembers of training: its kind, and what it reads.
@@ -223,128 +277,12 @@ func (c *Config) evaluatesEpochs() bool {
 // epoch on that would be no validation: the model has seen the example.
 func (c *Config) progressive() bool { return c.Epochs == 1 }
 
-func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() { defer close(done); t.monitor.run(stop) }()
-	defer func() { close(stop); <-done }()
-
-	result := &TrainResult{}
-	var snapshot *ps.SnapshotInfo
-	for !t.state.Stopped {
-		upTo, complete := t.cfg.Epochs, t.state.Epochs >= t.cfg.Epochs
-		if t.cfg.evaluatesEpochs() && !complete {
-			upTo = t.state.Epochs + 1
-		}
-		stats, err := t.runEpochs(ctx, upTo)
-		if err != nil {
-			return nil, err
-		}
-		t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
-		if complete && stats.Rows == 0 {
-			break // nothing has come since the run that ended the job
-		}
-		ended := t.cfg.Source.Bounded() && !stats.Drained && !stats.Full
-		if t.cfg.Eval.Source != nil && (ended || stats.Full) {
-			drained, err := t.evaluate(ctx, upTo, ended)
-			if err != nil {
-				return nil, err
-			}
-			if drained { // the next run evaluates this epoch
-				ended, stats.Drained = false, true
-			}
-		}
-		if ended {
-			t.state.Epochs = upTo
-		}
-		// The cut that ends an epoch holds what was decided after it, so that a restarted run decides nothing twice.
-		if err := t.state.store(context.WithoutCancel(ctx), t.cluster); err != nil {
-			return nil, unavailable(err)
-		}
-		info, err := t.cluster.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
-		if err != nil {
-			return nil, unavailable(fmt.Errorf("job: the last snapshot: %w", err))
-		}
-		snapshot = &info
-		if result.Drained = stats.Drained; !ended || t.state.Epochs >= t.cfg.Epochs {
-			break
-		}
-	}
-	if snapshot == nil { // the job had ended already
-		snapshot = t.cluster.Restored()
-	}
-	result.Examples, result.Steps, result.Epochs = t.rows, t.steps, t.state.Epochs
-	result.Seconds = time.Since(t.began).Seconds()
-	result.ExamplesPerSecond = float64(t.rows) / max(result.Seconds, 1e-9)
-	scores, err := traceScores(ctx, t.cluster, t.cfg.progressive())
-	if err != nil {
-		return nil, err
-	}
-	result.Metrics = scores
-	maps.Copy(result.Metrics, t.state.Metrics)
-	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
-		result.Metrics["best_"+p.Metric] = *t.state.Best
-	}
-	if e := t.cfg.Train.EarlyStop; e != nil && t.state.StopBest != nil {
-		result.Metrics["best_"+e.Metric] = *t.state.StopBest
-	}
-	result.BadRows = t.bad.counts()
-	result.EarlyStopped = t.state.Stopped
-	if snapshot != nil {
-		result.Snapshot = snapshot.Path
-	}
-	if r := t.cluster.Restored(); r != nil {
-		result.ResumedFrom = r.Path
-	}
-	return result, nil
-}
-
-// runEpochs trains from where the cluster stands to the end of the given epoch.
-func (t *trainer) runEpochs(ctx context.Context, upTo int) (pipeline.RunStats, error) {
-	step := trainstep.StepOptions{Seed: t.cfg.Seed, LR: t.state.LR, Observe: t.monitor.observe, Progressive: t.cfg.progressive()}
-	plan, err := t.cfg.trainGraph(t.model, upTo, t.client, step)
-	if err != nil {
-		return pipeline.RunStats{}, err
-	}
-	name, _ := plan.Segments[0].Source()
-	var before int64
-	done, err := t.cluster.Progress(ctx, name)
-	if err != nil {
-		return pipeline.RunStats{}, err
-	}
-	for _, p := range done {
-		before += p.Rows
-	}
-	progress := Progress{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}
-	if t.cfg.Source.Bounded() && t.cfg.Epochs > 1 {
-		progress.Epoch = upTo
-	}
-	if s := t.cfg.Source.Synthetic; s != nil && s.Examples > 0 && (progress.Total == 0 || s.Examples < progress.Total) {
-		progress.Total = s.Examples * int64(t.cfg.Epochs)
-	}
-	t.monitor.begin(progress, before)
-	stats, err := local.Run(ctx, plan, pipeline.RunOptions{
-		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples,
-		Drain: t.opts.Drain,
-		Env: func(worker int) *pipeline.Env {
-			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
-		},
-	})
-	if err != nil {
-		return pipeline.RunStats{}, err
-	}
-	if stats[0].Drained {
-		t.notice("draining: what was read is trained, now the last snapshot is taken")
-	}
-	return stats[0], nil
-}
-
 // evaluate scores the evaluation source with the parameters as they are. At the end of an epoch it decides what follows
 // for the learning rate and for going on; half an epoch or half an evaluation decides nothing, so that an interrupted run
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool) (drained bool, err error) {
 	t.monitor.begin(Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
-	scores, stats, err := evaluate(ctx, t.cfg, t.model, t.client0, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
+	scores, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
 	})
 	if err != nil || stats.Drained {
@@ -362,9 +300,9 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool) (drained 
 	return false, nil
 }
 
-// client0 opens a session that only reads.
-func (t *trainer) client0(ctx context.Context, worker int) (*ps.Client, error) {
-	return t.cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
+// reader opens a session that only reads.
+func (t *trainer) reader(ctx context.Context, worker int) (*ps.Client, error) {
+	return t.shards.Client(ctx, fmt.Sprintf("%s/eval-%d", t.worker, worker))
 }
 
 // decide moves the learning rate and the early stop on by one evaluation.

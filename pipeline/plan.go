@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -154,6 +155,19 @@ func (p *Plan) Hash() string {
 // [Acknowledger], and the name of its node.
 func (s *Segment) Source() (name string, source any) {
 	return s.chain[0].name, s.chain[0].source.value()
+}
+
+// Splits lists the splits of the segment's source, as [RunOptions].Splits takes them.
+func (s *Segment) Splits(ctx context.Context) ([]Split, error) {
+	name, _ := s.Source()
+	splits, err := s.chain[0].source.splits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(splits) == 0 {
+		return nil, fmt.Errorf("%s: no splits to read: %w", name, ErrConfig)
+	}
+	return splits, nil
 }
 
 // Bounded tells whether the segment's source ends.

@@ -151,6 +151,7 @@ type Cluster struct {
 		generation uint64 // 0: not ready
 		notReady   error  // why
 		restored   *SnapshotInfo
+		last       *SnapshotInfo // the newest that this cluster has taken
 		skipped    []error
 		newest     uint64 // number of the newest snapshot there is or was to be
 		cuts       uint64
@@ -180,7 +181,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 			c.peers = append(c.peers, o.Peers[i-1])
 			continue
 		}
-		n, err := OpenNode(ctx, o.node(i))
+		n, err := OpenNode(ctx, o.Node(i, o.NumShards))
 		if err != nil {
 			return nil, errors.Join(err, c.closePeers())
 		}
@@ -203,12 +204,12 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// node returns the options of a shard in this process.
-func (o Options) node(index int) NodeOptions {
-	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: o.NumShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS}
+// Node returns the options of one shard, of so many, that fit those of the cluster.
+func (o Options) Node(index, numShards int) NodeOptions {
+	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS}
 	if o.Log != nil {
 		l := *o.Log
-		l.Dir = filepath.Join(l.Dir, LogName(index, o.NumShards))
+		l.Dir = filepath.Join(l.Dir, LogName(index, numShards))
 		n.Log = &l
 	}
 	return n
@@ -236,6 +237,11 @@ func (c *Cluster) Client(ctx context.Context, worker string) (*Client, error) {
 	c.mu.Lock()
 	generation := c.mu.generation
 	c.mu.Unlock()
+	return c.ClientAt(ctx, worker, generation)
+}
+
+// ClientAt opens a client to the shards' state of a generation. Errors: [ErrRolledBack], [ErrNotReady], [ErrClosed].
+func (c *Cluster) ClientAt(ctx context.Context, worker string, generation uint64) (*Client, error) {
 	session := randomID()
 	conns := make([]Conn, len(c.peers))
 	for i, p := range c.peers {
@@ -476,9 +482,9 @@ type ClusterInfo struct {
 	// Dir is the folder of its snapshots.
 	Dir      string
 	Recovery RecoveryMode
-	// Restored is the snapshot that the state goes back to, nil for none.
-	Restored *SnapshotInfo
-	Skipped  []error
+	// Restored is the snapshot that the state goes back to, Newest the last one that was taken since; nil for none.
+	Restored, Newest *SnapshotInfo
+	Skipped          []error
 }
 
 // Info says how the cluster is. Errors: those of [Cluster.Ready].
@@ -489,8 +495,18 @@ func (c *Cluster) Info() (ClusterInfo, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return ClusterInfo{
-		Generation: c.mu.generation, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Skipped: c.mu.skipped,
+		Generation: c.mu.generation, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Newest: c.mu.last, Skipped: c.mu.skipped,
 	}, nil
+}
+
+// Newest returns the last snapshot that was taken, or what the cluster was restored from, or nil.
+func (c *Cluster) Newest(context.Context) (*SnapshotInfo, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.last != nil {
+		return c.mu.last, nil
+	}
+	return c.mu.restored, nil
 }
 
 // First returns the node of shard 0, for the server of this process.

@@ -79,6 +79,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	}
 	c.group.taken(info.ID)
 	c.mu.Lock()
+	c.mu.last = info
 	callbacks := slices.Clone(c.mu.onSnapshot)
 	c.mu.Unlock()
 	for _, f := range callbacks {

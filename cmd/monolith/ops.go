@@ -10,6 +10,7 @@ import (
 func ops() cli.Ops {
 	return cli.Ops{
 		Train: job.Run,
+		Serve: job.Serve,
 		Eval:  job.Evaluate,
 		Plan: func(c *job.Config) (job.Plan, error) {
 			p, err := job.BuildPlan(c)

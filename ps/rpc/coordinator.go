@@ -22,11 +22,21 @@ func (s *coordinatorService) Info(context.Context, *psv1.InfoRequest) (*psv1.Inf
 	for _, err := range in.Skipped {
 		r.Skipped = append(r.Skipped, err.Error())
 	}
-	if in.Restored != nil {
-		r.RestoredPath = in.Restored.Path
+	if r.Restored, r.RestoredPath, err = brief(in.Restored); err == nil {
+		r.Newest, r.NewestPath, err = brief(in.Newest)
 	}
-	r.Restored, err = toManifest(in.Restored)
 	return r, failed(err)
+}
+
+// brief renders a snapshot's description without worker state, which may be large.
+func brief(info *ps.SnapshotInfo) ([]byte, string, error) {
+	if info == nil {
+		return nil, "", nil
+	}
+	short := *info
+	short.State = nil
+	b, err := toManifest(&short)
+	return b, info.Path, err
 }
 
 func (s *coordinatorService) Join(ctx context.Context, r *psv1.JoinRequest) (*psv1.JoinResponse, error) {

@@ -97,6 +97,9 @@ func (r *Remote) refresh(ctx context.Context) error {
 	if info.Restored, err = fromManifest(in.Restored, in.RestoredPath); err != nil {
 		return err
 	}
+	if info.Newest, err = fromManifest(in.Newest, in.NewestPath); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.info = info
@@ -194,6 +197,17 @@ func (r *Remote) Restored() *ps.SnapshotInfo { return r.Info().Restored }
 
 // Skipped returns, for each damaged snapshot that was passed over, which it was and why.
 func (r *Remote) Skipped() []error { return r.Info().Skipped }
+
+// Newest is [ps.Cluster.Newest]. Worker state is left out.
+func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
+	if err := r.refresh(ctx); err != nil {
+		return nil, err
+	}
+	if in := r.Info(); in.Newest != nil {
+		return in.Newest, nil
+	}
+	return r.Info().Restored, nil
+}
 
 // Snapshot is [ps.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
 func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {

@@ -19,13 +19,6 @@ type message struct {
 	in  mem.BufferSlice
 }
 
-// free gives back what has arrived.
-func (m *message) free() {
-	m.in.Free()
-	clear(m.in)
-	m.in = m.in[:0]
-}
-
 // rawCodec hands buffers through, neither copied nor parsed. Messages of other services on the same server go to
 // protobuf.
 type rawCodec struct{ proto encoding.CodecV2 }
@@ -89,6 +82,7 @@ func (p *chunkPool) Put(b *[]byte) {
 		if cap(*b) == size {
 			*b = (*b)[:size]
 			p.tiers[tier].Put(b)
+			return // it may be another's already
 		}
 	}
 }

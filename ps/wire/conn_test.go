@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,7 +31,6 @@ type fakeConn struct {
 	mu     sync.Mutex
 	seen   [][]ps.Control
 	update *param.Update
-	rows   *param.Rows
 	closed []bool
 }
 
@@ -131,7 +127,13 @@ func newRemote(t testing.TB, f *fakeConn, o remoteOptions) (*remote, *wire.Conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	do = append(do, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	do = append(do, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		c, err := pipe.DialContext(ctx)
+		if err == nil && o.dialed != nil {
+			c = o.dialed(c)
+		}
+		return c, err
+	}))
 	if r.cc, err = grpc.NewClient("passthrough:///pipe", do...); err != nil {
 		t.Fatal(err)
 	}
@@ -223,15 +225,15 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 		ps.ErrFenced, ps.ErrGap, ps.ErrOverlap, ps.ErrTorn, ps.ErrLayout, ps.ErrBusy, ps.ErrClosed, ps.ErrNoDir, snapshot.ErrCorrupt,
 		snapshot.ErrNoSpace, table.ErrFull, ps.ErrRolledBack, ps.ErrMismatch, ps.ErrDisturbed, context.Canceled, context.DeadlineExceeded,
 	}
-	for _, want := range append(sentinels, errors.New("of no kind")) {
+	for i, want := range append(sentinels, errors.New("of no kind")) {
 		next = fmt.Errorf("shard 3: %q: %w", "x\xff", want)
 		_, err := c.Control(t.Context(), nil)
 		if err == nil || err.Error() != next.Error() {
 			t.Errorf("got %v, want %v", err, next)
 		}
-		for _, s := range sentinels {
-			if errors.Is(err, s) != (s == want) {
-				t.Errorf("%v: errors.Is(%v) is %v", err, s, s != want)
+		for k, s := range sentinels {
+			if errors.Is(err, s) != (k == i) {
+				t.Errorf("%v: errors.Is(%v) is %v", err, s, k != i)
 			}
 		}
 	}
@@ -257,99 +259,6 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 	}
 }
 
-// TestLongCallsAreShownAlive waits longer than CallTimeout for an answer.
-func TestLongCallsAreShownAlive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeConn{control: func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
-			select {
-			case <-time.After(time.Hour):
-				return ps.Reply{Cut: 1}, nil
-			case <-ctx.Done():
-				return ps.Reply{}, context.Cause(ctx)
-			}
-		}}
-		r, c := newRemote(t, f, remoteOptions{conn: wire.ConnOptions{OnReconnect: func(_ int, cause error) { t.Errorf("stream broke: %v", cause) }}})
-		start := time.Now()
-		reply, err := c.Control(t.Context(), nil)
-		if took := time.Since(start); err != nil || reply.Cut != 1 || took != time.Hour {
-			t.Errorf("after %v: %v, %v", took, reply, err)
-		}
-		if err := c.Close(t.Context(), true); err != nil {
-			t.Error(err)
-		}
-		r.close(t)
-	})
-}
-
-// TestSilenceIsNoticed hangs in the server where no sign of life is sent.
-func TestSilenceIsNoticed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var hang atomic.Bool
-		f := &fakeConn{}
-		r, c := newRemote(t, f, remoteOptions{conn: wire.ConnOptions{CallTimeout: 3 * time.Second, RetryFor: 20 * time.Second}})
-		r.host.open = func(wire.Hello) error {
-			if hang.Load() {
-				time.Sleep(8 * time.Second) // two attempts are given up meanwhile
-				hang.Store(false)
-			}
-			return nil
-		}
-		hang.Store(true)
-		f.control = func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
-			if hang.Load() {
-				<-ctx.Done()
-				return ps.Reply{}, context.Cause(ctx)
-			}
-			return ps.Reply{Cut: 5}, nil
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		if _, err := c.Control(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("after %v: %v, want the context's error at its deadline", time.Since(start), err)
-		}
-		start = time.Now()
-		reply, err := c.Control(t.Context(), nil)
-		if took := time.Since(start); err != nil || reply.Cut != 5 || took < 6*time.Second || took > 12*time.Second {
-			t.Errorf("after %v: %v, %v", took, reply, err)
-		}
-		r.close(t)
-	})
-}
-
-// TestUnreachable has nobody listen.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	addr := "unix:" + filepath.Join(t.TempDir(), "nobody")
-	cc, err := wire.NewClient(addr, wire.ClientConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := cc.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	o := wire.ConnOptions{RetryFor: 50 * time.Millisecond, MinBackoff: time.Millisecond}
-	_, err = wire.Dial(t.Context(), cc, wire.Hello{Worker: "w-7", Shard: 4}, o)
-	if !errors.Is(err, wire.ErrUnreachable) {
-		t.Fatalf("Dial: %v, want ErrUnreachable", err)
-	}
-	for _, want := range []string{addr, "w-7", "shard 4", "attempts", "monolith ps", "no such file"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in: %v", want, err)
-		}
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := errors.New("stop")
-	time.AfterFunc(10*time.Millisecond, func() { cancel(stop) })
-	if _, err := wire.Dial(ctx, cc, wire.Hello{}, wire.ConnOptions{}); !errors.Is(err, stop) {
-		t.Errorf("Dial whose context ends: %v, want its cause", err)
-	}
-}
-
 // TestRestartedShardGetsCommitsAgain changes the incarnation.
 func TestRestartedShardGetsCommitsAgain(t *testing.T) {
 	t.Parallel()
@@ -371,18 +280,18 @@ func TestRestartedShardGetsCommitsAgain(t *testing.T) {
 	}
 	call(commit("a", 1), commit("b", 7), abort)
 	call(commit("a", 2))
-	canceled, cancel := context.WithCancel(t.Context())
 	drop := func() { // the client gives its stream up
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		f.control = func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
 			f.control = nil
 			cancel()
 			<-ctx.Done()
 			return ps.Reply{}, context.Cause(ctx)
 		}
-		if _, err := c.Control(canceled, []ps.Control{commit("c", 1)}); !errors.Is(err, context.Canceled) {
+		if _, err := c.Control(ctx, []ps.Control{commit("c", 1)}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		canceled, cancel = context.WithCancel(t.Context())
 	}
 	drop()
 	n := len(f.calls())
@@ -402,7 +311,6 @@ func TestRestartedShardGetsCommitsAgain(t *testing.T) {
 	if diff := cmp.Diff([][]ps.Control{{commit("a", 3), commit("b", 7)}, {commit("b", 8)}}, got); diff != "" {
 		t.Errorf("other process (-want +got):\n%s", diff)
 	}
-	cancel()
 	if len(reconnects) != 2 {
 		t.Errorf("%d reconnects were told, want 2", len(reconnects))
 	}
@@ -436,34 +344,6 @@ func TestRefusedHello(t *testing.T) {
 	if err := errors.Join(d.Close(t.Context(), true), c.Close(t.Context(), true)); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestCloseDuringACall lets the call end.
-func TestCloseDuringACall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeConn{control: func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
-			<-ctx.Done()
-			return ps.Reply{}, context.Cause(ctx)
-		}}
-		r, c := newRemote(t, f, remoteOptions{})
-		done := make(chan error)
-		go func() {
-			_, err := c.Control(t.Context(), nil)
-			done <- err
-		}()
-		synctest.Wait()
-		if err := c.Close(t.Context(), false); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, ps.ErrClosed) {
-			t.Errorf("call under way: %v, want ErrClosed", err)
-		}
-		if diff := cmp.Diff([]bool{false}, f.closed); diff != "" {
-			t.Errorf("closed (-want +got):\n%s", diff)
-		}
-		r.close(t)
-	})
 }
 
 // TestMessageLimits refuses before anything is sent, and the stream stays.
@@ -511,32 +391,3 @@ func TestMessageLimits(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-// TestNoGoroutineStays counts them; it is not parallel, so nobody else's are counted.
-func TestNoGoroutineStays(t *testing.T) {
-	before := runtime.NumGoroutine()
-	for range 3 {
-		f := &fakeConn{}
-		r, c := newRemote(t, f, remoteOptions{})
-		ctx, cancel := context.WithCancel(t.Context())
-		f.control = func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
-			cancel()
-			<-ctx.Done()
-			return ps.Reply{}, context.Cause(ctx)
-		}
-		if _, err := c.Control(ctx, nil); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if err := c.Close(t.Context(), true); err != nil {
-			t.Error(err)
-		}
-		r.close(t)
-	}
-	// gRPC's own end on their own, soon after.
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-		}
-	}
-}

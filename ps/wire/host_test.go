@@ -118,6 +118,7 @@ type remote struct {
 type remoteOptions struct {
 	network string // tcp or unix
 	wrap    func(net.Listener) net.Listener
+	dialed  func(net.Conn) net.Conn // of newRemote
 	host    wire.HostOptions
 	conn    wire.ConnOptions
 	server  wire.ServerConfig

@@ -241,11 +241,11 @@ func (l *link) readLookup() error {
 	for _, n := range l.lens2 {
 		size += 4 * uint64(n)
 	}
-	if d.err == nil && size > l.limit {
+	switch {
+	case d.err != nil:
+		return d.err
+	case size > l.limit:
 		return tooLarge("reply to a look-up", size, l.limit, "MaxMessage of the server")
-	}
-	if d.err != nil {
-		return nil
 	}
 	for len(l.rows.Values) < numValues {
 		l.rows.Values = append(l.rows.Values, nil)

@@ -110,7 +110,8 @@ func TestWhoMayConnect(t *testing.T) {
 		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey}}, ""},
 		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server wants another client certificate"},
 		{
-			"client of another authority", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: strangeCert, KeyFile: strangeKey}},
+			"client of another authority", mutual,
+			wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: strangeCert, KeyFile: strangeKey}},
 			"the server wants another client certificate",
 		},
 	} {

@@ -23,6 +23,8 @@ import (
 type Ops struct {
 	// Train runs a job until its input ends or it is asked to drain.
 	Train func(context.Context, *job.Config, job.RunOptions) (*job.TrainResult, error)
+	// Serve serves shards of a job's parameter server.
+	Serve func(context.Context, *job.Config, job.ServeOptions) (*job.ServeResult, error)
 	// Eval evaluates a snapshot.
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
 	// Plan checks a job's graph without I/O.

@@ -15,6 +15,7 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		set         []string
 		resume      bool
 		printConfig bool
+		worker      string
 	)
 	cmd := &cobra.Command{
 		Use:   "train JOB.yaml",
@@ -22,7 +23,10 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		Long: `Train the model of a job until its source ends, then take a snapshot.
 
 Where the job's dir holds a snapshot, training goes on from the newest good one and says so. The first SIGINT or SIGTERM
-stops reading, trains what is on its way, takes a snapshot and ends with exit code 0; a second one stops at once.`,
+stops reading, trains what is on its way, takes a snapshot and ends with exit code 0; a second one stops at once.
+
+Where the job has ps.addresses, the shards are the processes that monolith ps runs, and any number of train processes
+share the splits of the source: start the same command on as many machines as there is work for.`,
 		Example: `  monolith train job.yaml
   monolith train job.yaml --set train.batch=1024 --set model.deepfm.hidden=64,32
   monolith train job.yaml --resume=false          # begin anew
@@ -52,6 +56,7 @@ stops reading, trains what is on its way, takes a snapshot and ends with exit co
 			if cmd.Flags().Changed("resume") {
 				opts.Resume = &resume
 			}
+			opts.Worker = worker
 			a.drains.Store(true)
 			result, err := a.Ops.Train(cmd.Context(), cfg, opts)
 			if result != nil {
@@ -62,6 +67,7 @@ stops reading, trains what is on its way, takes a snapshot and ends with exit co
 		},
 	}
 	addSet(cmd, &set)
+	cmd.Flags().StringVar(&worker, "worker", "", "`name` of this worker among those of the job; one that is started again under its name takes its place at once (default: host and process)")
 	cmd.Flags().BoolVar(&resume, "resume", true, "go on from the newest snapshot; given explicitly it demands one, =false begins anew")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write every value in force and where it came from, and stop")
 	return cmd

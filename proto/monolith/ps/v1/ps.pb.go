@@ -1433,11 +1433,14 @@ type InfoResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Dir        string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
-	// The manifest of the snapshot that the state goes back to, as it lies on the disk, and where; empty for none.
-	Restored      []byte   `protobuf:"bytes,3,opt,name=restored,proto3" json:"restored,omitempty"`
-	RestoredPath  string   `protobuf:"bytes,4,opt,name=restored_path,json=restoredPath,proto3" json:"restored_path,omitempty"`
-	Skipped       []string `protobuf:"bytes,5,rep,name=skipped,proto3" json:"skipped,omitempty"`
-	Partial       bool     `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	// The manifest of the snapshot that the state goes back to, without worker state, and where it lies; empty for none.
+	Restored     []byte   `protobuf:"bytes,3,opt,name=restored,proto3" json:"restored,omitempty"`
+	RestoredPath string   `protobuf:"bytes,4,opt,name=restored_path,json=restoredPath,proto3" json:"restored_path,omitempty"`
+	Skipped      []string `protobuf:"bytes,5,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	Partial      bool     `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	// The newest snapshot that was taken, without worker state.
+	Newest        []byte `protobuf:"bytes,7,opt,name=newest,proto3" json:"newest,omitempty"`
+	NewestPath    string `protobuf:"bytes,8,opt,name=newest_path,json=newestPath,proto3" json:"newest_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1512,6 +1515,20 @@ func (x *InfoResponse) GetPartial() bool {
 		return x.Partial
 	}
 	return false
+}
+
+func (x *InfoResponse) GetNewest() []byte {
+	if x != nil {
+		return x.Newest
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetNewestPath() string {
+	if x != nil {
+		return x.NewestPath
+	}
+	return ""
 }
 
 type JoinRequest struct {
@@ -2495,7 +2512,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x18\n" +
 	"\aweights\x18\x04 \x03(\x02R\aweights\x12\x14\n" +
 	"\x05state\x18\x05 \x03(\x02R\x05state\"\r\n" +
-	"\vInfoRequest\"\xb5\x01\n" +
+	"\vInfoRequest\"\xee\x01\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -2504,7 +2521,10 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\brestored\x18\x03 \x01(\fR\brestored\x12#\n" +
 	"\rrestored_path\x18\x04 \x01(\tR\frestoredPath\x12\x18\n" +
 	"\askipped\x18\x05 \x03(\tR\askipped\x12\x18\n" +
-	"\apartial\x18\x06 \x01(\bR\apartial\"\xa4\x01\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\x12\x16\n" +
+	"\x06newest\x18\a \x01(\fR\x06newest\x12\x1f\n" +
+	"\vnewest_path\x18\b \x01(\tR\n" +
+	"newestPath\"\xa4\x01\n" +
 	"\vJoinRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06single\x18\x02 \x01(\bR\x06single\x12\x16\n" +

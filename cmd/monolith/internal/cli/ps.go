@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) psCommand(out *outcome) *cobra.Command {
+	var (
+		set    []string
+		shards []int
+		listen string
+		resume bool
+	)
+	cmd := &cobra.Command{
+		Use:   "ps JOB.yaml",
+		Short: "Serve shards of a job's parameter server",
+		Long: `Serve the parameters of a job to workers in other processes.
+
+The job's ps.addresses say how many shards there are and where each listens; --shard says which of them this process is.
+The process of shard 0 coordinates the others: it shares the splits among the workers and takes snapshots, in the job's
+dir, which all shards must see under the same name. The shards go on from the newest good snapshot, or with
+ps.durability: wal from their logs. What is lost when which process dies: docs/cluster.md.
+
+The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code 0; a second one stops at once.`,
+		Example: `  monolith ps job.yaml --shard 0
+  monolith ps job.yaml --shard 1,2                 # two shards in one process
+  monolith ps job.yaml                             # all shards in one process
+  monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000
+  monolith ps job.yaml --shard 0 --resume=false    # begin anew; what there is, is put aside`,
+		Args:              exactly("a job file"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.load(args[0], set)
+			if err != nil {
+				return err
+			}
+			if a.Ops.Serve == nil {
+				return errMissing
+			}
+			run, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			opts := job.ServeOptions{
+				Shards: shards, Listen: listen, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain,
+			}
+			if cmd.Flags().Changed("resume") {
+				opts.Resume = &resume
+			}
+			a.drains.Store(true)
+			result, err := a.Ops.Serve(cmd.Context(), cfg, opts)
+			if result != nil {
+				out.result = result
+				out.text = func(w io.Writer) error { return writeServed(w, result) }
+			}
+			return err
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().IntSliceVar(&shards, "shard", nil, "`indexes` of the shards to serve, from 0 (default: all)")
+	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen at instead of the shard's own in ps.addresses")
+	cmd.Flags().BoolVar(&resume, "resume", true, "go on from what there is; =false begins anew (shard 0)")
+	return cmd
+}
+
+func writeServed(w io.Writer, r *job.ServeResult) error {
+	names := make([]string, len(r.Shards))
+	for i, s := range r.Shards {
+		names[i] = fmt.Sprint(s)
+	}
+	rows := [][]string{{"shards served", strings.Join(names, ", ")}}
+	if r.Snapshot != "" {
+		rows = append(rows, []string{"snapshot", r.Snapshot})
+	}
+	return pairs(w, rows...)
+}

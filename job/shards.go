@@ -1,0 +1,109 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/wire"
+)
+
+// shards is the parameter server as a run sees it: a [*ps.Cluster] in this process or a [*rpc.Remote].
+type shards interface {
+	stateStore
+	Client(ctx context.Context, worker string) (*ps.Client, error)
+	ClientAt(ctx context.Context, worker string, generation uint64) (*ps.Client, error)
+	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
+	Newest(ctx context.Context) (*ps.SnapshotInfo, error)
+	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
+	RollBack(ctx context.Context, generation uint64, why string) error
+	Join(ctx context.Context, o ps.JoinOptions) (member uint64, err error)
+	Await(ctx context.Context, member, have uint64) (ps.Assignment, error)
+	Report(ctx context.Context, member uint64, r ps.Report) error
+	Leave(ctx context.Context, member uint64) (last bool, err error)
+	Restored() *ps.SnapshotInfo
+	Close(ctx context.Context) error
+}
+
+var (
+	_ shards = (*ps.Cluster)(nil)
+	_ shards = (*rpc.Remote)(nil)
+)
+
+// remote tells that the shards are in other processes.
+func (p *PS) remote() bool { return len(p.Addresses) > 0 }
+
+// identity is what workers and shards of a job must have in common.
+func (c *Config) identity(plan *pipeline.Plan, layout *param.Layout) rpc.Identity {
+	return rpc.Identity{Job: c.Name, Plan: plan.Hash(), Layout: layout.Hash(), Shards: len(c.PS.Addresses)}
+}
+
+// logOptions is nil without durability: wal.
+func (c *Config) logOptions() *ps.LogOptions {
+	if c.PS.Durability != "wal" {
+		return nil
+	}
+	dir := c.PS.WAL.Dir
+	if dir == "" {
+		dir = filepath.Join(c.Dir, "wal")
+	}
+	return &ps.LogOptions{Dir: dir, NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
+}
+
+func (c *Config) recovery() ps.RecoveryMode {
+	if c.PS.Recovery == "partial" {
+		return ps.Partial
+	}
+	return ps.Rollback
+}
+
+// maxStaged is how many batches of a split may be staged at once.
+func (c *Config) maxStaged() int { return max(c.Train.Prefetch.Push, 1) }
+
+// clusterOptions are those of the process that coordinates the shards.
+func (c *Config) clusterOptions(plan *pipeline.Plan, model fmt.Stringer, layout *param.Layout) ps.Options {
+	return ps.Options{
+		Layout: layout, NumShards: c.PS.Shards, Dir: c.snapshotsIn(), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every),
+		MaxStaged: c.maxStaged(), Log: c.logOptions(), Recovery: c.recovery(), Lease: time.Duration(c.PS.Lease),
+		Meta: map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
+	}
+}
+
+// clientConfig says how processes of the job reach each other. It reads the token.
+func (p *PS) clientConfig() (wire.ClientConfig, error) {
+	token, err := p.Token.Resolve()
+	if err != nil {
+		return wire.ClientConfig{}, errors.Join(err, pipeline.ErrConfig)
+	}
+	return wire.ClientConfig{TLS: p.TLS.options(), Token: token}, nil
+}
+
+func (t *PSTLS) options() *wire.TLS {
+	if t == nil {
+		return nil
+	}
+	return &wire.TLS{CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, ServerName: t.ServerName}
+}
+
+// dial connects to shards in other processes.
+func (c *Config) dial(ctx context.Context, plan *pipeline.Plan, layout *param.Layout, log *slog.Logger, hooks ps.Hooks) (*rpc.Remote, error) {
+	conf, err := c.PS.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	retry := time.Duration(c.PS.Retry)
+	if retry == 0 {
+		retry = -1
+	}
+	return rpc.Dial(ctx, rpc.Options{
+		Identity: c.identity(plan, layout), Layout: layout, Addrs: c.PS.Addresses, Config: conf, RetryFor: retry,
+		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
+	})
+}

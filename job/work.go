@@ -1,0 +1,379 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/runners/local"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// maxSetbacks is how often in a row a run lets the shards go back without any example being trained in between.
+const maxSetbacks = 10
+
+// train works as a member of the job's workers until the job is finished or the run is drained.
+func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() { defer close(done); t.monitor.run(stop) }()
+	defer func() { close(stop); <-done }()
+
+	splits, err := t.plan.Segments[0].Splits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	source, _ := t.plan.Segments[0].Source()
+	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic, Source: source}
+	for _, s := range splits {
+		who.Splits = append(who.Splits, s.Name)
+	}
+	m, err := enrol(ctx, t.shards, who, t.log)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer m.close()
+	var acks sync.WaitGroup
+	defer acks.Wait()
+	quit := make(chan struct{})
+	defer close(quit)
+	acks.Go(func() { t.acknowledgeAll(ctx, m, quit) })
+
+	if err := t.follow(ctx, m); err != nil {
+		return nil, unavailable(err)
+	}
+	return t.result(ctx)
+}
+
+// follow does what the coordinator asks for.
+func (t *trainer) follow(ctx context.Context, m *member) error {
+	handled, setbacks, before := uint64(0), 0, int64(-1)
+	phase := phaseRows{phase: ^uint64(0)}
+	for {
+		a, version, ok, err := m.next(ctx, t.opts.Drain, handled)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return t.leave(ctx, m)
+		}
+		again := false
+		switch a.Task {
+		case ps.Work:
+			err = t.work(ctx, m, a, version, &phase)
+		case ps.Conclude:
+			err = t.conclude(ctx, m, a, &phase)
+		case ps.Finished:
+			_, err := m.leave(context.WithoutCancel(ctx))
+			return err
+		}
+		if err != nil {
+			if t.rows > before {
+				setbacks, before = 0, t.rows
+			}
+			if setbacks++; setbacks > maxSetbacks {
+				return err
+			}
+			if again, err = t.recover(ctx, m, a, err); err != nil {
+				return err
+			}
+		}
+		if t.drained {
+			return t.leave(ctx, m)
+		}
+		if !again {
+			handled = version
+		}
+	}
+}
+
+// recover decides what an error of working means. again: the same work is to be done again at once; otherwise something
+// else is, as soon as the coordinator says so.
+func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err error) (again bool, _ error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, err
+	case errors.Is(err, ps.ErrRolledBack):
+		t.notice("the shards have gone back to an earlier state; this worker goes back with them")
+		t.log.Warn("the shards have gone back", "generation", a.Generation, "err", err)
+	case errors.Is(err, ps.ErrTorn), errors.Is(err, ps.ErrGap):
+		// A shard has lost something without anybody noticing: all go back to where they agreed.
+		t.notice("the shards do not fit together any more; going back to the last snapshot")
+		return false, t.shards.RollBack(ctx, a.Generation, err.Error())
+	case errors.Is(err, ps.ErrFenced):
+		// A split was given to somebody else: in order, which the coordinator will say too, or because this worker is
+		// thought to be dead.
+		if why := m.expelled(ctx); why != nil {
+			return false, errors.Join(why, err)
+		}
+		if err := m.tell(ctx, ps.Report{Generation: a.Generation, Phase: a.Phase}); err != nil {
+			return false, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return true, nil
+	default:
+		return false, err
+	}
+	return false, nil
+}
+
+// phaseRows is how many examples were applied when a phase began for this run.
+type phaseRows struct {
+	phase uint64
+	rows  int64
+}
+
+// applied counts the examples that all shards have applied.
+func (t *trainer) applied(ctx context.Context) (int64, error) {
+	source, _ := t.plan.Segments[0].Source()
+	progress, err := t.shards.Progress(ctx, source)
+	n := int64(0)
+	for _, p := range progress {
+		n += p.Rows
+	}
+	return n, err
+}
+
+// upTo is the epoch that the phase ends with, and whether the job had ended before.
+func (t *trainer) upTo() (epoch int, complete bool) {
+	complete = t.state.Epochs >= t.cfg.Epochs
+	if t.cfg.evaluatesEpochs() && !complete {
+		return t.state.Epochs + 1, false
+	}
+	return t.cfg.Epochs, complete
+}
+
+// work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
+func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version uint64, phase *phaseRows) (err error) {
+	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), a.Leader); err != nil {
+		return err
+	}
+	upTo, _ := t.upTo()
+	step := trainstep.StepOptions{Seed: t.cfg.Seed, LR: t.state.LR, Observe: t.monitor.observe, Progressive: t.cfg.progressive()}
+	plan, err := t.cfg.trainGraph(t.model, upTo, t.clientOf(a.Generation), step)
+	if err != nil {
+		return err
+	}
+	splits, err := t.pick(ctx, plan, a.Splits)
+	if err != nil {
+		return err
+	}
+	before, err := t.applied(ctx)
+	if err != nil {
+		return err
+	}
+	if phase.phase != a.Phase {
+		*phase = phaseRows{a.Phase, before}
+	}
+	m.began(a)
+	t.monitor.begin(t.progress(upTo), before)
+	maxRows := t.cfg.Train.MaxExamples
+	if t.cfg.Deterministic {
+		maxRows = 0 // one worker counts for itself, exactly
+	}
+	ended, full, stop := m.until(t.opts.Drain, version, maxRows)
+	defer stop()
+	stats, err := t.run(ctx, plan, pipeline.RunOptions{
+		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples, Splits: splits, Drain: ended,
+		Env: func(worker int) *pipeline.Env {
+			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
+		},
+	})
+	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
+	if err != nil {
+		return err
+	}
+	r := ps.Report{Generation: a.Generation, Phase: a.Phase}
+	switch {
+	case stats.Drained && closed(t.opts.Drain):
+		t.drained = true
+		t.notice("draining: what was read is trained")
+	case stats.Drained && !full():
+		// The splits are given back; some of them may come again.
+	default:
+		r.Done = a.Splits
+	}
+	return m.tell(ctx, r)
+}
+
+// run runs the training graph on the runner of the job.
+func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, o pipeline.RunOptions) (pipeline.RunStats, error) {
+	stats, err := local.Run(ctx, plan, o)
+	if len(stats) == 0 {
+		return pipeline.RunStats{}, err
+	}
+	return stats[0], err
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// pick returns the splits of the given names.
+func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string) ([]pipeline.Split, error) {
+	all, err := plan.Segments[0].Splits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.DeleteFunc(slices.Clone(all), func(s pipeline.Split) bool { return !slices.Contains(names, s.Name) })
+	if len(out) != len(names) {
+		return nil, fmt.Errorf("job: the coordinator gives this worker the splits %q, and its source has only %d of them: do all workers read the same source? %w",
+			names, len(out), pipeline.ErrConfig)
+	}
+	return out, nil
+}
+
+// progress describes the phase that ends with an epoch.
+func (t *trainer) progress(upTo int) Progress {
+	p := Progress{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}
+	if t.cfg.Source.Bounded() && t.cfg.Epochs > 1 {
+		p.Epoch = upTo
+	}
+	if s := t.cfg.Source.Synthetic; s != nil && s.Examples > 0 && (p.Total == 0 || s.Examples < p.Total) {
+		p.Total = s.Examples * int64(t.cfg.Epochs)
+	}
+	return p
+}
+
+// conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot.
+func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment, phase *phaseRows) (err error) {
+	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), true); err != nil {
+		return err
+	}
+	upTo, complete := t.upTo()
+	after, err := t.applied(ctx)
+	if err != nil {
+		return err
+	}
+	r := ps.Report{Generation: a.Generation, Phase: a.Phase, Concluded: true, Finished: true}
+	if t.state.Stopped || complete && phase.phase == a.Phase && phase.rows == after {
+		return m.tell(ctx, r) // nothing has come since the run that ended the job
+	}
+	ended := t.cfg.Source.Bounded() && (t.cfg.Train.MaxExamples == 0 || after < t.cfg.Train.MaxExamples)
+	if t.cfg.Eval.Source != nil {
+		drained, err := t.evaluate(ctx, upTo, ended)
+		if err != nil {
+			return err
+		}
+		if drained { // the next run evaluates this epoch
+			t.drained = true
+			return nil
+		}
+	}
+	if ended {
+		t.state.Epochs = upTo
+	}
+	if err := t.save(ctx); err != nil {
+		return err
+	}
+	r.Finished = !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped
+	return m.tell(ctx, r)
+}
+
+// save takes a snapshot that holds what was decided.
+func (t *trainer) save(ctx context.Context) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	if t.state == nil { // the run was drained before it had anything to do
+		if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), true); err != nil {
+			return err
+		}
+	}
+	// The cut that ends an epoch holds what was decided after it, so that a restarted run decides nothing twice.
+	if err := t.state.store(ctx, t.shards); err != nil {
+		return err
+	}
+	info, err := t.shards.Snapshot(ctx, ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
+	if err != nil {
+		return fmt.Errorf("job: the last snapshot: %w", err)
+	}
+	t.snapshot = &info
+	t.acknowledge(&info)
+	return nil
+}
+
+// leave ends the membership of a drained run. The last to leave takes a snapshot, while others go on with its splits.
+func (t *trainer) leave(ctx context.Context, m *member) error {
+	t.drained = true
+	last, err := m.leave(context.WithoutCancel(ctx))
+	if err != nil || !last {
+		return err
+	}
+	t.notice("now the last snapshot is taken")
+	return t.save(ctx)
+}
+
+// acknowledgeAll tells the source of every snapshot that is taken while this run is the leader.
+func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan struct{}) {
+	last := uint64(0)
+	for {
+		a, _, changed, err := m.look()
+		if err != nil {
+			return
+		}
+		if a.Leader && a.Snapshot > last {
+			last = a.Snapshot
+			if info, err := t.shards.Newest(ctx); err == nil && info != nil {
+				t.acknowledge(info)
+			}
+		}
+		select {
+		case <-changed:
+		case <-quit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// result says what the run did.
+func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
+	var err error
+	if t.state == nil {
+		if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), false); err != nil {
+			return nil, err
+		}
+	}
+	if t.snapshot == nil { // the job had ended already, or another worker has taken it
+		if t.snapshot, err = t.shards.Newest(ctx); err != nil {
+			return nil, unavailable(err)
+		}
+	}
+	scores, err := traceScores(ctx, t.shards, t.cfg.progressive())
+	if err != nil {
+		return nil, err
+	}
+	r := &TrainResult{
+		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
+		BadRows: t.bad.counts(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+	}
+	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)
+	maps.Copy(r.Metrics, t.state.Metrics)
+	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
+		r.Metrics["best_"+p.Metric] = *t.state.Best
+	}
+	if e := t.cfg.Train.EarlyStop; e != nil && t.state.StopBest != nil {
+		r.Metrics["best_"+e.Metric] = *t.state.StopBest
+	}
+	if t.snapshot != nil {
+		r.Snapshot = t.snapshot.Path
+	}
+	if s := t.shards.Restored(); s != nil {
+		r.ResumedFrom = s.Path
+	}
+	return r, nil
+}

@@ -1,0 +1,253 @@
+package wal_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+var errKilled = errors.New("killed")
+
+// disk is a file system that forgets as a machine does: what was not synced may be lost in any part when the power fails.
+type disk struct {
+	mu    sync.Mutex
+	names map[string]*node // as processes see them
+	safe  map[string]*node // as they are on the platter
+	// ops counts changes; at killAt the process dies, in the middle of the change if it is a write. Once fullAt bytes are
+	// written, the disk is full.
+	ops, killAt int
+	dead        bool
+	written     int
+	fullAt      int
+	// failSync makes every Sync fail.
+	failSync bool
+}
+
+type node struct {
+	data   []byte
+	synced int
+}
+
+var _ snapshot.FS = (*disk)(nil)
+
+func newDisk() *disk { return &disk{names: map[string]*node{}, safe: map[string]*node{}} }
+
+// processDeath is the disk as the next process finds it.
+func (d *disk) processDeath() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := newDisk()
+	cp := map[*node]*node{}
+	dup := func(n *node) *node {
+		if cp[n] == nil {
+			cp[n] = &node{slices.Clone(n.data), n.synced}
+		}
+		return cp[n]
+	}
+	for name, n := range d.names {
+		out.names[name] = dup(n)
+	}
+	for name, n := range d.safe {
+		out.safe[name] = dup(n)
+	}
+	return out
+}
+
+// powerFailure is the disk after the machine came back: a name that was not synced is there or not, and of bytes that were
+// not synced any sectors may be missing.
+func (d *disk) powerFailure(rng *rand.Rand) *disk {
+	out := d.processDeath()
+	all := slices.Sorted(maps.Keys(out.names))
+	for name := range out.safe {
+		if out.names[name] == nil {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	survivors := map[string]*node{}
+	for _, name := range all {
+		n := out.names[name]
+		if rng.IntN(2) == 0 {
+			n = out.safe[name]
+		}
+		if n != nil {
+			survivors[name] = n
+		}
+	}
+	seen := map[*node]bool{}
+	for _, name := range all {
+		n := survivors[name]
+		if n == nil || seen[n] {
+			continue
+		}
+		seen[n] = true
+		n.data = n.data[:n.synced+rng.IntN(len(n.data)-n.synced+1)]
+		for at := n.synced; at < len(n.data); {
+			end := min(len(n.data), at-at%512+512)
+			if rng.IntN(3) == 0 {
+				clear(n.data[at:end])
+			}
+			at = end
+		}
+		n.synced = len(n.data)
+	}
+	out.names, out.safe = survivors, maps.Clone(survivors)
+	return out
+}
+
+func (d *disk) op() error {
+	if d.dead {
+		return errKilled
+	}
+	d.ops++
+	if d.ops == d.killAt {
+		d.dead = true
+		return errKilled
+	}
+	return nil
+}
+
+func (d *disk) MkdirAll(string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.op()
+}
+
+func (d *disk) Create(path string) (snapshot.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.op(); err != nil {
+		return nil, err
+	}
+	if d.names[path] != nil {
+		return nil, fs.ErrExist
+	}
+	n := &node{}
+	d.names[path] = n
+	return &diskFile{d, n}, nil
+}
+
+func (d *disk) Rename(from, to string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.op(); err != nil {
+		return err
+	}
+	d.names[to] = d.names[from]
+	delete(d.names, from)
+	return nil
+}
+
+func (d *disk) RemoveAll(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.op(); err != nil {
+		return err
+	}
+	delete(d.names, path)
+	return nil
+}
+
+func (d *disk) SyncDir(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.op(); err != nil {
+		return err
+	}
+	maps.DeleteFunc(d.safe, func(name string, _ *node) bool { return filepath.Dir(name) == path })
+	for name, n := range d.names {
+		if filepath.Dir(name) == path {
+			d.safe[name] = n
+		}
+	}
+	return nil
+}
+
+func (d *disk) ReadDir(path string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for name := range d.names {
+		if filepath.Dir(name) == path {
+			out = append(out, filepath.Base(name))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func (d *disk) ReadFile(string, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func (d *disk) Map(path string) ([]byte, func() error, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.names[path]
+	if n == nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
+	return slices.Clone(n.data), func() error { return nil }, nil
+}
+
+// files are the names in order, without folders and temporary ones.
+func (d *disk) files() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for name := range d.names {
+		if strings.HasSuffix(name, ".log") {
+			out = append(out, filepath.Base(name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+type diskFile struct {
+	d *disk
+	n *node
+}
+
+func (f *diskFile) Write(p []byte) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	was := f.d.dead
+	if err := f.d.op(); err != nil {
+		if was {
+			return 0, err
+		}
+		f.n.data = append(f.n.data, p[:len(p)/2]...)
+		return len(p) / 2, err
+	}
+	if room := f.d.fullAt - f.d.written; f.d.fullAt > 0 && len(p) > room {
+		f.n.data = append(f.n.data, p[:max(0, room)]...)
+		f.d.written = f.d.fullAt
+		return max(0, room), syscall.ENOSPC
+	}
+	f.d.written += len(p)
+	f.n.data = append(f.n.data, p...)
+	return len(p), nil
+}
+
+func (f *diskFile) Sync() error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err := f.d.op(); err != nil {
+		return err
+	}
+	if f.d.failSync {
+		return syscall.EIO
+	}
+	f.n.synced = len(f.n.data)
+	return nil
+}
+
+func (f *diskFile) Close() error { return nil }

@@ -1,0 +1,47 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+var (
+	// ErrCorrupt means that the log is not what its writer wrote, and not merely torn at its end. [Log.Replay] returns it with
+	// the file and offset. Come back from a newer snapshot without the log, or roll all shards back; then [Log.Reset].
+	ErrCorrupt = errors.New("log is damaged")
+	// ErrIdentity means that the folder holds the log of another shard, or of another layout. [Open] returns it.
+	ErrIdentity = errors.New("log of another shard")
+	// ErrVersion means that the log was written by a newer version of the format. [Open] returns it.
+	ErrVersion = errors.New("unknown log format version")
+	// ErrBase means that the log has no border of that snapshot, or that borders would not ascend. [Log.Replay], [Log.Rotate]
+	// and [Log.Trim] return it.
+	ErrBase = errors.New("log has no such base")
+	// ErrNoSpace means that the disk filled up. What was acknowledged is there; nothing more is taken. Free space or name
+	// another folder, and start the shard again. Errors that wrap it wrap syscall.ENOSPC or syscall.EDQUOT too.
+	ErrNoSpace = errors.New("no space left for the log")
+	// ErrTooLarge means that a record has more than [MaxRecord] bytes. The log is as it was.
+	ErrTooLarge = errors.New("record is too large for the log")
+	// ErrClosed means that [Log.Close] was called.
+	ErrClosed = errors.New("log is closed")
+	// ErrState means that a method was called out of turn, such as Append before Begin. It is a mistake of the program.
+	ErrState = errors.New("log is not in that state")
+)
+
+// corrupt says where the log is damaged and how.
+func corrupt(path string, offset int64, format string, args ...any) error {
+	return fmt.Errorf("wal: %s offset %d: %w: %w", path, offset, fmt.Errorf(format, args...), ErrCorrupt)
+}
+
+// fail says what failed, and for a full disk what can be done.
+func (l *Log) fail(doing, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		st := l.Stats()
+		return fmt.Errorf("wal: %s %s: %w: the log in %s has %d bytes and %d more wait; free space or name another folder and start the shard again; snapshots taken more often keep the log short: %w",
+			doing, path, ErrNoSpace, l.o.Dir, st.Bytes, st.Pending, err)
+	}
+	return fmt.Errorf("wal: %s %s: %w", doing, path, err)
+}

@@ -1,0 +1,106 @@
+package wal_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"slices"
+	"testing"
+
+	"github.com/monolith-go/monolith/ps/wal"
+)
+
+type entry struct {
+	kind    byte
+	payload []byte
+}
+
+// slowRead is the reader of a first segment as the package comment describes it, for the sound part at its beginning.
+func slowRead(b []byte, identity string) (out []entry, end int) {
+	le := binary.LittleEndian
+	sum := func(parts ...[]byte) uint32 {
+		return crc32.Checksum(slices.Concat(parts...), crc32.MakeTable(crc32.Castagnoli))
+	}
+	h := 52 + len(identity)
+	if len(b) < h+4 || string(b[:8]) != "MONOWAL\n" || string(b[52:h]) != identity || int(le.Uint32(b[48:])) != len(identity) || le.Uint32(b[h:]) != sum(b[:h]) {
+		return nil, 0
+	}
+	end = h + 4
+	for lsn := le.Uint64(b[32:]); ; lsn++ {
+		rest := b[end:]
+		if len(rest) < 25 || uint64(le.Uint32(rest[4:])) > uint64(len(rest)-25) || le.Uint64(rest[8:]) != lsn {
+			return out, end
+		}
+		n := 25 + int(le.Uint32(rest[4:]))
+		if le.Uint32(rest) != sum(b[40:48], rest[4:n]) {
+			return out, end
+		}
+		out = append(out, entry{rest[24], rest[25:n]})
+		end += n
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	one := wal.EncodeSegment("fuzz", 1, 0, 1, 42, 0, true, 7, []byte("first"), nil, []byte("third record"))
+	f.Add(one, 0, byte(0))
+	f.Add(one, 60, byte(1))
+	f.Add(one[:len(one)-3], 0, byte(0))
+	f.Add(one[:20], 0, byte(0))
+	f.Add(append(slices.Clone(one), make([]byte, 600)...), 80, byte(9))
+	f.Add(wal.EncodeSegment("other", 1, 0, 1, 42, 0, true, 7), 0, byte(0))
+	f.Add(wal.EncodeSegment("fuzz", 1, 5, 9, 1, 8, true, 1, make([]byte, 2000), []byte("x")), 700, byte(3))
+	f.Fuzz(func(t *testing.T, data []byte, at int, flip byte) {
+		data = slices.Clone(data)
+		if at >= 0 && at < len(data) {
+			data[at] ^= flip
+		}
+		d := newDisk()
+		d.names["/log/wal-0000000000000001.log"] = &node{data: data}
+		o := wal.Options{FS: d, Dir: "/log", Identity: "fuzz"}
+		l, err := wal.Open(o)
+		if err != nil {
+			if !errors.Is(err, wal.ErrIdentity) && !errors.Is(err, wal.ErrVersion) {
+				t.Fatal(err)
+			}
+			return
+		}
+		base := uint64(0)
+		if b := l.Bases(); len(b) > 0 {
+			base = b[0]
+		}
+		var got []entry
+		tail, err := l.Replay(t.Context(), base, func(kind byte, p []byte) error {
+			got = append(got, entry{kind, slices.Clone(p)})
+			return nil
+		})
+		if err != nil {
+			if !errors.Is(err, wal.ErrCorrupt) && !errors.Is(err, wal.ErrBase) {
+				t.Fatal(err)
+			}
+			return
+		}
+		want, end := slowRead(data, "fuzz")
+		if !slices.EqualFunc(got, want, func(a, b entry) bool { return a.kind == b.kind && string(a.payload) == string(b.payload) }) {
+			t.Fatalf("%d records, want %d", len(got), len(want))
+		}
+		if int64(end) != tail.Offset || tail.Offset+tail.TornBytes != int64(len(data)) {
+			t.Fatalf("%+v, want offset %d of %d", tail, end, len(data))
+		}
+		// What was taken for good can be gone on with.
+		if err := l.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append(1, []byte("more")); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = wal.Open(o); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := l.Replay(t.Context(), base, func(byte, []byte) error { return nil }); err != nil || again.Records != tail.Records+1 || again.TornBytes != 0 {
+			t.Fatalf("%+v, %v, want one record more than %+v", again, err, tail)
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/wire"
+)
+
+// TestLongCallsAreShownAlive waits longer than CallTimeout for an answer.
+func TestLongCallsAreShownAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeConn{control: func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
+			select {
+			case <-time.After(time.Hour):
+				return ps.Reply{Cut: 1}, nil
+			case <-ctx.Done():
+				return ps.Reply{}, context.Cause(ctx)
+			}
+		}}
+		r, c := newRemote(t, f, remoteOptions{conn: wire.ConnOptions{OnReconnect: func(_ int, cause error) { t.Errorf("stream broke: %v", cause) }}})
+		start := time.Now()
+		reply, err := c.Control(t.Context(), nil)
+		if took := time.Since(start); err != nil || reply.Cut != 1 || took != time.Hour {
+			t.Errorf("after %v: %v, %v", took, reply, err)
+		}
+		if err := c.Close(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		r.close(t)
+	})
+}
+
+// TestSilenceIsNoticed hangs in the server where no sign of life is sent.
+func TestSilenceIsNoticed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hang atomic.Bool
+		f := &fakeConn{}
+		r, c := newRemote(t, f, remoteOptions{conn: wire.ConnOptions{CallTimeout: 3 * time.Second, RetryFor: 20 * time.Second}})
+		r.host.open = func(wire.Hello) error {
+			if hang.Load() {
+				time.Sleep(8 * time.Second) // two attempts are given up meanwhile
+				hang.Store(false)
+			}
+			return nil
+		}
+		hang.Store(true)
+		f.control = func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
+			if hang.Load() {
+				<-ctx.Done()
+				return ps.Reply{}, context.Cause(ctx)
+			}
+			return ps.Reply{Cut: 5}, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := c.Control(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("after %v: %v, want the context's error at its deadline", time.Since(start), err)
+		}
+		start = time.Now()
+		reply, err := c.Control(t.Context(), nil)
+		if took := time.Since(start); err != nil || reply.Cut != 5 || took < 6*time.Second || took > 12*time.Second {
+			t.Errorf("after %v: %v, %v", took, reply, err)
+		}
+		r.close(t)
+	})
+}
+
+// deafConn loses what is written to it once its network is cut, as behind a cable that was pulled.
+type deafConn struct {
+	net.Conn
+	cut atomic.Bool
+}
+
+// Write implements [net.Conn].
+func (c *deafConn) Write(p []byte) (int, error) {
+	if c.cut.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestCutNetwork finds a connection dead that nobody has closed, and goes on in another.
+func TestCutNetwork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var last atomic.Pointer[deafConn]
+		var causes []error
+		f := &fakeConn{control: func(context.Context, []ps.Control) (ps.Reply, error) { return ps.Reply{Cut: 2}, nil }}
+		r, c := newRemote(t, f, remoteOptions{
+			dialed: func(c net.Conn) net.Conn {
+				d := &deafConn{Conn: c}
+				last.Store(d)
+				return d
+			},
+			conn: wire.ConnOptions{CallTimeout: 4 * time.Second, OnReconnect: func(_ int, cause error) { causes = append(causes, cause) }},
+		})
+		last.Load().cut.Store(true)
+		start := time.Now()
+		reply, err := c.Control(t.Context(), nil)
+		if took := time.Since(start); err != nil || reply.Cut != 2 || took < 4*time.Second || took > 25*time.Second {
+			t.Errorf("after %v: %v, %v", took, reply, err)
+		}
+		if len(causes) != 1 || len(f.calls()) != 1 {
+			t.Errorf("streams begun again because of %v, %d calls arrived", causes, len(f.calls()))
+		}
+		if err := c.Close(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		r.close(t)
+	})
+}
+
+// TestUnreachable has nobody listen.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	addr := "unix:" + filepath.Join(t.TempDir(), "nobody")
+	cc, err := wire.NewClient(addr, wire.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cc.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	o := wire.ConnOptions{RetryFor: 50 * time.Millisecond, MinBackoff: time.Millisecond}
+	_, err = wire.Dial(t.Context(), cc, wire.Hello{Worker: "w-7", Shard: 4}, o)
+	if !errors.Is(err, wire.ErrUnreachable) {
+		t.Fatalf("Dial: %v, want ErrUnreachable", err)
+	}
+	for _, want := range []string{addr, "w-7", "shard 4", "attempts", "monolith ps", "no such file"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	time.AfterFunc(10*time.Millisecond, func() { cancel(stop) })
+	if _, err := wire.Dial(ctx, cc, wire.Hello{}, wire.ConnOptions{}); !errors.Is(err, stop) {
+		t.Errorf("Dial whose context ends: %v, want its cause", err)
+	}
+}
+
+// TestCloseDuringACall lets the call end.
+func TestCloseDuringACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeConn{control: func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
+			<-ctx.Done()
+			return ps.Reply{}, context.Cause(ctx)
+		}}
+		r, c := newRemote(t, f, remoteOptions{})
+		done := make(chan error)
+		go func() {
+			_, err := c.Control(t.Context(), nil)
+			done <- err
+		}()
+		synctest.Wait()
+		if err := c.Close(t.Context(), false); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, ps.ErrClosed) {
+			t.Errorf("call under way: %v, want ErrClosed", err)
+		}
+		if diff := cmp.Diff([]bool{false}, f.closed); diff != "" {
+			t.Errorf("closed (-want +got):\n%s", diff)
+		}
+		r.close(t)
+	})
+}
+
+// TestCloseDuringAnOutage does not wait until the call has given up.
+func TestCloseDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRemote(t, &fakeConn{}, remoteOptions{})
+		r.srv.Stop()
+		done := make(chan error)
+		go func() {
+			_, err := c.Control(t.Context(), nil)
+			done <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		if err := c.Close(t.Context(), true); !errors.Is(err, wire.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v, want one that says that the shard was not told", err)
+		}
+		if err := <-done; !errors.Is(err, ps.ErrClosed) {
+			t.Errorf("call under way: %v, want ErrClosed", err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		r.close(t)
+	})
+}
+
+// TestNoGoroutineStays counts them; it is not parallel, so nobody else's are counted.
+func TestNoGoroutineStays(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 3 {
+		f := &fakeConn{}
+		r, c := newRemote(t, f, remoteOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		f.control = func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
+			cancel()
+			<-ctx.Done()
+			return ps.Reply{}, context.Cause(ctx)
+		}
+		if _, err := c.Control(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := c.Close(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		r.close(t)
+	}
+	// gRPC's own end on their own, soon after.
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+	}
+}

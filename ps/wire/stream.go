@@ -1,0 +1,277 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/monolith-go/monolith/ps"
+)
+
+// stream is one gRPC stream.
+type stream struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	grpc   grpc.ClientStream
+	enc    encoder
+	dec    decoder
+}
+
+// do makes the call in c.request.
+func (c *Conn) do(ctx context.Context) error {
+	r := &c.request
+	if err := c.persist(ctx, r, c.opts.RetryFor); err != nil {
+		r.reply, r.version, r.state = ps.Reply{}, 0, ps.SplitState{}
+		return err
+	}
+	for i := range r.ctl {
+		if r.ctl[i].Kind == ps.Commit {
+			c.commits[r.ctl[i].Split] = r.ctl[i]
+		}
+	}
+	return nil
+}
+
+// persist makes a call, in as many streams as it takes; without one it only sees to it that there is a stream.
+func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error {
+	b := waits{bound: c.opts.MinBackoff, limit: c.opts.MaxBackoff, budget: budget}
+	c.seq++
+	for {
+		err := c.try(ctx, r)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return c.named(context.Cause(ctx))
+		}
+		err, again := verdict(err)
+		if errors.Is(err, ps.ErrClosed) || !again {
+			if _, ok := errors.AsType[*remoteError](err); ok {
+				return err // the server's text says who and where
+			}
+			return c.named(err)
+		}
+		c.broke = err
+		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "attempt", b.tries, "err", err)
+		if !b.wait(ctx, c.closing) {
+			return fmt.Errorf("wire: shard %d at %s did not answer worker %s for %v (%d attempts); is it running? (monolith ps): %w: %w",
+				c.hello.Shard, c.cc.Target(), c.hello.Worker, time.Since(b.since).Round(time.Millisecond), b.tries, ErrUnreachable, err)
+		}
+		if ctx.Err() != nil {
+			return c.named(context.Cause(ctx))
+		}
+		// The channel has a backoff of its own, which would answer for us with what it has seen before.
+		c.cc.ResetConnectBackoff()
+	}
+}
+
+// try makes a call in the stream that there is, or in a new one.
+func (c *Conn) try(ctx context.Context, r *call) error {
+	fresh := c.stream == nil
+	if fresh {
+		s := &stream{}
+		s.ctx, s.cancel = context.WithCancelCause(c.run)
+		c.stream = s
+	}
+	c.watch.begin(ctx, c.stream.cancel)
+	defer c.watch.end()
+	// After the watch has begun: either Close finds the call there, or the call finds Close here.
+	if c.isClosing() && (r == nil || r.kind != kindClose) {
+		if fresh {
+			c.drop(ps.ErrClosed)
+		}
+		return ps.ErrClosed
+	}
+	if fresh {
+		if err := c.connect(); err != nil {
+			return c.failed(err)
+		}
+	}
+	if r == nil {
+		return nil
+	}
+	err := c.exchange(r, c.seq)
+	if err == nil {
+		return nil
+	}
+	if remote, ok := errors.AsType[*remoteError](err); ok {
+		return remote // the stream is as good as before
+	}
+	if local, ok := errors.AsType[*localError](err); ok {
+		return local.err
+	}
+	return c.failed(err)
+}
+
+// failed drops the stream and returns why it ended.
+func (c *Conn) failed(err error) error {
+	if _, ok := errors.AsType[*remoteError](err); !ok {
+		if cause := context.Cause(c.stream.ctx); cause != nil {
+			err = cause // ours: the context's, or the watch's
+		}
+	}
+	c.drop(err)
+	return err
+}
+
+// drop ends the stream.
+func (c *Conn) drop(cause error) {
+	if c.stream == nil {
+		return
+	}
+	c.stream.cancel(cause)
+	if c.stream.grpc != nil {
+		c.stream.dec.free()
+	}
+	c.stream = nil
+}
+
+// connect begins a stream, says hello, and repeats commits to a shard that may have lost them.
+func (c *Conn) connect() error {
+	s := c.stream
+	gs, err := c.cc.NewStream(s.ctx, &grpc.StreamDesc{StreamName: "Session", ServerStreams: true, ClientStreams: true}, methodName,
+		grpc.ForceCodecV2(c.codec), grpc.MaxCallRecvMsgSize(maxGRPCMessage), grpc.MaxCallSendMsgSize(maxGRPCMessage))
+	if err != nil {
+		return err
+	}
+	s.grpc, s.enc, s.dec = gs, newEncoder(gs, &c.pool), newDecoder(gs)
+	s.enc.sent, s.dec.arrived = c.watch.touch, c.watch.touch
+	c.attempt++
+	h, err := c.hello.header(c.attempt)
+	if err != nil {
+		return err
+	}
+	s.enc.begin(h)
+	c.hello.put(&s.enc)
+	if err := s.enc.end(); err != nil {
+		return s.cause(err)
+	}
+	reply, err := s.dec.next(maxHello, "of a welcome")
+	if err != nil {
+		return err
+	}
+	if reply.kind == kindError {
+		return s.refused()
+	}
+	if reply.kind != kindWelcome || reply.seq != c.attempt {
+		return violation("%s %d where welcome %d is due", reply.kind, reply.seq, c.attempt)
+	}
+	var w Welcome
+	if err := w.read(&s.dec); err != nil {
+		return err
+	}
+	c.limit = uint64(w.MaxMessage)
+	if c.hello.Resumed && w.Incarnation != c.incarnation {
+		if err := c.repeat(); err != nil {
+			return err
+		}
+	}
+	c.incarnation = w.Incarnation
+	if c.hello.Resumed {
+		c.opts.Logger.Warn("stream begun again", "shard", c.hello.Shard, "worker", c.hello.Worker, "incarnation", w.Incarnation, "err", c.broke)
+		if c.opts.OnReconnect != nil {
+			c.opts.OnReconnect(c.hello.Shard, c.broke)
+		}
+	}
+	c.hello.Resumed = true
+	return nil
+}
+
+// repeat sends the last commit of each split again.
+func (c *Conn) repeat() error {
+	c.replay = c.replay[:0]
+	for _, ctl := range c.commits {
+		c.replay = append(c.replay, ctl)
+	}
+	if len(c.replay) == 0 {
+		return nil
+	}
+	c.again = call{kind: kindControl, ctl: c.replay}
+	if err := c.exchange(&c.again, c.seq); err != nil {
+		if remote, ok := errors.AsType[*remoteError](err); ok {
+			// The shard was welcomed, but not brought to where it was: the next call must begin with that.
+			return fmt.Errorf("wire: repeating commits to shard %d, which was started again: %w", c.hello.Shard, remote)
+		}
+		return err
+	}
+	return nil
+}
+
+// localError is a fault of a request of which nothing was sent.
+type localError struct{ err error }
+
+// Error returns the fault's text.
+func (e *localError) Error() string { return e.err.Error() }
+
+// exchange sends a request and reads its reply.
+func (c *Conn) exchange(r *call, seq uint64) error {
+	s := c.stream
+	h, err := r.header(seq)
+	if err != nil {
+		return &localError{err}
+	}
+	for _, x := range [...]struct {
+		what string
+		size uint64
+	}{{"request", h.size()}, {"reply", r.replySize()}} {
+		if limit := uint64(c.opts.MaxMessage); x.size > limit {
+			return &localError{tooLarge(r.kind.String()+" "+x.what, x.size, limit, "MaxMessage of the client")}
+		}
+		if x.size > c.limit {
+			return &localError{tooLarge(r.kind.String()+" "+x.what, x.size, c.limit, "MaxMessage of the server")}
+		}
+	}
+	s.enc.begin(h)
+	r.put(&s.enc)
+	if err := s.enc.end(); err != nil {
+		return s.cause(err)
+	}
+	for {
+		h, err := s.dec.next(uint64(c.opts.MaxMessage), "MaxMessage of the client")
+		switch {
+		case err != nil:
+			return err
+		case h.seq != seq:
+			return violation("%s for call %d while %d is under way", h.kind, h.seq, seq)
+		case h.kind == kindReply:
+			return r.readReply(&s.dec)
+		case h.kind == kindError:
+			return s.refused()
+		case h.kind != kindAlive || s.dec.end() != nil:
+			return violation("%s where a reply is due", h.kind)
+		}
+	}
+}
+
+// refused reads the error that a call was answered with.
+func (s *stream) refused() error {
+	remote, err := readError(&s.dec)
+	if err != nil {
+		return err
+	}
+	return remote
+}
+
+// cause is what the stream ended with, of which sending only says that it did.
+func (s *stream) cause(err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		// An answer that was under way says more than the status: the server refuses a hello with one.
+		h, err := s.dec.next(maxHello, "of an error")
+		if err != nil {
+			return err
+		}
+		if h.kind == kindError {
+			return s.refused()
+		}
+		if s.dec.end() != nil {
+			return errStreamOver
+		}
+	}
+}
