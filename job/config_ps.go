@@ -43,9 +43,10 @@ type WAL struct {
 
 // PSTLS encrypts what workers and shards exchange. The same section serves both sides.
 type PSTLS struct {
-	// Cert and Key are PEM files: of the shards, and of workers where ca makes them necessary.
+	// Cert is the PEM file of the certificate of the shards, and of workers where ca makes one necessary; it needs a key.
 	Cert string `yaml:"cert" default:""`
-	Key  string `yaml:"key" default:""`
+	// Key is the PEM file of the certificate's key.
+	Key string `yaml:"key" default:""`
 	// CA is the PEM file of whom each side trusts to certify the other. Empty: workers trust the system's authorities and
 	// need no certificate.
 	CA string `yaml:"ca" default:""`

@@ -223,10 +223,15 @@ func (c *Cluster) Ready() error {
 	switch {
 	case c.mu.closed:
 		return ErrClosed
-	case c.mu.generation == 0:
-		return c.mu.notReady
+	case c.mu.generation != 0:
+		return nil
 	}
-	return nil
+	for _, lasting := range []error{ErrMismatch, ErrLayout, ErrCorrupt, ErrNoSpace, ErrFull, ErrNotReady} {
+		if errors.Is(c.mu.notReady, lasting) {
+			return c.mu.notReady // it will not get better by itself
+		}
+	}
+	return fmt.Errorf("%w: %w", c.mu.notReady, ErrNotReady)
 }
 
 // Client opens a client to all shards. worker names it in errors and logs. Errors: [ErrNotReady], [ErrClosed].

@@ -61,6 +61,7 @@ var errorCodes = [...]struct {
 	{21, ps.ErrDisturbed},
 	{22, ps.ErrMismatch},
 	{23, ps.ErrUnreachable},
+	{24, ps.ErrRejoin},
 }
 
 const (

@@ -1,0 +1,328 @@
+//go:build unix
+
+package main_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/testbed/broker"
+)
+
+// processes are the shards and workers of one job, each a process of its own that is started again whenever it ends badly.
+type processes struct {
+	t     *testing.T
+	path  string // of the program
+	job   string // its file
+	dir   string
+	mu    sync.Mutex
+	procs map[string]*process
+}
+
+// process is one of them, over all its lives.
+type process struct {
+	name string
+	args []string
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	out   *bytes.Buffer // of all lives
+	ended chan struct{} // closed at the end of the life
+	err   error
+	stop  bool // it is to end
+	lives int
+	done  chan struct{} // closed when it has ended for good
+}
+
+// launch starts a process and keeps it running until it ends well or is told to.
+func (p *processes) launch(name string, args ...string) *process {
+	p.t.Helper()
+	pr := &process{name: name, args: args, out: &bytes.Buffer{}, done: make(chan struct{})}
+	p.mu.Lock()
+	p.procs[name] = pr
+	p.mu.Unlock()
+	started := make(chan error, 1)
+	go func() {
+		defer close(pr.done)
+		for first := true; ; first = false {
+			pr.mu.Lock()
+			if pr.stop {
+				pr.mu.Unlock()
+				return
+			}
+			cmd := exec.Command(p.path, pr.args...)
+			fmt.Fprintf(pr.out, "-- %s, life %d\n", name, pr.lives+1)
+			var result bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &result, pr.out
+			err := cmd.Start()
+			pr.cmd, pr.ended = cmd, make(chan struct{})
+			pr.lives++
+			pr.mu.Unlock()
+			if first {
+				started <- err
+			}
+			if err != nil {
+				return
+			}
+			err = cmd.Wait()
+			pr.mu.Lock()
+			pr.err = err
+			pr.out.Write(result.Bytes())
+			close(pr.ended)
+			pr.mu.Unlock()
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				return // it ended by itself
+			}
+		}
+	}()
+	if err := <-started; err != nil {
+		p.t.Fatal(err)
+	}
+	return pr
+}
+
+// kill kills the current life, and returns once the next has begun.
+func (pr *process) kill() {
+	pr.mu.Lock()
+	cmd, ended := pr.cmd, pr.ended
+	pr.mu.Unlock()
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	<-ended
+}
+
+func (pr *process) signal(sig syscall.Signal) {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	_ = pr.cmd.Process.Signal(sig)
+}
+
+// running tells whether the process has not ended by itself.
+func (pr *process) running() bool {
+	select {
+	case <-pr.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// end stops the process for good.
+func (pr *process) end(sig syscall.Signal) {
+	pr.mu.Lock()
+	pr.stop = true
+	if pr.cmd != nil {
+		_ = pr.cmd.Process.Signal(sig)
+	}
+	pr.mu.Unlock()
+	<-pr.done
+}
+
+func (pr *process) log() string {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	text := pr.out.String()
+	if len(text) > 6000 {
+		text = "..." + text[len(text)-6000:]
+	}
+	return text
+}
+
+// wait waits until the process has ended by itself, and well.
+func (p *processes) wait(pr *process, atMost time.Duration) {
+	p.t.Helper()
+	select {
+	case <-pr.done:
+	case <-time.After(atMost):
+		pr.signal(syscall.SIGUSR1)
+		time.Sleep(300 * time.Millisecond)
+		p.t.Errorf("%s did not end within %v", pr.name, atMost)
+		p.dump()
+		p.t.FailNow()
+	}
+	if pr.err != nil {
+		p.t.Errorf("%s: %v", pr.name, pr.err)
+		p.dump()
+		p.t.FailNow()
+	}
+}
+
+func (p *processes) dump() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pr := range p.procs {
+		p.t.Logf("%s", pr.log())
+	}
+}
+
+// start writes a job for shards in processes and starts these.
+func startShards(t *testing.T, path, text string, shards int) *processes {
+	t.Helper()
+	dir := t.TempDir()
+	p := &processes{t: t, path: path, dir: filepath.Join(dir, "run"), job: filepath.Join(dir, "job.yaml"), procs: map[string]*process{}}
+	addrs := make([]string, shards)
+	for i := range addrs {
+		addrs[i] = freeAddr(t)
+	}
+	text = strings.Replace(text, "ADDRESSES", "["+strings.Join(addrs, ", ")+"]", 1)
+	text = strings.Replace(text, "DIR", p.dir, 1)
+	if err := os.WriteFile(p.job, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.mu.Lock()
+		all := make([]*process, 0, len(p.procs))
+		for _, pr := range p.procs {
+			all = append(all, pr)
+		}
+		p.mu.Unlock()
+		for _, pr := range all {
+			pr.end(syscall.SIGKILL)
+		}
+	})
+	for i := range shards {
+		p.launch(shardName(i), "ps", p.job, "--shard", fmt.Sprint(i))
+	}
+	return p
+}
+
+func shardName(i int) string { return fmt.Sprintf("shard-%d", i) }
+
+// freeAddr is a loopback address that nobody listens at. Ports that the kernel gives to nobody by itself would be better
+// still; a test that loses the race fails with a clear error.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+const clusterExamples = 40_000
+
+// clusterJob is killJob with shards in processes of their own.
+const clusterJob = `
+version: 1
+name: kill
+dir: DIR
+seed: 3
+deterministic: true
+source:
+  kafka:
+    brokers: [%[1]s]
+    topic: clicks
+    end: {0: %[2]d, 1: %[2]d, 2: %[2]d, 3: %[2]d}
+    max_wait: 20ms
+parse:
+  format: tf_example
+  features:
+    - {name: user, slot: 1}
+    - {name: item, slot: 2}
+    - {name: category, slot: 3}
+    - {name: history, slot: 4, max: 3, combiner: mean}
+    - {name: price, kind: dense}
+  label: click
+model: {deepfm: {dim: 4, hidden: [128, 128], batch_norm: true, dropout: 0.1}}
+optimizer: {sparse: {adam: {lr: 0.01}}, bias: {ftrl: {lr: 0.1}}}
+train: {batch: 97}
+ps: {addresses: ADDRESSES, durability: %[3]s, recovery: %[4]s, lease: 3s}
+snapshot: {every: 150ms, keep: 3}
+`
+
+// TestKilledProcessesEndWithTheSameDigest runs one worker and several shards as processes and kills workers, shards, or
+// both at random moments, or takes the broker away for a while. Whatever dies, the digest of rows, optimizer state, dense
+// parameters, positions and worker state is that of a run in one process that nobody touched.
+func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes; part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := killRecords(t)[:clusterExamples]
+	b, err := broker.Start(broker.Options{Topics: map[string]int{"clicks": killPartitions}, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	addr := strings.Join(b.Addrs(), ",")
+	fill(t, addr, records, 0, clusterExamples)
+	text := func(durability string) string {
+		return fmt.Sprintf(clusterJob, addr, clusterExamples/killPartitions, durability, "rollback")
+	}
+
+	// The untouched run is one process.
+	dir := t.TempDir()
+	job := filepath.Join(dir, "job.yaml")
+	alone := strings.Replace(strings.Replace(text("none"), "addresses: ADDRESSES, ", "", 1), "DIR", filepath.Join(dir, "run"), 1)
+	if err := os.WriteFile(job, []byte(alone), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
+		t.Fatalf("the untouched run: %v\n%s", err, out)
+	}
+	want := digest(t, path, filepath.Join(dir, "run"))
+	t.Logf("untouched: digest %s", want)
+
+	for _, c := range []struct {
+		name, durability         string
+		workers, shards, brokers int // kills
+	}{
+		{"untouched", "none", 0, 0, 0},
+		{"worker", "none", 10, 0, 0},
+		{"shards with rollback", "none", 0, 10, 0},
+		{"shards with wal", "wal", 0, 10, 0},
+		{"both with rollback", "none", 5, 5, 0},
+		{"both with wal", "wal", 10, 10, 0},
+		{"broker", "none", 0, 0, 3},
+	} {
+		for _, shards := range []int{1, 2, 5} {
+			t.Run(fmt.Sprintf("%s/shards=%d", c.name, shards), func(t *testing.T) {
+				seed := uint64(time.Now().UnixNano())
+				t.Logf("seed of the kills: %d", seed)
+				rng := rand.New(rand.NewPCG(seed, uint64(shards)))
+				p := startShards(t, path, text(c.durability), shards)
+				worker := p.launch("worker", "train", p.job, "--worker", "w", "--json")
+				workers, shardKills, brokers := c.workers, c.shards, c.brokers
+				for workers+shardKills+brokers > 0 && worker.running() {
+					time.Sleep(time.Duration(100+rng.IntN(500)) * time.Millisecond)
+					switch n := rng.IntN(workers + shardKills + brokers); {
+					case n < workers:
+						workers--
+						worker.kill()
+					case n < workers+shardKills:
+						shardKills--
+						p.procs[shardName(rng.IntN(shards))].kill()
+					default:
+						brokers--
+						if err := b.Restart(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				p.wait(worker, 2*time.Minute)
+				t.Logf("%d kills of workers, %d of shards, %d of the broker came in time", c.workers-workers, c.shards-shardKills, c.brokers-brokers)
+				if c.workers+c.shards+c.brokers > 0 && workers+shardKills+brokers == c.workers+c.shards+c.brokers {
+					t.Error("nothing was killed before the job was done: no test")
+				}
+				if got := digest(t, path, p.dir); got != want {
+					t.Errorf("digest %s, %s untouched", got, want)
+					p.dump()
+				}
+			})
+		}
+	}
+}
