@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/monolith-go/monolith/ps"
 )
@@ -17,9 +18,10 @@ type member struct {
 	shards shards
 	log    *slog.Logger
 	who    ps.JoinOptions
+	lease  time.Duration // 0: this process and the coordinator's are one
 	run    context.Context
 	stop   context.CancelFunc
-	done   chan struct{}
+	done   sync.WaitGroup
 
 	mu      sync.Mutex
 	id      uint64
@@ -28,29 +30,76 @@ type member struct {
 	report  ps.Report
 	err     error
 	changed chan struct{} // closed, and replaced, by every change
+	// beat is when the process was last seen running, stood the longest that it was not since listen asked.
+	beat  time.Time
+	stood time.Duration
 }
 
 // enrol makes the run a member.
-func enrol(ctx context.Context, s shards, who ps.JoinOptions, log *slog.Logger) (*member, error) {
-	m := &member{shards: s, who: who, log: log, done: make(chan struct{}), changed: make(chan struct{})}
+func enrol(ctx context.Context, s shards, who ps.JoinOptions, lease time.Duration, log *slog.Logger) (*member, error) {
+	m := &member{shards: s, who: who, lease: lease, log: log, changed: make(chan struct{}), beat: time.Now()}
 	var err error
 	if m.id, err = s.Join(ctx, who); err != nil {
 		return nil, err
 	}
 	m.run, m.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go m.listen()
+	m.done.Go(m.listen)
+	if lease > 0 {
+		m.done.Go(m.watch)
+	}
 	return m, nil
+}
+
+// watch notices when the process stands still, stopped by a signal or starved: who was silent for longer than its lease
+// has been replaced, and must not claim its splits from a coordinator that was started meanwhile and does not know.
+func (m *member) watch() {
+	t := time.NewTicker(m.lease / 8)
+	defer t.Stop()
+	for {
+		select {
+		case <-m.run.Done():
+			return
+		case <-t.C:
+			m.stoodStill()
+		}
+	}
+}
+
+// stoodStill returns the longest time that the process stood still since listen asked for it last.
+func (m *member) stoodStill() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.stood = max(m.stood, now.Sub(m.beat))
+	m.beat = now
+	return m.stood
+}
+
+// takeStood returns stoodStill and begins anew.
+func (m *member) takeStood() time.Duration {
+	stood := m.stoodStill()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stood = 0
+	return stood
 }
 
 // listen keeps the assignment up to date until close.
 func (m *member) listen() {
-	defer close(m.done)
-	have := uint64(0)
+	have, longest := uint64(0), time.Duration(0)
 	for m.run.Err() == nil {
 		m.mu.Lock()
 		id := m.id
 		m.mu.Unlock()
 		a, err := m.shards.Await(m.run, id, have)
+		stood := m.takeStood()
+		if longest = max(longest, stood); errors.Is(err, ps.ErrRejoin) && m.lease > 0 && longest > m.lease {
+			err = fmt.Errorf("worker %s stood still for %v, longer than its lease of %v, and was replaced: %w",
+				m.who.Worker, longest.Round(time.Millisecond), m.lease, ps.ErrFenced)
+		}
+		if err == nil && stood <= m.lease {
+			longest = 0 // the answer to a call that was made after the process stood still
+		}
 		if errors.Is(err, ps.ErrRejoin) {
 			m.log.Info("joining the workers again: the coordinator was started again")
 			have = 0
@@ -196,5 +245,5 @@ func (m *member) leave(ctx context.Context) (last bool, err error) {
 // close ends the goroutine; the coordinator notices soon. It may be called more than once.
 func (m *member) close() {
 	m.stop()
-	<-m.done
+	m.done.Wait()
 }

@@ -34,7 +34,11 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	for _, s := range splits {
 		who.Splits = append(who.Splits, s.Name)
 	}
-	m, err := enrol(ctx, t.shards, who, t.log)
+	lease := time.Duration(0)
+	if t.cfg.PS.remote() {
+		lease = time.Duration(t.cfg.PS.Lease)
+	}
+	m, err := enrol(ctx, t.shards, who, lease, t.log)
 	if err != nil {
 		return nil, unavailable(err)
 	}

@@ -171,6 +171,7 @@ type anyProcessor interface {
 	process(ctx context.Context, e Element) error
 	flush(ctx context.Context) error
 	close() error
+	value() any
 }
 
 type anySink interface {
@@ -242,6 +243,7 @@ func (e *erasedProcessor[In, Out]) process(ctx context.Context, v Element) error
 
 func (e *erasedProcessor[In, Out]) flush(ctx context.Context) error { return e.p.Flush(ctx, e.emit) }
 func (e *erasedProcessor[In, Out]) close() error                    { return e.p.Close() }
+func (e *erasedProcessor[In, Out]) value() any                      { return e.p }
 
 type erasedSink[T Element] struct{ s Sink[T] }
 

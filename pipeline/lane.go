@@ -20,6 +20,11 @@ type lane struct {
 	idler  Idler // nil when the writer has nothing to do when idle
 	groups []*group
 	ready  chan *splitRun // a token for each element that a split has queued, and one for its end
+	// reached counts what the writer has taken of each split; nil when nobody listens. After open the writer's alone.
+	reached map[string]Progress
+	// cuts are the positions of each split that no element may straddle and that none has passed yet; nil when there are
+	// none. After open the writer's alone.
+	cuts map[string][]Position
 }
 
 // splitRun is one split within a lane.
@@ -154,10 +159,13 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	l.ready = make(chan *splitRun, len(l.splits)*(depth+1))
 	for _, sp := range l.splits {
 		sp.progress = Progress{Position: sp.Start}
-		if p, ok := progress[sp.Name]; ok && p.Position != NoPosition {
+		p, ok := progress[sp.Name]
+		cuts := p.Cuts
+		if p.Cuts = nil; ok && p.Position != NoPosition {
 			sp.progress = p
 			r.resumed(p.Rows)
 		}
+		l.begin(sp)
 		sp.queue = newQueue(name, depth, l.env.Observe())
 		sp.section, err = openSection(readCtx, l.env, perSplit, func(e Element) error {
 			if err := sp.queue.put(readCtx, e); err != nil {
@@ -167,6 +175,9 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 			return nil
 		})
 		if err != nil {
+			return err
+		}
+		if err := l.cut(sp, cuts); err != nil {
 			return err
 		}
 		err = guard(r.source, func() (err error) {
@@ -218,14 +229,45 @@ func (l *lane) close() error {
 func (l *lane) write(ctx context.Context) func(Element) error {
 	hooks, name := l.env.Observe(), l.run.seg.sink().name
 	return func(e Element) error {
-		rows, start := e.NumRows(), time.Now()
+		rows, origin, start := e.NumRows(), e.Origin(), time.Now()
+		if err := l.whole(origin); err != nil {
+			e.Release()
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		if err := l.writer.write(ctx, e); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		hooks.StageDone(name, rows, time.Since(start))
 		l.run.wrote(rows)
+		l.advance(origin, rows)
 		return nil
 	}
+}
+
+// begin tells whoever listens where a split goes on.
+func (l *lane) begin(sp *splitRun) {
+	listen := l.run.opts.Reached
+	if listen == nil {
+		return
+	}
+	if l.reached == nil {
+		l.reached = make(map[string]Progress, len(l.splits))
+	}
+	l.reached[sp.Name] = sp.progress
+	listen(sp.Name, sp.progress, 0)
+}
+
+// advance tells whoever listens of an element that the writer has taken.
+func (l *lane) advance(o Origin, rows int) {
+	if l.reached == nil {
+		return
+	}
+	at := l.reached[o.Split]
+	at.Position = o.To
+	at.Rows += int64(rows)
+	at.Batches++
+	l.reached[o.Split] = at
+	l.run.opts.Reached(o.Split, at, o.MaxTime)
 }
 
 // merge takes elements from the lane's splits until all have ended or the run is drained.

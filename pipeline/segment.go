@@ -32,6 +32,15 @@ type RunOptions struct {
 	Drain <-chan struct{}
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
+	// Reached hears how far each split is: once before anything is read of it, with where it goes on, and then after each
+	// element that the writer has taken; at counts as [Progress] does, earlier runs included. eventTime is the greatest
+	// event time of the element in microseconds since 1970, 0 when it has none. What the writer has taken may still be in
+	// flight: the sink alone knows what is applied. Lanes call it at the same time, each for its own splits; it is in the
+	// way of the writer, so it must be quick. nil: nobody listens.
+	Reached func(split string, at Progress, eventTime int64)
+	// Taken counts the rows that the run takes, those that earlier runs applied among them, and returns the total that
+	// MaxRows bounds: this way several runs share one bound. Lanes call it at the same time. nil: a count of the run's own.
+	Taken func(rows int64) (total int64)
 }
 
 func (o RunOptions) withDefaults() RunOptions {
@@ -85,6 +94,9 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &run{opts: opts, seg: s, source: name, stats: RunStats{Splits: map[string]Progress{}}, drain: make(chan struct{})}
+	if r.count = opts.Taken; r.count == nil {
+		r.count = new(atomic.Int64).Add
+	}
 
 	// Draining is one-way and may come from outside or from MaxRows, so the run has a channel of its own.
 	stop := make(chan struct{})
@@ -138,7 +150,7 @@ type run struct {
 	seg    *Segment
 	source string
 
-	taken atomic.Int64 // rows handed to lanes, with those of earlier runs
+	count func(rows int64) (total int64) // rows handed to lanes, with those of earlier runs
 	drain chan struct{}
 
 	mu struct {
@@ -171,7 +183,7 @@ func (r *run) draining() bool {
 
 // took counts rows that a lane has taken and tells whether the run has all it wants.
 func (r *run) took(rows int64) (full bool) {
-	total := r.taken.Add(rows)
+	total := r.count(rows)
 	if r.opts.MaxRows == 0 || total < r.opts.MaxRows {
 		return false
 	}
@@ -181,7 +193,7 @@ func (r *run) took(rows int64) (full bool) {
 
 // resumed counts rows that earlier runs applied.
 func (r *run) resumed(rows int64) {
-	r.taken.Add(rows)
+	r.count(rows)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Resumed += rows

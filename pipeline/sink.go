@@ -27,6 +27,10 @@ type Progress struct {
 	Position Position
 	// Rows and Batches count what was applied of the split since it was first read.
 	Rows, Batches int64
+	// Cuts are positions behind Position that no element of the split may straddle: From < cut < To is forbidden. A sink
+	// whose parts stand at different places gives them, so that each part has all of an element or nothing of it. Nearly
+	// always nil. A graph whose sink gives any needs a [Cutter].
+	Cuts []Position
 }
 
 // Resumer is a [Writer] that stores positions together with what it writes. Before anything is read of a split its

@@ -326,3 +326,74 @@ func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
 		}
 	}
 }
+
+// TestAsynchronousProcessesCountEveryExampleOnce runs three workers, with look-ups ahead and pushes behind, and kills
+// whatever there is. One worker is stopped until its splits have gone to others and then let go on: it must end with an
+// error that says so. In the end every example must have been applied once on every shard: each id counts as often as it
+// occurs in the stream, by the commit that applies gradients.
+func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute; part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := killRecords(t)
+	addr := startBroker(t)
+	fill(t, addr, records, 0, killExamples)
+	want := occurrences(t)
+	for _, c := range []struct{ durability, recovery string }{{"none", "rollback"}, {"none", "partial"}, {"wal", "rollback"}} {
+		t.Run(c.durability+"/"+c.recovery, func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed of the kills: %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 3))
+			text := fmt.Sprintf(clusterJob, addr, killExamples/killPartitions, c.durability, c.recovery)
+			for _, change := range [][2]string{
+				{"deterministic: true", "deterministic: false"},
+				{"train: {batch: 97}", "train: {batch: 97, prefetch: {parse: 4, lookup: 3, push: 3}}"},
+				{"lease: 3s", "lease: 1s"},
+			} {
+				text = strings.Replace(text, change[0], change[1], 1)
+			}
+			const shards = 2
+			p := startShards(t, path, text, shards)
+			workers := make([]*process, 3)
+			for i := range workers {
+				name := fmt.Sprint("worker-", i)
+				workers[i] = p.launch(name, "train", p.job, "--worker", name)
+			}
+			zombie := workers[2]
+			time.Sleep(time.Duration(700+rng.IntN(300)) * time.Millisecond)
+			zombie.signal(syscall.SIGSTOP)
+			stopped := time.Now()
+			for range 8 {
+				time.Sleep(time.Duration(100+rng.IntN(400)) * time.Millisecond)
+				if n := rng.IntN(4); n < 2 {
+					p.procs[shardName(n)].kill()
+				} else {
+					workers[n-2].kill()
+				}
+			}
+			// Longer than the lease, for all the time that shard 0 has been there.
+			time.Sleep(max(0, 2500*time.Millisecond-time.Since(stopped)))
+			zombie.signal(syscall.SIGCONT)
+			for _, w := range workers[:2] {
+				p.wait(w, 2*time.Minute)
+			}
+			select {
+			case <-zombie.done:
+			case <-time.After(time.Minute):
+				p.dump()
+				t.Fatal("the worker that was stopped goes on")
+			}
+			if text := zombie.log(); zombie.err == nil || !strings.Contains(text, "replaced") {
+				t.Errorf("the worker that was stopped ended with %v, want an error that says that it was replaced", zombie.err)
+			}
+			checkOccurrences(t, p.dir, want)
+			if t.Failed() {
+				p.dump()
+			}
+		})
+	}
+}

@@ -173,6 +173,34 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 	records := killRecords(t)
 	addr := startBroker(t)
 	fill(t, addr, records, 0, killExamples)
+	want := occurrences(t)
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			text := fmt.Sprintf(killJob, dir, addr, killExamples/killPartitions, shards)
+			text = strings.Replace(text, "deterministic: true", "deterministic: false", 1)
+			text = strings.Replace(text, "train: {batch: 97}", "train: {batch: 97, workers: 2, prefetch: {parse: 4, lookup: 3, push: 3}}", 1)
+			job := filepath.Join(filepath.Dir(dir), "job.yaml")
+			if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed of the kills: %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 1))
+			for range 10 {
+				killOnce(t, path, job, time.Duration(50+rng.IntN(250))*time.Millisecond)
+			}
+			if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
+				t.Fatalf("the last life: %v\n%s", err, out)
+			}
+			checkOccurrences(t, dir, want)
+		})
+	}
+}
+
+// occurrences counts how often each id stands in the stream.
+func occurrences(t *testing.T) map[int64]uint64 {
+	t.Helper()
 	want := map[int64]uint64{}
 	count := func(slot int, ids ...int64) {
 		for _, id := range ids {
@@ -195,62 +223,54 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 		count(3, ex.Category)
 		count(4, ex.History[:min(3, len(ex.History))]...)
 	}
-	for _, shards := range []int{1, 3} {
-		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "run")
-			text := fmt.Sprintf(killJob, dir, addr, killExamples/killPartitions, shards)
-			text = strings.Replace(text, "deterministic: true", "deterministic: false", 1)
-			text = strings.Replace(text, "train: {batch: 97}", "train: {batch: 97, workers: 2, prefetch: {parse: 4, lookup: 3, push: 3}}", 1)
-			job := filepath.Join(filepath.Dir(dir), "job.yaml")
-			if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
+	return want
+}
+
+// checkOccurrences compares the newest snapshot in a job's dir with the stream: every partition to its end, every id
+// counted as often as it occurs.
+func checkOccurrences(t *testing.T, dir string, want map[int64]uint64) {
+	t.Helper()
+	entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("no snapshots: %v", err)
+	}
+	snap, err := snapshot.Open(entries[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := snap.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if n := len(snap.Info().Positions["kafka"]); n != killPartitions {
+		t.Errorf("the snapshot knows %d partitions, want %d", n, killPartitions)
+	}
+	for split, p := range snap.Info().Positions["kafka"] {
+		if p.Rows != killExamples/killPartitions || p.Position != killExamples/killPartitions {
+			t.Errorf("partition %s: %d examples up to position %d, want %d", split, p.Rows, p.Position, killExamples/killPartitions)
+		}
+	}
+	got := map[int64]uint64{}
+	if err := snap.Rows(0, func(rows *table.Rows) error {
+		for i, key := range rows.Keys {
+			got[key] = rows.Counts[i]
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(want, got) {
+		wrong, more := 0, 0
+		for key, n := range want {
+			if got[key] != n {
+				wrong++
 			}
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed of the kills: %d", seed)
-			rng := rand.New(rand.NewPCG(seed, 1))
-			for range 10 {
-				killOnce(t, path, job, time.Duration(50+rng.IntN(250))*time.Millisecond)
+			if got[key] > n {
+				more++
 			}
-			if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
-				t.Fatalf("the last life: %v\n%s", err, out)
-			}
-			entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
-			if err != nil || len(entries) == 0 {
-				t.Fatalf("no snapshots: %v", err)
-			}
-			snap, err := snapshot.Open(entries[0].Path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := snap.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			for split, p := range snap.Info().Positions["kafka"] {
-				if p.Rows != killExamples/killPartitions || p.Position != killExamples/killPartitions {
-					t.Errorf("partition %s: %d examples up to position %d, want %d", split, p.Rows, p.Position, killExamples/killPartitions)
-				}
-			}
-			got := map[int64]uint64{}
-			if err := snap.Rows(0, func(rows *table.Rows) error {
-				for i, key := range rows.Keys {
-					got[key] = rows.Counts[i]
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			if !maps.Equal(want, got) {
-				wrong := 0
-				for key, n := range want {
-					if got[key] != n {
-						wrong++
-					}
-				}
-				t.Errorf("%d rows, want %d; %d of them have another count", len(got), len(want), wrong)
-			}
-		})
+		}
+		t.Errorf("%d rows, want %d; %d of them have another count, %d of these a larger one", len(got), len(want), wrong, more)
 	}
 }
 

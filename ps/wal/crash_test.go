@@ -499,3 +499,19 @@ func TestStaleBytes(t *testing.T) {
 		t.Errorf("the stale record has lsn %d: the test tests nothing", lsn)
 	}
 }
+
+// TestLostRecords: the records of segments join without a gap and without an overlap, borders counted.
+func TestLostRecords(t *testing.T) {
+	t.Parallel()
+	for first, ok := range map[uint64]bool{3: false, 4: true, 5: false} {
+		for _, border := range []uint64{0, 1} {
+			d := newDisk()
+			d.names["/ps/wal/wal-0000000000000001.log"] = &node{data: wal.EncodeSegment("shard 1 of 2", 1, 0, 1, 7, 0, true, 1, []byte("a"), []byte("b"), []byte("c"))}
+			d.names["/ps/wal/wal-0000000000000002.log"] = &node{data: wal.EncodeSegment("shard 1 of 2", 2, border, first+border, 8, 3, border == 1, 1, []byte("d"))}
+			got, _, err := replay(t, d)
+			if ok && (err != nil || len(got) != 4) || !ok && (!errors.Is(err, wal.ErrCorrupt) || len(got) != 3) {
+				t.Errorf("second segment from record %d, border %d: %d records, %v", first, border, len(got), err)
+			}
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 
 var (
 	// ErrCorrupt means that the log is not what its writer wrote, and not merely torn at its end. [Log.Replay] returns it with
-	// the file and offset. Come back from a newer snapshot without the log, or roll all shards back; then [Log.Reset].
+	// the file and offset. What the log held is lost to this shard: roll all shards back to a snapshot, then [Log.Reset].
 	ErrCorrupt = errors.New("log is damaged")
 	// ErrIdentity means that the folder holds the log of another shard, or of another layout. [Open] returns it.
 	ErrIdentity = errors.New("log of another shard")

@@ -14,8 +14,9 @@ const (
 	growStep = 64 << 10
 	// maxName bounds names of splits, workers, jobs and keys of worker state, bytes.
 	maxName = 64 << 10
-	// maxNames bounds how many names a decoder remembers, so that it need not make a string again.
+	// maxNames bounds how many names of up to maxKept bytes a decoder remembers, so that it need not make the string again.
 	maxNames = 4096
+	maxKept  = 512
 )
 
 // decoder reads frames. It is for one goroutine. Room is made as bytes arrive, whatever the lengths in the frame say. The
@@ -162,10 +163,13 @@ func (d *decoder) str() string {
 	if s, ok := d.names[string(d.name)]; ok {
 		return s
 	}
+	s := string(d.name)
+	if n > maxKept {
+		return s
+	}
 	if len(d.names) >= maxNames {
 		clear(d.names)
 	}
-	s := string(d.name)
 	d.names[s] = s
 	return s
 }

@@ -279,7 +279,7 @@ func (l *link) readUpdate() (epoch uint64) {
 // sized returns a slice of length n that reuses b where it can.
 func sized(b []float32, n int) []float32 {
 	if cap(b) < n {
-		return make([]float32, n)
+		return make([]float32, n, n+n/4)
 	}
 	return b[:n]
 }

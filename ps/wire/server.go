@@ -152,7 +152,10 @@ func (s *server) enter(ctx context.Context, key streamKey, x *served) error {
 	old.cancel(errContinued)
 	old.lock()
 	defer old.unlock()
-	return old.finish(ctx, false, false, errContinued)
+	if err := old.finish(ctx, false, false, errContinued); err != nil {
+		s.opts.Logger.Warn("closing a stream that is continued", "worker", key.worker, "shard", key.shard, "err", err)
+	}
+	return nil
 }
 
 // leave ends x's hold. The conn is closed before the session is free for another stream.

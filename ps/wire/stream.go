@@ -40,6 +40,10 @@ func (c *Conn) do(ctx context.Context) error {
 func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error {
 	b := waits{bound: c.opts.MinBackoff, limit: c.opts.MaxBackoff, budget: budget}
 	c.seq++
+	stop := c.closing
+	if r != nil && r.kind == kindClose {
+		stop = nil // the goodbye itself
+	}
 	for {
 		err := c.try(ctx, r)
 		if err == nil {
@@ -57,7 +61,7 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error
 		}
 		c.broke = err
 		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "attempt", b.tries, "err", err)
-		if !b.wait(ctx, c.closing) {
+		if !b.wait(ctx, stop) {
 			return fmt.Errorf("wire: shard %d at %s did not answer worker %s for %v (%d attempts); is it running? (monolith ps): %w: %w",
 				c.hello.Shard, c.cc.Target(), c.hello.Worker, time.Since(b.since).Round(time.Millisecond), b.tries, ErrUnreachable, err)
 		}
@@ -80,7 +84,7 @@ func (c *Conn) try(ctx context.Context, r *call) error {
 	c.watch.begin(ctx, c.stream.cancel)
 	defer c.watch.end()
 	// After the watch has begun: either Close finds the call there, or the call finds Close here.
-	if c.isClosing() && (r == nil || r.kind != kindClose) {
+	if (r == nil || r.kind != kindClose) && c.isClosing() {
 		if fresh {
 			c.drop(ps.ErrClosed)
 		}

@@ -24,6 +24,14 @@ type Store interface {
 	Resume(ctx context.Context, source string, splits []string) (map[string]ps.Progress, error)
 }
 
+// CutStore is a [Store] whose shards may stand at different positions of a split, after one of them was lost.
+type CutStore interface {
+	Store
+	// Cuts returns, after Resume, the positions of a split behind the one that Resume gave at which some shard stands: what
+	// is pushed must not straddle them, because a shard has an update whole or not at all. Mostly there are none.
+	Cuts(source, split string) []int64
+}
+
 var _ Store = (*ps.Client)(nil)
 
 // Updater is an element that carries an update.
@@ -87,6 +95,24 @@ func (w *writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 	out := make(map[string]pipeline.Progress, len(progress))
 	for name, p := range progress {
 		out[name] = pipeline.Progress{Position: pipeline.Position(p.Position), Rows: p.Rows, Batches: p.Batches}
+	}
+	store, ok := w.store.(CutStore)
+	if !ok {
+		return out, nil
+	}
+	for _, name := range names {
+		cuts := store.Cuts(source, name)
+		if len(cuts) == 0 {
+			continue
+		}
+		p, ok := out[name]
+		if !ok {
+			p.Position = pipeline.NoPosition
+		}
+		for _, c := range cuts {
+			p.Cuts = append(p.Cuts, pipeline.Position(c))
+		}
+		out[name] = p
 	}
 	return out, nil
 }

@@ -141,3 +141,58 @@ func TestResumeAndFencing(t *testing.T) {
 		t.Errorf("%d of 3 elements released", released.Load())
 	}
 }
+
+// store is one that has been told what to answer.
+type store struct {
+	gradsink.Store
+	progress map[string]ps.Progress
+	err      error
+}
+
+func (s *store) Resume(context.Context, string, []string) (map[string]ps.Progress, error) {
+	return s.progress, s.err
+}
+
+// cutStore has shards that stand at different places.
+type cutStore struct {
+	store
+	cuts map[string][]int64
+}
+
+func (s *cutStore) Cuts(source, split string) []int64 { return s.cuts[source+"/"+split] }
+
+// TestCuts: a store whose shards stand apart has its positions handed on, any other has none.
+func TestCuts(t *testing.T) {
+	t.Parallel()
+	plain := store{progress: map[string]ps.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}}
+	want := map[string]pipeline.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}
+	withCuts := map[string]pipeline.Progress{
+		"a": {Position: 4, Rows: 3, Batches: 2, Cuts: []pipeline.Position{6, 8}}, "b": want["b"],
+		"c": {Position: pipeline.NoPosition, Cuts: []pipeline.Position{1}},
+	}
+	for name, tc := range map[string]struct {
+		store gradsink.Store
+		want  map[string]pipeline.Progress
+	}{
+		"plain":   {&plain, want},
+		"no cuts": {&cutStore{store: plain}, want},
+		"cuts":    {&cutStore{plain, map[string][]int64{"s/a": {6, 8}, "s/c": {1}, "other/b": {10}}}, withCuts},
+	} {
+		w, err := gradsink.New[*elem](func(context.Context, *pipeline.Env) (gradsink.Store, error) { return tc.store, nil }).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.(pipeline.Resumer).Resume(t.Context(), "s", []pipeline.Split{{Name: "a"}, {Name: "b"}, {Name: "c"}})
+		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+			t.Errorf("%s (-want +got), %v:\n%s", name, err, diff)
+		}
+	}
+	failing := &cutStore{store{err: ps.ErrFenced}, map[string][]int64{"s/a": {6}}}
+	w, err := gradsink.New[*elem](func(context.Context, *pipeline.Env) (gradsink.Store, error) { return failing, nil }).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.(pipeline.Resumer).Resume(t.Context(), "s", []pipeline.Split{{Name: "a"}}); !errors.Is(err, pipeline.ErrFenced) || got != nil {
+		t.Errorf("a store that was taken over: %v, %v", got, err)
+	}
+}

@@ -50,7 +50,16 @@ func (o Options) Validate() error {
 // Rows keep their order, and each split has batches of its own: where batches of several splits arrive in turn, up to
 // Rows-1 rows of each are held. Origins join without a gap; every range of positions that comes in goes out, also where
 // all its rows were dropped before. A batch that holds a whole input, or a part of one, shares its memory; only batches
-// joined from several inputs are copied. The stage's methods may be called from several goroutines at once.
+// joined from several inputs are copied.
+//
+// A batch also ends where a sink asks for it ([pipeline.Cutter]), and is short then:
+//
+//	in   |--300--|--500--|-0-|--400--|  end
+//	out          |--512--|-88|   |--512--| |--88-|       a cut behind row 600
+//
+// Behind a cut batches are of the full size again. The stage may stand in front of the first queue or behind it; it cuts by
+// [pipeline.ColPosition], whatever its unit, positions made by [pipeline.AtEpoch] included. The stage's methods may be
+// called from several goroutines at once.
 type Stage struct{ opts Options }
 
 var _ pipeline.Stage[*pipeline.Batch, *pipeline.Batch] = (*Stage)(nil)
@@ -75,7 +84,7 @@ func (s *Stage) Open(_ context.Context, env *pipeline.Env) (pipeline.Processor[*
 	if err := s.opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &processor{opts: s.opts, mem: env.Mem(), bySplit: map[key]*held{}}, nil
+	return &processor{opts: s.opts, mem: env.Mem(), bySplit: map[key]*held{}, cuts: map[string][]pipeline.Position{}}, nil
 }
 
 // processor does the work of a [Stage].
@@ -84,7 +93,11 @@ type processor struct {
 	mem     memory.Allocator
 	held    []*held // in the order in which splits first came
 	bySplit map[key]*held
+	// cuts are those of each split that no input has passed yet.
+	cuts map[string][]pipeline.Position
 }
+
+var _ pipeline.Cutter = (*processor)(nil)
 
 type key struct{ source, split string }
 
@@ -101,7 +114,7 @@ func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pi
 			release(pieces[i+1:])
 			return err
 		}
-		if err := p.drain(h, piece.lastOfEpoch, emit); err != nil {
+		if err := p.drain(h, piece, emit); err != nil {
 			release(pieces[i+1:])
 			return err
 		}
@@ -109,15 +122,21 @@ func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pi
 	return p.expire(emit)
 }
 
-// drain emits every full batch of h and, at the end of an epoch, what is left over.
-func (p *processor) drain(h *held, all bool, emit func(*pipeline.Batch) error) error {
+// CutAt implements [pipeline.Cutter]. A batch that ends at a cut may be short, also with [Options].DropRemainder.
+func (p *processor) CutAt(split string, positions []pipeline.Position) { p.cuts[split] = positions }
+
+// drain emits every full batch of h and, at the end of an epoch or at a cut, what is left over.
+func (p *processor) drain(h *held, last piece, emit func(*pipeline.Batch) error) error {
 	for h.rows >= p.opts.Rows {
 		if err := p.emit(h, p.opts.Rows, emit); err != nil {
 			return err
 		}
 	}
-	if all {
+	switch {
+	case last.lastOfEpoch:
 		return p.rest(h, emit)
+	case last.cut && h.from != h.to:
+		return p.emit(h, h.rows, emit)
 	}
 	return nil
 }
@@ -189,10 +208,11 @@ func (p *processor) find(o pipeline.Origin) *held {
 	return h
 }
 
-// piece is a batch, or a part of one, whose rows are of one epoch.
+// piece is a batch, or a part of one, whose rows are of one epoch and between two cuts.
 type piece struct {
-	batch       *pipeline.Batch
-	lastOfEpoch bool
+	batch *pipeline.Batch
+	// lastOfEpoch and cut tell that an epoch ends with the piece, and that no batch may go on behind it.
+	lastOfEpoch, cut bool
 }
 
 func release(pieces []piece) {
@@ -201,18 +221,28 @@ func release(pieces []piece) {
 	}
 }
 
-// pieces cuts in where an epoch ends, and takes it over. The epoch of a row is that of the last place in its record: the
-// record that ends an epoch ends where the next one begins.
-func (p *processor) pieces(in *pipeline.Batch) (out []piece, err error) {
-	pos, o := in.Positions(), in.Origin()
+// pieces cuts in where an epoch ends and at the cuts of its split, and takes it over.
+func (p *processor) pieces(in *pipeline.Batch) ([]piece, error) {
+	o := in.Origin()
 	if in.Column(pipeline.ColPosition) == nil {
 		in.Release()
 		return nil, fmt.Errorf("batch: %s has no column %s: %w", o, pipeline.ColPosition, pipeline.ErrSchema)
 	}
+	out, err := p.epochs(in)
+	if cuts := p.cuts[o.Split]; err == nil && len(cuts) > 0 {
+		out, p.cuts[o.Split], err = atCuts(out, cuts, p.opts.Epochs)
+	}
+	return out, err
+}
+
+// epochs cuts in where an epoch ends, and takes it over. The epoch of a row is that of the last place in its record: the
+// record that ends an epoch ends where the next one begins.
+func (p *processor) epochs(in *pipeline.Batch) (out []piece, err error) {
+	pos, o := in.Positions(), in.Origin()
 	epoch, _ := o.From.Epoch()
 	last, place := o.To.Epoch()
 	if !p.opts.Epochs || epoch == last {
-		return []piece{{in, false}}, nil
+		return []piece{{batch: in}}, nil
 	}
 	defer in.Release()
 	cut := func(from, to int, lastOfEpoch bool) {
@@ -221,7 +251,7 @@ func (p *processor) pieces(in *pipeline.Batch) (out []piece, err error) {
 		}
 		var b *pipeline.Batch
 		if b, err = in.Cut(from, to); err == nil {
-			out = append(out, piece{b, lastOfEpoch})
+			out = append(out, piece{batch: b, lastOfEpoch: lastOfEpoch})
 		}
 	}
 	from := 0
