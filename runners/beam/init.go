@@ -1,0 +1,38 @@
+package beam
+
+import (
+	"flag"
+	"os"
+	"reflect"
+	"sync"
+
+	sdk "github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/util/hooks"
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism" // makes the runner known to sdk.Run
+)
+
+// initOnce: Beam may be initialised once in a process.
+var initOnce sync.Once
+
+// Init makes the process ready to be a worker or to call [Run]; call it first thing in main, after [Register]. In a process
+// that a runner has started as a worker it serves the runner and never returns. Otherwise it returns at once: it parses no
+// flags, and those that Beam declares stay on [flag.CommandLine], where a program that parses its own never meets them.
+func Init() {
+	initOnce.Do(func() {
+		sdk.RegisterDoFn(reflect.TypeFor[leaseFn]())
+		sdk.RegisterDoFn(reflect.TypeFor[boundedFn]())
+		sdk.RegisterDoFn(reflect.TypeFor[collectFn]())
+		if isWorker(os.Args[1:]) {
+			flag.Parse()
+			sdk.Init() // does not return
+			return
+		}
+		// A harness in this process would take over Beam's log and send it in a circle, in the end to the standard error.
+		hooks.DisableHook(harness.DefaultRemoteLoggingHook)
+		keepLogs(sdk.Init)
+	})
+}
+
+// isWorker tells whether the arguments are those that Beam's boot program starts a worker with.
+func isWorker(args []string) bool { return len(args) > 0 && args[0] == "--worker=true" }

@@ -1,0 +1,237 @@
+package beam
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// process is what the bundles of this process share: Beam makes its DoFns itself, so there is no other way to them.
+var process = registry{self: rand.Text(), runs: map[string]*runState{}}
+
+// registry finds the runs that have something in this process.
+type registry struct {
+	self string // names this process
+	mu   sync.Mutex
+	runs map[string]*runState
+}
+
+// runState is what one run has in this process: the graph that was built for it and the executors that live. Where [Run]
+// was called it lives as long as that call, elsewhere as long as bundles or leases are in it.
+type runState struct {
+	spec   spec
+	logger *slog.Logger
+	owned  bool           // by a call to Run
+	inside sync.WaitGroup // bundles and leases
+	users  int            // the same, as a number; guarded by registry.mu
+	// ctx is that of the run in this process; its cause says why it ended.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// taken counts rows for MaxRows.
+	taken atomic.Int64
+
+	building sync.Mutex // guards built; never taken under mu
+	built    *Built
+
+	mu struct {
+		sync.Mutex
+		leases   map[int]*lease
+		had      map[int]bool // tasks whose executors were abandoned
+		stopping bool         // a drain has begun, so leases that begin are drained too
+		full     bool
+		err      error // what an executor failed with first
+		stats    pipeline.RunStats
+	}
+}
+
+// spec is what a bundle knows of its run; it is a part of the DoFns and travels as JSON.
+type spec struct {
+	// Run names the run and Process the process that submitted it.
+	Run, Process string
+	Recipe       Recipe
+	// Hash is that of the submitted plan.
+	Hash          string
+	Deterministic bool
+	MaxRows       int64
+	// Nanoseconds.
+	IdleEvery, Lease, Renew int64
+}
+
+// begin makes the run of a call to Run, which ends it with [runState.end].
+func (g *registry) begin(s spec, logger *slog.Logger) *runState {
+	r := newRun(s, logger)
+	r.owned = true
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.runs[s.Run] = r
+	return r
+}
+
+func newRun(s spec, logger *slog.Logger) *runState {
+	r := &runState{spec: s, logger: logger}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // bundles come and go, the run stays
+	r.mu.leases, r.mu.had = map[int]*lease{}, map[int]bool{}
+	r.mu.stats.Splits = map[string]pipeline.Progress{}
+	return r
+}
+
+// enter finds the run of a bundle; leave ends the visit.
+func (g *registry) enter(s spec) (*runState, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.runs[s.Run]
+	if r == nil {
+		if s.Process == g.self {
+			return nil, fmt.Errorf("beam: run %s: %w", s.Run, errEnded)
+		}
+		r = newRun(s, slog.New(slog.DiscardHandler))
+		g.runs[s.Run] = r
+	}
+	r.users++
+	r.inside.Add(1)
+	return r, nil
+}
+
+// stay enters a run that somebody is in.
+func (g *registry) stay(r *runState) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.users++
+	r.inside.Add(1)
+}
+
+// leave ends a visit. The last visitor of a run that nobody owns closes what was built for it.
+func (g *registry) leave(r *runState) {
+	defer r.inside.Done()
+	g.mu.Lock()
+	r.users--
+	last := r.users == 0 && !r.owned
+	if last {
+		delete(g.runs, r.spec.Run)
+	}
+	g.mu.Unlock()
+	if last {
+		if err := r.close(errEnded); err != nil {
+			r.logger.Warn("run not closed cleanly", "err", err)
+		}
+	}
+}
+
+// end stops every executor of an owned run with a cause, joins them and all bundles, and closes what was built.
+func (r *runState) end(cause error) error {
+	process.mu.Lock()
+	delete(process.runs, r.spec.Run) // nobody enters any more
+	process.mu.Unlock()
+	r.cancel(cause)
+	for {
+		l := r.anyLease()
+		if l == nil {
+			break
+		}
+		<-l.done
+		l.abandon()
+	}
+	r.inside.Wait()
+	return r.close(cause)
+}
+
+// close closes what was built for the run; nobody is in it any more.
+func (r *runState) close(cause error) error {
+	r.cancel(cause)
+	r.building.Lock()
+	defer r.building.Unlock()
+	built := r.built
+	r.built = nil
+	if built == nil || built.Close == nil {
+		return nil
+	}
+	if err := built.Close(); err != nil {
+		return fmt.Errorf("beam: recipe %q: close: %w", r.spec.Recipe.Name, err)
+	}
+	return nil
+}
+
+func (r *runState) anyLease() *lease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.mu.leases {
+		return l
+	}
+	return nil
+}
+
+// graph builds the graph of the run, once.
+func (r *runState) graph() (*Built, error) {
+	r.building.Lock()
+	defer r.building.Unlock()
+	if r.built == nil {
+		built, err := build(r.ctx, r.spec.Recipe, r.spec.Hash)
+		if err != nil {
+			return nil, err
+		}
+		r.built = built
+	}
+	return r.built, nil
+}
+
+// drain ends all executors in order, and those that begin later. full: because MaxRows have been taken.
+func (r *runState) drain(full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.stopping = true
+	r.mu.full = r.mu.full || full
+	for _, l := range r.mu.leases {
+		l.startDrain()
+	}
+}
+
+// failed keeps the first error, with its type, for a Run in this process: Beam passes on text alone.
+func (r *runState) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.err == nil {
+		r.mu.err = err
+	}
+}
+
+func (r *runState) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.err
+}
+
+// add sums the statistics of an executor that has ended.
+func (r *runState) add(s record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addLocked(s)
+}
+
+func (r *runState) addLocked(s record) {
+	sum := &r.mu.stats
+	sum.Rows += s.Stats.Rows
+	sum.Batches += s.Stats.Batches
+	if !s.Again { // what the executor before it did is resumed by this one, but was no earlier run's
+		sum.Resumed += s.Stats.Resumed
+	}
+	sum.Full = sum.Full || s.Stats.Full
+	sum.Drained = sum.Drained || s.Stats.Drained
+	maps.Copy(sum.Splits, s.Stats.Splits)
+}
+
+// sum returns the statistics so far.
+func (r *runState) sum() pipeline.RunStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.mu.stats
+	s.Splits = maps.Clone(s.Splits)
+	s.Full = s.Full || r.mu.full
+	s.Drained = s.Drained && !s.Full // the others were drained because the run was full
+	return s
+}

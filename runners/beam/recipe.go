@@ -1,0 +1,90 @@
+package beam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Recipe is how a graph travels to another machine: a builder registered by name, and its configuration. Nothing is
+// serialised stage by stage.
+type Recipe struct {
+	// Name is that of a builder known to [Register].
+	Name string
+	// Config is handed to the builder as it is; it must be good on every machine and should hold no secrets, since runners
+	// store and show it.
+	Config []byte
+}
+
+// Built is a graph that was built from its recipe.
+type Built struct {
+	// Plan has one segment.
+	Plan *pipeline.Plan
+	// Env makes the environment of a worker; nil: the zero Env. Workers are numbered through all elements of a run.
+	Env func(worker int) *pipeline.Env
+	// Close releases what the builder opened once the process has no executor of the run left; nil: nothing to do.
+	Close func() error
+}
+
+// Builder builds a graph from the configuration of its recipe: the same graph everywhere, without I/O in planning. It runs
+// once for each run in a process, before the first executor. ctx ends when the run does.
+type Builder func(ctx context.Context, config []byte) (*Built, error)
+
+// builders are the recipes of the program.
+var builders = struct {
+	sync.Mutex
+	m map[string]Builder
+}{m: map[string]Builder{}}
+
+// Register makes a builder known under a name. Call it before [Init], from main, in every program that may be a worker. It
+// panics when b is nil or the name is taken.
+func Register(name string, b Builder) {
+	builders.Lock()
+	defer builders.Unlock()
+	if b == nil {
+		panic(fmt.Sprintf("beam: recipe %q has no builder", name))
+	}
+	if builders.m[name] != nil {
+		panic(fmt.Sprintf("beam: recipe %q is registered already", name))
+	}
+	builders.m[name] = b
+}
+
+func builder(name string) (Builder, error) {
+	builders.Lock()
+	defer builders.Unlock()
+	if b := builders.m[name]; b != nil {
+		return b, nil
+	}
+	return nil, fmt.Errorf("beam: recipe %q; this program knows %q: %w", name, slices.Sorted(maps.Keys(builders.m)), ErrRecipe)
+}
+
+// build builds the graph of a recipe and checks that it is the one with the given hash.
+func build(ctx context.Context, r Recipe, hash string) (_ *Built, err error) {
+	b, err := builder(r.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("beam: recipe %q: panic: %v", r.Name, p)
+		}
+	}()
+	built, err := b(ctx, r.Config)
+	if err != nil {
+		return nil, fmt.Errorf("beam: recipe %q: %w", r.Name, err)
+	}
+	if got := built.Plan.Hash(); got != hash {
+		err = fmt.Errorf("beam: recipe %q makes plan %s, submitted was %s; the worker runs another version of the program or another job: %w", r.Name, got, hash, ErrPlan)
+		if built.Close != nil {
+			err = errors.Join(err, built.Close())
+		}
+		return nil, err
+	}
+	return built, nil
+}

@@ -1,0 +1,153 @@
+package beam
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	sdk "github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// grace is how long a run whose context has ended may take to end in order.
+const grace = 30 * time.Second
+
+// turn lets one run at a time use Beam: its runners set global flags and the harness a global logger.
+var turn = make(chan struct{}, 1)
+
+// Run runs a plan of one segment on a Beam runner and returns its statistics, in a slice of one as runners/local does.
+// plan is what the recipe builds in this process; only its source is asked, for the splits. Statistics are summed over all
+// elements, and complete when the run ends without an error.
+//
+// An unbounded plan runs until it is drained, has MaxRows, fails, or ctx ends. When ctx ends the executors are stopped and
+// joined, and Run returns the cause. One run at a time uses Beam in a process; others wait for it.
+//
+// Errors: [pipeline.ErrConfig] for options and plans that cannot be, [ErrRecipe], [ErrPlan], [ErrInit], and what parts of
+// the graph return: the very error where the executor ran in this process, otherwise one with its text.
+func Run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options) ([]pipeline.RunStats, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return run(ctx, r, plan, o.withDefaults(), runners[o.withDefaults().Runner])
+}
+
+func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capability) (_ []pipeline.RunStats, err error) {
+	if !sdk.Initialized() {
+		return nil, fmt.Errorf("beam: Init was not called in main: %w", ErrInit)
+	}
+	if _, err := builder(r.Name); err != nil {
+		return nil, err
+	}
+	if len(plan.Segments) != 1 {
+		return nil, fmt.Errorf("beam: plan %q has %d segments, a Beam run has one: %w", plan.Name, len(plan.Segments), pipeline.ErrConfig)
+	}
+	splits, err := splitsOf(ctx, plan.Segments[0], o)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer logTo(o.Logger)()
+
+	state := process.begin(spec{
+		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows,
+		IdleEvery: int64(o.IdleEvery), Lease: int64(o.Lease), Renew: int64(o.Renew),
+	}, o.Logger)
+	stats, err := submit(ctx, state, plan, deal(splits, o, c), o, c)
+	return []pipeline.RunStats{stats}, err
+}
+
+// splitsOf returns the splits to run, of which there is at least one.
+func splitsOf(ctx context.Context, s *pipeline.Segment, o Options) ([]pipeline.Split, error) {
+	if o.Splits != nil {
+		return o.Splits, nil
+	}
+	name, source := s.Source()
+	lister, ok := source.(interface {
+		Splits(ctx context.Context) ([]pipeline.Split, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("beam: source %q lists no splits: %w", name, pipeline.ErrConfig)
+	}
+	splits, err := lister.Splits(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("beam: %s: %w", name, err)
+	}
+	if len(splits) == 0 {
+		return nil, fmt.Errorf("beam: %s: no splits to read: %w", name, pipeline.ErrConfig)
+	}
+	return splits, nil
+}
+
+// submit runs the Beam graph and ends the run in this process: every executor is joined when it returns.
+func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []task, o Options, c capability) (pipeline.RunStats, error) {
+	elems := make([][]byte, len(tasks))
+	for i, t := range tasks {
+		var err error
+		if elems[i], err = t.encode(); err != nil {
+			return pipeline.RunStats{}, errors.Join(fmt.Errorf("beam: task %d: %w", i, err), state.end(errEnded))
+		}
+	}
+	p, s := sdk.NewPipelineWithRoot()
+	s = s.Scope(plan.Name)
+	var fn any = &leaseFn{segmentFn{state.spec}}
+	if plan.Segments[0].Bounded() && !c.resumesBounded {
+		fn = &boundedFn{segmentFn{state.spec}}
+	}
+	in := sdk.Reshuffle(s, sdk.CreateList(s, elems))
+	out := sdk.ParDo(s, fn, in)
+	sdk.ParDo0(s, &collectFn{state.spec}, sdk.Reshuffle(s, out))
+
+	// Prism ends the process when the context of a job ends, or its deadline passes, at the wrong moment. So executors are
+	// told to end, their error fails the job, and the job's own context is the last resort.
+	jobCtx, stopJob := context.WithCancel(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		drain := o.Drain
+		for {
+			select {
+			case <-drain:
+				drain = nil
+				state.drain(false)
+			case <-ctx.Done():
+				state.cancel(context.Cause(ctx))
+				last := time.AfterFunc(grace, stopJob)
+				<-over
+				last.Stop()
+				return
+			case <-over:
+				return
+			}
+		}
+	})
+	_, err := sdk.Run(jobCtx, o.Runner, p)
+	close(over)
+	watch.Wait()
+	stopJob()
+	closed := state.end(errEnded)
+	stats := state.sum()
+	if err == nil {
+		return stats, closed
+	}
+	// Beam passes errors on as text, with its own notes; the executor's error is the one that says what is wrong.
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	} else if f := state.failure(); f != nil {
+		err = f
+	} else {
+		err = fmt.Errorf("beam: %s: %w", o.Runner, err)
+	}
+	if closed != nil {
+		err = errors.Join(err, closed)
+	}
+	return stats, err
+}
