@@ -36,6 +36,9 @@ type Config struct {
 	Train Train `yaml:"train"`
 	// Optimizer holds the update rules.
 	Optimizer Optimizers `yaml:"optimizer"`
+	// Runner is where the training graph runs: local, in this process; or prism, inside Apache Beam's Prism runner, which
+	// other Beam runners' rules can be tried with.
+	Runner string `yaml:"runner" default:"local" enum:"local|prism"`
 	// PS is the parameter server.
 	PS PS `yaml:"ps"`
 	// Snapshot says how often the whole state is stored.
@@ -48,6 +51,7 @@ type Config struct {
 	Log Log `yaml:"log"`
 
 	file  string
+	raw   raw
 	where map[string]Where
 	notes []string
 }

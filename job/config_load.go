@@ -72,7 +72,33 @@ func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
 		}
 		return nil, &ConfigError{Faults: faults}
 	}
-	return build(root, faults, name, opts)
+	c, err := build(root, faults, name, opts)
+	if err == nil {
+		c.raw = raw{Text: data, Name: name, Set: opts.Set, Env: settings(opts.Env)}
+	}
+	return c, err
+}
+
+// raw is what a job was made of, for another process to make it again.
+type raw struct {
+	Text []byte   `json:"text"`
+	Name string   `json:"name"`
+	Set  []string `json:"set,omitempty"`
+	Env  []string `json:"env,omitempty"`
+}
+
+// settings are the variables that set keys. Others, which may hold secrets, stay where they are.
+func settings(env []string) (out []string) {
+	known := map[string]bool{}
+	for _, k := range Keys() {
+		known[k.Env] = k.Env != ""
+	}
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); known[name] {
+			out = append(out, kv)
+		}
+	}
+	return out
 }
 
 // Default is a job with every default and nothing else, for programs that fill in the rest.

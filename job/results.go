@@ -34,6 +34,9 @@ type RunOptions struct {
 	Evaluated func(epoch int, scores Scores)
 	// Pin, when not empty, exempts the run's last snapshot from retention and is stored with it as a note.
 	Pin string
+	// Runners are the runners beside local that a job may name, and Recipes what they build its graph from again.
+	Runners map[string]Runner
+	Recipes *Recipes
 	// Worker names this run among the workers of the job; empty: after the host and the process. A run that begins under
 	// the name of another takes its place: give a worker that is started again its old name.
 	Worker string

@@ -186,7 +186,8 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	}
 	ended, full, stop := m.until(t.opts.Drain, version, maxRows)
 	defer stop()
-	stats, err := t.run(ctx, plan, pipeline.RunOptions{
+	again := recipe{Job: t.cfg.raw, UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
+	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples, Splits: splits, Drain: ended,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
@@ -210,12 +211,26 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 }
 
 // run runs the training graph on the runner of the job.
-func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, o pipeline.RunOptions) (pipeline.RunStats, error) {
-	stats, err := local.Run(ctx, plan, o)
-	if len(stats) == 0 {
+func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
+	if t.cfg.Runner == "local" {
+		stats, err := local.Run(ctx, plan, o)
+		if len(stats) == 0 {
+			return pipeline.RunStats{}, err
+		}
+		return stats[0], err
+	}
+	r := t.opts.Runners[t.cfg.Runner]
+	if r == nil || t.opts.Recipes == nil {
+		return pipeline.RunStats{}, fmt.Errorf("job: this program was built without the runner %s: %w", t.cfg.Runner, pipeline.ErrConfig)
+	}
+	config, done, err := t.opts.Recipes.add(again, func() (*Rebuilt, error) {
+		return &Rebuilt{Plan: plan, Env: o.Env}, nil
+	})
+	if err != nil {
 		return pipeline.RunStats{}, err
 	}
-	return stats[0], err
+	defer done()
+	return r(ctx, config, plan, o)
 }
 
 func closed(c <-chan struct{}) bool {

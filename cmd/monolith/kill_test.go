@@ -275,9 +275,9 @@ func checkOccurrences(t *testing.T, dir string, want map[int64]uint64) {
 }
 
 // killOnce starts the job and kills it after a while; it must not have ended by itself.
-func killOnce(t *testing.T, path, job string, after time.Duration) {
+func killOnce(t *testing.T, path, job string, after time.Duration, more ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), path, "train", job)
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"train", job}, more...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
+
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
 )
 
 // ops wires the library into the commands.
-func ops() cli.Ops {
+func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 	return cli.Ops{
-		Train: job.Run,
+		Train: func(ctx context.Context, c *job.Config, o job.RunOptions) (*job.TrainResult, error) {
+			o.Runners, o.Recipes = runners, recipes
+			return job.Run(ctx, c, o)
+		},
 		Serve: job.Serve,
 		Eval:  job.Evaluate,
 		Plan: func(c *job.Config) (job.Plan, error) {

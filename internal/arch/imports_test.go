@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -34,6 +35,27 @@ var layers = map[string][]string{
 	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "runners"},
 	"cmd":        {"*"},
 	"examples":   {"*"},
+}
+
+// TestCoreLinksNoEngine: a program that imports only the contract and the parameter server links neither Beam nor Parquet
+// nor a cloud's SDK, and the contract no gRPC either.
+func TestCoreLinksNoEngine(t *testing.T) {
+	for pkg, forbidden := range map[string][]string{
+		"pipeline": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
+		"ps":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb"},
+	} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", mod+pkg).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for dep := range strings.Lines(string(out)) {
+			for _, f := range forbidden {
+				if strings.Contains(dep, f) {
+					t.Errorf("%s links %s", pkg, strings.TrimSpace(dep))
+				}
+			}
+		}
+	}
 }
 
 // TestImportDirection reads the files itself: a `go list` subprocess would be

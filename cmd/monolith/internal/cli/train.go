@@ -16,6 +16,7 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		resume      bool
 		printConfig bool
 		worker      string
+		runner      string
 	)
 	cmd := &cobra.Command{
 		Use:   "train JOB.yaml",
@@ -35,6 +36,9 @@ share the splits of the source: start the same command on as many machines as th
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if runner != "" {
+				set = append(set, "runner="+runner)
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
@@ -67,6 +71,7 @@ share the splits of the source: start the same command on as many machines as th
 		},
 	}
 	addSet(cmd, &set)
+	cmd.Flags().StringVar(&runner, "runner", "", "`runner` of the training graph, as --set runner=: local or prism (Apache Beam's)")
 	cmd.Flags().StringVar(&worker, "worker", "", "`name` of this worker among those of the job; one that is started again under its name takes its place at once (default: host and process)")
 	cmd.Flags().BoolVar(&resume, "resume", true, "go on from the newest snapshot; given explicitly it demands one, =false begins anew")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write every value in force and where it came from, and stop")

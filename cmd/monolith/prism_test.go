@@ -1,0 +1,159 @@
+//go:build unix
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const prismExamples = 30_000
+
+// prismJobs are a bounded and an unbounded job; the latter ends after so many examples.
+func prismJobs(addr string) map[string]string {
+	text := fmt.Sprintf(killJob, "DIR", addr, prismExamples/killPartitions, 2)
+	end := fmt.Sprintf("    end: {0: %[1]d, 1: %[1]d, 2: %[1]d, 3: %[1]d}\n", prismExamples/killPartitions)
+	unbounded := strings.Replace(text, end, "", 1)
+	unbounded = strings.Replace(unbounded, "train: {batch: 97}", "train: {batch: 97, max_examples: 25000}", 1)
+	return map[string]string{"bounded": text, "unbounded": unbounded}
+}
+
+func makeJob(t testing.TB, text string) (dir, job string) {
+	t.Helper()
+	folder := t.TempDir()
+	dir, job = filepath.Join(folder, "run"), filepath.Join(folder, "job.yaml")
+	if err := os.WriteFile(job, []byte(strings.Replace(text, "DIR", dir, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, job
+}
+
+// TestPrismEndsWithTheSameDigest trains the same jobs on the local runner and inside Beam's Prism, and kills the latter.
+func TestPrismEndsWithTheSameDigest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute; part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := startBroker(t)
+	fill(t, addr, killRecords(t)[:prismExamples], 0, prismExamples)
+	for name, text := range prismJobs(addr) {
+		t.Run(name, func(t *testing.T) {
+			want := ""
+			for _, runner := range []string{"local", "prism"} {
+				dir, job := makeJob(t, text)
+				out, err := exec.CommandContext(t.Context(), path, "train", job, "--runner="+runner).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", runner, err, out)
+				}
+				got := digest(t, path, dir)
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					t.Errorf("%s: digest %s, local %s", runner, got, want)
+				}
+			}
+			// Killed and drained on the way it ends the same.
+			dir, job := makeJob(t, text)
+			killOnce(t, path, job, 300*time.Millisecond, "--runner=prism")
+			drained := exec.CommandContext(t.Context(), path, "train", job, "--runner=prism", "--json")
+			if err := drained.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond)
+			if err := drained.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			if err := drained.Wait(); err != nil {
+				t.Fatalf("drained: %v", err)
+			}
+			if out, err := exec.CommandContext(t.Context(), path, "train", job, "--runner=prism").CombinedOutput(); err != nil {
+				t.Fatalf("the last life: %v\n%s", err, out)
+			}
+			if got := digest(t, path, dir); got != want {
+				t.Errorf("digest %s after a kill and a drain, %s untouched", got, want)
+			}
+		})
+	}
+}
+
+// TestPrismWithShardsInProcesses trains on Prism against monolith ps.
+func TestPrismWithShardsInProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := startBroker(t)
+	fill(t, addr, killRecords(t)[:prismExamples], 0, prismExamples)
+	text := fmt.Sprintf(clusterJob, addr, prismExamples/killPartitions, "none", "rollback")
+	p := startShards(t, path, text, 2)
+	p.wait(p.launch("worker", "train", p.job, "--runner=prism"), time.Minute)
+	dir, job := makeJob(t, strings.Replace(text, "addresses: ADDRESSES, ", "", 1))
+	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got, want := digest(t, path, p.dir), digest(t, path, dir); got != want {
+		t.Errorf("digest %s, that of one process on the local runner %s", got, want)
+	}
+}
+
+// BenchmarkRunner trains the demo's model with each runner, local twice as a control, in processes of their own.
+func BenchmarkRunner(b *testing.B) {
+	path, err := bin()
+	if err != nil {
+		b.Fatal(err)
+	}
+	const text = `
+version: 1
+name: bench
+dir: DIR
+source: {synthetic: {examples: 1000000, splits: 4}}
+parse:
+  format: tf_example
+  features:
+    - {name: user, slot: 1}
+    - {name: item, slot: 2}
+    - {name: category, slot: 3}
+    - {name: history, slot: 4, max: 10, combiner: mean}
+    - {name: price, kind: dense}
+  label: click
+model: {deepfm: {dim: 8, hidden: [64, 32]}}
+train: {batch: 512}
+ps: {shards: 2}
+`
+	for _, c := range []struct{ name, runner string }{{"local", "local"}, {"local-again", "local"}, {"prism", "prism"}} {
+		b.Run("runner="+c.name, func(b *testing.B) {
+			rate := 0.0
+			for b.Loop() {
+				_, job := makeJob(b, text)
+				out, err := exec.Command(path, "train", job, "--json", "-q", "--runner="+c.runner).Output()
+				if err != nil {
+					b.Fatalf("%v\n%s", err, stderr(err))
+				}
+				var r struct {
+					Result struct {
+						Rate float64 `json:"examples_per_second"`
+					}
+				}
+				if err := json.Unmarshal(out, &r); err != nil {
+					b.Fatal(err)
+				}
+				rate += r.Result.Rate
+			}
+			b.ReportMetric(rate/float64(b.N), "examples/s")
+		})
+	}
+}
