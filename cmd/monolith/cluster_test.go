@@ -207,7 +207,7 @@ func shardName(i int) string { return fmt.Sprintf("shard-%d", i) }
 
 // freeAddr is a loopback address that nobody listens at. Ports that the kernel gives to nobody by itself would be better
 // still; a test that loses the race fails with a clear error.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

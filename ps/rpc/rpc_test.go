@@ -3,6 +3,9 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,11 +49,14 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 		if err != nil {
 			return err
 		}
-		l, err := wire.Listen(listen)
+		addr := strings.Replace(listen, "SHARD", strconv.Itoa(shard), 1)
+		l, err := wire.Listen(addr)
 		if err != nil {
 			return err
 		}
-		addrs[shard] = l.Addr().String()
+		if addrs[shard] = l.Addr().String(); strings.HasPrefix(addr, "unix:") {
+			addrs[shard] = addr
+		}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(l) }()
 		c.stop = append(c.stop, func(context.Context) error { s.Stop(); return <-done })
@@ -60,7 +66,7 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 	o.WrapConn = nil
 	o.Peers = []ps.Peer{}
 	for i := 1; i < n; i++ {
-		node, err := ps.OpenNode(ctx, ps.NodeOptions{Layout: o.Layout, Index: i, NumShards: n, MaxStaged: o.MaxStaged, Dir: o.Dir, FS: o.FS})
+		node, err := ps.OpenNode(ctx, o.Node(i, n))
 		if err != nil {
 			return nil, err
 		}
@@ -90,3 +96,23 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 }
 
 func TestCluster(t *testing.T) { pstest.TestCluster(t, open) }
+
+// BenchmarkCluster measures shards behind loopback TCP and unix sockets, and behind a log.
+func BenchmarkCluster(b *testing.B) {
+	for _, c := range []struct {
+		transport, log string
+	}{{"grpc", "none"}, {"unix", "none"}, {"unix", "wal"}, {"unix", "wal-nosync"}} {
+		b.Run("transport="+c.transport+"/log="+c.log, func(b *testing.B) {
+			pstest.BenchmarkCluster(b, func(ctx context.Context, o ps.Options) (pstest.Cluster, error) {
+				listen := "127.0.0.1:0"
+				if c.transport == "unix" {
+					listen = "unix:" + filepath.Join(b.TempDir(), "SHARD")
+				}
+				if c.log != "none" {
+					o.Log = &ps.LogOptions{Dir: b.TempDir(), NoSync: c.log == "wal-nosync"}
+				}
+				return start(ctx, o, listen)
+			})
+		})
+	}
+}
