@@ -41,6 +41,13 @@ fmt: ## format everything
 generate: ## write generated files again
 	$(GO) generate ./...
 
+.PHONY: proto
+proto: ## write the Go code of proto/ again; needs protoc
+	@command -v protoc > /dev/null || { echo "proto: protoc is not installed (Debian: protobuf-compiler)" >&2; exit 1; }
+	$(GO) build -modfile=tools/go.mod -o bin/proto/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	cd proto && PATH="$(CURDIR)/bin/proto:$$PATH" protoc --go_out=. --go_opt=paths=source_relative \
+	  --go-grpc_out=. --go-grpc_opt=paths=source_relative $$(find . -name '*.proto')
+
 .PHONY: bench
 bench: ## run benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...
