@@ -31,8 +31,13 @@ func (b *barrier) pass(s *Shard, session uint64) {
 	}
 }
 
+// awaits tells whether the marker of a session is the one that a cut waits for.
+func (s *Shard) awaits(session, cut uint64) bool {
+	return cut == s.barrier.id && s.barrier.waiting[session]
+}
+
 func (s *Shard) marker(session uint64, c *Control) {
-	if c.Cut != s.barrier.id || !s.barrier.waiting[session] {
+	if !s.awaits(session, c.Cut) {
 		return
 	}
 	for k, v := range c.State {
@@ -61,6 +66,16 @@ func (s *Shard) Participants() (sessions []uint64, orphans []SplitID) {
 		return 1
 	})
 	return slices.Sorted(maps.Keys(set)), orphans
+}
+
+// orphaned tells whether the owner of a split has left without settling it, or is the given session.
+func (s *Shard) orphaned(id SplitID, session uint64) bool {
+	sp := s.splits[id]
+	if sp == nil {
+		return false
+	}
+	se := s.sessions[sp.session]
+	return se != nil && (se.gone || sp.session == session)
 }
 
 // BeginCut asks for a cut behind the markers of the given sessions. Without sessions it is taken at once. A cut under way

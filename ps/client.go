@@ -39,7 +39,9 @@ type Client struct {
 	dst   []float32
 	u     *param.Update
 	epoch uint64
-	do    struct{ lookup, dense, stage, drain func(ctx context.Context, s int) error }
+	do    struct {
+		lookup, dense, stage, drain func(ctx context.Context, s int) error
+	}
 
 	mu struct {
 		sync.Mutex

@@ -36,11 +36,12 @@ type Options struct {
 	// the result is the same bit for bit.
 	NumShards int
 	// Peers are the shards 1 and up in other processes. Shard 0 is always in this one, and coordinates. nil: all shards are
-	// in this process. The cluster closes them.
+	// in this process. The cluster closes them, also when Open fails over anything but the options.
 	Peers []Peer
 	// Dir is the folder of the job's snapshots; "" keeps none. All shards must see it under this name.
 	Dir string
-	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir.
+	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir. Those that are taken later
+	// come before it when the shards have to go back.
 	Restore string
 	// Keep is how many snapshots stay in Dir, apart from pinned ones; default 3.
 	Keep int
@@ -143,6 +144,8 @@ type Cluster struct {
 	run   context.Context // ends with Close
 	stop  context.CancelCauseFunc
 	done  chan struct{}
+	// before is the number of the newest snapshot that there was when the cluster was opened.
+	before uint64
 	// turn is held by whoever takes a snapshot or gives the shards a state.
 	turn chan struct{}
 
@@ -154,8 +157,10 @@ type Cluster struct {
 		last       *SnapshotInfo // the newest that this cluster has taken
 		skipped    []error
 		newest     uint64 // number of the newest snapshot there is or was to be
+		floor      uint64 // the lowest generation whose state a shard may keep, 0: not known yet
 		cuts       uint64
 		onSnapshot []func(SnapshotInfo)
+		giveUp     context.CancelCauseFunc // of the snapshot under way
 		failures   int
 		closed     bool
 	}
@@ -183,6 +188,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 		}
 		n, err := OpenNode(ctx, o.Node(i, o.NumShards))
 		if err != nil {
+			c.peers = append(c.peers, o.Peers...)
 			return nil, errors.Join(err, c.closePeers())
 		}
 		c.peers = append(c.peers, n)
@@ -220,6 +226,11 @@ func (o Options) Node(index, numShards int) NodeOptions {
 func (c *Cluster) Ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.missing()
+}
+
+// missing is Ready. It needs the lock.
+func (c *Cluster) missing() error {
 	switch {
 	case c.mu.closed:
 		return ErrClosed
@@ -236,21 +247,30 @@ func (c *Cluster) Ready() error {
 
 // Client opens a client to all shards. worker names it in errors and logs. Errors: [ErrNotReady], [ErrClosed].
 func (c *Cluster) Client(ctx context.Context, worker string) (*Client, error) {
-	if err := c.Ready(); err != nil {
+	in, err := c.Info()
+	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	generation := c.mu.generation
-	c.mu.Unlock()
-	return c.ClientAt(ctx, worker, generation)
+	return c.clientAt(ctx, worker, in.Generation, false)
 }
 
 // ClientAt opens a client to the shards' state of a generation. Errors: [ErrRolledBack], [ErrNotReady], [ErrClosed].
 func (c *Cluster) ClientAt(ctx context.Context, worker string, generation uint64) (*Client, error) {
+	return c.clientAt(ctx, worker, generation, false)
+}
+
+// clientAt opens a client; settles, if it may take over orphaned splits only.
+func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64, settles bool) (*Client, error) {
 	session := randomID()
 	conns := make([]Conn, len(c.peers))
 	for i, p := range c.peers {
-		conn, err := p.Connect(ctx, session, generation, worker)
+		var conn Conn
+		var err error
+		if i == 0 {
+			conn, err = c.first.connect(session, generation, worker, settles)
+		} else {
+			conn, err = p.Connect(ctx, session, generation, worker)
+		}
 		if err != nil {
 			for _, open := range conns[:i] {
 				err = errors.Join(err, open.Close(ctx, true))
@@ -494,11 +514,11 @@ type ClusterInfo struct {
 
 // Info says how the cluster is. Errors: those of [Cluster.Ready].
 func (c *Cluster) Info() (ClusterInfo, error) {
-	if err := c.Ready(); err != nil {
-		return ClusterInfo{}, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.missing(); err != nil {
+		return ClusterInfo{}, err
+	}
 	return ClusterInfo{
 		Generation: c.mu.generation, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Newest: c.mu.last, Skipped: c.mu.skipped,
 	}, nil

@@ -13,7 +13,7 @@ import (
 
 // Records of the log are numbers of 8 bytes, little endian, texts behind their length, and slices behind theirs:
 //
-//	generation  generation
+//	generation  generation seen: the newest snapshot when the log was begun
 //	owner       session source split epoch worker
 //	stage       session source split epoch from to rows time lr [tables: keys counts grads]... dense trace
 //	commit      session source split epoch to
@@ -60,6 +60,10 @@ var errRecord = errors.New("record does not fit")
 
 // logDecoder applies records to a shard. Its buffers are reused.
 type logDecoder struct {
+	shard *Shard
+	// generation is the newest that a record says, 0 for none; so is seen.
+	generation, seen uint64
+
 	b   []byte
 	bad bool
 	u   param.Update
@@ -102,13 +106,15 @@ func into[T int64 | uint32 | float32](d *logDecoder, dst []T, n uint64) []T {
 	return dst
 }
 
-// apply applies a record and returns the generation it says, or 0. Errors: [wal.ErrCorrupt] for what no shard writes, and
-// for what contradicts the records before.
-func (d *logDecoder) apply(s *Shard, kind byte, payload []byte) (generation uint64, err error) {
+// apply applies a record. Errors: [wal.ErrCorrupt] for what no shard writes, and for what contradicts the records before;
+// [ErrFull].
+func (d *logDecoder) apply(kind byte, payload []byte) (err error) {
+	s := d.shard
 	d.b, d.bad = payload, false
 	switch kind {
 	case recGeneration:
-		generation = d.u64()
+		generation, seen := d.u64(), d.u64()
+		d.generation, d.seen = max(d.generation, generation), max(d.seen, seen)
 	case recLeave:
 		if session := d.u64(); !d.bad {
 			s.Leave(session, true)
@@ -130,10 +136,13 @@ func (d *logDecoder) apply(s *Shard, kind byte, payload []byte) (generation uint
 	if d.bad || err == nil && len(d.b) > 0 {
 		err = errRecord
 	}
-	if err != nil {
-		return 0, fmt.Errorf("ps: shard %d: record of kind %d: %w: %w", s.index, kind, err, wal.ErrCorrupt)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrFull): // the machine's fault, not the log's
+		return fmt.Errorf("ps: shard %d: record of kind %d: %w", s.index, kind, err)
 	}
-	return generation, nil
+	return fmt.Errorf("ps: shard %d: record of kind %d: %w: %w", s.index, kind, err, wal.ErrCorrupt)
 }
 
 func (d *logDecoder) owned(s *Shard, kind byte) error {
@@ -184,8 +193,8 @@ func (d *logDecoder) update(id SplitID) {
 	u.From, u.To, u.NumRows, u.Time = int64(d.u64()), int64(d.u64()), int(d.u64()), int64(d.u64())
 	u.LR = math.Float32frombits(uint32(d.u64()))
 	n := d.u64()
-	if n > uint64(len(d.b)) {
-		d.bad = true
+	if n > uint64(len(d.b))/16 { // of the lengths
+		d.b, d.bad = nil, true
 		return
 	}
 	lens := make([][2]uint64, n)

@@ -62,6 +62,10 @@ type SplitState struct {
 // behind it. Every call handles the controls first, in order. A commit of a client that has passed the marker of a cut
 // waits until the shard has taken that cut. Calls are made one at a time. A call that failed may have had its effect;
 // repeating it is safe.
+//
+// What Stage, Control and Acquire have answered survives the shard's process if it keeps a log. A commit in front of a
+// look-up may not, because nobody waits for it: whoever continues a session on a shard that was started again first
+// repeats the last commit of each split.
 type Conn interface {
 	// Lookup fills rows, which holds keys of this shard only.
 	Lookup(ctx context.Context, ctl []Control, rows *param.Rows) (Reply, error)

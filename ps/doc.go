@@ -29,6 +29,10 @@
 // [Client] partitions, queues and takes over against that interface alone. Cluster joins the two in one process and
 // coordinates cuts. Rows live in ps/table, files in ps/snapshot; ps/pstest has the suites that all must pass.
 //
-// Locks, in the order they are taken: Cluster.turn, Cluster.use, Client stream turn, node.mu (by shard), Client.mu,
+// A shard's place in a cluster is a [Node]: the shard with its lock, its streams and, if it keeps one, its write-ahead log.
+// Nodes may be in processes of their own, behind [Peer]; that of shard 0 has the Cluster, which gives all of them a state of
+// one generation, whenever one of them has lost its own.
+//
+// Locks, in the order they are taken: Cluster.turn, Node.use, Client stream turn, Node.mu (by shard), Client.mu, group.mu,
 // Cluster.mu.
 package ps

@@ -165,15 +165,7 @@ func (g *group) join(o JoinOptions) uint64 {
 			g.splits[s] = &splitState{}
 		}
 	}
-	if r := o.Report; r.Generation == g.generation && r.Generation > 0 {
-		g.phase = max(g.phase, r.Phase)
-		for name, s := range g.splits {
-			if s.owner == 0 && slices.Contains(r.Owned, name) {
-				s.owner, s.next = m.id, m.id
-			}
-			s.done = s.done || slices.Contains(r.Done, name)
-		}
-	}
+	g.claim(m, &o.Report)
 	// A job that is over may be begun again: the source may have grown.
 	if g.finished && len(g.members) == 1 {
 		g.finished = false
@@ -183,6 +175,28 @@ func (g *group) join(o JoinOptions) uint64 {
 	}
 	g.share()
 	return m.id
+}
+
+// claim takes what a member says of the time before the coordinator was started again.
+func (g *group) claim(m *member, r *Report) {
+	if r.Generation != g.generation || r.Generation == 0 {
+		return
+	}
+	if r.Phase > g.phase { // others have not heard of it yet: what they have read they read in the phase before
+		g.phase = r.Phase
+		for _, s := range g.splits {
+			s.done = false
+		}
+	}
+	for name, s := range g.splits {
+		// Whatever the phase, it may still push to these.
+		if s.owner == 0 && slices.Contains(r.Owned, name) {
+			s.owner, s.next = m.id, m.id
+		}
+		if r.Phase == g.phase && slices.Contains(r.Done, name) {
+			s.done = true
+		}
+	}
 }
 
 // remove forgets a member; its splits are free.
@@ -291,13 +305,13 @@ func (g *group) report(id uint64, r Report) error {
 	return nil
 }
 
-// leave ends a membership in order and tells whether it was the last.
+// leave ends a membership in order and tells whether it was the last. Nobody is while members may be on their way.
 func (g *group) leave(id uint64) (last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.remove(id)
 	g.share()
-	return len(g.members) == 0
+	return len(g.members) == 0 && g.hold.IsZero()
 }
 
 // taken tells of a snapshot.
@@ -417,6 +431,17 @@ func (g *group) deal(members []*member) (open bool) {
 	if g.single {
 		workers = members[:1]
 	}
+	has := make(map[uint64]int, len(workers))
+	for _, name := range left {
+		s := g.splits[name]
+		if s.next == 0 && s.owner != 0 {
+			s.next = s.owner
+		}
+		has[s.next]++
+	}
+	// Those who have the most get what does not divide evenly, so that nothing moves for it.
+	workers = slices.Clone(workers)
+	slices.SortStableFunc(workers, func(a, b *member) int { return has[b.id] - has[a.id] })
 	quota := make(map[uint64]int, len(workers))
 	for i, m := range workers {
 		quota[m.id] = len(left) / len(workers)
@@ -427,9 +452,6 @@ func (g *group) deal(members []*member) (open bool) {
 	var free []*splitState
 	for _, name := range left {
 		s := g.splits[name]
-		if s.next == 0 && s.owner != 0 {
-			s.next = s.owner
-		}
 		if quota[s.next] > 0 {
 			quota[s.next]--
 			continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -98,8 +97,16 @@ func OpenNode(ctx context.Context, o NodeOptions) (*Node, error) {
 	return n, nil
 }
 
+// empty makes a shard with initial values.
 func (n *Node) empty() (*Shard, error) {
-	return NewShard(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged)
+	s, err := NewShard(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged)
+	if err != nil {
+		return nil, err
+	}
+	// A client that outlives the node remembers which version of the dense tensors it has: the numbers of another start must
+	// not mean other values.
+	s.version = randomID()<<32 | 1
+	return s, nil
 }
 
 // randomID is unique among the sessions and incarnations of a cluster's life, restarts included, and never 0.
@@ -112,9 +119,13 @@ func randomID() uint64 {
 // Connect opens the stream of a session, or opens it again after it broke. generation is that of the cluster when the
 // session began. Errors: [ErrNotReady], [ErrRolledBack], [ErrClosed].
 func (n *Node) Connect(_ context.Context, session, generation uint64, worker string) (Conn, error) {
+	return n.connect(session, generation, worker, false)
+}
+
+func (n *Node) connect(session, generation uint64, worker string, settles bool) (Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := &localConn{n: n, session: session, generation: generation}
+	c := &localConn{n: n, session: session, generation: generation, settles: settles}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -170,8 +181,8 @@ type NodeStatus struct {
 	Generation uint64
 	// Base is the snapshot that the state goes back to, LogBase the newest that the log speaks of; 0 for none.
 	Base, LogBase uint64
-	Recovery LogRecovery
-	Rows     int64
+	Recovery      LogRecovery
+	Rows          int64
 }
 
 // Status says how the node is. Errors: [ErrClosed], that of a log which cannot be written.
@@ -204,7 +215,8 @@ type LoadOptions struct {
 }
 
 // Load makes the node go to a state. Streams of generations before are refused from then on. Errors: [ErrCorrupt],
-// [ErrLayout], [ErrFull], [ErrClosed], those of the log.
+// [ErrLayout], [ErrFull], [ErrRolledBack] when it has that generation or one above already, [ErrNotReady] when there is
+// nothing to keep, [ErrClosed], those of the log.
 func (n *Node) Load(ctx context.Context, o LoadOptions) error {
 	n.use.Lock() // waits for readers of a cut, whose context the coordinator has ended
 	defer n.use.Unlock()
@@ -215,6 +227,11 @@ func (n *Node) Load(ctx context.Context, o LoadOptions) error {
 	if err != nil {
 		return err
 	}
+	newest, err := n.newestSnapshot()
+	if err != nil {
+		s.Close()
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	}
 	var info *SnapshotInfo
 	if o.Path != "" {
 		if info, err = n.read(ctx, s, o.Path); err != nil {
@@ -224,11 +241,11 @@ func (n *Node) Load(ctx context.Context, o LoadOptions) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.shard.closed {
-		s.Close()
-		return ErrClosed
+	err = n.above(o.Generation)
+	if err == nil {
+		err = n.log.reset(ctx, o, newest)
 	}
-	if err := n.log.reset(ctx, o); err != nil {
+	if err != nil {
 		s.Close()
 		return err
 	}
@@ -244,12 +261,28 @@ func (n *Node) Load(ctx context.Context, o LoadOptions) error {
 	return nil
 }
 
+// above tells whether the node may go to a generation. A call of a coordinator that is gone may arrive late. It needs the
+// lock. Errors: [ErrClosed], [ErrRolledBack].
+func (n *Node) above(generation uint64) error {
+	switch {
+	case n.shard.closed:
+		return ErrClosed
+	case generation <= n.generation:
+		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
+			n.opts.Index, n.opts.NumShards, n.generation, generation, ErrRolledBack)
+	}
+	return nil
+}
+
 // keep only changes the generation: whoever was connected connects anew and settles what it left.
 func (n *Node) keep(ctx context.Context, generation uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.shard.closed {
-		return ErrClosed
+	if err := n.above(generation); err != nil {
+		return err
+	}
+	if n.generation == 0 {
+		return fmt.Errorf("ps: shard %d of %d has no state to keep: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
 	}
 	n.dropCut()
 	n.shard.EndCut()
@@ -279,198 +312,6 @@ func (n *Node) Close() error {
 	n.shard.Close()
 	n.wakeUp()
 	return n.log.close()
-}
-
-// localConn is a client's stream to a shard of the same process: calls, under the shard's lock.
-type localConn struct {
-	n                           *Node
-	session, generation, stream uint64
-}
-
-var _ Conn = (*localConn)(nil)
-
-// check needs the lock, for reading at least.
-func (c *localConn) check() error {
-	switch n := c.n; {
-	case n.shard.closed:
-		return ErrClosed
-	case n.generation == 0:
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
-	case n.generation != c.generation:
-		return fmt.Errorf("ps: shard %d of %d: the state is now generation %d, this session began in %d: %w",
-			n.opts.Index, n.opts.NumShards, n.generation, c.generation, ErrRolledBack)
-	case c.stream != 0 && n.streams[c.session] != c.stream:
-		return fmt.Errorf("ps: shard %d of %d: the session goes on in another stream: %w", n.opts.Index, n.opts.NumShards, ErrClosed)
-	default:
-		return n.log.failed()
-	}
-}
-
-// Lookup implements [Conn].
-func (c *localConn) Lookup(ctx context.Context, ctl []Control, rows *param.Rows) (Reply, error) {
-	if _, err := c.controls(ctx, ctl); err != nil {
-		return Reply{}, err
-	}
-	c.n.mu.RLock()
-	defer c.n.mu.RUnlock()
-	if err := c.check(); err != nil {
-		return Reply{}, err
-	}
-	return Reply{c.n.shard.Wanted(c.session)}, c.n.shard.Lookup(rows)
-}
-
-// Dense implements [Conn].
-func (c *localConn) Dense(ctx context.Context, ctl []Control, have uint64, dst []float32) (uint64, Reply, error) {
-	if _, err := c.controls(ctx, ctl); err != nil {
-		return 0, Reply{}, err
-	}
-	c.n.mu.RLock()
-	defer c.n.mu.RUnlock()
-	if err := c.check(); err != nil {
-		return 0, Reply{}, err
-	}
-	version, err := c.n.shard.Dense(have, dst)
-	return version, Reply{c.n.shard.Wanted(c.session)}, err
-}
-
-// Stage implements [Conn]. With a log it returns once the update is durable, and every commit before it.
-func (c *localConn) Stage(ctx context.Context, ctl []Control, epoch uint64, u *param.Update) (Reply, error) {
-	if _, err := c.controls(ctx, ctl); err != nil {
-		return Reply{}, err
-	}
-	if err := c.n.log.room(ctx); err != nil {
-		return Reply{}, err
-	}
-	r, lsn, err := c.stage(epoch, u)
-	if err != nil {
-		return Reply{}, err
-	}
-	return r, c.n.log.wait(ctx, lsn)
-}
-
-func (c *localConn) stage(epoch uint64, u *param.Update) (r Reply, lsn uint64, err error) {
-	c.n.lock()
-	defer c.n.mu.Unlock()
-	if err = c.check(); err != nil {
-		return r, 0, err
-	}
-	if err = c.n.shard.Stage(c.session, epoch, u); err == nil {
-		lsn, err = c.n.log.staged(c.session, epoch, u)
-	}
-	return Reply{c.n.shard.Wanted(c.session)}, lsn, err
-}
-
-// Control implements [Conn]. With a log it returns once everything is durable.
-func (c *localConn) Control(ctx context.Context, ctl []Control) (Reply, error) {
-	lsn, err := c.controls(ctx, ctl)
-	if err == nil {
-		err = c.n.log.wait(ctx, lsn)
-	}
-	if err != nil {
-		return Reply{}, err
-	}
-	c.n.mu.RLock()
-	defer c.n.mu.RUnlock()
-	if err := c.check(); err != nil {
-		return Reply{}, err
-	}
-	return Reply{c.n.shard.Wanted(c.session)}, nil
-}
-
-// Acquire implements [Conn].
-func (c *localConn) Acquire(ctx context.Context, id SplitID, epoch uint64) (st SplitState, reply Reply, err error) {
-	var lsn uint64
-	c.n.update(func(s *Shard) bool {
-		if err = c.check(); err != nil {
-			return false
-		}
-		if st, err = s.Acquire(c.session, id, epoch); err == nil {
-			lsn, err = c.n.log.acquired(c.session, s.sessions[c.session].worker, id, epoch)
-		}
-		reply.Cut = s.Wanted(c.session)
-		return true
-	})
-	if err == nil {
-		err = c.n.log.wait(ctx, lsn)
-	}
-	return st, reply, err
-}
-
-// Close implements [Conn].
-func (c *localConn) Close(ctx context.Context, clean bool) error {
-	var lsn uint64
-	var err error
-	c.n.update(func(s *Shard) bool {
-		if c.n.generation != c.generation || c.n.streams[c.session] != c.stream {
-			return false // whatever it was, it is no more, or goes on elsewhere
-		}
-		delete(c.n.streams, c.session)
-		s.Leave(c.session, clean)
-		if clean && !s.closed {
-			lsn, err = c.n.log.left(c.session)
-		}
-		err = errors.Join(err, c.n.cutTaken())
-		return true
-	})
-	if err == nil {
-		err = c.n.log.wait(ctx, lsn)
-	}
-	return err
-}
-
-// controls handles controls, waiting where a commit must wait for a cut, and returns what has to be durable.
-func (c *localConn) controls(ctx context.Context, ctl []Control) (lsn uint64, err error) {
-	for len(ctl) > 0 {
-		c.n.lock()
-		done := 0
-		done, lsn, err = c.run(ctl)
-		wake := c.n.wake
-		c.n.mu.Unlock()
-		if err != nil {
-			return 0, err
-		}
-		if ctl = ctl[done:]; len(ctl) == 0 {
-			return lsn, nil
-		}
-		start := time.Now()
-		select {
-		case <-wake:
-			c.n.waited(start)
-		case <-ctx.Done():
-			return 0, fmt.Errorf("ps: waiting for other workers at a snapshot's marker: %w", context.Cause(ctx))
-		}
-	}
-	return lsn, nil
-}
-
-// run handles controls up to one that must wait. It needs the lock.
-func (c *localConn) run(ctl []Control) (done int, lsn uint64, err error) {
-	if err := c.check(); err != nil {
-		return 0, 0, err
-	}
-	for i := range ctl {
-		did, err := c.n.shard.Controls(c.session, ctl[i:i+1])
-		if err != nil || did == 0 {
-			return i, lsn, err
-		}
-		// One by one, so that the log has them before and behind a cut as the shard has.
-		if ctl[i].Kind == Marker {
-			for k, v := range ctl[i].State {
-				if _, err := c.n.log.state(k, v); err != nil {
-					return i, lsn, err
-				}
-			}
-			if err := c.n.cutTaken(); err != nil {
-				return i, lsn, err
-			}
-			c.n.wakeUp()
-			continue
-		}
-		if lsn, err = c.n.log.control(c.session, &ctl[i]); err != nil {
-			return i, lsn, err
-		}
-	}
-	return len(ctl), lsn, nil
 }
 
 // Row appends the row of a fid in table number tbl to dst and tells whether there is one.
@@ -510,18 +351,18 @@ func (n *Node) Progress(context.Context) (map[SplitID]Progress, error) {
 
 // setState stores a blob of worker state.
 func (n *Node) setState(ctx context.Context, key string, value []byte) (err error) {
-	var lsn uint64
+	var rec record
 	n.update(func(s *Shard) bool {
 		if s.closed {
 			err = ErrClosed
 			return false
 		}
 		s.SetState(key, value)
-		lsn, err = n.log.state(key, value)
+		rec, err = n.log.state(key, value)
 		return false
 	})
 	if err == nil {
-		err = n.log.wait(ctx, lsn)
+		err = rec.wait(ctx)
 	}
 	return err
 }

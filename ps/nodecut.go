@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -25,7 +26,8 @@ type CutState struct {
 const AnyCut = 0
 
 // BeginCut asks for a cut behind the markers of the given sessions; without sessions it is taken at once. What is behind
-// the cut goes to the log of the given snapshot. Errors: [ErrClosed], those of the log.
+// the cut goes to the log of the given snapshot. Errors: [ErrNotReady], [ErrClosed],
+// those of the log.
 func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint64) error {
 	_, err := n.beginCut(id, snapshot, sessions, false)
 	return err
@@ -37,8 +39,14 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (beg
 	defer n.use.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.shard.closed {
+	switch {
+	case n.shard.closed:
 		return false, ErrClosed
+	case n.generation == 0: // nobody could pass a marker here
+		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
+	}
+	if err := n.log.failed(); err != nil {
+		return false, err
 	}
 	if check {
 		if now, orphans := n.shard.Participants(); !slices.Equal(now, sessions) || len(orphans) > 0 {
@@ -84,6 +92,9 @@ func (n *Node) AwaitCut(ctx context.Context, id uint64) (*CutState, error) {
 func (n *Node) takeCut(id uint64) (*CutState, error) {
 	if n.shard.closed {
 		return nil, ErrClosed
+	}
+	if err := n.log.failed(); err != nil {
+		return nil, err
 	}
 	if n.taken == nil || n.cut != id {
 		cut, disturbed := n.shard.CutState(id)
@@ -134,7 +145,10 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 	}
 	w := snapshot.NewPart(snapshot.PartOptions{FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: need})
 	for t, tc := range cut.Tables {
-		err := w.Rows(t, func(dst *table.Rows, limit int) bool { return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit) })
+		err := w.Rows(t, func(dst *table.Rows, limit int) bool {
+			runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
+			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
+		})
 		if err == nil {
 			err = context.Cause(ctx)
 		}
@@ -151,7 +165,7 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 
 // EndCut ends a cut, taken or not, lets the streams go on and returns the longest time that a push has waited because of
 // it. durable is the snapshot that holds it, 0 when there is none: the log before that is not needed any more.
-func (n *Node) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {
+func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, error) {
 	n.use.Lock()
 	n.mu.Lock()
 	closed := n.shard.closed
@@ -170,7 +184,7 @@ func (n *Node) EndCut(ctx context.Context, id, durable uint64) (time.Duration, e
 	if closed {
 		return 0, ErrClosed
 	}
-	return time.Duration(n.stall.Swap(0)), n.log.trim(ctx, durable)
+	return time.Duration(n.stall.Swap(0)), n.log.trim(durable)
 }
 
 // dropCut needs the lock.

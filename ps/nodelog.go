@@ -43,61 +43,97 @@ const (
 // nodeLog is a node's log. Methods that write need the node's lock; the nil log does nothing.
 type nodeLog struct {
 	opts wal.Options
-	log  *wal.Log
+	// live is replaced with the node's lock only, and read without.
+	live atomic.Pointer[liveLog]
 	// expected is the snapshot whose cut comes next, 0 for none or when the border is set.
 	expected uint64
-	head     []byte
-	parts    [][]byte
-	broken   atomic.Pointer[error]
+	// seen is the newest snapshot that there was when the log was begun.
+	seen  uint64
+	head  []byte
+	parts [][]byte
+}
+
+// liveLog is a log from its beginning to the node's next state: whoever waits for one of its records goes on doing so when
+// the node has another one.
+type liveLog struct {
+	*wal.Log
+	broken atomic.Pointer[error]
+}
+
+// record is a record's place, to wait for. The zero record is durable.
+type record struct {
+	in  *liveLog
+	lsn uint64
 }
 
 // openLog takes up the log: what it gives back becomes the node's state.
-func (n *Node) openLog(ctx context.Context) error {
+func (n *Node) openLog(ctx context.Context) (err error) {
 	o := n.opts.Log
 	l := &nodeLog{opts: wal.Options{
 		FS: o.FS, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
 		Identity: fmt.Sprintf("shard %d of %d, layout %s", n.opts.Index, n.opts.NumShards, n.opts.Layout.Hash()),
 	}}
-	var err error
-	if l.log, err = wal.Open(l.opts); err != nil {
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, logError(err))
+		}
+	}()
+	w, err := wal.Open(l.opts)
+	if err != nil {
+		return err
+	}
+	l.live.Store(&liveLog{Log: w})
+	n.log = l
+	newest, err := n.newestSnapshot()
+	if err != nil {
+		return err
+	}
+	bases := w.Bases()
+	if len(bases) == 0 {
+		bases = []uint64{0} // never begun, or so damaged that no base is left: the replay tells
 	}
 	var lost []error
-	for _, base := range l.log.Bases() {
-		err := n.replay(ctx, l, base)
+	for _, base := range bases {
+		err := n.replay(ctx, base, newest)
+		if err == nil && n.generation > 0 {
+			return w.Begin()
+		}
 		if err == nil {
-			err = l.log.Begin()
-			if err != nil {
-				return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
-			}
-			n.log = l
-			return nil
+			break // it was begun, but never got a state
 		}
 		if !errors.Is(err, wal.ErrCorrupt) && !errors.Is(err, ErrCorrupt) {
-			return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+			return err
 		}
 		lost = append(lost, err)
 		n.opts.Logger.WarnContext(ctx, "log cannot be replayed", "shard", n.opts.Index, "base", base, "err", err)
 	}
-	if n.shard, err = n.empty(); err != nil {
-		return err
-	}
-	n.generation, n.base, n.recovered = 0, 0, LogRecovery{}
 	if err := errors.Join(lost...); err != nil {
 		n.recovered.Lost = err.Error()
 	}
-	n.log = l
 	return nil
 }
 
-// replay brings the node to where its log ends.
-func (n *Node) replay(ctx context.Context, l *nodeLog, base uint64) (err error) {
+// newestSnapshot is the number of the newest snapshot in the job's folder, good or not, or 0.
+func (n *Node) newestSnapshot() (uint64, error) {
+	if n.opts.Dir == "" {
+		return 0, nil
+	}
+	entries, err := snapshot.ListFS(n.opts.FS, n.opts.Dir)
+	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	return entries[0].ID, nil
+}
+
+// replay brings the node to where its log ends, or leaves it without a state when that never got one.
+func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	s, err := n.empty()
 	if err != nil {
 		return err
 	}
+	done := false
 	defer func() {
-		if err != nil {
+		if !done {
 			s.Close()
 		}
 	}()
@@ -106,144 +142,190 @@ func (n *Node) replay(ctx context.Context, l *nodeLog, base uint64) (err error) 
 			return err
 		}
 	}
-	generation := uint64(0)
-	var d logDecoder
+	d := logDecoder{shard: s}
 	s.maxStaged = math.MaxInt // whatever the limit was
-	tail, err := l.log.Replay(ctx, base, func(kind byte, payload []byte) error {
-		g, err := d.apply(s, kind, payload)
-		generation = max(generation, g)
+	l := n.log.live.Load()
+	tail, err := l.Replay(ctx, base, d.apply)
+	if err != nil || d.generation == 0 {
 		return err
-	})
-	if err != nil {
-		return err
+	}
+	// The border of a snapshot is durable before the snapshot is. One without a border was taken while the shard had another
+	// log, in a cluster of another number of shards for instance.
+	n.log.seen = max(d.seen, l.Stats().Base)
+	if newest > n.log.seen {
+		return fmt.Errorf("ps: shard %d: the log ends before snapshot %d, at that of %d: it is of an earlier life of the cluster: %w",
+			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
 	}
 	s.maxStaged = n.opts.MaxStaged
 	// Nobody is connected. Whoever comes back to its session goes on; what the others left is settled.
 	for _, se := range s.sessions {
 		se.gone = true
 	}
+	s.forgetGone()
+	done = true
 	n.shard.Close()
-	n.shard, n.generation, n.base = s, generation, base
+	n.shard, n.generation, n.base = s, d.generation, base
 	n.recovered = LogRecovery{Records: int64(tail.Records), TornBytes: tail.TornBytes}
 	return nil
 }
 
-// reset begins a new log behind a snapshot.
-func (l *nodeLog) reset(ctx context.Context, o LoadOptions) error {
+// reset begins a new log behind a snapshot. newest is the newest that there is.
+func (l *nodeLog) reset(ctx context.Context, o LoadOptions, newest uint64) error {
 	if l == nil {
 		return nil
 	}
 	// A log that runs is ended first; that it may be broken does not matter any more.
-	_ = l.log.Close()
+	old := l.live.Load()
+	_ = old.Close()
 	fresh, err := wal.Open(l.opts)
 	if err == nil {
 		err = fresh.Reset(o.ID)
 	}
 	if err != nil {
-		return l.fail(err)
+		return old.fail(err)
 	}
-	l.log, l.expected = fresh, 0
-	l.broken.Store(nil)
+	l.live.Store(&liveLog{Log: fresh})
+	l.expected, l.seen = 0, max(o.ID, newest)
 	return l.generation(ctx, o.Generation)
 }
 
+// generation notes a generation and returns when that is durable.
 func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 	if l == nil {
 		return nil
 	}
-	l.head = appendU64(l.head[:0], g)
-	lsn, err := l.append(recGeneration)
+	r, err := l.generated(g)
 	if err != nil {
 		return err
 	}
-	return l.wait(ctx, lsn)
+	return r.wait(ctx)
+}
+
+func (l *nodeLog) generated(g uint64) (record, error) {
+	l.head = appendU64(appendU64(l.head[:0], g), l.seen)
+	return l.append(recGeneration)
 }
 
 // append writes a record of head and parts.
-func (l *nodeLog) append(kind byte, parts ...[]byte) (uint64, error) {
-	if err := l.failed(); err != nil {
-		return 0, err
-	}
+func (l *nodeLog) append(kind byte, parts ...[]byte) (record, error) {
 	l.parts = append(append(l.parts[:0], l.head), parts...)
-	lsn, err := l.log.Append(kind, l.parts...)
-	return lsn, l.fail(err)
+	return l.write(kind)
 }
 
-// fail remembers what broke the log: the shard has effects then that the log has not, so it serves nobody any more.
-func (l *nodeLog) fail(err error) error {
-	if err == nil {
-		return nil
+// write writes a record of the parts.
+func (l *nodeLog) write(kind byte) (record, error) {
+	live := l.live.Load()
+	if err := live.failed(); err != nil {
+		return record{}, err
 	}
-	if errors.Is(err, wal.ErrNoSpace) {
-		err = fmt.Errorf("ps: %w: %w", ErrNoSpace, err)
+	lsn, err := live.Append(kind, l.parts...)
+	clear(l.parts) // they point into what is the caller's
+	return record{live, lsn}, live.fail(err)
+}
+
+// logError is an error of the log as callers know it.
+func logError(err error) error {
+	switch {
+	case errors.Is(err, wal.ErrNoSpace):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case errors.Is(err, wal.ErrClosed):
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	l.broken.CompareAndSwap(nil, &err)
 	return err
 }
 
-func (l *nodeLog) failed() error {
-	if l == nil {
+// fail remembers what broke the log: the shard has effects then that the log has not, so it serves nobody any more.
+func (l *liveLog) fail(err error) error {
+	if err == nil {
 		return nil
 	}
+	why := fmt.Errorf("ps: write-ahead log: %w", logError(err)) // of its own, so that no error costs no memory
+	l.broken.CompareAndSwap(nil, &why)
+	return why
+}
+
+func (l *liveLog) failed() error {
 	if err := l.broken.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// room waits while the log is far behind, so that nobody waits for it under the node's lock.
-func (l *nodeLog) room(ctx context.Context) error {
+// failed returns what broke the log, or nil.
+func (l *nodeLog) failed() error {
 	if l == nil {
 		return nil
 	}
-	return l.log.Room(ctx)
+	return l.live.Load().failed()
 }
 
-// wait returns when a record and all before it are durable. It must be called without the node's lock, but for the first
-// record of a log.
-func (l *nodeLog) wait(ctx context.Context, lsn uint64) error {
-	if l == nil || lsn == 0 {
+// room waits while the log is far behind, so that nobody waits for it under the node's lock. Errors: [ErrLayout] for an
+// update that no record can hold, which must not get as far as the shard; those of the log.
+func (l *nodeLog) room(ctx context.Context, u *param.Update) error {
+	if l == nil {
 		return nil
 	}
-	err := l.log.Wait(ctx, lsn)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, wal.ErrClosed) {
-		return l.fail(err)
+	size := 256 + len(u.Source) + len(u.Split) + 4*len(u.Dense) + len(u.Trace)
+	for t := range u.Keys {
+		size += 64 + 8*len(u.Keys[t])
+		if t < len(u.Counts) && t < len(u.Grads) {
+			size += 4*len(u.Counts[t]) + 4*len(u.Grads[t])
+		}
 	}
-	return err
+	if size > wal.MaxRecord {
+		return fmt.Errorf("ps: %s/%s: an update of %d bytes, a record of the log has at most %d: %w", u.Source, u.Split, size, wal.MaxRecord, ErrLayout)
+	}
+	if err := l.live.Load().Room(ctx); err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return nil
 }
 
-func (l *nodeLog) staged(session, epoch uint64, u *param.Update) (uint64, error) {
+// wait returns when the record and all before it are durable. It must be called without the node's lock, but for the
+// first record of a log.
+func (r record) wait(ctx context.Context) error {
+	if r.in == nil {
+		return nil
+	}
+	err := r.in.Wait(ctx, r.lsn)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || errors.Is(err, wal.ErrClosed):
+		// If the log is broken all the same, the next record meets that.
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return r.in.fail(err)
+}
+
+func (l *nodeLog) staged(session, epoch uint64, u *param.Update) (record, error) {
 	if l == nil {
-		return 0, nil
+		return record{}, nil
 	}
 	l.head = appendOwner(l.head[:0], session, SplitID{u.Source, u.Split}, epoch)
 	l.head, l.parts = appendUpdate(l.head, l.parts[:0], u)
-	if err := l.failed(); err != nil {
-		return 0, err
-	}
-	lsn, err := l.log.Append(recStage, l.parts...)
-	return lsn, l.fail(err)
+	return l.write(recStage)
 }
 
-func (l *nodeLog) acquired(session uint64, worker string, id SplitID, epoch uint64) (uint64, error) {
+func (l *nodeLog) acquired(session uint64, worker string, id SplitID, epoch uint64) (record, error) {
 	if l == nil {
-		return 0, nil
+		return record{}, nil
 	}
 	l.head = appendText(appendOwner(l.head[:0], session, id, epoch), worker)
 	return l.append(recOwner)
 }
 
-func (l *nodeLog) left(session uint64) (uint64, error) {
+func (l *nodeLog) left(session uint64) (record, error) {
 	if l == nil {
-		return 0, nil
+		return record{}, nil
 	}
 	l.head = appendU64(l.head[:0], session)
 	return l.append(recLeave)
 }
 
-func (l *nodeLog) control(session uint64, c *Control) (uint64, error) {
+func (l *nodeLog) control(session uint64, c *Control) (record, error) {
 	if l == nil {
-		return 0, nil
+		return record{}, nil
 	}
 	l.head = appendOwner(l.head[:0], session, c.Split, c.Epoch)
 	if c.Kind == Abort {
@@ -253,9 +335,9 @@ func (l *nodeLog) control(session uint64, c *Control) (uint64, error) {
 	return l.append(recCommit)
 }
 
-func (l *nodeLog) state(key string, value []byte) (uint64, error) {
+func (l *nodeLog) state(key string, value []byte) (record, error) {
 	if l == nil {
-		return 0, nil
+		return record{}, nil
 	}
 	set := uint64(0)
 	if value != nil {
@@ -283,11 +365,11 @@ func (l *nodeLog) rotate(s *Shard, generation uint64) error {
 	if err := l.failed(); err != nil {
 		return err
 	}
-	if err := l.log.Rotate(number); err != nil {
-		return l.fail(err)
+	live := l.live.Load()
+	if err := live.Rotate(number); err != nil {
+		return live.fail(err)
 	}
-	l.head = appendU64(l.head[:0], generation)
-	if _, err := l.append(recGeneration); err != nil {
+	if _, err := l.generated(generation); err != nil {
 		return err
 	}
 	var u param.Update
@@ -323,21 +405,25 @@ func (l *nodeLog) flush(ctx context.Context) error {
 	if l == nil {
 		return nil
 	}
-	if err := l.log.Flush(ctx); err != nil {
-		return l.fail(err)
+	if err := l.live.Load().Flush(ctx); err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
 	}
 	return nil
 }
 
 // trim says that a snapshot is durable, 0 for none.
-func (l *nodeLog) trim(ctx context.Context, durable uint64) error {
+func (l *nodeLog) trim(durable uint64) error {
 	if l == nil || durable == 0 {
 		return nil
 	}
-	if err := l.failed(); err != nil {
+	live := l.live.Load()
+	if err := live.failed(); err != nil {
 		return err
 	}
-	return l.log.Trim(durable)
+	if err := live.Trim(durable); err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return nil
 }
 
 // base is the snapshot of the last border.
@@ -345,15 +431,16 @@ func (l *nodeLog) base() uint64 {
 	if l == nil {
 		return 0
 	}
-	return l.log.Stats().Base
+	return l.live.Load().Stats().Base
 }
 
 func (l *nodeLog) close() error {
 	if l == nil {
 		return nil
 	}
-	if err := l.log.Close(); err != nil && l.failed() == nil {
-		return fmt.Errorf("ps: %w", err)
+	live := l.live.Load()
+	if err := live.Close(); err != nil && live.failed() == nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package ps_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/pstest"
-	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -97,8 +95,9 @@ func distinct(r *rand.Rand, n int, limit int64) []int64 {
 }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	for _, shards := range []int{1, 3} {
-		c := mustOpen(t, ps.Options{Layout: benchLayout(8), NumShards: shards})
+	for _, o := range []ps.Options{{NumShards: 1}, {NumShards: 3}, {NumShards: 3, Log: &ps.LogOptions{Dir: t.TempDir(), NoSync: true}}} {
+		o.Layout = benchLayout(8)
+		c := mustOpen(t, o)
 		cl := mustClient(t, c, "x")
 		keys := distinct(rand.New(rand.NewPCG(1, 1)), 500, 1<<40)
 		u, rows := benchUpdate(keys, 8), &param.Rows{Keys: [][]int64{keys}, Values: [][]float32{make([]float32, 8*len(keys))}}
@@ -116,7 +115,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		step()
 		step()
 		if n := testing.AllocsPerRun(50, step); n != 0 {
-			t.Errorf("%d shards: %v allocations a step", shards, n)
+			t.Errorf("%d shards, log %v: %v allocations a step", o.NumShards, o.Log != nil, n)
 		}
 	}
 }
@@ -337,103 +336,16 @@ func (c *stopConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u 
 	return c.Conn.Stage(ctx, ctl, epoch, u)
 }
 
+// BenchmarkCluster measures shards in this process, without and with a log.
 func BenchmarkCluster(b *testing.B) {
-	const rows, batch = 1_000_000, 2000
-	for _, shards := range []int{1, 4} {
-		for _, dim := range []int{16} {
-			c := mustOpen(b, ps.Options{Layout: benchLayout(dim), NumShards: shards, Dir: b.TempDir(), Keep: 1})
-			cl := mustClient(b, c, "x")
-			at := int64(0)
-			push := func(u *param.Update) {
-				u.From, u.To = at, at+1
-				at++
-				if err := cl.Push(b.Context(), u); err != nil {
-					b.Fatal(err)
-				}
-			}
-			keys := make([]int64, batch)
-			for from := int64(0); from < rows; from += batch {
-				for i := range keys {
-					keys[i] = from + int64(i)
-				}
-				push(benchUpdate(keys, dim))
-			}
-			r := rand.New(rand.NewPCG(1, 1))
-			updates := make([]*param.Update, 64)
-			for i := range updates {
-				updates[i] = benchUpdate(distinct(r, batch, rows), dim)
-			}
-			name := fmt.Sprintf("rows=%d/dim=%d/shards=%d", rows, dim, shards)
-			b.Run("op=lookup/"+name, func(b *testing.B) {
-				b.ReportAllocs()
-				look := &param.Rows{Values: [][]float32{make([]float32, batch*dim)}}
-				n := 0
-				for b.Loop() {
-					look.Keys = updates[n%len(updates)].Keys
-					if err := cl.Lookup(b.Context(), look); err != nil {
-						b.Fatal(err)
-					}
-					n++
-				}
-				b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
+	open := func(ctx context.Context, o ps.Options) (pstest.Cluster, error) { return ps.Open(ctx, o) }
+	b.Run("log=none", func(b *testing.B) { pstest.BenchmarkCluster(b, open) })
+	for name, noSync := range map[string]bool{"wal": false, "wal-nosync": true} {
+		b.Run("log="+name, func(b *testing.B) {
+			pstest.BenchmarkCluster(b, func(ctx context.Context, o ps.Options) (pstest.Cluster, error) {
+				o.Log = &ps.LogOptions{Dir: b.TempDir(), NoSync: noSync}
+				return ps.Open(ctx, o)
 			})
-			b.Run("op=push/"+name, func(b *testing.B) {
-				b.ReportAllocs()
-				n := 0
-				for b.Loop() {
-					push(updates[n%len(updates)])
-					n++
-				}
-				b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
-			})
-			b.Run("op=snapshot/"+name, func(b *testing.B) {
-				benchSnapshot(b, c, func() { push(updates[int(at)%len(updates)]) })
-			})
-		}
-	}
-}
-
-// benchSnapshot takes snapshots while pushes go on, and compares the longest push with the longest of as many without.
-func benchSnapshot(b *testing.B, c *ps.Cluster, push func()) {
-	b.Helper()
-	longest := func(stop func() bool) (d time.Duration, n int) {
-		for !stop() {
-			start := time.Now()
-			push()
-			d = max(d, time.Since(start))
-			n++
-		}
-		return d, n
-	}
-	var bytes int64
-	var took, during, waited time.Duration
-	pushes := 0
-	for b.Loop() {
-		infos := make(chan snapshot.Info, 1)
-		go func() {
-			defer close(infos)
-			info, err := c.Snapshot(b.Context(), ps.SnapshotOptions{})
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			infos <- info
-		}()
-		var info snapshot.Info
-		d, n := longest(func() bool {
-			select {
-			case info = <-infos:
-				return true
-			default:
-				return false
-			}
 		})
-		pushes += n
-		bytes, took, during, waited = bytes+info.Bytes(), took+info.Took, max(during, d), max(waited, info.Stall)
 	}
-	quiet, _ := longest(func() bool { pushes--; return pushes < 0 })
-	b.ReportMetric(float64(bytes)/1e6/took.Seconds(), "MB/s")
-	b.ReportMetric(float64(during.Microseconds())/1e3, "longest-push-ms")
-	b.ReportMetric(float64(quiet.Microseconds())/1e3, "longest-push-without-ms")
-	b.ReportMetric(float64(waited.Microseconds())/1e3, "longest-wait-ms")
 }

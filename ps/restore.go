@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,8 @@ func (c *Cluster) prepareDir(ctx context.Context) error {
 		return fmt.Errorf("ps: %w", err)
 	}
 	if len(entries) > 0 {
-		c.mu.newest = entries[0].ID
+		c.before = entries[0].ID
+		c.mu.newest = c.before
 	}
 	return nil
 }
@@ -61,23 +63,36 @@ func (c *Cluster) watch() {
 
 // look gives the shards a state if they need one.
 func (c *Cluster) look() error {
-	st, err := c.statuses(c.run)
-	if err != nil {
+	if agree, err := c.agree(); agree || err != nil {
 		return err
-	}
-	c.mu.Lock()
-	generation := c.mu.generation
-	c.mu.Unlock()
-	if same(st) && st[0].Generation == generation {
-		return nil
 	}
 	select {
 	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-c.run.Done():
-		return context.Cause(c.run)
+	default:
+		// Somebody is at it already, or takes a snapshot, perhaps since a moment ago.
+		if agree, err := c.agree(); agree || err != nil {
+			return err
+		}
+		c.interrupt(fmt.Errorf("ps: a shard has lost its state: %w", ErrNotReady))
+		select {
+		case c.turn <- struct{}{}:
+		case <-c.run.Done():
+			return context.Cause(c.run)
+		}
 	}
+	defer func() { <-c.turn }()
 	return c.assemble(c.run, false)
+}
+
+// agree tells whether all shards have the state of the cluster's generation.
+func (c *Cluster) agree() (bool, error) {
+	st, err := c.statuses(c.run)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return same(st) && st[0].Generation == c.mu.generation, nil
 }
 
 // same tells that all shards have a state, of one generation.
@@ -104,6 +119,13 @@ func (c *Cluster) statuses(ctx context.Context) ([]NodeStatus, error) {
 // RollBack makes all shards go back to the newest snapshot, because a worker found that they do not fit together. A call
 // that comes after the shards have left the generation has no effect. Errors: those of restoring, [ErrClosed].
 func (c *Cluster) RollBack(ctx context.Context, generation uint64, why string) error {
+	c.mu.Lock()
+	current := c.mu.generation
+	c.mu.Unlock()
+	if current != generation {
+		return nil
+	}
+	c.interrupt(fmt.Errorf("ps: the shards go back to the newest snapshot: %w", ErrRolledBack))
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -113,7 +135,7 @@ func (c *Cluster) RollBack(ctx context.Context, generation uint64, why string) e
 		return ErrClosed
 	}
 	c.mu.Lock()
-	current := c.mu.generation
+	current = c.mu.generation
 	c.mu.Unlock()
 	if current != generation {
 		return nil
@@ -143,15 +165,21 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 		return c.goOn(ctx, st)
 	}
 	c.notReady(fmt.Errorf("ps: the shards are being given a state: %w", ErrNotReady))
-	keep := func(i int) bool {
-		return c.opts.Recovery == Partial && !back && newest > 0 && st[i].Generation == newest
+	c.mu.Lock()
+	if back || c.opts.Recovery != Partial {
+		c.mu.floor = newest + 1
+	} else if c.mu.floor == 0 { // what came before this coordinator is not known
+		c.mu.floor = max(newest, 1)
 	}
-	info, err := c.loadNewest(ctx, newest+1, keep)
+	floor := c.mu.floor
+	c.mu.Unlock()
+	keep := func(i int) bool { return st[i].Generation >= floor }
+	generation, info, err := c.loadNewest(ctx, newest, keep)
 	if err != nil {
 		return err
 	}
-	c.ready(newest+1, info, false)
-	attrs := []any{"generation", newest + 1}
+	c.ready(generation, info, false)
+	attrs := []any{"generation", generation}
 	if info != nil {
 		attrs = append(attrs, "path", snapshotPath(info.Path), "rows", info.Rows(), "shards_then", info.Shards)
 	}
@@ -210,21 +238,13 @@ func (c *Cluster) ready(generation uint64, info *SnapshotInfo, held bool) {
 }
 
 // loadNewest loads the newest good snapshot, or initial values when there is none, into all shards but those that keep
-// what they have.
-func (c *Cluster) loadNewest(ctx context.Context, generation uint64, keep func(i int) bool) (*SnapshotInfo, error) {
-	if c.opts.Restore != "" {
-		info, err := snapshot.ReadInfoFS(c.opts.FS, c.opts.Restore)
-		if err != nil {
-			return nil, fmt.Errorf("ps: %w", err)
-		}
-		return info, c.load(ctx, generation, info, keep)
-	}
-	var entries []snapshot.Entry
-	if c.opts.Dir != "" {
-		var err error
-		if entries, err = snapshot.ListFS(c.opts.FS, c.opts.Dir); err != nil {
-			return nil, fmt.Errorf("ps: %w", err)
-		}
+// what they have. It returns the generation of that state. Each attempt is one of its own, above the given: shards that
+// were interrupted between two would otherwise pass for being of one state.
+func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int) bool) (uint64, *SnapshotInfo, error) {
+	generation := above + 1
+	entries, err := c.candidates()
+	if err != nil {
+		return 0, nil, err
 	}
 	var skipped []error
 	for _, e := range entries {
@@ -236,15 +256,41 @@ func (c *Cluster) loadNewest(ctx context.Context, generation uint64, keep func(i
 		c.mu.skipped = skipped
 		c.mu.Unlock()
 		if !errors.Is(err, ErrCorrupt) {
-			return e.Info, err
+			return generation, e.Info, err
 		}
+		generation++
 		skipped = append(skipped, fmt.Errorf("ps: %w", err))
 		c.opts.Logger.WarnContext(ctx, "damaged snapshot passed over", "path", e.Path, "err", err)
 	}
-	if len(skipped) > 0 {
-		return nil, fmt.Errorf("ps: no snapshot in %s is whole; to start over, move them away: %w", c.opts.Dir, errors.Join(skipped...))
+	switch {
+	case c.opts.Restore != "":
+		return 0, nil, fmt.Errorf("ps: restoring %s: %w", c.opts.Restore, errors.Join(skipped...))
+	case len(skipped) > 0:
+		return 0, nil, fmt.Errorf("ps: no snapshot in %s is whole; to start over, move them away: %w", c.opts.Dir, errors.Join(skipped...))
 	}
-	return nil, c.load(ctx, generation, nil, keep)
+	return generation, nil, c.load(ctx, generation, nil, keep)
+}
+
+// candidates returns the snapshots that the shards may go back to, the best first: those of the folder, the newest first,
+// or the one that was asked for, behind those that were taken since.
+func (c *Cluster) candidates() ([]snapshot.Entry, error) {
+	var entries []snapshot.Entry
+	if c.opts.Dir != "" {
+		var err error
+		if entries, err = snapshot.ListFS(c.opts.FS, c.opts.Dir); err != nil {
+			return nil, fmt.Errorf("ps: %w", err)
+		}
+	}
+	if c.opts.Restore == "" {
+		return entries, nil
+	}
+	entries = slices.DeleteFunc(entries, func(e snapshot.Entry) bool { return e.ID <= c.before })
+	info, err := snapshot.ReadInfoFS(c.opts.FS, c.opts.Restore)
+	asked := snapshot.Entry{Path: c.opts.Restore, Info: info, Err: err}
+	if info != nil {
+		asked.ID = info.ID
+	}
+	return append(entries, asked), nil
 }
 
 func (c *Cluster) load(ctx context.Context, generation uint64, info *SnapshotInfo, keep func(i int) bool) error {

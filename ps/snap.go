@@ -53,6 +53,8 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.run, func() { cancel(ErrClosed) })()
+	c.onGiveUp(cancel)
+	defer c.onGiveUp(nil)
 	start := time.Now()
 	info, stall, err := c.snapshot(ctx, o)
 	took := time.Since(start)
@@ -86,6 +88,23 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 		f(*info)
 	}
 	return *info, nil
+}
+
+func (c *Cluster) onGiveUp(f context.CancelCauseFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.giveUp = f
+}
+
+// interrupt makes a snapshot under way give up, because the shards need a state. It may be waiting for a worker that waits
+// for just that.
+func (c *Cluster) interrupt(why error) {
+	c.mu.Lock()
+	f := c.mu.giveUp
+	c.mu.Unlock()
+	if f != nil {
+		f(why)
+	}
 }
 
 func (c *Cluster) snapshot(ctx context.Context, o SnapshotOptions) (info *SnapshotInfo, stall time.Duration, err error) {
@@ -265,8 +284,7 @@ func (c *Cluster) await(ctx context.Context, id uint64) ([]*CutState, error) {
 		c.first.mu.RUnlock()
 		if disturbed {
 			cancel(ErrDisturbed)
-			<-all
-			return nil, ErrDisturbed
+			return nil, errors.Join(ErrDisturbed, <-all)
 		}
 		select {
 		case <-wake:
@@ -299,14 +317,19 @@ func (c *Cluster) patience(ctx context.Context, err error) error {
 		strings.Join(missing, ", "), context.Cause(ctx))
 }
 
-// settle takes over splits whose owners are gone and leaves them committed or dropped, the same on every shard.
+// settle takes over splits whose owners are gone and leaves them committed or dropped, the same on every shard. Where a
+// new owner comes between, that one does.
 func (c *Cluster) settle(ctx context.Context, orphans []SplitID) error {
-	cl, err := c.Client(ctx, coordinator)
+	in, err := c.Info()
+	if err != nil {
+		return err
+	}
+	cl, err := c.clientAt(ctx, coordinator, in.Generation, true)
 	if err != nil {
 		return err
 	}
 	for _, id := range orphans {
-		if _, err := cl.Resume(ctx, id.Source, []string{id.Split}); err != nil {
+		if _, err := cl.Resume(ctx, id.Source, []string{id.Split}); err != nil && !errors.Is(err, ErrFenced) {
 			return errors.Join(fmt.Errorf("ps: snapshot: %w", err), cl.Close())
 		}
 	}

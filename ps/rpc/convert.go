@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 )
 
 func toSplits(progress map[ps.SplitID]ps.Progress) []*psv1.Split {

@@ -3,8 +3,8 @@ package rpc
 import (
 	"context"
 
-	"github.com/monolith-go/monolith/ps"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+	"github.com/monolith-go/monolith/ps"
 )
 
 // coordinatorService serves workers' calls to the coordinator.

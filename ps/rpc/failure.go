@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 )
 
 // failed is the status of an error, with what it is as a detail.
@@ -20,7 +21,7 @@ func failed(err error) error {
 	}
 	code := codes.FailedPrecondition
 	switch {
-	case errors.Is(err, ps.ErrNotReady):
+	case errors.Is(err, ps.ErrNotReady), errors.Is(err, ps.ErrUnreachable): // another shard may come back
 		code = codes.Unavailable
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
@@ -34,14 +35,31 @@ func failed(err error) error {
 	return st.Err()
 }
 
-// lost tells that the call itself failed: nobody answered, or not the one who was asked.
-func lost(err error) bool {
+// lost tells that the call itself failed, so that another attempt may do better: nobody answered, or not the one who was
+// asked. known is what from made of it.
+func lost(err, known error) bool {
+	for _, lasting := range []error{wire.ErrNotAdmitted, wire.ErrVersion, ps.ErrMismatch} {
+		if errors.Is(known, lasting) {
+			return false
+		}
+	}
 	st, ok := status.FromError(err)
 	return ok && (st.Code() == codes.Unavailable || st.Code() == codes.DeadlineExceeded)
 }
 
-// from turns the status of a call to addr into the error it stands for.
-func from(ctx context.Context, addr string, err error) error {
+// relayed tells that the one who was asked has answered: what failed is somewhere else.
+func relayed(err error) bool {
+	st, _ := status.FromError(err)
+	for _, d := range st.Details() {
+		if _, ok := d.(*psv1.Failure); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// from turns the status of a call to who, a shard at an address, into the error it stands for.
+func from(ctx context.Context, who string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,18 +69,24 @@ func from(ctx context.Context, addr string, err error) error {
 	}
 	for _, d := range st.Details() {
 		if f, ok := d.(*psv1.Failure); ok {
-			return wire.Remote(st.Message(), f.Codes)
+			remote := wire.Remote(st.Message(), f.Codes)
+			if errors.Is(remote, ps.ErrMismatch) || errors.Is(remote, wire.ErrVersion) {
+				return wire.Remote("ps: "+who+": "+strings.TrimPrefix(st.Message(), "ps: "), f.Codes)
+			}
+			return remote
 		}
 	}
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("ps: %s gives no answer in time: %w: %w", who, context.Cause(ctx), ps.ErrUnreachable)
 	case ctx.Err() != nil:
-		return fmt.Errorf("ps: %s: %w", addr, context.Cause(ctx))
-	case st.Code() == codes.Unavailable, st.Code() == codes.DeadlineExceeded:
-		return fmt.Errorf("ps: %s: %s: %w", addr, st.Message(), ps.ErrUnreachable)
-	case st.Code() == codes.Unauthenticated:
-		return fmt.Errorf("ps: %s: %s: %w", addr, st.Message(), wire.ErrNotAdmitted)
+		return fmt.Errorf("ps: %s: %w", who, context.Cause(ctx))
 	case st.Code() == codes.Unimplemented:
-		return fmt.Errorf("ps: %s does not serve this: is it the process of shard 0? %s: %w", addr, st.Message(), ps.ErrMismatch)
+		return fmt.Errorf("ps: %s: what answers there is no server of shards, or of another release (%s): %w", who, st.Message(), ps.ErrMismatch)
 	}
-	return fmt.Errorf("ps: %s: %s (%s)", addr, st.Message(), st.Code())
+	plain, _ := wire.Cause(err)
+	if st.Code() == codes.Unavailable && !errors.Is(plain, wire.ErrNotAdmitted) || st.Code() == codes.DeadlineExceeded {
+		return fmt.Errorf("ps: %s: %w: %w", who, plain, ps.ErrUnreachable)
+	}
+	return fmt.Errorf("ps: %s: %w", who, plain)
 }

@@ -2,15 +2,16 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
 
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 )
 
 // Target is a shard behind an address.
@@ -22,6 +23,9 @@ type Target struct {
 	// Conn configures workers' streams.
 	Conn wire.ConnOptions
 }
+
+// String names the shard as messages do.
+func (t Target) String() string { return fmt.Sprintf("shard %d at %s", t.Shard, t.Addr) }
 
 // peer is a [ps.Peer] in another process.
 type peer struct {
@@ -48,17 +52,17 @@ func callOptions() []grpc.CallOption {
 }
 
 // call makes a control call as the peer's identity.
-func call[Req, Resp any](ctx context.Context, id Identity, addr string, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	r, err := f(id.outgoing(ctx), req, callOptions()...)
+func call[Req, Resp any](ctx context.Context, t *Target, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	r, err := f(t.Identity.outgoing(ctx), req, callOptions()...)
 	if err != nil {
-		return nil, from(ctx, addr, err)
+		return nil, from(ctx, t.String(), err)
 	}
 	return r, nil
 }
 
 // Status implements [ps.Peer].
 func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Status, &psv1.StatusRequest{})
+	r, err := call(ctx, &p.t, p.s.Status, &psv1.StatusRequest{})
 	if err != nil {
 		return ps.NodeStatus{}, err
 	}
@@ -74,7 +78,7 @@ func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
 
 // Load implements [ps.Peer].
 func (p *peer) Load(ctx context.Context, o ps.LoadOptions) error {
-	_, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID})
+	_, err := call(ctx, &p.t, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID})
 	return err
 }
 
@@ -85,13 +89,13 @@ func (p *peer) Connect(ctx context.Context, session, generation uint64, worker s
 
 // BeginCut implements [ps.Peer].
 func (p *peer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error {
-	_, err := call(ctx, p.t.Identity, p.t.Addr, p.s.BeginCut, &psv1.BeginCutRequest{Id: id, Snapshot: snapshot, Sessions: sessions})
+	_, err := call(ctx, &p.t, p.s.BeginCut, &psv1.BeginCutRequest{Id: id, Snapshot: snapshot, Sessions: sessions})
 	return err
 }
 
 // AwaitCut implements [ps.Peer].
 func (p *peer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.AwaitCut, &psv1.AwaitCutRequest{Id: id})
+	r, err := call(ctx, &p.t, p.s.AwaitCut, &psv1.AwaitCutRequest{Id: id})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func (p *peer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
 
 // WriteCut implements [ps.Peer].
 func (p *peer) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: dir})
+	r, err := call(ctx, &p.t, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: dir})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +113,7 @@ func (p *peer) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 
 // EndCut implements [ps.Peer].
 func (p *peer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.EndCut, &psv1.EndCutRequest{Id: id, Durable: durable})
+	r, err := call(ctx, &p.t, p.s.EndCut, &psv1.EndCutRequest{Id: id, Durable: durable})
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +122,7 @@ func (p *peer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, e
 
 // Progress implements [ps.Peer].
 func (p *peer) Progress(ctx context.Context) (map[ps.SplitID]ps.Progress, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Progress, &psv1.ProgressRequest{})
+	r, err := call(ctx, &p.t, p.s.Progress, &psv1.ProgressRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +131,7 @@ func (p *peer) Progress(ctx context.Context) (map[ps.SplitID]ps.Progress, error)
 
 // Digest implements [ps.Peer].
 func (p *peer) Digest(ctx context.Context) (*ps.ShardDigest, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Digest, &psv1.DigestRequest{})
+	r, err := call(ctx, &p.t, p.s.Digest, &psv1.DigestRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +141,7 @@ func (p *peer) Digest(ctx context.Context) (*ps.ShardDigest, error) {
 
 // Stats implements [ps.Peer].
 func (p *peer) Stats(ctx context.Context) (ps.Stats, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Stats, &psv1.StatsRequest{})
+	r, err := call(ctx, &p.t, p.s.Stats, &psv1.StatsRequest{})
 	if err != nil {
 		return ps.Stats{}, err
 	}
@@ -146,7 +150,7 @@ func (p *peer) Stats(ctx context.Context) (ps.Stats, error) {
 
 // Row implements [ps.Peer].
 func (p *peer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	r, err := call(ctx, p.t.Identity, p.t.Addr, p.s.Row, &psv1.RowRequest{Table: uint32(tbl), Fid: uint64(fid)})
+	r, err := call(ctx, &p.t, p.s.Row, &psv1.RowRequest{Table: uint32(tbl), Fid: uint64(fid)})
 	if err != nil || !r.Found {
 		return false, err
 	}

@@ -8,16 +8,17 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/monolith-go/monolith/model/param"
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 )
 
 // Options configure a [Remote].
@@ -108,34 +109,54 @@ func (r *Remote) refresh(ctx context.Context) error {
 
 // again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready.
 func again[Req, Resp any](ctx context.Context, r *Remote, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	addr, id, began := r.o.Addrs[0], r.o.Identity, time.Now()
+	first, began := &r.peers[0].t, time.Now()
 	said := false
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
-		resp, err := f(id.outgoing(ctx), req, callOptions()...)
+		resp, err := f(first.Identity.outgoing(ctx), req, callOptions()...)
 		if err == nil {
 			return resp, nil
 		}
-		known := from(ctx, addr, err)
-		if ctx.Err() != nil || !lost(err) {
+		known := from(ctx, first.String(), err)
+		if ctx.Err() != nil || !lost(err, known) {
 			return nil, known
 		}
-		if tried := time.Since(began); tried > r.o.RetryFor {
-			if errors.Is(known, ps.ErrUnreachable) {
-				return nil, fmt.Errorf("%w: gave up after %v; is the process of shard 0 running (monolith ps)?", known, tried.Round(time.Millisecond))
-			}
-			return nil, fmt.Errorf("%w: gave up after %v: %w", known, tried.Round(time.Millisecond), ps.ErrUnreachable)
+		tried := time.Since(began)
+		if tried >= r.o.RetryFor {
+			return nil, gaveUp(first, known, relayed(err), tried)
 		}
 		if !said {
 			said = true
-			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", addr, "err", known)
+			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", first.Addr, "err", known)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(mathrand.N(wait) + 1):
+		case <-time.After(min(mathrand.N(wait)+1, r.o.RetryFor-tried)): // the last attempt is made when the time is over
 		}
 	}
 }
+
+// gaveUp says that shard 0, or what it waits for, has not come for as long as was allowed.
+func gaveUp(first *Target, known error, relayed bool, tried time.Duration) error {
+	tried = tried.Round(time.Millisecond)
+	if relayed {
+		text := strings.TrimPrefix(known.Error(), "ps: ")
+		return &waitedError{fmt.Sprintf("ps: %s answers, and waits itself: %s; tried for %v (ps.retry); are all shards running (monolith ps)?", first, text, tried), known}
+	}
+	return fmt.Errorf("%w; tried for %v (ps.retry); is it running (monolith ps JOB.yaml --shard 0)?", known, tried)
+}
+
+// waitedError is a cluster that did not become ready. It is an [ps.ErrUnreachable].
+type waitedError struct {
+	text string
+	err  error
+}
+
+// Error says who waits for what.
+func (e *waitedError) Error() string { return e.text }
+
+// Unwrap returns what the coordinator said, and that it did not help to wait.
+func (e *waitedError) Unwrap() []error { return []error{e.err, ps.ErrUnreachable} }
 
 // Client opens a client to all shards, as of now. Errors: [ps.ErrUnreachable], [ps.ErrRolledBack] when the shards go back
 // at this moment, [ps.ErrMismatch], the context's.
@@ -182,7 +203,7 @@ func connect(ctx context.Context, cc *grpc.ClientConn, t Target, session, genera
 }
 
 func wrongShard(t Target, is int) error {
-	return fmt.Errorf("ps: %s is shard %d, not %d: the addresses are in another order there: %w", t.Addr, is, t.Shard, ps.ErrMismatch)
+	return fmt.Errorf("ps: what answers at %s is shard %d, not %d: ps.addresses are in another order there: %w", t.Addr, is, t.Shard, ps.ErrMismatch)
 }
 
 // Info returns what the cluster was like when it was asked last.

@@ -14,9 +14,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 )
 
 // ServerOptions configure a [Server].
@@ -55,13 +55,15 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, grpc.ChainUnaryInterceptor(o.Identity.intercept), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))
+	opts = append(opts, grpc.ChainUnaryInterceptor(o.intercept), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))
 	s := &Server{o: o, grpc: grpc.NewServer(opts...), health: health.NewServer()}
 	s.run, s.stop = context.WithCancel(context.Background())
 	wire.RegisterServer(s.grpc, host{s}, wire.HostOptions{MaxMessage: o.MaxMessage, Logger: o.Logger})
 	psv1.RegisterShardServer(s.grpc, &shardService{n: o.Node})
 	if o.Cluster != nil {
 		psv1.RegisterCoordinatorServer(s.grpc, &coordinatorService{c: o.Cluster})
+	} else { // for an answer that says which shard this is
+		psv1.RegisterCoordinatorServer(s.grpc, psv1.UnimplementedCoordinatorServer{})
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -116,13 +118,12 @@ type host struct{ s *Server }
 // Open implements [wire.Host].
 func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
 	o := &h.s.o
-	who := fmt.Sprintf("worker %s", hello.Worker)
 	theirs := Identity{Job: hello.Job, Plan: hello.Plan, Layout: hello.Layout, Shards: hello.Shards}
-	if err := o.Identity.differs(who, theirs); err != nil {
+	if err := o.Identity.differs(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {
 		return nil, wire.Welcome{}, err
 	}
 	if hello.Shard != o.Shard {
-		return nil, wire.Welcome{}, fmt.Errorf("ps: this is shard %d, not %d: the addresses are in another order there: %w", o.Shard, hello.Shard, ps.ErrMismatch)
+		return nil, wire.Welcome{}, notShard(o.Shard, hello.Shard)
 	}
 	st, err := o.Node.Status(ctx)
 	if err != nil {

@@ -3,9 +3,9 @@ package rpc
 import (
 	"context"
 
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/table"
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 )
 
 // shardService serves the coordinator's calls to a shard.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +84,7 @@ type Conn struct {
 
 	stream  *stream // nil: there is none
 	broke   error   // what the last stream ended with
+	lost    bool    // the shard could not be reached for as long as was allowed
 	seq     uint64
 	attempt uint64
 	limit   uint64 // of the server
@@ -203,7 +205,10 @@ func (c *Conn) Close(ctx context.Context, clean bool) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), left, errSilent)
 	defer cancel()
 	c.request = call{kind: kindClose, clean: clean}
-	err := c.persist(ctx, &c.request, min(c.opts.RetryFor, closeFor))
+	var err error
+	if clean || !c.lost { // else the caller knows already, and a goodbye would only repeat it
+		err = c.persist(ctx, &c.request, min(c.opts.RetryFor, left/2)) // the other half is for the last attempt
+	}
 	c.stop(ps.ErrClosed)
 	c.drop(ps.ErrClosed)
 	c.watch.close()
@@ -257,5 +262,8 @@ func (c *Conn) release() {
 }
 
 func (c *Conn) named(err error) error {
-	return fmt.Errorf("wire: worker %s, shard %d at %s: %w", c.hello.Worker, c.hello.Shard, c.cc.Target(), err)
+	return fmt.Errorf("wire: worker %s, shard %d at %s: %w", c.hello.Worker, c.hello.Shard, c.addr(), err)
 }
+
+// addr is the shard's address as the user wrote it.
+func (c *Conn) addr() string { return strings.TrimPrefix(c.cc.Target(), "passthrough:///") }

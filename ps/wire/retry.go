@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,10 @@ import (
 
 	"github.com/monolith-go/monolith/ps"
 )
+
+// Cause turns what a call or stream ended with into an error in plain words, and tells whether another attempt may do
+// better. gRPC's status stays in it. Errors: [ErrNotAdmitted], [ErrProtocol], [ErrTooLarge], or none of ours.
+func Cause(err error) (plain error, again bool) { return verdict(err) }
 
 // verdict turns what a stream ended with into an error for the caller, and tells whether a new stream may do better.
 func verdict(err error) (out error, again bool) {
@@ -32,29 +37,31 @@ func verdict(err error) (out error, again bool) {
 	}
 	switch st.Code() {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return fmt.Errorf("wire: %s: %w", st.Message(), ErrNotAdmitted), false
+		return fmt.Errorf("%s: %w", st.Message(), ErrNotAdmitted), false
 	case codes.Unimplemented:
-		return fmt.Errorf("wire: the server does not serve %s: %s: %w", serviceName, st.Message(), ErrProtocol), false
+		return fmt.Errorf("the server does not serve %s: %s: %w", serviceName, st.Message(), ErrProtocol), false
 	case codes.InvalidArgument:
-		return fmt.Errorf("wire: the server has refused a frame: %s: %w", st.Message(), ErrProtocol), false
+		return fmt.Errorf("the server has refused a frame: %s: %w", st.Message(), ErrProtocol), false
 	case codes.ResourceExhausted:
-		return fmt.Errorf("wire: the server has refused a frame: %s: %w", st.Message(), ErrTooLarge), false
+		return fmt.Errorf("the server has refused a frame: %s: %w", st.Message(), ErrTooLarge), false
 	case codes.Internal:
 		// The transport says this of resets as well, so only what is surely a fault of the programs ends it.
 		if strings.Contains(st.Message(), "unmarshal") || strings.Contains(st.Message(), "marshaling") {
-			return fmt.Errorf("wire: the server was not made with ServerOptions: %s: %w", st.Message(), ErrProtocol), false
+			return fmt.Errorf("the server was not made with ServerOptions: %s: %w", st.Message(), ErrProtocol), false
 		}
 	case codes.Unavailable:
 		if why := handshakeFault(st.Message()); why != "" {
-			return fmt.Errorf("wire: %s: %s: %w", why, st.Message(), ErrNotAdmitted), false
+			return fmt.Errorf("%s: %w", why, ErrNotAdmitted), false
 		}
+		return &transportError{plainText(st.Message()), err}, true
 	default:
 	}
-	return err, true
+	return &transportError{st.Code().String() + ": " + unwrapped(st.Message()), err}, true
 }
 
 // handshakeFault tells why a connection will never come about, as far as the text of the transport's error says.
 func handshakeFault(text string) string {
+	var why string
 	switch {
 	case strings.Contains(text, wantsTLS):
 		return "the server wants TLS"
@@ -62,13 +69,61 @@ func handshakeFault(text string) string {
 		return "the server does not speak TLS"
 	case strings.Contains(text, "certificate required"), strings.Contains(text, "remote error: tls: bad certificate"),
 		strings.Contains(text, "remote error: tls: unknown certificate"):
-		return "the server wants another client certificate"
+		why = "the server wants another client certificate"
 	case strings.Contains(text, "x509: "):
-		return "the server's certificate is not trusted"
+		why = "the server's certificate is not trusted"
 	case strings.Contains(text, "tls: "):
-		return "TLS handshake"
+		why = "TLS handshake"
+	default:
+		return ""
 	}
-	return ""
+	return why + " (" + strings.TrimPrefix(unwrapped(text), prefaceFault) + ")"
+}
+
+// transportError is a connection that failed, in plain words.
+type transportError struct {
+	text string
+	err  error
+}
+
+// Error returns the plain words.
+func (e *transportError) Error() string { return e.text }
+
+// Unwrap returns what gRPC said.
+func (e *transportError) Unwrap() error { return e.err }
+
+// prefaceFault is how gRPC begins the error of a connection whose server did not begin as HTTP/2 does.
+const prefaceFault = "error reading server preface: "
+
+// unwrapped takes the layers off that gRPC puts around the error of a connection.
+func unwrapped(text string) string {
+	if _, quoted, ok := strings.Cut(text, "desc = "); ok {
+		if s, err := strconv.Unquote(quoted); err == nil {
+			text = s
+		}
+	}
+	for _, layer := range [...]string{"transport: ", "Error while dialing: ", "authentication handshake failed: "} {
+		text = strings.TrimPrefix(text, layer)
+	}
+	return text
+}
+
+// plainText says what became of a connection for a reader who knows nothing of gRPC.
+func plainText(text string) string {
+	text = unwrapped(text)
+	if why, ok := strings.CutPrefix(text, prefaceFault); ok {
+		switch {
+		case strings.Contains(why, "use of closed network connection"), strings.Contains(why, "i/o timeout"):
+			return fmt.Sprintf("it takes connections and says nothing for %v, so it is no server of shards, or it hangs", connectTimeout)
+		case strings.Contains(why, "http2: "):
+			return "what answers there is no server of shards (" + why + ")"
+		}
+		return "it hangs up on whoever connects, so it is no server of shards, or it is just ending (" + why + ")"
+	}
+	if why, ok := strings.CutPrefix(text, "error reading from server: "); ok {
+		return "the connection broke (" + why + ")"
+	}
+	return text
 }
 
 // waits are an exponential one with full jitter (Brooker, 2015): every one is drawn from zero to a bound that doubles.
@@ -79,18 +134,20 @@ type waits struct {
 	tries        int
 }
 
-// wait waits for the next attempt, and returns false when the budget would be used up before.
+// wait waits for the next attempt, and returns false when the budget is used up.
 func (b *waits) wait(ctx context.Context, done <-chan struct{}) bool {
 	now := time.Now()
 	if b.tries == 0 {
 		b.since = now
 	}
 	b.tries++
-	d := time.Duration(rand.Int64N(int64(b.bound) + 1))
-	b.bound = min(2*b.bound, b.limit)
-	if now.Sub(b.since)+d > b.budget {
+	left := b.budget - now.Sub(b.since)
+	if left <= 0 {
 		return false
 	}
+	// The last attempt is made when the budget ends: until then the shard may come back.
+	d := min(time.Duration(rand.Int64N(int64(b.bound)+1)), left)
+	b.bound = min(2*b.bound, b.limit)
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -47,6 +47,7 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error
 	for {
 		err := c.try(ctx, r)
 		if err == nil {
+			c.lost = false
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -62,8 +63,9 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error
 		c.broke = err
 		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "attempt", b.tries, "err", err)
 		if !b.wait(ctx, stop) {
-			return fmt.Errorf("wire: shard %d at %s did not answer worker %s for %v (%d attempts); is it running? (monolith ps): %w: %w",
-				c.hello.Shard, c.cc.Target(), c.hello.Worker, time.Since(b.since).Round(time.Millisecond), b.tries, ErrUnreachable, err)
+			c.lost = true
+			return fmt.Errorf("wire: shard %d at %s does not answer worker %s: %w: %w; tried for %v (ps.retry, %d attempts); is it running (monolith ps JOB.yaml --shard %[1]d)?",
+				c.hello.Shard, c.addr(), c.hello.Worker, err, ErrUnreachable, time.Since(b.since).Round(time.Millisecond), b.tries)
 		}
 		if ctx.Err() != nil {
 			return c.named(context.Cause(ctx))

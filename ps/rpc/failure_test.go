@@ -1,0 +1,96 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/wire"
+)
+
+// TestFailures follows errors from a server to a client: what they are, whether the call is made again, and what a reader
+// is told of it.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	third := fmt.Errorf("ps: shard 1 at b:1: connection refused: %w", ps.ErrUnreachable)
+	for _, x := range []struct {
+		name  string
+		sent  error // what the client's call returns
+		is    error
+		again bool
+		want  string
+	}{
+		{"shard 0 waits", failed(fmt.Errorf("%w: %w", third, ps.ErrNotReady)), ps.ErrNotReady, true, "ps: shard 1 at b:1"},
+		{"another shard is gone", failed(third), ps.ErrUnreachable, true, "ps: shard 1 at b:1"},
+		{"nobody is there", status.Error(codes.Unavailable, "error reading from server: EOF"), ps.ErrUnreachable, true, "ps: shard 0 at a:1: the connection broke (EOF)"},
+		{"too late", status.Error(codes.DeadlineExceeded, "late"), ps.ErrUnreachable, true, "ps: shard 0 at a:1"},
+		{"another job", failed(fmt.Errorf("ps: the jobs have other names: %w", ps.ErrMismatch)), ps.ErrMismatch, false, "ps: shard 0 at a:1: the jobs have"},
+		{"another release", failed(fmt.Errorf("ps: the caller speaks: %w", wire.ErrVersion)), wire.ErrVersion, false, "ps: shard 0 at a:1: the caller"},
+		{"token", status.Error(codes.Unauthenticated, "the token is not the server's"), wire.ErrNotAdmitted, false, "ps: shard 0 at a:1: the token"},
+		{"token between shards", failed(fmt.Errorf("ps: shard 1: %w: %w", wire.ErrNotAdmitted, ps.ErrNotReady)), wire.ErrNotAdmitted, false, "ps: shard 1"},
+		{"no TLS", status.Error(codes.Unavailable, "tls: first record does not look like a TLS handshake"), wire.ErrNotAdmitted, false, "does not speak TLS"},
+		{"another server", status.Error(codes.Unimplemented, "unknown service"), ps.ErrMismatch, false, "no server of shards"},
+		{"rolled back", failed(ps.ErrRolledBack), ps.ErrRolledBack, false, "gone back"},
+	} {
+		known := from(t.Context(), "shard 0 at a:1", x.sent)
+		if !errors.Is(known, x.is) || !strings.Contains(known.Error(), x.want) || lost(x.sent, known) != x.again {
+			t.Errorf("%s: %v, again %t; want %q, a %v, again %t", x.name, known, lost(x.sent, known), x.want, x.is, x.again)
+		}
+	}
+}
+
+// TestGaveUp names whom the worker has waited for: the one that does not answer, or the one that shard 0 waits for.
+func TestGaveUp(t *testing.T) {
+	t.Parallel()
+	first := &Target{Addr: "a:1"}
+	for _, x := range []struct {
+		sent  error
+		words []string
+	}{
+		{status.Error(codes.Unavailable, "error reading from server: EOF"), []string{"shard 0 at a:1", "--shard 0"}},
+		{
+			failed(fmt.Errorf("ps: shard 1 at b:1: connection refused: %w", ps.ErrNotReady)),
+			[]string{"shard 0 at a:1 answers, and waits itself: shard 1 at b:1: connection refused", "are all shards running"},
+		},
+	} {
+		err := gaveUp(first, from(t.Context(), first.String(), x.sent), relayed(x.sent), 1500*time.Millisecond)
+		if !errors.Is(err, ps.ErrUnreachable) {
+			t.Errorf("%v is no ErrUnreachable", err)
+		}
+		for _, w := range append(x.words, "tried for 1.5s (ps.retry)") {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%v lacks %q", err, w)
+			}
+		}
+	}
+}
+
+// TestDiffers tells what is not the same on which side, without what follows from it.
+func TestDiffers(t *testing.T) {
+	t.Parallel()
+	mine := Identity{Job: "a", Plan: "p", Layout: "l", Shards: 2}
+	for _, x := range []struct {
+		theirs Identity
+		want   string
+	}{
+		{mine, ""},
+		{Identity{Job: "b", Plan: "q", Layout: "m", Shards: 3}, `ps: the jobs have other names: shard 0 has "a", the caller "b"; start`},
+		{Identity{Job: "a", Plan: "q", Layout: "m", Shards: 2}, "ps: the parameters differ (model, features, optimizer): shard 0 has layout l, the caller layout m; start"},
+		{Identity{Job: "a", Plan: "q", Layout: "l", Shards: 2}, "ps: the plans differ (source, parse, batch): shard 0 has plan p, the caller plan q; start"},
+		{
+			Identity{Job: "a", Plan: "q", Layout: "l", Shards: 1},
+			"ps: the numbers of shards differ: shard 0 has 2, the caller 1; the plans differ (source, parse, batch): shard 0 has plan p, the caller plan q; start",
+		},
+	} {
+		err := mine.differs("shard 0", "the caller", x.theirs)
+		if x.want == "" && err != nil || x.want != "" && (!errors.Is(err, ps.ErrMismatch) || !strings.HasPrefix(err.Error(), x.want)) {
+			t.Errorf("%v, want %q", err, x.want)
+		}
+	}
+}
