@@ -162,7 +162,7 @@ func (m *member) next(ctx context.Context, drain <-chan struct{}, handled uint64
 		if err != nil {
 			return a, version, false, err
 		}
-		if version > handled && a.Task != ps.StandBy {
+		if version > handled {
 			return a, version, true, nil
 		}
 		select {
@@ -217,11 +217,16 @@ func (m *member) tell(ctx context.Context, r ps.Report) error {
 	return err
 }
 
-// began remembers what the run works on.
-func (m *member) began(a ps.Assignment) {
+// accept reports what the run may push to from now on: the splits of its assignment and no others, also such as an
+// assignment gave it that it never heard of.
+func (m *member) accept(ctx context.Context, a ps.Assignment) error {
+	r := ps.Report{Generation: a.Generation, Phase: a.Phase, Owned: a.Splits}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.report = ps.Report{Generation: a.Generation, Phase: a.Phase, Owned: a.Splits}
+	if m.report.Generation == r.Generation && m.report.Phase == r.Phase {
+		r.Done = m.report.Done
+	}
+	m.mu.Unlock()
+	return m.tell(ctx, r)
 }
 
 // expelled tells why the coordinator has replaced this worker; nil when it has not.

@@ -29,8 +29,7 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, _ := t.plan.Segments[0].Source()
-	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic, Source: source}
+	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic}
 	for _, s := range splits {
 		who.Splits = append(who.Splits, s.Name)
 	}
@@ -69,6 +68,8 @@ func (t *trainer) follow(ctx context.Context, m *member) error {
 		}
 		again := false
 		switch a.Task {
+		case ps.StandBy:
+			err = m.accept(ctx, a)
 		case ps.Work:
 			err = t.work(ctx, m, a, version, &phase)
 		case ps.Conclude:
@@ -114,7 +115,7 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 		// A split was given to somebody else: in order, which the coordinator will say too, or because this worker is
 		// thought to be dead.
 		if why := m.expelled(ctx); why != nil {
-			return false, errors.Join(why, err)
+			return false, why
 		}
 		if err := m.tell(ctx, ps.Report{Generation: a.Generation, Phase: a.Phase}); err != nil {
 			return false, err
@@ -178,7 +179,9 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if phase.phase != a.Phase {
 		*phase = phaseRows{a.Phase, before}
 	}
-	m.began(a)
+	if err := m.accept(ctx, a); err != nil {
+		return err
+	}
 	t.monitor.begin(t.progress(upTo), before)
 	maxRows := t.cfg.Train.MaxExamples
 	if t.cfg.Deterministic {
@@ -316,7 +319,10 @@ func (t *trainer) save(ctx context.Context) (err error) {
 		return err
 	}
 	info, err := t.shards.Snapshot(ctx, ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
-	if err != nil {
+	switch {
+	case err != nil && t.cfg.PS.remote():
+		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: mend that and train again", err)
+	case err != nil:
 		return fmt.Errorf("job: the last snapshot: %w", err)
 	}
 	t.snapshot = &info

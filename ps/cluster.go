@@ -153,6 +153,7 @@ type Cluster struct {
 		sync.Mutex
 		generation uint64 // 0: not ready
 		notReady   error  // why
+		missing    bool   // a shard did not answer when it was asked last
 		restored   *SnapshotInfo
 		last       *SnapshotInfo // the newest that this cluster has taken
 		skipped    []error
@@ -461,7 +462,7 @@ func (c *Cluster) loop() {
 	if c.opts.Peers != nil {
 		wg.Go(c.watch)
 	}
-	wg.Go(func() { c.group.tick(c.run, c.opts.Logger) })
+	wg.Go(func() { c.group.tick(c.run, c.opts.Logger, c.first.forsake) })
 	var due <-chan time.Time
 	if c.opts.Every > 0 && c.opts.Dir != "" {
 		t := time.NewTicker(c.opts.Every)
@@ -479,8 +480,11 @@ func (c *Cluster) loop() {
 		case <-report.C:
 			c.reportRows()
 		case <-due:
-			if c.Ready() != nil {
-				continue
+			c.mu.Lock()
+			missing := c.mu.missing
+			c.mu.Unlock()
+			if missing || c.Ready() != nil {
+				continue // that has been said
 			}
 			// Failure is counted and logged by Snapshot; training goes on and the next turn tries again.
 			_, _ = c.Snapshot(c.run, SnapshotOptions{patience: max(c.opts.Every, minPatience)})

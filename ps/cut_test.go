@@ -208,7 +208,7 @@ func TestRollBackAfterRestore(t *testing.T) {
 		if err == nil {
 			err = c.RollBack(t.Context(), info.Generation, "once is enough")
 		}
-		if now, _ := c.Info(); err != nil || now.Generation != info.Generation+1 {
+		if now, _ := c.Info(); err != nil || now.Generation <= info.Generation {
 			t.Fatalf("generation %d after %d: %v", now.Generation, info.Generation, err)
 		}
 	}

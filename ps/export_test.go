@@ -31,7 +31,7 @@ func NewGroup(lease, grace time.Duration, now func() time.Time) Group {
 }
 
 func (g Group) Begin(generation uint64, held bool) { g.g.begin(generation, held) }
-func (g Group) Join(o JoinOptions) uint64          { return g.g.join(o) }
+func (g Group) Join(o JoinOptions) uint64          { id, _ := g.g.join(o); return id }
 func (g Group) Report(id uint64, r Report) error   { return g.g.report(id, r) }
 func (g Group) Leave(id uint64) bool               { return g.g.leave(id) }
 func (g Group) Expire() []string                   { return g.g.expire() }

@@ -18,8 +18,7 @@ type JoinOptions struct {
 	Worker string
 	// Single makes one member work on all splits while the others stand by: deterministic mode needs that.
 	Single bool
-	// Source and Splits are what there is to read.
-	Source string
+	// Splits are what there is to read.
 	Splits []string
 	// Report is what the member had and did before it lost its coordinator ([ErrRejoin]); zero for a new one.
 	Report Report
@@ -118,6 +117,7 @@ type member struct {
 
 type splitState struct {
 	owner, next uint64 // members; 0: nobody. next is who gets it once owner lets go
+	told        bool   // owner has been told, so it may work on it
 	done        bool
 }
 
@@ -148,12 +148,14 @@ func (g *group) begin(generation uint64, held bool) {
 	g.share()
 }
 
-func (g *group) join(o JoinOptions) uint64 {
+// join makes a worker a member, and tells whether it takes another's place.
+func (g *group) join(o JoinOptions) (id uint64, replaced bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for id, m := range g.members {
 		if m.worker == o.Worker {
 			g.remove(id)
+			replaced = true
 		}
 	}
 	g.joined++
@@ -174,7 +176,7 @@ func (g *group) join(o JoinOptions) uint64 {
 		}
 	}
 	g.share()
-	return m.id
+	return m.id, replaced
 }
 
 // claim takes what a member says of the time before the coordinator was started again.
@@ -182,8 +184,13 @@ func (g *group) claim(m *member, r *Report) {
 	if r.Generation != g.generation || r.Generation == 0 {
 		return
 	}
-	if r.Phase > g.phase { // others have not heard of it yet: what they have read they read in the phase before
-		g.phase = r.Phase
+	phase, done := r.Phase, r.Done
+	if r.Concluded { // the coordinator before may have died without telling anybody
+		phase, done = r.Phase+1, nil
+	}
+	if phase > g.phase { // others have not heard of it yet: what they have read they read in the phase before
+		g.phase = phase
+		g.finished = r.Finished
 		for _, s := range g.splits {
 			s.done = false
 		}
@@ -191,9 +198,9 @@ func (g *group) claim(m *member, r *Report) {
 	for name, s := range g.splits {
 		// Whatever the phase, it may still push to these.
 		if s.owner == 0 && slices.Contains(r.Owned, name) {
-			s.owner, s.next = m.id, m.id
+			s.owner, s.next, s.told = m.id, m.id, true
 		}
-		if r.Phase == g.phase && slices.Contains(r.Done, name) {
+		if phase == g.phase && slices.Contains(done, name) {
 			s.done = true
 		}
 	}
@@ -272,6 +279,9 @@ func (g *group) wait(ctx context.Context, id, have uint64, atMost time.Duration)
 
 func (g *group) answer(m *member) Assignment {
 	a := m.asked
+	for _, name := range a.Splits {
+		g.splits[name].told = true
+	}
 	a.Snapshot, a.Members = g.snapshot, len(g.members)
 	return a
 }
@@ -335,7 +345,7 @@ func (g *group) close() {
 }
 
 // tick removes members that have been silent for too long, until the context ends.
-func (g *group) tick(ctx context.Context, log *slog.Logger) {
+func (g *group) tick(ctx context.Context, log *slog.Logger, gone func(worker string)) {
 	every := g.lease / 8
 	if g.grace > 0 {
 		every = min(every, g.grace/4)
@@ -349,6 +359,7 @@ func (g *group) tick(ctx context.Context, log *slog.Logger) {
 		case <-t.C:
 			for _, worker := range g.expire() {
 				log.WarnContext(ctx, "worker is gone; its splits go to others", "worker", worker)
+				gone(worker)
 			}
 		}
 	}
@@ -456,6 +467,9 @@ func (g *group) deal(members []*member) (open bool) {
 			quota[s.next]--
 			continue
 		}
+		if s.owner != 0 && !s.told {
+			s.owner = 0 // nobody has heard of it, so nobody has to let go
+		}
 		free = append(free, s)
 	}
 	for _, s := range free {
@@ -472,7 +486,7 @@ func (g *group) deal(members []*member) (open bool) {
 	}
 	for _, name := range left {
 		if s := g.splits[name]; s.owner == 0 {
-			s.owner = s.next
+			s.owner, s.told = s.next, false
 		}
 	}
 	return open
@@ -483,7 +497,10 @@ func (c *Cluster) Join(_ context.Context, o JoinOptions) (member uint64, err err
 	if err := c.Ready(); err != nil {
 		return 0, err
 	}
-	id := c.group.join(o)
+	id, replaced := c.group.join(o)
+	if replaced {
+		c.first.forsake(o.Worker)
+	}
 	c.opts.Logger.Debug("worker joined", "worker", o.Worker, "splits", len(o.Splits))
 	return id, nil
 }

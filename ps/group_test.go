@@ -30,7 +30,7 @@ func newTestGroup(c *clock) ps.Group {
 }
 
 func join(g ps.Group, worker string, splits ...string) uint64 {
-	return g.Join(ps.JoinOptions{Worker: worker, Source: "s", Splits: splits})
+	return g.Join(ps.JoinOptions{Worker: worker, Splits: splits})
 }
 
 // asked fails the test unless a member is asked to do task with splits.
@@ -223,7 +223,7 @@ func TestGroupSingle(t *testing.T) {
 	t.Parallel()
 	g := newTestGroup(newClock())
 	in := func(worker string) uint64 {
-		return g.Join(ps.JoinOptions{Worker: worker, Single: true, Source: "s", Splits: []string{"1", "2", "3"}})
+		return g.Join(ps.JoinOptions{Worker: worker, Single: true, Splits: []string{"1", "2", "3"}})
 	}
 	a, b, c := in("a"), in("b"), in("c")
 	asked(t, g, a, ps.Work, "1", "2", "3")
@@ -343,5 +343,62 @@ func TestGroupCoordinatorStartedAgain(t *testing.T) {
 	asked(t, g, a, ps.StandBy)
 	if g.Leave(a) {
 		t.Error("a was the last while members may be on their way")
+	}
+}
+
+// TestConclusionOutlivesTheCoordinator: the leader concluded the phase, and the coordinator died before it heard of it. What
+// others have done in that phase must not count as done in the next.
+func TestConclusionOutlivesTheCoordinator(t *testing.T) {
+	t.Parallel()
+	splits := []string{"1", "2"}
+	for _, finished := range []bool{false, true} {
+		c := newClock()
+		g := ps.NewGroup(groupLease, groupGrace, c.now)
+		g.Begin(1, true)
+		other := g.Join(ps.JoinOptions{Worker: "other", Splits: splits, Report: ps.Report{Generation: 1, Phase: 3, Done: []string{"2"}}})
+		leader := g.Join(ps.JoinOptions{
+			Worker: "leader", Splits: splits,
+			Report: ps.Report{Generation: 1, Phase: 3, Concluded: true, Finished: finished},
+		})
+		c.t = c.t.Add(ps.HoldFor + 1)
+		g.Expire()
+		if finished {
+			asked(t, g, other, ps.Finished)
+			asked(t, g, leader, ps.Finished)
+			continue
+		}
+		if a := asked(t, g, other, ps.Work, "1"); a.Phase != 4 {
+			t.Errorf("phase %d, want 4", a.Phase)
+		}
+		asked(t, g, leader, ps.Work, "2")
+	}
+}
+
+// TestUntoldSplitsGoOver: a member that never heard of splits that were meant for it does not have to let them go.
+func TestUntoldSplitsGoOver(t *testing.T) {
+	t.Parallel()
+	g := newTestGroup(newClock())
+	splits := []string{"0", "1", "2", "3"}
+	a := join(g, "a", splits...)
+	b := join(g, "b", splits...)
+	asked(t, g, a, ps.Work, "0", "1")
+	asked(t, g, b, ps.Work, "2", "3")
+}
+
+// TestGenerationsDoNotComeAgain: shards that have all forgotten their state get another generation than before, or workers
+// that survived would claim as done what they did in a state that is no more.
+func TestGenerationsDoNotComeAgain(t *testing.T) {
+	t.Parallel()
+	dir, last := t.TempDir(), uint64(0)
+	for range 3 {
+		c := mustOpen(t, ps.Options{Layout: benchLayout(1), Dir: dir})
+		info, err := c.Info()
+		if err != nil || info.Generation <= last {
+			t.Fatalf("generation %d after %d: %v", info.Generation, last, err)
+		}
+		last = info.Generation
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -98,7 +98,7 @@ func (m *groupModel) join(name string, r ps.Report) *actor {
 	if m.finished && len(m.members()) == 0 {
 		m.finished, m.read = false, map[string]bool{}
 	}
-	id := m.g.Join(ps.JoinOptions{Worker: name, Single: m.single, Source: "s", Splits: m.splits, Report: r})
+	id := m.g.Join(ps.JoinOptions{Worker: name, Single: m.single, Splits: m.splits, Report: r})
 	x := &actor{id: id, worker: name, owned: map[string]bool{}, done: map[string]bool{}, home: m.home}
 	m.actors = append(m.actors, x)
 	return x

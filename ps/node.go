@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,6 +143,23 @@ func (n *Node) update(f func(*Shard) (wake bool)) {
 	if f(n.shard) {
 		n.wakeUp()
 	}
+}
+
+// forsake ends the sessions of a worker that was replaced, so that no cut waits for it: what it has left is settled, or
+// taken over by whoever gets its splits, and it is refused then.
+func (n *Node) forsake(worker string) {
+	n.update(func(s *Shard) bool {
+		if s.closed {
+			return false
+		}
+		for id, se := range s.sessions {
+			if se.worker == worker || strings.HasPrefix(se.worker, worker+"/") {
+				delete(n.streams, id)
+				s.Leave(id, false)
+			}
+		}
+		return true
+	})
 }
 
 // wakeUp needs the lock.

@@ -30,6 +30,8 @@ func (c *localConn) check() error {
 	case n.generation != c.generation:
 		return fmt.Errorf("ps: shard %d of %d: the state is now generation %d, this session began in %d: %w",
 			n.opts.Index, n.opts.NumShards, n.generation, c.generation, ErrRolledBack)
+	case c.stream != 0 && n.streams[c.session] == 0:
+		return fmt.Errorf("ps: shard %d of %d: the worker was replaced: %w", n.opts.Index, n.opts.NumShards, ErrFenced)
 	case c.stream != 0 && n.streams[c.session] != c.stream:
 		return fmt.Errorf("ps: shard %d of %d: the session goes on in another stream: %w", n.opts.Index, n.opts.NumShards, ErrClosed)
 	default:

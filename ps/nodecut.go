@@ -134,6 +134,10 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 	case cut == nil:
 		return nil, ErrDisturbed
 	}
+	if mine := filepath.Clean(n.opts.Dir); filepath.Dir(dir) != mine { // its log would look for the snapshot there
+		return nil, fmt.Errorf("ps: shard %d of %d keeps its snapshots in %s, shard 0 in %s; start all shards with the same dir: %w",
+			n.opts.Index, n.opts.NumShards, mine, filepath.Dir(dir), ErrNoDir)
+	}
 	names, err := n.opts.FS.ReadDir(filepath.Dir(dir))
 	if err != nil || !slices.Contains(names, filepath.Base(dir)) {
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",

@@ -223,11 +223,20 @@ func (l *nodeLog) write(kind byte) (record, error) {
 	return record{live, lsn}, live.fail(err)
 }
 
+// fullDisk is [ErrNoSpace] with the text of the log's own error.
+type fullDisk struct{ error }
+
+// Is makes it [ErrNoSpace].
+func (e *fullDisk) Is(target error) bool { return target == ErrNoSpace }
+
+// Unwrap returns the log's error.
+func (e *fullDisk) Unwrap() error { return e.error }
+
 // logError is an error of the log as callers know it.
 func logError(err error) error {
 	switch {
 	case errors.Is(err, wal.ErrNoSpace):
-		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+		return &fullDisk{err}
 	case errors.Is(err, wal.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}

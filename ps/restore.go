@@ -41,15 +41,18 @@ func (c *Cluster) watch() {
 	defer t.Stop()
 	said := ""
 	for {
-		if err := c.look(); err != nil && c.run.Err() == nil {
-			c.mu.Lock()
+		err := c.look()
+		c.mu.Lock()
+		if c.mu.missing = err != nil; err != nil {
 			c.mu.notReady = err
-			c.mu.Unlock()
+		}
+		c.mu.Unlock()
+		if err != nil && c.run.Err() == nil {
 			if text := err.Error(); text != said {
 				said = text
 				c.opts.Logger.WarnContext(c.run, "shards not all there", "err", err)
 			}
-		} else if said != "" {
+		} else if said != "" && err == nil {
 			said = ""
 			c.opts.Logger.InfoContext(c.run, "all shards are there")
 		}
@@ -165,16 +168,19 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 		return c.goOn(ctx, st)
 	}
 	c.notReady(fmt.Errorf("ps: the shards are being given a state: %w", ErrNotReady))
+	// Generations do not come again when all shards have forgotten theirs: workers may have survived, and what they did in a
+	// state that is no more must not count in this one.
+	from := max(newest, uint64(time.Now().UnixMicro()))
 	c.mu.Lock()
 	if back || c.opts.Recovery != Partial {
-		c.mu.floor = newest + 1
+		c.mu.floor = from + 1
 	} else if c.mu.floor == 0 { // what came before this coordinator is not known
 		c.mu.floor = max(newest, 1)
 	}
 	floor := c.mu.floor
 	c.mu.Unlock()
 	keep := func(i int) bool { return st[i].Generation >= floor }
-	generation, info, err := c.loadNewest(ctx, newest, keep)
+	generation, info, err := c.loadNewest(ctx, from, keep)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,11 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 		c.mu.Lock()
 		c.mu.failures++
 		c.mu.Unlock()
-		if !errors.Is(err, ErrClosed) {
+		switch {
+		case errors.Is(err, ErrClosed):
+		case errors.Is(err, ErrTorn) && c.opts.Recovery == Partial:
+			c.opts.Logger.WarnContext(ctx, "no snapshot while a shard that went back catches up", "err", err)
+		default:
 			c.opts.Logger.ErrorContext(ctx, "snapshot failed", "err", err, "duration", took)
 		}
 		return SnapshotInfo{}, err

@@ -303,7 +303,7 @@ func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) er
 
 // Join is [ps.Cluster.Join].
 func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
-	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Single: o.Single, Source: o.Source, Splits: o.Splits, Report: toReport(0, o.Report)})
+	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report)})
 	if err != nil {
 		return 0, err
 	}
