@@ -40,19 +40,44 @@ func psHooks(m *telemetry.Metrics) ps.Hooks {
 	return m
 }
 
-// unavailable marks what the machine or its disk is to blame for, so that the command exits with 3.
+// marked is an error whose kind is known, with a hint what to do.
+type marked struct {
+	err, kind error
+	hint      string
+}
+
+// Error returns the error's own text and the hint: the kind is for the exit code.
+func (e *marked) Error() string {
+	if e.hint == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "; " + e.hint
+}
+
+// Unwrap returns the error and its kind.
+func (e *marked) Unwrap() []error { return []error{e.err, e.kind} }
+
+// configError is a mistake of the user's in the job or its options.
+func configError(format string, args ...any) error {
+	return &marked{fmt.Errorf(format, args...), pipeline.ErrConfig, ""}
+}
+
+// unavailable marks what the machine or its disk is to blame for, so that the command exits with 3, and what the user can
+// mend in the job, which makes it 2.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrUnavailable) {
 		return err
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
-		return errors.Join(err, pipeline.ErrUnavailable)
-	}
 	switch {
-	case errors.Is(err, ps.ErrLayout), errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrNotAdmitted):
-		return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
-	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, wire.ErrUnreachable), errors.Is(err, ps.ErrNoSpace):
-		return fmt.Errorf("%w: %w", err, pipeline.ErrUnavailable)
+	case errors.Is(err, wire.ErrNotAdmitted):
+		return &marked{err, pipeline.ErrConfig, "ps.tls and ps.token must fit on both sides"}
+	case errors.Is(err, wire.ErrTooLarge):
+		return &marked{err, pipeline.ErrConfig, "raise ps.max_message for all processes, or make train.batch smaller"}
+	case errors.Is(err, ps.ErrLayout), errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion):
+		return &marked{err, pipeline.ErrConfig, ""}
+	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, ps.ErrNoSpace), errors.Is(err, ps.ErrNoDir),
+		errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return &marked{err, pipeline.ErrUnavailable, ""}
 	}
 	return err
 }

@@ -398,8 +398,12 @@ func (v *validator) ps(p *PS) {
 	seen := map[string]bool{}
 	for i, addr := range p.Addresses {
 		path := fmt.Sprintf("ps.addresses[%d]", i)
-		if _, err := wire.Target(addr); err != nil {
-			v.fault(path, "%v", err)
+		if _, port, err := net.SplitHostPort(addr); strings.HasPrefix(addr, "unix:") {
+			if _, err := wire.Target(addr); err != nil {
+				v.fault(path, "%v", err)
+			}
+		} else if err != nil || port == "0" || !validPort(port) {
+			v.fault(path, "is %q, neither host:port, such as 127.0.0.1:7000, nor unix:/path", addr)
 		}
 		if seen[addr] {
 			v.fault(path, "%s is the address of two shards", addr)

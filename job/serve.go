@@ -96,7 +96,7 @@ type serving struct {
 func (s *serving) check() error {
 	n := len(s.cfg.PS.Addresses)
 	if n == 0 {
-		return fmt.Errorf("job: ps.addresses is not set: say where each shard listens, such as [127.0.0.1:7000, 127.0.0.1:7001]: %w", pipeline.ErrConfig)
+		return configError("job: ps.addresses is not set: say where each shard listens, such as [127.0.0.1:7000, 127.0.0.1:7001]")
 	}
 	if len(s.opts.Shards) == 0 {
 		for i := range n {
@@ -107,13 +107,14 @@ func (s *serving) check() error {
 	s.opts.Shards = slices.Compact(s.opts.Shards)
 	for _, i := range s.opts.Shards {
 		if i < 0 || i >= n {
-			return fmt.Errorf("job: there is no shard %d: ps.addresses names the shards 0 to %d: %w", i, n-1, pipeline.ErrConfig)
+			return configError("job: there is no shard %d: ps.addresses has %d, which are numbered from 0", i, n)
 		}
 	}
 	if s.opts.Listen != "" && len(s.opts.Shards) != 1 {
-		return fmt.Errorf("job: --listen is for one shard, and this process has %d: %w", len(s.opts.Shards), pipeline.ErrConfig)
+		return configError("job: --listen is for one shard, and this process has %d; name it with --shard", len(s.opts.Shards))
 	}
-	return nil
+	_, err := s.cfg.PS.clientConfig() // before anything is opened
+	return err
 }
 
 func (s *serving) open(ctx context.Context) error {
@@ -131,7 +132,7 @@ func (s *serving) open(ctx context.Context) error {
 		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
 	}
 	for _, i := range s.opts.Shards {
-		lock, err := s.cfg.claim(lockName(i))
+		lock, err := s.cfg.claim(lockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i))
 		if err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (s *serving) open(ctx context.Context) error {
 	first := s.opts.Shards[0] == 0
 	if s.opts.Resume != nil && !*s.opts.Resume {
 		if !first {
-			return fmt.Errorf("job: --resume=false is for the process of shard 0: %w", pipeline.ErrConfig)
+			return configError("job: --resume=false is for the process of shard 0")
 		}
 		if err := s.cfg.beginAnew(s.notice); err != nil {
 			return err
@@ -162,9 +163,15 @@ func (s *serving) open(ctx context.Context) error {
 		if s.opts.Listen != "" {
 			addr = s.opts.Listen
 		}
+		if _, err := wire.Target(addr); err != nil {
+			return configError("job: --listen: %w", err)
+		}
 		l, err := wire.Listen(addr)
 		if err != nil {
-			return fmt.Errorf("job: shard %d: %w: %w", i, err, pipeline.ErrUnavailable)
+			return &marked{
+				fmt.Errorf("job: shard %d: %w", i, err), pipeline.ErrUnavailable,
+				"end what listens there (this shard, perhaps), mend ps.addresses, or say with --listen where else to listen on this machine",
+			}
 		}
 		listeners[i] = l
 	}
@@ -216,7 +223,7 @@ func (s *serving) peers() ([]ps.Peer, error) {
 	for i, addr := range s.cfg.PS.Addresses[1:] {
 		p, err := rpc.NewPeer(rpc.Target{
 			Identity: s.id, Shard: i + 1, Addr: addr, Config: conf,
-			Conn: wire.ConnOptions{RetryFor: time.Duration(s.cfg.PS.Retry), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
+			Conn: wire.ConnOptions{RetryFor: s.cfg.PS.retryFor(), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
 		})
 		if err != nil {
 			return nil, err
@@ -229,7 +236,7 @@ func (s *serving) peers() ([]ps.Peer, error) {
 func (s *serving) serve(shard int, node *ps.Node, l net.Listener) error {
 	token, err := s.cfg.PS.Token.Resolve()
 	if err != nil {
-		return errors.Join(err, pipeline.ErrConfig)
+		return configError("ps.token: %w", err)
 	}
 	o := rpc.ServerOptions{
 		Identity: s.id, Shard: shard, Node: node, Config: wire.ServerConfig{TLS: s.cfg.PS.TLS.options(), Token: token},
@@ -240,7 +247,7 @@ func (s *serving) serve(shard int, node *ps.Node, l net.Listener) error {
 	}
 	server, err := rpc.NewServer(o)
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
+		return configError("ps.tls: %w", err)
 	}
 	s.servers = append(s.servers, server)
 	s.wg.Go(func() {
@@ -289,7 +296,12 @@ func (s *serving) wait(ctx context.Context) error {
 
 // permanent tells that waiting does not help a cluster that is not ready.
 func permanent(err error) bool {
-	return errors.Is(err, ps.ErrMismatch) || errors.Is(err, ps.ErrLayout) || errors.Is(err, ps.ErrCorrupt) || errors.Is(err, ps.ErrNoSpace)
+	for _, lasting := range []error{ps.ErrMismatch, ps.ErrLayout, ps.ErrCorrupt, ps.ErrNoSpace, wire.ErrVersion, wire.ErrNotAdmitted} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
 }
 
 // state says in a line what the shards hold.

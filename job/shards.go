@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -76,13 +75,28 @@ func (c *Config) clusterOptions(plan *pipeline.Plan, model fmt.Stringer, layout 
 	}
 }
 
-// clientConfig says how processes of the job reach each other. It reads the token.
+// clientConfig says how processes of the job reach each other. It reads the token and the certificates, to see whether
+// they are there. Errors: [pipeline.ErrConfig].
 func (p *PS) clientConfig() (wire.ClientConfig, error) {
 	token, err := p.Token.Resolve()
 	if err != nil {
-		return wire.ClientConfig{}, errors.Join(err, pipeline.ErrConfig)
+		return wire.ClientConfig{}, configError("ps.token: %w", err)
 	}
-	return wire.ClientConfig{TLS: p.TLS.options(), Token: token}, nil
+	c := wire.ClientConfig{TLS: p.TLS.options(), Token: token}
+	for _, addr := range p.Addresses {
+		if _, err := wire.DialOptions(addr, c); err != nil {
+			return c, configError("ps.tls: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// retryFor is how long calls try, as package wire means it: 0 would be its default there.
+func (p *PS) retryFor() time.Duration {
+	if p.Retry == 0 {
+		return -1
+	}
+	return time.Duration(p.Retry)
 }
 
 func (t *PSTLS) options() *wire.TLS {
@@ -98,12 +112,8 @@ func (c *Config) dial(ctx context.Context, plan *pipeline.Plan, layout *param.La
 	if err != nil {
 		return nil, err
 	}
-	retry := time.Duration(c.PS.Retry)
-	if retry == 0 {
-		retry = -1
-	}
 	return rpc.Dial(ctx, rpc.Options{
-		Identity: c.identity(plan, layout), Layout: layout, Addrs: c.PS.Addresses, Config: conf, RetryFor: retry,
+		Identity: c.identity(plan, layout), Layout: layout, Addrs: c.PS.Addresses, Config: conf, RetryFor: c.PS.retryFor(),
 		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
 	})
 }

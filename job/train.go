@@ -125,7 +125,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := os.MkdirAll(t.cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
 	}
-	if t.lock, err = t.cfg.claim("lock"); err != nil {
+	if t.lock, err = t.cfg.claim(lockName(0), "another run is using"); err != nil {
 		return err
 	}
 	defer func() {
@@ -154,7 +154,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 // dial connects to shards in other processes.
 func (t *trainer) dial(ctx context.Context) error {
 	if t.opts.Resume != nil && !*t.opts.Resume {
-		return fmt.Errorf("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false: %w", pipeline.ErrConfig)
+		return configError("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false")
 	}
 	remote, err := t.cfg.dial(ctx, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
 	if err != nil {
@@ -172,16 +172,21 @@ func (t *trainer) resumed() error {
 	if r := t.shards.Restored(); r != nil {
 		t.notice("going on from snapshot %s (%d rows)", r.Path, r.Rows())
 	} else if t.opts.Resume != nil && *t.opts.Resume {
-		return fmt.Errorf("job: --resume: no snapshot in %s: %w", t.cfg.snapshotsIn(), pipeline.ErrConfig)
+		where := "in " + t.cfg.snapshotsIn()
+		if t.cfg.PS.remote() {
+			where = "was loaded by the shards at ps.addresses"
+		}
+		return fmt.Errorf("job: --resume: no snapshot %s: %w", where, pipeline.ErrConfig)
 	}
 	return nil
 }
 
-// claim makes a part of the job's dir this process's alone: two runs would overwrite each other's snapshots.
-func (c *Config) claim(name string) (*fsx.Lock, error) {
+// claim makes a part of the job's dir this process's alone: two runs would overwrite each other's snapshots. taken says
+// what it means that another process has it.
+func (c *Config) claim(name, taken string) (*fsx.Lock, error) {
 	lock, err := fsx.TryLock(filepath.Join(c.Dir, name))
 	if errors.Is(err, fsx.ErrLocked) {
-		return nil, fmt.Errorf("job: another run is using %s; wait for it or give this job another dir: %w", c.Dir, pipeline.ErrConfig)
+		return nil, &marked{fmt.Errorf("job: %s %s", taken, c.Dir), pipeline.ErrConfig, "wait for it to end, or give this job another dir"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
@@ -199,7 +204,7 @@ func (c *Config) beginAnew(notice func(string, ...any)) error {
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		aside := ""
+		var aside string
 		for n := 1; ; n++ {
 			aside = fmt.Sprintf("%s.%d", dir, n)
 			if _, err := os.Stat(aside); errors.Is(err, os.ErrNotExist) {

@@ -57,7 +57,7 @@ type App struct {
 	logger    atomic.Pointer[slog.Logger]
 	logFormat atomic.Pointer[string]
 	drain     chan struct{}
-	drains    atomic.Bool // the command answers the first signal by draining
+	drains    atomic.Pointer[string] // how the command answers the first signal by draining; nil: it does not
 	cancel    context.CancelCauseFunc
 }
 

@@ -47,7 +47,7 @@ stopped learning half way.`,
 			}
 			defer stop()
 			opts.RunOptions = run
-			a.drains.Store(true)
+			a.drainsBy(trainDrains)
 			result, err := a.Ops.Demo(cmd.Context(), opts)
 			if result != nil {
 				out.result = result

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,11 @@ The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code
 			if cmd.Flags().Changed("resume") {
 				opts.Resume = &resume
 			}
-			a.drains.Store(true)
+			if len(shards) == 0 || slices.Contains(shards, 0) {
+				a.drainsBy("taking a last snapshot; then the shards of this process end")
+			} else {
+				a.drainsBy("the shards of this process end, without a snapshot, which is shard 0's to take")
+			}
 			result, err := a.Ops.Serve(cmd.Context(), cfg, opts)
 			if result != nil {
 				out.result = result

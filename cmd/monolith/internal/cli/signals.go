@@ -48,8 +48,8 @@ func (a *App) supervise(done <-chan int) int {
 				return 128 + int(sig)
 			}
 			first = false
-			if a.drains.Load() {
-				a.notice(signalName(sig) + ": reading stops; training what is on its way and taking a snapshot (once more to stop at once)")
+			if how := a.drains.Load(); how != nil {
+				a.notice(signalName(sig) + ": " + *how + " (once more to stop at once)")
 				close(a.drain)
 			} else {
 				a.cancel(&signalError{sig})
@@ -80,6 +80,12 @@ func (a *App) dumpGoroutines() {
 	// One write, so that no other log line comes between.
 	_, _ = fmt.Fprintf(a.screen, "%s\n", stacks)
 }
+
+// drainsBy says that the command answers the first signal by draining, and how.
+func (a *App) drainsBy(how string) { a.drains.Store(&how) }
+
+// trainDrains is how training drains.
+const trainDrains = "reading stops; training what is on its way and taking a snapshot"
 
 // Signals lists what a program that runs an [App] must deliver.
 func Signals() []os.Signal {

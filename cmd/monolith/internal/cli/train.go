@@ -61,7 +61,7 @@ share the splits of the source: start the same command on as many machines as th
 				opts.Resume = &resume
 			}
 			opts.Worker = worker
-			a.drains.Store(true)
+			a.drainsBy(trainDrains)
 			result, err := a.Ops.Train(cmd.Context(), cfg, opts)
 			if result != nil {
 				out.result = result
