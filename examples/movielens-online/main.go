@@ -4,44 +4,62 @@
 package main
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
+	"syscall"
 
 	"github.com/monolith-go/monolith/internal/testbed/broker"
 	"github.com/monolith-go/monolith/job"
-	"github.com/monolith-go/monolith/sinks/kafkasink"
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.data, "data", os.Getenv("MONOLITH_DATA"), "folder that holds datasets/ml1m-bin")
-	flag.StringVar(&o.dir, "dir", "runs/movielens", "folder for snapshots")
-	flag.StringVar(&o.broker, "broker", "", "host:port of a Kafka broker; empty starts one in this process")
-	flag.StringVar(&o.jobs, "jobs", "examples/movielens-online", "folder of batch.yaml and online.yaml")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	r, err := run(ctx, o)
-	if err != nil {
+	if err := command(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "movielens-online:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
 	}
-	fmt.Printf("%-34s %9s %8s %8s\n", "", "examples", "auc", "log loss")
-	fmt.Printf("%-34s %9d %8.4f %8.4f\n", "history, before each was trained on", r.history.Examples, r.history.Metrics["progressive_auc"], r.history.Metrics["progressive_log_loss"])
-	fmt.Printf("%-34s %9d %8.4f %8.4f\n", "later ratings, model frozen", r.frozen.Examples, r.frozen.Metrics["auc"], r.frozen.Metrics["log_loss"])
-	fmt.Printf("%-34s %9d %8.4f %8.4f\n", "later ratings, model learning on", r.online.Examples, r.online.Metrics["progressive_auc"], r.online.Metrics["progressive_log_loss"])
+}
+
+// command runs the whole example, or the part of it that the first argument names: cluster.sh puts them together.
+func command(ctx context.Context, args []string, out io.Writer) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if len(args) > 0 {
+		switch args[0] {
+		case "broker":
+			return serveBroker(ctx, args[1:], out, log)
+		case "publish":
+			return publishSlowly(ctx, args[1:], out)
+		case "report":
+			return report(ctx, args[1:], out)
+		}
+	}
+	o := options{log: log}
+	flags := flag.NewFlagSet("movielens-online [broker|publish|report]", flag.ExitOnError)
+	flags.StringVar(&o.data, "data", os.Getenv("MONOLITH_DATA"), "folder that holds datasets/ml1m-bin")
+	flags.StringVar(&o.dir, "dir", "runs/movielens", "folder for snapshots")
+	flags.StringVar(&o.broker, "broker", "", "host:port of a Kafka broker; empty starts one in this process")
+	flags.StringVar(&o.jobs, "jobs", "examples/movielens-online", "folder of batch.yaml and online.yaml")
+	_ = flags.Parse(args) // it exits
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q? The parts are broker, publish and report", flags.Arg(0))
+	}
+	r, err := run(ctx, o)
+	if err != nil {
+		return err
+	}
+	t := table{out: out}
+	t.row("history, before each was trained on", r.history.Examples, r.history.Metrics, "progressive_")
+	t.row("later ratings, model frozen", r.frozen.Examples, r.frozen.Metrics, "")
+	t.row("later ratings, model learning on", r.online.Examples, r.online.Metrics, "progressive_")
+	return t.err
 }
 
 type options struct {
@@ -89,47 +107,9 @@ func run(ctx context.Context, o options) (*results, error) {
 	if r.frozen, err = job.Evaluate(ctx, batch, job.EvalOptions{RunOptions: opts, Snapshot: r.history.Snapshot}); err != nil {
 		return nil, err
 	}
-	if err := publish(ctx, o); err != nil {
+	if err := publish(ctx, publishing{data: o.data, broker: o.broker, topic: "ratings", partitions: 1}, io.Discard); err != nil {
 		return nil, err
 	}
 	r.online, err = job.Run(ctx, online, opts)
 	return &r, err
-}
-
-// publish sends the later ratings to the topic, line by line, in the order of their time stamps.
-func publish(ctx context.Context, o options) (err error) {
-	kafka := kafkasink.Options{Brokers: []string{o.broker}, Topic: "ratings"}
-	if err := kafkasink.CreateTopic(ctx, kafka, kafkasink.Topic{Partitions: 1}); err != nil {
-		return err
-	}
-	p, err := kafkasink.NewProducer(kafka)
-	if err != nil {
-		return err
-	}
-	defer p.Close() //nolint:errcheck // what was acknowledged is there
-	f, err := os.Open(filepath.Join(o.data, "datasets", "ml1m-bin", "val.tsv.gz"))
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(z)
-	lines.Scan() // the header
-	var records []kafkasink.Record
-	for lines.Scan() {
-		line := lines.Text()
-		fields := strings.Split(line, "\t")
-		at, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
-		if err != nil {
-			return fmt.Errorf("%s: %q has no time stamp: %w", f.Name(), line, err)
-		}
-		records = append(records, kafkasink.Record{Key: []byte(fields[0]), Value: []byte(line), Time: time.Unix(at, 0)})
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return p.Produce(ctx, records...)
 }
