@@ -108,16 +108,6 @@ func (pr *process) signal(sig syscall.Signal) {
 	_ = pr.cmd.Process.Signal(sig)
 }
 
-// running tells whether the process has not ended by itself.
-func (pr *process) running() bool {
-	select {
-	case <-pr.done:
-		return false
-	default:
-		return true
-	}
-}
-
 // end stops the process for good.
 func (pr *process) end(sig syscall.Signal) {
 	pr.mu.Lock()
@@ -386,10 +376,10 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 			}
 			const shards = 2
 			p := startShards(t, path, text, shards)
-			workers := make([]*process, 3)
-			for i := range workers {
+			var workers []*process
+			for i := range 3 {
 				name := fmt.Sprint("worker-", i)
-				workers[i] = p.launch(name, "train", p.job, "--worker", name)
+				workers = append(workers, p.launch(name, "train", p.job, "--worker", name))
 			}
 			zombie := workers[2]
 			time.Sleep(time.Duration(700+rng.IntN(300)) * time.Millisecond)
