@@ -173,9 +173,12 @@ func split(addr string) (network, address string, err error) {
 		}
 		return "unix", path, nil
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" {
+	host, port, err := net.SplitHostPort(addr)
+	switch {
+	case err != nil || port == "":
 		return "", "", fmt.Errorf("wire: address %q is neither host:port nor unix:path", addr)
+	case host == "": // which would be every network that the machine is in
+		return "", "", fmt.Errorf("wire: address %q has no host; write 127.0.0.1%s for this machine alone, 0.0.0.0%s for every network it is in", addr, addr, addr)
 	}
 	return "tcp", addr, nil
 }

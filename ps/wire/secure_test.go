@@ -163,7 +163,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
 		"ps-0:7000": "passthrough:///ps-0:7000", "[::1]:7000": "passthrough:///[::1]:7000", "unix:a/b": "unix:a/b", "unix:/a": "unix:/a", "unix:///a": "unix:/a",
-		"ps-0": "", "unix:": "", "unix://a": "", "": "", "ps-0:": "",
+		"ps-0": "", "unix:": "", "unix://a": "", "": "", "ps-0:": "", ":7000": "",
 	} {
 		if got, err := wire.Target(addr); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v, want %q", addr, got, err, want)
