@@ -87,15 +87,23 @@ func (c *Cluster) look() error {
 	return c.assemble(c.run, false)
 }
 
-// agree tells whether all shards have the state of the cluster's generation.
+// agree tells whether all shards have the state of the cluster's generation, as far as that can be told: while they are
+// being given one, the next look will say.
 func (c *Cluster) agree() (bool, error) {
+	before := c.generation()
 	st, err := c.statuses(c.run)
 	if err != nil {
 		return false, err
 	}
+	now := c.generation()
+	return before != now || same(st) && st[0].Generation == now, nil
+}
+
+// generation is that of the state the shards were given, 0 while they have none.
+func (c *Cluster) generation() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return same(st) && st[0].Generation == c.mu.generation, nil
+	return c.mu.generation
 }
 
 // same tells that all shards have a state, of one generation.
