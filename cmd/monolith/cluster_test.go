@@ -38,7 +38,7 @@ type process struct {
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
-	out   *bytes.Buffer // of all lives
+	out   *output       // of all lives
 	ended chan struct{} // closed at the end of the life
 	err   error
 	stop  bool // it is to end
@@ -49,7 +49,7 @@ type process struct {
 // launch starts a process and keeps it running until it ends well or is told to.
 func (p *processes) launch(name string, args ...string) *process {
 	p.t.Helper()
-	pr := &process{name: name, args: args, out: &bytes.Buffer{}, done: make(chan struct{})}
+	pr := &process{name: name, args: args, out: &output{}, done: make(chan struct{})}
 	p.mu.Lock()
 	p.procs[name] = pr
 	p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *processes) launch(name string, args ...string) *process {
 			err = cmd.Wait()
 			pr.mu.Lock()
 			pr.err = err
-			pr.out.Write(result.Bytes())
+			_, _ = pr.out.Write(result.Bytes())
 			close(pr.ended)
 			pr.mu.Unlock()
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
@@ -120,10 +120,25 @@ func (pr *process) end(sig syscall.Signal) {
 }
 
 // all is everything that all lives have written.
-func (pr *process) all() string {
-	pr.mu.Lock()
-	defer pr.mu.Unlock()
-	return pr.out.String()
+func (pr *process) all() string { return pr.out.String() }
+
+// output is what a process writes, to be read meanwhile.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+// String is what was written so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // log is the end of it.
@@ -151,6 +166,17 @@ func (p *processes) wait(pr *process, atMost time.Duration) {
 		p.t.Errorf("%s: %v", pr.name, pr.err)
 		p.dump()
 		p.t.FailNow()
+	}
+}
+
+// await waits until a process has written a text.
+func (p *processes) await(pr *process, text string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(pr.all(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.dump()
+			p.t.Fatalf("%s does not say %q", pr.name, text)
+		}
 	}
 }
 
@@ -188,7 +214,7 @@ func startShards(t *testing.T, path, text string, shards int) *processes {
 		}
 	})
 	for i := range shards {
-		p.launch(shardName(i), "ps", p.job, "--shard", fmt.Sprint(i))
+		p.launch(shardName(i), "ps", p.job, "--shard", fmt.Sprint(i), "-v")
 	}
 	return p
 }
@@ -370,7 +396,7 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 			for _, change := range [][2]string{
 				{"deterministic: true", "deterministic: false"},
 				{"train: {batch: 97}", "train: {batch: 97, prefetch: {parse: 4, lookup: 3, push: 3}}"},
-				{"lease: 3s", "lease: 1s"},
+				{"lease: 3s", "lease: 2s"},
 			} {
 				text = strings.Replace(text, change[0], change[1], 1)
 			}
@@ -382,7 +408,8 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 				workers = append(workers, p.launch(name, "train", p.job, "--worker", name))
 			}
 			zombie := workers[2]
-			time.Sleep(time.Duration(700+rng.IntN(300)) * time.Millisecond)
+			p.await(p.procs[shardName(0)], "worker=worker-2")
+			time.Sleep(time.Duration(200+rng.IntN(300)) * time.Millisecond)
 			zombie.signal(syscall.SIGSTOP)
 			stopped := time.Now()
 			for i := range 8 {
@@ -397,7 +424,7 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 				}
 			}
 			// Longer than the lease, for all the time that shard 0 has been there.
-			time.Sleep(max(0, 2500*time.Millisecond-time.Since(stopped)))
+			time.Sleep(max(0, 4500*time.Millisecond-time.Since(stopped)))
 			zombie.signal(syscall.SIGCONT)
 			for _, w := range []*process{workers[0], workers[1], workers[3]} {
 				p.wait(w, 2*time.Minute)

@@ -67,10 +67,17 @@ func TestPrismEndsWithTheSameDigest(t *testing.T) {
 			dir, job := makeJob(t, text)
 			killOnce(t, path, job, 300*time.Millisecond, "--runner=prism")
 			drained := exec.CommandContext(t.Context(), path, "train", job, "--runner=prism", "--json")
+			said := &output{}
+			drained.Stderr = said
 			if err := drained.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(300 * time.Millisecond)
+			for deadline := time.Now().Add(time.Minute); !strings.Contains(said.String(), "shards are ready"); time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("nothing was begun: %s", said)
+				}
+			}
+			time.Sleep(200 * time.Millisecond)
 			if err := drained.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
