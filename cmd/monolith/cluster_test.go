@@ -63,7 +63,7 @@ func (p *processes) launch(name string, args ...string) *process {
 				return
 			}
 			cmd := exec.Command(p.path, pr.args...)
-			fmt.Fprintf(pr.out, "-- %s, life %d\n", name, pr.lives+1)
+			_, _ = fmt.Fprintf(pr.out, "-- %s, life %d\n", name, pr.lives+1)
 			var result bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &result, pr.out
 			err := cmd.Start()
