@@ -2,7 +2,6 @@ package metric_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -168,16 +167,6 @@ func TestWindowIsExact(t *testing.T) {
 				w.Add(s, l, ws)
 			}
 			scores, labels, weights = append(scores, s...), append(labels, l...), append(weights, ws...)
-			if rng.IntN(10) == 0 { // a stored and loaded window goes on as if nothing had happened
-				state, err := w.MarshalBinary()
-				if err != nil {
-					t.Fatal(err)
-				}
-				w = metric.NewWindow(3)
-				if err := w.UnmarshalBinary(state); err != nil {
-					t.Fatal(err)
-				}
-			}
 			from := max(0, len(scores)-size)
 			want := metric.Summarize(scores[from:], labels[from:], weights[from:])
 			got := w.Summary()
@@ -223,41 +212,6 @@ func TestLengthsMustAgree(t *testing.T) {
 		}
 	}()
 	metric.AUC([]float32{1}, nil, nil)
-}
-
-func FuzzWindowUnmarshal(f *testing.F) {
-	w := metric.NewWindow(3)
-	for range 3 {
-		state, err := w.MarshalBinary()
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(state)
-		w.Add([]float32{.1, .2}, []float32{0, 1}, nil)
-	}
-	f.Add([]byte{})
-	f.Add(make([]byte, 25))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		w := metric.NewWindow(4)
-		if err := w.UnmarshalBinary(data); err != nil {
-			if !errors.Is(err, metric.ErrState) {
-				t.Errorf("error %v is not ErrState", err)
-			}
-			if w.Size() != 4 || w.Len() != 0 {
-				t.Error("a refused state changed the window")
-			}
-			return
-		}
-		again, err := w.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !cmp.Equal(data, again) {
-			t.Errorf("%x became %x", data, again)
-		}
-		w.Add([]float32{.5}, []float32{1}, nil)
-		w.Summary()
-	})
 }
 
 func BenchmarkAUC(b *testing.B) {
