@@ -46,7 +46,7 @@ proto: ## write the Go code of proto/ again; needs protoc
 	@command -v protoc > /dev/null || { echo "proto: protoc is not installed (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) build -modfile=tools/go.mod -o bin/proto/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	cd proto && PATH="$(CURDIR)/bin/proto:$$PATH" protoc --go_out=. --go_opt=paths=source_relative \
-	  --go-grpc_out=. --go-grpc_opt=paths=source_relative $$(find . -name '*.proto')
+	  --go-grpc_out=. --go-grpc_opt=paths=source_relative,require_unimplemented_servers=false $$(find . -name '*.proto')
 
 .PHONY: bench
 bench: ## run benchmarks; BENCH=regexp chooses

@@ -160,7 +160,6 @@ type Cluster struct {
 		newest     uint64 // number of the newest snapshot there is or was to be
 		floor      uint64 // the lowest generation whose state a shard may keep, 0: not known yet
 		cuts       uint64
-		onSnapshot []func(SnapshotInfo)
 		giveUp     context.CancelCauseFunc // of the snapshot under way
 		failures   int
 		closed     bool
@@ -416,13 +415,6 @@ func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error 
 // State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.
 // Errors: [ErrClosed].
 func (c *Cluster) State(_ context.Context, key string) ([]byte, error) { return c.first.state(key) }
-
-// OnSnapshot adds a function that is called with every snapshot taken, before it is the next one's turn.
-func (c *Cluster) OnSnapshot(f func(SnapshotInfo)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.onSnapshot = append(c.mu.onSnapshot, f)
-}
 
 // Close stops periodic snapshots, makes one under way give up and waits for that, and frees the memory. It takes no snapshot.
 // Clients that are still open get [ErrClosed]. It may be called more than once.

@@ -107,14 +107,21 @@ func (n *Node) takeCut(id uint64) (*CutState, error) {
 		n.taken, n.cut = n.shard.TakeCut(id), id
 	}
 	st := &CutState{Progress: n.taken.Progress, State: n.taken.State}
-	for t, tc := range n.taken.Tables {
-		spec := n.opts.Layout.Tables[t]
-		st.Bytes += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
-	}
-	for _, d := range n.taken.Tensors {
-		st.Bytes += int64(4 * (len(d.Weights) + len(d.State)))
-	}
+	st.Bytes = n.bytes(n.taken)
 	return st, nil
+}
+
+// bytes estimates what writing a cut takes.
+func (n *Node) bytes(cut *Cut) int64 {
+	total := int64(0)
+	for t, tc := range cut.Tables {
+		spec := n.opts.Layout.Tables[t]
+		total += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
+	}
+	for _, d := range cut.Tensors {
+		total += int64(4 * (len(d.Weights) + len(d.State)))
+	}
+	return total
 }
 
 // WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
@@ -143,11 +150,7 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
 			n.opts.Index, n.opts.NumShards, dir, ErrNoDir)
 	}
-	var need int64
-	for t, tc := range cut.Tables {
-		need += int64(tc.Len()) * int64(24+4*(n.opts.Layout.Tables[t].Dim()+n.opts.Layout.Tables[t].StateDim()))
-	}
-	w := snapshot.NewPart(snapshot.PartOptions{FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: need})
+	w := snapshot.NewPart(snapshot.PartOptions{FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut)})
 	for t, tc := range cut.Tables {
 		err := w.Rows(t, func(dst *table.Rows, limit int) bool {
 			runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -86,11 +85,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	c.group.taken(info.ID)
 	c.mu.Lock()
 	c.mu.last = info
-	callbacks := slices.Clone(c.mu.onSnapshot)
 	c.mu.Unlock()
-	for _, f := range callbacks {
-		f(*info)
-	}
 	return *info, nil
 }
 

@@ -19,6 +19,7 @@ type Cluster interface {
 	Client(ctx context.Context, worker string) (*ps.Client, error)
 	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
 	Restored() *ps.SnapshotInfo
+	Stats(ctx context.Context) (ps.Stats, error)
 	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
 	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
 	SetState(ctx context.Context, key string, value []byte) error

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -329,30 +328,28 @@ func (s suite) testPeriodic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var mu sync.Mutex
-		var taken []uint64
-		if o, ok := c.(interface{ OnSnapshot(func(ps.SnapshotInfo)) }); ok {
-			o.OnSnapshot(func(i ps.SnapshotInfo) {
-				mu.Lock()
-				defer mu.Unlock()
-				taken = append(taken, i.ID)
-			})
-		}
 		time.Sleep(150 * time.Second)
 		synctest.Wait()
 		fs.Empty() // two failed
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
+		st, err := c.Stats(t.Context())
+		if err != nil || st.SnapshotFailures != 2 {
+			t.Errorf("%d failures counted, want 2: %v", st.SnapshotFailures, err)
+		}
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		if diff := cmp.Diff([]uint64{3, 4}, taken); diff != "" {
-			t.Errorf("snapshots taken (-want +got):\n%s", diff)
+		entries, err := snapshot.List(dir)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if st, ok := c.(interface{ Stats() ps.Stats }); ok && st.Stats().SnapshotFailures != 2 {
-			t.Errorf("%d failures counted, want 2", st.Stats().SnapshotFailures)
+		var taken []uint64
+		for _, e := range entries {
+			taken = append(taken, e.ID)
+		}
+		if diff := cmp.Diff([]uint64{4, 3}, taken); diff != "" {
+			t.Errorf("snapshots taken, newest first (-want +got):\n%s", diff)
 		}
 	})
 }

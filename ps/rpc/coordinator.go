@@ -9,7 +9,6 @@ import (
 
 // coordinatorService serves workers' calls to the coordinator.
 type coordinatorService struct {
-	psv1.UnimplementedCoordinatorServer
 	c *ps.Cluster
 }
 

@@ -10,7 +10,6 @@ import (
 
 // shardService serves the coordinator's calls to a shard.
 type shardService struct {
-	psv1.UnimplementedShardServer
 	n *ps.Node
 }
 

@@ -165,7 +165,7 @@ func (c *shardClient) Row(ctx context.Context, in *RowRequest, opts ...grpc.Call
 }
 
 // ShardServer is the server API for Shard service.
-// All implementations must embed UnimplementedShardServer
+// All implementations should embed UnimplementedShardServer
 // for forward compatibility.
 //
 // Shard is what the coordinator asks of every shard.
@@ -181,10 +181,9 @@ type ShardServer interface {
 	Digest(context.Context, *DigestRequest) (*DigestResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	Row(context.Context, *RowRequest) (*RowResponse, error)
-	mustEmbedUnimplementedShardServer()
 }
 
-// UnimplementedShardServer must be embedded to have
+// UnimplementedShardServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -221,8 +220,7 @@ func (UnimplementedShardServer) Stats(context.Context, *StatsRequest) (*StatsRes
 func (UnimplementedShardServer) Row(context.Context, *RowRequest) (*RowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Row not implemented")
 }
-func (UnimplementedShardServer) mustEmbedUnimplementedShardServer() {}
-func (UnimplementedShardServer) testEmbeddedByValue()               {}
+func (UnimplementedShardServer) testEmbeddedByValue() {}
 
 // UnsafeShardServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to ShardServer will
@@ -639,7 +637,7 @@ func (c *coordinatorClient) Stats(ctx context.Context, in *StatsRequest, opts ..
 }
 
 // CoordinatorServer is the server API for Coordinator service.
-// All implementations must embed UnimplementedCoordinatorServer
+// All implementations should embed UnimplementedCoordinatorServer
 // for forward compatibility.
 //
 // Coordinator is what workers ask of the process of shard 0.
@@ -657,10 +655,9 @@ type CoordinatorServer interface {
 	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)
 	Digest(context.Context, *DigestRequest) (*DigestTextResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
-	mustEmbedUnimplementedCoordinatorServer()
 }
 
-// UnimplementedCoordinatorServer must be embedded to have
+// UnimplementedCoordinatorServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -703,8 +700,7 @@ func (UnimplementedCoordinatorServer) Digest(context.Context, *DigestRequest) (*
 func (UnimplementedCoordinatorServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
 }
-func (UnimplementedCoordinatorServer) mustEmbedUnimplementedCoordinatorServer() {}
-func (UnimplementedCoordinatorServer) testEmbeddedByValue()                     {}
+func (UnimplementedCoordinatorServer) testEmbeddedByValue() {}
 
 // UnsafeCoordinatorServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to CoordinatorServer will
