@@ -70,19 +70,9 @@ func splitsOf(ctx context.Context, s *pipeline.Segment, o Options) ([]pipeline.S
 	if o.Splits != nil {
 		return o.Splits, nil
 	}
-	name, source := s.Source()
-	lister, ok := source.(interface {
-		Splits(ctx context.Context) ([]pipeline.Split, error)
-	})
-	if !ok {
-		return nil, fmt.Errorf("beam: source %q lists no splits: %w", name, pipeline.ErrConfig)
-	}
-	splits, err := lister.Splits(ctx)
+	splits, err := s.Splits(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("beam: %s: %w", name, err)
-	}
-	if len(splits) == 0 {
-		return nil, fmt.Errorf("beam: %s: no splits to read: %w", name, pipeline.ErrConfig)
+		return nil, fmt.Errorf("beam: %w", err)
 	}
 	return splits, nil
 }
