@@ -6,15 +6,17 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/monolith-go/monolith/internal/testbed"
 )
 
-// smallDisk mounts a file system of three megabytes, or skips. fill takes what is left of it and returns how to give it
+// smallDisk mounts a file system of three megabytes, or ends the test as [testbed.Require] says. fill takes what is left of it and returns how to give it
 // back.
 func smallDisk(t *testing.T) (dir string, fill func() (free func())) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
-		t.Skipf("needs the right to mount a small file system: %v", err)
+		testbed.Require(t, "mount", fmt.Sprintf("a small file system cannot be mounted: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

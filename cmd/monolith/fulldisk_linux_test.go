@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/monolith-go/monolith/internal/testbed"
 )
 
 // TestFullDisk trains into a file system of a megabyte. It needs the right to mount one.
@@ -14,7 +16,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("needs the right to mount a small file system: %v", err)
+		testbed.Require(t, "mount", fmt.Sprintf("a small file system cannot be mounted: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
