@@ -323,3 +323,33 @@ func TestSignals(t *testing.T) {
 		t.Errorf("the snapshot is not there: %v", err)
 	}
 }
+
+// TestTimeoutSignalsTwice ends a run as timeout(1) does, which sends SIGTERM to its child and then to the child's group:
+// the run drains and stores its last snapshot.
+func TestTimeoutSignalsTwice(t *testing.T) {
+	t.Parallel()
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeout, err := exec.LookPath("timeout")
+	if err != nil {
+		t.Skip("timeout(1) is not installed")
+	}
+	for range 3 {
+		dir := t.TempDir()
+		job := writeJob(t, fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 0, rate: 2000, splits: 2}}"))
+		cmd := exec.CommandContext(t.Context(), timeout, "2", path, "train", job)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // timeout signals its group
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 124 || !strings.Contains(out.String(), "ended by") || strings.Contains(errs.String(), "at once by a second") {
+			t.Errorf("exit code %d, want 124, and a drained run:\n%s%s", code, &out, &errs)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "run", "snapshots", "*.tmp")); len(left) > 0 {
+			t.Errorf("%q are left", left)
+		}
+		monolith(t, "inspect", filepath.Join(dir, "run")).wants(t, 0)
+	}
+}

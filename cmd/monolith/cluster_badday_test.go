@@ -611,7 +611,7 @@ func TestSignalsOfShards(t *testing.T) {
 	_ = held.cmd.Process.Signal(syscall.SIGSTOP)
 	_ = zero.cmd.Process.Signal(syscall.SIGTERM)
 	zero.says("taking a last snapshot")
-	zero.end(syscall.SIGTERM).wants(t, 128+int(syscall.SIGTERM), "stopped at once by a second SIGTERM")
+	zero.end(syscall.SIGINT).wants(t, 128+int(syscall.SIGINT), "stopped at once by a second SIGINT")
 }
 
 // TestHealthOfShards asks shards how they are, as those who watch over processes do.

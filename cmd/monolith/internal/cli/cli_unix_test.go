@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -237,5 +239,64 @@ func TestExit(t *testing.T) {
 		if exit, f := cli.Exit(tt.err); exit != tt.exit || f.Code != tt.code {
 			t.Errorf("%v: %d %q, want %d %q", tt.err, exit, f.Code, tt.exit, tt.code)
 		}
+	}
+}
+
+// TestRepeatedSignal: who sends a signal twice in a moment, as timeout(1) does, has said it once; a second later, or
+// another signal, is another word.
+func TestRepeatedSignal(t *testing.T) {
+	t.Parallel()
+	type event struct {
+		after time.Duration
+		sig   syscall.Signal
+	}
+	for name, tt := range map[string]struct {
+		events []event
+		code   int
+		at     time.Duration
+	}{
+		"once":                          {[]event{{0, syscall.SIGTERM}}, 0, 5 * time.Second},
+		"twice at once":                 {[]event{{0, syscall.SIGTERM}, {0, syscall.SIGTERM}}, 0, 5 * time.Second},
+		"all the time for a second":     {[]event{{0, syscall.SIGINT}, {400 * time.Millisecond, syscall.SIGINT}, {400 * time.Millisecond, syscall.SIGINT}}, 0, 5 * time.Second},
+		"all the time for more":         {[]event{{0, syscall.SIGINT}, {700 * time.Millisecond, syscall.SIGINT}, {400 * time.Millisecond, syscall.SIGINT}}, 130, 1100 * time.Millisecond},
+		"again a second later":          {[]event{{0, syscall.SIGTERM}, {time.Second, syscall.SIGTERM}}, 143, time.Second},
+		"another at once":               {[]event{{0, syscall.SIGINT}, {time.Millisecond, syscall.SIGTERM}}, 143, time.Millisecond},
+		"a dump of stacks between them": {[]event{{0, syscall.SIGINT}, {0, syscall.SIGUSR1}, {0, syscall.SIGINT}}, 0, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "job.yaml")
+				if err := os.WriteFile(file, []byte("version: 1\nsource: {synthetic: {examples: 5}}\nmodel: lr\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				signals, started := make(chan os.Signal, 4), make(chan struct{})
+				ops := cli.Ops{Train: func(ctx context.Context, _ *job.Config, o job.RunOptions) (*job.TrainResult, error) {
+					close(started)
+					select {
+					case <-ctx.Done():
+						return nil, context.Cause(ctx)
+					case <-o.Drain:
+					}
+					select { // the last snapshot
+					case <-ctx.Done():
+					case <-time.After(5 * time.Second):
+					}
+					return &job.TrainResult{Drained: true}, nil
+				}}
+				app := &cli.App{Ops: ops, Stdout: io.Discard, Stderr: io.Discard, Signals: signals}
+				go func() {
+					<-started
+					for _, e := range tt.events {
+						time.Sleep(e.after)
+						signals <- e.sig
+					}
+				}()
+				began := time.Now()
+				if code := app.Run(t.Context(), []string{"train", file}); code != tt.code || time.Since(began) != tt.at {
+					t.Errorf("code %d after %v, want %d after %v", code, time.Since(began), tt.code, tt.at)
+				}
+			})
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // signalError is the cause of a context that a signal cancelled.
@@ -24,10 +25,16 @@ func signalName(s syscall.Signal) string {
 	return s.String()
 }
 
+// sameSignal is how long a repeat of the first signal is the same request: timeout(1) signals its child and then the
+// child's whole process group, supervisors and terminals do alike, and nobody has changed his mind in that time.
+const sameSignal = time.Second
+
 // supervise waits for the command and answers signals: the first SIGINT or SIGTERM asks it to drain (or, where there is
-// nothing to drain, cancels it), the second ends the process at once, SIGUSR1 writes all goroutines to the log.
+// nothing to drain, cancels it), a second one ends the process at once, SIGUSR1 writes all goroutines to the log. The same
+// signal again within [sameSignal] of the first is no second one.
 func (a *App) supervise(done <-chan int) int {
-	first := true
+	var first syscall.Signal
+	var at time.Time
 	for {
 		select {
 		case code := <-done:
@@ -42,12 +49,16 @@ func (a *App) supervise(done <-chan int) int {
 				a.dumpGoroutines()
 				continue
 			}
-			if !first {
+			if first == sig && time.Since(at) < sameSignal {
+				a.logger.Load().Debug("repeated signal taken for the first", "signal", signalName(sig), "after", time.Since(at))
+				continue
+			}
+			if first != 0 {
 				a.cancel(&signalError{sig})
 				a.notice("stopped at once by a second " + signalName(sig))
 				return 128 + int(sig)
 			}
-			first = false
+			first, at = sig, time.Now()
 			if how := a.drains.Load(); how != nil {
 				a.notice(signalName(sig) + ": " + *how + " (once more to stop at once)")
 				close(a.drain)

@@ -93,6 +93,8 @@ const exitTopic = `  0      done; also when a first SIGINT or SIGTERM ended the 
   130    stopped by SIGINT without draining (the second one)
   143    stopped by SIGTERM without draining (the second one)
 
+The same signal again within a second of the first is not a second one: timeout and some supervisors send two at once.
+
 With --json the object's error.code says the same in a word: failed, usage, config, schema, unavailable, no, interrupted.
 `
 
