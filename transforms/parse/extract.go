@@ -93,7 +93,10 @@ func (x *extractor) try(r record) error {
 		if !ok {
 			return bad(reasonNoLabel, "column %q", x.p.columns[x.p.label])
 		}
-		x.label.values = append(x.label.values, x.p.positive.apply(y))
+		if y = x.p.positive.apply(y); y < 0 || y > 1 {
+			return bad(reasonLabel, "column %q is %g, not in 0 to 1; say what a positive example is (label.positive)", x.p.columns[x.p.label], y)
+		}
+		x.label.values = append(x.label.values, y)
 	}
 	if x.p.weight >= 0 {
 		w, ok, err := x.number(r, x.p.weight, reasonWeight)

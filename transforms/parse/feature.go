@@ -29,6 +29,10 @@ type feature struct {
 	defaultFloats []float32
 }
 
+// maxDense bounds dense values. The products of a few of them, and squares of these, must still be a float32, and the
+// number itself be one that a model can learn from; a larger one is a slip of whoever wrote it.
+const maxDense = 1e9
+
 // output holds what a feature has become so far: fids (and values) or dense.
 type output struct {
 	fids   listColumn[int64]
@@ -165,6 +169,11 @@ func (f *feature) addInts(c *listColumn[int64], xs []int64) error {
 // addValues appends libfm's values to the open row of the values column, or checks that they may be left out.
 func (f *feature) addValues(o *output, v *values) error {
 	if f.values != "" {
+		for i, x := range v.floats {
+			if x > maxDense || x < -maxDense {
+				return bad(reasonLarge, "feature %q, index %d has the value %g, %g is the most", f.name, v.ints[i], x, float64(maxDense))
+			}
+		}
 		o.values.items = append(o.values.items, v.floats...)
 		return nil
 	}
@@ -246,6 +255,9 @@ func (f *feature) addDense(c *denseColumn, v *values) error {
 	for _, x := range row {
 		if !finite(x) {
 			return bad(reasonFinite, "feature %q is %g", f.name, x)
+		}
+		if x > maxDense || x < -maxDense {
+			return bad(reasonLarge, "feature %q is %g, a dense value is %g at most", f.name, x, float64(maxDense))
 		}
 	}
 	return nil

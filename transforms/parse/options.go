@@ -94,7 +94,7 @@ type Options struct {
 	Joins []Join
 }
 
-// Feature is one output.
+// Feature is one output. A row is bad in which a dense feature has a value beyond ±1e9.
 type Feature struct {
 	// Name is the output column; it may not begin and end with two underscores.
 	Name string
@@ -121,7 +121,7 @@ type Feature struct {
 	Values string
 }
 
-// Label says where labels come from. A row without a label is bad.
+// Label says where labels come from. A row without a label is bad, and so is one whose label is not in 0 to 1.
 type Label struct {
 	Column string
 	// Positive turns a number into 1 or 0: an operator (>=, >, <=, <, ==, !=) and a number, compared as float32. Empty:

@@ -206,13 +206,13 @@ func TestCSV(t *testing.T) {
 		fmt.Sprintf("id=[1:7] name=[2:%s] fare=12.45 at=[1 -2.5] year=[] log=[4:3] __label__=1 __position__=10", sig("Credit Card")),
 		fmt.Sprintf("id=[1:8] name=[2:%s] fare=0.5 at=[0 0] year=[3:1995] log=[] __label__=0 __position__=20", sig(`Toy "Story", (1995)`)),
 		fmt.Sprintf("id=[] name=[2:%s] fare=3 at=[0 0] year=[] log=[4:2] __label__=0.25 __position__=30", sig("two\nlines")),
-		"id=[] name=[] fare=0.5 at=[0 0] year=[] log=[] __label__=2 __position__=40",
+		"id=[] name=[] fare=0.5 at=[0 0] year=[] log=[] __label__=0.5 __position__=40",
 	}
 	records := [][]byte{
 		[]byte("1,x,7,Credit Card,12.45,1;-2.5"),
 		[]byte(`0,x,8,"Toy ""Story"", (1995)",,`),
 		[]byte("0.25,x,,\"two\nlines\",3,"),
-		[]byte(`2,,,"",,`),
+		[]byte(`.5,,,"",,`),
 		[]byte("1,x,7,a,1"),
 		[]byte("1,x,7,a,1,,"),
 		[]byte("1,x,7.5,a,1,"),
