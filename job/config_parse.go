@@ -16,7 +16,9 @@ type Parse struct {
 	Features []Feature `yaml:"features"`
 	// Label is what is predicted.
 	Label Label `yaml:"label"`
-	// Weight is how much an example counts; absent: 1.
+	// Weight is how much an example counts; absent: 1. A row of weight k adds to the gradient what k copies of the row
+	// would: a batch's loss is the sum of weight times cross entropy, divided by the number of its rows, not by the sum of
+	// their weights. Weights far above 1 are therefore larger steps; they need not average to 1, but rates are tuned for it.
 	Weight *Weight `yaml:"weight"`
 	// LineID names the column whose value identifies an example in evaluation; empty: none.
 	LineID string `yaml:"line_id" default:""`

@@ -59,8 +59,7 @@ type Ragged struct {
 	Index   []int32 // [nnz]
 }
 
-// Inputs is one batch as a model sees it. The slices belong to the caller and must not change between Forward and
-// Backward.
+// Inputs is one batch as a model sees it. The slices belong to the caller and must not change during a call.
 type Inputs struct {
 	NumRows int
 	// Sparse has one entry for each sparse feature, Dense one for each dense feature ([rows, Dim], row-major).
@@ -68,7 +67,7 @@ type Inputs struct {
 	Dense  [][]float32
 	// Values[t] holds the weights of the batch's distinct fids of table t, [n, Tables[t].Dim()].
 	Values [][]float32
-	// Labels [rows] are 0 or 1; Weights [rows] are example weights, nil for 1. Only Backward reads them.
+	// Labels [rows] are 0 or 1; Weights [rows] are example weights, nil for 1. Only Step reads them.
 	Labels, Weights []float32
 }
 
@@ -81,8 +80,8 @@ type Session interface {
 	// the next call.
 	Predict(in *Inputs) []float32
 	// Step runs the model as it trains (dropout masks are a function of seed alone) and back. It returns the
-	// probabilities of the training pass and the batch's loss: the weighted mean of the examples' cross entropies,
-	// without regularisation. Afterwards Grads and DenseGrad are valid until the next call.
+	// probabilities of the training pass and the batch's loss: Σ weight·cross entropy / rows, without regularisation, so
+	// that a row of weight k counts like k rows. Afterwards Grads and DenseGrad are valid until the next call.
 	Step(in *Inputs, seed uint64) (probs []float32, loss float64)
 	// Grads returns, for each table, the gradients of the loss with respect to Inputs.Values, summed in row order.
 	Grads() [][]float32

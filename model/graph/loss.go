@@ -26,21 +26,17 @@ func crossEntropy(z, y float64) float64 {
 	return max(z, 0) - z*y + math.Log1p(math.Exp(-math.Abs(z)))
 }
 
-// sigmoidCrossEntropy returns the weighted mean of the examples' cross entropies, Σ wᵢ·ceᵢ / Σ wᵢ, and writes the
-// probabilities and the derivative wᵢ·(pᵢ - yᵢ)/Σ w of the loss by each logit. A nil weights stands for 1. No rows, or
-// weights that sum to 0, give a loss of 0 and no gradient.
+// sigmoidCrossEntropy returns Σ wᵢ·ceᵢ / rows, the mean over the rows of the examples' weighted cross entropies, and
+// writes the probabilities and the derivative wᵢ·(pᵢ - yᵢ)/rows of the loss by each logit. A nil weights stands for 1. No
+// rows give a loss of 0.
+//
+// The divisor is the number of rows and not the sum of the weights: a row of weight k then adds to the gradient what k
+// rows of weight 1 add, whatever else is in the batch, and a batch of one row still knows its weight.
 func sigmoidCrossEntropy(probs, dlogits, logits, labels, weights []float32) float64 {
-	total := float64(len(logits))
-	if weights != nil {
-		total = 0
-		for _, w := range weights {
-			total += float64(w)
-		}
+	if len(logits) == 0 {
+		return 0
 	}
-	scale := 0.0
-	if total != 0 {
-		scale = 1 / total
-	}
+	scale := 1 / float64(len(logits))
 	loss := 0.0
 	for i, z32 := range logits {
 		z, y, w := float64(z32), float64(labels[i]), 1.0

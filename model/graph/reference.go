@@ -29,19 +29,17 @@ func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64,
 	if !train {
 		return logits, 0
 	}
-	total := 0.0
 	for r, z := range logits {
 		w := 1.0
 		if in.Weights != nil {
 			w = float64(in.Weights[r])
 		}
 		loss += w * crossEntropy(z, float64(in.Labels[r]))
-		total += w
 	}
-	if total == 0 {
+	if len(logits) == 0 {
 		return logits, 0
 	}
-	return logits, loss / total
+	return logits, loss / float64(len(logits))
 }
 
 // tensor returns the values of dense tensor id.
