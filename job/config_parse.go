@@ -37,9 +37,13 @@ type Feature struct {
 	// Slot is the feature field of a sparse feature; features of one slot share embeddings. Default: the place in the
 	// list, from 1, when no feature names a slot.
 	Slot *int `yaml:"slot" min:"1" max:"32767"`
-	// Type is how the value is read; auto goes by the record.
+	// Type is how the value is read. auto means the same in every format, so that history in one and a stream in another
+	// train the same rows: of a sparse feature, integers are ids however they are written (667 in csv, 667 or "667" in
+	// JSON; true and false are 1 and 0), and all other text (007, 1.0, abc) is hashed. int takes integers only, string
+	// hashes all text.
 	Type string `yaml:"type" default:"auto" enum:"auto|int|string|float"`
-	// Hash is none to take an integer as the id itself (out of range is a bad row), or hash. Strings are always hashed.
+	// Hash is none to take an integer as the id itself (below 0 or above 281474976710655 is a bad row), or hash. Text that
+	// is no integer is always hashed.
 	Hash string `yaml:"hash" default:"none" enum:"none|hash"`
 	// Split cuts a text value into several; empty: one value.
 	Split string `yaml:"split" default:""`

@@ -83,12 +83,8 @@ func (c *compiler) sparse(what string, o *Feature, f *feature) {
 		return
 	}
 	typed := *f
-	switch {
-	case c.Format == LibFM && f.join < 0:
+	if c.Format == LibFM && f.join < 0 {
 		typed.typ = Int
-	case f.typ == Auto && !f.text:
-		c.fault("%s: a default needs a type, int, string or float", what)
-		return
 	}
 	x, err := typed.textSignature([]byte(o.Default))
 	if err != nil {

@@ -210,6 +210,17 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 		}
 		return bucket(x), nil
 	}
+	if f.typ == Auto {
+		if x, is, fits := autoInt(t); is {
+			switch {
+			case f.hash && fits:
+				return int64(fid.HashInt(x)), nil
+			case !fits || uint64(x) > fid.MaxSignature:
+				return 0, bad(reasonRange, "feature %q is %s, a signature is 0 to %d; hash it, or read it as text with type string?", f.name, t, int64(fid.MaxSignature))
+			}
+			return x, nil
+		}
+	}
 	return int64(fid.HashBytes(t)), nil
 }
 

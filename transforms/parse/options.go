@@ -32,9 +32,11 @@ type Type string
 
 // The types. The empty string is Auto.
 const (
-	// Auto takes what is there. A sparse feature takes integers and text (hashed), but no floats; a dense one takes
-	// integers and floats. In csv and tsv everything is text, so there a dense feature reads numbers, and a sparse one
-	// hashes, also what looks like a number: say Int where ids are numbers.
+	// Auto takes what is there, and means the same in every format, so that a csv file and a stream of tf.Example or JSON
+	// give equal rows. A sparse feature takes integers as integers, also where they are written as text (667, -5, and true
+	// and false for 1 and 0, as JSON writes them), and hashes all other text (007, +1, 1.0, abc); floats are the wrong
+	// type. A dense one takes integers and floats, and in csv, tsv and side tables, where everything is text, the numbers
+	// that it says.
 	Auto Type = "auto"
 	// Int takes integers. Text is read as a decimal number in csv, tsv and side tables, and wherever Regexp or Split
 	// say that it is text; elsewhere text is the wrong type.

@@ -79,7 +79,7 @@ func TestValidateReportsAll(t *testing.T) {
 			opts: parse.Options{
 				Format: parse.TFExample, Features: []parse.Feature{{Name: "user", Slot: 1, Default: "7"}}, Label: parse.Label{Positive: "> 0"},
 			},
-			want: []string{`feature "user": a default needs a type, int, string or float`, `label: positive is "> 0", but there is no column`},
+			want: []string{`label: positive is "> 0", but there is no column`},
 		},
 		{
 			name: "libfm",

@@ -309,7 +309,7 @@ func TestTSV(t *testing.T) {
 	check(t, parseRecords(t, opts, "", lines("0\t-1\t68fd1e64\ta||b|c\n1\t\t\t12\n1\t0\t\"\t|\n2\t3000000000\tx\t\n\t1\tx\ty\n1\t1e39\tx\ty\n")...),
 		[]string{
 			fmt.Sprintf("I1=[1:1] C1=[2:%s] genres=[3:%s 3:%s] ids=[] __label__=0 __position__=10", sig("68fd1e64"), sig("a"), sig("b")),
-			fmt.Sprintf("I1=[] C1=[2:%s] genres=[3:%s] ids=[4:%d] __label__=1 __position__=20", sig("?"), sig("12"), fid.HashInt(12)),
+			fmt.Sprintf("I1=[] C1=[2:%s] genres=[3:12] ids=[4:%d] __label__=1 __position__=20", sig("?"), fid.HashInt(12)),
 			fmt.Sprintf("I1=[1:0] C1=[2:%s] genres=[] ids=[] __label__=1 __position__=30", sig(`"`)),
 			fmt.Sprintf("I1=[1:31] C1=[2:%s] genres=[] ids=[] __label__=0 __position__=40", sig("x")),
 		},

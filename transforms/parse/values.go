@@ -77,6 +77,31 @@ func parseInt(b []byte) (int64, bool) {
 	return v, true
 }
 
+// autoInt reads text as [Auto] does. is: the text is an integer as JSON writes one, decimal and without a leading zero or
+// plus, or one of the words true (1) and false (0). fits: it fits 64 bits.
+func autoInt(b []byte) (x int64, is, fits bool) {
+	switch string(b) {
+	case "true":
+		return 1, true, true
+	case "false":
+		return 0, true, true
+	}
+	digits := b
+	if len(b) > 0 && b[0] == '-' {
+		digits = b[1:]
+	}
+	if len(digits) == 0 || digits[0] == '0' && len(b) > 1 {
+		return 0, false, false
+	}
+	for _, c := range digits {
+		if c-'0' > 9 {
+			return 0, false, false
+		}
+	}
+	x, fits = parseInt(b)
+	return x, true, fits
+}
+
 // parseFloat reads a number as strconv does. Infinities and NaN parse; who needs a finite number checks with [finite].
 func parseFloat(b []byte) (float32, bool) {
 	// Short integers are the usual case, and exact up to 2^24.
