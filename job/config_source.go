@@ -101,7 +101,8 @@ type TextSource struct {
 	Compression string `yaml:"compression" default:"auto" enum:"auto|none|gzip"`
 	// BlockBytes ends a block early.
 	BlockBytes Size `yaml:"block_bytes" default:"4MiB" min:"1"`
-	// MaxLineBytes is the length above which a line is a bad row.
+	// MaxLineBytes is the length above which a line is a bad row. Where a quote of csv is not closed by then, or within
+	// 1,000 lines, its line is the bad row and the lines behind it are read.
 	MaxLineBytes Size `yaml:"max_line_bytes" default:"1MiB" min:"1"`
 }
 

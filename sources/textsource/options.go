@@ -32,7 +32,8 @@ type Options struct {
 	Quoted bool
 	// Delimiter separates fields; it matters with Quoted only; default ','.
 	Delimiter byte
-	// MaxLineBytes bounds a line or quoted record, default 1 MiB, at most 1 GiB; longer ones are bad rows.
+	// MaxLineBytes bounds a line or quoted record, default 1 MiB, at most 1 GiB; longer ones are bad rows. Of a quoted
+	// record that is not closed by then, or within 1,000 lines, the first line is the bad row and the next ones are read.
 	MaxLineBytes int
 	// BlockRows bounds the lines of a block, default 1024. More cost memory and time until the first row, fewer cost
 	// speed.

@@ -13,9 +13,11 @@ import (
 )
 
 // Reader reads one file. Bad records go to [pipeline.Env.BadRow] with the reasons "line too long" and "unterminated quote"
-// (a quoted record that goes on to the end of the file), behind which reading goes on, or "truncated" and "damaged gzip
-// stream", behind which nothing can be read: if the policy drops them, the rest of the file is given up. It is not for
-// concurrent use and starts no goroutine. It holds one line at most beyond its block and a buffer of 256 KiB.
+// (the line of a quote that is not closed within [Options].MaxLineBytes and 1,000 lines), behind which reading goes on, or
+// "truncated" and "damaged gzip stream", behind which nothing can be read: if the policy drops them, the rest of the file
+// is given up. A header line of these kinds is an error whatever the policy, since without names no line means anything.
+// It is not for concurrent use and starts no goroutine. It holds one record at most beyond its block and a buffer of
+// 256 KiB.
 type Reader struct {
 	env           *pipeline.Env
 	source, split string
@@ -24,6 +26,7 @@ type Reader struct {
 	opts          Options
 	from          int64
 	records       *filesplit.Records // once the header is read
+	header        error              // of the header line, for ever
 	closed        bool
 }
 
@@ -38,8 +41,11 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 		return nil, context.Cause(ctx)
 	}
 	if r.records == nil {
-		if err := r.start(); err != nil {
-			return nil, r.explain(err)
+		if r.header == nil {
+			r.header = r.start()
+		}
+		if r.header != nil {
+			return nil, r.explain(r.header)
 		}
 	}
 	rec, from, to, err := r.records.Next(ctx, r.schema, func(at int64, b *filesplit.BadRecord, payload []byte) error {
@@ -59,8 +65,8 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 	return block, err
 }
 
-// start reads what stands before the first line and goes to the position to start at. A header that cannot be read shows
-// again as the error of the file's first line.
+// start reads what stands before the first line and goes to the position to start at. A file that ends within its header
+// shows that again where its first line is read.
 func (r *Reader) start() error {
 	s := newScanner(r.stream, 0, r.opts)
 	plain := !r.stream.IsGzip()
@@ -76,6 +82,9 @@ func (r *Reader) start() error {
 			md := arrow.NewMetadata([]string{MetadataHeader}, []string{string(header)})
 			r.schema = arrow.NewSchema(r.schema.Fields(), &md)
 		}
+		if bad, ok := errors.AsType[*filesplit.BadRecord](first); ok {
+			return &pipeline.DataError{Source: r.source, Split: r.split, Reason: bad.Reason, Err: fmt.Errorf("header: %w; has the file one (parse.header)?", bad.Err)}
+		}
 	}
 	if plain && r.from > 0 && first == nil {
 		if err := r.stream.SeekTo(r.from); err != nil {
@@ -89,7 +98,7 @@ func (r *Reader) start() error {
 	return nil
 }
 
-// headed is a scanner whose first answer is the error of the header, if there was one.
+// headed is a scanner whose first answer is the error that ended the header, if there was one.
 type headed struct {
 	*scanner
 	first error
@@ -107,9 +116,6 @@ func (h *headed) Offset() int64 {
 func (h *headed) Scan() ([]byte, error) {
 	if err := h.first; err != nil {
 		h.first = nil
-		if bad, ok := errors.AsType[*filesplit.BadRecord](err); ok { // without names for the columns no line means anything
-			err = &filesplit.BadRecord{Reason: bad.Reason, Err: fmt.Errorf("header: %w", bad.Err), Last: true}
-		}
 		return nil, err
 	}
 	return h.scanner.Scan()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
 )
@@ -19,6 +20,10 @@ const (
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
+// maxQuotedLines bounds the lines of one quoted record. Where a quote is never closed, each line behind it is looked at
+// again so many times at most.
+const maxQuotedLines = 1000
+
 // scanner finds the lines, or quoted records, of a stream.
 type scanner struct {
 	br     *bufio.Reader
@@ -27,6 +32,7 @@ type scanner struct {
 	quoted bool
 	quotes quotes
 	buf    []byte // a record that does not lie in one piece in br
+	back   []byte // read and given back: the lines behind a quote that is not closed
 }
 
 var _ filesplit.Scanner = (*scanner)(nil)
@@ -62,61 +68,69 @@ func (s *scanner) Scan() ([]byte, error) {
 	}
 }
 
-// record returns the next line or quoted record, empty ones too.
+// record returns the next line or quoted record, empty ones too. A quoted record that is not closed within the bound on
+// bytes and within maxQuotedLines is given up: its first line is a bad record, and the next one begins behind it.
 func (s *scanner) record() ([]byte, error) {
 	s.quotes.state = fieldStart
 	s.buf = s.buf[:0]
-	dropped := int64(0) // bytes of a record that is too long
+	var size, first, lines int // of the record so far: bytes, bytes of its first line once that has ended, lines
+	long := false              // the first line is too long, and not kept
 	for {
-		piece, err := s.br.ReadSlice('\n')
+		piece, err := s.piece()
 		s.off += int64(len(piece))
-		ended := err == nil && (!s.quoted || !s.quotes.open(piece))
-		if ended && len(s.buf) == 0 && dropped == 0 && len(piece) <= s.max {
-			return trim(piece), nil // the usual case, without a copy
+		size += len(piece)
+		ended := err == nil
+		last := !ended && !errors.Is(err, bufio.ErrBufferFull)
+		if last && (size == 0 || !errors.Is(err, io.EOF)) {
+			return nil, err
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return s.last(piece, dropped, err)
-		}
-		if err != nil && s.quoted {
-			s.quotes.open(piece)
-		}
-		if dropped == 0 && len(s.buf)+len(piece) <= s.max+len("\r\n") {
-			s.buf = append(s.buf, piece...)
-		} else {
-			dropped += int64(len(s.buf) + len(piece))
-			s.buf = s.buf[:0]
-		}
-		if ended {
-			line := trim(s.buf)
-			if dropped > 0 || len(line) > s.max {
-				return nil, s.tooLong(dropped + int64(len(line)))
+		open := s.quoted && !long && (s.quotes.open(piece) || last && s.quotes.state == inside)
+		if (ended || last) && !open {
+			if size > len(piece) && !long {
+				s.buf = append(s.buf, piece...)
+				piece = s.buf
 			}
-			return line, nil
+			if line := trim(piece); !long && len(line) <= s.max {
+				return line, nil // usually without a copy
+			}
+			return nil, &filesplit.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d", size, s.max)}
+		}
+		if long {
+			continue
+		}
+		s.buf = append(s.buf, piece...)
+		over := size > s.max+len("\r\n")
+		if ended || last {
+			lines++
+			if first == 0 {
+				first = size
+			}
+		} else if first == 0 && over {
+			long, s.buf = true, s.buf[:0]
+		}
+		if first > 0 && (over || last || lines == maxQuotedLines) {
+			s.back = slices.Concat(s.buf[first:], s.back)
+			s.off -= int64(size - first)
+			return trim(s.buf[:first]), &filesplit.BadRecord{
+				Reason: reasonUnterminated, Err: fmt.Errorf("no closing quote in %d bytes and %d lines from here", size, lines),
+			}
 		}
 	}
 }
 
-// last handles the end of the stream, or its failure, after the beginning of a record.
-func (s *scanner) last(piece []byte, dropped int64, err error) ([]byte, error) {
-	size := dropped + int64(len(s.buf)+len(piece))
-	if !errors.Is(err, io.EOF) || size == 0 {
-		return nil, err
+// piece returns what comes next up to a line feed, or as much of it as is at hand with [bufio.ErrBufferFull].
+func (s *scanner) piece() ([]byte, error) {
+	if len(s.back) == 0 {
+		return s.br.ReadSlice('\n')
 	}
-	if s.quoted {
-		s.quotes.open(piece)
-		if s.quotes.state == inside {
-			return nil, &filesplit.BadRecord{Reason: reasonUnterminated, Err: fmt.Errorf("a record of %d bytes", size)}
-		}
+	if i := bytes.IndexByte(s.back, '\n'); i >= 0 {
+		piece := s.back[:i+1]
+		s.back = s.back[i+1:]
+		return piece, nil
 	}
-	line := trim(append(s.buf, piece...))
-	if dropped > 0 || len(line) > s.max {
-		return nil, s.tooLong(size)
-	}
-	return line, nil
-}
-
-func (s *scanner) tooLong(size int64) error {
-	return &filesplit.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d", size, s.max)}
+	piece := s.back
+	s.back = nil
+	return piece, bufio.ErrBufferFull
 }
 
 // trim takes the end off a line.

@@ -68,9 +68,17 @@ func TestScan(t *testing.T) {
 		{"second field", "a,\"b\nc\"\nd\n", Options{Quoted: true}, []string{"a,\"b\nc\"", "d"}},
 		{"other delimiter", "a,\"b\nc\t\"d\ne\"\n", Options{Quoted: true, Delimiter: '\t'}, []string{"a,\"b", "c\t\"d\ne\""}},
 		{"empty lines between quotes", "\"a\n\n\nb\"\n\nc\n", Options{Quoted: true}, []string{"\"a\n\n\nb\"", "c"}},
-		{"unterminated", "a\n\"b\nc\n", Options{Quoted: true}, []string{"a", "<unterminated quote>"}},
+		{"unterminated", "a\n\"b\nc\n", Options{Quoted: true}, []string{"a", "<unterminated quote>", "c"}},
+		{"unterminated in the last line", "a\n\"b", Options{Quoted: true}, []string{"a", "<unterminated quote>"}},
+		{"unterminated at the bound", "\"b\nc\nd\ne\n", Options{Quoted: true, MaxLineBytes: 4}, []string{"<unterminated quote>", "c", "d", "e"}},
+		{"closed behind the bound", "\"b\nc\nd\nx\"\ne\n", Options{Quoted: true, MaxLineBytes: 4}, []string{"<unterminated quote>", "c", "d", "x\"", "e"}},
+		{"as long as may be, quoted", "\"b\nc\"\r\ne\n", Options{Quoted: true, MaxLineBytes: 5}, []string{"\"b\nc\"", "e"}},
+		{"too long by one, quoted", "\"b\ncd\"\ne\n", Options{Quoted: true, MaxLineBytes: 5}, []string{"<line too long>", "e"}},
+		{"two in a row", "\"b\ny\",\"z\nd\ne\nf\n", Options{Quoted: true, MaxLineBytes: 6}, []string{"<unterminated quote>", "<unterminated quote>", "d", "e", "f"}},
+		{"a quote over many lines", "\"b" + strings.Repeat("\n", 2000) + "\"\ne\n", Options{Quoted: true}, []string{"<unterminated quote>", "<unterminated quote>", "e"}},
+		{"over the buffer, not closed", "\"b\n" + long + "\nc\n", Options{Quoted: true, MaxLineBytes: 290 << 10}, []string{"<unterminated quote>", "<line too long>", "c"}},
 		{"quoted over the buffer", "\"" + long + "\n\"\nb\n", Options{Quoted: true}, []string{"\"" + long + "\n\"", "b"}},
-		{"quoted and too long", "\"" + long + "\n\"\nb\n", Options{Quoted: true, MaxLineBytes: 10}, []string{"<line too long>", "b"}},
+		{"quoted and too long", "\"" + long + "\n\"\nb\n", Options{Quoted: true, MaxLineBytes: 10}, []string{"<line too long>", "<unterminated quote>", "b"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -126,6 +134,7 @@ func TestScanAgainstCSV(t *testing.T) {
 func FuzzScan(f *testing.F) {
 	f.Add([]byte("a\nbb\r\n\n\"c\nd\",e"), uint16(4))
 	f.Add([]byte("\xef\xbb\xbf\n"), uint16(1))
+	f.Add([]byte("a\n\"b\ny\",\"z\nd\ne\nf\n"), uint16(5))
 	f.Fuzz(func(t *testing.T, text []byte, bound uint16) {
 		opts := Options{MaxLineBytes: int(bound) + 1}
 		var want []string
@@ -142,10 +151,19 @@ func FuzzScan(f *testing.F) {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 		opts.Quoted = true
-		for _, rec := range scanAll(t, bytes.NewReader(text), opts) {
+		all := scanAll(t, bytes.NewReader(text), opts)
+		for _, rec := range all {
 			if !strings.HasPrefix(rec, "<") && !bytes.Contains(text, []byte(rec)) {
 				t.Errorf("%q is not a part of %q", rec, text)
 			}
+		}
+		// What is read behind a position does not depend on what was read before.
+		s := newScanner(bytes.NewReader(text), 0, opts.withDefaults())
+		for i := range min(len(all), 20) {
+			if diff := cmp.Diff(all[i:], scanAll(t, bytes.NewReader(text[s.Offset():]), opts)); diff != "" {
+				t.Fatalf("%q from byte %d (-want +got):\n%s", text, s.Offset(), diff)
+			}
+			_, _ = s.Scan()
 		}
 	})
 }

@@ -166,9 +166,8 @@ func TestBadRows(t *testing.T) {
 	}{
 		{"too long", write(t, dir, "long", false, long), textsource.Options{MaxLineBytes: 40}, []string{"a", "b"}, "line too long", 2},
 		{"too long, gzip", write(t, dir, "longz", true, long), textsource.Options{MaxLineBytes: 40}, []string{"a", "b"}, "line too long", 1},
-		{"unterminated quote", write(t, dir, "quote", false, "a\n\"b\nc\n"), textsource.Options{Quoted: true}, []string{"a"}, "unterminated quote", 2},
+		{"unterminated quote", write(t, dir, "quote", false, "a\n\"b\nc\n"), textsource.Options{Quoted: true}, []string{"a", "c"}, "unterminated quote", 2},
 		{"behind a header", write(t, dir, "head", false, long), textsource.Options{MaxLineBytes: 1, Header: true}, []string{"b"}, "line too long", 2},
-		{"only a header, too long", write(t, dir, "head1", false, long[2:]), textsource.Options{MaxLineBytes: 40, Header: true}, []string{}, "line too long", 0},
 		{"truncated gzip", cut, textsource.Options{}, nil, "truncated", -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -214,6 +213,33 @@ func TestBadRows(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestHeaderThatCannotBeRead: without names no line means anything, so it is an error of the run and not one bad row.
+func TestHeaderThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		text string
+		opts textsource.Options
+	}{
+		"line too long":      {strings.Repeat("x", 50) + "\nb\n", textsource.Options{MaxLineBytes: 40}},
+		"unterminated quote": {"a,\"b\n1,2\n3,4\n", textsource.Options{Quoted: true}},
+	} {
+		for _, zip := range []bool{false, true} {
+			tc.opts.Files, tc.opts.Header = []string{write(t, t.TempDir(), "f", zip, tc.text)}, true
+			r := open(t, &pipeline.Env{Source: "s", BadRows: &pipeline.SkipBadRows{}}, tc.opts, 0)
+			for range 2 {
+				_, err := r.Next(t.Context())
+				var bad *pipeline.DataError
+				if !errors.As(err, &bad) || bad.Reason != reason || !strings.Contains(err.Error(), "header") {
+					t.Errorf("%s, gzip=%v: %v", reason, zip, err)
+				}
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
