@@ -214,6 +214,40 @@ func TestLogDamaged(t *testing.T) {
 	}
 }
 
+// TestUnreadable: what the disk cannot give back is damage like any other, and no fault of the process: the state before is
+// used.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		bad  func(path string) bool
+		// want is what comes back: 2 everything, 1 the newest snapshot, 0 the one before.
+		want int
+	}{
+		{"newest snapshot", func(p string) bool { return strings.Contains(p, "snap-00000002") }, 2},
+		{"log", func(p string) bool { return strings.HasSuffix(p, ".log") }, 1},
+		{"log and newest snapshot", func(p string) bool {
+			return strings.HasSuffix(p, ".log") || strings.Contains(p, "snap-00000002")
+		}, 0},
+	} {
+		o, infos, digest := logged(t, 2)
+		o.FS = pstest.BadDisk{FS: snapshot.OS{}, Bad: tc.bad}
+		o.Log.FS = o.FS
+		c, err := ps.Open(t.Context(), o)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		want := []string{infos[0].Digest, infos[1].Digest, digest}[tc.want]
+		if got, err := c.Digest(t.Context()); err != nil || got != want {
+			t.Errorf("%s: digest %s, want %s: %v", tc.name, got, want, err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestLogFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 3} {

@@ -295,3 +295,30 @@ func (f *faultFile) Sync() error {
 
 // Close gives the handle back even in a killed process, which the system would do.
 func (f *faultFile) Close() error { return errors.Join(f.File.Close(), f.fs.op()) }
+
+// BadDisk is a file system of which some files cannot be read to their end, as on a disk with a bad sector.
+type BadDisk struct {
+	snapshot.FS
+	// Bad names the files.
+	Bad func(path string) bool
+}
+
+// Open implements [snapshot.FS].
+func (d BadDisk) Open(path string) (snapshot.Source, error) {
+	src, err := d.FS.Open(path)
+	if err != nil || !d.Bad(path) {
+		return src, err
+	}
+	return badSource{src}, nil
+}
+
+type badSource struct{ snapshot.Source }
+
+func (s badSource) ReadAt(p []byte, at int64) (int, error) {
+	good := max(0, min(int64(len(p)), s.Size()/2-at))
+	n, err := s.Source.ReadAt(p[:good], at)
+	if err == nil && n < len(p) {
+		err = syscall.EIO
+	}
+	return n, err
+}

@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"fmt"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -50,7 +48,7 @@ func denseSchema() *arrow.Schema {
 	}, nil)
 }
 
-// columns turns rows into record batches and back. The batches point into rows or into its own buffers, so one is
+// columns turns rows into record batches. The batches point into rows or into its own buffers, so one is
 // written before the next is made.
 type columns struct {
 	table  Table
@@ -112,75 +110,4 @@ func vectors(dim, n int, values []float32) arrow.Array {
 	d := array.NewData(vectorType(dim), n, []*memory.Buffer{nil}, []arrow.ArrayData{child}, 0, 0)
 	defer d.Release()
 	return array.MakeFromData(d)
-}
-
-// rows reads a record batch; dst then points into it where it can, and is valid as long as the batch.
-func (c *columns) rows(rec arrow.RecordBatch, dst *table.Rows) error {
-	n := int(rec.NumRows())
-	if rec.NumCols() != int64(c.schema.NumFields()) {
-		return fmt.Errorf("%d columns of %d", rec.NumCols(), c.schema.NumFields())
-	}
-	for i, col := range rec.Columns() {
-		if col.NullN() != 0 || col.Len() != n {
-			return fmt.Errorf("column %s has nulls or %d rows of %d", c.schema.Field(i).Name, col.Len(), n)
-		}
-	}
-	dst.Keys = rec.Column(0).(*array.Int64).Int64Values()
-	dst.Times = rec.Column(1).(*array.Int64).Int64Values()
-	dst.Counts = rec.Column(2).(*array.Uint64).Uint64Values()
-	dim, stateDim := c.table.Dim(), c.table.StateDim()
-	if len(c.table.Segments) > 1 {
-		dst.Weights = c.matrix(0, n*dim)
-		dst.State = c.matrix(1, n*stateDim)
-	} else {
-		dst.State = nil
-	}
-	at, w, s := 3, 0, 0
-	for _, seg := range c.table.Segments {
-		v, err := values(rec.Column(at), n*seg.Dim)
-		if err != nil {
-			return fmt.Errorf("column %s: %w", c.schema.Field(at).Name, err)
-		}
-		dst.Weights = put(dst.Weights, v, n, dim, w, seg.Dim)
-		at++
-		if seg.StateDim > 0 {
-			if v, err = values(rec.Column(at), n*seg.StateDim); err != nil {
-				return fmt.Errorf("column %s: %w", c.schema.Field(at).Name, err)
-			}
-			dst.State = put(dst.State, v, n, stateDim, s, seg.StateDim)
-			at++
-		}
-		w, s = w+seg.Dim, s+seg.StateDim
-	}
-	return nil
-}
-
-func (c *columns) matrix(part, n int) []float32 {
-	if cap(c.parts[part]) < n {
-		c.parts[part] = make([]float32, n)
-	}
-	return c.parts[part][:n]
-}
-
-// put is the inverse of take.
-func put(m, v []float32, n, stride, at, width int) []float32 {
-	if width == stride {
-		return v
-	}
-	for i := range n {
-		copy(m[i*stride+at:][:width], v[i*width:][:width])
-	}
-	return m
-}
-
-func values(col arrow.Array, want int) ([]float32, error) {
-	list, ok := col.(*array.FixedSizeList)
-	if !ok {
-		return nil, fmt.Errorf("type %s", col.DataType())
-	}
-	child, ok := list.ListValues().(*array.Float32)
-	if !ok || child.NullN() != 0 || list.Data().Offset() != 0 || child.Len() != want {
-		return nil, fmt.Errorf("%d values of %s instead of %d float32", list.ListValues().Len(), list.ListValues().DataType(), want)
-	}
-	return child.Float32Values(), nil
 }

@@ -7,5 +7,6 @@
 //	DIR/snap-00000013.tmp/         left over by a writer or remover that was killed
 //
 // Files are Arrow IPC files that any Arrow tool reads. Each is synced before the folder gets its name, and verified by its
-// SHA-256 before it is used (invariant 4).
+// SHA-256 before it is used (invariant 4). They are read, not mapped, so that a bad sector is [ErrCorrupt] and not the end of
+// the process, and a number in a file asks for no more memory than the bytes that are there.
 package snapshot

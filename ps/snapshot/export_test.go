@@ -1,10 +1,22 @@
 package snapshot
 
-// What the fuzz targets reach into.
-var (
-	DecodeManifest = decodeManifest
-	ReadRows       = readRows
-	ReadTensors    = readTensors
+import (
+	"bytes"
+
+	"github.com/monolith-go/monolith/ps/table"
 )
+
+// What the fuzz targets reach into.
+var DecodeManifest = decodeManifest
+
+func ReadRows(b []byte, t Table, each func(*table.Rows) error) (int64, error) {
+	return readRows(memSource{bytes.NewReader(b)}, t, each)
+}
+
+func ReadTensors(b []byte) ([]Tensor, error) { return readTensors(memSource{bytes.NewReader(b)}) }
+
+type memSource struct{ *bytes.Reader }
+
+func (memSource) Close() error { return nil }
 
 func (i *Info) Encode() ([]byte, error) { return i.encode() }

@@ -1,11 +1,13 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // FS is what snapshots need of a file system. Tests put faults behind it. Methods may be called from several goroutines.
@@ -22,8 +24,17 @@ type FS interface {
 	ReadDir(path string) ([]string, error)
 	// ReadFile returns a whole file, or an error when it has more than limit bytes.
 	ReadFile(path string, limit int64) ([]byte, error)
-	// Map gives a whole file to read; unmap ends its use.
-	Map(path string) (data []byte, unmap func() error, err error)
+	// Open opens a file to read. It is read, never mapped: what a disk cannot give back is an error then, in a mapping it
+	// would be the end of the process.
+	Open(path string) (Source, error)
+}
+
+// Source is a file being read. ReadAt may be called from several goroutines.
+type Source interface {
+	io.ReaderAt
+	// Size is the number of bytes that the file had when it was opened.
+	Size() int64
+	Close() error
 }
 
 // File is a file being written.
@@ -91,5 +102,36 @@ func (OS) ReadFile(path string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// Map implements [FS].
-func (OS) Map(path string) (data []byte, unmap func() error, err error) { return mapFile(path) }
+// Open implements [FS].
+func (OS) Open(path string) (Source, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return osFile{f, info.Size()}, nil
+}
+
+type osFile struct {
+	*os.File
+	size int64
+}
+
+func (f osFile) Size() int64 { return f.size }
+
+// Damage tells whether an error of reading a file speaks of the file: it is gone, shorter than it was, or the disk cannot
+// give it back. Others speak of this process, which may not read it or has too many files open: another process, or a later
+// one, may find the file whole.
+func Damage(err error) bool {
+	for _, ours := range []error{
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, ours) {
+			return false
+		}
+	}
+	return err != nil
+}

@@ -26,6 +26,11 @@ const (
 	copyRows = 4096
 )
 
+// batchRows is how many rows of a table a record batch has at most.
+func batchRows(dim, stateDim int) int {
+	return min(maxBatchRows, max(copyRows, maxBatchBytes/(24+4*(dim+stateDim))))
+}
+
 // Part is what one shard wrote of a snapshot: durable files that the manifest will name.
 type Part struct {
 	Files []FileInfo
@@ -81,7 +86,7 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) e
 	t := w.tables[tbl]
 	dim, stateDim := t.Dim(), t.StateDim()
 	cols := newColumns(t)
-	batch := min(maxBatchRows, max(copyRows, maxBatchBytes/(24+4*(dim+stateDim))))
+	batch := batchRows(dim, stateDim)
 	var f *file
 	n := int64(0)
 	for more := true; more; {

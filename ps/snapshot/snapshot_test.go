@@ -2,14 +2,20 @@ package snapshot_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
@@ -203,6 +209,140 @@ func TestFilesAreArrow(t *testing.T) {
 	}
 }
 
+// What Arrow's own reader finds in the files is what this package finds.
+func TestDecodedAsArrowDoes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 5000, 70000} {
+		rows := randomRows(rng, layout().Tables[0], n)
+		info := write(t, t.TempDir(), 1, &rows, 1)
+		for _, f := range info.Files {
+			b, err := os.ReadFile(filepath.Join(info.Path, f.Name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := ipc.NewFileReader(bytes.NewReader(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Table < 0 {
+				continue // Round trips compare tensors, and the check of the schema has seen these files.
+			}
+			at := 0
+			_, err = snapshot.ReadRows(b, info.Tables[f.Table], func(got *table.Rows) error {
+				rec, err := r.RecordBatchAt(at)
+				if err != nil {
+					return err
+				}
+				defer rec.Release()
+				at++
+				want := rec.Column(0).(*array.Int64).Int64Values()
+				if diff := cmp.Diff(want, got.Keys); diff != "" {
+					t.Errorf("fids:\n%.500s", diff)
+				}
+				dim, at := info.Tables[f.Table].Dim(), 0
+				for i, s := range info.Tables[f.Table].Segments {
+					col := rec.Column(map[int]int{0: 3, 1: 5, 2: 6}[i]).(*array.FixedSizeList).ListValues().(*array.Float32).Float32Values()
+					for row := range got.Keys {
+						if !slices.Equal(got.Weights[row*dim+at:][:s.Dim], col[row*s.Dim:][:s.Dim]) {
+							t.Fatalf("segment %s of row %d: %v, want %v", s.Name, row, got.Weights[row*dim+at:][:s.Dim], col[row*s.Dim:][:s.Dim])
+						}
+					}
+					at += s.Dim
+				}
+				return nil
+			})
+			if err != nil || at != r.NumRecords() {
+				t.Errorf("%d record batches of %d: %v", at, r.NumRecords(), err)
+			}
+		}
+	}
+}
+
+// Whatever number in a file is large, no memory is asked for by it.
+func TestNumbersInFilesAskForNoMemory(t *testing.T) {
+	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 3)
+	info := write(t, t.TempDir(), 1, &rows, 1)
+	spec := snapshot.TablesOf(layout())[0]
+	for _, f := range info.Files {
+		whole, err := os.ReadFile(filepath.Join(info.Path, f.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at+4 <= len(whole); at++ {
+			for _, v := range []uint32{0x7fffffff, 0xffffffff, 0x00ffffff} {
+				b := bytes.Clone(whole)
+				binary.LittleEndian.PutUint32(b[at:], v)
+				before := allocated()
+				_, err := snapshot.ReadRows(b, spec, func(*table.Rows) error { return nil })
+				_, err2 := snapshot.ReadTensors(b)
+				if got := allocated() - before; got > 1<<20 {
+					t.Fatalf("%s: %x at %d: %d bytes for a file of %d", f.Name, v, at, got, len(b))
+				}
+				for _, err := range []error{err, err2} {
+					if err != nil && !errors.Is(err, snapshot.ErrCorrupt) {
+						t.Errorf("%s: %x at %d: %v is not ErrCorrupt", f.Name, v, at, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// allocated is how many bytes were asked of the heap since the process began.
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// fails is a file system on which opening a file fails.
+type fails struct {
+	snapshot.OS
+	err error
+}
+
+func (f fails) Open(string) (snapshot.Source, error) { return nil, f.err }
+
+// A file that this process may not read, or has no handle left for, is not damaged: an older snapshot would be the wrong
+// answer.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	var rows table.Rows
+	info := write(t, t.TempDir(), 1, &rows, 1)
+	for err, damaged := range map[error]bool{syscall.EIO: true, os.ErrNotExist: true, syscall.EMFILE: false, os.ErrPermission: false} {
+		_, got := snapshot.OpenFS(fails{err: err}, info.Path)
+		if !errors.Is(got, err) || errors.Is(got, snapshot.ErrCorrupt) != damaged {
+			t.Errorf("%v: %v, want ErrCorrupt: %v", err, got, damaged)
+		}
+	}
+	if err := os.Truncate(filepath.Join(info.Path, "dense-0000.arrow"), 9); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Open(info.Path); !errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "dense-0000.arrow") {
+		t.Errorf("cut short: %v", err)
+	}
+	// A disk may fail, and a file of a server shrink, between two reads of an open file.
+	rows = randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 100)
+	info = write(t, t.TempDir(), 1, &rows, 1)
+	s, err := snapshot.Open(info.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // it was only read
+	for _, f := range info.Files {
+		if err := os.Truncate(filepath.Join(info.Path, f.Name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Rows(0, func(*table.Rows) error { return nil }); !errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("rows of a file that was cut short after it was opened: %v", err)
+	}
+	if _, err := s.Tensors(); !errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("tensors of a file that was cut short after it was opened: %v", err)
+	}
+}
+
 func TestDigestOfEverything(t *testing.T) {
 	t.Parallel()
 	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 2)
@@ -323,6 +463,13 @@ func FuzzRows(f *testing.F) {
 	}
 	spec := snapshot.TablesOf(layout())[0]
 	f.Fuzz(func(t *testing.T, b []byte) {
+		before := allocated()
+		defer func() {
+			// A row of tensors is 96 bytes in memory and 16 in the file.
+			if got := allocated() - before; got > 4<<20+32*uint64(len(b)) {
+				t.Errorf("%d bytes asked for by a file of %d", got, len(b))
+			}
+		}()
 		n, err := snapshot.ReadRows(b, spec, func(r *table.Rows) error {
 			if len(r.Weights) != len(r.Keys)*spec.Dim() || len(r.State) != len(r.Keys)*spec.StateDim() {
 				t.Errorf("%d weights and %d of state for %d rows", len(r.Weights), len(r.State), len(r.Keys))

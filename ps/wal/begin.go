@@ -93,12 +93,11 @@ func (l *Log) tidy() error {
 }
 
 // rewrite replaces a segment by its first size bytes, durably.
-func (l *Log) rewrite(s *segment, size int64) (err error) {
-	data, unmap, err := l.o.FS.Map(s.path)
+func (l *Log) rewrite(s *segment, size int64) error {
+	data, _, err := l.read(s.path, nil, -1)
 	if err != nil {
-		return fmt.Errorf("wal: reading %s: %w", s.path, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, unmap()) }()
 	if int64(len(data)) < size {
 		return corrupt(s.path, int64(len(data)), "segment became shorter")
 	}

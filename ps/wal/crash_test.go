@@ -331,6 +331,26 @@ func TestFlippedBit(t *testing.T) {
 }
 
 // TestHole takes sectors out of a group that was in flight when the machine died, and out of one that was durable.
+// TestUnreadable: what the disk cannot give back is damage, wherever it is.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	d := build(t, true, texts(9)...)
+	size := int64(0)
+	for _, n := range d.names {
+		size = max(size, int64(len(n.data)))
+	}
+	for at := int64(1); at < size; at += 7 {
+		d.failRead = at
+		l, err := wal.Open(options(d))
+		if err == nil {
+			_, err = l.Replay(t.Context(), 0, func(byte, []byte) error { return nil })
+		}
+		if !errors.Is(err, wal.ErrCorrupt) || !errors.Is(err, syscall.EIO) {
+			t.Fatalf("bad from byte %d on: %v, want ErrCorrupt", at, err)
+		}
+	}
+}
+
 func TestHole(t *testing.T) {
 	t.Parallel()
 	big := func(i int) string { return fmt.Sprint(i) + strings.Repeat("y", 1500) }

@@ -1,6 +1,7 @@
 package wal_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,6 +29,8 @@ type disk struct {
 	dead        bool
 	written     int
 	fullAt      int
+	// failRead, if not 0, is the offset behind which no file can be read.
+	failRead int64
 	// failSync makes every Sync fail.
 	failSync bool
 }
@@ -187,15 +190,31 @@ func (d *disk) ReadDir(path string) ([]string, error) {
 
 func (d *disk) ReadFile(string, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-func (d *disk) Map(path string) ([]byte, func() error, error) {
+func (d *disk) Open(path string) (snapshot.Source, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.names[path]
 	if n == nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
 	}
-	return slices.Clone(n.data), func() error { return nil }, nil
+	return source{bytes.NewReader(slices.Clone(n.data)), d.failRead}, nil
 }
+
+// source is a file being read, of which no byte behind failAt, if that is not 0, can be read.
+type source struct {
+	*bytes.Reader
+	failAt int64
+}
+
+func (s source) ReadAt(p []byte, at int64) (int, error) {
+	if s.failAt > 0 && at+int64(len(p)) > s.failAt {
+		n, _ := s.Reader.ReadAt(p[:max(0, s.failAt-at)], at)
+		return n, syscall.EIO
+	}
+	return s.Reader.ReadAt(p, at)
+}
+
+func (source) Close() error { return nil }
 
 // files are the names in order, without folders and temporary ones.
 func (d *disk) files() []string {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 var (
@@ -44,4 +46,12 @@ func (l *Log) fail(doing, path string, err error) error {
 			doing, path, ErrNoSpace, l.o.Dir, st.Bytes, st.Pending, err)
 	}
 	return fmt.Errorf("wal: %s %s: %w", doing, path, err)
+}
+
+// unreadable is an error of reading a file as callers know it: [ErrCorrupt], unless it speaks of this process.
+func unreadable(path string, offset int64, err error) error {
+	if !snapshot.Damage(err) {
+		return fmt.Errorf("wal: reading %s: %w", path, err)
+	}
+	return corrupt(path, offset, "%w", err)
 }

@@ -90,17 +90,16 @@ func (l *Log) list() ([]uint64, error) {
 var errTornHeader = errors.New("header is torn")
 
 func (l *Log) readHeader(path string, seq uint64) (s segment, err error) {
-	b, unmap, err := l.o.FS.Map(path)
+	b, size, err := l.read(path, nil, headerFixed+MaxIdentity)
 	if err != nil {
-		return segment{}, fmt.Errorf("wal: reading %s: %w", path, err)
+		return segment{}, err
 	}
-	defer func() { err = errors.Join(err, unmap()) }()
 	h, err := parseHeader(b)
 	switch {
 	case errors.Is(err, ErrVersion):
 		return segment{}, fmt.Errorf("wal: %s: %w", path, err)
-	case err != nil && len(b) <= headerFixed+len(l.o.Identity):
-		return segment{size: int64(len(b))}, errors.Join(corrupt(path, 0, "%w", err), errTornHeader)
+	case err != nil && size <= int64(headerFixed+len(l.o.Identity)):
+		return segment{size: size}, errors.Join(corrupt(path, 0, "%w", err), errTornHeader)
 	case err != nil:
 		return segment{}, corrupt(path, 0, "%w", err)
 	case h.identity != l.o.Identity:
@@ -108,7 +107,31 @@ func (l *Log) readHeader(path string, seq uint64) (s segment, err error) {
 	case h.seq != seq:
 		return segment{}, corrupt(path, 16, "segment says it is number %d", h.seq)
 	}
-	return segment{h, path, int64(len(b))}, nil
+	return segment{h, path, size}, nil
+}
+
+// read reads a file, or no more of it than most bytes if most is not negative, into the memory of buf if that is enough. It is
+// read, not mapped: what a disk cannot give back is damage then, and not the end of the process. Errors: [ErrCorrupt] for
+// that, those that speak of this process and not of the file.
+func (l *Log) read(path string, buf []byte, most int) (b []byte, size int64, err error) {
+	f, err := l.o.FS.Open(path)
+	if err != nil {
+		return nil, 0, unreadable(path, 0, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size = f.Size()
+	n := int(size)
+	if most >= 0 {
+		n = min(n, most)
+	}
+	if cap(buf) < n {
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	if got, err := f.ReadAt(buf, 0); got < n {
+		return nil, size, unreadable(path, int64(got), err)
+	}
+	return buf, size, nil
 }
 
 // Bases returns the snapshots from whose cut the log can be replayed, newest first; 0 stands for the empty beginning. A log
@@ -169,8 +192,10 @@ func (l *Log) Replay(ctx context.Context, base uint64, f func(kind byte, payload
 		return Tail{}, fmt.Errorf("wal: %s has no border of snapshot %d, its bases are %d: %w", l.o.Dir, base, l.Bases(), ErrBase)
 	}
 	tail := Tail{Next: segs[first].from()}
+	var buf []byte
 	for i := first; i < len(segs); i++ {
-		if err := l.replaySegment(ctx, &segs[i], i == len(segs)-1, &tail, f); err != nil {
+		var err error
+		if buf, err = l.replaySegment(ctx, &segs[i], i == len(segs)-1, &tail, buf, f); err != nil {
 			return Tail{}, err
 		}
 	}
@@ -184,17 +209,16 @@ func (l *Log) Replay(ctx context.Context, base uint64, f func(kind byte, payload
 	return tail, nil
 }
 
-func (l *Log) replaySegment(ctx context.Context, s *segment, last bool, tail *Tail, f func(kind byte, payload []byte) error) (err error) {
+// replaySegment returns the memory it has read the segment into, for the next one.
+func (l *Log) replaySegment(ctx context.Context, s *segment, last bool, tail *Tail, buf []byte, f func(kind byte, payload []byte) error) (data []byte, err error) {
 	if s.from() != tail.Next {
-		return corrupt(s.path, 32, "segment begins at record %d, the one before ends before %d", s.from(), tail.Next)
+		return nil, corrupt(s.path, 32, "segment begins at record %d, the one before ends before %d", s.from(), tail.Next)
 	}
-	data, unmap, err := l.o.FS.Map(s.path)
-	if err != nil {
-		return fmt.Errorf("wal: reading %s: %w", s.path, err)
+	if data, _, err = l.read(s.path, buf, -1); err != nil {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, unmap()) }()
 	if len(data) < s.len() {
-		return corrupt(s.path, int64(len(data)), "segment became shorter")
+		return nil, corrupt(s.path, int64(len(data)), "segment became shorter")
 	}
 	tail.Next = s.first
 	off, seed := s.len(), saltSum(s.salt)
@@ -204,10 +228,10 @@ func (l *Log) replaySegment(ctx context.Context, s *segment, last bool, tail *Ta
 			break
 		}
 		if tail.Records%256 == 0 && ctx.Err() != nil {
-			return fmt.Errorf("wal: replay of %s: %w", s.path, context.Cause(ctx))
+			return nil, fmt.Errorf("wal: replay of %s: %w", s.path, context.Cause(ctx))
 		}
 		if err := f(r.kind, r.payload); err != nil {
-			return fmt.Errorf("wal: %s offset %d: record %d of kind %d: %w", s.path, off, r.lsn, r.kind, err)
+			return nil, fmt.Errorf("wal: %s offset %d: record %d of kind %d: %w", s.path, off, r.lsn, r.kind, err)
 		}
 		tail.Records++
 		tail.Next++
@@ -215,15 +239,15 @@ func (l *Log) replaySegment(ctx context.Context, s *segment, last bool, tail *Ta
 	}
 	tail.Segment, tail.Offset = s.path, int64(off)
 	if off == len(data) {
-		return nil
+		return data, nil
 	}
 	if !last {
-		return corrupt(s.path, int64(off), "bad record %d in a segment that was ended", tail.Next)
+		return nil, corrupt(s.path, int64(off), "bad record %d in a segment that was ended", tail.Next)
 	}
 	torn, why := tornAt(data[off:], int64(off), seed, tail.Next)
 	if !torn {
-		return corrupt(s.path, int64(off), "record %d: %s", tail.Next, why)
+		return nil, corrupt(s.path, int64(off), "record %d: %s", tail.Next, why)
 	}
 	tail.TornBytes = int64(len(data) - off)
-	return nil
+	return data, nil
 }
