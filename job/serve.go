@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -28,6 +29,8 @@ type ServeOptions struct {
 	Shards []int
 	// Listen, if not empty, is the address to listen at instead of the shard's own in ps.addresses, for one shard.
 	Listen string
+	// Insecure allows an address that others than this machine's processes can reach though nothing asks them who they are.
+	Insecure bool
 	// Logger is never a global; nil: discard.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil: none are kept.
@@ -113,8 +116,37 @@ func (s *serving) check() error {
 	if s.opts.Listen != "" && len(s.opts.Shards) != 1 {
 		return configError("job: --listen is for one shard, and this process has %d; name it with --shard", len(s.opts.Shards))
 	}
-	_, err := s.cfg.PS.clientConfig() // before anything is opened
-	return err
+	if _, err := s.cfg.PS.clientConfig(); err != nil { // before anything is opened
+		return err
+	}
+	return s.guarded()
+}
+
+// guarded refuses an address that strangers can reach where nothing asks them who they are: whoever reaches a shard can
+// read and change parameters.
+func (s *serving) guarded() error {
+	conf, err := s.cfg.PS.serverConfig()
+	if err != nil {
+		return err
+	}
+	if s.opts.Insecure || conf.TLS != nil && conf.Authenticates() {
+		return nil
+	}
+	for _, i := range s.opts.Shards {
+		if addr := s.listens(i); !wire.IsLocal(addr) {
+			return configError("job: shard %d would listen at %s, which others than this machine can reach, and nothing keeps strangers from reading and changing parameters: "+
+				"set ps.tls with ps.token (or with ps.tls.ca, for certificates on both sides), or say --insecure on a network that you trust", i, addr)
+		}
+	}
+	return nil
+}
+
+// listens is where a shard of this process listens.
+func (s *serving) listens(shard int) string {
+	if s.opts.Listen != "" {
+		return s.opts.Listen
+	}
+	return s.cfg.PS.Addresses[shard]
 }
 
 func (s *serving) open(ctx context.Context) error {
@@ -159,10 +191,7 @@ func (s *serving) open(ctx context.Context) error {
 		}
 	}()
 	for _, i := range s.opts.Shards {
-		addr := s.cfg.PS.Addresses[i]
-		if s.opts.Listen != "" {
-			addr = s.opts.Listen
-		}
+		addr := s.listens(i)
 		if _, err := wire.Target(addr); err != nil {
 			return configError("job: --listen: %w", err)
 		}
@@ -181,7 +210,7 @@ func (s *serving) open(ctx context.Context) error {
 	for _, i := range s.opts.Shards {
 		var node *ps.Node
 		if i == 0 {
-			if o.Peers, err = s.peers(); err != nil {
+			if o.Peers, err = s.peers(o.Dir); err != nil {
 				return err
 			}
 			if s.cluster, err = ps.Open(ctx, o); err != nil {
@@ -194,7 +223,7 @@ func (s *serving) open(ctx context.Context) error {
 			}
 			s.nodes = append(s.nodes, node)
 		}
-		if err := s.serve(i, node, listeners[i]); err != nil {
+		if err := s.serve(i, node, o.Dir, listeners[i]); err != nil {
 			return err
 		}
 		delete(listeners, i)
@@ -213,16 +242,21 @@ func lockName(shard int) string {
 	return fmt.Sprintf("lock-shard-%d", shard)
 }
 
-// peers are the shards 1 and up as shard 0 sees them, also those of this process.
-func (s *serving) peers() ([]ps.Peer, error) {
+// peers are the shards 1 and up as shard 0 sees them, also those of this process. dir is where the snapshots are.
+func (s *serving) peers(dir string) ([]ps.Peer, error) {
 	conf, err := s.cfg.PS.clientConfig()
 	if err != nil {
 		return nil, err
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	me := &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
 	out := []ps.Peer{}
 	for i, addr := range s.cfg.PS.Addresses[1:] {
 		p, err := rpc.NewPeer(rpc.Target{
-			Identity: s.id, Shard: i + 1, Addr: addr, Config: conf,
+			Identity: s.id, Shard: i + 1, Addr: addr, Config: conf, Coordinator: me,
 			Conn: wire.ConnOptions{RetryFor: s.cfg.PS.retryFor(), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
 		})
 		if err != nil {
@@ -233,14 +267,14 @@ func (s *serving) peers() ([]ps.Peer, error) {
 	return out, nil
 }
 
-func (s *serving) serve(shard int, node *ps.Node, l net.Listener) error {
-	token, err := s.cfg.PS.Token.Resolve()
+func (s *serving) serve(shard int, node *ps.Node, dir string, l net.Listener) error {
+	conf, err := s.cfg.PS.serverConfig()
 	if err != nil {
-		return configError("ps.token: %w", err)
+		return err
 	}
 	o := rpc.ServerOptions{
-		Identity: s.id, Shard: shard, Node: node, Config: wire.ServerConfig{TLS: s.cfg.PS.TLS.options(), Token: token},
-		MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log,
+		Identity: s.id, Shard: shard, Node: node, Config: conf,
+		MaxMessage: int(s.cfg.PS.MaxMessage), Dir: dir, Logger: s.log,
 	}
 	if shard == 0 {
 		o.Cluster = s.cluster

@@ -91,6 +91,15 @@ func (p *PS) clientConfig() (wire.ClientConfig, error) {
 	return c, nil
 }
 
+// serverConfig says how a shard is reached. Errors: [pipeline.ErrConfig].
+func (p *PS) serverConfig() (wire.ServerConfig, error) {
+	token, err := p.Token.Resolve()
+	if err != nil {
+		return wire.ServerConfig{}, configError("ps.token: %w", err)
+	}
+	return wire.ServerConfig{TLS: p.TLS.options(), Token: token}, nil
+}
+
 // retryFor is how long calls try, as package wire means it: 0 would be its default there.
 func (p *PS) retryFor() time.Duration {
 	if p.Retry == 0 {

@@ -186,7 +186,7 @@ func (t *trainer) resumed() error {
 func (c *Config) claim(name, taken string) (*fsx.Lock, error) {
 	lock, err := fsx.TryLock(filepath.Join(c.Dir, name))
 	if errors.Is(err, fsx.ErrLocked) {
-		return nil, &marked{fmt.Errorf("job: %s %s", taken, c.Dir), pipeline.ErrConfig, "wait for it to end, or give this job another dir"}
+		return nil, &marked{fmt.Errorf("job: %s %s", taken, c.Dir), pipeline.ErrUnavailable, "wait for it to end, or give this job another dir"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)

@@ -48,6 +48,8 @@ type Node struct {
 
 	mu    sync.RWMutex
 	shard *Shard
+	// torn, if not nil, says that a change of the state was broken off by a panic: nobody knows what it holds.
+	torn error
 	// generation counts the states that the cluster has gone back to; a stream belongs to one.
 	generation uint64
 	base       uint64 // snapshot that this state goes back to, 0: none
@@ -140,9 +142,29 @@ func (n *Node) connect(session, generation uint64, worker string, settles bool) 
 func (n *Node) update(f func(*Shard) (wake bool)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	defer n.changing()
 	if f(n.shard) {
 		n.wakeUp()
 	}
+}
+
+// changing must be deferred around every change of the state, with the lock. A server turns panics into errors of their
+// calls, but after one in the middle of a change nothing of the state may be believed: the node serves nobody any more, and
+// its process ends and begins again with what the log or a snapshot holds.
+func (n *Node) changing() {
+	if p := recover(); p != nil {
+		n.torn = fmt.Errorf("ps: shard %d of %d: a change of its state was broken off by a fault of the program (%v); it must be started again: %w",
+			n.opts.Index, n.opts.NumShards, p, ErrNotReady)
+		panic(p)
+	}
+}
+
+// failed returns why the node cannot go on, or nil. It needs the lock, for reading at least.
+func (n *Node) failed() error {
+	if n.torn != nil {
+		return n.torn
+	}
+	return n.log.failed()
 }
 
 // forsake ends the sessions of a worker that was replaced, so that no cut waits for it: what it has left is settled, or
@@ -217,7 +239,7 @@ func (n *Node) Status(context.Context) (NodeStatus, error) {
 	for _, t := range n.shard.tables {
 		st.Rows += int64(t.Len())
 	}
-	return st, n.log.failed()
+	return st, n.failed()
 }
 
 // LoadOptions say which state a node goes to.
@@ -332,14 +354,12 @@ func (n *Node) Close() error {
 	return n.log.close()
 }
 
-// Row appends the row of a fid in table number tbl to dst and tells whether there is one.
+// Row appends the row of a fid in table number tbl to dst and tells whether there is one. Errors: [ErrLayout] for a table
+// that is not there, [ErrClosed].
 func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if n.shard.closed {
-		return false, ErrClosed
-	}
-	return n.shard.Row(tbl, fid, dst), nil
+	return n.shard.Row(tbl, fid, dst)
 }
 
 // Stats returns what the shard holds.

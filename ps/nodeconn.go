@@ -35,7 +35,7 @@ func (c *localConn) check() error {
 	case c.stream != 0 && n.streams[c.session] != c.stream:
 		return fmt.Errorf("ps: shard %d of %d: the session goes on in another stream: %w", n.opts.Index, n.opts.NumShards, ErrClosed)
 	default:
-		return n.log.failed()
+		return n.failed()
 	}
 }
 
@@ -87,6 +87,7 @@ func (c *localConn) Stage(ctx context.Context, ctl []Control, epoch uint64, u *p
 func (c *localConn) stage(epoch uint64, u *param.Update) (r Reply, rec record, err error) {
 	c.n.lock()
 	defer c.n.mu.Unlock()
+	defer c.n.changing()
 	if err = c.check(); err != nil {
 		return r, rec, err
 	}
@@ -162,10 +163,7 @@ func (c *localConn) Close(ctx context.Context, clean bool) error {
 // controls handles controls, waiting where a commit must wait for a cut, and returns what has to be durable.
 func (c *localConn) controls(ctx context.Context, ctl []Control) (last record, err error) {
 	for len(ctl) > 0 {
-		c.n.lock()
-		done, rec, err := c.run(ctl)
-		wake := c.n.wake
-		c.n.mu.Unlock()
+		done, rec, wake, err := c.locked(ctl)
 		if err != nil {
 			return record{}, err
 		}
@@ -184,6 +182,15 @@ func (c *localConn) controls(ctx context.Context, ctl []Control) (last record, e
 		}
 	}
 	return last, nil
+}
+
+// locked is run under the lock; wake tells when to go on.
+func (c *localConn) locked(ctl []Control) (done int, last record, wake chan struct{}, err error) {
+	c.n.lock()
+	defer c.n.mu.Unlock()
+	defer c.n.changing()
+	done, last, err = c.run(ctl)
+	return done, last, c.n.wake, err
 }
 
 // run handles controls up to one that must wait, one by one, so that the log has them before and behind a cut as the shard

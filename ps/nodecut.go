@@ -45,7 +45,7 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (beg
 	case n.generation == 0: // nobody could pass a marker here
 		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
 	}
-	if err := n.log.failed(); err != nil {
+	if err := n.failed(); err != nil {
 		return false, err
 	}
 	if check {
@@ -93,7 +93,7 @@ func (n *Node) takeCut(id uint64) (*CutState, error) {
 	if n.shard.closed {
 		return nil, ErrClosed
 	}
-	if err := n.log.failed(); err != nil {
+	if err := n.failed(); err != nil {
 		return nil, err
 	}
 	if n.taken == nil || n.cut != id {

@@ -126,9 +126,16 @@ func (s *Shard) Stats(st *Stats) {
 	st.Staged += s.numBatch
 }
 
-// Row appends the row of a fid to dst and tells whether there is one. It may overlap look-ups.
-func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) bool {
-	return !s.closed && s.tables[tbl].Get(fid, dst)
+// Row appends the row of a fid to dst and tells whether there is one. It may overlap look-ups. Errors: [ErrLayout],
+// [ErrClosed].
+func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) (bool, error) {
+	switch {
+	case s.closed:
+		return false, ErrClosed
+	case tbl < 0 || tbl >= len(s.tables):
+		return false, fmt.Errorf("ps: table %d of %d: %w", tbl, len(s.tables), ErrLayout)
+	}
+	return s.tables[tbl].Get(fid, dst), nil
 }
 
 // PutRows adds rows of a snapshot. Errors: [ErrFull], [table.ErrDuplicate].

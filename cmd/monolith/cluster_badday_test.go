@@ -249,10 +249,10 @@ func TestWrongCluster(t *testing.T) {
 		name, set string
 		words     []string
 	}{
-		{"job", "name=other", []string{`shard 0 has "small", the caller "other"`, same}},
-		{"plan", "train.batch=20", []string{"plans differ", "batch", "shard 0 has plan ", same}},
+		{"job", "name=other", []string{`the caller has "other", shard 0 another`, same}},
+		{"plan", "train.batch=20", []string{"plans differ", "batch", "the caller has plan ", same}},
 		{"layout", "model.fm.dim=4", []string{"parameters differ", "model", same}},
-		{"number", "ps.addresses=" + c.addrs[0], []string{"numbers of shards differ: shard 0 has 2, the caller 1", same}},
+		{"number", "ps.addresses=" + c.addrs[0], []string{"numbers of shards differ: the caller has 1, shard 0 another", same}},
 		{"order", "ps.addresses=" + c.addrs[1] + "," + c.addrs[0], []string{c.addrs[1], "this is shard 1 and was called as shard 0", "ps.addresses"}},
 	} {
 		o := monolith(t, "train", c.job, "--set", x.set)
@@ -265,10 +265,47 @@ func TestWrongCluster(t *testing.T) {
 	}
 
 	// The same shard twice.
-	monolith(t, "ps", c.job, "--shard", "1").wants(t, 2, "shard 1 is served already", filepath.Join(c.dir, "run"))
+	monolith(t, "ps", c.job, "--shard", "1").wants(t, 3, "shard 1 is served already", filepath.Join(c.dir, "run"))
 	monolith(t, "ps", c.job, "--shard", "1", "--set", "dir="+t.TempDir()).wants(t, 3, c.addrs[1], "address already in use", "--listen")
 	monolith(t, "train", c.job).wants(t, 0)
 	c.exact(t)
+}
+
+// TestSecondShardZero has another dir: it is told so by name and ends, and the first goes on.
+func TestSecondShardZero(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 1000, 0, "")
+	c.serve(t)
+	other := t.TempDir()
+	second := start(t, "", "ps", c.job, "--shard", "0", "--listen", "127.0.0.1:0", "--set", "dir="+other)
+	second.end(0).wants(t, 2, "shard 1 at "+c.addrs[1], other, filepath.Join(c.dir, "run"), "one shard 0 only")
+	monolith(t, "train", c.job).wants(t, 0)
+	c.exact(t)
+}
+
+// TestOpenToStrangers: a shard listens beyond this machine only where strangers are kept away, or if it is said.
+func TestOpenToStrangers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 100, 0, "")
+	for _, listen := range []string{"0.0.0.0:0", "[::]:0"} {
+		monolith(t, "ps", c.job, "--listen", listen).wants(t, 2, listen, "ps.tls", "ps.token", "--insecure")
+	}
+	for _, args := range [][]string{{"--listen", "127.0.0.1:0"}, {"--listen", "0.0.0.0:0", "--insecure"}} {
+		p := start(t, "", append([]string{"ps", c.job}, args...)...)
+		p.says("listens at")
+		p.end(syscall.SIGTERM).wants(t, 0)
+	}
+}
+
+// TestCrashedShard ends by a signal, so that a supervisor starts it again.
+func TestCrashedShard(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 100, 0, "")
+	p := start(t, "", "ps", c.job)
+	p.says("listens at")
+	if o := p.end(syscall.SIGQUIT); o.code != 128+int(syscall.SIGABRT) && o.code != -1 {
+		t.Errorf("exit code %d after a crash, want death by SIGABRT", o.code)
+	}
 }
 
 // TestShardsOfTwoJobs has shards of two jobs in one cluster: the coordinator says so and ends.
@@ -277,7 +314,7 @@ func TestShardsOfTwoJobs(t *testing.T) {
 	c := newCluster(t, 3, 1000, 0, "")
 	start(t, "", "ps", c.job, "--shard", "1", "--set", "name=other", "--set", "dir="+t.TempDir()).says("listens")
 	zero := start(t, "", "ps", c.job, "--shard", "0")
-	zero.end(0).wants(t, 2, "shard 1 at "+c.addrs[1], `shard 1 has "other", the caller "small"`)
+	zero.end(0).wants(t, 2, "shard 1 at "+c.addrs[1], `the caller has "small", shard 1 another`)
 
 	// Shards 1 and 2 in each other's place.
 	c = newCluster(t, 3, 1000, 0, "")

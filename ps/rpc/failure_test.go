@@ -80,7 +80,7 @@ func TestDiffers(t *testing.T) {
 		want   string
 	}{
 		{mine, ""},
-		{Identity{Job: "b", Plan: "q", Layout: "m", Shards: 3}, `ps: the jobs have other names: shard 0 has "a", the caller "b"; start`},
+		{Identity{Job: "b", Plan: "q", Layout: "m", Shards: 3}, `ps: the jobs have other names: the caller has "b", shard 0 another; start`},
 		{Identity{Job: "a", Plan: "q", Layout: "m", Shards: 2}, "ps: the parameters differ (model, features, optimizer): shard 0 has layout l, the caller layout m; start"},
 		{Identity{Job: "a", Plan: "q", Layout: "l", Shards: 2}, "ps: the plans differ (source, parse, batch): shard 0 has plan p, the caller plan q; start"},
 		{
@@ -88,9 +88,34 @@ func TestDiffers(t *testing.T) {
 			"ps: the numbers of shards differ: shard 0 has 2, the caller 1; the plans differ (source, parse, batch): shard 0 has plan p, the caller plan q; start",
 		},
 	} {
-		err := mine.differs("shard 0", "the caller", x.theirs)
+		err := mine.differs("shard 0", "the caller", x.theirs, true)
 		if x.want == "" && err != nil || x.want != "" && (!errors.Is(err, ps.ErrMismatch) || !strings.HasPrefix(err.Error(), x.want)) {
 			t.Errorf("%v, want %q", err, x.want)
+		}
+	}
+}
+
+// TestStrangers hear only which of their own values do not fit.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	mine := Identity{Job: "our job", Plan: "our plan", Layout: "our layout", Shards: 77}
+	for _, theirs := range []Identity{
+		{}, {Job: "b"}, {Job: "our job"}, {Job: "our job", Layout: "our layout"}, {Job: "our job", Layout: "our layout", Shards: 77},
+	} {
+		for _, known := range []bool{false, true} {
+			err := mine.differs("shard 0", "the caller", theirs, known)
+			if err == nil {
+				t.Fatalf("%+v is not refused", theirs)
+			}
+			secrets := []string{"our job", "our plan", "our layout", "77"}
+			if known && theirs.Job == mine.Job {
+				continue // who bears the token and means this job is told
+			}
+			for _, s := range secrets {
+				if strings.Contains(err.Error(), s) && s != theirs.Job && s != theirs.Layout && s != fmt.Sprint(theirs.Shards) {
+					t.Errorf("known %t, %+v: %q tells %q", known, theirs, err, s)
+				}
+			}
 		}
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -28,19 +26,31 @@ const (
 	keyPlan    = "monolith-plan"
 	keyLayout  = "monolith-layout"
 	keyShards  = "monolith-shards"
+	// A coordinator says with each call to a shard where it keeps the snapshots and who it is.
+	keyDir         = "monolith-dir-bin"
+	keyCoordinator = "monolith-coordinator"
+	keyProcess     = "monolith-process"
 )
 
 // differs says what is not the same at who, the other side, and at me. What follows from something else that is told is
-// left out.
-func (i Identity) differs(me, who string, o Identity) error {
+// left out. What I have is said only to whom I know: a stranger hears which of its own values do not fit.
+func (i Identity) differs(me, who string, o Identity, known bool) error {
 	var faults []string
 	add := func(what, theirs, mine string) bool {
-		if theirs != mine {
+		switch {
+		case theirs == mine:
+			return false
+		case known:
 			faults = append(faults, fmt.Sprintf("%s: %s has %s, %s %s", what, me, mine, who, theirs))
+		default:
+			faults = append(faults, fmt.Sprintf("%s: %s has %s, %s another", what, who, theirs, me))
 		}
-		return theirs != mine
+		return true
 	}
-	if !add("the jobs have other names", strconv.Quote(o.Job), strconv.Quote(i.Job)) {
+	if o.Job != i.Job {
+		known = false // whoever knows the name of another job only is none of this one's
+		add("the jobs have other names", strconv.Quote(o.Job), strconv.Quote(i.Job))
+	} else {
 		add("the numbers of shards differ", strconv.Itoa(o.Shards), strconv.Itoa(i.Shards))
 		if !add("the parameters differ (model, features, optimizer)", "layout "+o.Layout, "layout "+i.Layout) {
 			add("the plans differ (source, parse, batch)", "plan "+o.Plan, "plan "+i.Plan)
@@ -59,37 +69,30 @@ func (i Identity) outgoing(ctx context.Context) context.Context {
 		keyLayout, i.Layout, keyShards, strconv.Itoa(i.Shards))
 }
 
-// check compares the identity of a call with this one, which is me's.
-func (i Identity) check(ctx context.Context, me string) error {
-	md, _ := metadata.FromIncomingContext(ctx)
-	get := func(key string) string {
-		if v := md.Get(key); len(v) > 0 {
-			return v[0]
-		}
-		return ""
-	}
-	if v := get(keyVersion); v != strconv.Itoa(wire.ProtocolVersion) {
-		if v == "" {
-			v = "none"
-		}
-		return fmt.Errorf("ps: the caller speaks version %s of the protocol, %s version %d; run the same release everywhere: %w",
-			v, me, wire.ProtocolVersion, wire.ErrVersion)
-	}
-	shards, _ := strconv.Atoi(get(keyShards))
-	return i.differs(me, "the caller", Identity{Job: get(keyJob), Plan: get(keyPlan), Layout: get(keyLayout), Shards: shards})
+// of returns the identity in the headers of a call.
+func of(md metadata.MD) Identity {
+	shards, _ := strconv.Atoi(first(md, keyShards))
+	return Identity{Job: first(md, keyJob), Plan: first(md, keyPlan), Layout: first(md, keyLayout), Shards: shards}
 }
 
-// intercept checks the identity of our own calls; health and reflection are for anybody.
-func (o *ServerOptions) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if strings.HasPrefix(info.FullMethod, "/monolith.") {
-		if err := o.Identity.check(ctx, fmt.Sprintf("shard %d", o.Shard)); err != nil {
-			return nil, failed(err)
-		}
+func first(md metadata.MD, key string) string {
+	if v := md.Get(key); len(v) > 0 {
+		return v[0]
 	}
-	if o.Shard != 0 && strings.HasPrefix(info.FullMethod, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/") {
-		return nil, failed(notShard(o.Shard, 0))
+	return ""
+}
+
+// version tells whether a caller speaks our version of the protocol. Errors: [wire.ErrVersion].
+func version(md metadata.MD, me string) error {
+	v := first(md, keyVersion)
+	if v == strconv.Itoa(wire.ProtocolVersion) {
+		return nil
 	}
-	return next(ctx, req)
+	if v == "" {
+		v = "none"
+	}
+	return fmt.Errorf("ps: the caller speaks version %.20s of the protocol, %s version %d; run the same release everywhere: %w",
+		v, me, wire.ProtocolVersion, wire.ErrVersion)
 }
 
 // notShard says that a shard was taken for another.

@@ -3,9 +3,12 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
@@ -20,8 +23,20 @@ type Target struct {
 	Shard    int
 	Addr     string
 	Config   wire.ClientConfig
+	// Coordinator, if not nil, is the shard 0 that calls; nil for workers.
+	Coordinator *Coordinator
 	// Conn configures workers' streams.
 	Conn wire.ConnOptions
+}
+
+// Coordinator is a shard 0 as the other shards know it.
+type Coordinator struct {
+	// ID is another one after every start of it.
+	ID uint64
+	// Process says for messages where it runs.
+	Process string
+	// Dir is the folder of its snapshots.
+	Dir string
 }
 
 // String names the shard as messages do.
@@ -46,18 +61,27 @@ func newPeer(t Target) (*peer, error) {
 	return &peer{t: t, cc: cc, s: psv1.NewShardClient(cc)}, nil
 }
 
-// callOptions let control messages be as large as worker state is.
+// callOptions let control messages be as large as a server takes and sends them.
 func callOptions() []grpc.CallOption {
-	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxControl), grpc.MaxCallSendMsgSize(maxControl)}
+	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxAnswer), grpc.MaxCallSendMsgSize(maxControl)}
 }
 
 // call makes a control call as the peer's identity.
 func call[Req, Resp any](ctx context.Context, t *Target, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	r, err := f(t.Identity.outgoing(ctx), req, callOptions()...)
+	r, err := f(t.outgoing(ctx), req, callOptions()...)
 	if err != nil {
 		return nil, from(ctx, t.String(), err)
 	}
 	return r, nil
+}
+
+// outgoing puts who calls into a call.
+func (t *Target) outgoing(ctx context.Context) context.Context {
+	ctx = t.Identity.outgoing(ctx)
+	if c := t.Coordinator; c != nil {
+		ctx = metadata.AppendToOutgoingContext(ctx, keyCoordinator, strconv.FormatUint(c.ID, 16), keyProcess, c.Process, keyDir, filepath.Clean(c.Dir))
+	}
+	return ctx
 }
 
 // Status implements [ps.Peer].

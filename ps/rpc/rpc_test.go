@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,10 +43,11 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 	}
 	n := max(o.NumShards, 1)
 	id := rpc.Identity{Job: "test", Plan: "p", Layout: o.Layout.Hash(), Shards: n}
+	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: o.Dir}
 	c := &cluster{}
 	addrs := make([]string, n)
 	serve := func(shard int, node *ps.Node, cl *ps.Cluster) error {
-		s, err := rpc.NewServer(rpc.ServerOptions{Identity: id, Shard: shard, Node: node, Cluster: cl})
+		s, err := rpc.NewServer(rpc.ServerOptions{Identity: id, Shard: shard, Node: node, Cluster: cl, Dir: o.Dir})
 		if err != nil {
 			return err
 		}
@@ -74,7 +76,7 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 			return nil, err
 		}
 		c.stop = append(c.stop, func(context.Context) error { return node.Close() })
-		p, err := rpc.NewPeer(rpc.Target{Identity: id, Shard: i, Addr: addrs[i]})
+		p, err := rpc.NewPeer(rpc.Target{Identity: id, Shard: i, Addr: addrs[i], Coordinator: me})
 		if err != nil {
 			return nil, err
 		}

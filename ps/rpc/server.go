@@ -30,20 +30,27 @@ type ServerOptions struct {
 	// Config says how the server is reached, MaxMessage the largest request or reply of a worker, bytes; default 256 MiB.
 	Config     wire.ServerConfig
 	MaxMessage int
-	Logger     *slog.Logger
+	// Dir is the folder of the job's snapshots, as in [ps.Options]; a coordinator with another one is refused.
+	Dir    string
+	Logger *slog.Logger
 }
 
-// maxControl is the largest control message: worker state travels in one.
-const maxControl = 256 << 20
+const (
+	// maxControl is the largest request of a control call: worker state and lists of splits travel in one.
+	maxControl = 16 << 20
+	// maxAnswer is the largest answer to one: a snapshot's manifest with all worker state.
+	maxAnswer = 256 << 20
+)
 
 // Server serves one shard. It owns goroutines from Serve to Stop.
 type Server struct {
-	o      ServerOptions
-	grpc   *grpc.Server
-	health *health.Server
-	run    context.Context // ends with Stop
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	o         ServerOptions
+	grpc      *grpc.Server
+	health    *health.Server
+	admission *admission
+	run       context.Context // ends with Stop
+	stop      context.CancelFunc
+	wg        sync.WaitGroup
 }
 
 // NewServer makes a server. Errors: of reading certificates.
@@ -51,12 +58,15 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	opts, err := wire.ServerOptions(o.Config)
+	s := &Server{o: o, health: health.NewServer()}
+	s.admission = &admission{o: &s.o, now: time.Now}
+	config := o.Config
+	config.Admit, config.Logger = s.admission.admit, o.Logger
+	opts, err := wire.ServerOptions(config)
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, grpc.ChainUnaryInterceptor(o.intercept), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))
-	s := &Server{o: o, grpc: grpc.NewServer(opts...), health: health.NewServer()}
+	s.grpc = grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))...)
 	s.run, s.stop = context.WithCancel(context.Background())
 	wire.RegisterServer(s.grpc, host{s}, wire.HostOptions{MaxMessage: o.MaxMessage, Logger: o.Logger})
 	psv1.RegisterShardServer(s.grpc, &shardService{n: o.Node})
@@ -119,7 +129,7 @@ type host struct{ s *Server }
 func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
 	o := &h.s.o
 	theirs := Identity{Job: hello.Job, Plan: hello.Plan, Layout: hello.Layout, Shards: hello.Shards}
-	if err := o.Identity.differs(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {
+	if err := h.s.admission.same(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {
 		return nil, wire.Welcome{}, err
 	}
 	if hello.Shard != o.Shard {

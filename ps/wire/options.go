@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 )
 
 const (
@@ -26,6 +28,17 @@ const (
 	pingTimeout     = 5 * time.Second
 	serverPingEvery = 20 * time.Second
 	connectTimeout  = 5 * time.Second
+
+	// maxStreams bounds the calls and streams of a connection, which is one process's to one shard; a client waits when it
+	// has as many. maxCalls bounds those of all connections of a server, which refuses more.
+	maxStreams = 1024
+	maxCalls   = 16 * maxStreams
+	// maxConns bounds the connections of a server; more wait to be taken.
+	maxConns = 4096
+	// maxHeaders bounds the headers of a call, bytes.
+	maxHeaders = 256 << 10
+	// idleTimeout is after how long a connection without a call is closed; its client opens another when it makes one.
+	idleTimeout = 5 * time.Minute
 )
 
 // ServerConfig says how a server is reached. The zero value serves anybody without encryption, which is for loopback and
@@ -35,19 +48,32 @@ type ServerConfig struct {
 	TLS *TLS
 	// Token, if not empty, is what every call must bear, the health service's apart.
 	Token string
+	// Admit, if not nil, is asked about every call that bears the token, the health service's apart, by its method and
+	// headers; the caller gets its error, a gRPC status. It is called before the call's message is received and must not wait.
+	Admit func(method string, md metadata.MD) error
+	// Logger gets what a handler panicked with; nil discards.
+	Logger *slog.Logger
 }
 
-// ServerOptions are the options of a gRPC server for [RegisterServer]: codec, buffers, windows, keep-alive, TLS and token.
-// Protobuf services may be registered on the same server. Errors: of reading certificates.
+// ServerOptions are the options of a gRPC server for [RegisterServer]: codec, buffers, windows, keep-alive, TLS, token,
+// and the limits of what strangers can make it keep. A handler that panics is an Internal error to its caller. Protobuf
+// services may be registered on the same server. Errors: of reading certificates.
 func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 	out := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: pingTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: pingTimeout, MaxConnectionIdle: idleTimeout}),
 		grpc.ConnectionTimeout(connectTimeout),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.InTapHandle(newGate(c).tap),
 	}
+	r := recovery{c.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	out = append(out, grpc.ChainUnaryInterceptor(r.unary), grpc.ChainStreamInterceptor(r.stream))
 	if c.TLS != nil {
 		conf, err := c.TLS.server()
 		if err != nil {
@@ -55,11 +81,12 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 		}
 		out = append(out, grpc.Creds(&serverCreds{credentials.NewTLS(conf)}))
 	}
-	if c.Token != "" {
-		g := newGate(c.Token)
-		out = append(out, grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream))
-	}
 	return out, nil
+}
+
+// Authenticates tells whether whoever is admitted has shown that it belongs here: by a token, or by a certificate.
+func (c ServerConfig) Authenticates() bool {
+	return c.Token != "" || c.TLS != nil && c.TLS.CAFile != ""
 }
 
 // ClientConfig says how a server is reached. The zero value connects without encryption.
@@ -98,7 +125,7 @@ func DialOptions(addr string, c ClientConfig) ([]grpc.DialOption, error) {
 		out = append(out, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	}
 	if c.Token != "" {
-		local := isLocal(addr)
+		local := IsLocal(addr)
 		if c.TLS == nil && !local {
 			return nil, fmt.Errorf("wire: %s: a token is not sent over the network without TLS; set TLS, or use loopback or a unix socket", addr)
 		}
@@ -183,8 +210,8 @@ func split(addr string) (network, address string, err error) {
 	return "tcp", addr, nil
 }
 
-// isLocal tells whether what is sent to addr stays on this machine.
-func isLocal(addr string) bool {
+// IsLocal tells whether what is sent to an address stays on this machine: it is of loopback or a unix socket.
+func IsLocal(addr string) bool {
 	network, address, err := split(addr)
 	if err != nil || network == "unix" {
 		return err == nil

@@ -214,11 +214,18 @@ func TestOtherServices(t *testing.T) {
 	if err != nil || reply.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", reply, err)
 	}
-	if err := cc.Invoke(t.Context(), "/x.Y/Z", &healthpb.HealthCheckRequest{}, reply); status.Code(err) != codes.Unimplemented {
+	if err := cc.Invoke(t.Context(), "/x.Y/Z", &healthpb.HealthCheckRequest{}, reply); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("unknown service, for a stranger: %v", err)
+	}
+	known, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := known.Invoke(t.Context(), "/x.Y/Z", &healthpb.HealthCheckRequest{}, reply); status.Code(err) != codes.Unimplemented {
 		t.Errorf("unknown service: %v", err)
 	}
 	srv.Stop()
-	if err := errors.Join(<-done, cc.Close()); err != nil {
+	if err := errors.Join(<-done, cc.Close(), known.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -199,9 +199,9 @@ func (s *server) session(st grpc.ServerStream) error {
 		x.unlock()
 		return err
 	}
-	conn, w, err := s.host.Open(ctx, h.Hello)
-	x.conn = conn
-	x.unlock()
+	var ended error
+	defer func() { s.leave(ctx, key, x, ended) }() // also when the host panics
+	conn, w, err := s.open(ctx, x, h.Hello)
 	if err == nil {
 		if w.MaxMessage <= 0 {
 			w.MaxMessage = s.opts.MaxMessage
@@ -223,11 +223,19 @@ func (s *server) session(st grpc.ServerStream) error {
 	if errors.Is(err, ErrProtocol) || errors.Is(err, ErrTooLarge) {
 		s.opts.Logger.Warn("stream is ended", "worker", h.Worker, "shard", h.Shard, "err", err)
 	}
-	s.leave(ctx, key, x, err)
+	ended = err
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return streamError(err)
+}
+
+// open asks the host for the stream's conn and gives back the turn that x begins with.
+func (s *server) open(ctx context.Context, x *served, h Hello) (ps.Conn, Welcome, error) {
+	defer x.unlock()
+	conn, w, err := s.host.Open(ctx, h)
+	x.conn = conn
+	return conn, w, err
 }
 
 // streamError is the status that a stream ends with.

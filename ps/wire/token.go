@@ -5,12 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"strings"
+	"sync/atomic"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // bearer sends a token with every call.
@@ -29,19 +30,51 @@ func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]stri
 // RequireTransportSecurity implements [credentials.PerRPCCredentials]: gRPC refuses to send the token otherwise.
 func (b *bearer) RequireTransportSecurity() bool { return !b.local }
 
-// gate lets calls in that bear the token.
-type gate struct{ want [sha256.Size]byte }
-
-func newGate(token string) *gate { return &gate{sha256.Sum256([]byte(token))} }
-
 // healthService may be asked by anybody, as those who watch over processes do.
 const healthService = "/grpc.health.v1.Health/"
 
-func (g *gate) admit(ctx context.Context, method string) error {
-	if strings.HasPrefix(method, healthService) {
+// gate lets calls in, before anything of their messages is received: a call that it refuses costs the server its headers.
+type gate struct {
+	want  *[sha256.Size]byte // hash of the token; nil: none is wanted
+	admit func(method string, md metadata.MD) error
+	most  int64
+	open  atomic.Int64
+}
+
+func newGate(c ServerConfig) *gate {
+	g := &gate{admit: c.Admit, most: maxCalls}
+	if c.Token != "" {
+		hash := sha256.Sum256([]byte(c.Token))
+		g.want = &hash
+	}
+	return g
+}
+
+// tap is gRPC's [tap.ServerInHandle]. It runs on the goroutine that reads the connection, so it never waits.
+func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if !strings.HasPrefix(info.FullMethodName, healthService) {
+		if err := g.bears(info.Header); err != nil {
+			return nil, err
+		}
+		if g.admit != nil {
+			if err := g.admit(info.FullMethodName, info.Header); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if g.open.Add(1) > g.most {
+		g.open.Add(-1)
+		return nil, status.Errorf(codes.ResourceExhausted, "the server has %d calls and streams open, which is its limit", g.most)
+	}
+	context.AfterFunc(ctx, func() { g.open.Add(-1) }) // the stream's context ends with it
+	return ctx, nil
+}
+
+// bears tells whether the headers have the token.
+func (g *gate) bears(md metadata.MD) error {
+	if g.want == nil {
 		return nil
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
 	got := md.Get("authorization")
 	if len(got) == 0 {
 		return status.Error(codes.Unauthenticated, "the server wants a token, and none was sent")
@@ -53,18 +86,4 @@ func (g *gate) admit(ctx context.Context, method string) error {
 		return status.Error(codes.Unauthenticated, "the token is not the server's")
 	}
 	return nil
-}
-
-func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := g.admit(ctx, info.FullMethod); err != nil {
-		return nil, err
-	}
-	return next(ctx, req)
-}
-
-func (g *gate) stream(srv any, st grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := g.admit(st.Context(), info.FullMethod); err != nil {
-		return err
-	}
-	return next(srv, st)
 }

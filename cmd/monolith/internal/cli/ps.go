@@ -17,6 +17,7 @@ func (a *App) psCommand(out *outcome) *cobra.Command {
 		shards []int
 		listen string
 		resume bool
+		open   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "ps JOB.yaml",
@@ -28,11 +29,14 @@ The process of shard 0 coordinates the others: it shares the splits among the wo
 dir, which all shards must see under the same name. The shards go on from the newest good snapshot, or with
 ps.durability: wal from their logs. What is lost when which process dies: docs/cluster.md.
 
+Whoever reaches a shard can read and change parameters. So an address that others than this machine can reach is refused
+without ps.tls and ps.token (or ps.tls.ca, for certificates on both sides), unless --insecure is said.
+
 The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code 0; a second one stops at once.`,
 		Example: `  monolith ps job.yaml --shard 0
   monolith ps job.yaml --shard 1,2                 # two shards in one process
   monolith ps job.yaml                             # all shards in one process
-  monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000
+  monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000    # with ps.tls and ps.token, or --insecure
   monolith ps job.yaml --shard 0 --resume=false    # begin anew; what there is, is put aside`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
@@ -50,7 +54,7 @@ The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code
 			}
 			defer stop()
 			opts := job.ServeOptions{
-				Shards: shards, Listen: listen, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain,
+				Shards: shards, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain,
 			}
 			if cmd.Flags().Changed("resume") {
 				opts.Resume = &resume
@@ -71,6 +75,7 @@ The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code
 	addSet(cmd, &set)
 	cmd.Flags().IntSliceVar(&shards, "shard", nil, "`indexes` of the shards to serve, from 0 (default: all)")
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen at instead of the shard's own in ps.addresses")
+	cmd.Flags().BoolVar(&open, "insecure", false, "listen beyond this machine though ps.tls and ps.token do not keep strangers away")
 	cmd.Flags().BoolVar(&resume, "resume", true, "go on from what there is; =false begins anew (shard 0)")
 	return cmd
 }

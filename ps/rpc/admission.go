@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
+	"github.com/monolith-go/monolith/ps"
+)
+
+const (
+	// coordinatorLease is for how long after its last call a coordinator keeps others away; one that lives calls every
+	// 200 ms.
+	coordinatorLease = time.Second
+	// sayEvery bounds how often refused calls are logged.
+	sayEvery = 10 * time.Second
+)
+
+// admission lets the calls of this job's processes in, by their headers alone. Its methods may overlap.
+type admission struct {
+	o   *ServerOptions
+	now func() time.Time
+
+	mu sync.Mutex
+	// coordinator is the shard 0 that was heard of last, process what it calls itself, heard when.
+	coordinator, process string
+	heard                time.Time
+	said                 time.Time // when a refusal was logged last
+}
+
+// admit is [wire.ServerConfig].Admit: health and reflection are for anybody who bears the token.
+func (a *admission) admit(method string, md metadata.MD) error {
+	if !strings.HasPrefix(method, "/monolith.") || strings.HasPrefix(method, "/monolith.ps.v1.Stream/") {
+		return nil // a stream tells who it is in its hello
+	}
+	me := fmt.Sprintf("shard %d", a.o.Shard)
+	if err := version(md, me); err != nil {
+		return failed(err)
+	}
+	if err := a.same(me, "the caller", of(md)); err != nil {
+		return failed(err)
+	}
+	switch {
+	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"):
+		if a.o.Shard != 0 {
+			return failed(notShard(a.o.Shard, 0))
+		}
+	case method == psv1.Shard_Row_FullMethodName: // the one call that workers make to shards
+	case a.o.Cluster != nil:
+		return failed(fmt.Errorf("ps: shard 0 coordinates itself: %w", ps.ErrMismatch))
+	default:
+		return failed(a.coordinated(me, md))
+	}
+	return nil
+}
+
+// same compares an identity with the server's own.
+func (a *admission) same(me, who string, theirs Identity) error {
+	err := a.o.Identity.differs(me, who, theirs, a.o.Config.Authenticates())
+	if err == nil {
+		return nil
+	}
+	a.mu.Lock()
+	say := a.now().Sub(a.said) >= sayEvery
+	if say {
+		a.said = a.now()
+	}
+	a.mu.Unlock()
+	if say {
+		a.o.Logger.Warn("a caller of another job was refused", "err", a.o.Identity.differs(me, fmt.Sprintf("%.200s", who), theirs, true))
+	}
+	return err
+}
+
+// coordinated tells whether a caller coordinates this shard. There is one shard 0 for a folder of snapshots; two of them
+// would give the shard their states in turns. Errors: [ps.ErrMismatch] for one with another folder, [ps.ErrNotReady] while
+// another one is there.
+func (a *admission) coordinated(me string, md metadata.MD) error {
+	id, process, dir := first(md, keyCoordinator), first(md, keyProcess), first(md, keyDir)
+	if id == "" {
+		return fmt.Errorf("ps: the caller does not say that it is shard 0, which alone may ask %s for this: %w", me, ps.ErrMismatch)
+	}
+	if mine := filepath.Clean(a.o.Dir); dir != mine {
+		return fmt.Errorf("ps: the caller, shard 0 in %.200s, keeps its snapshots in %.500s, %s in %s: start all shards with the same dir, and one shard 0 only: %w",
+			process, dir, me, mine, ps.ErrMismatch)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	if ago := now.Sub(a.heard); a.coordinator != "" && a.coordinator != id && ago < coordinatorLease {
+		return fmt.Errorf("ps: %s is coordinated by the shard 0 in %s, which called %v ago; end one of the two: %w",
+			me, a.process, ago.Round(time.Millisecond), ps.ErrNotReady)
+	}
+	if a.coordinator != id && a.coordinator != "" {
+		a.o.Logger.Info("another shard 0 coordinates this shard", "process", process, "before", a.process)
+	}
+	a.coordinator, a.process, a.heard = id, fmt.Sprintf("%.200s", process), now
+	return nil
+}
