@@ -14,6 +14,7 @@ import (
 var version string
 
 func main() {
+	abortOnCrash(os.Getenv)
 	recipes := &job.Recipes{}
 	runners := runners(recipes)
 	signals := make(chan os.Signal, 4)

@@ -88,10 +88,11 @@ own key (MONOLITH_SOURCE_KAFKA_SASL_PASSWORD) holds the secret itself.
 const exitTopic = `  0      done; also when a first SIGINT or SIGTERM ended the run with a snapshot
   1      failed while running: bad data under on_bad_row: fail, a gap in a topic, a lost split
   2      the command line or the job is wrong, or data and job do not fit together
-  3      something outside cannot be reached or is full: broker, disk
+  3      something outside cannot be reached, is full or in use by another process: broker, disk, the job's dir
   4      it ran, and the answer is no: check found something, eval --min-auc is not reached
   130    stopped by SIGINT without draining (the second one)
   143    stopped by SIGTERM without draining (the second one)
+  134    the program crashed (SIGABRT): a fault of its own, never of the job; start it again, and report what it printed
 
 The same signal again within a second of the first is not a second one: timeout and some supervisors send two at once.
 
