@@ -175,16 +175,20 @@ func (m *member) next(ctx context.Context, drain <-chan struct{}, handled uint64
 	}
 }
 
-// until returns a channel that is closed when work of a version is no more what is to be done, when the job has trained
-// maxRows examples (full is then true), or when drain is. stop must be called.
-func (m *member) until(drain <-chan struct{}, version uint64, maxRows int64) (ended <-chan struct{}, full func() bool, stop func()) {
+// until returns a channel that is closed when work of a version is no more what is to be done, when the source has given
+// maxRows examples (full is then true), or when drain is. applied counts the source's examples; the coordinator counts
+// those of all sources there ever were. stop must be called.
+func (m *member) until(drain <-chan struct{}, version uint64, maxRows int64, applied func() (int64, error)) (ended <-chan struct{}, full func() bool, stop func()) {
 	out, quit := make(chan struct{}), make(chan struct{})
 	enough := false
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
 			a, v, changed, err := m.look()
-			enough = maxRows > 0 && a.Rows >= maxRows
+			if maxRows > 0 && a.Rows >= maxRows {
+				rows, err := applied() // an error shows in the work itself
+				enough = err == nil && rows >= maxRows
+			}
 			if v != version || err != nil || enough {
 				close(out)
 				return
@@ -215,6 +219,29 @@ func (m *member) tell(ctx context.Context, r ps.Report) error {
 		return nil // listen joins again, with this report
 	}
 	return err
+}
+
+// store keeps a blob of worker state that was decided on a state of the shards. Errors: [ps.ErrFenced] when this worker
+// does not lead, [ps.ErrRolledBack] when the shards have another state.
+func (m *member) store(ctx context.Context, generation uint64, key string, value []byte) error {
+	for {
+		m.mu.Lock()
+		id, changed := m.id, m.changed
+		m.mu.Unlock()
+		err := m.shards.SetStateAt(ctx, id, generation, key, value)
+		if !errors.Is(err, ps.ErrRejoin) {
+			return err
+		}
+		select { // listen joins the coordinator, which was started again
+		case <-changed:
+		case <-time.After(m.lease/8 + 10*time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if _, _, _, err := m.look(); err != nil {
+			return err
+		}
+	}
 }
 
 // accept reports what the run may push to from now on: the splits of its assignment and no others, also such as an

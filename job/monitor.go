@@ -177,8 +177,11 @@ func traceScores(ctx context.Context, store stateStore, progressive bool) (Score
 type trainerState struct {
 	// Source is what is trained on; all the rest belongs to it.
 	Source string `json:"source"`
-	// Epochs counts the epochs that are complete and evaluated.
-	Epochs int `json:"epochs"`
+	// Epochs counts the epochs that are complete, evaluated and decided on, and Concluded names the positions that the last
+	// of them ended at ([placesOf]): whoever finds the shards there must not conclude again. Both are stored in one step
+	// with what was decided.
+	Epochs    int    `json:"epochs"`
+	Concluded string `json:"concluded,omitempty"`
 	// LR is the factor on all learning rates.
 	LR float32 `json:"lr"`
 	// Best and Bad are the plateau's best metric and the evaluations since; StopBest and StopBad the early stop's.
@@ -192,24 +195,18 @@ type trainerState struct {
 
 const stateKey = "trainer"
 
-// stored renders the state for a snapshot; it is only changed between epochs, when nobody passes a marker.
-func (s *trainerState) stored() map[string][]byte {
-	js, err := json.Marshal(s)
-	if err != nil {
-		panic("job: trainer state does not marshal: " + err.Error()) // numbers and null only
-	}
-	return map[string][]byte{stateKey: js}
-}
-
 // stateStore is what keeps worker state.
 type stateStore interface {
 	State(ctx context.Context, key string) ([]byte, error)
-	SetState(ctx context.Context, key string, value []byte) error
 }
 
+// setState keeps a blob of worker state; nil removes it.
+type setState func(ctx context.Context, key string, value []byte) error
+
 // restoreState takes up what a snapshot stored, unless that was training on another source: then epochs and learning rate
-// begin anew, and the trace is emptied, with the parameters as they are. Only the leader of the workers stores that.
-func restoreState(ctx context.Context, store stateStore, source string, leader bool) (*trainerState, error) {
+// begin anew, and the trace is emptied, with the parameters as they are. Only the leader of the workers stores that; for
+// the others set is nil.
+func restoreState(ctx context.Context, store stateStore, source string, set setState) (*trainerState, error) {
 	s := &trainerState{LR: 1}
 	b, err := store.State(ctx, stateKey)
 	if err != nil {
@@ -222,24 +219,26 @@ func restoreState(ctx context.Context, store stateStore, source string, leader b
 	}
 	if s.Source != source {
 		s = &trainerState{Source: source, LR: 1}
-		if !leader {
+		if set == nil {
 			return s, nil
 		}
-		if err := store.SetState(ctx, ps.TraceState, nil); err != nil {
+		if err := set(ctx, ps.TraceState, nil); err != nil {
 			return nil, fmt.Errorf("job: emptying the trace: %w", err)
 		}
 		// Whose the trace is from now on is known with it: another restart must not empty it again.
-		return s, s.store(ctx, store)
+		return s, s.store(ctx, set)
 	}
 	return s, nil
 }
 
 // store puts the state where the next cut finds it.
-func (s *trainerState) store(ctx context.Context, store stateStore) error {
-	for k, v := range s.stored() {
-		if err := store.SetState(ctx, k, v); err != nil {
-			return fmt.Errorf("job: storing the trainer state: %w", err)
-		}
+func (s *trainerState) store(ctx context.Context, set setState) error {
+	js, err := json.Marshal(s)
+	if err != nil {
+		panic("job: trainer state does not marshal: " + err.Error()) // numbers and null only
+	}
+	if err := set(ctx, stateKey, js); err != nil {
+		return fmt.Errorf("job: storing the trainer state: %w", err)
 	}
 	return nil
 }

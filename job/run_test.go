@@ -49,7 +49,7 @@ train: {batch: 64, plateau: {factor: 0.5, patience: 1}, early_stop: {patience: 3
 snapshot: {every: 0s}
 eval: {source: {text: {files: [%q]}}}
 `, filepath.Join(dir, files), filepath.Join(dir, "val.libfm"))
-	c, err := job.Decode([]byte(text), "epochs.yaml", job.LoadOptions{Set: append(set, "dir="+filepath.Join(dir, run))})
+	c, err := job.Decode([]byte(text), "epochs.yaml", job.LoadOptions{Set: append([]string{"dir=" + filepath.Join(dir, run)}, set...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,5 +226,41 @@ train: {batch: 1}
 	once, twice, copies, hundredth := train("once", "1", 1), train("twice", "2", 1), train("copies", "1", 2), train("hundredth", ".01", 1)
 	if once <= 0 || math.Abs(twice/copies-1) > .05 || math.Abs(100*hundredth/once-1) > .05 {
 		t.Errorf("gain of weights 1, 2, .01: %v, %v, %v; of two copies %v", once, twice, hundredth, copies)
+	}
+}
+
+// TestAnotherSourceIsCountedAlone trains on a file, then on another under train.max_examples: what the shards have applied
+// of the first is not counted, and the second is read to its end afterwards.
+func TestAnotherSourceIsCountedAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "old.libfm"), 700, 0)
+	writeLibfm(t, filepath.Join(dir, "new.libfm"), 600, 900)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	for _, deterministic := range []string{"true", "false"} {
+		for _, shuffle := range []string{"0", "300"} {
+			t.Run("deterministic="+deterministic+"/shuffle="+shuffle, func(t *testing.T) {
+				t.Parallel()
+				run := func(file string, set ...string) *job.TrainResult {
+					t.Helper()
+					set = append(set, "epochs=1", "shuffle.rows="+shuffle, "deterministic="+deterministic)
+					r, err := job.Run(t.Context(), epochsJob(t, dir, file, "run"+deterministic+shuffle, set...), job.RunOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return r
+				}
+				if r := run("old.libfm"); r.Examples != 700 || r.Epochs != 1 {
+					t.Errorf("old: %d examples, %d epochs", r.Examples, r.Epochs)
+				}
+				// Batches have 64 rows.
+				if r := run("new.libfm", "train.max_examples=500"); r.Examples != 512 || r.Epochs != 0 {
+					t.Errorf("new, 500 at most: %d examples, %d epochs; want 512 and none", r.Examples, r.Epochs)
+				}
+				if r := run("new.libfm"); r.Examples != 88 || r.Epochs != 1 {
+					t.Errorf("the rest: %d examples, %d epochs; want 88 and 1", r.Examples, r.Epochs)
+				}
+			})
+		}
 	}
 }

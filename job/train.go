@@ -56,6 +56,9 @@ type trainer struct {
 	bad     *badRows
 	lock    *fsx.Lock // nil with shards in other processes, whose coordinator has it
 	worker  string
+	splits  []string // of the source, by name
+	// repeated are the places ([placesOf]) where this run was last asked to conclude what had been concluded.
+	repeated string
 	// rows and steps count what this run did.
 	rows, steps int64
 	snapshot    *ps.SnapshotInfo // the last
@@ -299,7 +302,7 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool) (drained 
 	if t.opts.Evaluated != nil {
 		t.opts.Evaluated(epoch, scores)
 	}
-	if ended {
+	if ended && !t.state.Stopped {
 		t.state.decide(t.cfg.Train.Plateau, t.cfg.Train.EarlyStop, t.notice)
 	}
 	return false, nil

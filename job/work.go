@@ -2,6 +2,8 @@ package job
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,6 +35,7 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	for _, s := range splits {
 		who.Splits = append(who.Splits, s.Name)
 	}
+	t.splits = who.Splits
 	lease := time.Duration(0)
 	if t.cfg.PS.remote() {
 		lease = time.Duration(t.cfg.PS.Lease)
@@ -57,7 +60,6 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 // follow does what the coordinator asks for.
 func (t *trainer) follow(ctx context.Context, m *member) error {
 	handled, setbacks, before := uint64(0), 0, int64(-1)
-	phase := phaseRows{phase: ^uint64(0)}
 	for {
 		a, version, ok, err := m.next(ctx, t.opts.Drain, handled)
 		if err != nil {
@@ -71,9 +73,9 @@ func (t *trainer) follow(ctx context.Context, m *member) error {
 		case ps.StandBy:
 			err = m.accept(ctx, a)
 		case ps.Work:
-			err = t.work(ctx, m, a, version, &phase)
+			err = t.work(ctx, m, a, version)
 		case ps.Conclude:
-			err = t.conclude(ctx, m, a, &phase)
+			err = t.conclude(ctx, m, a)
 		case ps.Finished:
 			_, err := m.leave(context.WithoutCancel(ctx))
 			return err
@@ -131,38 +133,67 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 	return false, nil
 }
 
-// phaseRows is how many examples were applied when a phase began for this run.
-type phaseRows struct {
-	phase uint64
-	rows  int64
-}
-
-// applied counts the examples that all shards have applied.
-func (t *trainer) applied(ctx context.Context) (int64, error) {
+// progress is what all shards have applied of the splits of the job's source. Shards remember those of sources before too.
+func (t *trainer) progress(ctx context.Context) (map[string]ps.Progress, error) {
 	source, _ := t.plan.Segments[0].Source()
 	progress, err := t.shards.Progress(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	return t.ownOf(progress), nil
+}
+
+// ownOf leaves out what is not of the job's source.
+func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress {
+	own := make(map[string]ps.Progress, len(t.splits))
+	for _, split := range t.splits {
+		if p, ok := progress[split]; ok {
+			own[split] = p
+		}
+	}
+	return own
+}
+
+// applied counts the examples of the job's source that all shards have applied.
+func (t *trainer) applied(ctx context.Context) (int64, error) {
+	progress, err := t.progress(ctx)
+	return rowsOf(progress), err
+}
+
+func rowsOf(progress map[string]ps.Progress) int64 {
 	n := int64(0)
 	for _, p := range progress {
 		n += p.Rows
 	}
-	return n, err
+	return n
 }
 
-// upTo is the epoch that the phase ends with, and whether the job had ended before.
-func (t *trainer) upTo() (epoch int, complete bool) {
-	complete = t.state.Epochs >= t.cfg.Epochs
-	if t.cfg.evaluatesEpochs() && !complete {
-		return t.state.Epochs + 1, false
+// placesOf names how far the splits of a source were read.
+func placesOf(progress map[string]ps.Progress) string {
+	h := sha256.New()
+	for _, split := range slices.Sorted(maps.Keys(progress)) {
+		fmt.Fprintf(h, "%q %d\n", split, progress[split].Position)
 	}
-	return t.cfg.Epochs, complete
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// upTo is the epoch that the phase ends with.
+func (t *trainer) upTo() int {
+	switch {
+	case t.state.Stopped: // files that are new are read as often as the others were
+		return t.state.Epochs
+	case t.cfg.evaluatesEpochs() && t.state.Epochs < t.cfg.Epochs:
+		return t.state.Epochs + 1
+	}
+	return t.cfg.Epochs
 }
 
 // work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
-func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version uint64, phase *phaseRows) (err error) {
-	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), a.Leader); err != nil {
+func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version uint64) (err error) {
+	if t.state, err = t.restore(ctx, m, a); err != nil {
 		return err
 	}
-	upTo, _ := t.upTo()
+	upTo := t.upTo()
 	step := trainstep.StepOptions{Seed: t.cfg.Seed, LR: t.state.LR, Observe: t.monitor.observe, Progressive: t.cfg.progressive()}
 	plan, err := t.cfg.trainGraph(t.model, upTo, t.clientOf(a.Generation), step)
 	if err != nil {
@@ -176,18 +207,15 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if err != nil {
 		return err
 	}
-	if phase.phase != a.Phase {
-		*phase = phaseRows{a.Phase, before}
-	}
 	if err := m.accept(ctx, a); err != nil {
 		return err
 	}
-	t.monitor.begin(t.progress(upTo), before)
+	t.monitor.begin(t.glance(upTo), before)
 	maxRows := t.cfg.Train.MaxExamples
 	if t.cfg.Deterministic {
 		maxRows = 0 // one worker counts for itself, exactly
 	}
-	ended, full, stop := m.until(t.opts.Drain, version, maxRows)
+	ended, full, stop := m.until(t.opts.Drain, version, maxRows, func() (int64, error) { return t.applied(ctx) })
 	defer stop()
 	again := recipe{Job: t.cfg.raw, UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
 	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
@@ -259,8 +287,8 @@ func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string)
 	return out, nil
 }
 
-// progress describes the phase that ends with an epoch.
-func (t *trainer) progress(upTo int) Progress {
+// glance describes the phase that ends with an epoch.
+func (t *trainer) glance(upTo int) Progress {
 	p := Progress{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}
 	if t.cfg.Source.Bounded() && t.cfg.Epochs > 1 {
 		p.Epoch = upTo
@@ -271,54 +299,90 @@ func (t *trainer) progress(upTo int) Progress {
 	return p
 }
 
-// conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot.
-func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment, phase *phaseRows) (err error) {
-	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), true); err != nil {
+// setter keeps worker state for the leader of an assignment, as long as it leads and the shards have that state.
+func (t *trainer) setter(m *member, a ps.Assignment) setState {
+	return func(ctx context.Context, key string, value []byte) error { return m.store(ctx, a.Generation, key, value) }
+}
+
+// restore reads the trainer's state of an assignment.
+func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*trainerState, error) {
+	var set setState
+	if a.Leader {
+		set = t.setter(m, a)
+	}
+	return restoreState(ctx, t.shards, t.cfg.sourceName(), set)
+}
+
+// conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot. It may be asked to
+// again, by a coordinator that never heard of the end, after it failed or was killed in the midst: what was decided is
+// stored in one step with the positions that it was decided at, so nothing is decided twice, and no epoch counts as read
+// because it was concluded twice.
+func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err error) {
+	if t.state, err = t.restore(ctx, m, a); err != nil {
 		return err
 	}
-	upTo, complete := t.upTo()
-	after, err := t.applied(ctx)
+	progress, err := t.progress(ctx)
 	if err != nil {
 		return err
 	}
-	r := ps.Report{Generation: a.Generation, Phase: a.Phase, Concluded: true, Finished: true}
-	if t.state.Stopped || complete && phase.phase == a.Phase && phase.rows == after {
-		return m.tell(ctx, r) // nothing has come since the run that ended the job
-	}
-	ended := t.cfg.Source.Bounded() && (t.cfg.Train.MaxExamples == 0 || after < t.cfg.Train.MaxExamples)
-	if t.cfg.Eval.Source != nil {
-		drained, err := t.evaluate(ctx, upTo, ended)
-		if err != nil {
+	places, rows := placesOf(progress), rowsOf(progress)
+	ended := t.cfg.Source.Bounded() && (t.cfg.Train.MaxExamples == 0 || rows < t.cfg.Train.MaxExamples)
+	known := ended && t.state.Concluded == places
+	switch {
+	case known && t.repeated == places && t.state.Epochs < t.upTo():
+		// A whole phase went by and nothing was to be read: the epoch had been read when epochs were not concluded one by
+		// one, without eval.every: epoch.
+		t.state.Epochs = t.upTo()
+		if err := t.state.store(ctx, t.setter(m, a)); err != nil {
 			return err
 		}
-		if drained { // the next run evaluates this epoch
-			t.drained = true
-			return nil
+	case known:
+		t.repeated = places
+	default:
+		upTo := t.upTo()
+		if t.cfg.Eval.Source != nil {
+			drained, err := t.evaluate(ctx, upTo, ended)
+			if err != nil {
+				return err
+			}
+			if drained { // the next run evaluates this epoch
+				t.drained = true
+				return nil
+			}
+		}
+		if ended {
+			t.state.Epochs, t.state.Concluded = max(upTo, t.state.Epochs), places
+		}
+		if err := t.state.store(context.WithoutCancel(ctx), t.setter(m, a)); err != nil {
+			return err
 		}
 	}
-	if ended {
-		t.state.Epochs = upTo
-	}
-	if err := t.save(ctx); err != nil {
+	if saved, err := t.saved(ctx, progress); err != nil {
 		return err
+	} else if !known || !saved {
+		if err := t.save(ctx); err != nil {
+			return err
+		}
 	}
-	r.Finished = !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped
-	return m.tell(ctx, r)
+	return m.tell(ctx, ps.Report{
+		Generation: a.Generation, Phase: a.Phase, Concluded: true,
+		Finished: !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped,
+	})
 }
 
-// save takes a snapshot that holds what was decided.
-func (t *trainer) save(ctx context.Context) (err error) {
-	ctx = context.WithoutCancel(ctx)
-	if t.state == nil { // the run was drained before it had anything to do
-		if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), true); err != nil {
-			return err
-		}
+// saved tells that the newest snapshot is as old as the shards' positions.
+func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress) (bool, error) {
+	newest, err := t.shards.Newest(ctx)
+	if err != nil || newest == nil {
+		return false, err
 	}
-	// The cut that ends an epoch holds what was decided after it, so that a restarted run decides nothing twice.
-	if err := t.state.store(ctx, t.shards); err != nil {
-		return err
-	}
-	info, err := t.shards.Snapshot(ctx, ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
+	source, _ := t.plan.Segments[0].Source()
+	return placesOf(t.ownOf(newest.Positions[source])) == placesOf(progress), nil
+}
+
+// save takes a snapshot.
+func (t *trainer) save(ctx context.Context) error {
+	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
 	switch {
 	case err != nil && t.cfg.PS.remote():
 		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: mend that and train again", err)
@@ -338,6 +402,11 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 		return err
 	}
 	t.notice("now the last snapshot is taken")
+	// What another worker has decided meanwhile is what the snapshot holds.
+	ctx = context.WithoutCancel(ctx)
+	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
+		return err
+	}
 	return t.save(ctx)
 }
 
@@ -369,7 +438,7 @@ func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan str
 func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 	var err error
 	if t.state == nil {
-		if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), false); err != nil {
+		if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
 			return nil, err
 		}
 	}

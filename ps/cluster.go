@@ -409,7 +409,17 @@ func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) 
 // SetState stores a blob of worker state, kept with every later snapshot; nil removes it. See also [Client.OnMarker]. The
 // cluster keeps value. Errors: [ErrClosed].
 func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error {
-	return c.first.setState(ctx, key, value)
+	return c.first.setState(ctx, 0, key, value)
+}
+
+// SetStateAt is SetState for what the leader of the workers has decided on a state of the shards: a leader that was
+// replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. Errors:
+// [ErrFenced] for who does not lead (any more), [ErrRolledBack] for another generation, [ErrRejoin], [ErrClosed].
+func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
+	if err := c.group.leads(member); err != nil {
+		return err
+	}
+	return c.first.setState(ctx, generation, key, value)
 }
 
 // State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.

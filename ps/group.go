@@ -235,6 +235,17 @@ func (g *group) of(id uint64) (*member, error) {
 	return m, nil
 }
 
+// leads returns nil for the member that speaks for all. Errors: [ErrFenced] for others, [ErrRejoin], [ErrClosed].
+func (g *group) leads(id uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, err := g.of(id)
+	if err == nil && !m.asked.Leader {
+		err = fmt.Errorf("ps: worker %s does not lead the workers: %w", m.worker, ErrFenced)
+	}
+	return err
+}
+
 // wait returns the member's assignment as soon as it is newer than have, or after a while as it is. A caller that goes
 // away meanwhile has lost its connection.
 func (g *group) wait(ctx context.Context, id, have uint64, atMost time.Duration) (Assignment, error) {

@@ -387,12 +387,17 @@ func (n *Node) Progress(context.Context) (map[SplitID]Progress, error) {
 	return n.shard.Progress(), nil
 }
 
-// setState stores a blob of worker state.
-func (n *Node) setState(ctx context.Context, key string, value []byte) (err error) {
+// setState stores a blob of worker state, in a state of the given generation; 0: whichever it is.
+func (n *Node) setState(ctx context.Context, generation uint64, key string, value []byte) (err error) {
 	var rec record
 	n.update(func(s *Shard) bool {
-		if s.closed {
+		switch {
+		case s.closed:
 			err = ErrClosed
+			return false
+		case generation != 0 && generation != n.generation:
+			err = fmt.Errorf("ps: shard %d of %d: the state is now generation %d, %q is of %d: %w",
+				n.opts.Index, n.opts.NumShards, n.generation, key, generation, ErrRolledBack)
 			return false
 		}
 		s.SetState(key, value)

@@ -23,7 +23,10 @@ type Cluster interface {
 	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
 	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
 	SetState(ctx context.Context, key string, value []byte) error
+	SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error
 	State(ctx context.Context, key string) ([]byte, error)
+	Join(ctx context.Context, o ps.JoinOptions) (member uint64, err error)
+	Await(ctx context.Context, member, have uint64) (ps.Assignment, error)
 	Digest(ctx context.Context) (string, error)
 	Close(ctx context.Context) error
 }
@@ -48,6 +51,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })
 			t.Run("worker state", func(t *testing.T) { s.testState(t, shards) })
+			t.Run("who decides", func(t *testing.T) { s.testWhoDecides(t, shards) })
 			t.Run("join and leave", func(t *testing.T) { s.testJoinLeave(t, shards) })
 			t.Run("half staged", func(t *testing.T) { s.testHalfStaged(t, shards) })
 			t.Run("dead owner", func(t *testing.T) { s.testDeadOwner(t, shards) })
@@ -330,6 +334,47 @@ func (s suite) testDense(t *testing.T, shards int) {
 	}
 	if _, err := a.Dense(ctx, 0, x[1:]); !errors.Is(err, ps.ErrLayout) {
 		t.Errorf("a buffer too short: %v, want ErrLayout", err)
+	}
+}
+
+// testWhoDecides stores state that was decided on: only the workers' leader may, as long as the shards have the state that
+// it speaks of.
+func (s suite) testWhoDecides(t *testing.T, shards int) {
+	t.Parallel()
+	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards})
+	ctx := t.Context()
+	join := func(worker string) (member uint64, a ps.Assignment) {
+		t.Helper()
+		member, err := c.Join(ctx, ps.JoinOptions{Worker: worker, Splits: []string{"x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err = c.Await(ctx, member, 0); err != nil {
+			t.Fatal(err)
+		}
+		return member, a
+	}
+	first, a := join("a")
+	second, b := join("b")
+	if !a.Leader || b.Leader {
+		t.Fatalf("leaders: %+v, %+v", a, b)
+	}
+	try := func(member, generation uint64, value string, want error) {
+		t.Helper()
+		if err := c.SetStateAt(ctx, member, generation, "k", []byte(value)); !errors.Is(err, want) {
+			t.Errorf("member %x of generation %d: %v, want %v", member, generation, err, want)
+		}
+	}
+	try(first, a.Generation, "decided", nil)
+	try(second, a.Generation, "follower", ps.ErrFenced)
+	try(first, a.Generation+1, "later", ps.ErrRolledBack)
+	try(first+1<<40, a.Generation, "of another coordinator", ps.ErrRejoin)
+	again, _ := join("a") // takes the first's place
+	try(first, a.Generation, "replaced", ps.ErrFenced)
+	try(again, a.Generation, "younger than b", ps.ErrFenced)
+	try(second, a.Generation, "leads now", nil)
+	if got, err := c.State(ctx, "k"); err != nil || string(got) != "leads now" {
+		t.Errorf("state %q, %v", got, err)
 	}
 }
 

@@ -74,6 +74,9 @@ func (s *coordinatorService) RollBack(ctx context.Context, r *psv1.RollBackReque
 }
 
 func (s *coordinatorService) SetState(ctx context.Context, r *psv1.SetStateRequest) (*psv1.SetStateResponse, error) {
+	if r.Member != 0 || r.Generation != 0 {
+		return &psv1.SetStateResponse{}, failed(s.c.SetStateAt(ctx, r.Member, r.Generation, r.Key, r.Value))
+	}
 	return &psv1.SetStateResponse{}, failed(s.c.SetState(ctx, r.Key, r.Value))
 }
 

@@ -277,6 +277,12 @@ func (r *Remote) SetState(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
+// SetStateAt is [ps.Cluster.SetStateAt].
+func (r *Remote) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
+	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value, Member: member, Generation: generation})
+	return err
+}
+
 // State is [ps.Cluster.State].
 func (r *Remote) State(ctx context.Context, key string) ([]byte, error) {
 	resp, err := again(ctx, r, r.coord.GetState, &psv1.GetStateRequest{Key: key})

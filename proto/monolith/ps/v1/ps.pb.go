@@ -2021,9 +2021,11 @@ func (x *LeaveResponse) GetLast() bool {
 }
 
 type SnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pin           bool                   `protobuf:"varint,1,opt,name=pin,proto3" json:"pin,omitempty"`
-	Note          string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pin   bool                   `protobuf:"varint,1,opt,name=pin,proto3" json:"pin,omitempty"`
+	Note  string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	// Of the snapshots with one label the newest is kept.
+	Label         string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2068,6 +2070,13 @@ func (x *SnapshotRequest) GetPin() bool {
 func (x *SnapshotRequest) GetNote() string {
 	if x != nil {
 		return x.Note
+	}
+	return ""
+}
+
+func (x *SnapshotRequest) GetLabel() string {
+	if x != nil {
+		return x.Label
 	}
 	return ""
 }
@@ -2230,9 +2239,12 @@ func (*RollBackResponse) Descriptor() ([]byte, []int) {
 }
 
 type SetStateRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	// Who stores it, if not 0: the member that leads, of a state of the generation. Of others it is refused.
+	Member        uint64 `protobuf:"fixed64,3,opt,name=member,proto3" json:"member,omitempty"`
+	Generation    uint64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2279,6 +2291,20 @@ func (x *SetStateRequest) GetValue() []byte {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *SetStateRequest) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *SetStateRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 type SetStateResponse struct {
@@ -2553,10 +2579,11 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\fLeaveRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\"#\n" +
 	"\rLeaveResponse\x12\x12\n" +
-	"\x04last\x18\x01 \x01(\bR\x04last\"7\n" +
+	"\x04last\x18\x01 \x01(\bR\x04last\"M\n" +
 	"\x0fSnapshotRequest\x12\x10\n" +
 	"\x03pin\x18\x01 \x01(\bR\x03pin\x12\x12\n" +
-	"\x04note\x18\x02 \x01(\tR\x04note\"\x82\x01\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\x12\x14\n" +
+	"\x05label\x18\x03 \x01(\tR\x05label\"\x82\x01\n" +
 	"\x10SnapshotResponse\x12\x1a\n" +
 	"\bmanifest\x18\x01 \x01(\fR\bmanifest\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1d\n" +
@@ -2569,10 +2596,14 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\"\x12\n" +
-	"\x10RollBackResponse\"H\n" +
+	"\x10RollBackResponse\"\x80\x01\n" +
 	"\x0fSetStateRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x19\n" +
-	"\x05value\x18\x02 \x01(\fH\x00R\x05value\x88\x01\x01B\b\n" +
+	"\x05value\x18\x02 \x01(\fH\x00R\x05value\x88\x01\x01\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\x06R\x06member\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x04R\n" +
+	"generationB\b\n" +
 	"\x06_value\"\x12\n" +
 	"\x10SetStateResponse\"#\n" +
 	"\x0fGetStateRequest\x12\x10\n" +

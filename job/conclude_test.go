@@ -1,0 +1,197 @@
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/job"
+)
+
+// disturbed is a job of four epochs, with everything that is decided between them, that something happens to at the end of
+// the second.
+type disturbed struct {
+	t     *testing.T
+	cfg   *job.Config
+	away  bool // the shards are elsewhere
+	kill  context.CancelFunc
+	ended chan error
+}
+
+// disturb makes the job of a data folder, with a folder of its own for the run.
+func disturb(t *testing.T, data string, away bool, set ...string) *disturbed {
+	run := t.TempDir()
+	set = append(set, "epochs=4", "train.plateau.min_delta=0.3", "train.early_stop.patience=20", "ps.retry=5s", "dir="+run)
+	if away {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		set = append(set, fmt.Sprintf("ps.addresses=[%q]", l.Addr()))
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &disturbed{t: t, away: away, cfg: epochsJob(t, data, "train.libfm", "run", set...)}
+	d.serve()
+	t.Cleanup(d.stop)
+	return d
+}
+
+func (d *disturbed) serve() {
+	if !d.away {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	d.kill, d.ended = cancel, ended
+	go func() {
+		_, err := job.Serve(ctx, d.cfg, job.ServeOptions{})
+		ended <- err
+	}()
+}
+
+// stop ends the shards without a snapshot.
+func (d *disturbed) stop() {
+	if d.kill != nil {
+		d.kill()
+		<-d.ended
+		d.kill = nil
+	}
+}
+
+func (d *disturbed) snapshots() string { return filepath.Join(d.cfg.Dir, "snapshots") }
+
+// block makes it impossible to take snapshots until unblock.
+func (d *disturbed) block() {
+	if err := os.Rename(d.snapshots(), d.snapshots()+".away"); err != nil {
+		d.t.Error(err)
+	}
+	if err := os.WriteFile(d.snapshots(), nil, 0o644); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func (d *disturbed) unblock() {
+	if err := os.Remove(d.snapshots()); err != nil {
+		d.t.Error(err)
+	}
+	if err := os.Rename(d.snapshots()+".away", d.snapshots()); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// run trains until at, at the end of the second epoch, has made the run fail, or to the end.
+func (d *disturbed) run(at func(cancel context.CancelFunc)) (*job.TrainResult, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return job.Run(ctx, d.cfg, job.RunOptions{Worker: "a", Evaluated: func(epoch int, _ job.Scores) {
+		if epoch == 2 && at != nil {
+			at(cancel)
+			at = nil
+		}
+	}})
+}
+
+// TestEpochsAreConcludedOnce fails and kills whoever takes part in the end of an epoch, in the windows between storing what
+// was decided, the snapshot and the report. The job must end with the bits of one that nobody disturbed: with every epoch
+// trained, and with learning rate and early stop decided once an epoch.
+func TestEpochsAreConcludedOnce(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	writeLibfm(t, filepath.Join(data, "train.libfm"), 500, 0)
+	writeLibfm(t, filepath.Join(data, "val.libfm"), 100, 5000)
+	whole, err := disturb(t, data, false).run(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := digest(t, whole.Snapshot)
+	windows := map[string]func(*testing.T, *disturbed){
+		"the snapshot fails": func(t *testing.T, d *disturbed) {
+			if r, err := d.run(func(context.CancelFunc) { d.block() }); err == nil {
+				t.Errorf("no error: %+v", r)
+			}
+			d.unblock()
+		},
+		"the snapshot fails twice": func(t *testing.T, d *disturbed) {
+			if r, err := d.run(func(context.CancelFunc) { d.block() }); err == nil {
+				t.Errorf("no error: %+v", r)
+			}
+			if d.away { // with shards of its own a run needs the folder to begin
+				if r, err := d.run(nil); err == nil {
+					t.Errorf("no error: %+v", r)
+				}
+			}
+			d.unblock()
+		},
+		"the worker dies before the report": func(t *testing.T, d *disturbed) {
+			if r, err := d.run(func(cancel context.CancelFunc) { cancel() }); err == nil {
+				t.Errorf("no error: %+v", r)
+			}
+		},
+	}
+	elsewhere := map[string]func(*testing.T, *disturbed){
+		"the snapshot fails and the coordinator dies": func(t *testing.T, d *disturbed) {
+			if r, err := d.run(func(context.CancelFunc) { d.block() }); err == nil {
+				t.Errorf("no error: %+v", r)
+			}
+			d.stop()
+			d.unblock()
+			d.serve()
+		},
+		"the coordinator dies before it is told what was decided": func(t *testing.T, d *disturbed) {
+			if _, err := d.run(func(context.CancelFunc) { d.stop(); d.serve() }); err != nil {
+				t.Error(err)
+			}
+		},
+		"worker and coordinator die": func(t *testing.T, d *disturbed) {
+			if r, err := d.run(func(cancel context.CancelFunc) { cancel() }); err == nil {
+				t.Errorf("no error: %+v", r)
+			}
+			d.stop()
+			d.serve()
+		},
+	}
+	for _, away := range []bool{false, true} {
+		for _, durability := range []string{"none", "wal"} {
+			cases := maps.Clone(windows)
+			if away {
+				maps.Copy(cases, elsewhere)
+			}
+			for _, name := range slices.Sorted(maps.Keys(cases)) {
+				t.Run(fmt.Sprintf("shards elsewhere=%v/durability=%s/%s", away, durability, name), func(t *testing.T) {
+					t.Parallel()
+					d := disturb(t, data, away, "ps.durability="+durability)
+					cases[name](t, d)
+					last, err := d.run(nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if last.Epochs != 4 {
+						t.Errorf("%d epochs, want 4", last.Epochs)
+					}
+					info, err := job.InspectSnapshot(t.Context(), last.Snapshot)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for source, splits := range info.Positions {
+						for split, p := range splits {
+							if p.Rows != 2000 {
+								t.Errorf("%s/%s: %d rows, want 2000", source, split, p.Rows)
+							}
+						}
+					}
+					if got := digest(t, last.Snapshot); got != want {
+						t.Errorf("digest %s, %s without disturbance", got, want)
+					}
+				})
+			}
+		}
+	}
+}
