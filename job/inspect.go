@@ -133,6 +133,8 @@ type headOf[T tabular] struct{ s *headSink }
 
 func (h headOf[T]) String() string { return "head" }
 
+func (h headOf[T]) Fingerprint() string { return "head" }
+
 func (h headOf[T]) Open(context.Context, *pipeline.Env) (pipeline.Writer[T], error) { return h, nil }
 
 func (h headOf[T]) Write(_ context.Context, e T) error {

@@ -64,6 +64,7 @@ type fakeSource struct {
 func (s *fakeSource) Schema() *arrow.Schema { return itemSchema }
 func (s *fakeSource) Bounded() bool         { return true }
 func (s *fakeSource) String() string        { return "fake source" }
+func (s *fakeSource) Fingerprint() string   { return "fake source" }
 func (s *fakeSource) Splits(context.Context) ([]pipeline.Split, error) {
 	var out []pipeline.Split
 	for name := range s.sizes {
@@ -124,6 +125,7 @@ type fakeStage struct {
 
 func (s *fakeStage) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
 func (s *fakeStage) String() string                                 { return fmt.Sprintf("join %d", s.join) }
+func (s *fakeStage) Fingerprint() string                            { return s.String() }
 
 func (s *fakeStage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*item, *item], error) {
 	s.opened.Add(1)
@@ -186,7 +188,8 @@ type fakeSink struct {
 	closed  int
 }
 
-func (s *fakeSink) String() string { return "fake sink" }
+func (s *fakeSink) String() string      { return "fake sink" }
+func (s *fakeSink) Fingerprint() string { return "fake sink" }
 func (s *fakeSink) Open(_ context.Context, env *pipeline.Env) (pipeline.Writer[*item], error) {
 	return &fakeWriter{s, env.Worker}, nil
 }

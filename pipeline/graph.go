@@ -43,7 +43,7 @@ type node struct {
 	kind nodeKind
 	name string
 	desc string // what the part says of itself, for people
-	full string // what the part does with every setting, for the plan's hash
+	full string // the part's fingerprint, for the plan's hash
 	site string // file:line of the call that made the node
 	elem string // what the node's output edge carries
 	in   *node
@@ -60,7 +60,7 @@ type node struct {
 func Read[T Element](g *Graph, name string, source Source[T]) Stream[T] {
 	n := &node{kind: sourceNode, name: name, site: caller(), elem: elemName[T]()}
 	if !isNil(source) {
-		n.source, n.desc, n.full = erasedSource[T]{source}, source.String(), fingerprint(source)
+		n.source, n.desc, n.full = erasedSource[T]{source}, source.String(), source.Fingerprint()
 	}
 	return Stream[T]{g, g.add(n)}
 }
@@ -69,7 +69,7 @@ func Read[T Element](g *Graph, name string, source Source[T]) Stream[T] {
 func Via[In, Out Element](s Stream[In], name string, stage Stage[In, Out]) Stream[Out] {
 	n := &node{kind: stageNode, name: name, site: caller(), elem: elemName[Out](), in: s.n}
 	if !isNil(stage) {
-		n.stage, n.desc, n.full = erasedStage[In, Out]{stage}, stage.String(), fingerprint(stage)
+		n.stage, n.desc, n.full = erasedStage[In, Out]{stage}, stage.String(), stage.Fingerprint()
 	}
 	return Stream[Out]{s.g, s.follow(n)}
 }
@@ -89,7 +89,7 @@ func Prefetch[T Element](s Stream[T], name string, depth int) Stream[T] {
 func Into[T Element](s Stream[T], name string, sink Sink[T]) {
 	n := &node{kind: sinkNode, name: name, site: caller(), in: s.n}
 	if !isNil(sink) {
-		n.sink, n.desc, n.full = erasedSink[T]{sink}, sink.String(), fingerprint(sink)
+		n.sink, n.desc, n.full = erasedSink[T]{sink}, sink.String(), sink.Fingerprint()
 	}
 	s.follow(n)
 }
@@ -111,17 +111,6 @@ func caller() string {
 		return "unknown"
 	}
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line)
-}
-
-// Fingerprinter is a source, stage or sink whose String leaves settings out that change what it does. Its Fingerprint
-// has all of them in one canonical form and goes into the plan's hash in String's place.
-type Fingerprinter interface{ Fingerprint() string }
-
-func fingerprint(part fmt.Stringer) string {
-	if f, ok := part.(Fingerprinter); ok {
-		return f.Fingerprint()
-	}
-	return part.String()
 }
 
 func elemName[T Element]() string {

@@ -134,8 +134,9 @@ func split(err error) []error {
 	return out
 }
 
-// Hash names what the plan does: its parts with their settings and the schemas between them, not where in a program it
-// was built. A worker that rebuilds a graph from its recipe compares hashes before it runs a segment.
+// Hash names what the plan does: its parts with their fingerprints and the schemas between them, not where in a program it
+// was built. A worker that rebuilds a graph from its recipe compares hashes before it runs a segment, and workers that
+// share a parameter server have equal ones.
 func (p *Plan) Hash() string {
 	var b strings.Builder
 	for _, s := range p.Segments {

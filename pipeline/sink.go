@@ -9,6 +9,10 @@ type Sink[T Element] interface {
 	Open(ctx context.Context, env *Env) (Writer[T], error)
 	// String describes the sink in a few words for plans and logs: `push`.
 	String() string
+	// Fingerprint renders every setting that matters to what the sink does, in one canonical form, without secrets; mostly
+	// with [Fingerprint]. It goes into the plan's hash: processes that work on one job compare hashes, so what is left
+	// out may differ between them. pipelinetest.TestFingerprint checks it.
+	Fingerprint() string
 }
 
 // Writer takes elements. It is not for concurrent use.

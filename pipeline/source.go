@@ -22,6 +22,10 @@ type Source[T Element] interface {
 	Open(ctx context.Context, env *Env, split Split, from Position) (Reader[T], error)
 	// String describes the source in a few words for plans and logs, without secrets: `kafka ratings`.
 	String() string
+	// Fingerprint renders every setting that matters to what the source does, in one canonical form, without secrets; mostly
+	// with [Fingerprint]. It goes into the plan's hash: processes that work on one job compare hashes, so what is left
+	// out may differ between them. pipelinetest.TestFingerprint checks it.
+	Fingerprint() string
 }
 
 // Reader is one stateful stream of elements of one split. It is not for concurrent use.

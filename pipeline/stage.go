@@ -17,6 +17,10 @@ type Stage[In, Out Element] interface {
 	Open(ctx context.Context, env *Env) (Processor[In, Out], error)
 	// String describes the stage in a few words for plans and logs: `batch 512`.
 	String() string
+	// Fingerprint renders every setting that matters to what the stage does, in one canonical form, without secrets; mostly
+	// with [Fingerprint]. It goes into the plan's hash: processes that work on one job compare hashes, so what is left
+	// out may differ between them. pipelinetest.TestFingerprint checks it.
+	Fingerprint() string
 }
 
 // Processor does a stage's work on one ordered stream of elements. It is not for concurrent use.

@@ -183,6 +183,7 @@ type stage struct {
 var errStage = errors.New("the stage is broken")
 
 func (s stage) String() string                                 { return "work " + s.label }
+func (s stage) Fingerprint() string                            { return s.String() }
 func (s stage) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
 func (s stage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*pipeline.Block, *pipeline.Block], error) {
 	return processor{s}, nil
@@ -230,6 +231,8 @@ func newLedger() *ledger {
 }
 
 func (l *ledger) String() string { return "ledger" }
+
+func (l *ledger) Fingerprint() string { return "ledger" }
 func (l *ledger) Open(_ context.Context, env *pipeline.Env) (pipeline.Writer[*pipeline.Block], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,6 +23,8 @@ type counter struct {
 var errFull = errors.New("full")
 
 func (c *counter) String() string { return "count" }
+
+func (c *counter) Fingerprint() string { return "count" }
 func (c *counter) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Block], error) {
 	return c, nil
 }

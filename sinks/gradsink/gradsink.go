@@ -53,6 +53,9 @@ func New[T Updater](open func(ctx context.Context, env *pipeline.Env) (Store, er
 // String implements [pipeline.Sink].
 func (s *Sink[T]) String() string { return "push" }
 
+// Fingerprint implements [pipeline.Sink]; there are no settings.
+func (s *Sink[T]) Fingerprint() string { return "push" }
+
 // Open implements [pipeline.Sink].
 func (s *Sink[T]) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[T], error) {
 	store, err := s.open(ctx, env)

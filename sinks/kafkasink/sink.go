@@ -27,6 +27,12 @@ func New(opts Options) (*Sink, error) {
 // String implements [pipeline.Sink].
 func (s *Sink) String() string { return "kafka " + s.opts.Topic }
 
+// Fingerprint implements [pipeline.Sink]: where the records go, not over which broker, how they travel and how long is
+// tried.
+func (s *Sink) Fingerprint() string {
+	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "Codec", "MaxBytes", "RetryFor", "Timeout", "Transport")
+}
+
 // Open implements [pipeline.Sink]. It makes sure that the topic exists. Errors: [pipeline.ErrConfig] when it does not,
 // [pipeline.ErrUnavailable].
 func (s *Sink) Open(ctx context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeline.Block], error) {

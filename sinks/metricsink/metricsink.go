@@ -33,6 +33,9 @@ func New[T Scorer]() *Sink[T] { return &Sink[T]{} }
 // String implements [pipeline.Sink].
 func (s *Sink[T]) String() string { return "metrics" }
 
+// Fingerprint implements [pipeline.Sink]; there are no settings.
+func (s *Sink[T]) Fingerprint() string { return "metrics" }
+
 // Scores returns what has been collected. It must not be called while a run goes on.
 func (s *Sink[T]) Scores() Scores { return s.scores }
 

@@ -82,6 +82,11 @@ func (s *Source[T]) String() string {
 	return fmt.Sprintf("%s, %d epochs", out, s.opts.Epochs)
 }
 
+// Fingerprint implements [pipeline.Source]: that of the source, and everything but how much memory may be used.
+func (s *Source[T]) Fingerprint() string {
+	return pipeline.Fingerprint("epochs", s.opts, "BlockRows", "MaxWindowBytes", "KeepBytes") + " of " + s.src.Fingerprint()
+}
+
 // Splits lists the splits of the source, or the one split "*", each from epoch 0 to the end of the last epoch. Errors:
 // those of the source.
 func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {

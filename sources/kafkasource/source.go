@@ -50,6 +50,12 @@ func (s *Source) Bounded() bool { return s.opts.bounded() }
 // String implements [pipeline.Source].
 func (s *Source) String() string { return "kafka " + s.opts.Topic }
 
+// Fingerprint implements [pipeline.Source]: which records are read. How, from which of a cluster's brokers and as whom may
+// differ between processes.
+func (s *Source) Fingerprint() string {
+	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "GroupID", "ClientID", "MaxWait", "MaxBytes", "MaxRows", "RetryFor", "Timeout", "TLS", "SASL")
+}
+
 // startPatience bounds the patience outside of reading.
 const startPatience = 5 * time.Second
 

@@ -153,6 +153,16 @@ func (s *Source[T]) Bounded() bool { return !s.opts.Unbounded }
 // String implements [pipeline.Source].
 func (s *Source[T]) String() string { return fmt.Sprintf("memory of %d splits", len(s.splits)) }
 
+// Fingerprint implements [pipeline.Source]: the schema, and the name and the end of each split; not the rows themselves,
+// which nobody can describe in a few words.
+func (s *Source[T]) Fingerprint() string {
+	out := pipeline.Fingerprint("memory", s.opts, "MaxRows") + fmt.Sprintf(" %q", s.schema)
+	for _, sp := range s.splits {
+		out += fmt.Sprintf(" %q:%d", sp.name, sp.end)
+	}
+	return out
+}
+
 // Splits implements [pipeline.Source].
 func (s *Source[T]) Splits(context.Context) ([]pipeline.Split, error) {
 	out := make([]pipeline.Split, len(s.splits))

@@ -83,6 +83,9 @@ func (s *Source) Bounded() bool { return true }
 // String implements [pipeline.Source].
 func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files, " ") }
 
+// Fingerprint implements [pipeline.Source]: everything but the size of batches.
+func (s *Source) Fingerprint() string { return pipeline.Fingerprint("parquet", s.opts, "BatchRows") }
+
 // Splits reads the footers of all files and lists their row groups. A file whose footer cannot be read is listed as one
 // split, whose reader reports it to the bad row policy. Errors: [pipeline.ErrConfig] for patterns without a file and for
 // columns that a file lacks or has in another type, all at once; [pipeline.ErrUnavailable] when files cannot be read.

@@ -85,3 +85,8 @@ func (s *Source) String() string {
 	}
 	return fmt.Sprintf("synthetic %d examples, seed %d", opts.Examples, opts.Seed)
 }
+
+// Fingerprint implements [pipeline.Source]: everything but how fast and in what blocks the examples come.
+func (s *Source) Fingerprint() string {
+	return pipeline.Fingerprint("synthetic", s.stream.Options(), "Rate", "BlockRows")
+}

@@ -38,6 +38,11 @@ func (s *Source) Bounded() bool { return true }
 // String implements [pipeline.Source].
 func (s *Source) String() string { return "text " + strings.Join(s.opts.Files, " ") }
 
+// Fingerprint implements [pipeline.Source]: everything but the size of blocks.
+func (s *Source) Fingerprint() string {
+	return pipeline.Fingerprint("text", s.opts, "BlockRows", "BlockBytes")
+}
+
 // Splits lists the files, looking into each for its compression. The End of a plain file is its size, that of a gzip file
 // is not known. Errors: [pipeline.ErrConfig] for patterns without a file, [pipeline.ErrUnavailable] when files cannot be
 // read.

@@ -70,6 +70,9 @@ func New(opts Options) *Stage { return &Stage{opts} }
 // String implements [pipeline.Stage].
 func (s *Stage) String() string { return fmt.Sprintf("batch %d", s.opts.Rows) }
 
+// Fingerprint implements [pipeline.Stage].
+func (s *Stage) Fingerprint() string { return pipeline.Fingerprint("batch", s.opts) }
+
 // Schema implements [pipeline.Stage]: the schema stays, and must have [pipeline.ColPosition].
 func (s *Stage) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 	if err := errors.Join(s.opts.Validate(),

@@ -168,6 +168,8 @@ type shards struct {
 
 func (s *shards) String() string { return "shards" }
 
+func (s *shards) Fingerprint() string { return "shards" }
+
 func (s *shards) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
 	return shardsWriter{s}, nil
 }

@@ -26,6 +26,7 @@ type ColumnStage struct{ core }
 
 // core is what both stages share.
 type core struct {
+	opts    Options // as they were given
 	program *program
 	err     error // of the options
 	misses  []atomic.Int64
@@ -54,7 +55,7 @@ func NewColumns(opts Options) *ColumnStage {
 
 func newCore(opts Options) core {
 	p, err := compile(opts)
-	return core{program: p, err: err, misses: make([]atomic.Int64, len(opts.Joins))}
+	return core{opts: opts, program: p, err: err, misses: make([]atomic.Int64, len(opts.Joins))}
 }
 
 // Misses returns how many examples so far had no line in each join's side table.
@@ -76,6 +77,14 @@ func (s *Stage) String() string {
 
 // String implements [pipeline.Stage].
 func (s *ColumnStage) String() string { return "parse columns" }
+
+// Fingerprint implements [pipeline.Stage]: all options. Of side tables it has the files' names, not what they hold.
+func (s *Stage) Fingerprint() string { return s.fingerprint("parse") }
+
+// Fingerprint implements [pipeline.Stage]: all options. Of side tables it has the files' names, not what they hold.
+func (s *ColumnStage) Fingerprint() string { return s.fingerprint("parse columns") }
+
+func (c *core) fingerprint(kind string) string { return pipeline.Fingerprint(kind, c.opts) }
 
 // Schema implements [pipeline.Stage]. It reports the faults of the options too ([pipeline.ErrConfig]).
 func (s *Stage) Schema(in *arrow.Schema) (*arrow.Schema, error) {

@@ -31,6 +31,9 @@ var _ pipeline.Stage[*pipeline.Batch, *Prepared] = (*Lookup)(nil)
 // String implements [pipeline.Stage].
 func (l *Lookup) String() string { return "lookup" }
 
+// Fingerprint implements [pipeline.Stage]: the model.
+func (l *Lookup) Fingerprint() string { return "lookup " + l.model.String() }
+
 // Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model and a label.
 func (l *Lookup) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 	want := make([]arrow.Field, 0, len(l.features)+1)

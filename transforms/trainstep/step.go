@@ -46,8 +46,10 @@ var _ pipeline.Stage[*Prepared, *Gradients] = (*Step)(nil)
 // String implements [pipeline.Stage].
 func (s *Step) String() string { return "step" }
 
-// Fingerprint implements [pipeline.Fingerprinter].
-func (s *Step) Fingerprint() string { return fmt.Sprintf("step seed=%d %s", s.opts.Seed, s.model) }
+// Fingerprint implements [pipeline.Stage]: the options and the model.
+func (s *Step) Fingerprint() string {
+	return pipeline.Fingerprint("step", s.opts, "Observe") + " " + s.model.String()
+}
 
 // Schema implements [pipeline.Stage].
 func (s *Step) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
@@ -160,7 +162,7 @@ var _ pipeline.Stage[*Prepared, *Scored] = (*Score)(nil)
 // String implements [pipeline.Stage].
 func (s *Score) String() string { return "score" }
 
-// Fingerprint implements [pipeline.Fingerprinter].
+// Fingerprint implements [pipeline.Stage]: the model.
 func (s *Score) Fingerprint() string { return "score " + s.model.String() }
 
 // Schema implements [pipeline.Stage].

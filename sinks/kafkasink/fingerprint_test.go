@@ -1,0 +1,37 @@
+package kafkasink_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/sinks/kafkasink"
+)
+
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[kafkasink.Options]{
+		Options: kafkasink.Options{
+			Brokers: []string{"a:1"}, Topic: "bad", Codec: "none", MaxBytes: 1000, RetryFor: time.Second, Timeout: time.Second, Transport: &kafka.Transport{},
+		},
+		New: func(t *testing.T, o kafkasink.Options) interface{ Fingerprint() string } {
+			t.Helper()
+			s, err := kafkasink.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Other: map[string]any{"Brokers": []string{"b:1"}, "Codec": "gzip", "Transport": (*kafka.Transport)(nil)},
+		Free: map[string]string{
+			"Brokers":   "each process may reach the cluster by other addresses",
+			"Codec":     "how records travel",
+			"MaxBytes":  "how records are cut into requests",
+			"RetryFor":  "how long is tried, not what is written",
+			"Timeout":   "as RetryFor",
+			"Transport": "how a process connects",
+		},
+	})
+}

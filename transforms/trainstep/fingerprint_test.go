@@ -1,0 +1,62 @@
+package trainstep_test
+
+import (
+	"testing"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/zoo"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// Stages that hold a model have all of it in their fingerprints; package zoo tests that every setting reaches the model's
+// String.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	type options struct {
+		trainstep.StepOptions
+		Model zoo.Config
+	}
+	base := options{
+		trainstep.StepOptions{Seed: 1, LR: 1},
+		zoo.Config{Name: zoo.DeepFM, Seed: 1, Dim: 4, Features: []model.Feature{{Name: "user"}, {Name: "age", Kind: model.Dense, Dim: 1}}},
+	}
+	inModel := map[string]any{"Model.Features": []model.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
+	free := map[string]string{}
+	for _, name := range []string{"Dropout", "CrossLayers", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
+		free["Model."+name] = "its String is tested in package zoo"
+	}
+	for name, stage := range map[string]func(options, model.Model) interface{ Fingerprint() string }{
+		"step": func(o options, m model.Model) interface{ Fingerprint() string } {
+			return trainstep.NewStep(m, nil, o.StepOptions)
+		},
+		"lookup": func(_ options, m model.Model) interface{ Fingerprint() string } { return trainstep.NewLookup(m, nil) },
+		"score":  func(_ options, m model.Model) interface{ Fingerprint() string } { return trainstep.NewScore(m, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := pipelinetest.FingerprintHarness[options]{
+				Options: base, Other: inModel, Free: map[string]string{},
+				New: func(t *testing.T, o options) interface{ Fingerprint() string } {
+					t.Helper()
+					// Only settings of the stage and a few of the model are tried here.
+					c := zoo.Config{Name: o.Model.Name, Seed: o.Model.Seed, Dim: o.Model.Dim, Features: o.Model.Features, Hidden: o.Model.Hidden, BatchNorm: o.Model.BatchNorm}
+					m, err := zoo.New(c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return stage(o, m)
+				},
+			}
+			for path, why := range free {
+				h.Free[path] = why
+			}
+			if name == "step" {
+				h.Free["StepOptions.Observe"] = "it changes nothing"
+			} else {
+				h.Free["StepOptions"] = "the stage has none"
+			}
+			pipelinetest.TestFingerprint(t, h)
+		})
+	}
+}
