@@ -19,15 +19,23 @@ func (c *Config) model() (model.Model, error) {
 	})
 }
 
+// features are the model's inputs: those of the job, and behind those that have one, the indicator of missing values.
 func (c *Config) features() []model.Feature {
-	out := make([]model.Feature, len(c.Parse.Features))
-	for i, f := range c.Parse.Features {
-		out[i] = model.Feature{Name: f.Name, Dim: f.Dim}
+	var out []model.Feature
+	for _, f := range c.Parse.Features {
+		g := model.Feature{Name: f.Name, Dim: f.Dim}
 		if f.Kind == "dense" {
-			out[i].Kind = model.Dense
+			g.Kind = model.Dense
 		}
 		if f.Combiner == "mean" {
-			out[i].Combiner = model.Mean
+			g.Combiner = model.Mean
+		}
+		if f.Standardise != nil && f.Standardise.Running != nil {
+			g.Decay = float32(f.Standardise.Running.Decay)
+		}
+		out = append(out, g)
+		if name := f.indicator(); name != "" {
+			out = append(out, model.Feature{Name: name, Kind: model.Dense, Dim: 1})
 		}
 	}
 	return out

@@ -251,10 +251,18 @@ func (r reading) parseOptions() parse.Options {
 			Split: f.Split, Regexp: f.Regexp, Max: f.Max,
 		}
 		if f.Kind == "dense" {
-			g.Dim = f.Dim
+			g.Dim, g.Clip, g.Log, g.Indicator = f.Dim, f.Clip, f.Log, f.indicator()
+			if s := f.Standardise; s != nil && s.Given != nil {
+				g.Mean, g.Std = s.Given.Mean, s.Given.Std
+			}
+			g.KeepMissing = f.Standardise != nil && f.Standardise.Running != nil
+		} else if f.Buckets != nil {
+			g.Buckets, g.MissingBucket = f.Buckets, f.Missing == "indicator"
 		}
 		if f.Type != "auto" {
 			g.Type = parse.Type(f.Type)
+		} else if f.Buckets != nil {
+			g.Type = parse.Float
 		}
 		if f.Slot != nil {
 			g.Slot = *f.Slot

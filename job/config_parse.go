@@ -40,7 +40,8 @@ type Feature struct {
 	// Type is how the value is read. auto means the same in every format, so that history in one and a stream in another
 	// train the same rows: of a sparse feature, integers are ids however they are written (667 in csv, 667 or "667" in
 	// JSON; true and false are 1 and 0), and all other text (007, 1.0, abc) is hashed. int takes integers only, string
-	// hashes all text.
+	// hashes all text. float takes numbers; the id of x in a sparse feature is its bucket, without buckets
+	// floor(log2(|x| + 1)).
 	Type string `yaml:"type" default:"auto" enum:"auto|int|string|float"`
 	// Hash is none to take an integer as the id itself (below 0 or above 281474976710655 is a bad row), or hash. Text that
 	// is no integer is always hashed.
@@ -56,8 +57,45 @@ type Feature struct {
 	Default *string `yaml:"default"`
 	// Dim is the width of a dense feature.
 	Dim int `yaml:"dim" default:"1" min:"1"`
+	// Clip bounds a dense feature, [lo, hi]: x = min(max(x, lo), hi). It comes before log.
+	Clip []float64 `yaml:"clip"`
+	// Log takes the logarithm of a dense feature: x = sign(x)·ln(1 + |x|), for counts and prices. It comes before
+	// standardise.
+	Log bool `yaml:"log" default:"false"`
+	// Standardise takes a dense feature to mean 0 and standard deviation 1: x = (x - mean) / std, cut at ±10. Without it
+	// the model sees the number as it is, which must then be of the size of 1. Beyond ±1e9 it is a bad row.
+	Standardise *Standardise `yaml:"standardise"`
+	// Buckets makes a sparse feature of a number: its id is how many of these boundaries, which ascend, are not above it.
+	Buckets []float64 `yaml:"buckets"`
+	// Missing says what a missing number is. default: the default, or without one 0 behind clip, log and standardise (so
+	// the mean), and no id in buckets. indicator: beside a dense feature there is another one, with _missing behind its
+	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
+	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
 	// Combiner pools the embeddings of a row.
 	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean"`
+}
+
+// Standardise is exactly one source of the mean and standard deviation. Short form: `standardise: running`.
+type Standardise struct {
+	// Given takes them from here.
+	Given *GivenMoments `yaml:"given"`
+	// Running learns them with the model: each batch is scaled by what the batches before it held, older ones counting
+	// less, in training and evaluation alike. They are parameters, and snapshots have them.
+	Running *RunningMoments `yaml:"running"`
+}
+
+// GivenMoments are a mean and a standard deviation.
+type GivenMoments struct {
+	// Mean is subtracted.
+	Mean float64 `yaml:"mean" default:"0"`
+	// Std is what is divided by then.
+	Std float64 `yaml:"std" required:"true" above:"0"`
+}
+
+// RunningMoments are a mean and a standard deviation that follow the data.
+type RunningMoments struct {
+	// Decay is what remains of their weight from one batch to the next: 0.999 makes about the last thousand batches count.
+	Decay float64 `yaml:"decay" default:"0.999" above:"0" max:"0.999999"`
 }
 
 // Label is what is predicted, 0 or 1. Short form: the name alone.
@@ -91,4 +129,14 @@ type Join struct {
 	Encoding string `yaml:"encoding" default:"utf8" enum:"utf8|latin1"`
 	// Prefix is put before the names of the joined columns.
 	Prefix string `yaml:"prefix" default:""`
+}
+
+func (*Standardise) oneOf() {}
+
+// indicator is the name of the feature that says where this one is missing, or "".
+func (f *Feature) indicator() string {
+	if f.Kind != "dense" || f.Missing != "indicator" {
+		return ""
+	}
+	return f.Name + "_missing"
 }

@@ -362,8 +362,14 @@ func (v *validator) features(p *Parse, known []string) {
 			if f.Slot == nil && slots > 0 {
 				v.fault(path+".slot", "is missing; other features name theirs")
 			}
-			if f.Type == "float" {
-				v.fault(path+".type", "is float, which cannot be an id; set kind: dense")
+			v.buckets(path, f)
+			for _, k := range []struct {
+				key string
+				set bool
+			}{{"clip", f.Clip != nil}, {"log", f.Log}, {"standardise", f.Standardise != nil}} {
+				if k.set {
+					v.fault(path+"."+k.key, "is for dense features; set kind: dense")
+				}
 			}
 			if f.Type == "string" && f.Hash == "none" && v.c.where[path+".hash"].Layer != FromDefault {
 				v.fault(path+".hash", "is none, but strings are always hashed")
@@ -375,6 +381,15 @@ func (v *validator) features(p *Parse, known []string) {
 			if f.Slot != nil {
 				v.fault(path+".slot", "is for sparse features")
 			}
+			if f.Buckets != nil {
+				v.fault(path+".buckets", "make ids of numbers; set kind: sparse and a slot")
+			}
+			if n := len(f.Clip); f.Clip != nil && (n != 2 || f.Clip[0] >= f.Clip[1]) {
+				v.fault(path+".clip", "is %v, not [lo, hi], a lower and an upper bound", f.Clip)
+			}
+			if name := f.indicator(); name != "" && slices.ContainsFunc(p.Features, func(g Feature) bool { return g.Name == name }) {
+				v.fault(path+".missing", "adds a feature %q, but there is one already", name)
+			}
 			if f.Hash == "hash" || f.Type == "string" {
 				v.fault(path, "is dense, so its value is a number, not a hashed string")
 			}
@@ -382,6 +397,30 @@ func (v *validator) features(p *Parse, known []string) {
 				v.fault(path+".default", "is %q, not a number", *f.Default)
 			}
 		}
+	}
+}
+
+// buckets checks what makes a sparse feature of a number.
+func (v *validator) buckets(path string, f Feature) {
+	if f.Buckets == nil {
+		if f.Missing == "indicator" {
+			v.fault(path+".missing", "is indicator, which is for numbers: dense features, or sparse ones with buckets; here a default such as \"none\" is an id of its own")
+		}
+		return
+	}
+	for i := 1; i < len(f.Buckets); i++ {
+		if f.Buckets[i] <= f.Buckets[i-1] {
+			v.fault(fmt.Sprintf("%s.buckets[%d]", path, i), "is %v, not above the boundary before it", f.Buckets[i])
+		}
+	}
+	if f.Type == "int" || f.Type == "string" || f.Hash == "hash" {
+		v.fault(path+".buckets", "are of numbers; leave type and hash out")
+	}
+	if f.Missing == "indicator" && f.Default != nil {
+		v.fault(path+".default", "stands for missing values, which missing: indicator gives an id of their own")
+	}
+	if _, err := strconv.ParseFloat(deflt(f.Default), 64); f.Default != nil && err != nil {
+		v.fault(path+".default", "is %q, not a number", *f.Default)
 	}
 }
 

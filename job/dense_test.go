@@ -2,8 +2,12 @@ package job_test
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,5 +59,112 @@ func TestAbsurdNumbersAreBadRows(t *testing.T) {
 	_, err = job.Run(t.Context(), csvJob(t, lines, parse), job.RunOptions{})
 	if err == nil || !strings.Contains(err.Error(), `position 1200: bad label: column "y" is 7, not in 0 to 1`) {
 		t.Errorf("under fail: %v", err)
+	}
+}
+
+// numbersJob trains on numbers as they come out of a log: one between 1 and 90 that the label follows, and a count with a
+// long tail that says little. Some of the first are missing.
+func numbersJob(t *testing.T, features string, set ...string) *job.Config {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	var lines []string
+	for range 4000 {
+		age := 1 + 89*rng.Float64()
+		label := 0
+		if rng.Float64() < 1/(1+math.Exp(-(age-50)/10)) {
+			label = 1
+		}
+		x := strconv.FormatFloat(age, 'f', 1, 64)
+		if rng.IntN(10) == 0 {
+			x = ""
+		}
+		lines = append(lines, fmt.Sprintf("%d,%s,%.0f", label, x, math.Exp(9*rng.Float64())))
+	}
+	return csvJob(t, lines, "parse: {format: csv, columns: [y, age, count], label: y, features: "+features+"}", append(set, "optimizer.dense.adam.lr=0.01")...)
+}
+
+const (
+	rawNumbers    = "[{name: age, kind: dense}, {name: count, kind: dense}]"
+	scaledNumbers = "[{name: age, kind: dense, standardise: running, missing: indicator}, {name: count, kind: dense, log: true, standardise: {running: {decay: 0.99}}}]"
+)
+
+// TestNumbersAsTheyCome: what the options are for. Raw numbers ruin a model; scaled, by given or running moments, or cut
+// into buckets, it learns.
+func TestNumbersAsTheyCome(t *testing.T) {
+	t.Parallel()
+	loss := map[string]float64{}
+	for name, features := range map[string]string{
+		"raw": rawNumbers, "running": scaledNumbers,
+		"given":   "[{name: age, kind: dense, standardise: {given: {mean: 45, std: 25}}}, {name: count, kind: dense, clip: [0, 5000], log: true, standardise: {given: {mean: 4.5, std: 2.6}}}]",
+		"buckets": "[{name: age, buckets: [10, 20, 30, 40, 50, 60, 70, 80], missing: indicator}, {name: count, type: float}]",
+	} {
+		r, err := job.Run(t.Context(), numbersJob(t, features), job.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss[name] = r.Metrics["progressive_log_loss"]
+	}
+	if !(loss["raw"] > 0.8 && loss["running"] < 0.6 && loss["given"] < 0.6 && loss["buckets"] < 0.6) {
+		t.Errorf("log loss %v: raw should be beyond use, the others near .45, and a coin is .69", loss)
+	}
+}
+
+// TestRunningMomentsAreExact interrupts a run that standardises by running moments: they are a function of the batches
+// that were applied, so the digest is that of an untouched run, on any number of shards, and evaluation reads the same.
+func TestRunningMomentsAreExact(t *testing.T) {
+	t.Parallel()
+	whole := numbersJob(t, scaledNumbers)
+	want, err := job.Run(t.Context(), whole, job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := numbersJob(t, scaledNumbers, "ps.shards=3")
+	parts.Source = whole.Source
+	for _, limit := range []int64{130, 1000, 2777, 0} {
+		parts.Train.MaxExamples = limit
+		got, err := job.Run(t.Context(), parts, job.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit == 0 && digest(t, got.Snapshot) != digest(t, want.Snapshot) {
+			t.Errorf("digest %s in parts, %s in one", digest(t, got.Snapshot), digest(t, want.Snapshot))
+		}
+	}
+	info, err := job.InspectSnapshot(t.Context(), want.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range info.Dense {
+		names = append(names, d.Name)
+	}
+	if !slices.Contains(names, "moments.age") || !slices.Contains(names, "moments.count") || slices.Contains(names, "moments.age_missing") {
+		t.Errorf("the snapshot has %v", names)
+	}
+}
+
+func TestFaultsOfNumbers(t *testing.T) {
+	t.Parallel()
+	for feature, want := range map[string]string{
+		"{name: x, kind: dense, clip: [3]}":                                   "parse.features[0].clip: is [3], not [lo, hi]",
+		"{name: x, kind: dense, clip: [3, 3]}":                                "parse.features[0].clip: is [3 3], not [lo, hi]",
+		"{name: x, kind: dense, buckets: [1]}":                                "parse.features[0].buckets: make ids of numbers; set kind: sparse",
+		"{name: x, kind: dense, standardise: {given: {mean: 1}}}":             "parse.features[0].standardise.given.std",
+		"{name: x, kind: dense, standardise: sometimes}":                      "unknown key; known here: given, running",
+		"{name: x, kind: dense, standardise: {given: {std: 1}, running: {}}}": "takes one of its keys",
+		"{name: x, log: true}":                                                "parse.features[0].log: is for dense features; set kind: dense",
+		"{name: x, standardise: running}":                                     "parse.features[0].standardise: is for dense features",
+		"{name: x, missing: indicator}":                                       "parse.features[0].missing: is indicator, which is for numbers",
+		"{name: x, buckets: [1, 2, 2]}":                                       "parse.features[0].buckets[2]: is 2, not above the boundary before it",
+		"{name: x, buckets: [1], hash: hash}":                                 "parse.features[0].buckets: are of numbers",
+		"{name: x, buckets: [1], default: a}":                                 `parse.features[0].default: is "a", not a number`,
+		"{name: x, buckets: [1], default: 3, missing: indicator}":             "parse.features[0].default: stands for missing values",
+		"{name: x, kind: dense, missing: indicator}, {name: x_missing}":       `parse.features[0].missing: adds a feature "x_missing", but there is one already`,
+		"{name: x, kind: dense, standardise: {running: {decay: 1}}}":          "parse.features[0].standardise.running.decay",
+	} {
+		_, err := job.Decode([]byte("version: 1\nsource: {text: {files: [x]}}\nparse: {format: jsonl, label: y, features: ["+feature+"]}\nmodel: lr\n"), "x.yaml", job.LoadOptions{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error lacks %q: %v", feature, want, err)
+		}
 	}
 }

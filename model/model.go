@@ -16,6 +16,10 @@ const (
 	Dense
 )
 
+// MaxDeviations is how many standard deviations from the mean the numbers of a standardised feature go at most; those
+// beyond are cut.
+const MaxDeviations = 10
+
 // Combiner pools the embedding vectors of one row of a sparse feature into one.
 type Combiner uint8
 
@@ -36,6 +40,9 @@ type Feature struct {
 	Combiner Combiner
 	// Dim is the width of a dense feature.
 	Dim int
+	// Decay, if not 0, has the model standardise a dense feature by running moments that are part of its parameters, and
+	// is their decay from one batch to the next, in (0, 1). Values may then be NaN: missing.
+	Decay float32
 	// Table is the index in the layout of the table that a sparse feature looks up; the model sets it.
 	Table int
 }

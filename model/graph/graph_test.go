@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -109,6 +110,9 @@ var operators = map[string]func(b *bed) graph.Node{
 	},
 	"batch norm of inputs": func(b *bed) graph.Node {
 		return b.weigh(b.BatchNorm(b.dense, graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Epsilon: 0.1}))
+	},
+	"standardise": func(b *bed) graph.Node {
+		return b.weigh(b.Concat(b.vec(), b.Standardise(b.dense, "moments", 0.5)))
 	},
 	"dropout": func(b *bed) graph.Node {
 		x := b.vec()
@@ -269,6 +273,98 @@ func TestBatchNormStatistics(t *testing.T) {
 	got := s.Predict(&model.Inputs{NumRows: 1, Dense: [][]float32{{11, 18}}})
 	if want := 1 / (1 + math.Exp(-(1/math.Sqrt(30) - 2/math.Sqrt(40)))); math.Abs(float64(got[0])-want) > 1e-6 {
 		t.Errorf("prediction %v, want %v", got[0], want)
+	}
+}
+
+// TestStandardise trains on batches of different sizes, some values missing, and compares what a column is scaled by with
+// decayed sums worked out the slow way.
+func TestStandardise(t *testing.T) {
+	t.Parallel()
+	const decay = 0.9
+	b := graph.NewBuilder()
+	x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 3})
+	g, err := b.Build(1, b.RowSum(b.Mul(b.Standardise(x, "moments.x", decay), b.DenseFeature(model.Feature{Name: "pick", Kind: model.Dense, Dim: 3}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := g.Layout().Dense[0]; p.Optimizer.String() != "ema(decay=0.9)" || !g.IsStatistic(0) || !g.PredictsAsTrained() {
+		t.Errorf("the moments are %v, statistic %v; predicts as trained %v", p, g.IsStatistic(0), g.PredictsAsTrained())
+	}
+	s := g.NewSession()
+	dense := make([]float32, g.Layout().DenseLen())
+	// logit returns what column j of a row becomes.
+	logit := func(row []float32, j int) float64 {
+		pick := make([]float32, 3)
+		pick[j] = 1
+		p := s.Predict(&model.Inputs{NumRows: 1, Dense: [][]float32{row, pick}})[0]
+		return math.Log(float64(p) / (1 - float64(p)))
+	}
+	s.SetDense(dense)
+	if got := logit([]float32{1e9, -5, 3}, 0); got != 0 {
+		t.Errorf("before the first batch 1e9 becomes %v, want 0", got)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	nan := float32(math.NaN())
+	var weight, sum, squares [3]float64
+	for range 60 {
+		rows := 1 + rng.IntN(8)
+		var values []float32
+		var seen [3][]float64
+		for range rows {
+			row := []float32{float32(1000 + 50*rng.NormFloat64()), float32(rng.NormFloat64() / 100), 7}
+			if rng.IntN(3) == 0 {
+				row[1] = nan
+			}
+			values = append(values, row...)
+			for j, v := range row {
+				if v == v {
+					seen[j] = append(seen[j], float64(v))
+				}
+			}
+		}
+		if _, loss := s.Step(&model.Inputs{NumRows: rows, Dense: [][]float32{values, make([]float32, 3*rows)}, Labels: make([]float32, rows)}, 1); math.IsNaN(loss) {
+			t.Fatal("the loss is NaN")
+		}
+		g.Layout().Dense[0].Optimizer.Update(dense, nil, s.DenseGrad(), 0)
+		s.SetDense(dense)
+		for j := range 3 {
+			if len(seen[j]) == 0 {
+				continue
+			}
+			mean := 0.0
+			for _, v := range seen[j] {
+				mean += v / float64(len(seen[j]))
+			}
+			if weight[j] > 0 {
+				mean = sum[j] / weight[j]
+			}
+			weight[j], sum[j], squares[j] = decay*weight[j], decay*sum[j], decay*squares[j]
+			for _, v := range seen[j] {
+				weight[j]++
+				sum[j] += v
+				squares[j] += (v - mean) * (v - mean)
+			}
+		}
+	}
+	for j, v := range []float32{1010, 0.004} {
+		row := []float32{nan, nan, nan}
+		row[j] = v
+		want := (float64(v) - sum[j]/weight[j]) / math.Sqrt(squares[j]/weight[j])
+		if got := logit(row, j); math.Abs(got-want) > 1e-3 {
+			t.Errorf("column %d: %v becomes %v, want %v", j, v, got, want)
+		}
+		if got := logit([]float32{nan, nan, nan}, j); got != 0 {
+			t.Errorf("column %d: a missing value becomes %v, want 0", j, got)
+		}
+	}
+	if mean := sum[0] / weight[0]; math.Abs(mean-1000) > 30 {
+		t.Errorf("the mean is %v", mean)
+	}
+	if got := logit([]float32{7, 7, 8}, 2); got != 0 {
+		t.Errorf("a constant column's 8 becomes %v, want 0", got)
+	}
+	if got := logit([]float32{1e9, 0, 0}, 0); math.Abs(got-model.MaxDeviations) > 1e-2 {
+		t.Errorf("1e9 becomes %v, want %v", got, float64(model.MaxDeviations))
 	}
 }
 

@@ -174,6 +174,9 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 			}
 		case model.Dense:
 			width(fmt.Sprintf("feature %q: dim", f.Name), f.Dim)
+			if !(f.Decay >= 0 && f.Decay < 1) {
+				bad("feature %q: decay %v of its moments is not in (0, 1)", f.Name, f.Decay)
+			}
 		default:
 			bad("feature %q: kind %d is unknown", f.Name, f.Kind)
 		}
@@ -206,6 +209,9 @@ func (c Config) String() string {
 		switch {
 		case f.Kind == model.Dense:
 			fmt.Fprintf(&b, "%q:dense[%d]", f.Name, f.Dim)
+			if f.Decay != 0 {
+				fmt.Fprintf(&b, "/ema(%g)", f.Decay)
+			}
 		case f.Combiner == model.Mean:
 			fmt.Fprintf(&b, "%q:mean", f.Name)
 		default:

@@ -91,7 +91,11 @@ func newAssembly(cfg Config) *assembly {
 		if f.Kind == model.Sparse {
 			a.sparse = append(a.sparse, a.b.SparseFeature(f))
 		} else {
-			a.dense = append(a.dense, a.b.DenseFeature(f))
+			x := a.b.DenseFeature(f)
+			if f.Decay != 0 {
+				x = a.b.Standardise(x, "moments."+f.Name, f.Decay)
+			}
+			a.dense = append(a.dense, x)
 		}
 	}
 	if len(a.sparse) == 0 {

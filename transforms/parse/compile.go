@@ -231,6 +231,9 @@ func (c *compiler) reserved() {
 	}
 	for _, f := range c.Features {
 		check(f.Name)
+		if f.Indicator != "" {
+			check(f.Indicator)
+		}
 		if f.Values != "" {
 			check(f.Values)
 		}

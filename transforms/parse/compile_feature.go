@@ -2,6 +2,7 @@ package parse
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 
@@ -16,7 +17,7 @@ func (c *compiler) feature(o *Feature, index int) {
 	oneOf(c, what+": hash", o.Hash, "", HashNone, HashInt)
 	f := feature{
 		name: o.Name, join: -1, kind: Sparse, typ: Auto, hash: o.Hash == HashInt, max: o.Max, dim: 1, values: o.Values,
-		base: int64(o.Slot) << fid.SignatureBits,
+		base: int64(o.Slot) << fid.SignatureBits, indicator: o.Indicator, buckets: o.Buckets,
 	}
 	if o.Kind != "" {
 		f.kind = o.Kind
@@ -55,6 +56,9 @@ func (c *compiler) feature(o *Feature, index int) {
 	if o.Values != "" && (c.Format != LibFM || f.kind == Dense || f.join >= 0) {
 		c.fault("%s: values are for sparse features of libfm", what)
 	}
+	if o.Buckets != nil && (f.typ == Auto || f.typ == Float) {
+		f.typ = Float
+	}
 	if f.kind == Dense {
 		c.dense(what, o, &f)
 	} else {
@@ -79,6 +83,10 @@ func (c *compiler) sparse(what string, o *Feature, f *feature) {
 	if c.Format == LibFM && f.join < 0 && f.typ != Auto && f.typ != Int {
 		c.fault("%s: type is %s, but libfm has integers", what, f.typ)
 	}
+	c.buckets(what, o, f)
+	if o.Clip != nil || o.Log || o.Std != 0 || o.Mean != 0 || o.KeepMissing || o.Indicator != "" {
+		c.fault("%s: clip, log, mean, std and an indicator are for dense features", what)
+	}
 	if o.Default == "" {
 		return
 	}
@@ -91,6 +99,33 @@ func (c *compiler) sparse(what string, o *Feature, f *feature) {
 		c.fault("%s: default: %w", what, err)
 	}
 	f.defaultFids = []int64{f.base | x}
+}
+
+// buckets checks the boundaries of a sparse feature.
+func (c *compiler) buckets(what string, o *Feature, f *feature) {
+	if o.Buckets == nil {
+		if o.MissingBucket {
+			c.fault("%s: a bucket for missing values, but no buckets", what)
+		}
+		return
+	}
+	if f.typ != Float {
+		c.fault("%s: buckets are of numbers, but the type is %s", what, f.typ)
+	}
+	if c.Format == LibFM && f.join < 0 {
+		c.fault("%s: buckets are of numbers, but libfm has integers", what)
+	}
+	for i, b := range o.Buckets {
+		if b-b != 0 || i > 0 && b <= o.Buckets[i-1] {
+			c.fault("%s: the boundaries of buckets do not ascend: %g at place %d", what, b, i+1)
+		}
+	}
+	if o.MissingBucket {
+		f.defaultFids = []int64{f.base | int64(len(o.Buckets)+1)}
+		if o.Default != "" {
+			c.fault("%s: missing values have a default and a bucket of their own", what)
+		}
+	}
 }
 
 func (c *compiler) dense(what string, o *Feature, f *feature) {
@@ -117,12 +152,29 @@ func (c *compiler) dense(what string, o *Feature, f *feature) {
 	if c.Format == LibFM && f.join < 0 && (len(c.Fields) == 0 || f.dim > 1) {
 		c.fault("%s: a dense feature of libfm is the value of one of the fields", what)
 	}
+	if o.Buckets != nil || o.MissingBucket {
+		c.fault("%s: buckets make a sparse feature", what)
+	}
+	if n := len(o.Clip); n != 0 && (n != 2 || !(o.Clip[0] < o.Clip[1])) {
+		c.fault("%s: clip is %g, not a lower and an upper bound", what, o.Clip)
+	}
+	if !(o.Std >= 0) || o.Std-o.Std != 0 || o.Mean-o.Mean != 0 {
+		c.fault("%s: mean is %g and std %g", what, o.Mean, o.Std)
+	}
+	f.numbers = numbers{clip: o.Clip, log: o.Log, mean: o.Mean, std: o.Std, most: maxDense}
 	var value float32
-	if o.Default != "" {
+	switch {
+	case o.Default != "":
 		var ok bool
 		if value, ok = parseFloat([]byte(o.Default)); !ok || !finite(value) {
 			c.fault("%s: default %q is not a number", what, o.Default)
 		}
+		value = f.numbers.apply(value)
+	case o.KeepMissing:
+		value = float32(math.NaN())
+	}
+	if o.KeepMissing {
+		f.numbers.most = maxObserved
 	}
 	f.defaultFloats = slices.Repeat([]float32{value}, f.dim)
 }

@@ -4,13 +4,15 @@
 //
 //	sparse feature    list<int64>, items not null          fids of its slot, any number a row
 //	dense feature     float32, or fixed_size_list<float32>[Dim]
+//	indicator         float32, beside a dense feature      1 where it is missing
 //	values column     list<float32>, items not null        libfm only, beside a sparse feature
 //	__label__, __weight__    float32
 //	__line_id__       binary
 //	__time__          int64, when the input has it
 //	__position__      int64
 //
-// A value goes this way: source column (or a column of a joined side table) -> Regexp -> Split -> number or hash -> Max.
+// A value goes this way: source column (or a column of a joined side table) -> Regexp -> Split -> number or hash -> Max,
+// a number of a dense feature on through Clip -> Log -> Mean and Std.
 // Empty text counts as missing, everywhere; a missing value is the feature's Default.
 //
 // A record that cannot be used goes to [pipeline.Env.BadRow] with one of the reasons of reason.go, and the others stay:

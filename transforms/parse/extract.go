@@ -31,7 +31,7 @@ func newExtractor(p *program, s sides) *extractor {
 		joined: make([]int32, len(p.joins)), misses: make([]int64, len(p.joins)), missing: make([]bool, len(p.joins)),
 	}
 	for i := range x.output {
-		x.output[i].dense.dim = p.features[i].dim
+		x.output[i].dense.dim, x.output[i].missing.dim = p.features[i].dim, 1
 	}
 	return x
 }
@@ -219,6 +219,9 @@ func (x *extractor) arrays(mem memory.Allocator) []arrow.Array {
 		f, o := &x.p.features[i], &x.output[i]
 		if f.kind == Dense {
 			out = append(out, o.dense.array(mem))
+			if f.indicator != "" {
+				out = append(out, o.missing.array(mem))
+			}
 			continue
 		}
 		out = append(out, o.fids.array(mem, sparseType))

@@ -27,29 +27,32 @@ type feature struct {
 
 	defaultFids   []int64
 	defaultFloats []float32
-}
 
-// maxDense bounds dense values. The products of a few of them, and squares of these, must still be a float32, and the
-// number itself be one that a model can learn from; a larger one is a slip of whoever wrote it.
-const maxDense = 1e9
+	numbers   numbers
+	indicator string    // the column that says where dense values are missing, or empty
+	buckets   []float64 // boundaries
+}
 
 // output holds what a feature has become so far: fids (and values) or dense.
 type output struct {
 	fids   listColumn[int64]
 	values listColumn[float32]
 	dense  denseColumn
+	// missing is the column of the indicator.
+	missing denseColumn
 }
 
 func (o *output) truncate(rows int) {
 	o.fids.truncate(rows)
 	o.values.truncate(rows)
 	o.dense.truncate(rows)
+	o.missing.truncate(rows)
 }
 
 // add appends one row made of v to o. After an error o may hold a part of the row.
 func (f *feature) add(o *output, v *values) error {
 	if f.kind == Dense {
-		return f.addDense(&o.dense, v)
+		return f.addDense(o, v)
 	}
 	if err := f.addSparse(o, v); err != nil {
 		return err
@@ -61,6 +64,9 @@ func (f *feature) add(o *output, v *values) error {
 func (f *feature) copy(o, from *output, row int) error {
 	if f.kind == Dense {
 		o.dense.values = append(o.dense.values, from.dense.row(row)...)
+		if f.indicator != "" {
+			o.missing.values = append(o.missing.values, from.missing.row(row)...)
+		}
 		return nil
 	}
 	o.fids.items = append(o.fids.items, from.fids.row(row)...)
@@ -71,10 +77,18 @@ func (f *feature) copy(o, from *output, row int) error {
 func (f *feature) missing(o *output) error {
 	if f.kind == Dense {
 		o.dense.values = append(o.dense.values, f.defaultFloats...)
+		f.indicate(o, 1)
 		return nil
 	}
 	o.fids.items = append(o.fids.items, f.defaultFids...)
 	return f.end(o)
+}
+
+// indicate appends a row of the indicator.
+func (f *feature) indicate(o *output, missing float32) {
+	if f.indicator != "" {
+		o.missing.values = append(o.missing.values, missing)
+	}
 }
 
 // end closes the row of a sparse feature: default, maximum and the length of the values.
@@ -122,7 +136,7 @@ func (f *feature) addSparse(o *output, v *values) error {
 			if !finite(x) {
 				return bad(reasonFinite, "feature %q is %g", f.name, x)
 			}
-			o.fids.items = append(o.fids.items, f.base|bucket(x))
+			o.fids.items = append(o.fids.items, f.base|f.bucket(float64(x)))
 		}
 	case texts:
 		if (f.typ == Int || f.typ == Float) && !f.text {
@@ -148,7 +162,7 @@ func (f *feature) addInts(c *listColumn[int64], xs []int64) error {
 	switch {
 	case f.typ == Float:
 		for _, x := range xs {
-			out = append(out, base|bucket(float32(x)))
+			out = append(out, base|f.bucket(float64(x)))
 		}
 	case f.hash:
 		for _, x := range xs {
@@ -208,7 +222,7 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 		if !finite(x) {
 			return 0, bad(reasonFinite, "feature %q is %q", f.name, t)
 		}
-		return bucket(x), nil
+		return f.bucket(float64(x)), nil
 	}
 	if f.typ == Auto {
 		if x, is, fits := autoInt(t); is {
@@ -224,9 +238,9 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 	return int64(fid.HashBytes(t)), nil
 }
 
-// addDense appends the numbers of v as a row of c.
-func (f *feature) addDense(c *denseColumn, v *values) error {
-	start := len(c.values)
+// addDense appends the numbers of v as a row of o.
+func (f *feature) addDense(o *output, v *values) error {
+	c, start := &o.dense, len(o.dense.values)
 	switch v.kind {
 	case ints:
 		for _, x := range v.ints {
@@ -258,19 +272,23 @@ func (f *feature) addDense(c *denseColumn, v *values) error {
 	row := c.values[start:]
 	if len(row) == 0 {
 		c.values = append(c.values, f.defaultFloats...)
+		f.indicate(o, 1)
 		return nil
 	}
 	if len(row) != f.dim {
 		return bad(reasonLength, "feature %q has %d values, not %d", f.name, len(row), f.dim)
 	}
-	for _, x := range row {
+	for i, x := range row {
 		if !finite(x) {
 			return bad(reasonFinite, "feature %q is %g", f.name, x)
 		}
-		if x > maxDense || x < -maxDense {
-			return bad(reasonLarge, "feature %q is %g, a dense value is %g at most", f.name, x, float64(maxDense))
+		y := f.numbers.apply(x)
+		if most := f.numbers.most; y > most || y < -most {
+			return bad(reasonLarge, "feature %q is %g, a dense value is %g at most; clip it, or take its log", f.name, y, most)
 		}
+		row[i] = y
 	}
+	f.indicate(o, 0)
 	return nil
 }
 

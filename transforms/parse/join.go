@@ -50,7 +50,7 @@ func loadSide(p *program, j *join) (*side, error) {
 	s := &side{rows: map[string]int32{}, output: make([]output, len(j.feature)), errs: make([]map[int32]error, len(j.feature))}
 	for k := range s.errs {
 		s.errs[k] = map[int32]error{}
-		s.output[k].dense.dim = p.features[j.feature[k]].dim
+		s.output[k].dense.dim, s.output[k].missing.dim = p.features[j.feature[k]].dim, 1
 	}
 	split := splitter{delimiter: []byte(j.Delimiter), quoted: j.Delimiter == ","}
 	var fields [][]byte

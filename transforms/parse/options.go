@@ -43,8 +43,9 @@ const (
 	Int Type = "int"
 	// String takes text and hashes it.
 	String Type = "string"
-	// Float takes numbers; text as with Int. In a sparse feature x becomes the signature floor(log2(|x|+1)), the bucket
-	// that upstream's tf_example_to_example puts floats into (native_training/data/parsers.py).
+	// Float takes numbers; text as with Int. In a sparse feature without Buckets x becomes the signature
+	// floor(log2(|x|+1)), the bucket that upstream's tf_example_to_example puts floats into
+	// (native_training/data/parsers.py).
 	Float Type = "float"
 )
 
@@ -96,7 +97,7 @@ type Options struct {
 	Joins []Join
 }
 
-// Feature is one output. A row is bad in which a dense feature has a value beyond ±1e9.
+// Feature is one output. A row is bad in which a dense feature is beyond ±1e9, behind all that its options make of it.
 type Feature struct {
 	// Name is the output column; it may not begin and end with two underscores.
 	Name string
@@ -118,6 +119,27 @@ type Feature struct {
 	Default string
 	// Dim is the width of a dense feature, default 1. A row with another number of values is bad.
 	Dim int
+	// Clip, Log, Mean and Std change the numbers of a dense feature, in this order:
+	//
+	//	x = min(max(x, Clip[0]), Clip[1])
+	//	x = sign(x)·ln(1 + |x|)
+	//	x = (x - Mean) / Std, cut at ±[model.MaxDeviations]
+	//
+	// Without (no Clip, false, Std 0) a step is left out. A Default goes the same way; without one a missing value is 0
+	// behind all of it.
+	Clip      []float64
+	Log       bool
+	Mean, Std float64
+	// KeepMissing makes a missing value of a dense feature NaN where there is no Default, for models that know what to do
+	// with it ([model.Feature].Decay).
+	KeepMissing bool
+	// Indicator names a column beside a dense feature, which is 1 where its value is missing and 0 elsewhere.
+	Indicator string
+	// Buckets makes a sparse feature of numbers: the signature is the number of these boundaries, which ascend, that are
+	// not above the value. The type is Float.
+	Buckets []float64
+	// MissingBucket gives missing values a bucket of their own behind the last, where there is no Default.
+	MissingBucket bool
 	// Values names an output column for the values of libfm's entries beside the fids. Without it a value other than 1
 	// makes the row bad. A dense feature on one of Fields takes the values themselves.
 	Values string

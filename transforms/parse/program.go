@@ -39,6 +39,9 @@ func (p *program) schema(time bool) *arrow.Schema {
 	for _, f := range p.features {
 		if f.kind == Dense {
 			out = append(out, arrow.Field{Name: f.name, Type: denseType(f.dim)})
+			if f.indicator != "" {
+				out = append(out, arrow.Field{Name: f.indicator, Type: denseType(1)})
+			}
 			continue
 		}
 		out = append(out, arrow.Field{Name: f.name, Type: sparseType})

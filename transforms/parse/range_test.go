@@ -20,9 +20,9 @@ func TestOutOfRange(t *testing.T) {
 		[]string{
 			`src/part-0 position 10: bad label: column "y" is 7, not in 0 to 1; say what a positive example is (label.positive) "7,2"`,
 			`src/part-0 position 20: bad label: column "y" is -1, not in 0 to 1; say what a positive example is (label.positive) "-1,2"`,
-			`src/part-0 position 40: value out of range: feature "x" is 1e+30, a dense value is 1e+09 at most "0,1e30"`,
-			`src/part-0 position 50: value out of range: feature "x" is -3e+38, a dense value is 1e+09 at most "0,-3e38"`,
-			`src/part-0 position 60: value out of range: feature "x" is 1.1e+09, a dense value is 1e+09 at most "0,1.1e9"`,
+			`src/part-0 position 40: value out of range: feature "x" is 1e+30, a dense value is 1e+09 at most; clip it, or take its log "0,1e30"`,
+			`src/part-0 position 50: value out of range: feature "x" is -3e+38, a dense value is 1e+09 at most; clip it, or take its log "0,-3e38"`,
+			`src/part-0 position 60: value out of range: feature "x" is 1.1e+09, a dense value is 1e+09 at most; clip it, or take its log "0,1.1e9"`,
 		})
 
 	libfm := parse.Options{Format: parse.LibFM, Features: []parse.Feature{{Name: "x", Column: "features", Slot: 1, Values: "v"}}}

@@ -1,7 +1,6 @@
 package parse
 
 import (
-	"math"
 	"strconv"
 )
 
@@ -125,6 +124,3 @@ func parseFloat(b []byte) (float32, bool) {
 
 // finite tells whether v is a number and not an infinity.
 func finite(v float32) bool { return v-v == 0 }
-
-// bucket is floor(log2(|v|+1)), see [Float].
-func bucket(v float32) int64 { return int64(math.Log2(math.Abs(float64(v)) + 1)) }

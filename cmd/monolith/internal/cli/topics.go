@@ -22,7 +22,7 @@ parse:
   features:
     - {name: user, slot: 1}
     - {name: genres, slot: 7, max: 6, combiner: mean}
-    - {name: age, kind: dense}
+    - {name: age, kind: dense, standardise: running}
   label: {name: rating, positive: ">= 4"}
 model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}
 train: {batch: 512, workers: 2, prefetch: {lookup: 2, push: 2}, on_bad_row: skip}
