@@ -1,7 +1,10 @@
 package job_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -409,19 +413,65 @@ model: lr
 
 func TestForTarget(t *testing.T) {
 	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if strings.HasSuffix(name, ".gz") {
+			var b bytes.Buffer
+			w := gzip.NewWriter(&b)
+			_, _ = w.Write([]byte(text))
+			_ = w.Close()
+			text = b.String()
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var records bytes.Buffer
+	w := tfrecord.NewWriter(&records, nil)
+	if err := errors.Join(w.Write([]byte("{}")), w.Close()); err != nil {
+		t.Fatal(err)
+	}
 	for target, want := range map[string]string{
-		"data/part-*.tfrecord.gz": "tfrecord", "a.parquet": "parquet", "x.csv": "text", "x.libfm": "text", "kafka://h:1,i:2/t": "kafka",
+		write("a.csv", "user,item\n1,2\n3,4\n"):                  "text csv header=true columns=[]",
+		write("b.csv", "1,2\n3,4\n"):                             "text csv header=false columns=[c1 c2]",
+		write("c", "1\t2\n3\t4\n"):                               "text tsv header=false columns=[c1 c2]",
+		write("x-00000-of-00002.gz", "{\"a\": 1}\n{\"b\": 2}\n"): "text jsonl header=false columns=[]",
+		write("d.txt", "1 3:1 9:1\n-1 2:0.5\n"):                  "text libfm header=false columns=[]",
+		write("e.csv.gz", "user,item\n\"a\nb\",2\n"):             "text csv header=true columns=[]",
+		write("f", "all kinds\nof words, here\n"):                "text  header=false columns=[]",
+		write("g.part", records.String()):                        "tfrecord  header=false columns=[]",
+		write("h.gz", records.String()):                          "tfrecord  header=false columns=[]",
+		write("i", "PAR1..."):                                    "parquet columns header=false columns=[]",
+		write("j.tfrecord", "damaged from its first byte on"):    "tfrecord  header=false columns=[]",
+		filepath.Join(dir, "a*.csv"):                             "text csv header=true columns=[]",
+		"kafka://h:1,i:2/t":                                      "kafka  header=false columns=[]",
+		"synthetic":                                              "synthetic tf_example header=false columns=[]",
 	} {
-		c, err := job.ForTarget(target)
-		if err != nil || c.Source.Name() != want {
-			t.Errorf("%s: %v, %v", target, c, err)
+		c, err := job.ForTarget(target, job.LoadOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+			continue
+		}
+		if got := fmt.Sprintf("%s %s header=%v columns=%v", c.Source.Name(), c.Parse.Format, c.Parse.Header, c.Parse.Columns); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
 		}
 	}
-	if c, err := job.ForTarget("kafka://h:1,i:2/t"); err != nil || len(c.Source.Kafka.Brokers) != 2 || !c.Source.Bounded() {
-		t.Errorf("kafka target: %+v, %v", c.Source.Kafka, err)
+	c, err := job.ForTarget("kafka://h:1,i:2/t", job.LoadOptions{Set: []string{"source.kafka.tls={}", "parse.format=jsonl"}})
+	if err != nil || len(c.Source.Kafka.Brokers) != 2 || c.Source.Bounded() || c.Source.Kafka.TLS == nil || c.Parse.Format != "jsonl" {
+		t.Errorf("kafka target: %+v, %v", c, err)
 	}
-	if _, err := job.ForTarget("what"); !errors.Is(err, pipeline.ErrConfig) {
-		t.Errorf("error is %v", err)
+	for target, want := range map[string]string{
+		"what":                          "no file matches",
+		dir:                             "/*",
+		"kafka://h:1":                   "is not kafka://host:port/topic",
+		write("empty", ""):              "nothing in it",
+		filepath.Join(dir, "a.csv.bak"): "a.csv",
+	} {
+		if _, err := job.ForTarget(target, job.LoadOptions{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v, want %q", target, err, want)
+		}
 	}
 }
 

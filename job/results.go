@@ -168,21 +168,39 @@ func (e *ConfigError) Findings() []Finding {
 // InspectOptions say what to show of a source.
 type InspectOptions struct {
 	Logger *slog.Logger
-	// Rows is how many rows to show.
+	// Rows is how many rows to show; what is said of columns and features is of more.
 	Rows int
+	// Timeout bounds the whole look; 0: [InspectTimeout].
+	Timeout time.Duration
 }
+
+// InspectTimeout is how long a look into a source takes at most.
+const InspectTimeout = 10 * time.Second
 
 // SourceInfo is what a source looks like.
 type SourceInfo struct {
 	// Source describes it in a few words.
 	Source  string `json:"source"`
 	Bounded bool   `json:"bounded"`
+	// Format is that of the records: the job's, or what they look like.
+	Format string `json:"format"`
 	// Splits are its parts.
 	Splits []SplitInfo `json:"splits"`
-	// Schema has the columns of what the source gives, or of what parsing makes of it when the job says how.
-	Schema []ColumnInfo `json:"schema"`
-	// Rows are the first rows, each a value for every column of Schema, written for people.
-	Rows [][]string `json:"rows"`
+	// Read is how many records were looked at, in all splits alike.
+	Read int64 `json:"read"`
+	// Columns are what the records hold.
+	Columns []ColumnInfo `json:"columns"`
+	// Features are what the job makes of them; none without a job that says how.
+	Features []FeatureInfo `json:"features,omitempty"`
+	// Rows are some rows, from as many splits as there are.
+	Rows []RowInfo `json:"rows"`
+	// BadRows counts the records that cannot be used, by reason; BadExamples are the first of them.
+	BadRows     map[string]int64 `json:"bad_rows,omitempty"`
+	BadExamples []string         `json:"bad_examples,omitempty"`
+	// Parse is a parse section that fits the records, as a job file has it; empty when the job has one or none can be made.
+	Parse string `json:"parse,omitempty"`
+	// Notes are what a person should know beside.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // SplitInfo is one split of a source.
@@ -191,12 +209,62 @@ type SplitInfo struct {
 	Start int64  `json:"start"`
 	// End is -1 when it is not known or there is none.
 	End int64 `json:"end"`
+	// Read is how many of its records were looked at.
+	Read int64 `json:"read"`
 }
 
-// ColumnInfo is one column of a source.
+// ColumnInfo is one column of a source, as it is stored.
 type ColumnInfo struct {
 	Name string `json:"name"`
+	// Type is what the format calls it.
 	Type string `json:"type"`
+	// Rows is how many of the records have a value, Share what part of them that is.
+	Rows  int64   `json:"rows"`
+	Share float64 `json:"share"`
+	// Distinct is how many different values there are, 1,000 at most.
+	Distinct int `json:"distinct"`
+	// Numbers summarise the values where all are numbers.
+	Numbers *NumbersInfo `json:"numbers,omitempty"`
+	// Examples are the first different values.
+	Examples []any `json:"examples"`
+}
+
+// NumbersInfo summarises numbers.
+type NumbersInfo struct {
+	Min  float64 `json:"min"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// FeatureInfo is one input of the model, or the label or weight, as it is made of the records.
+type FeatureInfo struct {
+	Name string `json:"name"`
+	// Kind is sparse, dense, label or weight.
+	Kind string `json:"kind"`
+	// Slot is that of a sparse feature.
+	Slot int `json:"slot,omitempty"`
+	// Rows is how many of the good records have a value, Share what part of them that is.
+	Rows  int64   `json:"rows"`
+	Share float64 `json:"share"`
+	// MaxValues is the largest number of values of a record.
+	MaxValues int `json:"max_values"`
+	// Distinct is how many different values there are, 1,000 at most.
+	Distinct int `json:"distinct"`
+	// Numbers summarise a dense feature, a label or a weight.
+	Numbers *NumbersInfo `json:"numbers,omitempty"`
+	// Examples are the first different values; ids are written slot:value.
+	Examples []any `json:"examples"`
+}
+
+// RowInfo is one record.
+type RowInfo struct {
+	Split string `json:"split"`
+	// Position is where it begins.
+	Position int64 `json:"position"`
+	// Record is what it holds, by column.
+	Record map[string]any `json:"record,omitempty"`
+	// Features is what the job makes of it; ids are written slot:value.
+	Features map[string]any `json:"features,omitempty"`
 }
 
 // SnapshotInfo is what a snapshot holds.

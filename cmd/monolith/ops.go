@@ -26,6 +26,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		},
 		Check:           job.Check,
 		InspectSource:   job.InspectSource,
+		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
 		Demo:            demo.Run,
 	}

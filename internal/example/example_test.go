@@ -191,6 +191,19 @@ func check(t *testing.T, o *oracle, s *example.Scanner, record []byte) {
 			t.Fatalf("%q of %x (-protobuf +scanner):\n%s", name, record, diff)
 		}
 	}
+	all, err := example.All(record)
+	if err != nil {
+		t.Fatalf("protobuf reads %x, All says %v", record, err)
+	}
+	listed := map[string]list{}
+	for name, v := range all {
+		if listed[name], err = takeApart(v); err != nil {
+			t.Fatalf("%q of %x: %v", name, record, err)
+		}
+	}
+	if diff := cmp.Diff(want, listed); diff != "" {
+		t.Fatalf("all of %x (-protobuf +All):\n%s", record, diff)
+	}
 }
 
 func field(num protowire.Number, contents ...[]byte) []byte {

@@ -45,7 +45,7 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 }
 
 func (a *App) findings(cmd *cobra.Command, path string, set []string) ([]job.Finding, error) {
-	if _, err := os.Stat(path); err != nil {
+	if info, err := os.Stat(path); path != stdinJob && (err != nil || info.IsDir()) {
 		_, err = a.load(path, set) // says it best
 		return nil, err
 	}

@@ -31,8 +31,10 @@ type Ops struct {
 	Plan func(*job.Config) (job.Plan, error)
 	// Check looks for everything that would keep a job from running, without reading data.
 	Check func(context.Context, *job.Config) ([]job.Finding, error)
-	// InspectSource reads the first rows of a job's source.
+	// InspectSource looks into a job's source.
 	InspectSource func(context.Context, *job.Config, job.InspectOptions) (*job.SourceInfo, error)
+	// Propose writes a job for a source.
+	Propose func(ctx context.Context, target string, o job.ProposeOptions) (*job.Proposed, error)
 	// InspectSnapshot describes a snapshot, or the newest one of a job's dir.
 	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
 	// Demo trains on a synthetic stream from a broker in this process.
@@ -44,7 +46,8 @@ type App struct {
 	Ops Ops
 	// Version is that of the release, empty for what the build information says.
 	Version string
-	// Stdout and Stderr default to the process's own.
+	// Stdin, Stdout and Stderr default to the process's own. A job file called - is read from Stdin.
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Env is the environment as NAME=value pairs.
 	Env []string
@@ -67,6 +70,9 @@ var errMissing = errors.New("this program was built without that command")
 // Run runs one command line, without the program's name, and returns the process's exit code. A second SIGINT or SIGTERM
 // makes it return at once, leaving goroutines behind: the caller exits.
 func (a *App) Run(ctx context.Context, args []string) int {
+	if a.Stdin == nil {
+		a.Stdin = os.Stdin
+	}
 	if a.Stdout == nil {
 		a.Stdout = os.Stdout
 	}

@@ -157,12 +157,39 @@ func fakes() cli.Ops {
 			return nil, fail()
 		},
 		InspectSource: func(_ context.Context, c *job.Config, o job.InspectOptions) (*job.SourceInfo, error) {
+			if fake == "parsed" {
+				return &job.SourceInfo{
+					Source: c.Source.Name(), Bounded: true, Format: "csv", Read: 3, Splits: []job.SplitInfo{{Name: "a", End: 120, Read: 3}},
+					Features: []job.FeatureInfo{
+						{Name: "user", Kind: "sparse", Slot: 1, Rows: 1, Share: .5, MaxValues: 2, Distinct: 2, Examples: []any{"1:7", "1:8"}},
+						{Name: "label", Kind: "label", Rows: 2, Share: 1, MaxValues: 1, Distinct: 2, Numbers: &job.NumbersInfo{Max: 1, Mean: .5}, Examples: []any{1., 0.}},
+					},
+					Rows: []job.RowInfo{
+						{Split: "a", Features: map[string]any{"user": []any{"1:7", "1:8"}, "__label__": 1.}},
+						{Split: "a", Position: 40, Record: map[string]any{"user": "x"}},
+					},
+					BadRows: map[string]int64{"wrong type": 1}, BadExamples: []string{"text/a position 40: wrong type"},
+				}, nil
+			}
 			return &job.SourceInfo{
-				Source: c.Source.Name(), Bounded: c.Source.Bounded(),
-				Splits: []job.SplitInfo{{Name: "a", End: 120}, {Name: "b", End: -1}},
-				Schema: []job.ColumnInfo{{Name: "user", Type: "list<int64>"}, {Name: "__label__", Type: "float32"}},
-				Rows:   [][]string{{"[1 2]", "1"}, {"[3]", "0"}}[:min(2, o.Rows)],
+				Source: c.Source.Name(), Bounded: c.Source.Bounded(), Format: "jsonl", Read: 2000,
+				Splits: []job.SplitInfo{{Name: "a", End: 120, Read: 1500}, {Name: "b", End: -1, Read: 500}},
+				Columns: []job.ColumnInfo{
+					{Name: "user", Type: "list of numbers", Rows: 1999, Share: .9995, Distinct: 1000, Numbers: &job.NumbersInfo{Min: 1, Max: 3, Mean: 2}, Examples: []any{int64(1), int64(2)}},
+					{Name: "title", Type: "text", Rows: 0, Examples: []any{}},
+				},
+				Rows: []job.RowInfo{
+					{Split: "a", Record: map[string]any{"user": []any{int64(1), int64(2)}, "title": nil}},
+					{Split: "b", Position: 7, Record: map[string]any{"user": int64(3), "title": "a long text that goes on and on and on and on and on for more than sixty letters"}},
+				}[:min(2, o.Rows)],
+				Parse: "parse:\n  format: jsonl\n", Notes: []string{fmt.Sprintf("time was over after %v", o.Timeout)},
 			}, nil
+		},
+		Propose: func(_ context.Context, target string, o job.ProposeOptions) (*job.Proposed, error) {
+			if o.Label == "none" {
+				return nil, fmt.Errorf("job: which column of %s is to be predicted?: %w", target, pipeline.ErrConfig)
+			}
+			return &job.Proposed{Name: "x", Job: "version: 1\nname: x\n", Read: 1, Notes: []string{"a note"}}, nil
 		},
 		InspectSnapshot: func(_ context.Context, path string) (*job.SnapshotInfo, error) {
 			return &job.SnapshotInfo{

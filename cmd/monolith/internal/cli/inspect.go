@@ -4,36 +4,52 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job"
 )
 
 func (a *App) inspectCommand(out *outcome) *cobra.Command {
 	var (
-		set  []string
-		rows int
+		set     []string
+		rows    int
+		timeout time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "inspect SOURCE|SNAPSHOT",
 		Short: "Look into a source or a snapshot",
-		Long: `Show the splits, the schema and the first rows of a source, or what a snapshot holds.
+		Long: `Show what the records of a source hold, or what a snapshot holds. Nothing is changed.
 
-SOURCE is a job file (its source, parsed as the job says), a data file or pattern (.tfrecord, .parquet, .csv, .tsv, .jsonl,
-.libfm, .txt) or kafka://host:port/topic. SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.`,
+SOURCE is a job file (its source, as records and as the features the job makes of them), data files or a pattern (what they are
+is seen in them: TFRecord, Parquet, csv, tsv, jsonl, libfm, also compressed with gzip), kafka://host:port/topic or synthetic.
+Records come from all splits alike; of a source without a job file a parse section is proposed. With --json values are whole.
+
+SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.`,
 		Example: `  monolith inspect job.yaml --rows 3
-  monolith inspect 'data/part-*.tfrecord'
-  monolith inspect kafka://localhost:9092/ratings
+  monolith inspect 'data/part-*'
+  monolith inspect kafka://localhost:9092/ratings --json | jq .result.columns
+  monolith inspect kafka://localhost:9092/ratings --set source.kafka.tls={}
   monolith inspect runs/movielens/snapshots/snap-00000012`,
 		Args: exactly("a source or a snapshot"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := args[0]
-			if isDir(target) {
+			switch {
+			case rows < 0:
+				return &usageError{message: fmt.Sprintf("--rows is %d, must be at least 0", rows)}
+			case timeout <= 0:
+				return &usageError{message: fmt.Sprintf("--timeout is %v, must be above 0", timeout)}
+			}
+			if isDir(target) && !isEmptyOfSnapshots(target) {
 				if a.Ops.InspectSnapshot == nil {
 					return errMissing
 				}
@@ -52,7 +68,7 @@ SOURCE is a job file (its source, parsed as the job says), a data file or patter
 			if a.Ops.InspectSource == nil {
 				return errMissing
 			}
-			info, err := a.Ops.InspectSource(cmd.Context(), cfg, job.InspectOptions{Logger: a.logger.Load(), Rows: rows})
+			info, err := a.Ops.InspectSource(cmd.Context(), cfg, job.InspectOptions{Logger: a.logger.Load(), Rows: rows, Timeout: timeout})
 			if err != nil {
 				return err
 			}
@@ -63,17 +79,37 @@ SOURCE is a job file (its source, parsed as the job says), a data file or patter
 	}
 	addSet(cmd, &set)
 	cmd.Flags().IntVarP(&rows, "rows", "n", 5, "how many `rows` to show")
+	addTimeout(cmd, &timeout)
 	return cmd
 }
 
+func addTimeout(cmd *cobra.Command, timeout *time.Duration) {
+	cmd.Flags().DurationVar(timeout, "timeout", job.InspectTimeout, "end the look after this `time` with what was seen")
+}
+
+// isEmptyOfSnapshots tells a folder that holds files and no sign of a job's dir or a snapshot: data, most likely.
+func isEmptyOfSnapshots(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	files := false
+	for _, e := range entries {
+		name := e.Name()
+		if name == "manifest.json" || e.IsDir() && (strings.HasPrefix(name, "snapshots") || strings.HasPrefix(name, "snap-")) {
+			return false
+		}
+		files = files || !e.IsDir()
+	}
+	return files
+}
+
+// target makes a job of whatever can be looked at.
 func (a *App) target(target string, set []string) (*job.Config, error) {
 	if isJobFile(target) {
 		return a.load(target, set)
 	}
-	if len(set) > 0 {
-		return nil, &usageError{message: "--set is for job files; " + target + " is none"}
-	}
-	return job.ForTarget(target)
+	return job.ForTarget(target, job.LoadOptions{Set: set, Env: a.Env})
 }
 
 func writeSource(w io.Writer, s *job.SourceInfo) error {
@@ -81,36 +117,224 @@ func writeSource(w io.Writer, s *job.SourceInfo) error {
 	if s.Bounded {
 		ends = "ends"
 	}
-	if _, err := fmt.Fprintf(w, "%s, %s, %s\n\n", s.Source, plural(len(s.Splits), "split"), ends); err != nil {
+	head := fmt.Sprintf("%s, %s, %s", s.Source, plural(len(s.Splits), "split"), ends)
+	if s.Format != "" {
+		head += "; records are " + s.Format
+	}
+	head += fmt.Sprintf("; %s looked at", plural(int(s.Read), "record"))
+	sections := []func(io.Writer, *job.SourceInfo) error{writeSplits, writeColumns, writeFeatures, writeRows, writeBad, writeParse}
+	if _, err := fmt.Fprintln(w, head); err != nil {
 		return err
 	}
-	splits := [][]string{{"SPLIT", "START", "END"}}
-	for _, p := range s.Splits {
+	for _, section := range sections {
+		if err := section(w, s); err != nil {
+			return err
+		}
+	}
+	for i, note := range s.Notes {
+		if i == 0 {
+			note = "\n" + note
+		}
+		if _, err := fmt.Fprintln(w, note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block writes a table with an empty line before it.
+func block(w io.Writer, rows [][]string, right ...int) error {
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return ui.Table(w, rows, right...)
+}
+
+func writeSplits(w io.Writer, s *job.SourceInfo) error {
+	const most = 12
+	rows := [][]string{{"SPLIT", "START", "END", "LOOKED AT"}}
+	for i, p := range s.Splits {
+		if i == most-1 && len(s.Splits) > most {
+			rows = append(rows, []string{fmt.Sprintf("and %d more", len(s.Splits)-i)})
+			break
+		}
 		end := "-"
 		if p.End >= 0 {
 			end = strconv.FormatInt(p.End, 10)
 		}
-		splits = append(splits, []string{p.Name, strconv.FormatInt(p.Start, 10), end})
+		rows = append(rows, []string{p.Name, strconv.FormatInt(p.Start, 10), end, strconv.FormatInt(p.Read, 10)})
 	}
-	if err := ui.Table(w, splits, 1, 2); err != nil {
+	return block(w, rows, 1, 2, 3)
+}
+
+// writeColumns shows what the records hold, unless the job's features say it better.
+func writeColumns(w io.Writer, s *job.SourceInfo) error {
+	if len(s.Features) > 0 || len(s.Columns) == 0 {
+		return nil
+	}
+	rows := [][]string{{"COLUMN", "TYPE", "FILLED", "DIFFERENT", "RANGE", "MEAN", "EXAMPLES"}}
+	for _, c := range s.Columns {
+		from, mean := numbers(c.Numbers)
+		rows = append(rows, []string{clip(c.Name, 40), c.Type, percent(c.Rows, c.Share), different(c.Distinct), from, mean, examples(c.Examples)})
+	}
+	return block(w, rows, 2, 3, 5)
+}
+
+func writeFeatures(w io.Writer, s *job.SourceInfo) error {
+	if len(s.Features) == 0 {
+		return nil
+	}
+	rows := [][]string{{"FEATURE", "KIND", "SLOT", "FILLED", "VALUES", "DIFFERENT", "RANGE", "MEAN", "EXAMPLES"}}
+	for _, f := range s.Features {
+		slot := ""
+		if f.Kind == "sparse" {
+			slot = strconv.Itoa(f.Slot)
+		}
+		from, mean := numbers(f.Numbers)
+		values := "1"
+		if f.MaxValues != 1 {
+			values = fmt.Sprintf("to %d", f.MaxValues)
+		}
+		if f.Rows == 0 {
+			values = "-"
+		}
+		rows = append(rows, []string{clip(f.Name, 40), f.Kind, slot, percent(f.Rows, f.Share), values, different(f.Distinct), from, mean, examples(f.Examples)})
+	}
+	return block(w, rows, 2, 3, 4, 5, 7)
+}
+
+// writeRows shows records side by side where they fit, and else one below the other.
+func writeRows(w io.Writer, s *job.SourceInfo) error {
+	if len(s.Rows) == 0 {
+		return nil
+	}
+	var names, keys []string
+	value := func(r job.RowInfo, key string) any { return r.Record[key] }
+	if len(s.Features) > 0 {
+		value = func(r job.RowInfo, key string) any { return r.Features[key] }
+		for _, f := range s.Features {
+			key := f.Name
+			if f.Kind == "label" || f.Kind == "weight" {
+				key = "__" + f.Kind + "__"
+			}
+			names, keys = append(names, f.Name), append(keys, key)
+		}
+	} else {
+		for _, c := range s.Columns {
+			names, keys = append(names, c.Name), append(keys, c.Name)
+		}
+	}
+	table := [][]string{append([]string{"SPLIT", "POSITION"}, names...)}
+	width := 0
+	for _, r := range s.Rows {
+		line := []string{r.Split, strconv.FormatInt(r.Position, 10)}
+		if len(s.Features) > 0 && r.Features == nil {
+			table = append(table, append(line, "(bad row)"))
+			continue
+		}
+		for _, k := range keys {
+			line = append(line, clip(peek.Show(value(r, k)), 60))
+		}
+		table = append(table, line)
+	}
+	for i := range table[0] {
+		col := 0
+		for _, line := range table {
+			if i < len(line) {
+				col = max(col, utf8.RuneCountInString(line[i]))
+			}
+		}
+		width += col + 2
+	}
+	if width <= 160 {
+		return block(w, table, 1)
+	}
+	for _, line := range table[1:] {
+		rows := [][]string{{line[0] + " at " + line[1]}}
+		for i, v := range line[2:] {
+			rows = append(rows, []string{"  " + clip(names[i], 40), v})
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\n", rows[0][0]); err != nil {
+			return err
+		}
+		if err := ui.Table(w, rows[1:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeBad(w io.Writer, s *job.SourceInfo) error {
+	if len(s.BadRows) == 0 {
+		return nil
+	}
+	rows := [][]string{}
+	for _, reason := range slices.Sorted(maps.Keys(s.BadRows)) {
+		rows = append(rows, []string{"bad rows", ui.Count(s.BadRows[reason]), reason})
+	}
+	if err := block(w, rows, 1); err != nil {
 		return err
 	}
-	columns := [][]string{{"COLUMN", "TYPE"}}
-	header := []string{}
-	for _, c := range s.Schema {
-		columns = append(columns, []string{c.Name, c.Type})
-		header = append(header, c.Name)
+	for _, e := range s.BadExamples {
+		if _, err := fmt.Fprintln(w, "  "+clip(e, 200)); err != nil {
+			return err
+		}
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
+	return nil
+}
+
+func writeParse(w io.Writer, s *job.SourceInfo) error {
+	if s.Parse == "" {
+		return nil
 	}
-	if err := ui.Table(w, columns); err != nil || len(s.Rows) == 0 {
-		return err
+	_, err := fmt.Fprintf(w, "\nA parse section to begin with (`monolith init` writes the whole job):\n\n%s", s.Parse)
+	return err
+}
+
+func percent(rows int64, share float64) string {
+	if rows == 0 {
+		return "0 %"
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
+	return peek.Share(rows, int64(math.Round(float64(rows)/share)))
+}
+
+func different(n int) string {
+	if n >= 1000 {
+		return "1,000+"
 	}
-	return ui.Table(w, append([][]string{header}, s.Rows...))
+	return strconv.Itoa(n)
+}
+
+func numbers(n *job.NumbersInfo) (span, mean string) {
+	if n == nil {
+		return "", ""
+	}
+	short := func(x float64) string { return strconv.FormatFloat(x, 'g', 5, 64) }
+	return short(n.Min) + " to " + short(n.Max), short(n.Mean)
+}
+
+func examples(values []any) string {
+	const most = 48
+	out := ""
+	for _, v := range values {
+		s := clip(peek.Show(v), 24)
+		if out != "" && utf8.RuneCountInString(out)+utf8.RuneCountInString(s)+2 > most {
+			break
+		}
+		if out != "" {
+			out += ", "
+		}
+		out += s
+	}
+	return out
+}
+
+// clip cuts text for people; with --json it is whole.
+func clip(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
 }
 
 func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 		}
 	}
 	add("job", a.trainCommand(out), a.psCommand(out), a.evalCommand(out), a.checkCommand(out), a.planCommand(out))
-	add("more", a.demoCommand(out), a.inspectCommand(out), a.versionCommand(out))
+	add("more", a.demoCommand(out), a.inspectCommand(out), a.initCommand(out), a.versionCommand(out))
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(topics()...)
@@ -127,9 +128,28 @@ func addSet(cmd *cobra.Command, set *[]string) {
 	})
 }
 
+// stdinJob is the job file that stands for standard input.
+const stdinJob = "-"
+
 // load reads a job with all its layers and sets the logger it asks for.
 func (a *App) load(path string, set []string) (*job.Config, error) {
-	cfg, err := job.Load(path, job.LoadOptions{Set: set, Env: a.Env})
+	opts := job.LoadOptions{Set: set, Env: a.Env}
+	if path != stdinJob && !isJobFile(path) && !isDir(path) {
+		if _, err := job.ForTarget(path, job.LoadOptions{}); err == nil && !a.looksLikeJob(path) {
+			return nil, &usageError{message: fmt.Sprintf("%s is data, not a job file; `monolith init %s` writes a job for it", path, path)}
+		}
+	}
+	var cfg *job.Config
+	var err error
+	if path == stdinJob {
+		var data []byte
+		if data, err = io.ReadAll(a.Stdin); err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		cfg, err = job.Decode(data, "stdin", opts)
+	} else {
+		cfg, err = job.Load(path, opts)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +160,19 @@ func (a *App) load(path string, set []string) (*job.Config, error) {
 	return cfg, nil
 }
 
-// isJobFile tells a job file by its name.
+// isJobFile tells a job file by its name; - is standard input.
 func isJobFile(path string) bool {
 	ext := filepath.Ext(path)
-	return ext == ".yaml" || ext == ".yml"
+	return ext == ".yaml" || ext == ".yml" || path == stdinJob
 }
+
+// looksLikeJob tells a file that has the first key of every job, whatever it is called.
+func (a *App) looksLikeJob(path string) bool {
+	data, err := os.ReadFile(path)
+	return err == nil && versionKey.Match(data)
+}
+
+var versionKey = regexp.MustCompile(`(?m)^version:`)
 
 // isDir tells that path is a folder that is there.
 func isDir(path string) bool {

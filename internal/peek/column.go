@@ -1,0 +1,168 @@
+package peek
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Limits of what is remembered of a column.
+const (
+	maxExamples = 5
+	maxDistinct = 1000
+	maxColumns  = 10_000
+)
+
+// Column says what the records looked at have under one name.
+type Column struct {
+	Name string
+	// Type is what the format calls it; the first one seen.
+	Type string
+	// Rows is how many records have a value, Values how many values those have, MinValues and MaxValues in one of them.
+	Rows, Values         int64
+	MinValues, MaxValues int
+	// Numbers and Integers count the values that are numbers, or text that is one; Texts those that are text.
+	Numbers, Integers, Texts int64
+	// Min, Max and Mean are of the numbers.
+	Min, Max, Mean float64
+	// Distinct is how many different values there are, at most 1,000 of which are told apart.
+	Distinct int
+	// Examples are the first different values.
+	Examples []any
+
+	seen       map[string]struct{}
+	separators map[byte]int64 // texts that hold it
+	prose      int64          // texts with a blank behind one, as in a sentence
+	objects    int64
+}
+
+// Columns gathers what records hold. The zero value is ready; it is not for concurrent use.
+type Columns struct {
+	// List is in the order in which the columns came.
+	List []*Column
+	// Records counts what was added.
+	Records int64
+
+	byName map[string]*Column
+}
+
+// Add takes the fields of one record.
+func (c *Columns) Add(fields []Field) {
+	c.Records++
+	if c.byName == nil {
+		c.byName = map[string]*Column{}
+	}
+	for _, f := range fields {
+		col := c.byName[f.Name]
+		if col == nil {
+			if len(c.List) == maxColumns {
+				continue
+			}
+			col = &Column{Name: f.Name, seen: map[string]struct{}{}, separators: map[byte]int64{}}
+			c.byName[f.Name] = col
+			c.List = append(c.List, col)
+		}
+		if col.Type == "" || col.Type == "null" || col.Type == "none" {
+			col.Type = f.Type
+		}
+		col.add(f.Value)
+	}
+}
+
+func (c *Column) add(v any) {
+	if v == nil {
+		return
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	c.Rows++
+	if c.Rows == 1 {
+		c.MinValues = len(list)
+	}
+	c.MinValues, c.MaxValues = min(c.MinValues, len(list)), max(c.MaxValues, len(list))
+	for _, x := range list {
+		c.value(x)
+	}
+}
+
+func (c *Column) value(x any) {
+	c.Values++
+	text, isNum, whole, num := "", true, false, 0.0
+	switch x := x.(type) {
+	case int64:
+		num, whole = float64(x), true
+	case float32:
+		num = float64(x)
+	case float64:
+		num = x
+	case bool:
+		if x {
+			num = 1
+		}
+	case string:
+		c.Texts++
+		text = x
+		var err error
+		if num, err = strconv.ParseFloat(strings.TrimSpace(x), 64); err != nil {
+			isNum = false
+		}
+		_, err = strconv.ParseInt(x, 10, 64)
+		whole = err == nil
+		for _, sep := range []byte("|,;") {
+			if strings.IndexByte(x, sep) >= 0 {
+				c.separators[sep]++
+				if strings.Contains(x, string(sep)+" ") {
+					c.prose++
+				}
+			}
+		}
+	default:
+		isNum = false
+		c.objects++
+	}
+	if isNum && !math.IsNaN(num) && !math.IsInf(num, 0) {
+		c.Numbers++
+		if whole {
+			c.Integers++
+		}
+		if c.Numbers == 1 {
+			c.Min, c.Max = num, num
+		}
+		c.Min, c.Max = min(c.Min, num), max(c.Max, num)
+		c.Mean += (num - c.Mean) / float64(c.Numbers)
+	}
+	if text == "" {
+		text = Show(x)
+	}
+	if _, ok := c.seen[text]; !ok && len(c.seen) < maxDistinct {
+		c.seen[text] = struct{}{}
+		c.Distinct = len(c.seen)
+		if len(c.Examples) < maxExamples {
+			c.Examples = append(c.Examples, x)
+		}
+	}
+}
+
+// Kind is Type, or for text that is all numbers, what these are.
+func (c *Column) Kind() string {
+	switch {
+	case c.Type != "text" || c.Numbers != c.Values || c.Values == 0:
+		return c.Type
+	case c.Integers == c.Values:
+		return "whole numbers"
+	}
+	return "numbers"
+}
+
+// separator is what cuts the texts of the column into several values, or "".
+func (c *Column) separator() string {
+	for _, sep := range []byte("|;,") {
+		// A sign of lists: it comes often, and not as often as in every value of a fixed layout with one place.
+		if n := c.separators[sep]; n > 0 && 10*n >= c.Texts && c.prose == 0 {
+			return string(sep)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package peek_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/internal/example"
+	"github.com/monolith-go/monolith/internal/peek"
+)
+
+func record(fill func(e *example.Encoder)) []byte {
+	var e example.Encoder
+	fill(&e)
+	return e.Append(nil)
+}
+
+func lines(text ...string) (out [][]byte) {
+	for _, t := range text {
+		out = append(out, []byte(t))
+	}
+	return out
+}
+
+func TestSniff(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		records [][]byte
+		want    string
+	}{
+		"none":            {nil, ""},
+		"example":         {[][]byte{record(func(e *example.Encoder) { e.Int64s("user", 1) }), record(func(e *example.Encoder) { e.Floats("x", 1) })}, peek.TFExample},
+		"one is none":     {[][]byte{record(func(e *example.Encoder) { e.Int64s("user", 1) }), {0xff, 0xfe}}, peek.Binary},
+		"json":            {lines(`{"a": 1}`, ` {"b": "x,y"}`), peek.JSONL},
+		"json list":       {lines(`[1, 2]`, `[3, 4]`), peek.CSV},
+		"libfm":           {lines("1 3:1 4:0.5", "-1 2:1"), peek.LibFM},
+		"libfm no entry":  {lines("1", "0"), peek.Text},
+		"tsv":             {lines("a\tb,c", "d\te"), peek.TSV},
+		"csv":             {lines("a,b", `"x,y",z`), peek.CSV},
+		"csv widths":      {lines("a,b", "a,b,c"), peek.Text},
+		"words":           {lines("all kinds of words", "and more"), peek.Text},
+		"empty record":    {[][]byte{{}}, peek.Text},
+		"text and binary": {[][]byte{[]byte("abc"), {0, 1, 2}}, peek.Binary},
+	} {
+		if got := peek.Sniff(tt.records); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestHeader(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		first string
+		rest  []string
+		want  bool
+	}{
+		"names over numbers": {"user,item", []string{"1,2"}, true},
+		"numbers":            {"1,2", []string{"3,4"}, false},
+		"a number among":     {"user,7", []string{"a,8"}, false},
+		"a word comes again": {"a,b", []string{"c,d", "a,e"}, false},
+		"words only":         {"name,city", []string{"ann,rome", "bob,oslo"}, true},
+		"twice":              {"a,a", []string{"1,2"}, false},
+		"empty":              {"a,", []string{"1,2"}, false},
+		"alone":              {"a,b", nil, true},
+	} {
+		if got := peek.Header(peek.CSV, []byte(tt.first), lines(tt.rest...)); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestDecode: every format's values as they are, in JSON, and bytes that are no text told apart.
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		format  string
+		columns []string
+		record  []byte
+		want    string
+	}{
+		"example": {
+			peek.TFExample, nil,
+			record(func(e *example.Encoder) {
+				e.Int64s("ids", 1<<62, -3)
+				e.Floats("x", 0.1)
+				e.Bytes("raw", []byte{0xff, 0})
+				e.Bytes("word", []byte("día"))
+				e.Int64s("nothing")
+			}),
+			`ids int64_list [4611686018427387904,-3]; nothing int64_list null; raw bytes_list [{"base64":"/wA="}]; word bytes_list ["día"]; x float_list [0.1]`,
+		},
+		"not a number": {peek.TFExample, nil, record(func(e *example.Encoder) { e.Floats("x", float32(inf())) }), `x float_list ["+Inf"]`},
+		"json": {
+			peek.JSONL, nil, []byte(`{"z": 9007199254740993, "a": [1.5, 2], "o": {"k": 1}, "n": null, "e": [], "b": true}`),
+			`z number 9007199254740993; a list of numbers [1.5,2]; o object {"k":1}; n null null; e list null; b true or false true`,
+		},
+		"csv":     {peek.CSV, []string{"a", "", "c"}, []byte("1,x,\"q,\"\"r\"\"\"\r\n"), `a text "1"; c text "q,\"r\""`},
+		"missing": {peek.TSV, []string{"a", "b"}, []byte("\tx"), `a text null; b text "x"`},
+		"libfm":   {peek.LibFM, nil, []byte("-1 3:1 4:0.5"), `label number -1; features index:value ["3:1","4:0.5"]`},
+		"binary":  {peek.Binary, nil, []byte{0, 1}, `record bytes {"base64":"AAE="}`},
+		"text":    {peek.Text, nil, []byte("x"), `line text "x"`},
+	} {
+		fields, err := peek.Decode(tt.format, tt.columns, tt.record)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, f := range fields {
+			js, err := json.Marshal(f.Value)
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, f.Name, err)
+			}
+			got = append(got, f.Name+" "+f.Type+" "+string(js))
+		}
+		if diff := cmp.Diff(tt.want, strings.Join(got, "; ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for name, tt := range map[string]struct {
+		format  string
+		columns []string
+		record  string
+	}{
+		"example": {peek.TFExample, nil, "\x0a\xff"}, "json": {peek.JSONL, nil, `{"a": `}, "no object": {peek.JSONL, nil, `[1]`},
+		"width": {peek.CSV, []string{"a", "b"}, "1"}, "quote": {peek.CSV, nil, `"a`}, "libfm": {peek.LibFM, nil, "1 a:b"},
+	} {
+		if fields, err := peek.Decode(tt.format, tt.columns, []byte(tt.record)); err == nil {
+			t.Errorf("%s: no error, but %v", name, fields)
+		}
+	}
+}
+
+func inf() float64 {
+	x := 1e300
+	return x * x
+}
+
+func TestPropose(t *testing.T) {
+	t.Parallel()
+	var c peek.Columns
+	for i := range 20 {
+		f := []peek.Field{
+			{Name: "user_id", Type: "number", Value: int64(i)},
+			{Name: "genres", Type: "text", Value: []string{"a|b", "c"}[i%2]},
+			{Name: "title", Type: "text", Value: []string{"One, and more", "Two"}[i%2]},
+			{Name: "tags", Type: "list of numbers", Value: []any{int64(i), int64(3)}},
+			{Name: "price", Type: "number", Value: 1.5 * float64(i)},
+			{Name: "vector", Type: "list of numbers", Value: []any{.5, 1.5 + float64(i)}},
+			{Name: "ragged", Type: "list of numbers", Value: []any{.5, 1.5}[:1+i%2]},
+			{Name: "big", Type: "number", Value: int64(1)<<60 + int64(i)},
+			{Name: "created_at", Type: "number", Value: int64(1_600_000_000 + i)},
+			{Name: "same", Type: "text", Value: "x"},
+			{Name: "nested", Type: "object", Value: map[string]any{"a": i}},
+			{Name: "two words", Type: "number", Value: float64(i%3) + .5},
+			{Name: "__own__", Type: "number", Value: int64(i % 7)},
+			{Name: "seldom", Type: "number"},
+			{Name: "stars", Type: "number", Value: int64(1 + i%5)},
+		}
+		if i == 7 {
+			f[13].Value = 2.5
+		}
+		c.Add(f)
+	}
+	want := `parse:
+  format: jsonl
+  features:
+    - {name: user_id, slot: 1}
+    - {name: genres, slot: 2, split: "|", combiner: mean}
+    - {name: title, slot: 3}
+    - {name: tags, slot: 4, combiner: mean}
+    - {name: price, kind: dense}   # 0 to 28.5, mean 14.25
+    - {name: vector, kind: dense, dim: 2}   # 0.5 to 20.5, mean 5.75
+    # - ragged: left out, it holds 1 to 2 numbers, and a dense feature has a fixed width
+    - {name: big, slot: 5, hash: hash}   # numbers above 2^48 are no ids as they are
+    # - created_at: left out, it looks like a time
+    # - same: left out, it is always x
+    # - nested: left out, it holds object values, which a feature cannot be made of
+    - {name: "two words", kind: dense}   # 0.5 to 2.5, mean 1.45
+    - {name: own, column: __own__, slot: 6}   # whole numbers: an id, or a quantity (then kind: dense)?
+    - {name: seldom, kind: dense}   # in 5 % of the records; 2.5 to 2.5, mean 2.5
+  label: {name: stars, positive: ">= 4"}   # 1 to 5: choose what counts as positive
+`
+	got := peek.Propose(&c, peek.ProposeOptions{Format: peek.JSONL})
+	if diff := cmp.Diff(want, got.YAML); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got.Label != "stars" || got.Sparse != 6 || got.Dense != 4 {
+		t.Errorf("%+v", got)
+	}
+	if p := peek.Propose(&c, peek.ProposeOptions{Format: peek.JSONL, Label: "price"}); p.Label != "price" || p.Positive != ">= 19.95" {
+		t.Errorf("%+v", p)
+	}
+	if p := peek.Propose(&c, peek.ProposeOptions{Format: peek.JSONL, Label: "no such"}); p.Label != "" || !strings.Contains(p.YAML, "# label:") {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		part, whole int64
+		want        string
+	}{
+		{0, 0, "-"}, {0, 5, "0 %"}, {5, 5, "100 %"}, {1, 2, "50 %"}, {999, 1000, "99.9 %"}, {99_999, 100_000, "99.9 %"}, {1, 1000, "0.1 %"},
+		{1, 1_000_000, "0.01 %"}, {31, 1000, "3.1 %"},
+	} {
+		if got := peek.Share(tt.part, tt.whole); got != tt.want {
+			t.Errorf("%d of %d: %q, want %q", tt.part, tt.whole, got, tt.want)
+		}
+	}
+}
+
+// FuzzDecode: whatever a record holds, sniffing and decoding it end, and what comes out can be shown and written.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"a": [1, {"b": 2}], "a": null}`))
+	f.Add([]byte("1 3:1 4:0.5"))
+	f.Add([]byte("\"a\"\"b\",c\r\n"))
+	f.Add(record(func(e *example.Encoder) { e.Int64s("user", 1, 2); e.Bytes("x", []byte{0xff}) }))
+	f.Fuzz(func(t *testing.T, r []byte) {
+		var c peek.Columns
+		for _, format := range []string{peek.Sniff([][]byte{r}), peek.TFExample, peek.JSONL, peek.CSV, peek.TSV, peek.LibFM} {
+			fields, err := peek.Decode(format, nil, r)
+			if err != nil {
+				continue
+			}
+			c.Add(fields)
+			for _, x := range fields {
+				if _, err := json.Marshal(x.Value); err != nil {
+					t.Errorf("%s: %v", format, err)
+				}
+				_ = peek.Show(x.Value)
+			}
+		}
+		_ = peek.Propose(&c, peek.ProposeOptions{Format: peek.JSONL})
+		_ = peek.Header(peek.CSV, r, [][]byte{r})
+	})
+}

@@ -1,0 +1,249 @@
+package peek
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Proposal is a parse section for records that were looked at.
+type Proposal struct {
+	// Label is the column of the label, empty when none looks like one.
+	Label string
+	// Positive turns the label into 0 and 1; empty: it is that already.
+	Positive string
+	// Sparse and Dense count the features.
+	Sparse, Dense int
+	// YAML is the section, with comments. It ends with a line end.
+	YAML string
+}
+
+// ProposeOptions say what is known about the records beside their columns.
+type ProposeOptions struct {
+	// Format is that of the records; "columns" for Parquet.
+	Format string
+	// Header tells that the first line of the files names the columns; Names are all names in their order, for csv and tsv
+	// without a header.
+	Header bool
+	Names  []string
+	// Label names the label's column; empty: it is guessed.
+	Label string
+}
+
+// Propose writes a parse section for columns. What it guesses it says in comments: it has seen a few records, and what a number means nobody
+// can tell from numbers.
+func Propose(c *Columns, o ProposeOptions) Proposal {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p := Proposal{}
+	line("parse:")
+	line("  format: %s", o.Format)
+	if o.Format == LibFM {
+		line("  # each row is a label and index:value entries; to tell fields apart, name them in the order of the entries:")
+		line("  # fields: [user, item]")
+		p.Label, p.Sparse, p.YAML = "label", 1, b.String()
+		if label := c.column("label"); label != nil {
+			if p.Positive = positive(label, true); p.Positive != "" {
+				p.YAML += fmt.Sprintf("  label: {positive: %q}   # labels go from %s to %s: choose what counts as positive\n", p.Positive, number(label.Min), number(label.Max))
+			}
+		}
+		return p
+	}
+	if o.Format == CSV || o.Format == TSV {
+		if o.Header {
+			line("  header: true")
+		} else {
+			names := make([]string, len(o.Names))
+			for i, n := range o.Names {
+				names[i] = quote(n)
+			}
+			line("  columns: [%s]   # no line of the file names them: do it here", strings.Join(names, ", "))
+		}
+	}
+	label := c.label(o.Label)
+	line("  features:")
+	slot := 0
+	for _, col := range c.List {
+		if label != nil && col == label {
+			continue
+		}
+		text, why := col.feature(o.Format, slot+1, c.Records)
+		if text == "" {
+			line("    # - %s: left out, %s", quote(col.Name), why)
+			continue
+		}
+		if strings.Contains(text, "kind: dense") {
+			p.Dense++
+		} else {
+			slot++
+			p.Sparse++
+		}
+		if why != "" {
+			text += "   # " + why
+		}
+		line("    - %s", text)
+	}
+	switch {
+	case label == nil:
+		line("  # label: which column says what is to be predicted? None is named like one or has two values.")
+	default:
+		p.Label, p.Positive = label.Name, positive(label, false)
+		if p.Positive == "" {
+			line("  label: %s", quote(label.Name))
+		} else {
+			line("  label: {name: %s, positive: %q}   # %s to %s: choose what counts as positive", quote(label.Name), p.Positive, number(label.Min), number(label.Max))
+		}
+	}
+	p.YAML = b.String()
+	return p
+}
+
+// labelNames are what labels are usually called, the surest first.
+var labelNames = []string{"label", "click", "clicked", "is_click", "target", "y", "conversion", "converted", "like", "liked", "rating", "stars", "score"}
+
+// column finds a column by name.
+func (c *Columns) column(name string) *Column { return c.byName[name] }
+
+// label guesses the label's column: by its name, or else the only one that is 0 and 1 (or true and false) throughout.
+func (c *Columns) label(named string) *Column {
+	if named != "" {
+		return c.byName[named]
+	}
+	fits := func(col *Column) bool {
+		return col.MaxValues == 1 && col.Rows > 0 && col.Numbers == col.Values
+	}
+	for _, name := range labelNames {
+		for _, col := range c.List {
+			if strings.EqualFold(col.Name, name) && fits(col) {
+				return col
+			}
+		}
+	}
+	var found *Column
+	for _, col := range c.List {
+		if fits(col) && col.Rows == c.Records && col.Distinct == 2 && col.Min == 0 && col.Max == 1 {
+			if found != nil {
+				return nil
+			}
+			found = col
+		}
+	}
+	return found
+}
+
+// positive is the condition that makes 0 and 1 of a label, or "" when it is that; in libfm -1 is 0 too.
+func positive(c *Column, libfm bool) string {
+	if c.Min >= 0 && c.Max <= 1 && c.Distinct <= 2 || libfm && c.Min == -1 && c.Max == 1 && c.Distinct == 2 {
+		return ""
+	}
+	// Four of five stars: the upper two fifths.
+	at := c.Min + 0.7*(c.Max-c.Min)
+	if c.Integers == c.Numbers {
+		at = float64(int64(at + 0.999))
+	}
+	return ">= " + number(at)
+}
+
+var (
+	timeName  = regexp.MustCompile(`(?i)^(ts|time|timestamp|date|datetime|day|unix.*|.*_(ts|time|timestamp|date|at))$`)
+	idName    = regexp.MustCompile(`(?i)(^|_)(id|ids|uid|user|item|movie|product|video|ad|author|brand|category|cat|genre|genres|tag|tags|city|country|device|zip|hour|weekday|gender|occupation|type|lang|language|os|site|app|page|shop|store)(_?id)?s?$|id$`)
+	denseName = regexp.MustCompile(`(?i)(^|_)(price|age|count|cnt|num|rate|ratio|score|amount|duration|length|len|size|weight|width|height|distance|dist|ctr|cvr|days|seconds|minutes|avg|mean|sum|total|year)s?($|_)`)
+)
+
+// feature writes a column as a feature in YAML's flow style; "" when it is none, and why.
+func (c *Column) feature(format string, slot int, records int64) (text, why string) {
+	name := quote(c.Name)
+	if len(c.Name) >= 4 && strings.HasPrefix(c.Name, "__") && strings.HasSuffix(c.Name, "__") {
+		name = quote(strings.Trim(c.Name, "_")) + ", column: " + quote(c.Name)
+	}
+	few := ""
+	if c.Rows < records {
+		few = fmt.Sprintf("in %s of the records", Share(c.Rows, records))
+	}
+	and := func(s string) string {
+		if few != "" && s != "" {
+			return few + "; " + s
+		}
+		return few + s
+	}
+	switch {
+	case c.Rows == 0:
+		return "", "no record has a value"
+	case c.objects > 0:
+		return "", "it holds " + c.Type + " values, which a feature cannot be made of"
+	case c.Distinct == 1 && c.Rows == records && records > 1:
+		return "", "it is always " + clip(Show(c.Examples[0]))
+	case timeName.MatchString(c.Name):
+		return "", "it looks like a time"
+	}
+	sparse := func(more, why string) (string, string) {
+		if c.MaxValues > 1 {
+			more += ", combiner: mean"
+		}
+		return fmt.Sprintf("{name: %s, slot: %d%s}", name, slot, more), and(why)
+	}
+	numbers, integers := c.Numbers == c.Values, c.Integers == c.Values
+	inText := c.Texts > 0 && (format == CSV || format == TSV)
+	switch {
+	case !numbers || c.Texts > 0 && !inText:
+		if sep := c.separator(); sep != "" {
+			return sparse(fmt.Sprintf(", split: %q, combiner: mean", sep), "")
+		}
+		if c.Distinct >= maxDistinct && c.Texts == c.Rows && strings.Contains(Show(c.Examples[0]), " ") {
+			return "", "it looks like free text"
+		}
+		return sparse("", "")
+	case integers && c.Min >= 0 && !denseName.MatchString(c.Name) && (idName.MatchString(c.Name) || c.Max > 1 || c.MaxValues > 1):
+		if c.Max > 1<<48-1 {
+			return sparse(", hash: hash", "numbers above 2^48 are no ids as they are")
+		}
+		why := ""
+		if !idName.MatchString(c.Name) {
+			why = "whole numbers: an id, or a quantity (then kind: dense)?"
+		}
+		return sparse("", why)
+	case c.MinValues != c.MaxValues:
+		return "", fmt.Sprintf("it holds %d to %d numbers, and a dense feature has a fixed width", c.MinValues, c.MaxValues)
+	}
+	more := ""
+	if c.MaxValues > 1 {
+		more = fmt.Sprintf(", dim: %d", c.MaxValues)
+	}
+	return fmt.Sprintf("{name: %s, kind: dense%s}", name, more), and(fmt.Sprintf("%s to %s, mean %s", number(c.Min), number(c.Max), number(c.Mean)))
+}
+
+// Share renders a share as a percentage that is 100 % or 0 % only when it is exactly that.
+func Share(part, whole int64) string {
+	if whole == 0 {
+		return "-"
+	}
+	x := 100 * float64(part) / float64(whole)
+	switch {
+	case part == whole, part == 0, x >= 10 && x < 99.5, x == float64(int64(x)):
+		return fmt.Sprintf("%.0f %%", x)
+	case x >= 99.5:
+		return fmt.Sprintf("%.3g %%", min(x, 99.9))
+	}
+	return fmt.Sprintf("%.2g %%", max(x, 0.01))
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+
+func clip(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:39]) + "…"
+	}
+	return s
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+
+// quote writes a name as YAML.
+func quote(s string) string {
+	if plainWord.MatchString(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
+		return s
+	}
+	return strconv.Quote(s)
+}
