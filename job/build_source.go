@@ -180,7 +180,8 @@ func (k *KafkaSource) open() (*kafkasource.Source, error) {
 	opts := kafkasource.Options{
 		Brokers: k.Brokers, Topic: k.Topic, Start: k.Start.bound(), End: k.End.bound(),
 		Isolation: kafkasource.Isolation(k.Isolation), OnGap: kafkasource.GapPolicy(k.OnGap), GroupID: k.GroupID, ClientID: k.ClientID,
-		MaxWait: time.Duration(k.MaxWait), MaxBytes: int(k.MaxBytes), MaxRows: k.MaxRows, RetryFor: time.Duration(k.RetryFor),
+		MaxWait: time.Duration(k.MaxWait), MaxBytes: int(k.MaxBytes), MaxBatchBytes: int(k.MaxBatchBytes), MaxRows: k.MaxRows,
+		RetryFor: max(time.Duration(k.RetryFor), time.Millisecond),
 		TLS: k.TLS.options(),
 	}
 	var err error

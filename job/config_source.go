@@ -37,6 +37,8 @@ type KafkaSource struct {
 	MaxWait Duration `yaml:"max_wait" default:"500ms" above:"0"`
 	// MaxBytes is the size of a fetch response. The larger, the fewer round trips and the more memory.
 	MaxBytes Size `yaml:"max_bytes" default:"4MiB" min:"1024" max:"1073741824"`
+	// MaxBatchBytes is the size above which one record batch, compressed or not, is a bad row. At least max_bytes.
+	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"128MiB" min:"1024" max:"1073741824"`
 	// MaxRows is the number of records of a block.
 	MaxRows int `yaml:"max_rows" default:"4096" min:"1"`
 	// RetryFor is how long an unreachable broker is tried before the run ends with exit code 3.

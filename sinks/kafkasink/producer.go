@@ -287,7 +287,7 @@ func (p *Producer) patiently(ctx context.Context, f func(context.Context) error)
 		}
 		wait := pause/2 + rand.N(pause/2) // jitter, so that many producers do not return at once
 		if lasted := time.Since(began); lasted+wait > p.opts.RetryFor {
-			return fmt.Errorf("brokers %v: %w; gave up after %s, see RetryFor: %w", p.opts.Brokers, err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
+			return fmt.Errorf("brokers %v: %w; gave up after %s: %w", p.opts.Brokers, err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
 		}
 		t := time.NewTimer(wait)
 		select {

@@ -1,17 +1,13 @@
 package kafkasource
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math"
 	"slices"
-
-	"github.com/segmentio/kafka-go/compress"
 )
 
 // Layout of a record batch (magic 2), https://kafka.apache.org/documentation/#recordbatch:
@@ -72,6 +68,14 @@ type batch struct {
 	body       []byte
 	// skip: a control batch, or one of an aborted transaction under read_committed. Nothing of it is delivered.
 	skip bool
+	// bad says why nothing of the batch can be used: base and last are then what is known of its offsets, one at least, and
+	// body is all of it that there is.
+	bad *batchError
+}
+
+// damaged makes a batch of something that is none. What is behind it goes on at last+1.
+func damaged(base, last int64, err *batchError, raw []byte) batch {
+	return batch{base: base, last: max(base, last), bad: err, body: raw}
 }
 
 // span is a half-open range of offsets.
@@ -90,28 +94,41 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // scan reads the headers of the batches in records, from position pos on, without decompressing anything, and marks what
 // the isolation level hides. aborted, of the same response, lists the aborted transactions that touch it, by their first
-// offsets; a producer's batches are hidden from there to its abort marker. Errors: *batchError.
-func scan(records []byte, pos int64, aborted []abortedTxn, committed bool) (scanned, error) {
+// offsets; a producer's batches are hidden from there to its abort marker. What is damaged becomes a batch that says so:
+// it is for the reader to decide whether to go on behind it. tail is the end of the log, which no damaged batch is believed
+// to pass; -1: not known.
+func scan(records []byte, pos, tail int64, aborted []abortedTxn, committed bool) scanned {
 	aborted = slices.Clone(aborted)
 	slices.SortFunc(aborted, func(a, b abortedTxn) int { return cmp.Compare(a.first, b.first) })
 	hidden := map[int64]bool{} // producers within an aborted transaction
 	out := scanned{next: pos, term: -1}
 	expect := int64(-1) // no batch may begin before it
 	for len(records) > batchMagicAt {
-		size, err := batchSize(records, pos)
-		if err != nil {
-			return out, err
+		size, bad := batchSize(records, out.next)
+		if bad != nil { // where it ends is not known, nor what comes behind it
+			out.batches = append(out.batches, damaged(out.next, out.next, bad, records[:min(len(records), batchOverhead)]))
+			out.next++
+			return out
 		}
 		if size > len(records) {
 			break
 		}
-		b, err := parseHeader(records[:size])
-		if err != nil {
-			return out, err
-		}
+		raw := records[:size]
 		records = records[size:]
-		if b.base < expect {
-			return out, &batchError{b.base, reasonCorrupt, fmt.Errorf("batch begins before offset %d, where the one before it ends", expect)}
+		b, bad := parseHeader(raw)
+		if bad == nil && b.base < expect {
+			bad = &batchError{b.base, reasonCorrupt, fmt.Errorf("batch begins before offset %d, where the one before it ends", expect)}
+		}
+		if bad != nil {
+			last := lastOf(raw, out.next, tail, records)
+			if last < pos {
+				continue // the response may begin before the position asked for
+			}
+			bad.offset = max(bad.offset, out.next)
+			out.batches = append(out.batches, damaged(out.next, last, bad, raw))
+			out.next = max(out.next, last) + 1
+			expect = out.next
+			continue
 		}
 		expect = b.last + 1
 		for len(aborted) > 0 && aborted[0].first <= b.last {
@@ -142,11 +159,40 @@ func scan(records []byte, pos int64, aborted []abortedTxn, committed bool) (scan
 		out.next, out.term = b.last+1, b.term
 	}
 	out.cut = len(records) > 0
-	return out, nil
+	return out
 }
 
+// lastOf returns the last offset of a damaged batch that is not before from, as far as its header can be believed and
+// what follows it allows: a reader that goes on behind it must neither meet it again for ever nor jump over others.
+func lastOf(raw []byte, from, tail int64, behind []byte) int64 {
+	last := int64(-1)
+	if len(raw) >= batchOverhead {
+		base, delta, count := int64(binary.BigEndian.Uint64(raw)), int32(binary.BigEndian.Uint32(raw[23:])), int32(binary.BigEndian.Uint32(raw[57:]))
+		// Most batches are whole, so delta and count vouch for each other; of a compacted one fewer are left.
+		if base >= 0 && base <= math.MaxInt64/2 && delta >= 0 && count >= 0 && int64(count) <= int64(delta)+1 && delta < maxBatchOffsets {
+			last = base + int64(delta)
+		}
+	}
+	if len(behind) > batchMagicAt && behind[batchMagicAt] == 2 {
+		next := int64(binary.BigEndian.Uint64(behind))
+		if next > from && (last < 0 || last >= next) && next-from < maxBatchOffsets {
+			return next - 1
+		}
+	}
+	switch {
+	case last < 0:
+		return from
+	case tail >= 0 && last >= tail:
+		return max(from, tail-1)
+	}
+	return last
+}
+
+// maxBatchOffsets bounds the offsets that one batch can have: each record takes a byte at least of what brokers accept.
+const maxBatchOffsets = 1 << 27
+
 // batchSize returns the size of the batch at the beginning of b, which may be more than is there.
-func batchSize(b []byte, pos int64) (int, error) {
+func batchSize(b []byte, pos int64) (int, *batchError) {
 	base, length := int64(binary.BigEndian.Uint64(b)), int32(binary.BigEndian.Uint32(b[8:]))
 	switch magic := b[batchMagicAt]; {
 	case magic < 2:
@@ -161,7 +207,7 @@ func batchSize(b []byte, pos int64) (int, error) {
 }
 
 // parseHeader reads one whole batch up to its records.
-func parseHeader(b []byte) (batch, error) {
+func parseHeader(b []byte) (batch, *batchError) {
 	base := int64(binary.BigEndian.Uint64(b))
 	want, got := binary.BigEndian.Uint32(b[batchCRCAt:]), crc32.Checksum(b[batchAttrsAt:], castagnoli)
 	if want != got {
@@ -190,30 +236,6 @@ func aborts(b *batch) bool {
 	}
 	r, err := it.next()
 	return err == nil && len(r.key) >= 4 && binary.BigEndian.Uint16(r.key[2:]) == 0
-}
-
-// unpack returns the records of a batch as they were before compression, in scratch when they were compressed.
-// They are valid until scratch is used again. Errors: *batchError.
-func (b *batch) unpack(scratch *bytes.Buffer, limit int) ([]byte, error) {
-	kind := compress.Compression(b.attrs & attrCodec)
-	if kind == compress.None {
-		return b.body, nil
-	}
-	codec := kind.Codec()
-	if codec == nil {
-		return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("unknown compression %d", kind)}
-	}
-	rd := codec.NewReader(bytes.NewReader(b.body))
-	defer func() { _ = rd.Close() }() // gives the decompressor back to a pool
-	scratch.Reset()
-	n, err := scratch.ReadFrom(io.LimitReader(rd, int64(limit)+1))
-	if err != nil {
-		return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("%s: %w", codec.Name(), err)}
-	}
-	if n > int64(limit) {
-		return nil, &batchError{b.base, reasonTooLarge, fmt.Errorf("more than %d bytes after %s decompression; raise MaxBatchBytes", limit, codec.Name())}
-	}
-	return scratch.Bytes(), nil
 }
 
 // records walks the uncompressed records of a batch.

@@ -5,18 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/describeconfigs"
-	"github.com/segmentio/kafka-go/protocol/findcoordinator"
-	"github.com/segmentio/kafka-go/protocol/listoffsets"
-	"github.com/segmentio/kafka-go/protocol/metadata"
-	"github.com/segmentio/kafka-go/protocol/offsetcommit"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -115,19 +107,19 @@ func (c *client) layout(ctx context.Context, topic string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have := cn.versions[protocol.Metadata]; have[1] >= metadataWithIDs {
-		v := min(have[1], metadataMaxForIDs)
-		b, err := cn.exchange(ctx, protocol.Metadata, v, true, encodeMetadata(topic, v), 0, nil, 256<<20)
+	have := cn.versions[apiMetadata]
+	if v := min(have[1], metadataMaxForIDs); v >= max(have[0], metadataWithIDs) {
+		b, err := cn.exchange(ctx, apiMetadata, v, true, encodeMetadata(topic, v), 0, nil, maxAnswer)
 		if err != nil {
 			return nil, err
 		}
-		return decodeMetadata(b, v)
+		return answer(decodeMetadata(b, v))(cn, apiMetadata)
 	}
-	m, err := cn.call(ctx, oldMetadata(topic))
+	b, err := cn.call(ctx, apiMetadata, metadataOld, encodeOldMetadata(topic))
 	if err != nil {
 		return nil, err
 	}
-	return fromOldMetadata(m.(*metadata.Response)), nil
+	return answer(decodeOldMetadata(b))(cn, apiMetadata)
 }
 
 // topic returns what is known of the topic, asking a broker when nothing is. Errors: kafka.UnknownTopicOrPartition, and
@@ -177,31 +169,33 @@ const (
 // offsets asks for the earliest or latest offset of partitions; one request for each leader. The latest is the last
 // stable one when committed is set, and otherwise the high watermark.
 func (c *client) offsets(ctx context.Context, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
-	byLeader := map[*conn][]listoffsets.RequestPartition{}
+	byLeader := map[*conn][]partitionTerm{}
 	for _, p := range partitions {
 		cn, meta, err := c.leader(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		byLeader[cn] = append(byLeader[cn], listoffsets.RequestPartition{Partition: p, CurrentLeaderEpoch: meta.leaderTerm, Timestamp: at})
+		byLeader[cn] = append(byLeader[cn], partitionTerm{p, meta.leaderTerm})
 	}
 	out := make(map[int32]int64, len(partitions))
 	for cn, ps := range byLeader {
-		q := &listoffsets.Request{ReplicaID: -1, Topics: []listoffsets.RequestTopic{{Topic: c.opts.Topic, Partitions: ps}}}
-		if committed {
-			q.IsolationLevel = 1
-		}
-		m, err := cn.call(ctx, q)
+		version, err := cn.version(apiListOffsets, listOffsetsOld, listOffsetsWithTerm)
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range m.(*listoffsets.Response).Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return nil, fmt.Errorf("offsets of partition %d: %w", p.Partition, kafka.Error(p.ErrorCode))
-				}
-				out[p.Partition] = p.Offset
+		b, err := cn.call(ctx, apiListOffsets, version, encodeListOffsets(c.opts.Topic, ps, at, committed, version))
+		if err != nil {
+			return nil, err
+		}
+		got, err := answer(decodeListOffsets(b, version))(cn, apiListOffsets)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range got {
+			if p.err != 0 {
+				return nil, fmt.Errorf("offsets of partition %d: %w", p.partition, p.err)
 			}
+			out[p.partition] = p.offset
 		}
 	}
 	for _, p := range partitions {
@@ -224,28 +218,56 @@ func (c *client) limits(ctx context.Context, partition int32) (first, last int64
 
 // compacted tells whether the topic's clean-up policy may take records out of the middle of the log.
 func (c *client) compacted(ctx context.Context) (bool, error) {
-	const topicResource, policy = 2, "cleanup.policy"
+	const policy = "cleanup.policy"
 	cn, err := c.anywhere(ctx)
 	if err != nil {
 		return false, err
 	}
-	m, err := cn.call(ctx, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
-		{ResourceType: topicResource, ResourceName: c.opts.Topic, ConfigNames: []string{policy}},
-	}})
+	b, err := cn.call(ctx, apiDescribeConfigs, describeConfigsWhy, encodeTopicConfig(c.opts.Topic, policy))
 	if err != nil {
 		return false, err
 	}
-	for _, r := range m.(*describeconfigs.Response).Resources {
-		if r.ErrorCode != 0 {
-			return false, fmt.Errorf("configuration of the topic: %w", kafka.Error(r.ErrorCode))
-		}
-		for _, e := range r.ConfigEntries {
-			if e.ConfigName == policy {
-				return strings.Contains(e.ConfigValue, "compact"), nil
-			}
+	value, code, err := decodeTopicConfig(b, policy)
+	switch {
+	case err != nil:
+		return false, cn.malformed(apiDescribeConfigs, err)
+	case code != 0:
+		return false, fmt.Errorf("configuration of the topic: %w", code)
+	}
+	return strings.Contains(value, "compact"), nil
+}
+
+// epochEnd returns where the log of a partition has the end of a leader's epoch, or of the newest before it; -1 when the
+// broker does not know or cannot be asked.
+func (c *client) epochEnd(ctx context.Context, partition, epoch int32) (int64, error) {
+	cn, meta, err := c.leader(ctx, partition)
+	if err != nil {
+		return -1, err
+	}
+	version, err := cn.version(apiEpochEnd, epochEndVersion)
+	if err != nil {
+		return -1, nil //nolint:nilerr // an older broker, which can only be trusted
+	}
+	b, err := cn.call(ctx, apiEpochEnd, version, encodeEpochEnd(c.opts.Topic, partitionTerm{partition, meta.leaderTerm}, epoch))
+	if err != nil {
+		return -1, err
+	}
+	got, err := answer(decodeEpochEnd(b))(cn, apiEpochEnd)
+	if err != nil {
+		return -1, err
+	}
+	for _, p := range got {
+		switch {
+		case p.partition != partition:
+		case isDenied(p.err):
+			return -1, nil
+		case p.err != 0:
+			return -1, fmt.Errorf("leader epochs of partition %d: %w", partition, p.err)
+		default:
+			return p.offset, nil
 		}
 	}
-	return false, nil
+	return -1, nil
 }
 
 // commit stores offsets in a consumer group without being its member.
@@ -254,37 +276,35 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 	if err != nil {
 		return err
 	}
-	m, err := cn.call(ctx, &findcoordinator.Request{Key: group})
+	b, err := cn.call(ctx, apiFindCoordinator, findCoordinatorBy, encodeFindCoordinator(group))
 	if err != nil {
 		return err
 	}
-	where := m.(*findcoordinator.Response)
-	if where.ErrorCode != 0 {
-		return fmt.Errorf("coordinator of group %q: %w", group, kafka.Error(where.ErrorCode))
+	addr, code, err := decodeFindCoordinator(b)
+	switch {
+	case code != 0:
+		return fmt.Errorf("coordinator of group %q: %w", group, code)
+	case err != nil:
+		return cn.malformed(apiFindCoordinator, err)
 	}
-	if cn, err = c.at(ctx, net.JoinHostPort(where.Host, strconv.Itoa(int(where.Port)))); err != nil {
+	if cn, err = c.at(ctx, addr); err != nil {
 		return err
 	}
-	topic := offsetcommit.RequestTopic{Name: c.opts.Topic}
-	for p, at := range offsets {
-		topic.Partitions = append(topic.Partitions, offsetcommit.RequestPartition{
-			PartitionIndex: p, CommittedOffset: at, CommittedLeaderEpoch: -1,
-		})
+	at := make([]partitionOffset, 0, len(offsets))
+	for p, offset := range offsets {
+		at = append(at, partitionOffset{partition: p, offset: offset})
 	}
-	slices.SortFunc(topic.Partitions, func(a, b offsetcommit.RequestPartition) int {
-		return cmp.Compare(a.PartitionIndex, b.PartitionIndex)
-	})
-	m, err = cn.call(ctx, &offsetcommit.Request{
-		GroupID: group, GenerationID: -1, RetentionTimeMs: -1, Topics: []offsetcommit.RequestTopic{topic},
-	})
+	slices.SortFunc(at, func(a, b partitionOffset) int { return cmp.Compare(a.partition, b.partition) })
+	if b, err = cn.call(ctx, apiOffsetCommit, offsetCommitVersion, encodeOffsetCommit(group, c.opts.Topic, at)); err != nil {
+		return err
+	}
+	got, err := answer(decodeOffsetCommit(b))(cn, apiOffsetCommit)
 	if err != nil {
 		return err
 	}
-	for _, t := range m.(*offsetcommit.Response).Topics {
-		for _, p := range t.Partitions {
-			if p.ErrorCode != 0 {
-				return fmt.Errorf("offset of partition %d in group %q: %w", p.PartitionIndex, group, kafka.Error(p.ErrorCode))
-			}
+	for _, p := range got {
+		if p.err != 0 {
+			return fmt.Errorf("offset of partition %d in group %q: %w", p.partition, group, p.err)
 		}
 	}
 	return nil
@@ -294,12 +314,7 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 // Kafka calls retriable.
 func retryable(err error) bool {
 	var gap *pipeline.GapError
-	if errors.As(err, &gap) || errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrBadData) {
-		return false
-	}
-	var large errTooLarge
-	var bad *batchError
-	if errors.As(err, &large) || errors.As(err, &bad) {
+	if errors.As(err, &gap) || errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrBadData) || errors.Is(err, pipeline.ErrUnavailable) {
 		return false
 	}
 	if code, ok := errors.AsType[kafka.Error](err); ok {

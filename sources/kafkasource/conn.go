@@ -15,9 +15,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
-	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 	"github.com/segmentio/kafka-go/sasl"
 
 	"github.com/monolith-go/monolith/pipeline"
@@ -39,7 +36,7 @@ type conn struct {
 	addr     string
 	nc       net.Conn
 	rd       *bufio.Reader
-	versions map[protocol.ApiKey][2]int16 // what the broker speaks
+	versions map[apiKey][2]int16 // what the broker speaks
 	seq      int32
 	broken   bool // an exchange was interrupted: no more can be sent
 }
@@ -106,9 +103,7 @@ func (c *conn) hello(ctx context.Context) error {
 			return certFault(err)
 		}
 	}
-	// The first answer is decoded here, because it may come from anything that listens, and kafka-go's decoder would take
-	// any number in it for a length.
-	body, err := c.exchange(ctx, protocol.ApiVersions, 0, false, nil, 0, nil, 1<<20)
+	body, err := c.exchange(ctx, apiVersions, 0, false, nil, 0, nil, 1<<20)
 	var size errTooLarge
 	if errors.As(err, &size) || errors.Is(err, errWire) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("%s (does the listener want TLS, or is it none of Kafka's?)", err) //nolint:errorlint // what answers may change, so its size is no reason to give up
@@ -120,9 +115,9 @@ func (c *conn) hello(ctx context.Context) error {
 	if code := kafka.Error(d.int16()); code != 0 {
 		return fmt.Errorf("broker %s: versions: %w", c.addr, code)
 	}
-	c.versions = map[protocol.ApiKey][2]int16{}
+	c.versions = map[apiKey][2]int16{}
 	for n := d.array(6); n > 0; n-- {
-		c.versions[protocol.ApiKey(d.int16())] = [2]int16{d.int16(), d.int16()}
+		c.versions[apiKey(d.int16())] = [2]int16{d.int16(), d.int16()}
 	}
 	if d.err != nil {
 		return fmt.Errorf("broker %s: versions: %w", c.addr, d.err)
@@ -156,18 +151,21 @@ func certFault(err error) error {
 // authenticate runs the SASL exchange, https://kafka.apache.org/protocol#sasl_handshake.
 func (c *conn) authenticate(ctx context.Context) error {
 	name := c.net.sasl.Name()
-	m, err := c.call(ctx, &saslhandshake.Request{Mechanism: name})
+	b, err := c.call(ctx, apiSASLHandshake, saslHandshakeVersion, encodeSASLHandshake(name))
 	if err != nil {
 		return err
 	}
-	h := m.(*saslhandshake.Response)
-	if h.ErrorCode != 0 {
-		return fmt.Errorf("broker %s: it offers %q for authentication, not %q: %w", c.addr, h.Mechanisms, name, pipeline.ErrConfig)
+	offers, code, err := decodeSASLHandshake(b)
+	switch {
+	case err != nil:
+		return c.malformed(apiSASLHandshake, err)
+	case code != 0:
+		return fmt.Errorf("broker %s: it offers %q for authentication, not %q: %w", c.addr, offers, name, pipeline.ErrConfig)
 	}
 	host, _, _ := net.SplitHostPort(c.addr)
 	machine, state, err := c.net.sasl.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
 	for done := false; err == nil && !done; {
-		m, err = c.call(ctx, &saslauthenticate.Request{AuthBytes: state})
+		b, err = c.call(ctx, apiSASLAuthenticate, saslAuthenticatePlain, encodeSASLAuthenticate(state))
 		if err != nil {
 			// Brokers, and kfake, may close the connection instead of answering.
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -175,11 +173,14 @@ func (c *conn) authenticate(ctx context.Context) error {
 			}
 			return err
 		}
-		r := m.(*saslauthenticate.Response)
-		if r.ErrorCode != 0 {
-			return fmt.Errorf("broker %s: %s authentication: %w: %s: %w", c.addr, name, kafka.Error(r.ErrorCode), r.ErrorMessage, pipeline.ErrConfig)
+		data, message, code, err2 := decodeSASLAuthenticate(b)
+		switch {
+		case err2 != nil:
+			return c.malformed(apiSASLAuthenticate, err2)
+		case code != 0:
+			return fmt.Errorf("broker %s: %s authentication: %w: %s: %w", c.addr, name, code, message, pipeline.ErrConfig)
 		}
-		done, state, err = machine.Next(ctx, r.AuthBytes)
+		done, state, err = machine.Next(ctx, data)
 	}
 	if err != nil {
 		return fmt.Errorf("broker %s: %s authentication: %w: %w", c.addr, name, err, pipeline.ErrConfig)
@@ -187,53 +188,60 @@ func (c *conn) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// version chooses the newest version of a request that broker and kafka-go both have.
-func (c *conn) version(key protocol.ApiKey) (int16, error) {
+// version chooses the last of the given versions of a request that the broker has.
+func (c *conn) version(key apiKey, versions ...int16) (int16, error) {
 	have, ok := c.versions[key]
-	v := min(have[1], key.MaxVersion())
-	if !ok || v < have[0] || v < key.MinVersion() {
-		return 0, fmt.Errorf("broker %s: no common version of the %s request: %w", c.addr, key, pipeline.ErrConfig)
+	for _, v := range slices.Backward(versions) {
+		if ok && have[0] <= v && v <= have[1] {
+			return v, nil
+		}
 	}
-	return v, nil
+	return 0, fmt.Errorf("broker %s: no common version of the %s request: %w", c.addr, key, pipeline.ErrConfig)
 }
 
-// call sends a message of kafka-go and returns the answer.
-func (c *conn) call(ctx context.Context, m protocol.Message) (protocol.Message, error) {
-	v, err := c.version(m.ApiKey())
-	if err != nil {
+// maxAnswer bounds answers to everything but fetches: more than the largest clusters need.
+const maxAnswer = 64 << 20
+
+// call sends the body of a request of the older layout and returns that of the answer.
+func (c *conn) call(ctx context.Context, key apiKey, version int16, body []byte) ([]byte, error) {
+	if _, err := c.version(key, version); err != nil {
 		return nil, err
 	}
-	return c.ask(ctx, m, v)
+	b, err := c.exchange(ctx, key, version, false, body, 0, nil, maxAnswer)
+	if _, ok := errors.AsType[errTooLarge](err); ok { //nolint:errcheck // the size stands in the message
+		return nil, c.malformed(key, fmt.Errorf("%w: %s", errWire, err)) //nolint:errorlint // not the verdict on a batch
+	}
+	return b, err
 }
 
-func (c *conn) ask(ctx context.Context, m protocol.Message, version int16) (answer protocol.Message, err error) {
-	err = c.during(ctx, c.net.timeout, func() (err error) {
-		// kafka-go decodes by reflection and may panic on lengths that cannot be (invariant 5: input never panics).
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("%w: %v", errWire, r)
-			}
-		}()
-		c.seq++
-		answer, err = protocol.RoundTrip(duplex{c.rd, c.nc}, version, c.seq, c.net.clientID, m)
-		return err
-	})
-	return answer, err
+func (c *conn) malformed(key apiKey, err error) error {
+	c.broken = true
+	return fmt.Errorf("broker %s: %s: %w", c.addr, key, err)
 }
 
-type duplex struct {
-	io.Reader
-	io.Writer
+// answer returns a function that passes a decoded answer on and says of an error whose it was.
+func answer[T any](m T, err error) func(c *conn, key apiKey) (T, error) {
+	return func(c *conn, key apiKey) (T, error) {
+		if err != nil {
+			err = c.malformed(key, err)
+		}
+		return m, err
+	}
 }
 
 // errTooLarge says how large an answer is that exceeds the limit.
 type errTooLarge int64
 
+// peekBytes is how much is read of an answer that is too large: enough for the header of its first batch.
+const peekBytes = 4 << 10
+
 func (e errTooLarge) Error() string { return fmt.Sprintf("answer of %d bytes", int64(e)) }
 
 // exchange sends a request whose body is encoded already and returns the body of the answer, in buf if that is large
-// enough. Waiting takes up to wait beyond the usual time. Errors: errTooLarge for answers of more than limit bytes.
-func (c *conn) exchange(ctx context.Context, key protocol.ApiKey, version int16, flex bool, body []byte, wait time.Duration, buf []byte, limit int64) ([]byte, error) {
+// enough. Waiting takes up to wait beyond the usual time. Errors: errTooLarge for answers of more than limit bytes, with the
+// beginning of the answer.
+func (c *conn) exchange(ctx context.Context, key apiKey, version int16, flex bool, body []byte, wait time.Duration, buf []byte, limit int64) ([]byte, error) {
+	large := errTooLarge(0)
 	err := c.during(ctx, c.net.timeout+wait, func() error {
 		c.seq++
 		e := encoder{b: make([]byte, 4, 64+len(body))}
@@ -254,14 +262,19 @@ func (c *conn) exchange(ctx context.Context, key protocol.ApiKey, version int16,
 		}
 		size := int64(int32(binary.BigEndian.Uint32(head[:])))
 		if size > limit {
-			return errTooLarge(size)
+			large, size = errTooLarge(size), peekBytes
 		}
 		if size < 4 {
 			return errWire
 		}
-		buf = slices.Grow(buf[:0], int(size))[:size]
-		if _, err := io.ReadFull(c.rd, buf); err != nil {
-			return err
+		// Memory follows what has come, not what was announced.
+		for buf = buf[:0]; int64(len(buf)) < size; {
+			have := len(buf)
+			n := int(min(size, max(int64(cap(buf)), int64(2*have), 1<<20)))
+			buf = slices.Grow(buf, n-have)[:n]
+			if _, err := io.ReadFull(c.rd, buf[have:]); err != nil {
+				return err
+			}
 		}
 		d := decoder{b: buf, flex: flex}
 		if d.int32() != c.seq {
@@ -271,6 +284,10 @@ func (c *conn) exchange(ctx context.Context, key protocol.ApiKey, version int16,
 		buf = d.b
 		return d.err
 	})
+	if large > 0 { // its rest is still on its way
+		c.broken = true
+		return buf, fmt.Errorf("broker %s: %w", c.addr, large)
+	}
 	if err != nil {
 		return nil, err
 	}

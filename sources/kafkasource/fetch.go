@@ -107,6 +107,17 @@ type fetchResponse struct {
 // decodeFetch reads the body of a response that answers a request for one partition.
 func decodeFetch(b []byte, version int16, partition int32) (fetchResponse, error) {
 	d := decoder{b: b, flex: version >= 12}
+	r := decodeFetchFrom(&d, version, partition)
+	return r, d.err
+}
+
+// peekFetch reads the beginning of a response of which the rest is missing: its records are those that are there.
+func peekFetch(b []byte, version int16, partition int32) fetchResponse {
+	d := decoder{b: b, flex: version >= 12, part: true}
+	return decodeFetchFrom(&d, version, partition)
+}
+
+func decodeFetchFrom(d *decoder, version int16, partition int32) fetchResponse {
 	r := fetchResponse{throttle: time.Duration(d.int32()) * time.Millisecond}
 	if version >= 7 {
 		r.err = kafka.Error(d.int16())
@@ -119,12 +130,12 @@ func decodeFetch(b []byte, version int16, partition int32) (fetchResponse, error
 			d.string()
 		}
 		for m := d.array(20); m > 0 && d.err == nil; m-- {
-			r.partition(&d, version, partition)
+			r.partition(d, version, partition)
 		}
 		d.tags(nil)
 	}
 	d.tags(nil)
-	return r, d.err
+	return r
 }
 
 func (r *fetchResponse) partition(d *decoder, version int16, partition int32) {

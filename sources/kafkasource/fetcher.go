@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -40,7 +40,9 @@ type fetcher struct {
 	lastTerm int32
 	maxBytes int
 	compact  bool // the topic is compacted, so that offsets may be missing
-	missing  int  // answers in a row without records although there should be some
+	corrupt  int  // answers in a row that the broker cannot read its log
+	// emptySince is since when there are no records although there should be some; zero: there are.
+	emptySince time.Time
 
 	out  chan fetched
 	free chan []byte  // buffers that the consumer has done with
@@ -91,20 +93,16 @@ func (f *fetcher) next(ctx context.Context) fetched {
 	}
 }
 
-// name says which source and split an error is about, and turns faults of batches into data errors.
+// name says which source and split an error is about.
 func (f *fetcher) name(err error) error {
-	var bad *batchError
-	var gap *pipeline.GapError
-	switch {
-	case errors.As(err, &bad):
-		return f.dataError(bad)
-	case errors.As(err, &gap):
+	if _, ok := errors.AsType[*pipeline.GapError](err); ok {
 		return err
 	}
 	return fmt.Errorf("%s/%s position %d: %w", f.source, f.split, f.pos, err)
 }
 
-func (f *fetcher) dataError(e *batchError) error {
+// dataError says of a fault which source and split it is in.
+func (f *fetcher) dataError(e *batchError) *pipeline.DataError {
 	return &pipeline.DataError{Source: f.source, Split: f.split, Position: pipeline.Position(e.offset), Reason: e.reason, Err: e.err}
 }
 
@@ -139,7 +137,7 @@ func (f *fetcher) once(ctx context.Context) (fetched, error) {
 	if err != nil {
 		return none, err
 	}
-	have := cn.versions[protocol.Fetch]
+	have := cn.versions[apiFetch]
 	version, err := fetchVersion(have[0], have[1], f.id)
 	if err != nil {
 		return none, fmt.Errorf("broker %s: %w: %w", cn.addr, err, pipeline.ErrConfig)
@@ -153,10 +151,11 @@ func (f *fetcher) once(ctx context.Context) (fetched, error) {
 	case buf = <-f.free:
 	default:
 	}
-	body, err := cn.exchange(ctx, protocol.Fetch, version, version >= 12, q.encode(version), f.opts.MaxWait, buf, f.limit())
+	body, err := cn.exchange(ctx, apiFetch, version, version >= 12, q.encode(version), f.opts.MaxWait, buf, f.limit())
 	if err != nil {
 		if size, ok := errors.AsType[errTooLarge](err); ok {
-			return none, &batchError{f.pos, reasonTooLarge, fmt.Errorf("the broker sends a batch of about %d bytes; raise MaxBatchBytes, now %d", int64(size), f.opts.MaxBatchBytes)}
+			r := peekFetch(body, version, f.partition)
+			return f.tooLarge(r.records, fmt.Errorf("the broker sends a batch of about %d bytes; raise source.kafka.max_batch_bytes, now %d", int64(size), f.opts.MaxBatchBytes)), nil
 		}
 		return none, err
 	}
@@ -198,6 +197,8 @@ func (f *fetcher) accept(ctx context.Context, r fetchResponse, committed bool) (
 	switch {
 	case r.err == kafka.OffsetOutOfRange:
 		return f.outOfRange(ctx)
+	case r.err == kafka.InvalidMessage:
+		return f.unreadable()
 	case r.err == kafka.UnknownTopicID || r.err == kafka.InconsistentTopicID:
 		// The topic was deleted, and perhaps re-created: looking up the leader tells. Or the broker has not heard of it yet.
 		return none, r.err
@@ -214,70 +215,111 @@ func (f *fetcher) accept(ctx context.Context, r fetchResponse, committed bool) (
 	}
 	f.tail.Store(stable)
 
-	got, err := scan(r.records, f.pos, r.aborted, committed)
-	if err != nil {
-		return none, err
-	}
+	f.corrupt = 0
+	got := scan(r.records, f.pos, r.highWatermark, r.aborted, committed)
 	if len(got.batches) == 0 {
-		return f.empty(ctx, got.cut, stable)
+		if got.cut && f.maxBytes >= f.opts.MaxBatchBytes {
+			return f.tooLarge(r.records, fmt.Errorf("it does not fit into source.kafka.max_batch_bytes, %d; raise it", f.opts.MaxBatchBytes)), nil
+		}
+		return f.empty(ctx, got.cut, r.throttle > 0, stable)
 	}
-	f.missing, f.maxBytes = 0, f.opts.MaxBytes
+	f.emptySince, f.maxBytes = time.Time{}, f.opts.MaxBytes
 	if got.hole.from != got.hole.to {
 		if err := f.hole(ctx, got.hole); err != nil {
 			return none, err
 		}
 	}
-	f.lastTerm = got.term
+	if got.term >= 0 {
+		f.lastTerm = got.term
+	}
 	return fetched{batches: got.batches, from: f.pos, to: got.next}, nil
 }
 
+// unreadable handles a broker that cannot read its own log at the position. It may know better soon, from another replica.
+func (f *fetcher) unreadable() (fetched, error) {
+	if f.corrupt++; f.corrupt < 3 {
+		return fetched{from: f.pos, to: f.pos}, kafka.InvalidMessage
+	}
+	b := damaged(f.pos, f.pos, &batchError{f.pos, reasonCorrupt, errors.New("the broker cannot read its own log here; its disk may be damaged")}, nil)
+	return fetched{batches: []batch{b}, from: f.pos, to: f.pos + 1}, nil
+}
+
+// tooLarge makes a damaged part of a batch of which only the beginning is here.
+func (f *fetcher) tooLarge(head []byte, err error) fetched {
+	f.maxBytes = f.opts.MaxBytes
+	last := max(f.pos, lastOf(head[:min(len(head), batchOverhead)], f.pos, f.tail.Load(), nil))
+	b := damaged(f.pos, last, &batchError{f.pos, reasonTooLarge, err}, nil)
+	return fetched{batches: []batch{b}, from: f.pos, to: last + 1}
+}
+
 // empty handles an answer without a whole batch.
-func (f *fetcher) empty(ctx context.Context, cut bool, stable int64) (fetched, error) {
+func (f *fetcher) empty(ctx context.Context, cut, throttled bool, stable int64) (fetched, error) {
 	none := fetched{from: f.pos, to: f.pos}
 	if cut {
-		if f.maxBytes >= f.opts.MaxBatchBytes {
-			return none, &batchError{f.pos, reasonTooLarge, fmt.Errorf("it does not fit into MaxBatchBytes, %d; raise it", f.opts.MaxBatchBytes)}
-		}
 		f.maxBytes = int(min(int64(f.maxBytes)*4, int64(f.opts.MaxBatchBytes)))
 		return none, nil
 	}
 	// A bounded split of a compacted topic may end in offsets that compaction took away: the log goes on past our
-	// position, yet there is nothing. It takes three such answers in a row, as one may have other reasons.
-	if f.end < 0 || stable < f.end {
+	// position, yet there is nothing. A broker that is busy or behind may answer the same for a while, so it takes time to
+	// believe it, and of a topic that is not compacted it is never believed.
+	if f.end < 0 || stable < f.end || throttled {
+		f.emptySince = time.Time{}
 		return none, nil
 	}
-	if f.missing++; f.missing < 3 {
-		return none, nil
+	if f.emptySince.IsZero() {
+		f.emptySince = time.Now()
 	}
-	f.missing = 0
-	if err := f.hole(ctx, span{f.pos, f.end}); err != nil {
+	lasted := time.Since(f.emptySince)
+	if lasted < emptyAnswers*f.opts.MaxWait {
+		return none, sleep(ctx, f.opts.MaxWait)
+	}
+	h := span{f.pos, f.end}
+	compact, err := f.compacted(ctx, h)
+	switch {
+	case err != nil:
 		return none, err
+	case compact:
+		f.emptySince = time.Time{}
+		return fetched{from: f.pos, to: f.end}, nil
+	case lasted > f.opts.RetryFor:
+		return none, fmt.Errorf("the broker says that its log goes on to offset %d, and has given nothing of it for %s, see source.kafka.retry_for: %w",
+			stable, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
 	}
-	return fetched{from: f.pos, to: f.end}, nil
+	return none, sleep(ctx, f.opts.MaxWait)
 }
+
+// emptyAnswers is how often in a row, as long as a broker may hold a request back each time, there must be nothing where
+// its log should go on.
+const emptyAnswers = 10
 
 // hole decides about offsets that are missing inside the log.
 func (f *fetcher) hole(ctx context.Context, h span) error {
+	compact, err := f.compacted(ctx, h)
+	if err != nil || compact {
+		return err
+	}
+	return f.lose(h.to, &pipeline.GapError{
+		Source: f.source, Split: f.split, Want: pipeline.Position(h.from), First: pipeline.Position(h.to), Last: pipeline.Position(f.tail.Load()),
+		Hint: "offsets are missing inside the log of a topic that is not compacted; if it was once, or was copied from one that is, set source.kafka.on_gap to skip",
+	})
+}
+
+// compacted tells whether compaction explains that offsets are missing.
+func (f *fetcher) compacted(ctx context.Context, h span) (bool, error) {
 	if f.compact {
-		return nil
+		return true, nil
 	}
 	var err error
 	if f.compact, err = f.cl.compacted(ctx); err != nil {
 		var code kafka.Error
 		if !errors.As(err, &code) || !isDenied(code) {
-			return err
+			return false, err
 		}
 		f.log.Warn("offsets are missing and the broker does not let us look up why; taking the topic for a compacted one",
 			"offset", h.from, "until", h.to, "err", err)
 		f.compact = true
 	}
-	if f.compact {
-		return nil
-	}
-	return f.lose(h.to, &pipeline.GapError{
-		Source: f.source, Split: f.split, Want: pipeline.Position(h.from), First: pipeline.Position(h.to), Last: pipeline.Position(f.tail.Load()),
-		Hint: "offsets are missing inside the log of a topic that is not compacted; if it was once, or was copied from one that is, set OnGap to skip",
-	})
+	return f.compact, nil
 }
 
 func isDenied(code kafka.Error) bool {
@@ -324,7 +366,7 @@ func (f *fetcher) judge(first, last int64) error {
 	}
 	switch {
 	case f.pos < first:
-		gap.Hint = "retention or DeleteRecords has passed the position; set OnGap to skip to go on at its first record, or read the missing ones from elsewhere"
+		gap.Hint = "retention or DeleteRecords has passed the position; set source.kafka.on_gap to skip to go on at its first record, or read the missing ones from elsewhere"
 		return f.lose(first, gap)
 	case f.pos > last:
 		gap.Hint = "the log was truncated, or the topic deleted and re-created; its records are not those the position counts, so start anew under another source name"

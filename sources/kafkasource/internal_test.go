@@ -6,14 +6,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
 )
 
@@ -101,9 +102,9 @@ func TestScanIsolation(t *testing.T) {
 				named = append(named, a)
 			}
 		}
-		got, err := scan(raw, pos, named, committed)
-		if err != nil || got.next != 13 || got.term != 5 || got.hole != (span{}) || got.cut {
-			t.Errorf("from %d: %+v, %v", pos, got, err)
+		got := scan(raw, pos, -1, named, committed)
+		if got.next != 13 || got.term != 5 || got.hole != (span{}) || got.cut {
+			t.Errorf("from %d: %+v", pos, got)
 		}
 		for _, b := range got.batches {
 			if !b.skip {
@@ -141,28 +142,35 @@ func TestScanFaults(t *testing.T) {
 		name   string
 		raw    []byte
 		reason string
+		next   int64 // where it goes on
 	}{
-		{"checksum", spoilt(len(good)-1, 0xff), reasonChecksum},
-		{"checksum itself", spoilt(batchCRCAt, 0xff), reasonChecksum},
-		{"length", spoilt(11, 3), reasonCorrupt},
-		{"negative length", spoilt(8, 0x80), reasonCorrupt},
-		{"format 0", spoilt(batchMagicAt, 0), reasonOldFormat},
-		{"format 3", spoilt(batchMagicAt, 3), reasonCorrupt},
-		{"backwards", join(data(5, -1, 3, 0), data(7, -1, 1, 0)), reasonCorrupt},
-		{"overflow", long.bytes(), reasonCorrupt},
-		{"more records than offsets", rawBatch{count: 3, delta: 1}.bytes(), reasonCorrupt},
-		{"negative delta", rawBatch{count: 0, delta: -1}.bytes(), reasonCorrupt},
+		{"checksum", spoilt(len(good)-1, 0xff), reasonChecksum, 3},
+		{"checksum itself", spoilt(batchCRCAt, 0xff), reasonChecksum, 3},
+		{"checksum, and a good one behind it", append(spoilt(len(good)-1, 0xff), data(3, -1, 2, 0).bytes()...), reasonChecksum, 5},
+		{"last delta", spoilt(26, 0x7f), reasonChecksum, 128},
+		{"last delta, and a good one behind it", append(spoilt(26, 0x7f), data(3, -1, 2, 0).bytes()...), reasonChecksum, 5},
+		{"negative last delta", spoilt(23, 0x80), reasonChecksum, 1},
+		{"length", spoilt(11, 3), reasonCorrupt, 1},
+		{"negative length", spoilt(8, 0x80), reasonCorrupt, 1},
+		{"format 0", spoilt(batchMagicAt, 0), reasonOldFormat, 1},
+		{"format 3", spoilt(batchMagicAt, 3), reasonCorrupt, 1},
+		{"backwards", join(data(5, -1, 3, 0), data(7, -1, 1, 0)), reasonCorrupt, 9},
+		{"overflow", long.bytes(), reasonCorrupt, 1},
+		{"more records than offsets", rawBatch{count: 3, delta: 1}.bytes(), reasonCorrupt, 1},
+		{"negative delta", rawBatch{count: 0, delta: -1}.bytes(), reasonCorrupt, 1},
 	} {
-		_, err := scan(c.raw, 0, nil, true)
-		var bad *batchError
-		if !errors.As(err, &bad) || bad.reason != c.reason {
-			t.Errorf("%s: %v, want %s", c.name, err, c.reason)
+		got := scan(c.raw, 0, -1, nil, true)
+		if !slices.ContainsFunc(got.batches, func(b batch) bool { return b.bad != nil && b.bad.reason == c.reason }) {
+			t.Errorf("%s: %+v, want %s", c.name, got, c.reason)
+		}
+		if got.next != c.next {
+			t.Errorf("%s: goes on at %d, want %d", c.name, got.next, c.next)
 		}
 	}
 	for n := range len(good) {
-		got, err := scan(good[:n], 0, nil, true)
-		if err != nil || len(got.batches) != 0 || got.next != 0 || got.cut != (n > 0) {
-			t.Errorf("first %d bytes: %+v, %v", n, got, err)
+		got := scan(good[:n], 0, -1, nil, true)
+		if len(got.batches) != 0 || got.next != 0 || got.cut != (n > 0) {
+			t.Errorf("first %d bytes: %+v", n, got)
 		}
 	}
 	for _, c := range []struct {
@@ -178,9 +186,9 @@ func TestScanFaults(t *testing.T) {
 		{join(rawBatch{base: 2, delta: 4, count: 3}), 4, span{4, 7}, 7},
 		{join(rawBatch{base: 2, delta: 4}), 2, span{2, 7}, 7}, // everything in it was compacted away
 	} {
-		got, err := scan(c.raw, c.pos, nil, true)
-		if err != nil || got.hole != c.hole || got.next != c.next {
-			t.Errorf("from %d: hole %v, next %d, %v; want %v, %d", c.pos, got.hole, got.next, err, c.hole, c.next)
+		got := scan(c.raw, c.pos, -1, nil, true)
+		if got.hole != c.hole || got.next != c.next {
+			t.Errorf("from %d: hole %v, next %d; want %v, %d", c.pos, got.hole, got.next, c.hole, c.next)
 		}
 	}
 }
@@ -212,20 +220,25 @@ func FuzzScan(f *testing.F) {
 			binary.BigEndian.PutUint32(rest[batchCRCAt:], crc32.Checksum(rest[batchAttrsAt:size], castagnoli))
 			rest = rest[size:]
 		}
-		got, err := scan(raw, pos, []abortedTxn{{9, 4}}, committed)
-		if err != nil {
-			if _, ok := errors.AsType[*batchError](err); !ok {
-				t.Fatalf("%T: %v", err, err)
+		pos = max(pos, 0)
+		got := scan(raw, pos, -1, []abortedTxn{{9, 4}}, committed)
+		if got.next < pos || len(got.batches) > 0 && got.next == pos {
+			t.Fatalf("from %d to %d with %d batches", pos, got.next, len(got.batches))
+		}
+		before := allocated()
+		defer func() {
+			if n := allocated() - before; n > 64<<20 {
+				t.Fatalf("%d bytes were allocated for %d", n, len(raw))
 			}
-			return
-		}
-		if got.next < pos {
-			t.Fatalf("went back from %d to %d", pos, got.next)
-		}
-		var scratch bytes.Buffer
+		}()
+		u := unpacker{limit: 1 << 16}
+		defer u.close()
 		for _, b := range got.batches {
-			body, err := b.unpack(&scratch, 1<<16)
-			if err != nil {
+			if b.bad != nil {
+				continue
+			}
+			body, bad := u.unpack(&b)
+			if bad != nil {
 				continue
 			}
 			if b.attrs&attrCodec != 0 && len(body) > 1<<16 {
@@ -243,6 +256,121 @@ func FuzzScan(f *testing.F) {
 			if n > len(body) {
 				t.Fatalf("%d bytes of records in %d", n, len(body))
 			}
+		}
+	})
+}
+
+// allocated is the number of bytes that were ever allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// TestUnpackIsBounded: what a batch says of its size is believed up to the limit, before anything is allocated for it.
+func TestUnpackIsBounded(t *testing.T) { // not parallel: it measures
+	const limit = 64 << 10
+	pack := func(codec int16, b []byte) []byte {
+		var buf bytes.Buffer
+		w := compress.Compression(codec).Codec().NewWriter(&buf)
+		if _, err := w.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return buf.Bytes()
+	}
+	xerial := func(chunks ...[]byte) []byte {
+		out := slices.Concat(xerialMagic, []byte{0, 0, 0, 1, 0, 0, 0, 1})
+		for _, c := range chunks {
+			out = append(binary.BigEndian.AppendUint32(out, uint32(len(c))), c...)
+		}
+		return out
+	}
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 0x00, 0x41} // snappy: 4 GiB
+	half := snappy.Encode(nil, make([]byte, limit/2+1))
+	// A zstd frame whose header asks for a window of 512 MiB.
+	window := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x98, 0x01, 0x00, 0x00}
+	for _, c := range []struct {
+		name   string
+		codec  int16
+		body   []byte
+		reason string
+	}{
+		{"snappy that announces 4 GiB", codecSnappy, huge, reasonTooLarge},
+		{"a frame that announces 4 GiB", codecSnappy, xerial(huge), reasonTooLarge},
+		{"two frames, each within the limit", codecSnappy, xerial(half, half), reasonTooLarge},
+		{"a frame longer than the batch", codecSnappy, append(xerial(), 0xff, 0xff, 0xff, 0xf0, 1), reasonCorrupt},
+		{"snappy that cannot hold so much", codecSnappy, []byte{0x80, 0x80, 0x02, 0x00, 0x41}, reasonCorrupt},
+		{"gzip", codecGzip, pack(codecGzip, make([]byte, 50*limit)), reasonTooLarge},
+		{"snappy", codecSnappy, snappy.Encode(nil, make([]byte, 50*limit)), reasonTooLarge},
+		{"lz4", codecLZ4, pack(codecLZ4, make([]byte, 50*limit)), reasonTooLarge},
+		{"zstd", codecZstd, pack(codecZstd, make([]byte, 50*limit)), reasonTooLarge},
+		{"zstd window", codecZstd, window, reasonTooLarge},
+		{"unknown codec", 7, huge, reasonCorrupt},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := unpacker{limit: limit}
+			defer u.close()
+			before := allocated()
+			_, err := u.unpack(&batch{attrs: c.codec, body: c.body})
+			if err == nil || err.reason != c.reason {
+				t.Errorf("%v, want %s", err, c.reason)
+			}
+			if n := allocated() - before; n > 24<<20 {
+				t.Errorf("%d bytes were allocated", n)
+			}
+		})
+	}
+	u := unpacker{limit: limit}
+	defer u.close()
+	want := bytes.Repeat([]byte("monolith"), limit/8)
+	for range 2 { // decompressors are used again
+		for codec := int16(0); codec <= codecZstd; codec++ {
+			body := want
+			if codec != codecNone {
+				body = pack(codec, want)
+			}
+			if got, err := u.unpack(&batch{attrs: codec, body: body}); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d bytes, %v", codecNames[codec], len(got), err)
+			}
+		}
+		got, err := u.unpack(&batch{attrs: codecSnappy, body: xerial(snappy.Encode(nil, want[:limit/2]), snappy.Encode(nil, want[limit/2:]))})
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("two frames: %d bytes, %v", len(got), err)
+		}
+	}
+}
+
+// FuzzAnswers feeds every decoder of a broker's answers: bounded memory, no panic.
+func FuzzAnswers(f *testing.F) {
+	huge := []byte{0, 0, 0, 0, 0x5d, 0x3e, 0xaa, 0xac, 0, 0, 0, 0}
+	f.Add(huge)
+	f.Add(huge[4:])
+	f.Add([]byte{0, 0, 0x5d, 0x3e, 0xaa, 0xac})
+	f.Add([]byte(strings.Repeat("\x00\x00\x00\x01", 40)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		before := allocated()
+		for _, version := range []int16{listOffsetsOld, listOffsetsWithTerm} {
+			_, _ = decodeListOffsets(b, version)
+		}
+		for _, version := range []int16{metadataWithIDs, metadataMaxForIDs} {
+			_, _ = decodeMetadata(b, version)
+		}
+		for _, version := range []int16{fetchMinVersion, fetchNameVersion, fetchIDVersion} {
+			_, _ = decodeFetch(b, version, 0)
+			_ = peekFetch(b, version, 0)
+		}
+		_, _ = decodeOldMetadata(b)
+		_, _ = decodeEpochEnd(b)
+		_, _, _ = decodeTopicConfig(b, "cleanup.policy")
+		_, _, _ = decodeFindCoordinator(b)
+		_, _ = decodeOffsetCommit(b)
+		_, _, _ = decodeSASLHandshake(b)
+		_, _, _, _ = decodeSASLAuthenticate(b)
+		if n := allocated() - before; n > uint64(1<<20+200*len(b)) {
+			t.Fatalf("%d bytes were allocated for %d", n, len(b))
 		}
 	})
 }

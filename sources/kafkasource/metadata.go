@@ -5,8 +5,6 @@ import (
 	"strconv"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 )
 
 // topicID is the identity of a topic: a topic that is deleted and re-created under its old name has another one. Zero
@@ -15,6 +13,7 @@ type topicID [16]byte
 
 // cluster is what a metadata response tells.
 type cluster struct {
+	id      string           // empty: not told
 	brokers map[int32]string // addresses by node id
 	topics  []topicMeta
 }
@@ -52,7 +51,7 @@ func (t *topicMeta) partition(p int32) *partitionMeta {
 	return nil
 }
 
-// Versions 10 to 12 of the metadata messages carry topic ids; kafka-go's own types end at 8.
+// Versions 10 to 12 of the metadata messages carry topic ids; brokers before Kafka 2.8 have none.
 const (
 	metadataWithIDs   = 10
 	metadataMaxForIDs = 12
@@ -84,19 +83,19 @@ func decodeMetadata(b []byte, version int16) (*cluster, error) {
 	d := decoder{b: b, flex: true}
 	c := &cluster{brokers: map[int32]string{}}
 	d.int32() // throttle time
-	for n := d.array(11); n > 0; n-- {
+	for n := d.array(11); n > 0 && d.err == nil; n-- {
 		id, host, port := d.int32(), d.string(), d.int32()
 		d.string() // rack
 		d.tags(nil)
 		c.brokers[id] = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	}
-	d.string() // cluster id
-	d.int32()  // controller
-	for n := d.array(26); n > 0; n-- {
+	c.id = d.string()
+	d.int32() // controller
+	for n := d.array(26); n > 0 && d.err == nil; n-- {
 		t := topicMeta{err: kafka.Error(d.int16()), name: d.string()}
 		copy(t.id[:], d.take(len(t.id)))
 		t.internal = d.int8() != 0
-		for m := d.array(18); m > 0; m-- {
+		for m := d.array(18); m > 0 && d.err == nil; m-- {
 			p := partitionMeta{err: kafka.Error(d.int16()), partition: d.int32(), leader: d.int32(), leaderTerm: d.int32()}
 			for range 3 { // replicas, in-sync replicas, offline replicas
 				d.take(4 * d.array(4))
@@ -115,27 +114,43 @@ func decodeMetadata(b []byte, version int16) (*cluster, error) {
 	return c, d.err
 }
 
-// oldMetadata asks a broker that knows no topic ids.
-func oldMetadata(topic string) protocol.Message {
-	q := &metadata.Request{}
-	if topic != "" {
-		q.TopicNames = []string{topic}
+// encodeOldMetadata makes the body of a request of version 4, for brokers that know no topic ids.
+func encodeOldMetadata(topic string) []byte {
+	var e encoder
+	if topic == "" {
+		e.array(-1)
+	} else {
+		e.array(1)
+		e.string(topic)
 	}
-	return q
+	e.bool(false) // never create topics by asking for them
+	return e.b
 }
 
-func fromOldMetadata(r *metadata.Response) *cluster {
+// decodeOldMetadata reads the body of a response of version 4.
+func decodeOldMetadata(b []byte) (*cluster, error) {
+	d := decoder{b: b}
 	c := &cluster{brokers: map[int32]string{}}
-	for _, b := range r.Brokers {
-		c.brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+	d.int32() // throttle time
+	for n := d.array(12); n > 0 && d.err == nil; n-- {
+		id, host, port := d.int32(), d.string(), d.int32()
+		d.string() // rack
+		c.brokers[id] = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	}
-	for _, rt := range r.Topics {
-		t := topicMeta{err: kafka.Error(rt.ErrorCode), name: rt.Name, internal: rt.IsInternal}
-		for _, p := range rt.Partitions {
+	c.id = d.string()
+	d.int32() // controller
+	for n := d.array(9); n > 0 && d.err == nil; n-- {
+		t := topicMeta{err: kafka.Error(d.int16()), name: d.string()}
+		t.internal = d.int8() != 0
+		for m := d.array(18); m > 0 && d.err == nil; m-- {
 			// A leader epoch is only told from version 7 on; sending none is always right.
-			t.partitions = append(t.partitions, partitionMeta{kafka.Error(p.ErrorCode), p.PartitionIndex, p.LeaderID, -1})
+			p := partitionMeta{err: kafka.Error(d.int16()), partition: d.int32(), leader: d.int32(), leaderTerm: -1}
+			for range 2 { // replicas, in-sync replicas
+				d.take(4 * d.array(4))
+			}
+			t.partitions = append(t.partitions, p)
 		}
 		c.topics = append(c.topics, t)
 	}
-	return c
+	return c, d.err
 }

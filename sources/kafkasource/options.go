@@ -137,7 +137,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns all faults of the options at once, each an [pipeline.ErrConfig]. It opens nothing.
+// Validate returns all faults of the options at once, each an [pipeline.ErrConfig]. It opens nothing. Messages here and
+// elsewhere in the package name options as the keys of a job file do: max_bytes for MaxBytes.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var faults []error
@@ -145,7 +146,7 @@ func (o Options) Validate() error {
 		faults = append(faults, fmt.Errorf("kafkasource: "+format+": %w", append(args, pipeline.ErrConfig)...))
 	}
 	if len(o.Brokers) == 0 {
-		bad("no Brokers")
+		bad("source.kafka.brokers is empty")
 	}
 	for _, b := range o.Brokers {
 		host, port, err := net.SplitHostPort(b)
@@ -163,13 +164,13 @@ func (o Options) Validate() error {
 		}
 		seen[p] = true
 	}
-	for what, b := range map[string]Bound{"Start": o.Start, "End": o.End} {
-		if b.Place != "" && b.Place != Latest && (b.Place != Earliest || what == "End") {
-			bad("%s.Place %q", what, b.Place)
+	for what, b := range map[string]Bound{"start": o.Start, "end": o.End} {
+		if b.Place != "" && b.Place != Latest && (b.Place != Earliest || what == "end") {
+			bad("source.kafka.%s %q", what, b.Place)
 		}
 		for p, at := range b.Offsets {
 			if p < 0 || p > maxPartition || at < 0 {
-				bad("%s.Offsets of partition %d is %d", what, p, at)
+				bad("source.kafka.%s of partition %d is %d", what, p, at)
 			}
 		}
 	}
@@ -179,22 +180,22 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.Isolation != ReadCommitted && o.Isolation != ReadUncommitted {
-		bad("Isolation %q is neither %q nor %q", o.Isolation, ReadCommitted, ReadUncommitted)
+		bad("source.kafka.isolation %q is neither %q nor %q", o.Isolation, ReadCommitted, ReadUncommitted)
 	}
 	if o.OnGap != FailOnGap && o.OnGap != SkipGap {
-		bad("OnGap %q is neither %q nor %q", o.OnGap, FailOnGap, SkipGap)
+		bad("source.kafka.on_gap %q is neither %q nor %q", o.OnGap, FailOnGap, SkipGap)
 	}
-	for what, n := range map[string]int{"MaxBytes": o.MaxBytes, "MaxBatchBytes": o.MaxBatchBytes, "MaxRows": o.MaxRows} {
+	for what, n := range map[string]int{"max_bytes": o.MaxBytes, "max_batch_bytes": o.MaxBatchBytes, "max_rows": o.MaxRows} {
 		if n < 1 || n > 1<<30 {
-			bad("%s is %d, outside of [1,%d]", what, n, 1<<30)
+			bad("source.kafka.%s is %d, outside of [1,%d]", what, n, 1<<30)
 		}
 	}
 	if o.MaxBatchBytes < o.MaxBytes {
-		bad("MaxBatchBytes %d is less than MaxBytes %d", o.MaxBatchBytes, o.MaxBytes)
+		bad("source.kafka.max_batch_bytes %d is less than max_bytes %d", o.MaxBatchBytes, o.MaxBytes)
 	}
-	for what, d := range map[string]time.Duration{"MaxWait": o.MaxWait, "RetryFor": o.RetryFor, "Timeout": o.Timeout} {
+	for what, d := range map[string]time.Duration{"max_wait": o.MaxWait, "retry_for": o.RetryFor, "timeout": o.Timeout} {
 		if d < time.Millisecond || d > 24*time.Hour {
-			bad("%s is %s, outside of [1ms,24h]", what, d)
+			bad("source.kafka.%s is %s, outside of [1ms,24h]", what, d)
 		}
 	}
 	faults = append(faults, o.TLS.validate(), o.SASL.validate())

@@ -124,7 +124,7 @@ func TestPatienceEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.fails(t)
-	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), b.Addrs()[0]) || !strings.Contains(err.Error(), "in/ratings-00000 position 3") || !strings.Contains(err.Error(), "RetryFor") {
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), b.Addrs()[0]) || !strings.Contains(err.Error(), "in/ratings-00000 position 3") || !strings.Contains(err.Error(), "source.kafka.retry_for") {
 		t.Errorf("%v", err)
 	}
 	if _, again := r.Next(t.Context()); !errors.Is(again, pipeline.ErrUnavailable) {

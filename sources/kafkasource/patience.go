@@ -44,7 +44,7 @@ func (p *patience) after(ctx context.Context, err error) error {
 	pause = pause/2 + rand.N(pause/2+1)
 	p.tries++
 	if lasted := time.Since(p.since); lasted+pause > p.limit {
-		return fmt.Errorf("%w; gave up after %s, see RetryFor: %w", err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
+		return fmt.Errorf("%w; gave up after %s, see source.kafka.retry_for: %w", err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
 	}
 	return sleep(ctx, pause)
 }

@@ -1,9 +1,7 @@
 package kafkasource
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -29,7 +27,7 @@ type Reader struct {
 	err     error // what ended reading; repeats
 	closed  bool
 	columns columns
-	scratch bytes.Buffer // unpacked records of the cursor's batch
+	unpack  unpacker // holds the records of the cursor's batch
 }
 
 var (
@@ -51,7 +49,7 @@ type cursor struct {
 // open starts fetching at f.pos.
 func open(ctx context.Context, env *pipeline.Env, f *fetcher) *Reader {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, columns: newColumns(env.Mem())}
+	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, columns: newColumns(env.Mem()), unpack: unpacker{limit: f.opts.MaxBatchBytes}}
 	r.done.Go(func() { f.run(run) })
 	return r
 }
@@ -103,9 +101,6 @@ func (r *Reader) block(ctx context.Context) (*pipeline.Block, error) {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if bad, ok := errors.AsType[*batchError](err); ok {
-			err = r.fetch.dataError(bad)
-		}
 		r.err = err
 		return nil, err
 	}
@@ -141,13 +136,22 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 		if b.skip || r.end >= 0 && b.base >= r.end {
 			continue
 		}
+		if b.bad != nil {
+			if err := r.bad(ctx, b.bad, b.body); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if !c.opened {
 			if r.columns.rows >= r.opts.MaxRows {
 				return b.base, nil
 			}
-			body, err := b.unpack(&r.scratch, r.opts.MaxBatchBytes)
+			body, err := r.unpack.unpack(b)
 			if err != nil {
-				return 0, err
+				if err := r.bad(ctx, err, b.body); err != nil {
+					return 0, err
+				}
+				continue
 			}
 			c.opened, c.walk, c.walked = true, records{body, b.count}, -1
 		}
@@ -161,8 +165,12 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			if err == nil && (rec.offsetDelta <= c.walked || rec.offsetDelta > b.last-b.base) {
 				err = fmt.Errorf("record %d behind record %d of a batch of %d", rec.offsetDelta, c.walked, b.last-b.base+1)
 			}
-			if err != nil {
-				return 0, &batchError{b.base + c.walked + 1, reasonCorrupt, err}
+			if err != nil { // the rest of the batch cannot be told from it
+				if err := r.bad(ctx, &batchError{b.base + c.walked + 1, reasonCorrupt, err}, before.body); err != nil {
+					return 0, err
+				}
+				c.walk = records{}
+				break
 			}
 			c.walked = rec.offsetDelta
 			offset := b.base + rec.offsetDelta
@@ -181,10 +189,17 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			r.columns.add(b, &rec, offset)
 		}
 		if n := len(c.walk.body); n > 0 {
-			return 0, &batchError{b.base, reasonCorrupt, fmt.Errorf("%d bytes behind the last record", n)}
+			if err := r.bad(ctx, &batchError{b.base, reasonCorrupt, fmt.Errorf("%d bytes behind the last record", n)}, nil); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return c.to, nil
+}
+
+// bad hands what cannot be used of a batch to the job's policy: nil when reading may go on behind it.
+func (r *Reader) bad(ctx context.Context, err *batchError, raw []byte) error {
+	return r.env.BadRow(ctx, r.fetch.dataError(err), raw)
 }
 
 // reserve makes room for the rows of a block, as far as batches tell without being unpacked.
@@ -227,6 +242,7 @@ func (r *Reader) Close() error {
 	r.stop(pipeline.ErrClosed)
 	r.done.Wait()
 	r.columns.release()
+	r.unpack.close()
 	r.cur = cursor{}
 	return r.fetch.cl.close()
 }

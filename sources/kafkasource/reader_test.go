@@ -148,7 +148,7 @@ func TestRecordsLargerThanMaxBytes(t *testing.T) {
 	o.MaxBatchBytes = 100_000
 	rows, err := open(t, source(t, o), pipeline.NoPosition, nil).fails(t)
 	var bad *pipeline.DataError
-	if !errors.As(err, &bad) || bad.Reason != "record batch too large" || bad.Position != 1 || !strings.Contains(err.Error(), "MaxBatchBytes") {
+	if !errors.As(err, &bad) || bad.Reason != "record batch too large" || bad.Position != 1 || !strings.Contains(err.Error(), "raise source.kafka.max_batch_bytes") {
 		t.Errorf("%v", err)
 	}
 	if values(rows) != "a" {
@@ -159,6 +159,22 @@ func TestRecordsLargerThanMaxBytes(t *testing.T) {
 	_, err = open(t, source(t, o), 3, nil).fails(t)
 	if !errors.As(err, &bad) || bad.Reason != "record batch too large" || bad.Position != 3 {
 		t.Errorf("compressed: %v", err)
+	}
+	// Whoever skips goes on behind them, and at every start again.
+	produce(t, b, "ratings", 0, broker.Batch{Size: 1}, broker.Values("c")...)
+	for from, want := range map[pipeline.Position]string{0: "a b c", 1: "b c", 2: "b c", 3: "c"} {
+		policy := &pipeline.SkipBadRows{}
+		r := open(t, source(t, o), from, &pipeline.Env{BadRows: policy})
+		if got := values(r.take(t, -1)); got != want || r.Position() != 5 {
+			t.Errorf("skipping from %d: %q up to %d, want %q", from, got, r.Position(), want)
+		}
+		n := int64(1)
+		if from <= 1 {
+			n = 2
+		}
+		if diff := cmp.Diff(map[string]int64{"record batch too large": n}, policy.Counts()); diff != "" {
+			t.Errorf("from %d: %s", from, diff)
+		}
 	}
 }
 

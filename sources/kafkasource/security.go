@@ -29,7 +29,7 @@ type TLS struct {
 
 func (t *TLS) validate() error {
 	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
-		return fmt.Errorf("kafkasource: TLS needs both CertFile and KeyFile, or neither: %w", pipeline.ErrConfig)
+		return fmt.Errorf("kafkasource: source.kafka.tls needs both cert and key, or neither: %w", pipeline.ErrConfig)
 	}
 	return nil
 }
@@ -43,17 +43,17 @@ func (t *TLS) config() (*tls.Config, error) {
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("kafkasource: TLS.CAFile: %w: %w", err, pipeline.ErrConfig)
+			return nil, fmt.Errorf("kafkasource: source.kafka.tls.ca: %w: %w", err, pipeline.ErrConfig)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kafkasource: TLS.CAFile %q holds no PEM certificate: %w", t.CAFile, pipeline.ErrConfig)
+			return nil, fmt.Errorf("kafkasource: source.kafka.tls.ca %q holds no PEM certificate: %w", t.CAFile, pipeline.ErrConfig)
 		}
 	}
 	if t.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("kafkasource: TLS.CertFile and TLS.KeyFile: %w: %w", err, pipeline.ErrConfig)
+			return nil, fmt.Errorf("kafkasource: source.kafka.tls.cert and key: %w: %w", err, pipeline.ErrConfig)
 		}
 		c.Certificates = []tls.Certificate{cert}
 	}
@@ -108,11 +108,11 @@ func (s *SASL) validate() error {
 	switch s.Mechanism {
 	case Plain, ScramSHA256, ScramSHA512:
 	default:
-		faults = append(faults, fmt.Errorf("kafkasource: SASL.Mechanism %q is none of %q, %q, %q: %w",
+		faults = append(faults, fmt.Errorf("kafkasource: source.kafka.sasl.mechanism %q is none of %q, %q, %q: %w",
 			s.Mechanism, Plain, ScramSHA256, ScramSHA512, pipeline.ErrConfig))
 	}
 	if s.User == "" {
-		faults = append(faults, fmt.Errorf("kafkasource: no SASL.User: %w", pipeline.ErrConfig))
+		faults = append(faults, fmt.Errorf("kafkasource: no source.kafka.sasl.user: %w", pipeline.ErrConfig))
 	}
 	n := 0
 	for _, v := range []string{s.PasswordEnv, s.PasswordFile, s.Password} {
@@ -121,7 +121,7 @@ func (s *SASL) validate() error {
 		}
 	}
 	if n != 1 {
-		faults = append(faults, fmt.Errorf("kafkasource: SASL needs one of PasswordEnv, PasswordFile and Password, not %d: %w", n, pipeline.ErrConfig))
+		faults = append(faults, fmt.Errorf("kafkasource: source.kafka.sasl.password needs one of env, file and a value, not %d: %w", n, pipeline.ErrConfig))
 	}
 	return errors.Join(faults...)
 }
@@ -131,13 +131,13 @@ func (s *SASL) password() (string, error) {
 	case s.PasswordEnv != "":
 		v, ok := os.LookupEnv(s.PasswordEnv)
 		if !ok {
-			return "", fmt.Errorf("kafkasource: SASL.PasswordEnv: $%s is not set: %w", s.PasswordEnv, pipeline.ErrConfig)
+			return "", fmt.Errorf("kafkasource: source.kafka.sasl.password: $%s is not set; export it, or name another variable: %w", s.PasswordEnv, pipeline.ErrConfig)
 		}
 		return v, nil
 	case s.PasswordFile != "":
 		b, err := os.ReadFile(s.PasswordFile)
 		if err != nil {
-			return "", fmt.Errorf("kafkasource: SASL.PasswordFile: %w: %w", err, pipeline.ErrConfig)
+			return "", fmt.Errorf("kafkasource: source.kafka.sasl.password: %w: %w", err, pipeline.ErrConfig)
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 	default:

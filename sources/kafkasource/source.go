@@ -179,7 +179,7 @@ func (s *Source) bound(ctx context.Context, cl *client, partitions []int32, b Bo
 		return out, nil
 	}
 	if b.Place == "" {
-		return nil, fmt.Errorf("End.Offsets names no end for partition %d; name one, or set End.Place: %w", ask[0], pipeline.ErrConfig)
+		return nil, fmt.Errorf("source.kafka.end names no end for partition %d; name one, or set it to latest: %w", ask[0], pipeline.ErrConfig)
 	}
 	at := int64(atEarliest)
 	if b.Place == Latest {

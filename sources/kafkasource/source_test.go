@@ -134,8 +134,8 @@ func TestValidateReportsAllFaults(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for _, want := range []string{
-		`broker "localhost"`, `broker "a:b"`, `"a b" is no topic`, "partition 1 is", `Start.Place "middle"`, `End.Place "earliest"`, "End.Offsets of partition 0",
-		`Isolation "serializable"`, `OnGap "ignore"`, "MaxBytes is -1", "MaxWait is 1ns", "CertFile and KeyFile", `"kerberos"`, "SASL.User", "not 0",
+		`broker "localhost"`, `broker "a:b"`, `"a b" is no topic`, "partition 1 is", `kafka.start "middle"`, `kafka.end "earliest"`, "kafka.end of partition 0",
+		`isolation "serializable"`, `on_gap "ignore"`, "max_bytes is -1", "max_wait is 1ns", "cert and key", `"kerberos"`, "sasl.user", "not 0",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %s in:\n%v", want, err)

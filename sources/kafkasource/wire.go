@@ -63,6 +63,7 @@ func (e *encoder) tags() {
 type decoder struct {
 	b    []byte
 	flex bool
+	part bool // the end of the input is missing: bytes are cut where it ends
 	err  error
 }
 
@@ -146,7 +147,11 @@ func (d *decoder) string() string {
 
 // bytes returns a part of the input, nil for null.
 func (d *decoder) bytes() []byte {
-	if n := d.length(true); n >= 0 {
+	n := d.length(true)
+	if d.part {
+		n = min(n, len(d.b))
+	}
+	if n >= 0 {
 		return d.take(n)
 	}
 	return nil
