@@ -21,6 +21,7 @@ type extractor struct {
 	misses  []int64 // of each join: records without a line
 	key     []byte
 	missing []bool // of each join: the current record has no line
+	seen    []Seen // of each feature, since the block began
 }
 
 func newExtractor(p *program, s sides) *extractor {
@@ -28,9 +29,11 @@ func newExtractor(p *program, s sides) *extractor {
 		p: p, sides: s,
 		output: make([]output, len(p.features)),
 		label:  denseColumn{dim: 1}, weight: denseColumn{dim: 1},
+		seen:   make([]Seen, len(p.features)),
 		joined: make([]int32, len(p.joins)), misses: make([]int64, len(p.joins)), missing: make([]bool, len(p.joins)),
 	}
 	for i := range x.output {
+		x.seen[i].Name = p.features[i].name
 		x.output[i].dense.dim, x.output[i].missing.dim = p.features[i].dim, 1
 	}
 	return x
@@ -46,6 +49,19 @@ func (x *extractor) add(r record) error {
 	for i, missing := range x.missing {
 		if missing {
 			x.misses[i]++
+		}
+	}
+	for i := range x.output {
+		o, s := &x.output[i], &x.seen[i]
+		s.Rows++
+		if !o.filled {
+			continue
+		}
+		s.Filled++
+		if x.p.features[i].kind == Dense {
+			for _, v := range o.dense.values[len(o.dense.values)-o.dense.dim:] {
+				s.number(float64(v))
+			}
 		}
 	}
 	return nil
@@ -136,7 +152,7 @@ func (x *extractor) joinIn(i int) error {
 		if row < 0 {
 			err = f.missing(o)
 		} else if err = s.errs[k][row]; err == nil {
-			err = f.copy(o, &s.output[k], int(row))
+			err = f.copy(o, &s.output[k], int(row), s.filled[k][row])
 		}
 		if err != nil {
 			return err

@@ -40,6 +40,8 @@ type output struct {
 	dense  denseColumn
 	// missing is the column of the indicator.
 	missing denseColumn
+	// filled tells that the last row that was added has a value, and not the default.
+	filled bool
 }
 
 func (o *output) truncate(rows int) {
@@ -57,11 +59,13 @@ func (f *feature) add(o *output, v *values) error {
 	if err := f.addSparse(o, v); err != nil {
 		return err
 	}
+	o.filled = len(o.fids.items) > o.fids.start()
 	return f.end(o)
 }
 
-// copy appends a row of another output of the same feature to o.
-func (f *feature) copy(o, from *output, row int) error {
+// copy appends a row of another output of the same feature to o; filled tells that it has a value.
+func (f *feature) copy(o, from *output, row int, filled bool) error {
+	o.filled = filled
 	if f.kind == Dense {
 		o.dense.values = append(o.dense.values, from.dense.row(row)...)
 		if f.indicator != "" {
@@ -75,6 +79,7 @@ func (f *feature) copy(o, from *output, row int) error {
 
 // missing appends a row without a value to o.
 func (f *feature) missing(o *output) error {
+	o.filled = false
 	if f.kind == Dense {
 		o.dense.values = append(o.dense.values, f.defaultFloats...)
 		f.indicate(o, 1)
@@ -273,6 +278,7 @@ func (f *feature) addDense(o *output, v *values) error {
 	if len(row) == 0 {
 		c.values = append(c.values, f.defaultFloats...)
 		f.indicate(o, 1)
+		o.filled = false
 		return nil
 	}
 	if len(row) != f.dim {
@@ -289,6 +295,7 @@ func (f *feature) addDense(o *output, v *values) error {
 		row[i] = y
 	}
 	f.indicate(o, 0)
+	o.filled = true
 	return nil
 }
 

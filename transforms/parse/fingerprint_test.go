@@ -12,7 +12,7 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	options := parse.Options{
 		Format: parse.CSV, Columns: []string{"user", "y"}, Fields: []string{"f"},
-		Features: []parse.Feature{{Name: "user", Slot: 1}, {Name: "age", Kind: parse.Dense}},
+		Features: []parse.Feature{{Name: "user", Slot: 1, Buckets: []float64{1}, Clip: []float64{0, 1}}, {Name: "age", Kind: parse.Dense, Buckets: []float64{1}, Clip: []float64{0, 1}}},
 		Label:    parse.Label{Column: "y", Positive: ">= 4"},
 		LineID:   []string{"user"},
 		Joins:    []parse.Join{{File: "f", Columns: []string{"a", "b"}, Key: "user"}},

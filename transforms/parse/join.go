@@ -18,6 +18,7 @@ import (
 type side struct {
 	rows   map[string]int32 // key -> row
 	output []output         // by the order of join.feature
+	filled [][]bool         // of each output: the rows with a value
 	errs   []map[int32]error
 }
 
@@ -47,7 +48,7 @@ func loadSide(p *program, j *join) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &side{rows: map[string]int32{}, output: make([]output, len(j.feature)), errs: make([]map[int32]error, len(j.feature))}
+	s := &side{rows: map[string]int32{}, output: make([]output, len(j.feature)), filled: make([][]bool, len(j.feature)), errs: make([]map[int32]error, len(j.feature))}
 	for k := range s.errs {
 		s.errs[k] = map[int32]error{}
 		s.output[k].dense.dim, s.output[k].missing.dim = p.features[j.feature[k]].dim, 1
@@ -99,6 +100,7 @@ func (s *side) add(p *program, j *join, fields [][]byte) error {
 			v.kind, v.texts = texts, append(v.texts, t)
 		}
 		err := f.add(&s.output[k], &v)
+		s.filled[k] = append(s.filled[k], err == nil && s.output[k].filled)
 		if err == nil {
 			continue
 		}

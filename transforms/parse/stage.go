@@ -214,6 +214,12 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		w.core.misses[i].Add(n)
 		w.extract.misses[i] = 0
 	}
+	if o, ok := w.env.Hooks.(Observer); ok {
+		o.FeaturesParsed(w.extract.seen)
+	}
+	for i := range w.extract.seen {
+		w.extract.seen[i] = Seen{Name: w.extract.seen[i].Name}
+	}
 	return w.batch(positions, times, origin)
 }
 
