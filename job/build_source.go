@@ -32,8 +32,20 @@ type reading struct {
 func (c *Config) trainReading(epochs int) reading {
 	return reading{
 		cfg: c, source: &c.Source, format: c.Parse.Format, epochs: epochs, shuffle: c.Shuffle,
-		batch: batch.Options{Rows: c.Train.Batch, MaxDelay: time.Duration(c.Train.MaxBatchDelay)},
+		batch: batch.Options{Rows: c.Train.Batch, MaxDelay: c.maxBatchDelay()},
 	}
+}
+
+// maxBatchDelay is train.max_batch_delay, or what it is when the job does not say.
+func (c *Config) maxBatchDelay() time.Duration {
+	const streamDelay = 5 * time.Second
+	switch d := c.Train.MaxBatchDelay; {
+	case d != nil:
+		return time.Duration(*d)
+	case c.Deterministic || c.Source.Bounded():
+		return 0
+	}
+	return streamDelay
 }
 
 // evalReading reads the evaluation source once.

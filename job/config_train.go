@@ -15,9 +15,10 @@ type Train struct {
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
 	// MaxExamples ends training early, in examples; 0: at the source's end.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
-	// MaxBatchDelay lets an incomplete batch go when its first example has waited this long; 0: never. It keeps a slow
-	// stream fresh, and makes batch borders depend on the clock.
-	MaxBatchDelay Duration `yaml:"max_batch_delay" default:"0s" min:"0"`
+	// MaxBatchDelay lets an incomplete batch go when its first example has waited this long, whether more comes or not; 0:
+	// never. It keeps a slow stream fresh, and makes batch borders depend on the clock. Absent: 5s for a source without
+	// end, 0 for one that ends and in deterministic mode.
+	MaxBatchDelay *Duration `yaml:"max_batch_delay" min:"0"`
 	// Plateau lowers the learning rates when an evaluation metric stops getting better.
 	Plateau *Plateau `yaml:"plateau"`
 	// EarlyStop ends training when an evaluation metric stops getting better.

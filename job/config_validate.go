@@ -484,7 +484,7 @@ func (v *validator) run(c *Config) {
 				v.fault(k.path, "is %d, but deterministic mode needs %d", k.got, k.want)
 			}
 		}
-		if t.MaxBatchDelay > 0 {
+		if t.MaxBatchDelay != nil && *t.MaxBatchDelay > 0 {
 			v.fault("train.max_batch_delay", "makes batches depend on the clock, which deterministic mode forbids")
 		}
 	}

@@ -175,10 +175,10 @@ func (m *member) next(ctx context.Context, drain <-chan struct{}, handled uint64
 	}
 }
 
-// until returns a channel that is closed when work of a version is no more what is to be done, when the source has given
-// maxRows examples (full is then true), or when drain is. applied counts the source's examples; the coordinator counts
-// those of all sources there ever were. stop must be called.
-func (m *member) until(drain <-chan struct{}, version uint64, maxRows int64, applied func() (int64, error)) (ended <-chan struct{}, full func() bool, stop func()) {
+// until returns a channel that is closed when work of a version is no more what is to be done, or when the source has given
+// maxRows examples (full is then true). applied counts the source's examples; the coordinator counts those of all sources
+// there ever were. stop must be called.
+func (m *member) until(version uint64, maxRows int64, applied func() (int64, error)) (ended <-chan struct{}, full func() bool, stop func()) {
 	out, quit := make(chan struct{}), make(chan struct{})
 	enough := false
 	var wg sync.WaitGroup
@@ -195,9 +195,6 @@ func (m *member) until(drain <-chan struct{}, version uint64, maxRows int64, app
 			}
 			select {
 			case <-changed:
-			case <-drain:
-				close(out)
-				return
 			case <-quit:
 				return
 			}

@@ -76,11 +76,14 @@ func (m *monitor) observe(o trainstep.Observation) {
 }
 
 // RowsRead implements [pipeline.Hooks].
-func (m *monitor) RowsRead(source, split string, rows int, lag int64) {
+func (m *monitor) RowsRead(source, split string, rows int) { m.next.RowsRead(source, split, rows) }
+
+// Lag implements [pipeline.Hooks].
+func (m *monitor) Lag(source, split string, records int64) {
 	m.mu.Lock()
-	m.lag[split] = lag
+	m.lag[split] = records
 	m.mu.Unlock()
-	m.next.RowsRead(source, split, rows, lag)
+	m.next.Lag(source, split, records)
 }
 
 // RowDropped implements [pipeline.Hooks].

@@ -61,6 +61,7 @@ type trainer struct {
 	repeated string
 	// rows and steps count what this run did.
 	rows, steps int64
+	left        int64            // rows that a drained run has read for nothing
 	snapshot    *ps.SnapshotInfo // the last
 	drained     bool
 	acknowledge func(info *ps.SnapshotInfo)

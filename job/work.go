@@ -215,11 +215,12 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if t.cfg.Deterministic {
 		maxRows = 0 // one worker counts for itself, exactly
 	}
-	ended, full, stop := m.until(t.opts.Drain, version, maxRows, func() (int64, error) { return t.applied(ctx) })
+	ended, full, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
 	defer stop()
 	again := recipe{Job: t.cfg.raw, UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
 	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
-		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples, Splits: splits, Drain: ended,
+		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples, Splits: splits,
+		Drain: t.opts.Drain, Stop: ended,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
 		},
@@ -232,7 +233,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	switch {
 	case stats.Drained && closed(t.opts.Drain):
 		t.drained = true
-		t.notice("draining: what was read is trained")
+		t.left += stats.Left
 	case stats.Drained && !full():
 		// The splits are given back; some of them may come again.
 	default:
@@ -400,6 +401,11 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 	last, err := m.leave(context.WithoutCancel(ctx))
 	if err != nil || !last {
 		return err
+	}
+	if t.left > 0 {
+		t.notice("draining: what was taken is trained; %d examples that were read and wait for a full batch or their turn are read again by the next run", t.left)
+	} else {
+		t.notice("draining: what was read is trained")
 	}
 	t.notice("now the last snapshot is taken")
 	// What another worker has decided meanwhile is what the snapshot holds.

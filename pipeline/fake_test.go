@@ -57,6 +57,7 @@ type fakeSource struct {
 	sizes  map[string]int
 	failAt int           // rows into split "a"; 0: never
 	slow   chan struct{} // when not nil, split "a" waits for a receive before each row
+	ends   pipeline.Position // what lag is counted to; 0: it is not known
 	opened atomic.Int64
 	closed atomic.Int64
 }
@@ -110,6 +111,12 @@ func (r *fakeReader) Next(ctx context.Context) (*item, error) {
 	return r.src.pool.make(pipeline.Origin{Source: r.source, Split: r.split, From: r.at - 1, To: r.at}, 1), nil
 }
 func (r *fakeReader) Position() pipeline.Position { return r.at }
+func (r *fakeReader) Lag(at pipeline.Position) int64 {
+	if r.src.ends == 0 {
+		return -1
+	}
+	return int64(r.src.ends - at)
+}
 func (r *fakeReader) Close() error {
 	r.once.Do(func() { r.src.closed.Add(1) })
 	return nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -147,7 +148,7 @@ type anySource interface {
 type anyReader interface {
 	next(ctx context.Context) (Element, error)
 	position() Position
-	lag() int64
+	lag(at Position) int64
 	close() error
 }
 
@@ -159,6 +160,12 @@ type anyStage interface {
 type anyProcessor interface {
 	process(ctx context.Context, e Element) error
 	flush(ctx context.Context) error
+	// drain emits what a [Drainer] holds back, held counts it; ticks tells that there is a [Ticker], due and tick are its.
+	drain(ctx context.Context) error
+	held() int
+	ticks() bool
+	due() time.Time
+	tick(ctx context.Context, now time.Time) error
 	close() error
 	value() any
 }
@@ -202,9 +209,9 @@ func (e erasedReader[T]) next(ctx context.Context) (Element, error) {
 }
 func (e erasedReader[T]) position() Position { return e.r.Position() }
 func (e erasedReader[T]) close() error       { return e.r.Close() }
-func (e erasedReader[T]) lag() int64 {
+func (e erasedReader[T]) lag(at Position) int64 {
 	if l, ok := e.r.(LagReporter); ok {
-		return l.Lag()
+		return l.Lag(at)
 	}
 	return -1
 }
@@ -218,12 +225,17 @@ func (e erasedStage[In, Out]) open(ctx context.Context, env *Env, emit func(Elem
 	if err != nil {
 		return nil, err
 	}
-	return &erasedProcessor[In, Out]{p, func(o Out) error { return emit(o) }}, nil
+	out := &erasedProcessor[In, Out]{p: p, emit: func(o Out) error { return emit(o) }}
+	out.ticker, _ = p.(Ticker[Out])
+	out.drainer, _ = p.(Drainer[Out])
+	return out, nil
 }
 
 type erasedProcessor[In, Out Element] struct {
-	p    Processor[In, Out]
-	emit func(Out) error
+	p       Processor[In, Out]
+	ticker  Ticker[Out]  // nil when p is none
+	drainer Drainer[Out] // nil when p is none
+	emit    func(Out) error
 }
 
 func (e *erasedProcessor[In, Out]) process(ctx context.Context, v Element) error {
@@ -231,8 +243,36 @@ func (e *erasedProcessor[In, Out]) process(ctx context.Context, v Element) error
 }
 
 func (e *erasedProcessor[In, Out]) flush(ctx context.Context) error { return e.p.Flush(ctx, e.emit) }
-func (e *erasedProcessor[In, Out]) close() error                    { return e.p.Close() }
-func (e *erasedProcessor[In, Out]) value() any                      { return e.p }
+
+func (e *erasedProcessor[In, Out]) drain(ctx context.Context) error {
+	if e.drainer == nil {
+		return nil
+	}
+	return e.drainer.Drain(ctx, e.emit)
+}
+
+func (e *erasedProcessor[In, Out]) held() int {
+	if e.drainer == nil {
+		return 0
+	}
+	return e.drainer.Held()
+}
+
+func (e *erasedProcessor[In, Out]) ticks() bool { return e.ticker != nil }
+
+func (e *erasedProcessor[In, Out]) due() time.Time {
+	if e.ticker == nil {
+		return time.Time{}
+	}
+	return e.ticker.Due()
+}
+
+func (e *erasedProcessor[In, Out]) tick(ctx context.Context, now time.Time) error {
+	return e.ticker.Tick(ctx, now, e.emit)
+}
+
+func (e *erasedProcessor[In, Out]) close() error { return e.p.Close() }
+func (e *erasedProcessor[In, Out]) value() any   { return e.p }
 
 type erasedSink[T Element] struct{ s Sink[T] }
 

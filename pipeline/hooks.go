@@ -4,8 +4,11 @@ import "time"
 
 // Hooks observes a run. Implementations must be cheap and safe for concurrent use. Names are those of the graph's nodes.
 type Hooks interface {
-	// RowsRead counts examples or records a source returned, and its lag in records (-1: unknown).
-	RowsRead(source, split string, rows int, lag int64)
+	// RowsRead counts examples or records a source returned.
+	RowsRead(source, split string, rows int)
+	// Lag tells, some times a second, how many records of a split the sink has not taken yet (-1: unknown): what is on its
+	// way through the graph or held back by a stage counts too.
+	Lag(source, split string, records int64)
 	// RowDropped counts one bad row by its reason.
 	RowDropped(source, reason string)
 	// StageDone tells how long a stage or sink took for one element of so many rows.
@@ -20,7 +23,10 @@ type Hooks interface {
 type NopHooks struct{}
 
 // RowsRead implements [Hooks].
-func (NopHooks) RowsRead(string, string, int, int64) {}
+func (NopHooks) RowsRead(string, string, int) {}
+
+// Lag implements [Hooks].
+func (NopHooks) Lag(string, string, int64) {}
 
 // RowDropped implements [Hooks].
 func (NopHooks) RowDropped(string, string) {}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,8 +21,7 @@ type lane struct {
 	idler  Idler // nil when the writer has nothing to do when idle
 	groups []*group
 	ready  chan *splitRun // a token for each element that a split has queued, and one for its end
-	// reached counts what the writer has taken of each split; nil when nobody listens. After open the writer's alone.
-	reached map[string]Progress
+	byName map[string]*splitRun
 	// cuts are the positions of each split that no element may straddle and that none has passed yet; nil when there are
 	// none. After open the writer's alone.
 	cuts map[string][]Position
@@ -35,8 +35,12 @@ type splitRun struct {
 	section *section
 	queue   *queue
 	ended   bool
+	dropped int // rows that found no room before the run ended; the pump's, then close's
 	// progress counts what the lane has taken, with what earlier runs applied. The deterministic order goes by its rows.
 	progress Progress
+	// written counts what the writer has taken. After open the writer's alone, but for the position, which lag reads.
+	written   Progress
+	writtenTo atomic.Int64
 }
 
 // group is a run of stages that share a goroutine. The first group of a lane is called by the merge, the others read
@@ -47,7 +51,12 @@ type group struct {
 	last    bool
 }
 
-var errStopped = errors.New("pipeline: reading stopped")
+var (
+	// errStopped ends the work of a split: nobody takes what it makes.
+	errStopped = errors.New("pipeline: reading stopped")
+	// errDrained ends its reading alone: what has been read goes on.
+	errDrained = errors.New("pipeline: reading ends early")
+)
 
 // work opens the lane's parts, runs them, and ends them in the order cancel, join, drain and release, close.
 func (l *lane) work(parent context.Context) (err error) {
@@ -66,6 +75,9 @@ func (l *lane) work(parent context.Context) (err error) {
 	if err := l.open(ctx, readCtx); err != nil {
 		return err
 	}
+	nextCtx, drainReaders := context.WithCancelCause(readCtx)
+	defer drainReaders(nil)
+	defer context.AfterFunc(l.run.drained, func() { drainReaders(errDrained) })()
 
 	var readers, loops sync.WaitGroup
 	for _, sp := range l.splits {
@@ -74,11 +86,18 @@ func (l *lane) work(parent context.Context) (err error) {
 				sp.queue.close()
 				l.announce(sp)
 			}()
-			if err := sp.pump(readCtx); err != nil && context.Cause(readCtx) != errStopped { //nolint:errorlint // identity is meant
+			if err := sp.pump(readCtx, nextCtx); err != nil && context.Cause(readCtx) != errStopped { //nolint:errorlint // identity is meant
 				cancel(err)
 			}
 		})
 	}
+	var watch sync.WaitGroup
+	watched := make(chan struct{})
+	watch.Go(func() {
+		if err := guard(l.run.source, func() error { return l.watchLag(watched) }); err != nil {
+			cancel(err)
+		}
+	})
 	for i, g := range l.groups[1:] {
 		loops.Go(func() {
 			if err := l.loop(ctx, g, i+1); err != nil {
@@ -96,6 +115,8 @@ func (l *lane) work(parent context.Context) (err error) {
 	stopReading(errStopped)
 	readers.Wait()
 	loops.Wait()
+	close(watched)
+	watch.Wait()
 	if ctx.Err() == nil {
 		name := l.run.seg.sink().name
 		if err := guard(name, func() error { return l.writer.flush(ctx) }); err != nil {
@@ -129,7 +150,7 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 			g.in = newQueue(queues[i-1].name, queues[i-1].depth, l.env.Observe())
 		}
 		l.groups[i] = g
-		if g.section, err = openSection(ctx, l.env, groups[i], tail); err != nil {
+		if g.section, err = openSection(ctx, l.env, groups[i], !r.opts.Deterministic, tail); err != nil {
 			return err
 		}
 		if i > 0 {
@@ -157,7 +178,9 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 		depth, name = max(merge.depth, 1), merge.name
 	}
 	l.ready = make(chan *splitRun, len(l.splits)*(depth+1))
+	l.byName = make(map[string]*splitRun, len(l.splits))
 	for _, sp := range l.splits {
+		l.byName[sp.Name] = sp
 		sp.progress = Progress{Position: sp.Start}
 		p, ok := progress[sp.Name]
 		cuts := p.Cuts
@@ -165,10 +188,16 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 			sp.progress = p
 			r.resumed(p.Rows)
 		}
-		l.begin(sp)
+		sp.written = sp.progress
+		sp.writtenTo.Store(int64(sp.progress.Position))
+		if l.run.opts.Reached != nil {
+			l.run.opts.Reached(sp.Name, sp.written, 0)
+		}
 		sp.queue = newQueue(name, depth, l.env.Observe())
-		sp.section, err = openSection(readCtx, l.env, perSplit, func(e Element) error {
+		sp.section, err = openSection(readCtx, l.env, perSplit, !r.opts.Deterministic, func(e Element) error {
+			rows := e.NumRows()
 			if err := sp.queue.put(readCtx, e); err != nil {
+				sp.dropped += rows
 				return err
 			}
 			l.announce(sp)
@@ -202,23 +231,27 @@ func (l *lane) announce(sp *splitRun) {
 // close releases what is queued and closes every part, readers first.
 func (l *lane) close() error {
 	var errs []error
+	left := 0
 	for _, sp := range l.splits {
 		if sp.queue != nil {
-			sp.queue.drain()
+			left += sp.queue.drain()
 		}
 		if sp.reader != nil {
 			errs = append(errs, sp.reader.close())
 		}
+		left += sp.section.held() + sp.dropped
 		errs = append(errs, sp.section.close())
 	}
 	for _, g := range l.groups {
 		if g != nil {
 			if g.in != nil {
-				g.in.drain()
+				left += g.in.drain()
 			}
+			left += g.section.held()
 			errs = append(errs, g.section.close())
 		}
 	}
+	l.run.left(left)
 	if l.writer != nil {
 		errs = append(errs, l.writer.close())
 	}
@@ -244,30 +277,47 @@ func (l *lane) write(ctx context.Context) func(Element) error {
 	}
 }
 
-// begin tells whoever listens where a split goes on.
-func (l *lane) begin(sp *splitRun) {
-	listen := l.run.opts.Reached
-	if listen == nil {
+// advance counts an element that the writer has taken, and tells whoever listens.
+func (l *lane) advance(o Origin, rows int) {
+	sp := l.byName[o.Split]
+	if sp == nil { // an element of a stage's own making
 		return
 	}
-	if l.reached == nil {
-		l.reached = make(map[string]Progress, len(l.splits))
+	sp.written.Position = o.To
+	sp.written.Rows += int64(rows)
+	sp.written.Batches++
+	sp.writtenTo.Store(int64(o.To))
+	if l.run.opts.Reached != nil {
+		l.run.opts.Reached(o.Split, sp.written, o.MaxTime)
 	}
-	l.reached[sp.Name] = sp.progress
-	listen(sp.Name, sp.progress, 0)
 }
 
-// advance tells whoever listens of an element that the writer has taken.
-func (l *lane) advance(o Origin, rows int) {
-	if l.reached == nil {
-		return
+// lagEvery is how often the lag of each split is told.
+const lagEvery = 250 * time.Millisecond
+
+// watchLag tells the hooks how far behind the writer is until stop is closed, and once more then. It has a goroutine of
+// its own, because reader and writer may both be waiting just when lag grows.
+func (l *lane) watchLag(stop <-chan struct{}) error {
+	tick := time.NewTicker(lagEvery)
+	defer tick.Stop()
+	hooks := l.env.Observe()
+	for last := false; ; {
+		for _, sp := range l.splits {
+			lag := int64(-1) // of a split that is somebody else's from now on
+			if !last || !l.run.stopped() {
+				lag = sp.reader.lag(Position(sp.writtenTo.Load()))
+			}
+			hooks.Lag(l.run.source, sp.Name, lag)
+		}
+		if last {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-stop:
+			last = true
+		}
 	}
-	at := l.reached[o.Split]
-	at.Position = o.To
-	at.Rows += int64(rows)
-	at.Batches++
-	l.reached[o.Split] = at
-	l.run.opts.Reached(o.Split, at, o.MaxTime)
 }
 
 // merge takes elements from the lane's splits until all have ended or the run is drained.
@@ -283,7 +333,7 @@ func (l *lane) merge(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if sp == nil { // drained
+			if sp == nil { // stopped
 				return nil
 			}
 			if e == nil {
@@ -306,8 +356,10 @@ func (l *lane) merge(ctx context.Context) error {
 	})
 }
 
-// take returns the next element and its split; a nil element: the split has ended; a nil split: the run is drained.
+// take returns the next element and its split; a nil element: the split has ended; a nil split: the run is stopped. A
+// drained run goes on until its splits have ended, which they do soon.
 func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, Element, error) {
+	alarm := l.groups[0].section.alarm
 	// In deterministic order the lane listens to the one split whose turn it is, otherwise to the tokens of all.
 	var turn *splitRun
 	var only chan Element
@@ -319,15 +371,19 @@ func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, Element,
 	start := time.Now()
 	for {
 		select {
-		case <-l.run.drain: // goes before data: select alone would choose at random
+		case <-l.run.stop: // goes before data: select alone would choose at random
 			return nil, nil, nil
 		default:
 		}
 		select {
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
-		case <-l.run.drain:
+		case <-l.run.stop:
 			return nil, nil, nil
+		case <-alarm.c():
+			if err := l.groups[0].section.tick(); err != nil {
+				return nil, nil, err
+			}
 		case sp := <-ready:
 			e := <-sp.queue.ch // there is one, or the queue is closed
 			sp.queue.got(start)
@@ -376,6 +432,10 @@ func (l *lane) loop(ctx context.Context, g *group, i int) error {
 					return err
 				}
 				start = time.Now()
+			case <-g.section.alarm.c():
+				if err := g.section.tick(); err != nil {
+					return err
+				}
 			case <-tick.C:
 				if g.last {
 					if err := l.idle(ctx); err != nil {
@@ -387,11 +447,18 @@ func (l *lane) loop(ctx context.Context, g *group, i int) error {
 	})
 }
 
-// finish flushes group i, whose input has ended, and ends the input of the next. What the stages of a drained run hold
-// back is not flushed: it is less than they would emit, and the next run reads it again.
+// finish empties group i, whose input has ended, and ends the input of the next.
 func (l *lane) finish(ctx context.Context, i int) error {
-	if !l.run.draining() {
-		if err := guard("flush", l.groups[i].section.flush); err != nil {
+	s := l.groups[i].section
+	empty := s.flush
+	switch {
+	case l.run.stopped():
+		empty = nil // what is held back is read again by the next run
+	case l.run.drained.Err() != nil:
+		empty = s.drain
+	}
+	if empty != nil {
+		if err := guard("flush", empty); err != nil {
 			return err
 		}
 	}
@@ -417,19 +484,24 @@ func (l *lane) report() {
 	}
 }
 
-// pump reads one split to its end and sends what comes through the split's own stages.
-func (sp *splitRun) pump(ctx context.Context) error {
-	source, hooks := sp.lane.run.source, sp.lane.env.Observe()
-	return guard(source, func() error {
+// pump reads one split to its end and sends what comes through the split's own stages. It works under ctx; nextCtx, which
+// may end before, is for reading alone.
+func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
+	run, hooks := sp.lane.run, sp.lane.env.Observe()
+	return guard(run.source, func() error {
+		next, join := sp.next(nextCtx)
+		defer join()
 		for {
-			e, err := sp.reader.next(ctx)
-			if errors.Is(err, io.EOF) {
+			e, err := next()
+			switch {
+			case errors.Is(err, io.EOF):
 				return sp.section.flush()
-			}
-			if err != nil {
+			case errors.Is(err, errDrained):
+				return sp.section.drain()
+			case err != nil:
 				return err
 			}
-			hooks.RowsRead(source, sp.Name, e.NumRows(), sp.reader.lag())
+			hooks.RowsRead(run.source, sp.Name, e.NumRows())
 			if err := sp.section.process(e); err != nil {
 				return err
 			}
@@ -440,11 +512,74 @@ func (sp *splitRun) pump(ctx context.Context) error {
 	})
 }
 
+// next returns what gives the split's elements one by one. Stages that act when time passes need a goroutine that is not
+// inside the reader, so the reader then has one of its own; join ends it.
+func (sp *splitRun) next(ctx context.Context) (next func() (Element, error), join func()) {
+	alarm := sp.section.alarm
+	if alarm == nil {
+		return func() (Element, error) { return sp.read(ctx) }, func() {}
+	}
+	type result struct {
+		e   Element
+		err error
+	}
+	out, quit := make(chan result), make(chan struct{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			var r result
+			r.err = guard(sp.lane.run.source, func() (err error) {
+				r.e, err = sp.read(ctx)
+				return err
+			})
+			select {
+			case out <- r:
+			case <-quit:
+				if r.err == nil {
+					sp.dropped += r.e.NumRows()
+					r.e.Release()
+				}
+				return
+			}
+			if r.err != nil {
+				return
+			}
+		}
+	})
+	next = func() (Element, error) {
+		for {
+			select {
+			case r := <-out:
+				return r.e, r.err
+			case <-alarm.c():
+				if err := sp.section.tick(); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return next, func() {
+		close(quit)
+		cancel(errStopped)
+		reading.Wait()
+	}
+}
+
+// read asks the reader, unless reading has ended: a reader that has something need not look.
+func (sp *splitRun) read(ctx context.Context) (Element, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return sp.reader.next(ctx)
+}
+
 // section is a run of opened stages: each hands its elements to the next by a call, the last to a tail.
 type section struct {
 	ctx   context.Context // of the run; close ends the section's use of it
 	procs []*opened
 	tail  func(Element) error
+	alarm *alarm // nil when no stage acts on time
 }
 
 type opened struct {
@@ -455,7 +590,8 @@ type opened struct {
 	hooks Hooks
 }
 
-func openSection(ctx context.Context, env *Env, stages []*node, tail func(Element) error) (*section, error) {
+// openSection opens stages; timers lets those act that do when time passes.
+func openSection(ctx context.Context, env *Env, stages []*node, timers bool, tail func(Element) error) (*section, error) {
 	s := &section{ctx: ctx, procs: make([]*opened, len(stages)), tail: tail}
 	for i := len(stages) - 1; i >= 0; i-- {
 		n := stages[i]
@@ -470,9 +606,55 @@ func openSection(ctx context.Context, env *Env, stages []*node, tail func(Elemen
 		}
 		s.procs[i] = o
 		tail = func(e Element) error { return s.call(o, e) }
+		if timers && s.alarm == nil && o.proc.ticks() {
+			s.alarm = &alarm{timer: time.NewTimer(time.Hour)}
+			s.alarm.timer.Stop()
+		}
 	}
 	s.tail = tail
 	return s, nil
+}
+
+// alarm wakes the goroutine of a section when one of its stages is due. The nil alarm never does.
+type alarm struct{ timer *time.Timer }
+
+func (a *alarm) c() <-chan time.Time {
+	if a == nil {
+		return nil
+	}
+	return a.timer.C
+}
+
+// set has the alarm go off when the first of the stages is due.
+func (s *section) set() {
+	if s.alarm == nil {
+		return
+	}
+	var first time.Time
+	for _, o := range s.procs {
+		if due := o.proc.due(); !due.IsZero() && (first.IsZero() || due.Before(first)) {
+			first = due
+		}
+	}
+	if first.IsZero() {
+		s.alarm.timer.Stop()
+		return
+	}
+	s.alarm.timer.Reset(time.Until(first))
+}
+
+// tick calls the stages that are due.
+func (s *section) tick() error {
+	now := time.Now()
+	for _, o := range s.procs {
+		if due := o.proc.due(); !due.IsZero() && !due.After(now) {
+			if err := o.proc.tick(s.ctx, now); err != nil {
+				return o.wrap(err)
+			}
+		}
+	}
+	s.set()
+	return nil
 }
 
 func (o *opened) emit(e Element) error {
@@ -509,15 +691,34 @@ type stageError struct {
 func (e *stageError) Error() string { return e.stage + ": " + e.err.Error() }
 func (e *stageError) Unwrap() error { return e.err }
 
-func (s *section) process(e Element) error { return s.tail(e) }
+func (s *section) process(e Element) error {
+	err := s.tail(e)
+	s.set()
+	return err
+}
 
-func (s *section) flush() error {
+// flush emits what the stages hold back at the end of their input; drain at the end of a run that is drained.
+func (s *section) flush() error { return s.each(anyProcessor.flush) }
+func (s *section) drain() error { return s.each(anyProcessor.drain) }
+
+func (s *section) each(f func(anyProcessor, context.Context) error) error {
 	for _, o := range s.procs {
-		if err := o.proc.flush(s.ctx); err != nil {
+		if err := f(o.proc, s.ctx); err != nil {
 			return o.wrap(err)
 		}
 	}
 	return nil
+}
+
+// held is the number of rows that the stages hold back.
+func (s *section) held() (rows int) {
+	if s == nil {
+		return 0
+	}
+	for _, o := range s.procs {
+		rows += o.proc.held()
+	}
+	return rows
 }
 
 func (s *section) close() error {

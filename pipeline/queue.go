@@ -45,17 +45,18 @@ func (q *queue) got(start time.Time) {
 // close ends the queue: what is in it can still be taken.
 func (q *queue) close() { close(q.ch) }
 
-// drain releases what nobody took. Both sides must have ended.
-func (q *queue) drain() {
+// drain releases what nobody took and counts its rows. Both sides must have ended.
+func (q *queue) drain() (rows int) {
 	for {
 		select {
 		case e, ok := <-q.ch:
 			if !ok {
-				return
+				return rows
 			}
+			rows += e.NumRows()
 			e.Release()
 		default:
-			return
+			return rows
 		}
 	}
 }

@@ -27,9 +27,13 @@ type RunOptions struct {
 	Splits []Split
 	// Env makes the environment of a worker; nil: the zero Env.
 	Env func(worker int) *Env
-	// Drain, when closed, ends the run early and in order: reading stops, what has been taken is finished and flushed,
-	// what is held back by a stage (less than a batch) is dropped and read again by the next run.
+	// Drain, when closed, ends the run early and in order: reading stops, and what has been read goes to the sink, also
+	// what stages hold back as far as they give it ([Drainer]). In deterministic order, where the moment must not decide
+	// what is written, it does what Stop does.
 	Drain <-chan struct{}
+	// Stop, when closed, ends the run sooner: what workers have taken from their splits is finished and flushed, the rest
+	// of what has been read is dropped and read again by the next run.
+	Stop <-chan struct{}
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
 	// Reached hears how far each split is: once before anything is read of it, with where it goes on, and then after each
@@ -58,8 +62,10 @@ func (o RunOptions) withDefaults() RunOptions {
 type RunStats struct {
 	// Rows and Batches were written by this run; Resumed are rows that earlier runs had applied.
 	Rows, Batches, Resumed int64
-	// Drained tells that the run ended because of [RunOptions.Drain].
+	// Drained tells that the run ended because of [RunOptions.Drain] or Stop.
 	Drained bool
+	// Left are rows that were read and not written, because the run ended early; the next run reads them again.
+	Left int64
 	// Full tells that the run ended because of [RunOptions.MaxRows].
 	Full bool
 	// Splits has the last position of each split that was flushed.
@@ -93,23 +99,35 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{opts: opts, seg: s, source: name, stats: RunStats{Splits: map[string]Progress{}}, drain: make(chan struct{})}
+	r := &run{opts: opts, seg: s, source: name, stats: RunStats{Splits: map[string]Progress{}}, stop: make(chan struct{})}
+	var release context.CancelFunc
+	r.drained, release = context.WithCancel(context.Background())
+	defer release()
+	r.drain = release
 	if r.count = opts.Taken; r.count == nil {
 		r.count = new(atomic.Int64).Add
 	}
 
-	// Draining is one-way and may come from outside or from MaxRows, so the run has a channel of its own.
-	stop := make(chan struct{})
+	// Ending early is one-way and may come from outside or from MaxRows, so the run has channels of its own.
+	over := make(chan struct{})
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
-		select {
-		case <-opts.Drain:
-			r.startDrain(false)
-		case <-stop:
+		drain := opts.Drain
+		for {
+			select {
+			case <-drain:
+				drain = nil
+				r.endEarly(opts.Deterministic, false)
+			case <-opts.Stop:
+				r.endEarly(true, false)
+				return
+			case <-over:
+				return
+			}
 		}
 	})
 	defer watcher.Wait()
-	defer close(stop)
+	defer close(over)
 
 	workers := min(opts.Workers, len(splits))
 	lanes := make([]*lane, workers)
@@ -150,35 +168,42 @@ type run struct {
 	seg    *Segment
 	source string
 
-	count func(rows int64) (total int64) // rows handed to lanes, with those of earlier runs
-	drain chan struct{}
+	count   func(rows int64) (total int64) // rows handed to lanes, with those of earlier runs
+	drained context.Context                // ends when the run is to end early, by drain
+	drain   func()
+	stop    chan struct{} // closed when nothing more is to be taken from splits
 
-	mu struct {
-		sync.Mutex
-		draining bool
-	}
+	mu    sync.Mutex
 	stats RunStats // guarded by mu
 }
 
-// startDrain ends the run early; full: because MaxRows have been taken.
-func (r *run) startDrain(full bool) {
+// endEarly ends the run. now: nothing more is taken from the splits; full: because MaxRows have been taken.
+func (r *run) endEarly(now, full bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.draining {
-		return
+	if !r.stats.Full && !r.stats.Drained {
+		r.stats.Full, r.stats.Drained = full, !full
 	}
-	r.mu.draining = true
-	r.stats.Full, r.stats.Drained = full, !full
-	close(r.drain)
+	r.drain()
+	if now && !r.stopped() {
+		close(r.stop)
+	}
 }
 
-func (r *run) draining() bool {
+func (r *run) stopped() bool {
 	select {
-	case <-r.drain:
+	case <-r.stop:
 		return true
 	default:
 		return false
 	}
+}
+
+// left counts rows that were read for nothing.
+func (r *run) left(rows int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Left += int64(rows)
 }
 
 // took counts rows that a lane has taken and tells whether the run has all it wants.
@@ -187,7 +212,7 @@ func (r *run) took(rows int64) (full bool) {
 	if r.opts.MaxRows == 0 || total < r.opts.MaxRows {
 		return false
 	}
-	r.startDrain(true)
+	r.endEarly(true, true)
 	return true
 }
 

@@ -41,10 +41,12 @@ type Reader[T Element] interface {
 	Close() error
 }
 
-// LagReporter is a [Reader] that knows how far it is behind its split's end.
+// LagReporter is a [Reader] that knows how many records its split has.
 type LagReporter interface {
-	// Lag is the number of records between Position and the newest record; -1 when it is not known.
-	Lag() int64
+	// Lag is the number of records from position at, which is one that the sink has got to, to the newest record; -1 when
+	// it is not known, because the source has no end to count to or has not been heard of lately. Unlike the other methods
+	// it may be called at any time and from any goroutine.
+	Lag(at Position) int64
 }
 
 // Acknowledger is a [Source] that wants to hear which positions are stored durably, for example to commit them to a

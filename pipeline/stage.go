@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -30,8 +31,29 @@ type Processor[In, Out Element] interface {
 	// call. An error fails the run; bad rows go to [Env.BadRow] instead.
 	Process(ctx context.Context, in In, emit func(Out) error) error
 	// Flush emits what is held back because the input has ended for good. It is not called when a run is merely
-	// interrupted: what is held back then is read again by the next run.
+	// interrupted: what is held back then is read again by the next run, unless the processor is a [Drainer].
 	Flush(ctx context.Context, emit func(Out) error) error
 	// Close releases what is held and may be called more than once.
 	Close() error
+}
+
+// Ticker is a [Processor] that acts when time passes, with or without input. It is called from the goroutine that
+// otherwise calls Process, so on time unless a call is under way or what lies behind the stage has no room.
+//
+// The clock decides what leaves when, so a Ticker makes two runs differ; it is not called in deterministic order.
+type Ticker[Out Element] interface {
+	// Due is when Tick is to be called next; the zero time: not before more input has come. It is asked after every call
+	// of another method.
+	Due() time.Time
+	// Tick is called at or soon after Due. It emits as Process does.
+	Tick(ctx context.Context, now time.Time, emit func(Out) error) error
+}
+
+// Drainer is a [Processor] that holds rows back between calls.
+type Drainer[Out Element] interface {
+	// Drain emits what is held back although the input goes on, because the run ends early ([RunOptions].Drain). What it
+	// keeps is read again by the next run.
+	Drain(ctx context.Context, emit func(Out) error) error
+	// Held is the number of rows that are held back.
+	Held() int
 }

@@ -58,12 +58,18 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	return h, errors.Join(m.errs...)
 }
 
-// RowsRead counts what a source returned; lag is in records, -1 when nobody knows.
-func (h *Metrics) RowsRead(source, split string, rows int, lag int64) {
+// RowsRead counts what a source returned.
+func (h *Metrics) RowsRead(source, _ string, rows int) {
 	h.examples.WithLabelValues(source).Add(float64(rows))
-	if lag >= 0 {
-		h.lag.WithLabelValues(source, split).Set(float64(lag))
+}
+
+// Lag sets a split's lag in records. Where nobody knows it (-1) there is no series: an old value would be a lie.
+func (h *Metrics) Lag(source, split string, records int64) {
+	if records < 0 {
+		h.lag.DeleteLabelValues(source, split)
+		return
 	}
+	h.lag.WithLabelValues(source, split).Set(float64(records))
 }
 
 // RowDropped counts one bad row.

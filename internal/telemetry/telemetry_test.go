@@ -35,8 +35,11 @@ func observe(t *testing.T) *prometheus.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.RowsRead("ratings", "ratings-3", 128, 7)
-	h.RowsRead("ratings", "ratings-4", 2, -1)
+	h.RowsRead("ratings", "ratings-3", 128)
+	h.RowsRead("ratings", "ratings-4", 2)
+	h.Lag("ratings", "ratings-3", 7)
+	h.Lag("ratings", "ratings-4", 9)
+	h.Lag("ratings", "ratings-4", -1)
 	h.RowDropped("ratings", "malformed example")
 	h.StageDone("step", 512, 3*time.Millisecond)
 	h.StageDone("parse", 512, time.Millisecond)
@@ -114,7 +117,7 @@ monolith_checkpoints_total{code="ok"} 1
 # HELP monolith_source_examples_total Examples or records a source returned.
 # TYPE monolith_source_examples_total counter
 monolith_source_examples_total{source="ratings"} 130
-# HELP monolith_source_lag_records Records a split holds that were not read yet.
+# HELP monolith_source_lag_records Records of a split that are not trained yet, those on their way included. No series where it is not known: the source has no end to count to, or its broker does not answer.
 # TYPE monolith_source_lag_records gauge
 monolith_source_lag_records{source="ratings",split="ratings-3"} 7
 # HELP monolith_train_auc_ratio AUC of the last window of examples, before they were trained on.
@@ -205,7 +208,7 @@ func BenchmarkHooks(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		h.RowsRead("ratings", "ratings-3", 512, 7)
+		h.RowsRead("ratings", "ratings-3", 512)
 		h.StageDone("step", 512, time.Millisecond)
 		h.QueueLen("lookup", 1, 2)
 		h.RequestDone("push", "ok", time.Millisecond)

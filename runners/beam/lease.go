@@ -20,8 +20,9 @@ type lease struct {
 
 	expiry *time.Timer // stops the executor; guarded by run.mu, as is the lease's place in run.mu.leases
 	cancel context.CancelCauseFunc
-	drain  chan struct{}
-	once   sync.Once
+	drain  chan struct{} // closed by endEarly, as stop is
+	stop   chan struct{}
+	once   struct{ drain, stop sync.Once }
 	done   chan struct{}
 
 	// What the executor returned; to be read when done is closed.
@@ -74,7 +75,7 @@ func (r *runState) acquire(ctx context.Context, t task) (l *lease, fresh bool, e
 
 // newLease begins an executor. It is called with run.mu locked and unlocks it.
 func (r *runState) newLease(t task, built *Built) *lease {
-	l := &lease{run: r, task: t, again: r.mu.had[t.Index], drain: make(chan struct{}), done: make(chan struct{})}
+	l := &lease{run: r, task: t, again: r.mu.had[t.Index], drain: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
 	l.mu.at, l.mu.times = map[string]pipeline.Progress{}, map[string]int64{}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancelCause(r.ctx)
@@ -85,8 +86,8 @@ func (r *runState) newLease(t task, built *Built) *lease {
 		l.abandon()
 	})
 	r.mu.leases[t.Index] = l
-	if r.mu.stopping {
-		l.startDrain()
+	if r.mu.draining {
+		l.endEarly(r.mu.stopping)
 	}
 	r.mu.Unlock()
 	process.stay(r)
@@ -107,10 +108,10 @@ func (l *lease) execute(ctx context.Context, built *Built) {
 			}
 			return built.Env(worker)
 		},
-		Drain: l.drain, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
+		Drain: l.drain, Stop: l.stop, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
 	})
 	if l.stats.Full {
-		l.run.drain(true)
+		l.run.endEarly(true, true)
 	}
 }
 
@@ -126,7 +127,13 @@ func (l *lease) renew() {
 // expired tells that the executor, which has ended, did so because its lease ran out.
 func (l *lease) expired() bool { return errors.Is(l.err, ErrLease) }
 
-func (l *lease) startDrain() { l.once.Do(func() { close(l.drain) }) }
+// endEarly drains the executor, or stops it now.
+func (l *lease) endEarly(now bool) {
+	l.once.drain.Do(func() { close(l.drain) })
+	if now {
+		l.once.stop.Do(func() { close(l.stop) })
+	}
+}
 
 // remove takes an ended lease out of its run, unless that has been done.
 func (l *lease) remove(atOnce func()) {

@@ -26,8 +26,8 @@ type Options struct {
 	MaxRows int64
 	// Splits are the splits to run; nil: all of the source's.
 	Splits []pipeline.Split
-	// Drain, when closed, ends the run early and in order. It reaches the executors of this process.
-	Drain <-chan struct{}
+	// Drain and Stop, when closed, end the run early and in order. They reach the executors of this process.
+	Drain, Stop <-chan struct{}
 	// IdleEvery is how often a writer without input is called. Default 100 ms.
 	IdleEvery time.Duration
 	// Lease is how long an executor lives without a bundle of its element. Default 10 s; longer survives a slow runner,

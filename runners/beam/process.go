@@ -43,7 +43,8 @@ type runState struct {
 		sync.Mutex
 		leases   map[int]*lease
 		had      map[int]bool // tasks whose executors were abandoned
-		stopping bool         // a drain has begun, so leases that begin are drained too
+		draining bool         // the run ends early, so leases that begin do too
+		stopping bool         // and what they have read is not wanted any more
 		full     bool
 		err      error // what an executor failed with first
 		stats    pipeline.RunStats
@@ -180,14 +181,16 @@ func (r *runState) graph() (*Built, error) {
 	return r.built, nil
 }
 
-// drain ends all executors in order, and those that begin later. full: because MaxRows have been taken.
-func (r *runState) drain(full bool) {
+// endEarly ends all executors in order, and those that begin later. now: what they have read and not taken is dropped;
+// full: because MaxRows have been taken.
+func (r *runState) endEarly(now, full bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.stopping = true
+	r.mu.draining = true
+	r.mu.stopping = r.mu.stopping || now
 	r.mu.full = r.mu.full || full
 	for _, l := range r.mu.leases {
-		l.startDrain()
+		l.endEarly(now)
 	}
 }
 
@@ -222,6 +225,7 @@ func (r *runState) addLocked(s record) {
 	}
 	sum.Full = sum.Full || s.Stats.Full
 	sum.Drained = sum.Drained || s.Stats.Drained
+	sum.Left += s.Stats.Left
 	maps.Copy(sum.Splits, s.Stats.Splits)
 }
 

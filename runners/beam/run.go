@@ -102,12 +102,15 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	over := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		drain := o.Drain
+		drain, stop := o.Drain, o.Stop
 		for {
 			select {
 			case <-drain:
 				drain = nil
-				state.drain(false)
+				state.endEarly(false, false)
+			case <-stop:
+				stop = nil
+				state.endEarly(true, false)
 			case <-ctx.Done():
 				state.cancel(context.Cause(ctx))
 				last := time.AfterFunc(grace, stopJob)

@@ -75,7 +75,7 @@ func (f *segmentFn) open(ctx context.Context, rt *sdf.LockRTracker, elem []byte)
 		return nil, false, nil, err
 	}
 	if truncated {
-		l.startDrain()
+		l.endEarly(false)
 	}
 	return l, fresh, leave, nil
 }

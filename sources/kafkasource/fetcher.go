@@ -47,7 +47,10 @@ type fetcher struct {
 	out  chan fetched
 	free chan []byte  // buffers that the consumer has done with
 	tail atomic.Int64 // the end of what can be read; -1: not known
-	lost atomic.Int64 // offsets skipped in gaps
+	// asked is when the question was put that no broker has answered yet, in milliseconds since 1970; 0: there is none,
+	// because the consumer is behind.
+	asked atomic.Int64
+	lost  atomic.Int64 // offsets skipped in gaps
 }
 
 // run fetches until the split ends, an error cannot be waited out, or ctx ends. It closes out.
@@ -76,11 +79,14 @@ func (f *fetcher) run(ctx context.Context) {
 
 // next returns the next answer with records, or the final error.
 func (f *fetcher) next(ctx context.Context) fetched {
+	defer f.asked.Store(0)
+	f.asked.Store(time.Now().UnixMilli())
 	for {
 		got, err := f.once(ctx)
 		if err == nil {
 			f.patience.well()
 			if got.to == got.from {
+				f.asked.Store(time.Now().UnixMilli())
 				continue
 			}
 			f.pos = got.to

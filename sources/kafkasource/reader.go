@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -219,14 +220,21 @@ func (r *Reader) reserve(batches []batch) {
 // Position implements [pipeline.Reader]: the offset of the next record.
 func (r *Reader) Position() pipeline.Position { return pipeline.Position(r.pos) }
 
-// Lag implements [pipeline.LagReporter]: the number of offsets from Position to the end of what the isolation level lets
-// us read, as of the latest answer of a broker. It counts transaction markers and aborted records as well.
-func (r *Reader) Lag() int64 {
-	tail := r.fetch.tail.Load()
-	if tail < 0 {
+// silence is how long a broker may leave a fetch unanswered, over [Options.MaxWait], until lag is not known any more.
+const silence = 10 * time.Second
+
+// Lag implements [pipeline.LagReporter]: the number of offsets from a position to the end of what the isolation level lets
+// us read, as of the latest answer of a broker; -1 before the first and when brokers have not answered for more than ten
+// seconds. It counts transaction markers and aborted records as well.
+func (r *Reader) Lag(at pipeline.Position) int64 {
+	tail, asked := r.fetch.tail.Load(), r.fetch.asked.Load()
+	if tail < 0 || asked > 0 && time.Since(time.UnixMilli(asked)) > silence+r.opts.MaxWait {
 		return -1
 	}
-	return max(tail-r.pos, 0)
+	if r.end >= 0 {
+		tail = min(tail, r.end)
+	}
+	return max(tail-int64(at), 0)
 }
 
 // Skipped is the number of offsets lost in gaps that [SkipGap] passed over. It may run ahead of Position by one answer of

@@ -290,12 +290,15 @@ func TestLag(t *testing.T) {
 	var _ pipeline.LagReporter = r
 	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 10)...)
 	r.take(t, 4)
-	if got := r.Lag(); got != 6 {
+	if got := r.Lag(r.Position()); got != 6 {
 		t.Errorf("lag %d after 4 of 10", got)
 	}
 	r.take(t, 6)
-	if got := r.Lag(); got != 0 {
+	if got := r.Lag(r.Position()); got != 0 {
 		t.Errorf("lag %d at the end", got)
+	}
+	if got := r.Lag(3); got != 7 {
+		t.Errorf("lag %d from offset 3, where the sink may still be", got)
 	}
 }
 

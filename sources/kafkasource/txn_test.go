@@ -64,8 +64,8 @@ func testTransactions(t *testing.T, addrs []string, topic string) {
 	if got := values(committed.until(t, 11)); got != "C0 C1 C2 D0 D1" {
 		t.Errorf("committed: %s", got)
 	}
-	if committed.Position() != 11 || committed.Lag() != 0 {
-		t.Errorf("before the open transaction: position %d, lag %d; want 11, 0", committed.Position(), committed.Lag())
+	if committed.Position() != 11 || committed.Lag(11) != 0 {
+		t.Errorf("before the open transaction: position %d, lag %d; want 11, 0", committed.Position(), committed.Lag(11))
 	}
 	o.Isolation = kafkasource.ReadUncommitted
 	all := open(t, source(t, o), pipeline.NoPosition, nil)

@@ -223,7 +223,7 @@ func (r *Reader) drop() {
 func (r *Reader) Position() pipeline.Position { return pipeline.Position(r.pos) }
 
 // Lag implements [pipeline.LagReporter]: the rows left of the row group.
-func (r *Reader) Lag() int64 { return r.rows - r.pos }
+func (r *Reader) Lag(at pipeline.Position) int64 { return r.rows - int64(at) }
 
 // Close implements [pipeline.Reader].
 func (r *Reader) Close() error {

@@ -123,11 +123,11 @@ func (r *reader) block(rows int) (*pipeline.Block, error) {
 func (r *reader) Position() pipeline.Position { return r.at }
 
 // Lag implements [pipeline.LagReporter]: what is left of a bounded split, -1 for one without end.
-func (r *reader) Lag() int64 {
+func (r *reader) Lag(at pipeline.Position) int64 {
 	if r.stream.Len() == Unbounded {
 		return -1
 	}
-	return int64(r.last - r.at)
+	return int64(r.last - at)
 }
 
 // Close implements [pipeline.Reader].

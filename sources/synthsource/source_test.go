@@ -149,7 +149,7 @@ func TestLag(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, lag := range want {
-			if got := r.(pipeline.LagReporter).Lag(); got != lag {
+			if got := r.(pipeline.LagReporter).Lag(r.Position()); got != lag {
 				t.Errorf("%d examples: lag is %d after %d blocks, want %d", examples, got, i, lag)
 			}
 			if b, err := r.Next(t.Context()); err == nil {

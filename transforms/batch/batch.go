@@ -17,10 +17,9 @@ import (
 type Options struct {
 	// Rows is the number of rows of every batch but a remainder. It has no default.
 	Rows int
-	// MaxDelay bounds how long a row waits for others, so that a slow stream is learned from before a batch is full;
-	// 0 waits for ever. A stage is only called with input: a row held back leaves with the first batch (of any split)
-	// that arrives after MaxDelay, so on a stream that stops altogether it waits for the next record or the end. With
-	// a delay the borders of batches depend on the clock and two runs are not the same bit for bit.
+	// MaxDelay bounds how long a row waits for others, so that a slow stream, or one that stops, is learned from before a
+	// batch is full; 0 waits for ever. With a delay the borders of batches depend on the clock and two runs are not the
+	// same bit for bit.
 	MaxDelay time.Duration
 	// DropRemainder drops what is left over when the input, or with Epochs an epoch, ends. Its positions still pass,
 	// in an empty batch, so the rows count as done.
@@ -87,7 +86,11 @@ func (s *Stage) Open(_ context.Context, env *pipeline.Env) (pipeline.Processor[*
 	if err := s.opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &processor{opts: s.opts, mem: env.Mem(), bySplit: map[key]*held{}, cuts: map[string][]pipeline.Position{}}, nil
+	p := &processor{opts: s.opts, mem: env.Mem(), bySplit: map[key]*held{}, cuts: map[string][]pipeline.Position{}}
+	if s.opts.MaxDelay > 0 {
+		return delayed{p}, nil
+	}
+	return p, nil
 }
 
 // processor does the work of a [Stage].
@@ -100,7 +103,45 @@ type processor struct {
 	cuts map[string][]pipeline.Position
 }
 
-var _ pipeline.Cutter = (*processor)(nil)
+var (
+	_ pipeline.Cutter                   = (*processor)(nil)
+	_ pipeline.Drainer[*pipeline.Batch] = (*processor)(nil)
+)
+
+// delayed is a processor with a MaxDelay: only those cost a timer.
+type delayed struct{ *processor }
+
+var (
+	_ pipeline.Cutter                   = delayed{}
+	_ pipeline.Drainer[*pipeline.Batch] = delayed{}
+	_ pipeline.Ticker[*pipeline.Batch]  = delayed{}
+)
+
+// Due implements [pipeline.Ticker]: when the row that has waited longest has waited for MaxDelay. What is held of a split
+// may be positions alone, of rows that were dropped: they wait no longer, so that lag comes to 0.
+func (d delayed) Due() (due time.Time) {
+	for _, h := range d.held {
+		if h.from == h.to {
+			continue
+		}
+		if at := h.parts[0].arrived.Add(d.opts.MaxDelay); due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	return due
+}
+
+// Tick implements [pipeline.Ticker]: it emits what has waited for MaxDelay.
+func (d delayed) Tick(_ context.Context, now time.Time, emit func(*pipeline.Batch) error) error {
+	for _, h := range d.held {
+		if h.from != h.to && now.Sub(h.parts[0].arrived) >= d.opts.MaxDelay {
+			if err := d.emit(h, h.rows, emit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 type key struct{ source, split string }
 
@@ -122,7 +163,7 @@ func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pi
 			return err
 		}
 	}
-	return p.expire(emit)
+	return nil
 }
 
 // CutAt implements [pipeline.Cutter]. A batch that ends at a cut may be short, also with [Options].DropRemainder.
@@ -144,21 +185,6 @@ func (p *processor) drain(h *held, last piece, emit func(*pipeline.Batch) error)
 	return nil
 }
 
-// expire emits what has waited longer than MaxDelay.
-func (p *processor) expire(emit func(*pipeline.Batch) error) error {
-	if p.opts.MaxDelay == 0 {
-		return nil
-	}
-	for _, h := range p.held {
-		if h.rows > 0 && time.Since(h.parts[0].arrived) >= p.opts.MaxDelay {
-			if err := p.emit(h, h.rows, emit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Flush implements [pipeline.Processor].
 func (p *processor) Flush(_ context.Context, emit func(*pipeline.Batch) error) error {
 	for _, h := range p.held {
@@ -167,6 +193,23 @@ func (p *processor) Flush(_ context.Context, emit func(*pipeline.Batch) error) e
 		}
 	}
 	return nil
+}
+
+// Drain implements [pipeline.Drainer]: what is held of each split leaves as a smaller batch, unless no batch is to be
+// smaller ([Options].DropRemainder).
+func (p *processor) Drain(ctx context.Context, emit func(*pipeline.Batch) error) error {
+	if p.opts.DropRemainder {
+		return nil
+	}
+	return p.Flush(ctx, emit)
+}
+
+// Held implements [pipeline.Drainer].
+func (p *processor) Held() (rows int) {
+	for _, h := range p.held {
+		rows += h.rows
+	}
+	return rows
 }
 
 // rest emits all that h holds: the left-over rows, or an empty batch for the positions.

@@ -342,15 +342,50 @@ func TestMaxDelay(t *testing.T) {
 				t.Error(diff)
 			}
 		}
+		ticker := p.(pipeline.Ticker[*pipeline.Batch])
+		// waits is how long it is until the processor wants to be called; negative: not before more input.
+		waits := func(want time.Duration) {
+			t.Helper()
+			got := time.Duration(-1)
+			if due := ticker.Due(); !due.IsZero() {
+				got = time.Until(due)
+			}
+			if got != want {
+				t.Errorf("due in %s, want %s", got, want)
+			}
+		}
+		tick := func(want ...string) {
+			t.Helper()
+			got = nil
+			if err := ticker.Tick(t.Context(), time.Now(), emit); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		waits(-1)
 		step(newBatch(t, mem, "a", 0, 1, 1))
+		waits(time.Second)
 		time.Sleep(900 * time.Millisecond)
 		step(newBatch(t, mem, "a", 1, 2, 2))
-		time.Sleep(200 * time.Millisecond)
-		step(newBatch(t, mem, "b", 0, 1, 1), "a[0,2) 2") // the first row of a has waited 1.1 s
-		time.Sleep(900 * time.Millisecond)
-		step(newBatch(t, mem, "a", 2, 7, 3, 4, 5, 6, 7), "a[2,6) 4") // its last row came just now
+		step(newBatch(t, mem, "b", 0, 1, 1))
+		waits(100 * time.Millisecond)
+		tick()
 		time.Sleep(100 * time.Millisecond)
-		step(newBatch(t, mem, "a", 7, 9), "b[0,1) 1")
+		tick("a[0,2) 2") // its first row has waited a second, that of b has not
+		waits(900 * time.Millisecond)
+		step(newBatch(t, mem, "a", 2, 7, 3, 4, 5, 6, 7), "a[2,6) 4")
+		time.Sleep(900 * time.Millisecond)
+		tick("b[0,1) 1")
+		waits(100 * time.Millisecond)
+		step(newBatch(t, mem, "c", 0, 5)) // positions whose rows were dropped
+		time.Sleep(100 * time.Millisecond)
+		tick("a[6,7) 1")
+		waits(900 * time.Millisecond)
+		time.Sleep(900 * time.Millisecond)
+		tick("c[0,5) 0")
+		waits(-1)
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -440,5 +475,46 @@ func BenchmarkBatch(b *testing.B) {
 				b.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestDrain: a drained run gets what is held, but for a stage that makes no smaller batches.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+		p, err := batch.New(batch.Options{Rows: 4, DropRemainder: drop}).Open(t.Context(), &pipeline.Env{Allocator: mem})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		emit := func(b *pipeline.Batch) error {
+			got = append(got, fmt.Sprintf("%s %d", b.Origin(), b.NumRows()))
+			b.Release()
+			return nil
+		}
+		for _, b := range []*pipeline.Batch{newBatch(t, mem, "a", 0, 6, 1, 2, 3, 4, 5, 6), newBatch(t, mem, "b", 0, 1, 1)} {
+			if err := p.Process(t.Context(), b, emit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drainer := p.(pipeline.Drainer[*pipeline.Batch])
+		if held := drainer.Held(); held != 3 {
+			t.Errorf("%d rows are held, want 3", held)
+		}
+		if err := drainer.Drain(t.Context(), emit); err != nil {
+			t.Fatal(err)
+		}
+		want, left := []string{"s/a[0,4) 4", "s/a[4,6) 2", "s/b[0,1) 1"}, 0
+		if drop {
+			want, left = want[:1], 3
+		}
+		if diff := cmp.Diff(want, got); diff != "" || drainer.Held() != left {
+			t.Errorf("drop=%v: %d held, (-want +got):\n%s", drop, drainer.Held(), diff)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mem.AssertSize(t, 0)
 	}
 }
