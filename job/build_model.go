@@ -1,6 +1,8 @@
 package job
 
 import (
+	"slices"
+
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -10,8 +12,13 @@ import (
 // model makes the job's model with its parameters' rules.
 func (c *Config) model() (model.Model, error) {
 	o := c.Model.Options()
+	interactions := zoo.EntryInteractions
+	if o.Interactions == "fields" {
+		interactions = zoo.FieldInteractions
+	}
 	return zoo.New(zoo.Config{
-		Name: c.Model.Name(), Features: c.features(), Seed: c.Seed,
+		Interactions: interactions,
+		Name:         c.Model.Name(), Features: c.features(), Seed: c.Seed,
 		Dim: o.Dim, Hidden: o.Hidden, BatchNorm: o.BatchNorm, Dropout: o.Dropout, CrossLayers: o.CrossLayers,
 		EmbeddingInit: o.EmbeddingInit.init(), EmbeddingL2: float32(o.EmbeddingL2), BiasL2: float32(o.BiasL2), DenseL2: float32(o.DenseL2),
 		BiasOptimizer: c.Optimizer.Bias.rule(), VecOptimizer: c.Optimizer.Sparse.rule(), DenseOptimizer: c.Optimizer.Dense.rule(),
@@ -23,7 +30,7 @@ func (c *Config) model() (model.Model, error) {
 func (c *Config) features() []model.Feature {
 	var out []model.Feature
 	for _, f := range c.Parse.Features {
-		g := model.Feature{Name: f.Name, Dim: f.Dim}
+		g := model.Feature{Name: f.Name, Dim: f.Dim, Values: c.Parse.valuesOf(&f, c.Parse.Format)}
 		if f.Kind == "dense" {
 			g.Kind = model.Dense
 		}
@@ -39,6 +46,22 @@ func (c *Config) features() []model.Feature {
 		}
 	}
 	return out
+}
+
+// valuesOf names the column for the values of a feature's entries, which libfm's records have; empty: there are none.
+func (p *Parse) valuesOf(f *Feature, format string) string {
+	column := f.Column
+	if column == "" {
+		column = f.Name
+	}
+	fields := p.Fields
+	if len(fields) == 0 {
+		fields = []string{"features"}
+	}
+	if format != "libfm" || f.Kind == "dense" || !slices.Contains(fields, column) {
+		return ""
+	}
+	return f.Name + ".values"
 }
 
 func (e EmbeddingInit) init() param.Init {

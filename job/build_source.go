@@ -261,7 +261,7 @@ func (r reading) parseOptions() parse.Options {
 	for _, f := range p.Features {
 		g := parse.Feature{
 			Name: f.Name, Column: f.Column, Kind: parse.Kind(f.Kind), Hash: parse.Hash(f.Hash),
-			Split: f.Split, Regexp: f.Regexp, Max: f.Max,
+			Split: f.Split, Regexp: f.Regexp, Max: f.Max, Values: p.valuesOf(&f, r.format),
 		}
 		if f.Kind == "dense" {
 			g.Dim, g.Clip, g.Log, g.Indicator = f.Dim, f.Clip, f.Log, f.indicator()

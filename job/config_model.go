@@ -32,6 +32,15 @@ type Embedding struct {
 	EmbeddingL2 float64 `yaml:"embedding_l2" default:"0" min:"0"`
 }
 
+// Interaction is the option of models with a factorization machine.
+type Interaction struct {
+	// Interactions says which vectors meet. With entries all of a row do, those of one feature too (Rendle, 2010: every
+	// non-zero x). With fields a feature's vectors are pooled by its combiner first and only features meet. Where every
+	// feature has one value a row, both are the same. An entry is weighed by its value (libfm), and under combiner: mean by
+	// its share.
+	Interactions string `yaml:"interactions" default:"entries" enum:"entries|fields"`
+}
+
 // EmbeddingInit is exactly one distribution of initial values.
 type EmbeddingInit struct {
 	// Normal draws from the normal distribution with mean 0 and this standard deviation.
@@ -58,12 +67,14 @@ type LRModel struct {
 // FMModel are the options of a factorization machine.
 type FMModel struct {
 	Embedding      `yaml:",inline"`
+	Interaction    `yaml:",inline"`
 	Regularisation `yaml:",inline"`
 }
 
 // DeepFMModel are the options of DeepFM.
 type DeepFMModel struct {
 	Embedding      `yaml:",inline"`
+	Interaction    `yaml:",inline"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
 }
@@ -82,6 +93,7 @@ type ModelOptions struct {
 	Embedding
 	MLP
 	Regularisation
+	Interaction
 	CrossLayers int
 }
 
@@ -94,9 +106,11 @@ func (m *Model) Options() ModelOptions {
 	case m.LR != nil:
 		return ModelOptions{Regularisation: m.LR.Regularisation}
 	case m.FM != nil:
-		return ModelOptions{Embedding: m.FM.Embedding, Regularisation: m.FM.Regularisation}
+		return ModelOptions{Embedding: m.FM.Embedding, Interaction: m.FM.Interaction, Regularisation: m.FM.Regularisation}
 	case m.DeepFM != nil:
-		return ModelOptions{Embedding: m.DeepFM.Embedding, MLP: m.DeepFM.MLP, Regularisation: m.DeepFM.Regularisation}
+		return ModelOptions{
+			Embedding: m.DeepFM.Embedding, Interaction: m.DeepFM.Interaction, MLP: m.DeepFM.MLP, Regularisation: m.DeepFM.Regularisation,
+		}
 	case m.DCNv2 != nil:
 		return ModelOptions{
 			Embedding: m.DCNv2.Embedding, MLP: m.DCNv2.MLP, Regularisation: m.DCNv2.Regularisation,

@@ -10,7 +10,8 @@ type Parse struct {
 	// Header tells that the first line of each csv or tsv file names the columns.
 	Header bool `yaml:"header" default:"false"`
 	// Fields names the fields of libfm rows: the k-th entry of a row belongs to the k-th field. Without it all entries
-	// of a row belong to one feature named features.
+	// of a row belong to one feature named features, and rows may have any number. The value behind an entry's colon weighs
+	// it: the entry's weight and vector are multiplied by it.
 	Fields []string `yaml:"fields"`
 	// Features are the inputs of the model. libfm may leave them out: each field is then a sparse feature.
 	Features []Feature `yaml:"features"`

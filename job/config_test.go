@@ -207,6 +207,12 @@ func TestFaults(t *testing.T) {
 		{"duration without a unit", edit("every: 5m", "every: 5"), nil, []string{"job.yaml:17:19: snapshot.every: 5 has no unit; write 5s, 5m or 5ms"}},
 		{"negative duration", edit("every: 5m", "every: -5m"), nil, []string{"job.yaml:17:19: snapshot.every: is -5m0s, must be at least 0s"}},
 		{"two choices", edit("model: {deepfm:", "model: {lr: {}, deepfm:"), nil, []string{"job.yaml:13:17: model: takes one of its keys, not lr and deepfm"}},
+		{"fm of one value", "version: 1\nsource: {text: {files: [a.csv]}}\nparse: {format: csv, columns: [y, id], features: [{name: id, slot: 1}], label: y}\nmodel: fm\n", nil, []string{
+			"job.yaml:4:8: model.fm: has one feature with one value a row, so no two vectors meet and the model is logistic regression; add features, split its values (split), or choose lr",
+		}},
+		{"fm of one field", "version: 1\nsource: {text: {files: [a.libfm]}}\nparse: {format: libfm}\nmodel: {fm: {interactions: fields}}\n", nil, []string{
+			"job.yaml:4:28: model.fm.interactions: is fields, but there is one feature, so nothing meets and the model is logistic regression; set it to entries, or choose lr",
+		}},
 		{"twice", edit("seed: 7\n", "seed: 7\nseed: 8\n"), nil, []string{"job.yaml:5:1: seed: is given twice, first at line 4"}},
 		{"section expected", edit("ps: {shards: 2}", "ps: 2"), nil, []string{`job.yaml:16:5: ps: wants keys and values, not "2"`}},
 		{"list expected", edit("brokers: [localhost:9092]", "brokers: localhost:9092"), nil, []string{`job.yaml:5:27: source.kafka.brokers: wants a list, not "localhost:9092"`}},

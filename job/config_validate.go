@@ -26,6 +26,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	v.parse(&c.Parse)
+	v.interactions(c)
 	v.run(c)
 	if len(v.faults) == 0 {
 		return nil
@@ -278,6 +279,24 @@ func (v *validator) parse(p *Parse) {
 	}
 	v.column(p.LineID, "parse.line_id", known)
 	v.features(p, known)
+}
+
+// interactions refuses a factorization machine whose vectors never meet: it would be logistic regression in silence.
+func (v *validator) interactions(c *Config) {
+	if c.Model.FM == nil || len(c.Parse.Features) != 1 {
+		return
+	}
+	f := &c.Parse.Features[0]
+	if f.Kind == "dense" && f.Dim > 1 {
+		return
+	}
+	text := c.Parse.Format == "csv" || c.Parse.Format == "tsv"
+	switch {
+	case f.Kind == "sparse" && c.Model.FM.Interactions == "fields":
+		v.fault("model.fm.interactions", "is fields, but there is one feature, so nothing meets and the model is logistic regression; set it to entries, or choose lr")
+	case f.Kind == "dense", f.Max == 1, text && f.Split == "", c.Parse.Format == "libfm" && len(c.Parse.Fields) > 0:
+		v.fault("model.fm", "has one feature with one value a row, so no two vectors meet and the model is logistic regression; add features, split its values (split), or choose lr")
+	}
 }
 
 func (v *validator) unique(names []string, path string) {

@@ -3,7 +3,6 @@ package job_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,55 +176,6 @@ func TestEvaluateIsWhatTrainingSaw(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "run", "snapshots.1")); err != nil {
 		t.Errorf("the earlier snapshots were not put aside: %v", err)
-	}
-}
-
-// TestWeightCountsAtBatchOne trains in batches of one row by SGD: a weight divided by its batch's sum would say nothing
-// there. Copies of a row are as many small steps, so they agree to the first order.
-func TestWeightCountsAtBatchOne(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	train := func(name, weight string, copies int) float64 {
-		t.Helper()
-		var b strings.Builder
-		for i := range 40 {
-			for range copies {
-				fmt.Fprintf(&b, "1,%d,%s\n", i%8, weight)
-			}
-		}
-		path := filepath.Join(dir, name+".csv")
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		c, err := job.Decode(fmt.Appendf(nil, `
-version: 1
-name: %s
-dir: %q
-deterministic: true
-source: {text: {files: [%q]}}
-parse:
-  format: csv
-  columns: [y, id, w]
-  features: [{name: id, slot: 1, type: int}]
-  label: y
-  weight: w
-model: {lr: {}}
-optimizer: {dense: {sgd: {lr: 0.001}}, bias: {sgd: {lr: 0.001}}}
-train: {batch: 1}
-`, name, filepath.Join(dir, name), path), "weights.yaml", job.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := job.Run(t.Context(), c, job.RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Every label is 1, so how far the model has come shows in its loss.
-		return math.Ln2 - r.Metrics["progressive_log_loss"]
-	}
-	once, twice, copies, hundredth := train("once", "1", 1), train("twice", "2", 1), train("copies", "1", 2), train("hundredth", ".01", 1)
-	if once <= 0 || math.Abs(twice/copies-1) > .05 || math.Abs(100*hundredth/once-1) > .05 {
-		t.Errorf("gain of weights 1, 2, .01: %v, %v, %v; of two copies %v", once, twice, hundredth, copies)
 	}
 }
 

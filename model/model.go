@@ -27,7 +27,8 @@ type Combiner uint8
 const (
 	// Sum adds the vectors; no vectors give zeros.
 	Sum Combiner = iota
-	// Mean divides the sum by the number of vectors; no vectors give zeros.
+	// Mean divides the sum by the number of vectors; no vectors give zeros. An entry of a row of n is thereby weighed by
+	// 1/n, in sums over entries too.
 	Mean
 )
 
@@ -38,6 +39,8 @@ type Feature struct {
 	Kind Kind
 	// Combiner pools a sparse feature.
 	Combiner Combiner
+	// Values is the column with the number that each fid of a sparse feature is weighed by; empty: all are 1.
+	Values string
 	// Dim is the width of a dense feature.
 	Dim int
 	// Decay, if not 0, has the model standardise a dense feature by running moments that are part of its parameters, and
@@ -64,6 +67,8 @@ type Model interface {
 type Ragged struct {
 	Offsets []int32 // [rows+1]
 	Index   []int32 // [nnz]
+	// Values [nnz] weigh the entries, the xᵢ of a linear model's and a factorization machine's equations; nil: all are 1.
+	Values []float32
 }
 
 // Inputs is one batch as a model sees it. The slices belong to the caller and must not change during a call.

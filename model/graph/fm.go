@@ -8,11 +8,12 @@ type fm struct{ dim int }
 // fmState keeps the sums of the fields' vectors [rows, dim] for the way back.
 type fmState struct{ sums []float32 }
 
-// FM adds up the inner products of all pairs of fields: x [rows, fields·dim] -> [rows, 1],
+// FM adds up the inner products of all pairs of fields, whatever was pooled into each: x [rows, fields·dim] -> [rows, 1],
 //
 //	Σᵢ<ⱼ ⟨vᵢ, vⱼ⟩ = ½ Σₖ ((Σᵢ vᵢₖ)² - Σᵢ vᵢₖ²)
 //
-// (Rendle, 2010, lemma 3.1, with the numbers already multiplied into the vectors).
+// (Rendle, 2010, lemma 3.1, with the numbers already multiplied into the vectors). Two entries of one field do not meet:
+// [Builder.FMEntries] is the paper's model.
 func (b *Builder) FM(x Node, dim int) Node {
 	if !b.owns("fm", x) {
 		return b.broken(1)
@@ -75,6 +76,194 @@ func (o *fm) reference(e *evaluation, n *node) []float64 {
 			for j := i + o.dim; j < width; j += o.dim {
 				for k := range o.dim {
 					out[r] += row[i+k] * row[j+k]
+				}
+			}
+		}
+	}
+	return out
+}
+
+// fmEntries is the second-order term of a factorization machine over the entries of its features.
+type fmEntries struct {
+	pool *pool
+	dim  int
+}
+
+// fmEntriesState keeps the sums of the entries' vectors [rows, dim] for the way back, and which of the pool's features have
+// rows with more than one entry.
+type fmEntriesState struct {
+	sums     []float32
+	multiple []bool
+}
+
+// FMEntries adds up the inner products of all pairs of entries, which is the second-order term of Rendle (2010, equation
+// 1) over every xᵢ that is not zero:
+//
+//	Σᵢ<ⱼ ⟨vᵢ, vⱼ⟩ xᵢxⱼ = ½ Σₖ ((Σᵢ vᵢₖxᵢ)² - Σᵢ vᵢₖ²xᵢ²)
+//
+// pooled is what [Builder.Pool] gives: its entries are those of the features, each weighed by its value and its combiner's
+// share, so that entries of one feature meet each other too. others [rows, n·dim] are n further entries each.
+// The first sum runs over the pooled vectors. The second is theirs where a feature has one entry in a row; elsewhere the
+// entries are gathered once more. So a row costs O(entries·dim), nothing is padded, and with one entry a feature the result
+// is that of [Builder.FM] over the same vectors to the last bit.
+func (b *Builder) FMEntries(pooled Node, others ...Node) Node {
+	if !b.owns("fm over entries", append([]Node{pooled}, others...)...) {
+		return b.broken(1)
+	}
+	p, ok := b.nodes[pooled.id].op.(*pool)
+	if !ok {
+		b.fault("fm over entries: %s is not pooled", b.nodes[pooled.id].op)
+		return b.broken(1)
+	}
+	for _, x := range others {
+		if x.dim%p.dim != 0 {
+			b.fault("fm over entries: %d columns are not vectors of %d", x.dim, p.dim)
+			return b.broken(1)
+		}
+	}
+	return b.add(&fmEntries{pool: p, dim: p.dim}, 1, false, append([]Node{pooled}, others...)...)
+}
+
+func (o *fmEntries) String() string { return fmt.Sprintf("fm_entries[dim %d]", o.dim) }
+
+func (o *fmEntries) newState() any { return &fmEntriesState{} }
+
+func (o *fmEntries) forward(s *Session, n *node) {
+	y := s.vals[n.id]
+	st := s.state[n.id].(*fmEntriesState)
+	st.sums = resize(st.sums, s.rows*o.dim)
+	clear(st.sums)
+	o.findMultiple(s, st)
+	for r := range s.rows {
+		sums := st.sums[r*o.dim:][:o.dim]
+		squares := float32(0)
+		for i, in := range n.inputs {
+			width := s.g.nodes[in].dim
+			x := s.vals[in][r*width:][:width]
+			for f, at := 0, 0; at < width; f, at = f+1, at+o.dim {
+				vector := x[at:][:o.dim]
+				if i == 0 && st.multiple[f] && o.count(s, f, r) > 1 {
+					add(sums, vector)
+					squares = o.addSquares(s, f, r, squares)
+					continue
+				}
+				for k, v := range vector {
+					sums[k] += v
+					squares += v * v
+				}
+			}
+		}
+		total := float32(0)
+		for _, v := range sums {
+			total += v * v
+		}
+		y[r] = 0.5 * (total - squares)
+	}
+}
+
+// findMultiple notes the features that have a row with more than one entry.
+func (o *fmEntries) findMultiple(s *Session, st *fmEntriesState) {
+	if st.multiple == nil {
+		st.multiple = make([]bool, len(o.pool.features))
+	}
+	for f, feature := range o.pool.features {
+		offsets := s.in.Sparse[feature.index].Offsets
+		st.multiple[f] = false
+		for r := range s.rows {
+			if offsets[r+1]-offsets[r] > 1 {
+				st.multiple[f] = true
+				break
+			}
+		}
+	}
+}
+
+// count is the number of entries of feature f in row r.
+func (o *fmEntries) count(s *Session, f, r int) int {
+	offsets := s.in.Sparse[o.pool.features[f].index].Offsets
+	return int(offsets[r+1] - offsets[r])
+}
+
+// addSquares adds vᵢₖ²xᵢ² of the entries of feature f in row r to sum.
+func (o *fmEntries) addSquares(s *Session, f, r int, sum float32) float32 {
+	feature, values := o.pool.features[f], s.in.Values[o.pool.tableID]
+	ragged := &s.in.Sparse[feature.index]
+	from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+	factor := feature.factor(int(to - from))
+	for at := from; at < to; at++ {
+		x := factor
+		if ragged.Values != nil {
+			x *= ragged.Values[at]
+		}
+		for _, v := range values[int(ragged.Index[at])*o.pool.stride+o.pool.lo:][:o.dim] {
+			sum += (x * v) * (x * v)
+		}
+	}
+	return sum
+}
+
+// backward uses d/dvᵢₖ = xᵢ·Σⱼ vⱼₖxⱼ - vᵢₖxᵢ². Where a feature has one entry in a row, both terms go through its pooled
+// vector; elsewhere the first does, and the second goes to the entries' rows themselves.
+func (o *fmEntries) backward(s *Session, n *node) {
+	dy := s.grads[n.id]
+	st := s.state[n.id].(*fmEntriesState)
+	for i, in := range n.inputs {
+		dx := s.gradSum(in)
+		if dx == nil {
+			continue
+		}
+		x, width := s.vals[in], s.g.nodes[in].dim
+		for r, d := range dy {
+			sums := st.sums[r*o.dim:][:o.dim]
+			for f, at := 0, r*width; at < (r+1)*width; f, at = f+1, at+o.dim {
+				dst := dx[at:][:o.dim]
+				if i == 0 && st.multiple[f] && o.count(s, f, r) > 1 {
+					addScaled(dst, sums, d)
+					o.subtractOwn(s, f, r, d)
+					continue
+				}
+				for k, v := range x[at:][:o.dim] {
+					dst[k] += d * (sums[k] - v)
+				}
+			}
+		}
+	}
+}
+
+// subtractOwn takes d·vᵢₖxᵢ² off the gradients of the entries of feature f in row r.
+func (o *fmEntries) subtractOwn(s *Session, f, r int, d float32) {
+	feature, values, dvalues := o.pool.features[f], s.in.Values[o.pool.tableID], s.tableGrads[o.pool.tableID]
+	ragged := &s.in.Sparse[feature.index]
+	from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+	factor := feature.factor(int(to - from))
+	for at := from; at < to; at++ {
+		x := factor
+		if ragged.Values != nil {
+			x *= ragged.Values[at]
+		}
+		place := int(ragged.Index[at])*o.pool.stride + o.pool.lo
+		addScaled(dvalues[place:][:o.dim], values[place:][:o.dim], -d*x*x)
+	}
+}
+
+// reference adds up the pairs of entries themselves.
+func (o *fmEntries) reference(e *evaluation, n *node) []float64 {
+	out := make([]float64, e.in.NumRows)
+	for r := range out {
+		var entries [][]float64
+		for _, feature := range o.pool.features {
+			entries = append(entries, o.pool.entries(e, feature, r)...)
+		}
+		for _, in := range n.inputs[1:] {
+			width := e.g.nodes[in].dim
+			for at := r * width; at < (r+1)*width; at += o.dim {
+				entries = append(entries, e.vals[in][at:at+o.dim])
+			}
+		}
+		for i := range entries {
+			for j := range i {
+				for k, v := range entries[i] {
+					out[r] += v * entries[j][k]
 				}
 			}
 		}

@@ -101,6 +101,11 @@ var operators = map[string]func(b *bed) graph.Node{
 	"fm": func(b *bed) graph.Node {
 		return b.FM(b.Concat(b.vec(), b.EmbedNumbers(b.dense, b.tensor("v", 4, 3))), 3)
 	},
+	"fm over entries": func(b *bed) graph.Node { return b.FMEntries(b.vec()) },
+	"fm over entries and numbers": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.Add(b.FMEntries(x, b.EmbedNumbers(b.dense, b.tensor("v", 4, 3))), b.weigh(x))
+	},
 	"cross": func(b *bed) graph.Node {
 		x, bias := b.vec(), b.tensor("bias", 6)
 		return b.weigh(b.Add(b.Mul(x, b.Linear(x, b.tensor("w", 6, 6), &bias)), x))
@@ -490,6 +495,8 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	b.Add()
 	b.Concat()
 	b.FM(b.vec(), 4)
+	b.FMEntries(b.dense)
+	b.FMEntries(b.vec(), b.dense)
 	b.Dropout(b.vec(), 1)
 	b.Pool(b.table, "nothing", b.a)
 	b.Pool(b.table, "vec")
@@ -511,6 +518,8 @@ func TestBuildReportsEveryFault(t *testing.T) {
 		"add: nothing to add",
 		"concat: no values",
 		"fm: 6 columns are not vectors of 4",
+		`fm over entries: dense["x"] is not pooled`,
+		"fm over entries: 4 columns are not vectors of 3",
 		"dropout: rate 1 is not in [0, 1)",
 		`no segment "nothing"`,
 		`pool: no features for table "embedding"`,

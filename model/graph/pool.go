@@ -17,9 +17,9 @@ type pool struct {
 	names           []string
 }
 
-// Pool looks up one segment of a table for the fids of several features and pools each feature by its combiner:
-// offsets [rows+1], index [nnz] -> [rows, len(features)·segment dim], the features side by side. A row without fids
-// gives zeros.
+// Pool looks up one segment of a table for the fids of several features, multiplies by the entries' values and pools each
+// feature by its combiner: offsets [rows+1], index [nnz], values [nnz] -> [rows, len(features)·segment dim], the features
+// side by side. A row without fids gives zeros.
 func (b *Builder) Pool(t Table, segment string, features ...Sparse) Node {
 	if t.b != b {
 		b.fault("pool: a table of another graph, or none")
@@ -68,16 +68,24 @@ func (o *pool) forward(s *Session, n *node) {
 		ragged := &s.in.Sparse[feature.index]
 		for r := range s.rows {
 			dst := out[r*n.dim+f*o.dim:][:o.dim]
-			index := ragged.Index[ragged.Offsets[r]:ragged.Offsets[r+1]]
-			if len(index) == 0 {
+			from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+			index := ragged.Index[from:to]
+			switch {
+			case len(index) == 0:
 				clear(dst)
 				continue
-			}
-			copy(dst, values[int(index[0])*o.stride+o.lo:][:o.dim])
-			for _, i := range index[1:] {
-				src := values[int(i)*o.stride+o.lo:][:o.dim]
-				for k, v := range src {
-					dst[k] += v
+			case ragged.Values != nil:
+				clear(dst)
+				for k, x := range ragged.Values[from:to] {
+					addScaled(dst, values[int(index[k])*o.stride+o.lo:][:o.dim], x)
+				}
+			default:
+				copy(dst, values[int(index[0])*o.stride+o.lo:][:o.dim])
+				for _, i := range index[1:] {
+					src := values[int(i)*o.stride+o.lo:][:o.dim]
+					for k, v := range src {
+						dst[k] += v
+					}
 				}
 			}
 			if feature.combiner == model.Mean && len(index) > 1 {
@@ -94,10 +102,14 @@ func (o *pool) backward(s *Session, n *node) {
 		ragged := &s.in.Sparse[feature.index]
 		for r := range s.rows {
 			src := dout[r*n.dim+f*o.dim:][:o.dim]
-			index := ragged.Index[ragged.Offsets[r]:ragged.Offsets[r+1]]
-			factor := float32(1)
-			if feature.combiner == model.Mean && len(index) > 1 {
-				factor /= float32(len(index))
+			from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+			index := ragged.Index[from:to]
+			factor := feature.factor(len(index))
+			if ragged.Values != nil {
+				for k, x := range ragged.Values[from:to] {
+					addScaled(dvalues[int(index[k])*o.stride+o.lo:][:o.dim], src, factor*x)
+				}
+				continue
 			}
 			for _, i := range index {
 				dst := dvalues[int(i)*o.stride+o.lo:][:o.dim]
@@ -109,23 +121,54 @@ func (o *pool) backward(s *Session, n *node) {
 	}
 }
 
+// addScaled adds factor·x to y. Embedding vectors are too short for a call of a BLAS.
+func addScaled(y, x []float32, factor float32) {
+	x = x[:len(y)]
+	for k := range y {
+		y[k] += factor * x[k]
+	}
+}
+
+// factor is what the combiner weighs each of n entries of a row by.
+func (f Sparse) factor(n int) float32 {
+	if f.combiner == model.Mean && n > 1 {
+		return 1 / float32(n)
+	}
+	return 1
+}
+
 func (o *pool) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, e.in.NumRows*n.dim)
 	for f, feature := range o.features {
-		ragged := e.in.Sparse[feature.index]
 		for r := range e.in.NumRows {
-			index := ragged.Index[ragged.Offsets[r]:ragged.Offsets[r+1]]
-			for k := range o.dim {
-				sum := 0.0
-				for _, i := range index {
-					sum += e.values[o.tableID][int(i)*o.stride+o.lo+k]
+			for _, v := range o.entries(e, feature, r) {
+				for k, x := range v {
+					out[r*n.dim+f*o.dim+k] += x
 				}
-				if feature.combiner == model.Mean && len(index) > 0 {
-					sum /= float64(len(index))
-				}
-				out[r*n.dim+f*o.dim+k] = sum
 			}
 		}
+	}
+	return out
+}
+
+// entries are the vectors xᵢ·vᵢ of a row of a feature, its combiner's share multiplied in.
+func (o *pool) entries(e *evaluation, feature Sparse, r int) [][]float64 {
+	ragged := e.in.Sparse[feature.index]
+	from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+	var out [][]float64
+	for at := from; at < to; at++ {
+		x := 1.0
+		if ragged.Values != nil {
+			x = float64(ragged.Values[at])
+		}
+		if feature.combiner == model.Mean {
+			x /= float64(to - from)
+		}
+		v := make([]float64, o.dim)
+		for k := range v {
+			v[k] = x * e.values[o.tableID][int(ragged.Index[at])*o.stride+o.lo+k]
+		}
+		out = append(out, v)
 	}
 	return out
 }

@@ -119,6 +119,9 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 		if len(r.Offsets) != in.NumRows+1 {
 			panic(fmt.Sprintf("graph: sparse feature %d has %d offsets for %d rows", i, len(r.Offsets), in.NumRows))
 		}
+		if r.Values != nil && len(r.Values) != len(r.Index) {
+			panic(fmt.Sprintf("graph: sparse feature %d has %d values for %d entries", i, len(r.Values), len(r.Index)))
+		}
 	}
 	s.in, s.rows, s.train, s.seed = in, in.NumRows, train, seed
 	for i := range g.nodes {

@@ -18,7 +18,7 @@ import (
 const (
 	// LR is logistic regression: σ(b + Σ weights of the fids + Σ w·x).
 	LR = "lr"
-	// FM is a factorization machine of second order (Rendle, 2010, equation 1).
+	// FM is a factorization machine of second order (Rendle, 2010, equation 1) over all entries of a row.
 	FM = "fm"
 	// DeepFM adds a multilayer perceptron over the same vectors to FM (Guo et al., 2017, equation 1).
 	DeepFM = "deepfm"
@@ -28,6 +28,18 @@ const (
 
 // Names lists the models of the zoo.
 func Names() []string { return []string{LR, FM, DeepFM, DCNv2} }
+
+// Interactions says which vectors meet in the second-order term of FM and DeepFM.
+type Interactions uint8
+
+// The ways.
+const (
+	// EntryInteractions lets all entries of a row meet, those of one feature too (Rendle, 2010, equation 1: every xᵢ that is
+	// not zero). It is the zero value.
+	EntryInteractions Interactions = iota
+	// FieldInteractions pools each feature first, so that only features meet.
+	FieldInteractions
+)
 
 // maxWidth bounds every dimension of a model, so that a slip of the finger is a fault and not a machine out of memory.
 const maxWidth = 1 << 16
@@ -43,6 +55,9 @@ type Config struct {
 	Seed uint64
 	// Dim is the width of the embedding vectors (all but LR). Default 16.
 	Dim int
+	// Interactions says what meets in the second-order term (FM, DeepFM). Default [EntryInteractions]; where every feature
+	// has at most one entry a row, both are the same model.
+	Interactions Interactions
 	// Hidden are the widths of the perceptron's layers (DeepFM, DCNv2). Default 128, 64.
 	Hidden []int
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
@@ -128,6 +143,12 @@ func (c Config) Validate() error {
 	}
 	c.validateFeatures(bad, width)
 	width("dim", c.Dim)
+	if c.Interactions > FieldInteractions {
+		bad("interactions %d are unknown", c.Interactions)
+	}
+	if c.Name == FM && c.numVectors() == 1 && (c.Interactions == FieldInteractions || c.Features[0].Kind == model.Dense) {
+		bad("fm of one field has no two vectors that meet and would be logistic regression; let its entries interact, add features, or use lr")
+	}
 	for i, h := range c.Hidden {
 		width(fmt.Sprintf("hidden layer %d", i), h)
 	}
@@ -173,6 +194,9 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 				bad("feature %q: combiner %d is unknown", f.Name, f.Combiner)
 			}
 		case model.Dense:
+			if f.Values != "" {
+				bad("feature %q is dense and has no entries to weigh by %q", f.Name, f.Values)
+			}
 			width(fmt.Sprintf("feature %q: dim", f.Name), f.Dim)
 			if !(f.Decay >= 0 && f.Decay < 1) {
 				bad("feature %q: decay %v of its moments is not in (0, 1)", f.Name, f.Decay)
@@ -191,6 +215,9 @@ func (c Config) String() string {
 	fmt.Fprintf(&b, "%s(seed=%d", c.Name, c.Seed)
 	if c.usesVec() {
 		fmt.Fprintf(&b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", c.Dim, c.EmbeddingInit, c.EmbeddingL2, c.VecOptimizer)
+	}
+	if (c.Name == FM || c.Name == DeepFM) && c.Interactions == FieldInteractions {
+		b.WriteString(",interactions=fields")
 	}
 	if c.usesBias() {
 		fmt.Fprintf(&b, ",bias_l2=%g,bias=%s", c.BiasL2, c.BiasOptimizer)
@@ -217,9 +244,25 @@ func (c Config) String() string {
 		default:
 			fmt.Fprintf(&b, "%q:sum", f.Name)
 		}
+		if f.Values != "" {
+			fmt.Fprintf(&b, "*%q", f.Values)
+		}
 	}
 	b.WriteByte(')')
 	return b.String()
+}
+
+// numVectors is how many vectors a row has at least, where no feature is empty.
+func (c Config) numVectors() int {
+	n := 0
+	for _, f := range c.Features {
+		if f.Kind == model.Dense {
+			n += f.Dim
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 func (c Config) usesVec() bool  { return c.Name != LR }

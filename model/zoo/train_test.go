@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -181,6 +182,11 @@ func TestStepAllocatesNothing(t *testing.T) {
 		tr.step(in, 1)
 		if n := testing.AllocsPerRun(5, func() { tr.session.Step(in, 1) }); n != 0 {
 			t.Errorf("%s: %v allocations a step", name, n)
+		}
+		many := graphtest.Inputs(m.Layout(), m.Features(), graphtest.Shape{Rows: 200, MaxList: 9, Valued: true}, 1)
+		tr.session.Step(many, 1)
+		if n := testing.AllocsPerRun(5, func() { tr.session.Step(many, 1) }); n != 0 {
+			t.Errorf("%s: %v allocations a step of rows with many entries", name, n)
 		}
 	}
 }

@@ -43,12 +43,14 @@ func New(cfg Config) (model.Model, error) {
 	case LR:
 		logit = a.linear()
 	case FM:
-		logit = a.b.Add(a.linear(), a.b.FM(a.vectors(), cfg.Dim))
+		linear := a.linear()
+		logit = a.b.Add(linear, a.secondOrder(a.vectors()))
 	case DeepFM:
 		vectors := a.vectors()
-		logit = a.b.Add(a.linear(), a.b.FM(vectors, cfg.Dim), layer.Dense(a.b, "deep.out", a.deep(vectors), 1, a.rule))
+		linear := a.linear()
+		logit = a.b.Add(linear, a.secondOrder(vectors), layer.Dense(a.b, "deep.out", a.deep(a.b.Concat(vectors...)), 1, a.rule))
 	case DCNv2:
-		vectors := a.vectors()
+		vectors := a.b.Concat(a.vectors()...)
 		cross := layer.Cross(a.b, "cross", vectors, cfg.CrossLayers, a.rule)
 		logit = layer.Dense(a.b, "out", a.b.Concat(cross, a.deep(vectors)), 1, a.rule)
 	}
@@ -129,8 +131,17 @@ func (a *assembly) linear() graph.Node {
 	return a.b.AddBias(a.b.Add(terms...), bias)
 }
 
-// vectors are those of all fields side by side, [rows, fields·dim].
-func (a *assembly) vectors() graph.Node {
+// secondOrder is the factorization machine's term over what vectors returned, [rows, 1].
+func (a *assembly) secondOrder(vectors []graph.Node) graph.Node {
+	if a.cfg.Interactions == FieldInteractions || len(a.sparse) == 0 {
+		return a.b.FM(a.b.Concat(vectors...), a.cfg.Dim)
+	}
+	return a.b.FMEntries(vectors[0], vectors[1:]...)
+}
+
+// vectors are those of the sparse features, pooled, [rows, features·dim], and those of all numbers of the dense features,
+// [rows, numbers·dim]; what there is none of is left out.
+func (a *assembly) vectors() []graph.Node {
 	var parts []graph.Node
 	if len(a.sparse) > 0 {
 		parts = append(parts, a.b.Pool(a.table, VecSegment, a.sparse...))
@@ -142,7 +153,7 @@ func (a *assembly) vectors() graph.Node {
 		})
 		parts = append(parts, a.b.EmbedNumbers(x, v))
 	}
-	return a.b.Concat(parts...)
+	return parts
 }
 
 // deep is the perceptron, [rows, last of Hidden].

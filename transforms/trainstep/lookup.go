@@ -34,11 +34,15 @@ func (l *Lookup) String() string { return "lookup" }
 // Fingerprint implements [pipeline.Stage]: the model.
 func (l *Lookup) Fingerprint() string { return "lookup " + l.model.String() }
 
-// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model and a label.
+// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model and a label. A column of
+// values ([model.Feature].Values) may be missing; its entries are then 1.
 func (l *Lookup) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 	want := make([]arrow.Field, 0, len(l.features)+1)
 	for _, f := range l.features {
 		want = append(want, arrow.Field{Name: f.Name, Type: columnType(f)})
+		if f.Values != "" && in.HasField(f.Values) {
+			want = append(want, arrow.Field{Name: f.Values, Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)})
+		}
 	}
 	want = append(want, arrow.Field{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32})
 	return in, pipeline.CheckColumns(in, want...)
@@ -118,7 +122,14 @@ func (l *lookup) prepare(p *Prepared) error {
 			} else {
 				p.in.Sparse = append(p.in.Sparse, model.Ragged{})
 			}
-			l.sparse(&p.in.Sparse[sparse], &p.offs[sparse], c, &l.dedup[f.Table])
+			r := &p.in.Sparse[sparse]
+			l.sparse(r, &p.offs[sparse], c, &l.dedup[f.Table])
+			r.Values = nil
+			if f.Values != "" {
+				if r.Values = entryValues(p.batch.Column(f.Values)); r.Values != nil && len(r.Values) != len(r.Index) {
+					return fmt.Errorf("feature %q has %d entries and %d values in %q: %w", f.Name, len(r.Index), len(r.Values), f.Values, pipeline.ErrSchema)
+				}
+			}
 			sparse++
 		case *array.Float32:
 			p.in.Dense = append(p.in.Dense, c.Float32Values())
@@ -158,6 +169,23 @@ func (l *lookup) prepare(p *Prepared) error {
 	}
 	if c, ok := p.batch.Column(pipeline.ColWeight).(*array.Float32); ok {
 		p.in.Weights = c.Float32Values()
+	}
+	return nil
+}
+
+// entryValues are the numbers that entries are weighed by, or nil when all are 1: most data has no others, and the model
+// then need not multiply.
+func entryValues(col arrow.Array) []float32 {
+	c, ok := col.(*array.List)
+	if !ok {
+		return nil
+	}
+	offsets := c.Offsets()[c.Data().Offset() : c.Data().Offset()+c.Len()+1]
+	values := c.ListValues().(*array.Float32).Float32Values()[offsets[0]:offsets[len(offsets)-1]]
+	for _, x := range values {
+		if x != 1 {
+			return values
+		}
 	}
 	return nil
 }

@@ -357,3 +357,83 @@ func TestStepsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations a step", n)
 	}
 }
+
+// TestLookupReadsValues gives entries values in a column of their own: a slice of it follows the slice of the fids, values
+// that are all 1 are left out, and so is a column that is not there.
+func TestLookupReadsValues(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	m, err := zoo.New(zoo.Config{Name: zoo.LR, Features: []model.Feature{{Name: "item", Values: "item.values"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name       string
+		values     [][]float32 // of rows 0 to 3, whose rows 1 to 3 are looked up
+		want       []float32
+		wantOffset []int32
+	}{
+		{"weighed", [][]float32{{1, 2}, {3}, {}, {-1, .5}}, []float32{3, -1, .5}, []int32{0, 1, 1, 3}},
+		{"ones where it counts", [][]float32{{7}, {1}, {1, 1}, {}}, nil, []int32{0, 1, 3, 3}},
+		{"no column", nil, nil, []int32{0, 2, 4, 6}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fields := []arrow.Field{
+				{Name: "item", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)},
+				{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32},
+				{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
+			}
+			if c.values != nil {
+				fields = append(fields, arrow.Field{Name: "item.values", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)})
+			}
+			b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))
+			defer b.Release()
+			for i := range 4 {
+				n := 2
+				if c.values != nil {
+					n = len(c.values[i])
+					list := b.Field(3).(*array.ListBuilder)
+					list.Append(true)
+					list.ValueBuilder().(*array.Float32Builder).AppendValues(c.values[i], nil)
+				}
+				list := b.Field(0).(*array.ListBuilder)
+				list.Append(true)
+				for k := range n {
+					list.ValueBuilder().(*array.Int64Builder).Append(int64(10*i + k))
+				}
+				b.Field(1).(*array.Float32Builder).Append(0)
+				b.Field(2).(*array.Int64Builder).Append(int64(i + 1))
+			}
+			whole, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "test", Split: "s", To: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, err := whole.Cut(1, 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole.Release()
+			stage := trainstep.NewLookup(m, newMapStore(m.Layout()).open)
+			if _, err := stage.Schema(part.Record().Schema()); err != nil {
+				t.Fatal(err)
+			}
+			p, err := stage.Open(t.Context(), &pipeline.Env{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Process(t.Context(), part, func(got *trainstep.Prepared) error {
+				defer got.Release()
+				r := got.Inputs().Sparse[0]
+				if diff := cmp.Diff(c.want, r.Values); diff != "" {
+					t.Errorf("values (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(c.wantOffset, r.Offsets); diff != "" {
+					t.Errorf("offsets (-want +got):\n%s", diff)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

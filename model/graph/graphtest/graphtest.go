@@ -18,18 +18,21 @@ type Shape struct {
 	Rows int
 	// MaxList is the longest list of a sparse feature; lengths are uniform from 0, or always 1 when MaxList is 0.
 	MaxList int
+	// Valued gives each entry of a sparse feature a value of its own, some of them 0.
+	Valued bool
 	// Weighted gives each example a weight of its own, some of them 0.
 	Weighted bool
 }
 
 // String renders the shape as a test's name.
 func (s Shape) String() string {
-	return fmt.Sprintf("rows=%d/list=%d/weighted=%t", s.Rows, s.MaxList, s.Weighted)
+	return fmt.Sprintf("rows=%d/list=%d/valued=%t/weighted=%t", s.Rows, s.MaxList, s.Valued, s.Weighted)
 }
 
 // Shapes are those every operator, layer and model is checked with.
 var Shapes = []Shape{
 	{Rows: 7}, {Rows: 5, MaxList: 3}, {Rows: 1, MaxList: 2}, {Rows: 0, MaxList: 2}, {Rows: 6, MaxList: 4, Weighted: true},
+	{Rows: 5, Valued: true}, {Rows: 6, MaxList: 4, Valued: true, Weighted: true},
 }
 
 // Inputs makes random inputs for a graph from a seed.
@@ -50,6 +53,9 @@ func Inputs(layout *param.Layout, features []model.Feature, shape Shape, seed ui
 			}
 			for range n {
 				r.Index = append(r.Index, int32(rng.IntN(numKeys)))
+				if shape.Valued {
+					r.Values = append(r.Values, []float32{0, .5, -1, 2}[rng.IntN(4)])
+				}
 			}
 			r.Offsets = append(r.Offsets, int32(len(r.Index)))
 		}
