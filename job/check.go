@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// Check looks for everything that would keep a job from running, without reading data: the graph is planned, secrets,
-// files and brokers are looked for. Findings are what is wrong with the job; an error says that the check itself failed.
+// Check looks for everything that would keep a job from running, without reading data and without changing anything: the
+// graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
+// written. Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 	var findings []Finding
 	add := func(path string, err error) {
@@ -44,6 +49,13 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 	}
 	look("source", cfg.trainReading(1))
 	look("eval.source", cfg.evalReading())
+	if err := cfg.checkTables(ctx); err != nil {
+		add("parse.joins", err)
+	}
+	if _, err := cfg.PS.clientConfig(); err != nil {
+		add("ps", err)
+	}
+	cfg.checkPlaces(add)
 	if m, err := cfg.model(); err == nil { // else the plan has told
 		if path, err := findSnapshot(cfg.snapshotsIn()); err == nil {
 			info, err := snapshot.ReadInfo(path)
@@ -56,6 +68,52 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 		}
 	}
 	return findings, nil
+}
+
+// checkTables reads the side tables, as every worker will.
+func (c *Config) checkTables(ctx context.Context) error {
+	if len(c.Parse.Joins) == 0 {
+		return nil
+	}
+	r := c.trainReading(1)
+	opts := r.parseOptions()
+	env := &pipeline.Env{}
+	defer env.CloseResources() //nolint:errcheck // they were only read
+	var p io.Closer
+	var err error
+	if c.Source.Parquet != nil {
+		p, err = parse.NewColumns(opts).Open(ctx, env)
+	} else {
+		opts.Format = parse.Format(r.format)
+		p, err = parse.New(opts).Open(ctx, env)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// checkPlaces looks whether what the job writes can be written.
+func (c *Config) checkPlaces(add func(path string, err error)) {
+	place := func(path string, err error) {
+		if err != nil {
+			add(path, fmt.Errorf("%w; name another place, or make this one one that can be written to", err))
+		}
+	}
+	place("dir", fsx.CanMake(c.snapshotsIn()))
+	if o := c.logOptions(); o != nil && c.PS.WAL.Dir != "" {
+		place("ps.wal.dir", fsx.CanMake(o.Dir))
+	}
+	d := c.Train.DeadLetter
+	switch {
+	case c.Train.OnBadRow != "dead_letter" || d == nil:
+	case d.File != nil:
+		place("train.dead_letter.file.path", fsx.CanWrite(strings.ReplaceAll(d.File.Path, "{worker}", workerName())))
+	case d.Kafka != nil:
+		if _, err := d.Kafka.SASL.options(); err != nil {
+			add("train.dead_letter.kafka.sasl", err)
+		}
+	}
 }
 
 // flatten takes joined errors and plan faults apart.

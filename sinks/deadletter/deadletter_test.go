@@ -170,11 +170,19 @@ func TestFileRotatesUnderLoad(t *testing.T) {
 func TestOpenFileFaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	file := filepath.Join(dir, "new", "folders", "dead.jsonl")
+	f, err := deadletter.OpenFile(file, deadletter.FileOptions{})
+	if err != nil {
+		t.Fatalf("folders that are not there yet: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		path string
 		opts deadletter.FileOptions
 	}{
-		{filepath.Join(dir, "no", "dead.jsonl"), deadletter.FileOptions{}},
+		{filepath.Join(file, "no", "dead.jsonl"), deadletter.FileOptions{}},
 		{dir, deadletter.FileOptions{}},
 		{filepath.Join(dir, "x"), deadletter.FileOptions{MaxBytes: -1}},
 	} {

@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/monolith-go/monolith/pipeline"
@@ -41,9 +43,9 @@ type File struct {
 
 var _ pipeline.BadRowPolicy = (*File)(nil)
 
-// OpenFile opens a file for appending, making it when it is not there. A last line without an end, which a crash may
-// have left, is ended, so that it spoils no other. Errors: [pipeline.ErrConfig] when the folder is not there or path is
-// one, otherwise [pipeline.ErrUnavailable].
+// OpenFile opens a file for appending, making it, and the folders it is in, when they are not there. A last line without
+// an end, which a crash may have left, is ended, so that it spoils no other. Errors: [pipeline.ErrConfig] when path is a
+// folder, or lies in what is none or may not be written to, otherwise [pipeline.ErrUnavailable].
 func OpenFile(path string, opts FileOptions) (*File, error) {
 	if opts.MaxBytes < 0 {
 		return nil, fmt.Errorf("deadletter: max_bytes is %d: %w", opts.MaxBytes, pipeline.ErrConfig)
@@ -53,6 +55,9 @@ func OpenFile(path string, opts FileOptions) (*File, error) {
 	}
 	f := &File{path: path, opts: opts}
 	f.mu.n, f.mu.next = map[string]int64{}, 1
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, f.fail("make the folder of", err)
+	}
 	if err := f.open(); err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func (f *File) open() error {
 
 func (f *File) fail(what string, err error) error {
 	kind := pipeline.ErrUnavailable
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || isDir(f.path) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) || isDir(f.path) {
 		kind = pipeline.ErrConfig
 	}
 	return fmt.Errorf("deadletter: %s %s: %w: %w", what, f.path, err, kind)

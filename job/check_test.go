@@ -1,0 +1,83 @@
+package job_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+)
+
+// TestCheckKnowsWhatWillFail: what train would fail with when it opens its parts, check says before; what it makes by
+// itself is no finding; and check leaves no trace.
+func TestCheckKnowsWhatWillFail(t *testing.T) {
+	t.Parallel()
+	const text = `
+version: 1
+name: x
+source: {text: {files: [DIR/rows.csv]}}
+parse:
+  format: csv
+  header: true
+  features: [{name: user, slot: 1}, {name: city, slot: 2}]
+  label: click
+  joins: [{file: DIR/users.tsv, columns: [user, city], key: user}]
+model: lr
+`
+	for name, tt := range map[string]struct {
+		set  []string
+		want string // of the finding, empty: none
+	}{
+		"all is there":              {nil, ""},
+		"folders to make":           {[]string{"dir=DIR/new/run", "train.on_bad_row=dead_letter", "train.dead_letter.file=DIR/other/{worker}/bad.jsonl"}, ""},
+		"log folder to make":        {[]string{"ps.durability=wal", "ps.wal.dir=DIR/new/wal"}, ""},
+		"dir below a file":          {[]string{"dir=DIR/rows.csv/run"}, "dir: DIR/rows.csv is a file"},
+		"letters below a file":      {[]string{"train.on_bad_row=dead_letter", "train.dead_letter.file=DIR/rows.csv/bad"}, "train.dead_letter.file.path: DIR/rows.csv is a file"},
+		"letters into a folder":     {[]string{"train.on_bad_row=dead_letter", "train.dead_letter.file=DIR"}, "train.dead_letter.file.path: DIR is a folder"},
+		"log below a file":          {[]string{"ps.durability=wal", "ps.wal.dir=DIR/rows.csv/wal"}, "ps.wal.dir: DIR/rows.csv is a file"},
+		"side table not there":      {[]string{"parse.joins[0].file=DIR/uesrs.tsv"}, "parse.joins: "},
+		"secret of shards not set":  {[]string{"ps.addresses=127.0.0.1:7000", "ps.token={env: NO_SUCH_VARIABLE_IS_SET}"}, "ps: "},
+		"secret of letters not set": {[]string{"train.on_bad_row=dead_letter", "train.dead_letter.kafka={brokers: [h:1], topic: t, sasl: {mechanism: plain, user: u, password: {file: DIR/none}}}"}, "train.dead_letter.kafka.sasl: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, text := range map[string]string{"rows.csv": "user,click\n1,1\n", "users.tsv": "1\trome\n"} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set := []string{"dir=" + dir + "/run"}
+			for _, s := range tt.set {
+				set = append(set, strings.ReplaceAll(s, "DIR", dir))
+			}
+			cfg, err := job.Decode([]byte(strings.ReplaceAll(text, "DIR", dir)), "x.yaml", job.LoadOptions{Set: set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			findings, err := job.Check(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range findings {
+				got = append(got, f.Path+": "+f.Message)
+			}
+			switch want := strings.ReplaceAll(tt.want, "DIR", dir); {
+			case want == "" && len(got) > 0, want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], want)):
+				t.Errorf("findings %q, want %q", got, want)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+				t.Errorf("check has made something: %v, %v", left, err)
+			}
+			// What check finds no fault with runs, and the other way round.
+			if cfg.PS.Addresses != nil {
+				return
+			}
+			if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); (err == nil) != (tt.want == "") {
+				t.Errorf("train: %v", err)
+			}
+		})
+	}
+}
