@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 // disturbed is a job of four epochs, with everything that is decided between them, that something happens to at the end of
@@ -173,6 +175,9 @@ func TestEpochsAreConcludedOnce(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if best := digest(t, last.BestSnapshot); best != digest(t, whole.BestSnapshot) {
+						t.Errorf("the best snapshot %s is not that of the run without disturbance", last.BestSnapshot)
+					}
 					if last.Epochs != 4 {
 						t.Errorf("%d epochs, want 4", last.Epochs)
 					}
@@ -193,5 +198,74 @@ func TestEpochsAreConcludedOnce(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestTheBestSnapshotStays stops early, long after the best evaluation: its snapshot is still there, marked, and is the one
+// that is evaluated.
+func TestTheBestSnapshotStays(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 400, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 60, 5000)
+	set := []string{
+		"epochs=60", "snapshot.keep=1", "train.plateau.patience=50", "train.early_stop.patience=4", "train.early_stop.min_delta=0.001",
+		"optimizer.sparse.adagrad.lr=0.5", "optimizer.dense.adam.lr=0.05",
+	}
+	cfg := epochsJob(t, dir, "train.libfm", "run", set...)
+	var aucs []float64
+	r, err := job.Run(t.Context(), cfg, job.RunOptions{Evaluated: func(_ int, s job.Scores) { aucs = append(aucs, s["auc"]) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := slices.Index(aucs, slices.Max(aucs)) + 1
+	if !r.EarlyStopped || best == len(aucs) {
+		t.Fatalf("stopped %v after %d evaluations, the best was the %dth: the test needs others", r.EarlyStopped, len(aucs), best)
+	}
+	if r.BestEpoch != best || r.Metrics["best_auc"] != slices.Max(aucs) || r.BestSnapshot == r.Snapshot {
+		t.Errorf("best epoch %d (%v) in %s, want %d (%v) and another than %s", r.BestEpoch, r.Metrics["best_auc"], r.BestSnapshot, best, slices.Max(aucs), r.Snapshot)
+	}
+	for asked, want := range map[string]struct {
+		path, which string
+		auc         float64
+	}{
+		"":             {r.BestSnapshot, fmt.Sprintf("best, after epoch %d, %.5f", best, slices.Max(aucs)), slices.Max(aucs)},
+		job.Best:       {r.BestSnapshot, fmt.Sprintf("best, after epoch %d, %.5f", best, slices.Max(aucs)), slices.Max(aucs)},
+		r.BestSnapshot: {r.BestSnapshot, fmt.Sprintf("best, after epoch %d, %.5f", best, slices.Max(aucs)), slices.Max(aucs)},
+		job.Newest:     {r.Snapshot, "newest", aucs[len(aucs)-1]},
+	} {
+		e, err := job.Evaluate(t.Context(), cfg, job.EvalOptions{Snapshot: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Snapshot != want.path || e.Which != want.which || e.Metrics["auc"] != want.auc {
+			t.Errorf("%q evaluates %s (%s), auc %v; want %+v", asked, e.Snapshot, e.Which, e.Metrics["auc"], want)
+		}
+	}
+	info, err := job.InspectSnapshot(t.Context(), cfg.Dir)
+	if err != nil || info.Which != "newest" || info.Path != r.Snapshot || info.Best != r.BestSnapshot {
+		t.Errorf("inspect: %s (%s), best %s, %v", info.Path, info.Which, info.Best, err)
+	}
+	if entries, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots")); err != nil || len(entries) != 2 {
+		t.Errorf("snapshots %v, %v; want the newest and the best", entries, err)
+	}
+	// Once more: it has ended and stays so.
+	again, err := job.Run(t.Context(), cfg, job.RunOptions{})
+	if err != nil || again.Examples != 0 || again.Snapshot != r.Snapshot || again.BestSnapshot != r.BestSnapshot {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	// Without early stop nothing is best, and on another source what was best is not.
+	plain := epochsJob(t, dir, "train.libfm", "run", set...)
+	plain.Train.EarlyStop = nil
+	if e, err := job.Evaluate(t.Context(), plain, job.EvalOptions{}); err != nil || e.Snapshot != r.Snapshot {
+		t.Errorf("without early_stop %+v, %v", e, err)
+	}
+	none := epochsJob(t, dir, "train.libfm", "none", append(set, "epochs=1")...)
+	none.Train.EarlyStop = nil
+	if _, err := job.Run(t.Context(), none, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Evaluate(t.Context(), none, job.EvalOptions{Snapshot: job.Best}); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("no best snapshot: %v", err)
 	}
 }

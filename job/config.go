@@ -71,7 +71,7 @@ type Snapshot struct {
 	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,
 	// the less is trained again after a crash.
 	Every Duration `yaml:"every" default:"5m" min:"0"`
-	// Keep is how many of the newest snapshots stay.
+	// Keep is how many of the newest snapshots stay. The best of train.early_stop stays beside them, whatever its age.
 	Keep int `yaml:"keep" default:"3" min:"1"`
 }
 

@@ -21,7 +21,7 @@ type Train struct {
 	MaxBatchDelay *Duration `yaml:"max_batch_delay" min:"0"`
 	// Plateau lowers the learning rates when an evaluation metric stops getting better.
 	Plateau *Plateau `yaml:"plateau"`
-	// EarlyStop ends training when an evaluation metric stops getting better.
+	// EarlyStop ends training when an evaluation metric stops getting better, and keeps the best snapshot.
 	EarlyStop *EarlyStop `yaml:"early_stop"`
 }
 
@@ -79,7 +79,8 @@ type Plateau struct {
 	MinDelta float64 `yaml:"min_delta" default:"0.000001" min:"0"`
 }
 
-// EarlyStop ends training when an evaluation metric stops getting better.
+// EarlyStop ends training when an evaluation metric stops getting better. The snapshot of the best evaluation is marked and
+// kept until there is a better one; eval reads it.
 type EarlyStop struct {
 	// Patience is how many evaluations in a row may be no better than the best so far.
 	Patience int `yaml:"patience" default:"2" min:"0"`

@@ -2,11 +2,14 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/monolith-go/monolith/pipeline"
@@ -38,7 +41,7 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 		return nil, err
 	}
 	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
-	path, err := cfg.snapshotToRead(opts.Snapshot)
+	path, which, err := cfg.snapshotToRead(opts.Snapshot)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +77,87 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 	seconds := time.Since(began).Seconds()
 	return &EvalResult{
 		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: scores,
-		BadRows: bad.counts(), Snapshot: path,
+		BadRows: bad.counts(), Snapshot: path, Which: which,
 	}, nil
 }
 
-// snapshotToRead is the path that was asked for, or the newest good snapshot in the job's dir.
-func (c *Config) snapshotToRead(path string) (string, error) {
-	if path == "" {
-		path = c.Dir
+// Names of snapshots for [EvalOptions].
+const (
+	Newest = "newest"
+	Best   = "best"
+)
+
+// snapshotToRead is the snapshot that was asked for, and says which it is.
+func (c *Config) snapshotToRead(asked string) (path, which string, err error) {
+	if asked == Best || asked == "" && c.Train.EarlyStop != nil {
+		best, err := bestIn(c.snapshotsIn())
+		switch {
+		case err != nil:
+			return "", "", err
+		case best != nil:
+			return best.Path, whichIs(best), nil
+		case asked == Best:
+			return "", "", configError("job: there is no best snapshot in %s: train.early_stop marks one, after an epoch that was evaluated", c.snapshotsIn())
+		}
 	}
-	return findSnapshot(path)
+	if asked == "" || asked == Newest {
+		asked = c.Dir
+	}
+	if path, err = findSnapshot(asked); err != nil {
+		return "", "", err
+	}
+	info, err := snapshot.ReadInfo(path)
+	if err != nil {
+		return "", "", err
+	}
+	return path, whichIs(info), nil
+}
+
+// bestIn is the newest snapshot of a folder that is marked as the best, of what is trained on now; nil: there is none.
+func bestIn(dir string) (*snapshot.Info, error) {
+	entries, err := snapshot.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	now := ""
+	for _, e := range entries { // newest first
+		if e.Err != nil {
+			continue
+		}
+		source := trainedOn(e.Info)
+		if now == "" {
+			now = source
+		}
+		if e.Info.Label == bestLabel && source == now {
+			return e.Info, nil
+		}
+	}
+	return nil, nil
+}
+
+// trainedOn is the source that a snapshot's trainer was at.
+func trainedOn(info *snapshot.Info) string {
+	var s trainerState
+	_ = json.Unmarshal(info.State[stateKey], &s) // what cannot be read says nothing
+	return s.Source
+}
+
+// whichIs says which of the snapshots beside it a snapshot is.
+func whichIs(info *snapshot.Info) string {
+	var is []string
+	if info.Label == bestLabel {
+		var s trainerState
+		text := "best"
+		if err := json.Unmarshal(info.State[stateKey], &s); err == nil && s.Top != nil {
+			text = fmt.Sprintf("best, after epoch %d, %.5f", s.TopEpoch, *s.Top)
+		}
+		is = append(is, text)
+	}
+	entries, err := snapshot.List(filepath.Dir(info.Path))
+	if i := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil }); err == nil && i >= 0 && entries[i].Info.ID == info.ID {
+		is = append(is, "newest")
+	}
+	return strings.Join(is, "; ")
 }
 
 // findSnapshot finds the snapshot that a path means: a snapshot's folder, or the newest good one in a folder of snapshots

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
@@ -24,8 +25,11 @@ func InspectSnapshot(_ context.Context, path string) (*SnapshotInfo, error) {
 	}
 	info := s.Info()
 	out := &SnapshotInfo{
-		Path: found, ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta,
+		Path: found, Which: whichIs(info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta,
 		Positions: map[string]map[string]PositionInfo{},
+	}
+	if best, err := bestIn(filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {
+		out.Best = best.Path
 	}
 	for _, t := range info.Tables {
 		out.Tables = append(out.Tables, TableInfo{Name: t.Name, Rows: t.Rows, Dim: t.Dim()})

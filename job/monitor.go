@@ -190,6 +190,11 @@ type trainerState struct {
 	// Best and Bad are the plateau's best metric and the evaluations since; StopBest and StopBad the early stop's.
 	Best, StopBest *float64
 	Bad, StopBad   int
+	// Top is the best value that early_stop's metric has had, by however little, TopEpoch the epoch and TopAt the places
+	// ([placesOf]) that it had it at: the snapshot taken there is the best.
+	Top      *float64 `json:"top,omitempty"`
+	TopEpoch int      `json:"top_epoch,omitempty"`
+	TopAt    string   `json:"top_at,omitempty"`
 	// Stopped tells that early_stop has ended training.
 	Stopped bool `json:"stopped"`
 	// Metrics are those of the last evaluation.

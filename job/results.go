@@ -103,6 +103,10 @@ type TrainResult struct {
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
 	// Snapshot is the path of the newest snapshot, empty when none was taken.
 	Snapshot string `json:"snapshot"`
+	// BestSnapshot is the path of the snapshot of the best evaluation under train.early_stop, and BestEpoch the epoch that
+	// it came after; empty when there is none, or when it lies on another machine.
+	BestSnapshot string `json:"best_snapshot,omitempty"`
+	BestEpoch    int    `json:"best_epoch,omitempty"`
 	// ResumedFrom is the path of the snapshot the run went on from, empty when it began anew.
 	ResumedFrom string `json:"resumed_from,omitempty"`
 	// Drained tells that the run was asked to stop before its input ended.
@@ -114,7 +118,8 @@ type TrainResult struct {
 // EvalOptions say what to evaluate, beside the job.
 type EvalOptions struct {
 	RunOptions
-	// Snapshot is the path of a snapshot; empty: the newest good one in the job's dir.
+	// Snapshot is the path of a snapshot, or [Newest] or [Best] of those in the job's dir; empty: the best where
+	// train.early_stop is set and there is one, otherwise the newest.
 	Snapshot string
 	// MaxExamples ends the evaluation early; 0: as the job says.
 	MaxExamples int64
@@ -127,8 +132,9 @@ type EvalResult struct {
 	Seconds           float64          `json:"seconds"`
 	Metrics           Scores           `json:"metrics"`
 	BadRows           map[string]int64 `json:"bad_rows,omitempty"`
-	// Snapshot is the path of the snapshot that was evaluated.
+	// Snapshot is the path of the snapshot that was evaluated, Which says which that is.
 	Snapshot string `json:"snapshot"`
+	Which    string `json:"which,omitempty"`
 }
 
 // Plan is a checked graph that can be shown. Text is for people, DOT for Graphviz, Mermaid for Markdown pages, JSON for
@@ -272,7 +278,11 @@ type SnapshotInfo struct {
 	// Path is the snapshot's folder.
 	Path string `json:"path"`
 	// ID numbers the snapshots of a job from 1.
-	ID      int64     `json:"id"`
+	ID int64 `json:"id"`
+	// Which says which of the folder's it is: the newest, the best.
+	Which string `json:"which,omitempty"`
+	// Best is the path of the best snapshot of the folder, if that is another.
+	Best    string    `json:"best,omitempty"`
 	Created time.Time `json:"created"`
 	// Digest identifies the content, whatever the number of shards.
 	Digest string `json:"digest"`

@@ -289,7 +289,7 @@ func (c *Config) progressive() bool { return c.Epochs == 1 }
 // evaluate scores the evaluation source with the parameters as they are. At the end of an epoch it decides what follows
 // for the learning rate and for going on; half an epoch or half an evaluation decides nothing, so that an interrupted run
 // takes the same turns as one that was not.
-func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool) (drained bool, err error) {
+func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
 	scores, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
@@ -304,7 +304,7 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool) (drained 
 		t.opts.Evaluated(epoch, scores)
 	}
 	if ended && !t.state.Stopped {
-		t.state.decide(t.cfg.Train.Plateau, t.cfg.Train.EarlyStop, t.notice)
+		t.state.decide(t.cfg.Train.Plateau, t.cfg.Train.EarlyStop, epoch, places, t.notice)
 	}
 	return false, nil
 }
@@ -315,7 +315,7 @@ func (t *trainer) reader(ctx context.Context, worker int) (*ps.Client, error) {
 }
 
 // decide moves the learning rate and the early stop on by one evaluation.
-func (s *trainerState) decide(p *Plateau, e *EarlyStop, notice func(string, ...any)) {
+func (s *trainerState) decide(p *Plateau, e *EarlyStop, epoch int, places string, notice func(string, ...any)) {
 	if p != nil {
 		if better(s.Metrics[p.Metric], s.Best, p.Metric, p.MinDelta) {
 			v := s.Metrics[p.Metric]
@@ -329,14 +329,24 @@ func (s *trainerState) decide(p *Plateau, e *EarlyStop, notice func(string, ...a
 		}
 	}
 	if e != nil {
+		if v := s.Metrics[e.Metric]; better(v, s.Top, e.Metric, 0) {
+			s.Top, s.TopEpoch, s.TopAt = &v, epoch, places
+		}
 		if better(s.Metrics[e.Metric], s.StopBest, e.Metric, e.MinDelta) {
 			v := s.Metrics[e.Metric]
 			s.StopBest, s.StopBad = &v, 0
 		} else if s.StopBad++; s.StopBad >= e.Patience {
 			s.Stopped = true
-			notice("%s got no better for %d evaluation(s): training stops", e.Metric, s.StopBad)
+			notice("%s got no better for %d evaluation(s): training stops; the best was %.5f, after epoch %d", e.Metric, s.StopBad, valueOr(s.Top, math.NaN()), s.TopEpoch)
 		}
 	}
+}
+
+func valueOr(v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
 }
 
 // better tells that v beats best; NaN beats nothing. AUC grows, log loss falls.

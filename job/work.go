@@ -302,7 +302,9 @@ func (t *trainer) glance(upTo int) Progress {
 
 // setter keeps worker state for the leader of an assignment, as long as it leads and the shards have that state.
 func (t *trainer) setter(m *member, a ps.Assignment) setState {
-	return func(ctx context.Context, key string, value []byte) error { return m.store(ctx, a.Generation, key, value) }
+	return func(ctx context.Context, key string, value []byte) error {
+		return m.store(ctx, a.Generation, key, value)
+	}
 }
 
 // restore reads the trainer's state of an assignment.
@@ -342,7 +344,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 	default:
 		upTo := t.upTo()
 		if t.cfg.Eval.Source != nil {
-			drained, err := t.evaluate(ctx, upTo, ended)
+			drained, err := t.evaluate(ctx, upTo, ended, places)
 			if err != nil {
 				return err
 			}
@@ -358,10 +360,14 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 			return err
 		}
 	}
-	if saved, err := t.saved(ctx, progress); err != nil {
+	label := ""
+	if ended && t.cfg.Train.EarlyStop != nil && t.state.TopAt == places {
+		label = bestLabel
+	}
+	if saved, err := t.saved(ctx, progress, label); err != nil {
 		return err
 	} else if !known || !saved {
-		if err := t.save(ctx); err != nil {
+		if err := t.save(ctx, label); err != nil {
 			return err
 		}
 	}
@@ -371,19 +377,22 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 	})
 }
 
-// saved tells that the newest snapshot is as old as the shards' positions.
-func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress) (bool, error) {
+// bestLabel marks the snapshot of the best evaluation under train.early_stop.
+const bestLabel = "best"
+
+// saved tells that the newest snapshot is as old as the shards' positions, and labelled as it should be.
+func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress, label string) (bool, error) {
 	newest, err := t.shards.Newest(ctx)
 	if err != nil || newest == nil {
 		return false, err
 	}
 	source, _ := t.plan.Segments[0].Source()
-	return placesOf(t.ownOf(newest.Positions[source])) == placesOf(progress), nil
+	return newest.Label == label && placesOf(t.ownOf(newest.Positions[source])) == placesOf(progress), nil
 }
 
 // save takes a snapshot.
-func (t *trainer) save(ctx context.Context) error {
-	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin})
+func (t *trainer) save(ctx context.Context, label string) error {
+	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin, Label: label})
 	switch {
 	case err != nil && t.cfg.PS.remote():
 		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: mend that and train again", err)
@@ -413,7 +422,7 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
 		return err
 	}
-	return t.save(ctx)
+	return t.save(ctx, "")
 }
 
 // acknowledgeAll tells the source of every snapshot that is taken while this run is the leader.
@@ -466,8 +475,12 @@ func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
 		r.Metrics["best_"+p.Metric] = *t.state.Best
 	}
-	if e := t.cfg.Train.EarlyStop; e != nil && t.state.StopBest != nil {
-		r.Metrics["best_"+e.Metric] = *t.state.StopBest
+	if e := t.cfg.Train.EarlyStop; e != nil && t.state.Top != nil {
+		r.Metrics["best_"+e.Metric] = *t.state.Top
+		r.BestEpoch = t.state.TopEpoch
+		if best, err := bestIn(t.cfg.snapshotsIn()); err == nil && best != nil {
+			r.BestSnapshot = best.Path
+		}
 	}
 	if t.snapshot != nil {
 		r.Snapshot = t.snapshot.Path

@@ -22,6 +22,8 @@ type SnapshotOptions struct {
 	Pin bool
 	// Note is kept with it.
 	Note string
+	// Label, if not empty, keeps it until there is a newer one with the label.
+	Label string
 	// patience, if not 0, bounds how long streams are held for workers that do not pass their marker.
 	patience time.Duration
 }
@@ -162,7 +164,7 @@ func (c *Cluster) write(ctx context.Context, o SnapshotOptions, id, number uint6
 		return nil, err
 	}
 	w, err := snapshot.Create(snapshot.Options{
-		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note,
+		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
 		Meta: c.opts.Meta, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {

@@ -88,6 +88,8 @@ type Info struct {
 	// Pinned snapshots are kept whatever their age. Note is the caller's remark.
 	Pinned bool   `json:"pinned,omitempty"`
 	Note   string `json:"note,omitempty"`
+	// Label says what the snapshot is to the job. Of those with one label the newest is kept whatever its age.
+	Label string `json:"label,omitempty"`
 	// Shards is how many wrote it; any number can read it.
 	Shards int `json:"shards"`
 	// Layout is the text of the parameters' description and LayoutHash its hash.

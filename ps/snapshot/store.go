@@ -89,7 +89,7 @@ func Clean(fsys FS, dir string) ([]string, error) {
 	return gone, errors.Join(errs...)
 }
 
-// Prune keeps the newest keep snapshots and the pinned ones and returns the paths of those it removed. What cannot be
+// Prune keeps the newest keep snapshots, the pinned ones and the newest of each label, and returns the paths of those it removed. What cannot be
 // read does not count towards keep and is left for its owner to look at.
 func Prune(fsys FS, dir string, keep int) ([]string, error) {
 	entries, err := ListFS(fsys, dir)
@@ -98,12 +98,18 @@ func Prune(fsys FS, dir string, keep int) ([]string, error) {
 	}
 	var gone []string
 	var errs []error
-	for _, e := range entries {
+	labels := map[string]bool{"": true}
+	for _, e := range entries { // newest first
 		if e.Err != nil || e.Info.Pinned {
 			continue
 		}
+		first := !labels[e.Info.Label]
+		labels[e.Info.Label] = true
 		if keep > 0 {
 			keep--
+			continue
+		}
+		if first {
 			continue
 		}
 		// The name goes first: a removal that is cut short leaves a temporary folder, not half a snapshot.

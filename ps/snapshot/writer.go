@@ -23,6 +23,7 @@ type Options struct {
 	Shards int
 	Pinned bool
 	Note   string
+	Label  string
 	Meta   map[string]string
 	// Created is the time of the cut.
 	Created   time.Time
@@ -49,7 +50,7 @@ func Create(o Options) (*Writer, error) {
 		fs: o.FS, need: o.Need,
 		final: filepath.Join(o.Dir, dirName(o.ID)),
 		info: &Info{
-			Version: Version, ID: o.ID, Created: o.Created.UTC(), Pinned: o.Pinned, Note: o.Note, Shards: o.Shards,
+			Version: Version, ID: o.ID, Created: o.Created.UTC(), Pinned: o.Pinned, Note: o.Note, Label: o.Label, Shards: o.Shards,
 			Layout: o.Layout.String(), LayoutHash: o.Layout.Hash(), Meta: o.Meta, Positions: o.Positions, State: o.State,
 			Tables: TablesOf(o.Layout),
 		},

@@ -21,7 +21,8 @@ func (a *App) evalCommand(out *outcome) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval JOB.yaml",
 		Short: "Evaluate a snapshot on held-out examples",
-		Long: `Evaluate the newest snapshot in the job's dir, or another one, on the examples of eval.source.
+		Long: `Evaluate a snapshot on the examples of eval.source: the best one where the job has train.early_stop, which marks and keeps it,
+otherwise the newest in the job's dir, or the one that --snapshot names.
 
 With --min-auc the exit code is 4 when the model is not good enough, so that a script can decide.`,
 		Example: `  monolith eval job.yaml
@@ -63,10 +64,18 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 		},
 	}
 	addSet(cmd, &set)
-	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot; default: the newest good one in the job's dir")
+	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	cmd.Flags().Int64Var(&maxExamples, "max-examples", 0, "end after so many `examples`; 0: as the job says")
 	cmd.Flags().Float64Var(&minAUC, "min-auc", 0, "exit with 4 when the AUC is below this `number` (0 to 1)")
 	return cmd
+}
+
+// whichSnapshot is a snapshot's path and which of its folder it is.
+func whichSnapshot(path, which string) string {
+	if which == "" {
+		return path
+	}
+	return path + " (" + which + ")"
 }
 
 func writeEvaluated(w io.Writer, r *job.EvalResult) error {
@@ -74,7 +83,7 @@ func writeEvaluated(w io.Writer, r *job.EvalResult) error {
 	rows = append(rows, scoreRows(r.Metrics)...)
 	rows = append(rows, badRows(r.BadRows)...)
 	if r.Snapshot != "" {
-		rows = append(rows, []string{"snapshot", r.Snapshot})
+		rows = append(rows, []string{"snapshot", whichSnapshot(r.Snapshot, r.Which)})
 	}
 	return pairs(w, rows...)
 }

@@ -338,14 +338,16 @@ func clip(s string, most int) string {
 }
 
 func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
-	err := pairs(
-		w,
-		[]string{"snapshot", s.Path},
-		[]string{"created", s.Created.UTC().Format(time.RFC3339)},
-		[]string{"digest", s.Digest},
-		[]string{"rows", ui.Count(s.Rows)},
-	)
-	if err != nil {
+	head := [][]string{
+		{"snapshot", whichSnapshot(s.Path, s.Which)},
+		{"created", s.Created.UTC().Format(time.RFC3339)},
+		{"digest", s.Digest},
+		{"rows", ui.Count(s.Rows)},
+	}
+	if s.Best != "" {
+		head = append(head, []string{"the best is", s.Best})
+	}
+	if err := pairs(w, head...); err != nil {
 		return err
 	}
 	tables := [][]string{{"", "", ""}, {"TABLE", "ROWS", "DIM"}}

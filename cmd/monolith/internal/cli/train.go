@@ -106,5 +106,8 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 	if r.Snapshot != "" {
 		rows = append(rows, []string{"snapshot", r.Snapshot})
 	}
+	if r.BestSnapshot != "" {
+		rows = append(rows, []string{"best snapshot", whichSnapshot(r.BestSnapshot, fmt.Sprintf("after epoch %d", r.BestEpoch))})
+	}
 	return pairs(w, rows...)
 }
