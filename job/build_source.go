@@ -194,7 +194,7 @@ func (k *KafkaSource) open() (*kafkasource.Source, error) {
 		Isolation: kafkasource.Isolation(k.Isolation), OnGap: kafkasource.GapPolicy(k.OnGap), GroupID: k.GroupID, ClientID: k.ClientID,
 		MaxWait: time.Duration(k.MaxWait), MaxBytes: int(k.MaxBytes), MaxBatchBytes: int(k.MaxBatchBytes), MaxRows: k.MaxRows,
 		RetryFor: max(time.Duration(k.RetryFor), time.Millisecond),
-		TLS: k.TLS.options(),
+		TLS:      k.TLS.options(),
 	}
 	var err error
 	if opts.SASL, err = k.SASL.options(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,14 +30,7 @@ func disturb(t *testing.T, data string, away bool, set ...string) *disturbed {
 	run := t.TempDir()
 	set = append(set, "epochs=4", "train.plateau.min_delta=0.3", "train.early_stop.patience=20", "ps.retry=5s", "dir="+run)
 	if away {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		set = append(set, fmt.Sprintf("ps.addresses=[%q]", l.Addr()))
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		set = append(set, fmt.Sprintf("ps.addresses=[%q]", freeAddress(t)))
 	}
 	d := &disturbed{t: t, away: away, cfg: epochsJob(t, data, "train.libfm", "run", set...)}
 	d.serve()

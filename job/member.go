@@ -205,6 +205,19 @@ func (m *member) until(version uint64, maxRows int64, applied func() (int64, err
 	return out, func() bool { stop(); return enough }, stop
 }
 
+// total returns what tells how many examples all workers have trained on, of the source of which before are applied now,
+// and how many workers there are. It is as old as the last answer of the coordinator, about a second.
+func (m *member) total(before int64) func() (examples int64, workers int) {
+	m.mu.Lock()
+	base := m.now.Rows // of all sources that there ever were
+	m.mu.Unlock()
+	return func() (int64, int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return before + max(m.now.Rows-base, 0), m.now.Members
+	}
+}
+
 // tell reports what the run does with an assignment, and remembers it for a coordinator that is started again.
 func (m *member) tell(ctx context.Context, r ps.Report) error {
 	m.mu.Lock()

@@ -35,6 +35,7 @@ type monitor struct {
 	phase    Progress
 	began    time.Time
 	examples int64
+	total    func() (examples int64, workers int) // of all workers; nil when there is this one
 	lag      map[string]int64
 	glance   *metric.Window
 	rates    []ratePoint
@@ -59,8 +60,15 @@ func newMonitor(opts RunOptions, next pipeline.Hooks) *monitor {
 func (m *monitor) begin(p Progress, done int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.phase, m.examples, m.rates = p, done, nil
+	m.phase, m.examples, m.rates, m.total = p, done, nil, nil
 	clear(m.lag)
+}
+
+// follow has progress count the examples of all workers from now on.
+func (m *monitor) follow(total func() (examples int64, workers int)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total = total
 }
 
 // observe is the [trainstep.Observer] of a run. What it sees is for a glance only: the batch may never be pushed, so what
@@ -130,6 +138,9 @@ func (m *monitor) look() Progress {
 	defer m.mu.Unlock()
 	p, now := m.phase, time.Now()
 	p.Examples, p.Elapsed, p.Lag = m.examples, now.Sub(m.began), 0
+	if m.total != nil {
+		p.Examples, p.Workers = m.total()
+	}
 	for _, lag := range m.lag {
 		if lag < 0 {
 			p.Lag = -1
@@ -140,12 +151,12 @@ func (m *monitor) look() Progress {
 	if len(m.lag) == 0 {
 		p.Lag = -1
 	}
-	m.rates = append(m.rates, ratePoint{now, m.examples})
+	m.rates = append(m.rates, ratePoint{now, p.Examples})
 	for len(m.rates) > 2 && now.Sub(m.rates[0].at) > rateOver {
 		m.rates = m.rates[1:]
 	}
 	if first := m.rates[0]; now.Sub(first.at) > 0 {
-		p.Rate = float64(m.examples-first.examples) / now.Sub(first.at).Seconds()
+		p.Rate = float64(p.Examples-first.examples) / now.Sub(first.at).Seconds()
 	}
 	p.Loss, p.AUC = math.NaN(), math.NaN()
 	if m.glance.Len() > 0 && p.Phase == "train" {

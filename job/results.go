@@ -49,8 +49,11 @@ type RunOptions struct {
 type Progress struct {
 	// Phase is what goes on: "train", "eval".
 	Phase string
-	// Examples counts the examples done in this phase, Total those there will be; Total is 0 when nobody knows.
+	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody
+	// knows.
 	Examples, Total int64
+	// Workers is how many workers there are, 0 where the job has this one process. Lag, Loss and AUC are of this worker.
+	Workers int
 	// Rate is in examples per second, over the last seconds.
 	Rate float64
 	// Lag is the number of records the source holds and nobody has read yet; -1: not known.

@@ -2,8 +2,10 @@ package job_test
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,4 +150,86 @@ func TestDrainTrainsWhatWasRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProgressCountsAllWorkers has two workers train on one source: each shows how far the job is, not its own share of
+// it, and both results know the epochs and the newest snapshot.
+func TestProgressCountsAllWorkers(t *testing.T) {
+	t.Parallel()
+	const examples = 30_000
+	cfg := func() *job.Config {
+		c, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: two
+source: {synthetic: {examples: %d, splits: 4}}
+parse: {features: [{name: user, slot: 1}, {name: item, slot: 2}], label: click}
+model: lr
+train: {batch: 32}
+ps: {addresses: [%q], lease: 30s}
+`, examples, freeAddress(t)), "two.yaml", job.LoadOptions{Set: []string{"dir=" + t.TempDir()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}()
+	drain, served := make(chan struct{}), make(chan error, 1)
+	go func() { _, err := job.Serve(t.Context(), cfg, job.ServeOptions{Drain: drain}); served <- err }()
+	type outcome struct {
+		result *job.TrainResult
+		err    error
+		last   job.Progress
+	}
+	outcomes := make(chan outcome, 2)
+	together := make(chan struct{}) // closed when somebody has seen both workers
+	var once sync.Once
+	for _, name := range []string{"a", "b"} {
+		go func() {
+			var o outcome
+			o.result, o.err = job.Run(t.Context(), cfg, job.RunOptions{
+				Worker: name,
+				Progress: func(p job.Progress) {
+					if o.last = p; p.Workers == 2 {
+						once.Do(func() { close(together) })
+					}
+				},
+				Observe: func(trainstep.Observation) {
+					select {
+					case <-together:
+					case <-time.After(20 * time.Millisecond): // so that neither is done before the other has come
+					}
+				},
+			})
+			outcomes <- o
+		}()
+	}
+	a, b := <-outcomes, <-outcomes
+	close(drain)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	for _, o := range []outcome{a, b} {
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		if o.result.Epochs != 1 || o.result.Snapshot == "" || o.result.Snapshot != a.result.Snapshot {
+			t.Errorf("result has %d epochs and snapshot %s", o.result.Epochs, o.result.Snapshot)
+		}
+		if own := o.result.Examples; own == 0 || own == examples || o.last.Examples <= own || o.last.Total != examples {
+			t.Errorf("a worker that trained %d of %d examples showed %d of %d", own, examples, o.last.Examples, o.last.Total)
+		}
+	}
+	if n := a.result.Examples + b.result.Examples; n != examples {
+		t.Errorf("%d examples trained", n)
+	}
+}
+
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

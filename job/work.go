@@ -211,6 +211,9 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		return err
 	}
 	t.monitor.begin(t.glance(upTo), before)
+	if t.cfg.PS.remote() { // others train on the same source
+		t.monitor.follow(m.total(before))
+	}
 	maxRows := t.cfg.Train.MaxExamples
 	if t.cfg.Deterministic {
 		maxRows = 0 // one worker counts for itself, exactly
@@ -451,16 +454,13 @@ func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan str
 
 // result says what the run did.
 func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
+	// Another worker may have decided on epochs, and another snapshot may have been taken, since this one last looked.
 	var err error
-	if t.state == nil {
-		if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
-			return nil, err
-		}
+	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
+		return nil, err
 	}
-	if t.snapshot == nil { // the job had ended already, or another worker has taken it
-		if t.snapshot, err = t.shards.Newest(ctx); err != nil {
-			return nil, unavailable(err)
-		}
+	if t.snapshot, err = t.shards.Newest(ctx); err != nil {
+		return nil, unavailable(err)
 	}
 	scores, err := traceScores(ctx, t.shards, t.cfg.progressive())
 	if err != nil {

@@ -635,7 +635,7 @@ func TestSignalsOfShards(t *testing.T) {
 	all := start(t, "", "ps", c.job).says(" shards are ready")
 	o := all.end(syscall.SIGTERM)
 	o.wants(t, 0, "SIGTERM: taking a last snapshot; then the shards of this process end (once more to stop at once)", "snapshot "+c.dir)
-	if strings.Contains(o.stderr, "training") || !strings.Contains(o.stdout, "shards served") {
+	if strings.Contains(o.stderr, "training") || !strings.Contains(o.stdout, "served shard") {
 		t.Errorf("these are not a server's words:\n%s%s", o.stdout, o.stderr)
 	}
 	one := start(t, "", "ps", c.job, "--shard", "1").says("listens")

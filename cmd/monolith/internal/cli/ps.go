@@ -85,7 +85,11 @@ func writeServed(w io.Writer, r *job.ServeResult) error {
 	for i, s := range r.Shards {
 		names[i] = fmt.Sprint(s)
 	}
-	rows := [][]string{{"shards served", strings.Join(names, ", ")}}
+	name := "served shard"
+	if len(names) > 1 {
+		name = "served shards"
+	}
+	rows := [][]string{{name, strings.Join(names, ", ")}}
 	if r.Snapshot != "" {
 		rows = append(rows, []string{"snapshot", r.Snapshot})
 	}

@@ -61,6 +61,9 @@ func (b *Progress) log(p job.Progress) {
 	if p.Total > 0 {
 		attrs = append(attrs, slog.Int64("total", p.Total))
 	}
+	if p.Workers > 0 {
+		attrs = append(attrs, slog.Int("workers", p.Workers))
+	}
 	if p.Epochs > 1 {
 		attrs = append(attrs, slog.Int("epoch", p.Epoch))
 	}
@@ -98,7 +101,14 @@ func Line(p job.Progress) string {
 	} else {
 		add("%s examples", Count(p.Examples))
 	}
-	add("%s/s", Short(p.Rate))
+	switch {
+	case p.Workers == 1:
+		add("%s/s, 1 worker", Short(p.Rate))
+	case p.Workers > 1:
+		add("%s/s, %d workers", Short(p.Rate), p.Workers)
+	default:
+		add("%s/s", Short(p.Rate))
+	}
 	if p.Lag >= 0 && p.Total == 0 {
 		add("lag %s", Count(p.Lag))
 	}

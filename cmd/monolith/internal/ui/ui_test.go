@@ -51,6 +51,7 @@ func TestLine(t *testing.T) {
 	}{
 		{"bounded", job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 10000, Lag: 150000, Loss: 0.5, AUC: 0.75}, "train  [=====               ]  25%  50,000/200,000  10.0k/s  loss 0.5000  auc 0.7500  eta 15s"},
 		{"unbounded", job.Progress{Phase: "train", Examples: 1234, Rate: 500, Lag: 7, Loss: nan, AUC: nan}, "train  1,234 examples  500/s  lag 7"},
+		{"cluster", job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 20000, Workers: 3, Lag: 7, Loss: nan, AUC: nan}, "train  [=====               ]  25%  50,000/200,000  20.0k/s, 3 workers  eta 8s"},
 		{"epochs", job.Progress{Phase: "train", Examples: 10, Total: 10, Epoch: 2, Epochs: 3, Lag: -1, Loss: nan, AUC: nan}, "train  epoch 2/3  [====================] 100%  10/10  0.00/s"},
 	} {
 		if got := ui.Line(tt.p); got != tt.want {
