@@ -67,6 +67,9 @@ type Options struct {
 	Hooks Hooks
 	// FS is where snapshots are kept; nil: [snapshot.OS].
 	FS snapshot.FS
+	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
+	// has no limit.
+	Memory *table.Memory
 	// WrapConn, if not nil, gets every stream that a client opens and returns what is used in its place: tests put faults
 	// there.
 	WrapConn func(worker string, shard int, conn Conn) Conn
@@ -212,7 +215,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 
 // Node returns the options of one shard, of so many, that fit those of the cluster.
 func (o Options) Node(index, numShards int) NodeOptions {
-	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS}
+	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory}
 	if o.Log != nil {
 		l := *o.Log
 		l.Dir = filepath.Join(l.Dir, LogName(index, numShards))

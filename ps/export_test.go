@@ -74,7 +74,7 @@ func LogRecords(u *param.Update) []LogRecord {
 
 // ApplyRecords applies records to an empty shard.
 func ApplyRecords(l *param.Layout, records []LogRecord) (*Shard, error) {
-	s, err := NewShard(l, 0, 1, math.MaxInt)
+	s, err := NewShard(l, 0, 1, math.MaxInt, nil)
 	if err != nil {
 		return nil, err
 	}

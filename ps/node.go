@@ -32,6 +32,8 @@ type NodeOptions struct {
 	Logger *slog.Logger
 	// FS is where snapshots are kept; nil: [snapshot.OS].
 	FS snapshot.FS
+	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
+	Memory *table.Memory
 }
 
 // Node is a shard with its lock, its streams and its log: whatever serves it, in this process or another one's. Its
@@ -102,7 +104,7 @@ func OpenNode(ctx context.Context, o NodeOptions) (*Node, error) {
 
 // empty makes a shard with initial values.
 func (n *Node) empty() (*Shard, error) {
-	s, err := NewShard(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged)
+	s, err := NewShard(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged, n.opts.Memory)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package ps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -125,7 +126,7 @@ func (n *Node) bytes(cut *Cut) int64 {
 }
 
 // WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
-// under this name. Errors: [ErrDisturbed], [ErrNoSpace], [ErrNoDir], [ErrClosed], the context's.
+// under this name. Errors: [ErrDisturbed], [ErrNoSpace], [ErrNoDir], [ErrFull], [ErrClosed], the context's.
 func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
 	n.use.RLock()
 	defer n.use.RUnlock()
@@ -156,10 +157,7 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 			runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
 			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
 		})
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
+		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
 			return nil, err
 		}
 	}
@@ -232,6 +230,9 @@ func (n *Node) Digest(ctx context.Context) (*ShardDigest, error) {
 				return nil, context.Cause(ctx)
 			}
 			d.Digest.Rows(spec.Name, dim, stateDim, &rows)
+		}
+		if err := tc.Err(); err != nil {
+			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
 		}
 	}
 	for _, t := range cut.Tensors {

@@ -39,8 +39,9 @@ type denseTensor struct {
 	grad           []float32 // scratch for the L2 term
 }
 
-// NewShard makes shard index of numShards with the initial values of the layout. Errors: [ErrLayout].
-func NewShard(l *param.Layout, index, numShards, maxStaged int) (*Shard, error) {
+// NewShard makes shard index of numShards with the initial values of the layout. Its tables take their memory from mem, which
+// may be nil. Errors: [ErrLayout].
+func NewShard(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*Shard, error) {
 	if err := l.Validate(); err != nil {
 		return nil, fmt.Errorf("ps: %w: %w", ErrLayout, err)
 	}
@@ -52,7 +53,7 @@ func NewShard(l *param.Layout, index, numShards, maxStaged int) (*Shard, error) 
 		splits: map[SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
 	}
 	for _, t := range l.Tables {
-		s.tables = append(s.tables, table.New(t, l.Seed))
+		s.tables = append(s.tables, table.New(t, l.Seed, mem))
 	}
 	for _, t := range l.Dense {
 		if tensorShard(t.Name, numShards) != index {

@@ -212,7 +212,7 @@ func TestTraceIsPartOfTheCut(t *testing.T) {
 func TestTraceLiesOnShardZero(t *testing.T) {
 	t.Parallel()
 	l := benchLayout(2)
-	s, err := ps.NewShard(l, 1, 2, 1)
+	s, err := ps.NewShard(l, 1, 2, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

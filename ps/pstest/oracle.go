@@ -188,5 +188,8 @@ func (c *mapCut) Next(_ sync.Locker, dst *table.Rows, limit int) bool {
 	return n > 0
 }
 
+// Err implements [table.Cut].
+func (c *mapCut) Err() error { return nil }
+
 // Close implements [table.Cut].
 func (c *mapCut) Close(sync.Locker) { c.keys = nil }

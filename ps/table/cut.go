@@ -2,12 +2,10 @@ package table
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 )
-
-// imagesPerChunk is how many saved rows share an allocation.
-const imagesPerChunk = 256
 
 // cut walks the rows numbered below n in hash order. Rows below cursor have been read; an update saves the others
 // before it changes them.
@@ -17,9 +15,10 @@ type cut struct {
 	read   int
 	cursor uint64
 	done   bool
-	// saved are the images by row number; images holds them in chunks, so that saving never copies old images.
-	saved  map[uint32]image
-	chunk  []float32
+	// saved are rows as they were; err is why there could be no more of them, which ends the cut. Updates set it, under their
+	// lock, until done.
+	saved  *images
+	err    error
 	over   []entry // keys outside of the segments, sorted; over[overAt:] are not read yet
 	overAt int
 	// pending are the entries of one segment, sorted, with the hash below which they reach.
@@ -27,11 +26,6 @@ type cut struct {
 	buf     []entry
 	next    uint64
 	last    bool
-}
-
-type image struct {
-	row  []float32
-	meta meta
 }
 
 type entry struct {
@@ -42,7 +36,12 @@ type entry struct {
 
 // Cut implements [Table].
 func (t *Mem) Cut() Cut {
-	c := &cut{t: t, n: t.len, saved: map[uint32]image{}}
+	c := &cut{t: t, n: t.len}
+	if c.saved, c.err = newImages(t.len, t.slabs.stride, t.mem); c.err != nil {
+		c.fail(c.err)
+		c.done = true
+		return c
+	}
 	for k, id := range t.index.over {
 		c.over = append(c.over, entry{Hash(k), k, id})
 	}
@@ -56,21 +55,24 @@ func (c *cut) Len() int { return c.n }
 
 // save keeps the row as it is, unless it is newer than the cut, read or saved already.
 func (c *cut) save(h uint64, id uint32) {
-	if int64(id) >= int64(c.n) || c.done || h < c.cursor {
+	if int64(id) >= int64(c.n) || c.done || h < c.cursor || c.err != nil {
 		return
 	}
-	if _, ok := c.saved[id]; ok {
+	if c.saved.at[id] != 0 {
 		return
 	}
-	stride := c.t.slabs.stride
-	if len(c.chunk) < stride {
-		c.chunk = make([]float32, imagesPerChunk*stride)
+	if err := c.saved.save(h, id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
+		c.fail(err)
 	}
-	row := c.chunk[:stride:stride]
-	c.chunk = c.chunk[stride:]
-	copy(row, c.t.slabs.row(id))
-	c.saved[id] = image{row, *c.t.slabs.metaOf(id)}
 }
+
+// fail ends a cut that cannot be whole. Updates go on.
+func (c *cut) fail(err error) {
+	c.err = fmt.Errorf("table %s: no memory to keep its %d rows as they were while they are copied: %w: %w", c.t.name, c.n, ErrFull, err)
+}
+
+// Err implements [Cut].
+func (c *cut) Err() error { return c.err }
 
 // Next implements [Cut].
 func (c *cut) Next(l sync.Locker, dst *Rows, limit int) bool {
@@ -81,6 +83,12 @@ func (c *cut) Next(l sync.Locker, dst *Rows, limit int) bool {
 			sortEntries(c.pending)
 		}
 		c.copy(l, dst, limit)
+		if len(c.saved.dropped) > 0 {
+			c.saved.drop()
+			l.Lock()
+			c.saved.recycle()
+			l.Unlock()
+		}
 	}
 	return c.read > before
 }
@@ -123,14 +131,17 @@ func (c *cut) spill(e entry) {
 func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 	l.Lock()
 	defer l.Unlock()
+	if c.err != nil {
+		c.done = true
+		return
+	}
 	n := min(limit, len(c.pending))
 	for _, e := range c.pending[:n] {
-		if im, ok := c.saved[e.id]; ok {
-			c.t.read(e.key, im.row, im.meta, dst)
-			delete(c.saved, e.id)
-		} else {
-			c.t.read(e.key, c.t.slabs.row(e.id), *c.t.slabs.metaOf(e.id), dst)
+		row, m := c.saved.get(e.id)
+		if row == nil {
+			row, m = c.t.slabs.row(e.id), c.t.slabs.metaOf(e.id)
 		}
+		c.t.read(e.key, row, *m, dst)
 	}
 	c.read += n
 	c.pending = c.pending[n:]
@@ -142,14 +153,19 @@ func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 	default:
 		c.cursor = c.next
 	}
+	c.saved.forget(c.cursor, c.done)
 }
 
 // Close implements [Cut].
 func (c *cut) Close(l sync.Locker) {
 	l.Lock()
-	defer l.Unlock()
 	c.t.cuts = slices.DeleteFunc(c.t.cuts, func(o *cut) bool { return o == c })
-	c.done, c.saved, c.chunk, c.pending, c.buf, c.over = true, nil, nil, nil, nil, nil
+	saved := c.saved
+	c.done, c.saved, c.pending, c.buf, c.over = true, nil, nil, nil, nil
+	l.Unlock()
+	if saved != nil {
+		saved.close() // takes its time when much was saved and nothing read
+	}
 }
 
 func sortEntries(e []entry) {

@@ -23,6 +23,9 @@ type Mem struct {
 	len      int
 	grad     []float32 // with the L2 term, scratch of Apply
 	cuts     []*cut
+	mem      *Memory
+	// paid is for how many rows memory was taken from mem.
+	paid int
 }
 
 // segmentRule is how a segment of a row begins and changes.
@@ -37,9 +40,9 @@ type segmentRule struct {
 
 var _ Table = (*Mem)(nil)
 
-// New makes an empty table. seed is that of the layout. The layout must be valid.
-func New(spec param.Table, seed uint64) *Mem {
-	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex()}
+// New makes an empty table, which takes its memory from mem. seed is that of the layout. The layout must be valid.
+func New(spec param.Table, seed uint64, mem *Memory) *Mem {
+	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex(), mem: mem}
 	widest, w, s := 0, 0, 0
 	for _, seg := range spec.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
@@ -113,9 +116,36 @@ func (t *Mem) initial(key uint64, w []float32) {
 
 // Reserve implements [Table].
 func (t *Mem) Reserve(n int) error {
+	if t.len+n > t.paid {
+		if err := t.pay(t.len + n); err != nil {
+			return err
+		}
+	}
 	if err := t.slabs.grow(t.len + n); err != nil {
 		return fmt.Errorf("table %s: %w", t.name, err)
 	}
+	return nil
+}
+
+// indexRowBytes is what the index takes for a row, about: lines are 40 to 80 % full, and one segment doubles at a time.
+const indexRowBytes = 32
+
+// rowCost is what a row takes of [Memory].
+func (t *Mem) rowCost() cost { return cost{int64(4*t.slabs.stride + metaBytes), indexRowBytes} }
+
+// pay takes memory for n rows, and for more of them ahead where it can be had.
+func (t *Mem) pay(n int) error {
+	row := t.rowCost()
+	ahead := max(n, t.paid+t.paid/64+1024)
+	if t.mem.take(row.times(ahead-t.paid)) == nil {
+		t.paid = ahead
+		return nil
+	}
+	if err := t.mem.take(row.times(n - t.paid)); err != nil {
+		return fmt.Errorf("table %s: it has %d rows of %d bytes, %s, and %d more do not fit: %w: %w",
+			t.name, t.len, row.sum(), size(row.times(t.len).sum()), n-t.len, ErrFull, err)
+	}
+	t.paid = n
 	return nil
 }
 
@@ -252,5 +282,7 @@ func (t *Mem) read(key int64, row []float32, m meta, dst *Rows) {
 // Close implements [Table].
 func (t *Mem) Close() {
 	t.slabs.free()
+	t.mem.give(t.rowCost().times(t.paid))
+	t.paid = 0
 	t.index, t.len, t.cuts = newIndex(), 0, nil
 }

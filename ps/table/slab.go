@@ -77,7 +77,7 @@ func (s *slabs) grow(n int) error {
 func (s *slabs) alloc(size int) ([]byte, error) {
 	s.bytes += int64(size)
 	if size >= goSlabBytes {
-		b, mapped, err := mapMemory(size)
+		b, mapped, err := mapMemory(size, true)
 		if err != nil {
 			s.bytes -= int64(size)
 			return nil, fmt.Errorf("table: mapping %d bytes: %w: %w", size, ErrFull, err)
@@ -87,8 +87,7 @@ func (s *slabs) alloc(size int) ([]byte, error) {
 			return b, nil
 		}
 	}
-	words := make([]uint64, (size+7)/8)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size), nil
+	return heapMemory(size), nil
 }
 
 // free unmaps everything.

@@ -5,13 +5,13 @@ import "golang.org/x/sys/unix"
 // hugePageBytes is the mapping size from which huge pages are asked for: below, they would make small tables large.
 const hugePageBytes = 8 << 20
 
-// mapMemory returns zeroed pages outside the Go heap; a page costs memory once it is touched.
-func mapMemory(size int) (b []byte, mapped bool, err error) {
+// mapMemory returns zeroed pages outside the Go heap, large ones if huge says so; a page costs memory once it is touched.
+func mapMemory(size int, huge bool) (b []byte, mapped bool, err error) {
 	b, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, false, err
 	}
-	if size >= hugePageBytes {
+	if huge && size >= hugePageBytes {
 		// Refusal only costs speed (numerics: 2 MiB pages are worth 1.5x on random rows), so the error says nothing.
 		_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	}
@@ -21,4 +21,10 @@ func mapMemory(size int) (b []byte, mapped bool, err error) {
 func unmapMemory(b []byte) {
 	// Munmap fails for addresses it did not map only, and these come from mapMemory.
 	_ = unix.Munmap(b)
+}
+
+// dropMemory gives the pages of a part of a mapping back; they are zero when they are touched again.
+func dropMemory(b []byte) {
+	// It fails for addresses that are not mapped only.
+	_ = unix.Madvise(b, unix.MADV_DONTNEED)
 }

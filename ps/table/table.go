@@ -52,6 +52,9 @@ type Cut interface {
 	// Next appends at most max rows to dst, in the order of [Hash], and tells whether it appended any. It holds l, which
 	// excludes Apply, only while it reads the table: for a scan of at most 64 KiB of index or a copy of max rows.
 	Next(l sync.Locker, dst *Rows, max int) bool
+	// Err says, once Next has returned false, why the cut is not whole. Errors: [ErrFull] when there was no memory to keep rows
+	// that were about to change; updates have gone on.
+	Err() error
 	// Close ends the cut under l, which must exclude everything else, and may be called more than once.
 	Close(l sync.Locker)
 }

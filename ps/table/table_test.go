@@ -13,7 +13,9 @@ import (
 )
 
 func TestMem(t *testing.T) {
-	pstest.TestTable(t, func(_ *testing.T, spec param.Table, seed uint64) table.Table { return table.New(spec, seed) })
+	pstest.TestTable(t, func(_ *testing.T, spec param.Table, seed uint64) table.Table {
+		return table.New(spec, seed, table.NewMemory(table.MemoryOptions{Limit: 1 << 40}))
+	})
 }
 
 // The oracle passes its own suite, except that it allocates.
@@ -37,7 +39,7 @@ func adagrad(dim int) param.Table {
 
 func TestSmallTablesStaySmall(t *testing.T) {
 	t.Parallel()
-	tab := table.New(adagrad(16), 1)
+	tab := table.New(adagrad(16), 1, nil)
 	defer tab.Close()
 	u := table.Update{LR: 1}
 	for k := range int64(100) {
@@ -52,7 +54,7 @@ func TestSmallTablesStaySmall(t *testing.T) {
 
 func TestReserveRefusesWhatNoTableHolds(t *testing.T) {
 	t.Parallel()
-	tab := table.New(adagrad(1), 1)
+	tab := table.New(adagrad(1), 1, nil)
 	defer tab.Close()
 	if err := tab.Reserve(1 << 33); !errors.Is(err, table.ErrFull) {
 		t.Errorf("Reserve: %v, want ErrFull", err)
@@ -67,7 +69,7 @@ func TestAdversarialKeysStaySmall(t *testing.T) {
 		"shifted":  func(i int64) int64 { return i << 44 },
 		"negative": func(i int64) int64 { return -i },
 	} {
-		tab := table.New(adagrad(1), 1)
+		tab := table.New(adagrad(1), 1, nil)
 		const n = 100000
 		u := table.Update{LR: 1, Counts: make([]uint32, n), Grads: make([]float32, n)}
 		for i := range int64(n) {
@@ -84,7 +86,7 @@ func TestAdversarialKeysStaySmall(t *testing.T) {
 func BenchmarkTable(b *testing.B) {
 	for _, dim := range []int{8, 16, 64} {
 		const rows, batch = 1 << 20, 4096
-		tab := table.New(adagrad(dim), 1)
+		tab := table.New(adagrad(dim), 1, nil)
 		u := table.Update{LR: 1, Counts: make([]uint32, batch), Grads: make([]float32, batch*dim)}
 		for i := range u.Grads {
 			u.Grads[i] = 0.01

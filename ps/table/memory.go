@@ -1,0 +1,106 @@
+package table
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Memory is what the tables of a process may take together: rows, indexes, and the copies that cuts keep. The nil Memory
+// has no limit. Its methods may overlap.
+type Memory struct {
+	o  MemoryOptions
+	mu struct {
+		sync.Mutex
+		used cost
+		// unasked is what was taken since the machine was asked last.
+		unasked int64
+	}
+}
+
+// cost is memory, mapped or on the Go heap, in bytes.
+type cost struct{ mapped, heap int64 }
+
+func (c cost) times(n int) cost { return cost{c.mapped * int64(n), c.heap * int64(n)} }
+func (c cost) sum() int64       { return c.mapped + c.heap }
+
+// askEvery is after how many bytes the machine is asked again what it has left.
+const askEvery = 4 << 20
+
+// MemoryOptions say how much memory tables may take.
+type MemoryOptions struct {
+	// Limit is how many bytes.
+	Limit int64
+	// Of says whose limit it is, for errors: "the limit of cgroup /x, 4 GiB".
+	Of string
+	// Changed, if not nil, hears how many bytes are taken outside of the Go heap, whenever that has changed, one call at a time.
+	// It must not call back.
+	Changed func(mapped int64)
+	// Free, if not nil, is how many bytes the machine has left, whoever has the rest; below Least nothing more is taken. ok is
+	// false when that cannot be told.
+	Free  func() (bytes int64, ok bool)
+	Least int64
+}
+
+// NewMemory makes a Memory of which nothing is taken.
+func NewMemory(o MemoryOptions) *Memory { return &Memory{o: o} }
+
+// Used is how many bytes are taken.
+func (m *Memory) Used() int64 {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.used.sum()
+}
+
+// take takes memory, or says why it cannot be had.
+func (m *Memory) take(c cost) error {
+	n := c.sum()
+	if m == nil || n == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	used := m.mu.used.sum()
+	if n > m.o.Limit-used {
+		return fmt.Errorf("all tables of the process take %s of %s (%s)", size(used), size(m.o.Limit), m.o.Of)
+	}
+	if m.mu.unasked += n; m.mu.unasked >= askEvery && m.o.Free != nil {
+		if free, ok := m.o.Free(); ok && n > free-m.o.Least {
+			return fmt.Errorf("all tables of the process take %s of %s (%s), but the machine has only %s left for all its programs",
+				size(used), size(m.o.Limit), m.o.Of, size(max(free, 0)))
+		}
+		m.mu.unasked = 0
+	}
+	m.add(c)
+	return nil
+}
+
+// give gives memory back.
+func (m *Memory) give(c cost) {
+	if m == nil || c.sum() == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(cost{-c.mapped, -c.heap})
+}
+
+func (m *Memory) add(c cost) {
+	m.mu.used = cost{m.mu.used.mapped + c.mapped, m.mu.used.heap + c.heap}
+	if m.o.Changed != nil && c.mapped != 0 {
+		m.o.Changed(m.mu.used.mapped)
+	}
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
