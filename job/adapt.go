@@ -62,6 +62,9 @@ func configError(format string, args ...any) error {
 	return &marked{fmt.Errorf(format, args...), pipeline.ErrConfig, ""}
 }
 
+// otherModel is what to do about a snapshot of another model.
+const otherModel = "set these back in the job, or train into another dir (--set dir=...), or put the snapshots aside and begin anew with --resume=false"
+
 // unavailable marks what the machine or its disk is to blame for, so that the command exits with 3, and what the user can
 // mend in the job, which makes it 2.
 func unavailable(err error) error {
@@ -73,7 +76,9 @@ func unavailable(err error) error {
 		return &marked{err, pipeline.ErrConfig, "ps.tls and ps.token must fit on both sides"}
 	case errors.Is(err, wire.ErrTooLarge):
 		return &marked{err, pipeline.ErrConfig, "raise ps.max_message for all processes, or make train.batch smaller"}
-	case errors.Is(err, ps.ErrLayout), errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion):
+	case errors.Is(err, ps.ErrLayout):
+		return &marked{err, pipeline.ErrConfig, otherModel}
+	case errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion):
 		return &marked{err, pipeline.ErrConfig, ""}
 	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, ps.ErrNoSpace), errors.Is(err, ps.ErrNoDir),
 		errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):

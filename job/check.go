@@ -63,7 +63,7 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 			case err != nil:
 				add("dir", err)
 			case info.LayoutHash != m.Layout().Hash():
-				add("dir", fmt.Errorf("the newest snapshot %s is of another model; train with another dir, or begin anew with --resume=false", path))
+				add("dir", fmt.Errorf("the newest snapshot %s is of another model: %s; %s", path, strings.Join(m.Layout().Differences(info.Layout), "; "), otherModel))
 			}
 		}
 	}

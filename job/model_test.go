@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 // TestWeightCountsAtBatchOne trains in batches of one row by SGD: a weight divided by its batch's sum would say nothing
@@ -100,5 +102,35 @@ train: {batch: 50}
 	}
 	if differ(two, twice) || !differ(two, once) || !differ(two, fm) {
 		t.Errorf("value 2: %v; two entries: %v, which is the same; value 1: %v and fm: %v, which are not", two, twice, once, fm)
+	}
+}
+
+// TestAnotherModelIsNamed changes rules and shapes of a job that has a snapshot: training, evaluation and check say which
+// parameter, both values and what to do.
+func TestAnotherModelIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 300, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	if _, err := job.Run(t.Context(), epochsJob(t, dir, "train.libfm", "run", "epochs=1"), job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for set, want := range map[string]string{
+		"optimizer.sparse.adagrad.lr=0.1": "embedding.vec: adagrad's lr is 0.1, was 0.05",
+		"model.deepfm.embedding_l2=0.5":   "embedding.vec: l2 is 0.5, was 0",
+		"model.deepfm.hidden=[16]":        "deep.0.weight: shape is [12 16], was [12 8]",
+	} {
+		c := epochsJob(t, dir, "train.libfm", "run", "epochs=1", set)
+		_, trained := job.Run(t.Context(), c, job.RunOptions{})
+		_, evaluated := job.Evaluate(t.Context(), c, job.EvalOptions{})
+		for what, err := range map[string]error{"train": trained, "eval": evaluated} {
+			if err == nil || !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %s: %v, want %q in it", what, set, err, want)
+			}
+		}
+		found, err := job.Check(t.Context(), c)
+		if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, want) || !strings.Contains(found[0].Message, "--resume=false") {
+			t.Errorf("check with %s: %v, %v", set, found, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -324,10 +325,15 @@ func (c *Cluster) load(ctx context.Context, generation uint64, info *SnapshotInf
 
 // fits tells whether a snapshot is of this model.
 func (o Options) fits(info *SnapshotInfo) error {
-	if want := o.Layout.String(); info.Layout != want || info.LayoutHash != o.Layout.Hash() {
-		return fmt.Errorf("ps: snapshot %s is of another model: %w:\n%s", info.Path, ErrLayout, differences(info.Layout, want))
+	if info.Layout != o.Layout.String() || info.LayoutHash != o.Layout.Hash() {
+		return otherModel(info.Path, o.Layout, info)
 	}
 	return nil
+}
+
+// otherModel says in what the snapshot's parameters differ from the model's.
+func otherModel(path string, l *param.Layout, info *SnapshotInfo) error {
+	return fmt.Errorf("ps: snapshot %s is of another model: %w:\n  %s", path, ErrLayout, strings.Join(l.Differences(info.Layout), "\n  "))
 }
 
 // read loads the shard's part of a snapshot, of any number of shards.
@@ -338,8 +344,8 @@ func (n *Node) read(ctx context.Context, to *Shard, path string) (info *Snapshot
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	info = s.Info()
-	if want := n.opts.Layout.String(); info.Layout != want {
-		return nil, fmt.Errorf("ps: snapshot %s is of another model: %w:\n%s", path, ErrLayout, differences(info.Layout, want))
+	if info.Layout != n.opts.Layout.String() {
+		return nil, otherModel(path, n.opts.Layout, info)
 	}
 	var mine table.Rows
 	for t, spec := range n.opts.Layout.Tables {
@@ -415,30 +421,4 @@ func (s *Shard) putTensors(tensors []snapshot.Tensor) error {
 		return fmt.Errorf("no dense tensor %s: %w", name, ErrCorrupt)
 	}
 	return nil
-}
-
-// differences lists the lines of two layouts that are not in both.
-func differences(snapshot, model string) string {
-	count := map[string]int{}
-	for line := range strings.Lines(model) {
-		count[line]++
-	}
-	var out strings.Builder
-	for line := range strings.Lines(snapshot) {
-		if count[line] > 0 {
-			count[line]--
-			continue
-		}
-		out.WriteString("  snapshot: " + line)
-	}
-	for line := range strings.Lines(model) {
-		if count[line] > 0 {
-			count[line]--
-			out.WriteString("  model:    " + line)
-		}
-	}
-	if out.Len() == 0 {
-		return "  the same lines in another order"
-	}
-	return strings.TrimSuffix(out.String(), "\n")
 }
