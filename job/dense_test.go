@@ -1,7 +1,9 @@
 package job_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -166,5 +168,41 @@ func TestFaultsOfNumbers(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error lacks %q: %v", feature, want, err)
 		}
+	}
+}
+
+// TestUnscaledNumbersAreSaid: a run warns once of each dense feature that a model cannot use as it is, and of no other.
+func TestUnscaledNumbersAreSaid(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		features string
+		set      []string
+		want     []string
+	}{
+		"raw, several epochs": {rawNumbers, []string{"epochs=2"}, []string{"age", "count"}},
+		"few rows":            {rawNumbers, []string{"train.max_examples=200"}, []string{"age", "count"}},
+		"scaled":              {scaledNumbers, nil, nil},
+		"log":                 {"[{name: age, kind: dense, clip: [0, 5]}, {name: count, kind: dense, log: true}]", nil, nil},
+		"given, wrongly":      {"[{name: age, kind: dense, clip: [20, 30]}, {name: count, kind: dense, standardise: {given: {mean: 300, std: 400}}}]", nil, []string{"age"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			if _, err := job.Run(t.Context(), numbersJob(t, tc.features, tc.set...), job.RunOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for line := range strings.Lines(log.String()) {
+				if _, rest, ok := strings.Cut(line, "far from the size of 1"); ok {
+					_, rest, _ = strings.Cut(rest, "feature=")
+					feature, _, _ := strings.Cut(rest, " ")
+					got = append(got, feature)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("warned of %q, want %q:\n%s", got, tc.want, log.String())
+			}
+		})
 	}
 }

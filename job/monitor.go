@@ -30,6 +30,8 @@ type monitor struct {
 	next   pipeline.Hooks // hears of everything too
 	report func(Progress)
 	also   trainstep.Observer // hears of every batch too, one at a time; may be nil
+	// numbers looks at what is trained on; may be nil.
+	numbers *numberWatch
 
 	mu       sync.Mutex
 	phase    Progress

@@ -33,6 +33,7 @@ func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error
 		return nil, err
 	}
 	result, err := t.train(ctx)
+	t.monitor.numbers.end()
 	if cerr := t.close(); err == nil {
 		err = cerr
 	}
@@ -90,6 +91,7 @@ func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer,
 		return nil, err
 	}
 	t.monitor = newMonitor(opts, pipelineHooks(t.hooks))
+	t.monitor.numbers = newNumberWatch(cfg, t.log)
 	if t.bad, err = cfg.badRows(t.worker); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,105 @@
+package job
+
+import (
+	"log/slog"
+	"math"
+	"sync"
+
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+const (
+	// numbersAfter is how many rows a dense feature is judged by; at the end of a run fewer do, but no less than numbersLeast.
+	numbersAfter, numbersLeast = 1000, 50
+	// unscaledRMS and unscaledMost are the size from which on numbers count as unscaled: that of most of them, and of any.
+	// A logarithm of counts stays below the first, and a standardised feature ends at ±10.
+	unscaledRMS, unscaledMost = 10, 1000
+)
+
+// unscaled tells whether numbers are too large for a model to take them as they are.
+func unscaled(s *parse.Seen) bool {
+	return s.Numbers > 0 && (s.RMS() > unscaledRMS || max(-s.Min, s.Max) > unscaledMost)
+}
+
+// numberWatch looks at the dense features of a run and warns once of each that a model cannot use as it is. Its methods
+// may overlap.
+type numberWatch struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	seen map[string]*parse.Seen // of the features that are still looked at
+}
+
+// newNumberWatch watches the dense features that the model does not standardise itself.
+func newNumberWatch(c *Config, log *slog.Logger) *numberWatch {
+	w := &numberWatch{log: log, seen: map[string]*parse.Seen{}}
+	for _, f := range c.Parse.Features {
+		if f.Kind == "dense" && (f.Standardise == nil || f.Standardise.Running == nil) {
+			w.seen[f.Name] = &parse.Seen{Name: f.Name}
+		}
+	}
+	return w
+}
+
+// add takes what a block held.
+func (w *numberWatch) add(seen []parse.Seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.seen) == 0 {
+		return
+	}
+	for _, s := range seen {
+		if have := w.seen[s.Name]; have != nil {
+			have.Add(s)
+			w.judge(have, numbersAfter)
+		}
+	}
+}
+
+// end judges features by the rows there were.
+func (w *numberWatch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.seen {
+		w.judge(s, numbersLeast)
+	}
+}
+
+// judge warns of a feature once it has had so many numbers, and looks at it no more. The lock is held.
+func (w *numberWatch) judge(s *parse.Seen, after int64) {
+	if s.Numbers < after {
+		return
+	}
+	delete(w.seen, s.Name)
+	if unscaled(s) {
+		w.log.Warn("a dense feature is far from the size of 1 and will drown the others; give it standardise: running, or log, clip or buckets",
+			"feature", s.Name, "min", short(s.Min), "max", short(s.Max), "mean", short(s.Mean()))
+	}
+}
+
+// short rounds a number to four digits.
+func short(x float64) float64 {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return x
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(x))))
+	if math.IsInf(scale, 0) || scale == 0 {
+		return x
+	}
+	return math.Round(x*scale) / scale
+}
+
+var _ parse.Observer = (*monitor)(nil)
+
+// FeaturesParsed implements [parse.Observer]. What is evaluated is not looked at.
+func (m *monitor) FeaturesParsed(seen []parse.Seen) {
+	m.mu.Lock()
+	w := m.numbers
+	if m.phase.Phase != "train" {
+		w = nil
+	}
+	m.mu.Unlock()
+	if w != nil {
+		w.add(seen)
+	}
+}
