@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/wal"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -76,6 +77,8 @@ func unavailable(err error) error {
 		return &marked{err, pipeline.ErrConfig, "ps.tls and ps.token must fit on both sides"}
 	case errors.Is(err, wire.ErrTooLarge):
 		return &marked{err, pipeline.ErrConfig, "raise ps.max_message for all processes, or make train.batch smaller"}
+	case errors.Is(err, wal.ErrIdentity):
+		return &marked{err, pipeline.ErrConfig, "set the job back to what it was; or give it another dir, or --resume=false, to train anew"}
 	case errors.Is(err, ps.ErrLayout):
 		return &marked{err, pipeline.ErrConfig, otherModel}
 	case errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion):

@@ -250,13 +250,13 @@ func (r reading) parseOptions() parse.Options {
 	p := &r.cfg.Parse
 	out := parse.Options{
 		Columns: p.Columns, Fields: p.Fields,
-		Label: parse.Label{Column: p.Label.Name, Positive: p.Label.Positive},
+		Label: parse.Label{Column: p.Label.Column, Positive: p.Label.Positive},
 	}
 	if p.LineID != "" {
 		out.LineID = []string{p.LineID}
 	}
 	if p.Weight != nil {
-		out.Weight = parse.Weight{Column: p.Weight.Name}
+		out.Weight = parse.Weight{Column: p.Weight.Column}
 	}
 	for _, f := range p.Features {
 		g := parse.Feature{

@@ -59,6 +59,9 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 	if m, err := cfg.model(); err == nil { // else the plan has told
 		if path, err := findSnapshot(cfg.snapshotsIn()); err == nil {
 			info, err := snapshot.ReadInfo(path)
+			if err == nil {
+				_, err = cfg.fits(info)
+			}
 			switch {
 			case err != nil:
 				add("dir", err)

@@ -62,6 +62,17 @@ func (p *Parse) derive() {
 			j.KeyColumn = j.Key
 		}
 	}
+	either := func(a, b *string) {
+		if *a == "" {
+			*a = *b
+		} else if *b == "" {
+			*b = *a
+		}
+	}
+	either(&p.Label.Name, &p.Label.Column)
+	if p.Weight != nil {
+		either(&p.Weight.Name, &p.Weight.Column)
+	}
 	numbered := false
 	for _, f := range p.Features {
 		numbered = numbered || f.Slot != nil

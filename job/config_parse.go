@@ -101,8 +101,10 @@ type RunningMoments struct {
 
 // Label is what is predicted, 0 or 1. Short form: the name alone.
 type Label struct {
-	// Name is the label's column; libfm rows begin with it and need none.
-	Name string `yaml:"name" alias:"column" short:"true" default:""`
+	// Name is what the label is called; libfm rows begin with it and need none. A snapshot remembers it.
+	Name string `yaml:"name" short:"true" default:""`
+	// Column is where it stands in the record. Default: the name.
+	Column string `yaml:"column"`
 	// Positive turns the number into a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4". Empty: the
 	// number itself, which must be 0 or 1 (libfm: -1 or 1 too).
 	Positive string `yaml:"positive" default:""`
@@ -110,8 +112,10 @@ type Label struct {
 
 // Weight is how much an example counts. Short form: the name alone.
 type Weight struct {
-	// Name is the weight's column.
-	Name string `yaml:"name" alias:"column" short:"true" required:"true"`
+	// Name is what the weight is called. Default: the column. A snapshot remembers it.
+	Name string `yaml:"name" short:"true" required:"true"`
+	// Column is where it stands in the record. Default: the name.
+	Column string `yaml:"column"`
 }
 
 // Join adds the columns of a side table to each row: those of the line whose KeyColumn equals the row's Key.

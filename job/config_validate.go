@@ -273,9 +273,15 @@ func (v *validator) parse(p *Parse) {
 		v.fault("parse.label.positive", `is %q, not an operator and a number such as ">= 4"`, p.Label.Positive)
 	}
 	known := v.joins(p)
-	v.column(p.Label.Name, "parse.label.name", known)
+	where := func(section, name, column string) string {
+		if column == name {
+			return section + ".name"
+		}
+		return section + ".column"
+	}
+	v.column(p.Label.Column, where("parse.label", p.Label.Name, p.Label.Column), known)
 	if p.Weight != nil {
-		v.column(p.Weight.Name, "parse.weight.name", known)
+		v.column(p.Weight.Column, where("parse.weight", p.Weight.Name, p.Weight.Column), known)
 	}
 	v.column(p.LineID, "parse.line_id", known)
 	v.features(p, known)

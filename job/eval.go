@@ -45,6 +45,17 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 	if err != nil {
 		return nil, err
 	}
+	info, err := snapshot.ReadInfo(path)
+	if err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	moved, err := cfg.fits(info)
+	if err != nil {
+		return nil, err
+	}
+	if len(moved) > 0 && opts.Notice != nil {
+		opts.Notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", path, strings.Join(moved, "; ")))
+	}
 	cluster, err := ps.Open(ctx, ps.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, Logger: log, Hooks: psHooks(hooks)})
 	if err != nil {
 		return nil, unavailable(err)

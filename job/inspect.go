@@ -25,7 +25,7 @@ func InspectSnapshot(_ context.Context, path string) (*SnapshotInfo, error) {
 	}
 	info := s.Info()
 	out := &SnapshotInfo{
-		Path: found, Which: whichIs(info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta,
+		Path: found, Which: whichIs(info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta, Recipe: info.Recipe,
 		Positions: map[string]map[string]PositionInfo{},
 	}
 	if best, err := bestIn(filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {

@@ -297,6 +297,8 @@ type SnapshotInfo struct {
 	Positions map[string]map[string]PositionInfo `json:"positions"`
 	// Meta is what the job stored beside: its name, the plan's hash.
 	Meta map[string]string `json:"meta,omitempty"`
+	// Recipe says what the examples were made of that were trained on: the settings of each feature, label and weight.
+	Recipe json.RawMessage `json:"recipe,omitempty"`
 }
 
 // TableInfo is one table of a snapshot.

@@ -179,6 +179,11 @@ func (s *serving) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if first {
+		if err := s.cfg.fitsNewest(s.notice); err != nil {
+			return err
+		}
+	}
 	metrics, err := newTelemetry(s.opts.Registerer)
 	if err != nil {
 		return err

@@ -42,7 +42,8 @@ func (p *PS) remote() bool { return len(p.Addresses) > 0 }
 
 // identity is what workers and shards of a job must have in common.
 func (c *Config) identity(plan *pipeline.Plan, layout *param.Layout) rpc.Identity {
-	return rpc.Identity{Job: c.Name, Plan: plan.Hash(), Layout: layout.Hash(), Shards: len(c.PS.Addresses)}
+	r := c.Parse.recipe()
+	return rpc.Identity{Job: c.Name, Plan: plan.Hash(), Layout: layout.Hash(), Shards: len(c.PS.Addresses), Recipe: rpc.Recipe{Hash: r.hash(), Text: string(r.json())}}
 }
 
 // logOptions is nil without durability: wal.
@@ -54,7 +55,7 @@ func (c *Config) logOptions() *ps.LogOptions {
 	if dir == "" {
 		dir = filepath.Join(c.Dir, "wal")
 	}
-	return &ps.LogOptions{Dir: dir, NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
+	return &ps.LogOptions{Dir: dir, Identity: "features " + c.Parse.recipe().hash(), NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
 }
 
 func (c *Config) recovery() ps.RecoveryMode {
@@ -72,7 +73,8 @@ func (c *Config) clusterOptions(plan *pipeline.Plan, model fmt.Stringer, layout 
 	return ps.Options{
 		Layout: layout, NumShards: c.PS.Shards, Dir: c.snapshotsIn(), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every),
 		MaxStaged: c.maxStaged(), Log: c.logOptions(), Recovery: c.recovery(), Lease: time.Duration(c.PS.Lease),
-		Meta: map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
+		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
+		Recipe: c.Parse.recipe().json(),
 	}
 }
 

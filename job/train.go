@@ -144,6 +144,9 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := t.cfg.fitsNewest(t.notice); err != nil {
+		return err
+	}
 	o := t.cfg.clusterOptions(t.plan, t.model, t.model.Layout())
 	o.Logger, o.Hooks = t.log, psHooks(t.hooks)
 	cluster, err := ps.Open(ctx, o)
@@ -164,7 +167,7 @@ func (t *trainer) dial(ctx context.Context) error {
 	}
 	remote, err := t.cfg.dial(ctx, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
 	if err != nil {
-		return unavailable(err)
+		return unavailable(t.cfg.otherFeatures(err))
 	}
 	t.shards = remote
 	if err := t.resumed(); err != nil {

@@ -2,6 +2,7 @@ package ps
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,6 +62,8 @@ type Options struct {
 	Lease time.Duration
 	// Meta is stored with every snapshot: the job's name, the plan's hash.
 	Meta map[string]string
+	// Recipe is stored with every snapshot too: JSON that says what examples are made of.
+	Recipe json.RawMessage
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
 	// Hooks observes; nil: nothing does.

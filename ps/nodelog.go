@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -19,6 +20,8 @@ type LogOptions struct {
 	Dir string
 	// NoSync leaves out fsync: the log then survives the end of the process, not that of the machine.
 	NoSync bool
+	// Identity says what must be the same, beside the shard and the layout, for whoever goes on from the log; short.
+	Identity string
 	// SegmentBytes is the size of a file of the log; default 64 MiB.
 	SegmentBytes int64
 	// FS is where the log is kept; nil: [snapshot.OS].
@@ -71,7 +74,7 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	o := n.opts.Log
 	l := &nodeLog{opts: wal.Options{
 		FS: o.FS, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
-		Identity: fmt.Sprintf("shard %d of %d, layout %s", n.opts.Index, n.opts.NumShards, n.opts.Layout.Hash()),
+		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, layout %s, %s", n.opts.Index, n.opts.NumShards, n.opts.Layout.Hash(), o.Identity), ", "),
 	}}
 	defer func() {
 		if err != nil {

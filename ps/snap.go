@@ -165,7 +165,7 @@ func (c *Cluster) write(ctx context.Context, o SnapshotOptions, id, number uint6
 	}
 	w, err := snapshot.Create(snapshot.Options{
 		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
-		Meta: c.opts.Meta, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
+		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
@@ -28,7 +30,11 @@ func failed(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
 	}
-	st, detailErr := status.New(code, err.Error()).WithDetails(&psv1.Failure{Codes: wire.Codes(err)})
+	details := []protoadapt.MessageV1{&psv1.Failure{Codes: wire.Codes(err)}}
+	if r, ok := errors.AsType[*RecipeError](err); ok {
+		details = append(details, wrapperspb.String(r.Recipe))
+	}
+	st, detailErr := status.New(code, err.Error()).WithDetails(details...)
 	if detailErr != nil {
 		return status.Error(code, err.Error())
 	}
@@ -67,14 +73,22 @@ func from(ctx context.Context, who string, err error) error {
 	if !ok {
 		return err
 	}
+	var remote error
 	for _, d := range st.Details() {
-		if f, ok := d.(*psv1.Failure); ok {
-			remote := wire.Remote(st.Message(), f.Codes)
+		switch d := d.(type) {
+		case *psv1.Failure:
+			remote = wire.Remote(st.Message(), d.Codes)
 			if errors.Is(remote, ps.ErrMismatch) || errors.Is(remote, wire.ErrVersion) {
-				return wire.Remote("ps: "+who+": "+strings.TrimPrefix(st.Message(), "ps: "), f.Codes)
+				remote = wire.Remote("ps: "+who+": "+strings.TrimPrefix(st.Message(), "ps: "), d.Codes)
 			}
-			return remote
+		case *wrapperspb.StringValue:
+			if remote != nil {
+				remote = &RecipeError{d.Value, remote}
+			}
 		}
+	}
+	if remote != nil {
+		return remote
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

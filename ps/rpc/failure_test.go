@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/ps"
@@ -93,6 +95,33 @@ func TestDiffers(t *testing.T) {
 			t.Errorf("%v, want %q", err, x.want)
 		}
 	}
+}
+
+// TestOtherRecipe is told with the recipe of the other side, across the wire, to whom it may be told.
+func TestOtherRecipe(t *testing.T) {
+	t.Parallel()
+	mine := Identity{Job: "a", Plan: "p", Layout: "l", Shards: 2, Recipe: Recipe{Hash: "1111", Text: `{"features":["our feature"]}`}}
+	theirs := Identity{Job: "a", Plan: "q", Layout: "m", Shards: 2, Recipe: Recipe{Hash: "2222"}}
+	if got := of(mdOf(theirs.outgoing(t.Context()))); got != theirs {
+		t.Fatalf("an identity comes as %+v, went as %+v", got, theirs)
+	}
+	err := from(t.Context(), "shard 0", failed(mine.differs("shard 0", "the caller", theirs, true)))
+	var refused *RecipeError
+	if !errors.As(err, &refused) || !errors.Is(err, ps.ErrMismatch) || refused.Recipe != mine.Recipe.Text {
+		t.Errorf("got %#v", err)
+	}
+	if want := "the features differ (parse.features, label, weight): shard 0 has recipe 1111, the caller recipe 2222; start all"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	err = from(t.Context(), "shard 0", failed(mine.differs("shard 0", "the caller", theirs, false)))
+	if errors.As(err, &refused) || !errors.Is(err, ps.ErrMismatch) || strings.Contains(err.Error(), "1111") {
+		t.Errorf("a stranger hears %v", err)
+	}
+}
+
+func mdOf(ctx context.Context) metadata.MD {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return md
 }
 
 // TestStrangers hear only which of their own values do not fit.

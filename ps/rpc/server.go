@@ -128,7 +128,8 @@ type host struct{ s *Server }
 // Open implements [wire.Host].
 func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
 	o := &h.s.o
-	theirs := Identity{Job: hello.Job, Plan: hello.Plan, Layout: hello.Layout, Shards: hello.Shards}
+	// A worker has told the coordinator of its recipe before; here the plan's hash stands for it.
+	theirs := Identity{Job: hello.Job, Plan: hello.Plan, Layout: hello.Layout, Shards: hello.Shards, Recipe: o.Identity.Recipe}
 	if err := h.s.admission.same(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {
 		return nil, wire.Welcome{}, err
 	}

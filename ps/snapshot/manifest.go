@@ -97,6 +97,8 @@ type Info struct {
 	LayoutHash string `json:"layout_hash"`
 	// Meta is what the job said about itself.
 	Meta map[string]string `json:"meta,omitempty"`
+	// Recipe is what the job says its examples are made of: JSON that a program can read, and this package does not.
+	Recipe json.RawMessage `json:"recipe,omitempty"`
 	// Positions are the progress by source and split.
 	Positions map[string]map[string]Progress `json:"positions"`
 	// State holds what workers stored in the cut.
@@ -155,11 +157,14 @@ func (i *Info) encode() ([]byte, error) {
 		return nil, err
 	}
 	i.Checksum = sum
-	b, err := json.MarshalIndent(i, "", "  ")
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false) // people read it too
+	if err := enc.Encode(i); err != nil {
 		return nil, fmt.Errorf("snapshot: manifest: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b.Bytes(), nil
 }
 
 func (i Info) sum() (string, error) {

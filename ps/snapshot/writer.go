@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -25,6 +26,7 @@ type Options struct {
 	Note   string
 	Label  string
 	Meta   map[string]string
+	Recipe json.RawMessage
 	// Created is the time of the cut.
 	Created   time.Time
 	Positions map[string]map[string]Progress
@@ -51,7 +53,7 @@ func Create(o Options) (*Writer, error) {
 		final: filepath.Join(o.Dir, dirName(o.ID)),
 		info: &Info{
 			Version: Version, ID: o.ID, Created: o.Created.UTC(), Pinned: o.Pinned, Note: o.Note, Label: o.Label, Shards: o.Shards,
-			Layout: o.Layout.String(), LayoutHash: o.Layout.Hash(), Meta: o.Meta, Positions: o.Positions, State: o.State,
+			Layout: o.Layout.String(), LayoutHash: o.Layout.Hash(), Meta: o.Meta, Recipe: o.Recipe, Positions: o.Positions, State: o.State,
 			Tables: TablesOf(o.Layout),
 		},
 	}
