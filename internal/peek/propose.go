@@ -194,6 +194,9 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		if c.Distinct >= maxDistinct && c.Texts == c.Rows && strings.Contains(Show(c.Examples[0]), " ") {
 			return "", "it looks like free text"
 		}
+		if format == "columns" { // a column's type is known before any value is
+			return sparse(", type: string", "")
+		}
 		return sparse("", "")
 	case integers && c.Min >= 0 && !denseName.MatchString(c.Name) && (idName.MatchString(c.Name) || c.Max > 1 || c.MaxValues > 1):
 		if c.Max > 1<<48-1 {
