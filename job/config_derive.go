@@ -24,15 +24,6 @@ func (c *Config) derive() {
 			e.Format = c.Parse.Format
 		}
 	}
-	if c.Deterministic {
-		// Look-ups that run ahead and pushes that run behind make weights depend on timing (Invariant 6).
-		if c.where["train.prefetch.lookup"].Layer == FromDefault {
-			c.Train.Prefetch.Lookup = 0
-		}
-		if c.where["train.prefetch.push"].Layer == FromDefault {
-			c.Train.Prefetch.Push = 0
-		}
-	}
 	c.Parse.derive()
 }
 

@@ -26,15 +26,22 @@ type Train struct {
 }
 
 // Prefetch is the depth of the queues between stages, in batches. Deeper queues hide waiting and use more memory. 0 makes
-// a stage run in step with the next. In deterministic mode lookup and push are 0.
+// a stage run in step with the next. In deterministic mode lookup and push must be 0.
+//
+// Queues between look-up and push make gradients stale: they are computed with weights that lack the updates of the batches
+// under way, of all workers. The first steps are the largest, and stale ones add up in one direction, so it costs most where
+// batches are few and large.
 type Prefetch struct {
 	// Parse is how many parsed batches wait for their look-up.
 	Parse int `yaml:"parse" default:"4" min:"0" max:"1024"`
-	// Lookup is how many looked-up batches wait for their step. Weights of a batch may miss the updates of so many
-	// batches before it.
-	Lookup int `yaml:"lookup" default:"2" min:"0" max:"1024"`
-	// Push is how many batches may be on their way to the shards while the next is computed.
-	Push int `yaml:"push" default:"2" min:"0" max:"1024"`
+	// Lookup is how many looked-up batches may wait for their step. Above 0, weights of a batch may miss the updates of one
+	// more than so many batches before it, for each worker. It hides the time of look-ups, which matters where shards are
+	// far away, and costs accuracy: with 500,000 rows, batches of 4096 and two workers, lookup 1 took the AUC from .736 to
+	// .640 where 0 left it; in MovieLens with batches of 512 and one worker, lookup 2 and push 2 from .813 to .810.
+	Lookup int `yaml:"lookup" default:"0" min:"0" max:"1024"`
+	// Push is how many batches may be on their way to the shards while the next is computed. It hides the time of pushes
+	// (with a log, that of the disk) and costs staleness like lookup, mostly of one batch a worker.
+	Push int `yaml:"push" default:"0" min:"0" max:"1024"`
 }
 
 // DeadLetter is exactly one place for bad records.
@@ -132,7 +139,10 @@ type Adam struct {
 type Adagrad struct {
 	// LR is the learning rate.
 	LR float64 `yaml:"lr" default:"0.05" above:"0"`
-	// InitialAccumulator is the sum of squares before the first gradient; larger means smaller first steps.
+	// InitialAccumulator is the sum of squares before the first gradient; larger means smaller first steps. Gradients are
+	// means over a batch, so that of a rare id falls with the batch: what suits grows as 1/batch², from 1e-6 at 4096 rows
+	// to 1e-4 at 256. Too small a value makes the first steps of a stale gradient large, too large a one keeps rare ids from
+	// learning.
 	InitialAccumulator float64 `yaml:"initial_accumulator" default:"0.000001" above:"0"`
 	// WeightDecay adds WeightDecay·w to the gradient.
 	WeightDecay float64 `yaml:"weight_decay" default:"0" min:"0"`

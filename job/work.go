@@ -487,6 +487,9 @@ func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 	}
 	if s := t.shards.Restored(); s != nil {
 		r.ResumedFrom = s.Path
+	} else if stale := t.cfg.Train.staleness(); t.steps > 0 && t.steps < fewBatches(stale) {
+		t.log.WarnContext(ctx, "few batches for so many under way: gradients were stale while steps were large; make batches or prefetch smaller, or train with fewer workers",
+			"batches", t.steps, "under_way", stale, "want", fewBatches(stale))
 	}
 	return r, nil
 }
