@@ -206,3 +206,35 @@ func TestUnscaledNumbersAreSaid(t *testing.T) {
 		})
 	}
 }
+
+// TestInspectSaysWhatNumbersAre: range, mean and fill rate are those of the values that are there, and a feature that a
+// model cannot use as it is is named.
+func TestInspectSaysWhatNumbersAre(t *testing.T) {
+	t.Parallel()
+	lines := []string{"1,10,5000", "0,30,", "1,,1", "0,50,2"}
+	const parse = "parse: {format: csv, columns: [y, age, count], label: y, features: " +
+		"[{name: age, kind: dense}, {name: scaled, column: age, kind: dense, standardise: running, missing: indicator}, {name: count, kind: dense, log: true}]}"
+	info, err := job.InspectSource(t.Context(), csvJob(t, lines, parse), job.InspectOptions{Rows: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range info.Features {
+		got = append(got, fmt.Sprintf("%s %d of 4, %v, unscaled %v", f.Name, f.Rows, *f.Numbers, f.Unscaled))
+	}
+	want := []string{
+		"age 3 of 4, {10 50 30}, unscaled true", "scaled 3 of 4, {10 50 30}, unscaled false", "scaled_missing 4 of 4, {0 1 0.25}, unscaled false",
+		fmt.Sprintf("count 3 of 4, {%v %v %v}, unscaled false", log1p(1), log1p(5000), (log1p(1)+log1p(2)+log1p(5000))/3), "label 4 of 4, {0 1 0.5}, unscaled false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if len(info.Notes) != 1 || !strings.Contains(info.Notes[0], `feature "age" goes from 10 to 50, mean 30`) {
+		t.Errorf("notes %q", info.Notes)
+	}
+	if v, ok := info.Rows[2].Features["scaled"]; !ok || v != nil {
+		t.Errorf("the missing value shows as %v", v)
+	}
+}
+
+func log1p(x float64) float64 { return float64(float32(math.Log1p(x))) }

@@ -72,6 +72,7 @@ type looking struct {
 	sampled  sampled
 	columns  peek.Columns
 	features peek.Columns
+	found    foundFeatures
 	rows     [][]RowInfo // of each split, and where each row ends
 	ends     [][]int64
 	notes    []string
@@ -144,7 +145,24 @@ func (l *looking) blocks(ctx context.Context) error {
 
 // env is what the parts of a look get.
 func (l *looking) env(source string) *pipeline.Env {
-	return &pipeline.Env{Source: source, BadRows: l.bad, Logger: l.opts.Logger}
+	l.found = foundFeatures{seen: map[string]*parse.Seen{}}
+	return &pipeline.Env{Source: source, BadRows: l.bad, Logger: l.opts.Logger, Hooks: &l.found}
+}
+
+// foundFeatures is what parsing found of each feature. Calls of [sampling].take do not overlap, so nor do its.
+type foundFeatures struct {
+	pipeline.NopHooks
+	seen map[string]*parse.Seen
+}
+
+// FeaturesParsed implements [parse.Observer].
+func (f *foundFeatures) FeaturesParsed(seen []parse.Seen) {
+	for _, s := range seen {
+		if f.seen[s.Name] == nil {
+			f.seen[s.Name] = &parse.Seen{Name: s.Name}
+		}
+		f.seen[s.Name].Add(s)
+	}
 }
 
 // records takes note of the records of a block.
@@ -322,6 +340,8 @@ func (l *looking) examples(split int, b *pipeline.Batch) error {
 		for j := range fields {
 			if sparse[fields[j].Name] {
 				fields[j].Value = ids(fields[j].Value)
+			} else if isMissing(fields[j].Value) {
+				fields[j].Value = nil
 			}
 		}
 		l.features.Add(fields)
@@ -330,6 +350,14 @@ func (l *looking) examples(split int, b *pipeline.Batch) error {
 		}
 	}
 	return nil
+}
+
+// isMissing tells of a dense feature's value that it is NaN, which stands for a missing one.
+func isMissing(v any) bool {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	return v == "NaN"
 }
 
 func isIDs(f arrow.Field) bool {
@@ -431,9 +459,15 @@ func (l *looking) describeFeatures(cfg *Config, out *SourceInfo) {
 		}
 		info := add(f.Name, f.Name, f.Kind, slot)
 		from := find(l.columns.List, f.Column)
-		if f.Kind == "dense" && from.Rows > 0 {
-			// What is missing has become a default, which only the records tell.
-			info.Rows, info.Share = from.Rows, share(from.Rows, l.columns.Records)
+		if s := l.found.seen[f.Name]; s != nil {
+			// What is missing has become a default, which is no value.
+			info.Rows, info.Share = s.Filled, share(s.Filled, s.Rows)
+			if f.Kind == "dense" {
+				l.describeNumbers(&f, s, info)
+			}
+		}
+		if name := f.indicator(); name != "" {
+			add(name, name, "dense", 0)
 		}
 		if from.Rows == 0 && l.columns.Records > 0 && l.format != peek.LibFM && !cfg.joined(f.Column) {
 			note := fmt.Sprintf("feature %q: none of %d records has a column %q", f.Name, l.columns.Records, f.Column)
@@ -447,6 +481,21 @@ func (l *looking) describeFeatures(cfg *Config, out *SourceInfo) {
 	if cfg.Parse.Weight != nil {
 		add("weight", pipeline.ColWeight, "weight", 0)
 	}
+}
+
+// describeNumbers says what a dense feature is, and whether a model can use it as it is.
+func (l *looking) describeNumbers(f *Feature, s *parse.Seen, info *FeatureInfo) {
+	if s.Numbers == 0 {
+		return
+	}
+	info.Numbers = &NumbersInfo{Min: s.Min, Max: s.Max, Mean: s.Mean()}
+	if f.Standardise != nil && f.Standardise.Running != nil || !unscaled(s) {
+		return
+	}
+	info.Unscaled = true
+	l.notes = append(l.notes, fmt.Sprintf(
+		"feature %q goes from %v to %v, mean %v: as it is it drowns the others; give it standardise: running, or log, clip or buckets",
+		f.Name, short(s.Min), short(s.Max), short(s.Mean())))
 }
 
 // joined tells that a column comes from a side table.

@@ -259,8 +259,10 @@ type FeatureInfo struct {
 	MaxValues int `json:"max_values"`
 	// Distinct is how many different values there are, 1,000 at most.
 	Distinct int `json:"distinct"`
-	// Numbers summarise a dense feature, a label or a weight.
+	// Numbers summarise a dense feature, a label or a weight, as the model gets it before running moments scale it.
 	Numbers *NumbersInfo `json:"numbers,omitempty"`
+	// Unscaled tells that a dense feature is far from the size of 1, and nothing in the job scales it.
+	Unscaled bool `json:"unscaled,omitempty"`
 	// Examples are the first different values; ids are written slot:value.
 	Examples []any `json:"examples"`
 }

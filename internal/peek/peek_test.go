@@ -172,8 +172,8 @@ func TestPropose(t *testing.T) {
     - {name: genres, slot: 2, split: "|", combiner: mean}
     - {name: title, slot: 3}
     - {name: tags, slot: 4, combiner: mean}
-    - {name: price, kind: dense}   # 0 to 28.5, mean 14.25
-    - {name: vector, kind: dense, dim: 2}   # 0.5 to 20.5, mean 5.75
+    - {name: price, kind: dense, standardise: running}   # 0 to 28.5, mean 14.25
+    - {name: vector, kind: dense, dim: 2, standardise: running}   # 0.5 to 20.5, mean 5.75
     # - ragged: left out, it holds 1 to 2 numbers, and a dense feature has a fixed width
     - {name: big, slot: 5, hash: hash}   # numbers above 2^48 are no ids as they are
     # - created_at: left out, it looks like a time

@@ -2,6 +2,7 @@ package peek
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -213,6 +214,13 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 	more := ""
 	if c.MaxValues > 1 {
 		more = fmt.Sprintf(", dim: %d", c.MaxValues)
+	}
+	// Numbers far from the size of 1 drown the other features; where most are small and few are large, it is their size
+	// that tells.
+	if most := max(-c.Min, c.Max); most > 1000 && most > 20*math.Abs(c.Mean) {
+		more += ", log: true, standardise: running"
+	} else if most > 10 {
+		more += ", standardise: running"
 	}
 	return fmt.Sprintf("{name: %s, kind: dense%s}", name, more), and(fmt.Sprintf("%s to %s, mean %s", number(c.Min), number(c.Max), number(c.Mean)))
 }
