@@ -46,7 +46,8 @@ type Options struct {
 	Restore string
 	// Keep is how many snapshots stay in Dir, apart from pinned ones; default 3.
 	Keep int
-	// Every is the time between snapshots taken by the cluster itself; 0 takes none. One that fails, or for which a worker
+	// Every is the time between snapshots taken by the cluster itself; 0 takes none, and a turn in which nothing has changed
+	// takes none either. One that fails, or for which a worker
 	// does not pass its marker within Every (at least a minute), is logged and counted, and the next is tried in its turn.
 	Every time.Duration
 	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
@@ -167,6 +168,8 @@ type Cluster struct {
 		floor      uint64 // the lowest generation whose state a shard may keep, 0: not known yet
 		cuts       uint64
 		giveUp     context.CancelCauseFunc // of the snapshot under way
+		saved      uint64                  // changes of shard 0 that the newest snapshot holds
+		owed       map[int]cutEnd          // to shards that could not be told of the end of a cut
 		failures   int
 		closed     bool
 	}
@@ -184,8 +187,8 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	o = o.withDefaults()
 	c := &Cluster{opts: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	c.group = newGroup(o.Lease, o.Grace)
-	// Numbers of cuts grow over restarts, because clients that outlive one remember the last they have passed.
-	c.mu.cuts = uint64(time.Now().UnixMicro())
+	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.
+	c.mu.cuts = randomID()
 	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ErrNotReady)
 	for i := range o.NumShards {
 		if i > 0 && o.Peers != nil {
@@ -494,10 +497,22 @@ func (c *Cluster) loop() {
 			if missing || c.Ready() != nil {
 				continue // that has been said
 			}
+			if !c.changed() {
+				continue
+			}
 			// Failure is counted and logged by Snapshot; training goes on and the next turn tries again.
 			_, _ = c.Snapshot(c.run, SnapshotOptions{patience: max(c.opts.Every, minPatience)})
 		}
 	}
+}
+
+// changed tells whether the newest snapshot, or what the shards began with, is not what they hold now. Every update goes to
+// every shard, so shard 0 knows for all.
+func (c *Cluster) changed() bool {
+	c.mu.Lock()
+	saved := c.mu.saved
+	c.mu.Unlock()
+	return c.first.changes() != saved
 }
 
 func (c *Cluster) reportRows() {

@@ -97,3 +97,10 @@ func (s *Shard) Staged(id SplitID) *param.Update {
 	sp.staged[0].update(u, id)
 	return u
 }
+
+// Passed is how many sessions have passed their marker of the cut under way.
+func (n *Node) Passed() int {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return len(n.shard.barrier.passed)
+}

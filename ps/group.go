@@ -18,7 +18,7 @@ type JoinOptions struct {
 	Worker string
 	// Single makes one member work on all splits while the others stand by: deterministic mode needs that.
 	Single bool
-	// Splits are what there is to read.
+	// Splits are what the member sees to read: it is given no others, and what no member sees any more is forgotten.
 	Splits []string
 	// Report is what the member had and did before it lost its coordinator ([ErrRejoin]); zero for a new one.
 	Report Report
@@ -109,8 +109,9 @@ type group struct {
 type member struct {
 	id, order uint64
 	worker    string
-	heard     time.Time // when it was heard of last
-	lost      time.Time // when its connection broke; zero: it is there
+	sees      map[string]bool // splits
+	heard     time.Time       // when it was heard of last
+	lost      time.Time       // when its connection broke; zero: it is there
 	asked     Assignment
 	waiting   int // calls of wait under way
 }
@@ -159,10 +160,11 @@ func (g *group) join(o JoinOptions) (id uint64, replaced bool) {
 		}
 	}
 	g.joined++
-	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, heard: g.now()}
+	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, sees: map[string]bool{}, heard: g.now()}
 	g.members[m.id] = m
 	g.single = g.single || o.Single
 	for _, s := range o.Splits {
+		m.sees[s] = true
 		if g.splits[s] == nil {
 			g.splits[s] = &splitState{}
 		}
@@ -197,7 +199,7 @@ func (g *group) claim(m *member, r *Report) {
 	}
 	for name, s := range g.splits {
 		// Whatever the phase, it may still push to these.
-		if s.owner == 0 && slices.Contains(r.Owned, name) {
+		if s.owner == 0 && m.sees[name] && slices.Contains(r.Owned, name) {
 			s.owner, s.next, s.told = m.id, m.id, true
 		}
 		if phase == g.phase && slices.Contains(done, name) {
@@ -432,11 +434,14 @@ func (g *group) share() {
 // deal gives every split that is not done a next owner, evenly and with as few changes as possible, and hands over those
 // that nobody holds. It tells whether there is still something to read.
 func (g *group) deal(members []*member) (open bool) {
+	g.forget(members)
 	names := slices.SortedFunc(maps.Keys(g.splits), strings.Compare)
 	left := names[:0]
 	for _, name := range names {
 		s := g.splits[name]
-		if s.done && s.owner == 0 {
+		// Where one works alone, what it does not see waits until another one does that.
+		blind := g.single && len(members) > 0 && !members[0].sees[name]
+		if (s.done || blind) && s.owner == 0 {
 			s.next = 0
 			continue
 		}
@@ -471,7 +476,7 @@ func (g *group) deal(members []*member) (open bool) {
 			quota[m.id]++
 		}
 	}
-	var free []*splitState
+	var free []string
 	for _, name := range left {
 		s := g.splits[name]
 		if quota[s.next] > 0 {
@@ -481,16 +486,22 @@ func (g *group) deal(members []*member) (open bool) {
 		if s.owner != 0 && !s.told {
 			s.owner = 0 // nobody has heard of it, so nobody has to let go
 		}
-		free = append(free, s)
+		free = append(free, name)
 	}
-	for _, s := range free {
+	for _, name := range free {
+		// Whoever sees it and has the most room; where all who see it have their share, one of them gets more.
+		var to *member
 		for _, m := range workers {
-			if quota[m.id] > 0 {
-				quota[m.id]--
-				s.next = m.id
-				break
+			if m.sees[name] && (to == nil || quota[m.id] > quota[to.id]) {
+				to = m
 			}
 		}
+		if to == nil {
+			g.splits[name].next = 0
+			continue
+		}
+		quota[to.id]--
+		g.splits[name].next = to.id
 	}
 	if !g.hold.IsZero() {
 		return true
@@ -501,6 +512,19 @@ func (g *group) deal(members []*member) (open bool) {
 		}
 	}
 	return open
+}
+
+// forget drops splits that no member sees: whoever named them is gone, or has made them up.
+func (g *group) forget(members []*member) {
+	if len(members) == 0 {
+		return
+	}
+	for name, s := range g.splits {
+		sees := func(m *member) bool { return m.sees[name] }
+		if s.owner == 0 && !slices.ContainsFunc(members, sees) {
+			delete(g.splits, name)
+		}
+	}
 }
 
 // Join makes a worker a member: it is given splits to work on. Errors: [ErrNotReady], [ErrClosed].

@@ -92,6 +92,80 @@ func TestGroupHandsSplitsOver(t *testing.T) {
 	}
 }
 
+// TestGroupSees: a member is given what it sees only, whatever others name, and what nobody sees any more is forgotten.
+func TestGroupSees(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	g := newTestGroup(c)
+	a := join(g, "a", "1", "2")
+	stranger := join(g, "stranger", "made up", "made up too", "made up as well", "1")
+	asked(t, g, a, ps.Work, "1", "2") // the stranger has its share with the others
+	asked(t, g, stranger, ps.Work, "made up", "made up as well", "made up too")
+	b := join(g, "b", "1", "2", "3")
+	asked(t, g, b, ps.Work, "3") // that a does not see
+	asked(t, g, a, ps.Work, "1", "2")
+	// The stranger falls silent: with it goes what it made up, and the phase can end.
+	c.t = c.t.Add(groupLease + 1)
+	for _, id := range []uint64{a, b} {
+		if _, err := g.Task(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gone := g.Expire(); !slices.Equal(gone, []string{"stranger"}) {
+		t.Fatalf("gone are %q", gone)
+	}
+	asked(t, g, a, ps.Work, "1", "2")
+	asked(t, g, b, ps.Work, "3")
+	tell(t, g, b, ps.Report{Done: []string{"3"}})
+	asked(t, g, a, ps.Work, "1")
+	tell(t, g, a, ps.Report{Owned: []string{"1"}})
+	asked(t, g, b, ps.Work, "2")
+	tell(t, g, b, ps.Report{Done: []string{"2"}})
+	tell(t, g, a, ps.Report{Done: []string{"1"}})
+	asked(t, g, a, ps.Conclude)
+
+	// Where one works alone, it does not wait for what it cannot see.
+	g = newTestGroup(newClock())
+	a = g.Join(ps.JoinOptions{Worker: "a", Splits: []string{"1"}, Single: true})
+	join(g, "b", "1", "2")
+	asked(t, g, a, ps.Work, "1")
+	tell(t, g, a, ps.Report{Done: []string{"1"}})
+	asked(t, g, a, ps.Conclude)
+}
+
+// TestConcludingDies: the leader dies when it has been asked to conclude, before it reports; the next concludes, once, and
+// what the first reports later is not of this phase.
+func TestConcludingDies(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	g := newTestGroup(c)
+	a, b := join(g, "a", "1"), join(g, "b", "1")
+	asked(t, g, a, ps.Work, "1")
+	tell(t, g, a, ps.Report{Done: []string{"1"}})
+	asked(t, g, a, ps.Conclude)
+	asked(t, g, b, ps.StandBy)
+	c.t = c.t.Add(groupLease + 1)
+	asked(t, g, b, ps.StandBy)
+	if gone := g.Expire(); !slices.Equal(gone, []string{"a"}) {
+		t.Fatalf("gone are %q", gone)
+	}
+	if x := asked(t, g, b, ps.Conclude); !x.Leader || x.Phase != 0 {
+		t.Errorf("who concludes is %+v", x)
+	}
+	if err := g.Report(a, ps.Report{Generation: 1, Concluded: true}); !errors.Is(err, ps.ErrFenced) {
+		t.Errorf("the one that was replaced concludes: %v", err)
+	}
+	asked(t, g, b, ps.Conclude)
+	tell(t, g, b, ps.Report{Concluded: true})
+	if x := asked(t, g, b, ps.Work, "1"); x.Phase != 1 {
+		t.Errorf("after one conclusion the phase is %d", x.Phase)
+	}
+	tell(t, g, b, ps.Report{Concluded: true}) // again: it was of the phase before
+	if x := asked(t, g, b, ps.Work, "1"); x.Phase != 1 {
+		t.Errorf("after one conclusion, told twice, the phase is %d", x.Phase)
+	}
+}
+
 func TestGroupSameName(t *testing.T) {
 	t.Parallel()
 	g := newTestGroup(newClock())

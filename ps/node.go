@@ -294,6 +294,7 @@ func (n *Node) Load(ctx context.Context, o LoadOptions) error {
 	n.dropCut()
 	n.shard.EndCut()
 	n.shard.Close()
+	s.changes = 0 // it is what the snapshot holds
 	n.shard, n.generation, n.base, n.recovered = s, o.Generation, o.ID, LogRecovery{}
 	clear(n.streams)
 	n.wakeUp()
@@ -312,9 +313,15 @@ func (n *Node) above(generation uint64) error {
 	case generation <= n.generation:
 		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
 			n.opts.Index, n.opts.NumShards, n.generation, generation, ErrRolledBack)
+	case generation > max(n.generation, uint64(time.Now().UnixMicro()))+maxAhead:
+		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it: %w",
+			n.opts.Index, n.opts.NumShards, generation, n.generation, ErrMismatch)
 	}
 	return nil
 }
+
+// maxAhead is by how much a generation may be above the one before and the clock, in microseconds: about twelve days.
+const maxAhead = 1 << 40
 
 // keep only changes the generation: whoever was connected connects anew and settles what it left.
 func (n *Node) keep(ctx context.Context, generation uint64) error {
@@ -410,6 +417,13 @@ func (n *Node) setState(ctx context.Context, generation uint64, key string, valu
 		err = rec.wait(ctx)
 	}
 	return err
+}
+
+// changes counts the changes of the state since it was given to the node, or the node was opened.
+func (n *Node) changes() uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.shard.changes
 }
 
 func (n *Node) state(key string) ([]byte, error) {

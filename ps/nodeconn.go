@@ -122,6 +122,10 @@ func (c *localConn) Acquire(ctx context.Context, id SplitID, epoch uint64) (st S
 		if err = c.check(); err != nil {
 			return false
 		}
+		if epoch > maxEpoch {
+			err = fmt.Errorf("ps: shard %d: %s: epoch %d is above %d, the last there is: %w", s.index, id, epoch, uint64(maxEpoch), ErrFenced)
+			return false
+		}
 		if c.settles && !s.orphaned(id, c.session) {
 			err = fmt.Errorf("ps: shard %d: %s: somebody else settles it: %w", s.index, id, ErrFenced)
 			return false

@@ -21,6 +21,8 @@ type CutState struct {
 	Bytes int64
 	// State is the worker state in the cut; shard 0 has it.
 	State map[string][]byte
+	// changes is how often the state was changed until the cut; only a node of this process says so.
+	changes uint64
 }
 
 // AnyCut stands for whatever cut is under way.
@@ -48,6 +50,9 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (beg
 	}
 	if err := n.failed(); err != nil {
 		return false, err
+	}
+	if err := n.log.takes(snapshot); err != nil {
+		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
 	}
 	if check {
 		if now, orphans := n.shard.Participants(); !slices.Equal(now, sessions) || len(orphans) > 0 {
@@ -107,7 +112,7 @@ func (n *Node) takeCut(id uint64) (*CutState, error) {
 		}
 		n.taken, n.cut = n.shard.TakeCut(id), id
 	}
-	st := &CutState{Progress: n.taken.Progress, State: n.taken.State}
+	st := &CutState{Progress: n.taken.Progress, State: n.taken.State, changes: n.taken.changes}
 	st.Bytes = n.bytes(n.taken)
 	return st, nil
 }

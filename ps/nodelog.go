@@ -192,7 +192,8 @@ func (l *nodeLog) reset(ctx context.Context, o LoadOptions, newest uint64) error
 	return l.generation(ctx, o.Generation)
 }
 
-// generation notes a generation and returns when that is durable.
+// generation notes a generation and returns when that is durable. The log has it from then on, so it is waited for even if
+// the caller gives up: the node must not go on in another generation than its log.
 func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 	if l == nil {
 		return nil
@@ -201,7 +202,7 @@ func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 	if err != nil {
 		return err
 	}
-	return r.wait(ctx)
+	return r.wait(context.WithoutCancel(ctx))
 }
 
 func (l *nodeLog) generated(g uint64) (record, error) {
@@ -357,6 +358,21 @@ func (l *nodeLog) state(key string, value []byte) (record, error) {
 	}
 	l.head = appendText(appendU64(l.head[:0], set), key)
 	return l.append(recState, value)
+}
+
+// maxJump is by how much the number of a snapshot may be above that of the log's last border: numbers that nobody counts to
+// would leave none for those that follow.
+const maxJump = 1 << 32
+
+// takes tells whether the border of a snapshot can come next. Errors: [ErrMismatch], and the log is as it was.
+func (l *nodeLog) takes(snapshot uint64) error {
+	if l == nil || snapshot == 0 {
+		return nil
+	}
+	if base := l.base(); snapshot < base || snapshot-base > maxJump {
+		return fmt.Errorf("ps: the log is behind snapshot %d already and cannot have the border of snapshot %d next: %w", base, snapshot, ErrMismatch)
+	}
+	return nil
 }
 
 // expectCut says of which snapshot the next cut is.

@@ -62,6 +62,7 @@ func (c *Cluster) watch() {
 			return
 		case <-t.C:
 		}
+		c.repay()
 	}
 }
 
@@ -235,7 +236,9 @@ func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
 func (c *Cluster) nextCut() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.cuts++
+	if c.mu.cuts++; c.mu.cuts == AnyCut {
+		c.mu.cuts++
+	}
 	return c.mu.cuts
 }
 
@@ -247,7 +250,7 @@ func (c *Cluster) notReady(why error) {
 
 func (c *Cluster) ready(generation uint64, info *SnapshotInfo, held bool) {
 	c.mu.Lock()
-	c.mu.generation, c.mu.restored = generation, info
+	c.mu.generation, c.mu.restored, c.mu.saved = generation, info, 0
 	c.mu.Unlock()
 	c.group.begin(generation, held)
 }

@@ -1,6 +1,7 @@
 package ps
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 
@@ -29,7 +30,9 @@ type Shard struct {
 	reserved []int    // keys staged of each table
 	numBatch int      // staged
 	barrier  barrier
-	closed   bool
+	// changes counts changes of what a snapshot holds, since the shard was made or loaded.
+	changes uint64
+	closed  bool
 }
 
 // denseTensor is a dense parameter with its optimizer's state.
@@ -168,6 +171,9 @@ func (s *Shard) PutProgress(id SplitID, p Progress) {
 
 // SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [TraceState] sets the trace.
 func (s *Shard) SetState(key string, value []byte) {
+	if !bytes.Equal(value, s.state[key]) || key == TraceState {
+		s.changes++
+	}
 	switch {
 	case key == TraceState:
 		s.trace.set(value)
@@ -192,11 +198,12 @@ type Cut struct {
 	Tensors  []snapshot.Tensor
 	Progress map[SplitID]Progress
 	State    map[string][]byte
+	changes  uint64
 }
 
 // Cut begins a copy on write of the shard as it is.
 func (s *Shard) Cut() *Cut {
-	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state)}
+	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state), changes: s.changes}
 	if b := s.trace.bytes(); b != nil {
 		c.State[TraceState] = b
 	}

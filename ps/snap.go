@@ -109,10 +109,10 @@ func (c *Cluster) interrupt(why error) {
 }
 
 func (c *Cluster) snapshot(ctx context.Context, o SnapshotOptions) (info *SnapshotInfo, stall time.Duration, err error) {
-	c.mu.Lock()
-	c.mu.newest++ // also after a failure: a log may speak of the number already
-	number := c.mu.newest
-	c.mu.Unlock()
+	number, err := c.nextSnapshot(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
 	aligned := ctx
 	if o.patience > 0 {
 		var cancel context.CancelFunc
@@ -127,22 +127,73 @@ func (c *Cluster) snapshot(ctx context.Context, o SnapshotOptions) (info *Snapsh
 	}
 	if info, err = c.write(ctx, o, id, number, states); err == nil {
 		durable = number
+		c.mu.Lock()
+		c.mu.saved = states[0].changes
+		c.mu.Unlock()
 	}
 	return info, 0, err
 }
 
-// endCut lets the streams go on and returns the longest time that one of them waited.
+// nextSnapshot is the number of the next snapshot: above those of all snapshots that there are or were to be, and of all
+// that a log speaks of.
+func (c *Cluster) nextSnapshot(ctx context.Context) (uint64, error) {
+	st, err := c.statuses(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range st {
+		c.mu.newest = max(c.mu.newest, s.LogBase)
+	}
+	c.mu.newest++ // also if it fails: a log may speak of the number then
+	return c.mu.newest, nil
+}
+
+// cutEnd is what a shard has to be told at the end of a cut.
+type cutEnd struct{ id, durable uint64 }
+
+// repay tells shards of the end of a cut that did not hear of it: they hold streams until they do.
+func (c *Cluster) repay() {
+	c.mu.Lock()
+	owed := maps.Clone(c.mu.owed)
+	c.mu.Unlock()
+	for i, end := range owed {
+		ctx, cancel := context.WithTimeout(c.run, statusTimeout)
+		_, err := c.peers[i].EndCut(ctx, end.id, end.durable)
+		cancel()
+		if err != nil && !errors.Is(err, ErrClosed) {
+			continue
+		}
+		c.mu.Lock()
+		if c.mu.owed[i] == end {
+			delete(c.mu.owed, i)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// endCut lets the streams go on and returns the longest time that one of them waited. A shard that cannot be told is told
+// by the watch as soon as it can.
 func (c *Cluster) endCut(ctx context.Context, id, durable uint64) time.Duration {
 	// Also when the snapshot was given up: a shard that is not told would hold its streams for ever.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	longest := time.Duration(0)
-	err := c.each(ctx, func(ctx context.Context, _ int, p Peer) error {
+	err := c.each(ctx, func(ctx context.Context, i int, p Peer) error {
 		stall, err := p.EndCut(ctx, id, durable)
 		mu.Lock()
-		defer mu.Unlock()
 		longest = max(longest, stall)
+		mu.Unlock()
+		if err != nil && !errors.Is(err, ErrClosed) {
+			c.mu.Lock()
+			if c.mu.owed == nil {
+				c.mu.owed = map[int]cutEnd{}
+			}
+			c.mu.owed[i] = cutEnd{id, max(durable, c.mu.owed[i].durable)}
+			c.mu.Unlock()
+		}
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrClosed) {

@@ -230,6 +230,7 @@ func (s *Shard) commit(session uint64, c *Control) error {
 		return fmt.Errorf("ps: shard %d: %s: commit to %d, applied is %d and staged %d batches to %d: %w",
 			s.index, c.Split, c.To, sp.applied.Position, len(sp.staged), sp.end(), ErrGap)
 	}
+	s.changes++
 	for _, b := range sp.staged[:n] {
 		s.apply(b)
 		// Invariant 1: the position moves with the rows, under one lock.

@@ -319,7 +319,7 @@ func (s suite) testRestoreOne(t *testing.T) {
 	}
 }
 
-// testPeriodic lets simulated time pass; the disk is real.
+// testPeriodic lets simulated time pass; the disk is real. Turns in which nothing has changed take no snapshot.
 func (s suite) testPeriodic(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -328,10 +328,21 @@ func (s suite) testPeriodic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(150 * time.Second)
+		change := func(v string) {
+			if err := c.SetState(t.Context(), "k", []byte(v)); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(130 * time.Second) // nothing has changed since the beginning
+		change("a")
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		fs.Empty() // two failed
-		time.Sleep(2 * time.Minute)
+		time.Sleep(time.Minute)
+		change("b")
+		time.Sleep(time.Minute)
+		change("b")
+		time.Sleep(5 * time.Minute) // the same again is no change
 		synctest.Wait()
 		st, err := c.Stats(t.Context())
 		if err != nil || st.SnapshotFailures != 2 {
