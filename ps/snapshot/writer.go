@@ -64,6 +64,10 @@ func Create(o Options) (*Writer, error) {
 	if err := errors.Join(w.fs.RemoveAll(w.tmp), w.fs.MkdirAll(w.tmp)); err != nil {
 		return nil, w.fail(err)
 	}
+	// The folder of all snapshots may be new; without its name theirs would be worth nothing.
+	if err := w.fs.SyncDir(filepath.Dir(o.Dir)); err != nil {
+		return nil, w.fail(err)
+	}
 	return w, nil
 }
 

@@ -502,6 +502,58 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
+// TestFailedSyncThenStartedAgain: the records whose fsync failed are read back when the process is started again, and from
+// then on others build on them. They must not stay where only the memory of the machine has them: the next fsync of the
+// same file would succeed without writing them.
+func TestFailedSyncThenStartedAgain(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		s := &shard{d: newDisk(), snaps: map[uint64]int{0: 0}, next: 1}
+		if err := s.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		add := func() error {
+			p := payload(rand.New(rand.NewPCG(seed, uint64(len(s.state)))), len(s.state))
+			lsn, err := s.log.Append(byte(len(p)), []byte(p))
+			if err != nil {
+				return err
+			}
+			s.state = append(s.state, p)
+			return s.log.Wait(t.Context(), lsn)
+		}
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+		s.acked = len(s.state)
+		s.d.mu.Lock()
+		s.d.failSync = true
+		s.d.mu.Unlock()
+		if err := add(); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("a record whose fsync fails: %v", err)
+		}
+		_ = s.log.Close()
+		s.d = s.d.processDeath()
+		if err := s.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.state) != 2 {
+			t.Fatalf("%d records are read back, want 2: the machine has them in memory", len(s.state))
+		}
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+		s.acked = len(s.state)
+		_ = s.log.Close()
+		s.d = s.d.powerFailure(rand.New(rand.NewPCG(seed, 1)))
+		if err := s.open(t.Context()); err != nil {
+			t.Fatalf("seed %d: after the power failure: %v", seed, err)
+		}
+		if err := s.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestStaleBytes puts an older log's records behind the end of a newer one: a re-used block is not a record.
 func TestStaleBytes(t *testing.T) {
 	t.Parallel()

@@ -31,13 +31,15 @@ type disk struct {
 	fullAt      int
 	// failRead, if not 0, is the offset behind which no file can be read.
 	failRead int64
-	// failSync makes every Sync fail.
+	// failSync makes every Sync fail, as on Linux: what was to be written counts as written from then on, so a later Sync
+	// succeeds, and processes read it; but it is not on the platter, and after a power failure it is not there.
 	failSync bool
 }
 
 type node struct {
 	data   []byte
 	synced int
+	lost   [][2]int // of data, between two offsets: a failed Sync has dropped it
 }
 
 var _ snapshot.FS = (*disk)(nil)
@@ -52,7 +54,7 @@ func (d *disk) processDeath() *disk {
 	cp := map[*node]*node{}
 	dup := func(n *node) *node {
 		if cp[n] == nil {
-			cp[n] = &node{slices.Clone(n.data), n.synced}
+			cp[n] = &node{slices.Clone(n.data), n.synced, slices.Clone(n.lost)}
 		}
 		return cp[n]
 	}
@@ -101,7 +103,10 @@ func (d *disk) powerFailure(rng *rand.Rand) *disk {
 			}
 			at = end
 		}
-		n.synced = len(n.data)
+		for _, r := range n.lost {
+			clear(n.data[min(r[0], len(n.data)):min(r[1], len(n.data))])
+		}
+		n.synced, n.lost = len(n.data), nil
 	}
 	out.names, out.safe = survivors, maps.Clone(survivors)
 	return out
@@ -263,6 +268,8 @@ func (f *diskFile) Sync() error {
 		return err
 	}
 	if f.d.failSync {
+		f.n.lost = append(f.n.lost, [2]int{f.n.synced, len(f.n.data)})
+		f.n.synced = len(f.n.data)
 		return syscall.EIO
 	}
 	f.n.synced = len(f.n.data)

@@ -1,0 +1,154 @@
+package snapshot_test
+
+import (
+	"maps"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// namesFS is a file system of which it is known what a power failure leaves at worst: the names that were there when their
+// folder was synced last, and of files what was synced.
+type namesFS struct {
+	snapshot.FS
+	mu sync.Mutex
+	// now are the names of each folder, safe those that a power failure leaves; dirty are files that are not synced.
+	now, safe map[string]map[string]bool
+	dirty     map[string]bool
+	faults    []string
+}
+
+func newNamesFS() *namesFS {
+	return &namesFS{FS: snapshot.OS{}, now: map[string]map[string]bool{}, safe: map[string]map[string]bool{}, dirty: map[string]bool{}}
+}
+
+// add notes a name.
+func (f *namesFS) add(path string) {
+	dir := filepath.Dir(path)
+	if f.now[dir] == nil {
+		f.now[dir] = map[string]bool{}
+	}
+	f.now[dir][filepath.Base(path)] = true
+}
+
+func (f *namesFS) MkdirAll(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p := path; !f.now[filepath.Dir(p)][filepath.Base(p)] && p != filepath.Dir(p); p = filepath.Dir(p) {
+		f.add(p)
+	}
+	return f.FS.MkdirAll(path)
+}
+
+func (f *namesFS) Create(path string) (snapshot.File, error) {
+	file, err := f.FS.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(path)
+	f.dirty[path] = true
+	return &namedFile{file, f, path}, nil
+}
+
+func (f *namesFS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(to)
+	delete(f.now[filepath.Dir(from)], filepath.Base(from))
+	f.now[to], f.safe[to] = f.now[from], f.safe[from]
+	delete(f.now, from)
+	delete(f.safe, from)
+	for path := range f.dirty {
+		if filepath.Dir(path) == from {
+			f.dirty[filepath.Join(to, filepath.Base(path))] = true
+		}
+	}
+	// The name may become durable at any time from now on, before anything else does.
+	f.whole(to)
+	return f.FS.Rename(from, to)
+}
+
+// whole tells whether a power failure leaves all of a snapshot.
+func (f *namesFS) whole(path string) {
+	for name := range f.now[path] {
+		if !f.safe[path][name] {
+			f.faults = append(f.faults, path+" has its name before that of "+name+" is durable")
+		}
+		if f.dirty[filepath.Join(path, name)] {
+			f.faults = append(f.faults, path+" has its name before what "+name+" holds is durable")
+		}
+	}
+}
+
+func (f *namesFS) RemoveAll(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.now[filepath.Dir(path)], filepath.Base(path))
+	return f.FS.RemoveAll(path)
+}
+
+func (f *namesFS) SyncDir(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.safe[path] = maps.Clone(f.now[path])
+	return f.FS.SyncDir(path)
+}
+
+type namedFile struct {
+	snapshot.File
+	f    *namesFS
+	path string
+}
+
+func (f *namedFile) Sync() error {
+	f.f.mu.Lock()
+	defer f.f.mu.Unlock()
+	delete(f.f.dirty, f.path)
+	return f.File.Sync()
+}
+
+// TestDurable looks at the worst that a power failure leaves of a snapshot: it is whole wherever it has its name
+// (invariant 4), and once Commit has returned it has it.
+func TestDurable(t *testing.T) {
+	t.Parallel()
+	fs, root := newNamesFS(), t.TempDir()
+	dir := filepath.Join(root, "snapshots")
+	l := layout()
+	var rows table.Rows
+	for id := range uint64(3) {
+		w, err := snapshot.Create(snapshot.Options{FS: fs, Dir: dir, ID: id + 1, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := snapshot.NewPart(snapshot.PartOptions{FS: fs, Dir: w.Dir(), Layout: l})
+		for i, spec := range l.Tables {
+			if err := p.Rows(i, feed(&rows, spec, 0, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Dense(tensors()); err != nil {
+			t.Fatal(err)
+		}
+		w.Add(p.Part())
+		info, err := w.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !fs.safe[dir][filepath.Base(info.Path)] || len(fs.safe[info.Path]) < 2 {
+			t.Errorf("Commit has returned, and a power failure leaves %v in %s and %v in the snapshot", fs.safe[dir], dir, fs.safe[info.Path])
+		}
+		if !fs.safe[root][filepath.Base(dir)] {
+			t.Errorf("Commit has returned, and a power failure leaves %v in %s, not the folder of the snapshots", fs.safe[root], root)
+		}
+	}
+	if len(fs.faults) > 0 {
+		t.Error(strings.Join(fs.faults, "\n"))
+	}
+}
