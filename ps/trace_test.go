@@ -288,3 +288,34 @@ func BenchmarkTrace(b *testing.B) {
 		}
 	})
 }
+
+// FuzzWorkerState sets any blobs of worker state, the trace among them: what is kept is bounded and comes back the same.
+func FuzzWorkerState(f *testing.F) {
+	f.Add("k", []byte("v"))
+	f.Add(ps.TraceState, []byte("no whole record"))
+	f.Add(ps.TraceState, make([]byte, ps.MaxTrace+5))
+	f.Add("", []byte(nil))
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		s, err := ps.NewShard(countingLayout(), 0, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.SetState(key, value)
+		got := s.State(key)
+		want := value
+		if key == ps.TraceState && len(want) > ps.MaxTrace {
+			want = want[len(want)-ps.MaxTrace:]
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes under %q come back as %d", len(value), key, len(got))
+		}
+		if c := s.Cut(); !bytes.Equal(c.State[key], want) {
+			t.Fatalf("a cut has %d bytes of %d", len(c.State[key]), len(want))
+		}
+		s.SetState(key, got)
+		if again := s.State(key); !bytes.Equal(again, want) {
+			t.Fatalf("set again, %d bytes are %d", len(want), len(again))
+		}
+	})
+}
