@@ -43,6 +43,7 @@ type process struct {
 	err   error
 	stop  bool // it is to end
 	lives int
+	kills int           // lives that were killed
 	done  chan struct{} // closed when it has ended for good
 }
 
@@ -93,13 +94,35 @@ func (p *processes) launch(name string, args ...string) *process {
 	return pr
 }
 
-// kill kills the current life, and returns once the next has begun.
-func (pr *process) kill() {
+// kill kills the current life, and returns once the next has begun. It fails the test when the victim was not alive: such
+// a kill would prove nothing.
+func (pr *process) kill(t *testing.T) {
+	t.Helper()
 	pr.mu.Lock()
-	cmd, ended := pr.cmd, pr.ended
+	cmd, ended, life := pr.cmd, pr.ended, pr.lives
 	pr.mu.Unlock()
-	_ = cmd.Process.Signal(syscall.SIGKILL)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Errorf("%s was to be killed in life %d: %v", pr.name, life, err)
+	}
 	<-ended
+	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != syscall.SIGKILL {
+		t.Errorf("%s was to be killed in life %d, and had ended by itself: %v", pr.name, life, cmd.ProcessState)
+		return
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		pr.mu.Lock()
+		next := pr.lives > life
+		if next {
+			pr.kills++
+		}
+		pr.mu.Unlock()
+		if next {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not begin again after life %d", pr.name, life)
+		}
+	}
 }
 
 func (pr *process) signal(sig syscall.Signal) {
@@ -313,6 +336,7 @@ func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
 				worker := p.launch("worker", "train", p.job, "--worker", "w", "--json")
 				// Each kill has a part of the stream for itself, so that none comes too late.
 				kills, done := c.workers+c.shards+c.brokers, 0
+				workerKills, shardKills := c.workers, c.shards
 				for left := kills; left > 0; left-- {
 					next := done + clusterExamples/(kills+1)
 					fill(t, b.Addrs()[0], records, done, next)
@@ -321,10 +345,14 @@ func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
 					switch n := rng.IntN(left); {
 					case n < c.workers:
 						c.workers--
-						worker.kill()
+						worker.kill(t)
 					case n < c.workers+c.shards:
+						victim := rng.IntN(shards)
+						if c.shards == shardKills { // the one that coordinates is among them
+							victim = 0
+						}
 						c.shards--
-						p.procs[shardName(rng.IntN(shards))].kill()
+						p.procs[shardName(victim)].kill(t)
 					default:
 						c.brokers--
 						restart(t, b)
@@ -332,6 +360,13 @@ func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
 				}
 				fill(t, b.Addrs()[0], records, done, clusterExamples)
 				p.wait(worker, 2*time.Minute)
+				died := 0
+				for i := range shards {
+					died += p.procs[shardName(i)].kills
+				}
+				if zero := p.procs[shardName(0)].kills; worker.kills != workerKills || died != shardKills || shardKills > 0 && zero == 0 {
+					t.Errorf("%d workers and %d shards were killed, shard 0 %d times; want %d and %d, shard 0 among them", worker.kills, died, zero, workerKills, shardKills)
+				}
 				// Only shards that have lost something go back: without the commit phase, a worker that dies between two shards
 				// would leave a batch on one of them.
 				if back := strings.Count(p.procs[shardName(0)].all(), "going back to the newest snapshot"); back > 0 && !loses {
@@ -417,10 +452,14 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 					workers = append(workers, p.launch("worker-3", "train", p.job, "--worker", "worker-3"))
 				}
 				time.Sleep(time.Duration(100+rng.IntN(400)) * time.Millisecond)
-				if n := rng.IntN(4); n < 2 {
-					p.procs[shardName(n)].kill()
+				n := rng.IntN(4)
+				if i == 0 { // the one that coordinates is among them
+					n = 0
+				}
+				if n < 2 {
+					p.procs[shardName(n)].kill(t)
 				} else {
-					workers[n-2].kill()
+					workers[n-2].kill(t)
 				}
 			}
 			// Longer than the lease, for all the time that shard 0 has been there.
