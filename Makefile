@@ -6,6 +6,7 @@ GO        := go
 TESTFLAGS :=
 BENCH     := .
 FUZZTIME  := 1m
+MUTANTS   :=
 LINT      := $(GO) tool -modfile=tools/go.mod golangci-lint
 VERSION   :=
 
@@ -61,6 +62,10 @@ fuzz: ## fuzz every target for FUZZTIME each
 	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$pkg" < /dev/null; \
 	  done; \
 	done
+
+.PHONY: mutants
+mutants: ## break the project on purpose, one place at a time; MUTANTS=regexp chooses
+	$(GO) run ./internal/mutants -run '$(MUTANTS)'
 
 .PHONY: cover
 cover: ## write cover.html

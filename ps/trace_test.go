@@ -296,7 +296,7 @@ func FuzzWorkerState(f *testing.F) {
 	f.Add(ps.TraceState, make([]byte, ps.MaxTrace+5))
 	f.Add("", []byte(nil))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		s, err := ps.NewShard(countingLayout(), 0, 1, 1)
+		s, err := ps.NewShard(countingLayout(), 0, 1, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
