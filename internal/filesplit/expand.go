@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // File is one file of a source.
@@ -105,8 +106,9 @@ func expand(pattern string) ([]File, error) {
 	return files, nil
 }
 
-// noMatch looks around for what the user may have meant.
-func noMatch(pattern, path string, folder bool) *NoMatchError {
+// noMatch looks around for what the user may have meant. Where the folder cannot be looked into, that is the error: wildcards
+// match nothing then.
+func noMatch(pattern, path string, folder bool) error {
 	e := &NoMatchError{Pattern: pattern}
 	if folder {
 		e.Reason = "it is a folder; name files, as in " + filepath.ToSlash(filepath.Join(pattern, "*"))
@@ -118,8 +120,11 @@ func noMatch(pattern, path string, folder bool) *NoMatchError {
 		e.Reason = fmt.Sprintf("there is no folder %q", filepath.ToSlash(dir))
 		return e
 	}
-	if err != nil {
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return e
+	}
+	if err != nil { // too many open files, say: that nothing matched says nothing
+		return err
 	}
 	defer func() { _ = d.Close() }() // only read from
 	names, _ := d.Readdirnames(10_000)

@@ -98,6 +98,19 @@ func TestExpandNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// TestExpandInAFolderThatCannotBeRead: wildcards match nothing there, which is not the pattern's fault.
+func TestExpandInAFolderThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	loop := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Skip(err)
+	}
+	_, err := filesplit.Expand([]string{loop + "/*.csv"})
+	if !filesplit.Unreadable(err) {
+		t.Errorf("got %v, want an error of the file system", err)
+	}
+}
+
 func TestMacros(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -77,8 +77,8 @@ func (c *compiler) sparse(what string, o *Feature, f *feature) {
 	if o.Max < 0 {
 		c.fault("%s: max is %d", what, o.Max)
 	}
-	if f.hash && (f.typ == Float || f.typ == String) {
-		c.fault("%s: hash is for integers, not for type %s", what, f.typ)
+	if f.hash && f.typ == Float {
+		c.fault("%s: hash is for integers and text, not for type %s", what, f.typ)
 	}
 	if c.Format == LibFM && f.join < 0 && f.typ != Auto && f.typ != Int {
 		c.fault("%s: type is %s, but libfm has integers", what, f.typ)

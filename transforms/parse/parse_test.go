@@ -255,6 +255,30 @@ func TestCSV(t *testing.T) {
 	})
 }
 
+// A column that is named twice is no column that anyone could want; where nobody wants it, it does no harm.
+func TestHeaderNamesAColumnTwice(t *testing.T) {
+	t.Parallel()
+	features := []parse.Feature{{Name: "a", Kind: parse.Dense}}
+	check(t, parseRecords(t, parse.Options{Format: parse.CSV, Features: features}, "a,b,b", lines("1,2,3")...), []string{"a=1 __position__=10"}, nil)
+	p, err := parse.New(parse.Options{Format: parse.CSV, Features: features}).Open(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Process(t.Context(), blockOf(t, memory.DefaultAllocator, 0, "a,b,a", lines("1,2,3")...), func(b *pipeline.Batch) error { b.Release(); return nil })
+	if !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), `names column "a" twice, fields 1 and 3`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Text is hashed whatever hash says.
+func TestHashOfText(t *testing.T) {
+	t.Parallel()
+	opts := parse.Options{Format: parse.CSV, Columns: []string{"a"}, Features: []parse.Feature{{Name: "a", Slot: 1, Type: parse.String, Hash: parse.HashInt}}}
+	check(t, parseRecords(t, opts, "", lines("x\n667")...), []string{
+		fmt.Sprintf("a=[1:%s] __position__=10", sig("x")), fmt.Sprintf("a=[1:%s] __position__=20", sig("667")),
+	}, nil)
+}
+
 // The header may change from file to file, and has to name what is wanted.
 func TestHeaderChanges(t *testing.T) {
 	t.Parallel()

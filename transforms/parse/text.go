@@ -69,6 +69,9 @@ func (r *textRecord) resolve(names []string) error {
 		if at[i] = slices.Index(names, name); at[i] < 0 {
 			return fmt.Errorf("parse: %s has no column %q%s: %w", r.format, name, suggest(name, names), pipeline.ErrSchema)
 		}
+		if again := slices.Index(names[at[i]+1:], name); again >= 0 {
+			return fmt.Errorf("parse: the header of the %s names column %q twice, fields %d and %d: %w", r.format, name, at[i]+1, at[i]+2+again, pipeline.ErrSchema)
+		}
 	}
 	r.at, r.width = at, len(names)
 	return nil

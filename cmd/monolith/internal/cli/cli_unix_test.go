@@ -261,6 +261,8 @@ func TestExit(t *testing.T) {
 		{fmt.Errorf("a: %w", pipeline.ErrUnavailable), 3, "unavailable"},
 		{fmt.Errorf("a: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}), 3, "unavailable"},
 		{fmt.Errorf("a: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), 3, "unavailable"},
+		{fmt.Errorf("a: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), 3, "unavailable"},
+		{fmt.Errorf("a: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.ENFILE}), 3, "unavailable"},
 		{errors.Join(pipeline.ErrUnavailable, pipeline.ErrConfig), 2, "config"},
 	} {
 		if exit, f := cli.Exit(tt.err); exit != tt.exit || f.Code != tt.code {

@@ -81,9 +81,9 @@ func Exit(err error) (int, Failure) {
 	return ExitFailed, f
 }
 
-// diskTrouble finds what only the machine's owner can mend: a full, read-only or forbidden disk.
+// diskTrouble finds what only the machine's owner can mend: a full, read-only or forbidden disk, no more files to open.
 func diskTrouble(err error) bool {
-	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EACCES, syscall.EIO} {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EACCES, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, e) {
 			return true
 		}
