@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/fsx"
@@ -20,7 +21,12 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 	var findings []Finding
 	add := func(path string, err error) {
 		for _, e := range flatten(err) {
-			findings = append(findings, Finding{Path: path, Message: e.Error()})
+			f := Finding{Path: path, Message: e.Error()}
+			if i := slices.IndexFunc(findings, func(g Finding) bool { return g.Message == f.Message }); i < 0 {
+				findings = append(findings, f)
+			} else if findings[i].Path == "" { // the plan has met it too, and does not know where
+				findings[i].Path = path
+			}
 		}
 	}
 	if _, err := BuildPlan(cfg); err != nil {

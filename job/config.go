@@ -6,6 +6,8 @@
 // winning: defaults, the file, MONOLITH_* environment variables, --set flags. Lists are replaced, never merged.
 package job
 
+import "slices"
+
 // Config is one job. Its zero value is not useful; [Load] and [Default] fill the defaults in. It is plain data: once
 // loaded it is only read, and reading it from several goroutines is fine.
 type Config struct {
@@ -109,5 +111,8 @@ type Log struct {
 // File is the path the job was loaded from, empty for a job made in Go.
 func (c *Config) File() string { return c.file }
 
-// Warnings lists what is odd but not wrong, for the log: environment variables that look like settings but are none.
-func (c *Config) Warnings() []string { return c.notes }
+// Warnings lists what is odd but not wrong, for the log and for check: environment variables that look like settings but
+// are none, features that share a slot, the label among the features.
+func (c *Config) Warnings() []string {
+	return slices.Concat(c.notes, c.Parse.warnings())
+}

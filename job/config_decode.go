@@ -23,10 +23,32 @@ func (d *decoder) fault(at Where, path, message, suggestion string) {
 func (d *decoder) unknown(e entry, path string, names []string) {
 	message := "unknown key"
 	near := Nearest(e.key, names)
-	if near == "" {
+	elsewhere := keysNamed(e.key)
+	switch {
+	case len(elsewhere) == 1 && path == "":
+		near = elsewhere[0]
+	case near == "" && len(elsewhere) > 0 && len(elsewhere) <= 5:
+		message += " here; there is " + strings.Join(elsewhere, ", ")
+	case near == "":
 		message += "; known here: " + strings.Join(names, ", ")
 	}
 	d.fault(e.at, join(path, e.key), message, near)
+}
+
+// unknownChoice reports a choice, of a model for example, that is none of names.
+func (d *decoder) unknownChoice(at Where, path, choice string, names []string) {
+	message := fmt.Sprintf("%q is none of %s", choice, strings.Join(names, ", "))
+	d.fault(at, path, message, Nearest(choice, names))
+}
+
+// keysNamed lists the paths of keys outside of lists that have a name, in other sections than the outermost.
+func keysNamed(name string) (out []string) {
+	for _, k := range Keys() {
+		if k.Env != "" && strings.HasSuffix(k.Path, "."+name) {
+			out = append(out, k.Path)
+		}
+	}
+	return out
 }
 
 // section fills a struct from a mapping; n may be nil or null for defaults alone.
@@ -47,7 +69,11 @@ func (d *decoder) section(n *node, v reflect.Value, path string) {
 			d.where[path] = n.at
 		}
 		for _, e := range n.entries {
-			if _, ok := findField(fields, e.key); !ok {
+			switch _, ok := findField(fields, e.key); {
+			case ok:
+			case isOneOf(v.Type()):
+				d.unknownChoice(e.at, path, e.key, fieldNames(fields))
+			default:
 				d.unknown(e, path, fieldNames(fields))
 			}
 		}
@@ -95,7 +121,7 @@ func (d *decoder) shortForm(n *node, t reflect.Type, fields []field, path string
 		if _, ok := findField(fields, n.text); ok {
 			return &node{kind: mappingNode, at: n.at, entries: []entry{{n.text, n.at, &node{at: n.at}}}}
 		}
-		d.unknown(entry{n.text, n.at, n}, path, fieldNames(fields))
+		d.unknownChoice(n.at, path, n.text, fieldNames(fields))
 		return nil
 	}
 	for _, f := range fields {

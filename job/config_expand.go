@@ -3,6 +3,7 @@ package job
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // variable is ${NAME} or ${NAME:-fallback}; with a second dollar sign in front it stands for itself.
@@ -37,5 +38,62 @@ func (d *decoder) substitute(n *node, path string) {
 			d.substitute(e.value, join(path, e.key))
 		}
 	default:
+	}
+}
+
+// Variables are hidden from the YAML parser, which would take the braces of an unquoted one in a list for a mapping. Each
+// becomes as many characters of Unicode's private use area, so that columns in messages stay true: one that numbers it, then
+// fillers.
+const (
+	hiddenFirst = '\uE000'
+	hiddenFill  = '\uF8FF'
+)
+
+// hideVariables replaces the variables of a job's text and returns them in their order. A text that uses those
+// characters itself stays as it is.
+func hideVariables(text string) (hidden string, variables []string) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r >= hiddenFirst && r <= hiddenFill }) {
+		return text, nil
+	}
+	hidden = variable.ReplaceAllStringFunc(text, func(m string) string {
+		if strings.Contains(m, "\n") || len(variables) >= hiddenFill-hiddenFirst {
+			return m
+		}
+		variables = append(variables, m)
+		return string(hiddenFirst+rune(len(variables)-1)) + strings.Repeat(string(hiddenFill), utf8.RuneCountInString(m)-1)
+	})
+	return hidden, variables
+}
+
+// showVariables puts the variables back into a text that was parsed.
+func showVariables(text string, variables []string) string {
+	if len(variables) == 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == hiddenFill:
+		case r >= hiddenFirst && int(r-hiddenFirst) < len(variables):
+			b.WriteString(variables[r-hiddenFirst])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// show puts the variables back into a whole tree.
+func (n *node) show(variables []string) {
+	if n == nil || len(variables) == 0 {
+		return
+	}
+	n.text = showVariables(n.text, variables)
+	for _, item := range n.items {
+		item.show(variables)
+	}
+	for i := range n.entries {
+		n.entries[i].key = showVariables(n.entries[i].key, variables)
+		n.entries[i].value.show(variables)
 	}
 }

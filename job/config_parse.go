@@ -1,5 +1,12 @@
 package job
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // Parse says how records become features and labels.
 type Parse struct {
 	// Format is what a record is: tf_example, libfm, csv, tsv, jsonl, or columns for Parquet. Default: columns for a
@@ -144,4 +151,26 @@ func (f *Feature) indicator() string {
 		return ""
 	}
 	return f.Name + "_missing"
+}
+
+// warnings lists what is odd about the features, but may be meant.
+func (p *Parse) warnings() (out []string) {
+	bySlot := map[int][]string{}
+	for i, f := range p.Features {
+		if f.Kind == "sparse" && f.Slot != nil {
+			bySlot[*f.Slot] = append(bySlot[*f.Slot], f.Name)
+		}
+		if p.Label.Name != "" && f.Column == p.Label.Name {
+			out = append(out, fmt.Sprintf("parse.features[%d] reads %q, the label's column: the model sees what it is to predict", i, f.Column))
+		}
+		if p.Weight != nil && f.Column == p.Weight.Name {
+			out = append(out, fmt.Sprintf("parse.features[%d] reads %q, the weight's column", i, f.Column))
+		}
+	}
+	for _, slot := range slices.Sorted(maps.Keys(bySlot)) {
+		if names := bySlot[slot]; len(names) > 1 {
+			out = append(out, fmt.Sprintf("the features %s share slot %d: equal ids of theirs share one embedding; give each a slot of its own unless they mean the same things", strings.Join(names, ", "), slot))
+		}
+	}
+	return out
 }

@@ -199,7 +199,16 @@ func TestFaults(t *testing.T) {
 		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
 		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},
 		{"unknown key far from any", edit("keep: 3", "zzzzzzzz: 3"), nil, []string{"job.yaml:17:23: snapshot.zzzzzzzz: unknown key; known here: every, keep"}},
-		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model.depfm: unknown key; did you mean "deepfm"?`}},
+		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model: "depfm" is none of lr, fm, deepfm, dcnv2; did you mean "deepfm"?`}},
+		{"unknown model far from any", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: {transformer: {}}"), nil, []string{
+			`job.yaml:13:9: model: "transformer" is none of lr, fm, deepfm, dcnv2`,
+		}},
+		{"a key of another section", edit("seed: 7", "batch: 7"), nil, []string{`job.yaml:4:1: batch: unknown key; did you mean "train.batch"?`}},
+		{"a key of several sections", edit("seed: 7", "hidden: 7"), nil, []string{"job.yaml:4:1: hidden: unknown key here; there is model.deepfm.hidden, model.dcnv2.hidden"}},
+		{"condition without quotes", edit(`positive: ">= 4"`, "positive: >= 4"), nil, []string{
+			`job.yaml:12:35: not YAML: invalid header option: "= 4}"; write a condition in quotes: ">= 4"`,
+		}},
+		{"unequal without quotes", edit(`positive: ">= 4"`, "positive: != 0"), nil, []string{`job.yaml:12:35: parse.label.positive: tags such as != are not used in jobs; write a condition in quotes: "!= 0"`}},
 		{"enum", edit("on_bad_row: skip", "on_bad_row: skp"), nil, []string{`job.yaml:14:77: train.on_bad_row: is "skp", not one of fail, skip, dead_letter; did you mean "skip"?`}},
 		{"number", edit("batch: 512", "batch: many"), nil, []string{`job.yaml:14:16: train.batch: wants a whole number, not "many"`}},
 		{"quoted number", edit("batch: 512", `batch: "512"`), nil, []string{`job.yaml:14:16: train.batch: wants a whole number, not "512"`}},
@@ -412,6 +421,39 @@ model: lr
 	want := `2 faults in the job:
   job.yaml:8:83: parse.joins[0].key: is "usr", which is no column of the rows; did you mean "user"?
   job.yaml:13:30: parse.features[2].column: is "m_genre", which is no column; did you mean "m_genres"?`
+	if err == nil || err.Error() != want {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+// TestVariablesAnywhere: a variable may stand wherever a value may, in quotes or not, and columns of faults stay true.
+func TestVariablesAnywhere(t *testing.T) {
+	t.Parallel()
+	env := []string{"DIR=/data/a: {b}", "LABEL=click", "N=7"}
+	for text, want := range map[string]string{
+		"[${DIR}/f.csv]":                             "[/data/a: {b}/f.csv]",
+		`["${DIR}/f.csv", '${DIR}', x]`:              "[/data/a: {b}/f.csv /data/a: {b} x]",
+		"[${NONE:-a, [b]: c}, d${N}${N}e]":           "[a, [b]: c d77e]",
+		"[$${DIR}]":                                  "[${DIR}]",
+		"\n    - ${DIR}  # not ${NONE}\n    - é${N}": "[/data/a: {b} é7]",
+		"[\"\ue000\", \"${N}\"]":                     "[\ue000 7]", // the characters that hide variables
+	} {
+		c, err := job.Decode([]byte("version: 1\nsource:\n  text:\n   files: "+text+"\nparse: {format: libfm}\nmodel: lr\n"), "x.yaml", job.LoadOptions{Env: env})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := fmt.Sprint(c.Source.Text.Files); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	_, err := job.Decode([]byte("version: 1\nname: ${N}${N}, oops: {\nmodel: [${N}, ${NONE}]\n"), "x.yaml", job.LoadOptions{Env: env})
+	if err == nil || strings.ContainsFunc(err.Error(), func(r rune) bool { return r >= 0xE000 && r <= 0xF8FF }) {
+		t.Errorf("error is %v", err)
+	}
+	_, err = job.Decode([]byte("version: 1\nsource: {text: {files: [${NONE}, ${N}], blck_rows: 3}}\nparse: {format: libfm}\nmodel: lr\n"), "x.yaml", job.LoadOptions{Env: env})
+	want := "2 faults in the job:\n  x.yaml:2:25: source.text.files: environment variable NONE is not set; set it, or write ${NONE:-fallback}\n" +
+		`  x.yaml:2:41: source.text.blck_rows: unknown key; did you mean "block_rows"?`
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
 	}

@@ -173,13 +173,13 @@ func (s Secret) Resolve() (string, error) {
 			v, ok = os.LookupEnv(s.Env)
 		}
 		if !ok {
-			return "", fmt.Errorf("job: secret: environment variable %s is not set", s.Env)
+			return "", configError("job: secret: environment variable %s is not set; set it, or name another place with {env: VARIABLE} or {file: PATH}", s.Env)
 		}
 		return v, nil
 	case s.File != "":
 		b, err := os.ReadFile(s.File)
 		if err != nil {
-			return "", fmt.Errorf("job: secret: %w", err)
+			return "", configError("job: secret: %w; put it there, or name another place with {env: VARIABLE} or {file: PATH}", err)
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 	}

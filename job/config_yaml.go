@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -92,14 +93,17 @@ func parseYAML(data []byte, at Where) (_ *node, faults []Fault) {
 	if len(data) > maxFileBytes {
 		return nil, []Fault{{Where: at, Message: fmt.Sprintf("holds %d bytes; a job has at most %d", len(data), maxFileBytes)}}
 	}
+	text, variables := hideVariables(string(data))
 	// Checked before the lexer runs: its time too grows with the square of the depth.
-	if line := tooDeep(data); line > 0 {
+	if line := tooDeep([]byte(text)); line > 0 {
 		at.Line, at.Col = line, 1
 		return nil, []Fault{{Where: at, Message: fmt.Sprintf("nests deeper than %d levels", maxDepth)}}
 	}
-	file, err := parser.Parse(joinColons(lexer.Tokenize(string(data))), 0, parser.AllowDuplicateMapKey())
+	file, err := parser.Parse(joinColons(lexer.Tokenize(text)), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		return nil, []Fault{syntaxFault(err, at)}
+		f := syntaxFault(err, at)
+		f.Message = showVariables(f.Message, variables) + unquoted(string(data), f.Where.Line)
+		return nil, []Fault{f}
 	}
 	c := converter{at: at, anchors: map[string]*node{}}
 	var root *node
@@ -113,7 +117,27 @@ func parseYAML(data []byte, at Where) (_ *node, faults []Fault) {
 		}
 		root = c.convert(doc.Body, "", 0)
 	}
+	root.show(variables)
+	for i := range c.faults {
+		c.faults[i].Path, c.faults[i].Message = showVariables(c.faults[i].Path, variables), showVariables(c.faults[i].Message, variables)
+	}
 	return root, c.faults
+}
+
+// comparison is a condition that is not in quotes. What begins with > is a block of text in YAML, and with ! a tag.
+var comparison = regexp.MustCompile(`[:,{\[-]\s*((?:>=?|!=)\s*[-+]?[0-9][^\s,}\]#]*)`)
+
+// unquoted says what to do about a condition on the line of a fault, or nothing.
+func unquoted(text string, line int) string {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	m := comparison.FindStringSubmatch(lines[line-1])
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("; write a condition in quotes: %q", m[1])
 }
 
 // tooDeep returns the first line whose brackets or list marks nest deeper than maxDepth, or 0. It counts brackets in
@@ -270,8 +294,12 @@ func (c *converter) convert(n ast.Node, path string, depth int) *node {
 		}
 		return out.clone()
 	case *ast.TagNode:
-		c.bad(n, path, fmt.Sprintf("tags such as %s are not used in jobs", v.GetToken().Value))
-		return &node{at: at}
+		message := fmt.Sprintf("tags such as %s are not used in jobs", v.GetToken().Value)
+		if strings.HasPrefix(v.GetToken().Value, "!=") {
+			message += `; write a condition in quotes: "!= 0"`
+		}
+		c.bad(n, path, message)
+		return &node{kind: scalarNode, quoted: true, at: at}
 	}
 	c.bad(n, path, fmt.Sprintf("a %s is not used in jobs", strings.ToLower(n.Type().String())))
 	return &node{at: at}

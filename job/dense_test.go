@@ -152,7 +152,7 @@ func TestFaultsOfNumbers(t *testing.T) {
 		"{name: x, kind: dense, clip: [3, 3]}":                                "parse.features[0].clip: is [3 3], not [lo, hi]",
 		"{name: x, kind: dense, buckets: [1]}":                                "parse.features[0].buckets: make ids of numbers; set kind: sparse",
 		"{name: x, kind: dense, standardise: {given: {mean: 1}}}":             "parse.features[0].standardise.given.std",
-		"{name: x, kind: dense, standardise: sometimes}":                      "unknown key; known here: given, running",
+		"{name: x, kind: dense, standardise: sometimes}":                      `"sometimes" is none of given, running`,
 		"{name: x, kind: dense, standardise: {given: {std: 1}, running: {}}}": "takes one of its keys",
 		"{name: x, log: true}":                                                "parse.features[0].log: is for dense features; set kind: dense",
 		"{name: x, standardise: running}":                                     "parse.features[0].standardise: is for dense features",

@@ -25,15 +25,15 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings, err := a.findings(cmd, args[0], set)
+			findings, warnings, err := a.findings(cmd, args[0], set)
 			if err != nil {
 				return err
 			}
 			if findings == nil {
 				findings = []job.Finding{} // an empty list in JSON, not null
 			}
-			out.result = map[string]any{"findings": findings}
-			out.text = func(w io.Writer) error { return a.writeFindings(w, args[0], findings) }
+			out.result = map[string]any{"findings": findings, "warnings": append([]string{}, warnings...)}
+			out.text = func(w io.Writer) error { return a.writeFindings(w, args[0], findings, warnings) }
 			if len(findings) > 0 {
 				return &answerError{fmt.Sprintf("%s has %s", args[0], plural(len(findings), "finding"))}
 			}
@@ -44,28 +44,38 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 	return cmd
 }
 
-func (a *App) findings(cmd *cobra.Command, path string, set []string) ([]job.Finding, error) {
+func (a *App) findings(cmd *cobra.Command, path string, set []string) (_ []job.Finding, warnings []string, _ error) {
 	if info, err := os.Stat(path); path != stdinJob && (err != nil || info.IsDir()) {
 		_, err = a.load(path, set) // says it best
-		return nil, err
+		return nil, nil, err
 	}
-	cfg, err := a.load(path, set)
+	cfg, err := a.read(path, set)
 	var faults *job.ConfigError
 	switch {
 	case errors.As(err, &faults):
-		return faults.Findings(), nil
+		return faults.Findings(), nil, nil
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case a.Ops.Check == nil:
-		return nil, errMissing
+		return nil, nil, errMissing
 	}
-	return a.Ops.Check(cmd.Context(), cfg)
+	findings, err := a.Ops.Check(cmd.Context(), cfg)
+	return findings, cfg.Warnings(), err
 }
 
-func (a *App) writeFindings(w io.Writer, path string, findings []job.Finding) error {
+func (a *App) writeFindings(w io.Writer, path string, findings []job.Finding, warnings []string) error {
 	if len(findings) == 0 {
-		_, err := fmt.Fprintf(w, "%s is all right\n", path)
-		return err
+		if path == stdinJob {
+			path = "the job"
+		}
+		if _, err := fmt.Fprintf(w, "%s is all right\n", path); err != nil {
+			return err
+		}
+	}
+	for _, text := range warnings {
+		if _, err := fmt.Fprintf(w, "warning: %s\n", text); err != nil {
+			return err
+		}
 	}
 	for _, f := range findings {
 		line := f.Message

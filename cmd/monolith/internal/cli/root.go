@@ -131,11 +131,23 @@ func addSet(cmd *cobra.Command, set *[]string) {
 // stdinJob is the job file that stands for standard input.
 const stdinJob = "-"
 
-// load reads a job with all its layers and sets the logger it asks for.
+// load reads a job with all its layers, sets the logger it asks for and says what is odd about it.
 func (a *App) load(path string, set []string) (*job.Config, error) {
+	cfg, err := a.read(path, set)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range cfg.Warnings() {
+		a.logger.Load().Warn("look at the job", "what", w)
+	}
+	return cfg, nil
+}
+
+// read is load without a word on what is odd.
+func (a *App) read(path string, set []string) (*job.Config, error) {
 	opts := job.LoadOptions{Set: set, Env: a.Env}
 	if path != stdinJob && !isJobFile(path) && !isDir(path) {
-		if _, err := job.ForTarget(path, job.LoadOptions{}); err == nil && !a.looksLikeJob(path) {
+		if _, err := job.ForTarget(path, job.LoadOptions{}); err == nil && !looksLikeJob(path) {
 			return nil, &usageError{message: fmt.Sprintf("%s is data, not a job file; `monolith init %s` writes a job for it", path, path)}
 		}
 	}
@@ -154,9 +166,6 @@ func (a *App) load(path string, set []string) (*job.Config, error) {
 		return nil, err
 	}
 	a.setLogger(&cfg.Log)
-	for _, w := range cfg.Warnings() {
-		a.logger.Load().Warn("ignored setting", "reason", w)
-	}
 	return cfg, nil
 }
 
@@ -167,9 +176,14 @@ func isJobFile(path string) bool {
 }
 
 // looksLikeJob tells a file that has the first key of every job, whatever it is called.
-func (a *App) looksLikeJob(path string) bool {
-	data, err := os.ReadFile(path)
-	return err == nil && versionKey.Match(data)
+func looksLikeJob(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read from
+	head, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+	return versionKey.Match(head)
 }
 
 var versionKey = regexp.MustCompile(`(?m)^version:`)

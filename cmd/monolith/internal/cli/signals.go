@@ -38,7 +38,19 @@ func (a *App) supervise(done <-chan int) int {
 	for {
 		select {
 		case code := <-done:
-			return code
+			for { // what was asked for before the end is still answered
+				select {
+				case s, ok := <-a.Signals:
+					if ok && isDump(s) {
+						a.dumpGoroutines()
+					}
+					if ok {
+						continue
+					}
+				default:
+				}
+				return code
+			}
 		case s, ok := <-a.Signals:
 			if !ok {
 				a.Signals = nil
