@@ -40,7 +40,7 @@ func TestFingerprint(t *testing.T) {
 				New: func(t *testing.T, o options) interface{ Fingerprint() string } {
 					t.Helper()
 					// Only settings of the stage and a few of the model are tried here.
-					c := zoo.Config{Name: o.Model.Name, Seed: o.Model.Seed, Dim: o.Model.Dim, Features: o.Model.Features, Hidden: o.Model.Hidden, BatchNorm: o.Model.BatchNorm}
+					c := zoo.Config{Name: o.Model.Name, Seed: o.Model.Seed, Dim: o.Model.Dim, Features: o.Model.Features, Hidden: o.Model.Hidden, BatchNorm: o.Model.BatchNorm, Interactions: o.Model.Interactions}
 					m, err := zoo.New(c)
 					if err != nil {
 						t.Fatal(err)

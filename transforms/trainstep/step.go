@@ -2,8 +2,6 @@ package trainstep
 
 import (
 	"context"
-	"fmt"
-	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -26,7 +24,9 @@ type StepOptions struct {
 	Progressive bool
 }
 
-// Step is the stage that trains: predict, score, forward, back.
+// Step is the stage that trains: predict, score, forward, back. A loss or a gradient that is not finite, or far beyond what
+// rules can square, ends the run before anything of the batch is pushed: the position stays behind the batch, and what the
+// shards and their snapshots hold is as it was.
 type Step struct {
 	model model.Model
 	open  OpenStore
@@ -120,9 +120,9 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	}
 	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, o.Split)), uint64(o.From))
 	probs, loss := s.session.Step(&p.in, seed)
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+	if err := s.check(p, loss); err != nil {
 		g.Release()
-		return fmt.Errorf("the loss of the batch %s is %v: the model diverged; lower the learning rate, clip gradients (clip_norm), or look for extreme dense features", o, loss)
+		return err
 	}
 	if before == nil {
 		before = probs

@@ -1,0 +1,101 @@
+package trainstep
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/fid"
+)
+
+// maxGradient bounds the elements of a gradient. Rules square them and add the squares up in float32, which ends at 3e38; no
+// model that learns anything comes near.
+const maxGradient = 1e15
+
+// check refuses a batch whose loss is no number, or with an element of a gradient that is NaN, infinite or beyond
+// [maxGradient]: pushed once, it would stay in the shards, their logs and every snapshot from then on. Nothing of the batch is
+// applied then and its position stays behind it; the run ends. Observations (statistics of batch normalisation, moments) need
+// only be finite.
+func (s *step) check(p *Prepared, loss float64) error {
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return fmt.Errorf("the loss of the batch %s is %v: %s", p.Origin(), loss, s.advice(p))
+	}
+	layout := s.stage.model.Layout()
+	for t, grads := range s.session.Grads() {
+		if i := firstOutside(grads, maxGradient); i >= 0 {
+			return fmt.Errorf("batch %s: the gradient of %s is %v: %s", p.Origin(), s.nameRow(p, t, i), grads[i], s.advice(p))
+		}
+	}
+	grads := s.session.DenseGrad()
+	for _, tensor := range layout.Dense {
+		n := tensor.Len()
+		limit := float32(maxGradient)
+		if _, observed := tensor.Optimizer.(optim.EMA); observed {
+			limit = math.MaxFloat32
+		}
+		if i := firstOutside(grads[:n], limit); i >= 0 {
+			return fmt.Errorf("batch %s: the gradient of tensor %s, element %d, is %v: %s", p.Origin(), tensor.Name, i, grads[i], s.advice(p))
+		}
+		grads = grads[n:]
+	}
+	return nil
+}
+
+// firstOutside returns the first element that is not within ±limit, NaN included, or -1. Without their sign, floats are
+// ordered as their bits are, with infinity and NaN at the end, so that one whole number tells for all of them.
+func firstOutside(x []float32, limit float32) int {
+	const sign = 1 << 31
+	bound, largest := math.Float32bits(limit), uint32(0)
+	for _, v := range x {
+		largest = max(largest, math.Float32bits(v)&^sign)
+	}
+	if largest <= bound {
+		return -1
+	}
+	return slices.IndexFunc(x, func(v float32) bool { return math.Float32bits(v)&^sign > bound })
+}
+
+// nameRow names element i of table t's gradients: table, segment, the fid and a feature that has it.
+func (s *step) nameRow(p *Prepared, t, i int) string {
+	table := s.stage.model.Layout().Tables[t]
+	row, at := i/table.Dim(), i%table.Dim()
+	segment := slices.IndexFunc(table.Segments, func(g param.Segment) bool { at -= g.Dim; return at < 0 })
+	id := p.rows.Keys[t][row]
+	name := fmt.Sprintf("table %s, segment %s, fid %s", table.Name, table.Segments[segment].Name, fid.ID(id))
+	sparse := 0
+	for _, f := range s.stage.model.Features() {
+		if f.Kind != model.Sparse {
+			continue
+		}
+		if f.Table == t && slices.Contains(p.in.Sparse[sparse].Index, int32(row)) {
+			return fmt.Sprintf("%s (feature %q)", name, f.Name)
+		}
+		sparse++
+	}
+	return name
+}
+
+// advice says what may be the matter, with the largest number that the batch brought along.
+func (s *step) advice(p *Prepared) string {
+	text := "the model diverged, and nothing of this batch was applied; lower the learning rate, clip gradients (clip_norm), or scale dense features"
+	name, largest := "", float32(0)
+	dense := 0
+	for _, f := range s.stage.model.Features() {
+		if f.Kind != model.Dense {
+			continue
+		}
+		for _, x := range p.in.Dense[dense] {
+			if x = max(x, -x); x > largest || x != x {
+				name, largest = f.Name, x
+			}
+		}
+		dense++
+	}
+	if largest > 100 || largest != largest {
+		text += fmt.Sprintf(" (the largest value is %v, of feature %q)", largest, name)
+	}
+	return text
+}
