@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -81,6 +82,30 @@ func (w *PartWriter) fail(err error) error {
 	return fail(strings.TrimSuffix(w.o.Dir, tmpSuffix), w.o.Need, w.wrote, err)
 }
 
+// checkRows refuses rows with a weight or state that is NaN or infinite.
+func (w *PartWriter) checkRows(t Table, rows *table.Rows) error {
+	if finite(rows.Weights) && finite(rows.State) {
+		return nil
+	}
+	dim, stateDim := t.Dim(), t.StateDim()
+	for i, key := range rows.Keys {
+		if !finite(rows.Weights[i*dim:][:dim]) || !finite(rows.State[i*stateDim:][:stateDim]) {
+			return fmt.Errorf("table %s, row of fid %d: %w", t.Name, key, ErrNotFinite)
+		}
+	}
+	return nil
+}
+
+// finite tells whether no element is NaN or infinite: these, and nothing else, have all bits of the exponent set.
+func finite(x []float32) bool {
+	const exponent = 0x7f80_0000
+	largest := uint32(0)
+	for _, v := range x {
+		largest = max(largest, math.Float32bits(v)&exponent)
+	}
+	return largest != exponent
+}
+
 // Rows writes the rows of one table; next appends at most limit rows and tells whether there were any.
 func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) error {
 	t := w.tables[tbl]
@@ -96,6 +121,12 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) e
 		}
 		if len(w.rows.Keys) == 0 {
 			break
+		}
+		if err := w.checkRows(t, &w.rows); err != nil {
+			if f != nil {
+				err = errors.Join(err, f.abort())
+			}
+			return err
 		}
 		if f == nil {
 			var err error
@@ -122,6 +153,11 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) e
 func (w *PartWriter) Dense(tensors []Tensor) error {
 	if len(tensors) == 0 {
 		return nil
+	}
+	for _, t := range tensors {
+		if !finite(t.Weights) || !finite(t.State) {
+			return fmt.Errorf("dense tensor %s: %w", t.Name, ErrNotFinite)
+		}
 	}
 	schema := denseSchema()
 	f, err := w.create(fmt.Sprintf("dense-%04d.arrow", w.o.Shard), schema)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -486,4 +487,38 @@ func FuzzRows(f *testing.F) {
 			t.Errorf("error %v is not ErrCorrupt", err)
 		}
 	})
+}
+
+// TestNotFiniteIsNotWritten puts a NaN or an infinity into a weight or a state of the first row, of one far behind it, and of a
+// dense tensor.
+func TestNotFiniteIsNotWritten(t *testing.T) {
+	t.Parallel()
+	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	defer mem.AssertSize(t, 0)
+	l := layout()
+	const n = 100_000 // several record batches
+	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+	dim, stateDim := l.Tables[0].Dim(), l.Tables[0].StateDim()
+	for name, c := range map[string]struct {
+		spoil func(rows *table.Rows)
+		row   int
+	}{
+		"weight":             {func(r *table.Rows) { r.Weights[2] = nan }, 0},
+		"state":              {func(r *table.Rows) { r.State[stateDim-1] = inf }, 0},
+		"weight of the last": {func(r *table.Rows) { r.Weights[n*dim-1] = inf }, n - 1},
+	} {
+		rows := randomRows(rand.New(rand.NewPCG(1, 1)), l.Tables[0], n)
+		c.spoil(&rows)
+		p := snapshot.NewPart(snapshot.PartOptions{Dir: t.TempDir(), Layout: l, Allocator: mem})
+		err := p.Rows(0, feed(&rows, l.Tables[0], 0, n))
+		if want := fmt.Sprintf("table a/b, row of fid %d:", rows.Keys[c.row]); !errors.Is(err, snapshot.ErrNotFinite) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want ErrNotFinite and %q", name, err, want)
+		}
+	}
+	p := snapshot.NewPart(snapshot.PartOptions{Dir: t.TempDir(), Layout: l, Allocator: mem})
+	bad := tensors()
+	bad[0].State[1] = nan
+	if err := p.Dense(bad); !errors.Is(err, snapshot.ErrNotFinite) || !strings.Contains(err.Error(), "tensor w") {
+		t.Errorf("%v, want ErrNotFinite of tensor w", err)
+	}
 }
