@@ -131,7 +131,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := os.MkdirAll(t.cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
 	}
-	if t.lock, err = t.cfg.claim(lockName(0), "another run is using"); err != nil {
+	if t.lock, err = t.cfg.claim(lockName(0), "another process is training with"); err != nil {
 		return err
 	}
 	defer func() {

@@ -283,6 +283,32 @@ func TestSecondShardZero(t *testing.T) {
 	c.exact(t)
 }
 
+// TestTwoRunsOneDir: the second run with one dir ends with 3, which a supervisor answers by trying again, and leaves the
+// first alone, whether that trains with shards of its own or serves them.
+func TestTwoRunsOneDir(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 4000, 50, "")
+	alone := c.write(t, "alone.yaml", "run", "")
+	first := start(t, "", "train", alone)
+	eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(c.dir, "run", "snapshots"))
+		return err == nil
+	})
+	for _, args := range [][]string{{"train", alone}, {"ps", c.job}, {"train", alone, "--resume=false"}} {
+		monolith(t, args...).wants(t, 3, "another process", filepath.Join(c.dir, "run"), "wait for it to end, or give this job another dir")
+	}
+	first.end(syscall.SIGTERM).wants(t, 0)
+}
+
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never comes")
+		}
+	}
+}
+
 // TestOpenToStrangers: a shard listens beyond this machine only where strangers are kept away, or if it is said.
 func TestOpenToStrangers(t *testing.T) {
 	t.Parallel()
