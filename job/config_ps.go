@@ -32,7 +32,8 @@ type PS struct {
 
 // WAL is the write-ahead log of the shards, under durability: wal.
 type WAL struct {
-	// Dir is the folder of the logs; empty: wal in the job's dir. A disk of its own keeps snapshots from slowing it.
+	// Dir is the folder of the logs; empty: wal in the job's dir. A disk of its own keeps snapshots from slowing it. The logs in
+	// it are this job's: another job is refused.
 	Dir string `yaml:"dir" default:""`
 	// Sync makes every acknowledgement wait for the disk (fsync, shared by all that wait). Without it the log survives the
 	// end of a process, not that of the machine.

@@ -209,7 +209,10 @@ func (s *serving) open(ctx context.Context) error {
 		}
 		listeners[i] = l
 	}
-	o := s.cfg.clusterOptions(plan, m, layout)
+	o, err := s.cfg.clusterOptions(plan, m, layout)
+	if err != nil {
+		return err
+	}
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	s.failed = make(chan error, len(s.opts.Shards))
 	for _, i := range s.opts.Shards {

@@ -2,9 +2,13 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -68,13 +72,61 @@ func (c *Config) recovery() ps.RecoveryMode {
 // maxStaged is how many batches of a split may be staged at once.
 func (c *Config) maxStaged() int { return max(c.Train.Prefetch.Push, 1) }
 
-// clusterOptions are those of the process that coordinates the shards.
-func (c *Config) clusterOptions(plan *pipeline.Plan, model fmt.Stringer, layout *param.Layout) ps.Options {
-	return ps.Options{
+// clusterOptions are those of a process with shards. The job's dir must be there. Errors: [pipeline.ErrUnavailable].
+func (c *Config) clusterOptions(plan *pipeline.Plan, model fmt.Stringer, layout *param.Layout) (ps.Options, error) {
+	o := ps.Options{
 		Layout: layout, NumShards: c.PS.Shards, Dir: c.snapshotsIn(), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every),
 		MaxStaged: c.maxStaged(), Log: c.logOptions(), Recovery: c.recovery(), Lease: time.Duration(c.PS.Lease),
 		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
 		Recipe: c.Parse.recipe().json(),
+	}
+	if o.Log != nil {
+		var err error
+		if o.Log.Owner, err = c.id(); err != nil {
+			return ps.Options{}, err
+		}
+		dir := c.Dir
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+		o.Log.Job = fmt.Sprintf("job %s in %s", c.Name, dir)
+	}
+	return o, nil
+}
+
+// id is what no other job has, wherever its dir is moved to and whatever it is called: a random number in a file of the dir,
+// made when it is first asked for. Logs outside of the dir are told from those of other jobs by it.
+func (c *Config) id() (string, error) {
+	path := filepath.Join(c.Dir, "id")
+	for {
+		b, err := os.ReadFile(path)
+		if id := strings.TrimSpace(string(b)); err == nil && id != "" {
+			return id, nil
+		}
+		if err == nil {
+			return "", fmt.Errorf("job: dir: %s is empty; remove it: %w", path, pipeline.ErrUnavailable)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+		}
+		// Another process of the job may be making it: the one that gives it its name first has made it.
+		tmp, err := os.CreateTemp(c.Dir, "id-*.tmp")
+		if err != nil {
+			return "", fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+		}
+		_, err = fmt.Fprintf(tmp, "%016x\n", rand.Uint64())
+		err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
+		if err == nil {
+			if err = os.Link(tmp.Name(), path); errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission) {
+				err = os.Rename(tmp.Name(), path) // file systems without links
+			}
+		}
+		if rerr := os.Remove(tmp.Name()); !errors.Is(rerr, os.ErrNotExist) {
+			err = errors.Join(rerr, err)
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+		}
 	}
 }
 

@@ -147,7 +147,10 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := t.cfg.fitsNewest(t.notice); err != nil {
 		return err
 	}
-	o := t.cfg.clusterOptions(t.plan, t.model, t.model.Layout())
+	o, err := t.cfg.clusterOptions(t.plan, t.model, t.model.Layout())
+	if err != nil {
+		return err
+	}
 	o.Logger, o.Hooks = t.log, psHooks(t.hooks)
 	cluster, err := ps.Open(ctx, o)
 	if err != nil {
@@ -203,29 +206,52 @@ func (c *Config) claim(name, taken string) (*fsx.Lock, error) {
 	return lock, nil
 }
 
-// beginAnew puts earlier snapshots and logs aside; it never deletes them.
+// beginAnew puts earlier snapshots and logs aside; it never deletes them. In a folder of logs that the user named it leaves
+// alone what is another job's.
 func (c *Config) beginAnew(notice func(string, ...any)) error {
 	dirs := []string{c.snapshotsIn()}
-	if o := c.logOptions(); o != nil {
+	switch o := c.logOptions(); {
+	case o == nil:
+	case c.PS.WAL.Dir == "":
 		dirs = append(dirs, o.Dir)
-	}
-	for _, dir := range dirs {
-		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			continue
+	default:
+		mine, err := c.id()
+		if err != nil {
+			return err
 		}
-		var aside string
-		for n := 1; ; n++ {
-			aside = fmt.Sprintf("%s.%d", dir, n)
-			if _, err := os.Stat(aside); errors.Is(err, os.ErrNotExist) {
-				break
+		logs, err := filepath.Glob(filepath.Join(o.Dir, ps.LogPattern))
+		if err != nil {
+			return configError("ps.wal.dir: %s: %w", o.Dir, err)
+		}
+		for _, dir := range logs {
+			if owner, _ := ps.LogOwner(dir); owner == mine {
+				dirs = append(dirs, dir)
 			}
 		}
-		if err := os.Rename(dir, aside); err != nil {
+	}
+	for _, dir := range dirs {
+		aside, err := putAside(dir)
+		if err != nil {
 			return fmt.Errorf("job: put the earlier state aside: %w", err)
 		}
-		notice("beginning anew; what was in %s is now in %s", dir, aside)
+		if aside != "" {
+			notice("beginning anew; what was in %s is now in %s", dir, aside)
+		}
 	}
 	return nil
+}
+
+// putAside renames a folder and returns its new name, "" where there is none.
+func putAside(dir string) (string, error) {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.%d", dir, n)
+		if _, err := os.Stat(aside); errors.Is(err, os.ErrNotExist) {
+			return aside, os.Rename(dir, aside)
+		}
+	}
 }
 
 func (t *trainer) notice(format string, args ...any) {

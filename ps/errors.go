@@ -37,7 +37,9 @@ var (
 	ErrRejoin = errors.New("the coordinator was started again")
 	// ErrUnreachable means that a shard or the coordinator did not answer for as long as was allowed.
 	ErrUnreachable = errors.New("parameter server unreachable")
-	// ErrMismatch means that the other side belongs to another job, another version of it, or a cluster of another shape.
+	// ErrInUse means that another process has a shard's log open; the error names the job. [Open] and [OpenNode] return it.
+	ErrInUse = errors.New("log in use")
+	// ErrMismatch means that the other side, or a log, belongs to another job, another version of it, or a cluster of another shape.
 	ErrMismatch = errors.New("not the same job")
 	// ErrNoDir means that a snapshot was asked for, and [Options].Dir names no folder.
 	ErrNoDir = errors.New("no snapshot folder")

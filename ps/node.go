@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -54,8 +55,10 @@ type Node struct {
 	torn error
 	// generation counts the states that the cluster has gone back to; a stream belongs to one.
 	generation uint64
-	base       uint64 // snapshot that this state goes back to, 0: none
-	recovered  LogRecovery
+	// highest is the highest generation that a state was loaded for, or was to be.
+	highest   uint64
+	base      uint64 // snapshot that this state goes back to, 0: none
+	recovered LogRecovery
 	// wake is closed, and replaced, whenever a cut is taken, given up or disturbed.
 	wake chan struct{}
 	// streams is the number of the newest stream of each session: an older one that ends late changes nothing.
@@ -256,51 +259,80 @@ type LoadOptions struct {
 	ID uint64
 }
 
-// Load makes the node go to a state. Streams of generations before are refused from then on. Errors: [ErrCorrupt],
-// [ErrLayout], [ErrFull], [ErrRolledBack] when it has that generation or one above already, [ErrNotReady] when there is
-// nothing to keep, [ErrClosed], those of the log.
-func (n *Node) Load(ctx context.Context, o LoadOptions) error {
+// Load makes the node go to a state. Streams of generations before are refused from then on. The old state is freed before
+// the new one is read, because a machine need not hold both: when a snapshot that was whole as long as it was checked cannot
+// be loaded after all, the node has no state, says so by [NodeStatus].Generation, and is given one again. Errors:
+// [ErrCorrupt], [ErrLayout], after which the node has what it had; [ErrFull]; [ErrRolledBack] when it has that generation or
+// one above already, [ErrNotReady] when there is nothing to keep, [ErrClosed], those of the log.
+func (n *Node) Load(ctx context.Context, o LoadOptions) (err error) {
 	n.use.Lock() // waits for readers of a cut, whose context the coordinator has ended
 	defer n.use.Unlock()
 	if o.Keep {
 		return n.keep(ctx, o.Generation)
 	}
+	newest, err := n.newestSnapshot()
+	if err != nil {
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	}
+	var from *snapshot.Snapshot
+	if o.Path != "" {
+		if from, err = n.open(o.Path); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, from.Close()) }()
+	}
+	if err := n.giveUp(o.Generation); err != nil {
+		return err
+	}
 	s, err := n.empty()
 	if err != nil {
 		return err
 	}
-	newest, err := n.newestSnapshot()
-	if err != nil {
-		s.Close()
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
-	}
-	var info *SnapshotInfo
-	if o.Path != "" {
-		if info, err = n.read(ctx, s, o.Path); err != nil {
+	if from != nil {
+		if err := n.fill(ctx, s, from); err != nil {
 			s.Close()
 			return err
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	err = n.above(o.Generation)
-	if err == nil {
+	if n.shard.closed {
+		err = ErrClosed
+	} else {
 		err = n.log.reset(ctx, o, newest)
 	}
 	if err != nil {
 		s.Close()
 		return err
 	}
-	n.dropCut()
-	n.shard.EndCut()
 	n.shard.Close()
 	s.changes = 0 // it is what the snapshot holds
 	n.shard, n.generation, n.base, n.recovered = s, o.Generation, o.ID, LogRecovery{}
 	clear(n.streams)
 	n.wakeUp()
-	if info != nil {
+	if from != nil {
 		n.opts.Logger.InfoContext(ctx, "snapshot restored", "shard", n.opts.Index, "path", snapshotPath(o.Path), "generation", o.Generation)
 	}
+	return nil
+}
+
+// giveUp frees the state for one of a generation. Errors: those of above.
+func (n *Node) giveUp(generation uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.above(generation); err != nil {
+		return err
+	}
+	none, err := n.empty()
+	if err != nil {
+		return err
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	n.shard.Close()
+	n.shard, n.generation, n.highest, n.base = none, 0, generation, 0
+	clear(n.streams)
+	n.wakeUp()
 	return nil
 }
 
@@ -310,12 +342,12 @@ func (n *Node) above(generation uint64) error {
 	switch {
 	case n.shard.closed:
 		return ErrClosed
-	case generation <= n.generation:
+	case generation <= n.highest:
 		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
-			n.opts.Index, n.opts.NumShards, n.generation, generation, ErrRolledBack)
-	case generation > max(n.generation, uint64(time.Now().UnixMicro()))+maxAhead:
+			n.opts.Index, n.opts.NumShards, n.highest, generation, ErrRolledBack)
+	case generation > max(n.highest, uint64(time.Now().UnixMicro()))+maxAhead:
 		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it: %w",
-			n.opts.Index, n.opts.NumShards, generation, n.generation, ErrMismatch)
+			n.opts.Index, n.opts.NumShards, generation, n.highest, ErrMismatch)
 	}
 	return nil
 }
@@ -341,7 +373,7 @@ func (n *Node) keep(ctx context.Context, generation uint64) error {
 	for session := range n.shard.sessions {
 		n.shard.Leave(session, false)
 	}
-	n.generation = generation
+	n.generation, n.highest = generation, generation
 	clear(n.streams)
 	n.wakeUp()
 	return nil
@@ -407,6 +439,9 @@ func (n *Node) setState(ctx context.Context, generation uint64, key string, valu
 		case generation != 0 && generation != n.generation:
 			err = fmt.Errorf("ps: shard %d of %d: the state is now generation %d, %q is of %d: %w",
 				n.opts.Index, n.opts.NumShards, n.generation, key, generation, ErrRolledBack)
+			return false
+		case n.generation == 0: // it would be gone with the state that is being loaded
+			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
 			return false
 		}
 		s.SetState(key, value)

@@ -25,6 +25,9 @@ func (c *localConn) check() error {
 	switch n := c.n; {
 	case n.shard.closed:
 		return ErrClosed
+	case n.generation == 0 && n.highest > c.generation:
+		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was given up for another, of generation %d: %w",
+			n.opts.Index, n.opts.NumShards, c.generation, n.highest, ErrRolledBack)
 	case n.generation == 0:
 		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ErrNotReady)
 	case n.generation != c.generation:

@@ -18,6 +18,11 @@ import (
 type LogOptions struct {
 	// Dir is the folder of the log of one shard ([NodeOptions]), or of those of all shards of a process ([Options]).
 	Dir string
+	// Owner is what no other job has: a log of another owner is refused. Empty: whoever opens the folder may have it. Either way
+	// one process at a time has it.
+	Owner string
+	// Job names the owner for people, such as "job click in /data/runs/click". It is not compared.
+	Job string
 	// NoSync leaves out fsync: the log then survives the end of the process, not that of the machine.
 	NoSync bool
 	// Identity says what must be the same, beside the shard and the layout, for whoever goes on from the log; short.
@@ -30,6 +35,9 @@ type LogOptions struct {
 
 // LogName is the folder of a shard's log.
 func LogName(index, numShards int) string { return fmt.Sprintf("shard-%04d-of-%04d", index, numShards) }
+
+// LogPattern is what [LogName] matches, for filepath.Glob.
+const LogPattern = "shard-[0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9]"
 
 // The kinds of records. What they hold is in codec.go; each is applied to the shard as the call that wrote it was, and
 // applying one that the shard has already changes nothing.
@@ -46,6 +54,7 @@ const (
 // nodeLog is a node's log. Methods that write need the node's lock; the nil log does nothing.
 type nodeLog struct {
 	opts wal.Options
+	lock *logLock
 	// live is replaced with the node's lock only, and read without.
 	live atomic.Pointer[liveLog]
 	// expected is the snapshot whose cut comes next, 0 for none or when the border is set.
@@ -76,15 +85,28 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 		FS: o.FS, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
 		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, layout %s, %s", n.opts.Index, n.opts.NumShards, n.opts.Layout.Hash(), o.Identity), ", "),
 	}}
+	if o.Owner != "" {
+		l.opts.Identity = "job " + o.Owner + ", " + l.opts.Identity
+	}
+	if l.lock, err = lockLog(o); err != nil {
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	}
 	defer func() {
 		if err != nil {
+			err = errors.Join(err, l.lock.Close())
 			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, logError(err))
 		}
 	}()
 	w, err := wal.Open(l.opts)
+	if errors.Is(err, wal.ErrIdentity) {
+		if _, job := LogOwner(o.Dir); job != "" && o.Owner != "" {
+			return fmt.Errorf("%s is the log of %s: %w", o.Dir, job, err)
+		}
+	}
 	if err != nil {
 		return err
 	}
+	l.lock.own(o)
 	l.live.Store(&liveLog{Log: w})
 	n.log = l
 	newest, err := n.newestSnapshot()
@@ -92,6 +114,10 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 		return err
 	}
 	bases := w.Bases()
+	if len(bases) == 0 && newest > 0 && !w.Found() {
+		n.recovered.Lost = fmt.Sprintf("there is no log in %s, though there is snapshot %d: what came after the snapshot is read from the source again (has ps.wal.dir moved, or the number of shards changed?)",
+			o.Dir, newest)
+	}
 	if len(bases) == 0 {
 		bases = []uint64{0} // never begun, or so damaged that no base is left: the replay tells
 	}
@@ -141,7 +167,7 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 		}
 	}()
 	if base > 0 {
-		if _, err := n.read(ctx, s, snapshot.Path(n.opts.Dir, base)); err != nil {
+		if err := n.read(ctx, s, snapshot.Path(n.opts.Dir, base)); err != nil {
 			return err
 		}
 	}
@@ -167,7 +193,7 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	s.forgetGone()
 	done = true
 	n.shard.Close()
-	n.shard, n.generation, n.base = s, d.generation, base
+	n.shard, n.generation, n.highest, n.base = s, d.generation, d.generation, base
 	n.recovered = LogRecovery{Records: int64(tail.Records), TornBytes: tail.TornBytes}
 	return nil
 }
@@ -243,6 +269,8 @@ func logError(err error) error {
 		return &fullDisk{err}
 	case errors.Is(err, wal.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
+	case errors.Is(err, wal.ErrIdentity):
+		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside: %w", err, ErrMismatch)
 	}
 	return err
 }
@@ -467,8 +495,9 @@ func (l *nodeLog) close() error {
 		return nil
 	}
 	live := l.live.Load()
-	if err := live.Close(); err != nil && live.failed() == nil {
-		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	err := live.Close()
+	if err != nil && live.failed() == nil {
+		return errors.Join(fmt.Errorf("ps: write-ahead log: %w", logError(err)), l.lock.Close())
 	}
-	return nil
+	return l.lock.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -181,14 +182,10 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	// Generations do not come again when all shards have forgotten theirs: workers may have survived, and what they did in a
 	// state that is no more must not count in this one.
 	from := max(newest, uint64(time.Now().UnixMicro()))
-	c.mu.Lock()
-	if back || c.opts.Recovery != Partial {
-		c.mu.floor = from + 1
-	} else if c.mu.floor == 0 { // what came before this coordinator is not known
-		c.mu.floor = max(newest, 1)
+	floor, err := c.floor(from, newest, back)
+	if err != nil {
+		return err
 	}
-	floor := c.mu.floor
-	c.mu.Unlock()
 	keep := func(i int) bool { return st[i].Generation >= floor }
 	generation, info, err := c.loadNewest(ctx, from, keep)
 	if err != nil {
@@ -203,11 +200,53 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	return nil
 }
 
+// floorName is the file in the snapshots' folder that has the lowest generation whose state a shard may keep, under [Partial].
+const floorName = "floor"
+
+// floor returns the lowest generation whose state a shard may keep while others lose theirs. newest is the highest that a
+// shard has, from one that no state has had yet; back says that all go back.
+//
+// Under [Partial] it outlives the coordinator, in the snapshots' folder. Where the file is missing this is the first life of
+// the folder, or another one than that of states in logs elsewhere, begun anew: rows of a former life must not meet positions
+// of this one.
+func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
+	c.mu.Lock()
+	floor := c.mu.floor
+	c.mu.Unlock()
+	store := false
+	switch {
+	case back || c.opts.Recovery != Partial:
+		floor, store = from+1, c.opts.Recovery == Partial
+	case floor != 0:
+	case c.opts.Dir == "":
+		floor = max(newest, 1)
+	default:
+		stored, err := snapshot.ReadNumber(c.opts.FS, filepath.Join(c.opts.Dir, floorName))
+		if err != nil {
+			return 0, fmt.Errorf("ps: %w", err)
+		}
+		if floor = max(newest, stored); stored == 0 {
+			floor, store = from+1, true
+		}
+	}
+	if store && c.opts.Dir != "" {
+		// Before any shard is given a state: whoever comes after a death in the middle must not keep what was to be given up.
+		if err := snapshot.WriteNumber(c.opts.FS, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
+			return 0, fmt.Errorf("ps: %w", err)
+		}
+	}
+	c.mu.Lock()
+	c.mu.floor = floor
+	c.mu.Unlock()
+	return floor, nil
+}
+
 // goOn takes over shards that agree: their logs gave everything back, or only this process was started again.
 func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
-	base, records := uint64(0), int64(0)
+	// A shard that found the newest snapshot damaged goes back to the one before and more of its log: that is what all go on from.
+	base, records := st[0].Base, int64(0)
 	for _, s := range st {
-		base, records = max(base, s.Base), records+s.Recovery.Records
+		base, records = min(base, s.Base), records+s.Recovery.Records
 	}
 	var info *SnapshotInfo
 	if base > 0 && c.opts.Dir != "" {
@@ -340,16 +379,29 @@ func otherModel(path string, l *param.Layout, info *SnapshotInfo) error {
 }
 
 // read loads the shard's part of a snapshot, of any number of shards.
-func (n *Node) read(ctx context.Context, to *Shard, path string) (info *SnapshotInfo, err error) {
+func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
+	s, err := n.open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.fill(ctx, to, s), s.Close())
+}
+
+// open opens and verifies the shard's part of a snapshot of this model. Errors: [ErrCorrupt], [ErrLayout].
+func (n *Node) open(path string) (*snapshot.Snapshot, error) {
 	s, err := snapshot.OpenShard(n.opts.FS, path, n.opts.Index, n.opts.NumShards)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	info = s.Info()
-	if info.Layout != n.opts.Layout.String() {
-		return nil, otherModel(path, n.opts.Layout, info)
+	if info := s.Info(); info.Layout != n.opts.Layout.String() {
+		return nil, errors.Join(otherModel(path, n.opts.Layout, info), s.Close())
 	}
+	return s, nil
+}
+
+// fill reads a snapshot into an empty shard.
+func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error {
+	info := s.Info()
 	var mine table.Rows
 	for t, spec := range n.opts.Layout.Tables {
 		err := s.Rows(t, func(rows *table.Rows) error {
@@ -367,15 +419,15 @@ func (n *Node) read(ctx context.Context, to *Shard, path string) (info *Snapshot
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	tensors, err := s.Tensors()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := to.putTensors(tensors); err != nil {
-		return nil, fmt.Errorf("ps: snapshot %s: %w", path, err)
+		return fmt.Errorf("ps: snapshot %s: %w", info.Path, err)
 	}
 	for source, splits := range info.Positions {
 		for name, p := range splits {
@@ -387,7 +439,7 @@ func (n *Node) read(ctx context.Context, to *Shard, path string) (info *Snapshot
 			to.SetState(k, v)
 		}
 	}
-	return info, nil
+	return nil
 }
 
 // pick takes the rows of this shard.

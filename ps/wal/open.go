@@ -148,6 +148,9 @@ func (l *Log) Bases() []uint64 {
 	return out
 }
 
+// Found tells whether the folder holds anything of a log, whole or not.
+func (l *Log) Found() bool { return l.maxSeq > 0 || l.damage != nil || l.tornFile != "" }
+
 // Tail is how a log ended.
 type Tail struct {
 	// Records is how many records were replayed, and Next the number of the record that comes next.
