@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/deadletter"
@@ -18,20 +20,23 @@ type badRows struct {
 	policy pipeline.BadRowPolicy
 	skip   *pipeline.SkipBadRows
 	closer io.Closer
+	guard  *badGuard
 }
 
 // badRows makes the policy of train.on_bad_row.
-func (c *Config) badRows(worker string) (*badRows, error) {
+func (c *Config) badRows(worker string, log *slog.Logger) (*badRows, error) {
 	b := &badRows{skip: &pipeline.SkipBadRows{}}
+	b.guard = &badGuard{next: b.skip, count: b.skip, share: c.Train.MaxBadShare, format: c.Parse.Format, log: log, now: time.Now, blocks: map[[2]string]int64{}}
 	switch c.Train.OnBadRow {
 	case "skip":
-		b.policy = b.skip
+		b.policy = b.guard
 	case "dead_letter":
 		target, err := c.Train.DeadLetter.open(worker)
 		if err != nil {
 			return nil, err
 		}
-		b.policy, b.closer = &countedPolicy{b.skip, target}, target
+		b.guard.next = &countedPolicy{b.skip, target}
+		b.policy, b.closer = b.guard, target
 	default:
 		b.policy = pipeline.FailOnBadRow{}
 	}

@@ -11,6 +11,10 @@ type Train struct {
 	Prefetch Prefetch `yaml:"prefetch"`
 	// OnBadRow says what happens to records that cannot be used: fail, skip (counted by reason), or dead_letter.
 	OnBadRow string `yaml:"on_bad_row" default:"fail" enum:"fail|skip|dead_letter"`
+	// MaxBadShare ends the run with an error when more than this share of 1,000 records or more are bad under skip or
+	// dead_letter: of the first 1,000 and of each 1,000 after them. A wrong format or a mistyped label is not something to
+	// go on from. 1 never ends it.
+	MaxBadShare float64 `yaml:"max_bad_share" default:"0.5" min:"0" max:"1"`
 	// DeadLetter is where bad records are written with the reason, under on_bad_row: dead_letter.
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
 	// MaxExamples ends training early, in examples; 0: at the source's end.

@@ -36,7 +36,7 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 	if err != nil {
 		return nil, err
 	}
-	bad, err := cfg.badRows(workerName())
+	bad, err := cfg.badRows(workerName(), log)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +63,7 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 
 	mon := newMonitor(opts.RunOptions, pipelineHooks(hooks))
+	mon.watched, mon.fills = "eval", newFillWatch(cfg, log)
 	limit := cfg.Eval.MaxExamples
 	if opts.MaxExamples > 0 {
 		limit = opts.MaxExamples
@@ -82,13 +83,16 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 		return nil, err
 	}
 	n := stats.Rows
+	if err := bad.guard.nothing(); err != nil {
+		return nil, err
+	}
 	if n == 0 {
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
 	seconds := time.Since(began).Seconds()
 	return &EvalResult{
 		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: scores,
-		BadRows: bad.counts(), Snapshot: path, Which: which,
+		BadRows: bad.counts(), Features: mon.fills.end(), Snapshot: path, Which: which,
 	}, nil
 }
 

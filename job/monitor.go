@@ -32,11 +32,15 @@ type monitor struct {
 	also   trainstep.Observer // hears of every batch too, one at a time; may be nil
 	// numbers looks at what is trained on; may be nil.
 	numbers *numberWatch
+	// fills counts which features there are; may be nil. watched is the phase that both look at.
+	fills   *fillWatch
+	watched string
 
 	mu       sync.Mutex
 	phase    Progress
 	began    time.Time
 	examples int64
+	bad      int64                                // rows left out, of the run
 	total    func() (examples int64, workers int) // of all workers; nil when there is this one
 	lag      map[string]int64
 	glance   *metric.Window
@@ -53,7 +57,7 @@ func newMonitor(opts RunOptions, next pipeline.Hooks) *monitor {
 		next = pipeline.NopHooks{}
 	}
 	return &monitor{
-		next: next, report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
+		watched: "train", next: next, report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
 		glance: metric.NewWindow(glanceWindow),
 	}
 }
@@ -97,7 +101,12 @@ func (m *monitor) Lag(source, split string, records int64) {
 }
 
 // RowDropped implements [pipeline.Hooks].
-func (m *monitor) RowDropped(source, reason string) { m.next.RowDropped(source, reason) }
+func (m *monitor) RowDropped(source, reason string) {
+	m.mu.Lock()
+	m.bad++
+	m.mu.Unlock()
+	m.next.RowDropped(source, reason)
+}
 
 // StageDone implements [pipeline.Hooks].
 func (m *monitor) StageDone(stage string, rows int, d time.Duration) {
@@ -139,7 +148,7 @@ func (m *monitor) look() Progress {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p, now := m.phase, time.Now()
-	p.Examples, p.Elapsed, p.Lag = m.examples, now.Sub(m.began), 0
+	p.Examples, p.Bad, p.Elapsed, p.Lag = m.examples, m.bad, now.Sub(m.began), 0
 	if m.total != nil {
 		p.Examples, p.Workers = m.total()
 	}

@@ -91,15 +91,29 @@ func short(x float64) float64 {
 
 var _ parse.Observer = (*monitor)(nil)
 
-// FeaturesParsed implements [parse.Observer]. What is evaluated is not looked at.
+// FeaturesParsed implements [parse.Observer]. What is evaluated while training is not looked at.
 func (m *monitor) FeaturesParsed(seen []parse.Seen) {
 	m.mu.Lock()
-	w := m.numbers
-	if m.phase.Phase != "train" {
-		w = nil
+	numbers, fills := m.numbers, m.fills
+	if m.phase.Phase != m.watched {
+		numbers, fills = nil, nil
 	}
 	m.mu.Unlock()
-	if w != nil {
-		w.add(seen)
+	if numbers != nil {
+		numbers.add(seen)
 	}
+	if fills == nil {
+		return
+	}
+	fills.add(seen)
+	if h, ok := m.next.(featureHooks); ok {
+		for i := range seen {
+			h.FeatureParsed(seen[i].Name, seen[i].Rows, seen[i].Filled)
+		}
+	}
+}
+
+// featureHooks is hooks that count the values of features.
+type featureHooks interface {
+	FeatureParsed(feature string, rows, filled int64)
 }

@@ -98,7 +98,7 @@ func (of *recipe) rebuild(ctx context.Context) (_ *Rebuilt, err error) {
 	if t.plan, err = cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
-	if t.bad, err = cfg.badRows(t.worker); err != nil {
+	if t.bad, err = cfg.badRows(t.worker, t.log); err != nil {
 		return nil, err
 	}
 	if err := t.dial(ctx); err != nil {

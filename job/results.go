@@ -54,6 +54,8 @@ type Progress struct {
 	Examples, Total int64
 	// Workers is how many workers there are, 0 where the job has this one process. Lag, Loss and AUC are of this worker.
 	Workers int
+	// Bad counts the records that this run has left out.
+	Bad int64
 	// Rate is in examples per second, over the last seconds.
 	Rate float64
 	// Lag is the number of records the source holds and nobody has read yet; -1: not known.
@@ -104,6 +106,8 @@ type TrainResult struct {
 	Metrics Scores `json:"metrics"`
 	// BadRows counts what was left out, by reason.
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
+	// Features says how many of the examples that were read had a value of each feature.
+	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the newest snapshot, empty when none was taken.
 	Snapshot string `json:"snapshot"`
 	// BestSnapshot is the path of the snapshot of the best evaluation under train.early_stop, and BestEpoch the epoch that
@@ -135,6 +139,8 @@ type EvalResult struct {
 	Seconds           float64          `json:"seconds"`
 	Metrics           Scores           `json:"metrics"`
 	BadRows           map[string]int64 `json:"bad_rows,omitempty"`
+	// Features says how many of the examples had a value of each feature.
+	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the snapshot that was evaluated, Which says which that is.
 	Snapshot string `json:"snapshot"`
 	Which    string `json:"which,omitempty"`

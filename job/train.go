@@ -34,6 +34,7 @@ func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error
 	}
 	result, err := t.train(ctx)
 	t.monitor.numbers.end()
+	t.monitor.fills.end()
 	if cerr := t.close(); err == nil {
 		err = cerr
 	}
@@ -91,8 +92,8 @@ func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer,
 		return nil, err
 	}
 	t.monitor = newMonitor(opts, pipelineHooks(t.hooks))
-	t.monitor.numbers = newNumberWatch(cfg, t.log)
-	if t.bad, err = cfg.badRows(t.worker); err != nil {
+	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
+	if t.bad, err = cfg.badRows(t.worker, t.log); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -232,6 +232,9 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if err != nil {
 		return err
 	}
+	if err := t.nothingGood(ctx, before); err != nil && (!stats.Drained || closed(t.opts.Drain)) {
+		return err
+	}
 	r := ps.Report{Generation: a.Generation, Phase: a.Phase}
 	switch {
 	case stats.Drained && closed(t.opts.Drain):
@@ -243,6 +246,20 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		r.Done = a.Splits
 	}
 	return m.tell(ctx, r)
+}
+
+// nothingGood is the error of a run that found only bad records, while nobody else has found better ones since there were
+// so many examples. It comes before a snapshot is taken. Errors: [ErrBadRows].
+func (t *trainer) nothingGood(ctx context.Context, before int64) error {
+	bad := t.bad.guard.nothing()
+	if bad == nil {
+		return nil
+	}
+	after, err := t.applied(ctx)
+	if err != nil || after > before {
+		return err
+	}
+	return bad
 }
 
 // run runs the training graph on the runner of the job.
@@ -468,7 +485,7 @@ func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 	}
 	r := &TrainResult{
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
-		BadRows: t.bad.counts(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
 	}
 	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)
 	maps.Copy(r.Metrics, t.state.Metrics)

@@ -114,6 +114,25 @@ type BadRowPolicy interface {
 	BadRow(ctx context.Context, err *DataError, payload []byte) error
 }
 
+// GoodRows tells the policy how many records of a block of a split could be used; the bad ones among them were reported
+// before. The error, if any, is to fail with: too many were bad.
+func (e *Env) GoodRows(source, split string, rows int) error {
+	if e == nil {
+		return nil
+	}
+	if c, ok := e.BadRows.(GoodRowCounter); ok {
+		return c.GoodRows(source, split, rows)
+	}
+	return nil
+}
+
+// GoodRowCounter is a [BadRowPolicy] that depends on how many rows are good. Its method may be called from several
+// goroutines.
+type GoodRowCounter interface {
+	// GoodRows hears of every block of a split whose rows were told apart. The error fails the run.
+	GoodRows(source, split string, rows int) error
+}
+
 // FailOnBadRow fails the run at the first bad row.
 type FailOnBadRow struct{}
 

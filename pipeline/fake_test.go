@@ -55,8 +55,8 @@ var itemSchema = arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.Primitive
 type fakeSource struct {
 	pool   *pool
 	sizes  map[string]int
-	failAt int           // rows into split "a"; 0: never
-	slow   chan struct{} // when not nil, split "a" waits for a receive before each row
+	failAt int               // rows into split "a"; 0: never
+	slow   chan struct{}     // when not nil, split "a" waits for a receive before each row
 	ends   pipeline.Position // what lag is counted to; 0: it is not known
 	opened atomic.Int64
 	closed atomic.Int64

@@ -16,6 +16,7 @@ type Metrics struct {
 	examples   *prometheus.CounterVec
 	lag        *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
+	features   *prometheus.CounterVec
 	transform  *prometheus.HistogramVec
 	processed  *prometheus.CounterVec
 	queue      *prometheus.GaugeVec
@@ -40,6 +41,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		examples:   m.counter("monolith_source_examples_total"),
 		lag:        m.gauge("monolith_source_lag_records"),
 		dropped:    m.counter("monolith_transform_dropped_examples_total"),
+		features:   m.counter("monolith_transform_feature_examples_total"),
 		transform:  m.histogram("monolith_transform_duration_seconds", durationBuckets()),
 		processed:  m.counter("monolith_transform_examples_total"),
 		queue:      m.gauge("monolith_queue_batches"),
@@ -74,6 +76,16 @@ func (h *Metrics) Lag(source, split string, records int64) {
 
 // RowDropped counts one bad row.
 func (h *Metrics) RowDropped(source, reason string) { h.dropped.WithLabelValues(source, reason).Inc() }
+
+// FeatureParsed counts the examples of a block that had a value of a feature, and those that had none.
+func (h *Metrics) FeatureParsed(feature string, rows, filled int64) {
+	if filled > 0 {
+		h.features.WithLabelValues(feature, "present").Add(float64(filled))
+	}
+	if rows > filled {
+		h.features.WithLabelValues(feature, "absent").Add(float64(rows - filled))
+	}
+}
 
 // StageDone times a stage or sink. The stages of a training step (lookup, step, push) are its phases too.
 func (h *Metrics) StageDone(stage string, rows int, d time.Duration) {

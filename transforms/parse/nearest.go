@@ -8,16 +8,22 @@ import (
 // suggest returns `, did you mean "..."` for the name among have that is nearest to want, or how many there are when
 // none is near.
 func suggest(want string, have []string) string {
+	best := nearest(want, have)
+	if best == "" {
+		return fmt.Sprintf(" (there are %q)", have)
+	}
+	return fmt.Sprintf(", did you mean %q?", best)
+}
+
+// nearest returns the name among have that is nearest to want, the first of equals, or nothing when none is near.
+func nearest(want string, have []string) string {
 	best, least := "", 1+len(want)/2
 	for _, h := range have {
 		if d := distance(strings.ToLower(want), strings.ToLower(h)); h != "" && d < least {
 			best, least = h, d
 		}
 	}
-	if best == "" {
-		return fmt.Sprintf(" (there are %q)", have)
-	}
-	return fmt.Sprintf(", did you mean %q?", best)
+	return best
 }
 
 // distance is Levenshtein's: the fewest insertions, deletions and replacements of bytes that make a into b.

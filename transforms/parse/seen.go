@@ -1,6 +1,14 @@
 package parse
 
-import "math"
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/monolith-go/monolith/internal/example"
+)
 
 // Seen says what a stage found of one feature in some records; bad rows are not counted.
 type Seen struct {
@@ -8,6 +16,9 @@ type Seen struct {
 	Name string
 	// Rows counts examples, Filled those in which the feature had a value, and not its default.
 	Rows, Filled int64
+	// Near is the name in the records that is nearest to the feature's column, when these records had no value of it and do
+	// not have that name; empty when none is near, and for formats whose columns are known before.
+	Near string
 	// Numbers counts the numbers of a dense feature; Min, Max, Sum and Squares (the sum of squares) are of them as the model
 	// gets them, which may have running moments to scale them by still.
 	Numbers                int64
@@ -17,6 +28,9 @@ type Seen struct {
 // Add adds what was found of the same feature in other records.
 func (s *Seen) Add(o Seen) {
 	s.Rows, s.Filled = s.Rows+o.Rows, s.Filled+o.Filled
+	if s.Near == "" {
+		s.Near = o.Near
+	}
 	if o.Numbers == 0 {
 		return
 	}
@@ -46,4 +60,54 @@ func (s *Seen) RMS() float64 { return math.Sqrt(s.Squares / float64(s.Numbers)) 
 // each block, from many goroutines, and must not keep the slice.
 type Observer interface {
 	FeaturesParsed(seen []Seen)
+}
+
+// namesFrom is how many records of a block are looked at for the names in them.
+const namesFrom = 100
+
+// absent looks for the name that was meant, for features of which a block had no value: once for each processor and
+// feature, because it takes records apart a second time.
+func (w *worker) absent(payload *array.Binary) {
+	x := w.extract
+	if payload == nil || x.p.Format != TFExample && x.p.Format != JSONL {
+		return
+	}
+	var names []string
+	for i := range x.seen {
+		f, s := &x.p.features[i], &x.seen[i]
+		if s.Filled > 0 || s.Rows == 0 || f.join >= 0 || w.looked[i] {
+			continue
+		}
+		w.looked[i] = true
+		if names == nil {
+			names = namesIn(x.p.Format, payload)
+		}
+		if column := x.p.columns[f.col]; !slices.Contains(names, column) {
+			s.Near = nearest(column, names)
+		}
+	}
+}
+
+// namesIn returns the names in the first records of a block, sorted; records that cannot be read have none.
+func namesIn(format Format, payload *array.Binary) []string {
+	found := map[string]bool{}
+	for i := range min(payload.Len(), namesFrom) {
+		b := payload.Value(i)
+		if format == TFExample {
+			all, err := example.All(b)
+			if err != nil {
+				continue
+			}
+			for name := range all {
+				found[name] = true
+			}
+			continue
+		}
+		_, _ = members(b, skipBlanks(b, 0), 0, func(name []byte, _, _ int) error { // a bad record has said so already
+			s, err := unescape(name)
+			found[string(s)] = true
+			return err
+		})
+	}
+	return slices.Sorted(maps.Keys(found))
 }

@@ -162,7 +162,7 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 		return nil, err
 	}
 	return &worker{
-		core: c, env: env, extract: newExtractor(c.program, tables),
+		core: c, env: env, extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -175,6 +175,7 @@ type worker struct {
 	core      *core
 	env       *pipeline.Env
 	extract   *extractor
+	looked    []bool           // of each feature: whether absent has looked for its name
 	schemas   [2]*arrow.Schema // without and with time
 	positions []int64
 	times     []int64
@@ -215,10 +216,14 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		w.extract.misses[i] = 0
 	}
 	if o, ok := w.env.Hooks.(Observer); ok {
+		w.absent(payload)
 		o.FeaturesParsed(w.extract.seen)
 	}
 	for i := range w.extract.seen {
 		w.extract.seen[i] = Seen{Name: w.extract.seen[i].Name}
+	}
+	if err := w.env.GoodRows(origin.Source, origin.Split, len(w.positions)); err != nil {
+		return nil, err
 	}
 	return w.batch(positions, times, origin)
 }

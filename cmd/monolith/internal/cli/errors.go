@@ -58,6 +58,9 @@ func Exit(err error) (int, Failure) {
 	case errors.As(err, &answer):
 		f.Code = "no"
 		return ExitNo, f
+	case errors.Is(err, job.ErrBadRows):
+		f.Code = "no"
+		return ExitNo, f
 	case errors.As(err, &signal):
 		f.Code = "interrupted"
 		return 128 + int(signal.sig), f

@@ -82,6 +82,7 @@ func writeEvaluated(w io.Writer, r *job.EvalResult) error {
 	rows := [][]string{{"examples", fmt.Sprintf("%s, %s", ui.Count(r.Examples), perSecond(r.ExamplesPerSecond))}}
 	rows = append(rows, scoreRows(r.Metrics)...)
 	rows = append(rows, badRows(r.BadRows)...)
+	rows = append(rows, fillRows(r.Features)...)
 	if r.Snapshot != "" {
 		rows = append(rows, []string{"snapshot", whichSnapshot(r.Snapshot, r.Which)})
 	}

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -97,6 +100,7 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 	}
 	rows = append(rows, scoreRows(r.Metrics)...)
 	rows = append(rows, badRows(r.BadRows)...)
+	rows = append(rows, fillRows(r.Features)...)
 	if r.EarlyStopped {
 		rows = append(rows, []string{"ended by", "train.early_stop"})
 	}
@@ -110,4 +114,33 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		rows = append(rows, []string{"best snapshot", whichSnapshot(r.BestSnapshot, fmt.Sprintf("after epoch %d", r.BestEpoch))})
 	}
 	return pairs(w, rows...)
+}
+
+// fillRows says which features examples lack: those with the fewest values, worst first. The full list is in --json.
+func fillRows(features []job.FillInfo) [][]string {
+	const most = 8
+	var rows [][]string
+	sorted := slices.SortedStableFunc(slices.Values(features), func(a, b job.FillInfo) int { return cmp.Compare(a.Share(), b.Share()) })
+	for i, f := range sorted {
+		if f.Filled == f.Rows {
+			break
+		}
+		if i == most {
+			rows = append(rows, []string{"", "and more, see --json"})
+			break
+		}
+		text := fmt.Sprintf("%s in %.1f %% of examples", f.Feature, math.Floor(1000*f.Share())/10)
+		switch {
+		case f.Filled == 0 && f.Nearest != "":
+			text = fmt.Sprintf("%s in no example; did you mean %q?", f.Feature, f.Nearest)
+		case f.Filled == 0:
+			text = f.Feature + " in no example"
+		}
+		what := ""
+		if i == 0 {
+			what = "features"
+		}
+		rows = append(rows, []string{what, text})
+	}
+	return rows
 }

@@ -67,6 +67,9 @@ func (b *Progress) log(p job.Progress) {
 	if p.Epochs > 1 {
 		attrs = append(attrs, slog.Int("epoch", p.Epoch))
 	}
+	if p.Bad > 0 {
+		attrs = append(attrs, slog.Int64("bad", p.Bad))
+	}
 	if p.Lag >= 0 {
 		attrs = append(attrs, slog.Int64("lag", p.Lag))
 	}
@@ -108,6 +111,9 @@ func Line(p job.Progress) string {
 		add("%s/s, %d workers", Short(p.Rate), p.Workers)
 	default:
 		add("%s/s", Short(p.Rate))
+	}
+	if p.Bad > 0 {
+		add("bad %s", Count(p.Bad))
 	}
 	if p.Lag >= 0 && p.Total == 0 {
 		add("lag %s", Count(p.Lag))
