@@ -190,7 +190,7 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 // open makes the Kafka source. Secrets are read here, which is the only I/O.
 func (k *KafkaSource) open() (*kafkasource.Source, error) {
 	opts := kafkasource.Options{
-		Brokers: k.Brokers, Topic: k.Topic, Start: k.Start.bound(), End: k.End.bound(),
+		Brokers: k.Brokers, Topic: k.Topic, Name: k.Name, DiscoverEvery: time.Duration(k.DiscoverEvery), Start: k.Start.bound(), End: k.End.bound(),
 		Isolation: kafkasource.Isolation(k.Isolation), OnGap: kafkasource.GapPolicy(k.OnGap), GroupID: k.GroupID, ClientID: k.ClientID,
 		MaxWait: time.Duration(k.MaxWait), MaxBytes: int(k.MaxBytes), MaxBatchBytes: int(k.MaxBatchBytes), MaxRows: k.MaxRows,
 		RetryFor: max(time.Duration(k.RetryFor), time.Millisecond),

@@ -20,7 +20,12 @@ type KafkaSource struct {
 	Brokers []string `yaml:"brokers" required:"true"`
 	// Topic is the topic to read.
 	Topic string `yaml:"topic" required:"true"`
-	// Start is where a partition without a stored position begins: earliest, latest, or {partition: offset}.
+	// Name is what positions are stored under; empty: the topic. Under a new name the topic is read from start on, with the
+	// parameters as they are: for a topic that was deleted and made again, or moved to another cluster.
+	Name string `yaml:"name" default:""`
+	// Start is where a partition without a stored position begins: earliest, latest, or {partition: offset}. It is stored
+	// when it is first looked up, so restarts before the first snapshot lose nothing. A partition that is added later begins
+	// with its first record.
 	Start KafkaOffsets `yaml:"start" default:"earliest" enum:"earliest|latest"`
 	// End is where reading ends: empty for never, latest for the end as it is at the start, or {partition: offset}. A
 	// source with an end is bounded.
@@ -41,6 +46,8 @@ type KafkaSource struct {
 	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"128MiB" min:"1024" max:"1073741824"`
 	// MaxRows is the number of records of a block.
 	MaxRows int `yaml:"max_rows" default:"4096" min:"1"`
+	// DiscoverEvery is how often to look for partitions that are added to a topic that is read without an end.
+	DiscoverEvery Duration `yaml:"discover_every" default:"30s" min:"1ms"`
 	// RetryFor is how long an unreachable broker is tried before the run ends with exit code 3.
 	RetryFor Duration `yaml:"retry_for" default:"1m" min:"0"`
 	// TLS encrypts the connections; absent: plain text.

@@ -254,6 +254,19 @@ func (m *member) store(ctx context.Context, generation uint64, key string, value
 	}
 }
 
+// grown tells of splits that the source has got, now and whenever the run joins again.
+func (m *member) grown(ctx context.Context, splits []string) error {
+	m.mu.Lock()
+	m.who.Splits = slices.Concat(m.who.Splits, splits)
+	id := m.id
+	m.mu.Unlock()
+	err := m.shards.Report(ctx, id, ps.Report{Splits: splits})
+	if errors.Is(err, ps.ErrRejoin) {
+		return nil // listen joins again, with these
+	}
+	return err
+}
+
 // accept reports what the run may push to from now on: the splits of its assignment and no others, also such as an
 // assignment gave it that it never heard of.
 func (m *member) accept(ctx context.Context, a ps.Assignment) error {

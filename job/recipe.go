@@ -112,7 +112,7 @@ func (of *recipe) rebuild(ctx context.Context) (_ *Rebuilt, err error) {
 	return &Rebuilt{
 		Plan: plan,
 		Env: func(worker int) *pipeline.Env {
-			return &pipeline.Env{Worker: worker, Logger: t.log, BadRows: t.bad.policy}
+			return &pipeline.Env{Worker: worker, Logger: t.log, BadRows: t.bad.policy, Memory: t.memories.put}
 		},
 		Close: t.close,
 	}, nil

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
@@ -58,7 +60,10 @@ type trainer struct {
 	bad     *badRows
 	lock    *fsx.Lock // nil with shards in other processes, whose coordinator has it
 	worker  string
-	splits  []string // of the source, by name
+	// memories is what readers want remembered with the next snapshot.
+	memories memories
+	mu       sync.Mutex
+	splits   []string // of the source, by name; guarded by mu
 	// repeated are the places ([placesOf]) where this run was last asked to conclude what had been concluded.
 	repeated string
 	// rows and steps count what this run did.
@@ -294,7 +299,7 @@ func (t *trainer) clientOf(generation uint64) openClient {
 			if err := t.bad.flush(); err != nil {
 				t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
 			}
-			return nil
+			return t.memories.state()
 		})
 		return c, nil
 	}
@@ -304,7 +309,7 @@ func (t *trainer) clientOf(generation uint64) openClient {
 func (c *Config) sourceName() string {
 	name := c.trainReading(1).name()
 	if c.Source.Kafka != nil {
-		return name + " " + c.Source.Kafka.Topic
+		return name + " " + cmp.Or(c.Source.Kafka.Name, c.Source.Kafka.Topic)
 	}
 	return strings.Join(append([]string{name}, c.Source.FileList()...), " ")
 }

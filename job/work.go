@@ -32,10 +32,7 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 		return nil, err
 	}
 	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic}
-	for _, s := range splits {
-		who.Splits = append(who.Splits, s.Name)
-	}
-	t.splits = who.Splits
+	who.Splits = t.addSplits(splits)
 	lease := time.Duration(0)
 	if t.cfg.PS.remote() {
 		lease = time.Duration(t.cfg.PS.Lease)
@@ -50,9 +47,12 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	quit := make(chan struct{})
 	defer close(quit)
 	acks.Go(func() { t.acknowledgeAll(ctx, m, quit) })
+	watch, end := context.WithCancel(ctx)
+	defer end()
+	acks.Go(func() { t.watchGrowth(watch, m) })
 
 	if err := t.follow(ctx, m); err != nil {
-		return nil, unavailable(err)
+		return nil, unavailable(t.rescue(ctx, m, err))
 	}
 	return t.result(ctx)
 }
@@ -145,8 +145,11 @@ func (t *trainer) progress(ctx context.Context) (map[string]ps.Progress, error) 
 
 // ownOf leaves out what is not of the job's source.
 func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress {
-	own := make(map[string]ps.Progress, len(t.splits))
-	for _, split := range t.splits {
+	t.mu.Lock()
+	splits := t.splits
+	t.mu.Unlock()
+	own := make(map[string]ps.Progress, len(splits))
+	for _, split := range splits {
 		if p, ok := progress[split]; ok {
 			own[split] = p
 		}
@@ -199,8 +202,11 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if err != nil {
 		return err
 	}
-	splits, err := t.pick(ctx, plan, a.Splits)
+	all, splits, err := t.pick(ctx, plan, a.Splits)
 	if err != nil {
+		return err
+	}
+	if splits, err = t.recall(ctx, m, a, all, splits); err != nil {
 		return err
 	}
 	before, err := t.applied(ctx)
@@ -210,6 +216,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if err := m.accept(ctx, a); err != nil {
 		return err
 	}
+	t.log.Debug("working", "generation", a.Generation, "phase", a.Phase, "splits", a.Splits)
 	t.monitor.begin(t.glance(upTo), before)
 	if t.cfg.PS.remote() { // others train on the same source
 		t.monitor.follow(m.total(before))
@@ -225,10 +232,11 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended,
 		Env: func(worker int) *pipeline.Env {
-			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
+			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy, Memory: t.memories.put}
 		},
 	})
 	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
+	t.remember(ctx, m, a) // no marker comes by any more before the splits are given up
 	if err != nil {
 		return err
 	}
@@ -294,18 +302,32 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// pick returns the splits of the given names.
-func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string) ([]pipeline.Split, error) {
-	all, err := plan.Segments[0].Splits(ctx)
-	if err != nil {
-		return nil, err
+// pickFor is how long a split that the coordinator knows of is looked for in a source that grows: brokers do not hear of a
+// new partition at the same time.
+const pickFor = 10 * time.Second
+
+// pick returns all splits of the source, and those of the given names.
+func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string) (all, mine []pipeline.Split, _ error) {
+	for began := time.Now(); ; {
+		all, err := plan.Segments[0].Splits(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		t.addSplits(all)
+		mine := slices.DeleteFunc(slices.Clone(all), func(s pipeline.Split) bool { return !slices.Contains(names, s.Name) })
+		if len(mine) == len(names) {
+			return all, mine, nil
+		}
+		if t.growsEvery() == 0 || time.Since(began) > pickFor {
+			return nil, nil, fmt.Errorf("job: the coordinator gives this worker the splits %q, and its source has only %d of them: do all workers read the same source? %w",
+				names, len(mine), pipeline.ErrConfig)
+		}
+		select {
+		case <-time.After(pickFor / 20):
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
 	}
-	out := slices.DeleteFunc(slices.Clone(all), func(s pipeline.Split) bool { return !slices.Contains(names, s.Name) })
-	if len(out) != len(names) {
-		return nil, fmt.Errorf("job: the coordinator gives this worker the splits %q, and its source has only %d of them: do all workers read the same source? %w",
-			names, len(out), pipeline.ErrConfig)
-	}
-	return out, nil
 }
 
 // glance describes the phase that ends with an epoch.

@@ -28,6 +28,8 @@ type Env struct {
 	Hooks Hooks
 	// BadRows is the job's policy; nil: [FailOnBadRow].
 	BadRows BadRowPolicy
+	// Memory takes what readers want remembered of their splits; nil: it is forgotten. See [Rememberer].
+	Memory func(source, split, memory string)
 
 	mu struct {
 		sync.Mutex
@@ -58,6 +60,15 @@ func (e *Env) Observe() Hooks {
 		return NopHooks{}
 	}
 	return e.Hooks
+}
+
+// Remember replaces what is remembered of a split with the next snapshot. It is quick, so a reader may call it for each
+// element. What it says must stay true for positions before and behind the reader's own: it is stored beside positions
+// that are applied later, or were applied before.
+func (e *Env) Remember(split, memory string) {
+	if e != nil && e.Memory != nil {
+		e.Memory(e.Source, split, memory)
+	}
 }
 
 // Resource returns what key stands for in this worker, opening it the first time: stages and the sink of one worker

@@ -39,6 +39,8 @@ type Split struct {
 	Start Position
 	// End is the position after the last record, or NoPosition when it is not known or there is none.
 	End Position
+	// Memory is text that the source wants remembered of the split beside its position; empty: nothing. See [Rememberer].
+	Memory string `json:",omitempty"`
 }
 
 // Origin says what records a block or batch was made of.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -47,6 +48,27 @@ type LagReporter interface {
 	// it is not known, because the source has no end to count to or has not been heard of lately. Unlike the other methods
 	// it may be called at any time and from any goroutine.
 	Lag(at Position) int64
+}
+
+// Rememberer is a [Source] whose positions mean something only together with what it found when they were made: which log
+// an offset counts in, where «the end» was when a split was first taken up.
+//
+//	Splits ─> Recall ─> stored with the positions ─> Open ─> Env.Remember ─> stored with the positions
+//
+// Splits gives each split the [Split].Memory of this moment. Whoever stores positions gives Recall what was stored before,
+// stores the memories that come back before anything is read, and has those splits opened. Readers replace a memory with
+// [Env.Remember].
+type Rememberer interface {
+	// Recall returns the splits as they are to be read: with Start where they were first taken up, and the Memory to store.
+	// known has what is stored of these splits and of others of the source, by name; a split that is not in it is new. It
+	// does no I/O. Errors: a [*GapError] when what is stored is about other records than the source has.
+	Recall(splits []Split, known map[string]string) ([]Split, error)
+}
+
+// Growing is a [Source] that may get splits while it is read.
+type Growing interface {
+	// GrowsEvery is how often to ask Splits for new ones; 0: there will be none.
+	GrowsEvery() time.Duration
 }
 
 // Acknowledger is a [Source] that wants to hear which positions are stored durably, for example to commit them to a

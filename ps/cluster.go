@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -422,13 +423,31 @@ func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error 
 }
 
 // SetStateAt is SetState for what the leader of the workers has decided on a state of the shards: a leader that was
-// replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. Errors:
-// [ErrFenced] for who does not lead (any more), [ErrRolledBack] for another generation, [ErrRejoin], [ErrClosed].
+// replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. The state of a
+// split, under [SourceState], is its owner's instead. Errors: [ErrFenced] for who does not lead or own (any more), [ErrRolledBack] for another generation, [ErrRejoin], [ErrClosed].
 func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
-	if err := c.group.leads(member); err != nil {
+	may := c.group.leads
+	if split, ok := splitOfState(key); ok {
+		may = func(member uint64) error { return c.group.owns(member, split) }
+	}
+	if err := may(member); err != nil {
 		return err
 	}
 	return c.first.setState(ctx, generation, key, value)
+}
+
+// SourceState is the key of the worker state that a source keeps of one of its splits. It stands in snapshots like other
+// state, but not in digests.
+func SourceState(source, split string) string { return snapshot.SourceState + source + "/" + split }
+
+// splitOfState is the inverse of SourceState.
+func splitOfState(key string) (split string, ok bool) {
+	rest, ok := strings.CutPrefix(key, snapshot.SourceState)
+	if !ok {
+		return "", false
+	}
+	_, split, ok = strings.Cut(rest, "/")
+	return split, ok
 }
 
 // State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.

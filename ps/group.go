@@ -77,6 +77,9 @@ type Report struct {
 	Done []string
 	// Concluded ends the phase; Finished ends the job with it.
 	Concluded, Finished bool
+	// Splits, when not empty, are what the member sees to read beside what it joined with: the source has grown. Such a
+	// report says nothing else.
+	Splits []string
 }
 
 // group shares the splits of a source among members and tells them what to do. Its methods may overlap.
@@ -248,6 +251,17 @@ func (g *group) leads(id uint64) error {
 	return err
 }
 
+// owns returns nil for the member that works on a split. Errors: [ErrFenced] for others, [ErrRejoin], [ErrClosed].
+func (g *group) owns(id uint64, split string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, err := g.of(id)
+	if s := g.splits[split]; err == nil && (s == nil || s.owner != id) {
+		err = fmt.Errorf("ps: worker %s does not own the split %q: %w", m.worker, split, ErrFenced)
+	}
+	return err
+}
+
 // wait returns the member's assignment as soon as it is newer than have, or after a while as it is. A caller that goes
 // away meanwhile has lost its connection.
 func (g *group) wait(ctx context.Context, id, have uint64, atMost time.Duration) (Assignment, error) {
@@ -305,6 +319,16 @@ func (g *group) report(id uint64, r Report) error {
 	m, err := g.of(id)
 	if err != nil {
 		return err
+	}
+	if len(r.Splits) > 0 {
+		for _, name := range r.Splits {
+			m.sees[name] = true
+			if g.splits[name] == nil {
+				g.splits[name] = &splitState{}
+			}
+		}
+		g.share()
+		return nil
 	}
 	if r.Generation != g.generation || r.Phase != g.phase {
 		return nil // of a state that is no more

@@ -91,7 +91,7 @@ func fromManifest(b []byte, path string) (*ps.SnapshotInfo, error) {
 
 func toReport(member uint64, r ps.Report) *psv1.ReportRequest {
 	return &psv1.ReportRequest{
-		Member: member, Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished,
+		Member: member, Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished, Splits: r.Splits,
 	}
 }
 
@@ -100,6 +100,6 @@ func fromReport(r *psv1.ReportRequest) ps.Report {
 		return ps.Report{}
 	}
 	return ps.Report{
-		Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished,
+		Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished, Splits: r.Splits,
 	}
 }

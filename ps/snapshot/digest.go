@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -61,8 +62,15 @@ func (d *Digest) Split(source, split string, p Progress) {
 	d.add(b)
 }
 
+// SourceState begins the keys of worker state that sources keep of their splits. It says where records lie, not what was
+// learnt of them, so digests leave it out.
+const SourceState = "source/"
+
 // State adds a blob of worker state.
 func (d *Digest) State(key string, value []byte) {
+	if strings.HasPrefix(key, SourceState) {
+		return
+	}
 	b := appendText(append(d.buf[:0], 's'), key)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(value)))
 	d.buf = append(b, value...)

@@ -12,11 +12,13 @@
 //     compaction explains them.
 //   - Under [ReadCommitted] only records of committed transactions are delivered, up to the last stable offset. Control
 //     records are never delivered.
+//   - A batch that is damaged or too large is a bad row; whoever passes over those goes on behind it. No answer makes the
+//     package take memory for more than has come, but for what [Options.MaxBatchBytes] allows.
 //   - Leader changes and broker restarts are waited out for [Options.RetryFor], then end in [pipeline.ErrUnavailable].
 //
-// Two limits follow from positions being plain offsets. A topic that was re-created while nothing was reading, and has
-// grown past the stored position since, cannot be told from the old one. And partitions that are added to a topic are
-// read from the next call of Splits on.
+// An offset alone does not say in which log it counts. So the identities of cluster and topic, where a split was first
+// taken up and the leader epoch of what was read are remembered with it ([Source.Recall]): a topic that was re-created, or
+// a log that was cut back, while nobody was reading is noticed too, as long as whoever stores positions stores that.
 //
 // Consumer groups are not used for reading: positions live with the parameters (see the pipeline package). With
 // [Options.GroupID] the stored positions are committed to a group, so that the usual tools show the lag.

@@ -37,6 +37,7 @@ type fetcher struct {
 	begin    int64   // where to begin instead, when that is behind pos
 	end      int64   // where the split ends; -1: nowhere
 	id       topicID // zero: not known
+	cluster  string  // empty: not known
 	lastTerm int32
 	maxBytes int
 	compact  bool // the topic is compacted, so that offsets may be missing
@@ -126,6 +127,11 @@ func (f *fetcher) leader(ctx context.Context) (*conn, *partitionMeta, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if is := f.cl.cluster.id; f.cluster == "" {
+		f.cluster = is
+	} else if is != "" && is != f.cluster {
+		return nil, nil, f.gap(ctx, fmt.Sprintf("the topic was one of the cluster %s, and brokers of the cluster %s answer; %s", f.cluster, is, otherRecords), false)
+	}
 	id := f.cl.cluster.topic(f.opts.Topic).id
 	if f.id == (topicID{}) {
 		f.id = id
@@ -211,7 +217,7 @@ func (f *fetcher) accept(ctx context.Context, r fetchResponse, committed bool) (
 	case r.err != 0:
 		return none, r.err
 	case r.diverges && r.divergedAt < f.pos:
-		return none, f.gap(ctx, fmt.Sprintf("the log was cut back to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have", r.divergedAt), true)
+		return none, f.cutBack(ctx, r.divergedAt)
 	case !r.present:
 		return none, nil
 	}
@@ -375,7 +381,7 @@ func (f *fetcher) judge(first, last int64) error {
 		gap.Hint = "retention or DeleteRecords has passed the position; set source.kafka.on_gap to skip to go on at its first record, or read the missing ones from elsewhere"
 		return f.lose(first, gap)
 	case f.pos > last:
-		gap.Hint = "the log was truncated, or the topic deleted and re-created; its records are not those the position counts, so start anew under another source name"
+		gap.Hint = "the log was truncated, or the topic deleted and re-created; " + otherRecords
 		return gap
 	}
 	return nil
@@ -383,7 +389,13 @@ func (f *fetcher) judge(first, last int64) error {
 
 // recreated is the error for a topic with another identity.
 func (f *fetcher) recreated(ctx context.Context) error {
-	return f.gap(ctx, "the topic was deleted and re-created; its records are not those the position counts, so start anew under another source name", false)
+	return f.gap(ctx, recreated, false)
+}
+
+// cutBack is the error for a log that ends, or goes on otherwise, before what was read of it.
+func (f *fetcher) cutBack(ctx context.Context, at int64) error {
+	return f.gap(ctx, fmt.Sprintf("the log was cut back to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have; "+
+		"give source.kafka.name a new name to go on with the parameters as they are, from source.kafka.start on, or begin anew with --resume=false", at), true)
 }
 
 // gap makes an error that no policy skips, with the log's limits as far as a broker tells them.

@@ -12,7 +12,7 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[kafkasource.Options]{
 		Options: kafkasource.Options{
-			Brokers: []string{"a:1", "b:1"}, Topic: "clicks", Partitions: []int{1, 2},
+			Brokers: []string{"a:1", "b:1"}, Topic: "clicks", Name: "clicks-2", DiscoverEvery: time.Minute, Partitions: []int{1, 2},
 			Start: kafkasource.Bound{Place: kafkasource.Earliest, Offsets: map[int]int64{1: 5}},
 			End:   kafkasource.Bound{Place: kafkasource.Latest, Offsets: map[int]int64{1: 50}},
 			OnGap: kafkasource.FailOnGap, GroupID: "g", ClientID: "c", MaxWait: time.Second, MaxBytes: 100, MaxBatchBytes: 1000, MaxRows: 10,
@@ -31,16 +31,17 @@ func TestFingerprint(t *testing.T) {
 			"Brokers": []string{"c:1"}, "Start.Place": kafkasource.Latest, "End.Place": "", "Isolation": kafkasource.ReadUncommitted, "OnGap": kafkasource.SkipGap,
 		},
 		Free: map[string]string{
-			"Brokers":  "each process may reach the cluster by other addresses",
-			"GroupID":  "it is never read",
-			"ClientID": "a name for the brokers' logs",
-			"MaxWait":  "when records come, not which",
-			"MaxBytes": "rows and positions are the same however they are cut into blocks",
-			"MaxRows":  "as MaxBytes",
-			"RetryFor": "how long is tried, not what is read",
-			"Timeout":  "as RetryFor",
-			"TLS":      "how a process connects",
-			"SASL":     "as whom a process connects; a secret besides",
+			"Brokers":       "each process may reach the cluster by other addresses",
+			"GroupID":       "it is never read",
+			"ClientID":      "a name for the brokers' logs",
+			"MaxWait":       "when records come, not which",
+			"MaxBytes":      "rows and positions are the same however they are cut into blocks",
+			"MaxRows":       "as MaxBytes",
+			"RetryFor":      "how long is tried, not what is read",
+			"DiscoverEvery": "when new partitions are found, not what is read of them",
+			"Timeout":       "as RetryFor",
+			"TLS":           "how a process connects",
+			"SASL":          "as whom a process connects; a secret besides",
 		},
 	})
 }

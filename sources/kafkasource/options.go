@@ -65,6 +65,9 @@ type Options struct {
 	Brokers []string
 	// Topic is the topic's name.
 	Topic string
+	// Name is what splits are named after, so that positions are stored under it; empty: the topic. Under another name the
+	// topic is read from Start: for one that was deleted and made again.
+	Name string
 	// Partitions are those to read; nil: all that the topic has when the splits are listed.
 	Partitions []int
 	// Start is where a split begins that has never been read. Default [Earliest].
@@ -94,6 +97,8 @@ type Options struct {
 	// reading. Listing splits, opening and acknowledging have the same, but at most 5s: whoever starts a job wants to hear
 	// about a wrong address. Default 2m.
 	RetryFor time.Duration
+	// DiscoverEvery is how often to look for partitions that are added while the topic is read without an end. Default 30s.
+	DiscoverEvery time.Duration
 	// Timeout bounds connecting, and every answer beyond what MaxWait allows. Default 10s.
 	Timeout time.Duration
 	// TLS encrypts connections; nil: plain text.
@@ -118,6 +123,7 @@ func (o Options) withDefaults() Options {
 		o.OnGap = FailOnGap
 	}
 	set(&o.ClientID, "monolith")
+	set(&o.Name, o.Topic)
 	number := func(n *int, v int) {
 		if *n == 0 {
 			*n = v
@@ -134,6 +140,7 @@ func (o Options) withDefaults() Options {
 	duration(&o.MaxWait, 500*time.Millisecond)
 	duration(&o.RetryFor, 2*time.Minute)
 	duration(&o.Timeout, 10*time.Second)
+	duration(&o.DiscoverEvery, 30*time.Second)
 	return o
 }
 
@@ -156,6 +163,9 @@ func (o Options) Validate() error {
 	}
 	if !validTopic(o.Topic) {
 		bad("%q is no topic name (1 to 249 letters, digits, dots, underscores and hyphens)", o.Topic)
+	}
+	if !validTopic(o.Name) && o.Name != o.Topic {
+		bad("source.kafka.name %q is not of 1 to 249 letters, digits, dots, underscores and hyphens", o.Name)
 	}
 	seen := map[int]bool{}
 	for _, p := range o.Partitions {
@@ -193,7 +203,7 @@ func (o Options) Validate() error {
 	if o.MaxBatchBytes < o.MaxBytes {
 		bad("source.kafka.max_batch_bytes %d is less than max_bytes %d", o.MaxBatchBytes, o.MaxBytes)
 	}
-	for what, d := range map[string]time.Duration{"max_wait": o.MaxWait, "retry_for": o.RetryFor, "timeout": o.Timeout} {
+	for what, d := range map[string]time.Duration{"max_wait": o.MaxWait, "retry_for": o.RetryFor, "timeout": o.Timeout, "discover_every": o.DiscoverEvery} {
 		if d < time.Millisecond || d > 24*time.Hour {
 			bad("source.kafka.%s is %s, outside of [1ms,24h]", what, d)
 		}
@@ -220,13 +230,13 @@ const maxPartition = 99999
 
 // splitName is the stable name of a partition: positions are stored under it. The width does not depend on the number of
 // partitions, which may grow.
-func splitName(topic string, partition int32) string { return fmt.Sprintf("%s-%05d", topic, partition) }
+func splitName(name string, partition int32) string { return fmt.Sprintf("%s-%05d", name, partition) }
 
 // partitionOf is the inverse of splitName.
-func partitionOf(topic, split string) (int32, bool) {
-	digits, ok := strings.CutPrefix(split, topic+"-")
+func partitionOf(name, split string) (int32, bool) {
+	digits, ok := strings.CutPrefix(split, name+"-")
 	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 0 || n > maxPartition || splitName(topic, int32(n)) != split {
+	if !ok || err != nil || n < 0 || n > maxPartition || splitName(name, int32(n)) != split {
 		return 0, false
 	}
 	return int32(n), true

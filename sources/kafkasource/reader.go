@@ -24,6 +24,7 @@ type Reader struct {
 
 	pos     int64
 	end     int64 // -1: none
+	memory  splitMemory
 	cur     cursor
 	err     error // what ended reading; repeats
 	closed  bool
@@ -42,15 +43,16 @@ type cursor struct {
 	fetched
 	full   bool    // there is an answer
 	at     int     // the batch to go on with
+	term   int32   // leader epoch of the last batch that was begun, -1: none
 	opened bool    // walk has begun
 	walk   records // the rest of that batch
 	walked int64   // offset delta of the last record taken from it, -1 before the first
 }
 
 // open starts fetching at f.pos.
-func open(ctx context.Context, env *pipeline.Env, f *fetcher) *Reader {
+func open(ctx context.Context, env *pipeline.Env, f *fetcher, m splitMemory) *Reader {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, columns: newColumns(env.Mem()), unpack: unpacker{limit: f.opts.MaxBatchBytes}}
+	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, memory: m, columns: newColumns(env.Mem()), unpack: unpacker{limit: f.opts.MaxBatchBytes}}
 	r.done.Go(func() { f.run(run) })
 	return r
 }
@@ -82,7 +84,7 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 				}
 				return nil, r.err
 			}
-			r.cur = cursor{fetched: got, full: true}
+			r.cur = cursor{fetched: got, full: true, term: -1}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -118,6 +120,10 @@ func (r *Reader) block(ctx context.Context) (*pipeline.Block, error) {
 		return nil, err
 	}
 	r.pos = to
+	if r.cur.term >= 0 {
+		r.memory.Term, r.memory.At = r.cur.term, to
+		r.env.Remember(r.fetch.split, r.memory.text())
+	}
 	if r.cur.at == len(r.cur.batches) {
 		if r.cur.buf != nil {
 			r.fetch.recycle(r.cur.buf)
@@ -134,6 +140,9 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 	r.reserve(c.batches[c.at:])
 	for ; c.at < len(c.batches); c.at, c.opened = c.at+1, false {
 		b := &c.batches[c.at]
+		if b.bad == nil && (r.end < 0 || b.base < r.end) {
+			c.term = b.term
+		}
 		if b.skip || r.end >= 0 && b.base >= r.end {
 			continue
 		}

@@ -53,7 +53,7 @@ func (s *Source) String() string { return "kafka " + s.opts.Topic }
 // Fingerprint implements [pipeline.Source]: which records are read. How, from which of a cluster's brokers and as whom may
 // differ between processes.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "GroupID", "ClientID", "MaxWait", "MaxBytes", "MaxRows", "RetryFor", "Timeout", "TLS", "SASL")
+	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "DiscoverEvery", "GroupID", "ClientID", "MaxWait", "MaxBytes", "MaxRows", "RetryFor", "Timeout", "TLS", "SASL")
 }
 
 // startPatience bounds the patience outside of reading.
@@ -126,7 +126,8 @@ func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, erro
 	s.mu.Unlock()
 	out := make([]pipeline.Split, 0, len(partitions))
 	for _, p := range partitions {
-		split := pipeline.Split{Name: splitName(s.opts.Topic, p), Start: pipeline.Position(starts[p]), End: pipeline.NoPosition}
+		m := splitMemory{Cluster: cl.cluster.id, Topic: t.id.text(), Start: starts[p], Partitions: len(t.partitions), Term: -1}
+		split := pipeline.Split{Name: splitName(s.opts.Name, p), Start: pipeline.Position(starts[p]), End: pipeline.NoPosition, Memory: m.text()}
 		if ends != nil {
 			split.End = max(pipeline.Position(ends[p]), split.Start)
 		}
@@ -244,9 +245,13 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if env == nil {
 		env = &pipeline.Env{}
 	}
-	partition, ok := partitionOf(s.opts.Topic, split.Name)
+	partition, ok := partitionOf(s.opts.Name, split.Name)
 	if !ok || from < 0 {
 		return nil, fmt.Errorf("kafkasource: split %q at position %d is none of topic %q: %w", split.Name, from, s.opts.Topic, pipeline.ErrConfig)
+	}
+	m, err := recollect(split.Name, split.Memory)
+	if err != nil {
+		return nil, err
 	}
 	cl, err := newClient(&s.opts)
 	if err != nil {
@@ -260,25 +265,35 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	f.log = env.Log().With("source", f.source, "topic", s.opts.Topic, "partition", partition)
 	f.patience = patience{limit: min(s.opts.RetryFor, startPatience), log: f.log}
 	f.tail.Store(-1)
-	s.mu.Lock()
-	f.id = s.mu.id
-	s.mu.Unlock()
-	if err := s.check(ctx, f, split); err != nil {
+	f.cluster = m.Cluster
+	if f.id = idOf(m.Topic); f.id == (topicID{}) {
+		s.mu.Lock()
+		f.id = s.mu.id
+		s.mu.Unlock()
+	}
+	if err := s.check(ctx, f, split, m); err != nil {
 		return nil, errors.Join(err, cl.close())
 	}
 	f.patience.limit = s.opts.RetryFor
-	return open(ctx, env, f), nil
+	return open(ctx, env, f, m), nil
 }
 
 // check compares a new reader's position with the log.
-func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split) error {
+func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m splitMemory) error {
 	for missing := 0; ; {
 		first, last, err := f.limits(ctx)
+		cut := int64(-1)
+		if read := min(m.At, f.pos); err == nil && m.Term >= 0 && read > first {
+			// What was read of the epoch, as far as it counts in the parameters, must still be there.
+			if cut, err = f.cl.epochEnd(ctx, f.partition, m.Term); err == nil && cut >= 0 && cut < read {
+				return f.cutBack(ctx, cut)
+			}
+		}
 		if err == nil {
 			f.patience.well()
 			f.begin = first
 			_, explicit := s.opts.Start.Offsets[int(f.partition)]
-			if f.pos < first && f.pos == int64(split.Start) && s.opts.Start.Place == Earliest && !explicit {
+			if f.pos < first && f.pos == int64(split.Start) && (s.opts.Start.Place == Earliest || m.Added) && !explicit {
 				f.log.Warn("the oldest records went away before reading began", "offset", f.pos, "until", first)
 				f.lost.Add(first - f.pos)
 				return nil
@@ -298,19 +313,16 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split) er
 }
 
 // Acknowledge implements [pipeline.Acknowledger]: it commits the positions to the group [Options.GroupID], without joining
-// it, and does nothing when there is none. Errors: [pipeline.ErrUnavailable]; [pipeline.ErrConfig] when access is
-// denied, the group has active members, or positions are not of this source.
+// it, and does nothing when there is none. Positions of other topics are left out. Errors: [pipeline.ErrUnavailable];
+// [pipeline.ErrConfig] when access is denied or the group has active members.
 func (s *Source) Acknowledge(ctx context.Context, positions map[string]pipeline.Position) error {
 	if s.opts.GroupID == "" {
 		return nil
 	}
 	offsets := make(map[int32]int64, len(positions))
 	for split, at := range positions {
-		p, ok := partitionOf(s.opts.Topic, split)
-		if !ok {
-			return fmt.Errorf("kafkasource: acknowledge: split %q is none of topic %q: %w", split, s.opts.Topic, pipeline.ErrConfig)
-		}
-		if at >= 0 {
+		// Parameters remember how far other topics were read before.
+		if p, ok := partitionOf(s.opts.Name, split); ok && at >= 0 {
 			offsets[p] = int64(at)
 		}
 	}

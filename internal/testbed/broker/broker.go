@@ -9,6 +9,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,8 +19,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
@@ -39,6 +42,8 @@ type Options struct {
 	TLS *tls.Config
 	// Users may log in, as mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), name and password; none: no authentication.
 	Users []User
+	// ClusterID is the cluster's identity. Default "monolith".
+	ClusterID string
 	// MaxVersions makes the broker speak like an older one; nil: the newest kfake knows.
 	MaxVersions *kversion.Versions
 	// Logger gets what kfake has to say from warnings up; nil: discard.
@@ -71,7 +76,7 @@ func (b *Broker) start() error {
 	n := max(o.Brokers, 1)
 	ports := make([]int, n)
 	ports[0] = o.Port
-	kopts := []kfake.Opt{kfake.Ports(ports...), kfake.WithLogger(logger{o.Logger}), kfake.DefaultNumPartitions(1), kfake.ClusterID("monolith")}
+	kopts := []kfake.Opt{kfake.Ports(ports...), kfake.WithLogger(logger{o.Logger}), kfake.DefaultNumPartitions(1), kfake.ClusterID(cmp.Or(o.ClusterID, "monolith"))}
 	if o.Dir != "" {
 		kopts = append(kopts, kfake.DataDir(o.Dir))
 	}
@@ -144,6 +149,28 @@ func (b *Broker) Restart(ctx context.Context) error {
 func (b *Broker) CreateTopic(topic string, partitions int, configs map[string]string) error {
 	if err := b.Cluster.CreateTopic(topic, int32(partitions), configs); err != nil {
 		return fmt.Errorf("broker: create topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+// AddPartitions makes a topic one of that many partitions.
+func (b *Broker) AddPartitions(ctx context.Context, topic string, partitions int) error {
+	c, err := NewClient(b.addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	q := kmsg.NewPtrCreatePartitionsRequest()
+	q.TimeoutMillis = 10_000
+	t := kmsg.NewCreatePartitionsRequestTopic()
+	t.Topic, t.Count = topic, int32(partitions)
+	q.Topics = append(q.Topics, t)
+	r, err := q.RequestWith(ctx, c)
+	if err == nil {
+		err = kerr.ErrorForCode(r.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		return fmt.Errorf("broker: partitions of topic %q: %w", topic, err)
 	}
 	return nil
 }

@@ -1805,14 +1805,16 @@ func (x *AwaitResponse) GetRows() int64 {
 }
 
 type ReportRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
-	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	Phase         uint64                 `protobuf:"varint,3,opt,name=phase,proto3" json:"phase,omitempty"`
-	Owned         []string               `protobuf:"bytes,4,rep,name=owned,proto3" json:"owned,omitempty"`
-	Done          []string               `protobuf:"bytes,5,rep,name=done,proto3" json:"done,omitempty"`
-	Concluded     bool                   `protobuf:"varint,6,opt,name=concluded,proto3" json:"concluded,omitempty"`
-	Finished      bool                   `protobuf:"varint,7,opt,name=finished,proto3" json:"finished,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Member     uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
+	Generation uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Phase      uint64                 `protobuf:"varint,3,opt,name=phase,proto3" json:"phase,omitempty"`
+	Owned      []string               `protobuf:"bytes,4,rep,name=owned,proto3" json:"owned,omitempty"`
+	Done       []string               `protobuf:"bytes,5,rep,name=done,proto3" json:"done,omitempty"`
+	Concluded  bool                   `protobuf:"varint,6,opt,name=concluded,proto3" json:"concluded,omitempty"`
+	Finished   bool                   `protobuf:"varint,7,opt,name=finished,proto3" json:"finished,omitempty"`
+	// When not empty: new splits of the source; the rest is not looked at.
+	Splits        []string `protobuf:"bytes,8,rep,name=splits,proto3" json:"splits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1894,6 +1896,13 @@ func (x *ReportRequest) GetFinished() bool {
 		return x.Finished
 	}
 	return false
+}
+
+func (x *ReportRequest) GetSplits() []string {
+	if x != nil {
+		return x.Splits
+	}
+	return nil
 }
 
 type ReportResponse struct {
@@ -2564,7 +2573,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06leader\x18\x06 \x01(\bR\x06leader\x12\x18\n" +
 	"\amembers\x18\a \x01(\rR\amembers\x12\x1a\n" +
 	"\bsnapshot\x18\b \x01(\x04R\bsnapshot\x12\x12\n" +
-	"\x04rows\x18\t \x01(\x03R\x04rows\"\xc1\x01\n" +
+	"\x04rows\x18\t \x01(\x03R\x04rows\"\xd9\x01\n" +
 	"\rReportRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\x12\x1e\n" +
 	"\n" +
@@ -2574,7 +2583,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05owned\x18\x04 \x03(\tR\x05owned\x12\x12\n" +
 	"\x04done\x18\x05 \x03(\tR\x04done\x12\x1c\n" +
 	"\tconcluded\x18\x06 \x01(\bR\tconcluded\x12\x1a\n" +
-	"\bfinished\x18\a \x01(\bR\bfinished\"\x10\n" +
+	"\bfinished\x18\a \x01(\bR\bfinished\x12\x16\n" +
+	"\x06splits\x18\b \x03(\tR\x06splits\"\x10\n" +
 	"\x0eReportResponse\"&\n" +
 	"\fLeaveRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\"#\n" +

@@ -1,0 +1,306 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// topicJob is a job on a topic of an own broker, with its shards in the workers' process or in one of their own.
+type topicJob struct {
+	t      *testing.T
+	broker *broker.Broker
+	dir    string
+	set    []string
+	text   string
+	made   int // records
+}
+
+func newTopicJob(t *testing.T, away bool, partitions int, keys ...string) *topicJob {
+	t.Helper()
+	b, err := broker.Start(broker.Options{Topics: map[string]int{"clicks": partitions}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	j := &topicJob{t: t, broker: b, dir: filepath.Join(t.TempDir(), "run")}
+	j.set = []string{"dir=" + j.dir}
+	j.text = fmt.Sprintf(`
+version: 1
+name: clicks
+source: {kafka: {brokers: [%s], topic: clicks, max_wait: 20ms, retry_for: 1s, discover_every: 50ms, %s}}
+parse: {format: libfm, fields: [a, b, c]}
+model: {deepfm: {dim: 4, hidden: [8]}}
+train: {batch: 20}
+`, strings.Join(b.Addrs(), ","), strings.Join(keys, ", "))
+	if away {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.set = append(j.set, fmt.Sprintf("ps.addresses=[%q]", ln.Addr()), "ps.retry=10s")
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return j
+}
+
+func (j *topicJob) config(set ...string) *job.Config {
+	j.t.Helper()
+	cfg, err := job.Decode([]byte(j.text), "clicks.yaml", job.LoadOptions{Set: append(j.set, set...)})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return cfg
+}
+
+func (j *topicJob) produce(partition, n int) {
+	j.t.Helper()
+	out := make([]broker.Record, n)
+	for i := range out {
+		out[i] = broker.Record{Value: fmt.Appendf(nil, "%d %d:1 %d:1 %d:1", 1-2*(j.made%2), j.made%11, 20+j.made%5, 40+j.made%13), Time: time.UnixMilli(int64(j.made) + 1)}
+		j.made++
+	}
+	if err := broker.Produce(j.t.Context(), j.broker.Addrs(), "clicks", partition, broker.Batch{Size: 10}, out...); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// serve starts shards; end kills them.
+func (j *topicJob) serve() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = job.Serve(ctx, j.config(), job.ServeOptions{})
+	}()
+	return func() { cancel(); <-done }
+}
+
+// running is a run of a worker.
+type running struct {
+	stop  context.CancelFunc
+	drain chan struct{}
+	done  chan error
+	got   *job.TrainResult
+	seen  chan struct{} // closed once it knows where its splits begin
+	// examples is how many it was seen training.
+	examples atomic.Int64
+}
+
+func (j *topicJob) start(worker string, set ...string) *running {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	r := &running{stop: cancel, drain: make(chan struct{}), done: make(chan error, 1), seen: make(chan struct{})}
+	cfg := j.config(set...)
+	closed := false
+	go func() {
+		var err error
+		r.got, err = job.Run(ctx, cfg, job.RunOptions{Worker: worker, Drain: r.drain, Observe: func(o trainstep.Observation) { r.examples.Add(int64(len(o.Probs))) }, Progress: func(p job.Progress) {
+			if !closed && p.Phase == "train" {
+				closed = true
+				close(r.seen)
+			}
+		}})
+		r.done <- err
+	}()
+	return r
+}
+
+// reads waits until a run works on splits.
+func (r *running) reads(t *testing.T) {
+	t.Helper()
+	select {
+	case <-r.seen:
+	case err := <-r.done:
+		t.Fatalf("the run ended: %v", err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing is read")
+	}
+}
+
+// drained ends a run in order.
+func (r *running) drained(t *testing.T) *job.TrainResult {
+	t.Helper()
+	close(r.drain)
+	if err := <-r.done; err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	return r.got
+}
+
+// killed ends a run at once.
+func (r *running) killed() {
+	r.stop()
+	<-r.done
+}
+
+// positions waits until the shards' next snapshot can have what want says, and compares.
+func positions(t *testing.T, path string, want map[string]int64) {
+	t.Helper()
+	info, err := job.InspectSnapshot(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for split, at := range want {
+		if got := info.Positions["kafka"][split].Position; got != at {
+			t.Errorf("%s is at %d, want %d; all: %+v", split, got, at, info.Positions)
+		}
+	}
+}
+
+// TestStartLatestIsStored: what was written since a job first began is read, whoever is killed before anything is applied.
+func TestStartLatestIsStored(t *testing.T) {
+	t.Parallel()
+	for _, away := range []bool{false, true} {
+		t.Run(fmt.Sprintf("away=%v", away), func(t *testing.T) {
+			t.Parallel()
+			j := newTopicJob(t, away, 2, "start: latest")
+			j.produce(0, 10)
+			var end func()
+			if away {
+				end = j.serve()
+			}
+			a := j.start("a")
+			a.reads(t)
+			var b *running
+			if away { // a rebalance before the first commit
+				b = j.start("b")
+				b.reads(t)
+			}
+			j.produce(0, 15) // less than a batch
+			a.killed()
+			if away {
+				b.killed()
+				end() // the shards go back to their last snapshot
+				end = j.serve()
+				defer end()
+			}
+			j.produce(0, 25)
+			j.produce(1, 20)
+			a = j.start("a")
+			a.reads(t)
+			j.waitFor(a, 60)
+			r := a.drained(t)
+			if r.Examples != 60 {
+				t.Errorf("%d examples, want 60", r.Examples)
+			}
+			positions(t, r.Snapshot, map[string]int64{"clicks-00000": 50, "clicks-00001": 20})
+		})
+	}
+}
+
+// waitFor waits until a run has trained so many examples, which end with a batch.
+func (j *topicJob) waitFor(r *running, examples int64) {
+	j.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if r.examples.Load() >= examples {
+			return
+		}
+		if time.Now().After(deadline) {
+			j.t.Fatalf("%d examples after 30s, want %d", r.examples.Load(), examples)
+		}
+	}
+}
+
+// TestPartitionsAreAdded: partitions that a topic gets while it is read are read from their first record on.
+func TestPartitionsAreAdded(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 2} {
+		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
+			t.Parallel()
+			j := newTopicJob(t, workers > 1, 2, "start: latest")
+			if workers > 1 {
+				defer j.serve()()
+			}
+			runs := []*running{j.start("a")}
+			runs[0].reads(t)
+			if workers > 1 {
+				runs = append(runs, j.start("b"))
+				runs[1].reads(t)
+			}
+			if err := j.broker.AddPartitions(t.Context(), "clicks", 4); err != nil {
+				t.Fatal(err)
+			}
+			for p := range 4 {
+				j.produce(p, 40)
+			}
+			total := func() (n int64) {
+				for _, r := range runs {
+					n += r.examples.Load()
+				}
+				return n
+			}
+			for deadline := time.Now().Add(30 * time.Second); total() < 160 && time.Now().Before(deadline); {
+				time.Sleep(20 * time.Millisecond)
+			}
+			path := ""
+			for _, r := range runs {
+				if got := r.drained(t); got.Snapshot != "" {
+					path = got.Snapshot
+				}
+			}
+			positions(t, path, map[string]int64{"clicks-00000": 40, "clicks-00001": 40, "clicks-00002": 40, "clicks-00003": 40})
+		})
+	}
+}
+
+// TestRecreatedTopic: a topic that was deleted and made again between runs is not taken for the one before, and what the
+// message says to do helps.
+func TestRecreatedTopic(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 1)
+	j.produce(0, 40)
+	a := j.start("a")
+	j.waitFor(a, 40)
+	a.drained(t)
+	if err := errors.Join(j.broker.DeleteTopic("clicks"), j.broker.CreateTopic("clicks", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	j.produce(0, 60)
+	for range 2 { // at every start
+		a = j.start("a")
+		err := <-a.done
+		var gap *pipeline.GapError
+		if !errors.As(err, &gap) || gap.Want != 40 || !strings.Contains(err.Error(), "re-created") || !strings.Contains(err.Error(), "source.kafka.name") {
+			t.Fatalf("%v", err)
+		}
+	}
+	a = j.start("a", "source.kafka.name=clicks2")
+	j.waitFor(a, 60)
+	r := a.drained(t)
+	positions(t, r.Snapshot, map[string]int64{"clicks-00000": 40, "clicks2-00000": 60})
+}
+
+// TestDeletedTopic: a topic that is deleted while it is read ends the run as unavailable, with a snapshot of what was
+// trained.
+func TestDeletedTopic(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 1)
+	j.produce(0, 40)
+	a := j.start("a")
+	j.waitFor(a, 40)
+	if err := j.broker.DeleteTopic("clicks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-a.done; !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "source.kafka.retry_for") {
+		t.Errorf("%v", err)
+	}
+	positions(t, j.dir, map[string]int64{"clicks-00000": 40})
+}
