@@ -134,7 +134,8 @@ func (r reading) blocks() (pipeline.Source[*pipeline.Block], error) {
 
 func (r reading) parquet(opts parse.Options) (pipeline.Source[*pipeline.Batch], error) {
 	src, err := parquetsource.New(parquetsource.Options{
-		Files: r.source.Parquet.Files, BatchRows: r.source.Parquet.BlockRows, Columns: columnsToRead(opts),
+		Files: r.source.Parquet.Files, BatchRows: r.source.Parquet.BlockRows, MaxPageBytes: int(r.source.Parquet.MaxPageBytes),
+		Columns: columnsToRead(opts),
 	})
 	if err != nil {
 		return nil, err
@@ -172,12 +173,14 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 			add(f.Column, arrow.ListOf(arrow.BinaryTypes.Binary))
 		case f.Type == parse.Float:
 			add(f.Column, arrow.ListOf(arrow.PrimitiveTypes.Float32))
-		default:
+		case f.Type == parse.Int:
 			add(f.Column, arrow.ListOf(arrow.PrimitiveTypes.Int64))
+		default:
+			add(f.Column, parquetsource.IDs())
 		}
 	}
 	for _, j := range opts.Joins {
-		add(j.Key, arrow.BinaryTypes.Binary)
+		add(j.Key, parquetsource.IDs())
 	}
 	add(opts.Label.Column, arrow.PrimitiveTypes.Float32)
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)

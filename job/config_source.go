@@ -101,6 +101,9 @@ type TFRecordSource struct {
 // ParquetSource reads the columns that parse.features, parse.label and parse.weight name.
 type ParquetSource struct {
 	FileSet `yaml:",inline"`
+	// MaxPageBytes bounds a page of a column, compressed and not: a row group with a larger one is not read. Reading a row
+	// group takes at worst six times that for each column.
+	MaxPageBytes Size `yaml:"max_page_bytes" default:"128MiB" min:"1" max:"1073741824"`
 }
 
 // TextSource reads lines. What they hold is parse.format's.

@@ -244,7 +244,7 @@ func (l *looking) parquet(ctx context.Context) error {
 	}
 	open := func(columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
 		p := l.cfg.Source.Parquet
-		return parquetsource.New(parquetsource.Options{Files: p.Files, BatchRows: p.BlockRows, Columns: columns})
+		return parquetsource.New(parquetsource.Options{Files: p.Files, BatchRows: p.BlockRows, MaxPageBytes: int(p.MaxPageBytes), Columns: columns})
 	}
 	if schema.NumFields() > 0 {
 		src, err := open(schema)

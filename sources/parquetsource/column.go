@@ -174,8 +174,8 @@ func (c *column) bounded(fits bool) error {
 	if fits {
 		return nil
 	}
-	return fmt.Errorf("column %q has more than %d bytes in one batch; read fewer rows at a time or raise max_batch_bytes: %w",
-		c.field.Name, c.limits, pqfile.ErrMalformed)
+	return fmt.Errorf("column %q has more than %d bytes in one batch; read fewer rows at a time (block_rows): %w",
+		c.field.Name, c.limits, pqfile.ErrTooLarge)
 }
 
 // shape collects where lists begin and which are null.

@@ -16,12 +16,13 @@ type Options struct {
 	// so run from the same folder, or give absolute paths, to go on from stored positions.
 	Files []string
 	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
-	// top-level column or the path to a nested one, its parts joined by dots.
+	// top-level column or the path to a nested one, its parts joined by dots. A list of null ([IDs]) is read as a list of
+	// int64 or of binary, by what is stored, which must be the same in all files.
 	Columns *arrow.Schema
 	// BatchRows bounds the rows of a batch, default 1024. More cost memory and time until the first row, fewer cost
 	// speed.
 	BatchRows int
-	// MaxPageBytes bounds a page of a column, compressed and not; larger ones are refused as malformed. Reading a row
+	// MaxPageBytes bounds a page of a column, compressed and not; larger ones are not read. Reading a row
 	// group takes at worst six times that for each column. Default 128 MiB, at most 1 GiB.
 	MaxPageBytes int
 	// MaxBatchBytes bounds the variable-length values of a column in a batch: short pages of a malformed file may stand
@@ -30,6 +31,15 @@ type Options struct {
 }
 
 const gibibyte = 1 << 30
+
+// IDs is the type to ask for where numbers and text will both do.
+func IDs() arrow.DataType { return arrow.ListOf(arrow.Null) }
+
+// isIDs tells whether a type is [IDs].
+func isIDs(dt arrow.DataType) bool {
+	l, ok := dt.(*arrow.ListType)
+	return ok && l.Elem().ID() == arrow.NULL
+}
 
 func (o Options) withDefaults() Options {
 	if o.BatchRows == 0 {
@@ -82,6 +92,9 @@ func (o Options) Validate() error {
 
 // readable tells whether columns can be read as a type.
 func readable(dt arrow.DataType) bool {
+	if isIDs(dt) {
+		return true
+	}
 	if l, ok := dt.(*arrow.ListType); ok {
 		dt = l.Elem()
 	}

@@ -19,13 +19,14 @@ import (
 const (
 	reasonMalformed   = "malformed file"
 	reasonUnsupported = "unsupported feature"
+	reasonTooLarge    = "too large"
 )
 
 // skipRows is how many rows are passed over between two looks at the context.
 const skipRows = 1 << 14
 
 // Reader reads one row group. A part of it that cannot be decoded goes to [pipeline.Env.BadRow] with the reasons
-// "malformed file" and "unsupported feature": if the policy drops it, the rest of the row group, from the beginning of the
+// "malformed file", "unsupported feature" and "too large" (than the options allow): if the policy drops it, the rest of the row group, from the beginning of the
 // batch that could not be read, is given up. It is not for concurrent use and starts no goroutine.
 type Reader struct {
 	source *Source
@@ -33,6 +34,7 @@ type Reader struct {
 	file   *os.File
 	meta   *pqfile.Meta
 	leaves []*pqfile.Node
+	schema *arrow.Schema // with the types of this file
 	group  int
 	split  string
 
@@ -47,6 +49,7 @@ var _ pipeline.Reader[*pipeline.Batch] = (*Reader)(nil)
 
 // open reads the footer. A bad one is left for Next to report.
 func (r *Reader) open(path string) error {
+	r.schema = r.source.schema
 	meta, err := r.source.read(r.file, path)
 	if isBad(err) {
 		r.bad = err
@@ -58,10 +61,20 @@ func (r *Reader) open(path string) error {
 	if r.leaves, err = resolve(path, meta.Root, r.source.opts.Columns); err != nil {
 		return err
 	}
+	r.schema = arrow.NewSchema(typed(r.source.schema.Fields(), r.leaves), nil)
+	r.meta, r.rows = meta, 0
+	if r.group == 0 && len(meta.RowGroups) == 0 {
+		return r.within()
+	}
 	if r.group < 0 || r.group >= len(meta.RowGroups) {
 		return fmt.Errorf("parquetsource: %s has %d row groups, none has number %d: %w", path, len(meta.RowGroups), r.group, pipeline.ErrConfig)
 	}
-	r.meta, r.rows = meta, meta.RowGroups[r.group].NumRows
+	r.rows = meta.RowGroups[r.group].NumRows
+	return r.within()
+}
+
+// within checks that the position lies in the row group.
+func (r *Reader) within() error {
 	if r.pos < 0 || r.pos > r.rows {
 		return &pipeline.GapError{
 			Source: r.env.Source, Split: r.split, Want: pipeline.Position(r.pos), Last: pipeline.Position(r.rows),
@@ -117,6 +130,9 @@ func (r *Reader) report(ctx context.Context) error {
 	if errors.Is(r.bad, pqfile.ErrUnsupported) {
 		reason = reasonUnsupported
 	}
+	if errors.Is(r.bad, pqfile.ErrTooLarge) {
+		reason = reasonTooLarge
+	}
 	err := r.bad
 	if n := r.rows - r.pos; n > 0 {
 		err = fmt.Errorf("%w (%d rows)", err, n)
@@ -129,8 +145,8 @@ func (r *Reader) report(ctx context.Context) error {
 // giveUp returns an empty batch that stands for the rest of the row group.
 func (r *Reader) giveUp() (*pipeline.Batch, error) {
 	r.drop()
-	cols := make([]arrow.Array, r.source.schema.NumFields())
-	for i, f := range r.source.schema.Fields() {
+	cols := make([]arrow.Array, r.schema.NumFields())
+	for i, f := range r.schema.Fields() {
 		cols[i] = array.MakeArrayOfNull(r.env.Mem(), f.Type, 0)
 	}
 	return r.batch(cols, 0, r.rows)
@@ -142,7 +158,7 @@ func (r *Reader) start(ctx context.Context) error {
 		limits := pqfile.Limits{MaxPageBytes: r.source.opts.MaxPageBytes}
 		for i, leaf := range r.leaves {
 			pages := r.meta.Column(r.file, r.group, leaf, limits, r.source.take())
-			r.cols = append(r.cols, newColumn(r.env.Mem(), r.source.opts.Columns.Field(i), leaf, pages, r.source.opts.MaxBatchBytes))
+			r.cols = append(r.cols, newColumn(r.env.Mem(), r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes))
 		}
 		r.skipped = 0
 	}
@@ -194,7 +210,7 @@ func (r *Reader) read() (*pipeline.Batch, error) {
 
 // batch makes a batch of columns, which it owns, and moves the position.
 func (r *Reader) batch(cols []arrow.Array, n, to int64) (*pipeline.Batch, error) {
-	rec := array.NewRecordBatch(r.source.schema, cols, n)
+	rec := array.NewRecordBatch(r.schema, cols, n)
 	for _, c := range cols {
 		c.Release()
 	}

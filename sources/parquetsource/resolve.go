@@ -3,6 +3,7 @@ package parquetsource
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -46,18 +47,48 @@ func find(root *pqfile.Node, f arrow.Field) (*pqfile.Node, string) {
 	}
 	leaf := bottom(node)
 	if leaf == nil {
-		return nil, fmt.Sprintf("is %s, which cannot be read as %s; name one of its parts, joined by dots", describe(node), f.Type)
+		return nil, fmt.Sprintf("is %s, which cannot be read as %s; name one of its parts, joined by dots", describe(node), wanted(f.Type))
 	}
 	elem := f.Type
 	list, isList := f.Type.(*arrow.ListType)
 	if isList {
 		elem = list.Elem()
 	}
+	if isIDs(f.Type) {
+		elem = idsOf(leaf)
+	}
 	switch {
 	case leaf.MaxRep > 1, !isList && leaf.MaxRep > 0, !converts(leaf, elem):
-		return nil, fmt.Sprintf("is %s, which cannot be read as %s", describe(node), f.Type)
+		return nil, fmt.Sprintf("is %s, which cannot be read as %s", describe(node), wanted(f.Type))
 	}
 	return leaf, ""
+}
+
+// wanted names a type in messages.
+func wanted(dt arrow.DataType) string {
+	if isIDs(dt) {
+		return "integers or text"
+	}
+	return dt.String()
+}
+
+// idsOf is the type of the elements of [IDs] for a leaf: text as it is, anything else as integers.
+func idsOf(leaf *pqfile.Node) arrow.DataType {
+	if converts(leaf, arrow.BinaryTypes.Binary) {
+		return arrow.BinaryTypes.Binary
+	}
+	return arrow.PrimitiveTypes.Int64
+}
+
+// typed returns the fields as they are read from a file, whose leaves they are.
+func typed(fields []arrow.Field, leaves []*pqfile.Node) []arrow.Field {
+	out := slices.Clone(fields)
+	for i, leaf := range leaves {
+		if isIDs(out[i].Type) {
+			out[i].Type = arrow.ListOf(idsOf(leaf))
+		}
+	}
+	return out
 }
 
 func child(n *pqfile.Node, name string) *pqfile.Node {

@@ -54,6 +54,7 @@ var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
 //	BOOLEAN                                  bool, int64, float32, float64 (0 and 1)
 //	BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY         binary, string (not checked to be UTF-8)
 //	a list of one of these                   list of one of these
+//	integers, BOOLEAN and byte arrays        [IDs]
 //
 // Dates, times and decimals without a fraction are read as the integers that they are stored as. Columns are nullable
 // whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] behind
@@ -86,7 +87,7 @@ func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files
 // Fingerprint implements [pipeline.Source]: everything but the size of batches.
 func (s *Source) Fingerprint() string { return pipeline.Fingerprint("parquet", s.opts, "BatchRows") }
 
-// Splits reads the footers of all files and lists their row groups. A file whose footer cannot be read is listed as one
+// Splits reads the footers of all files and lists their row groups, of a file without any an empty one. A file whose footer cannot be read is listed as one
 // split, whose reader reports it to the bad row policy. Errors: [pipeline.ErrConfig] for patterns without a file and for
 // columns that a file lacks or has in another type, all at once; [pipeline.ErrUnavailable] when files cannot be read.
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
@@ -96,6 +97,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	}
 	var splits []pipeline.Split
 	var faults []error
+	var alike sameIDs
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -108,10 +110,17 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 		case err != nil:
 			return nil, s.explain(err)
 		}
-		if _, err := resolve(f.Name, meta.Root, s.opts.Columns); err != nil {
+		leaves, err := resolve(f.Name, meta.Root, s.opts.Columns)
+		if err == nil {
+			err = alike.check(f.Name, s.opts.Columns.Fields(), leaves)
+		}
+		if err != nil {
 			if faults = append(faults, err); len(faults) == 10 {
 				break // the other files are probably like these
 			}
+		}
+		if len(meta.RowGroups) == 0 { // a file without rows is one, and no mistake
+			splits = append(splits, pipeline.Split{Name: name(f.Name, 0)})
 		}
 		for i, g := range meta.RowGroups {
 			splits = append(splits, pipeline.Split{Name: name(f.Name, i), End: pipeline.Position(g.NumRows)})
@@ -124,12 +133,34 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	return splits, nil
 }
 
+// sameIDs sees to it that columns asked for as [IDs] are the same in all files: batches of different files may be joined.
+type sameIDs struct {
+	file   string
+	fields []arrow.Field
+}
+
+func (a *sameIDs) check(file string, fields []arrow.Field, leaves []*pqfile.Node) error {
+	have := typed(fields, leaves)
+	if a.fields == nil {
+		a.file, a.fields = file, have
+		return nil
+	}
+	var faults []error
+	for i, f := range have {
+		if first := a.fields[i]; !arrow.TypeEqual(f.Type, first.Type) {
+			faults = append(faults, fmt.Errorf("parquetsource: column %q is %s in %s and %s in %s; say which type it is to be read as: %w",
+				f.Name, first.Type, a.file, f.Type, file, pipeline.ErrConfig))
+		}
+	}
+	return errors.Join(faults...)
+}
+
 // name is that of the split for a row group.
 func name(file string, group int) string { return fmt.Sprintf("%s#%04d", file, group) }
 
 // isBad tells whether an error says that the content of a file is at fault.
 func isBad(err error) bool {
-	return errors.Is(err, pqfile.ErrMalformed) || errors.Is(err, pqfile.ErrUnsupported)
+	return errors.Is(err, pqfile.ErrMalformed) || errors.Is(err, pqfile.ErrUnsupported) || errors.Is(err, pqfile.ErrTooLarge)
 }
 
 // explain turns errors of the file system and of patterns into those of the contract.

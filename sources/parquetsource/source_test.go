@@ -209,7 +209,7 @@ func TestConformance(t *testing.T) {
 			}
 			return src
 		},
-		Rows: map[string]int{a + "#0000": 50, a + "#0001": 50, a + "#0002": 30, b + "#0000": 1},
+		Rows: map[string]int{a + "#0000": 50, a + "#0001": 50, a + "#0002": 30, b + "#0000": 1, filepath.ToSlash(dir) + "/c.parquet#0000": 0},
 	})
 }
 
@@ -292,6 +292,80 @@ func TestSingleValuesAsLists(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || nulls == 0 {
 		t.Errorf("%d nulls; rows (-want +got):\n%s", nulls, diff)
+	}
+}
+
+// TestIDs asks for columns without knowing whether they hold numbers or text.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rows := random(rand.New(rand.NewPCG(5, 6)), 200)
+	path := write(t, dir, "f.parquet", encode(t, rows, 70))
+	names := []string{"plain", "opt", "int32", "bool", "text", "opt_dict", "words", "list"}
+	read := func(typ ...arrow.DataType) [][]string {
+		var fields []arrow.Field
+		for i, name := range names {
+			fields = append(fields, arrow.Field{Name: name, Type: typ[i%len(typ)]})
+		}
+		got, err := readAll(t, parquetsource.Options{Files: []string{path}, BatchRows: 33, Columns: arrow.NewSchema(fields, nil)}, &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	numbers, text := arrow.ListOf(arrow.PrimitiveTypes.Int64), arrow.ListOf(arrow.BinaryTypes.Binary)
+	if diff := cmp.Diff(read(numbers, numbers, numbers, numbers, text, text, text, numbers), read(parquetsource.IDs())); diff != "" {
+		t.Errorf("rows (-typed +ids):\n%s", diff)
+	}
+	type other struct {
+		Plain string `parquet:"plain"`
+		Text  string `parquet:"text"`
+	}
+	if err := parquet.WriteFile(filepath.Join(dir, "g.parquet"), []other{{"a", "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	for column, want := range map[string]string{
+		"plain": `column "plain" is list<element: int64, nullable> in ` + path + ` and list<element: binary, nullable> in `, "float": `column "float" is FLOAT, which cannot be read as integers or text`,
+	} {
+		_, err := readAll(t, parquetsource.Options{Files: []string{dir + "/*"}, Columns: arrow.NewSchema([]arrow.Field{{Name: column, Type: parquetsource.IDs()}}, nil)}, &pipeline.Env{})
+		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(strings.ReplaceAll(err.Error(), "item", "element"), want) {
+			t.Errorf("%s: %v", column, err)
+		}
+	}
+}
+
+// TestFileWithoutRowGroups: a file without rows is read to its end at once.
+func TestFileWithoutRowGroups(t *testing.T) {
+	t.Parallel()
+	path := write(t, t.TempDir(), "f.parquet", encode(t, nil, 1))
+	opts := parquetsource.Options{Files: []string{path}, Columns: arrow.NewSchema([]arrow.Field{{Name: "plain", Type: arrow.PrimitiveTypes.Int64}}, nil)}
+	got, err := readAll(t, opts, &pipeline.Env{})
+	if err != nil || len(got) != 1 || len(got[0]) != 0 {
+		t.Errorf("rows %v, %v", got, err)
+	}
+	src, err := parquetsource.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gap *pipeline.GapError
+	if _, err := src.Open(t.Context(), &pipeline.Env{}, pipeline.Split{Name: path + "#0000"}, 7); !errors.As(err, &gap) {
+		t.Errorf("from row 7: %v", err)
+	}
+}
+
+// TestLargePages: a page above the bound is not called malformed, and what to raise is said.
+func TestLargePages(t *testing.T) {
+	t.Parallel()
+	path := write(t, t.TempDir(), "f.parquet", encode(t, random(rand.New(rand.NewPCG(4, 4)), 3000), 3000, parquet.PageBufferSize(1<<20)))
+	opts := parquetsource.Options{Files: []string{path}, MaxPageBytes: 1 << 12, Columns: arrow.NewSchema([]arrow.Field{{Name: "plain", Type: arrow.PrimitiveTypes.Int64}}, nil)}
+	_, err := readAll(t, opts, &pipeline.Env{})
+	var bad *pipeline.DataError
+	if !errors.As(err, &bad) || bad.Reason != "too large" || !strings.Contains(err.Error(), "raise max_page_bytes") {
+		t.Errorf("got %v", err)
+	}
+	opts.MaxPageBytes = 0
+	if _, err := readAll(t, opts, &pipeline.Env{}); err != nil {
+		t.Error(err)
 	}
 }
 

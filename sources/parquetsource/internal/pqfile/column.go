@@ -82,9 +82,11 @@ func (c *Column) next() (bool, error) {
 		return false, err
 	}
 	most := int64(c.shape.limits.MaxPageBytes)
-	if int64(h.compressed) > c.end-c.off-size || int64(h.compressed) > most || int64(h.uncompressed) > most {
-		return false, malformed("page of %d bytes, %d uncompressed; %d bytes are left of the chunk and %d are the bound",
-			h.compressed, h.uncompressed, c.end-c.off-size, most)
+	if int64(h.compressed) > c.end-c.off-size {
+		return false, malformed("page of %d bytes; %d are left of the chunk", h.compressed, c.end-c.off-size)
+	}
+	if int64(h.compressed) > most || int64(h.uncompressed) > most {
+		return false, tooLarge("page of %d bytes, %d uncompressed; the bound is %d, raise max_page_bytes", h.compressed, h.uncompressed, most)
 	}
 	at := c.off + size
 	next := at + int64(h.compressed)
@@ -96,8 +98,11 @@ func (c *Column) next() (bool, error) {
 	if !h.hasBody {
 		return false, malformed("page header without the part for its type %d", h.kind)
 	}
-	if int(h.values) > c.shape.limits.values() || h.kind != pageDictionary && int64(h.values) > c.left {
-		return false, malformed("page of %d values; %d are left and %d are the bound", h.values, c.left, c.shape.limits.values())
+	if h.kind != pageDictionary && int64(h.values) > c.left {
+		return false, malformed("page of %d values; %d are left", h.values, c.left)
+	}
+	if int(h.values) > c.shape.limits.values() {
+		return false, tooLarge("page of %d values; the bound is %d, an eighth of max_page_bytes: raise that", h.values, c.shape.limits.values())
 	}
 	raw := &c.raw
 	if h.kind == pageDictionary {

@@ -43,6 +43,9 @@ func readHeader(r io.ReaderAt, off, end int64, buf *[]byte) (header, int64, erro
 			if size < min(end-off, maxHeaderBytes) {
 				continue
 			}
+			if size == maxHeaderBytes && size < end-off {
+				return header{}, 0, tooLarge("page header at %d has more than %d bytes", off, maxHeaderBytes)
+			}
 			err = malformed("page header at %d: %w", off, err)
 		}
 		return h, int64(n), err

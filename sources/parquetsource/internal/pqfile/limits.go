@@ -11,6 +11,13 @@ var ErrMalformed = errors.New("malformed parquet file")
 // ErrUnsupported is wrapped by errors that tell of a file that may be fine but that this package cannot read.
 var ErrUnsupported = errors.New("unsupported parquet feature")
 
+// ErrTooLarge is wrapped by errors that tell of a file that may be fine but asks for more memory than [Limits] allow.
+var ErrTooLarge = errors.New("larger than allowed")
+
+func tooLarge(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrTooLarge}, args...)...)
+}
+
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
