@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -178,19 +179,35 @@ func whichIs(info *snapshot.Info) string {
 // findSnapshot finds the snapshot that a path means: a snapshot's folder, or the newest good one in a folder of snapshots
 // or in a job's dir.
 func findSnapshot(path string) (string, error) {
-	if _, err := snapshot.ReadInfo(path); err == nil {
-		return path, nil
+	entries, err := findSnapshots(path)
+	if err != nil {
+		return "", err
+	}
+	var damaged []error
+	for _, e := range entries {
+		if e.Err == nil {
+			return e.Path, nil
+		}
+		damaged = append(damaged, e.Err)
+	}
+	return "", errors.Join(damaged...)
+}
+
+// findSnapshots returns the snapshots that a path stands for, the newest first: one, or those of a job's dir or of a folder of
+// snapshots. There is one at least, which may be damaged.
+func findSnapshots(path string) ([]snapshot.Entry, error) {
+	info, err := snapshot.ReadInfo(path)
+	if _, gone := os.Stat(path); err == nil || gone == nil && snapshot.Named(path) {
+		return []snapshot.Entry{{Path: path, Info: info, Err: err}}, nil
 	}
 	for _, dir := range []string{filepath.Join(path, "snapshots"), path} {
 		entries, err := snapshot.List(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+			return nil, err
 		}
-		for _, e := range entries { // newest first
-			if e.Err == nil {
-				return e.Path, nil
-			}
+		if len(entries) > 0 {
+			return entries, nil
 		}
 	}
-	return "", fmt.Errorf("job: no snapshot in %s: train the job first, or name a snapshot's folder: %w", path, pipeline.ErrConfig)
+	return nil, fmt.Errorf("job: no snapshot in %s: train the job first, or name a snapshot's folder: %w", path, pipeline.ErrConfig)
 }

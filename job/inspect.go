@@ -2,18 +2,42 @@ package job
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// InspectSnapshot describes a snapshot, or the newest good one of a job's dir or of a folder of snapshots. All its files
-// are read and checked.
+// InspectSnapshot describes a snapshot, or the newest good one of a job's dir or of a folder of snapshots, and says which
+// newer ones are damaged. All files of it and of those are read and checked. Errors: [snapshot.ErrCorrupt] where none is
+// good.
 func InspectSnapshot(_ context.Context, path string) (*SnapshotInfo, error) {
-	found, err := findSnapshot(path)
+	entries, err := findSnapshots(path)
 	if err != nil {
 		return nil, err
 	}
+	var damaged []error
+	for _, e := range entries {
+		info, err := (*SnapshotInfo)(nil), e.Err
+		if err == nil {
+			info, err = describe(e.Path)
+		}
+		if err == nil {
+			for _, d := range damaged {
+				info.Damaged = append(info.Damaged, d.Error())
+			}
+			return info, nil
+		}
+		if !errors.Is(err, snapshot.ErrCorrupt) {
+			return nil, errors.Join(append(damaged, err)...)
+		}
+		damaged = append(damaged, err)
+	}
+	return nil, errors.Join(damaged...)
+}
+
+// describe reads and checks one snapshot.
+func describe(found string) (*SnapshotInfo, error) {
 	s, err := snapshot.Open(found)
 	if err != nil {
 		return nil, err

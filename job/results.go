@@ -293,7 +293,9 @@ type SnapshotInfo struct {
 	// Which says which of the folder's it is: the newest, the best.
 	Which string `json:"which,omitempty"`
 	// Best is the path of the best snapshot of the folder, if that is another.
-	Best    string    `json:"best,omitempty"`
+	Best string `json:"best,omitempty"`
+	// Damaged are newer snapshots of the folder that cannot be used, and what is wrong with each.
+	Damaged []string  `json:"damaged,omitempty"`
 	Created time.Time `json:"created"`
 	// Digest identifies the content, whatever the number of shards.
 	Digest string `json:"digest"`

@@ -347,6 +347,9 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	if s.Best != "" {
 		head = append(head, []string{"the best is", s.Best})
 	}
+	for _, d := range s.Damaged {
+		head = append(head, []string{"damaged", d})
+	}
 	if err := pairs(w, head...); err != nil {
 		return err
 	}
