@@ -337,6 +337,36 @@ func TestKeptShardForgetsSessions(t *testing.T) {
 	})
 }
 
+// TestLateCoordinator: what a coordinator had decided that is gone comes too late, and changes nothing.
+func TestLateCoordinator(t *testing.T) {
+	t.Parallel()
+	for name, log := range map[string]*ps.LogOptions{"no log": nil, "log": {Dir: t.TempDir(), NoSync: true}} {
+		n, err := ps.OpenNode(t.Context(), ps.Options{Layout: countingLayout(), Log: log}.Node(0, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Load(t.Context(), ps.LoadOptions{Generation: 5}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []ps.LoadOptions{{Generation: 5}, {Generation: 4}, {Generation: 4, Keep: true}, {Generation: 5, Keep: true}} {
+			if err := n.Load(t.Context(), o); !errors.Is(err, ps.ErrRolledBack) {
+				t.Errorf("%s: %+v after generation 5: %v, want ErrRolledBack", name, o, err)
+			}
+		}
+		for _, g := range []uint64{math.MaxUint64, math.MaxInt64} {
+			if err := n.Load(t.Context(), ps.LoadOptions{Generation: g}); !errors.Is(err, ps.ErrMismatch) {
+				t.Errorf("%s: generation %d: %v, want ErrMismatch", name, g, err)
+			}
+		}
+		if g := n.Generation(); g != 5 {
+			t.Errorf("%s: generation %d, want 5", name, g)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestLargestEpoch: nobody gets to the end of the epochs by one call, and who meets it is told instead of trying for ever.
 func TestLargestEpoch(t *testing.T) {
 	t.Parallel()
