@@ -22,6 +22,8 @@ type extractor struct {
 	key     []byte
 	missing []bool // of each join: the current record has no line
 	seen    []Seen // of each feature, since the block began
+	none    []int  // features without a value in the current record
+	dense   []int  // the dense features
 }
 
 func newExtractor(p *program, s sides) *extractor {
@@ -33,9 +35,12 @@ func newExtractor(p *program, s sides) *extractor {
 		joined: make([]int32, len(p.joins)), misses: make([]int64, len(p.joins)), missing: make([]bool, len(p.joins)),
 	}
 	for i := range x.output {
-		x.seen[i].Name = p.features[i].name
+		if p.features[i].kind == Dense {
+			x.dense = append(x.dense, i)
+		}
 		x.output[i].dense.dim, x.output[i].missing.dim = p.features[i].dim, 1
 	}
+	x.beginBlock()
 	return x
 }
 
@@ -51,20 +56,32 @@ func (x *extractor) add(r record) error {
 			x.misses[i]++
 		}
 	}
-	for i := range x.output {
-		o, s := &x.output[i], &x.seen[i]
-		s.Rows++
-		if !o.filled {
-			continue
-		}
-		s.Filled++
-		if x.p.features[i].kind == Dense {
+	for _, i := range x.none {
+		x.seen[i].Filled-- // of all rows, which endBlock adds
+	}
+	for _, i := range x.dense {
+		if o := &x.output[i]; o.filled {
 			for _, v := range o.dense.values[len(o.dense.values)-o.dense.dim:] {
-				s.number(float64(v))
+				x.seen[i].number(float64(v))
 			}
 		}
 	}
 	return nil
+}
+
+// endBlock returns what was seen of each feature in a block of so many good rows; it is valid until the next block.
+func (x *extractor) endBlock(rows int) []Seen {
+	for i := range x.seen {
+		x.seen[i].Rows, x.seen[i].Filled = int64(rows), int64(rows)+x.seen[i].Filled
+	}
+	return x.seen
+}
+
+// beginBlock forgets what was seen.
+func (x *extractor) beginBlock() {
+	for i := range x.seen {
+		x.seen[i] = Seen{Name: x.p.features[i].name}
+	}
 }
 
 // truncate keeps the first rows.
@@ -79,6 +96,7 @@ func (x *extractor) truncate(rows int) {
 }
 
 func (x *extractor) try(r record) error {
+	x.none = x.none[:0]
 	for i := range x.p.joins {
 		if err := x.look(r, i); err != nil {
 			return err
@@ -92,8 +110,12 @@ func (x *extractor) try(r record) error {
 		if err := r.get(f.col, &x.v); err != nil {
 			return err
 		}
-		if err := f.add(&x.output[i], &x.v); err != nil {
+		o := &x.output[i]
+		if err := f.add(o, &x.v); err != nil {
 			return err
+		}
+		if !o.filled {
+			x.none = append(x.none, i)
 		}
 	}
 	for i := range x.p.joins {
@@ -156,6 +178,9 @@ func (x *extractor) joinIn(i int) error {
 		}
 		if err != nil {
 			return err
+		}
+		if !o.filled {
+			x.none = append(x.none, at)
 		}
 	}
 	return nil

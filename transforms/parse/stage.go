@@ -216,12 +216,11 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		w.extract.misses[i] = 0
 	}
 	if o, ok := w.env.Hooks.(Observer); ok {
+		seen := w.extract.endBlock(len(w.positions))
 		w.absent(payload)
-		o.FeaturesParsed(w.extract.seen)
+		o.FeaturesParsed(seen)
 	}
-	for i := range w.extract.seen {
-		w.extract.seen[i] = Seen{Name: w.extract.seen[i].Name}
-	}
+	w.extract.beginBlock()
 	if err := w.env.GoodRows(origin.Source, origin.Split, len(w.positions)); err != nil {
 		return nil, err
 	}
