@@ -30,6 +30,12 @@ const (
 	partitions = 4
 	heldOut    = 40_000 // examples; enough for a standard error of the AUC of .003
 	intervals  = 10     // rows of the table over time
+
+	// The world is a recommender's: of so many users most are seen a few times, and items are born while the demo runs. A
+	// million examples touch more than 200,000 ids. Little of a click is the user's own and much the item's, so there are
+	// fewer items, that a million examples suffice to learn their quality.
+	users = 300_000
+	items = 20_000
 )
 
 // Run runs the demo.
@@ -107,7 +113,7 @@ func (d *demo) prepare() (err error) {
 	default:
 		return fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
 	}
-	d.stream, err = synthsource.NewStream(synthsource.Options{Seed: d.opts.Seed, Examples: d.opts.Examples})
+	d.stream, err = synthsource.NewStream(synthsource.Options{Seed: d.opts.Seed, Examples: d.opts.Examples, Users: users, Items: items})
 	return err
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TestDemoKeepsItsPromises runs whole demos: the model that learned on must end within .02 of the best AUC that is
-// possible on the held-out examples and at least .005 above the same model frozen half way.
+// TestDemoKeepsItsPromises runs whole demos of a fifth of the usual length: the model that learned on must end within .04 of the
+// best AUC that is possible on the held-out examples (a whole demo ends within .02) and at least .01 above the same model
+// frozen half way.
 func TestDemoKeepsItsPromises(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for seconds; part of the full run")
@@ -20,7 +21,7 @@ func TestDemoKeepsItsPromises(t *testing.T) {
 	for _, c := range []struct {
 		seed    uint64
 		workers int
-	}{{1, 1}, {206, 2}} { // 206 was the seed with the least margin of forty
+	}{{1, 1}, {206, 2}} {
 		dir := t.TempDir()
 		opts := job.DemoOptions{Examples: 200_000, Seed: c.seed, Model: "deepfm", Workers: c.workers, Dir: dir}
 		r, err := demo.Run(t.Context(), opts)
@@ -32,7 +33,7 @@ func TestDemoKeepsItsPromises(t *testing.T) {
 		if r.Examples != 200_000 || r.Rows == 0 || len(r.OverTime) != 10 {
 			t.Errorf("%d examples, %d rows, %d intervals", r.Examples, r.Rows, len(r.OverTime))
 		}
-		if h.AUC < h.BestAUC-.02 || h.AUC < h.FrozenAUC+.005 {
+		if h.AUC < h.BestAUC-.04 || h.AUC < h.FrozenAUC+.01 {
 			t.Errorf("seed %d: best %.4f, online %.4f, frozen %.4f", c.seed, h.BestAUC, h.AUC, h.FrozenAUC)
 		}
 		if _, err := os.Stat(filepath.Join(r.Snapshot, "manifest.json")); err != nil {

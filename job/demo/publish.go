@@ -48,8 +48,7 @@ optimizer:
   dense: {adam: {lr: 0.002}}
   sparse: {adagrad: {lr: 0.05, initial_accumulator: 0.0001}}
   bias: {ftrl: {lr: 0.05, initial_accumulator: 0.0001}}
-# Few examples lie between a look-up and its update: on a stream that changes, staleness costs accuracy.
-train: {batch: {{.Batch}}, workers: {{.Workers}}, prefetch: {parse: 4, lookup: 1, push: 1}}
+train: {batch: {{.Batch}}, workers: {{.Workers}}}
 ps: {shards: 2}
 snapshot: {every: 2s, keep: 3}
 eval:
@@ -81,7 +80,7 @@ func (d *demo) job() (*job.Config, error) {
 	var b bytes.Buffer
 	err = jobFile.Execute(&b, map[string]any{
 		"Dir": dir, "Seed": d.opts.Seed, "Broker": d.brokers[0], "End": end, "Model": text, "Workers": d.opts.Workers,
-		"Batch": max(256/d.opts.Workers, 32),
+		"Batch": max(512/max(d.opts.Workers, 2), 32),
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *App) demoCommand(out *outcome) *cobra.Command {
-	opts := job.DemoOptions{Examples: 200_000, Seed: 1, Model: "deepfm", Workers: 1}
+	opts := job.DemoOptions{Examples: 1_000_000, Seed: 1, Model: "deepfm", Workers: 2}
 	models := []string{"lr", "fm", "deepfm", "dcnv2"}
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -25,7 +25,7 @@ The stream drifts: items are born, tastes shift. The generator knows its own cli
 good a model can be at best, how good the trained one is on examples it has not seen, and how good it would be had it
 stopped learning half way.`,
 		Example: `  monolith demo
-  monolith demo --examples 1000000 --workers 2
+  monolith demo --examples 200000 --workers 1
   monolith demo --model lr --seed 7
   monolith demo --dir runs/demo && monolith inspect runs/demo`,
 		Args: exactly(),
