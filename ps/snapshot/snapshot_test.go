@@ -21,6 +21,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -452,18 +453,20 @@ func FuzzManifest(f *testing.F) {
 func FuzzRows(f *testing.F) {
 	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 20)
 	info := write(f, f.TempDir(), 1, &rows, 1)
-	for _, file := range info.Files {
+	var files [][]byte
+	for i, file := range info.Files {
 		b, err := os.ReadFile(filepath.Join(info.Path, file.Name))
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(b)
-		flipped := bytes.Clone(b)
-		flipped[len(b)*3/4] ^= 0x10
-		f.Add(flipped)
+		files = append(files, b)
+		at := len(b) * 3 / 4
+		f.Add(uint8(i), []byte{})
+		f.Add(uint8(i), []byte{0, byte(at), byte(at >> 8), 0, b[at] ^ 0x10})
 	}
 	spec := snapshot.TablesOf(layout())[0]
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, which uint8, edits []byte) {
+		b := testbed.Edit(files[int(which)%len(files)], edits)
 		before := allocated()
 		defer func() {
 			// A row of tensors is 96 bytes in memory and 16 in the file.

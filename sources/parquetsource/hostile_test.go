@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
@@ -96,14 +97,14 @@ func TestBomb(t *testing.T) {
 	}
 }
 
-// FuzzRead mutates a small file. Columns are all that the whole file has.
+// FuzzRead edits small files. Columns are all that the whole file has.
 func FuzzRead(f *testing.F) {
-	file := small(f, parquet.DataPageStatistics(false))
-	schema := everything(f, write(f, f.TempDir(), "whole.parquet", file))
-	f.Add(file)
-	f.Add(small(f, parquet.DataPageVersion(1), parquet.Compression(&parquet.Snappy)))
-	f.Add(file[:len(file)/2])
-	f.Fuzz(func(t *testing.T, file []byte) {
-		hostile(t, t.TempDir(), file, schema)
+	files := [][]byte{small(f, parquet.DataPageStatistics(false)), small(f, parquet.DataPageVersion(1), parquet.Compression(&parquet.Snappy))}
+	schema := everything(f, write(f, f.TempDir(), "whole.parquet", files[0]))
+	f.Add(uint8(0), []byte{})
+	f.Add(uint8(1), []byte{})
+	f.Add(uint8(0), []byte{3, byte(len(files[0]) / 2), byte(len(files[0]) / 2 >> 8), 0, 0})
+	f.Fuzz(func(t *testing.T, which uint8, edits []byte) {
+		hostile(t, t.TempDir(), testbed.Edit(files[int(which)%2], edits), schema)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -146,7 +148,7 @@ func FuzzJSON(f *testing.F) {
 
 // A libfm record is what splitting it at blanks and colons says.
 func FuzzLibFM(f *testing.F) {
-	for _, s := range []string{"1 3:1 4:0.5", "-1", "0\t7:1", " 1  2:1 ", "1 a:1", "1 2:", "1 :1", "1 2:1:1", "1 9223372036854775807:1", "2 1:1", "1 1:nan"} {
+	for _, s := range []string{"1 3:1 4:0.5", "-1", "0\t7:1", " 1  2:1 ", "1 a:1", "1 2:", "1 :1", "1 2:1:1", "1 9223372036854775807:1", "2 1:1", "1 1:nan", "-0", "0 1:-0", "1 1:2e9"} {
 		f.Add(s)
 	}
 	stage := parse.New(parse.Options{Format: parse.LibFM, Features: []parse.Feature{{Name: "features", Slot: 1, Values: "v"}}})
@@ -196,10 +198,64 @@ func slowLibFM(s string) (string, bool) {
 		}
 		i, okIndex := parse.ParseInt([]byte(before))
 		v, okValue := parse.ParseFloat([]byte(after))
-		if !okIndex || !okValue || i < 0 || i > fid.MaxSignature || v-v != 0 {
+		if !okIndex || !okValue || i < 0 || i > fid.MaxSignature || v-v != 0 || v > 1e9 || v < -1e9 {
 			return "", false
 		}
 		index, values = append(index, i), append(values, v)
 	}
-	return fmt.Sprintf("%v %v %v", max(label, 0), index, values), true
+	if label <= 0 {
+		label = 0
+	}
+	return fmt.Sprintf("%v %v %v", label, index, values), true
+}
+
+// A side table is refused as a whole, with the place, or gives each of its keys what its line says; a record that it has no
+// key for has nothing.
+func FuzzJoin(f *testing.F) {
+	for _, s := range []string{"a\t1\nb\t2\n", "a\t1\na\t2\n", "a\n", "\ufeffa\t3", "a\t1\r\n\r\nb\t\n", "a\t\"x\"\n", "\t7\n", "a\t1e99\nb\t-1", "\xff\t1\n"} {
+		f.Add([]byte(s), false)
+		f.Add([]byte(strings.ReplaceAll(s, "\t", ",")), true)
+	}
+	path := filepath.Join(f.TempDir(), "side")
+	f.Fuzz(func(t *testing.T, text []byte, comma bool) {
+		if len(text) > 1<<10 {
+			return
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		j := parse.Join{File: path, Columns: []string{"key", "x"}, Key: "key"}
+		if comma {
+			j.Delimiter = ","
+		}
+		stage := parse.New(parse.Options{
+			Format: parse.TSV, Columns: []string{"key", "other"}, Joins: []parse.Join{j},
+			Features: []parse.Feature{{Name: "x", Kind: parse.Dense, Indicator: "gone"}, {Name: "id", Column: "x", Slot: 1, Type: parse.String}},
+		})
+		if _, err := stage.Open(t.Context(), nil); err != nil {
+			if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), path+":") {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		row, bad := fuzzOne(t, stage, []byte("no such key at all\t"))
+		if row == nil || row.Column(1).(*array.Float32).Value(0) != 1 || row.Column(2).(*array.List).ListValues().Len() != 0 {
+			t.Fatalf("%q: a key that is not there gives %v, %v", text, row, bad)
+		}
+		for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+			key, x, ok := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), "\t")
+			if comma || !ok || key == "" || strings.Contains(key, "\r") {
+				continue
+			}
+			v, number := parse.ParseFloat([]byte(x))
+			good := x == "" || number && v >= -1e9 && v <= 1e9
+			row, bad := fuzzOne(t, stage, []byte(key+"\t"))
+			if good != (row != nil) {
+				t.Fatalf("%q, key %q: row %v, bad %v", text, key, row, bad)
+			}
+			if row != nil && row.Column(0).(*array.Float32).Value(0) != v {
+				t.Fatalf("%q, key %q: %v, want %v", text, key, row, v)
+			}
+		}
+	})
 }

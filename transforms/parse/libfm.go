@@ -44,7 +44,7 @@ func (r *libfmRecord) read(payload []byte) error {
 		return bad(reasonLibFM, "label %q is not a number", token)
 	}
 	if !r.compare {
-		if label == -1 {
+		if label == -1 || label == 0 { // -0 too
 			label = 0
 		}
 		if label != 0 && label != 1 {

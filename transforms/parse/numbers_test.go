@@ -102,7 +102,7 @@ func TestFaultsOfNumbers(t *testing.T) {
 		"buckets make a sparse feature":                 dense(parse.Feature{Buckets: []float64{1}}),
 		"do not ascend: 1 at place 2":                   sparse(parse.Feature{Buckets: []float64{1, 1}}),
 		"buckets are of numbers, but the type is int":   sparse(parse.Feature{Buckets: []float64{1}, Type: parse.Int}),
-		"hash is for integers and text":                          sparse(parse.Feature{Buckets: []float64{1}, Hash: parse.HashInt}),
+		"hash is for integers and text":                 sparse(parse.Feature{Buckets: []float64{1}, Hash: parse.HashInt}),
 		"a default and a bucket of their own":           sparse(parse.Feature{Buckets: []float64{1}, MissingBucket: true, Default: "3"}),
 		"a bucket for missing values, but no buckets":   sparse(parse.Feature{MissingBucket: true}),
 		"are for dense features":                        sparse(parse.Feature{Log: true}),
