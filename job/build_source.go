@@ -184,9 +184,6 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 	}
 	add(opts.Label.Column, arrow.PrimitiveTypes.Float32)
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)
-	for _, c := range opts.LineID {
-		add(c, arrow.BinaryTypes.Binary)
-	}
 	return arrow.NewSchema(fields, nil)
 }
 
@@ -254,9 +251,6 @@ func (r reading) parseOptions() parse.Options {
 	out := parse.Options{
 		Columns: p.Columns, Fields: p.Fields,
 		Label: parse.Label{Column: p.Label.Column, Positive: p.Label.Positive},
-	}
-	if p.LineID != "" {
-		out.LineID = []string{p.LineID}
 	}
 	if p.Weight != nil {
 		out.Weight = parse.Weight{Column: p.Weight.Column}

@@ -28,8 +28,6 @@ type Parse struct {
 	// would: a batch's loss is the sum of weight times cross entropy, divided by the number of its rows, not by the sum of
 	// their weights. Weights far above 1 are therefore larger steps; they need not average to 1, but rates are tuned for it.
 	Weight *Weight `yaml:"weight"`
-	// LineID names the column whose value identifies an example in evaluation; empty: none.
-	LineID string `yaml:"line_id" default:""`
 	// Joins add columns from small files that are read into memory at the start.
 	Joins []Join `yaml:"joins"`
 }

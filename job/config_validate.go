@@ -283,7 +283,6 @@ func (v *validator) parse(p *Parse) {
 	if p.Weight != nil {
 		v.column(p.Weight.Column, where("parse.weight", p.Weight.Name, p.Weight.Column), known)
 	}
-	v.column(p.LineID, "parse.line_id", known)
 	v.features(p, known)
 }
 
