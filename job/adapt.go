@@ -83,7 +83,7 @@ func unavailable(err error) error {
 		return &marked{err, pipeline.ErrConfig, otherModel}
 	case errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion):
 		return &marked{err, pipeline.ErrConfig, ""}
-	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, ps.ErrNoSpace), errors.Is(err, ps.ErrNoDir), errors.Is(err, ps.ErrInUse),
+	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, ps.ErrNoSpace), errors.Is(err, ps.ErrNoDir), errors.Is(err, ps.ErrInUse), errors.Is(err, ps.ErrFull),
 		errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		return &marked{err, pipeline.ErrUnavailable, ""}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
@@ -43,6 +44,8 @@ type RunOptions struct {
 	// Resume is nil to go on from the newest snapshot in the job's dir where there is one; true to demand one; false to
 	// begin anew.
 	Resume *bool
+	// Memory is what the rows of shards in this process are taken from; nil has no limit.
+	Memory *table.Memory
 }
 
 // Progress is a glance at a run.

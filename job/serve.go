@@ -19,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -42,6 +43,8 @@ type ServeOptions struct {
 	Drain <-chan struct{}
 	// Resume is nil to go on from what there is; false to begin anew, which shard 0's process does for all.
 	Resume *bool
+	// Memory is what the rows of the shards are taken from; nil has no limit.
+	Memory *table.Memory
 }
 
 // ServeResult says what serving came to.
@@ -213,6 +216,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.Memory = s.opts.Memory
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	s.failed = make(chan error, len(s.opts.Shards))
 	for _, i := range s.opts.Shards {

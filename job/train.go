@@ -157,7 +157,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o.Logger, o.Hooks = t.log, psHooks(t.hooks)
+	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), t.opts.Memory
 	cluster, err := ps.Open(ctx, o)
 	if err != nil {
 		return unavailable(err)

@@ -2,21 +2,28 @@ package main
 
 import (
 	"context"
+	"os"
+	"sync"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
+	"github.com/monolith-go/monolith/ps/table"
 )
 
 // ops wires the library into the commands.
 func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
+	memory := sync.OnceValue(func() *table.Memory { return processMemory(os.DirFS("/")) })
 	return cli.Ops{
 		Train: func(ctx context.Context, c *job.Config, o job.RunOptions) (*job.TrainResult, error) {
-			o.Runners, o.Recipes = runners, recipes
+			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Run(ctx, c, o)
 		},
-		Serve: job.Serve,
-		Eval:  job.Evaluate,
+		Serve: func(ctx context.Context, c *job.Config, o job.ServeOptions) (*job.ServeResult, error) {
+			o.Memory = memory()
+			return job.Serve(ctx, c, o)
+		},
+		Eval: job.Evaluate,
 		Plan: func(c *job.Config) (job.Plan, error) {
 			p, err := job.BuildPlan(c)
 			if err != nil {

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+
+	"github.com/monolith-go/monolith/internal/memlimit"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// processMemory bounds what this process takes by what the machine, or its control group, lets it have: tables say that they
+// do not fit instead of meeting the system's end of the process, and the garbage collector works harder in time. A user's
+// GOMEMLIMIT is left alone. It returns nil where no limit is known.
+func processMemory(root fs.FS) *table.Memory {
+	l, ok := memlimit.Find(root)
+	if !ok {
+		return nil
+	}
+	o := table.MemoryOptions{
+		// A sixteenth is the system's, and an eighth is for what is on its way: batches, logs, files being written.
+		Limit: l.Bytes - l.Bytes/16 - l.Bytes/8,
+		Of:    fmt.Sprintf("13/16 of the memory of %s; spread the table over more shards, on machines of their own", l.Of),
+		Free:  func() (int64, bool) { return memlimit.Free(root) },
+		Least: min(256<<20, l.Bytes/32),
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		usable := l.Bytes - l.Bytes/16
+		debug.SetMemoryLimit(usable)
+		// Rows lie outside of what the collector counts.
+		o.Changed = func(mapped int64) { debug.SetMemoryLimit(max(usable-mapped, usable/8)) }
+	}
+	return table.NewMemory(o)
+}
