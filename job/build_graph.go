@@ -32,10 +32,10 @@ func (open openClient) pusher(ctx context.Context, env *pipeline.Env) (gradsink.
 	return open.client(ctx, env)
 }
 
-// trainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push, up to the given epoch.
-func (c *Config) trainGraph(m model.Model, epochs int, open openClient, step trainstep.StepOptions) (*pipeline.Plan, error) {
+// trainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push.
+func (c *Config) trainGraph(m model.Model, r reading, open openClient, step trainstep.StepOptions) (*pipeline.Plan, error) {
 	g := pipeline.New(c.Name)
-	examples, err := c.trainReading(epochs).examples(g)
+	examples, err := r.examples(g)
 	if err != nil {
 		return nil, err
 	}
@@ -69,5 +69,5 @@ func BuildPlan(c *Config) (*pipeline.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.trainGraph(m, c.Epochs, nil, trainstep.StepOptions{Seed: c.Seed})
+	return c.trainGraph(m, c.trainReading(c.Epochs), nil, trainstep.StepOptions{Seed: c.Seed})
 }

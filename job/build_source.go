@@ -23,12 +23,14 @@ type reading struct {
 	cfg     *Config
 	source  *Source
 	format  string
-	epochs  int
+	epochs  int // 0: as it is
 	shuffle Shuffle
+	splits  *knownSplits // nil: nothing is known of earlier runs
 	batch   batch.Options
 }
 
-// trainReading reads the training source up to the given epoch (of cfg.Epochs); a source without end has none.
+// trainReading reads the training source up to the given epoch (of cfg.Epochs); a source without end has none. 0 epochs
+// are the source as it is, without epochs and order.
 func (c *Config) trainReading(epochs int) reading {
 	return reading{
 		cfg: c, source: &c.Source, format: c.Parse.Format, epochs: epochs, shuffle: c.Shuffle,
@@ -50,25 +52,20 @@ func (c *Config) maxBatchDelay() time.Duration {
 
 // evalReading reads the evaluation source once.
 func (c *Config) evalReading() reading {
-	return reading{cfg: c, source: c.Eval.Source, format: c.Eval.Format, epochs: 1, batch: batch.Options{Rows: evalBatch}}
+	return reading{cfg: c, source: c.Eval.Source, format: c.Eval.Format, batch: batch.Options{Rows: evalBatch}}
 }
 
 // evalBatch is the number of rows that are scored at once: large enough for full speed, small enough for any memory.
 const evalBatch = 4096
 
-// repeats tells that the source is read through an epoch source, whose positions count epochs.
+// repeats tells that the source is read through an epoch source, whose positions count epochs. That is so for one epoch
+// too, with the source's own positions: more epochs, or another order, then go on from them.
 func (r reading) repeats() bool {
-	return r.source.Bounded() && r.source.Kafka == nil && (r.cfg.Epochs > 1 || r.shuffle != Shuffle{})
+	return r.epochs > 0 && r.source.Bounded() && r.source.Kafka == nil
 }
 
-// name is that of the source's node, under which positions are stored. Positions of an epoch source mean something else
-// than those of the source itself, so it has another name.
-func (r reading) name() string {
-	if r.repeats() {
-		return r.source.Name() + "-epochs"
-	}
-	return r.source.Name()
-}
+// name is that of the source's node, under which positions are stored.
+func (r reading) name() string { return r.source.Name() }
 
 // examples adds source, parse and batch to a graph.
 func (r reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], error) {
@@ -99,9 +96,11 @@ func repeat[T pipeline.Element](r reading, src pipeline.Source[T]) (pipeline.Sou
 	if !r.repeats() {
 		return src, nil
 	}
-	return epochsource.New(src, epochsource.Options{
-		Epochs: r.epochs, ShuffleRows: r.shuffle.Rows, Seed: r.cfg.Seed, OneSplit: r.shuffle.OneSplit,
-	})
+	o := epochsource.Options{Epochs: r.epochs, ShuffleRows: r.shuffle.Rows, Seed: r.cfg.Seed, OneSplit: r.shuffle.OneSplit}
+	if k := r.splits; k != nil {
+		o.Orders, o.Starts, o.SplitName = k.orders, k.starts, k.one
+	}
+	return epochsource.New(src, o)
 }
 
 func (r reading) blocks() (pipeline.Source[*pipeline.Block], error) {
@@ -113,12 +112,12 @@ func (r reading) blocks() (pipeline.Source[*pipeline.Block], error) {
 	case s.TFRecord != nil:
 		f := s.TFRecord
 		src, err = tfrecordsource.New(tfrecordsource.Options{
-			Files: f.Files, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
+			Files: f.Files, Known: r.splits.identities(), Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
 		})
 	case s.Text != nil:
 		f := s.Text
 		src, err = textsource.New(textsource.Options{
-			Files: f.Files, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
+			Files: f.Files, Known: r.splits.identities(), Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
 			Header: r.cfg.Parse.Header, Quoted: r.format == "csv",
 		})
 	case s.Synthetic != nil:
@@ -134,8 +133,8 @@ func (r reading) blocks() (pipeline.Source[*pipeline.Block], error) {
 
 func (r reading) parquet(opts parse.Options) (pipeline.Source[*pipeline.Batch], error) {
 	src, err := parquetsource.New(parquetsource.Options{
-		Files: r.source.Parquet.Files, BatchRows: r.source.Parquet.BlockRows, MaxPageBytes: int(r.source.Parquet.MaxPageBytes),
-		Columns: columnsToRead(opts),
+		Files: r.source.Parquet.Files, Known: r.splits.identities(), BatchRows: r.source.Parquet.BlockRows,
+		MaxPageBytes: int(r.source.Parquet.MaxPageBytes), Columns: columnsToRead(opts),
 	})
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 			add(path, err)
 		}
 	}
-	look("source", cfg.trainReading(1))
+	look("source", cfg.trainReading(0))
 	look("eval.source", cfg.evalReading())
 	if err := cfg.checkTables(ctx); err != nil {
 		add("parse.joins", err)
@@ -84,7 +84,7 @@ func (c *Config) checkTables(ctx context.Context) error {
 	if len(c.Parse.Joins) == 0 {
 		return nil
 	}
-	r := c.trainReading(1)
+	r := c.trainReading(0)
 	opts := r.parseOptions()
 	env := &pipeline.Env{}
 	defer env.CloseResources() //nolint:errcheck // they were only read

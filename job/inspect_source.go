@@ -97,7 +97,7 @@ func (l *looking) begin(ctx context.Context, src interface {
 
 // blocks looks into a source of undecoded records.
 func (l *looking) blocks(ctx context.Context) error {
-	r := l.cfg.trainReading(1)
+	r := l.cfg.trainReading(0)
 	src, err := r.blocks()
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (l *looking) parquet(ctx context.Context) error {
 	if !l.parses {
 		return nil
 	}
-	r := l.cfg.trainReading(1)
+	r := l.cfg.trainReading(0)
 	opts := r.parseOptions()
 	src, err := r.parquet(opts)
 	if err != nil {

@@ -95,7 +95,7 @@ func (of *recipe) rebuild(ctx context.Context) (_ *Rebuilt, err error) {
 	if t.model, err = cfg.model(); err != nil {
 		return nil, err
 	}
-	if t.plan, err = cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
+	if t.plan, err = cfg.trainGraph(t.model, cfg.trainReading(cfg.Epochs), nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	if t.bad, err = cfg.badRows(t.worker, t.log); err != nil {
@@ -104,8 +104,11 @@ func (of *recipe) rebuild(ctx context.Context) (_ *Rebuilt, err error) {
 	if err := t.dial(ctx); err != nil {
 		return nil, errors.Join(err, t.bad.close())
 	}
-	step := trainstep.StepOptions{Seed: cfg.Seed, LR: of.LR, Progressive: cfg.progressive()}
-	plan, err := cfg.trainGraph(t.model, of.UpTo, t.clientOf(of.Generation), step)
+	if err := t.know(ctx); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	step := trainstep.StepOptions{Seed: cfg.Seed, Identities: t.known.identities(), LR: of.LR, Progressive: cfg.progressive()}
+	plan, err := cfg.trainGraph(t.model, t.reading(of.UpTo), t.clientOf(of.Generation), step)
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}

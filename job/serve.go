@@ -157,7 +157,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := s.cfg.trainGraph(m, s.cfg.Epochs, nil, trainstep.StepOptions{Seed: s.cfg.Seed})
+	plan, err := s.cfg.trainGraph(m, s.cfg.trainReading(s.cfg.Epochs), nil, trainstep.StepOptions{Seed: s.cfg.Seed})
 	if err != nil {
 		return err
 	}

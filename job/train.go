@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -63,7 +62,8 @@ type trainer struct {
 	// memories is what readers want remembered with the next snapshot.
 	memories memories
 	mu       sync.Mutex
-	splits   []string // of the source, by name; guarded by mu
+	splits   []string // of a source that may grow, by name; guarded by mu
+	known    *knownSplits
 	// repeated are the places ([placesOf]) where this run was last asked to conclude what had been concluded.
 	repeated string
 	// rows and steps count what this run did.
@@ -90,7 +90,7 @@ func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer,
 		return nil, err
 	}
 	// The whole graph is checked before anything is opened.
-	if t.plan, err = cfg.trainGraph(t.model, cfg.Epochs, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
+	if t.plan, err = cfg.trainGraph(t.model, cfg.trainReading(cfg.Epochs), nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {
@@ -305,13 +305,12 @@ func (t *trainer) clientOf(generation uint64) openClient {
 	}
 }
 
-// sourceName tells one source from another in what a snapshot remembers of training: its kind, and what it reads.
-func (c *Config) sourceName() string {
-	name := c.trainReading(1).name()
-	if c.Source.Kafka != nil {
-		return name + " " + cmp.Or(c.Source.Kafka.Name, c.Source.Kafka.Topic)
+// sourceName tells one source from another in what a snapshot remembers of training.
+func (t *trainer) sourceName() string {
+	if k := t.cfg.Source.Kafka; k != nil {
+		return t.cfg.Source.Name() + " " + cmp.Or(k.Name, k.Topic)
 	}
-	return strings.Join(append([]string{name}, c.Source.FileList()...), " ")
+	return sourceLabel(t.cfg.Source.Name(), t.known.set)
 }
 
 // evaluatesEpochs tells that training stops after each epoch to evaluate.

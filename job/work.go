@@ -27,12 +27,13 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	go func() { defer close(done); t.monitor.run(stop) }()
 	defer func() { close(stop); <-done }()
 
-	splits, err := t.plan.Segments[0].Splits(ctx)
-	if err != nil {
-		return nil, err
+	if err := t.know(ctx); err != nil {
+		return nil, unavailable(err)
 	}
-	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic}
-	who.Splits = t.addSplits(splits)
+	if err := t.sayWhatIsRead(ctx); err != nil {
+		return nil, unavailable(err)
+	}
+	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic, Splits: t.known.names}
 	lease := time.Duration(0)
 	if t.cfg.PS.remote() {
 		lease = time.Duration(t.cfg.PS.Lease)
@@ -145,9 +146,22 @@ func (t *trainer) progress(ctx context.Context) (map[string]ps.Progress, error) 
 
 // ownOf leaves out what is not of the job's source.
 func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress {
-	t.mu.Lock()
-	splits := t.splits
-	t.mu.Unlock()
+	if t.cfg.Source.Kafka != nil {
+		t.mu.Lock()
+		splits := t.splits
+		t.mu.Unlock()
+		return only(progress, splits)
+	}
+	return only(progress, t.known.source())
+}
+
+// applied counts the examples of the job's source that all shards have applied.
+func (t *trainer) applied(ctx context.Context) (int64, error) {
+	progress, err := t.progress(ctx)
+	return rowsOf(progress), err
+}
+
+func only(progress map[string]ps.Progress, splits []string) map[string]ps.Progress {
 	own := make(map[string]ps.Progress, len(splits))
 	for _, split := range splits {
 		if p, ok := progress[split]; ok {
@@ -155,12 +169,6 @@ func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress 
 		}
 	}
 	return own
-}
-
-// applied counts the examples of the job's source that all shards have applied.
-func (t *trainer) applied(ctx context.Context) (int64, error) {
-	progress, err := t.progress(ctx)
-	return rowsOf(progress), err
 }
 
 func rowsOf(progress map[string]ps.Progress) int64 {
@@ -193,12 +201,15 @@ func (t *trainer) upTo() int {
 
 // work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
 func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version uint64) (err error) {
+	if err := t.know(ctx); err != nil { // the shards may have gone back to a state that knew less
+		return err
+	}
 	if t.state, err = t.restore(ctx, m, a); err != nil {
 		return err
 	}
 	upTo := t.upTo()
-	step := trainstep.StepOptions{Seed: t.cfg.Seed, LR: t.state.LR, Observe: t.monitor.observe, Progressive: t.cfg.progressive()}
-	plan, err := t.cfg.trainGraph(t.model, upTo, t.clientOf(a.Generation), step)
+	step := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: t.state.LR, Observe: t.monitor.observe, Progressive: t.cfg.progressive()}
+	plan, err := t.cfg.trainGraph(t.model, t.reading(upTo), t.clientOf(a.Generation), step)
 	if err != nil {
 		return err
 	}
@@ -209,19 +220,27 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if splits, err = t.recall(ctx, m, a, all, splits); err != nil {
 		return err
 	}
-	before, err := t.applied(ctx)
+	applied, err := t.progress(ctx)
 	if err != nil {
 		return err
 	}
+	before := rowsOf(applied)
 	if err := m.accept(ctx, a); err != nil {
 		return err
 	}
 	t.log.Debug("working", "generation", a.Generation, "phase", a.Phase, "splits", a.Splits)
+	maxRows := t.cfg.Train.MaxExamples
+	if maxRows > 0 && before >= maxRows {
+		return m.tell(ctx, ps.Report{Generation: a.Generation, Phase: a.Phase, Done: a.Splits})
+	}
+	ownRows := maxRows // a runner counts what its splits have
+	if maxRows > 0 {
+		ownRows -= before - rowsOf(only(applied, a.Splits))
+	}
 	t.monitor.begin(t.glance(upTo), before)
 	if t.cfg.PS.remote() { // others train on the same source
 		t.monitor.follow(m.total(before))
 	}
-	maxRows := t.cfg.Train.MaxExamples
 	if t.cfg.Deterministic {
 		maxRows = 0 // one worker counts for itself, exactly
 	}
@@ -229,7 +248,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	defer stop()
 	again := recipe{Job: t.cfg.raw, UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
 	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
-		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: t.cfg.Train.MaxExamples, Splits: splits,
+		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy, Memory: t.memories.put}
@@ -355,7 +374,7 @@ func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*tra
 	if a.Leader {
 		set = t.setter(m, a)
 	}
-	return restoreState(ctx, t.shards, t.cfg.sourceName(), set)
+	return restoreState(ctx, t.shards, t.sourceName(), set)
 }
 
 // conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot. It may be asked to
@@ -461,7 +480,7 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 	t.notice("now the last snapshot is taken")
 	// What another worker has decided meanwhile is what the snapshot holds.
 	ctx = context.WithoutCancel(ctx)
-	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
+	if t.state, err = restoreState(ctx, t.shards, t.sourceName(), nil); err != nil {
 		return err
 	}
 	return t.save(ctx, "")
@@ -495,7 +514,7 @@ func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan str
 func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 	// Another worker may have decided on epochs, and another snapshot may have been taken, since this one last looked.
 	var err error
-	if t.state, err = restoreState(ctx, t.shards, t.cfg.sourceName(), nil); err != nil {
+	if t.state, err = restoreState(ctx, t.shards, t.sourceName(), nil); err != nil {
 		return nil, err
 	}
 	if t.snapshot, err = t.shards.Newest(ctx); err != nil {

@@ -14,12 +14,19 @@ import (
 
 // File is one file of a source.
 type File struct {
-	// Name is Path with forward slashes: the stable name of the file's split.
+	// Name is what the file is called within its source, wherever the source lies: the path behind the folder that its
+	// pattern begins with, `part-0.csv` or `monday/part-0.csv` of `/data/*/part-0.csv`; where that is the same for several
+	// files, the path behind the folder that they have in common.
 	Name string
 	// Path is as the pattern gave it: relative patterns make relative paths.
 	Path string
 	// Size is in bytes.
 	Size int64
+	// Identity tells the file by what it holds; [Expand] leaves it out. See [Files].
+	Identity string
+
+	abs   string // Path from the root on
+	depth int    // how many of its parts are in Name
 }
 
 // maxPatterns bounds what the macros of one pattern may stand for.
@@ -46,7 +53,7 @@ func (e *NoMatchError) Error() string {
 	return s
 }
 
-// Expand returns the files that the patterns name, sorted by name and each once. A pattern is a path, which may hold the
+// Expand returns the files that the patterns name, sorted by name, each path once. A pattern is a path, which may hold the
 // wildcards of [filepath.Match] and Monolith's macros (see [Macros]). Every pattern must name a file, but with macros one
 // of the paths that they stand for is enough: days without data are usual. Folders are passed over. Errors: all faulty
 // patterns at once, a [*NoMatchError] for each that names no file, other errors for ones that cannot be understood.
@@ -63,8 +70,72 @@ func Expand(patterns []string) ([]File, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.abs, b.abs) })
+	files = slices.CompactFunc(files, func(a, b File) bool { return a.abs == b.abs })
+	name(files)
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(files, func(a, b File) bool { return a.Name == b.Name }), nil
+	return files, nil
+}
+
+// name names the files of different paths.
+func name(files []File) {
+	for again := true; again; {
+		again = false
+		same := map[string][]int{}
+		for i := range files {
+			f := &files[i]
+			f.Name = tail(f.abs, f.depth)
+			same[f.Name] = append(same[f.Name], i)
+		}
+		for _, of := range same {
+			if len(of) < 2 {
+				continue
+			}
+			again = true // one of them lies deeper than its name says, or their paths were the same
+			shared := common(files, of)
+			for _, i := range of {
+				files[i].depth = max(files[i].depth, len(parts(files[i].abs))-shared)
+			}
+		}
+	}
+}
+
+func parts(path string) []string {
+	return strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
+}
+
+// common is how many folders the paths of some files have in common from the root on.
+func common(files []File, of []int) int {
+	first := parts(files[of[0]].abs)
+	n := len(first) - 1
+	for _, i := range of[1:] {
+		p := parts(files[i].abs)
+		n = min(n, len(p)-1)
+		for k := range n {
+			if p[k] != first[k] {
+				n = k
+				break
+			}
+		}
+	}
+	return n
+}
+
+// tail is the last n parts of a path, with forward slashes.
+func tail(path string, n int) string {
+	p := parts(path)
+	return strings.Join(p[max(len(p)-n, 0):], "/")
+}
+
+// depth is how many parts of a path a pattern leaves open: those behind the folder that it begins with, one at least.
+func depth(pattern string) int {
+	parts := strings.Split(filepath.ToSlash(filepath.Clean(pattern)), "/")
+	for i, p := range parts {
+		if strings.ContainsAny(p, "*?[{") {
+			return len(parts) - i
+		}
+	}
+	return 1
 }
 
 func expand(pattern string) ([]File, error) {
@@ -78,8 +149,12 @@ func expand(pattern string) ([]File, error) {
 	var files []File
 	folder := false
 	for _, path := range paths {
-		found := []string{path}
-		if _, err := os.Lstat(path); err != nil { // a file may well have brackets in its name
+		found, open := []string{path}, depth(pattern)
+		if _, err := os.Lstat(path); err == nil {
+			if path == pattern { // a file may well have brackets in its name
+				open = 1
+			}
+		} else {
 			if found, err = filepath.Glob(path); err != nil {
 				return nil, fmt.Errorf("pattern %q: %w", path, err)
 			}
@@ -97,7 +172,11 @@ func expand(pattern string) ([]File, error) {
 				continue
 			}
 			f = filepath.Clean(f)
-			files = append(files, File{Name: filepath.ToSlash(f), Path: f, Size: info.Size()})
+			abs, err := filepath.Abs(f)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, File{Path: f, Size: info.Size(), abs: abs, depth: open})
 		}
 	}
 	if len(files) == 0 {

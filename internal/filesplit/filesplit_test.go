@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,17 +57,19 @@ func TestExpand(t *testing.T) {
 			for _, w := range tc.want {
 				want = append(want, dir+"/"+w)
 			}
+			slices.Sort(want)
 			files, err := filesplit.Expand(patterns)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, f := range files {
-				got = append(got, f.Name)
+				got = append(got, f.Path)
 				if f.Size != 1 {
 					t.Errorf("%s has size %d", f.Name, f.Size)
 				}
 			}
+			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)
 			}

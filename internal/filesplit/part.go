@@ -7,15 +7,15 @@ import (
 
 // Part is a file as a split of a source that reads records.
 type Part struct {
-	Name string
+	Name, Identity string
 	// End is the position behind the last record, as [Records] counts: the size of a plain file, -1 for a gzip stream.
 	End int64
 }
 
-// Parts expands patterns and looks into every file for how it is compressed. Errors: those of [Expand], those of the file
-// system (see [Unreadable]) and the context's cause.
-func Parts(ctx context.Context, patterns []string, c Compression, isGzip func(head []byte) bool) ([]Part, error) {
-	files, err := Expand(patterns)
+// Parts lists files and looks into each for how it is compressed. Errors: those of [Files.List], those of the file system
+// (see [Unreadable]) and the context's cause.
+func Parts(ctx context.Context, of *Files, c Compression, isGzip func(head []byte) bool) ([]Part, error) {
+	files, err := of.List()
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func Parts(ctx context.Context, patterns []string, c Compression, isGzip func(he
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		p := Part{Name: f.Name, End: f.Size}
+		p := Part{Name: f.Name, Identity: f.Identity, End: f.Size}
 		switch c {
 		case None:
 		case Gzip:

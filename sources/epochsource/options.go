@@ -11,8 +11,14 @@ import (
 // WholeSplit as Options.ShuffleRows makes one window of all rows of a split.
 const WholeSplit = -1
 
-// OneSplitName is the name of the only split of a source with Options.OneSplit.
+// OneSplitName is the name that the only split of a source with Options.OneSplit has by default.
 const OneSplitName = "*"
+
+// Order is the order of the epochs of a split from one on: windows of ShuffleRows, as in [Options].
+type Order struct {
+	From        int `json:"from"`
+	ShuffleRows int `json:"shuffle_rows"`
+}
 
 // Options are the choices of a [Source]; the zero value reads everything once in the order of the source.
 type Options struct {
@@ -24,21 +30,32 @@ type Options struct {
 	ShuffleRows int
 	// Seed chooses the permutations.
 	Seed uint64
-	// OneSplit makes one split, named "*", of all splits of the source, one after another, so that windows cross files.
+	// Orders are the orders that the epochs of splits have, by split, where they have another than ShuffleRows says: an
+	// epoch that was begun in one order goes on in it.
+	Orders map[string][]Order
+	// Starts are the positions before which nothing is read, by split: a split begins there, or goes on there from a
+	// position before.
+	Starts map[string]pipeline.Position
+	// SplitName is the name of the one split; default [OneSplitName].
+	SplitName string
+	// OneSplit makes one split of all splits of the source, one after another, so that windows cross files.
 	// One worker then reads everything.
 	OneSplit bool
 	// BlockRows bounds the rows of an element made of a permuted window, default 1024.
 	BlockRows int
 	// MaxWindowBytes bounds a window: one that is larger fails the run rather than the machine. Default 1 GiB.
 	MaxWindowBytes int64
-	// KeepBytes bounds, for each split, the rows that are kept in memory between epochs so that the source need not be
-	// read again: a split of more bytes is read again. Default 256 MiB; -1 keeps nothing.
+	// KeepBytes bounds, for each split, the rows that are kept in memory between shuffled epochs so that the source need
+	// not be read again: a split of more bytes is read again. Default 256 MiB; -1 keeps nothing.
 	KeepBytes int64
 }
 
 func (o Options) withDefaults() Options {
 	if o.Epochs == 0 {
 		o.Epochs = 1
+	}
+	if o.SplitName == "" {
+		o.SplitName = OneSplitName
 	}
 	if o.BlockRows == 0 {
 		o.BlockRows = 1024

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -22,9 +23,13 @@ type Reader[T pipeline.Element] struct {
 	origin pipeline.Origin // of the last element
 	feed   feed[T]
 	closed bool
+	skips  bool // to epoch and row from where origin ends
 
-	epoch int
-	row   int64 // of the epoch's order, to be returned next
+	epoch  int
+	row    int64                                // of the epoch's order, to be returned next; in the order of the source, the source's position
+	seeded string                               // what windows are permuted by, beside seed, epoch and place
+	direct pipeline.Reader[T]                   // of the epoch, in the order of the source
+	lag    atomic.Pointer[pipeline.LagReporter] // of direct in the last epoch
 
 	// read are rows of the epoch that are not in a window yet; the first of them is row readFrom of the source's order.
 	read      []piece
@@ -53,8 +58,14 @@ func (r *Reader[T]) Next(ctx context.Context) (T, error) {
 	if r.closed {
 		return none, fmt.Errorf("epochsource: %s: %w", r.origin.Split, pipeline.ErrClosed)
 	}
-	if r.epoch == r.source.opts.Epochs {
+	if r.skips {
+		return r.skip()
+	}
+	if r.epoch >= r.source.opts.Epochs {
 		return none, io.EOF
+	}
+	if r.inOrder() {
+		return r.nextInOrder(ctx)
 	}
 	if r.window.rec == nil {
 		if err := r.load(ctx); err != nil {
@@ -69,10 +80,11 @@ func (r *Reader[T]) Next(ctx context.Context) (T, error) {
 
 // rows is the size of the window to load: 0 for whatever the source returns at a time.
 func (r *Reader[T]) rows() int64 {
-	if r.source.opts.ShuffleRows == WholeSplit {
+	size := r.source.shuffle(r.origin.Split, r.epoch)
+	if size == WholeSplit {
 		return math.MaxInt64
 	}
-	return int64(r.source.opts.ShuffleRows)
+	return int64(size)
 }
 
 // load makes the window that holds r.row. Cancelled, it goes on with the next call.
@@ -189,7 +201,7 @@ func (r *Reader[T]) cut(size, start int64) error {
 	}
 	r.window = window{
 		piece: piece{rec, minTime, maxTime}, start: start, last: r.ended && len(r.read) == 0,
-		order: permutation(r.source.opts.Seed, r.epoch, r.origin.Split, start, int(rec.NumRows())),
+		order: permutation(r.source.opts.Seed, r.epoch, r.seeded, start, int(rec.NumRows())),
 	}
 	if r.window.last && start == 0 {
 		r.feed.keepWhole(r.window.piece)
@@ -327,5 +339,10 @@ func (r *Reader[T]) Close() error {
 		p.rec.Release()
 	}
 	r.read = nil
-	return r.feed.close()
+	err := r.feed.close()
+	if r.direct != nil {
+		err = errors.Join(err, r.direct.Close())
+		r.direct = nil
+	}
+	return err
 }

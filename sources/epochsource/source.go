@@ -1,7 +1,10 @@
 package epochsource
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"sync"
@@ -79,12 +82,15 @@ func (s *Source[T]) String() string {
 	case s.opts.ShuffleRows > 0:
 		out += fmt.Sprintf(", shuffled in windows of %d", s.opts.ShuffleRows)
 	}
+	if s.opts.Epochs == 1 {
+		return out
+	}
 	return fmt.Sprintf("%s, %d epochs", out, s.opts.Epochs)
 }
 
 // Fingerprint implements [pipeline.Source]: that of the source, and everything but how much memory may be used.
 func (s *Source[T]) Fingerprint() string {
-	return pipeline.Fingerprint("epochs", s.opts, "BlockRows", "MaxWindowBytes", "KeepBytes") + " of " + s.src.Fingerprint()
+	return pipeline.Fingerprint("epochs", s.opts, "BlockRows", "MaxWindowBytes", "KeepBytes", "Orders", "Starts", "SplitName") + " of " + s.src.Fingerprint()
 }
 
 // Splits lists the splits of the source, or the one split "*", each from epoch 0 to the end of the last epoch. Errors:
@@ -99,13 +105,44 @@ func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	s.mu.Unlock()
 	end := pipeline.AtEpoch(s.opts.Epochs, 0)
 	if s.opts.OneSplit {
-		return []pipeline.Split{{Name: OneSplitName, End: end}}, nil
+		name := s.opts.SplitName
+		return []pipeline.Split{{Name: name, Identity: Together(inner), Start: s.opts.Starts[name], End: end}}, nil
 	}
 	out := make([]pipeline.Split, len(inner))
 	for i, sp := range inner {
-		out[i] = pipeline.Split{Name: sp.Name, End: end}
+		out[i] = pipeline.Split{Name: sp.Name, Identity: sp.Identity, Start: s.opts.Starts[sp.Name], End: end}
+		if s.shuffle(sp.Name, s.opts.Epochs-1) == 0 {
+			if out[i].End = pipeline.NoPosition; sp.End >= 0 && sp.End < 1<<pipeline.EpochBits {
+				out[i].End = pipeline.AtEpoch(s.opts.Epochs-1, sp.End)
+			} else if s.opts.Epochs == 1 {
+				out[i].End = sp.End
+			}
+		}
 	}
 	return out, nil
+}
+
+// Together is the identity of several splits as one, empty when one of them has none.
+func Together(splits []pipeline.Split) string {
+	h := sha256.New()
+	for _, s := range splits {
+		if s.Identity == "" {
+			return ""
+		}
+		fmt.Fprintf(h, "%q\n", s.Identity)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// shuffle is the size of the windows of an epoch of a split.
+func (s *Source[T]) shuffle(split string, epoch int) int {
+	size, orders := s.opts.ShuffleRows, s.opts.Orders[split]
+	for i, o := range orders {
+		if i == 0 || o.From <= epoch {
+			size = o.ShuffleRows
+		}
+	}
+	return size
 }
 
 // inner returns the splits of the source that make up a split.
@@ -119,7 +156,7 @@ func (s *Source[T]) inner(ctx context.Context, name string) ([]pipeline.Split, e
 			return nil, err
 		}
 	}
-	if s.opts.OneSplit && name == OneSplitName {
+	if s.opts.OneSplit && name == s.opts.SplitName {
 		return splits, nil
 	}
 	if i := slices.IndexFunc(splits, func(sp pipeline.Split) bool { return sp.Name == name }); i >= 0 && !s.opts.OneSplit {
@@ -128,20 +165,31 @@ func (s *Source[T]) inner(ctx context.Context, name string) ([]pipeline.Split, e
 	return nil, fmt.Errorf("epochsource: %s has no split %q: %w", s.src, name, pipeline.ErrConfig)
 }
 
+// seeded is what the order of a split is drawn from beside the seed.
+func seeded(inner []pipeline.Split, name string) string {
+	if len(inner) == 1 {
+		return cmp.Or(inner[0].Identity, name)
+	}
+	return cmp.Or(Together(inner), name)
+}
+
 // Open implements [pipeline.Source]. The source is read from its beginning, without the rows before the window that holds
-// from. Errors: those of the source, [pipeline.ErrConfig] for a split that does not exist, a [*pipeline.GapError] for a
-// position outside of the epochs; one behind the rows of its epoch shows in Next.
+// from; in the order of the source it is read from there. Behind the last epoch, as when there were more before, there is
+// nothing. Errors: those of the source, [pipeline.ErrConfig] for a split that does not exist, a [*pipeline.GapError] for a
+// position that is none; one behind the rows of its epoch shows in Next.
 func (s *Source[T]) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[T], error) {
-	if end := pipeline.AtEpoch(s.opts.Epochs, 0); from < 0 || from > end {
-		return nil, &pipeline.GapError{Source: env.Source, Split: split.Name, Want: from, Last: end, Hint: "more epochs would reach it"}
+	if from < 0 {
+		return nil, &pipeline.GapError{Source: env.Source, Split: split.Name, Want: from, Last: pipeline.AtEpoch(s.opts.Epochs, 0)}
 	}
 	inner, err := s.inner(ctx, split.Name)
 	if err != nil {
 		return nil, err
 	}
-	epoch, row := from.Epoch()
+	start := max(from, s.opts.Starts[split.Name])
+	epoch, row := start.Epoch()
 	return &Reader[T]{
+		skips:  start > from,
 		source: s, env: env, origin: pipeline.Origin{Source: env.Source, Split: split.Name, To: from},
-		epoch: epoch, row: int64(row), feed: feed[T]{src: s.src, env: env, splits: inner, keepBytes: s.opts.KeepBytes},
+		epoch: epoch, row: int64(row), seeded: seeded(inner, split.Name), feed: feed[T]{src: s.src, env: env, splits: inner, keepBytes: s.opts.KeepBytes},
 	}, nil
 }

@@ -25,6 +25,6 @@ func TestFingerprint(t *testing.T) {
 			return s
 		},
 		Other: map[string]any{"Columns": columns(arrow.BinaryTypes.Binary)},
-		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches"},
+		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called"},
 	})
 }

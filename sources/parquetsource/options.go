@@ -12,9 +12,12 @@ import (
 // Options are the choices of a [Source]. Files and Columns are required.
 type Options struct {
 	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
-	// {INT(0,7)}). Each must name at least one file. The splits of a file are named by its path as the pattern gives it,
-	// so run from the same folder, or give absolute paths, to go on from stored positions.
+	// {INT(0,7)}). Each must name at least one file. The splits of a file are named by
+	// its path behind the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
 	Files []string
+	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
+	// a file that holds what one of them held has its name, whatever it is called now.
+	Known map[string]string
 	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
 	// top-level column or the path to a nested one, its parts joined by dots. A list of null ([IDs]) is read as a list of
 	// int64 or of binary, by what is stored, which must be the same in all files.

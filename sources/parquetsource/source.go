@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 // Source describes columns of Parquet files. Its methods may be called from several goroutines at once.
 type Source struct {
 	opts   Options
+	files  *filesplit.Files
 	schema *arrow.Schema
 
 	mu struct {
@@ -70,7 +70,13 @@ func New(opts Options) (*Source, error) {
 		fields = append(fields, f)
 	}
 	fields = append(fields, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64})
-	s := &Source{opts: opts, schema: arrow.NewSchema(fields, nil)}
+	known := make(map[string]string, len(opts.Known))
+	for split, id := range opts.Known {
+		if file, _, ok := cutName(split); ok {
+			known[file], _, _ = strings.Cut(id, "#")
+		}
+	}
+	s := &Source{opts: opts, files: filesplit.NewFiles(opts.Files, known), schema: arrow.NewSchema(fields, nil)}
 	s.mu.footers = map[string]footer{}
 	return s, nil
 }
@@ -85,13 +91,15 @@ func (s *Source) Bounded() bool { return true }
 func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files, " ") }
 
 // Fingerprint implements [pipeline.Source]: everything but the size of batches.
-func (s *Source) Fingerprint() string { return pipeline.Fingerprint("parquet", s.opts, "BatchRows") }
+func (s *Source) Fingerprint() string {
+	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known")
+}
 
 // Splits reads the footers of all files and lists their row groups, of a file without any an empty one. A file whose footer cannot be read is listed as one
 // split, whose reader reports it to the bad row policy. Errors: [pipeline.ErrConfig] for patterns without a file and for
 // columns that a file lacks or has in another type, all at once; [pipeline.ErrUnavailable] when files cannot be read.
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
-	files, err := filesplit.Expand(s.opts.Files)
+	files, err := s.files.List()
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -105,14 +113,14 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 		meta, err := s.footer(f.Path)
 		switch {
 		case isBad(err):
-			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), End: pipeline.NoPosition})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0", End: pipeline.NoPosition})
 			continue
 		case err != nil:
 			return nil, s.explain(err)
 		}
-		leaves, err := resolve(f.Name, meta.Root, s.opts.Columns)
+		leaves, err := resolve(f.Path, meta.Root, s.opts.Columns)
 		if err == nil {
-			err = alike.check(f.Name, s.opts.Columns.Fields(), leaves)
+			err = alike.check(f.Path, s.opts.Columns.Fields(), leaves)
 		}
 		if err != nil {
 			if faults = append(faults, err); len(faults) == 10 {
@@ -120,10 +128,10 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 			}
 		}
 		if len(meta.RowGroups) == 0 { // a file without rows is one, and no mistake
-			splits = append(splits, pipeline.Split{Name: name(f.Name, 0)})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0"})
 		}
 		for i, g := range meta.RowGroups {
-			splits = append(splits, pipeline.Split{Name: name(f.Name, i), End: pipeline.Position(g.NumRows)})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, i), Identity: fmt.Sprintf("%s#%d", f.Identity, i), End: pipeline.Position(g.NumRows)})
 		}
 	}
 	if len(faults) > 0 {
@@ -157,6 +165,16 @@ func (a *sameIDs) check(file string, fields []arrow.Field, leaves []*pqfile.Node
 
 // name is that of the split for a row group.
 func name(file string, group int) string { return fmt.Sprintf("%s#%04d", file, group) }
+
+// cutName takes a split's name apart.
+func cutName(split string) (file string, group int, ok bool) {
+	i := strings.LastIndexByte(split, '#')
+	if i < 0 {
+		return "", 0, false
+	}
+	group, err := strconv.Atoi(split[i+1:])
+	return split[:i], group, err == nil
+}
 
 // isBad tells whether an error says that the content of a file is at fault.
 func isBad(err error) bool {
@@ -230,16 +248,15 @@ func (s *Source) put(b *pqfile.Buffers) {
 // Open opens a row group. Errors: [pipeline.ErrUnavailable] when the file cannot be read, [pipeline.ErrConfig] when it
 // lacks a column or the row group, a [*pipeline.GapError] for a position behind its last row.
 func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
-	i := strings.LastIndexByte(split.Name, '#')
-	if i < 0 {
+	file, group, ok := cutName(split.Name)
+	if !ok {
 		return nil, fmt.Errorf("parquetsource: split %q names no row group: %w", split.Name, pipeline.ErrConfig)
 	}
-	path := split.Name[:i]
-	group, err := strconv.Atoi(split.Name[i+1:])
+	path, err := s.files.Path(file)
 	if err != nil {
-		return nil, fmt.Errorf("parquetsource: split %q names no row group: %w", split.Name, pipeline.ErrConfig)
+		return nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
-	f, err := os.Open(filepath.FromSlash(path))
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, s.explain(err)
 	}

@@ -23,6 +23,6 @@ func TestFingerprint(t *testing.T) {
 			return s
 		},
 		Other: map[string]any{"Compression": "gzip"},
-		Free:  map[string]string{"BlockRows": "rows and positions are the same however they are cut into blocks", "BlockBytes": "as BlockRows"},
+		Free:  map[string]string{"BlockRows": "rows and positions are the same however they are cut into blocks", "BlockBytes": "as BlockRows", "Known": "what splits are called"},
 	})
 }

@@ -3,7 +3,6 @@ package tfrecordsource
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -16,6 +15,7 @@ import (
 // Source describes TFRecord files. Its methods may be called from several goroutines at once.
 type Source struct {
 	opts   Options
+	files  *filesplit.Files
 	schema *arrow.Schema
 }
 
@@ -26,7 +26,9 @@ func New(opts Options) (*Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Source{opts: opts.withDefaults(), schema: pipeline.BlockSchema(false, false)}, nil
+	return &Source{
+		opts: opts.withDefaults(), files: filesplit.NewFiles(opts.Files, opts.Known), schema: pipeline.BlockSchema(false, false),
+	}, nil
 }
 
 // Schema implements [pipeline.Source]: payload and position.
@@ -40,14 +42,14 @@ func (s *Source) String() string { return "tfrecord " + strings.Join(s.opts.File
 
 // Fingerprint implements [pipeline.Source]: everything but the size of blocks.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("tfrecord", s.opts, "BlockRows", "BlockBytes")
+	return pipeline.Fingerprint("tfrecord", s.opts, "BlockRows", "BlockBytes", "Known")
 }
 
 // Splits lists the files, looking into each for its compression. The End of a plain file is its size, that of a gzip file
 // is not known. Errors: [pipeline.ErrConfig] for patterns without a file, [pipeline.ErrUnavailable] when files cannot be
 // read.
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
-	parts, err := filesplit.Parts(ctx, s.opts.Files, filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
+	parts, err := filesplit.Parts(ctx, s.files, filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -58,7 +60,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	}
 	splits := make([]pipeline.Split, len(parts))
 	for i, p := range parts {
-		splits[i] = pipeline.Split{Name: p.Name, End: pipeline.Position(p.End)}
+		splits[i] = pipeline.Split{Name: p.Name, Identity: p.Identity, End: pipeline.Position(p.End)}
 	}
 	return splits, nil
 }
@@ -66,7 +68,11 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 // Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position behind the file's end
 // is a [*pipeline.GapError] of Next.
 func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
-	stream, err := filesplit.Open(filepath.FromSlash(split.Name), filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
+	path, err := s.files.Path(split.Name)
+	if err != nil {
+		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
+	}
+	stream, err := filesplit.Open(path, filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
 	if err != nil {
 		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
 	}

@@ -90,10 +90,10 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			rows := map[string]int{
-				write(t, dir, "a", encode(t, gzip, 57)):  57,
-				write(t, dir, "b", encode(t, gzip, 0)):   0,
-				write(t, dir, "c", encode(t, gzip, 1)):   1,
-				write(t, dir, "d", encode(t, gzip, 300)): 300,
+				filepath.Base(write(t, dir, "a", encode(t, gzip, 57))):  57,
+				filepath.Base(write(t, dir, "b", encode(t, gzip, 0))):   0,
+				filepath.Base(write(t, dir, "c", encode(t, gzip, 1))):   1,
+				filepath.Base(write(t, dir, "d", encode(t, gzip, 300))): 300,
 			}
 			pipelinetest.TestSource(t, pipelinetest.SourceHarness[*pipeline.Block]{
 				New: func(t *testing.T) pipeline.Source[*pipeline.Block] {
@@ -219,7 +219,7 @@ func TestCorruption(t *testing.T) {
 			var bad *pipeline.DataError
 			for range 2 { // the error stays
 				_, _, err = drain(t, r)
-				if !errors.As(err, &bad) || bad.Source != "s" || bad.Split != path || bad.Reason != tc.reason || tc.at >= 0 && bad.Position != tc.at {
+				if !errors.As(err, &bad) || bad.Source != "s" || bad.Split != filepath.Base(path) || bad.Reason != tc.reason || tc.at >= 0 && bad.Position != tc.at {
 					t.Errorf("with fail: %v", err)
 				}
 			}

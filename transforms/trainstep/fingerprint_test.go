@@ -53,6 +53,7 @@ func TestFingerprint(t *testing.T) {
 			}
 			if name == "step" {
 				h.Free["StepOptions.Observe"] = "it changes nothing"
+				h.Free["StepOptions.Identities"] = "what the input holds"
 			} else {
 				h.Free["StepOptions"] = "the stage has none"
 			}

@@ -1,6 +1,7 @@
 package trainstep
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -14,6 +15,9 @@ import (
 type StepOptions struct {
 	// Seed makes dropout masks, together with the split and position of a batch.
 	Seed uint64
+	// Identities are those of splits ([pipeline.Split].Identity), by name: masks are drawn by them where they are known, so
+	// that a copy of the data is trained with the same.
+	Identities map[string]string
 	// LR multiplies every learning rate; 0 means 1.
 	LR float32
 	// Observe hears of every batch; nil: nobody does.
@@ -118,7 +122,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		g.dense = append(g.dense[:0], before...)
 		before = g.dense
 	}
-	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, o.Split)), uint64(o.From))
+	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, cmp.Or(s.stage.opts.Identities[o.Split], o.Split))), uint64(o.From))
 	probs, loss := s.session.Step(&p.in, seed)
 	if err := s.check(p, loss); err != nil {
 		g.Release()

@@ -1,0 +1,211 @@
+package job_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+)
+
+// copyTo copies a file.
+func copyTo(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reads runs the job of epochsJob on files, which are patterns, and returns the result and what it said.
+func reads(t *testing.T, dir, run string, files []string, set ...string) (*job.TrainResult, string) {
+	t.Helper()
+	cfg := epochsJob(t, dir, "train.libfm", run, set...)
+	cfg.Source.Text.Files = files
+	var said strings.Builder
+	r, err := job.Run(t.Context(), cfg, job.RunOptions{Notice: func(s string) { said.WriteString(s + "\n") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, said.String()
+}
+
+// TestBitsMoveWithTheData trains on the same rows under other paths, in shuffled order and with dropout: the bits are the
+// same. Not parallel: one of the paths is relative.
+func TestBitsMoveWithTheData(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	a := filepath.Join(dir, "train.libfm")
+	writeLibfm(t, a, 700, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	copyTo(t, a, filepath.Join(elsewhere, "copy"))
+	copyTo(t, a, filepath.Join(elsewhere, "train.libfm"))
+	if err := os.Symlink(a, filepath.Join(elsewhere, "link")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	wants := map[string]string{}
+	for i, path := range []string{a, "train.libfm", filepath.Join(elsewhere, "train.libfm"), filepath.Join(elsewhere, "copy"), filepath.Join(elsewhere, "link")} {
+		for _, one := range []string{"false", "true"} {
+			r, _ := reads(t, dir, fmt.Sprint("run", i, one), []string{path}, "epochs=2", "shuffle.one_split="+one)
+			text := fmt.Sprint(r.Metrics)
+			if wants[one] == "" {
+				wants[one] = text
+			}
+			if want := wants[one]; text != want {
+				t.Errorf("%s, one_split %s: %s, want %s", path, one, text, want)
+			}
+		}
+	}
+}
+
+// TestMovedDataGoesOn moves the data of a job in the midst of an epoch, each time elsewhere: it ends with the bits of one
+// that stayed.
+func TestMovedDataGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, one := range []string{"false", "true"} {
+		t.Run("one_split="+one, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			home := filepath.Join(dir, "home")
+			if err := os.MkdirAll(filepath.Join(home, "b"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			writeLibfm(t, filepath.Join(home, "x.libfm"), 400, 0)
+			writeLibfm(t, filepath.Join(home, "b", "x.libfm"), 300, 700)
+			writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+			set := []string{"epochs=3", "shuffle.one_split=" + one}
+			at := func(home string) []string { return []string{home + "/x.libfm", home + "/b/*.libfm"} }
+			whole, _ := reads(t, dir, "whole", at(home), set...)
+			total := int64(0)
+			for i, limit := range []int{200, 900, 1600, 0} {
+				to := filepath.Join(dir, fmt.Sprint("home", i))
+				if err := os.Rename(home, to); err != nil {
+					t.Fatal(err)
+				}
+				home = to
+				r, said := reads(t, dir, "moved", at(home), append(set, fmt.Sprintf("train.max_examples=%d", limit))...)
+				if i > 0 && !strings.Contains(said, "were trained on before") {
+					t.Errorf("said %q", said)
+				}
+				total += r.Examples
+				if limit == 0 && (digest(t, r.Snapshot) != digest(t, whole.Snapshot) || total != whole.Examples) {
+					t.Errorf("%d examples, digest %s; whole %d, %s", total, digest(t, r.Snapshot), whole.Examples, digest(t, whole.Snapshot))
+				}
+			}
+		})
+	}
+}
+
+// TestWhatWasReadIsNotReadAgain changes a job that has ended, in all the ways that once made it read everything again.
+func TestWhatWasReadIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 500, 0)
+	writeLibfm(t, filepath.Join(dir, "train2.libfm"), 100, 900)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	copyTo(t, filepath.Join(dir, "train.libfm"), filepath.Join(dir, "elsewhere", "old.libfm"))
+	train, second, moved := filepath.Join(dir, "train.libfm"), filepath.Join(dir, "train2.libfm"), filepath.Join(dir, "elsewhere", "old.libfm")
+	type run struct {
+		files    []string
+		set      []string
+		examples int64
+		epochs   int
+		says     string
+	}
+	plain := []string{"epochs=1", "shuffle.rows=0"}
+	shuffled := []string{"epochs=1", "shuffle.rows=200"}
+	for name, runs := range map[string][]run{
+		"more epochs": {
+			{[]string{train}, plain, 500, 1, ""},
+			{[]string{train}, plain, 0, 1, "500 examples of this source were trained on before, in 1 epoch(s), and are not read again"},
+			{[]string{train}, []string{"epochs=3", "shuffle.rows=0"}, 1000, 3, "going on with epoch 2 of 3"},
+			{[]string{train}, plain, 0, 3, "in 3 epoch(s)"},
+			{[]string{train}, []string{"epochs=4", "shuffle.rows=200"}, 500, 4, ""},
+		},
+		"shuffled": {
+			{[]string{train}, plain, 500, 1, ""},
+			{[]string{train}, shuffled, 0, 1, "not read again"},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=200"}, 500, 2, ""},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=-1"}, 0, 2, ""},
+			{[]string{train}, []string{"epochs=3", "shuffle.rows=0"}, 500, 3, ""},
+		},
+		"another order in the midst of an epoch": {
+			{[]string{train}, append(plain, "train.max_examples=128"), 128, 0, ""},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=200", "train.max_examples=300"}, 192, 0, "finished in its order"},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=200", "train.max_examples=600"}, 308, 1, ""},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=0"}, 372, 2, "finished in its order"},
+		},
+		"one split": {
+			{[]string{train, second}, plain, 600, 1, ""},
+			{[]string{train, second}, append(plain, "shuffle.one_split=true"), 0, 1, "not read again"},
+			{[]string{train, second}, []string{"epochs=2", "shuffle.rows=200", "shuffle.one_split=true"}, 600, 2, ""},
+			{[]string{train, second}, []string{"epochs=3", "shuffle.rows=200"}, 600, 3, ""},
+		},
+		"one split in the midst of an epoch": {
+			{[]string{train, second}, append(plain, "train.max_examples=128"), 128, 0, ""},
+			{[]string{train, second}, append(shuffled, "shuffle.one_split=true"), 600, 1, "epoch 1 is read from its beginning"},
+		},
+		"elsewhere": {
+			{[]string{train}, shuffled, 500, 1, ""},
+			{[]string{moved}, shuffled, 0, 1, ""},
+			{[]string{moved, second}, shuffled, 100, 1, "not read before: train2.libfm"},
+			{[]string{train, second}, shuffled, 0, 1, ""},
+		},
+		"another source": {
+			{[]string{train}, []string{"epochs=2"}, 1000, 2, ""},
+			{[]string{second}, []string{"epochs=1"}, 100, 1, "nothing of this source was trained on before: train2.libfm"},
+			{[]string{train}, []string{"epochs=2"}, 0, 2, ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for i, r := range runs {
+				got, said := reads(t, dir, strings.ReplaceAll(name, " ", "-"), r.files, r.set...)
+				if got.Examples != r.examples || got.Epochs != r.epochs {
+					t.Errorf("run %d: %d examples, %d epochs; want %d and %d; it said\n%s", i, got.Examples, got.Epochs, r.examples, r.epochs, said)
+				}
+				if !strings.Contains(said, r.says) {
+					t.Errorf("run %d said %q, want %q", i, said, r.says)
+				}
+			}
+		})
+	}
+}
+
+// TestOtherBytesUnderTheSameName reads a file whose name another had, and what is appended to it.
+func TestOtherBytesUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "train.libfm")
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	for i, step := range []struct {
+		rows, from int
+		examples   int64
+		says       string
+	}{
+		{300, 0, 300, ""}, {400, 0, 100, ""}, {200, 800, 200, "train.libfm~2 will be read from the beginning"}, {200, 800, 0, ""}, {250, 800, 50, ""}, {400, 0, 0, ""},
+	} {
+		writeLibfm(t, path, step.rows, step.from)
+		r, said := reads(t, dir, "run", []string{path}, "epochs=1", "shuffle.rows=0")
+		if r.Examples != step.examples || !strings.Contains(said, step.says) {
+			t.Errorf("step %d: %d examples, want %d; it said %q", i, r.Examples, step.examples, said)
+		}
+	}
+}
