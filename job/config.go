@@ -75,6 +75,10 @@ type Snapshot struct {
 	Every Duration `yaml:"every" default:"5m" min:"0"`
 	// Keep is how many of the newest snapshots stay. The best of train.early_stop stays beside them, whatever its age.
 	Keep int `yaml:"keep" default:"3" min:"1"`
+	// Tolerate is how many snapshots in a row may fail, on a full disk for example, before the run ends with exit code 3:
+	// what is trained meanwhile is lost with the process. With ps.durability: wal it never ends for that, since the logs
+	// keep all that was acknowledged; they grow until a snapshot is taken. 0: never.
+	Tolerate int `yaml:"tolerate" default:"5" min:"0"`
 }
 
 // Eval is evaluation on held-out examples.

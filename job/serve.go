@@ -218,7 +218,8 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	o.Memory = s.opts.Memory
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
-	s.failed = make(chan error, len(s.opts.Shards))
+	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
+	s.failed = make(chan error, len(s.opts.Shards)+1)
 	for _, i := range s.opts.Shards {
 		var node *ps.Node
 		if i == 0 {

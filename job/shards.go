@@ -76,7 +76,7 @@ func (c *Config) maxStaged() int { return max(c.Train.Prefetch.Push, 1) }
 // clusterOptions are those of a process with shards. The job's dir must be there. Errors: [pipeline.ErrUnavailable].
 func (c *Config) clusterOptions(plan *pipeline.Plan, model fmt.Stringer, layout *param.Layout) (ps.Options, error) {
 	o := ps.Options{
-		Layout: layout, NumShards: c.PS.Shards, Dir: c.snapshotsIn(), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every),
+		Layout: layout, NumShards: c.PS.Shards, Dir: c.snapshotsIn(), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
 		MaxStaged: c.maxStaged(), Log: c.logOptions(), Recovery: c.recovery(), Lease: time.Duration(c.PS.Lease),
 		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
 		Recipe: c.Parse.recipe().json(),

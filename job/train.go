@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
@@ -29,11 +30,21 @@ import (
 // Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for
 // what cannot be reached or stored, and what the parts of the graph return.
 func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error) {
-	t, err := openTrainer(ctx, cfg, opts)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var gaveUp atomic.Pointer[error]
+	t, err := openTrainer(ctx, cfg, opts, func(err error) {
+		err = unsafe(err)
+		gaveUp.Store(&err)
+		cancel(err)
+	})
 	if err != nil {
 		return nil, err
 	}
 	result, err := t.train(ctx)
+	if why := gaveUp.Load(); why != nil && err != nil {
+		err = *why
+	}
 	t.monitor.numbers.end()
 	t.monitor.fills.end()
 	if cerr := t.close(); err == nil {
@@ -45,8 +56,18 @@ func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error
 	return result, nil
 }
 
+// unsafe says what it means that no snapshot can be taken any more.
+func unsafe(err error) error {
+	return &marked{
+		fmt.Errorf("job: what is trained is not safe any more: %w", err), pipeline.ErrUnavailable,
+		"make room or mend what is in the way and train again, which goes on from the last snapshot; snapshot.tolerate says how many may fail, ps.durability: wal keeps what is trained between them",
+	}
+}
+
 // trainer is one run of a job.
 type trainer struct {
+	// gaveUp is told when the shards in this process cannot be stored any more.
+	gaveUp  func(error)
 	cfg     *Config
 	opts    RunOptions
 	log     *slog.Logger
@@ -78,8 +99,8 @@ type trainer struct {
 // snapshotsIn is where a job's snapshots lie.
 func (c *Config) snapshotsIn() string { return filepath.Join(c.Dir, "snapshots") }
 
-func openTrainer(ctx context.Context, cfg *Config, opts RunOptions) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg, opts: opts, log: opts.Logger, began: time.Now(), worker: opts.Worker}
+func openTrainer(ctx context.Context, cfg *Config, opts RunOptions, gaveUp func(error)) (_ *trainer, err error) {
+	t := &trainer{gaveUp: gaveUp, cfg: cfg, opts: opts, log: opts.Logger, began: time.Now(), worker: opts.Worker}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -158,6 +179,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 		return err
 	}
 	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), t.opts.Memory
+	o.GaveUp = t.gaveUp
 	cluster, err := ps.Open(ctx, o)
 	if err != nil {
 		return unavailable(err)

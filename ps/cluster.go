@@ -51,6 +51,11 @@ type Options struct {
 	// takes none either. One that fails, or for which a worker
 	// does not pass its marker within Every (at least a minute), is logged and counted, and the next is tried in its turn.
 	Every time.Duration
+	// Tolerate is how many of those snapshots in a row may fail before GaveUp is called, once, with the error of the last
+	// one: from then on nothing that is trained is safe. 0, or a Log, which keeps what is acknowledged: it is never called.
+	Tolerate int
+	// GaveUp must return soon and not close the cluster itself; nil: nobody is told.
+	GaveUp func(error)
 	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
 	MaxStaged int
 	// Log, if not nil, makes the shards of this process keep write-ahead logs, each in a folder below Log.Dir.
@@ -172,6 +177,9 @@ type Cluster struct {
 		saved      uint64                  // changes of shard 0 that the newest snapshot holds
 		owed       map[int]cutEnd          // to shards that could not be told of the end of a cut
 		failures   int
+		inARow     int       // failures since the last snapshot that was taken
+		said       time.Time // when a failure was logged last
+		saidCode   string    // and which kind it was
 		closed     bool
 	}
 }
@@ -520,7 +528,13 @@ func (c *Cluster) loop() {
 				continue
 			}
 			// Failure is counted and logged by Snapshot; training goes on and the next turn tries again.
-			_, _ = c.Snapshot(c.run, SnapshotOptions{patience: max(c.opts.Every, minPatience)})
+			_, err := c.Snapshot(c.run, SnapshotOptions{patience: max(c.opts.Every, minPatience)})
+			c.mu.Lock()
+			inARow := c.mu.inARow
+			c.mu.Unlock()
+			if err != nil && inARow == c.opts.Tolerate && c.opts.Log == nil && c.opts.GaveUp != nil {
+				c.opts.GaveUp(fmt.Errorf("ps: %d snapshots in a row have failed: %w", inARow, err))
+			}
 		}
 	}
 }

@@ -69,7 +69,9 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 		case errors.Is(err, ErrTorn) && c.opts.Recovery == Partial:
 			c.opts.Logger.WarnContext(ctx, "no snapshot while a shard that went back catches up", "err", err)
 		default:
-			c.opts.Logger.ErrorContext(ctx, "snapshot failed", "err", err, "duration", took)
+			if inARow, say := c.failed(codeOf(err)); say {
+				c.opts.Logger.ErrorContext(ctx, "snapshot failed", "err", err, "duration", took.Round(time.Millisecond).String(), "in_a_row", inARow)
+			}
 		}
 		return SnapshotInfo{}, err
 	}
@@ -87,8 +89,25 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	c.group.taken(info.ID)
 	c.mu.Lock()
 	c.mu.last = info
+	c.mu.inARow, c.mu.said = 0, time.Time{}
 	c.mu.Unlock()
 	return *info, nil
+}
+
+// sayAgain is how long a failure that goes on is not logged again.
+const sayAgain = time.Minute
+
+// failed counts a snapshot that failed, and tells whether that is to be logged: the first of a row, one of another kind, and
+// then one a minute.
+func (c *Cluster) failed(code string) (inARow int, say bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.inARow++
+	now := time.Now()
+	if say = c.mu.said.IsZero() || code != c.mu.saidCode || now.Sub(c.mu.said) >= sayAgain; say {
+		c.mu.said, c.mu.saidCode = now, code
+	}
+	return c.mu.inARow, say
 }
 
 func (c *Cluster) onGiveUp(f context.CancelCauseFunc) {

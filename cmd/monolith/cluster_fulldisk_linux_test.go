@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,6 +77,13 @@ func TestFullDiskUnderTheSnapshots(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
 	c := newCluster(t, 2, 3000, 3000, "")
+	text, err := os.ReadFile(c.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.job, bytes.Replace(text, []byte("keep: 3"), []byte("keep: 3, tolerate: 0"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Symlink(dir, filepath.Join(c.dir, "run")); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/monolith-go/monolith/internal/testbed"
 )
@@ -49,4 +50,38 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	monolith(t, "train", job).wants(t, 0, "going on from snapshot")
+}
+
+// TestFullDiskIsNotTrainedOnto fills the disk under an endless run: it is said once, not at every snapshot, and after
+// snapshot.tolerate of them the run ends, unless a log keeps what is trained.
+func TestFullDiskIsNotTrainedOnto(t *testing.T) {
+	t.Parallel()
+	for _, wal := range []bool{false, true} {
+		dir, fill := smallDisk(t)
+		text := fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 0, rate: 1000}}") + "snapshot: {every: 100ms, keep: 1}\n"
+		if wal {
+			text += fmt.Sprintf("ps: {durability: wal, wal: {dir: %s}}\n", t.TempDir())
+		}
+		p := start(t, "", "train", writeJob(t, text))
+		waitFor(t, func() bool {
+			found, _ := filepath.Glob(filepath.Join(dir, "run", "snapshots", "snap-*", "manifest.json"))
+			return len(found) > 0
+		})
+		free := fill()
+		p.says("snapshot failed")
+		var o outcome
+		if wal {
+			time.Sleep(2 * time.Second) // 20 snapshots fail
+			free()
+			o = p.end(syscall.SIGINT)
+			o.wants(t, 0)
+		} else {
+			o = p.end(0)
+			o.wants(t, 3, "5 snapshots in a row have failed", "no space left", "snapshot.tolerate")
+			free()
+		}
+		if n := strings.Count(o.stderr, "snapshot failed"); n != 1 {
+			t.Errorf("the failure is said %d times", n)
+		}
+	}
 }
