@@ -84,7 +84,7 @@ func TestTailIsTrained(t *testing.T) {
 		close(drain)
 	}()
 	most := int64(0)
-	r, err := job.Run(t.Context(), c.config(t, "train.max_batch_delay=300ms"), job.RunOptions{
+	r, err := job.Run(t.Context(), c.config(t, "train.max_batch_delay=1500ms"), job.RunOptions{
 		Drain:    drain,
 		Observe:  func(o trainstep.Observation) { trained <- len(o.Probs) },
 		Progress: func(p job.Progress) { most = max(most, p.Lag); lags <- p.Lag },
