@@ -7,12 +7,16 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
+
+// checkPatience bounds the patience with brokers while a job is checked.
+const checkPatience = 5 * time.Second
 
 // Check looks for everything that would keep a job from running, without reading data and without changing anything: the
 // graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
@@ -35,6 +39,11 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 	look := func(path string, r reading) {
 		if r.source == nil {
 			return
+		}
+		if k := r.source.Kafka; k != nil { // who checks wants to hear about a wrong address
+			look, kafka := *r.source, *k
+			kafka.RetryFor = min(k.RetryFor, Duration(checkPatience))
+			look.Kafka, r.source = &kafka, &look
 		}
 		var err error
 		if r.source.Parquet != nil {

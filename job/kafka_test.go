@@ -304,3 +304,43 @@ func TestDeletedTopic(t *testing.T) {
 	}
 	positions(t, j.dir, map[string]int64{"clicks-00000": 40})
 }
+
+// TestLostRecordsStandInTheResult: what retention took before it was read, and on_gap passes over, is told.
+func TestLostRecordsStandInTheResult(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 1, "on_gap: skip")
+	j.produce(0, 20)
+	a := j.start("a")
+	j.waitFor(a, 20)
+	a.drained(t)
+	j.produce(0, 80)
+	if err := j.broker.DeleteRecords("clicks", 0, 60); err != nil {
+		t.Fatal(err)
+	}
+	a = j.start("a")
+	j.waitFor(a, 40)
+	r := a.drained(t)
+	if r.LostRecords != 40 || len(r.Lost) != 1 || r.Lost[0] != (job.LostRange{Split: "clicks-00000", From: 20, To: 60}) {
+		t.Errorf("%d lost: %+v", r.LostRecords, r.Lost)
+	}
+}
+
+// TestBrokerComesLate: a broker that is not there yet when a job starts is waited for.
+func TestBrokerComesLate(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 1)
+	j.produce(0, 40)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	a := j.start("a", "source.kafka.brokers=["+late+"]", "source.kafka.retry_for=7s")
+	if err := <-a.done; !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), late) || time.Since(began) < 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +45,10 @@ type monitor struct {
 	total    func() (examples int64, workers int) // of all workers; nil when there is this one
 	lag      map[string]int64
 	glance   *metric.Window
-	rates    []ratePoint
+	// lost are ranges of records that were passed over, lostRecords counts all.
+	lost        []LostRange
+	lostRecords int64
+	rates       []ratePoint
 }
 
 type ratePoint struct {
@@ -106,6 +110,27 @@ func (m *monitor) RowDropped(source, reason string) {
 	m.bad++
 	m.mu.Unlock()
 	m.next.RowDropped(source, reason)
+}
+
+// lostRanges is how many ranges of lost records a result names; those behind them are counted.
+const lostRanges = 100
+
+// RecordsLost implements [pipeline.Hooks].
+func (m *monitor) RecordsLost(source, split string, from, to int64) {
+	m.mu.Lock()
+	m.lostRecords += to - from
+	if len(m.lost) < lostRanges {
+		m.lost = append(m.lost, LostRange{Split: split, From: from, To: to})
+	}
+	m.mu.Unlock()
+	m.next.RecordsLost(source, split, from, to)
+}
+
+// lostSoFar returns what was passed over because it was gone.
+func (m *monitor) lostSoFar() (records int64, ranges []LostRange) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lostRecords, slices.Clone(m.lost)
 }
 
 // StageDone implements [pipeline.Hooks].

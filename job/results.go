@@ -109,6 +109,10 @@ type TrainResult struct {
 	Metrics Scores `json:"metrics"`
 	// BadRows counts what was left out, by reason.
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
+	// LostRecords counts records that were gone before they were read and were passed over, Lost says which they were, up to
+	// the first hundred gaps.
+	LostRecords int64       `json:"lost_records,omitempty"`
+	Lost        []LostRange `json:"lost,omitempty"`
 	// Features says how many of the examples that were read had a value of each feature.
 	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the newest snapshot, empty when none was taken.
@@ -123,6 +127,13 @@ type TrainResult struct {
 	Drained bool `json:"drained,omitempty"`
 	// EarlyStopped tells that train.early_stop ended the run.
 	EarlyStopped bool `json:"early_stopped,omitempty"`
+}
+
+// LostRange is a range of positions [From, To) of a split.
+type LostRange struct {
+	Split string `json:"split"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
 }
 
 // EvalOptions say what to evaluate, beside the job.

@@ -20,6 +20,9 @@ import (
 // maxSetbacks is how often in a row a run lets the shards go back without any example being trained in between.
 const maxSetbacks = 10
 
+// noAnswer is after how long a person hears that the source does not answer.
+const noAnswer = 5 * time.Second
+
 // train works as a member of the job's workers until the job is finished or the run is drained.
 func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	stop := make(chan struct{})
@@ -27,7 +30,11 @@ func (t *trainer) train(ctx context.Context) (*TrainResult, error) {
 	go func() { defer close(done); t.monitor.run(stop) }()
 	defer func() { close(stop); <-done }()
 
-	if err := t.know(ctx); err != nil {
+	_, source := t.plan.Segments[0].Source()
+	late := time.AfterFunc(noAnswer, func() { t.notice("no answer from %v yet; trying again", source) })
+	err := t.know(ctx)
+	late.Stop()
+	if err != nil {
 		return nil, unavailable(err)
 	}
 	if err := t.sayWhatIsRead(ctx); err != nil {
@@ -528,6 +535,7 @@ func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
 		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
 	}
+	r.LostRecords, r.Lost = t.monitor.lostSoFar()
 	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)
 	maps.Copy(r.Metrics, t.state.Metrics)
 	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {

@@ -11,6 +11,8 @@ type Hooks interface {
 	Lag(source, split string, records int64)
 	// RowDropped counts one bad row by its reason.
 	RowDropped(source, reason string)
+	// RecordsLost tells of records [from, to) of a split that are gone and were passed over.
+	RecordsLost(source, split string, from, to int64)
 	// StageDone tells how long a stage or sink took for one element of so many rows.
 	StageDone(stage string, rows int, d time.Duration)
 	// QueueLen tells the fill of a prefetch queue after a put or get, and its capacity.
@@ -30,6 +32,9 @@ func (NopHooks) Lag(string, string, int64) {}
 
 // RowDropped implements [Hooks].
 func (NopHooks) RowDropped(string, string) {}
+
+// RecordsLost implements [Hooks].
+func (NopHooks) RecordsLost(string, string, int64, int64) {}
 
 // StageDone implements [Hooks].
 func (NopHooks) StageDone(string, int, time.Duration) {}

@@ -16,6 +16,7 @@ type Metrics struct {
 	examples   *prometheus.CounterVec
 	lag        *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
+	lost       *prometheus.CounterVec
 	features   *prometheus.CounterVec
 	transform  *prometheus.HistogramVec
 	processed  *prometheus.CounterVec
@@ -41,6 +42,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		examples:   m.counter("monolith_source_examples_total"),
 		lag:        m.gauge("monolith_source_lag_records"),
 		dropped:    m.counter("monolith_transform_dropped_examples_total"),
+		lost:       m.counter("monolith_source_lost_records_total"),
 		features:   m.counter("monolith_transform_feature_examples_total"),
 		transform:  m.histogram("monolith_transform_duration_seconds", durationBuckets()),
 		processed:  m.counter("monolith_transform_examples_total"),
@@ -72,6 +74,11 @@ func (h *Metrics) Lag(source, split string, records int64) {
 		return
 	}
 	h.lag.WithLabelValues(source, split).Set(float64(records))
+}
+
+// RecordsLost counts records that were passed over because they are gone.
+func (h *Metrics) RecordsLost(source, _ string, from, to int64) {
+	h.lost.WithLabelValues(source).Add(float64(to - from))
 }
 
 // RowDropped counts one bad row.

@@ -25,6 +25,7 @@ const (
 var metrics = [...]Metric{
 	{"monolith_source_examples_total", counter, "Examples or records a source returned.", []string{"source"}},
 	{"monolith_source_lag_records", gauge, "Records of a split that are not trained yet, those on their way included. No series where it is not known: the source has no end to count to, or its broker does not answer.", []string{"source", "split"}},
+	{"monolith_source_lost_records_total", counter, "Records that were gone before they were read, and passed over (source.kafka.on_gap: skip).", []string{"source"}},
 	{"monolith_transform_dropped_examples_total", counter, "Bad rows left out, by the source they came from.", []string{"source", "reason"}},
 	{"monolith_transform_feature_examples_total", counter, "Examples that were parsed, by feature: with a value of it, or absent.", []string{"feature", "value"}},
 	{"monolith_transform_duration_seconds", histogram, "Time a stage or sink took for one batch.", []string{"transform"}},

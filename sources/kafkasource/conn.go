@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -99,14 +100,27 @@ func (c *conn) during(ctx context.Context, limit time.Duration, exchange func() 
 func (c *conn) hello(ctx context.Context) error {
 	if tc, ok := c.nc.(*tls.Conn); ok {
 		err := c.during(ctx, c.net.timeout, func() error { return tc.HandshakeContext(ctx) })
+		// A broker takes the greeting of TLS for a request of absurd size, and hangs up or waits for the rest of it.
+		if hungUp(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("%w (no answer to TLS: if the listener is one of plain text, take source.kafka.tls out, or name the port of the listener with TLS)", err)
+		}
 		if err != nil {
 			return certFault(err)
 		}
 	}
 	body, err := c.exchange(ctx, apiVersions, 0, false, nil, 0, nil, 1<<20)
 	var size errTooLarge
-	if errors.As(err, &size) || errors.Is(err, errWire) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		return fmt.Errorf("%s (does the listener want TLS, or is it none of Kafka's?)", err) //nolint:errorlint // what answers may change, so its size is no reason to give up
+	switch plain := c.net.tls == nil; {
+	case errors.As(err, &size) && size == sizeOfHTTP:
+		return fmt.Errorf("broker %s: an HTTP server answers here, no Kafka broker: name the port of Kafka's listener in source.kafka.brokers", c.addr)
+	case errors.As(err, &size) && size>>16 == sizeOfAlert && plain:
+		return fmt.Errorf("broker %s: the listener wants TLS: set source.kafka.tls", c.addr)
+	case errors.As(err, &size), errors.Is(err, errWire), hungUp(err):
+		hint := "is this the port of a Kafka listener?"
+		if plain {
+			hint = "does the listener want TLS (source.kafka.tls), or is it none of Kafka's?"
+		}
+		return fmt.Errorf("%s (%s)", err, hint) //nolint:errorlint // what answers may change, so its size is no reason to give up
 	}
 	if err != nil {
 		return certFault(err) // in TLS 1.3 the verdict on our certificate comes with the first answer
@@ -128,6 +142,17 @@ func (c *conn) hello(ctx context.Context) error {
 	return c.authenticate(ctx)
 }
 
+// What the first bytes of other protocols are as the size of an answer: "HTTP", and a TLS alert of any version 3.
+const (
+	sizeOfHTTP  = errTooLarge(0x48545450)
+	sizeOfAlert = errTooLarge(0x1503)
+)
+
+// hungUp tells that the other side ended the connection.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
 // certFault marks what waiting does not mend.
 func certFault(err error) error {
 	var (
@@ -140,7 +165,7 @@ func certFault(err error) error {
 	)
 	switch {
 	case errors.As(err, &header):
-		return fmt.Errorf("%w (the listener speaks no TLS): %w", err, pipeline.ErrConfig)
+		return fmt.Errorf("%w (the listener speaks no TLS: take source.kafka.tls out, or name the port of the listener with TLS): %w", err, pipeline.ErrConfig)
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify),
 		errors.As(err, &alert) && alert.Op == "remote error": // how crypto/tls marks the other side's alerts
 		return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)

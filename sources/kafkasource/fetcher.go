@@ -346,6 +346,7 @@ func (f *fetcher) lose(to int64, gap *pipeline.GapError) error {
 	from := int64(gap.Want)
 	f.log.Warn("records are gone, skipping", "split", f.split, "offset", from, "until", to, "lost", to-from)
 	f.hooks.RowDropped(f.source, "gap")
+	f.hooks.RecordsLost(f.source, f.split, from, to)
 	f.lost.Add(to - from)
 	return nil
 }

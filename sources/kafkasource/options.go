@@ -93,9 +93,8 @@ type Options struct {
 	MaxBatchBytes int
 	// MaxRows bounds the rows of a block. Default 8192.
 	MaxRows int
-	// RetryFor is the patience with a broker that cannot be reached, a partition without a leader and the like while
-	// reading. Listing splits, opening and acknowledging have the same, but at most 5s: whoever starts a job wants to hear
-	// about a wrong address. Default 2m.
+	// RetryFor is the patience with a broker that cannot be reached, a partition without a leader and the like, at the start
+	// as well as while reading; acknowledging has at most 5s of it. Default 2m.
 	RetryFor time.Duration
 	// DiscoverEvery is how often to look for partitions that are added while the topic is read without an end. Default 30s.
 	DiscoverEvery time.Duration

@@ -222,6 +222,55 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
+// TestOtherListeners: what answers at a wrong port is named, with what to do.
+func TestOtherListeners(t *testing.T) {
+	t.Parallel()
+	serve := func(f func(c net.Conn)) string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ln.Close() })
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				f(c)
+				_ = c.Close()
+			}
+		}()
+		return ln.Addr().String()
+	}
+	first := func(c net.Conn) { _, _ = c.Read(make([]byte, 4096)) }
+	web := serve(func(c net.Conn) {
+		first(c)
+		_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request"))
+	})
+	alert := serve(func(c net.Conn) { first(c); _, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 70, 0, 0, 0, 0}) })
+	plain := start(t, broker.Options{}).Addrs()[0]
+	hangup := serve(first)
+	for _, c := range []struct {
+		addr string
+		tls  bool
+		want string
+	}{
+		{web, false, "an HTTP server answers here"}, {web, true, "speaks no TLS: take source.kafka.tls out"},
+		{alert, false, "the listener wants TLS: set source.kafka.tls"}, {hangup, false, "source.kafka.tls"},
+		{plain, true, "take source.kafka.tls out"}, {hangup, true, "take source.kafka.tls out"},
+	} {
+		o := options(c.addr)
+		o.RetryFor, o.Timeout = 100*time.Millisecond, time.Second
+		if c.tls {
+			o.TLS = &kafkasource.TLS{}
+		}
+		if _, err := source(t, o).Splits(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.addr) {
+			t.Errorf("%s tls %v: %v, want %s", c.addr, c.tls, err, c.want)
+		}
+	}
+}
+
 func TestGarbageAnswers(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

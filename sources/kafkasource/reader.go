@@ -189,7 +189,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			}
 			if rec.value == nil {
 				bad := &pipeline.DataError{
-					Source: r.fetch.source, Split: r.fetch.split, Position: pipeline.Position(offset), Reason: reasonTombstone,
+					Source: r.fetch.source, Split: r.fetch.split, Position: pipeline.Position(offset), Reason: reasonTombstone, Err: errTombstone,
 				}
 				if err := r.env.BadRow(ctx, bad, nil); err != nil {
 					return 0, err

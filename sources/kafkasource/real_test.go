@@ -117,7 +117,7 @@ func TestApacheKafka(t *testing.T) {
 		_, err := live.fails(t)
 		wantGap(t, err, live.Position(), 150, 200, "DeleteRecords")
 		_, err = s.Open(t.Context(), &pipeline.Env{Source: "in"}, split, 20)
-		wantGap(t, err, 20, 150, 200, "OnGap")
+		wantGap(t, err, 20, 150, 200, "source.kafka.on_gap")
 		_, err = s.Open(t.Context(), &pipeline.Env{Source: "in"}, split, 201)
 		wantGap(t, err, 201, 150, 200, "truncated")
 		o.OnGap, o.End.Place = kafkasource.SkipGap, kafkasource.Latest

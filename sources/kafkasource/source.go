@@ -56,17 +56,17 @@ func (s *Source) Fingerprint() string {
 	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "DiscoverEvery", "GroupID", "ClientID", "MaxWait", "MaxBytes", "MaxRows", "RetryFor", "Timeout", "TLS", "SASL")
 }
 
-// startPatience bounds the patience outside of reading.
-const startPatience = 5 * time.Second
+// asidePatience bounds the patience with what nothing depends on.
+const asidePatience = 5 * time.Second
 
 // with runs f with a client, again while errors may pass.
-func (s *Source) with(ctx context.Context, what string, f func(*client) error) (err error) {
+func (s *Source) with(ctx context.Context, what string, limit time.Duration, f func(*client) error) (err error) {
 	cl, err := newClient(&s.opts)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cl.close()) }()
-	p := patience{limit: min(s.opts.RetryFor, startPatience), log: (*pipeline.Env)(nil).Log()}
+	p := patience{limit: limit, log: (*pipeline.Env)(nil).Log()}
 	for {
 		err := f(cl)
 		if err == nil {
@@ -89,7 +89,7 @@ func (s *Source) with(ctx context.Context, what string, f func(*client) error) (
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	var out []pipeline.Split
 	missing := 0
-	err := s.with(ctx, "splits", func(cl *client) (err error) {
+	err := s.with(ctx, "splits", s.opts.RetryFor, func(cl *client) (err error) {
 		out, err = s.splits(ctx, cl)
 		// A topic that was created a moment ago may not have got round to all brokers.
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
@@ -263,7 +263,7 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 		out: make(chan fetched), free: make(chan []byte, 2),
 	}
 	f.log = env.Log().With("source", f.source, "topic", s.opts.Topic, "partition", partition)
-	f.patience = patience{limit: min(s.opts.RetryFor, startPatience), log: f.log}
+	f.patience = patience{limit: s.opts.RetryFor, log: f.log}
 	f.tail.Store(-1)
 	f.cluster = m.Cluster
 	if f.id = idOf(m.Topic); f.id == (topicID{}) {
@@ -274,7 +274,6 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if err := s.check(ctx, f, split, m); err != nil {
 		return nil, errors.Join(err, cl.close())
 	}
-	f.patience.limit = s.opts.RetryFor
 	return open(ctx, env, f, m), nil
 }
 
@@ -296,6 +295,9 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m 
 			if f.pos < first && f.pos == int64(split.Start) && (s.opts.Start.Place == Earliest || m.Added) && !explicit {
 				f.log.Warn("the oldest records went away before reading began", "offset", f.pos, "until", first)
 				f.lost.Add(first - f.pos)
+				if m.Added || m.Partitions > 0 && f.pos > 0 { // they were there when the split was first taken up
+					f.hooks.RecordsLost(f.source, f.split, f.pos, first)
+				}
 				return nil
 			}
 			return f.judge(first, last)
@@ -329,5 +331,5 @@ func (s *Source) Acknowledge(ctx context.Context, positions map[string]pipeline.
 	if len(offsets) == 0 {
 		return nil
 	}
-	return s.with(ctx, "acknowledged positions", func(cl *client) error { return cl.commit(ctx, s.opts.GroupID, offsets) })
+	return s.with(ctx, "acknowledged positions", min(s.opts.RetryFor, asidePatience), func(cl *client) error { return cl.commit(ctx, s.opts.GroupID, offsets) })
 }

@@ -100,6 +100,16 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 	}
 	rows = append(rows, scoreRows(r.Metrics)...)
 	rows = append(rows, badRows(r.BadRows)...)
+	if r.LostRecords > 0 {
+		rows = append(rows, []string{"lost", fmt.Sprintf("%s records that were gone before they were read (on_gap: skip)", ui.Count(r.LostRecords))})
+	}
+	for i, l := range r.Lost {
+		if i == 3 {
+			rows = append(rows, []string{"", fmt.Sprintf("and %d more gap(s); --json has them", len(r.Lost)-i)})
+			break
+		}
+		rows = append(rows, []string{"", fmt.Sprintf("%s from %d to %d", l.Split, l.From, l.To-1)})
+	}
 	rows = append(rows, fillRows(r.Features)...)
 	if r.EarlyStopped {
 		rows = append(rows, []string{"ended by", "train.early_stop"})
