@@ -88,7 +88,10 @@ func (j *topicJob) serve() (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = job.Serve(ctx, j.config(), job.ServeOptions{})
+		_, err := job.Serve(ctx, j.config(), job.ServeOptions{})
+		if err != nil && ctx.Err() == nil {
+			j.t.Errorf("shards: %v", err)
+		}
 	}()
 	return func() { cancel(); <-done }
 }

@@ -233,7 +233,7 @@ func (c *conn) call(ctx context.Context, key apiKey, version int16, body []byte)
 		return nil, err
 	}
 	b, err := c.exchange(ctx, key, version, false, body, 0, nil, maxAnswer)
-	if _, ok := errors.AsType[errTooLarge](err); ok { //nolint:errcheck // the size stands in the message
+	if _, ok := errors.AsType[errTooLarge](err); ok {
 		return nil, c.malformed(key, fmt.Errorf("%w: %s", errWire, err)) //nolint:errorlint // not the verdict on a batch
 	}
 	return b, err

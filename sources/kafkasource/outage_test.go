@@ -256,9 +256,12 @@ func TestOtherListeners(t *testing.T) {
 		tls  bool
 		want string
 	}{
-		{web, false, "an HTTP server answers here"}, {web, true, "speaks no TLS: take source.kafka.tls out"},
-		{alert, false, "the listener wants TLS: set source.kafka.tls"}, {hangup, false, "source.kafka.tls"},
-		{plain, true, "take source.kafka.tls out"}, {hangup, true, "take source.kafka.tls out"},
+		{web, false, "an HTTP server answers here"},
+		{web, true, "speaks no TLS: take source.kafka.tls out"},
+		{alert, false, "the listener wants TLS: set source.kafka.tls"},
+		{hangup, false, "source.kafka.tls"},
+		{plain, true, "take source.kafka.tls out"},
+		{hangup, true, "take source.kafka.tls out"},
 	} {
 		o := options(c.addr)
 		o.RetryFor, o.Timeout = 100*time.Millisecond, time.Second

@@ -281,9 +281,9 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m splitMemory) error {
 	for missing := 0; ; {
 		first, last, err := f.limits(ctx)
-		cut := int64(-1)
 		if read := min(m.At, f.pos); err == nil && m.Term >= 0 && read > first {
 			// What was read of the epoch, as far as it counts in the parameters, must still be there.
+			var cut int64
 			if cut, err = f.cl.epochEnd(ctx, f.partition, m.Term); err == nil && cut >= 0 && cut < read {
 				return f.cutBack(ctx, cut)
 			}
