@@ -113,8 +113,11 @@ func TestAbsentFeatures(t *testing.T) {
 	}
 	const parse = "format: jsonl, features: [{name: usr_id, slot: 1, default: none}, {name: who, column: user_id, slot: 2}, {name: age, kind: dense}, {name: zip, slot: 3}, {name: xyzzy, slot: 4}], label: y"
 	want := []job.FillInfo{
-		{Feature: "usr_id", Column: "usr_id", Rows: 1500, Nearest: "user_id"}, {Feature: "who", Column: "user_id", Rows: 1500, Filled: 1500},
-		{Feature: "age", Column: "age", Rows: 1500, Filled: 375}, {Feature: "zip", Column: "zip", Rows: 1500}, {Feature: "xyzzy", Column: "xyzzy", Rows: 1500},
+		{Feature: "usr_id", Column: "usr_id", Rows: 1500, Nearest: "user_id"},
+		{Feature: "who", Column: "user_id", Rows: 1500, Filled: 1500},
+		{Feature: "age", Column: "age", Rows: 1500, Filled: 375},
+		{Feature: "zip", Column: "zip", Rows: 1500},
+		{Feature: "xyzzy", Column: "xyzzy", Rows: 1500},
 	}
 	var log bytes.Buffer
 	metrics := prometheus.NewRegistry()

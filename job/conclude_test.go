@@ -55,7 +55,9 @@ func (d *disturbed) serve() {
 func (d *disturbed) stop() {
 	if d.kill != nil {
 		d.kill()
-		<-d.ended
+		if err := <-d.ended; err != nil {
+			d.t.Logf("the shards ended: %v", err)
+		}
 		d.kill = nil
 	}
 }

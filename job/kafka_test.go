@@ -148,10 +148,10 @@ func (r *running) drained(t *testing.T) *job.TrainResult {
 	return r.got
 }
 
-// killed ends a run at once.
-func (r *running) killed() {
+// killed ends a run at once and returns its error.
+func (r *running) killed() error {
 	r.stop()
-	<-r.done
+	return <-r.done
 }
 
 // positions waits until the shards' next snapshot can have what want says, and compares.
@@ -188,9 +188,9 @@ func TestStartLatestIsStored(t *testing.T) {
 				b.reads(t)
 			}
 			j.produce(0, 15) // less than a batch
-			a.killed()
+			_ = a.killed()
 			if away {
-				b.killed()
+				_ = b.killed()
 				end() // the shards go back to their last snapshot
 				end = j.serve()
 				defer end()

@@ -27,7 +27,7 @@ func newClickTopic(t *testing.T) *clickTopic {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Close() })
+	t.Cleanup(func() { _ = b.Close() })
 	return &clickTopic{broker: b, dir: t.TempDir()}
 }
 
@@ -230,6 +230,6 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }

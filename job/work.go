@@ -190,7 +190,7 @@ func rowsOf(progress map[string]ps.Progress) int64 {
 func placesOf(progress map[string]ps.Progress) string {
 	h := sha256.New()
 	for _, split := range slices.Sorted(maps.Keys(progress)) {
-		fmt.Fprintf(h, "%q %d\n", split, progress[split].Position)
+		_, _ = fmt.Fprintf(h, "%q %d\n", split, progress[split].Position)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -117,6 +117,7 @@ func (r *fakeReader) Lag(at pipeline.Position) int64 {
 	}
 	return int64(r.src.ends - at)
 }
+
 func (r *fakeReader) Close() error {
 	r.once.Do(func() { r.src.closed.Add(1) })
 	return nil

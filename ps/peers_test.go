@@ -577,7 +577,7 @@ func TestGivenUpKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close()
+	defer func() { _ = again.Close() }()
 	if g := again.Generation(); g != before {
 		t.Errorf("the node was in generation %d, its log gives %d", before, g)
 	}
@@ -594,7 +594,7 @@ func TestWriteCutWaitsForTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer n.Close()
+	defer func() { _ = n.Close() }()
 	if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,9 +23,6 @@ func TestCrash(t *testing.T) {
 		}()
 		<-done
 		return
-	}
-	if runtime.GOOS == "windows" {
-		t.Skip("no signals there")
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrash$")
 	cmd.Env = append(os.Environ(), "MONOLITH_TEST_CRASH=1")

@@ -118,7 +118,7 @@ func everySource(t *testing.T, dir string) map[string][]string {
 	t.Cleanup(func() { _ = b.Close() })
 	// Partitions as streams have them: one is empty, one has fewer records than anybody asks for.
 	var lines []broker.Record
-	for _, line := range bytes.Split(bytes.TrimSpace(textOf(rows, "", `{"user": %d, "item": %d, "price": %g, "city": %q, "click": %d}`)), []byte{'\n'}) {
+	for line := range bytes.SplitSeq(bytes.TrimSpace(textOf(rows, "", `{"user": %d, "item": %d, "price": %g, "city": %q, "click": %d}`)), []byte{'\n'}) {
 		lines = append(lines, broker.Record{Value: line})
 	}
 	var examples []broker.Record

@@ -64,7 +64,7 @@ func groups(root fs.FS) []string {
 		if len(f) != 3 {
 			continue
 		}
-		base := ""
+		var base string
 		switch {
 		case f[0] == "0" && f[1] == "":
 			base = "sys/fs/cgroup"

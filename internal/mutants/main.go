@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) (code int, err error
 	only := flags.Bool("list", false, "name the changes and what they come from")
 	verbose := flags.Bool("v", false, "show what the tests said")
 	if err := flags.Parse(args); err != nil {
-		return 2, nil //nolint:nilerr // flag has said it
+		return 2, nil // flag has said it
 	}
 	re, err := regexp.Compile(*pattern)
 	if err != nil {

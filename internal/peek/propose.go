@@ -86,8 +86,8 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 		}
 		line("    - %s", text)
 	}
-	switch {
-	case label == nil:
+	switch label {
+	case nil:
 		line("  # label: which column says what is to be predicted? None is named like one or has two values.")
 	default:
 		p.Label, p.Positive = label.Name, positive(label, false)

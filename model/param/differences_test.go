@@ -20,8 +20,10 @@ func TestDifferencesAreNamed(t *testing.T) {
 				{Name: "vec", Dim: 8, Init: param.Uniform(-.05, .05), Optimizer: optim.Adagrad{LR: .05}},
 			}}},
 			Dense: []param.Tensor{
-				{Name: "deep.0.weight", Shape: []int{24, 8}, Optimizer: adam}, {Name: "deep.0.bias", Shape: []int{8}, Optimizer: adam},
-				{Name: "deep.1.weight", Shape: []int{8, 4}, Optimizer: adam}, {Name: "deep.1.bias", Shape: []int{4}, Optimizer: adam},
+				{Name: "deep.0.weight", Shape: []int{24, 8}, Optimizer: adam},
+				{Name: "deep.0.bias", Shape: []int{8}, Optimizer: adam},
+				{Name: "deep.1.weight", Shape: []int{8, 4}, Optimizer: adam},
+				{Name: "deep.1.bias", Shape: []int{4}, Optimizer: adam},
 				{Name: "out.weight", Shape: []int{4, 1}, Optimizer: adam},
 			},
 		}

@@ -34,30 +34,36 @@ func TestFingerprintFindsWhatIsForgotten(t *testing.T) {
 		{"whole", FingerprintHarness[options]{Options: full, Free: free}, func(o options) string { return pipeline.Fingerprint("x", o) }, ""},
 		{"left out", FingerprintHarness[options]{Options: full, Free: free}, func(o options) string { return pipeline.Fingerprint("x", o, "Rows") }, "option Rows does not change"},
 		{
-			"left out below", FingerprintHarness[options]{Options: full, Free: free},
+			"left out below",
+			FingerprintHarness[options]{Options: full, Free: free},
 			func(o options) string { return pipeline.Fingerprint("x", o, "Deep.Slot") }, "option Deep.Slot does not change",
 		},
 		{
-			"left out of a list", FingerprintHarness[options]{Options: full, Free: free},
+			"left out of a list",
+			FingerprintHarness[options]{Options: full, Free: free},
 			func(o options) string { return pipeline.Fingerprint("x", o, "List.Slot") }, "option List.Slot does not change",
 		},
 		{
-			"written by hand", FingerprintHarness[options]{Options: full, Free: free},
+			"written by hand",
+			FingerprintHarness[options]{Options: full, Free: free},
 			func(o options) string {
 				return fmt.Sprintf("%s %d %v %v %d", o.Name, o.Rows, o.Deep, o.List, len(o.ByName))
 			}, "option ByName does not change",
 		},
 		{
-			"listed and moves", FingerprintHarness[options]{Options: full, Free: map[string]string{"Watch": "", "Rows": "only blocks"}},
+			"listed and moves",
+			FingerprintHarness[options]{Options: full, Free: map[string]string{"Watch": "", "Rows": "only blocks"}},
 			func(o options) string { return pipeline.Fingerprint("x", o) }, "option Rows changes the fingerprint, but is listed as not mattering (only blocks)",
 		},
 		{"a function", FingerprintHarness[options]{Options: full}, func(o options) string { return pipeline.Fingerprint("x", o) }, "option Watch is a func()"},
 		{
-			"not full", FingerprintHarness[options]{Options: options{List: full.List, ByName: full.ByName}, Free: free},
+			"not full",
+			FingerprintHarness[options]{Options: options{List: full.List, ByName: full.ByName}, Free: free},
 			func(o options) string { return pipeline.Fingerprint("x", o) }, "option Deep is nil",
 		},
 		{
-			"no such option", FingerprintHarness[options]{Options: full, Free: map[string]string{"Watch": "", "Row": ""}},
+			"no such option",
+			FingerprintHarness[options]{Options: full, Free: map[string]string{"Watch": "", "Row": ""}},
 			func(o options) string { return pipeline.Fingerprint("x", o) }, "Free lists Row, which is no option",
 		},
 	} {

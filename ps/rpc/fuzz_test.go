@@ -73,7 +73,7 @@ func FuzzShard(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer n.Close()
+		defer func() { _ = n.Close() }()
 		if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func FuzzCoordinator(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close(t.Context())
+		defer func() { _ = c.Close(t.Context()) }()
 		calls(t.Context(), desc, &coordinatorService{c: c}, data)
 		in, err := c.Info()
 		if err != nil || in.Generation == 0 {

@@ -60,7 +60,7 @@ func serveShard(t *testing.T, shard int, config wire.ServerConfig, dir string) (
 	if shard == 0 {
 		if o.Cluster, err = ps.Open(t.Context(), ps.Options{Layout: l, Dir: dir}); err == nil {
 			o.Node = o.Cluster.First()
-			t.Cleanup(func() { _ = o.Cluster.Close(context.Background()) })
+			t.Cleanup(func() { _ = o.Cluster.Close(context.WithoutCancel(t.Context())) })
 		}
 	} else if o.Node, err = ps.OpenNode(t.Context(), ps.Options{Layout: l, Dir: dir}.Node(shard, shard+1)); err == nil {
 		t.Cleanup(func() { _ = o.Node.Close() })
@@ -205,7 +205,7 @@ func TestTwoCoordinators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer worker.Close()
+	defer func() { _ = worker.Close() }()
 	if err := worker.Load(t.Context(), ps.LoadOptions{Generation: 8}); !errors.Is(err, ps.ErrMismatch) {
 		t.Errorf("a worker gives a state: %v", err)
 	}

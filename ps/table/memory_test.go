@@ -118,11 +118,13 @@ func TestTableThatDoesNotFit(t *testing.T) {
 		want []string
 	}{
 		{
-			"limit", table.MemoryOptions{Limit: 8 << 20, Of: "a tenth of the machine"},
+			"limit",
+			table.MemoryOptions{Limit: 8 << 20, Of: "a tenth of the machine"},
 			[]string{"table t: it has ", " rows of 176 bytes", "do not fit", "of 8.0 MiB (a tenth of the machine)"},
 		},
 		{
-			"machine", table.MemoryOptions{Limit: 1 << 40, Of: "the machine", Least: 1 << 20, Free: func() (int64, bool) {
+			"machine",
+			table.MemoryOptions{Limit: 1 << 40, Of: "the machine", Least: 1 << 20, Free: func() (int64, bool) {
 				free = max(0, free>>4)
 				return free, true
 			}},

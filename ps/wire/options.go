@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -33,7 +34,7 @@ const (
 	// has as many. maxCalls bounds those of all connections of a server, which refuses more.
 	maxStreams = 1024
 	maxCalls   = 16 * maxStreams
-	// maxConns bounds the connections of a server; more wait to be taken.
+	// maxConns bounds the connections of a listener; more wait to be taken.
 	maxConns = 4096
 	// maxHeaders bounds the headers of a call, bytes.
 	maxHeaders = 256 << 10
@@ -184,7 +185,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wire: %w", err)
 	}
-	return l, nil
+	return netutil.LimitListener(l, maxConns), nil
 }
 
 // split returns the network and address of addr.

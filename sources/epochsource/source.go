@@ -129,7 +129,7 @@ func Together(splits []pipeline.Split) string {
 		if s.Identity == "" {
 			return ""
 		}
-		fmt.Fprintf(h, "%q\n", s.Identity)
+		_, _ = fmt.Fprintf(h, "%q\n", s.Identity)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -156,11 +157,12 @@ func (s *Source[T]) String() string { return fmt.Sprintf("memory of %d splits", 
 // Fingerprint implements [pipeline.Source]: the schema, and the name and the end of each split; not the rows themselves,
 // which nobody can describe in a few words.
 func (s *Source[T]) Fingerprint() string {
-	out := pipeline.Fingerprint("memory", s.opts, "MaxRows") + fmt.Sprintf(" %q", s.schema)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s %q", pipeline.Fingerprint("memory", s.opts, "MaxRows"), s.schema)
 	for _, sp := range s.splits {
-		out += fmt.Sprintf(" %q:%d", sp.name, sp.end)
+		fmt.Fprintf(&out, " %q:%d", sp.name, sp.end)
 	}
-	return out
+	return out.String()
 }
 
 // Splits implements [pipeline.Source].

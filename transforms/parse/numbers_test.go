@@ -47,7 +47,8 @@ func TestAbsurdNumbersThatAreClipped(t *testing.T) {
 	opts := parse.Options{
 		Format: parse.CSV, Columns: []string{"x"},
 		Features: []parse.Feature{
-			{Name: "clip", Column: "x", Kind: parse.Dense, Clip: []float64{0, 5}}, {Name: "log", Column: "x", Kind: parse.Dense, Log: true},
+			{Name: "clip", Column: "x", Kind: parse.Dense, Clip: []float64{0, 5}},
+			{Name: "log", Column: "x", Kind: parse.Dense, Log: true},
 			{Name: "std", Column: "x", Kind: parse.Dense, Std: 1},
 		},
 	}

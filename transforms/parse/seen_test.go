@@ -32,8 +32,11 @@ func TestSeen(t *testing.T) {
 	stage := parse.New(parse.Options{
 		Format: parse.CSV, Columns: []string{"user", "x", "xs"},
 		Features: []parse.Feature{
-			{Name: "user", Slot: 1, Default: "7"}, {Name: "x", Kind: parse.Dense, Clip: []float64{0, 10}, Default: "5"}, {Name: "xs", Kind: parse.Dense, Dim: 2, Split: ";"},
-			{Name: "age", Kind: parse.Dense}, {Name: "gone", Column: "age", Slot: 3},
+			{Name: "user", Slot: 1, Default: "7"},
+			{Name: "x", Kind: parse.Dense, Clip: []float64{0, 10}, Default: "5"},
+			{Name: "xs", Kind: parse.Dense, Dim: 2, Split: ";"},
+			{Name: "age", Kind: parse.Dense},
+			{Name: "gone", Column: "age", Slot: 3},
 		},
 		Joins: []parse.Join{{File: writeFile(t, "ages.tsv", "a\t30\nb\t\n"), Columns: []string{"user", "age"}, Key: "user"}},
 	})

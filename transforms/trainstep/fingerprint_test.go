@@ -1,6 +1,7 @@
 package trainstep_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/monolith-go/monolith/model"
@@ -48,9 +49,7 @@ func TestFingerprint(t *testing.T) {
 					return stage(o, m)
 				},
 			}
-			for path, why := range free {
-				h.Free[path] = why
-			}
+			maps.Copy(h.Free, free)
 			if name == "step" {
 				h.Free["StepOptions.Observe"] = "it changes nothing"
 				h.Free["StepOptions.Identities"] = "what the input holds"

@@ -31,8 +31,13 @@ func (s Shape) String() string {
 
 // Shapes are those every operator, layer and model is checked with.
 var Shapes = []Shape{
-	{Rows: 7}, {Rows: 5, MaxList: 3}, {Rows: 1, MaxList: 2}, {Rows: 0, MaxList: 2}, {Rows: 6, MaxList: 4, Weighted: true},
-	{Rows: 5, Valued: true}, {Rows: 6, MaxList: 4, Valued: true, Weighted: true},
+	{Rows: 7},
+	{Rows: 5, MaxList: 3},
+	{Rows: 1, MaxList: 2},
+	{Rows: 0, MaxList: 2},
+	{Rows: 6, MaxList: 4, Weighted: true},
+	{Rows: 5, Valued: true},
+	{Rows: 6, MaxList: 4, Valued: true, Weighted: true},
 }
 
 // Inputs makes random inputs for a graph from a seed.
