@@ -378,6 +378,8 @@ type DemoResult struct {
 	OverTime []DemoInterval `json:"over_time"`
 	// Dir is the folder that was used.
 	Dir string `json:"dir"`
+	// ResumedFrom is the number of examples that earlier runs in the same folder had trained on; all else is of all runs.
+	ResumedFrom int64 `json:"resumed_from,omitempty"`
 	// Drained tells that the demo was asked to stop early.
 	Drained bool `json:"drained,omitempty"`
 }
@@ -428,4 +430,39 @@ func (i DemoInterval) MarshalJSON() ([]byte, error) {
 		LogLoss           *float64 `json:"log_loss"`
 		BestAUC           *float64 `json:"best_auc"`
 	}{i.Examples, finite(i.ExamplesPerSecond), finite(i.AUC), finite(i.LogLoss), finite(i.BestAUC)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (r *ProgressiveResult) UnmarshalJSON(b []byte) error {
+	return unmarshalNumbers(b, map[string]*float64{"auc": &r.AUC, "log_loss": &r.LogLoss})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (r *HeldOutResult) UnmarshalJSON(b []byte) error {
+	return unmarshalNumbers(b, map[string]*float64{"auc": &r.AUC, "frozen_auc": &r.FrozenAUC, "best_auc": &r.BestAUC})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (i *DemoInterval) UnmarshalJSON(b []byte) error {
+	var examples float64
+	err := unmarshalNumbers(b, map[string]*float64{
+		"examples": &examples, "examples_per_second": &i.ExamplesPerSecond, "auc": &i.AUC, "log_loss": &i.LogLoss, "best_auc": &i.BestAUC,
+	})
+	i.Examples = int64(examples)
+	return err
+}
+
+// unmarshalNumbers reads an object's numbers; null and what is missing are not a number.
+func unmarshalNumbers(b []byte, into map[string]*float64) error {
+	var got map[string]*float64
+	if err := json.Unmarshal(b, &got); err != nil {
+		return err
+	}
+	for name, to := range into {
+		*to = math.NaN()
+		if v := got[name]; v != nil {
+			*to = *v
+		}
+	}
+	return nil
 }

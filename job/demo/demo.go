@@ -14,8 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/testbed/broker"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
@@ -30,6 +32,7 @@ const (
 	partitions = 4
 	heldOut    = 40_000 // examples; enough for a standard error of the AUC of .003
 	intervals  = 10     // rows of the table over time
+	resultFile = "result.json"
 
 	// The world is a recommender's: of so many users most are seen a few times, and items are born while the demo runs. A
 	// million examples touch more than 200,000 ids. Little of a click is the user's own and much the item's, so there are
@@ -40,9 +43,10 @@ const (
 
 // Run runs the demo.
 //
-// The folder (a temporary one unless opts.Dir names it) keeps the broker's log, the job file, the held-out examples and
-// the snapshots; run again with the same folder and options, the demo goes on where it was, even when it was killed.
-func Run(ctx context.Context, opts job.DemoOptions) (*job.DemoResult, error) {
+// The folder (a temporary one unless opts.Dir names it) keeps the broker's log, the job file, the held-out examples, the
+// snapshots and the predictions; run again with the same folder and options, the demo says so and goes on where it was,
+// even when it was killed: the result is that of all runs together. A demo that has ended returns its result again.
+func Run(ctx context.Context, opts job.DemoOptions) (_ *job.DemoResult, err error) {
 	d := &demo{opts: opts, began: time.Now(), log: opts.Logger}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -50,6 +54,21 @@ func Run(ctx context.Context, opts job.DemoOptions) (*job.DemoResult, error) {
 	if err := d.prepare(); err != nil {
 		return nil, err
 	}
+	lock, err := fsx.TryLock(filepath.Join(d.dir, "demo.lock"))
+	if errors.Is(err, fsx.ErrLocked) {
+		return nil, fmt.Errorf("demo: another process runs the demo in %s: wait for it to end, or use another --dir: %w", d.dir, pipeline.ErrUnavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if result, err := d.ended(); result != nil || err != nil {
+		return result, err
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.curve.close()) }()
 	kafka, err := broker.Start(broker.Options{
 		Topics: map[string]int{topic: partitions}, Dir: filepath.Join(d.dir, "kafka"), Sync: true, Logger: d.log,
 	})
@@ -71,7 +90,9 @@ type demo struct {
 	brokers []string
 	stream  *synthsource.Stream
 	began   time.Time
-	curve   curve
+	curve   *curve
+	resumed int64       // examples that earlier runs trained on
+	trains  atomic.Bool // a batch of the present training was seen
 }
 
 // settings are what a demo's folder belongs to.
@@ -117,7 +138,47 @@ func (d *demo) prepare() (err error) {
 	return err
 }
 
-func (d *demo) run(ctx context.Context) (*job.DemoResult, error) {
+// ended returns the result of a demo that has ended, nil while there is none.
+func (d *demo) ended() (*job.DemoResult, error) {
+	path := filepath.Join(d.dir, resultFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	result := &job.DemoResult{}
+	if err := json.Unmarshal(b, result); err != nil {
+		return nil, fmt.Errorf("demo: %s: %w: remove it, and it is made again: %w", path, err, pipeline.ErrConfig)
+	}
+	result.Dir, result.ResumedFrom = d.dir, result.Examples
+	d.notice("the demo in %s has ended; this is its result again", d.dir)
+	return result, nil
+}
+
+// open finds out how far earlier runs came, and says so.
+func (d *demo) open() error {
+	held, err := d.held()
+	if err != nil {
+		return err
+	}
+	if d.curve, err = openCurve(filepath.Join(d.dir, "predictions.bin"), d.stream, max(d.opts.Examples/intervals, 1), held); err != nil {
+		return err
+	}
+	if d.resumed = d.curve.examples(); d.resumed > 0 {
+		d.notice("the demo in %s goes on from %d of %d examples", d.dir, d.resumed, d.opts.Examples)
+	}
+	return nil
+}
+
+func (d *demo) notice(format string, args ...any) {
+	if d.opts.Notice != nil {
+		d.opts.Notice(fmt.Sprintf(format, args...))
+	}
+}
+
+func (d *demo) run(ctx context.Context) (_ *job.DemoResult, err error) {
 	held := d.stream.HeldOut(d.opts.Examples, heldOut)
 	if err := d.writeHeldOut(held); err != nil {
 		return nil, err
@@ -126,6 +187,7 @@ func (d *demo) run(ctx context.Context) (*job.DemoResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	whole := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var publishing sync.WaitGroup
@@ -137,31 +199,36 @@ func (d *demo) run(ctx context.Context) (*job.DemoResult, error) {
 		}
 	})
 
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && whole.Err() == nil && cause != nil {
+			err = cause // why the training was stopped
+		}
+	}()
 	run := d.opts.RunOptions
 	training := *cfg
 	training.Eval.Source = nil // the demo compares on the held-out examples itself
-	d.curve.every = max(d.opts.Examples/intervals, 1)
-	run.Observe = d.observe
+	run.Observe = d.observe(cancel)
+	run.Notice = func(text string) {
+		if d.trains.Load() { // what comes before tells of snapshots, also that of the demo's own first half
+			d.notice("%s", text)
+		}
+	}
 	frozen, half, err := d.trainHalf(ctx, training, run)
 	if err != nil {
 		return nil, err
 	}
 	last := half
 	if !half.Drained {
-		run.Notice = nil // it goes on from its own half
+		d.trains.Store(false)
 		if last, err = job.Run(ctx, &training, run); err != nil {
 			return nil, err
 		}
 	}
-	trained := time.Since(d.began).Seconds()
 	result := &job.DemoResult{
-		Examples: half.Examples, Seconds: trained, Snapshot: last.Snapshot, Drained: last.Drained, Dir: d.dir,
+		Examples: d.curve.examples(), ResumedFrom: d.resumed, Snapshot: last.Snapshot, Drained: last.Drained, Dir: d.dir,
 		OverTime: d.curve.table(),
 	}
-	if last != half {
-		result.Examples += last.Examples
-	}
-	result.ExamplesPerSecond = float64(result.Examples) / trained
+	result.ExamplesPerSecond = float64(result.Examples) / max(d.curve.last.Seconds(), 1e-9)
 	all := d.curve.all()
 	result.Progressive = job.ProgressiveResult{AUC: all.AUC, LogLoss: all.LogLoss}
 	info, err := job.InspectSnapshot(ctx, last.Snapshot)
@@ -188,8 +255,30 @@ func (d *demo) run(ctx context.Context) (*job.DemoResult, error) {
 		}
 		result.HeldOut.FrozenAUC = before.Metrics["auc"]
 	}
-	result.Seconds = time.Since(d.began).Seconds()
-	return result, nil
+	result.Seconds = (d.curve.before + time.Since(d.began)).Seconds()
+	if result.Drained {
+		return result, nil
+	}
+	b, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return result, replace(filepath.Join(d.dir, resultFile), append(b, '\n'))
+}
+
+// observe returns what stores the predictions of a batch, and ends the training when that fails.
+func (d *demo) observe(stop context.CancelCauseFunc) trainstep.Observer {
+	return func(o trainstep.Observation) {
+		d.trains.Store(true)
+		if partition, ok := partitionOf(o.Origin.Split); ok {
+			if err := d.curve.observe(&batch{partition: partition, from: int64(o.Origin.From), probs: o.Probs}); err != nil {
+				stop(err)
+			}
+		}
+		if d.opts.Observe != nil {
+			d.opts.Observe(o)
+		}
+	}
 }
 
 // trainHalf trains to the middle of the stream, unless an earlier run has, and returns the snapshot taken there.
@@ -206,8 +295,8 @@ func (d *demo) trainHalf(ctx context.Context, half job.Config, run job.RunOption
 	if result.Drained {
 		return "", result, nil
 	}
-	if err := os.WriteFile(mark, []byte(result.Snapshot), 0o644); err != nil {
-		return "", nil, fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+	if err := replace(mark, []byte(result.Snapshot)); err != nil {
+		return "", nil, err
 	}
 	return result.Snapshot, result, nil
 }
@@ -244,54 +333,4 @@ func truth(held []synthsource.Example) (probs, clicks []float32) {
 		}
 	}
 	return probs, clicks
-}
-
-// observe adds a batch to the curve, with what the best possible predictor would have said: the stream can be asked again
-// for every record, because partition k holds the examples k, k+4, k+8 ... in order.
-func (d *demo) observe(o trainstep.Observation) {
-	var partition int64
-	if _, err := fmt.Sscanf(o.Origin.Split, topic+"-%d", &partition); err != nil {
-		return
-	}
-	var ex synthsource.Example
-	for r := range o.Probs {
-		d.stream.At((int64(o.Origin.From)+int64(r))*partitions+partition, &ex)
-		d.curve.add(o.Probs[r], o.Labels[r], float32(ex.Probability))
-	}
-}
-
-// curve collects predictions in intervals.
-type curve struct {
-	every               int64
-	probs, labels, best []float32
-	at                  []time.Time // when each interval was complete
-	first               time.Time
-}
-
-func (c *curve) add(prob, label, best float32) {
-	if len(c.probs) == 0 {
-		c.first = time.Now()
-	}
-	c.probs, c.labels, c.best = append(c.probs, prob), append(c.labels, label), append(c.best, best)
-	if int64(len(c.probs))%c.every == 0 {
-		c.at = append(c.at, time.Now())
-	}
-}
-
-func (c *curve) all() metric.Summary { return metric.Summarize(c.probs, c.labels, nil) }
-
-func (c *curve) table() []job.DemoInterval {
-	var out []job.DemoInterval
-	began := c.first
-	for k, at := range c.at {
-		from, to := int64(k)*c.every, int64(k+1)*c.every
-		s := metric.Summarize(c.probs[from:to], c.labels[from:to], nil)
-		best, _ := metric.AUC(c.best[from:to], c.labels[from:to], nil)
-		out = append(out, job.DemoInterval{
-			Examples: to, ExamplesPerSecond: float64(c.every) / max(at.Sub(began).Seconds(), 1e-9),
-			AUC: s.AUC, LogLoss: s.LogLoss, BestAUC: best,
-		})
-		began = at
-	}
-	return out
 }

@@ -2,13 +2,21 @@ package demo_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
 // TestDemoKeepsItsPromises runs whole demos of a fifth of the usual length: the model that learned on must end within .04 of the
@@ -40,7 +48,7 @@ func TestDemoKeepsItsPromises(t *testing.T) {
 			t.Error(err)
 		}
 		again, err := demo.Run(t.Context(), opts)
-		if err != nil || again.Examples != 0 || again.HeldOut != h {
+		if err != nil || again.Examples != r.Examples || again.ResumedFrom != r.Examples || again.HeldOut != h {
 			t.Errorf("the same demo again: %+v, %v", again, err)
 		}
 	}
@@ -69,7 +77,150 @@ func TestDrainedDemoGoesOn(t *testing.T) {
 	}
 	done := r.Examples
 	opts.Drain = nil
-	if r, err = demo.Run(t.Context(), opts); err != nil || r.Drained || r.Examples+done != 4000 {
+	if r, err = demo.Run(t.Context(), opts); err != nil || r.Drained || r.Examples != 4000 || r.ResumedFrom != done {
 		t.Errorf("%d examples after %d, %v", r.Examples, done, err)
+	}
+}
+
+// TestInterruptedDemoGoesOnWithItsTable stops a demo in its second half, and makes a second one of its folder as kill -9
+// would leave it: with predictions behind the newest snapshot, the last of them torn. Both must say from where they go on,
+// and end with the table of a demo that was not interrupted, as far as the order allows in which partitions arrive.
+func TestInterruptedDemoGoesOnWithItsTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains for seconds; part of the full run")
+	}
+	const (
+		examples = 30_000
+		asked    = examples/2 + 500 // where the first is asked to stop; what was read by then is trained too
+	)
+	options := func() job.DemoOptions {
+		return job.DemoOptions{Examples: examples, Seed: 1, Model: "lr", Workers: 1, Dir: t.TempDir()}
+	}
+	whole, err := demo.Run(t.Context(), options())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	drained, killed := options(), options()
+	drain, seen := make(chan struct{}), 0
+	drained.Drain = drain
+	drained.Observe = func(o trainstep.Observation) {
+		before := seen
+		if seen += len(o.Probs); before < asked && seen >= asked {
+			close(drain)
+			time.Sleep(300 * time.Millisecond) // until the source has heard of it, with all queues full
+		}
+	}
+	first, err := demo.Run(t.Context(), drained)
+	if err != nil || !first.Drained || first.ResumedFrom != 0 || first.Examples < asked || first.Examples >= examples {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if len(first.OverTime) != int(first.Examples/(examples/10)) {
+		t.Errorf("%d examples, a table of %d lines", first.Examples, len(first.OverTime))
+	}
+	if err := os.CopyFS(killed.Dir, os.DirFS(drained.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(killed.Dir, "snapshots", filepath.Base(first.Snapshot))); err != nil { // half way's is left
+		t.Fatal(err)
+	}
+	left, err := job.InspectSnapshot(t.Context(), killed.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := int64(0) // and what is more to a whole batch
+	for _, p := range left.Positions["kafka"] {
+		half += p.Rows
+	}
+	if half < examples/2 || half >= first.Examples {
+		t.Fatalf("the snapshot that is left holds %d examples, the newest one %d", half, first.Examples)
+	}
+	predictions := filepath.Join(killed.Dir, "predictions.bin")
+	info, err := os.Stat(predictions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(predictions, info.Size()-5); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct {
+		name string
+		opts job.DemoOptions
+		from int64
+	}{{"drained", drained, first.Examples}, {"killed", killed, half}} {
+		t.Run(c.name, func(t *testing.T) {
+			var said []string
+			opts := c.opts
+			opts.Drain, opts.Observe, opts.Notice = nil, nil, func(s string) { said = append(said, s) }
+			r, err := demo.Run(t.Context(), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("the demo in %s goes on from %d of %d examples", opts.Dir, c.from, examples)
+			if !slices.Equal(said, []string{want}) {
+				t.Errorf("said %q, want %q", said, want)
+			}
+			if r.Examples != examples || r.ResumedFrom != c.from || r.Drained || len(r.OverTime) != len(whole.OverTime) {
+				t.Fatalf("%+v, want the table of %+v", r, whole)
+			}
+			for k, line := range r.OverTime {
+				w := whole.OverTime[k]
+				if line.Examples != w.Examples || math.Abs(line.AUC-w.AUC) > .05 || math.Abs(line.BestAUC-w.BestAUC) > .05 || line.ExamplesPerSecond <= 0 {
+					t.Errorf("line %d is %+v, uninterrupted %+v", k, line, w)
+				}
+				if line.Examples <= c.from && line != first.OverTime[k] {
+					t.Errorf("line %d is %+v, was %+v before the demo was resumed", k, line, first.OverTime[k])
+				}
+			}
+			if p, w := r.Progressive, whole.Progressive; math.Abs(p.AUC-w.AUC) > .02 || math.Abs(p.LogLoss-w.LogLoss) > .02 {
+				t.Errorf("progressive %+v, uninterrupted %+v", p, w)
+			}
+
+			said = nil
+			again, err := demo.Run(t.Context(), opts)
+			if r.ResumedFrom = examples; err != nil || !reflect.DeepEqual(again, r) {
+				t.Errorf("the result again: %+v, was %+v, %v", again, r, err)
+			}
+			if want := fmt.Sprintf("the demo in %s has ended; this is its result again", opts.Dir); !slices.Equal(said, []string{want}) {
+				t.Errorf("said %q, want %q", said, want)
+			}
+			if err := os.Remove(filepath.Join(opts.Dir, "result.json")); err != nil { // as if killed just before it was stored
+				t.Fatal(err)
+			}
+			again, err = demo.Run(t.Context(), opts)
+			if err != nil || !slices.Equal(again.OverTime, r.OverTime) || again.Progressive != r.Progressive || again.HeldOut != r.HeldOut {
+				t.Errorf("the result made again: %+v, was %+v, %v", again, r, err)
+			}
+		})
+	}
+}
+
+// TestDemoWithoutItsPredictions: a snapshot with fewer predictions than examples is refused with what to do.
+func TestDemoWithoutItsPredictions(t *testing.T) {
+	opts := job.DemoOptions{Examples: 2000, Seed: 1, Model: "lr", Workers: 1, Dir: t.TempDir()}
+	if _, err := demo.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"result.json", "predictions.bin"} {
+		if err := os.Remove(filepath.Join(opts.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := demo.Run(t.Context(), opts); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "predictions of 0 examples") {
+		t.Errorf("got %v, want ErrConfig", err)
+	}
+}
+
+// TestFolderInUse: two processes would overwrite each other's files.
+func TestFolderInUse(t *testing.T) {
+	opts := job.DemoOptions{Examples: 2000, Seed: 1, Model: "lr", Workers: 1, Dir: t.TempDir()}
+	lock, err := fsx.TryLock(filepath.Join(opts.Dir, "demo.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written
+	if _, err := demo.Run(t.Context(), opts); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "another --dir") {
+		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 }

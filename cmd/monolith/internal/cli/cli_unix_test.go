@@ -202,8 +202,13 @@ func fakes() cli.Ops {
 			if o.Model == "lr" {
 				return nil, errors.New("boom")
 			}
+			var resumed int64
+			if o.Dir == "begun" {
+				resumed = 600
+				o.Notice("the demo in begun goes on from 600 of 1000 examples")
+			}
 			return &job.DemoResult{
-				Examples: o.Examples, ExamplesPerSecond: 20000, Seconds: 10, Rows: 4321, Snapshot: filepath.Join(o.Dir, "snap-00000001"),
+				Examples: o.Examples, ResumedFrom: resumed, ExamplesPerSecond: 20000, Seconds: 10, Rows: 4321, Snapshot: filepath.Join(o.Dir, "snap-00000001"),
 				Progressive: job.ProgressiveResult{AUC: 0.77, LogLoss: 0.5},
 				HeldOut:     job.HeldOutResult{AUC: 0.78, FrozenAUC: 0.75, BestAUC: 0.79},
 				OverTime:    []job.DemoInterval{{Examples: o.Examples, ExamplesPerSecond: 20000, AUC: 0.77, LogLoss: math.NaN(), BestAUC: 0.8}},

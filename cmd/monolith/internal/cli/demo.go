@@ -23,7 +23,10 @@ func (a *App) demoCommand(out *outcome) *cobra.Command {
 
 The stream drifts: items are born, tastes shift. The generator knows its own click probabilities, so the demo can tell how
 good a model can be at best, how good the trained one is on examples it has not seen, and how good it would be had it
-stopped learning half way.`,
+stopped learning half way.
+
+Stopped or killed and run again with the same --dir, the demo goes on where it was, and its table and result are those of all
+runs together; one that has ended shows its result again.`,
 		Example: `  monolith demo
   monolith demo --examples 200000 --workers 1
   monolith demo --model lr --seed 7
@@ -77,14 +80,22 @@ func writeDemo(w io.Writer, r *job.DemoResult) error {
 			return err
 		}
 	}
-	rows := [][]string{
+	var rows [][]string
+	if r.ResumedFrom > 0 {
+		now := ui.Count(r.Examples-r.ResumedFrom) + " now"
+		if r.ResumedFrom == r.Examples {
+			now = "none now"
+		}
+		rows = append(rows, []string{"resumed", fmt.Sprintf("%s examples were trained on before, %s", ui.Count(r.ResumedFrom), now)})
+	}
+	rows = append(rows, [][]string{
 		{"examples", fmt.Sprintf("%s in %.1f s, %s", ui.Count(r.Examples), r.Seconds, perSecond(r.ExamplesPerSecond))},
 		{"embedding rows", ui.Count(r.Rows)},
 		{"progressive", fmt.Sprintf("auc %s, log loss %s (each example before it was trained on)", ui.Score(r.Progressive.AUC), ui.Score(r.Progressive.LogLoss))},
 		{"held-out auc", fmt.Sprintf("%s trained to the end", ui.Score(r.HeldOut.AUC))},
 		{"", fmt.Sprintf("%s the same model, frozen half way", ui.Score(r.HeldOut.FrozenAUC))},
 		{"", fmt.Sprintf("%s the best any model can do", ui.Score(r.HeldOut.BestAUC))},
-	}
+	}...)
 	if r.Drained {
 		rows = append(rows, []string{"ended by", "a signal, before the stream's end"})
 	}
