@@ -23,7 +23,9 @@ type reading struct {
 	cfg     *Config
 	source  *Source
 	format  string
-	epochs  int // 0: as it is
+	columns []string // names of csv and tsv columns
+	header  bool     // the first line of each file names them
+	epochs  int      // 0: as it is
 	shuffle Shuffle
 	splits  *knownSplits // nil: nothing is known of earlier runs
 	batch   batch.Options
@@ -33,7 +35,7 @@ type reading struct {
 // are the source as it is, without epochs and order.
 func (c *Config) trainReading(epochs int) reading {
 	return reading{
-		cfg: c, source: &c.Source, format: c.Parse.Format, epochs: epochs, shuffle: c.Shuffle,
+		cfg: c, source: &c.Source, format: c.Parse.Format, columns: c.Parse.Columns, header: c.Parse.Header, epochs: epochs, shuffle: c.Shuffle,
 		batch: batch.Options{Rows: c.Train.Batch, MaxDelay: c.maxBatchDelay()},
 	}
 }
@@ -52,7 +54,11 @@ func (c *Config) maxBatchDelay() time.Duration {
 
 // evalReading reads the evaluation source once.
 func (c *Config) evalReading() reading {
-	return reading{cfg: c, source: c.Eval.Source, format: c.Eval.Format, batch: batch.Options{Rows: evalBatch}}
+	e := &c.Eval
+	return reading{
+		cfg: c, source: e.Source, format: e.Format, columns: e.Columns, header: e.Header != nil && *e.Header,
+		batch: batch.Options{Rows: evalBatch},
+	}
 }
 
 // evalBatch is the number of rows that are scored at once: large enough for full speed, small enough for any memory.
@@ -118,7 +124,7 @@ func (r reading) blocks() (pipeline.Source[*pipeline.Block], error) {
 		f := s.Text
 		src, err = textsource.New(textsource.Options{
 			Files: f.Files, Known: r.splits.identities(), Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
-			Header: r.cfg.Parse.Header, Quoted: r.format == "csv",
+			Header: r.header, Quoted: r.format == "csv",
 		})
 	case s.Synthetic != nil:
 		src, err = s.Synthetic.open(r.cfg.Seed)
@@ -248,7 +254,7 @@ func (s *SyntheticSource) open(jobSeed uint64) (*synthsource.Source, error) {
 func (r reading) parseOptions() parse.Options {
 	p := &r.cfg.Parse
 	out := parse.Options{
-		Columns: p.Columns, Fields: p.Fields,
+		Columns: r.columns, Fields: p.Fields,
 		Label: parse.Label{Column: p.Label.Column, Positive: p.Label.Positive},
 	}
 	if p.Weight != nil {

@@ -87,6 +87,12 @@ type Eval struct {
 	Source *Source `yaml:"source"`
 	// Format overrides parse.format for these examples, where they lie in other files than the training data's.
 	Format string `yaml:"format" enum:"tf_example|libfm|csv|tsv|jsonl|columns"`
+	// Columns names the columns of these examples' csv and tsv files. Default: parse.columns, unless header says that the
+	// files name them.
+	Columns []string `yaml:"columns"`
+	// Header tells that the first line of each of these csv or tsv files names the columns. Default: parse.header, or
+	// false when columns names them here.
+	Header *bool `yaml:"header"`
 	// Metrics are what is computed: auc, log_loss, calibration (mean prediction over mean label).
 	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"auc|log_loss|calibration"`
 	// Every says when training stops to evaluate: after each epoch, or only at the end.

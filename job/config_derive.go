@@ -24,8 +24,28 @@ func (c *Config) derive() {
 			e.Format = c.Parse.Format
 		}
 	}
+	c.Eval.deriveColumns(&c.Parse)
 	c.Parse.derive()
 }
+
+// deriveColumns takes from parse what evaluation's csv and tsv files do not say otherwise. Files whose first line names the
+// columns take no names from parse: theirs may stand in another order.
+func (e *Eval) deriveColumns(p *Parse) {
+	if e.Source == nil || !delimited(e.Format) {
+		return
+	}
+	said := e.Header != nil
+	if !said {
+		header := p.Header && len(e.Columns) == 0
+		e.Header = &header
+	}
+	if len(e.Columns) == 0 && !(said && *e.Header) {
+		e.Columns = p.Columns
+	}
+}
+
+// delimited tells that a format's records are lines whose columns need names.
+func delimited(format string) bool { return format == "csv" || format == "tsv" }
 
 // usualFormat is the format a source's records have without being told, or "".
 func (s *Source) usualFormat() string {

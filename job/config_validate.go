@@ -25,6 +25,7 @@ func (c *Config) Validate() error {
 			v.fault("eval.source", "never ends; set eval.max_examples or give the source an end")
 		}
 	}
+	v.evalColumns(&c.Eval)
 	v.parse(&c.Parse)
 	v.interactions(c)
 	v.run(c)
@@ -210,6 +211,57 @@ func (v *validator) source(s *Source, path, format string) {
 	if k := s.Kafka; k != nil {
 		v.brokers(k.Brokers, path+".kafka.brokers")
 		v.security(k.TLS, path+".kafka")
+	}
+}
+
+// evalColumns looks at where evaluation's columns get their names; a job made in Go may not have derived them.
+func (v *validator) evalColumns(e *Eval) {
+	header, own := e.Header != nil && *e.Header, len(e.Columns) > 0
+	v.unique(e.Columns, "eval.columns")
+	switch {
+	case e.Source == nil, e.Format == "": // nothing is read, or what it is is asked for already
+	case !delimited(e.Format):
+		if own {
+			v.fault("eval.columns", "is for csv and tsv, not %s", e.Format)
+		}
+		if header {
+			v.fault("eval.header", "is for csv and tsv, not %s", e.Format)
+		}
+	case header && e.Source.Kafka != nil:
+		v.fault("eval.header", "is for files; a Kafka topic has no first line, so name eval.columns")
+	case !header && !own:
+		v.fault("eval.columns", "is missing; name the columns, or set eval.header when the first line does")
+	case !slices.Equal(e.Columns, v.c.Parse.Columns): // else the faults are those of parse
+		v.evalHas(e.Columns, &v.c.Parse)
+	}
+}
+
+// evalHas looks for the columns that parsing reads among those that evaluation's files are said to have.
+func (v *validator) evalHas(columns []string, p *Parse) {
+	if len(columns) == 0 {
+		return
+	}
+	known := slices.DeleteFunc(slices.Clone(columns), func(s string) bool { return s == "" })
+	var reads []string
+	for _, j := range p.Joins {
+		reads = append(reads, j.Key)
+		for _, col := range j.Columns {
+			if col != "" && col != j.KeyColumn {
+				known = append(known, j.Prefix+col)
+			}
+		}
+	}
+	for _, f := range p.Features {
+		reads = append(reads, f.Column)
+	}
+	reads = append(reads, p.Label.Column)
+	if p.Weight != nil {
+		reads = append(reads, p.Weight.Column)
+	}
+	for i, name := range reads {
+		if name != "" && !slices.Contains(known, name) && !slices.Contains(reads[:i], name) {
+			v.fault("eval.columns", "has no %q, which parse reads", name)
+		}
 	}
 }
 
