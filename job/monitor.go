@@ -202,25 +202,25 @@ func (m *monitor) look() Progress {
 	return p
 }
 
-// traceScores summarises the predictions of the last examples as they were trained on, progressive or not: those of the
-// parameter server's trace, which is exactly as old as the parameters.
-func traceScores(ctx context.Context, store stateStore, progressive bool) (Scores, error) {
+// traceScores summarises the predictions of the last examples as they were trained on, progressive or not, and counts them:
+// those of the parameter server's trace, which is exactly as old as the parameters.
+func traceScores(ctx context.Context, store stateStore, progressive bool) (scores Scores, examples int64, err error) {
 	trace, err := store.State(ctx, ps.TraceState)
 	if err != nil {
-		return nil, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
 	}
 	if len(trace) == 0 {
-		return Scores{}, nil
+		return Scores{}, 0, nil
 	}
 	probs, labels, weights, err := trainstep.DecodeTrace(trace)
 	if err != nil {
-		return nil, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
 	}
 	s, prefix := metric.Summarize(probs, labels, weights), "training_"
 	if progressive {
 		prefix = "progressive_"
 	}
-	return Scores{prefix + "auc": s.AUC, prefix + "log_loss": s.LogLoss}, nil
+	return Scores{prefix + "auc": s.AUC, prefix + "log_loss": s.LogLoss}, int64(len(probs)), nil
 }
 
 // trainerState is what a run must not forget, stored in every snapshot's cut beside the rows and positions.

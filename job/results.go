@@ -107,6 +107,10 @@ type TrainResult struct {
 	// early stop watches it; and of the last examples trained on, with the prefix "progressive_" when each was scored
 	// before, "training_" when there are several epochs.
 	Metrics Scores `json:"metrics"`
+	// ProgressiveExamples and TrainingExamples are how many examples the metrics with these prefixes are over: the last ones
+	// trained on, 65,536 at most, earlier runs included.
+	ProgressiveExamples int64 `json:"progressive_examples,omitempty"`
+	TrainingExamples    int64 `json:"training_examples,omitempty"`
 	// BadRows counts what was left out, by reason.
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
 	// LostRecords counts records that were gone before they were read and were passed over, Lost says which they were, up to

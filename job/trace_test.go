@@ -27,6 +27,9 @@ func (s *observed) wantProgressive(t *testing.T, r *job.TrainResult) {
 	if diff := cmp.Diff(job.Scores{"progressive_auc": want.AUC, "progressive_log_loss": want.LogLoss}, got); diff != "" {
 		t.Errorf("metrics over %d examples (-observed +got):\n%s", len(s.probs), diff)
 	}
+	if r.ProgressiveExamples != int64(len(s.probs)) || r.TrainingExamples != 0 {
+		t.Errorf("progressive metrics are said to be over %d examples, training metrics over %d, of %d observed", r.ProgressiveExamples, r.TrainingExamples, len(s.probs))
+	}
 }
 
 // TestResumedRunReportsAllItsExamples trains in one go and in pieces: progressive metrics are those of all examples either

@@ -527,13 +527,18 @@ func (t *trainer) result(ctx context.Context) (*TrainResult, error) {
 	if t.snapshot, err = t.shards.Newest(ctx); err != nil {
 		return nil, unavailable(err)
 	}
-	scores, err := traceScores(ctx, t.shards, t.cfg.progressive())
+	scores, scored, err := traceScores(ctx, t.shards, t.cfg.progressive())
 	if err != nil {
 		return nil, err
 	}
 	r := &TrainResult{
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
 		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+	}
+	if t.cfg.progressive() {
+		r.ProgressiveExamples = scored
+	} else {
+		r.TrainingExamples = scored
 	}
 	r.LostRecords, r.Lost = t.monitor.lostSoFar()
 	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)

@@ -105,7 +105,7 @@ func fakes() cli.Ops {
 			}
 			r := &job.TrainResult{
 				Examples: 200000, Steps: 391, ExamplesPerSecond: 12345.6, Seconds: 16.2, Epochs: c.Epochs,
-				Metrics: job.Scores{"auc": 0.78125, "log_loss": math.NaN()}, Snapshot: filepath.Join(c.Dir, "snap-00000001"),
+				Metrics: job.Scores{"auc": 0.78125, "log_loss": math.NaN(), "progressive_auc": 0.8125}, ProgressiveExamples: 65536, Snapshot: filepath.Join(c.Dir, "snap-00000001"),
 			}
 			switch {
 			case o.Resume == nil:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +99,14 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		{"examples", fmt.Sprintf("%s in %s steps, %s", ui.Count(r.Examples), ui.Count(r.Steps), perSecond(r.ExamplesPerSecond))},
 		{"epochs", ui.Count(int64(r.Epochs))},
 	}
-	rows = append(rows, scoreRows(r.Metrics)...)
+	for _, row := range scoreRows(r.Metrics) {
+		for prefix, n := range map[string]int64{"progressive_": r.ProgressiveExamples, "training_": r.TrainingExamples} {
+			if n > 0 && strings.HasPrefix(row[0], prefix) {
+				row[1] += fmt.Sprintf(" (last %s examples)", ui.Count(n))
+			}
+		}
+		rows = append(rows, row)
+	}
 	rows = append(rows, badRows(r.BadRows)...)
 	if r.LostRecords > 0 {
 		rows = append(rows, []string{"lost", fmt.Sprintf("%s records that were gone before they were read (on_gap: skip)", ui.Count(r.LostRecords))})
