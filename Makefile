@@ -16,7 +16,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/monolith, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monolith ./cmd/monolith
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monolith ./cmd/monolith
 
 .PHONY: test
 test: ## run all tests; MONOLITH_DATA and MONOLITH_REQUIRE as in CONTRIBUTING.md

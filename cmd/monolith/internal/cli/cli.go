@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,6 +47,8 @@ type App struct {
 	Ops Ops
 	// Version is that of the release, empty for what the build information says.
 	Version string
+	// BuildInfo is what the Go toolchain stored about the build; nil: what is in this program.
+	BuildInfo *debug.BuildInfo
 	// Stdin, Stdout and Stderr default to the process's own. A job file called - is read from Stdin.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

@@ -22,9 +22,12 @@ type build struct {
 
 func (a *App) buildInfo() build {
 	b := build{Version: a.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
+	info := a.BuildInfo
+	if info == nil {
+		var ok bool
+		if info, ok = debug.ReadBuildInfo(); !ok {
+			return b
+		}
 	}
 	if b.Version == "" {
 		b.Version = info.Main.Version

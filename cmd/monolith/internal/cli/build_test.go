@@ -1,0 +1,79 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/job"
+)
+
+// stamped is a build in a git clone.
+func stamped() *debug.BuildInfo {
+	return &debug.BuildInfo{
+		Main:     debug.Module{Version: "v9.8.7"},
+		Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "0123abcd"}, {Key: "vcs.modified", Value: "true"}},
+	}
+}
+
+// TestRevisionIsTold follows the revision that the toolchain stores in the program to `version --json` and to the metric.
+func TestRevisionIsTold(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	app := &cli.App{BuildInfo: stamped(), Stdout: &stdout, Stderr: &stderr}
+	if code := app.Run(t.Context(), []string{"version", "--json"}); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	var told struct {
+		Result struct {
+			Version, Revision string
+			Modified          bool
+		}
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &told); err != nil {
+		t.Fatal(err)
+	}
+	if r := told.Result; r.Version != "v9.8.7" || r.Revision != "0123abcd" || !r.Modified {
+		t.Errorf("version --json says %+v", r)
+	}
+
+	revision := ""
+	app = &cli.App{BuildInfo: stamped(), Stdout: &stdout, Stderr: &stderr, Ops: cli.Ops{
+		Train: func(_ context.Context, _ *job.Config, opts job.RunOptions) (*job.TrainResult, error) {
+			families, err := opts.Registerer.(prometheus.Gatherer).Gather()
+			for _, f := range families {
+				if f.GetName() == "monolith_build_info" {
+					for _, l := range f.GetMetric()[0].GetLabel() {
+						if l.GetName() == "revision" {
+							revision = l.GetValue()
+						}
+					}
+				}
+			}
+			return &job.TrainResult{}, err
+		},
+	}}
+	if code := app.Run(t.Context(), []string{"train", synthetic(t), "--set", "metrics.listen=127.0.0.1:0"}); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	if revision != "0123abcd" {
+		t.Errorf("monolith_build_info has the revision %q", revision)
+	}
+}
+
+// synthetic writes a job.
+func synthetic(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(path, []byte("version: 1\nsource: synthetic\nmodel: lr\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
