@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/job"
@@ -140,7 +141,7 @@ func (a *App) setLogger(cfg *job.Log) {
 		// The job's check has seen to it that the level is one of slog's.
 		_ = level.UnmarshalText([]byte(cfg.Level))
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	format := cfg.Format
 	var handler slog.Handler = slog.NewTextHandler(a.screen, opts)
 	if format == "json" {
@@ -148,6 +149,18 @@ func (a *App) setLogger(cfg *job.Log) {
 	}
 	a.logger.Store(slog.New(handler))
 	a.logFormat.Store(&format)
+}
+
+// readable writes durations in both formats as people do, with four digits at most: 1.234s, not 1234567890.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	d, unit := a.Value.Duration(), time.Duration(1)
+	for limit := 10 * time.Microsecond; d.Abs() >= limit && unit < time.Second; limit *= 10 {
+		unit *= 10
+	}
+	return slog.String(a.Key, d.Round(unit).String())
 }
 
 // notice tells a person something in a line of its own; -q silences it.

@@ -1,0 +1,41 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/job"
+)
+
+// TestLoggedDurationsAreReadable logs durations in both formats: JSON has them as text has, not as nanoseconds.
+func TestLoggedDurationsAreReadable(t *testing.T) {
+	t.Parallel()
+	durations := map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234567: "1.235ms", 11390476: "11.39ms", 1234567890: "1.235s", -1234567890: "-1.235s",
+		9*time.Minute + 59*time.Second + 999999999: "10m0s", 26*time.Hour + 123456789: "26h0m0s",
+	}
+	for format, field := range map[string]func(string) string{
+		"text": func(d string) string { return " duration=" + d + "\n" },
+		"json": func(d string) string { return `"duration":"` + d + `"}` + "\n" },
+	} {
+		for d, want := range durations {
+			var stdout, stderr bytes.Buffer
+			app := &cli.App{Stdout: &stdout, Stderr: &stderr, Ops: cli.Ops{
+				Train: func(_ context.Context, _ *job.Config, opts job.RunOptions) (*job.TrainResult, error) {
+					opts.Logger.Info("snapshot taken", "duration", d)
+					return &job.TrainResult{}, nil
+				},
+			}}
+			if code := app.Run(t.Context(), []string{"train", synthetic(t), "--set", "log.format=" + format}); code != 0 {
+				t.Fatalf("exit code %d: %s", code, &stderr)
+			}
+			if !strings.Contains(stderr.String(), field(want)) {
+				t.Errorf("%s of %d ns: %q, want %s", format, int64(d), stderr.String(), want)
+			}
+		}
+	}
+}
