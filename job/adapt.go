@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,13 +86,4 @@ func unavailable(err error) error {
 		return &marked{err, pipeline.ErrUnavailable, ""}
 	}
 	return err
-}
-
-// text renders metrics on one line, in alphabetical order.
-func (m Scores) text() string {
-	parts := make([]string, 0, len(m))
-	for _, name := range m.Names() {
-		parts = append(parts, name+" "+strconv.FormatFloat(m[name], 'f', 5, 64))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -356,8 +356,13 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 		return stats.Drained, err
 	}
 	t.state.Metrics = scores
-	t.log.Info("evaluated", "epoch", epoch, "auc", scores["auc"], "log_loss", scores["log_loss"], "lr_factor", t.state.LR)
-	t.notice("epoch %d: %s", epoch, scores.text())
+	attrs := []any{"epoch", epoch}
+	for _, name := range scores.Names() {
+		if v := scores[name]; finite(v) != nil { // JSON has no other numbers
+			attrs = append(attrs, name, math.Round(v*1e5)/1e5)
+		}
+	}
+	t.log.InfoContext(ctx, "evaluated", append(attrs, "lr_factor", t.state.LR)...)
 	if t.opts.Evaluated != nil {
 		t.opts.Evaluated(epoch, scores)
 	}
