@@ -39,7 +39,7 @@ func (e *Eval) deriveColumns(p *Parse) {
 		header := p.Header && len(e.Columns) == 0
 		e.Header = &header
 	}
-	if len(e.Columns) == 0 && !(said && *e.Header) {
+	if len(e.Columns) == 0 && (!said || !*e.Header) {
 		e.Columns = p.Columns
 	}
 }
