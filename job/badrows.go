@@ -89,11 +89,11 @@ func (d *DeadLetter) open(worker string) (letterBox, error) {
 		if err != nil {
 			return nil, err
 		}
-		transport, err := kafkasource.Options{TLS: k.TLS.options(), SASL: sasl}.Transport()
+		tc, mechanism, err := kafkasource.Options{TLS: k.TLS.options(), SASL: sasl}.Security()
 		if err != nil {
 			return nil, err
 		}
-		p, err := kafkasink.NewProducer(kafkasink.Options{Brokers: k.Brokers, Topic: k.Topic, Transport: transport})
+		p, err := kafkasink.NewProducer(kafkasink.Options{Brokers: k.Brokers, Topic: k.Topic, TLS: tc, SASL: mechanism, Keys: "train.dead_letter.kafka."})
 		if err != nil {
 			return nil, err
 		}

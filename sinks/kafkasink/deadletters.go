@@ -24,9 +24,8 @@ func NewDeadLetters(p *Producer) *DeadLetters { return &DeadLetters{p} }
 // BadRow implements [pipeline.BadRowPolicy]. It fails when the row cannot be written: then it would be lost. Errors:
 // [*ProduceError], together with the row's own.
 func (d *DeadLetters) BadRow(ctx context.Context, bad *pipeline.DataError, payload []byte) error {
-	value := append([]byte{}, payload...) // a copy, which outlives a cancelled call, and never null
 	err := d.p.Produce(ctx, Record{
-		Key: []byte(bad.Source + "/" + bad.Split), Value: value, Partition: ByKey,
+		Key: []byte(bad.Source + "/" + bad.Split), Value: notNil(payload), Partition: ByKey,
 		Headers: []Header{
 			{"source", []byte(bad.Source)},
 			{"split", []byte(bad.Split)},

@@ -1,10 +1,11 @@
 package kafkasink_test
 
 import (
+	"crypto/tls"
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl/plain"
 
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
@@ -14,7 +15,7 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[kafkasink.Options]{
 		Options: kafkasink.Options{
-			Brokers: []string{"a:1"}, Topic: "bad", Codec: "none", MaxBytes: 1000, RetryFor: time.Second, Timeout: time.Second, Transport: &kafka.Transport{},
+			Brokers: []string{"a:1"}, Topic: "bad", Codec: "none", MaxBytes: 1000, RetryFor: time.Second, Timeout: time.Second, ClientID: "me", TLS: &tls.Config{}, SASL: plain.Mechanism{}, Keys: "k.",
 		},
 		New: func(t *testing.T, o kafkasink.Options) interface{ Fingerprint() string } {
 			t.Helper()
@@ -24,14 +25,17 @@ func TestFingerprint(t *testing.T) {
 			}
 			return s
 		},
-		Other: map[string]any{"Brokers": []string{"b:1"}, "Codec": "gzip", "Transport": (*kafka.Transport)(nil)},
+		Other: map[string]any{"Brokers": []string{"b:1"}, "Codec": "gzip", "TLS": (*tls.Config)(nil), "SASL": plain.Mechanism{Username: "u"}},
 		Free: map[string]string{
-			"Brokers":   "each process may reach the cluster by other addresses",
-			"Codec":     "how records travel",
-			"MaxBytes":  "how records are cut into requests",
-			"RetryFor":  "how long is tried, not what is written",
-			"Timeout":   "as RetryFor",
-			"Transport": "how a process connects",
+			"Brokers":  "each process may reach the cluster by other addresses",
+			"Codec":    "how records travel",
+			"MaxBytes": "how records are cut into requests",
+			"RetryFor": "how long is tried, not what is written",
+			"Timeout":  "as RetryFor",
+			"ClientID": "a name for logs",
+			"TLS":      "how a process connects",
+			"SASL":     "as TLS",
+			"Keys":     "how errors are worded",
 		},
 	})
 }

@@ -433,6 +433,9 @@ func TestValidate(t *testing.T) {
 			t.Errorf("no word of %s in %v", want, err)
 		}
 	}
+	if _, err := kafkasink.New(kafkasink.Options{Brokers: []string{"a:1"}, Topic: strings.Repeat("t", 250)}); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("a topic of 250 letters: %v", err)
+	}
 }
 
 func BenchmarkProduce(b *testing.B) {

@@ -1,6 +1,8 @@
 package kafkasink
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -8,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -28,9 +31,15 @@ type Options struct {
 	RetryFor time.Duration
 	// Timeout bounds one request. Default 10s.
 	Timeout time.Duration
-	// Transport connects; it may be shared and brings TLS and SASL (the source for Kafka makes one from its options). nil:
-	// plain text, a transport of the producer's own.
-	Transport *kafka.Transport
+	// ClientID is the name the brokers log and meter. Default "monolith".
+	ClientID string
+	// TLS encrypts connections, nil: plain text; SASL authenticates, nil: anonymous. The source for Kafka makes both from its
+	// options.
+	TLS  *tls.Config
+	SASL sasl.Mechanism
+	// Keys is what errors put before the names tls and brokers where they say which key of a configuration to change.
+	// Default "kafka.".
+	Keys string
 }
 
 func (o Options) withDefaults() Options {
@@ -40,6 +49,8 @@ func (o Options) withDefaults() Options {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 512 << 10
 	}
+	o.ClientID = cmp.Or(o.ClientID, "monolith")
+	o.Keys = cmp.Or(o.Keys, "kafka.")
 	if o.RetryFor == 0 {
 		o.RetryFor = 30 * time.Second
 	}
@@ -69,6 +80,9 @@ func (o Options) Validate() error {
 	if o.Topic == "" {
 		bad("no Topic")
 	}
+	if len(o.Topic) > 249 {
+		bad("Topic %.20q... has %d characters, more than 249", o.Topic, len(o.Topic))
+	}
 	if !slices.Contains(codecs, o.Codec) {
 		bad("Codec %q is none of %s", o.Codec, strings.Join(codecs, ", "))
 	}
@@ -81,12 +95,6 @@ func (o Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// client makes a client and says whether its transport is the caller's own to close.
-func (o *Options) client() (c *kafka.Client, own *kafka.Transport) {
-	tr := o.Transport
-	if tr == nil {
-		own = &kafka.Transport{ClientID: "monolith", DialTimeout: o.Timeout, MetadataTTL: time.Second, MetadataTopics: []string{o.Topic}}
-		tr = own
-	}
-	return &kafka.Client{Addr: kafka.TCP(o.Brokers...), Timeout: o.Timeout, Transport: tr}, own
+func (o *Options) network() kafkawire.Network {
+	return kafkawire.Network{ClientID: o.ClientID, Timeout: o.Timeout, TLS: o.TLS, SASL: o.SASL, Config: pipeline.ErrConfig, Keys: o.Keys}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -60,12 +61,23 @@ func (e *ProduceError) Unwrap() error { return e.Err }
 // Producer writes records to one topic. It is safe for concurrent use; the order of records of concurrent calls is
 // undefined.
 type Producer struct {
-	opts   Options
-	client *kafka.Client
-	own    *kafka.Transport // nil when the caller brought one
-	turn   atomic.Uint64    // for records without a key
-	closed atomic.Bool
+	opts Options
+	turn atomic.Uint64 // for records without a key
+	mu   struct {
+		sync.Mutex
+
+		idle       []*kafkawire.Client
+		closed     bool
+		partitions int       // of the topic, as last told
+		told       time.Time // when; zero: never
+	}
 }
+
+// Bounds on what a producer keeps.
+const (
+	maxLanes  = 16          // partitions that a call writes to side by side, and clients kept for the next ones
+	layoutTTL = time.Second // how long the number of partitions is believed
+)
 
 // NewProducer describes a producer; it connects with the first call. The caller calls Close. Errors:
 // [pipeline.ErrConfig], all faults of the options at once.
@@ -73,57 +85,88 @@ func NewProducer(opts Options) (*Producer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Producer{opts: opts.withDefaults()}
-	p.client, p.own = p.opts.client()
-	return p, nil
+	return &Producer{opts: opts.withDefaults()}, nil
 }
 
-// Close gives up the producer's connections, unless the transport is the caller's. It may be called more than once.
+// Close gives up the producer's connections; those in use end with the calls that use them. It may be called more than
+// once.
 func (p *Producer) Close() error {
-	if !p.closed.Swap(true) && p.own != nil {
-		p.own.CloseIdleConnections()
+	p.mu.Lock()
+	idle := p.mu.idle
+	p.mu.idle, p.mu.closed = nil, true
+	p.mu.Unlock()
+	for _, cl := range idle {
+		_ = cl.Close() // everything written is acknowledged
 	}
 	return nil
+}
+
+// take returns a client that nobody else uses until it is put back.
+func (p *Producer) take() *kafkawire.Client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.mu.idle); n > 0 {
+		cl := p.mu.idle[n-1]
+		p.mu.idle = p.mu.idle[:n-1]
+		return cl
+	}
+	return kafkawire.NewClient(p.opts.network(), p.opts.Brokers, p.opts.Topic)
+}
+
+func (p *Producer) put(cl *kafkawire.Client) {
+	p.mu.Lock()
+	keep := !p.mu.closed && len(p.mu.idle) < maxLanes
+	if keep {
+		p.mu.idle = append(p.mu.idle, cl)
+	}
+	p.mu.Unlock()
+	if !keep {
+		_ = cl.Close() // everything written is acknowledged
+	}
 }
 
 // Partitions returns the number of the topic's partitions. Errors: [pipeline.ErrConfig] when there is no such topic,
 // [pipeline.ErrUnavailable].
 func (p *Producer) Partitions(ctx context.Context) (int, error) {
-	if p.closed.Load() {
+	p.mu.Lock()
+	closed, n, told := p.mu.closed, p.mu.partitions, p.mu.told
+	p.mu.Unlock()
+	switch {
+	case closed:
 		return 0, fmt.Errorf("kafkasink: producer of %q: %w", p.opts.Topic, pipeline.ErrClosed)
+	case !told.IsZero() && time.Since(told) < layoutTTL:
+		return n, nil
 	}
-	n, missing := 0, 0
-	err := p.patiently(ctx, func(ctx context.Context) error {
-		r, err := p.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{p.opts.Topic}})
-		if err != nil {
-			return err
-		}
-		for _, t := range r.Topics {
-			if t.Name == p.opts.Topic && t.Error == nil {
-				n = len(t.Partitions)
-				return nil
-			}
-			err = cmp.Or(err, t.Error)
-		}
-		err = cmp.Or[error](err, kafka.UnknownTopicOrPartition)
-		// The transport's picture of the cluster may be from before the topic was created.
+	missing := 0
+	err := p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) error {
+		cl.Forget()
+		t, err := cl.Topic(ctx)
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
+			// A broker may not have heard yet of a topic that was just created.
 			if missing++; missing > 6 {
 				return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		if n = len(t.Partitions); n == 0 {
+			return fmt.Errorf("no partitions: %w", kafka.LeaderNotAvailable)
+		}
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("kafkasink: topic %q: %w", p.opts.Topic, err)
 	}
+	p.mu.Lock()
+	p.mu.partitions, p.mu.told = n, time.Now()
+	p.mu.Unlock()
 	return n, nil
 }
 
 // Produce writes records and returns when all replicas in sync have acknowledged each of them. Partitions are written to
 // side by side, up to 16 at a time; within one the records keep their order, and after the first failure no more of them
-// are sent. Their bytes belong to the producer until it returns nil; after an error they must not be changed any more, as a
-// request that was given up may still be on its way. Errors: [*ProduceError]; [pipeline.ErrClosed].
+// are sent. Their bytes are the caller's again when it returns. Errors: [*ProduceError]; [pipeline.ErrClosed].
 func (p *Producer) Produce(ctx context.Context, records ...Record) error {
 	if len(records) == 0 {
 		return nil
@@ -141,7 +184,7 @@ func (p *Producer) Produce(ctx context.Context, records ...Record) error {
 	}
 	lanes, failed := p.lanes(records, n)
 	var group errgroup.Group
-	group.SetLimit(16)
+	group.SetLimit(maxLanes)
 	for _, l := range lanes {
 		group.Go(func() error {
 			failed.add(p.write(ctx, records, l))
@@ -228,7 +271,9 @@ func (p *Producer) write(ctx context.Context, records []Record, l lane) ([]int, 
 			bytes += size
 			n++
 		}
-		err := p.patiently(ctx, func(ctx context.Context) error { return p.send(ctx, records, rest[:n], l.partition) })
+		err := p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) error {
+			return p.send(ctx, cl, records, rest[:n], int32(l.partition))
+		})
 		if err != nil {
 			return rest, fmt.Errorf("topic %q partition %d: %w", p.opts.Topic, l.partition, err)
 		}
@@ -237,43 +282,54 @@ func (p *Producer) write(ctx context.Context, records []Record, l lane) ([]int, 
 	return nil, nil
 }
 
-func (p *Producer) send(ctx context.Context, records []Record, index []int, partition int) error {
-	batch := make([]kafka.Record, len(index))
-	for i, at := range index {
-		r := &records[at]
-		k := kafka.Record{Time: cmp.Or(r.Time, time.Now()), Key: null(r.Key), Value: null(r.Value)}
-		for _, h := range r.Headers {
-			k.Headers = append(k.Headers, kafka.Header{Key: h.Key, Value: h.Value})
-		}
-		batch[i] = k
-	}
-	r, err := p.client.Produce(ctx, &kafka.ProduceRequest{
-		Topic: p.opts.Topic, Partition: partition, RequiredAcks: kafka.RequireAll,
-		Compression: kafka.Compression(slices.Index(codecs, p.opts.Codec)), Records: kafka.NewRecordReader(batch...),
-	})
+// send writes records to a partition with one request.
+func (p *Producer) send(ctx context.Context, cl *kafkawire.Client, records []Record, index []int, partition int32) error {
+	codec := slices.Index(codecs, p.opts.Codec)
+	cn, _, err := cl.Leader(ctx, partition)
 	if err != nil {
 		return err
 	}
-	for i, err := range r.RecordErrors {
-		return fmt.Errorf("record %d of %d: %w: %w", i, len(index), err, cmp.Or(r.Error, pipeline.ErrConfig))
+	versions := []int16{produceOld, produceZstd, produceWithErrors}
+	if p.opts.Codec == "zstd" {
+		versions = versions[1:]
 	}
-	return r.Error
+	version, err := cn.Version(kafkawire.Produce, versions...)
+	if err != nil {
+		return err
+	}
+	batch, err := encodeBatch(records, index, codec, time.Now())
+	if err != nil {
+		return err
+	}
+	b, err := cn.Call(ctx, kafkawire.Produce, version, encodeProduce(p.opts.Topic, partition, p.opts.Timeout, batch))
+	if err != nil {
+		return err
+	}
+	got, err := decodeProduce(b, version)
+	if err != nil {
+		return cn.Malformed(kafkawire.Produce, err)
+	}
+	for i := range got {
+		if got[i].partition == partition {
+			return got[i].fault(len(index))
+		}
+	}
+	return cn.Malformed(kafkawire.Produce, fmt.Errorf("%w: no word of partition %d", kafkawire.ErrWire, partition))
 }
 
-func null(b []byte) kafka.Bytes {
-	if b == nil {
-		return nil
-	}
-	return kafka.NewBytes(b)
-}
-
-// patiently calls f until it succeeds, fails for good, or patience ends.
-func (p *Producer) patiently(ctx context.Context, f func(context.Context) error) error {
+// patiently calls f until it succeeds, fails for good, or patience ends. The client is f's for that time; after an error it
+// asks anew where partitions are.
+func (p *Producer) patiently(ctx context.Context, f func(context.Context, *kafkawire.Client) error) error {
 	began := time.Now()
+	cl := p.take()
+	defer func() { p.put(cl) }()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		one, cancel := context.WithTimeout(ctx, p.opts.Timeout)
-		err := f(one)
+		err := f(one, cl)
 		cancel()
+		if err != nil {
+			cl.Forget()
+		}
 		switch {
 		case err == nil:
 			return nil

@@ -30,7 +30,7 @@ func (s *Sink) String() string { return "kafka " + s.opts.Topic }
 // Fingerprint implements [pipeline.Sink]: where the records go, not over which broker, how they travel and how long is
 // tried.
 func (s *Sink) Fingerprint() string {
-	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "Codec", "MaxBytes", "RetryFor", "Timeout", "Transport")
+	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "ClientID", "Codec", "Keys", "MaxBytes", "RetryFor", "SASL", "TLS", "Timeout")
 }
 
 // Open implements [pipeline.Sink]. It makes sure that the topic exists. Errors: [pipeline.ErrConfig] when it does not,
@@ -62,22 +62,11 @@ func (w *Writer) Write(ctx context.Context, blk *pipeline.Block) error {
 	payload := blk.Payload()
 	keys, _ := blk.Column(pipeline.ColKey).(*array.Binary)
 	times, _ := blk.Column(pipeline.ColTime).(*array.Int64)
-	// The bytes are copied: after a cancelled call the transport may still read them, and the block's memory is gone then.
-	size := len(payload.ValueBytes())
-	if keys != nil {
-		size += len(keys.ValueBytes())
-	}
-	buf := make([]byte, 0, size)
-	keep := func(b []byte) []byte {
-		n := len(buf)
-		buf = append(buf, b...)
-		return buf[n:len(buf):len(buf)] // never nil: an empty payload is not a tombstone
-	}
 	w.records = w.records[:0]
 	for i := range blk.NumRows() {
-		r := Record{Value: keep(payload.Value(i)), Partition: ByKey}
+		r := Record{Value: notNil(payload.Value(i)), Partition: ByKey}
 		if keys != nil && keys.IsValid(i) {
-			r.Key = keep(keys.Value(i))
+			r.Key = notNil(keys.Value(i))
 		}
 		if times != nil && times.Value(i) != 0 {
 			r.Time = time.UnixMicro(times.Value(i))
@@ -88,6 +77,14 @@ func (w *Writer) Write(ctx context.Context, blk *pipeline.Block) error {
 		return fmt.Errorf("%s: %w", blk.Origin(), err)
 	}
 	return nil
+}
+
+// notNil makes an empty record of one without bytes: it is not null, which would be a tombstone.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }
 
 // Flush implements [pipeline.Writer].

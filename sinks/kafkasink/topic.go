@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -32,25 +34,28 @@ func CreateTopic(ctx context.Context, opts Options, topic Topic) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	spec := kafka.TopicConfig{Topic: opts.Topic, NumPartitions: orUnset(topic.Partitions), ReplicationFactor: orUnset(topic.Replication)}
+	var config []setting
 	for k, v := range topic.Config {
-		spec.ConfigEntries = append(spec.ConfigEntries, kafka.ConfigEntry{ConfigName: k, ConfigValue: v})
+		if len(k)+len(v) > math.MaxInt16 {
+			return fmt.Errorf("kafkasink: create topic %q: the value of %.40q has %d bytes, more than fit into a request: %w", opts.Topic, k, len(v), pipeline.ErrConfig)
+		}
+		config = append(config, setting{k, v})
 	}
-	slices.SortFunc(spec.ConfigEntries, func(a, b kafka.ConfigEntry) int { return strings.Compare(a.ConfigName, b.ConfigName) })
+	slices.SortFunc(config, func(a, b setting) int { return strings.Compare(a.key, b.key) })
+	body := encodeCreateTopic(opts.Topic, orUnset(topic.Partitions), orUnset(topic.Replication), config, p.opts.Timeout)
 	tries := 0
-	err = p.patiently(ctx, func(ctx context.Context) error {
+	err = p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) error {
 		tries++
-		r, err := p.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{spec}})
-		if err != nil {
-			return err
+		err := create(ctx, cl, opts.Topic, body)
+		if tries > 1 && errors.Is(err, kafka.TopicAlreadyExists) {
+			return nil // an earlier try, whose answer was lost, has created it
 		}
-		if err := r.Errors[opts.Topic]; tries == 1 || !errors.Is(err, kafka.TopicAlreadyExists) {
-			return err
-		}
-		return nil // an earlier try, whose answer was lost, has created it
+		return err
 	})
 	if err == nil {
-		err = p.patiently(ctx, func(ctx context.Context) error { return p.led(ctx, max(topic.Partitions, 1)) })
+		err = p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) error {
+			return led(ctx, cl, max(topic.Partitions, 1))
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("kafkasink: create topic %q: %w", opts.Topic, err)
@@ -65,22 +70,46 @@ func orUnset(n int) int {
 	return n
 }
 
-// led returns nil when at least n partitions are known and all of them have leaders.
-func (p *Producer) led(ctx context.Context, n int) error {
-	r, err := p.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{p.opts.Topic}})
+// create sends the body of a request for a topic to the controller, which alone creates topics where the cluster is old.
+func create(ctx context.Context, cl *kafkawire.Client, topic string, body []byte) error {
+	cn, err := cl.Controller(ctx)
 	if err != nil {
 		return err
 	}
-	for _, t := range r.Topics {
-		if t.Name != p.opts.Topic || t.Error != nil || len(t.Partitions) < n {
-			continue
-		}
-		for _, part := range t.Partitions {
-			if part.Error != nil || part.Leader.Host == "" {
-				return fmt.Errorf("partition %d: %w", part.ID, kafka.LeaderNotAvailable)
-			}
-		}
-		return nil
+	version, err := cn.Version(kafkawire.CreateTopics, createTopicsOld, createTopicsUnset)
+	if err != nil {
+		return err
 	}
-	return kafka.LeaderNotAvailable
+	b, err := cn.Call(ctx, kafkawire.CreateTopics, version, body)
+	if err != nil {
+		return err
+	}
+	code, message, err := decodeCreateTopic(b, topic)
+	switch {
+	case err != nil:
+		return cn.Malformed(kafkawire.CreateTopics, err)
+	case code == 0:
+		return nil
+	case message != "":
+		return fmt.Errorf("%w: %s", code, message)
+	}
+	return code
+}
+
+// led returns nil when at least n partitions are known and all of them have leaders.
+func led(ctx context.Context, cl *kafkawire.Client, n int) error {
+	cl.Forget()
+	t, err := cl.Topic(ctx)
+	if errors.Is(err, kafka.UnknownTopicOrPartition) || err == nil && len(t.Partitions) < n {
+		return kafka.LeaderNotAvailable
+	}
+	if err != nil {
+		return err
+	}
+	for _, part := range t.Partitions {
+		if _, ok := cl.Cluster.Brokers[part.Leader]; !ok || part.Err != 0 {
+			return fmt.Errorf("partition %d: %w", part.Partition, kafka.LeaderNotAvailable)
+		}
+	}
+	return nil
 }

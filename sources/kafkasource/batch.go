@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+
+	"github.com/monolith-go/monolith/internal/kafkawire"
 )
 
 // Layout of a record batch (magic 2), https://kafka.apache.org/documentation/#recordbatch:
@@ -216,14 +218,14 @@ func parseHeader(b []byte) (batch, *batchError) {
 	if want != got {
 		return batch{}, &batchError{base, reasonChecksum, fmt.Errorf("want %08x, got %08x", want, got)}
 	}
-	d := decoder{b: b[batchPrefix:]}
-	out := batch{base: base, term: d.int32()}
-	d.take(5) // magic and checksum
-	out.attrs = d.int16()
-	delta := int64(d.int32())
-	out.firstTime, out.maxTime, out.producer = d.int64(), d.int64(), d.int64()
-	d.take(6) // producer epoch and base sequence
-	out.count, out.body, out.last = d.int32(), d.b, base+delta
+	d := kafkawire.Decoder{B: b[batchPrefix:]}
+	out := batch{base: base, term: d.Int32()}
+	d.Take(5) // magic and checksum
+	out.attrs = d.Int16()
+	delta := int64(d.Int32())
+	out.firstTime, out.maxTime, out.producer = d.Int64(), d.Int64(), d.Int64()
+	d.Take(6) // producer epoch and base sequence
+	out.count, out.body, out.last = d.Int32(), d.B, base+delta
 	if base < 0 || delta < 0 || out.last < base || out.last == math.MaxInt64 || out.count < 0 || int64(out.count) > delta+1 {
 		return batch{}, &batchError{base, reasonCorrupt, fmt.Errorf("%d records from offset %d to %d", out.count, base, out.last)}
 	}

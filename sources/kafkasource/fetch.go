@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/internal/kafkawire"
 )
 
-// The fetch messages are encoded here and not taken from kafka-go, because kafka-go's decoder drops what correctness
+// The fetch messages are encoded here and not taken from kafka-go, because kafka-go's kafkawire.Decoder drops what correctness
 // needs: the last offset of a batch (without it a reader stays for ever at a batch whose last record was compacted
 // away), and errors behind the first good batch of a response. From version 13 on a fetch names the topic by its id, so
 // a broker refuses to read a re-created topic to us.
@@ -19,9 +21,9 @@ const (
 )
 
 // fetchVersion chooses among the versions [low, high] of a broker.
-func fetchVersion(low, high int16, id topicID) (int16, error) {
+func fetchVersion(low, high int16, id kafkawire.TopicID) (int16, error) {
 	switch {
-	case id != (topicID{}) && low <= fetchIDVersion && high >= fetchIDVersion:
+	case id != (kafkawire.TopicID{}) && low <= fetchIDVersion && high >= fetchIDVersion:
 		return fetchIDVersion, nil
 	case low <= fetchNameVersion && high >= fetchMinVersion:
 		return min(high, fetchNameVersion), nil
@@ -32,7 +34,7 @@ func fetchVersion(low, high int16, id topicID) (int16, error) {
 
 type fetchRequest struct {
 	topic     string
-	id        topicID
+	id        kafkawire.TopicID
 	partition int32
 	term      int32 // leader epoch as we know it, -1: unknown
 	lastTerm  int32 // leader epoch of the last batch read, -1: none; the broker compares it with its own history
@@ -43,47 +45,47 @@ type fetchRequest struct {
 }
 
 func (q *fetchRequest) encode(version int16) []byte {
-	e := encoder{flex: version >= 12}
-	e.int32(-1) // no replica
-	e.int32(int32(q.maxWait.Milliseconds()))
-	e.int32(1) // smallest answer worth sending: one byte
+	e := kafkawire.Encoder{Flex: version >= 12}
+	e.Int32(-1) // no replica
+	e.Int32(int32(q.maxWait.Milliseconds()))
+	e.Int32(1) // smallest answer worth sending: one byte
 	// The bound of the only partition below is what counts. kfake leaves the aborted transactions out when the bound of the
 	// whole answer cuts it.
-	e.int32(math.MaxInt32)
-	e.bool(q.committed)
+	e.Int32(math.MaxInt32)
+	e.Bool(q.committed)
 	if version >= 7 {
-		e.int32(0)  // no fetch session: one request asks for one partition
-		e.int32(-1) // and no session epoch
+		e.Int32(0)  // no fetch session: one request asks for one partition
+		e.Int32(-1) // and no session epoch
 	}
-	e.array(1)
+	e.Array(1)
 	if version >= 13 {
-		e.bytes(q.id[:])
+		e.Bytes(q.id[:])
 	} else {
-		e.string(q.topic)
+		e.Text(q.topic)
 	}
-	e.array(1)
-	e.int32(q.partition)
+	e.Array(1)
+	e.Int32(q.partition)
 	if version >= 9 {
-		e.int32(q.term)
+		e.Int32(q.term)
 	}
-	e.int64(q.offset)
+	e.Int64(q.offset)
 	if version >= 12 {
-		e.int32(q.lastTerm)
+		e.Int32(q.lastTerm)
 	}
 	if version >= 5 {
-		e.int64(-1) // log start: for followers only
+		e.Int64(-1) // log start: for followers only
 	}
-	e.int32(q.maxBytes)
-	e.tags()
-	e.tags()
+	e.Int32(q.maxBytes)
+	e.Tags()
+	e.Tags()
 	if version >= 7 {
-		e.array(0) // nothing to forget
+		e.Array(0) // nothing to forget
 	}
 	if version >= 11 {
-		e.string("") // rack
+		e.Text("") // rack
 	}
-	e.tags()
-	return e.b
+	e.Tags()
+	return e.B
 }
 
 type abortedTxn struct{ producer, first int64 }
@@ -106,60 +108,60 @@ type fetchResponse struct {
 
 // decodeFetch reads the body of a response that answers a request for one partition.
 func decodeFetch(b []byte, version int16, partition int32) (fetchResponse, error) {
-	d := decoder{b: b, flex: version >= 12}
+	d := kafkawire.Decoder{B: b, Flex: version >= 12}
 	r := decodeFetchFrom(&d, version, partition)
-	return r, d.err
+	return r, d.Err
 }
 
 // peekFetch reads the beginning of a response of which the rest is missing: its records are those that are there.
 func peekFetch(b []byte, version int16, partition int32) fetchResponse {
-	d := decoder{b: b, flex: version >= 12, part: true}
+	d := kafkawire.Decoder{B: b, Flex: version >= 12, Part: true}
 	return decodeFetchFrom(&d, version, partition)
 }
 
-func decodeFetchFrom(d *decoder, version int16, partition int32) fetchResponse {
-	r := fetchResponse{throttle: time.Duration(d.int32()) * time.Millisecond}
+func decodeFetchFrom(d *kafkawire.Decoder, version int16, partition int32) fetchResponse {
+	r := fetchResponse{throttle: time.Duration(d.Int32()) * time.Millisecond}
 	if version >= 7 {
-		r.err = kafka.Error(d.int16())
-		d.int32() // session
+		r.err = kafka.Error(d.Int16())
+		d.Int32() // session
 	}
-	for n := d.array(6); n > 0 && d.err == nil; n-- {
+	for n := d.Array(6); n > 0 && d.Err == nil; n-- {
 		if version >= 13 {
-			d.take(len(topicID{}))
+			d.Take(len(kafkawire.TopicID{}))
 		} else {
-			d.string()
+			d.Text()
 		}
-		for m := d.array(20); m > 0 && d.err == nil; m-- {
+		for m := d.Array(20); m > 0 && d.Err == nil; m-- {
 			r.partition(d, version, partition)
 		}
-		d.tags(nil)
+		d.Tags(nil)
 	}
-	d.tags(nil)
+	d.Tags(nil)
 	return r
 }
 
-func (r *fetchResponse) partition(d *decoder, version int16, partition int32) {
+func (r *fetchResponse) partition(d *kafkawire.Decoder, version int16, partition int32) {
 	p := fetchResponse{present: true, throttle: r.throttle, logStart: -1, divergedAt: -1}
-	index := d.int32()
-	p.err = kafka.Error(d.int16())
-	p.highWatermark, p.stable = d.int64(), d.int64()
+	index := d.Int32()
+	p.err = kafka.Error(d.Int16())
+	p.highWatermark, p.stable = d.Int64(), d.Int64()
 	if version >= 5 {
-		p.logStart = d.int64()
+		p.logStart = d.Int64()
 	}
-	for n := d.array(16); n > 0 && d.err == nil; n-- {
-		p.aborted = append(p.aborted, abortedTxn{producer: d.int64(), first: d.int64()})
-		d.tags(nil)
+	for n := d.Array(16); n > 0 && d.Err == nil; n-- {
+		p.aborted = append(p.aborted, abortedTxn{producer: d.Int64(), first: d.Int64()})
+		d.Tags(nil)
 	}
 	if version >= 11 {
-		d.int32() // preferred replica: only told to clients with a rack
+		d.Int32() // preferred replica: only told to clients with a rack
 	}
-	p.records = d.bytes()
-	d.tags(func(tag uint64, field *decoder) {
+	p.records = d.Bytes()
+	d.Tags(func(tag uint64, field *kafkawire.Decoder) {
 		if tag == 0 { // diverging epoch: {epoch, end offset}
-			field.int32()
-			p.divergedAt = field.int64()
+			field.Int32()
+			p.divergedAt = field.Int64()
 			p.diverges = p.divergedAt >= 0
-			field.tags(nil)
+			field.Tags(nil)
 		}
 	})
 	if index == partition {

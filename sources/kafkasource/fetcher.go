@@ -10,6 +10,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -33,11 +34,11 @@ type fetcher struct {
 	partition int32
 	patience  patience
 
-	pos      int64   // offset of the next record to fetch
-	begin    int64   // where to begin instead, when that is behind pos
-	end      int64   // where the split ends; -1: nowhere
-	id       topicID // zero: not known
-	cluster  string  // empty: not known
+	pos      int64             // offset of the next record to fetch
+	begin    int64             // where to begin instead, when that is behind pos
+	end      int64             // where the split ends; -1: nowhere
+	id       kafkawire.TopicID // zero: not known
+	cluster  string            // empty: not known
 	lastTerm int32
 	maxBytes int
 	compact  bool // the topic is compacted, so that offsets may be missing
@@ -93,7 +94,7 @@ func (f *fetcher) next(ctx context.Context) fetched {
 			f.pos = got.to
 			return got
 		}
-		f.cl.forget()
+		f.cl.Forget()
 		if err = f.patience.after(ctx, err); err != nil {
 			return fetched{err: f.name(err)}
 		}
@@ -122,18 +123,18 @@ func (f *fetcher) limits(ctx context.Context) (first, last int64, err error) {
 }
 
 // leader finds the partition's leader and makes sure that the topic is still the one we began with.
-func (f *fetcher) leader(ctx context.Context) (*conn, *partitionMeta, error) {
-	cn, meta, err := f.cl.leader(ctx, f.partition)
+func (f *fetcher) leader(ctx context.Context) (*kafkawire.Conn, *kafkawire.PartitionMeta, error) {
+	cn, meta, err := f.cl.Leader(ctx, f.partition)
 	if err != nil {
 		return nil, nil, err
 	}
-	if is := f.cl.cluster.id; f.cluster == "" {
+	if is := f.cl.Cluster.ID; f.cluster == "" {
 		f.cluster = is
 	} else if is != "" && is != f.cluster {
 		return nil, nil, f.gap(ctx, fmt.Sprintf("the topic was one of the cluster %s, and brokers of the cluster %s answer; %s", f.cluster, is, otherRecords), false)
 	}
-	id := f.cl.cluster.topic(f.opts.Topic).id
-	if f.id == (topicID{}) {
+	id := f.cl.Cluster.Topic(f.opts.Topic).ID
+	if f.id == (kafkawire.TopicID{}) {
 		f.id = id
 	}
 	if id != f.id {
@@ -149,13 +150,13 @@ func (f *fetcher) once(ctx context.Context) (fetched, error) {
 	if err != nil {
 		return none, err
 	}
-	have := cn.versions[apiFetch]
-	version, err := fetchVersion(have[0], have[1], f.id)
+	low, high := cn.Range(kafkawire.Fetch)
+	version, err := fetchVersion(low, high, f.id)
 	if err != nil {
-		return none, fmt.Errorf("broker %s: %w: %w", cn.addr, err, pipeline.ErrConfig)
+		return none, fmt.Errorf("broker %s: %w: %w", cn.Addr(), err, pipeline.ErrConfig)
 	}
 	q := fetchRequest{
-		topic: f.opts.Topic, id: f.id, partition: f.partition, term: meta.leaderTerm, lastTerm: f.lastTerm,
+		topic: f.opts.Topic, id: f.id, partition: f.partition, term: meta.LeaderTerm, lastTerm: f.lastTerm,
 		offset: f.pos, maxWait: f.opts.MaxWait, maxBytes: int32(f.maxBytes), committed: f.opts.Isolation == ReadCommitted,
 	}
 	var buf []byte
@@ -163,9 +164,9 @@ func (f *fetcher) once(ctx context.Context) (fetched, error) {
 	case buf = <-f.free:
 	default:
 	}
-	body, err := cn.exchange(ctx, apiFetch, version, version >= 12, q.encode(version), f.opts.MaxWait, buf, f.limit())
+	body, err := cn.Exchange(ctx, kafkawire.Fetch, version, version >= 12, q.encode(version), f.opts.MaxWait, buf, f.limit())
 	if err != nil {
-		if size, ok := errors.AsType[errTooLarge](err); ok {
+		if size, ok := errors.AsType[kafkawire.TooLarge](err); ok {
 			r := peekFetch(body, version, f.partition)
 			return f.tooLarge(r.records, fmt.Errorf("the broker sends a batch of about %d bytes; raise source.kafka.max_batch_bytes, now %d", int64(size), f.opts.MaxBatchBytes)), nil
 		}
@@ -173,7 +174,7 @@ func (f *fetcher) once(ctx context.Context) (fetched, error) {
 	}
 	r, err := decodeFetch(body, version, f.partition)
 	if err != nil {
-		return none, fmt.Errorf("broker %s: fetch: %w", cn.addr, err)
+		return none, fmt.Errorf("broker %s: fetch: %w", cn.Addr(), err)
 	}
 	if r.throttle > 0 { // the broker wants to be left alone for that long (KIP-219)
 		if err := sleep(ctx, r.throttle); err != nil {
@@ -355,7 +356,7 @@ func (f *fetcher) lose(to int64, gap *pipeline.GapError) error {
 // limits are asked for.
 func (f *fetcher) outOfRange(ctx context.Context) (fetched, error) {
 	none := fetched{from: f.pos, to: f.pos}
-	f.cl.forget() // so that the topic's identity is looked at anew
+	f.cl.Forget() // so that the topic's identity is looked at anew
 	first, last, err := f.limits(ctx)
 	if err != nil {
 		return none, err
@@ -402,7 +403,7 @@ func (f *fetcher) cutBack(ctx context.Context, at int64) error {
 // gap makes an error that no policy skips, with the log's limits as far as a broker tells them.
 func (f *fetcher) gap(ctx context.Context, hint string, forget bool) error {
 	if forget {
-		f.cl.forget()
+		f.cl.Forget()
 	}
 	first, last, err := f.cl.limits(ctx, f.partition)
 	if err != nil {

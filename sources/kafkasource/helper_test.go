@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		buf := make([]byte, 4<<20)
 		stacks := string(buf[:runtime.Stack(buf, true)])
-		leaked := strings.Contains(stacks, "kafkasource.(*fetcher)") || strings.Contains(stacks, "kafkasource.(*conn)")
+		leaked := strings.Contains(stacks, "kafkasource.(*fetcher)") || strings.Contains(stacks, "kafkawire.(*Conn)")
 		if !leaked {
 			return
 		}

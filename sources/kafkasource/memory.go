@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -47,15 +48,8 @@ func recollect(split, text string) (splitMemory, error) {
 	return m, nil
 }
 
-func (id topicID) text() string {
-	if id == (topicID{}) {
-		return ""
-	}
-	return hex.EncodeToString(id[:])
-}
-
-// idOf is the inverse of topicID.text; zero for what is none.
-func idOf(text string) (id topicID) {
+// idOf is the inverse of kafkawire.TopicID.String; zero for what is none.
+func idOf(text string) (id kafkawire.TopicID) {
 	if b, err := hex.DecodeString(text); err == nil && len(b) == len(id) {
 		copy(id[:], b)
 	}

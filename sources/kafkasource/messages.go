@@ -5,66 +5,20 @@ import (
 	"strconv"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/internal/kafkawire"
 )
 
-// The messages of this file are encoded and decoded here and not by kafka-go: its decoder makes arrays of whatever length
-// an answer names, so that 20 bytes from anything that listens could ask for more memory than there is, which no recover
-// catches. Only versions of the older layout are used, which every broker from Kafka 0.11 to 4 knows; decoder allocates no
-// more than the bytes it was given justify.
-
-// apiKey numbers the kinds of requests, https://kafka.apache.org/protocol#protocol_api_keys.
-type apiKey int16
-
-const (
-	apiFetch            apiKey = 1
-	apiListOffsets      apiKey = 2
-	apiMetadata         apiKey = 3
-	apiOffsetCommit     apiKey = 8
-	apiFindCoordinator  apiKey = 10
-	apiSASLHandshake    apiKey = 17
-	apiVersions         apiKey = 18
-	apiEpochEnd         apiKey = 23
-	apiDescribeConfigs  apiKey = 32
-	apiSASLAuthenticate apiKey = 36
-)
-
-func (k apiKey) String() string {
-	switch k {
-	case apiFetch:
-		return "Fetch"
-	case apiListOffsets:
-		return "ListOffsets"
-	case apiMetadata:
-		return "Metadata"
-	case apiOffsetCommit:
-		return "OffsetCommit"
-	case apiFindCoordinator:
-		return "FindCoordinator"
-	case apiSASLHandshake:
-		return "SaslHandshake"
-	case apiVersions:
-		return "ApiVersions"
-	case apiEpochEnd:
-		return "OffsetForLeaderEpoch"
-	case apiDescribeConfigs:
-		return "DescribeConfigs"
-	case apiSASLAuthenticate:
-		return "SaslAuthenticate"
-	}
-	return strconv.Itoa(int(k))
-}
+// The messages of this file are of the older layout, in versions that every broker from Kafka 0.11 to 4 knows.
 
 // Versions of requests, of which the newest that a broker has is used.
 const (
-	listOffsetsOld        = 2 // the first with an isolation level
-	listOffsetsWithTerm   = 4
-	metadataOld           = 4
-	offsetCommitVersion   = 2
-	findCoordinatorBy     = 1
-	saslHandshakeVersion  = 1
-	saslAuthenticatePlain = 0
-	epochEndVersion       = 3
-	describeConfigsWhy    = 1
+	listOffsetsOld      = 2 // the first with an isolation level
+	listOffsetsWithTerm = 4
+	offsetCommitVersion = 2
+	findCoordinatorBy   = 1
+	epochEndVersion     = 3
+	describeConfigsWhy  = 1
 )
 
 // partitionTerm is a partition with the epoch of its leader as we know it, -1: unknown.
@@ -73,20 +27,20 @@ type partitionTerm struct{ partition, term int32 }
 // encodeListOffsets makes the body of a request of version 2 or 4 for the offsets at a time, or at one of the places that
 // have a name.
 func encodeListOffsets(topic string, ps []partitionTerm, at int64, committed bool, version int16) []byte {
-	var e encoder
-	e.int32(-1) // no replica
-	e.bool(committed)
-	e.array(1)
-	e.string(topic)
-	e.array(len(ps))
+	var e kafkawire.Encoder
+	e.Int32(-1) // no replica
+	e.Bool(committed)
+	e.Array(1)
+	e.Text(topic)
+	e.Array(len(ps))
 	for _, p := range ps {
-		e.int32(p.partition)
+		e.Int32(p.partition)
 		if version >= listOffsetsWithTerm {
-			e.int32(p.term)
+			e.Int32(p.term)
 		}
-		e.int64(at)
+		e.Int64(at)
 	}
-	return e.b
+	return e.B
 }
 
 // partitionOffset is what an answer says of a partition.
@@ -99,164 +53,134 @@ type partitionOffset struct {
 
 func decodeListOffsets(b []byte, version int16) ([]partitionOffset, error) {
 	var out []partitionOffset
-	d := decoder{b: b}
-	d.int32() // throttle time
-	for n := d.array(6); n > 0 && d.err == nil; n-- {
-		d.string()
-		for m := d.array(22); m > 0 && d.err == nil; m-- {
-			p := partitionOffset{partition: d.int32(), err: kafka.Error(d.int16())}
-			d.int64() // time
-			p.offset, p.term = d.int64(), -1
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	for n := d.Array(6); n > 0 && d.Err == nil; n-- {
+		d.Text()
+		for m := d.Array(22); m > 0 && d.Err == nil; m-- {
+			p := partitionOffset{partition: d.Int32(), err: kafka.Error(d.Int16())}
+			d.Int64() // time
+			p.offset, p.term = d.Int64(), -1
 			if version >= listOffsetsWithTerm {
-				p.term = d.int32()
+				p.term = d.Int32()
 			}
 			out = append(out, p)
 		}
 	}
-	return out, d.err
+	return out, d.Err
 }
 
 // encodeEpochEnd asks where the log of a partition has the end of a leader's epoch.
 func encodeEpochEnd(topic string, p partitionTerm, epoch int32) []byte {
-	var e encoder
-	e.int32(-1) // no replica
-	e.array(1)
-	e.string(topic)
-	e.array(1)
-	e.int32(p.partition)
-	e.int32(p.term)
-	e.int32(epoch)
-	return e.b
+	var e kafkawire.Encoder
+	e.Int32(-1) // no replica
+	e.Array(1)
+	e.Text(topic)
+	e.Array(1)
+	e.Int32(p.partition)
+	e.Int32(p.term)
+	e.Int32(epoch)
+	return e.B
 }
 
 // decodeEpochEnd returns, for each partition, the newest epoch up to the one asked for and the offset it ends at; both
 // are -1 where the broker knows none.
 func decodeEpochEnd(b []byte) ([]partitionOffset, error) {
 	var out []partitionOffset
-	d := decoder{b: b}
-	d.int32() // throttle time
-	for n := d.array(6); n > 0 && d.err == nil; n-- {
-		d.string()
-		for m := d.array(18); m > 0 && d.err == nil; m-- {
-			out = append(out, partitionOffset{err: kafka.Error(d.int16()), partition: d.int32(), term: d.int32(), offset: d.int64()})
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	for n := d.Array(6); n > 0 && d.Err == nil; n-- {
+		d.Text()
+		for m := d.Array(18); m > 0 && d.Err == nil; m-- {
+			out = append(out, partitionOffset{err: kafka.Error(d.Int16()), partition: d.Int32(), term: d.Int32(), offset: d.Int64()})
 		}
 	}
-	return out, d.err
+	return out, d.Err
 }
 
 // encodeTopicConfig asks for one setting of a topic.
 func encodeTopicConfig(topic, name string) []byte {
-	var e encoder
-	e.array(1)
-	e.int8(2) // a topic
-	e.string(topic)
-	e.array(1)
-	e.string(name)
-	e.bool(false) // no synonyms
-	return e.b
+	var e kafkawire.Encoder
+	e.Array(1)
+	e.Int8(2) // a topic
+	e.Text(topic)
+	e.Array(1)
+	e.Text(name)
+	e.Bool(false) // no synonyms
+	return e.B
 }
 
 // decodeTopicConfig returns the value of a setting; empty when the answer has none.
 func decodeTopicConfig(b []byte, name string) (string, kafka.Error, error) {
 	value, code := "", kafka.Error(0)
-	d := decoder{b: b}
-	d.int32() // throttle time
-	for n := d.array(11); n > 0 && d.err == nil; n-- {
-		if c := kafka.Error(d.int16()); c != 0 {
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	for n := d.Array(11); n > 0 && d.Err == nil; n-- {
+		if c := kafka.Error(d.Int16()); c != 0 {
 			code = c
 		}
-		d.string() // message
-		d.int8()
-		d.string()
-		for m := d.array(11); m > 0 && d.err == nil; m-- {
-			is, v := d.string(), d.string()
-			d.take(3) // read only, where it comes from, sensitive
-			for s := d.array(5); s > 0 && d.err == nil; s-- {
-				d.string()
-				d.string()
-				d.int8()
+		d.Text() // message
+		d.Int8()
+		d.Text()
+		for m := d.Array(11); m > 0 && d.Err == nil; m-- {
+			is, v := d.Text(), d.Text()
+			d.Take(3) // read only, where it comes from, sensitive
+			for s := d.Array(5); s > 0 && d.Err == nil; s-- {
+				d.Text()
+				d.Text()
+				d.Int8()
 			}
 			if is == name {
 				value = v
 			}
 		}
 	}
-	return value, code, d.err
+	return value, code, d.Err
 }
 
 func encodeFindCoordinator(group string) []byte {
-	var e encoder
-	e.string(group)
-	e.int8(0) // of a group
-	return e.b
+	var e kafkawire.Encoder
+	e.Text(group)
+	e.Int8(0) // of a group
+	return e.B
 }
 
 func decodeFindCoordinator(b []byte) (addr string, code kafka.Error, err error) {
-	d := decoder{b: b}
-	d.int32() // throttle time
-	code = kafka.Error(d.int16())
-	d.string() // message
-	d.int32()  // node
-	host, port := d.string(), d.int32()
-	return net.JoinHostPort(host, strconv.Itoa(int(port))), code, d.err
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	code = kafka.Error(d.Int16())
+	d.Text()  // message
+	d.Int32() // node
+	host, port := d.Text(), d.Int32()
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), code, d.Err
 }
 
 // encodeOffsetCommit commits offsets without being a member of the group.
 func encodeOffsetCommit(group, topic string, offsets []partitionOffset) []byte {
-	var e encoder
-	e.string(group)
-	e.int32(-1) // no generation
-	e.string("")
-	e.int64(-1) // the broker's retention
-	e.array(1)
-	e.string(topic)
-	e.array(len(offsets))
+	var e kafkawire.Encoder
+	e.Text(group)
+	e.Int32(-1) // no generation
+	e.Text("")
+	e.Int64(-1) // the broker's retention
+	e.Array(1)
+	e.Text(topic)
+	e.Array(len(offsets))
 	for _, p := range offsets {
-		e.int32(p.partition)
-		e.int64(p.offset)
-		e.int16(-1) // no metadata
+		e.Int32(p.partition)
+		e.Int64(p.offset)
+		e.Int16(-1) // no metadata
 	}
-	return e.b
+	return e.B
 }
 
 func decodeOffsetCommit(b []byte) ([]partitionOffset, error) {
 	var out []partitionOffset
-	d := decoder{b: b}
-	for n := d.array(6); n > 0 && d.err == nil; n-- {
-		d.string()
-		for m := d.array(6); m > 0 && d.err == nil; m-- {
-			out = append(out, partitionOffset{partition: d.int32(), err: kafka.Error(d.int16())})
+	d := kafkawire.Decoder{B: b}
+	for n := d.Array(6); n > 0 && d.Err == nil; n-- {
+		d.Text()
+		for m := d.Array(6); m > 0 && d.Err == nil; m-- {
+			out = append(out, partitionOffset{partition: d.Int32(), err: kafka.Error(d.Int16())})
 		}
 	}
-	return out, d.err
-}
-
-func encodeSASLHandshake(mechanism string) []byte {
-	var e encoder
-	e.string(mechanism)
-	return e.b
-}
-
-func decodeSASLHandshake(b []byte) (mechanisms []string, code kafka.Error, err error) {
-	d := decoder{b: b}
-	code = kafka.Error(d.int16())
-	for n := d.array(2); n > 0 && d.err == nil; n-- {
-		mechanisms = append(mechanisms, d.string())
-	}
-	return mechanisms, code, d.err
-}
-
-func encodeSASLAuthenticate(data []byte) []byte {
-	var e encoder
-	e.int32(int32(len(data)))
-	e.bytes(data)
-	return e.b
-}
-
-func decodeSASLAuthenticate(b []byte) (data []byte, message string, code kafka.Error, err error) {
-	d := decoder{b: b}
-	code = kafka.Error(d.int16())
-	message = d.string()
-	data = d.bytes()
-	return data, message, code, d.err
+	return out, d.Err
 }

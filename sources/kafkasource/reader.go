@@ -261,5 +261,5 @@ func (r *Reader) Close() error {
 	r.columns.release()
 	r.unpack.close()
 	r.cur = cursor{}
-	return r.fetch.cl.close()
+	return r.fetch.cl.Close()
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 
@@ -164,21 +163,16 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	}
 }
 
-// Transport makes a transport of kafka-go with the same security, client name and timeout, for a producer that writes to
-// the same cluster. It reads the files and the password that the options name. The caller closes its idle connections.
-// Errors: [pipeline.ErrConfig].
-func (o Options) Transport() (*kafka.Transport, error) {
-	o = o.withDefaults()
+// Security reads the files and the password that the options name, for a producer that writes to a cluster as this source
+// reads from one. Either result is nil where the options say nothing of it. Errors: [pipeline.ErrConfig].
+func (o Options) Security() (*tls.Config, sasl.Mechanism, error) {
 	if err := errors.Join(o.TLS.validate(), o.SASL.validate()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tc, err := o.TLS.config()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m, err := o.SASL.mechanism()
-	if err != nil {
-		return nil, err
-	}
-	return &kafka.Transport{ClientID: o.ClientID, DialTimeout: o.Timeout, TLS: tc, SASL: m}, nil
+	return tc, m, err
 }

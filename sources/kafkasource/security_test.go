@@ -17,11 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/metadata"
-
 	"github.com/monolith-go/monolith/internal/testbed/broker"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sinks/kafkasink"
 	"github.com/monolith-go/monolith/sources/kafkasource"
 )
 
@@ -64,21 +62,23 @@ func certificate(t testing.TB, names ...string) (certFile, keyFile string, pair 
 	return certFile, keyFile, pair
 }
 
-// securedRecords writes n one-letter records through the transport that the options make.
+// securedRecords writes n one-letter records with the security of the options.
 func securedRecords(t testing.TB, o kafkasource.Options, n int) {
 	t.Helper()
-	tr, err := o.Transport()
+	tc, m, err := o.Security()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tr.CloseIdleConnections()
-	w := &kafka.Writer{Addr: kafka.TCP(o.Brokers...), Topic: o.Topic, Transport: tr, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond}
+	p, err := kafkasink.NewProducer(kafkasink.Options{Brokers: o.Brokers, Topic: o.Topic, TLS: tc, SASL: m})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range n {
-		if err := w.WriteMessages(t.Context(), kafka.Message{Value: []byte{byte('a' + i)}}); err != nil {
+		if err := p.Produce(t.Context(), kafkasink.Record{Value: []byte{byte('a' + i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -183,21 +183,14 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-func TestTransportServesAProducer(t *testing.T) {
+func TestSecurity(t *testing.T) {
 	t.Parallel()
-	b := start(t, broker.Options{})
-	o := options(b.Addrs()...)
-	tr, err := o.Transport()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.CloseIdleConnections()
-	r, err := tr.RoundTrip(t.Context(), kafka.TCP(b.Addrs()...), &metadata.Request{TopicNames: []string{"ratings"}})
-	if err != nil || len(r.(*metadata.Response).Topics) != 1 {
-		t.Errorf("%v, %v", r, err)
+	o := options("a:1")
+	if tc, m, err := o.Security(); tc != nil || m != nil || err != nil {
+		t.Errorf("%v, %v, %v of options without any", tc, m, err)
 	}
 	o.SASL = &kafkasource.SASL{}
-	if _, err := o.Transport(); !errors.Is(err, pipeline.ErrConfig) {
+	if _, _, err := o.Security(); !errors.Is(err, pipeline.ErrConfig) {
 		t.Errorf("bad SASL: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -24,7 +25,7 @@ type Source struct {
 
 	mu struct {
 		sync.Mutex
-		id topicID // of the topic whose splits were listed last; zero: not known
+		id kafkawire.TopicID // of the topic whose splits were listed last; zero: not known
 	}
 }
 
@@ -65,14 +66,14 @@ func (s *Source) with(ctx context.Context, what string, limit time.Duration, f f
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cl.close()) }()
+	defer func() { err = errors.Join(err, cl.Close()) }()
 	p := patience{limit: limit, log: (*pipeline.Env)(nil).Log()}
 	for {
 		err := f(cl)
 		if err == nil {
 			return nil
 		}
-		cl.forget()
+		cl.Forget()
 		if err = p.after(ctx, err); err == nil {
 			continue
 		}
@@ -103,7 +104,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 }
 
 func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, error) {
-	t, err := cl.topic(ctx)
+	t, err := cl.Topic(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +123,11 @@ func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, erro
 		}
 	}
 	s.mu.Lock()
-	s.mu.id = t.id
+	s.mu.id = t.ID
 	s.mu.Unlock()
 	out := make([]pipeline.Split, 0, len(partitions))
 	for _, p := range partitions {
-		m := splitMemory{Cluster: cl.cluster.id, Topic: t.id.text(), Start: starts[p], Partitions: len(t.partitions), Term: -1}
+		m := splitMemory{Cluster: cl.Cluster.ID, Topic: t.ID.String(), Start: starts[p], Partitions: len(t.Partitions), Term: -1}
 		split := pipeline.Split{Name: splitName(s.opts.Name, p), Start: pipeline.Position(starts[p]), End: pipeline.NoPosition, Memory: m.text()}
 		if ends != nil {
 			split.End = max(pipeline.Position(ends[p]), split.Start)
@@ -137,10 +138,10 @@ func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, erro
 }
 
 // partitions returns those to read, in order.
-func (s *Source) partitions(t *topicMeta) ([]int32, error) {
-	have := make([]int32, 0, len(t.partitions))
-	for _, p := range t.partitions {
-		have = append(have, p.partition)
+func (s *Source) partitions(t *kafkawire.TopicMeta) ([]int32, error) {
+	have := make([]int32, 0, len(t.Partitions))
+	for _, p := range t.Partitions {
+		have = append(have, p.Partition)
 	}
 	slices.Sort(have)
 	if have[len(have)-1] > maxPartition {
@@ -193,17 +194,17 @@ func (s *Source) bound(ctx context.Context, cl *client, partitions []int32, b Bo
 
 // unknownTopic names the topic nearest to the one that does not exist.
 func (s *Source) unknownTopic(ctx context.Context, cl *client) error {
-	all, err := cl.layout(ctx, "")
+	all, err := cl.Layout(ctx, "")
 	if err != nil {
 		return err
 	}
 	best, distance := "", 0
-	for _, t := range all.topics {
-		if t.internal || t.err != 0 {
+	for _, t := range all.Topics {
+		if t.Internal || t.Err != 0 {
 			continue
 		}
-		if d := editDistance(s.opts.Topic, t.name); best == "" || d < distance || d == distance && t.name < best {
-			best, distance = t.name, d
+		if d := editDistance(s.opts.Topic, t.Name); best == "" || d < distance || d == distance && t.Name < best {
+			best, distance = t.Name, d
 		}
 	}
 	switch {
@@ -266,13 +267,13 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	f.patience = patience{limit: s.opts.RetryFor, log: f.log}
 	f.tail.Store(-1)
 	f.cluster = m.Cluster
-	if f.id = idOf(m.Topic); f.id == (topicID{}) {
+	if f.id = idOf(m.Topic); f.id == (kafkawire.TopicID{}) {
 		s.mu.Lock()
 		f.id = s.mu.id
 		s.mu.Unlock()
 	}
 	if err := s.check(ctx, f, split, m); err != nil {
-		return nil, errors.Join(err, cl.close())
+		return nil, errors.Join(err, cl.Close())
 	}
 	return open(ctx, env, f, m), nil
 }
@@ -307,7 +308,7 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m 
 				return f.name(fmt.Errorf("%w: %w", err, pipeline.ErrConfig))
 			}
 		}
-		f.cl.forget()
+		f.cl.Forget()
 		if err := f.patience.after(ctx, err); err != nil {
 			return f.name(err)
 		}
