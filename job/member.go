@@ -206,7 +206,7 @@ func (m *member) until(version uint64, maxRows int64, applied func() (int64, err
 }
 
 // total returns what tells how many examples all workers have trained on, of the source of which before are applied now,
-// and how many workers there are. It is as old as the last answer of the coordinator, about a second.
+// and how many workers there are. It may be as old as the last answer of the coordinator, about a second.
 func (m *member) total(before int64) func() (examples int64, workers int) {
 	m.mu.Lock()
 	base := m.now.Rows // of all sources that there ever were

@@ -175,7 +175,8 @@ func (m *monitor) look() Progress {
 	p, now := m.phase, time.Now()
 	p.Examples, p.Bad, p.Elapsed, p.Lag = m.examples, m.bad, now.Sub(m.began), 0
 	if m.total != nil {
-		p.Examples, p.Workers = m.total()
+		all, workers := m.total()
+		p.Examples, p.Workers = max(all, m.examples), workers // what this one has done may be newer
 	}
 	for _, lag := range m.lag {
 		if lag < 0 {

@@ -119,6 +119,11 @@ func (s *serving) check() error {
 	if s.opts.Listen != "" && len(s.opts.Shards) != 1 {
 		return configError("job: --listen is for one shard, and this process has %d; name it with --shard", len(s.opts.Shards))
 	}
+	if s.opts.Listen != "" {
+		if err := wire.CheckAddress(s.opts.Listen); err != nil {
+			return configError("job: --listen: %w", err)
+		}
+	}
 	if _, err := s.cfg.PS.clientConfig(); err != nil { // before anything is opened
 		return err
 	}

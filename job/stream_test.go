@@ -161,7 +161,7 @@ func TestProgressCountsAllWorkers(t *testing.T) {
 		c, err := job.Decode(fmt.Appendf(nil, `
 version: 1
 name: two
-source: {synthetic: {examples: %d, splits: 4}}
+source: {synthetic: {examples: %d, splits: 4, rate: 8000}} # for longer than a coordinator is silent
 parse: {features: [{name: user, slot: 1}, {name: item, slot: 2}], label: click}
 model: lr
 train: {batch: 32}

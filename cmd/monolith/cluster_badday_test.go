@@ -612,7 +612,7 @@ func TestFolderNotShared(t *testing.T) {
 // TestReplacedWorker starts a worker under the name of one that runs.
 func TestReplacedWorker(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2, 3000, 3000, "")
+	c := newCluster(t, 2, 15000, 3000, "") // the second worker has seconds to start in
 	c.serve(t)
 	first := start(t, "", "train", c.job, "--worker", "w")
 	waitFor(t, func() bool { return len(c.snapshots()) > 1 })

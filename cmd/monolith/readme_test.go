@@ -229,7 +229,7 @@ func TestReadmeTour(t *testing.T) {
 	next := 0
 	for _, f := range fencedBlocks(t, "../../README.md") {
 		first, _, _ := strings.Cut(f.text, "\n")
-		if next == len(steps) || !strings.HasPrefix(f.text, steps[next].begins) {
+		if next == len(steps) || !strings.HasPrefix(strings.TrimLeft(f.text, " "), steps[next].begins) {
 			t.Fatalf("README.md:%d: this test does not know how to run the block %q; it expects %q", f.line, first, append(stepNames(len(steps), func(i int) string { return steps[i].begins })[min(next, len(steps)):], "no more")[0])
 		}
 		do := steps[next].do

@@ -211,6 +211,18 @@ func split(addr string) (network, address string, err error) {
 	return "tcp", addr, nil
 }
 
+// CheckAddress tells what is wrong with an address for [Listen].
+func CheckAddress(addr string) error {
+	network, address, err := split(addr)
+	if err != nil || network == "unix" {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("wire: address %q is neither host:port nor unix:path", addr)
+	}
+	return nil
+}
+
 // IsLocal tells whether what is sent to an address stays on this machine: it is of loopback or a unix socket.
 func IsLocal(addr string) bool {
 	network, address, err := split(addr)
