@@ -29,7 +29,7 @@ parse:
     - {name: price, kind: dense}
   label: click
 model: {deepfm: {dim: 8, hidden: [64, 32]}}
-train: {batch: 256, prefetch: {parse: 4, lookup: 1, push: 1}}
+train: {batch: 256}
 snapshot: {every: 0s}
 `
 
