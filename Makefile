@@ -20,7 +20,7 @@ build: ## build bin/monolith, one static binary
 
 .PHONY: test
 test: ## run all tests; MONOLITH_DATA and MONOLITH_REQUIRE as in CONTRIBUTING.md
-	$(GO) test -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: race
 race: ## run the short tests under the race detector
