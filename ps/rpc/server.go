@@ -85,7 +85,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 func (s *Server) Serve(l net.Listener) error {
 	s.wg.Add(1)
 	go s.watch()
-	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(wire.Bound(l)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("ps: serving %s: %w", l.Addr(), err)
 	}
 	return nil

@@ -185,7 +185,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wire: %w", err)
 	}
-	return netutil.LimitListener(l, maxConns), nil
+	return l, nil
 }
 
 // split returns the network and address of addr.
@@ -210,6 +210,9 @@ func split(addr string) (network, address string, err error) {
 	}
 	return "tcp", addr, nil
 }
+
+// Bound takes no more connections of a listener at a time than a server is made for; more wait to be taken.
+func Bound(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConns) }
 
 // CheckAddress tells what is wrong with an address for [Listen].
 func CheckAddress(addr string) error {
