@@ -598,7 +598,12 @@ func TestFolderNotShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.job, bytes.Replace(text, []byte(filepath.Join(c.dir, "run")), []byte("run"), 1), 0o644); err != nil {
+	text = bytes.Replace(text, []byte(filepath.Join(c.dir, "run")), []byte("run"), 1)
+	// Shard 0 would end after a few failures; here the worker is to be told.
+	if text = bytes.Replace(text, []byte("snapshot: {"), []byte("snapshot: {tolerate: 0, "), 1); !bytes.Contains(text, []byte("tolerate")) {
+		t.Fatal("the job has no section snapshot")
+	}
+	if err := os.WriteFile(c.job, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	start(t, t.TempDir(), "ps", c.job, "--shard", "1").says("listens")
