@@ -248,7 +248,7 @@ func TestBrokerTroubles(t *testing.T) {
 	}
 	waitFor(t, func() bool {
 		found, _ := filepath.Glob(filepath.Join(dir, "run", "snapshots", "snap-*", "manifest.json"))
-		return len(found) > 1
+		return len(found) > 0 // one, because nothing more comes
 	})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
