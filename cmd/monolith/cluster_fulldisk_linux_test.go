@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/monolith-go/monolith/internal/testbed"
 )
@@ -50,7 +51,7 @@ func smallDisk(t *testing.T) (dir string, fill func() (free func())) {
 func TestFullDiskUnderTheLogs(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
-	c := newCluster(t, 2, 3000, 3000, fmt.Sprintf(", durability: wal, wal: {dir: %s/wal, segment_bytes: 65536}", dir))
+	c := newCluster(t, 2, 15000, 3000, fmt.Sprintf(", durability: wal, wal: {dir: %s/wal, segment_bytes: 65536}", dir))
 	shards := c.serve(t)
 	worker := start(t, "", "train", c.job)
 	waitFor(t, func() bool { return len(c.snapshots()) > 1 })
@@ -64,6 +65,8 @@ func TestFullDiskUnderTheLogs(t *testing.T) {
 	case <-shards[1].done:
 		shards[1].end(0).wants(t, 3, log, "no space left", "free space")
 		shards[0].end(syscall.SIGKILL)
+	case <-time.After(30 * time.Second):
+		t.Fatal("no shard has met the full disk")
 	}
 	free()
 	c.serve(t)
