@@ -36,18 +36,39 @@ func (o *fm) forward(s *Session, n *node) {
 	clear(st.sums)
 	for r := range s.rows {
 		sums := st.sums[r*o.dim:][:o.dim]
-		squares := float32(0)
-		for at := r * width; at < (r+1)*width; at += o.dim {
-			for k, v := range x[at:][:o.dim] {
-				sums[k] += v
-				squares += v * v
-			}
+		y[r] = halfDifference(sums, addVectors(sums, x[r*width:][:width], 0))
+	}
+}
+
+// addVectors adds the vectors of len(sums) numbers that x is made of to sums, and their squares to squares.
+func addVectors(sums, x []float32, squares float32) float32 {
+	dim := len(sums)
+	for at := 0; at < len(x); at += dim {
+		for k, v := range x[at:][:dim] {
+			sums[k] += v
+			squares += v * v
 		}
-		total := float32(0)
-		for _, v := range sums {
-			total += v * v
+	}
+	return squares
+}
+
+// halfDifference is ½ (Σₖ sumsₖ² - squares).
+func halfDifference(sums []float32, squares float32) float32 {
+	total := float32(0)
+	for _, v := range sums {
+		total += v * v
+	}
+	return 0.5 * (total - squares)
+}
+
+// addOthers adds d·(sums - v) to dst for each vector v that x is made of: d times the vectors that v meets.
+func addOthers(dst, x, sums []float32, d float32) {
+	dim := len(sums)
+	for at := 0; at < len(x); at += dim {
+		to := dst[at:][:dim]
+		for k, v := range x[at:][:dim] {
+			to[k] += d * (sums[k] - v)
 		}
-		y[r] = 0.5 * (total - squares)
 	}
 }
 
@@ -57,13 +78,7 @@ func (o *fm) backward(s *Session, n *node) {
 	dx := s.gradSum(n.inputs[0])
 	st := s.state[n.id].(*fmState)
 	for r, d := range dy {
-		sums := st.sums[r*o.dim:][:o.dim]
-		for at := r * width; at < (r+1)*width; at += o.dim {
-			src, dst := x[at:][:o.dim], dx[at:][:o.dim]
-			for k, v := range src {
-				dst[k] += d * (sums[k] - v)
-			}
-		}
+		addOthers(dx[r*width:][:width], x[r*width:][:width], st.sums[r*o.dim:][:o.dim], d)
 	}
 }
 
@@ -94,6 +109,7 @@ type fmEntries struct {
 type fmEntriesState struct {
 	sums     []float32
 	multiple []bool
+	any      bool // one of multiple is true
 }
 
 // FMEntries adds up the inner products of all pairs of entries, which is the second-order term of Rendle (2010, equation
@@ -140,24 +156,21 @@ func (o *fmEntries) forward(s *Session, n *node) {
 		for i, in := range n.inputs {
 			width := s.g.nodes[in].dim
 			x := s.vals[in][r*width:][:width]
-			for f, at := 0, 0; at < width; f, at = f+1, at+o.dim {
-				vector := x[at:][:o.dim]
-				if i == 0 && st.multiple[f] && o.count(s, f, r) > 1 {
+			if i > 0 || !st.any {
+				squares = addVectors(sums, x, squares)
+				continue
+			}
+			for f := range st.multiple {
+				vector := x[f*o.dim:][:o.dim]
+				if st.multiple[f] && o.count(s, f, r) > 1 {
 					add(sums, vector)
 					squares = o.addSquares(s, f, r, squares)
-					continue
-				}
-				for k, v := range vector {
-					sums[k] += v
-					squares += v * v
+				} else {
+					squares = addVectors(sums, vector, squares)
 				}
 			}
 		}
-		total := float32(0)
-		for _, v := range sums {
-			total += v * v
-		}
-		y[r] = 0.5 * (total - squares)
+		y[r] = halfDifference(sums, squares)
 	}
 }
 
@@ -166,12 +179,13 @@ func (o *fmEntries) findMultiple(s *Session, st *fmEntriesState) {
 	if st.multiple == nil {
 		st.multiple = make([]bool, len(o.pool.features))
 	}
+	st.any = false
 	for f, feature := range o.pool.features {
 		offsets := s.in.Sparse[feature.index].Offsets
 		st.multiple[f] = false
 		for r := range s.rows {
 			if offsets[r+1]-offsets[r] > 1 {
-				st.multiple[f] = true
+				st.multiple[f], st.any = true, true
 				break
 			}
 		}
@@ -214,16 +228,18 @@ func (o *fmEntries) backward(s *Session, n *node) {
 		}
 		x, width := s.vals[in], s.g.nodes[in].dim
 		for r, d := range dy {
-			sums := st.sums[r*o.dim:][:o.dim]
-			for f, at := 0, r*width; at < (r+1)*width; f, at = f+1, at+o.dim {
-				dst := dx[at:][:o.dim]
-				if i == 0 && st.multiple[f] && o.count(s, f, r) > 1 {
-					addScaled(dst, sums, d)
+			sums, dst, x := st.sums[r*o.dim:][:o.dim], dx[r*width:][:width], x[r*width:][:width]
+			if i > 0 || !st.any {
+				addOthers(dst, x, sums, d)
+				continue
+			}
+			for f := range st.multiple {
+				at := f * o.dim
+				if st.multiple[f] && o.count(s, f, r) > 1 {
+					addScaled(dst[at:][:o.dim], sums, d)
 					o.subtractOwn(s, f, r, d)
-					continue
-				}
-				for k, v := range x[at:][:o.dim] {
-					dst[k] += d * (sums[k] - v)
+				} else {
+					addOthers(dst[at:][:o.dim], x[at:][:o.dim], sums, d)
 				}
 			}
 		}

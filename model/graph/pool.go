@@ -70,22 +70,15 @@ func (o *pool) forward(s *Session, n *node) {
 			dst := out[r*n.dim+f*o.dim:][:o.dim]
 			from, to := ragged.Offsets[r], ragged.Offsets[r+1]
 			index := ragged.Index[from:to]
-			switch {
-			case len(index) == 0:
-				clear(dst)
-				continue
-			case ragged.Values != nil:
-				clear(dst)
-				for k, x := range ragged.Values[from:to] {
-					addScaled(dst, values[int(index[k])*o.stride+o.lo:][:o.dim], x)
-				}
-			default:
-				copy(dst, values[int(index[0])*o.stride+o.lo:][:o.dim])
+			if ragged.Values == nil && len(index) > 0 {
+				copy(dst, values[int(index[0])*o.stride+o.lo:][:len(dst)])
 				for _, i := range index[1:] {
-					src := values[int(i)*o.stride+o.lo:][:o.dim]
-					for k, v := range src {
-						dst[k] += v
-					}
+					add(dst, values[int(i)*o.stride+o.lo:][:len(dst)])
+				}
+			} else {
+				clear(dst)
+				for k, i := range index {
+					addScaled(dst, values[int(i)*o.stride+o.lo:][:len(dst)], ragged.Values[int(from)+k])
 				}
 			}
 			if feature.combiner == model.Mean && len(index) > 1 {
@@ -112,9 +105,11 @@ func (o *pool) backward(s *Session, n *node) {
 				continue
 			}
 			for _, i := range index {
-				dst := dvalues[int(i)*o.stride+o.lo:][:o.dim]
-				for k, v := range src {
-					dst[k] += factor * v
+				dst := dvalues[int(i)*o.stride+o.lo:][:len(src)]
+				if factor == 1 {
+					add(dst, src)
+				} else {
+					addScaled(dst, src, factor)
 				}
 			}
 		}
