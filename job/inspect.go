@@ -50,7 +50,7 @@ func describe(found string) (*SnapshotInfo, error) {
 	info := s.Info()
 	out := &SnapshotInfo{
 		Path: found, Which: whichIs(info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta, Recipe: info.Recipe,
-		Positions: map[string]map[string]PositionInfo{},
+		Positions: info.Positions,
 	}
 	if best, err := bestIn(filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {
 		out.Best = best.Path
@@ -64,12 +64,6 @@ func describe(found string) (*SnapshotInfo, error) {
 	}
 	for _, t := range tensors {
 		out.Dense = append(out.Dense, TensorInfo{Name: t.Name, Shape: t.Shape})
-	}
-	for source, splits := range info.Positions {
-		out.Positions[source] = map[string]PositionInfo{}
-		for split, p := range splits {
-			out.Positions[source][split] = PositionInfo{Position: p.Position, Rows: p.Rows, Batches: p.Batches}
-		}
 	}
 	return out, nil
 }

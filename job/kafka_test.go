@@ -162,7 +162,7 @@ func positions(t *testing.T, path string, want map[string]int64) {
 		t.Fatal(err)
 	}
 	for split, at := range want {
-		if got := info.Positions["kafka"][split].Position; got != at {
+		if got := info.Positions["kafka"][split].Position; int64(got) != at {
 			t.Errorf("%s is at %d, want %d; all: %+v", split, got, at, info.Positions)
 		}
 	}

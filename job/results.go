@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -320,9 +321,9 @@ type SnapshotInfo struct {
 	// Rows counts the embedding rows of all tables.
 	Rows int64 `json:"rows"`
 	// Tables and Dense say what there is, Positions how far each source and split was read.
-	Tables    []TableInfo                        `json:"tables"`
-	Dense     []TensorInfo                       `json:"dense,omitempty"`
-	Positions map[string]map[string]PositionInfo `json:"positions"`
+	Tables    []TableInfo                             `json:"tables"`
+	Dense     []TensorInfo                            `json:"dense,omitempty"`
+	Positions map[string]map[string]position.Progress `json:"positions"`
 	// Meta is what the job stored beside: its name, the plan's hash.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Recipe says what the examples were made of that were trained on: the settings of each feature, label and weight.
@@ -341,13 +342,6 @@ type TableInfo struct {
 type TensorInfo struct {
 	Name  string  `json:"name"`
 	Shape []int64 `json:"shape"`
-}
-
-// PositionInfo says how far a split was read.
-type PositionInfo struct {
-	Position int64 `json:"position"`
-	Rows     int64 `json:"rows"`
-	Batches  int64 `json:"batches"`
 }
 
 // DemoOptions are the knobs of the demo.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/sources/epochsource"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -222,7 +223,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *Config, progress map[
 }
 
 // begin finds where a split goes on that is at a position, or has none.
-func (k *knownSplits) begin(split string, position pipeline.Position, parts []string, before map[string]splitRecord, progress map[string]ps.Progress, cfg *Config, state *trainerState) pipeline.Position {
+func (k *knownSplits) begin(split string, at pipeline.Position, parts []string, before map[string]splitRecord, progress map[string]ps.Progress, cfg *Config, state *trainerState) pipeline.Position {
 	// With and without shuffle.one_split the rows of an epoch are those of the same files: whole epochs that were read the
 	// other way count.
 	others := parts
@@ -232,19 +233,19 @@ func (k *knownSplits) begin(split string, position pipeline.Position, parts []st
 	otherwise := pipeline.NoPosition
 	for _, name := range others {
 		if p, ok := progress[name]; ok && before[name].Set == k.set {
-			otherwise = max(otherwise, pipeline.Position(p.Position))
+			otherwise = max(otherwise, p.Position)
 		}
 	}
 	added := cfg.Shuffle.OneSplit && slices.ContainsFunc(parts, func(part string) bool { return before[part].Set != k.set })
-	start := pipeline.AtEpoch(state.Epochs, 0)
-	if otherwise > position && start > position && !added && state.Source == sourceLabel(cfg.Source.Name(), k.set) {
+	start := position.AtEpoch(state.Epochs, 0)
+	if otherwise > at && start > at && !added && state.Source == sourceLabel(cfg.Source.Name(), k.set) {
 		if k.starts[split] = start; state.Epochs < cfg.Epochs && otherwise > start {
 			k.again = fmt.Sprintf("shuffle.one_split has changed: epoch %d is read from its beginning", state.Epochs+1)
 		}
 		return start
 	}
-	if position >= 0 {
-		return position
+	if at >= 0 {
+		return at
 	}
 	base, _, numbered := strings.Cut(split, "~")
 	if _, ok := before[split]; !ok && numbered && before[base].Identity != "" {
@@ -252,7 +253,7 @@ func (k *knownSplits) begin(split string, position pipeline.Position, parts []st
 	} else {
 		k.fresh = append(k.fresh, split)
 	}
-	return position
+	return at
 }
 
 // sourceLabel names a source in the trainer's state.

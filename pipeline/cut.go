@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Cutter is a [Processor] that joins elements and can end them at given positions: see [Progress].Cuts. It may stand in
+// Cutter is a [Processor] that joins elements and can end them at given positions: see [CutResumer]. It may stand in
 // front of the first queue, where it sees one split, or behind it, where it sees all splits of its worker. Before a Cutter
 // elements may straddle a cut; a stage behind the last Cutter must hand on elements as they are, in smaller ones or
 // larger ones of its own that a cut does not fall into.

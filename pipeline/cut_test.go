@@ -91,9 +91,9 @@ func TestCuts(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.sink.resume = map[string]pipeline.Progress{
-					"a": {Position: 2, Rows: 2, Batches: 1, Cuts: []pipeline.Position{9, 3, 3, 2, 1, 100}},
-					"b": {Position: pipeline.NoPosition, Cuts: []pipeline.Position{pipeline.NoPosition, 0, 5}},
+					"a": {Position: 2, Rows: 2, Batches: 1}, "b": {Position: pipeline.NoPosition},
 				}
+				f.sink.cuts = map[string][]pipeline.Position{"a": {9, 3, 3, 2, 1, 100}, "b": {pipeline.NoPosition, 0, 5}}
 				stats, err := f.run(t, pipeline.RunOptions{Workers: workers})
 				if err != nil {
 					t.Fatal(err)
@@ -118,12 +118,13 @@ func TestCuts(t *testing.T) {
 func TestCutsNeedACutter(t *testing.T) {
 	for _, depths := range [][]int{{}, {2, 1}} {
 		f := newFixture(t, map[string]int{"a": 8}, 3, depths...)
-		f.sink.resume = map[string]pipeline.Progress{"a": {Position: 3, Rows: 3, Cuts: []pipeline.Position{3, 5}}}
+		f.sink.resume = map[string]pipeline.Progress{"a": {Position: 3, Rows: 3}}
+		f.sink.cuts = map[string][]pipeline.Position{"a": {3, 5}}
 		_, err := f.run(t, pipeline.RunOptions{})
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), "batch can") || f.src.opened.Load() > 0 {
 			t.Errorf("depths %v: %v, want ErrConfig that names the split, before anything is read", depths, err)
 		}
-		f.sink.resume["a"] = pipeline.Progress{Position: 3, Rows: 3, Cuts: []pipeline.Position{3, 1}}
+		f.sink.cuts["a"] = []pipeline.Position{3, 1}
 		if _, err := f.run(t, pipeline.RunOptions{}); err != nil {
 			t.Errorf("depths %v, cuts that are passed already: %v", depths, err)
 		}
@@ -142,7 +143,8 @@ func TestStraddling(t *testing.T) {
 	if f.plan, err = g.Plan(); err != nil {
 		t.Fatal(err)
 	}
-	f.sink.resume = map[string]pipeline.Progress{"a": {Position: 0, Cuts: []pipeline.Position{5}}}
+	f.sink.resume = map[string]pipeline.Progress{"a": {}}
+	f.sink.cuts = map[string][]pipeline.Position{"a": {5}}
 	// [0,2)[2,4)[4,5)[5,7) two by two.
 	_, err = f.run(t, pipeline.RunOptions{})
 	if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "clicks/a[4,7) straddles position 5") {

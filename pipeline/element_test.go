@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 func record(t *testing.T, mem memory.Allocator, positions ...int64) arrow.RecordBatch {
@@ -85,8 +86,8 @@ func TestBlocksAreChecked(t *testing.T) {
 }
 
 func TestPositionsOfEpochs(t *testing.T) {
-	p := pipeline.AtEpoch(3, 17)
-	if epoch, at := p.Epoch(); epoch != 3 || at != 17 || p >= pipeline.AtEpoch(4, 0) || p <= pipeline.AtEpoch(3, 16) {
+	p := position.AtEpoch(3, 17)
+	if epoch, at := p.Epoch(); epoch != 3 || at != 17 || p >= position.AtEpoch(4, 0) || p <= position.AtEpoch(3, 16) {
 		t.Errorf("AtEpoch(3, 17) = %d is epoch %d at %d", p, epoch, at)
 	}
 	defer func() {
@@ -94,7 +95,7 @@ func TestPositionsOfEpochs(t *testing.T) {
 			t.Error("AtEpoch(-1, 0) did not panic")
 		}
 	}()
-	pipeline.AtEpoch(-1, 0)
+	position.AtEpoch(-1, 0)
 }
 
 func TestOriginsJoin(t *testing.T) {

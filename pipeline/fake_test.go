@@ -186,6 +186,7 @@ func (p *fakeProcessor) Close() error {
 // fakeSink remembers the origins it was given and plays a store that keeps positions.
 type fakeSink struct {
 	resume  map[string]pipeline.Progress
+	cuts    map[string][]pipeline.Position
 	failAt  int // elements; 0: never
 	gate    chan struct{}
 	mu      sync.Mutex
@@ -251,6 +252,8 @@ func (w *fakeWriter) Close() error {
 func (w *fakeWriter) Resume(context.Context, string, []pipeline.Split) (map[string]pipeline.Progress, error) {
 	return w.s.resume, nil
 }
+
+func (w *fakeWriter) Cuts(_, split string) []pipeline.Position { return w.s.cuts[split] }
 
 func (w *fakeWriter) Idle(context.Context) error {
 	w.s.mu.Lock()

@@ -159,6 +159,7 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	}
 
 	progress := map[string]Progress{}
+	cutsOf := func(string) []Position { return nil }
 	if res, ok := l.writer.value().(Resumer); ok {
 		mine := make([]Split, len(l.splits))
 		for i, sp := range l.splits {
@@ -170,6 +171,9 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 		})
 		if err != nil {
 			return err
+		}
+		if parts, ok := res.(CutResumer); ok {
+			cutsOf = func(split string) []Position { return parts.Cuts(r.source, split) }
 		}
 	}
 	depth, name := 1, r.source
@@ -183,8 +187,8 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 		l.byName[sp.Name] = sp
 		sp.progress = Progress{Position: sp.Start}
 		p, ok := progress[sp.Name]
-		cuts := p.Cuts
-		if p.Cuts = nil; ok && p.Position != NoPosition {
+		cuts := cutsOf(sp.Name)
+		if ok && p.Position != NoPosition {
 			sp.progress = p
 			r.resumed(p.Rows)
 		}

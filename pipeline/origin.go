@@ -2,34 +2,18 @@ package pipeline
 
 import (
 	"fmt"
-	"math"
+
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
-// Position is a place in one split of a source: everything before it has been read. Its unit is the source's own
-// (Kafka: offset of the next record; TFRecord and text: byte offset, or record number where the file is compressed;
-// Parquet: row in the row group), but in every source positions of one split are ordered, never negative and start at
-// the split's Start. Reading on from a position loses and repeats nothing.
-type Position int64
+// Position is a place in one split of a source; see [position.Position].
+type Position = position.Position
+
+// Progress says how far a split has been processed; see [position.Progress].
+type Progress = position.Progress
 
 // NoPosition stands for an unknown position, and as the End of a split for «no end».
-const NoPosition Position = -1
-
-// EpochBits is where the epoch begins in the positions of a source that is read more than once: epochs share one split,
-// with the epoch in the high bits and the place within the epoch in the low ones. See [AtEpoch].
-const EpochBits = 40
-
-// AtEpoch returns the position of place at in the given epoch (from 0). It panics when either does not fit.
-func AtEpoch(epoch int, at Position) Position {
-	if epoch < 0 || epoch > math.MaxInt64>>EpochBits || at < 0 || at >= 1<<EpochBits {
-		panic(fmt.Sprintf("pipeline: no position for epoch %d at %d", epoch, at))
-	}
-	return Position(epoch)<<EpochBits | at
-}
-
-// Epoch splits a position made by [AtEpoch].
-func (p Position) Epoch() (epoch int, at Position) {
-	return int(p >> EpochBits), p & (1<<EpochBits - 1)
-}
+const NoPosition = position.None
 
 // Split is a part of a source that one reader reads in order: a Kafka partition, a file, a row group.
 type Split struct {

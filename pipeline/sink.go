@@ -25,22 +25,18 @@ type Writer[T Element] interface {
 	Close() error
 }
 
-// Progress says how far a split has been processed.
-type Progress struct {
-	// Position is the end of what was applied: where reading goes on. NoPosition: nothing yet.
-	Position Position
-	// Rows and Batches count what was applied of the split since it was first read.
-	Rows, Batches int64
-	// Cuts are positions behind Position that no element of the split may straddle: From < cut < To is forbidden. A sink
-	// whose parts stand at different places gives them, so that each part has all of an element or nothing of it. Nearly
-	// always nil. A graph whose sink gives any needs a [Cutter].
-	Cuts []Position
-}
-
 // Resumer is a [Writer] that stores positions together with what it writes. Before anything is read of a split its
 // worker asks where to go on; from then on any earlier owner of the split is refused.
 type Resumer interface {
 	Resume(ctx context.Context, source string, splits []Split) (map[string]Progress, error)
+}
+
+// CutResumer is a [Resumer] whose parts may be at different positions of a split. A graph with one needs a [Cutter].
+type CutResumer interface {
+	Resumer
+	// Cuts returns, after Resume, the positions behind the one that Resume gave that no element of the split may straddle
+	// (From < cut < To is forbidden), so that each part takes an element whole or not at all. Nearly always none.
+	Cuts(source, split string) []Position
 }
 
 // Idler is a [Writer] with something to do while no input arrives, such as answering a snapshot's marker. It is called

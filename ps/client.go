@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // closeTimeout bounds how long [Client.Close] tries to commit what is decided. Nothing is lost when it passes: the next
@@ -47,7 +48,7 @@ type Client struct {
 		sync.Mutex
 		queues   [][]Control // by shard
 		splits   map[SplitID]uint64
-		cuts     map[SplitID][]int64
+		cuts     map[SplitID][]position.Position
 		wanted   uint64 // newest cut whose marker shard 0 wants
 		passed   uint64 // newest cut whose marker is queued or sent
 		onMarker func() map[string][]byte
@@ -100,7 +101,7 @@ func NewClient(o ClientOptions) *Client {
 		c.dense.parts = append(c.dense.parts, make([]float32, c.place.denseLen[s]))
 	}
 	c.mu.queues = make([][]Control, n)
-	c.mu.splits, c.mu.cuts = map[SplitID]uint64{}, map[SplitID][]int64{}
+	c.mu.splits, c.mu.cuts = map[SplitID]uint64{}, map[SplitID][]position.Position{}
 	return c
 }
 
@@ -236,7 +237,7 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 	if err := c.place.checkUpdate(u, total); err != nil {
 		return err
 	}
-	id := SplitID{u.Source, u.Split}
+	id := SplitID{Source: u.Source, Split: u.Split}
 	c.mu.Lock()
 	epoch, ok := c.mu.splits[id]
 	c.mu.Unlock()

@@ -358,7 +358,7 @@ func (c *Cluster) Progress(ctx context.Context, source string) (map[string]Progr
 			}
 		}
 		for split := range out {
-			if _, ok := of[SplitID{source, split}]; !ok {
+			if _, ok := of[SplitID{Source: source, Split: split}]; !ok {
 				delete(out, split)
 			}
 		}

@@ -147,7 +147,7 @@ func (d *logDecoder) apply(kind byte, payload []byte) (err error) {
 
 func (d *logDecoder) owned(s *Shard, kind byte) error {
 	session := d.u64()
-	id := SplitID{d.text(), d.text()}
+	id := SplitID{Source: d.text(), Split: d.text()}
 	epoch := d.u64()
 	switch kind {
 	case recOwner:

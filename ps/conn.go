@@ -4,20 +4,18 @@ import (
 	"context"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Progress says how far a split was applied; see [snapshot.Progress].
-type Progress = snapshot.Progress
+// Progress says how far a split was applied; see [position.Progress].
+type Progress = position.Progress
 
 // SnapshotInfo describes a snapshot; see [snapshot.Info].
 type SnapshotInfo = snapshot.Info
 
-// SplitID names a split of a source.
-type SplitID struct{ Source, Split string }
-
-// String renders source/split.
-func (id SplitID) String() string { return id.Source + "/" + id.Split }
+// SplitID names a split of a source; see [position.SplitID].
+type SplitID = position.SplitID
 
 // ControlKind is what a [Control] asks for.
 type ControlKind uint8

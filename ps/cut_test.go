@@ -197,7 +197,7 @@ func TestRollBackAfterRestore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p["x"].Position
+		return int64(p["x"].Position)
 	}
 	back := func() {
 		t.Helper()

@@ -55,7 +55,7 @@ type LogRecord struct {
 
 // LogRecords are those of a session that takes a split over, stages, commits, stages, aborts and leaves.
 func LogRecords(u *param.Update) []LogRecord {
-	id := SplitID{u.Source, u.Split}
+	id := SplitID{Source: u.Source, Split: u.Split}
 	owner := func() []byte { return appendOwner(nil, 7, id, 1) }
 	head, parts := appendUpdate(owner(), nil, u)
 	_ = head

@@ -209,12 +209,12 @@ func TestLogDamaged(t *testing.T) {
 				// And it goes on: the log is of the state that there is now.
 				cl := mustClient(t, c, "x")
 				p, err := c.Progress(t.Context(), "s")
-				at := p["x"].Position
+				at := int64(p["x"].Position)
 				if err := errors.Join(err, cl.Push(t.Context(), randomUpdate(o.Layout, "x", at, at+1)), cl.Close(), c.Close(t.Context())); err != nil {
 					t.Fatal(err)
 				}
 				c = mustOpen(t, o)
-				if p, err = c.Progress(t.Context(), "s"); err != nil || p["x"].Position != at+1 {
+				if p, err = c.Progress(t.Context(), "s"); err != nil || int64(p["x"].Position) != at+1 {
 					t.Errorf("opened again: %+v, %v; want position %d", p, err, at+1)
 				}
 			})
@@ -292,7 +292,7 @@ func TestLogFullDisk(t *testing.T) {
 			c = mustOpen(t, o)
 			cl = mustClient(t, c)
 			p, err := cl.Resume(t.Context(), "s", []string{"x"})
-			at := max(p["x"].Position, 0)
+			at := int64(max(p["x"].Position, 0))
 			if err != nil || at < acknowledged || at > acknowledged+1 {
 				t.Fatalf("full at write %d: resumed at %+v, %v; %d were acknowledged", fullAt, p, err, acknowledged)
 			}

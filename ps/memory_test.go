@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -179,7 +180,7 @@ func TestPartialAnew(t *testing.T) {
 		for i := range int64(40) {
 			ids = append(ids, i*31)
 		}
-		life := func(dir, log0 string, from, want int64, cuts ...int64) {
+		life := func(dir, log0 string, from, want int64, cuts ...position.Position) {
 			n, err := ps.OpenNode(t.Context(), ps.NodeOptions{Layout: l, Index: 1, NumShards: 2, Dir: dir, Log: &ps.LogOptions{Dir: log1}})
 			if err != nil {
 				t.Fatal(err)
@@ -194,10 +195,10 @@ func TestPartialAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at := max(p["x"].Position, 0); at != from || !slices.Equal(cl.Cuts("s", "x"), cuts) {
+			if at := int64(max(p["x"].Position, 0)); at != from || !slices.Equal(cl.Cuts("s", "x"), cuts) {
 				t.Errorf("mode %d: resumed at %d with cuts %v, want %d and %v", mode, at, cl.Cuts("s", "x"), from, cuts)
 			}
-			for at := max(p["x"].Position, 0); at < want; at++ {
+			for at := int64(max(p["x"].Position, 0)); at < want; at++ {
 				if err := cl.Push(t.Context(), countingUpdate("x", at, at+1, ids)); err != nil {
 					t.Fatal(err)
 				}

@@ -343,7 +343,7 @@ func (l *nodeLog) staged(session, epoch uint64, u *param.Update) (record, error)
 	if l == nil {
 		return record{}, nil
 	}
-	l.head = appendOwner(l.head[:0], session, SplitID{u.Source, u.Split}, epoch)
+	l.head = appendOwner(l.head[:0], session, SplitID{Source: u.Source, Split: u.Split}, epoch)
 	l.head, l.parts = appendUpdate(l.head, l.parts[:0], u)
 	return l.write(recStage)
 }

@@ -217,7 +217,7 @@ func TestCancelledContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := progress["x"]; p.Position != u.To || p.Batches != u.To {
+	if p := progress["x"]; int64(p.Position) != u.To || p.Batches != u.To {
 		t.Errorf("progress %+v, want %d batches", p, u.To)
 	}
 }

@@ -252,7 +252,7 @@ func TestPartialRecovery(t *testing.T) {
 					}
 					pos := map[string]int64{}
 					for _, s := range splits {
-						pos[s] = max(progress[s].Position, 0)
+						pos[s] = int64(max(progress[s].Position, 0))
 						cuts += len(cl.Cuts("s", s))
 					}
 					for len(pos) > 0 {
@@ -263,7 +263,7 @@ func TestPartialRecovery(t *testing.T) {
 						}
 						to := min(from+1+l.rng.Int64N(9), length)
 						for _, cut := range cl.Cuts("s", s) {
-							if cut > from {
+							if cut := int64(cut); cut > from {
 								to = min(to, cut)
 							}
 						}

@@ -431,7 +431,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 	}
 	for source, splits := range info.Positions {
 		for name, p := range splits {
-			to.PutProgress(SplitID{source, name}, p)
+			to.PutProgress(SplitID{Source: source, Split: name}, p)
 		}
 	}
 	if n.opts.Index == 0 {

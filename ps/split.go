@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -20,7 +21,7 @@ func (sp *split) end() int64 {
 	if n := len(sp.staged); n > 0 {
 		return sp.staged[n-1].to
 	}
-	return sp.applied.Position
+	return int64(sp.applied.Position)
 }
 
 // batch is a staged update, kept in the shard's own memory.
@@ -35,7 +36,7 @@ type batch struct {
 
 // after is the progress once b is applied too. An update without examples only moves the position.
 func after(p Progress, b *batch) Progress {
-	p.Position = b.to
+	p.Position = position.Position(b.to)
 	p.Rows += int64(b.rows)
 	if b.rows > 0 {
 		p.Batches++
@@ -52,7 +53,7 @@ type session struct {
 func (s *Shard) split(id SplitID) *split {
 	sp := s.splits[id]
 	if sp == nil {
-		sp = &split{applied: Progress{Position: -1}}
+		sp = &split{applied: Progress{Position: position.None}}
 		s.splits[id] = sp
 	}
 	return sp
@@ -112,7 +113,7 @@ func (s *Shard) Acquire(session uint64, id SplitID, epoch uint64) (SplitState, e
 	return st, nil
 }
 
-// Stage keeps the shard's part of an update until it is committed (DESIGN 5):
+// Stage keeps the shard's part of an update until it is committed:
 //
 //	to <= end            acknowledged without effect: the shard has it
 //	from == end          staged; so is whatever comes first of a split
@@ -131,7 +132,7 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 		return fmt.Errorf("ps: shard %d: %s/%s: %d bytes of a trace, which lies on shard 0: %w", s.index, u.Source, u.Split, len(u.Trace), ErrLayout)
 	}
 	// The split is looked up without an entry being made: names come from outside.
-	id := SplitID{u.Source, u.Split}
+	id := SplitID{Source: u.Source, Split: u.Split}
 	sp := s.splits[id]
 	if sp == nil || sp.epoch != epoch || sp.session != session {
 		return fmt.Errorf("ps: shard %d: %s: %w", s.index, id, ErrFenced)
@@ -219,7 +220,7 @@ func (s *Shard) Controls(session uint64, ctl []Control) (done int, err error) {
 
 func (s *Shard) commit(session uint64, c *Control) error {
 	sp := s.splits[c.Split]
-	if sp == nil || sp.epoch != c.Epoch || sp.session != session || c.To <= sp.applied.Position {
+	if sp == nil || sp.epoch != c.Epoch || sp.session != session || c.To <= int64(sp.applied.Position) {
 		return nil
 	}
 	n := 0

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // Resume takes over splits of a source and returns how far each was applied: reading goes on there. Former owners are
-// refused from then on. Whatever a former owner had staged on every shard is committed, the rest is dropped (DESIGN 5).
+// refused from then on. Whatever a former owner had staged on every shard is committed, the rest is dropped.
 // With [Partial] recovery shards may hold different parts; see [Client.Cuts]. Errors: [ErrTorn], [ErrRolledBack],
 // [ErrUnreachable], [ErrClosed], the context's.
 func (c *Client) Resume(ctx context.Context, source string, splits []string) (map[string]Progress, error) {
@@ -19,7 +21,7 @@ func (c *Client) Resume(ctx context.Context, source string, splits []string) (ma
 	var err error
 	for _, name := range splits {
 		var p Progress
-		if p, err = c.takeOver(ctx, SplitID{source, name}); err != nil {
+		if p, err = c.takeOver(ctx, SplitID{Source: source, Split: name}); err != nil {
 			break
 		}
 		out[name] = p
@@ -41,10 +43,10 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 		return Progress{}, err
 	}
 	p, err := decided(id, states)
-	var cuts []int64
+	var cuts []position.Position
 	switch {
 	case err == nil:
-		c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: p.Position})
+		c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: int64(p.Position)})
 	case c.partial:
 		p, cuts = c.apart(id, epoch, states)
 	default:
@@ -63,21 +65,21 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 // Cuts returns the positions behind that of the last Resume at which other shards stand: no update may reach across one,
 // because a shard skips an update it has, or stages one it has not, as a whole. There are some only after a shard has
 // gone back alone.
-func (c *Client) Cuts(source, split string) []int64 {
+func (c *Client) Cuts(source, split string) []position.Position {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.mu.cuts[SplitID{source, split}]
+	return c.mu.cuts[SplitID{Source: source, Split: split}]
 }
 
 // apart settles a split of which shards hold different parts: each commits what it has staged of what any other has
 // applied, drops the rest, and reading goes on from the shard that is furthest behind.
-func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress, []int64) {
-	furthest := int64(-1)
+func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress, []position.Position) {
+	furthest := position.None
 	for _, st := range states {
 		furthest = max(furthest, st.Applied.Position)
 	}
 	var least Progress
-	var ends []int64
+	var ends []position.Position
 	for s, st := range states {
 		p := st.Applied
 		for _, staged := range st.Staged {
@@ -86,7 +88,7 @@ func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress,
 			}
 		}
 		if p != st.Applied {
-			c.enqueueOn(s, Control{Kind: Commit, Split: id, Epoch: epoch, To: p.Position})
+			c.enqueueOn(s, Control{Kind: Commit, Split: id, Epoch: epoch, To: int64(p.Position)})
 		}
 		if s == 0 || p.Position < least.Position {
 			least = p
@@ -94,7 +96,7 @@ func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress,
 		ends = append(ends, p.Position)
 	}
 	slices.Sort(ends)
-	ends = slices.DeleteFunc(slices.Compact(ends), func(e int64) bool { return e <= least.Position })
+	ends = slices.DeleteFunc(slices.Compact(ends), func(e position.Position) bool { return e <= least.Position })
 	return least, ends
 }
 
@@ -133,7 +135,7 @@ func (c *Client) acquire(ctx context.Context, id SplitID) (epoch uint64, states 
 // decided returns the end of what every shard has applied or staged: whatever all have acknowledged, or could have.
 // Errors: [ErrTorn].
 func decided(id SplitID, states []SplitState) (Progress, error) {
-	applied := int64(-1)
+	applied := position.None
 	for _, st := range states {
 		applied = max(applied, st.Applied.Position)
 	}

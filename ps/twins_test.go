@@ -86,7 +86,7 @@ func (x *twins) resume() {
 	}
 	x.ends = map[string]int64{}
 	for s, p := range got[0] {
-		x.ends[s] = max(p.Position, 0)
+		x.ends[s] = int64(max(p.Position, 0))
 	}
 }
 
@@ -258,7 +258,7 @@ func (x *twins) tornPush() {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	there := p[u.Split].Position == u.To
+	there := int64(p[u.Split].Position) == u.To
 	if acknowledged && !there {
 		x.t.Fatalf("a push that was acknowledged is lost: %+v instead of %d", p, u.To)
 	}

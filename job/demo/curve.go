@@ -195,7 +195,7 @@ func (d *demo) held() (at [partitions]int64, err error) {
 		for _, splits := range s.Info().Positions {
 			for split, p := range splits {
 				if partition, ok := partitionOf(split); ok {
-					at[partition] = max(p.Position, 0)
+					at[partition] = int64(max(p.Position, 0))
 				}
 			}
 		}

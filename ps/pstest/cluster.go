@@ -156,7 +156,7 @@ func (s suite) testShards(t *testing.T) {
 			t.Errorf("%d shards: digest %s, want %s", shards, got, want)
 		}
 		for _, p := range progress(t, c) {
-			if p.Rows != int64(j.SplitLen) || p.Position != int64(j.SplitLen) {
+			if p.Rows != int64(j.SplitLen) || int(p.Position) != j.SplitLen {
 				t.Errorf("%d shards: progress %+v, want all of %d", shards, p, j.SplitLen)
 			}
 		}

@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// modelSplit is what the rules of DESIGN 5 say a shard has of a split: the simple twin of the real one.
+// modelSplit is what the rules of exactly-once gradients (ARCHITECTURE.md) say a shard has of a split: the simple twin of the real one.
 type modelSplit struct {
 	applied ps.Progress
 	staged  []modelBatch
@@ -27,7 +28,7 @@ func (m *modelSplit) end() int64 {
 	if n := len(m.staged); n > 0 {
 		return m.staged[n-1].to
 	}
-	return m.applied.Position
+	return int64(m.applied.Position)
 }
 
 func (m *modelSplit) stage(owner int, epoch uint64, b modelBatch, maxStaged int) error {
@@ -49,7 +50,7 @@ func (m *modelSplit) stage(owner int, epoch uint64, b modelBatch, maxStaged int)
 }
 
 func (m *modelSplit) commit(owner int, epoch uint64, to int64) error {
-	if m.owner != owner || m.epoch != epoch || to <= m.applied.Position {
+	if m.owner != owner || m.epoch != epoch || to <= int64(m.applied.Position) {
 		return nil
 	}
 	for i, b := range m.staged {
@@ -57,7 +58,7 @@ func (m *modelSplit) commit(owner int, epoch uint64, to int64) error {
 			continue
 		}
 		for _, b := range m.staged[:i+1] {
-			m.applied.Position = b.to
+			m.applied.Position = position.Position(b.to)
 			m.applied.Rows += b.rows
 			if b.rows > 0 {
 				m.applied.Batches++
@@ -113,7 +114,7 @@ func (s suite) testModel(t *testing.T) {
 				wantState := ps.SplitState{Applied: m.applied}
 				p := m.applied
 				for _, b := range m.staged {
-					p.Position, p.Rows, p.Batches = b.to, p.Rows+b.rows, p.Batches+min(b.rows, 1)
+					p.Position, p.Rows, p.Batches = position.Position(b.to), p.Rows+b.rows, p.Batches+min(b.rows, 1)
 					wantState.Staged = append(wantState.Staged, p)
 				}
 				if diff := cmp.Diff(wantState, st, cmpopts.EquateEmpty()); diff != "" {

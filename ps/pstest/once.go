@@ -141,7 +141,7 @@ func (s suite) testJoinLeave(t *testing.T, shards int) {
 				}
 				split := fmt.Sprint(i)
 				p, err := cl.Resume(ctx, Source, []string{split})
-				if err != nil || p[split].Position != at && n > 0 {
+				if err != nil || int64(p[split].Position) != at && n > 0 {
 					t.Errorf("resumed at %+v instead of %d: %v", p, at, err)
 					return
 				}

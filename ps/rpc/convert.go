@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/monolith-go/monolith/pipeline/position"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -12,7 +13,7 @@ import (
 func toSplits(progress map[ps.SplitID]ps.Progress) []*psv1.Split {
 	out := make([]*psv1.Split, 0, len(progress))
 	for id, p := range progress {
-		out = append(out, &psv1.Split{Source: id.Source, Split: id.Split, Position: p.Position, Rows: p.Rows, Batches: p.Batches})
+		out = append(out, &psv1.Split{Source: id.Source, Split: id.Split, Position: int64(p.Position), Rows: p.Rows, Batches: p.Batches})
 	}
 	return out
 }
@@ -20,7 +21,7 @@ func toSplits(progress map[ps.SplitID]ps.Progress) []*psv1.Split {
 func fromSplits(splits []*psv1.Split) map[ps.SplitID]ps.Progress {
 	out := make(map[ps.SplitID]ps.Progress, len(splits))
 	for _, s := range splits {
-		out[ps.SplitID{Source: s.Source, Split: s.Split}] = ps.Progress{Position: s.Position, Rows: s.Rows, Batches: s.Batches}
+		out[ps.SplitID{Source: s.Source, Split: s.Split}] = ps.Progress{Position: position.Position(s.Position), Rows: s.Rows, Batches: s.Batches}
 	}
 	return out
 }

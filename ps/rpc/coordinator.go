@@ -89,7 +89,7 @@ func (s *coordinatorService) Progress(ctx context.Context, r *psv1.ProgressReque
 	progress, err := s.c.Progress(ctx, r.Source)
 	out := &psv1.ProgressResponse{}
 	for split, p := range progress {
-		out.Progress = append(out.Progress, &psv1.Split{Source: r.Source, Split: split, Position: p.Position, Rows: p.Rows, Batches: p.Batches})
+		out.Progress = append(out.Progress, &psv1.Split{Source: r.Source, Split: split, Position: int64(p.Position), Rows: p.Rows, Batches: p.Batches})
 	}
 	return out, failed(err)
 }

@@ -55,7 +55,7 @@ func (d *Digest) Dense(t Tensor) {
 func (d *Digest) Split(source, split string, p Progress) {
 	b := appendText(append(d.buf[:0], 'p'), source)
 	b = appendText(b, split)
-	for _, v := range []int64{p.Position, p.Rows, p.Batches} {
+	for _, v := range []int64{int64(p.Position), p.Rows, p.Batches} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	d.buf = b

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // Version is the format version that this package writes. It reads no other.
@@ -23,14 +24,8 @@ const ManifestName = "manifest.json"
 // maxManifestBytes bounds what is read of a manifest, worker state included.
 const maxManifestBytes = 256 << 20
 
-// Progress says how far a split was applied.
-type Progress struct {
-	// Position is the end of what was applied, in the unit of the source; -1: nothing yet.
-	Position int64 `json:"position"`
-	// Rows counts examples and Batches updates with at least one example, since the split was first read.
-	Rows    int64 `json:"rows"`
-	Batches int64 `json:"batches"`
-}
+// Progress says how far a split was applied; see [position.Progress].
+type Progress = position.Progress
 
 // Table describes a table in a snapshot, enough to read it without the model.
 type Table struct {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
 )
 
@@ -285,7 +286,7 @@ func putProgress(e *encoder, p ps.Progress) {
 }
 
 func readProgress(d *decoder) ps.Progress {
-	return ps.Progress{Position: int64(d.u64()), Rows: int64(d.u64()), Batches: int64(d.u64())}
+	return ps.Progress{Position: position.Position(d.u64()), Rows: int64(d.u64()), Batches: int64(d.u64())}
 }
 
 func putSplitState(e *encoder, s ps.SplitState) {

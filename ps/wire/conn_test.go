@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
@@ -98,7 +99,7 @@ func (c *fakeConn) Acquire(_ context.Context, id ps.SplitID, epoch uint64) (ps.S
 	}
 	st := ps.SplitState{Applied: ps.Progress{Position: -1}}
 	for i := range int64(epoch) - 5 {
-		st.Staged = append(st.Staged, ps.Progress{Position: i, Rows: i, Batches: 1})
+		st.Staged = append(st.Staged, ps.Progress{Position: position.Position(i), Rows: i, Batches: 1})
 	}
 	return st, ps.Reply{Cut: 9}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
 )
 
@@ -29,7 +30,7 @@ type CutStore interface {
 	Store
 	// Cuts returns, after Resume, the positions of a split behind the one that Resume gave at which some shard stands: what
 	// is pushed must not straddle them, because a shard has an update whole or not at all. Mostly there are none.
-	Cuts(source, split string) []int64
+	Cuts(source, split string) []position.Position
 }
 
 var _ Store = (*ps.Client)(nil)
@@ -95,29 +96,15 @@ func (w *writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 	if err != nil {
 		return nil, translate(err)
 	}
-	out := make(map[string]pipeline.Progress, len(progress))
-	for name, p := range progress {
-		out[name] = pipeline.Progress{Position: pipeline.Position(p.Position), Rows: p.Rows, Batches: p.Batches}
+	return progress, nil
+}
+
+// Cuts implements [pipeline.CutResumer].
+func (w *writer[T]) Cuts(source, split string) []pipeline.Position {
+	if store, ok := w.store.(CutStore); ok {
+		return store.Cuts(source, split)
 	}
-	store, ok := w.store.(CutStore)
-	if !ok {
-		return out, nil
-	}
-	for _, name := range names {
-		cuts := store.Cuts(source, name)
-		if len(cuts) == 0 {
-			continue
-		}
-		p, ok := out[name]
-		if !ok {
-			p.Position = pipeline.NoPosition
-		}
-		for _, c := range cuts {
-			p.Cuts = append(p.Cuts, pipeline.Position(c))
-		}
-		out[name] = p
-	}
-	return out, nil
+	return nil
 }
 
 // translate gives the parameter server's errors the contract's names.

@@ -156,38 +156,44 @@ func (s *store) Resume(context.Context, string, []string) (map[string]ps.Progres
 // cutStore has shards that stand at different places.
 type cutStore struct {
 	store
-	cuts map[string][]int64
+	cuts map[string][]pipeline.Position
 }
 
-func (s *cutStore) Cuts(source, split string) []int64 { return s.cuts[source+"/"+split] }
+func (s *cutStore) Cuts(source, split string) []pipeline.Position { return s.cuts[source+"/"+split] }
 
 // TestCuts: a store whose shards stand apart has its positions handed on, any other has none.
 func TestCuts(t *testing.T) {
 	t.Parallel()
-	plain := store{progress: map[string]ps.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}}
-	want := map[string]pipeline.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}
-	withCuts := map[string]pipeline.Progress{
-		"a": {Position: 4, Rows: 3, Batches: 2, Cuts: []pipeline.Position{6, 8}}, "b": want["b"],
-		"c": {Position: pipeline.NoPosition, Cuts: []pipeline.Position{1}},
-	}
+	progress := map[string]ps.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}
+	plain := store{progress: progress}
 	for name, tc := range map[string]struct {
 		store gradsink.Store
-		want  map[string]pipeline.Progress
+		want  map[string][]pipeline.Position
 	}{
-		"plain":   {&plain, want},
-		"no cuts": {&cutStore{store: plain}, want},
-		"cuts":    {&cutStore{plain, map[string][]int64{"s/a": {6, 8}, "s/c": {1}, "other/b": {10}}}, withCuts},
+		"plain":   {&plain, map[string][]pipeline.Position{"a": nil, "b": nil, "c": nil}},
+		"no cuts": {&cutStore{store: plain}, map[string][]pipeline.Position{"a": nil, "b": nil, "c": nil}},
+		"cuts": {
+			&cutStore{plain, map[string][]pipeline.Position{"s/a": {6, 8}, "s/c": {1}, "other/b": {10}}},
+			map[string][]pipeline.Position{"a": {6, 8}, "b": nil, "c": {1}},
+		},
 	} {
 		w, err := gradsink.New[*elem](func(context.Context, *pipeline.Env) (gradsink.Store, error) { return tc.store, nil }).Open(t.Context(), &pipeline.Env{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := w.(pipeline.Resumer).Resume(t.Context(), "s", []pipeline.Split{{Name: "a"}, {Name: "b"}, {Name: "c"}})
-		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+		if diff := cmp.Diff(progress, got); diff != "" || err != nil {
 			t.Errorf("%s (-want +got), %v:\n%s", name, err, diff)
 		}
+		cuts := map[string][]pipeline.Position{}
+		for _, split := range []string{"a", "b", "c"} {
+			cuts[split] = w.(pipeline.CutResumer).Cuts("s", split)
+		}
+		if diff := cmp.Diff(tc.want, cuts); diff != "" {
+			t.Errorf("%s: cuts (-want +got):\n%s", name, diff)
+		}
 	}
-	failing := &cutStore{store{err: ps.ErrFenced}, map[string][]int64{"s/a": {6}}}
+	failing := &cutStore{store{err: ps.ErrFenced}, map[string][]pipeline.Position{"s/a": {6}}}
 	w, err := gradsink.New[*elem](func(context.Context, *pipeline.Env) (gradsink.Store, error) { return failing, nil }).Open(t.Context(), &pipeline.Env{})
 	if err != nil {
 		t.Fatal(err)

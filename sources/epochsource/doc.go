@@ -9,7 +9,7 @@
 // and the window's place alone, so a run that stops anywhere goes on exactly where it was (invariant 6), and a copy of the
 // data is read in the same order.
 //
-// A position is [pipeline.AtEpoch](epoch, place). Where rows are read in another order than the source's, the place is the
+// A position is [position.AtEpoch](epoch, place). Where rows are read in another order than the source's, the place is the
 // number of the row in the epoch's order; such rows are counted while they are read, so the end of the epoch shows as the
 // next epoch's beginning. In the order of the source it is the source's own position: the first epoch then has the
 // positions that the source has without epochs, what is appended to a split is read on, and an epoch ends where the split

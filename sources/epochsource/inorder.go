@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // inOrder tells that the epoch is read in the order of the source, split by split, and so from the source directly.
@@ -51,7 +52,7 @@ func (r *Reader[T]) nextInOrder(ctx context.Context) (T, error) {
 // skip returns an element without rows that ends where the split goes on.
 func (r *Reader[T]) skip() (T, error) {
 	origin := r.origin
-	origin.From, origin.To = r.origin.To, pipeline.AtEpoch(r.epoch, pipeline.Position(r.row))
+	origin.From, origin.To = r.origin.To, position.AtEpoch(r.epoch, pipeline.Position(r.row))
 	rec := r.number(nil, 0, origin.To)
 	e, err := r.source.wrap(rec, origin)
 	if err != nil {
@@ -66,9 +67,9 @@ func (r *Reader[T]) skip() (T, error) {
 func (r *Reader[T]) shift(e T) (T, error) {
 	var none T
 	o := e.Origin()
-	if r.source.opts.Epochs > 1 && o.To >= 1<<pipeline.EpochBits {
+	if r.source.opts.Epochs > 1 && o.To >= 1<<position.EpochBits {
 		e.Release()
-		return none, fmt.Errorf("epochsource: %q is longer than 2^%d, too long to be read more than once: %w", r.origin.Split, pipeline.EpochBits, pipeline.ErrConfig)
+		return none, fmt.Errorf("epochsource: %q is longer than 2^%d, too long to be read more than once: %w", r.origin.Split, position.EpochBits, pipeline.ErrConfig)
 	}
 	r.row = int64(o.To)
 	if r.epoch == 0 {
@@ -76,7 +77,7 @@ func (r *Reader[T]) shift(e T) (T, error) {
 		return e, nil
 	}
 	from := r.origin.To
-	o.From, o.To = from, pipeline.AtEpoch(r.epoch, o.To)
+	o.From, o.To = from, position.AtEpoch(r.epoch, o.To)
 	rec := any(e).(interface{ Record() arrow.RecordBatch }).Record()
 	moved := r.moved(rec)
 	e.Release()
@@ -100,7 +101,7 @@ func (r *Reader[T]) moved(rec arrow.RecordBatch) arrow.RecordBatch {
 		defer b.Release()
 		b.Reserve(int(rec.NumRows()))
 		for _, at := range rec.Column(c).(*array.Int64).Int64Values() {
-			b.UnsafeAppend(int64(pipeline.AtEpoch(r.epoch, pipeline.Position(at))))
+			b.UnsafeAppend(int64(position.AtEpoch(r.epoch, pipeline.Position(at))))
 		}
 		cols[c] = b.NewArray()
 		defer cols[c].Release()
@@ -116,8 +117,8 @@ func (r *Reader[T]) explain(err error) error {
 	}
 	in := *gap
 	for _, p := range []*pipeline.Position{&in.Want, &in.First, &in.Last} {
-		if *p >= 0 && *p < 1<<pipeline.EpochBits {
-			*p = pipeline.AtEpoch(r.epoch, *p)
+		if *p >= 0 && *p < 1<<position.EpochBits {
+			*p = position.AtEpoch(r.epoch, *p)
 		}
 	}
 	return &in

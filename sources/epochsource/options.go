@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // WholeSplit as Options.ShuffleRows makes one window of all rows of a split.
@@ -76,7 +77,7 @@ func (o Options) Validate() error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("epochsource: "+format+": %w", append(args, pipeline.ErrConfig)...))
 	}
-	if most := math.MaxInt64>>pipeline.EpochBits - 1; o.Epochs < 0 || o.Epochs > most {
+	if most := math.MaxInt64>>position.EpochBits - 1; o.Epochs < 0 || o.Epochs > most {
 		fault("epochs %d is not in 1 to %d", o.Epochs, most)
 	}
 	if o.ShuffleRows < WholeSplit {

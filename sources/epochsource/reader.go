@@ -14,6 +14,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/arrowx"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // Reader reads the epochs of one split. It is not for concurrent use and starts no goroutine of its own.
@@ -110,12 +111,12 @@ func (r *Reader[T]) load(ctx context.Context) error {
 				r.origin.Split, r.source.opts.MaxWindowBytes, r.readRows, pipeline.ErrConfig)
 		}
 	}
-	if total := r.readFrom + r.readRows; total >= 1<<pipeline.EpochBits {
-		return fmt.Errorf("epochsource: %q has more than 2^%d rows: %w", r.origin.Split, pipeline.EpochBits, pipeline.ErrConfig)
+	if total := r.readFrom + r.readRows; total >= 1<<position.EpochBits {
+		return fmt.Errorf("epochsource: %q has more than 2^%d rows: %w", r.origin.Split, position.EpochBits, pipeline.ErrConfig)
 	} else if r.row >= total && r.row > 0 { // it must hold a row, for the last row's position is the next epoch's
 		return &pipeline.GapError{
 			Source: r.origin.Source, Split: r.origin.Split, Want: r.origin.To,
-			First: pipeline.AtEpoch(r.epoch, 0), Last: pipeline.AtEpoch(r.epoch, pipeline.Position(total)),
+			First: position.AtEpoch(r.epoch, 0), Last: position.AtEpoch(r.epoch, pipeline.Position(total)),
 			Hint: "the source has fewer rows than it had, or more were dropped",
 		}
 	}
@@ -245,9 +246,9 @@ func (r *Reader[T]) hand(rec arrow.RecordBatch, rows, done int64) (T, error) {
 	w := &r.window
 	ends := rec == nil || w.last && done == w.rec.NumRows()
 	origin := r.origin
-	origin.From, origin.To = r.origin.To, pipeline.AtEpoch(r.epoch, pipeline.Position(r.row+rows))
+	origin.From, origin.To = r.origin.To, position.AtEpoch(r.epoch, pipeline.Position(r.row+rows))
 	if ends {
-		origin.To = pipeline.AtEpoch(r.epoch+1, 0)
+		origin.To = position.AtEpoch(r.epoch+1, 0)
 	}
 	origin.MinTime, origin.MaxTime = w.minTime, w.maxTime
 	numbered := r.number(rec, rows, origin.To)
@@ -286,7 +287,7 @@ func (r *Reader[T]) number(rec arrow.RecordBatch, rows int64, to pipeline.Positi
 	defer b.Release()
 	b.Reserve(int(rows))
 	for i := range rows {
-		p := pipeline.AtEpoch(r.epoch, pipeline.Position(r.row+i+1))
+		p := position.AtEpoch(r.epoch, pipeline.Position(r.row+i+1))
 		if i == rows-1 {
 			p = to
 		}

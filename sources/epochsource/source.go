@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // Source describes the epochs of another source of blocks or batches. Its methods may be called from several goroutines
@@ -103,7 +104,7 @@ func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	s.mu.Lock()
 	s.mu.splits = inner
 	s.mu.Unlock()
-	end := pipeline.AtEpoch(s.opts.Epochs, 0)
+	end := position.AtEpoch(s.opts.Epochs, 0)
 	if s.opts.OneSplit {
 		name := s.opts.SplitName
 		return []pipeline.Split{{Name: name, Identity: Together(inner), Start: s.opts.Starts[name], End: end}}, nil
@@ -112,8 +113,8 @@ func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	for i, sp := range inner {
 		out[i] = pipeline.Split{Name: sp.Name, Identity: sp.Identity, Start: s.opts.Starts[sp.Name], End: end}
 		if s.shuffle(sp.Name, s.opts.Epochs-1) == 0 {
-			if out[i].End = pipeline.NoPosition; sp.End >= 0 && sp.End < 1<<pipeline.EpochBits {
-				out[i].End = pipeline.AtEpoch(s.opts.Epochs-1, sp.End)
+			if out[i].End = pipeline.NoPosition; sp.End >= 0 && sp.End < 1<<position.EpochBits {
+				out[i].End = position.AtEpoch(s.opts.Epochs-1, sp.End)
 			} else if s.opts.Epochs == 1 {
 				out[i].End = sp.End
 			}
@@ -179,7 +180,7 @@ func seeded(inner []pipeline.Split, name string) string {
 // position that is none; one behind the rows of its epoch shows in Next.
 func (s *Source[T]) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[T], error) {
 	if from < 0 {
-		return nil, &pipeline.GapError{Source: env.Source, Split: split.Name, Want: from, Last: pipeline.AtEpoch(s.opts.Epochs, 0)}
+		return nil, &pipeline.GapError{Source: env.Source, Split: split.Name, Want: from, Last: position.AtEpoch(s.opts.Epochs, 0)}
 	}
 	inner, err := s.inner(ctx, split.Name)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/sources/epochsource"
 	"github.com/monolith-go/monolith/sources/memsource"
 )
@@ -241,18 +242,18 @@ func TestErrors(t *testing.T) {
 		t.Errorf("an unknown split: %v", err)
 	}
 	var gap *pipeline.GapError
-	for _, from := range []pipeline.Position{-5, 11, pipeline.AtEpoch(1, 11)} {
+	for _, from := range []pipeline.Position{-5, 11, position.AtEpoch(1, 11)} {
 		if _, _, err := read(t, s, &pipeline.Env{}, "a", from); !errors.As(err, &gap) || gap.Want != from {
 			t.Errorf("from %d: %v", from, err)
 		}
 	}
-	for from, want := range map[pipeline.Position]int{0: 20, 4: 16, 10: 10, pipeline.AtEpoch(1, 7): 3, pipeline.AtEpoch(1, 10): 0, pipeline.AtEpoch(2, 1): 0} {
+	for from, want := range map[pipeline.Position]int{0: 20, 4: 16, 10: 10, position.AtEpoch(1, 7): 3, position.AtEpoch(1, 10): 0, position.AtEpoch(2, 1): 0} {
 		if rows, _, err := read(t, s, &pipeline.Env{}, "a", from); err != nil || len(rows) != want {
 			t.Errorf("from %d: %d rows, %v; want %d", from, len(rows), err, want)
 		}
 	}
 	shuffled := wrap(t, src, epochsource.Options{Epochs: 2, ShuffleRows: 3})
-	for _, from := range []pipeline.Position{-5, 10, 11, pipeline.AtEpoch(1, 10)} {
+	for _, from := range []pipeline.Position{-5, 10, 11, position.AtEpoch(1, 10)} {
 		if _, _, err := read(t, shuffled, &pipeline.Env{}, "a", from); !errors.As(err, &gap) || gap.Want != from {
 			t.Errorf("shuffled, from %d: %v", from, err)
 		}

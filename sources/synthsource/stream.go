@@ -4,12 +4,12 @@ import (
 	"math"
 	"time"
 
-	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 const (
-	// maxExamples is the number of places that an epoch's positions have (see [pipeline.EpochBits]).
-	maxExamples = 1<<pipeline.EpochBits - 1
+	// maxExamples is the number of places that an epoch's positions have (see [position.EpochBits]).
+	maxExamples = 1<<position.EpochBits - 1
 	// maxItems leaves room for a slot in front of an item's number in a fid.
 	maxItems = 1 << 46
 	// maxSpan, in microseconds, keeps event times far from overflowing.

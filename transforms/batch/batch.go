@@ -24,7 +24,7 @@ type Options struct {
 	// DropRemainder drops what is left over when the input, or with Epochs an epoch, ends. Its positions still pass,
 	// in an empty batch, so the rows count as done.
 	DropRemainder bool
-	// Epochs says that positions are made by [pipeline.AtEpoch] and that no batch holds rows of two epochs: what is
+	// Epochs says that positions are made by position.AtEpoch and that no batch holds rows of two epochs: what is
 	// left over at the end of an epoch leaves as a smaller batch.
 	Epochs bool
 }
@@ -57,7 +57,7 @@ func (o Options) Validate() error {
 //	out          |--512--|-88|   |--512--| |--88-|       a cut behind row 600
 //
 // Behind a cut batches are of the full size again. The stage may stand in front of the first queue or behind it; it cuts by
-// [pipeline.ColPosition], whatever its unit, positions made by [pipeline.AtEpoch] included. The stage's methods may be
+// [pipeline.ColPosition], whatever its unit, positions made by position.AtEpoch included. The stage's methods may be
 // called from several goroutines at once.
 type Stage struct{ opts Options }
 

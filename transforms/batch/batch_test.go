@@ -16,6 +16,7 @@ import (
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/transforms/batch"
 )
 
@@ -103,7 +104,7 @@ func run(t *testing.T, opts batch.Options, in func(mem memory.Allocator) []*pipe
 
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	epoch := func(e int, at pipeline.Position) int64 { return int64(pipeline.AtEpoch(e, at)) }
+	epoch := func(e int, at pipeline.Position) int64 { return int64(position.AtEpoch(e, at)) }
 	for _, tc := range []struct {
 		name string
 		opts batch.Options
@@ -169,10 +170,10 @@ func TestBatch(t *testing.T) {
 			opts: batch.Options{Rows: 2, Epochs: true},
 			in: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
 				return []*pipeline.Batch{
-					newBatch(t, mem, "a", 0, 2, 1, 2), newBatch(t, mem, "a", 2, pipeline.AtEpoch(1, 0), epoch(1, 0)),
-					newBatch(t, mem, "a", pipeline.AtEpoch(1, 0), pipeline.AtEpoch(1, 1), epoch(1, 1)),
-					newBatch(t, mem, "a", pipeline.AtEpoch(1, 1), pipeline.AtEpoch(2, 0)),
-					newBatch(t, mem, "a", pipeline.AtEpoch(2, 0), pipeline.AtEpoch(2, 3), epoch(2, 1), epoch(2, 2), epoch(2, 3)),
+					newBatch(t, mem, "a", 0, 2, 1, 2), newBatch(t, mem, "a", 2, position.AtEpoch(1, 0), epoch(1, 0)),
+					newBatch(t, mem, "a", position.AtEpoch(1, 0), position.AtEpoch(1, 1), epoch(1, 1)),
+					newBatch(t, mem, "a", position.AtEpoch(1, 1), position.AtEpoch(2, 0)),
+					newBatch(t, mem, "a", position.AtEpoch(2, 0), position.AtEpoch(2, 3), epoch(2, 1), epoch(2, 2), epoch(2, 3)),
 				}
 			},
 			want: []string{
@@ -189,7 +190,7 @@ func TestBatch(t *testing.T) {
 			in: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
 				return []*pipeline.Batch{
 					newBatch(t, mem, "a", 0, 1, 1),
-					newBatch(t, mem, "a", 1, pipeline.AtEpoch(3, 0), 2, epoch(1, 0), epoch(1, 1), epoch(2, 0), epoch(2, 1)),
+					newBatch(t, mem, "a", 1, position.AtEpoch(3, 0), 2, epoch(1, 0), epoch(1, 1), epoch(2, 0), epoch(2, 1)),
 				}
 			},
 			want: []string{

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/sources/epochsource"
 	"github.com/monolith-go/monolith/sources/memsource"
 	"github.com/monolith-go/monolith/transforms/batch"
@@ -41,7 +42,7 @@ func TestCuts(t *testing.T) {
 				n := 0
 				for range rng.IntN(12) {
 					n += 1 + rng.IntN(3)
-					at[split] = append(at[split], pipeline.AtEpoch(epoch, pipeline.Position(n)))
+					at[split] = append(at[split], position.AtEpoch(epoch, pipeline.Position(n)))
 				}
 				// What is left over at the end of an epoch is dropped whether or not a cut follows before the next epoch.
 				within := n + 3
@@ -49,10 +50,10 @@ func TestCuts(t *testing.T) {
 					within = max(n, 1)
 				}
 				for range rng.IntN(5) {
-					cuts[split] = append(cuts[split], pipeline.AtEpoch(epoch, pipeline.Position(rng.IntN(within))))
+					cuts[split] = append(cuts[split], position.AtEpoch(epoch, pipeline.Position(rng.IntN(within))))
 				}
 				if opts.Epochs {
-					borders[split] = append(borders[split], pipeline.AtEpoch(epoch+1, 0))
+					borders[split] = append(borders[split], position.AtEpoch(epoch+1, 0))
 				}
 			}
 			slices.Sort(cuts[split])
@@ -93,7 +94,7 @@ func TestCuts(t *testing.T) {
 			g.to = o.To
 			return nil
 		}
-		end := pipeline.AtEpoch(3, 0)
+		end := position.AtEpoch(3, 0)
 		for len(next) > 0 {
 			split := slices.Sorted(maps.Keys(next))[rng.IntN(len(next))]
 			from := next[split]
@@ -209,18 +210,26 @@ func (s shardsWriter) Resume(_ context.Context, _ string, splits []pipeline.Spli
 	defer s.mu.Unlock()
 	out := map[string]pipeline.Progress{}
 	for _, sp := range splits {
-		p := pipeline.Progress{Position: pipeline.NoPosition}
-		for i := range s.at {
-			pos, ok := s.at[i][sp.Name]
-			if !ok {
-				pos = pipeline.NoPosition
-			}
-			p.Cuts = append(p.Cuts, pos)
-		}
-		p.Position = slices.Min(p.Cuts)
-		out[sp.Name] = p
+		out[sp.Name] = pipeline.Progress{Position: slices.Min(s.ends(sp.Name))}
 	}
 	return out, nil
+}
+
+func (s shardsWriter) Cuts(_, split string) []pipeline.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends(split)
+}
+
+func (s shardsWriter) ends(split string) (out []pipeline.Position) {
+	for i := range s.at {
+		pos, ok := s.at[i][split]
+		if !ok {
+			pos = pipeline.NoPosition
+		}
+		out = append(out, pos)
+	}
+	return out
 }
 
 // TestCutsInGraph stops shards at different places, and reads on from the smallest with batches of another size: each

@@ -22,6 +22,7 @@ import (
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // TestMain makes the test binary be the command `monolith` of the scripts, with the fakes below behind it.
@@ -195,7 +196,7 @@ func fakes() cli.Ops {
 			return &job.SnapshotInfo{
 				Path: path, ID: 3, Created: time.Unix(1700000000, 0), Digest: "d1935e", Rows: 12345,
 				Tables:    []job.TableInfo{{Name: "embedding", Rows: 12345, Dim: 17}},
-				Positions: map[string]map[string]job.PositionInfo{"ratings": {"ratings-0": {Position: 99, Rows: 98, Batches: 2}}},
+				Positions: map[string]map[string]position.Progress{"ratings": {"ratings-0": {Position: 99, Rows: 98, Batches: 2}}},
 			}, nil
 		},
 		Demo: func(_ context.Context, o job.DemoOptions) (*job.DemoResult, error) {

@@ -364,7 +364,7 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	for _, source := range slices.Sorted(maps.Keys(s.Positions)) {
 		for _, split := range slices.Sorted(maps.Keys(s.Positions[source])) {
 			p := s.Positions[source][split]
-			positions = append(positions, []string{source, split, strconv.FormatInt(p.Position, 10), ui.Count(p.Rows)})
+			positions = append(positions, []string{source, split, strconv.FormatInt(int64(p.Position), 10), ui.Count(p.Rows)})
 		}
 	}
 	return ui.Table(w, positions, 2, 3)
