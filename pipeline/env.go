@@ -35,6 +35,7 @@ type Env struct {
 		sync.Mutex
 		resources map[any]io.Closer
 		order     []any
+		paths     map[string]string // by split
 	}
 }
 
@@ -69,6 +70,30 @@ func (e *Env) Remember(split, memory string) {
 	if e != nil && e.Memory != nil {
 		e.Memory(e.Source, split, memory)
 	}
+}
+
+// Locate tells in which file the records of a split lie, for messages about them: names of splits have no folder, because
+// positions are stored under them and files may be moved.
+func (e *Env) Locate(split, path string) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.paths == nil {
+		e.mu.paths = map[string]string{}
+	}
+	e.mu.paths[split] = path
+}
+
+// path is what [Env.Locate] was told.
+func (e *Env) path(split string) string {
+	if e == nil {
+		return ""
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.paths[split]
 }
 
 // Resource returns what key stands for in this worker, opening it the first time: stages and the sink of one worker
@@ -107,10 +132,13 @@ func (e *Env) CloseResources() error {
 	return errors.Join(errs...)
 }
 
-// BadRow reports one record that cannot be used. It returns nil when the policy says to go on without it, and the error
+// BadRow reports one record that cannot be used, and says in which file it lies ([Env.Locate]). It returns nil when the policy says to go on without it, and the error
 // to fail with otherwise. payload may be nil; it is only valid during the call.
 func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error {
 	e.Observe().RowDropped(err.Source, err.Reason)
+	if err.Path == "" {
+		err.Path = e.path(err.Split)
+	}
 	policy := BadRowPolicy(FailOnBadRow{})
 	if e != nil && e.BadRows != nil {
 		policy = e.BadRows

@@ -30,13 +30,18 @@ type DataError struct {
 	Reason string
 	// Err says more, or is nil.
 	Err error
+	// Path is the file that the record lies in, where it is one; [Env.BadRow] sets it.
+	Path string
 }
 
-// Error renders `source/split position 12: reason: detail`.
+// Error renders `source/split position 12: reason: detail (file logs/day1.csv)`.
 func (e *DataError) Error() string {
 	s := fmt.Sprintf("%s/%s position %d: %s", e.Source, e.Split, e.Position, e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
+	}
+	if e.Path != "" {
+		s += " (file " + e.Path + ")"
 	}
 	return s
 }

@@ -26,7 +26,7 @@ func TestRealDataMovieLensCluster(t *testing.T) {
 	testbed.Data(t, "datasets/ml1m-bin")
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("needs bash")
+		testbed.Require(t, "posix", "bash is not installed")
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/deadletter"
 )
@@ -196,7 +197,7 @@ func TestOpenFileFaults(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("there is no /dev/full")
+		testbed.Require(t, "posix", "there is no /dev/full")
 	}
 	f, err := deadletter.OpenFile("/dev/full", deadletter.FileOptions{})
 	if err != nil {

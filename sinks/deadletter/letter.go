@@ -23,6 +23,8 @@ type Letter struct {
 	Time   time.Time `json:"time"`
 	Source string    `json:"source"`
 	Split  string    `json:"split"`
+	// Path is the file that the record lies in, where it is one.
+	Path string `json:"path,omitempty"`
 	// Position is where the record begins, in the unit of the source.
 	Position int64 `json:"position"`
 	// Reason is the short phrase that metrics count by, Error the details.
@@ -35,7 +37,7 @@ type Letter struct {
 // newLetter describes a bad row. The payload is not copied.
 func newLetter(now time.Time, err *pipeline.DataError, payload []byte) Letter {
 	l := Letter{
-		Time: now.UTC(), Source: err.Source, Split: err.Split, Position: int64(err.Position), Reason: err.Reason, Payload: payload,
+		Time: now.UTC(), Source: err.Source, Split: err.Split, Path: err.Path, Position: int64(err.Position), Reason: err.Reason, Payload: payload,
 	}
 	if err.Err != nil {
 		l.Error = err.Err.Error()

@@ -256,6 +256,7 @@ func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split
 	if err != nil {
 		return nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
+	env.Locate(split.Name, path)
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, s.explain(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/parquetsource"
@@ -520,13 +521,7 @@ func TestCorruption(t *testing.T) {
 // TestRealFiles reads Apache's test files and GroupLens' ratings, and compares with parquet-go where that can read them.
 func TestRealFiles(t *testing.T) {
 	t.Parallel()
-	data := os.Getenv("MONOLITH_DATA")
-	if data == "" {
-		if strings.Contains(os.Getenv("MONOLITH_REQUIRE"), "data") {
-			t.Fatal("MONOLITH_DATA is not set, but MONOLITH_REQUIRE asks for data")
-		}
-		t.Skip("MONOLITH_DATA is not set")
-	}
+	data := testbed.Data(t, ".")
 	var files []string
 	for _, pattern := range []string{"formats/apache_parquet-testing/data/*.parquet", "datasets/ml-100k/users.parquet", "datasets/ml-100k/movies.parquet"} {
 		found, err := filepath.Glob(filepath.Join(data, pattern))

@@ -21,6 +21,7 @@ import (
 type Reader struct {
 	env           *pipeline.Env
 	source, split string
+	path          string
 	schema        *arrow.Schema
 	stream        *filesplit.Stream
 	opts          Options
@@ -83,7 +84,7 @@ func (r *Reader) start() error {
 			r.schema = arrow.NewSchema(r.schema.Fields(), &md)
 		}
 		if bad, ok := errors.AsType[*filesplit.BadRecord](first); ok {
-			return &pipeline.DataError{Source: r.source, Split: r.split, Reason: bad.Reason, Err: fmt.Errorf("header: %w; has the file one (parse.header)?", bad.Err)}
+			return &pipeline.DataError{Source: r.source, Split: r.split, Path: r.path, Reason: bad.Reason, Err: fmt.Errorf("header: %w; has the file one (parse.header)?", bad.Err)}
 		}
 	}
 	if plain && r.from > 0 && first == nil {

@@ -72,11 +72,12 @@ func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split
 	if err != nil {
 		return nil, fmt.Errorf("textsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
+	env.Locate(split.Name, path)
 	stream, err := filesplit.Open(path, filesplit.Compression(s.opts.Compression), isGzip)
 	if err != nil {
 		return nil, fmt.Errorf("textsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
-	r := &Reader{env: env, source: env.Source, split: split.Name, schema: s.schema, stream: stream, opts: s.opts, from: int64(from)}
+	r := &Reader{env: env, source: env.Source, split: split.Name, path: path, schema: s.schema, stream: stream, opts: s.opts, from: int64(from)}
 	return r, nil
 }
 

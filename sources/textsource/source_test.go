@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/textsource"
@@ -271,13 +272,7 @@ func TestErrors(t *testing.T) {
 // TestRealFiles counts the lines of data sets whose sizes are known.
 func TestRealFiles(t *testing.T) {
 	t.Parallel()
-	data := os.Getenv("MONOLITH_DATA")
-	if data == "" {
-		if strings.Contains(os.Getenv("MONOLITH_REQUIRE"), "data") {
-			t.Fatal("MONOLITH_DATA is not set, but MONOLITH_REQUIRE asks for data")
-		}
-		t.Skip("MONOLITH_DATA is not set")
-	}
+	data := testbed.Data(t, ".")
 	for _, tc := range []struct {
 		file   string
 		opts   textsource.Options

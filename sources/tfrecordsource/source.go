@@ -72,6 +72,7 @@ func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split
 	if err != nil {
 		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
+	env.Locate(split.Name, path)
 	stream, err := filesplit.Open(path, filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
 	if err != nil {
 		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)

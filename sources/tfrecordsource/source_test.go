@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
@@ -314,13 +315,7 @@ func TestConfigErrors(t *testing.T) {
 // TestRealFiles reads files that TensorFlow wrote.
 func TestRealFiles(t *testing.T) {
 	t.Parallel()
-	data := os.Getenv("MONOLITH_DATA")
-	if data == "" {
-		if strings.Contains(os.Getenv("MONOLITH_REQUIRE"), "data") {
-			t.Fatal("MONOLITH_DATA is not set, but MONOLITH_REQUIRE asks for data")
-		}
-		t.Skip("MONOLITH_DATA is not set")
-	}
+	data := testbed.Data(t, ".")
 	for pattern, want := range map[string]int{
 		"formats/shenweichen_DeepCTR/criteo_sample.tr.tfrecords":                                            160,
 		"formats/tensorflow_tfx/components/testdata/csv_example_gen/unlabelled/data_tfrecord-*-of-00012.gz": 1230,
