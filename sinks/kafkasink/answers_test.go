@@ -2,88 +2,38 @@ package kafkasink_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl/plain"
 
+	"github.com/monolith-go/monolith/internal/kafkawire/wiretest"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
 )
-
-// bytesOf builds what a broker sends.
-type bytesOf []byte
-
-func (b bytesOf) i8(v int8) bytesOf   { return append(b, byte(v)) }
-func (b bytesOf) i16(v int16) bytesOf { return binary.BigEndian.AppendUint16(b, uint16(v)) }
-func (b bytesOf) i32(v int32) bytesOf { return binary.BigEndian.AppendUint32(b, uint32(v)) }
-func (b bytesOf) i64(v int64) bytesOf { return binary.BigEndian.AppendUint64(b, uint64(v)) }
-func (b bytesOf) str(s string) bytesOf {
-	return append(b.i16(int16(len(s))), s...)
-}
 
 // manner is a broker of an older protocol that answers some requests as a test says: with the bytes of an answer's body. It
 // has one topic, out, of one partition.
 func manner(t testing.TB, answers map[int16][]byte) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := net.SplitHostPort(ln.Addr().String())
-	p, _ := strconv.Atoi(port)
-	versions := bytesOf{}.i16(0).i32(6)
+	versions := wiretest.Answer{}.I16(0).I32(6)
 	for _, v := range [][3]int16{{0, 3, 8}, {3, 4, 4}, {17, 1, 1}, {18, 0, 0}, {19, 2, 4}, {36, 0, 0}} {
-		versions = versions.i16(v[0]).i16(v[1]).i16(v[2])
+		versions = versions.I16(v[0]).I16(v[1]).I16(v[2])
 	}
-	usual := map[int16][]byte{
-		0:  bytesOf{}.i32(1).str("out").i32(1).i32(0).i16(0).i64(5).i64(-1).i64(0).i32(0).i16(-1).i32(0),
-		3:  bytesOf{}.i32(0).i32(1).i32(7).str(host).i32(int32(p)).i16(-1).str("c").i32(7).i32(1).i16(0).str("out").i8(0).i32(1).i16(0).i32(0).i32(7).i32(0).i32(0),
-		17: bytesOf{}.i16(0).i32(1).str("PLAIN"),
-		18: versions,
-		19: bytesOf{}.i32(0).i32(1).str("out").i16(0).i16(-1),
-		36: bytesOf{}.i16(0).i16(-1).i32(0),
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				for {
-					head := make([]byte, 12)
-					if _, err := io.ReadFull(c, head); err != nil {
-						return
-					}
-					if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head))-8); err != nil {
-						return
-					}
-					key := int16(binary.BigEndian.Uint16(head[4:]))
-					body, ok := answers[key]
-					if !ok {
-						body = usual[key]
-					}
-					frame := append(bytesOf{}.i32(int32(len(body)+4)), head[8:12]...)
-					if _, err := c.Write(append(frame, body...)); err != nil {
-						return
-					}
-				}
-			}()
+	return wiretest.Broker(t, func(host string, p int32) map[int16][]byte {
+		return map[int16][]byte{
+			0:  wiretest.Answer{}.I32(1).Str("out").I32(1).I32(0).I16(0).I64(5).I64(-1).I64(0).I32(0).I16(-1).I32(0),
+			3:  wiretest.Answer{}.I32(0).I32(1).I32(7).Str(host).I32(p).I16(-1).Str("c").I32(7).I32(1).I16(0).Str("out").I8(0).I32(1).I16(0).I32(0).I32(7).I32(0).I32(0),
+			17: wiretest.Answer{}.I16(0).I32(1).Str("PLAIN"),
+			18: versions,
+			19: wiretest.Answer{}.I32(0).I32(1).Str("out").I16(0).I16(-1),
+			36: wiretest.Answer{}.I16(0).I16(-1).I32(0),
 		}
-	}()
-	t.Cleanup(func() { _ = ln.Close(); <-done })
-	return ln.Addr().String()
+	}, answers)
 }
 
 // use does everything that asks a broker for something.
@@ -103,16 +53,16 @@ func use(ctx context.Context, o kafkasink.Options) error {
 func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 	const huge = 0x5d3eaaac
 	for name, answers := range map[string]map[int16][]byte{
-		"versions":           {18: bytesOf{}.i16(0).i32(huge)},
-		"metadata brokers":   {3: bytesOf{}.i32(0).i32(huge)},
-		"metadata topics":    {3: bytesOf{}.i32(0).i32(0).str("c").i32(7).i32(huge)},
-		"produce topics":     {0: bytesOf{}.i32(huge)},
-		"produce partitions": {0: bytesOf{}.i32(1).str("out").i32(huge)},
-		"produce records":    {0: bytesOf{}.i32(1).str("out").i32(1).i32(0).i16(0).i64(5).i64(-1).i64(0).i32(huge)},
-		"created topics":     {19: bytesOf{}.i32(0).i32(huge)},
-		"handshake":          {17: bytesOf{}.i16(0).i32(huge)},
-		"authentication":     {36: bytesOf{}.i16(0).i16(-1).i32(huge)},
-		"another partition":  {0: bytesOf{}.i32(1).str("out").i32(1).i32(1).i16(0).i64(5).i64(-1).i64(0).i32(0).i16(-1).i32(0)},
+		"versions":           {18: wiretest.Answer{}.I16(0).I32(huge)},
+		"metadata brokers":   {3: wiretest.Answer{}.I32(0).I32(huge)},
+		"metadata topics":    {3: wiretest.Answer{}.I32(0).I32(0).Str("c").I32(7).I32(huge)},
+		"produce topics":     {0: wiretest.Answer{}.I32(huge)},
+		"produce partitions": {0: wiretest.Answer{}.I32(1).Str("out").I32(huge)},
+		"produce records":    {0: wiretest.Answer{}.I32(1).Str("out").I32(1).I32(0).I16(0).I64(5).I64(-1).I64(0).I32(huge)},
+		"created topics":     {19: wiretest.Answer{}.I32(0).I32(huge)},
+		"handshake":          {17: wiretest.Answer{}.I16(0).I32(huge)},
+		"authentication":     {36: wiretest.Answer{}.I16(0).I16(-1).I32(huge)},
+		"another partition":  {0: wiretest.Answer{}.I32(1).Str("out").I32(1).I32(1).I16(0).I64(5).I64(-1).I64(0).I32(0).I16(-1).I32(0)},
 		"nothing at all":     {0: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,14 +87,14 @@ func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 		}
 	})
 	t.Run("no partitions", func(t *testing.T) {
-		answer := bytesOf{}.i32(0).i32(0).str("c").i32(7).i32(1).i16(0).str("out").i8(0).i32(0)
+		answer := wiretest.Answer{}.I32(0).I32(0).Str("c").I32(7).I32(1).I16(0).Str("out").I8(0).I32(0)
 		o := kafkasink.Options{Brokers: []string{manner(t, map[int16][]byte{3: answer})}, Topic: "out", RetryFor: 100 * time.Millisecond}
 		if err := producer(t, o).Produce(t.Context(), kafkasink.Record{Partition: kafkasink.ByKey}); !errors.Is(err, pipeline.ErrUnavailable) {
 			t.Errorf("%v, want ErrUnavailable", err)
 		}
 	})
 	t.Run("a record that the broker names", func(t *testing.T) {
-		answer := bytesOf{}.i32(1).str("out").i32(1).i32(0).i16(87).i64(-1).i64(-1).i64(0).i32(1).i32(0).str("no key").str("a record is wrong").i32(0)
+		answer := wiretest.Answer{}.I32(1).Str("out").I32(1).I32(0).I16(87).I64(-1).I64(-1).I64(0).I32(1).I32(0).Str("no key").Str("a record is wrong").I32(0)
 		o := kafkasink.Options{Brokers: []string{manner(t, map[int16][]byte{0: answer})}, Topic: "out"}
 		err := use(t.Context(), o)
 		if want := "record 0 of 1: [87] Invalid Record"; err == nil || !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "no key") {
