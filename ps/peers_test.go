@@ -21,8 +21,10 @@ import (
 type farPeer struct {
 	node atomic.Pointer[ps.Node]
 	cut  atomic.Bool // the coordinator does not reach it
-	// ends counts calls of EndCut that arrived.
-	ends atomic.Int32
+	// ends counts calls of EndCut that arrived, begins those of BeginCut.
+	ends, begins atomic.Int32
+	// beforeBegin, if not nil, is called before a cut is begun.
+	beforeBegin func()
 }
 
 var (
@@ -51,7 +53,13 @@ func (p *farPeer) Connect(ctx context.Context, session, generation uint64, worke
 }
 
 func (p *farPeer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error {
-	_, err := reach(p, func(n *ps.Node) (int, error) { return 0, n.BeginCut(ctx, id, snapshot, sessions) })
+	_, err := reach(p, func(n *ps.Node) (int, error) {
+		p.begins.Add(1)
+		if p.beforeBegin != nil {
+			p.beforeBegin()
+		}
+		return 0, n.BeginCut(ctx, id, snapshot, sessions)
+	})
 	return err
 }
 
@@ -677,3 +685,71 @@ type gateFile struct {
 }
 
 func (f *gateFile) Sync() error { f.f.pass(); return f.File.Sync() }
+
+// TestOwnersAreCheckedAgain: a worker takes over a split after the coordinator has looked for owners and before any shard
+// has begun its cut. Shard 0, which is last, sees it, and the cut is begun again with the new owner among those who pass a
+// marker; else the shards could cut its stream at different places.
+func TestOwnersAreCheckedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFar(t, ps.Options{Dir: t.TempDir()})
+	c := f.coordinate()
+	one, two := mustClient(t, c, "x"), mustClient(t, c)
+	joined := false
+	f.peer.beforeBegin = func() {
+		if joined {
+			return
+		}
+		joined = true
+		if _, err := two.Resume(t.Context(), "s", []string{"y"}); err != nil {
+			t.Error(err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); done <- err }()
+	eventually(t, "the snapshot is taken", func() bool {
+		for _, cl := range []*ps.Client{one, two} {
+			if err := cl.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+	if n := f.peer.begins.Load(); n != 2 {
+		t.Errorf("the cut was begun %d times, want 2", n)
+	}
+}
+
+// TestNewOwnerDisturbs: a split that is taken over while a cut waits for markers may be settled differently before and
+// behind it, so the cut is not taken; once it is taken, it is nobody's business.
+func TestNewOwnerDisturbs(t *testing.T) {
+	t.Parallel()
+	s, err := ps.NewShard(countingLayout(), 0, 1, 4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id := ps.SplitID{Source: "s", Split: "x"}
+	s.Open(1, "old")
+	s.Open(2, "new")
+	if _, err := s.Acquire(1, id, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.BeginCut(7, []uint64{1})
+	if _, disturbed := s.CutState(7); disturbed {
+		t.Error("a cut is disturbed although nothing has happened")
+	}
+	if _, err := s.Acquire(2, id, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, disturbed := s.CutState(7); !disturbed {
+		t.Error("a cut goes on although a split has a new owner")
+	}
+}
