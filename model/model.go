@@ -50,6 +50,44 @@ type Feature struct {
 	Table int
 }
 
+// Head is one output of a model with what it learns from.
+type Head struct {
+	// Name tells the heads of a model apart.
+	Name string
+	// Loss is the name of a loss of package loss: "cross_entropy", "squared" and so on.
+	Loss string
+	// Labels are the columns that the loss reads, as many as [loss.Loss.NumLabels] wants for Width outputs. Empty: the
+	// batch's label column.
+	Labels []string
+	// Width is the number of outputs a row. 0 means 1.
+	Width int
+	// Weight multiplies the head's loss where the losses of heads are added up; above 0. 0 means 1.
+	Weight float32
+	// SampleRate is the share of the negative examples that the data holds, in (0, 1]; the model's logit is that of all
+	// examples, and the loss is taken of logit - ln SampleRate, which is the logit in the sampled data (He et al., 2014,
+	// section 6.3; bytedance/monolith: LogitCorrection). For losses with Sampled set. 0 means 1.
+	SampleRate float32
+	// Mask is a column of booleans, false where a row has no label for this head: the row then adds nothing to the head's
+	// loss and is still one of the rows it is divided by. Empty: all rows have one.
+	Mask string
+	// Metrics are the names of those that the head is measured by; empty: what suits the loss.
+	Metrics []string
+}
+
+// WithDefaults returns a copy in which every zero field has its default.
+func (h Head) WithDefaults() Head {
+	if h.Width == 0 {
+		h.Width = 1
+	}
+	if h.Weight == 0 {
+		h.Weight = 1
+	}
+	if h.SampleRate == 0 {
+		h.SampleRate = 1
+	}
+	return h
+}
+
 // Model is an immutable description, safe to share between workers.
 type Model interface {
 	// String names the model with its settings in one canonical form.
@@ -58,6 +96,8 @@ type Model interface {
 	Layout() *param.Layout
 	// Features lists the inputs; [Inputs] follows this order, sparse and dense each for themselves.
 	Features() []Feature
+	// Heads lists the outputs, at least one, with every default filled in; labels, predictions and losses follow this order.
+	Heads() []Head
 	// NewSession makes a worker's own activations. Sessions share nothing that changes.
 	NewSession() Session
 }
@@ -79,8 +119,13 @@ type Inputs struct {
 	Dense  [][]float32
 	// Values[t] holds the weights of the batch's distinct fids of table t, [n, Tables[t].Dim()].
 	Values [][]float32
-	// Labels [rows] are 0 or 1; Weights [rows] are example weights, nil for 1. Only Step reads them.
-	Labels, Weights []float32
+	// Labels[h] are those of head h, [rows, columns of the head], in the range that its loss accepts. Only Step reads them,
+	// Mask and Weights.
+	Labels [][]float32
+	// Mask[h] [rows] is false in the rows that have no label for head h; nil, or nil for a head: all have one.
+	Mask [][]bool
+	// Weights [rows] are example weights, nil for 1.
+	Weights []float32
 }
 
 // Session runs one batch at a time with buffers that are reused: after warm-up a step allocates nothing. It is not for
@@ -88,18 +133,19 @@ type Inputs struct {
 type Session interface {
 	// SetDense copies the dense parameters in, [Layout.DenseLen] values. The caller keeps the slice.
 	SetDense(values []float32)
-	// Predict runs the model as it serves: no dropout, moving statistics. It returns probabilities [rows], valid until
-	// the next call.
-	Predict(in *Inputs) []float32
-	// Step runs the model as it trains (dropout masks are a function of seed alone) and back. It returns the
-	// probabilities of the training pass and the batch's loss: Σ weight·cross entropy / rows, without regularisation, so
-	// that a row of weight k counts like k rows. Afterwards Grads and DenseGrad are valid until the next call.
-	Step(in *Inputs, seed uint64) (probs []float32, loss float64)
-	// Grads returns, for each table, the gradients of the loss with respect to Inputs.Values, summed in row order.
+	// Predict runs the model as it serves: no dropout, moving statistics. It returns one entry a head, [rows, Width] in
+	// the head's own unit (a probability, a value), valid until the next call.
+	Predict(in *Inputs) [][]float32
+	// Step runs the model as it trains (dropout masks are a function of seed alone) and back. It returns, for each head,
+	// the predictions of the training pass and the batch's loss: Σ weight·loss of the row / rows, without regularisation
+	// and without the head's own weight, so that a row of weight k counts like k rows. What is differentiated is
+	// Σ Head.Weight·loss over the heads. Afterwards Grads and DenseGrad are valid until the next call, as are the results.
+	Step(in *Inputs, seed uint64) (predictions [][]float32, losses []float64)
+	// Grads returns, for each table, the gradients of that sum with respect to Inputs.Values, summed in row order.
 	Grads() [][]float32
 	// DenseGrad returns the gradients of all dense tensors one behind the other.
 	DenseGrad() []float32
-	// PredictsAsTrained tells that Predict and the probabilities of Step agree bit for bit, because nothing in the
+	// PredictsAsTrained tells that Predict and the predictions of Step agree bit for bit, because nothing in the
 	// model behaves differently in training; progressive validation then needs no pass of its own.
 	PredictsAsTrained() bool
 }

@@ -67,7 +67,7 @@ type node struct {
 	dim    int
 	// needsGrad tells that a parameter lies somewhere before it.
 	needsGrad bool
-	// live tells that the output depends on it.
+	// live tells that a head depends on it.
 	live bool
 }
 
@@ -161,16 +161,18 @@ func (b *Builder) ClipNorm(limit float64) {
 	b.clipNorm = limit
 }
 
-// Build returns the graph whose output is logit [rows, 1], or every fault at once. seed makes the initial values of the
-// parameters. The builder must not be used afterwards.
-func (b *Builder) Build(seed uint64, logit Node) (*Graph, error) {
-	if b.owns("build", logit) {
-		if logit.dim != 1 {
-			b.fault("output has %d columns, want 1", logit.dim)
+// Build returns the graph with these heads, or every fault at once. seed makes the initial values of the parameters. The
+// builder must not be used afterwards.
+func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
+	if len(heads) == 0 {
+		b.fault("build: no heads")
+	}
+	var outputs []output
+	for _, h := range heads {
+		if slices.ContainsFunc(outputs, func(o output) bool { return o.head.Name == h.Name }) {
+			b.fault("head %q is there twice", h.Name)
 		}
-		if !b.nodes[logit.id].needsGrad {
-			b.fault("output depends on no parameter")
-		}
+		outputs = append(outputs, b.addOutput(h))
 	}
 	layout := &param.Layout{Seed: seed, Tables: b.tables}
 	for _, t := range b.tensors {
@@ -194,15 +196,17 @@ func (b *Builder) Build(seed uint64, logit Node) (*Graph, error) {
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
-	b.markLive(logit.id)
+	for _, o := range outputs {
+		b.markLive(o.node)
+	}
 	g := &Graph{
 		nodes: b.nodes, tensors: b.tensors, features: b.features, layout: layout,
-		numSparse: b.numSparse, numDense: b.numDense, output: logit.id, clipNorm: b.clipNorm,
+		numSparse: b.numSparse, numDense: b.numDense, outputs: outputs, clipNorm: b.clipNorm,
 	}
 	return g, nil
 }
 
-// markLive walks back from the output.
+// markLive walks back from a head's value.
 func (b *Builder) markLive(id int) {
 	if b.nodes[id].live {
 		return

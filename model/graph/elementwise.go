@@ -72,7 +72,9 @@ func (sigmoidOp) backward(s *Session, n *node) {
 	}
 }
 
-func (sigmoidOp) reference(e *evaluation, n *node) []float64 { return e.each(n, sigmoid) }
+func (sigmoidOp) reference(e *evaluation, n *node) []float64 {
+	return e.each(n, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })
+}
 
 // addOp is the sum of its inputs.
 type addOp struct{}

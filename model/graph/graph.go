@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// Graph is an immutable computation with one output, the logit of a probability. It is safe to share.
+// Graph is an immutable computation with one or more heads. It is safe to share.
 type Graph struct {
 	nodes     []node
 	tensors   []tensorInfo
@@ -17,9 +17,11 @@ type Graph struct {
 	layout    *param.Layout
 	numSparse int
 	numDense  int
-	output    int
+	outputs   []output
 	clipNorm  float64
 }
+
+var _ model.Model = (*Graph)(nil)
 
 // Layout describes the parameters. The caller must not change it.
 func (g *Graph) Layout() *param.Layout { return g.layout }
@@ -27,7 +29,16 @@ func (g *Graph) Layout() *param.Layout { return g.layout }
 // Features lists the inputs in the order of their declaration. The caller owns the slice.
 func (g *Graph) Features() []model.Feature { return slices.Clone(g.features) }
 
-// PredictsAsTrained tells that no operator before the output behaves differently in training.
+// Heads lists the outputs, with every default filled in. The caller owns the slice.
+func (g *Graph) Heads() []model.Head {
+	heads := make([]model.Head, len(g.outputs))
+	for i, o := range g.outputs {
+		heads[i] = o.head
+	}
+	return heads
+}
+
+// PredictsAsTrained tells that no operator before a head behaves differently in training.
 func (g *Graph) PredictsAsTrained() bool {
 	for _, n := range g.nodes {
 		if !n.live {
@@ -61,6 +72,15 @@ func (g *Graph) String() string {
 		}
 		fmt.Fprintf(&b, ") [rows %d]\n", n.dim)
 	}
-	fmt.Fprintf(&b, "output %%%d\n", g.output)
+	for _, o := range g.outputs {
+		fmt.Fprintf(&b, "head %q = %s(%%%d)", o.head.Name, o.head.Loss, o.node)
+		if o.head.Weight != 1 {
+			fmt.Fprintf(&b, " weight %g", o.head.Weight)
+		}
+		if o.head.SampleRate != 1 {
+			fmt.Fprintf(&b, " sample rate %g", o.head.SampleRate)
+		}
+		b.WriteByte('\n')
+	}
 	return b.String()
 }

@@ -1,6 +1,9 @@
 package graph
 
-import "github.com/monolith-go/monolith/model"
+import (
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/loss"
+)
 
 // evaluation is one run of the reference.
 type evaluation struct {
@@ -17,29 +20,36 @@ type evaluation struct {
 // slow twin of [Session], against which forward passes and, by central differences, gradients are checked.
 //
 // dense holds the dense parameters and values[t] the weights of in's distinct fids of table t; they stand in for
-// in.Values, which is not read. It returns the logits [rows] and, in training, the loss.
-func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) (logits []float64, loss float64) {
+// in.Values, which is not read. It returns the predictions of each head and, in training, the heads' losses, each without
+// the head's weight, and their weighted sum, whose gradient a step computes.
+func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) (r Result) {
 	e := &evaluation{g: g, in: in, dense: dense, values: values, train: train, seed: seed, vals: make([][]float64, len(g.nodes))}
 	for i := range g.nodes {
 		if n := &g.nodes[i]; n.live {
 			e.vals[i] = n.op.reference(e, n)
 		}
 	}
-	logits = e.vals[g.output]
-	if !train {
-		return logits, 0
-	}
-	for r, z := range logits {
-		w := 1.0
-		if in.Weights != nil {
-			w = float64(in.Weights[r])
+	for h, o := range g.outputs {
+		r.Predictions = append(r.Predictions, o.loss.Link.Reference(e.vals[o.node], o.head.Width))
+		if !train {
+			continue
 		}
-		loss += w * crossEntropy(z, float64(in.Labels[r]))
+		t := loss.Twin{Rows: in.NumRows, Width: o.head.Width, Outputs: e.vals[o.node], Labels: in.Labels[h], Weights: in.Weights, Rate: float64(o.head.SampleRate)}
+		if in.Mask != nil {
+			t.Mask = in.Mask[h]
+		}
+		value := o.loss.Reference(t)
+		r.Losses = append(r.Losses, value)
+		r.Total += float64(o.head.Weight) * value
 	}
-	if len(logits) == 0 {
-		return logits, 0
-	}
-	return logits, loss / float64(len(logits))
+	return r
+}
+
+// Result is what [Graph.Reference] computes: one entry a head, and Σ Head.Weight·loss.
+type Result struct {
+	Predictions [][]float64
+	Losses      []float64
+	Total       float64
 }
 
 // tensor returns the values of dense tensor id.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/loss"
 )
 
 // Session runs batches through a graph with buffers of its own: a step allocates only while batches grow. It satisfies
@@ -20,7 +21,12 @@ type Session struct {
 	fresh       []bool
 	// state is what a stateful operator keeps between forward and backward.
 	state []any
-	probs []float32
+	// predictions and losses are the heads'; batches are what the heads' losses work on.
+	predictions [][]float32
+	losses      []float64
+	batches     []loss.Batch
+	// spare takes the gradient of a value that two heads share.
+	spare []float32
 
 	// The batch at work.
 	in    *model.Inputs
@@ -32,17 +38,23 @@ type Session struct {
 var _ model.Session = (*Session)(nil)
 
 // NewSession makes a session whose dense parameters are zeros until [Session.SetDense].
-func (g *Graph) NewSession() *Session {
+func (g *Graph) NewSession() model.Session { return g.newSession() }
+
+func (g *Graph) newSession() *Session {
 	n := len(g.nodes)
 	s := &Session{
 		g:          g,
-		dense:      make([]float32, g.layout.DenseLen()),
-		denseGrad:  make([]float32, g.layout.DenseLen()),
+		dense:      resize(nil, g.layout.DenseLen()),
+		denseGrad:  resize(nil, g.layout.DenseLen()),
 		tableGrads: make([][]float32, len(g.layout.Tables)),
 		vals:       make([][]float32, n),
 		grads:      make([][]float32, n),
 		fresh:      make([]bool, n),
 		state:      make([]any, n),
+
+		predictions: make([][]float32, len(g.outputs)),
+		losses:      make([]float64, len(g.outputs)),
+		batches:     make([]loss.Batch, len(g.outputs)),
 	}
 	for i := range g.nodes {
 		if o, ok := g.nodes[i].op.(stateful); ok {
@@ -60,22 +72,24 @@ func (s *Session) SetDense(values []float32) {
 	copy(s.dense, values)
 }
 
-// Predict runs the model as it serves and returns probabilities [rows], valid until the next call. It panics when the
-// inputs do not fit the features.
-func (s *Session) Predict(in *model.Inputs) []float32 {
+// Predict runs the model as it serves and returns the predictions of each head, valid until the next call. It panics when
+// the inputs do not fit the features.
+func (s *Session) Predict(in *model.Inputs) [][]float32 {
 	s.begin(in, false, 0)
 	s.forward()
-	s.probs = resize(s.probs, s.rows)
-	probabilities(s.probs, s.vals[s.g.output])
-	return s.probs
+	for h := range s.g.outputs {
+		o := &s.g.outputs[h]
+		s.predictions[h] = resize(s.predictions[h], s.rows*o.head.Width)
+		o.loss.Link.Apply(s.predictions[h], s.vals[o.node], o.head.Width)
+	}
+	return s.predictions
 }
 
-// Step runs the model as it trains, and back; see [model.Session]. It panics when the inputs do not fit the features.
-func (s *Session) Step(in *model.Inputs, seed uint64) (probs []float32, loss float64) {
+// Step runs the model as it trains, and back; see [model.Session]. It panics when the inputs do not fit the features or
+// the heads.
+func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, losses []float64) {
 	s.begin(in, true, seed)
-	if len(in.Labels) != s.rows || in.Weights != nil && len(in.Weights) != s.rows {
-		panic(fmt.Sprintf("graph: %d labels and %d weights for %d rows", len(in.Labels), len(in.Weights), s.rows))
-	}
+	s.checkLabels(in)
 	s.forward()
 	clear(s.denseGrad)
 	for t, values := range in.Values {
@@ -85,18 +99,61 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (probs []float32, loss flo
 	for i := range s.fresh {
 		s.fresh[i] = true
 	}
-	out := s.g.output
-	s.probs = resize(s.probs, s.rows)
-	dlogit, _ := s.gradTarget(out)
-	loss = sigmoidCrossEntropy(s.probs, dlogit, s.vals[out], in.Labels, in.Weights)
+	for h := range s.g.outputs {
+		s.learn(h)
+	}
 	for i := len(s.g.nodes) - 1; i >= 0; i-- {
-		// A live node that needs a gradient has got one from a consumer by now: all consumers come behind it.
+		// A live node that needs a gradient has got one from a consumer or a head by now: all consumers come behind it.
 		if n := &s.g.nodes[i]; n.live && n.needsGrad {
 			n.op.backward(s, n)
 		}
 	}
 	s.clip()
-	return s.probs, loss
+	return s.predictions, s.losses
+}
+
+// learn computes the predictions and the loss of head h, and adds the gradient of its value.
+func (s *Session) learn(h int) {
+	o := &s.g.outputs[h]
+	n := s.rows * o.head.Width
+	s.predictions[h] = resize(s.predictions[h], n)
+	grad, first := s.gradTarget(o.node)
+	target := grad
+	if !first { // two heads share a value
+		s.spare = resize(s.spare, n)
+		target = s.spare
+	}
+	b := &s.batches[h]
+	*b = loss.Batch{
+		Rows: s.rows, Width: o.head.Width, Outputs: s.vals[o.node], Labels: s.in.Labels[h], Weights: s.in.Weights,
+		Shift: o.shift, Scale: float64(o.head.Weight), Predictions: s.predictions[h], Grad: target,
+	}
+	if s.in.Mask != nil {
+		b.Mask = s.in.Mask[h]
+	}
+	s.losses[h] = o.loss.Step(b)
+	if !first {
+		add(grad, target)
+	}
+}
+
+// checkLabels panics when labels, masks or weights do not fit the heads.
+func (s *Session) checkLabels(in *model.Inputs) {
+	if len(in.Labels) != len(s.g.outputs) || in.Mask != nil && len(in.Mask) != len(s.g.outputs) {
+		panic(fmt.Sprintf("graph: labels of %d and masks of %d heads, the graph has %d", len(in.Labels), len(in.Mask), len(s.g.outputs)))
+	}
+	if in.Weights != nil && len(in.Weights) != s.rows {
+		panic(fmt.Sprintf("graph: %d weights for %d rows", len(in.Weights), s.rows))
+	}
+	for h := range s.g.outputs {
+		o := &s.g.outputs[h]
+		if want := s.rows * o.loss.NumLabels(o.head.Width); len(in.Labels[h]) != want {
+			panic(fmt.Sprintf("graph: head %q has %d labels for %d rows, want %d", o.head.Name, len(in.Labels[h]), s.rows, want))
+		}
+		if in.Mask != nil && in.Mask[h] != nil && len(in.Mask[h]) != s.rows {
+			panic(fmt.Sprintf("graph: head %q has a mask of %d for %d rows", o.head.Name, len(in.Mask[h]), s.rows))
+		}
+	}
 }
 
 // Grads returns the gradient of the loss with respect to each table's values, valid until the next call.
@@ -174,11 +231,13 @@ func (s *Session) tensorGrad(id int) []float32 {
 	return s.denseGrad[t.offset : t.offset+t.size]
 }
 
-// resize returns a slice of n elements, the old one where it is large enough; the contents are undefined.
+// resize returns a slice of n elements, the old one where it is large enough; the contents are undefined. Its memory
+// begins at a multiple of 16 bytes: the inner products of gonum add up in an order that depends on the alignment, and
+// Go aligns less where a few elements are asked for.
 func resize(s []float32, n int) []float32 {
 	if cap(s) < n {
 		// Some room beyond, so that batches of slightly different sizes settle quickly.
-		return make([]float32, n, n+n/8)
+		return make([]float32, n, max(n+n/8, 16))
 	}
 	return s[:n]
 }

@@ -22,7 +22,7 @@ func build(t *testing.T, f func(b *graph.Builder, x graph.Node) graph.Node) *gra
 	table := b.Table(param.Table{Name: "embedding", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{}}}})
 	x := b.Pool(table, "vec", b.SparseFeature(model.Feature{Name: "s"}))
 	x = b.Concat(x, b.DenseFeature(model.Feature{Name: "d", Kind: model.Dense, Dim: 2}))
-	g, err := b.Build(1, layer.Dense(b, "out", f(b, x), 1, rule))
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "click", Loss: "cross_entropy"}, Node: layer.Dense(b, "out", f(b, x), 1, rule)})
 	if err != nil {
 		t.Fatal(err)
 	}

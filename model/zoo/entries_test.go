@@ -37,8 +37,8 @@ func TestEntriesOfOneFeatureInteract(t *testing.T) {
 	one := newTrainer(mustNew(t, zoo.Config{Name: zoo.FM, Features: []model.Feature{{Name: "features"}}, Seed: 1, Dim: 8}), 2*ids)
 	first := taste(rand.New(rand.NewPCG(3, 3)), 100, ids)
 	first.Values = [][]float32{pair.table}
-	want := slices.Clone(pair.session.Predict(first))
-	if got := one.session.Predict(oneFeature(first)); !cmp.Equal(got, want) {
+	want := slices.Clone(pair.session.Predict(first)[0])
+	if got := one.session.Predict(oneFeature(first))[0]; !cmp.Equal(got, want) {
 		t.Error("one feature with two entries predicts something else than two features with one")
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -49,9 +49,9 @@ func TestEntriesOfOneFeatureInteract(t *testing.T) {
 	}
 	in := taste(rng, 4000, ids)
 	in.Values = [][]float32{pair.table}
-	two, _ := metric.AUC(pair.session.Predict(in), in.Labels, nil)
+	two, _ := metric.AUC(pair.session.Predict(in)[0], in.Labels[0], nil)
 	in.Values = [][]float32{one.table}
-	all, _ := metric.AUC(one.session.Predict(oneFeature(in)), in.Labels, nil)
+	all, _ := metric.AUC(one.session.Predict(oneFeature(in))[0], in.Labels[0], nil)
 	if all < .87 || all < two-.001 || all > two+.001 { // .9 is the best; logistic regression has .5
 		t.Errorf("auc %.4f with one feature of two entries, %.4f with two features", all, two)
 	}
@@ -87,7 +87,7 @@ func BenchmarkEntries(b *testing.B) {
 		b.Run(fmt.Sprintf("model=fm/entries=%d/dim=16/batch=512", entries), func(b *testing.B) {
 			tr := newTrainer(mustNew(b, zoo.Config{Name: zoo.FM, Features: []model.Feature{{Name: "features"}}, Dim: 16}), 10_000)
 			rng := rand.New(rand.NewPCG(1, 1))
-			in := &model.Inputs{NumRows: 512, Sparse: []model.Ragged{{Offsets: []int32{0}}}, Labels: make([]float32, 512), Values: [][]float32{tr.table}}
+			in := &model.Inputs{NumRows: 512, Sparse: []model.Ragged{{Offsets: []int32{0}}}, Labels: [][]float32{make([]float32, 512)}, Values: [][]float32{tr.table}}
 			for range in.NumRows {
 				for range entries {
 					in.Sparse[0].Index = append(in.Sparse[0].Index, int32(rng.IntN(10_000)))

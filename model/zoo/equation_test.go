@@ -139,10 +139,10 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 				Dim: 3, Hidden: []int{6, 4},
 			})
 			e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph(), 5)}
-			e.in = graphtest.Inputs(m.Layout(), m.Features(), graphtest.Shape{Rows: 20}, 6)
+			e.in = graphtest.Inputs(m, graphtest.Shape{Rows: 20}, 6)
 			s := m.NewSession()
 			s.SetDense(e.dense)
-			for r, got := range s.Predict(e.in) {
+			for r, got := range s.Predict(e.in)[0] {
 				e.row = r
 				if want := 1 / (1 + math.Exp(-logit(e))); math.Abs(float64(got)-want) > 1e-5 {
 					t.Errorf("row %d: got %v, want %v", r, got, want)

@@ -63,7 +63,7 @@ func (t *trainer) eachSegment(id int, f func(s param.Segment, w, state []float32
 // step trains on one batch of rows of fids and returns its loss. Every row of the table counts as touched.
 func (t *trainer) step(in *model.Inputs, seed uint64) float64 {
 	in.Values = [][]float32{t.table}
-	_, loss := t.session.Step(in, seed)
+	_, losses := t.session.Step(in, seed)
 	grads := t.session.Grads()[0]
 	for id := range len(t.table) / t.layout.Tables[0].Dim() {
 		t.eachSegment(id, func(s param.Segment, w, state []float32) {
@@ -75,13 +75,13 @@ func (t *trainer) step(in *model.Inputs, seed uint64) float64 {
 		p.Optimizer.Update(t.tensor(t.dense, i), t.denseState[i], t.tensor(t.session.DenseGrad(), i), 1)
 	}
 	t.session.SetDense(t.dense)
-	return loss
+	return losses[0]
 }
 
 // taste is a stream of clicks whose probability depends on the pair of user and item alone: a model of first order
 // cannot rank it.
 func taste(rng *rand.Rand, rows, ids int) *model.Inputs {
-	in := &model.Inputs{NumRows: rows, Sparse: make([]model.Ragged, 2)}
+	in := &model.Inputs{NumRows: rows, Sparse: make([]model.Ragged, 2), Labels: make([][]float32, 1)}
 	for f := range in.Sparse {
 		in.Sparse[f].Offsets = []int32{0}
 	}
@@ -100,7 +100,7 @@ func taste(rng *rand.Rand, rows, ids int) *model.Inputs {
 		if rng.Float32() < p {
 			label = 1
 		}
-		in.Labels = append(in.Labels, label)
+		in.Labels[0] = append(in.Labels[0], label)
 	}
 	return in
 }
@@ -129,7 +129,7 @@ func TestModelsLearn(t *testing.T) {
 				}
 				in := taste(rng, 4000, ids)
 				in.Values = [][]float32{tr.table}
-				auc, ok := metric.AUC(tr.session.Predict(in), in.Labels, nil)
+				auc, ok := metric.AUC(tr.session.Predict(in)[0], in.Labels[0], nil)
 				if !ok {
 					t.Fatal("no auc")
 				}
@@ -183,7 +183,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(5, func() { tr.session.Step(in, 1) }); n != 0 {
 			t.Errorf("%s: %v allocations a step", name, n)
 		}
-		many := graphtest.Inputs(m.Layout(), m.Features(), graphtest.Shape{Rows: 200, MaxList: 9, Valued: true}, 1)
+		many := graphtest.Inputs(m, graphtest.Shape{Rows: 200, MaxList: 9, Valued: true}, 1)
 		tr.session.Step(many, 1)
 		if n := testing.AllocsPerRun(5, func() { tr.session.Step(many, 1) }); n != 0 {
 			t.Errorf("%s: %v allocations a step of rows with many entries", name, n)
@@ -214,7 +214,7 @@ func BenchmarkStep(b *testing.B) {
 			}
 			tr := newTrainer(mustNew(b, cfg), shape.numFIDs)
 			rng := rand.New(rand.NewPCG(1, 1))
-			in := &model.Inputs{NumRows: shape.rows, Sparse: make([]model.Ragged, shape.fields), Values: [][]float32{tr.table}}
+			in := &model.Inputs{NumRows: shape.rows, Sparse: make([]model.Ragged, shape.fields), Values: [][]float32{tr.table}, Labels: make([][]float32, 1)}
 			for f := range in.Sparse {
 				r := &in.Sparse[f]
 				for i := range shape.rows {
@@ -224,7 +224,7 @@ func BenchmarkStep(b *testing.B) {
 				r.Offsets = append(r.Offsets, int32(shape.rows))
 			}
 			for range shape.rows {
-				in.Labels = append(in.Labels, float32(rng.IntN(2)))
+				in.Labels[0] = append(in.Labels[0], float32(rng.IntN(2)))
 			}
 			tr.session.Step(in, 0)
 			b.ReportAllocs()

@@ -51,7 +51,7 @@ func TestExampleWeightsFollowNumpy(t *testing.T) {
 		for k, at := 0, 0; at < len(twin.Labels); k, at = k+1, at+run.Batch {
 			to := min(at+run.Batch, len(twin.Labels))
 			in := &model.Inputs{
-				NumRows: to - at, Sparse: make([]model.Ragged, 2), Dense: make([][]float32, 1), Labels: twin.Labels[at:to], Weights: twin.Weights[at:to],
+				NumRows: to - at, Sparse: make([]model.Ragged, 2), Dense: make([][]float32, 1), Labels: [][]float32{twin.Labels[at:to]}, Weights: twin.Weights[at:to],
 			}
 			for r := at; r < to; r++ {
 				for f := range in.Sparse {
@@ -90,18 +90,18 @@ func TestWeightIsThatManyCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := mustNew(t, zoo.Config{Name: name, Features: mixed(), Dim: 4, Hidden: []int{9, 5}, CrossLayers: 2})
-			weighted := graphtest.Inputs(m.Layout(), m.Features(), graphtest.Shape{Rows: 6, MaxList: 3}, 3)
+			weighted := graphtest.Inputs(m, graphtest.Shape{Rows: 6, MaxList: 3}, 3)
 			weighted.Weights = []float32{1, 3, 0, 2, 1, 5}
 			s := m.NewSession()
 			s.SetDense(graphtest.Dense(m.Graph(), 4))
 			sums := func(in *model.Inputs) (all []float32, loss float64) {
-				_, loss = s.Step(in, 0)
+				_, losses := s.Step(in, 0)
 				for _, g := range append(s.Grads(), s.DenseGrad()) {
 					for _, v := range g {
 						all = append(all, v*float32(in.NumRows))
 					}
 				}
-				return all, loss * float64(in.NumRows)
+				return all, losses[0] * float64(in.NumRows)
 			}
 			got, gotLoss := sums(weighted)
 			want, wantLoss := sums(copies(m.Features(), weighted))
@@ -119,14 +119,14 @@ func TestWeightIsThatManyCopies(t *testing.T) {
 
 // copies is the batch in which row r of in stands in.Weights[r] times, each with weight 1.
 func copies(features []model.Feature, in *model.Inputs) *model.Inputs {
-	out := &model.Inputs{Values: in.Values, Sparse: make([]model.Ragged, len(in.Sparse)), Dense: make([][]float32, len(in.Dense))}
+	out := &model.Inputs{Values: in.Values, Sparse: make([]model.Ragged, len(in.Sparse)), Dense: make([][]float32, len(in.Dense)), Labels: make([][]float32, 1)}
 	for f := range out.Sparse {
 		out.Sparse[f].Offsets = []int32{0}
 	}
 	for r, w := range in.Weights {
 		for range int(w) {
 			out.NumRows++
-			out.Labels = append(out.Labels, in.Labels[r])
+			out.Labels[0] = append(out.Labels[0], in.Labels[0][r])
 			for f := range in.Sparse {
 				from, to := &in.Sparse[f], &out.Sparse[f]
 				to.Index = append(to.Index, from.Index[from.Offsets[r]:from.Offsets[r+1]]...)

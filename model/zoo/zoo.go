@@ -6,6 +6,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/param"
 )
 
@@ -55,12 +56,17 @@ func New(cfg Config) (model.Model, error) {
 		logit = layer.Dense(a.b, "out", a.b.Concat(cross, a.deep(vectors)), 1, a.rule)
 	}
 	a.b.ClipNorm(cfg.ClipNorm)
-	g, err := a.b.Build(cfg.Seed, logit)
+	g, err := a.b.Build(cfg.Seed, graph.Output{Head: head(), Node: logit})
 	if err != nil {
 		return nil, err
 	}
 	return &Model{graph: g, cfg: cfg}, nil
 }
+
+// HeadName is the one head of every model: the probability that the label is 1.
+const HeadName = "label"
+
+func head() model.Head { return model.Head{Name: HeadName, Loss: loss.CrossEntropy} }
 
 // String names the model with all settings it uses.
 func (m *Model) String() string { return m.cfg.String() }
@@ -70,6 +76,9 @@ func (m *Model) Layout() *param.Layout { return m.graph.Layout() }
 
 // Features lists the inputs. The caller owns the slice.
 func (m *Model) Features() []model.Feature { return m.graph.Features() }
+
+// Heads lists the outputs. The caller owns the slice.
+func (m *Model) Heads() []model.Head { return m.graph.Heads() }
 
 // NewSession makes a worker's own activations.
 func (m *Model) NewSession() model.Session { return m.graph.NewSession() }

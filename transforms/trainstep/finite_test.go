@@ -26,10 +26,10 @@ type poisonedSession struct {
 	poison func(rows []float32, dense []float32)
 }
 
-func (s *poisonedSession) Step(in *model.Inputs, seed uint64) ([]float32, float64) {
-	probs, loss := s.Session.Step(in, seed)
+func (s *poisonedSession) Step(in *model.Inputs, seed uint64) ([][]float32, []float64) {
+	predictions, losses := s.Session.Step(in, seed)
 	s.poison(s.Grads()[0], s.DenseGrad())
-	return probs, loss
+	return predictions, losses
 }
 
 // TestGradientsThatAreNotFiniteAreRefused gives gradients one bad element each: nothing is emitted, and the error names what

@@ -151,10 +151,10 @@ func (l *lookup) prepare(p *Prepared) error {
 		p.rows.Values[t] = resize(p.rows.Values[t], len(p.rows.Keys[t])*l.layout.Tables[t].Dim())
 	}
 	p.in.Values = p.rows.Values
-	p.in.Labels, p.in.Weights = nil, nil
+	p.in.Labels, p.in.Weights = append(p.in.Labels[:0], nil), nil
 	if c, ok := p.batch.Column(pipeline.ColLabel).(*array.Float32); ok {
-		p.in.Labels = c.Float32Values()
-		for r, y := range p.in.Labels {
+		p.in.Labels[0] = c.Float32Values()
+		for r, y := range p.in.Labels[0] {
 			if !(y >= 0 && y <= 1) { // NaN too
 				return fmt.Errorf("row %d of the batch %s has label %v, not in 0 to 1; say what a positive example is (label.positive): %w", r, p.batch.Origin(), y, pipeline.ErrConfig)
 			}

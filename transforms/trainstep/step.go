@@ -116,25 +116,26 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	}
 	var before []float32
 	if s.stage.opts.Progressive && !s.session.PredictsAsTrained() {
-		before = s.session.Predict(&p.in)
+		before = s.session.Predict(&p.in)[0]
 	}
 	if before != nil { // Step reuses the session's buffers
 		g.dense = append(g.dense[:0], before...)
 		before = g.dense
 	}
 	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, cmp.Or(s.stage.opts.Identities[o.Split], o.Split))), uint64(o.From))
-	probs, loss := s.session.Step(&p.in, seed)
+	predictions, losses := s.session.Step(&p.in, seed)
+	loss := losses[0]
 	if err := s.check(p, loss); err != nil {
 		g.Release()
 		return err
 	}
 	if before == nil {
-		before = probs
+		before = predictions[0]
 	}
 	if observe := s.stage.opts.Observe; observe != nil {
-		observe(Observation{Origin: o, Worker: s.worker, Probs: before, Labels: p.in.Labels, Weights: p.in.Weights, Loss: loss})
+		observe(Observation{Origin: o, Worker: s.worker, Probs: before, Labels: p.in.Labels[0], Weights: p.in.Weights, Loss: loss})
 	}
-	g.trace = AppendTrace(g.trace[:0], before, p.in.Labels, p.in.Weights)
+	g.trace = AppendTrace(g.trace[:0], before, p.in.Labels[0], p.in.Weights)
 	grads := s.session.Grads()
 	g.buf = resize(g.buf, len(grads))
 	for t := range grads {
@@ -195,7 +196,7 @@ func (s *score) Process(ctx context.Context, p *Prepared, emit func(*Scored) err
 			out.Release()
 			return err
 		}
-		out.probs = append(out.probs, s.session.Predict(&p.in)...)
+		out.probs = append(out.probs, s.session.Predict(&p.in)[0]...)
 	}
 	return emit(out)
 }

@@ -107,7 +107,7 @@ func (s *Scored) NumRows() int { return s.from.NumRows() }
 
 // Scores returns the predictions with the labels and weights they belong to (weights nil: all 1), valid until Release.
 func (s *Scored) Scores() (probs, labels, weights []float32) {
-	return s.probs, s.from.in.Labels, s.from.in.Weights
+	return s.probs, s.from.in.Labels[0], s.from.in.Weights
 }
 
 // Release implements [pipeline.Element].

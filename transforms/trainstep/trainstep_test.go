@@ -154,7 +154,7 @@ func TestLookupReadsColumns(t *testing.T) {
 				},
 				Dense:  [][]float32{{3, 4, 5}, {1.5, -1, 2, -1, 2.5, -1}},
 				Values: [][]float32{{0, 0, 40, 0, 0, 0, 0}},
-				Labels: []float32{1, 0, 1},
+				Labels: [][]float32{{1, 0, 1}},
 			}
 			if diff := cmp.Diff(want, *in); diff != "" {
 				t.Errorf("inputs (-want +got):\n%s", diff)
@@ -205,7 +205,7 @@ func TestStepPredictsBeforeItTrains(t *testing.T) {
 		err = look.Process(t.Context(), newBatch(t, mem, 0, 8), func(p *trainstep.Prepared) error {
 			ref := m.NewSession()
 			ref.SetDense(store.dense)
-			want = append(want, ref.Predict(p.Inputs())...)
+			want = append(want, ref.Predict(p.Inputs())[0]...)
 			return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
 				defer g.Release()
 				u := g.Update()

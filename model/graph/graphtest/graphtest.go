@@ -10,7 +10,7 @@ import (
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
-	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/loss"
 )
 
 // Shape says what random inputs look like.
@@ -22,11 +22,13 @@ type Shape struct {
 	Valued bool
 	// Weighted gives each example a weight of its own, some of them 0.
 	Weighted bool
+	// Masked leaves some rows without a label, others for each head.
+	Masked bool
 }
 
 // String renders the shape as a test's name.
 func (s Shape) String() string {
-	return fmt.Sprintf("rows=%d/list=%d/valued=%t/weighted=%t", s.Rows, s.MaxList, s.Valued, s.Weighted)
+	return fmt.Sprintf("rows=%d/list=%d/valued=%t/weighted=%t/masked=%t", s.Rows, s.MaxList, s.Valued, s.Weighted, s.Masked)
 }
 
 // Shapes are those every operator, layer and model is checked with.
@@ -38,10 +40,12 @@ var Shapes = []Shape{
 	{Rows: 6, MaxList: 4, Weighted: true},
 	{Rows: 5, Valued: true},
 	{Rows: 6, MaxList: 4, Valued: true, Weighted: true},
+	{Rows: 8, MaxList: 2, Weighted: true, Masked: true},
 }
 
-// Inputs makes random inputs for a graph from a seed.
-func Inputs(layout *param.Layout, features []model.Feature, shape Shape, seed uint64) *model.Inputs {
+// Inputs makes random inputs for a model from a seed; labels are whole numbers from the ranges of the heads' losses.
+func Inputs(m model.Model, shape Shape, seed uint64) *model.Inputs {
+	layout, features := m.Layout(), m.Features()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	in := &model.Inputs{NumRows: shape.Rows}
 	numKeys := max(1, shape.Rows) // few enough that rows share fids
@@ -69,10 +73,29 @@ func Inputs(layout *param.Layout, features []model.Feature, shape Shape, seed ui
 	for _, t := range layout.Tables {
 		in.Values = append(in.Values, normal(rng, numKeys*t.Dim(), 0.7))
 	}
+	for _, h := range m.Heads() {
+		l, err := loss.Find(h.Loss)
+		if err != nil {
+			panic(err)
+		}
+		labels := make([]float32, shape.Rows*l.NumLabels(h.Width))
+		for i := range labels {
+			labels[i] = min(max(float32(rng.IntN(7)-3), l.Labels.Min), l.Labels.Max)
+		}
+		in.Labels = append(in.Labels, labels)
+	}
 	for range shape.Rows {
-		in.Labels = append(in.Labels, float32(rng.IntN(2)))
 		if shape.Weighted {
 			in.Weights = append(in.Weights, float32(rng.IntN(4)))
+		}
+	}
+	if shape.Masked {
+		for range m.Heads() {
+			mask := make([]bool, shape.Rows)
+			for r := range mask {
+				mask[r] = rng.IntN(3) > 0
+			}
+			in.Mask = append(in.Mask, mask)
 		}
 	}
 	return in
@@ -110,13 +133,13 @@ func Check(t *testing.T, g *graph.Graph) {
 	t.Helper()
 	s := g.NewSession()
 	for i, shape := range Shapes {
-		in := Inputs(g.Layout(), g.Features(), shape, uint64(i))
+		in := Inputs(g, shape, uint64(i))
 		// The same session for all shapes, so that buffers left over from other batches would show.
 		t.Run(shape.String(), func(t *testing.T) { check(t, g, s, in, uint64(i)) })
 	}
 }
 
-func check(t *testing.T, g *graph.Graph, s *graph.Session, in *model.Inputs, seed uint64) {
+func check(t *testing.T, g *graph.Graph, s model.Session, in *model.Inputs, seed uint64) {
 	t.Helper()
 	dense32 := Dense(g, seed)
 	s.SetDense(dense32)
@@ -126,22 +149,23 @@ func check(t *testing.T, g *graph.Graph, s *graph.Session, in *model.Inputs, see
 		values = append(values, widen(v))
 	}
 
-	logits, _ := g.Reference(in, dense, values, false, 0)
-	compareProbs(t, "predict", s.Predict(in), logits)
-	logits, wantLoss := g.Reference(in, dense, values, true, seed)
-	probs, loss := s.Step(in, seed)
-	compareProbs(t, "step", probs, logits)
-	if !near(loss, wantLoss, 1e-5) {
-		t.Errorf("loss is %v, want %v", loss, wantLoss)
+	comparePredictions(t, "predict", g, s.Predict(in), g.Reference(in, dense, values, false, 0).Predictions)
+	want := g.Reference(in, dense, values, true, seed)
+	predictions, losses := s.Step(in, seed)
+	comparePredictions(t, "step", g, predictions, want.Predictions)
+	for h, head := range g.Heads() {
+		if !near(losses[h], want.Losses[h], 1e-5) {
+			t.Errorf("head %q: loss is %v, want %v", head.Name, losses[h], want.Losses[h])
+		}
 	}
 
 	gradient := func(x *float64) float64 {
 		const h = 1e-5
 		at := *x
 		*x = at + h
-		_, up := g.Reference(in, dense, values, true, seed)
+		up := g.Reference(in, dense, values, true, seed).Total
 		*x = at - h
-		_, down := g.Reference(in, dense, values, true, seed)
+		down := g.Reference(in, dense, values, true, seed).Total
 		*x = at
 		return (up - down) / (2 * h)
 	}
@@ -170,16 +194,18 @@ func check(t *testing.T, g *graph.Graph, s *graph.Session, in *model.Inputs, see
 	}
 }
 
-func compareProbs(t *testing.T, what string, got []float32, logits []float64) {
+func comparePredictions(t *testing.T, what string, g *graph.Graph, got [][]float32, want [][]float64) {
 	t.Helper()
-	if len(got) != len(logits) {
-		t.Errorf("%s: %d probabilities for %d rows", what, len(got), len(logits))
-		return
-	}
-	for r, z := range logits {
-		if want := 1 / (1 + math.Exp(-z)); !near(float64(got[r]), want, 1e-5) {
-			t.Errorf("%s: probability of row %d is %v, want %v", what, r, got[r], want)
+	for h, head := range g.Heads() {
+		if len(got[h]) != len(want[h]) {
+			t.Errorf("%s: head %q: %d predictions, want %d", what, head.Name, len(got[h]), len(want[h]))
 			return
+		}
+		for i, p := range want[h] {
+			if !near(float64(got[h][i]), p, 1e-5) {
+				t.Errorf("%s: head %q: prediction %d is %v, want %v", what, head.Name, i, got[h][i], p)
+				return
+			}
 		}
 	}
 }

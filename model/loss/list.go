@@ -1,0 +1,146 @@
+package loss
+
+import "math"
+
+// The names of the losses.
+const (
+	// CrossEntropy is for labels that are 0 or 1, or a share between.
+	CrossEntropy = "cross_entropy"
+	// Squared is for values whose mean is wanted.
+	Squared = "squared"
+	// Absolute is for values whose median is wanted.
+	Absolute = "absolute"
+	// Huber is squared near the label and absolute far from it: outliers weigh less.
+	Huber = "huber"
+	// Poisson is for counts and times from 0 up, predicted through eᶻ.
+	Poisson = "poisson"
+)
+
+// all is the list; its order is that of documentation.
+var all = []Loss{
+	{
+		Name: CrossEntropy, Formula: "-y·ln σ(z) - (1-y)·ln(1-σ(z))",
+		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "logloss"}, Sampled: true,
+		step: stepCrossEntropy, predicts: true, reference: each(func(z, y float64) float64 {
+			return -y*math.Log(1/(1+math.Exp(-z))) - (1-y)*math.Log(1/(1+math.Exp(z)))
+		}),
+	},
+	{
+		Name: Squared, Formula: "(z-y)²",
+		Labels: anyNumber(), Link: Identity, Metrics: []string{"mse", "mae"},
+		step:      stepEach(func(z, y float64) (float64, float64) { return (z - y) * (z - y), 2 * (z - y) }),
+		reference: each(func(z, y float64) float64 { return z*z - 2*z*y + y*y }),
+	},
+	{
+		Name: Absolute, Formula: "|z-y|; the derivative at y is 0",
+		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "mse"},
+		step:      stepEach(absolute),
+		reference: each(func(z, y float64) float64 { return max(z-y, y-z) }),
+	},
+	{
+		// Huber (1964), equation for k = 1.
+		Name: Huber, Formula: "½(z-y)² where |z-y| ≤ 1, |z-y| - ½ beyond",
+		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "mse"},
+		step: stepEach(func(z, y float64) (float64, float64) {
+			if d := z - y; d >= -1 && d <= 1 {
+				return d * d / 2, d
+			}
+			value, slope := absolute(z, y)
+			return value - 0.5, slope
+		}),
+		reference: each(func(z, y float64) float64 {
+			inside := min(math.Abs(z-y), 1)
+			return inside*math.Abs(z-y) - inside*inside/2
+		}),
+	},
+	{
+		// The negative log-likelihood of a Poisson distribution with mean eᶻ, without ln y!, which no parameter changes (Nelder
+		// and Wedderburn, 1972).
+		Name: Poisson, Formula: "eᶻ - y·z",
+		Labels: Range{Min: 0, Max: math.MaxFloat32}, Link: Exp, Metrics: []string{"mae", "mse"},
+		step: stepEach(func(z, y float64) (float64, float64) {
+			mean := math.Exp(z)
+			return mean - y*z, mean - y
+		}),
+		reference: each(func(z, y float64) float64 {
+			mean := math.Exp(z)
+			return mean - y*math.Log(mean)
+		}),
+	},
+}
+
+// absolute is |z-y| with its derivative.
+func absolute(z, y float64) (value, slope float64) {
+	switch d := z - y; {
+	case d > 0:
+		return d, 1
+	case d < 0:
+		return -d, -1
+	default:
+		return d, 0
+	}
+}
+
+// stepEach is the step of a loss that looks at one output at a time; f returns its value and derivative.
+func stepEach(f func(z, y float64) (value, slope float64)) func(b *Batch) float64 {
+	return func(b *Batch) float64 {
+		scale, sum := 1/float64(b.Rows), 0.0
+		for r := range b.Rows {
+			w, counts := b.weight(r)
+			for i := r * b.Width; i < (r+1)*b.Width; i++ {
+				if !counts { // a masked row's label may be anything
+					b.Grad[i] = 0
+					continue
+				}
+				value, slope := f(float64(b.Outputs[i])+b.Shift, float64(b.Labels[i]))
+				b.Grad[i] = float32(w * slope * scale * b.Scale)
+				sum += w * value
+			}
+		}
+		return sum * scale
+	}
+}
+
+// each is the reference of a loss that looks at one output at a time.
+func each(value func(z, y float64) float64) func(t Twin) float64 {
+	return func(t Twin) float64 {
+		sum := 0.0
+		for i, z := range t.Outputs {
+			r, w := i/t.Width, 1.0
+			if t.Weights != nil {
+				w = float64(t.Weights[r])
+			}
+			if t.Mask != nil && !t.Mask[r] {
+				continue
+			}
+			sum += w * value(z-math.Log(t.Rate), float64(t.Labels[i])) / float64(t.Rows)
+		}
+		return sum
+	}
+}
+
+// stepCrossEntropy is a loop of its own: it is the loss of nearly every model. The value is max(z, 0) - z·y + ln(1+e^-|z|),
+// which neither overflows nor cancels (TensorFlow, sigmoid_cross_entropy_with_logits), the derivative σ(z) - y.
+func stepCrossEntropy(b *Batch) float64 {
+	scale, sum := 1/float64(b.Rows), 0.0
+	for r := range b.Rows {
+		w, counts := b.weight(r)
+		for i := r * b.Width; i < (r+1)*b.Width; i++ {
+			z := float64(b.Outputs[i])
+			p := sigmoid(z)
+			b.Predictions[i] = float32(p)
+			if !counts {
+				b.Grad[i] = 0
+				continue
+			}
+			y := float64(b.Labels[i])
+			if b.Shift != 0 {
+				z += b.Shift
+				p = sigmoid(z)
+			}
+			b.Grad[i] = float32(w * (p - y) * scale * b.Scale)
+			sum += w * (max(z, 0) - z*y + math.Log1p(math.Exp(-math.Abs(z))))
+		}
+	}
+	return sum * scale
+}

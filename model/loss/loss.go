@@ -1,0 +1,147 @@
+// Package loss holds what heads learn by: each [Loss] of [All] has a name, the labels it accepts, the link from what a
+// model computes to a prediction, and its value with its derivative. Adding a loss is one entry there.
+package loss
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Loss is one entry of the list. It is immutable.
+type Loss struct {
+	// Name is what heads and job files call it.
+	Name string
+	// Formula is the loss of one output z with label y, for those who read.
+	Formula string
+	// Labels is the range of labels it accepts.
+	Labels Range
+	// Link makes a prediction of an output.
+	Link Link
+	// Metrics are the names of those that suit it, the most usual first.
+	Metrics []string
+	// Sampled tells that a head with this loss may have a sample rate of negatives.
+	Sampled bool
+
+	// numLabels is the number of label columns of width outputs; nil: one for each.
+	numLabels func(width int) int
+	// step is [Loss.Step] of at least one row, reference [Loss.Reference].
+	step func(b *Batch) float64
+	// predicts tells that step writes the predictions too.
+	predicts  bool
+	reference func(t Twin) float64
+}
+
+// Range is what a label may be: a finite number from Min to Max, both included.
+type Range struct {
+	Min, Max float32
+	// Whole tells that only whole numbers are.
+	Whole bool
+}
+
+// Contains tells whether y is in the range; NaN and infinities never are.
+func (r Range) Contains(y float32) bool {
+	return y >= max(r.Min, -math.MaxFloat32) && y <= min(r.Max, math.MaxFloat32) && (!r.Whole || y == float32(math.Trunc(float64(y))))
+}
+
+// String says the range in words: "0 to 1", "from 0 up", "any number".
+func (r Range) String() string {
+	what := "any number"
+	switch {
+	case r.Min > -math.MaxFloat32 && r.Max < math.MaxFloat32:
+		what = fmt.Sprintf("%g to %g", r.Min, r.Max)
+	case r.Min > -math.MaxFloat32:
+		what = fmt.Sprintf("from %g up", r.Min)
+	case r.Max < math.MaxFloat32:
+		what = fmt.Sprintf("up to %g", r.Max)
+	}
+	if r.Whole {
+		what += ", whole"
+	}
+	return what
+}
+
+// anyNumber is the range of all finite numbers.
+func anyNumber() Range { return Range{Min: -math.MaxFloat32, Max: math.MaxFloat32} }
+
+// Batch is what a loss is computed over. Slices are row-major and belong to the caller.
+type Batch struct {
+	Rows, Width int
+	// Outputs [Rows, Width] is what the model computes, before the link.
+	Outputs []float32
+	// Labels is [Rows, NumLabels(Width)].
+	Labels []float32
+	// Weights [Rows] multiply the rows' losses; nil: all 1. Mask [Rows] is false where a row has no label; nil: all have.
+	Weights []float32
+	Mask    []bool
+	// Shift is added to outputs for the loss and not for the prediction: -ln(sample rate), or 0.
+	Shift float64
+	// Scale multiplies the gradient and not the loss that is returned.
+	Scale float64
+	// Predictions and Grad [Rows, Width] are written: the link's values, and Scale times the derivative of the loss.
+	Predictions, Grad []float32
+}
+
+// weight is what row r counts, and whether it has a label.
+func (b *Batch) weight(r int) (w float64, counts bool) {
+	if b.Mask != nil && !b.Mask[r] {
+		return 0, false
+	}
+	if b.Weights != nil {
+		return float64(b.Weights[r]), true
+	}
+	return 1, true
+}
+
+// NumLabels is the number of label columns that a head of width outputs reads.
+func (l *Loss) NumLabels(width int) int {
+	if l.numLabels == nil {
+		return width
+	}
+	return l.numLabels(width)
+}
+
+// Step returns Σ wᵣ·(the row's loss) / rows, the mean over the rows of the examples' weighted losses, and writes
+// predictions and gradients. A row's loss is the sum over its outputs. No rows give 0. It allocates nothing.
+//
+// The divisor is the number of rows and not the sum of the weights: a row of weight k then adds to the gradient what k
+// rows of weight 1 add, whatever else is in the batch, and a batch of one row still knows its weight. Masked rows count
+// in it too, so that a row's share of the gradient does not depend on who else has a label.
+func (l *Loss) Step(b *Batch) float64 {
+	if b.Rows == 0 {
+		return 0
+	}
+	if !l.predicts {
+		l.Link.Apply(b.Predictions, b.Outputs, b.Width)
+	}
+	return l.step(b)
+}
+
+// Twin is what [Loss.Reference] is computed over: a [Batch] in float64.
+type Twin struct {
+	Rows, Width int
+	Outputs     []float64
+	Labels      []float32
+	Weights     []float32
+	Mask        []bool
+	// Rate is the sample rate of negatives.
+	Rate float64
+}
+
+// Reference is the slow twin of Step, in float64: the formula and nothing else.
+func (l *Loss) Reference(t Twin) float64 { return l.reference(t) }
+
+// Find returns the loss of that name.
+func Find(name string) (*Loss, error) {
+	var names []string
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i], nil
+		}
+		names = append(names, all[i].Name)
+	}
+	return nil, fmt.Errorf("loss %q is unknown (known: %s)", name, strings.Join(names, ", "))
+}
+
+// All lists the losses. The caller owns the slice.
+func All() []Loss { return append([]Loss(nil), all...) }

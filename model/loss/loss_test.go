@@ -1,0 +1,206 @@
+package loss_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/model/loss"
+)
+
+// near tells whether got is within tolerance of want, relative above 1.
+func near(got, want, tolerance float64) bool {
+	return math.Abs(got-want) <= tolerance*max(1, math.Abs(want))
+}
+
+// random makes a batch of a loss with labels in its range, and its twin.
+func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Batch, loss.Twin) {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	b := &loss.Batch{
+		Rows: rows, Width: width, Shift: -math.Log(rate), Scale: 3,
+		Predictions: make([]float32, rows*width), Grad: make([]float32, rows*width),
+	}
+	t := loss.Twin{Rows: rows, Width: width, Rate: rate}
+	for range rows {
+		b.Weights = append(b.Weights, float32(rng.IntN(3)))
+		b.Mask = append(b.Mask, rng.IntN(4) > 0)
+	}
+	for i := range rows * width {
+		b.Outputs = append(b.Outputs, float32(rng.NormFloat64()*2))
+		y := float32(rng.NormFloat64() * 2)
+		if !b.Mask[i/width] {
+			y = float32(math.NaN()) // what a masked row has for a label must not matter
+		} else {
+			y = min(max(y, l.Labels.Min), l.Labels.Max)
+		}
+		b.Labels = append(b.Labels, y)
+		t.Outputs = append(t.Outputs, float64(b.Outputs[i]))
+	}
+	t.Labels, t.Weights, t.Mask = b.Labels, b.Weights, b.Mask
+	return b, t
+}
+
+// TestLossesFollowReference compares values with the formula in float64, gradients with its central differences, and
+// predictions with the link's.
+func TestLossesFollowReference(t *testing.T) {
+	t.Parallel()
+	for _, l := range loss.All() {
+		for _, width := range []int{1, 3} {
+			for _, rate := range []float64{1, 0.1} {
+				if rate != 1 && !l.Sampled {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/width=%d/rate=%g", l.Name, width, rate), func(t *testing.T) {
+					t.Parallel()
+					b, twin := random(&l, 40, width, rate, 1)
+					if got, want := l.Step(b), l.Reference(twin); !near(got, want, 1e-6) {
+						t.Errorf("loss %v, want %v", got, want)
+					}
+					for i, want := range l.Link.Reference(twin.Outputs, width) {
+						if !near(float64(b.Predictions[i]), want, 1e-6) {
+							t.Errorf("prediction %d is %v, want %v", i, b.Predictions[i], want)
+						}
+					}
+					const h = 1e-6
+					for i, z := range twin.Outputs {
+						twin.Outputs[i] = z + h
+						up := l.Reference(twin)
+						twin.Outputs[i] = z - h
+						down := l.Reference(twin)
+						twin.Outputs[i] = z
+						if want := b.Scale * (up - down) / (2 * h); math.Abs(float64(b.Grad[i])-want) > 1e-5 {
+							t.Errorf("gradient %d is %v, central difference %v", i, b.Grad[i], want)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestValuesByHand checks one number of each loss that is easily worked out.
+func TestValuesByHand(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name       string
+		z, y       float32
+		want       float64
+		prediction float32
+		grad       float32
+	}{
+		{loss.CrossEntropy, 0, 1, math.Ln2, 0.5, -0.5},
+		{loss.CrossEntropy, 0, 0.25, math.Ln2, 0.5, 0.25},
+		{loss.CrossEntropy, -300, 1, 300, 0, -1},
+		{loss.Squared, 3, 1, 4, 3, 4},
+		{loss.Absolute, 3, 5, 2, 3, -1},
+		{loss.Absolute, 3, 3, 0, 3, 0},
+		{loss.Huber, 3, 2.5, 0.125, 3, 0.5},
+		{loss.Huber, 3, -1, 3.5, 3, 1},
+		{loss.Poisson, 0, 4, 1, 1, -3},
+	}
+	for _, test := range tests {
+		l, err := loss.Find(test.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &loss.Batch{Rows: 1, Width: 1, Outputs: []float32{test.z}, Labels: []float32{test.y}, Scale: 1, Predictions: make([]float32, 1), Grad: make([]float32, 1)}
+		if got := l.Step(b); !near(got, test.want, 1e-12) || b.Predictions[0] != test.prediction || b.Grad[0] != test.grad {
+			t.Errorf("%s of %v and %v: loss %v, prediction %v, gradient %v, want %v, %v, %v",
+				test.name, test.z, test.y, got, b.Predictions[0], b.Grad[0], test.want, test.prediction, test.grad)
+		}
+	}
+}
+
+// TestSampleRateCorrectsTheLogit trains one logit on data of which a tenth of the negatives is left: the prediction must be
+// the share of positives in all of it.
+func TestSampleRateCorrectsTheLogit(t *testing.T) {
+	t.Parallel()
+	l, err := loss.Find(loss.CrossEntropy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 20 positives and 980 negatives, of which 98 are left: 0.02.
+	const rows = 20 + 98
+	b := &loss.Batch{Rows: rows, Width: 1, Outputs: make([]float32, rows), Labels: make([]float32, rows), Shift: -math.Log(0.1), Scale: 1, Predictions: make([]float32, rows), Grad: make([]float32, rows)}
+	for r := range 20 {
+		b.Labels[r] = 1
+	}
+	logit := float32(0)
+	for range 400 {
+		for r := range b.Outputs {
+			b.Outputs[r] = logit
+		}
+		l.Step(b)
+		for _, d := range b.Grad {
+			logit -= 5 * d
+		}
+	}
+	if got := b.Predictions[0]; math.Abs(float64(got)-0.02) > 1e-4 {
+		t.Errorf("the model predicts %v, want 0.02", got)
+	}
+}
+
+func TestNoRowsGiveNoLoss(t *testing.T) {
+	t.Parallel()
+	for _, l := range loss.All() {
+		if got := l.Step(&loss.Batch{Width: 1}); got != 0 {
+			t.Errorf("%s: %v", l.Name, got)
+		}
+	}
+}
+
+func TestStepAllocatesNothing(t *testing.T) {
+	for _, l := range loss.All() {
+		b, _ := random(&l, 50, 2, 1, 3)
+		if n := testing.AllocsPerRun(5, func() { l.Step(b) }); n != 0 {
+			t.Errorf("%s: %v allocations", l.Name, n)
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	tests := []struct {
+		r    loss.Range
+		in   []float32
+		out  []float32
+		text string
+	}{
+		{loss.Range{Min: 0, Max: 1}, []float32{0, 0.5, 1}, []float32{-0.1, 1.1, nan, inf}, "0 to 1"},
+		{loss.Range{Min: 0, Max: math.MaxFloat32}, []float32{0, 1e38}, []float32{-1, nan, inf}, "from 0 up"},
+		{loss.Range{Min: -math.MaxFloat32, Max: math.MaxFloat32}, []float32{-1e38, 3}, []float32{nan, inf, -inf}, "any number"},
+		{loss.Range{Min: -math.MaxFloat32, Max: 2}, []float32{-1e38, 2}, []float32{3, -inf}, "up to 2"},
+		{loss.Range{Min: 0, Max: 9, Whole: true}, []float32{0, 9}, []float32{0.5, 10, nan}, "0 to 9, whole"},
+	}
+	for _, test := range tests {
+		for _, y := range test.in {
+			if !test.r.Contains(y) {
+				t.Errorf("%s does not contain %v", test.r, y)
+			}
+		}
+		for _, y := range test.out {
+			if test.r.Contains(y) {
+				t.Errorf("%s contains %v", test.r, y)
+			}
+		}
+		if test.r.String() != test.text {
+			t.Errorf("%q, want %q", test.r, test.text)
+		}
+	}
+}
+
+func TestFindNamesWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, l := range loss.All() {
+		if got, err := loss.Find(l.Name); err != nil || got.Name != l.Name || len(l.Metrics) == 0 || l.Formula == "" {
+			t.Errorf("%s: %v, %v", l.Name, got, err)
+		}
+	}
+	_, err := loss.Find("mse")
+	if err == nil || !strings.Contains(err.Error(), `loss "mse" is unknown (known: cross_entropy, squared, absolute, huber, poisson)`) {
+		t.Errorf("error %v", err)
+	}
+}
