@@ -1,0 +1,44 @@
+package fsx
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// Exclusive is a [Writer] that can refuse to replace a file: those of [Local] are. The file system must have hard links.
+type Exclusive interface {
+	Writer
+	// CommitNew is Commit where there is no file of the name. Of several writers of one name, in whatever processes, exactly one
+	// succeeds. One whose file was removed by somebody before it was committed fails too. Errors: one that wraps fs.ErrExist
+	// when there is a file of the name, fs.ErrNotExist when the one that was written is gone; then nothing has changed.
+	CommitNew(ctx context.Context) error
+}
+
+var _ Exclusive = (*localWriter)(nil)
+
+// CommitNew implements [Exclusive].
+func (w *localWriter) CommitNew(ctx context.Context) error {
+	if w.done {
+		return fs.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := w.f.Sync(); err != nil {
+		return err
+	}
+	if err := w.f.Close(); err != nil {
+		return err
+	}
+	if err := os.Link(w.f.Name(), w.name); err != nil { // a rename would replace what is there
+		return err
+	}
+	w.done = true
+	err := os.Remove(w.f.Name())
+	if errors.Is(err, fs.ErrNotExist) { // somebody else has removed it since, which changes nothing any more
+		err = nil
+	}
+	return errors.Join(err, syncDir(w.dir))
+}

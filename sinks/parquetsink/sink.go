@@ -1,0 +1,284 @@
+package parquetsink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Sink writes batches with whatever columns they have: bool, int32, int64, float32, float64, binary, string, and lists of
+// these, of fixed size or not. Columns keep their order and names; reserved ones are written as label, weight, time (a
+// timestamp), position and line_id, and a column split names the split. All files of a run have the same columns. It is
+// safe for concurrent use.
+type Sink struct{ opts Options }
+
+var _ pipeline.Sink[*pipeline.Batch] = (*Sink)(nil)
+
+// New describes a sink. It opens nothing. Errors: [pipeline.ErrConfig], all faults of the options at once.
+func New(opts Options) (*Sink, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	return &Sink{opts.withDefaults()}, nil
+}
+
+// String implements [pipeline.Sink].
+func (s *Sink) String() string { return "parquet " + s.opts.Dir }
+
+// Fingerprint implements [pipeline.Sink]: the folder, which rows are looked for in; not how they are cut into files.
+func (s *Sink) Fingerprint() string {
+	return pipeline.Fingerprint("parquet", s.opts, "RowsPerFile", "BytesPerFile", "FileEvery", "RowsPerGroup", "Compression")
+}
+
+// Open implements [pipeline.Sink]. It makes the folder. Errors: [pipeline.ErrUnavailable].
+func (s *Sink) Open(_ context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	if err := os.MkdirAll(s.opts.Dir, 0o755); err != nil {
+		return nil, unavailable(err)
+	}
+	return &Writer{opts: s.opts, splits: map[[2]string]*split{}}, nil
+}
+
+// unavailable names the package and what the user can do something about.
+func unavailable(err error) error {
+	return fmt.Errorf("parquetsink: %w: %w", err, pipeline.ErrUnavailable)
+}
+
+// Writer writes the files of a worker's splits. It is not for concurrent use.
+type Writer struct {
+	opts   Options
+	layout *layout              // nil before the first batch
+	splits map[[2]string]*split // by source and split
+	closed bool
+}
+
+var (
+	_ pipeline.Writer[*pipeline.Batch] = (*Writer)(nil)
+	_ pipeline.Resumer                 = (*Writer)(nil)
+	_ pipeline.Idler                   = (*Writer)(nil)
+)
+
+// split is how far a split has been written.
+type split struct {
+	source, name, stem string
+	at                 pipeline.Progress // of what was taken
+	file               *file             // nil: none is begun
+}
+
+// Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
+// it, and returns the end of what is visible. Errors: [pipeline.ErrUnavailable]; [pipeline.ErrBadData] for a last file of a
+// split that is damaged.
+func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Split) (map[string]pipeline.Progress, error) {
+	if w.closed {
+		return nil, w.errClosed()
+	}
+	out := make(map[string]pipeline.Progress, len(splits))
+	stems := make([]string, len(splits))
+	for i, sp := range splits {
+		stems[i] = stem(source, sp.Name)
+	}
+	// Removing goes before listing: what another owner publishes in between is found.
+	names, err := w.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range stems {
+		for _, name := range names {
+			if !unfinished(s, name) {
+				continue
+			}
+			if err := os.Remove(filepath.Join(w.opts.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, unavailable(err)
+			}
+		}
+	}
+	if names, err = w.names(); err != nil {
+		return nil, err
+	}
+	for i, sp := range splits {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		at, err := w.last(source, sp.Name, stems[i], names)
+		if err != nil {
+			return nil, err
+		}
+		if old := w.splits[[2]string{source, sp.Name}]; old != nil && old.file != nil {
+			old.file.abandon()
+		}
+		w.splits[[2]string{source, sp.Name}] = &split{source: source, name: sp.Name, stem: stems[i], at: at}
+		if at.Position != pipeline.NoPosition {
+			out[sp.Name] = at
+		}
+	}
+	return out, nil
+}
+
+func (w *Writer) names() ([]string, error) {
+	entries, err := os.ReadDir(w.opts.Dir)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// last reads how far the visible files of a split go, from the last of them. NoPosition: there is none.
+func (w *Writer) last(source, split, stem string, names []string) (pipeline.Progress, error) {
+	newest := pipeline.NoPosition
+	for _, name := range names {
+		if from, ok := parseName(stem, name); ok {
+			newest = max(newest, from)
+		}
+	}
+	if newest == pipeline.NoPosition {
+		return pipeline.Progress{Position: pipeline.NoPosition}, nil
+	}
+	path := filepath.Join(w.opts.Dir, fileName(stem, newest))
+	c, err := readFile(path)
+	if err == nil && (c.source != source || c.split != split || c.from != newest) {
+		err = fmt.Errorf("it says that it holds %s/%s from position %d on: %w", c.source, c.split, c.from, errDamaged)
+	}
+	switch {
+	case errors.Is(err, errDamaged):
+		return pipeline.Progress{}, fmt.Errorf("parquetsink: %s: %w; what %s/%s has from position %d on is written again when this file is gone", path, err, source, split, newest)
+	case err != nil:
+		return pipeline.Progress{}, unavailable(err)
+	}
+	return c.Progress, nil
+}
+
+func readFile(path string) (c covered, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return c, err
+	}
+	return readCovered(f, info.Size())
+}
+
+// Write implements [pipeline.Writer]. Rows are not visible before their file is complete. A split that Resume was not asked
+// about is resumed by its first batch, which must begin where the files end. Errors: [pipeline.ErrSchema] for columns that
+// cannot be written, or other ones than before; [pipeline.ErrFenced] when the split has another owner;
+// [pipeline.ErrUnavailable].
+func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
+	defer b.Release()
+	if w.closed {
+		return w.errClosed()
+	}
+	o := b.Origin()
+	key := [2]string{o.Source, o.Split}
+	sp := w.splits[key]
+	if sp == nil {
+		if _, err := w.Resume(ctx, o.Source, []pipeline.Split{{Name: o.Split}}); err != nil {
+			return err
+		}
+		sp = w.splits[key]
+	}
+	if sp.at.Position == pipeline.NoPosition {
+		sp.at.Position = o.From
+	}
+	if o.From != sp.at.Position {
+		return fmt.Errorf("parquetsink: %s does not begin at position %d, where what is written ends: %w", o, sp.at.Position, pipeline.ErrConfig)
+	}
+	if n := b.NumRows(); n > 0 {
+		if err := w.put(ctx, sp, b); err != nil {
+			return err
+		}
+		sp.at.Rows += int64(n)
+		sp.at.Batches++
+	}
+	sp.at.Position = o.To
+	if f := sp.file; f != nil && (f.rows >= w.opts.RowsPerFile || f.size() >= w.opts.BytesPerFile || f.old(w.opts.FileEvery)) {
+		return w.finish(ctx, sp)
+	}
+	return nil
+}
+
+func (w *Writer) put(ctx context.Context, sp *split, b *pipeline.Batch) (err error) {
+	schema := b.Record().Schema()
+	if w.layout == nil {
+		if w.layout, err = newLayout(schema); err != nil {
+			return err
+		}
+	} else if w.layout.arrow != schema && !w.layout.arrow.Equal(schema) {
+		return fmt.Errorf("parquetsink: %s has columns %s, earlier ones %s: %w", b.Origin(), schema, w.layout.arrow, pipeline.ErrSchema)
+	}
+	if sp.file == nil {
+		if sp.file, err = begin(ctx, w.opts, w.layout, sp.stem, sp.at.Position); err != nil {
+			return err
+		}
+	}
+	return sp.file.write(b)
+}
+
+// finish makes the file of a split visible.
+func (w *Writer) finish(ctx context.Context, sp *split) error {
+	f := sp.file
+	sp.file = nil
+	if f == nil {
+		return nil
+	}
+	err := f.publish(ctx, covered{source: sp.source, split: sp.name, from: f.from, Progress: sp.at})
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("parquetsink: positions %d to %d of %s/%s: %w: %w", f.from, sp.at.Position, sp.source, sp.name, err, pipeline.ErrFenced)
+	}
+	if err != nil && ctx.Err() == nil {
+		return unavailable(err)
+	}
+	return err
+}
+
+// Flush implements [pipeline.Writer]: it completes all files, so that what was written is visible. Errors: as Write.
+func (w *Writer) Flush(ctx context.Context) error {
+	return w.each(ctx, func(*file) bool { return true })
+}
+
+// Idle implements [pipeline.Idler]: it completes the files that are old enough.
+func (w *Writer) Idle(ctx context.Context) error {
+	return w.each(ctx, func(f *file) bool { return f.old(w.opts.FileEvery) })
+}
+
+func (w *Writer) each(ctx context.Context, when func(*file) bool) error {
+	if w.closed {
+		return w.errClosed()
+	}
+	var errs []error
+	for _, sp := range w.splits {
+		if sp.file != nil && when(sp.file) {
+			errs = append(errs, w.finish(ctx, sp))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close implements [pipeline.Writer]: files that are not complete are removed.
+func (w *Writer) Close() error {
+	for _, sp := range w.splits {
+		if sp.file != nil {
+			sp.file.abandon()
+			sp.file = nil
+		}
+	}
+	w.closed = true
+	return nil
+}
+
+func (w *Writer) errClosed() error {
+	return fmt.Errorf("parquetsink: writer to %s: %w", w.opts.Dir, pipeline.ErrClosed)
+}
+
+// old tells whether the first row of a file was written so long ago.
+func (f *file) old(d time.Duration) bool { return time.Since(f.began) >= d }
