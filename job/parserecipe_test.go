@@ -112,7 +112,7 @@ eval: {source: {text: {files: [%[2]q]}}, every: end}
 	} {
 		notices = nil
 		c := load(tc.file, tc.parse)
-		if _, err := job.Evaluate(t.Context(), c, job.EvalOptions{RunOptions: job.RunOptions{Notice: notice}}); err != nil {
+		if _, err := job.Evaluate(t.Context(), c, job.EvalOptions{Options: job.RunOptions{Notice: notice}}); err != nil {
 			t.Errorf("%s: %v", tc.file, err)
 		}
 		if all := strings.Join(notices, "\n"); !strings.Contains(all, tc.notice) || tc.notice == "" && strings.Contains(all, "other columns") {

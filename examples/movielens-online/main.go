@@ -104,7 +104,7 @@ func run(ctx context.Context, o options) (*results, error) {
 	if r.history, err = job.Run(ctx, &training, opts); err != nil {
 		return nil, err
 	}
-	if r.frozen, err = job.Evaluate(ctx, batch, job.EvalOptions{RunOptions: opts, Snapshot: r.history.Snapshot}); err != nil {
+	if r.frozen, err = job.Evaluate(ctx, batch, job.EvalOptions{Options: opts, Snapshot: r.history.Snapshot}); err != nil {
 		return nil, err
 	}
 	if err := publish(ctx, publishing{data: o.data, broker: o.broker, topic: "ratings", partitions: 1}, io.Discard); err != nil {

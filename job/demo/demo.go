@@ -240,7 +240,7 @@ func (d *demo) run(ctx context.Context) (_ *job.DemoResult, err error) {
 	probs, clicks := truth(held)
 	result.HeldOut = job.HeldOutResult{FrozenAUC: math.NaN()}
 	result.HeldOut.BestAUC, _ = metric.AUC(probs, clicks, nil)
-	eval := job.EvalOptions{RunOptions: d.opts.RunOptions, Snapshot: last.Snapshot}
+	eval := job.EvalOptions{Options: d.opts.RunOptions, Snapshot: last.Snapshot}
 	eval.Registerer, eval.Drain = nil, nil
 	online, err := job.Evaluate(ctx, cfg, eval)
 	if err != nil {

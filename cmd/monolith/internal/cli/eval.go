@@ -44,7 +44,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 				return err
 			}
 			defer stop()
-			result, err := a.Ops.Eval(cmd.Context(), cfg, job.EvalOptions{RunOptions: opts, Snapshot: snapshot, MaxExamples: maxExamples})
+			result, err := a.Ops.Eval(cmd.Context(), cfg, job.EvalOptions{Options: opts, Snapshot: snapshot, MaxExamples: maxExamples})
 			if result == nil || err != nil {
 				return err
 			}

@@ -47,8 +47,8 @@ its values alone: look through the features and the label before you train.`,
 				return fmt.Errorf("%q is a folder of snapshots, not of data: %w", target, pipeline.ErrConfig)
 			}
 			p, err := a.Ops.Propose(cmd.Context(), target, job.ProposeOptions{
-				InspectOptions: job.InspectOptions{Logger: a.logger.Load(), Timeout: timeout},
-				LoadOptions:    job.LoadOptions{Set: set, Env: a.Env}, Label: label, Name: name,
+				Options:     job.InspectOptions{Logger: a.logger.Load(), Timeout: timeout},
+				LoadOptions: job.LoadOptions{Set: set, Env: a.Env}, Label: label, Name: name,
 			})
 			if err != nil {
 				return err

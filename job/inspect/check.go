@@ -1,0 +1,154 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+// checkPatience bounds the patience with brokers while a job is checked.
+const checkPatience = 5 * time.Second
+
+// Check looks for everything that would keep a job from running, without reading data and without changing anything: the
+// graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
+// written. Findings are what is wrong with the job; an error says that the check itself failed.
+func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
+	var findings []spec.Finding
+	add := func(path string, err error) {
+		for _, e := range flatten(err) {
+			f := spec.Finding{Path: path, Message: e.Error()}
+			if i := slices.IndexFunc(findings, func(g spec.Finding) bool { return g.Message == f.Message }); i < 0 {
+				findings = append(findings, f)
+			} else if findings[i].Path == "" { // the plan has met it too, and does not know where
+				findings[i].Path = path
+			}
+		}
+	}
+	if _, err := wiring.BuildPlan(cfg); err != nil {
+		add("", err)
+	}
+	look := func(path string, r wiring.Reading) {
+		if r.Source == nil {
+			return
+		}
+		if k := r.Source.Kafka; k != nil { // who checks wants to hear about a wrong address
+			look, kafka := *r.Source, *k
+			kafka.RetryFor = min(k.RetryFor, spec.Duration(checkPatience))
+			look.Kafka, r.Source = &kafka, &look
+		}
+		var err error
+		if r.Source.Parquet != nil {
+			opts := r.ParseOptions()
+			var src pipeline.Source[*pipeline.Batch]
+			if src, err = r.Parquet(opts); err == nil {
+				_, err = src.Splits(ctx)
+			}
+		} else {
+			var src pipeline.Source[*pipeline.Block]
+			if src, err = r.Blocks(); err == nil {
+				_, err = src.Splits(ctx)
+			}
+		}
+		if err != nil {
+			add(path, err)
+		}
+	}
+	look("source", wiring.TrainReading(cfg, 0))
+	look("eval.source", wiring.EvalReading(cfg))
+	if err := checkTables(cfg, ctx); err != nil {
+		add("parse.joins", err)
+	}
+	if _, err := wiring.ClientConfig(&cfg.PS); err != nil {
+		add("ps", err)
+	}
+	checkPlaces(cfg, add)
+	if m, err := wiring.Model(cfg); err == nil { // else the plan has told
+		if path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg)); err == nil {
+			info, err := snapshot.ReadInfo(path)
+			if err == nil {
+				_, err = stored.Fits(cfg, info)
+			}
+			switch {
+			case err != nil:
+				add("dir", err)
+			case info.LayoutHash != m.Layout().Hash():
+				add("dir", fmt.Errorf("the newest snapshot %s is of another model: %s; %s", path, strings.Join(m.Layout().Differences(info.Layout), "; "), fault.OtherModel))
+			}
+		}
+	}
+	return findings, nil
+}
+
+// checkTables reads the side tables, as every worker will.
+func checkTables(c *spec.Config, ctx context.Context) error {
+	if len(c.Parse.Joins) == 0 {
+		return nil
+	}
+	r := wiring.TrainReading(c, 0)
+	opts := r.ParseOptions()
+	env := &pipeline.Env{}
+	defer env.CloseResources() //nolint:errcheck // they were only read
+	var p io.Closer
+	var err error
+	if c.Source.Parquet != nil {
+		p, err = parse.NewColumns(opts).Open(ctx, env)
+	} else {
+		opts.Format = parse.Format(r.Format)
+		p, err = parse.New(opts).Open(ctx, env)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// checkPlaces looks whether what the job writes can be written.
+func checkPlaces(c *spec.Config, add func(path string, err error)) {
+	place := func(path string, err error) {
+		if err != nil {
+			add(path, fmt.Errorf("%w; name another place, or make this one one that can be written to", err))
+		}
+	}
+	place("dir", fsx.CanMake(stored.SnapshotsIn(c)))
+	if o := stored.LogOptions(c); o != nil && c.PS.WAL.Dir != "" {
+		place("ps.wal.dir", fsx.CanMake(o.Dir))
+	}
+	d := c.Train.DeadLetter
+	switch {
+	case c.Train.OnBadRow != "dead_letter" || d == nil:
+	case d.File != nil:
+		place("train.dead_letter.file.path", fsx.CanWrite(strings.ReplaceAll(d.File.Path, "{worker}", stored.WorkerName())))
+	case d.Kafka != nil:
+		if _, err := wiring.SASLOptions(d.Kafka.SASL); err != nil {
+			add("train.dead_letter.kafka.sasl", err)
+		}
+	}
+}
+
+// flatten takes joined errors and plan faults apart.
+func flatten(err error) []error {
+	if plan, ok := errors.AsType[*pipeline.PlanError](err); ok {
+		return plan.Faults
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok && fmt.Sprintf("%T", err) == "*errors.joinError" {
+		var out []error
+		for _, e := range j.Unwrap() {
+			out = append(out, flatten(e)...)
+		}
+		return out
+	}
+	return []error{err}
+}

@@ -1,0 +1,2 @@
+// Package inspect looks at jobs, sources and snapshots without changing anything.
+package inspect

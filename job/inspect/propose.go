@@ -1,0 +1,154 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/monolith-go/monolith/internal/peek"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// ProposeOptions say what to look at for a job.
+type ProposeOptions struct {
+	Options
+	spec.LoadOptions
+	// Label names the column to predict; empty: one that looks like it.
+	Label string
+	// Name is the job's; empty: after the source.
+	Name string
+}
+
+// Propose looks into a source, as [spec.ForTarget] understands it, and writes a job that trains on it, with comments on what
+// is guessed. The job loads. Errors: those of [spec.ForTarget] and [Source]; [pipeline.ErrConfig] when no job can be
+// made of what the records hold, and why.
+func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.Proposed, error) {
+	cfg, err := spec.ForTarget(target, opts.LoadOptions)
+	if err != nil {
+		return nil, err
+	}
+	l, err := look(ctx, cfg, opts.Options)
+	if err != nil {
+		return nil, err
+	}
+	info := l.info(cfg)
+	fault := func(format string, args ...any) error {
+		return fmt.Errorf("job: %s: %w", fmt.Sprintf(format, args...), pipeline.ErrConfig)
+	}
+	if l.columns.Records == 0 {
+		return nil, fault("%s has no records that say what a job should be: %s", target, strings.Join(append(info.Notes, info.BadExamples...), "; "))
+	}
+	if info.Parse == "" {
+		return nil, fault("no job can read %s: %s", target, strings.Join(info.Notes, "; "))
+	}
+	p := peek.Propose(&l.columns, l.proposeOptions(cfg, opts.Label))
+	if p.Label == "" {
+		var names []string
+		for _, c := range info.Columns {
+			names = append(names, c.Name)
+		}
+		return nil, fault("which column of %s is to be predicted? Say --label with one of %s%s", target, strings.Join(names, ", "), near(opts.Label, names))
+	}
+	if p.Sparse+p.Dense == 0 {
+		return nil, fault("%s holds nothing that a feature could be made of:\n%s", target, p.YAML)
+	}
+	name := opts.Name
+	if name == "" {
+		name = nameFor(target, cfg)
+	}
+	text := written(cfg, target, name, info, p)
+	var set []string
+	for _, s := range opts.Set { // the job holds no others
+		if !strings.HasPrefix(s, "parse.") {
+			set = append(set, s)
+		}
+	}
+	if _, err := spec.Decode([]byte(text), name+".yaml", spec.LoadOptions{Set: set}); err != nil {
+		return nil, fmt.Errorf("job: the job made for %s is not right, which should not be: %w\n%s", target, errors.New(err.Error()), text)
+	}
+	return &result.Proposed{Name: name, Job: text, Read: info.Read, Notes: info.Notes}, nil
+}
+
+func near(name string, names []string) string {
+	if n := spec.Nearest(name, names); n != "" && name != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
+	}
+	return ""
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// nameFor calls a job after its source.
+func nameFor(target string, cfg *spec.Config) string {
+	base := filepath.Base(filepath.ToSlash(target))
+	if k := cfg.Source.Kafka; k != nil {
+		base = k.Topic
+	} else if ext := filepath.Ext(strings.TrimSuffix(base, ".gz")); ext != "" {
+		base = strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ext)
+	}
+	if base = strings.Trim(notInName.ReplaceAllString(base, "-"), "-"); base == "" {
+		return "job"
+	}
+	return base
+}
+
+// written is the text of a job.
+func written(c *spec.Config, target, name string, info *result.SourceInfo, p peek.Proposal) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Made by `monolith init %s` from %d records. What a column means it can only guess: look", target, info.Read)
+	line("# through the features and the label, then check and train. docs/reference/job.md describes every key.")
+	line("version: 1")
+	line("name: %s", name)
+	line("# dir: runs/%s                   # snapshots; train goes on from what it finds there", name)
+	switch s := c.Source; {
+	case s.Kafka != nil:
+		brokers := make([]string, len(s.Kafka.Brokers))
+		for i, br := range s.Kafka.Brokers {
+			brokers[i] = spec.Quoted(br)
+		}
+		line("source:")
+		line("  kafka:")
+		line("    brokers: [%s]", strings.Join(brokers, ", "))
+		line("    topic: %s", spec.Quoted(s.Kafka.Topic))
+		line("    start: earliest              # latest: only what comes from now on")
+		line("    # end: latest                # what is there now, and then the job ends; without it training goes on for ever")
+		if s.Kafka.TLS != nil || s.Kafka.SASL != nil {
+			line("    # tls and sasl are as they were given to init: put them here, or give them to every command with --set")
+		}
+	case s.Synthetic != nil:
+		line("source: {synthetic: {examples: 200000}}")
+	default:
+		files := make([]string, len(s.FileList()))
+		for i, f := range s.FileList() {
+			files[i] = spec.Quoted(f)
+		}
+		line("source: {%s: {files: [%s]}}", s.Name(), strings.Join(files, ", "))
+		line("# epochs: 3                      # how often the files are read; with a shuffle when their order says something:")
+		line("# shuffle: {rows: 100000}")
+	}
+	b.WriteString(p.YAML)
+	switch {
+	case info.Format == peek.LibFM:
+		line("model: {fm: {dim: 8}}            # lr, fm, deepfm or dcnv2")
+	case p.Sparse == 0:
+		line("model: lr                        # without sparse features there is nothing to embed")
+	case p.Sparse+p.Dense == 1:
+		line("model: lr                        # one feature has nothing to interact with")
+	default:
+		line("model: {deepfm: {dim: 16, hidden: [128, 64]}}   # lr, fm, deepfm or dcnv2")
+	}
+	line("train:")
+	line("  batch: 512")
+	line("  on_bad_row: fail               # skip counts bad rows, dead_letter keeps them")
+	line("snapshot: {every: 5m, keep: 3}")
+	line("# eval:                          # held-out examples; train evaluates after each epoch, `monolith eval` any time")
+	line("#   source: {%s: ...}", c.Source.Name())
+	line("# metrics: {listen: \":9400\"}     # for Prometheus, on 127.0.0.1")
+	return b.String()
+}

@@ -1,0 +1,570 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/peek"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/fid"
+	"github.com/monolith-go/monolith/sources/parquetsource"
+	"github.com/monolith-go/monolith/sources/textsource"
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+// Source looks into a job's source: what the records hold, what the job's parse section makes of them, and where
+// it has none, one that fits. Records come from all splits alike, and the look ends after [Options].Timeout with
+// what it has seen. Nothing is changed: no position is stored, and bad rows are counted and go nowhere.
+//
+// Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user can mend, [pipeline.ErrUnavailable] for what
+// cannot be reached in time.
+func Source(ctx context.Context, cfg *spec.Config, opts Options) (*result.SourceInfo, error) {
+	l, err := look(ctx, cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.info(cfg), nil
+}
+
+// look reads what there is to see.
+func look(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error) {
+	timeout := cmp.Or(opts.Timeout, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	l := &looking{
+		opts: opts, timeout: timeout, bad: &keptBad{}, format: cfg.Parse.Format,
+		parses: len(cfg.Parse.Features) > 0, names: cfg.Parse.Columns, header: cfg.Parse.Header,
+	}
+	var err error
+	if l.cfg = toLookAt(cfg, max(opts.Rows, sampleRows), timeout); cfg.Source.Parquet != nil {
+		err = l.parquet(ctx)
+	} else {
+		err = l.blocks(ctx)
+	}
+	if err != nil {
+		return nil, outOfTime(ctx, err, timeout)
+	}
+	if len(l.sampled.faults) > 0 && len(l.sampled.faults) == len(l.splits) {
+		return nil, l.sampled.faults[0] // nothing could be read at all
+	}
+	return l, nil
+}
+
+// looking is one look into a source.
+type looking struct {
+	cfg     *spec.Config
+	opts    Options
+	timeout time.Duration
+	bad     *keptBad
+	format  string
+	names   []string // of csv and tsv columns
+	header  bool
+	parses  bool // the job says how
+
+	source   string
+	splits   []pipeline.Split
+	sampled  sampled
+	columns  peek.Columns
+	features peek.Columns
+	found    foundFeatures
+	rows     [][]result.RowInfo // of each split, and where each row ends
+	ends     [][]int64
+	notes    []string
+}
+
+// begin lists the splits, and says how many records of each are enough.
+func (l *looking) begin(ctx context.Context, src interface {
+	String() string
+	Splits(context.Context) ([]pipeline.Split, error)
+},
+) (each int64, err error) {
+	l.source = src.String()
+	if l.splits, err = src.Splits(ctx); err != nil {
+		return 0, err
+	}
+	if l.rows == nil {
+		l.rows, l.ends = make([][]result.RowInfo, len(l.splits)), make([][]int64, len(l.splits))
+	}
+	n := max(len(l.splits), 1)
+	return int64(max((sampleRows+n-1)/n, l.opts.Rows)), nil
+}
+
+// blocks looks into a source of undecoded records.
+func (l *looking) blocks(ctx context.Context) error {
+	r := wiring.TrainReading(l.cfg, 0)
+	src, err := r.Blocks()
+	if err != nil {
+		return err
+	}
+	var stage pipeline.Stage[*pipeline.Block, *pipeline.Batch]
+	if l.parses {
+		opts := r.ParseOptions()
+		opts.Format = parse.Format(r.Format)
+		stage = parse.New(opts)
+		if _, err := stage.Schema(src.Schema()); err != nil {
+			return err
+		}
+	}
+	each, err := l.begin(ctx, src)
+	if err != nil {
+		return err
+	}
+	env := l.env(r.Name())
+	defer env.CloseResources() //nolint:errcheck // they were only read
+	var p pipeline.Processor[*pipeline.Block, *pipeline.Batch]
+	if stage != nil {
+		if p, err = stage.Open(ctx, env); err != nil {
+			return err
+		}
+		defer p.Close() //nolint:errcheck // see above
+	}
+	var broken error
+	l.sampled = sampling[*pipeline.Block]{
+		source: src, env: env, splits: l.splits, each: each,
+		take: func(ctx context.Context, split int, b *pipeline.Block) error {
+			l.records(split, b)
+			if p == nil || broken != nil {
+				b.Release()
+				return broken
+			}
+			err := p.Process(ctx, b, func(out *pipeline.Batch) error { return l.examples(split, out) })
+			if err != nil && ctx.Err() == nil {
+				broken = err // the job's fault, not the split's
+			}
+			return err
+		},
+	}.run(ctx)
+	return broken
+}
+
+// env is what the parts of a look get.
+func (l *looking) env(source string) *pipeline.Env {
+	l.found = foundFeatures{seen: map[string]*parse.Seen{}}
+	return &pipeline.Env{Source: source, BadRows: l.bad, Logger: l.opts.Logger, Hooks: &l.found}
+}
+
+// foundFeatures is what parsing found of each feature. Calls of [sampling].take do not overlap, so nor do its.
+type foundFeatures struct {
+	pipeline.NopHooks
+	seen map[string]*parse.Seen
+}
+
+// FeaturesParsed implements [parse.Observer].
+func (f *foundFeatures) FeaturesParsed(seen []parse.Seen) {
+	for _, s := range seen {
+		if f.seen[s.Name] == nil {
+			f.seen[s.Name] = &parse.Seen{Name: s.Name}
+		}
+		f.seen[s.Name].Add(s)
+	}
+}
+
+// records takes note of the records of a block.
+func (l *looking) records(split int, b *pipeline.Block) {
+	payload, ends := b.Payload(), b.Positions()
+	if line, ok := header(b); ok {
+		l.names, l.header = peek.Names(l.format, []byte(line), true), true
+	}
+	if l.format == "" {
+		var head [][]byte
+		for i := range min(b.NumRows(), 50) {
+			head = append(head, payload.Value(i))
+		}
+		l.format = peek.Sniff(head)
+	}
+	if (l.format == peek.CSV || l.format == peek.TSV) && l.names == nil && b.NumRows() > 0 {
+		l.names = peek.Names(l.format, payload.Value(0), false)
+	}
+	at := int64(b.Origin().From)
+	for i := range b.NumRows() {
+		fields, err := peek.Decode(l.format, l.names, payload.Value(i))
+		switch {
+		case err == nil:
+			l.columns.Add(fields)
+		case !l.parses: // else parsing says it, in its own words
+			_ = l.bad.BadRow(context.Background(), &pipeline.DataError{
+				Source: l.source, Split: l.splits[split].Name, Position: pipeline.Position(at), Reason: "malformed row", Err: err,
+			}, nil) // it only counts
+		}
+		if len(l.rows[split]) < l.opts.Rows && (err == nil || l.parses) {
+			l.keep(split, at, ends[i], fields)
+		}
+		at = ends[i]
+	}
+}
+
+// keep keeps a record to be shown.
+func (l *looking) keep(split int, at, end int64, fields []peek.Field) {
+	row := result.RowInfo{Split: l.splits[split].Name, Position: at, Record: valuesOf(fields)}
+	l.rows[split], l.ends[split] = append(l.rows[split], row), append(l.ends[split], end)
+}
+
+func valuesOf(fields []peek.Field) map[string]any {
+	out := make(map[string]any, len(fields))
+	for _, f := range fields {
+		out[f.Name] = f.Value
+	}
+	return out
+}
+
+func header(b *pipeline.Block) (string, bool) {
+	md := b.Record().Schema().Metadata()
+	i := md.FindKey(textsource.MetadataHeader)
+	if i < 0 {
+		return "", false
+	}
+	return md.Values()[i], true
+}
+
+// parquet looks into Parquet files: at all their columns, and at those that the job asks for, as it asks for them.
+func (l *looking) parquet(ctx context.Context) error {
+	files, err := filesplit.Expand(l.cfg.Source.Parquet.Files)
+	if err != nil {
+		return fmt.Errorf("job: %w: %w", err, pipeline.ErrConfig)
+	}
+	// Files that differ are a fault that the job's own columns tell; here the first that can be read stands for all.
+	var schema *arrow.Schema
+	var unreadable []string
+	for _, f := range files {
+		if schema, unreadable, err = parquetsource.Describe(f.Path); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range unreadable {
+		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is a structure, a map or a list of lists", name))
+	}
+	open := func(columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
+		p := l.cfg.Source.Parquet
+		return parquetsource.New(parquetsource.Options{Files: p.Files, BatchRows: p.BlockRows, MaxPageBytes: int(p.MaxPageBytes), Columns: columns})
+	}
+	if schema.NumFields() > 0 {
+		src, err := open(schema)
+		if err != nil {
+			return err
+		}
+		each, err := l.begin(ctx, src)
+		if err != nil {
+			return err
+		}
+		l.sampled = sampling[*pipeline.Batch]{
+			source: src, env: l.env("parquet"), splits: l.splits, each: each,
+			take: func(_ context.Context, split int, b *pipeline.Batch) error {
+				defer b.Release()
+				l.stored(split, b)
+				return nil
+			},
+		}.run(ctx)
+	}
+	if !l.parses {
+		return nil
+	}
+	r := wiring.TrainReading(l.cfg, 0)
+	opts := r.ParseOptions()
+	src, err := r.Parquet(opts)
+	if err != nil {
+		return err
+	}
+	stage := parse.NewColumns(opts)
+	if _, err := stage.Schema(src.Schema()); err != nil {
+		return err
+	}
+	each, err := l.begin(ctx, src)
+	if err != nil {
+		return err
+	}
+	l.bad = &keptBad{} // the first reading met the same files
+	env := l.env(r.Name())
+	defer env.CloseResources() //nolint:errcheck // they were only read
+	p, err := stage.Open(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer p.Close() //nolint:errcheck // see above
+	var broken error
+	l.sampled = sampling[*pipeline.Batch]{
+		source: src, env: env, splits: l.splits, each: each,
+		take: func(ctx context.Context, split int, b *pipeline.Batch) error {
+			err := p.Process(ctx, b, func(out *pipeline.Batch) error { return l.examples(split, out) })
+			if err != nil && ctx.Err() == nil {
+				broken = err
+			}
+			return err
+		},
+	}.run(ctx)
+	return broken
+}
+
+// stored takes note of the rows of a batch as they are stored.
+func (l *looking) stored(split int, b *pipeline.Batch) {
+	plain := func(name string) string {
+		if name == pipeline.ColPosition {
+			return ""
+		}
+		return name
+	}
+	at := int64(b.Origin().From)
+	for i, end := range b.Positions() {
+		fields := peek.FromArrow(b.Record(), i, plain)
+		l.columns.Add(fields)
+		if len(l.rows[split]) < l.opts.Rows {
+			l.keep(split, at, end, fields)
+		}
+		at = end
+	}
+}
+
+// examples takes note of examples as the model gets them, and releases them.
+func (l *looking) examples(split int, b *pipeline.Batch) error {
+	defer b.Release()
+	sparse := map[string]bool{}
+	named := func(name string) string {
+		if pipeline.Reserved(name) && name != pipeline.ColLabel && name != pipeline.ColWeight {
+			return ""
+		}
+		return name
+	}
+	for _, f := range b.Record().Schema().Fields() {
+		sparse[named(f.Name)] = isIDs(f)
+	}
+	for i, end := range b.Positions() {
+		fields := peek.FromArrow(b.Record(), i, named)
+		for j := range fields {
+			if sparse[fields[j].Name] {
+				fields[j].Value = ids(fields[j].Value)
+			} else if isMissing(fields[j].Value) {
+				fields[j].Value = nil
+			}
+		}
+		l.features.Add(fields)
+		if j, ok := slices.BinarySearch(l.ends[split], end); ok {
+			l.rows[split][j].Features = valuesOf(fields)
+		}
+	}
+	return nil
+}
+
+// isMissing tells of a dense feature's value that it is NaN, which stands for a missing one.
+func isMissing(v any) bool {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	return v == "NaN"
+}
+
+func isIDs(f arrow.Field) bool {
+	list, ok := f.Type.(*arrow.ListType)
+	return ok && list.Elem().ID() == arrow.INT64
+}
+
+// ids writes fids as slot:value.
+func ids(v any) any {
+	list, ok := v.([]any)
+	if !ok {
+		return v
+	}
+	for i, x := range list {
+		if id, ok := x.(int64); ok {
+			list[i] = fid.ID(id).String()
+		}
+	}
+	return list
+}
+
+// info says what was seen.
+func (l *looking) info(cfg *spec.Config) *result.SourceInfo {
+	out := &result.SourceInfo{Source: l.source, Bounded: cfg.Source.Bounded(), Format: l.format, Rows: []result.RowInfo{}, Columns: []result.ColumnInfo{}}
+	for i, s := range l.splits {
+		info := result.SplitInfo{Name: s.Name, Start: int64(s.Start), End: int64(s.End)}
+		if i < len(l.sampled.read) {
+			info.Read = l.sampled.read[i]
+			out.Read += info.Read
+		}
+		out.Splits = append(out.Splits, info)
+	}
+	for _, c := range l.columns.List {
+		out.Columns = append(out.Columns, result.ColumnInfo{
+			Name: c.Name, Type: c.Kind(), Rows: c.Rows, Share: share(c.Rows, l.columns.Records), Distinct: c.Distinct, Numbers: numbersOf(c), Examples: examplesOf(c),
+		})
+	}
+	if cfg.Source.Parquet != nil {
+		out.Format = "columns"
+	}
+	l.describeFeatures(cfg, out)
+	out.Rows = append(out.Rows, pickRows(l.rows, l.opts.Rows)...)
+	if counts := l.bad.Counts(); len(counts) > 0 {
+		out.BadRows, out.BadExamples = counts, l.bad.first
+	}
+	l.suggest(cfg, out)
+	l.remark(out)
+	return out
+}
+
+func share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+func numbersOf(c *peek.Column) *result.NumbersInfo {
+	if c.Numbers == 0 || c.Numbers != c.Values {
+		return nil
+	}
+	return &result.NumbersInfo{Min: c.Min, Max: c.Max, Mean: c.Mean}
+}
+
+func examplesOf(c *peek.Column) []any {
+	if c.Examples == nil {
+		return []any{}
+	}
+	return c.Examples
+}
+
+// describeFeatures says what the job makes of the records.
+func (l *looking) describeFeatures(cfg *spec.Config, out *result.SourceInfo) {
+	if !l.parses {
+		return
+	}
+	find := func(list []*peek.Column, name string) *peek.Column {
+		if i := slices.IndexFunc(list, func(c *peek.Column) bool { return c.Name == name }); i >= 0 {
+			return list[i]
+		}
+		return &peek.Column{Name: name}
+	}
+	add := func(name, column, kind string, slot int) *result.FeatureInfo {
+		c := find(l.features.List, column)
+		out.Features = append(out.Features, result.FeatureInfo{
+			Name: name, Kind: kind, Slot: slot, Rows: c.Rows, Share: share(c.Rows, l.features.Records), MaxValues: c.MaxValues,
+			Distinct: c.Distinct, Numbers: numbersOf(c), Examples: examplesOf(c),
+		})
+		return &out.Features[len(out.Features)-1]
+	}
+	var stored []string
+	for _, c := range l.columns.List {
+		stored = append(stored, c.Name)
+	}
+	for _, f := range cfg.Parse.Features {
+		slot := 0
+		if f.Slot != nil && f.Kind == "sparse" {
+			slot = *f.Slot
+		}
+		info := add(f.Name, f.Name, f.Kind, slot)
+		from := find(l.columns.List, f.Column)
+		if s := l.found.seen[f.Name]; s != nil {
+			// What is missing has become a default, which is no value.
+			info.Rows, info.Share = s.Filled, share(s.Filled, s.Rows)
+			if f.Kind == "dense" {
+				l.describeNumbers(&f, s, info)
+			}
+		}
+		if name := f.Indicator(); name != "" {
+			add(name, name, "dense", 0)
+		}
+		if from.Rows == 0 && l.columns.Records > 0 && l.format != peek.LibFM && !joined(cfg, f.Column) {
+			note := fmt.Sprintf("feature %q: none of %d records has a column %q", f.Name, l.columns.Records, f.Column)
+			if near := spec.Nearest(f.Column, stored); near != "" && near != f.Column {
+				note += fmt.Sprintf("; did you mean %q?", near)
+			}
+			l.notes = append(l.notes, note)
+		}
+	}
+	add("label", pipeline.ColLabel, "label", 0)
+	if cfg.Parse.Weight != nil {
+		add("weight", pipeline.ColWeight, "weight", 0)
+	}
+}
+
+// describeNumbers says what a dense feature is, and whether a model can use it as it is.
+func (l *looking) describeNumbers(f *spec.Feature, s *parse.Seen, info *result.FeatureInfo) {
+	if s.Numbers == 0 {
+		return
+	}
+	info.Numbers = &result.NumbersInfo{Min: s.Min, Max: s.Max, Mean: s.Mean()}
+	if f.Standardise != nil && f.Standardise.Running != nil || !wiring.Unscaled(s) {
+		return
+	}
+	info.Unscaled = true
+	l.notes = append(l.notes, fmt.Sprintf(
+		"feature %q goes from %v to %v, mean %v: as it is it drowns the others; give it standardise: running, or log, clip or buckets",
+		f.Name, wiring.Short(s.Min), wiring.Short(s.Max), wiring.Short(s.Mean())))
+}
+
+// joined tells that a column comes from a side table.
+func joined(c *spec.Config, column string) bool {
+	for _, j := range c.Parse.Joins {
+		for _, name := range j.Columns {
+			if j.Prefix+name == column {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pickRows takes n rows from all splits in turn and returns them by split.
+func pickRows(rows [][]result.RowInfo, n int) []result.RowInfo {
+	take := make([]int, len(rows))
+	for round, left := 0, n; left > 0; round++ {
+		before := left
+		for i := range rows {
+			if round < len(rows[i]) && left > 0 {
+				take[i]++
+				left--
+			}
+		}
+		if left == before {
+			break
+		}
+	}
+	var out []result.RowInfo
+	for i, k := range take {
+		out = append(out, rows[i][:k]...)
+	}
+	return out
+}
+
+// suggest writes a parse section for a source that has none.
+func (l *looking) suggest(cfg *spec.Config, out *result.SourceInfo) {
+	if l.parses || l.columns.Records == 0 {
+		return
+	}
+	if l.format == peek.Text || l.format == peek.Binary {
+		l.notes = append(l.notes, "the records are in no format that a job can read: tf_example, libfm, csv, tsv, jsonl (and Parquet)")
+		return
+	}
+	out.Parse = peek.Propose(&l.columns, l.proposeOptions(cfg, "")).YAML
+}
+
+func (l *looking) proposeOptions(cfg *spec.Config, label string) peek.ProposeOptions {
+	format := l.format
+	if cfg.Source.Parquet != nil {
+		format = "columns"
+	}
+	return peek.ProposeOptions{Format: format, Header: l.header && cfg.Source.Kafka == nil, Names: l.names, Label: label}
+}
+
+// remark adds what a person should know.
+func (l *looking) remark(out *result.SourceInfo) {
+	for _, err := range l.sampled.faults {
+		l.notes = append(l.notes, "not read: "+err.Error())
+	}
+	if n := l.sampled.late + l.sampled.skipped; n > 0 {
+		l.notes = append(l.notes, fmt.Sprintf("time was over after %v (--timeout) with %d of %d splits not read as far as wanted", l.timeout, n, len(l.splits)))
+	}
+	if out.Read == 0 && len(l.notes) == 0 {
+		l.notes = append(l.notes, "there are no records yet")
+	}
+	out.Notes = l.notes
+}

@@ -1,0 +1,216 @@
+// Package job is what a `monolith` job is made of: the job file ([Config], read with [Load]), what a run reports
+// ([Progress], [TrainResult] and its like), and the functions that check, train, evaluate, serve and look at what a job
+// describes. It is the one package that a program needs; the work is done by those below it: spec (what a job may hold),
+// wiring (what it builds), run, inspect, result and stored (what lies in its dir).
+package job
+
+import (
+	"context"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/inspect"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/run"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// A job and its parts.
+type (
+	// Config is one job. Its zero value is not useful; [Load] and [Default] fill the defaults in.
+	Config = spec.Config
+	// LoadOptions are the layers above the job file.
+	LoadOptions = spec.LoadOptions
+	// ConfigError lists everything that is wrong with a job. It wraps pipeline.ErrConfig. Fix the job.
+	ConfigError = spec.ConfigError
+	// Fault is one thing that is wrong with a job.
+	Fault = spec.Fault
+	// Where is the place a value of a job was set at.
+	Where = spec.Where
+	// Layer is where a value of a job comes from. Higher layers win.
+	Layer = conf.Layer
+	// Key is one key of a job file, for reference pages and completion.
+	Key = spec.Key
+	// Setting is one value of a job and where it came from.
+	Setting = spec.Setting
+	// Finding is something [Check] has to say about a job.
+	Finding = spec.Finding
+	// Source is exactly one place examples come from.
+	Source = spec.Source
+	// KafkaSource, TFRecordSource, ParquetSource, TextSource and SyntheticSource are the sources of this package.
+	KafkaSource     = spec.KafkaSource
+	TFRecordSource  = spec.TFRecordSource
+	ParquetSource   = spec.ParquetSource
+	TextSource      = spec.TextSource
+	SyntheticSource = spec.SyntheticSource
+	// Model is what is trained: one of the models of the zoo.
+	Model = spec.Model
+	// LRModel are the options of logistic regression.
+	LRModel = spec.LRModel
+	// Metrics is the HTTP endpoint for Prometheus and health checks.
+	Metrics = spec.Metrics
+	// Log is the log on standard error.
+	Log = spec.Log
+	// Duration is a time span, Size a number of bytes.
+	Duration = spec.Duration
+	Size     = spec.Size
+	// Secret names where a secret is kept; it never holds one.
+	Secret = spec.Secret
+)
+
+// The layers of a job, lowest first.
+const (
+	FromDefault = conf.FromDefault
+	FromFile    = conf.FromFile
+	FromEnv     = conf.FromEnv
+	FromFlag    = conf.FromFlag
+)
+
+// What runs take and report.
+type (
+	// RunOptions are what a run gets from whoever starts it. The zero value works.
+	RunOptions = run.Options
+	// Progress is a glance at a run.
+	Progress = result.Progress
+	// Scores holds evaluation metrics by name.
+	Scores = result.Scores
+	// TrainResult is what a training run did.
+	TrainResult = result.TrainResult
+	// LostRange is a range of positions of a split whose records were gone before they were read.
+	LostRange = result.LostRange
+	// FillInfo says how many examples had a value of a feature.
+	FillInfo = result.FillInfo
+	// EvalOptions say what to evaluate, beside the job.
+	EvalOptions = run.EvalOptions
+	// EvalResult is what an evaluation found.
+	EvalResult = result.EvalResult
+	// ServeOptions are what serving shards takes beside the job.
+	ServeOptions = run.ServeOptions
+	// ServeResult says what serving came to.
+	ServeResult = result.ServeResult
+	// Runner runs the one segment of a plan somewhere else than in this process.
+	Runner = run.Runner
+	// Recipes builds training graphs again from their recipes.
+	Recipes = run.Recipes
+	// Rebuilt is a graph that was built from its recipe.
+	Rebuilt = run.Rebuilt
+	// Plan is a checked graph that can be shown.
+	Plan = result.Plan
+)
+
+// What looking at sources and snapshots takes and reports.
+type (
+	// InspectOptions say what to show of a source.
+	InspectOptions = inspect.Options
+	// ProposeOptions say what to look at for a job.
+	ProposeOptions = inspect.ProposeOptions
+	// Proposed is a job that was made of a look at its source.
+	Proposed = result.Proposed
+	// SourceInfo is what a source looks like.
+	SourceInfo = result.SourceInfo
+	// SplitInfo is one split of a source.
+	SplitInfo = result.SplitInfo
+	// ColumnInfo is one column of a source, as it is stored.
+	ColumnInfo = result.ColumnInfo
+	// NumbersInfo summarises numbers.
+	NumbersInfo = result.NumbersInfo
+	// FeatureInfo is one input of the model, or the label or weight, as it is made of the records.
+	FeatureInfo = result.FeatureInfo
+	// RowInfo is one record.
+	RowInfo = result.RowInfo
+	// SnapshotInfo is what a snapshot holds.
+	SnapshotInfo = result.SnapshotInfo
+	// TableInfo is one table of a snapshot.
+	TableInfo = result.TableInfo
+	// TensorInfo is one dense tensor of a snapshot.
+	TensorInfo = result.TensorInfo
+)
+
+const (
+	// Newest and Best name snapshots for [EvalOptions].
+	Newest = stored.Newest
+	Best   = stored.Best
+	// RecipeName is the name under which programs register [Recipes.Build] with a runner.
+	RecipeName = run.RecipeName
+	// InspectTimeout is how long a look into a source takes at most.
+	InspectTimeout = inspect.Timeout
+)
+
+// ErrBadRows means that a run read its source and found nothing, or too little, that can be used: the format, the label or
+// another part of the job's parse section does not fit the data.
+var ErrBadRows = run.ErrBadRows
+
+// Load reads a job file, puts the other layers over it and checks the whole. Errors: a [*ConfigError] with every fault
+// when the job is wrong or the file is not there; an error that wraps pipeline.ErrUnavailable when the disk fails.
+func Load(path string, opts LoadOptions) (*Config, error) { return spec.Load(path, opts) }
+
+// Decode is [Load] for a job that is already in memory; name stands for the file in messages.
+func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
+	return spec.Decode(data, name, opts)
+}
+
+// Default is a job with every default and nothing else, for programs that fill in the rest.
+func Default() *Config { return spec.Default() }
+
+// ForTarget makes a job that only has a source, for looking into data without a job file: a file or pattern, whose content
+// tells what it is, kafka://host:port[,host:port]/topic, or synthetic. Errors: as with [Load], [pipeline.ErrConfig] when there
+// is no such source, [pipeline.ErrUnavailable] when a file cannot be read.
+func ForTarget(target string, opts LoadOptions) (*Config, error) { return spec.ForTarget(target, opts) }
+
+// Keys lists every key of a job file in the order of the file.
+func Keys() []Key { return spec.Keys() }
+
+// Nearest returns the candidate that name was probably meant to be, or "" when none is near.
+func Nearest(name string, candidates []string) string { return spec.Nearest(name, candidates) }
+
+// BuildPlan makes and checks the training graph of a job without any I/O but reading secrets.
+func BuildPlan(cfg *Config) (*pipeline.Plan, error) { return wiring.BuildPlan(cfg) }
+
+// Check looks for everything that would keep a job from running, without reading data and without changing anything.
+// Findings are what is wrong with the job; an error says that the check itself failed.
+func Check(ctx context.Context, cfg *Config) ([]Finding, error) { return inspect.Check(ctx, cfg) }
+
+// Run trains a job: it goes on from the newest good snapshot in the job's dir where there is one, trains to the end of
+// the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
+//
+// Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for
+// what cannot be reached or stored, and what the parts of the graph return.
+func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error) {
+	return run.Train(ctx, cfg, opts)
+}
+
+// Evaluate scores the job's evaluation source with the parameters of a snapshot. Nothing is changed: the snapshot is
+// read into shards of its own.
+func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, error) {
+	return run.Evaluate(ctx, cfg, opts)
+}
+
+// Serve serves shards of a job's parameter server until it is drained or the context ends. The process of shard 0
+// coordinates the others and the workers.
+//
+// Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for an
+// address that cannot be listened at or a disk that is full.
+func Serve(ctx context.Context, cfg *Config, opts ServeOptions) (*ServeResult, error) {
+	return run.Serve(ctx, cfg, opts)
+}
+
+// InspectSource looks into a job's source: what the records hold, what the job's parse section makes of them, and where
+// it has none, one that fits. Nothing is changed. Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user
+// can mend, [pipeline.ErrUnavailable] for what cannot be reached in time.
+func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*SourceInfo, error) {
+	return inspect.Source(ctx, cfg, opts)
+}
+
+// InspectSnapshot describes a snapshot, or the newest good one of a job's dir or of a folder of snapshots, and says which
+// newer ones are damaged.
+func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
+	return inspect.Snapshot(ctx, path)
+}
+
+// Propose looks into a source, as [ForTarget] understands it, and writes a job that trains on it, with comments on what is
+// guessed. The job loads.
+func Propose(ctx context.Context, target string, opts ProposeOptions) (*Proposed, error) {
+	return inspect.Propose(ctx, target, opts)
+}

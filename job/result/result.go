@@ -1,0 +1,295 @@
+package result
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/monolith-go/monolith/pipeline/position"
+)
+
+// Progress is a glance at a run.
+type Progress struct {
+	// Phase is what goes on: "train", "eval".
+	Phase string
+	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody
+	// knows.
+	Examples, Total int64
+	// Workers is how many workers there are, 0 where the job has this one process. Lag, Loss and AUC are of this worker.
+	Workers int
+	// Bad counts the records that this run has left out.
+	Bad int64
+	// Rate is in examples per second, over the last seconds.
+	Rate float64
+	// Lag is the number of records the source holds and nobody has read yet; -1: not known.
+	Lag int64
+	// Loss and AUC are of the last window of examples, computed before each was trained on; NaN: not known.
+	Loss, AUC float64
+	// Epoch counts from 1; Epochs is how many there will be, 0: not known.
+	Epoch, Epochs int
+	// Elapsed is the time since the run began.
+	Elapsed time.Duration
+}
+
+// Scores holds evaluation metrics by name: "auc", "log_loss", "calibration".
+type Scores map[string]float64
+
+// MarshalJSON writes what is not a number (the AUC of one class only, for example) as null.
+func (m Scores) MarshalJSON() ([]byte, error) {
+	out := make(map[string]*float64, len(m))
+	for k, v := range m {
+		out[k] = Finite(v)
+	}
+	return json.Marshal(out)
+}
+
+// Names lists the metrics in alphabetical order.
+func (m Scores) Names() []string { return slices.Sorted(maps.Keys(m)) }
+
+func Finite(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// TrainResult is what a training run did.
+type TrainResult struct {
+	// Examples counts the examples trained on in this run, Steps the batches.
+	Examples int64 `json:"examples"`
+	Steps    int64 `json:"steps"`
+	// ExamplesPerSecond is Examples over Seconds.
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	Seconds           float64 `json:"seconds"`
+	// Epochs counts the epochs that are complete, earlier runs included.
+	Epochs int `json:"epochs"`
+	// Metrics are those of the last evaluation; with the prefix "best_" the best of all evaluations, where a plateau or
+	// early stop watches it; and of the last examples trained on, with the prefix "progressive_" when each was scored
+	// before, "training_" when there are several epochs.
+	Metrics Scores `json:"metrics"`
+	// ProgressiveExamples and TrainingExamples are how many examples the metrics with these prefixes are over: the last ones
+	// trained on, 65,536 at most, earlier runs included.
+	ProgressiveExamples int64 `json:"progressive_examples,omitempty"`
+	TrainingExamples    int64 `json:"training_examples,omitempty"`
+	// BadRows counts what was left out, by reason.
+	BadRows map[string]int64 `json:"bad_rows,omitempty"`
+	// LostRecords counts records that were gone before they were read and were passed over, Lost says which they were, up to
+	// the first hundred gaps.
+	LostRecords int64       `json:"lost_records,omitempty"`
+	Lost        []LostRange `json:"lost,omitempty"`
+	// Features says how many of the examples that were read had a value of each feature.
+	Features []FillInfo `json:"features,omitempty"`
+	// Snapshot is the path of the newest snapshot, empty when none was taken.
+	Snapshot string `json:"snapshot"`
+	// BestSnapshot is the path of the snapshot of the best evaluation under train.early_stop, and BestEpoch the epoch that
+	// it came after; empty when there is none, or when it lies on another machine.
+	BestSnapshot string `json:"best_snapshot,omitempty"`
+	BestEpoch    int    `json:"best_epoch,omitempty"`
+	// ResumedFrom is the path of the snapshot the run went on from, empty when it began anew.
+	ResumedFrom string `json:"resumed_from,omitempty"`
+	// Drained tells that the run was asked to stop before its input ended.
+	Drained bool `json:"drained,omitempty"`
+	// EarlyStopped tells that train.early_stop ended the run.
+	EarlyStopped bool `json:"early_stopped,omitempty"`
+}
+
+// LostRange is a range of positions [From, To) of a split.
+type LostRange struct {
+	Split string `json:"split"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
+}
+
+// EvalResult is what an evaluation found.
+type EvalResult struct {
+	Examples          int64            `json:"examples"`
+	ExamplesPerSecond float64          `json:"examples_per_second"`
+	Seconds           float64          `json:"seconds"`
+	Metrics           Scores           `json:"metrics"`
+	BadRows           map[string]int64 `json:"bad_rows,omitempty"`
+	// Features says how many of the examples had a value of each feature.
+	Features []FillInfo `json:"features,omitempty"`
+	// Snapshot is the path of the snapshot that was evaluated, Which says which that is.
+	Snapshot string `json:"snapshot"`
+	Which    string `json:"which,omitempty"`
+}
+
+// Plan is a checked graph that can be shown. Text is for people, DOT for Graphviz, Mermaid for Markdown pages, JSON for
+// programs.
+type Plan interface {
+	Text() string
+	DOT() string
+	Mermaid() string
+	JSON() string
+}
+
+// SourceInfo is what a source looks like.
+type SourceInfo struct {
+	// Source describes it in a few words.
+	Source  string `json:"source"`
+	Bounded bool   `json:"bounded"`
+	// Format is that of the records: the job's, or what they look like.
+	Format string `json:"format"`
+	// Splits are its parts.
+	Splits []SplitInfo `json:"splits"`
+	// Read is how many records were looked at, in all splits alike.
+	Read int64 `json:"read"`
+	// Columns are what the records hold.
+	Columns []ColumnInfo `json:"columns"`
+	// Features are what the job makes of them; none without a job that says how.
+	Features []FeatureInfo `json:"features,omitempty"`
+	// Rows are some rows, from as many splits as there are.
+	Rows []RowInfo `json:"rows"`
+	// BadRows counts the records that cannot be used, by reason; BadExamples are the first of them.
+	BadRows     map[string]int64 `json:"bad_rows,omitempty"`
+	BadExamples []string         `json:"bad_examples,omitempty"`
+	// Parse is a parse section that fits the records, as a job file has it; empty when the job has one or none can be made.
+	Parse string `json:"parse,omitempty"`
+	// Notes are what a person should know beside.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// SplitInfo is one split of a source.
+type SplitInfo struct {
+	Name  string `json:"name"`
+	Start int64  `json:"start"`
+	// End is -1 when it is not known or there is none.
+	End int64 `json:"end"`
+	// Read is how many of its records were looked at.
+	Read int64 `json:"read"`
+}
+
+// ColumnInfo is one column of a source, as it is stored.
+type ColumnInfo struct {
+	Name string `json:"name"`
+	// Type is what the format calls it.
+	Type string `json:"type"`
+	// Rows is how many of the records have a value, Share what part of them that is.
+	Rows  int64   `json:"rows"`
+	Share float64 `json:"share"`
+	// Distinct is how many different values there are, 1,000 at most.
+	Distinct int `json:"distinct"`
+	// Numbers summarise the values where all are numbers.
+	Numbers *NumbersInfo `json:"numbers,omitempty"`
+	// Examples are the first different values.
+	Examples []any `json:"examples"`
+}
+
+// NumbersInfo summarises numbers.
+type NumbersInfo struct {
+	Min  float64 `json:"min"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// FeatureInfo is one input of the model, or the label or weight, as it is made of the records.
+type FeatureInfo struct {
+	Name string `json:"name"`
+	// Kind is sparse, dense, label or weight.
+	Kind string `json:"kind"`
+	// Slot is that of a sparse feature.
+	Slot int `json:"slot,omitempty"`
+	// Rows is how many of the good records have a value, Share what part of them that is.
+	Rows  int64   `json:"rows"`
+	Share float64 `json:"share"`
+	// MaxValues is the largest number of values of a record.
+	MaxValues int `json:"max_values"`
+	// Distinct is how many different values there are, 1,000 at most.
+	Distinct int `json:"distinct"`
+	// Numbers summarise a dense feature, a label or a weight, as the model gets it before running moments scale it.
+	Numbers *NumbersInfo `json:"numbers,omitempty"`
+	// Unscaled tells that a dense feature is far from the size of 1, and nothing in the job scales it.
+	Unscaled bool `json:"unscaled,omitempty"`
+	// Examples are the first different values; ids are written slot:value.
+	Examples []any `json:"examples"`
+}
+
+// RowInfo is one record.
+type RowInfo struct {
+	Split string `json:"split"`
+	// Position is where it begins.
+	Position int64 `json:"position"`
+	// Record is what it holds, by column.
+	Record map[string]any `json:"record,omitempty"`
+	// Features is what the job makes of it; ids are written slot:value.
+	Features map[string]any `json:"features,omitempty"`
+}
+
+// SnapshotInfo is what a snapshot holds.
+type SnapshotInfo struct {
+	// Path is the snapshot's folder.
+	Path string `json:"path"`
+	// ID numbers the snapshots of a job from 1.
+	ID int64 `json:"id"`
+	// Which says which of the folder's it is: the newest, the best.
+	Which string `json:"which,omitempty"`
+	// Best is the path of the best snapshot of the folder, if that is another.
+	Best string `json:"best,omitempty"`
+	// Damaged are newer snapshots of the folder that cannot be used, and what is wrong with each.
+	Damaged []string  `json:"damaged,omitempty"`
+	Created time.Time `json:"created"`
+	// Digest identifies the content, whatever the number of shards.
+	Digest string `json:"digest"`
+	// Rows counts the embedding rows of all tables.
+	Rows int64 `json:"rows"`
+	// Tables and Dense say what there is, Positions how far each source and split was read.
+	Tables    []TableInfo                             `json:"tables"`
+	Dense     []TensorInfo                            `json:"dense,omitempty"`
+	Positions map[string]map[string]position.Progress `json:"positions"`
+	// Meta is what the job stored beside: its name, the plan's hash.
+	Meta map[string]string `json:"meta,omitempty"`
+	// Recipe says what the examples were made of that were trained on: the settings of each feature, label and weight.
+	Recipe json.RawMessage `json:"recipe,omitempty"`
+}
+
+// TableInfo is one table of a snapshot.
+type TableInfo struct {
+	Name string `json:"name"`
+	Rows int64  `json:"rows"`
+	// Dim is the number of weights of a row.
+	Dim int `json:"dim"`
+}
+
+// TensorInfo is one dense tensor of a snapshot.
+type TensorInfo struct {
+	Name  string  `json:"name"`
+	Shape []int64 `json:"shape"`
+}
+
+// FillInfo says how many examples had a value of a feature.
+type FillInfo struct {
+	// Feature is its name, Column where it is looked for in a record.
+	Feature string `json:"feature"`
+	Column  string `json:"column"`
+	// Rows counts the examples, Filled those with a value, which the feature's default is not.
+	Rows   int64 `json:"rows"`
+	Filled int64 `json:"filled"`
+	// Nearest is the name that records have and that is probably meant, when no example had a value; empty when there is
+	// none, or the format does not tell.
+	Nearest string `json:"nearest,omitempty"`
+}
+
+// Share is the part of the examples with a value, 0 to 1; without examples it is 0.
+func (f FillInfo) Share() float64 { return float64(f.Filled) / float64(max(f.Rows, 1)) }
+
+// Proposed is a job that was made of a look at its source.
+type Proposed struct {
+	// Name is the job's name.
+	Name string `json:"name"`
+	// Job is the job file.
+	Job string `json:"job"`
+	// Read is how many records were looked at.
+	Read int64 `json:"read"`
+	// Notes are what a person should know beside.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ServeResult says what serving came to.
+type ServeResult struct {
+	Shards []int `json:"shards"`
+	// Snapshot is the last snapshot; empty when this process does not coordinate, or there is none.
+	Snapshot string  `json:"snapshot,omitempty"`
+	Seconds  float64 `json:"seconds"`
+}

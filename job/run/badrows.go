@@ -1,0 +1,69 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// badRows is a job's policy for records that cannot be used, with counts by reason.
+type badRows struct {
+	policy pipeline.BadRowPolicy
+	skip   *pipeline.SkipBadRows
+	closer io.Closer
+	guard  *badGuard
+}
+
+// badRows makes the policy of train.on_bad_row.
+func newBadRows(c *spec.Config, worker string, log *slog.Logger) (*badRows, error) {
+	b := &badRows{skip: &pipeline.SkipBadRows{}}
+	b.guard = &badGuard{next: b.skip, count: b.skip, share: c.Train.MaxBadShare, format: c.Parse.Format, log: log, now: time.Now, blocks: map[[2]string]int64{}}
+	switch c.Train.OnBadRow {
+	case "skip":
+		b.policy = b.guard
+	case "dead_letter":
+		target, err := wiring.OpenDeadLetter(c.Train.DeadLetter, worker)
+		if err != nil {
+			return nil, err
+		}
+		b.guard.next = &countedPolicy{b.skip, target}
+		b.policy, b.closer = b.guard, target
+	default:
+		b.policy = pipeline.FailOnBadRow{}
+	}
+	return b, nil
+}
+
+func (b *badRows) counts() map[string]int64 { return b.skip.Counts() }
+
+// flush makes the dead letters so far durable; it is called before positions behind them are stored.
+func (b *badRows) flush() error {
+	if f, ok := b.closer.(interface{ Flush() error }); ok {
+		return f.Flush()
+	}
+	return nil
+}
+
+func (b *badRows) close() error {
+	if b.closer == nil {
+		return nil
+	}
+	return b.closer.Close()
+}
+
+// countedPolicy counts what another policy takes.
+type countedPolicy struct {
+	count *pipeline.SkipBadRows
+	next  pipeline.BadRowPolicy
+}
+
+// BadRow implements [pipeline.BadRowPolicy].
+func (c *countedPolicy) BadRow(ctx context.Context, err *pipeline.DataError, payload []byte) error {
+	return errors.Join(c.count.BadRow(ctx, err, payload), c.next.BadRow(ctx, err, payload))
+}

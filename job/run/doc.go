@@ -1,0 +1,2 @@
+// Package run trains, evaluates and serves jobs.
+package run

@@ -1,0 +1,226 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/model/metric"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+const (
+	// glanceWindow is the number of examples of the loss and AUC that a progress line shows.
+	glanceWindow = 1 << 14
+	// glanceEvery is the time between progress reports.
+	glanceEvery = 250 * time.Millisecond
+	// rateOver is the time that a rate is measured over.
+	rateOver = 5 * time.Second
+)
+
+// monitor watches a run: it keeps the metrics of a progress line, counts, and reports progress. Its methods may be called
+// from several goroutines at once.
+type monitor struct {
+	pipeline.NopHooks
+	next   pipeline.Hooks // hears of everything too
+	report func(result.Progress)
+	also   trainstep.Observer // hears of every batch too, one at a time; may be nil
+	// numbers looks at what is trained on; may be nil.
+	numbers *numberWatch
+	// fills counts which features there are; may be nil. watched is the phase that both look at.
+	fills   *fillWatch
+	watched string
+
+	mu       sync.Mutex
+	phase    result.Progress
+	began    time.Time
+	examples int64
+	bad      int64                                // rows left out, of the run
+	total    func() (examples int64, workers int) // of all workers; nil when there is this one
+	lag      map[string]int64
+	glance   *metric.Window
+	// lost are ranges of records that were passed over, lostRecords counts all.
+	lost        []result.LostRange
+	lostRecords int64
+	rates       []ratePoint
+}
+
+type ratePoint struct {
+	at       time.Time
+	examples int64
+}
+
+func newMonitor(opts Options, next pipeline.Hooks) *monitor {
+	if next == nil {
+		next = pipeline.NopHooks{}
+	}
+	return &monitor{
+		watched: "train", next: next, report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
+		glance: metric.NewWindow(glanceWindow),
+	}
+}
+
+// begin starts a phase; done is the number of examples of it that earlier runs have done.
+func (m *monitor) begin(p result.Progress, done int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.phase, m.examples, m.rates, m.total = p, done, nil, nil
+	clear(m.lag)
+}
+
+// follow has progress count the examples of all workers from now on.
+func (m *monitor) follow(total func() (examples int64, workers int)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total = total
+}
+
+// observe is the [trainstep.Observer] of a run. What it sees is for a glance only: the batch may never be pushed, so what
+// a snapshot stores of predictions travels with the push (invariant 2).
+func (m *monitor) observe(o trainstep.Observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.examples += int64(len(o.Probs))
+	m.glance.Add(o.Probs, o.Labels, o.Weights)
+	if m.also != nil {
+		m.also(o)
+	}
+}
+
+// RowsRead implements [pipeline.Hooks].
+func (m *monitor) RowsRead(source, split string, rows int) { m.next.RowsRead(source, split, rows) }
+
+// Lag implements [pipeline.Hooks].
+func (m *monitor) Lag(source, split string, records int64) {
+	m.mu.Lock()
+	m.lag[split] = records
+	m.mu.Unlock()
+	m.next.Lag(source, split, records)
+}
+
+// RowDropped implements [pipeline.Hooks].
+func (m *monitor) RowDropped(source, reason string) {
+	m.mu.Lock()
+	m.bad++
+	m.mu.Unlock()
+	m.next.RowDropped(source, reason)
+}
+
+// lostRanges is how many ranges of lost records a result names; those behind them are counted.
+const lostRanges = 100
+
+// RecordsLost implements [pipeline.Hooks].
+func (m *monitor) RecordsLost(source, split string, from, to int64) {
+	m.mu.Lock()
+	m.lostRecords += to - from
+	if len(m.lost) < lostRanges {
+		m.lost = append(m.lost, result.LostRange{Split: split, From: from, To: to})
+	}
+	m.mu.Unlock()
+	m.next.RecordsLost(source, split, from, to)
+}
+
+// lostSoFar returns what was passed over because it was gone.
+func (m *monitor) lostSoFar() (records int64, ranges []result.LostRange) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lostRecords, slices.Clone(m.lost)
+}
+
+// StageDone implements [pipeline.Hooks].
+func (m *monitor) StageDone(stage string, rows int, d time.Duration) {
+	if stage == "metrics" { // the sink of an evaluation
+		m.mu.Lock()
+		m.examples += int64(rows)
+		m.mu.Unlock()
+	}
+	m.next.StageDone(stage, rows, d)
+}
+
+// QueueLen implements [pipeline.Hooks].
+func (m *monitor) QueueLen(queue string, length, capacity int) {
+	m.next.QueueLen(queue, length, capacity)
+}
+
+// QueueWait implements [pipeline.Hooks].
+func (m *monitor) QueueWait(queue, side string, d time.Duration) { m.next.QueueWait(queue, side, d) }
+
+// run reports progress until stop is closed.
+func (m *monitor) run(stop <-chan struct{}) {
+	if m.report == nil {
+		return
+	}
+	tick := time.NewTicker(glanceEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			m.report(m.look())
+		}
+	}
+}
+
+// look takes a glance at the run.
+func (m *monitor) look() result.Progress {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, now := m.phase, time.Now()
+	p.Examples, p.Bad, p.Elapsed, p.Lag = m.examples, m.bad, now.Sub(m.began), 0
+	if m.total != nil {
+		all, workers := m.total()
+		p.Examples, p.Workers = max(all, m.examples), workers // what this one has done may be newer
+	}
+	for _, lag := range m.lag {
+		if lag < 0 {
+			p.Lag = -1
+			break
+		}
+		p.Lag += lag
+	}
+	if len(m.lag) == 0 {
+		p.Lag = -1
+	}
+	m.rates = append(m.rates, ratePoint{now, p.Examples})
+	for len(m.rates) > 2 && now.Sub(m.rates[0].at) > rateOver {
+		m.rates = m.rates[1:]
+	}
+	if first := m.rates[0]; now.Sub(first.at) > 0 {
+		p.Rate = float64(p.Examples-first.examples) / now.Sub(first.at).Seconds()
+	}
+	p.Loss, p.AUC = math.NaN(), math.NaN()
+	if m.glance.Len() > 0 && p.Phase == "train" {
+		s := m.glance.Summary()
+		p.Loss, p.AUC = s.LogLoss, s.AUC
+	}
+	return p
+}
+
+// traceScores summarises the predictions of the last examples as they were trained on, progressive or not, and counts them:
+// those of the parameter server's trace, which is exactly as old as the parameters.
+func traceScores(ctx context.Context, store stored.State, progressive bool) (scores result.Scores, examples int64, err error) {
+	trace, err := store.State(ctx, ps.TraceState)
+	if err != nil {
+		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+	}
+	if len(trace) == 0 {
+		return result.Scores{}, 0, nil
+	}
+	probs, labels, weights, err := trainstep.DecodeTrace(trace)
+	if err != nil {
+		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+	}
+	s, prefix := metric.Summarize(probs, labels, weights), "training_"
+	if progressive {
+		prefix = "progressive_"
+	}
+	return result.Scores{prefix + "auc": s.AUC, prefix + "log_loss": s.LogLoss}, int64(len(probs)), nil
+}

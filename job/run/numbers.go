@@ -1,0 +1,100 @@
+package run
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+const (
+	// numbersAfter is how many rows a dense feature is judged by; at the end of a run fewer do, but no less than numbersLeast.
+	numbersAfter, numbersLeast = 1000, 50
+)
+
+// numberWatch looks at the dense features of a run and warns once of each that a model cannot use as it is. Its methods
+// may overlap.
+type numberWatch struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	seen map[string]*parse.Seen // of the features that are still looked at
+}
+
+// newNumberWatch watches the dense features that the model does not standardise itself.
+func newNumberWatch(c *spec.Config, log *slog.Logger) *numberWatch {
+	w := &numberWatch{log: log, seen: map[string]*parse.Seen{}}
+	for _, f := range c.Parse.Features {
+		if f.Kind == "dense" && (f.Standardise == nil || f.Standardise.Running == nil) {
+			w.seen[f.Name] = &parse.Seen{Name: f.Name}
+		}
+	}
+	return w
+}
+
+// add takes what a block held.
+func (w *numberWatch) add(seen []parse.Seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.seen) == 0 {
+		return
+	}
+	for _, s := range seen {
+		if have := w.seen[s.Name]; have != nil {
+			have.Add(s)
+			w.judge(have, numbersAfter)
+		}
+	}
+}
+
+// end judges features by the rows there were.
+func (w *numberWatch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.seen {
+		w.judge(s, numbersLeast)
+	}
+}
+
+// judge warns of a feature once it has had so many numbers, and looks at it no more. The lock is held.
+func (w *numberWatch) judge(s *parse.Seen, after int64) {
+	if s.Numbers < after {
+		return
+	}
+	delete(w.seen, s.Name)
+	if wiring.Unscaled(s) {
+		w.log.Warn("a dense feature is far from the size of 1 and will drown the others; give it standardise: running, or log, clip or buckets",
+			"feature", s.Name, "min", wiring.Short(s.Min), "max", wiring.Short(s.Max), "mean", wiring.Short(s.Mean()))
+	}
+}
+
+var _ parse.Observer = (*monitor)(nil)
+
+// FeaturesParsed implements [parse.Observer]. What is evaluated while training is not looked at.
+func (m *monitor) FeaturesParsed(seen []parse.Seen) {
+	m.mu.Lock()
+	numbers, fills := m.numbers, m.fills
+	if m.phase.Phase != m.watched {
+		numbers, fills = nil, nil
+	}
+	m.mu.Unlock()
+	if numbers != nil {
+		numbers.add(seen)
+	}
+	if fills == nil {
+		return
+	}
+	fills.add(seen)
+	if h, ok := m.next.(featureHooks); ok {
+		for i := range seen {
+			h.FeatureParsed(seen[i].Name, seen[i].Rows, seen[i].Filled)
+		}
+	}
+}
+
+// featureHooks is hooks that count the values of features.
+type featureHooks interface {
+	FeatureParsed(feature string, rows, filled int64)
+}

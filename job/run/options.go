@@ -1,0 +1,55 @@
+package run
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// Options are what a run gets from whoever starts it. The zero value works: it logs nothing, reports nothing and goes
+// on from the newest snapshot if there is one.
+type Options struct {
+	// Logger is never a global; nil: discard.
+	Logger *slog.Logger
+	// Registerer takes the run's metrics; nil: none are kept.
+	Registerer prometheus.Registerer
+	// Progress is told how far the run is, about four times a second, from one goroutine at a time; nil: nobody is told.
+	Progress func(result.Progress)
+	// Notice is told in one line what a person should know: that the run goes on from a snapshot, or is draining. nil:
+	// nobody is told.
+	Notice func(string)
+	// Drain, once closed, makes the run stop reading, train what is on its way, take a snapshot and return without an
+	// error. Cancelling the context instead stops at once. nil: never.
+	Drain <-chan struct{}
+	// Observe hears of every batch that is trained on, with the predictions made before; one call at a time. nil: nobody.
+	Observe trainstep.Observer
+	// Evaluated hears of every evaluation while training, with the number of epochs done; nil: nobody.
+	Evaluated func(epoch int, scores result.Scores)
+	// Pin, when not empty, exempts the run's last snapshot from retention and is stored with it as a note.
+	Pin string
+	// Runners are the runners beside local that a job may name, and Recipes what they build its graph from again.
+	Runners map[string]Runner
+	Recipes *Recipes
+	// Worker names this run among the workers of the job; empty: after the host and the process. A run that begins under
+	// the name of another takes its place: give a worker that is started again its old name.
+	Worker string
+	// Resume is nil to go on from the newest snapshot in the job's dir where there is one; true to demand one; false to
+	// begin anew.
+	Resume *bool
+	// Memory is what the rows of shards in this process are taken from; nil has no limit.
+	Memory *table.Memory
+}
+
+// EvalOptions say what to evaluate, beside the job.
+type EvalOptions struct {
+	Options
+	// Snapshot is the path of a snapshot, or [stored.Newest] or [stored.Best] of those in the job's dir; empty: the best where
+	// train.early_stop is set and there is one, otherwise the newest.
+	Snapshot string
+	// MaxExamples ends the evaluation early; 0: as the job says.
+	MaxExamples int64
+}

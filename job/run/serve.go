@@ -1,0 +1,413 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/wire"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// ServeOptions are what serving shards takes beside the job. The zero value serves all of the job's shards.
+type ServeOptions struct {
+	// Shards are the indexes of the shards to serve, of ps.addresses; nil: all of them.
+	Shards []int
+	// Listen, if not empty, is the address to listen at instead of the shard's own in ps.addresses, for one shard.
+	Listen string
+	// Insecure allows an address that others than this machine's processes can reach though nothing asks them who they are.
+	Insecure bool
+	// Logger is never a global; nil: discard.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil: none are kept.
+	Registerer prometheus.Registerer
+	// Notice is told in one line what a person should know. nil: nobody is told.
+	Notice func(string)
+	// Drain, once closed, makes the process take a last snapshot if it coordinates the shards, and return without an
+	// error. nil: never.
+	Drain <-chan struct{}
+	// Resume is nil to go on from what there is; false to begin anew, which shard 0's process does for all.
+	Resume *bool
+	// Memory is what the rows of the shards are taken from; nil has no limit.
+	Memory *table.Memory
+}
+
+// lastSnapshotFor bounds the last snapshot of a process that ends: workers that are gone are not waited for.
+const lastSnapshotFor = 10 * time.Second
+
+// Serve serves shards of a job's parameter server until it is drained or the context ends. The process of shard 0
+// coordinates the others and the workers.
+//
+// Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for an
+// address that cannot be listened at or a disk that is full.
+func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.ServeResult, error) {
+	s := &serving{cfg: cfg, opts: opts, log: opts.Logger, began: time.Now()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	err := s.open(ctx)
+	if err == nil {
+		err = s.wait(ctx)
+	}
+	err = errors.Join(err, s.close())
+	if err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	return &result.ServeResult{Shards: s.opts.Shards, Snapshot: s.last, Seconds: time.Since(s.began).Seconds()}, nil
+}
+
+// serving is a process that serves shards.
+type serving struct {
+	cfg     *spec.Config
+	opts    ServeOptions
+	log     *slog.Logger
+	began   time.Time
+	id      rpc.Identity
+	cluster *ps.Cluster // nil without shard 0
+	nodes   []*ps.Node
+	servers []*rpc.Server
+	locks   []*fsx.Lock
+	failed  chan error
+	wg      sync.WaitGroup
+	last    string
+}
+
+// check completes the options.
+func (s *serving) check() error {
+	n := len(s.cfg.PS.Addresses)
+	if n == 0 {
+		return fault.Config("job: ps.addresses is not set: say where each shard listens, such as [127.0.0.1:7000, 127.0.0.1:7001]")
+	}
+	if len(s.opts.Shards) == 0 {
+		for i := range n {
+			s.opts.Shards = append(s.opts.Shards, i)
+		}
+	}
+	slices.Sort(s.opts.Shards)
+	s.opts.Shards = slices.Compact(s.opts.Shards)
+	for _, i := range s.opts.Shards {
+		if i < 0 || i >= n {
+			return fault.Config("job: there is no shard %d: ps.addresses has %d, which are numbered from 0", i, n)
+		}
+	}
+	if s.opts.Listen != "" && len(s.opts.Shards) != 1 {
+		return fault.Config("job: --listen is for one shard, and this process has %d; name it with --shard", len(s.opts.Shards))
+	}
+	if s.opts.Listen != "" {
+		if err := wire.CheckAddress(s.opts.Listen); err != nil {
+			return fault.Config("job: --listen: %w", err)
+		}
+	}
+	if _, err := wiring.ClientConfig(&s.cfg.PS); err != nil { // before anything is opened
+		return err
+	}
+	return s.guarded()
+}
+
+// guarded refuses an address that strangers can reach where nothing asks them who they are: whoever reaches a shard can
+// read and change parameters.
+func (s *serving) guarded() error {
+	conf, err := wiring.ServerConfig(&s.cfg.PS)
+	if err != nil {
+		return err
+	}
+	if s.opts.Insecure || conf.TLS != nil && conf.Authenticates() {
+		return nil
+	}
+	for _, i := range s.opts.Shards {
+		if addr := s.listens(i); !wire.IsLocal(addr) {
+			return fault.Config("job: shard %d would listen at %s, which others than this machine can reach, and nothing keeps strangers from reading and changing parameters: "+
+				"set ps.tls with ps.token (or with ps.tls.ca, for certificates on both sides), or say --insecure on a network that you trust", i, addr)
+		}
+	}
+	return nil
+}
+
+// listens is where a shard of this process listens.
+func (s *serving) listens(shard int) string {
+	if s.opts.Listen != "" {
+		return s.opts.Listen
+	}
+	return s.cfg.PS.Addresses[shard]
+}
+
+func (s *serving) open(ctx context.Context) error {
+	m, err := wiring.Model(s.cfg)
+	if err != nil {
+		return err
+	}
+	plan, err := wiring.TrainGraph(s.cfg, m, wiring.TrainReading(s.cfg, s.cfg.Epochs), nil, trainstep.StepOptions{Seed: s.cfg.Seed})
+	if err != nil {
+		return err
+	}
+	layout := m.Layout()
+	s.id = wiring.Identity(s.cfg, plan, layout)
+	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
+		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	for _, i := range s.opts.Shards {
+		lock, err := stored.Claim(s.cfg, stored.LockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i))
+		if err != nil {
+			return err
+		}
+		s.locks = append(s.locks, lock)
+	}
+	first := s.opts.Shards[0] == 0
+	if s.opts.Resume != nil && !*s.opts.Resume {
+		if !first {
+			return fault.Config("job: --resume=false is for the process of shard 0")
+		}
+		if err := stored.BeginAnew(s.cfg, s.notice); err != nil {
+			return err
+		}
+	}
+	if first {
+		if err := stored.FitsNewest(s.cfg, s.notice); err != nil {
+			return err
+		}
+	}
+	metrics, err := newTelemetry(s.opts.Registerer)
+	if err != nil {
+		return err
+	}
+	// Listening comes before loading: whoever asks is told that the shard is starting.
+	listeners := map[int]net.Listener{}
+	defer func() {
+		for _, l := range listeners { // those that no server has taken
+			_ = l.Close()
+		}
+	}()
+	for _, i := range s.opts.Shards {
+		addr := s.listens(i)
+		if _, err := wire.Target(addr); err != nil {
+			return fault.Config("job: --listen: %w", err)
+		}
+		l, err := wire.Listen(addr)
+		if err != nil {
+			return fault.Mark(
+				fmt.Errorf("job: shard %d: %w", i, err), pipeline.ErrUnavailable,
+				"end what listens there (this shard, perhaps), mend ps.addresses, or say with --listen where else to listen on this machine",
+			)
+		}
+		listeners[i] = l
+	}
+	o, err := wiring.ClusterOptions(s.cfg, plan, m, layout)
+	if err != nil {
+		return err
+	}
+	o.Memory = s.opts.Memory
+	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
+	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
+	s.failed = make(chan error, len(s.opts.Shards)+1)
+	for _, i := range s.opts.Shards {
+		var node *ps.Node
+		if i == 0 {
+			if o.Peers, err = s.peers(o.Dir); err != nil {
+				return err
+			}
+			if s.cluster, err = ps.Open(ctx, o); err != nil {
+				return err
+			}
+			node = s.cluster.First()
+		} else {
+			if node, err = ps.OpenNode(ctx, o.Node(i, len(s.cfg.PS.Addresses))); err != nil {
+				return err
+			}
+			s.nodes = append(s.nodes, node)
+		}
+		if err := s.serve(i, node, o.Dir, listeners[i]); err != nil {
+			return err
+		}
+		delete(listeners, i)
+	}
+	return nil
+}
+
+// grace is how long a worker's connection may be broken before its splits count as left behind.
+const grace = 2 * time.Second
+
+// peers are the shards 1 and up as shard 0 sees them, also those of this process. dir is where the snapshots are.
+func (s *serving) peers(dir string) ([]ps.Peer, error) {
+	conf, err := wiring.ClientConfig(&s.cfg.PS)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	me := &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
+	out := []ps.Peer{}
+	for i, addr := range s.cfg.PS.Addresses[1:] {
+		p, err := rpc.NewPeer(rpc.Target{
+			Identity: s.id, Shard: i + 1, Addr: addr, Config: conf, Coordinator: me,
+			Conn: wire.ConnOptions{RetryFor: wiring.RetryFor(&s.cfg.PS), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (s *serving) serve(shard int, node *ps.Node, dir string, l net.Listener) error {
+	conf, err := wiring.ServerConfig(&s.cfg.PS)
+	if err != nil {
+		return err
+	}
+	o := rpc.ServerOptions{
+		Identity: s.id, Shard: shard, Node: node, Config: conf,
+		MaxMessage: int(s.cfg.PS.MaxMessage), Dir: dir, Logger: s.log,
+	}
+	if shard == 0 {
+		o.Cluster = s.cluster
+	}
+	server, err := rpc.NewServer(o)
+	if err != nil {
+		return fault.Config("ps.tls: %w", err)
+	}
+	s.servers = append(s.servers, server)
+	s.wg.Go(func() {
+		if err := server.Serve(l); err != nil {
+			s.failed <- err
+		}
+	})
+	s.notice("shard %d of %d listens at %s", shard, len(s.cfg.PS.Addresses), l.Addr())
+	return nil
+}
+
+// wait returns when the process is asked to end, or a shard cannot go on.
+func (s *serving) wait(ctx context.Context) error {
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	ready := false
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-s.failed:
+			return err
+		case <-s.opts.Drain:
+			s.snapshot(ctx)
+			return nil
+		case <-look.C:
+		}
+		for _, n := range s.all() {
+			if _, err := n.Status(ctx); err != nil {
+				return err // its log cannot be written: nothing more can be promised
+			}
+		}
+		if s.cluster == nil {
+			continue
+		}
+		err := s.cluster.Ready()
+		if permanent(err) {
+			return err
+		}
+		if err == nil && !ready {
+			s.notice("%s", s.state())
+		}
+		ready = err == nil
+	}
+}
+
+// permanent tells that waiting does not help a cluster that is not ready.
+func permanent(err error) bool {
+	for _, lasting := range []error{ps.ErrMismatch, ps.ErrLayout, ps.ErrCorrupt, ps.ErrNoSpace, wire.ErrVersion, wire.ErrNotAdmitted} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
+}
+
+// state says in a line what the shards hold.
+func (s *serving) state() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d shards are ready", len(s.cfg.PS.Addresses))
+	if r := s.cluster.Restored(); r != nil {
+		fmt.Fprintf(&b, ", going on from snapshot %s (%d rows)", r.Path, r.Rows())
+	} else {
+		b.WriteString(", with initial values")
+	}
+	for _, err := range s.cluster.Skipped() {
+		fmt.Fprintf(&b, "; passed over: %v", err)
+	}
+	return b.String()
+}
+
+func (s *serving) all() []*ps.Node {
+	if s.cluster == nil {
+		return s.nodes
+	}
+	return append([]*ps.Node{s.cluster.First()}, s.nodes...)
+}
+
+// snapshot takes the last snapshot.
+func (s *serving) snapshot(ctx context.Context) {
+	if s.cluster == nil {
+		s.notice("shard(s) %v end; workers wait %v for them to come back", s.opts.Shards, s.cfg.PS.Retry)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshotFor)
+	defer cancel()
+	info, err := s.cluster.Snapshot(ctx, ps.SnapshotOptions{})
+	if err != nil {
+		s.notice("no last snapshot could be taken (%v); the ones before are whole", err)
+		if newest, _ := s.cluster.Newest(ctx); newest != nil {
+			s.last = newest.Path
+		}
+		return
+	}
+	s.last = info.Path
+	s.notice("snapshot %s taken", info.Path)
+}
+
+func (s *serving) close() error {
+	// Streams end before shards do: a client whose stream breaks tries again, one that is told of the end gives up.
+	for _, server := range s.servers {
+		server.Stop()
+	}
+	s.wg.Wait()
+	var errs []error
+	if s.cluster != nil {
+		errs = append(errs, s.cluster.Close(context.Background()))
+	}
+	for _, n := range s.nodes {
+		errs = append(errs, n.Close())
+	}
+	for _, l := range s.locks {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *serving) notice(format string, args ...any) {
+	if s.opts.Notice != nil {
+		s.opts.Notice(fmt.Sprintf(format, args...))
+	}
+}

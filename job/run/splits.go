@@ -1,0 +1,305 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/sources/epochsource"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// splitRecord is what is stored of a split beside its position, so that another run knows what the position means.
+type splitRecord struct {
+	// Identity tells the split by what it holds ([pipeline.Split].Identity).
+	Identity string `json:"id,omitempty"`
+	// Set numbers the sources that were trained on: splits that were ever read together, or with one in common, are of one
+	// source, whatever files come and go.
+	Set int `json:"set"`
+	// Orders are those of its epochs. An epoch that was begun in one is finished in it.
+	Orders []epochsource.Order `json:"orders,omitempty"`
+	// Parts are the splits that the one split of shuffle.one_split is made of.
+	Parts []string `json:"parts,omitempty"`
+}
+
+// splitsKey is the worker state that holds the records of all splits, by the source's node and the split's name.
+const splitsKey = "splits"
+
+// knownSplits is what a run knows of its source's splits, from earlier runs and from looking at what there is.
+type knownSplits struct {
+	records map[string]splitRecord // by name
+	names   []string               // of what there is to read, sorted
+	set     int
+	one     string // the name of the one split
+	orders  map[string][]epochsource.Order
+	starts  map[string]pipeline.Position
+	// What a person should know: splits that nothing was known of, orders and borders that changed.
+	fresh, replaced, reordered []string
+	again                      string
+}
+
+// identities are those of all splits, by name.
+func (k *knownSplits) identities() map[string]string {
+	if k == nil {
+		return nil
+	}
+	out := make(map[string]string, len(k.records))
+	for name, r := range k.records {
+		if r.Identity != "" {
+			out[name] = r.Identity
+		}
+	}
+	return out
+}
+
+// reading is what is known, for building the source.
+func (k *knownSplits) reading() wiring.Known {
+	if k == nil {
+		return wiring.Known{}
+	}
+	return wiring.Known{Identities: k.identities(), Orders: k.orders, Starts: k.starts, OneSplit: k.one}
+}
+
+// source lists the splits of the source, those that are gone too.
+func (k *knownSplits) source() []string {
+	var out []string
+	for name, r := range k.records {
+		if r.Set == k.set {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// reading reads the training source with what is known of its splits.
+func (t *trainer) reading(epochs int) wiring.Reading {
+	r := wiring.TrainReading(t.cfg, epochs)
+	r.Known = t.known.reading()
+	return r
+}
+
+// know looks what there is to read, recognises what was read before, and stores what is new. It is called before this run
+// is a member, so before it can push anything, and again whenever it is given work. Runs that begin at once find and store
+// the same.
+func (t *trainer) know(ctx context.Context) error {
+	if t.cfg.Source.Kafka != nil { // it has memories of its own ([pipeline.Rememberer])
+		if t.known != nil {
+			return nil
+		}
+		splits, err := t.plan.Segments[0].Splits(ctx)
+		if err == nil {
+			t.known = &knownSplits{names: t.addSplits(splits)}
+		}
+		return err
+	}
+	node := t.cfg.Source.Name()
+	all := map[string]map[string]splitRecord{}
+	before, err := t.shards.State(ctx, splitsKey)
+	if err == nil && before != nil {
+		err = json.Unmarshal(before, &all)
+	}
+	if err != nil {
+		return fmt.Errorf("job: what is known of splits: %w", err)
+	}
+	progress, err := t.shards.Progress(ctx, node)
+	if err != nil {
+		return err
+	}
+	var state stored.Trainer
+	if b, err := t.shards.State(ctx, stored.TrainerKey); err == nil && b != nil {
+		if err := json.Unmarshal(b, &state); err != nil {
+			return fmt.Errorf("job: the snapshot's trainer state: %w", err)
+		}
+	}
+	k := &knownSplits{records: maps.Clone(all[node])}
+	if k.records == nil {
+		k.records = map[string]splitRecord{}
+	}
+	r := wiring.TrainReading(t.cfg, 0)
+	r.Known = k.reading()
+	there, err := r.Splits(ctx)
+	if err != nil {
+		return err
+	}
+	k.compare(there, t.cfg, progress, &state)
+	first := t.known == nil
+	t.known = k
+	all[node] = k.records
+	now, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("job: what is known of splits: %w", err)
+	}
+	if string(now) != string(before) {
+		if err := t.shards.SetState(ctx, splitsKey, now); err != nil {
+			return fmt.Errorf("job: storing what is known of splits: %w", err)
+		}
+	}
+	if first { // the plan of the whole job, now that its splits are known
+		if t.plan, err = wiring.TrainGraph(t.cfg, t.model, t.reading(t.cfg.Epochs), nil, trainstep.StepOptions{Seed: t.cfg.Seed}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare finds what the run reads of what there is, given what is known.
+func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress map[string]ps.Progress, state *stored.Trainer) {
+	before := maps.Clone(k.records)
+	newest := 0
+	for _, r := range before {
+		newest = max(newest, r.Set)
+	}
+	read := there
+	k.one = epochsource.OneSplitName
+	var parts []string
+	for _, s := range there {
+		parts = append(parts, s.Name)
+		k.set = max(k.set, before[s.Name].Set)
+	}
+	if cfg.Shuffle.OneSplit {
+		id := epochsource.Together(there)
+		for n := 2; ; n++ {
+			if r, ok := before[k.one]; !ok || r.Identity == id {
+				break
+			}
+			k.one = fmt.Sprintf("%s~%d", epochsource.OneSplitName, n)
+		}
+		k.set = max(k.set, before[k.one].Set)
+		read = []pipeline.Split{{Name: k.one, Identity: id}}
+	}
+	if k.set == 0 {
+		k.set = newest + 1
+	}
+	for _, s := range there {
+		r := k.records[s.Name]
+		r.Identity, r.Set = s.Identity, k.set
+		k.records[s.Name] = r
+	}
+	k.orders, k.starts = map[string][]epochsource.Order{}, map[string]pipeline.Position{}
+	for _, s := range read {
+		k.names = append(k.names, s.Name)
+		r := k.records[s.Name]
+		r.Identity, r.Set = s.Identity, k.set
+		if cfg.Shuffle.OneSplit {
+			r.Parts = parts
+		}
+		position := pipeline.NoPosition
+		if p, ok := progress[s.Name]; ok {
+			position = pipeline.Position(p.Position)
+		}
+		position = k.begin(s.Name, position, parts, before, progress, cfg, state)
+		epoch, at := max(position, 0).Epoch()
+		if n := len(r.Orders); position < 0 || n == 0 {
+			r.Orders = []epochsource.Order{{ShuffleRows: cfg.Shuffle.Rows}}
+		} else if r.Orders[n-1].ShuffleRows != cfg.Shuffle.Rows {
+			if at > 0 { // the epoch that was begun ends as it began
+				epoch++
+			}
+			orders := slices.DeleteFunc(slices.Clone(r.Orders), func(o epochsource.Order) bool { return o.From >= epoch && epoch > 0 })
+			r.Orders = append(orders, epochsource.Order{From: epoch, ShuffleRows: cfg.Shuffle.Rows})
+			if epoch == 0 {
+				r.Orders = r.Orders[len(r.Orders)-1:]
+			}
+			if at > 0 && epoch > state.Epochs {
+				k.reordered = append(k.reordered, s.Name)
+			}
+		}
+		k.orders[s.Name], k.records[s.Name] = r.Orders, r
+	}
+}
+
+// begin finds where a split goes on that is at a position, or has none.
+func (k *knownSplits) begin(split string, at pipeline.Position, parts []string, before map[string]splitRecord, progress map[string]ps.Progress, cfg *spec.Config, state *stored.Trainer) pipeline.Position {
+	// With and without shuffle.one_split the rows of an epoch are those of the same files: whole epochs that were read the
+	// other way count.
+	others := parts
+	if !cfg.Shuffle.OneSplit {
+		others = slices.DeleteFunc(slices.Collect(maps.Keys(before)), func(name string) bool { return !slices.Contains(before[name].Parts, split) })
+	}
+	otherwise := pipeline.NoPosition
+	for _, name := range others {
+		if p, ok := progress[name]; ok && before[name].Set == k.set {
+			otherwise = max(otherwise, p.Position)
+		}
+	}
+	added := cfg.Shuffle.OneSplit && slices.ContainsFunc(parts, func(part string) bool { return before[part].Set != k.set })
+	start := position.AtEpoch(state.Epochs, 0)
+	if otherwise > at && start > at && !added && state.Source == sourceLabel(cfg.Source.Name(), k.set) {
+		if k.starts[split] = start; state.Epochs < cfg.Epochs && otherwise > start {
+			k.again = fmt.Sprintf("shuffle.one_split has changed: epoch %d is read from its beginning", state.Epochs+1)
+		}
+		return start
+	}
+	if at >= 0 {
+		return at
+	}
+	base, _, numbered := strings.Cut(split, "~")
+	if _, ok := before[split]; !ok && numbered && before[base].Identity != "" {
+		k.replaced = append(k.replaced, split)
+	} else {
+		k.fresh = append(k.fresh, split)
+	}
+	return at
+}
+
+// sourceLabel names a source in the trainer's state.
+func sourceLabel(node string, set int) string { return fmt.Sprintf("%s %d", node, set) }
+
+// sayWhatIsRead tells what of the source was read before and what will be.
+func (t *trainer) sayWhatIsRead(ctx context.Context) error {
+	k := t.known
+	if t.cfg.Source.Kafka != nil || t.shards.Restored() == nil {
+		return nil // it begins, or the offsets say it
+	}
+	state, err := stored.RestoreTrainer(ctx, t.shards, t.sourceName(), nil)
+	if err != nil {
+		return err
+	}
+	progress, err := t.progress(ctx)
+	if err != nil {
+		return err
+	}
+	const most = 3
+	list := func(names []string) string {
+		if len(names) > most {
+			return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+		}
+		return strings.Join(names, ", ")
+	}
+	rows := rowsOf(progress)
+	switch {
+	case len(progress) == 0:
+		t.notice("nothing of this source was trained on before: %s will be read from the beginning; epochs, learning rate and early stop begin anew", list(k.names))
+		return nil
+	case state.Stopped:
+		t.notice("%d examples of this source were trained on before, and train.early_stop has ended it after epoch %d", rows, state.Epochs)
+	case state.Epochs >= t.cfg.Epochs:
+		t.notice("%d examples of this source were trained on before, in %d epoch(s), and are not read again", rows, state.Epochs)
+	case state.Epochs > 0:
+		t.notice("%d examples of this source were trained on before, in %d epoch(s); going on with epoch %d of %d", rows, state.Epochs, state.Epochs+1, t.cfg.Epochs)
+	default:
+		t.notice("%d examples of this source were trained on before; going on behind them", rows)
+	}
+	if k.again != "" {
+		t.notice("%s", k.again)
+	}
+	if len(k.reordered) > 0 {
+		t.notice("shuffle.rows has changed: the epoch that was begun is finished in its order (%s)", list(k.reordered))
+	}
+	if len(k.replaced) > 0 {
+		t.notice("not what was read before under that name: %s will be read from the beginning", list(k.replaced))
+	}
+	if len(k.fresh) > 0 {
+		t.notice("not read before: %s will be read from the beginning", list(k.fresh))
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package run
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// newTelemetry makes the metrics of a run; nil without a registerer.
+func newTelemetry(r prometheus.Registerer) (*telemetry.Metrics, error) {
+	if r == nil {
+		return nil, nil
+	}
+	return telemetry.New(r)
+}
+
+// pipelineHooks keeps a nil *Metrics from becoming a non-nil interface.
+func pipelineHooks(m *telemetry.Metrics) pipeline.Hooks {
+	if m == nil {
+		return nil
+	}
+	return m
+}
+
+func psHooks(m *telemetry.Metrics) ps.Hooks {
+	if m == nil {
+		return nil
+	}
+	return m
+}

@@ -1,0 +1,389 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/metric"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/runners/local"
+	"github.com/monolith-go/monolith/sinks/metricsink"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// Train trains a job: it goes on from the newest good snapshot in the job's dir where there is one, trains to the end of
+// the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
+//
+// Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for
+// what cannot be reached or stored, and what the parts of the graph return.
+func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainResult, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var gaveUp atomic.Pointer[error]
+	t, err := openTrainer(ctx, cfg, opts, func(err error) {
+		err = unsafe(err)
+		gaveUp.Store(&err)
+		cancel(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	result, err := t.train(ctx)
+	if why := gaveUp.Load(); why != nil && err != nil {
+		err = *why
+	}
+	t.monitor.numbers.end()
+	t.monitor.fills.end()
+	if cerr := t.close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// unsafe says what it means that no snapshot can be taken any more.
+func unsafe(err error) error {
+	return fault.Mark(
+		fmt.Errorf("job: what is trained is not safe any more: %w", err), pipeline.ErrUnavailable,
+		"make room or mend what is in the way and train again, which goes on from the last snapshot; snapshot.tolerate says how many may fail, ps.durability: wal keeps what is trained between them",
+	)
+}
+
+// trainer is one run of a job.
+type trainer struct {
+	// gaveUp is told when the shards in this process cannot be stored any more.
+	gaveUp  func(error)
+	cfg     *spec.Config
+	opts    Options
+	log     *slog.Logger
+	hooks   *telemetry.Metrics // nil without a registerer
+	model   model.Model
+	plan    *pipeline.Plan // of the whole job
+	shards  shards
+	monitor *monitor
+	state   *stored.Trainer
+	bad     *badRows
+	lock    *fsx.Lock // nil with shards in other processes, whose coordinator has it
+	worker  string
+	// memories is what readers want remembered with the next snapshot.
+	memories memories
+	mu       sync.Mutex
+	splits   []string // of a source that may grow, by name; guarded by mu
+	known    *knownSplits
+	// repeated are the places ([placesOf]) where this run was last asked to conclude what had been concluded.
+	repeated string
+	// rows and steps count what this run did.
+	rows, steps int64
+	left        int64            // rows that a drained run has read for nothing
+	snapshot    *ps.SnapshotInfo // the last
+	drained     bool
+	acknowledge func(info *ps.SnapshotInfo)
+	began       time.Time
+}
+
+func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp func(error)) (_ *trainer, err error) {
+	t := &trainer{gaveUp: gaveUp, cfg: cfg, opts: opts, log: opts.Logger, began: time.Now(), worker: opts.Worker}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	if t.worker == "" {
+		t.worker = stored.WorkerName()
+	}
+	if t.model, err = wiring.Model(cfg); err != nil {
+		return nil, err
+	}
+	// The whole graph is checked before anything is opened.
+	if t.plan, err = wiring.TrainGraph(cfg, t.model, wiring.TrainReading(cfg, cfg.Epochs), nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
+		return nil, err
+	}
+	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {
+		return nil, err
+	}
+	t.monitor = newMonitor(opts, pipelineHooks(t.hooks))
+	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
+	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.bad.close())
+		}
+	}()
+	if cfg.PS.Remote() {
+		err = t.dial(ctx)
+	} else {
+		err = t.openShards(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.
+	name, source := t.plan.Segments[0].Source()
+	t.acknowledge = func(*ps.SnapshotInfo) {}
+	if a, ok := source.(pipeline.Acknowledger); ok {
+		t.acknowledge = func(info *ps.SnapshotInfo) { t.tellSource(a, info.Positions[name]) }
+	}
+	return t, nil
+}
+
+// openShards opens the shards in this process.
+func (t *trainer) openShards(ctx context.Context) (err error) {
+	if err := os.MkdirAll(t.cfg.Dir, 0o755); err != nil {
+		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	if t.lock, err = stored.Claim(t.cfg, stored.LockName(0), "another process is training with"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.lock.Close())
+		}
+	}()
+	if t.opts.Resume != nil && !*t.opts.Resume {
+		if err := stored.BeginAnew(t.cfg, t.notice); err != nil {
+			return err
+		}
+	}
+	if err := stored.FitsNewest(t.cfg, t.notice); err != nil {
+		return err
+	}
+	o, err := wiring.ClusterOptions(t.cfg, t.plan, t.model, t.model.Layout())
+	if err != nil {
+		return err
+	}
+	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), t.opts.Memory
+	o.GaveUp = t.gaveUp
+	cluster, err := ps.Open(ctx, o)
+	if err != nil {
+		return fault.Unavailable(err)
+	}
+	t.shards = cluster
+	if err := t.resumed(); err != nil {
+		return errors.Join(err, cluster.Close(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// Dial connects to shards in other processes.
+func (t *trainer) dial(ctx context.Context) error {
+	if t.opts.Resume != nil && !*t.opts.Resume {
+		return fault.Config("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false")
+	}
+	remote, err := wiring.Dial(t.cfg, ctx, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
+	if err != nil {
+		return fault.Unavailable(otherFeatures(t.cfg, err))
+	}
+	t.shards = remote
+	if err := t.resumed(); err != nil {
+		return errors.Join(err, remote.Close(ctx))
+	}
+	return nil
+}
+
+// resumed says what the run goes on from.
+func (t *trainer) resumed() error {
+	if r := t.shards.Restored(); r != nil {
+		t.notice("going on from snapshot %s (%d rows)", r.Path, r.Rows())
+	} else if t.opts.Resume != nil && *t.opts.Resume {
+		where := "in " + stored.SnapshotsIn(t.cfg)
+		if t.cfg.PS.Remote() {
+			where = "was loaded by the shards at ps.addresses"
+		}
+		return fmt.Errorf("job: --resume: no snapshot %s: %w", where, pipeline.ErrConfig)
+	}
+	return nil
+}
+
+func (t *trainer) notice(format string, args ...any) {
+	if t.opts.Notice != nil {
+		t.opts.Notice(fmt.Sprintf(format, args...))
+	}
+}
+
+// tellSource tells the source which positions a snapshot holds. Nothing depends on it but lag tools.
+func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]ps.Progress) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	at := make(map[string]pipeline.Position, len(progress))
+	for split, p := range progress {
+		at[split] = pipeline.Position(p.Position)
+	}
+	if err := source.Acknowledge(ctx, at); err != nil {
+		t.log.Warn("consumer group not told of the snapshot", "err", err)
+	}
+}
+
+// close stores nothing: train has.
+func (t *trainer) close() error {
+	err := errors.Join(t.bad.close(), t.shards.Close(context.Background()))
+	if t.lock != nil {
+		err = errors.Join(err, t.lock.Close())
+	}
+	return err
+}
+
+// clientOf opens the sessions of this run's workers with the shards' state of a generation.
+func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
+	return func(ctx context.Context, worker int) (*ps.Client, error) {
+		c, err := t.shards.ClientAt(ctx, fmt.Sprintf("%s/%d", t.worker, worker), generation)
+		if err != nil {
+			return nil, err
+		}
+		c.OnMarker(func() map[string][]byte {
+			if err := t.bad.flush(); err != nil {
+				t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
+			}
+			return t.memories.state()
+		})
+		return c, nil
+	}
+}
+
+// sourceName tells one source from another in what a snapshot remembers of training.
+func (t *trainer) sourceName() string {
+	if k := t.cfg.Source.Kafka; k != nil {
+		return t.cfg.Source.Name() + " " + cmp.Or(k.Name, k.Topic)
+	}
+	return sourceLabel(t.cfg.Source.Name(), t.known.set)
+}
+
+// evaluatesEpochs tells that training stops after each epoch to evaluate.
+func evaluatesEpochs(c *spec.Config) bool {
+	return c.Eval.Source != nil && c.Eval.Every == "epoch" && c.Source.Bounded() && c.Source.Kafka == nil
+}
+
+// progressive tells that each example is scored before it is trained on, as the model would serve it. From the second
+// epoch on that would be no validation: the model has seen the example.
+func progressive(c *spec.Config) bool { return c.Epochs == 1 }
+
+// evaluate scores the evaluation source with the parameters as they are. At the end of an epoch it decides what follows
+// for the learning rate and for going on; half an epoch or half an evaluation decides nothing, so that an interrupted run
+// takes the same turns as one that was not.
+func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
+	t.monitor.begin(result.Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
+	scores, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
+		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
+	})
+	if err != nil || stats.Drained {
+		return stats.Drained, err
+	}
+	t.state.Metrics = scores
+	attrs := []any{"epoch", epoch}
+	for _, name := range scores.Names() {
+		if v := scores[name]; result.Finite(v) != nil { // JSON has no other numbers
+			attrs = append(attrs, name, math.Round(v*1e5)/1e5)
+		}
+	}
+	t.log.InfoContext(ctx, "evaluated", append(attrs, "lr_factor", t.state.LR)...)
+	if t.opts.Evaluated != nil {
+		t.opts.Evaluated(epoch, scores)
+	}
+	if ended && !t.state.Stopped {
+		decide(t.state, t.cfg.Train.Plateau, t.cfg.Train.EarlyStop, epoch, places, t.notice)
+	}
+	return false, nil
+}
+
+// reader opens a session that only reads.
+func (t *trainer) reader(ctx context.Context, worker int) (*ps.Client, error) {
+	return t.shards.Client(ctx, fmt.Sprintf("%s/eval-%d", t.worker, worker))
+}
+
+// decide moves the learning rate and the early stop on by one evaluation.
+func decide(s *stored.Trainer, p *spec.Plateau, e *spec.EarlyStop, epoch int, places string, notice func(string, ...any)) {
+	if p != nil {
+		if better(s.Metrics[p.Metric], s.Best, p.Metric, p.MinDelta) {
+			v := s.Metrics[p.Metric]
+			s.Best, s.Bad = &v, 0
+		} else if s.Bad++; s.Bad >= p.Patience {
+			if lr := max(s.LR*float32(p.Factor), float32(p.MinLR)); lr < s.LR {
+				s.LR = lr
+				notice("%s got no better: learning rates are now %g of the configured ones", p.Metric, s.LR)
+			}
+			s.Bad = 0
+		}
+	}
+	if e != nil {
+		if v := s.Metrics[e.Metric]; better(v, s.Top, e.Metric, 0) {
+			s.Top, s.TopEpoch, s.TopAt = &v, epoch, places
+		}
+		if better(s.Metrics[e.Metric], s.StopBest, e.Metric, e.MinDelta) {
+			v := s.Metrics[e.Metric]
+			s.StopBest, s.StopBad = &v, 0
+		} else if s.StopBad++; s.StopBad >= e.Patience {
+			s.Stopped = true
+			notice("%s got no better for %d evaluation(s): training stops; the best was %.5f, after epoch %d", e.Metric, s.StopBad, valueOr(s.Top, math.NaN()), s.TopEpoch)
+		}
+	}
+}
+
+func valueOr(v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// better tells that v beats best; NaN beats nothing. AUC grows, log loss falls.
+func better(v float64, best *float64, name string, delta float64) bool {
+	switch {
+	case math.IsNaN(v):
+		return false
+	case best == nil:
+		return true
+	case name == "log_loss":
+		return v < *best-delta
+	default:
+		return v > *best+delta
+	}
+}
+
+// evaluate runs the evaluation graph of a job over parameters that open reads.
+func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (result.Scores, pipeline.RunStats, error) {
+	sink := metricsink.New[*trainstep.Scored]()
+	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, sink)
+	if err != nil {
+		return nil, pipeline.RunStats{}, err
+	}
+	if !plan.Segments[0].Bounded() && maxExamples == 0 {
+		return nil, pipeline.RunStats{}, fmt.Errorf("job: eval.source does not end: set eval.max_examples, or an end: %w", pipeline.ErrConfig)
+	}
+	// One worker: the sum of the log loss then has one order, so that equal parameters give equal metrics.
+	stats, err := local.Run(ctx, plan, pipeline.RunOptions{MaxRows: maxExamples, Drain: drain, Deterministic: true, Env: env})
+	if err != nil {
+		return nil, pipeline.RunStats{}, err
+	}
+	got := sink.Scores()
+	s := metric.Summarize(got.Probs, got.Labels, got.Weights)
+	scores := result.Scores{}
+	for _, name := range cfg.Eval.Metrics {
+		switch name {
+		case "auc":
+			scores[name] = s.AUC
+		case "log_loss":
+			scores[name] = s.LogLoss
+		case "calibration":
+			scores[name] = s.Calibration
+		}
+	}
+	return scores, stats[0], nil
+}

@@ -1,0 +1,568 @@
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/runners/local"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// maxSetbacks is how often in a row a run lets the shards go back without any example being trained in between.
+const maxSetbacks = 10
+
+// noAnswer is after how long a person hears that the source does not answer.
+const noAnswer = 5 * time.Second
+
+// train works as a member of the job's workers until the job is finished or the run is drained.
+func (t *trainer) train(ctx context.Context) (*result.TrainResult, error) {
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() { defer close(done); t.monitor.run(stop) }()
+	defer func() { close(stop); <-done }()
+
+	_, source := t.plan.Segments[0].Source()
+	late := time.AfterFunc(noAnswer, func() { t.notice("no answer from %v yet; trying again", source) })
+	err := t.know(ctx)
+	late.Stop()
+	if err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	if err := t.sayWhatIsRead(ctx); err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic, Splits: t.known.names}
+	lease := time.Duration(0)
+	if t.cfg.PS.Remote() {
+		lease = time.Duration(t.cfg.PS.Lease)
+	}
+	m, err := enrol(ctx, t.shards, who, lease, t.log)
+	if err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	defer m.close()
+	var acks sync.WaitGroup
+	defer acks.Wait()
+	quit := make(chan struct{})
+	defer close(quit)
+	acks.Go(func() { t.acknowledgeAll(ctx, m, quit) })
+	watch, end := context.WithCancel(ctx)
+	defer end()
+	acks.Go(func() { t.watchGrowth(watch, m) })
+
+	if err := t.follow(ctx, m); err != nil {
+		return nil, fault.Unavailable(t.rescue(ctx, m, err))
+	}
+	return t.result(ctx)
+}
+
+// follow does what the coordinator asks for.
+func (t *trainer) follow(ctx context.Context, m *member) error {
+	handled, setbacks, before := uint64(0), 0, int64(-1)
+	for {
+		a, version, ok, err := m.next(ctx, t.opts.Drain, handled)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return t.leave(ctx, m)
+		}
+		again := false
+		switch a.Task {
+		case ps.StandBy:
+			err = m.accept(ctx, a)
+		case ps.Work:
+			err = t.work(ctx, m, a, version)
+		case ps.Conclude:
+			err = t.conclude(ctx, m, a)
+		case ps.Finished:
+			_, err := m.leave(context.WithoutCancel(ctx))
+			return err
+		}
+		if err != nil {
+			if t.rows > before {
+				setbacks, before = 0, t.rows
+			}
+			if setbacks++; setbacks > maxSetbacks {
+				return err
+			}
+			if again, err = t.recover(ctx, m, a, err); err != nil {
+				return err
+			}
+		}
+		if t.drained {
+			return t.leave(ctx, m)
+		}
+		if !again {
+			handled = version
+		}
+	}
+}
+
+// recover decides what an error of working means. again: the same work is to be done again at once; otherwise something
+// else is, as soon as the coordinator says so.
+func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err error) (again bool, _ error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, err
+	case errors.Is(err, ps.ErrRolledBack):
+		t.notice("the shards have gone back to an earlier state; this worker goes back with them")
+		t.log.Warn("the shards have gone back", "generation", a.Generation, "err", err)
+	case errors.Is(err, ps.ErrTorn), errors.Is(err, ps.ErrGap):
+		// A shard has lost something without anybody noticing: all go back to where they agreed.
+		t.notice("the shards do not fit together any more; going back to the last snapshot")
+		return false, t.shards.RollBack(ctx, a.Generation, err.Error())
+	case errors.Is(err, ps.ErrFenced):
+		// A split was given to somebody else: in order, which the coordinator will say too, or because this worker is
+		// thought to be dead.
+		if why := m.expelled(ctx); why != nil {
+			return false, why
+		}
+		if err := m.tell(ctx, ps.Report{Generation: a.Generation, Phase: a.Phase}); err != nil {
+			return false, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return true, nil
+	default:
+		return false, err
+	}
+	return false, nil
+}
+
+// progress is what all shards have applied of the splits of the job's source. Shards remember those of sources before too.
+func (t *trainer) progress(ctx context.Context) (map[string]ps.Progress, error) {
+	source, _ := t.plan.Segments[0].Source()
+	progress, err := t.shards.Progress(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	return t.ownOf(progress), nil
+}
+
+// ownOf leaves out what is not of the job's source.
+func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress {
+	if t.cfg.Source.Kafka != nil {
+		t.mu.Lock()
+		splits := t.splits
+		t.mu.Unlock()
+		return only(progress, splits)
+	}
+	return only(progress, t.known.source())
+}
+
+// applied counts the examples of the job's source that all shards have applied.
+func (t *trainer) applied(ctx context.Context) (int64, error) {
+	progress, err := t.progress(ctx)
+	return rowsOf(progress), err
+}
+
+func only(progress map[string]ps.Progress, splits []string) map[string]ps.Progress {
+	own := make(map[string]ps.Progress, len(splits))
+	for _, split := range splits {
+		if p, ok := progress[split]; ok {
+			own[split] = p
+		}
+	}
+	return own
+}
+
+func rowsOf(progress map[string]ps.Progress) int64 {
+	n := int64(0)
+	for _, p := range progress {
+		n += p.Rows
+	}
+	return n
+}
+
+// placesOf names how far the splits of a source were read.
+func placesOf(progress map[string]ps.Progress) string {
+	h := sha256.New()
+	for _, split := range slices.Sorted(maps.Keys(progress)) {
+		_, _ = fmt.Fprintf(h, "%q %d\n", split, progress[split].Position)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// upTo is the epoch that the phase ends with.
+func (t *trainer) upTo() int {
+	switch {
+	case t.state.Stopped: // files that are new are read as often as the others were
+		return t.state.Epochs
+	case evaluatesEpochs(t.cfg) && t.state.Epochs < t.cfg.Epochs:
+		return t.state.Epochs + 1
+	}
+	return t.cfg.Epochs
+}
+
+// work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
+func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version uint64) (err error) {
+	if err := t.know(ctx); err != nil { // the shards may have gone back to a state that knew less
+		return err
+	}
+	if t.state, err = t.restore(ctx, m, a); err != nil {
+		return err
+	}
+	upTo := t.upTo()
+	step := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: t.state.LR, Observe: t.monitor.observe, Progressive: progressive(t.cfg)}
+	plan, err := wiring.TrainGraph(t.cfg, t.model, t.reading(upTo), t.clientOf(a.Generation), step)
+	if err != nil {
+		return err
+	}
+	all, splits, err := t.pick(ctx, plan, a.Splits)
+	if err != nil {
+		return err
+	}
+	if splits, err = t.recall(ctx, m, a, all, splits); err != nil {
+		return err
+	}
+	applied, err := t.progress(ctx)
+	if err != nil {
+		return err
+	}
+	before := rowsOf(applied)
+	if err := m.accept(ctx, a); err != nil {
+		return err
+	}
+	t.log.Debug("working", "generation", a.Generation, "phase", a.Phase, "splits", a.Splits)
+	maxRows := t.cfg.Train.MaxExamples
+	if maxRows > 0 && before >= maxRows {
+		return m.tell(ctx, ps.Report{Generation: a.Generation, Phase: a.Phase, Done: a.Splits})
+	}
+	ownRows := maxRows // a runner counts what its splits have
+	if maxRows > 0 {
+		ownRows -= before - rowsOf(only(applied, a.Splits))
+	}
+	t.monitor.begin(t.glance(upTo), before)
+	if t.cfg.PS.Remote() { // others train on the same source
+		t.monitor.follow(m.total(before))
+	}
+	if t.cfg.Deterministic {
+		maxRows = 0 // one worker counts for itself, exactly
+	}
+	ended, full, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
+	defer stop()
+	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
+	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
+		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
+		Drain: t.opts.Drain, Stop: ended,
+		Env: func(worker int) *pipeline.Env {
+			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy, Memory: t.memories.put}
+		},
+	})
+	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
+	t.remember(ctx, m, a) // no marker comes by any more before the splits are given up
+	if err != nil {
+		return err
+	}
+	if err := t.nothingGood(ctx, before); err != nil && (!stats.Drained || closed(t.opts.Drain)) {
+		return err
+	}
+	r := ps.Report{Generation: a.Generation, Phase: a.Phase}
+	switch {
+	case stats.Drained && closed(t.opts.Drain):
+		t.drained = true
+		t.left += stats.Left
+	case stats.Drained && !full():
+		// The splits are given back; some of them may come again.
+	default:
+		r.Done = a.Splits
+	}
+	return m.tell(ctx, r)
+}
+
+// nothingGood is the error of a run that found only bad records, while nobody else has found better ones since there were
+// so many examples. It comes before a snapshot is taken. Errors: [ErrBadRows].
+func (t *trainer) nothingGood(ctx context.Context, before int64) error {
+	bad := t.bad.guard.nothing()
+	if bad == nil {
+		return nil
+	}
+	after, err := t.applied(ctx)
+	if err != nil || after > before {
+		return err
+	}
+	return bad
+}
+
+// run runs the training graph on the runner of the job.
+func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
+	if t.cfg.Runner == "local" {
+		stats, err := local.Run(ctx, plan, o)
+		if len(stats) == 0 {
+			return pipeline.RunStats{}, err
+		}
+		return stats[0], err
+	}
+	r := t.opts.Runners[t.cfg.Runner]
+	if r == nil || t.opts.Recipes == nil {
+		return pipeline.RunStats{}, fmt.Errorf("job: this program was built without the runner %s: %w", t.cfg.Runner, pipeline.ErrConfig)
+	}
+	config, done, err := t.opts.Recipes.add(again, func() (*Rebuilt, error) {
+		return &Rebuilt{Plan: plan, Env: o.Env}, nil
+	})
+	if err != nil {
+		return pipeline.RunStats{}, err
+	}
+	defer done()
+	return r(ctx, config, plan, o)
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// pickFor is how long a split that the coordinator knows of is looked for in a source that grows: brokers do not hear of a
+// new partition at the same time.
+const pickFor = 10 * time.Second
+
+// pick returns all splits of the source, and those of the given names.
+func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string) (all, mine []pipeline.Split, _ error) {
+	for began := time.Now(); ; {
+		all, err := plan.Segments[0].Splits(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		t.addSplits(all)
+		mine := slices.DeleteFunc(slices.Clone(all), func(s pipeline.Split) bool { return !slices.Contains(names, s.Name) })
+		if len(mine) == len(names) {
+			return all, mine, nil
+		}
+		if t.growsEvery() == 0 || time.Since(began) > pickFor {
+			return nil, nil, fmt.Errorf("job: the coordinator gives this worker the splits %q, and its source has only %d of them: do all workers read the same source? %w",
+				names, len(mine), pipeline.ErrConfig)
+		}
+		select {
+		case <-time.After(pickFor / 20):
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// glance describes the phase that ends with an epoch.
+func (t *trainer) glance(upTo int) result.Progress {
+	p := result.Progress{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}
+	if t.cfg.Source.Bounded() && t.cfg.Epochs > 1 {
+		p.Epoch = upTo
+	}
+	if s := t.cfg.Source.Synthetic; s != nil && s.Examples > 0 && (p.Total == 0 || s.Examples < p.Total) {
+		p.Total = s.Examples * int64(t.cfg.Epochs)
+	}
+	return p
+}
+
+// setter keeps worker state for the leader of an assignment, as long as it leads and the shards have that state.
+func (t *trainer) setter(m *member, a ps.Assignment) stored.SetState {
+	return func(ctx context.Context, key string, value []byte) error {
+		return m.store(ctx, a.Generation, key, value)
+	}
+}
+
+// restore reads the trainer's state of an assignment.
+func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*stored.Trainer, error) {
+	var set stored.SetState
+	if a.Leader {
+		set = t.setter(m, a)
+	}
+	return stored.RestoreTrainer(ctx, t.shards, t.sourceName(), set)
+}
+
+// conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot. It may be asked to
+// again, by a coordinator that never heard of the end, after it failed or was killed in the midst: what was decided is
+// stored in one step with the positions that it was decided at, so nothing is decided twice, and no epoch counts as read
+// because it was concluded twice.
+func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err error) {
+	if t.state, err = t.restore(ctx, m, a); err != nil {
+		return err
+	}
+	progress, err := t.progress(ctx)
+	if err != nil {
+		return err
+	}
+	places, rows := placesOf(progress), rowsOf(progress)
+	ended := t.cfg.Source.Bounded() && (t.cfg.Train.MaxExamples == 0 || rows < t.cfg.Train.MaxExamples)
+	known := ended && t.state.Concluded == places
+	switch {
+	case known && t.repeated == places && t.state.Epochs < t.upTo():
+		// A whole phase went by and nothing was to be read: the epoch had been read when epochs were not concluded one by
+		// one, without eval.every: epoch.
+		t.state.Epochs = t.upTo()
+		if err := t.state.Store(ctx, t.setter(m, a)); err != nil {
+			return err
+		}
+	case known:
+		t.repeated = places
+	default:
+		upTo := t.upTo()
+		if t.cfg.Eval.Source != nil {
+			drained, err := t.evaluate(ctx, upTo, ended, places)
+			if err != nil {
+				return err
+			}
+			if drained { // the next run evaluates this epoch
+				t.drained = true
+				return nil
+			}
+		}
+		if ended {
+			t.state.Epochs, t.state.Concluded = max(upTo, t.state.Epochs), places
+		}
+		if err := t.state.Store(context.WithoutCancel(ctx), t.setter(m, a)); err != nil {
+			return err
+		}
+	}
+	label := ""
+	if ended && t.cfg.Train.EarlyStop != nil && t.state.TopAt == places {
+		label = stored.BestLabel
+	}
+	if saved, err := t.saved(ctx, progress, label); err != nil {
+		return err
+	} else if !known || !saved {
+		if err := t.save(ctx, label); err != nil {
+			return err
+		}
+	}
+	return m.tell(ctx, ps.Report{
+		Generation: a.Generation, Phase: a.Phase, Concluded: true,
+		Finished: !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped,
+	})
+}
+
+// saved tells that the newest snapshot is as old as the shards' positions, and labelled as it should be.
+func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress, label string) (bool, error) {
+	newest, err := t.shards.Newest(ctx)
+	if err != nil || newest == nil {
+		return false, err
+	}
+	source, _ := t.plan.Segments[0].Source()
+	return newest.Label == label && placesOf(t.ownOf(newest.Positions[source])) == placesOf(progress), nil
+}
+
+// save takes a snapshot.
+func (t *trainer) save(ctx context.Context, label string) error {
+	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin, Label: label})
+	switch {
+	case err != nil && t.cfg.PS.Remote():
+		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: mend that and train again", err)
+	case err != nil:
+		return fmt.Errorf("job: the last snapshot: %w", err)
+	}
+	t.snapshot = &info
+	t.acknowledge(&info)
+	return nil
+}
+
+// leave ends the membership of a drained run. The last to leave takes a snapshot, while others go on with its splits.
+func (t *trainer) leave(ctx context.Context, m *member) error {
+	t.drained = true
+	last, err := m.leave(context.WithoutCancel(ctx))
+	if err != nil || !last {
+		return err
+	}
+	if t.left > 0 {
+		t.notice("draining: what was taken is trained; %d examples that were read and wait for a full batch or their turn are read again by the next run", t.left)
+	} else {
+		t.notice("draining: what was read is trained")
+	}
+	t.notice("now the last snapshot is taken")
+	// What another worker has decided meanwhile is what the snapshot holds.
+	ctx = context.WithoutCancel(ctx)
+	if t.state, err = stored.RestoreTrainer(ctx, t.shards, t.sourceName(), nil); err != nil {
+		return err
+	}
+	return t.save(ctx, "")
+}
+
+// acknowledgeAll tells the source of every snapshot that is taken while this run is the leader.
+func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan struct{}) {
+	last := uint64(0)
+	for {
+		a, _, changed, err := m.look()
+		if err != nil {
+			return
+		}
+		if a.Leader && a.Snapshot > last {
+			last = a.Snapshot
+			if info, err := t.shards.Newest(ctx); err == nil && info != nil {
+				t.acknowledge(info)
+			}
+		}
+		select {
+		case <-changed:
+		case <-quit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// result says what the run did.
+func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
+	// Another worker may have decided on epochs, and another snapshot may have been taken, since this one last looked.
+	var err error
+	if t.state, err = stored.RestoreTrainer(ctx, t.shards, t.sourceName(), nil); err != nil {
+		return nil, err
+	}
+	if t.snapshot, err = t.shards.Newest(ctx); err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	scores, scored, err := traceScores(ctx, t.shards, progressive(t.cfg))
+	if err != nil {
+		return nil, err
+	}
+	r := &result.TrainResult{
+		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
+		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+	}
+	if progressive(t.cfg) {
+		r.ProgressiveExamples = scored
+	} else {
+		r.TrainingExamples = scored
+	}
+	r.LostRecords, r.Lost = t.monitor.lostSoFar()
+	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)
+	maps.Copy(r.Metrics, t.state.Metrics)
+	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
+		r.Metrics["best_"+p.Metric] = *t.state.Best
+	}
+	if e := t.cfg.Train.EarlyStop; e != nil && t.state.Top != nil {
+		r.Metrics["best_"+e.Metric] = *t.state.Top
+		r.BestEpoch = t.state.TopEpoch
+		if best, err := stored.BestIn(stored.SnapshotsIn(t.cfg)); err == nil && best != nil {
+			r.BestSnapshot = best.Path
+		}
+	}
+	if t.snapshot != nil {
+		r.Snapshot = t.snapshot.Path
+	}
+	if s := t.shards.Restored(); s != nil {
+		r.ResumedFrom = s.Path
+	} else if stale := t.cfg.Train.Staleness(); t.steps > 0 && t.steps < spec.FewBatches(stale) {
+		t.log.WarnContext(ctx, "few batches for so many under way: gradients were stale while steps were large; make batches or prefetch smaller, or train with fewer workers",
+			"batches", t.steps, "under_way", stale, "want", spec.FewBatches(stale))
+	}
+	return r, nil
+}

@@ -1,0 +1,130 @@
+package spec
+
+import (
+	"slices"
+
+	"github.com/monolith-go/monolith/internal/conf"
+)
+
+// Config is one job. Its zero value is not useful; [Load] and [Default] fill the defaults in. It is plain data: once
+// loaded it is only read, and reading it from several goroutines is fine.
+type Config struct {
+	// Version is the version of the job file's format.
+	Version int `yaml:"version" required:"true" min:"1" max:"1"`
+	// Name names the job in logs, metrics and snapshots. Default: the file's name without its extension.
+	Name string `yaml:"name"`
+	// Dir is where snapshots and logs go; `train` goes on from what it finds here. Relative paths, here and everywhere in
+	// a job, count from the working directory. Default: runs/NAME.
+	Dir string `yaml:"dir"`
+	// Seed makes initial values, shuffles, dropout masks and the synthetic stream. Equal seeds and input give equal
+	// results in deterministic mode.
+	Seed uint64 `yaml:"seed" default:"1"`
+	// Deterministic asks for the same bits from the same input, however often the run is interrupted. It needs one worker
+	// and synchronous look-ups and pushes, so it costs the overlap of the three.
+	Deterministic bool `yaml:"deterministic" default:"false"`
+	// Source is where examples come from.
+	Source Source `yaml:"source" required:"true"`
+	// Epochs is how often a bounded source is read.
+	Epochs int `yaml:"epochs" default:"1" min:"1"`
+	// Shuffle mixes the order of a bounded source, differently in each epoch.
+	Shuffle Shuffle `yaml:"shuffle"`
+	// Parse turns records into features.
+	Parse Parse `yaml:"parse"`
+	// Model is what is trained.
+	Model Model `yaml:"model" required:"true"`
+	// Train is how batches are made and run.
+	Train Train `yaml:"train"`
+	// Optimizer holds the update rules.
+	Optimizer Optimizers `yaml:"optimizer"`
+	// Runner is where the training graph runs: local, in this process; or prism, inside Apache Beam's Prism runner, which
+	// other Beam runners' rules can be tried with.
+	Runner string `yaml:"runner" default:"local" enum:"local|prism"`
+	// PS is the parameter server.
+	PS PS `yaml:"ps"`
+	// Snapshot says how often the whole state is stored.
+	Snapshot Snapshot `yaml:"snapshot"`
+	// Eval is evaluation on examples that are not trained on.
+	Eval Eval `yaml:"eval"`
+	// Metrics is the Prometheus endpoint.
+	Metrics Metrics `yaml:"metrics"`
+	// Log is the log on standard error.
+	Log Log `yaml:"log"`
+
+	places *conf.Places
+}
+
+// Shuffle mixes the order in which a bounded source is read. An epoch's order is a function of the seed and the epoch
+// alone, so a resumed run goes on in the same order.
+type Shuffle struct {
+	// Rows is the size of the window that is read into memory and permuted, in records; 0 keeps the source's order, -1
+	// takes a whole split at once. The larger, the better the mixing and the more memory.
+	Rows int `yaml:"rows" default:"0" min:"-1"`
+	// OneSplit reads all files as one long split, so that windows reach across files. Only one worker can then read.
+	OneSplit bool `yaml:"one_split" default:"false"`
+}
+
+// Snapshot says how often rows, optimizer state, dense parameters and positions are stored as one cut, in the job's dir.
+type Snapshot struct {
+	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,
+	// the less is trained again after a crash.
+	Every Duration `yaml:"every" default:"5m" min:"0"`
+	// Keep is how many of the newest snapshots stay. The best of train.early_stop stays beside them, whatever its age.
+	Keep int `yaml:"keep" default:"3" min:"1"`
+	// Tolerate is how many snapshots in a row may fail, on a full disk for example, before the run ends with exit code 3:
+	// what is trained meanwhile is lost with the process. With ps.durability: wal it never ends for that, since the logs
+	// keep all that was acknowledged; they grow until a snapshot is taken. 0: never.
+	Tolerate int `yaml:"tolerate" default:"5" min:"0"`
+}
+
+// Eval is evaluation on held-out examples.
+type Eval struct {
+	// Source is where the held-out examples come from; `monolith eval` needs it, training may do without.
+	Source *Source `yaml:"source"`
+	// Format overrides parse.format for these examples, where they lie in other files than the training data's.
+	Format string `yaml:"format" enum:"tf_example|libfm|csv|tsv|jsonl|columns"`
+	// Columns names the columns of these examples' csv and tsv files. Default: parse.columns, unless header says that the
+	// files name them.
+	Columns []string `yaml:"columns" blank:"true"`
+	// Header tells that the first line of each of these csv or tsv files names the columns. Default: parse.header, or
+	// false when columns names them here.
+	Header *bool `yaml:"header"`
+	// Metrics are what is computed: auc, log_loss, calibration (mean prediction over mean label).
+	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"auc|log_loss|calibration"`
+	// Every says when training stops to evaluate: after each epoch, or only at the end.
+	Every string `yaml:"every" default:"epoch" enum:"epoch|end"`
+	// MaxExamples ends an evaluation early, in examples; 0 reads the whole source.
+	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
+}
+
+// Metrics is the HTTP endpoint for Prometheus and health checks.
+type Metrics struct {
+	// Listen is host:port of the endpoint, empty for none. Without a host it is 127.0.0.1; port 0 takes a free one and
+	// logs it. It has no authentication: give it other addresses only where the network is trusted.
+	Listen string `yaml:"listen" default:""`
+	// Pprof adds Go's profiler under /debug/pprof.
+	Pprof bool `yaml:"pprof" default:"false"`
+}
+
+// Log is the log on standard error.
+type Log struct {
+	// Level is the least severe level that is written; -v means debug, -q means error.
+	Level string `yaml:"level" default:"info" enum:"debug|info|warn|error"`
+	// Format is text for people, json for machines.
+	Format string `yaml:"format" default:"text" enum:"text|json"`
+}
+
+// File is the path the job was loaded from, empty for a job made in Go.
+func (c *Config) File() string { return c.places.File() }
+
+// Raw is what a loaded job was made of, for another process to load it again.
+func (c *Config) Raw() conf.Raw { return c.places.Raw() }
+
+// Effective lists every value in force and where it came from, in the order of the file. Alternatives and optional
+// sections that were not chosen are left out.
+func (c *Config) Effective() []Setting { return c.places.Effective(c) }
+
+// Warnings lists what is odd but not wrong, for the log and for check: environment variables that look like settings but
+// are none, features that share a slot, the label among the features.
+func (c *Config) Warnings() []string {
+	return slices.Concat(c.places.Notes(), c.Parse.warnings())
+}

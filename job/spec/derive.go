@@ -1,0 +1,102 @@
+package spec
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// derive fills in the defaults that depend on other values. What was set stays.
+func (c *Config) derive() {
+	if c.Name == "" {
+		file := c.File()
+		c.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		if file == "" || c.Name == "" {
+			c.Name = "job"
+		}
+	}
+	if c.Dir == "" {
+		c.Dir = filepath.Join("runs", c.Name)
+	}
+	if c.Parse.Format == "" {
+		c.Parse.Format = c.Source.usualFormat()
+	}
+	if e := &c.Eval; e.Source != nil && e.Format == "" {
+		if e.Format = e.Source.usualFormat(); e.Format == "" || c.Parse.Format == "jsonl" && e.Format != "columns" {
+			e.Format = c.Parse.Format
+		}
+	}
+	c.Eval.deriveColumns(&c.Parse)
+	c.Parse.derive()
+}
+
+// deriveColumns takes from parse what evaluation's csv and tsv files do not say otherwise. Files whose first line names the
+// columns take no names from parse: theirs may stand in another order.
+func (e *Eval) deriveColumns(p *Parse) {
+	if e.Source == nil || !delimited(e.Format) {
+		return
+	}
+	said := e.Header != nil
+	if !said {
+		header := p.Header && len(e.Columns) == 0
+		e.Header = &header
+	}
+	if len(e.Columns) == 0 && (!said || !*e.Header) {
+		e.Columns = p.Columns
+	}
+}
+
+// delimited tells that a format's records are lines whose columns need names.
+func delimited(format string) bool { return format == "csv" || format == "tsv" }
+
+// usualFormat is the format a source's records have without being told, or "".
+func (s *Source) usualFormat() string {
+	switch {
+	case s.Parquet != nil:
+		return "columns"
+	case s.TFRecord != nil, s.Synthetic != nil:
+		return "tf_example"
+	}
+	return ""
+}
+
+func (p *Parse) derive() {
+	if p.Format == "libfm" && len(p.Features) == 0 {
+		names := p.Fields
+		if len(names) == 0 {
+			names = []string{"features"}
+		}
+		for _, name := range names {
+			p.Features = append(p.Features, Feature{Name: name, Kind: "sparse", Type: "auto", Hash: "none", Dim: 1, Combiner: "sum"})
+		}
+	}
+	for i := range p.Joins {
+		if j := &p.Joins[i]; j.KeyColumn == "" {
+			j.KeyColumn = j.Key
+		}
+	}
+	either := func(a, b *string) {
+		if *a == "" {
+			*a = *b
+		} else if *b == "" {
+			*b = *a
+		}
+	}
+	either(&p.Label.Name, &p.Label.Column)
+	if p.Weight != nil {
+		either(&p.Weight.Name, &p.Weight.Column)
+	}
+	numbered := false
+	for _, f := range p.Features {
+		numbered = numbered || f.Slot != nil
+	}
+	for i := range p.Features {
+		f := &p.Features[i]
+		if f.Column == "" {
+			f.Column = f.Name
+		}
+		if f.Kind == "sparse" && !numbered {
+			slot := i + 1
+			f.Slot = &slot
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// What a job is read with is package conf's.
+type (
+	// LoadOptions are the layers above the job file.
+	LoadOptions = conf.Layers
+	// Key is one key of a job file, for reference pages and completion.
+	Key = conf.Key
+	// Setting is one value of a job and where it came from.
+	Setting = conf.Setting
+	// Fault is one thing that is wrong with a job.
+	Fault = conf.Fault
+	// Where is the place a value was set at.
+	Where = conf.Where
+	// Duration is a time span written with its unit: 500ms, 5m, 1h30m. 0 needs none.
+	Duration = conf.Duration
+	// Size is a number of bytes: 4096, 64KiB, 4MiB, 1GiB, or with powers of ten 64KB, 4MB, 1GB.
+	Size = conf.Size
+	// Secret names where a secret is kept; it never holds one.
+	Secret = conf.Secret
+)
+
+// schema is what a job may hold.
+func schema() *conf.Schema {
+	return conf.New[Config](conf.Options{
+		Noun: "job", Empty: "; a job begins with `version: 1`", EnvPrefix: "MONOLITH_", Fixed: []string{"version"},
+		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
+	})
+}
+
+// Keys lists every key of a job file in the order of the file.
+func Keys() []Key { return schema().Keys() }
+
+// ConfigError lists everything that is wrong with a job. It wraps pipeline.ErrConfig. Fix the job.
+type ConfigError struct {
+	Faults []Fault
+}
+
+// Error renders one fault a line.
+func (e *ConfigError) Error() string { return conf.Message("job", e.Faults) }
+
+// Unwrap makes errors.Is find pipeline.ErrConfig.
+func (e *ConfigError) Unwrap() error { return pipeline.ErrConfig }
+
+// Nearest returns the candidate that name was probably meant to be, or "" when none is near.
+func Nearest(name string, candidates []string) string { return conf.Nearest(name, candidates) }
+
+// Load reads a job file, puts the other layers over it and checks the whole. Errors: a [*ConfigError] with every fault
+// when the job is wrong or the file is not there; an error that wraps pipeline.ErrUnavailable when the disk fails.
+func Load(path string, opts LoadOptions) (*Config, error) {
+	data, err := os.ReadFile(path)
+	fault := func(message, suggestion string) error {
+		return &ConfigError{Faults: []Fault{{Where: Where{Layer: conf.FromFile, Name: path}, Message: message, Suggestion: suggestion}}}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fault("no such job file", nearestFile(path))
+	case err != nil:
+		if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+			return nil, fault("is a folder, not a job file", "")
+		}
+		return nil, fmt.Errorf("job: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	return Decode(data, path, opts)
+}
+
+// nearestFile looks for a similarly named YAML file beside the one that is missing.
+func nearestFile(path string) string {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
+			names = append(names, e.Name())
+		}
+	}
+	near := conf.Nearest(filepath.Base(path), names)
+	if near == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(path), near)
+}
+
+// Decode is [Load] for a job that is already in memory; name stands for the file in messages.
+func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
+	c := &Config{}
+	places, faults := schema().Decode(data, name, opts, c)
+	if c.places = places; places != nil {
+		c.derive()
+		if more, ok := errors.AsType[*ConfigError](c.Validate()); ok {
+			faults = conf.Merge(faults, more.Faults)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, &ConfigError{Faults: faults}
+	}
+	return c, nil
+}
+
+// Default is a job with every default and nothing else, for programs that fill in the rest.
+func Default() *Config {
+	c := &Config{}
+	c.places = schema().Default(c)
+	c.Version = 1
+	c.derive()
+	return c
+}

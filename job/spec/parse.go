@@ -1,0 +1,174 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Parse says how records become features and labels.
+type Parse struct {
+	// Format is what a record is: tf_example, libfm, csv, tsv, jsonl, or columns for Parquet. Default: columns for a
+	// Parquet source, tf_example for TFRecord files and the synthetic stream, and none for the others.
+	Format string `yaml:"format" enum:"tf_example|libfm|csv|tsv|jsonl|columns"`
+	// Columns names the columns of csv and tsv files without a header, in order; an empty name skips one.
+	Columns []string `yaml:"columns" blank:"true"`
+	// Header tells that the first line of each csv or tsv file names the columns.
+	Header bool `yaml:"header" default:"false"`
+	// Fields names the fields of libfm rows: the k-th entry of a row belongs to the k-th field. Without it all entries
+	// of a row belong to one feature named features, and rows may have any number. The value behind an entry's colon weighs
+	// it: the entry's weight and vector are multiplied by it.
+	Fields []string `yaml:"fields"`
+	// Features are the inputs of the model. libfm may leave them out: each field is then a sparse feature.
+	Features []Feature `yaml:"features"`
+	// Label is what is predicted.
+	Label Label `yaml:"label"`
+	// Weight is how much an example counts; absent: 1. A row of weight k adds to the gradient what k copies of the row
+	// would: a batch's loss is the sum of weight times cross entropy, divided by the number of its rows, not by the sum of
+	// their weights. Weights far above 1 are therefore larger steps; they need not average to 1, but rates are tuned for it.
+	Weight *Weight `yaml:"weight"`
+	// Joins add columns from small files that are read into memory at the start.
+	Joins []Join `yaml:"joins"`
+}
+
+// Feature is one input of the model.
+type Feature struct {
+	// Name is the feature's name. Names that begin and end with two underscores are reserved.
+	Name string `yaml:"name" required:"true"`
+	// Column is where its value stands in the record. Default: the name.
+	Column string `yaml:"column"`
+	// Kind is sparse for ids with embeddings, dense for numbers.
+	Kind string `yaml:"kind" default:"sparse" enum:"sparse|dense"`
+	// Slot is the feature field of a sparse feature; features of one slot share embeddings. Default: the place in the
+	// list, from 1, when no feature names a slot.
+	Slot *int `yaml:"slot" min:"1" max:"32767"`
+	// Type is how the value is read. auto means the same in every format, so that history in one and a stream in another
+	// train the same rows: of a sparse feature, integers are ids however they are written (667 in csv, 667 or "667" in
+	// JSON; true and false are 1 and 0), and all other text (007, 1.0, abc) is hashed. int takes integers only, string
+	// hashes all text. float takes numbers; the id of x in a sparse feature is its bucket, without buckets
+	// floor(log2(|x| + 1)).
+	Type string `yaml:"type" default:"auto" enum:"auto|int|string|float"`
+	// Hash is none to take an integer as the id itself (below 0 or above 281474976710655 is a bad row), or hash. Text that
+	// is no integer is always hashed.
+	Hash string `yaml:"hash" default:"none" enum:"none|hash"`
+	// Split cuts a text value into several; empty: one value.
+	Split string `yaml:"split" default:""`
+	// Regexp takes a part of the text: the first group of the first match, or the match itself where it has no groups.
+	// Empty: the whole text. It comes before Split.
+	Regexp string `yaml:"regexp" default:""`
+	// Max keeps the first values of a row; 0: all.
+	Max int `yaml:"max" default:"0" min:"0"`
+	// Default stands for a missing or empty value. Without it a sparse feature is empty and a dense one 0.
+	Default *string `yaml:"default"`
+	// Dim is the width of a dense feature.
+	Dim int `yaml:"dim" default:"1" min:"1"`
+	// Clip bounds a dense feature, [lo, hi]: x = min(max(x, lo), hi). It comes before log.
+	Clip []float64 `yaml:"clip"`
+	// Log takes the logarithm of a dense feature: x = sign(x)·ln(1 + |x|), for counts and prices. It comes before
+	// standardise.
+	Log bool `yaml:"log" default:"false"`
+	// Standardise takes a dense feature to mean 0 and standard deviation 1: x = (x - mean) / std, cut at ±10. Without it
+	// the model sees the number as it is, which must then be of the size of 1. Beyond ±1e9 it is a bad row.
+	Standardise *Standardise `yaml:"standardise"`
+	// Buckets makes a sparse feature of a number: its id is how many of these boundaries, which ascend, are not above it.
+	Buckets []float64 `yaml:"buckets"`
+	// Missing says what a missing number is. default: the default, or without one 0 behind clip, log and standardise (so
+	// the mean), and no id in buckets. indicator: beside a dense feature there is another one, with _missing behind its
+	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
+	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
+	// Combiner pools the embeddings of a row.
+	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean"`
+}
+
+// Standardise is exactly one source of the mean and standard deviation. Short form: `standardise: running`.
+type Standardise struct {
+	// Given takes them from here.
+	Given *GivenMoments `yaml:"given"`
+	// Running learns them with the model: each batch is scaled by what the batches before it held, older ones counting
+	// less, in training and evaluation alike. They are parameters, and snapshots have them.
+	Running *RunningMoments `yaml:"running"`
+}
+
+// GivenMoments are a mean and a standard deviation.
+type GivenMoments struct {
+	// Mean is subtracted.
+	Mean float64 `yaml:"mean" default:"0"`
+	// Std is what is divided by then.
+	Std float64 `yaml:"std" required:"true" above:"0"`
+}
+
+// RunningMoments are a mean and a standard deviation that follow the data.
+type RunningMoments struct {
+	// Decay is what remains of their weight from one batch to the next: 0.999 makes about the last thousand batches count.
+	Decay float64 `yaml:"decay" default:"0.999" above:"0" max:"0.999999"`
+}
+
+// Label is what is predicted, 0 or 1. Short form: the name alone.
+type Label struct {
+	// Name is what the label is called; libfm rows begin with it and need none. A snapshot remembers it.
+	Name string `yaml:"name" short:"true" default:""`
+	// Column is where it stands in the record. Default: the name.
+	Column string `yaml:"column"`
+	// Positive turns the number into a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4". Empty: the
+	// number itself, which must be 0 or 1 (libfm: -1 or 1 too).
+	Positive string `yaml:"positive" default:""`
+}
+
+// Weight is how much an example counts. Short form: the name alone.
+type Weight struct {
+	// Name is what the weight is called. Default: the column. A snapshot remembers it.
+	Name string `yaml:"name" short:"true" required:"true"`
+	// Column is where it stands in the record. Default: the name.
+	Column string `yaml:"column"`
+}
+
+// Join adds the columns of a side table to each row: those of the line whose KeyColumn equals the row's Key.
+type Join struct {
+	// File is the side table, one line an entry.
+	File string `yaml:"file" required:"true"`
+	// Delimiter stands between columns; with a comma the lines are csv.
+	Delimiter string `yaml:"delimiter" default:"\t"`
+	// Columns names the side table's columns, in order; an empty name skips one.
+	Columns []string `yaml:"columns" required:"true" blank:"true"`
+	// Key is the row's column that is looked up.
+	Key string `yaml:"key" required:"true"`
+	// KeyColumn is the side table's column it is looked up in. Default: the same name as key.
+	KeyColumn string `yaml:"key_column"`
+	// Encoding is the file's.
+	Encoding string `yaml:"encoding" default:"utf8" enum:"utf8|latin1"`
+	// Prefix is put before the names of the joined columns.
+	Prefix string `yaml:"prefix" default:""`
+}
+
+func (*Standardise) OneOf() {}
+
+// Indicator is the name of the feature that says where this one is missing, or "".
+func (f *Feature) Indicator() string {
+	if f.Kind != "dense" || f.Missing != "indicator" {
+		return ""
+	}
+	return f.Name + "_missing"
+}
+
+// warnings lists what is odd about the features, but may be meant.
+func (p *Parse) warnings() (out []string) {
+	bySlot := map[int][]string{}
+	for i, f := range p.Features {
+		if f.Kind == "sparse" && f.Slot != nil {
+			bySlot[*f.Slot] = append(bySlot[*f.Slot], f.Name)
+		}
+		if p.Label.Name != "" && f.Column == p.Label.Name {
+			out = append(out, fmt.Sprintf("parse.features[%d] reads %q, the label's column: the model sees what it is to predict", i, f.Column))
+		}
+		if p.Weight != nil && f.Column == p.Weight.Name {
+			out = append(out, fmt.Sprintf("parse.features[%d] reads %q, the weight's column", i, f.Column))
+		}
+	}
+	for _, slot := range slices.Sorted(maps.Keys(bySlot)) {
+		if names := bySlot[slot]; len(names) > 1 {
+			out = append(out, fmt.Sprintf("the features %s share slot %d: equal ids of theirs share one embedding; give each a slot of its own unless they mean the same things", strings.Join(names, ", "), slot))
+		}
+	}
+	return out
+}

@@ -1,0 +1,59 @@
+package spec
+
+// PS is the parameter server: shards in this process, or in processes of their own (monolith ps).
+type PS struct {
+	// Shards is the number of shards the parameters are spread over. The result does not depend on it. With addresses it is
+	// their number.
+	Shards int `yaml:"shards" default:"1" min:"1" max:"1024"`
+	// Addresses are those of shards in other processes, in their order: host:port or unix:/path. Empty: the shards are in
+	// the process that trains.
+	Addresses []string `yaml:"addresses"`
+	// Durability is none, where a shard that dies loses what came after the last snapshot, or wal: a write-ahead log keeps
+	// everything that was acknowledged.
+	Durability string `yaml:"durability" default:"none" enum:"none|wal"`
+	// Recovery is what happens when a shard has lost its state: rollback, all shards go back to the last snapshot and the
+	// result is as if nothing had happened; or partial, it goes back alone, every example still counts once, and the bits of
+	// the result differ.
+	Recovery string `yaml:"recovery" default:"rollback" enum:"rollback|partial"`
+	// WAL is the write-ahead log.
+	WAL WAL `yaml:"wal"`
+	// Retry is how long a worker tries to reach a shard before it gives up. Longer survives longer restarts, shorter tells
+	// sooner.
+	Retry Duration `yaml:"retry" default:"30s" min:"0"`
+	// Lease is after how much silence a worker is replaced: its splits go to others.
+	Lease Duration `yaml:"lease" default:"10s"`
+	// MaxMessage is the largest request or reply.
+	MaxMessage Size `yaml:"max_message" default:"256MiB" min:"65536"`
+	// TLS encrypts; absent: plain text, for loopback and unix sockets.
+	TLS *PSTLS `yaml:"tls"`
+	// Token is what every call must bear: {env: VARIABLE} or {file: PATH}. Over the network it needs TLS.
+	Token Secret `yaml:"token"`
+}
+
+// WAL is the write-ahead log of the shards, under durability: wal.
+type WAL struct {
+	// Dir is the folder of the logs; empty: wal in the job's dir. A disk of its own keeps snapshots from slowing it. The logs in
+	// it are this job's: another job is refused.
+	Dir string `yaml:"dir" default:""`
+	// Sync makes every acknowledgement wait for the disk (fsync, shared by all that wait). Without it the log survives the
+	// end of a process, not that of the machine.
+	Sync bool `yaml:"sync" default:"true"`
+	// SegmentBytes is the size of a file of the log.
+	SegmentBytes Size `yaml:"segment_bytes" default:"64MiB" min:"4096"`
+}
+
+// PSTLS encrypts what workers and shards exchange. The same section serves both sides.
+type PSTLS struct {
+	// Cert is the PEM file of the certificate of the shards, and of workers where ca makes one necessary; it needs a key.
+	Cert string `yaml:"cert" default:""`
+	// Key is the PEM file of the certificate's key.
+	Key string `yaml:"key" default:""`
+	// CA is the PEM file of whom each side trusts to certify the other. Empty: workers trust the system's authorities and
+	// need no certificate.
+	CA string `yaml:"ca" default:""`
+	// ServerName is checked against the shards' certificates; empty: the host of the address.
+	ServerName string `yaml:"server_name" default:""`
+}
+
+// Remote tells that the shards are in other processes.
+func (p *PS) Remote() bool { return len(p.Addresses) > 0 }

@@ -1,0 +1,248 @@
+package spec
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/monolith-go/monolith/internal/conf"
+)
+
+// Recipe says what examples are made of: every setting of each feature, in order, and the rules of label and
+// weight. It is stored with each snapshot as JSON, because rows and weights mean nothing without it, and compared when a
+// snapshot is gone on from or evaluated and when processes of a cluster meet:
+//
+//	{"format": "csv",
+//	 "features": [{"name": "user", "kind": "sparse", "slot": 1, "type": "auto", "hash": "none", "column": "user_id"}, ...],
+//	 "label": {"name": "rating", "positive": ">= 4"},
+//	 "weight": {"name": "w"}}
+//
+// Settings at their defaults are left out, but for the first few. The format, and the column where a feature, the label or
+// the weight stands in a record, say where values are, not what: they are stored for readers of a snapshot, and may change.
+type Recipe struct {
+	Format   string  `json:"format,omitzero"`
+	Features []keyed `json:"features"`
+	Label    keyed   `json:"label,omitzero"`
+	Weight   keyed   `json:"weight,omitzero"`
+}
+
+// location is the setting that may change.
+const location = "column"
+
+// keyed are the values of a section by key, in its order.
+type keyed struct {
+	keys   []string
+	values map[string]json.RawMessage
+}
+
+// MarshalJSON writes an object with the keys in their order.
+func (s keyed) MarshalJSON() ([]byte, error) {
+	var b strings.Builder
+	for i, k := range s.keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", k, s.values[k])
+	}
+	return []byte("{" + b.String() + "}"), nil
+}
+
+// UnmarshalJSON reads an object; the order of the keys is lost.
+func (s *keyed) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &s.values); err != nil {
+		return err
+	}
+	s.keys = slices.Sorted(maps.Keys(s.values))
+	return nil
+}
+
+func (s *keyed) set(key string, value any) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		panic("job: a setting does not marshal: " + err.Error()) // words and numbers only
+	}
+	if s.values == nil {
+		s.values = map[string]json.RawMessage{}
+	}
+	s.keys, s.values[key] = append(s.keys, key), b
+}
+
+// name is the value of the key name.
+func (s keyed) name() string {
+	var name string
+	_ = json.Unmarshal(s.values["name"], &name) // a name that is no text is none
+	return name
+}
+
+// settingsOf reads a section of the job. always are the keys that are written even at their defaults. A key that is added
+// to the section later is in it, and old recipes go on to fit as long as it has its default.
+func settingsOf(section any, always ...string) keyed {
+	var s keyed
+	for _, x := range conf.NotDefault(section, always...) {
+		if x.Section {
+			s.set(x.Key, settingsOf(x.Value))
+		} else {
+			s.set(x.Key, x.Value)
+		}
+	}
+	return s
+}
+
+// Recipe is the job's parse recipe.
+func (p *Parse) Recipe() Recipe {
+	r := Recipe{Format: p.Format}
+	for _, f := range p.Features {
+		always := []string{"name", "kind", "type"}
+		if f.Column == f.Name {
+			f.Column = ""
+		}
+		if f.Kind == "sparse" {
+			always = append(always, "hash", "combiner")
+		}
+		r.Features = append(r.Features, settingsOf(f, always...))
+	}
+	label := p.Label
+	if op, x, ok := label.Op(); ok {
+		label.Positive = op + " " + strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	if label.Column == label.Name {
+		label.Column = ""
+	}
+	r.Label = settingsOf(label)
+	if p.Weight != nil {
+		weight := *p.Weight
+		if weight.Column == weight.Name {
+			weight.Column = ""
+		}
+		r.Weight = settingsOf(weight)
+	}
+	return r
+}
+
+// JSON is how the recipe is stored.
+func (r Recipe) JSON() json.RawMessage {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic("job: the parse recipe does not marshal: " + err.Error()) // settings only
+	}
+	return b
+}
+
+// Hash names what may not change.
+func (r Recipe) Hash() string {
+	r.Format = ""
+	fixed := func(s keyed) keyed {
+		s.keys = slices.DeleteFunc(slices.Clone(s.keys), func(k string) bool { return k == location })
+		return s
+	}
+	features := make([]keyed, len(r.Features))
+	for i, f := range r.Features {
+		features[i] = fixed(f)
+	}
+	r.Features, r.Label, r.Weight = features, fixed(r.Label), fixed(r.Weight)
+	h := sha256.Sum256(r.JSON())
+	return hex.EncodeToString(h[:8])
+}
+
+// Differences lists what is not the same in another recipe, feature by feature: what must not change, and what may but
+// should be known. was and is are the words for the two: "was" and "is".
+func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []string) {
+	said := func(s keyed, key string) string {
+		if v, ok := s.values[key]; ok {
+			return plainJSON(v)
+		}
+		return "not set"
+	}
+	section := func(what string, a, b keyed) {
+		keys := slices.Sorted(maps.Keys(a.values))
+		for k := range b.values {
+			if _, ok := a.values[k]; !ok {
+				keys = append(keys, k)
+			}
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			x, y := said(a, k), said(b, k)
+			switch {
+			case x == y:
+			case k == location:
+				at := func(s keyed) string {
+					if _, ok := s.values[k]; ok {
+						return said(s, k)
+					}
+					return said(s, "name")
+				}
+				moved = append(moved, fmt.Sprintf("%s: column %s %s, %s %s", what, was, at(a), is, at(b)))
+			default:
+				faults = append(faults, fmt.Sprintf("%s: %s %s %s, %s %s", what, k, was, x, is, y))
+			}
+		}
+	}
+	byName := func(r Recipe) (names []string, of map[string]keyed) {
+		of = map[string]keyed{}
+		for _, f := range r.Features {
+			names = append(names, f.name())
+			of[f.name()] = f
+		}
+		return names, of
+	}
+	before, old := byName(r)
+	after, now := byName(other)
+	for _, name := range before {
+		if f, ok := now[name]; ok {
+			section("feature "+name, old[name], f)
+		} else {
+			faults = append(faults, fmt.Sprintf("feature %s: %s there, %s not", name, was, is))
+		}
+	}
+	for _, name := range after {
+		if _, ok := old[name]; !ok {
+			faults = append(faults, fmt.Sprintf("feature %s: %s not there, %s now", name, was, is))
+		}
+	}
+	if slices.Equal(slices.Sorted(slices.Values(before)), slices.Sorted(slices.Values(after))) && !slices.Equal(before, after) {
+		faults = append(faults, fmt.Sprintf("the order of the features %s %s, %s %s", was, strings.Join(before, ", "), is, strings.Join(after, ", ")))
+	}
+	a, b := r.Label, other.Label
+	if a.name() == "" || b.name() == "" { // libfm's label has no name
+		unnamed := func(s keyed) keyed {
+			s.values = maps.Clone(s.values)
+			delete(s.values, "name")
+			delete(s.values, location)
+			return s
+		}
+		a, b = unnamed(a), unnamed(b)
+	}
+	section("label", a, b)
+	section("weight", r.Weight, other.Weight)
+	return faults, moved
+}
+
+// plainJSON is a value as people write it: <= and not \u003c=.
+func plainJSON(b []byte) string {
+	var out bytes.Buffer
+	var v any
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if json.Unmarshal(b, &v) != nil || enc.Encode(v) != nil {
+		return string(b)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// DecodeRecipe reads a stored recipe.
+func DecodeRecipe(b []byte) (Recipe, error) {
+	var r Recipe
+	if len(b) == 0 {
+		return r, errors.New("it does not say what its features are")
+	}
+	err := json.Unmarshal(b, &r)
+	return r, err
+}

@@ -1,0 +1,25 @@
+package spec
+
+// Staleness is the largest number of batches of this process whose updates a batch's weights may lack: those of other
+// workers that are between look-up and push, and its own worker's in the queues. A queue of depth n above 0 lets n+1 batches
+// pass ahead: n in it and one in the hands of the stage before.
+func (t *Train) Staleness() int64 {
+	ahead := func(depth int) int64 {
+		if depth == 0 {
+			return 0
+		}
+		return int64(depth) + 1
+	}
+	return int64(t.Workers)*(1+ahead(t.Prefetch.Lookup)+ahead(t.Prefetch.Push)) - 1
+}
+
+// FewBatches is how many batches a training run should have for its staleness to be made up for. With rules whose steps
+// shrink with the root of the number of steps, what stale gradients overshoot by does so too: the time it takes grows with
+// the square. The factor is measured: on 500,000 rows of 39 ids, fm, 122 batches with 2 others under way cost .009 of AUC and
+// 976 with 5 cost .012; in MovieLens 1,563 with 6 cost .003. 122 with 1 and 976 with 2 cost nothing.
+func FewBatches(stale int64) int64 {
+	if stale <= 1 {
+		return 0
+	}
+	return 50 * stale * stale
+}

@@ -1,0 +1,488 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/monolith-go/monolith/internal/conf"
+)
+
+// Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
+// called it already; programs that change a job call it again.
+func (c *Config) Validate() error {
+	v := &validator{c: c, faults: conf.Check(c, c.places)}
+	v.source(&c.Source, "source", c.Parse.Format)
+	if c.Eval.Source != nil {
+		v.source(c.Eval.Source, "eval.source", c.Eval.Format)
+		if !c.Eval.Source.Bounded() && c.Eval.MaxExamples == 0 {
+			v.fault("eval.source", "never ends; set eval.max_examples or give the source an end")
+		}
+	}
+	v.evalColumns(&c.Eval)
+	v.parse(&c.Parse)
+	v.interactions(c)
+	v.run(c)
+	if len(v.faults) == 0 {
+		return nil
+	}
+	return &ConfigError{Faults: v.faults}
+}
+
+type validator struct {
+	c      *Config
+	faults []Fault
+}
+
+func (v *validator) fault(path, format string, args ...any) {
+	v.faults = append(v.faults, Fault{Where: v.c.places.At(path), Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *validator) near(path, word string, known []string, format string, args ...any) {
+	f := Fault{Where: v.c.places.At(path), Path: path, Message: fmt.Sprintf(format, args...), Suggestion: conf.Nearest(word, known)}
+	if f.Suggestion == "" && len(known) > 0 {
+		f.Message += "; known are " + strings.Join(known, ", ")
+	}
+	v.faults = append(v.faults, f)
+}
+
+// formatsOf lists what the records of each source can be.
+func (s *Source) formatsOf() []string {
+	switch {
+	case s.Parquet != nil:
+		return []string{"columns"}
+	case s.TFRecord != nil:
+		return []string{"tf_example", "jsonl"}
+	case s.Text != nil:
+		return []string{"libfm", "csv", "tsv", "jsonl"}
+	case s.Kafka != nil:
+		return []string{"tf_example", "libfm", "csv", "tsv", "jsonl"}
+	case s.Synthetic != nil:
+		return []string{"tf_example"}
+	}
+	return nil
+}
+
+func (v *validator) source(s *Source, path, format string) {
+	formatPath := "parse.format"
+	if path == "eval.source" {
+		formatPath = "eval.format"
+		if v.c.places.At(formatPath).Line == 0 && v.c.places.At("parse.format").Line != 0 {
+			formatPath = "parse.format"
+		}
+	}
+	if known := s.formatsOf(); known != nil {
+		switch {
+		case format == "":
+			v.fault(formatPath, "is missing; records of a %s source are one of %s", s.Name(), strings.Join(known, ", "))
+		case !slices.Contains(known, format):
+			v.fault(formatPath, "is %q, but records of a %s source are one of %s", format, s.Name(), strings.Join(known, ", "))
+		}
+	}
+	if k := s.Kafka; k != nil {
+		v.brokers(k.Brokers, path+".kafka.brokers")
+		v.security(k.TLS, path+".kafka")
+	}
+}
+
+// evalColumns looks at where evaluation's columns get their names; a job made in Go may not have derived them.
+func (v *validator) evalColumns(e *Eval) {
+	header, own := e.Header != nil && *e.Header, len(e.Columns) > 0
+	v.unique(e.Columns, "eval.columns")
+	switch {
+	case e.Source == nil, e.Format == "": // nothing is read, or what it is is asked for already
+	case !delimited(e.Format):
+		if own {
+			v.fault("eval.columns", "is for csv and tsv, not %s", e.Format)
+		}
+		if header {
+			v.fault("eval.header", "is for csv and tsv, not %s", e.Format)
+		}
+	case header && e.Source.Kafka != nil:
+		v.fault("eval.header", "is for files; a Kafka topic has no first line, so name eval.columns")
+	case !header && !own:
+		v.fault("eval.columns", "is missing; name the columns, or set eval.header when the first line does")
+	case !slices.Equal(e.Columns, v.c.Parse.Columns): // else the faults are those of parse
+		v.evalHas(e.Columns, &v.c.Parse)
+	}
+}
+
+// evalHas looks for the columns that parsing reads among those that evaluation's files are said to have.
+func (v *validator) evalHas(columns []string, p *Parse) {
+	if len(columns) == 0 {
+		return
+	}
+	known := slices.DeleteFunc(slices.Clone(columns), func(s string) bool { return s == "" })
+	var reads []string
+	for _, j := range p.Joins {
+		reads = append(reads, j.Key)
+		for _, col := range j.Columns {
+			if col != "" && col != j.KeyColumn {
+				known = append(known, j.Prefix+col)
+			}
+		}
+	}
+	for _, f := range p.Features {
+		reads = append(reads, f.Column)
+	}
+	reads = append(reads, p.Label.Column)
+	if p.Weight != nil {
+		reads = append(reads, p.Weight.Column)
+	}
+	for i, name := range reads {
+		if name != "" && !slices.Contains(known, name) && !slices.Contains(reads[:i], name) {
+			v.fault("eval.columns", "has no %q, which parse reads", name)
+		}
+	}
+}
+
+func (v *validator) brokers(brokers []string, path string) {
+	for i, b := range brokers {
+		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || !validPort(port) {
+			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, not host:port", b)
+		}
+	}
+}
+
+func validPort(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+func (v *validator) security(tls *TLS, path string) {
+	if tls != nil && (tls.Cert == "") != (tls.Key == "") {
+		v.fault(path+".tls", "needs both cert and key, or neither")
+	}
+}
+
+var positiveForm = regexp.MustCompile(`^\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*$`)
+
+// Op splits the label's positive form into operator and number; ok is false when it is empty or malformed.
+func (l Label) Op() (op string, number float64, ok bool) {
+	m := positiveForm.FindStringSubmatch(l.Positive)
+	if m == nil {
+		return "", 0, false
+	}
+	x, err := strconv.ParseFloat(m[2], 64)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return "", 0, false
+	}
+	return m[1], x, true
+}
+
+func (v *validator) parse(p *Parse) {
+	text := p.Format == "csv" || p.Format == "tsv"
+	if text && !p.Header && len(p.Columns) == 0 {
+		v.fault("parse.columns", "is missing; name the columns, or set parse.header when the first line does")
+	}
+	if p.Header && !text {
+		v.fault("parse.header", "is for csv and tsv, not %s", p.Format)
+	}
+	if p.Header && v.c.Source.Kafka != nil {
+		v.fault("parse.header", "is for files; a Kafka topic has no first line, so name parse.columns")
+	}
+	if len(p.Columns) > 0 && !text {
+		v.fault("parse.columns", "is for csv and tsv, not %s", p.Format)
+	}
+	if len(p.Fields) > 0 && p.Format != "libfm" {
+		v.fault("parse.fields", "is for libfm, not %s", p.Format)
+	}
+	v.unique(p.Columns, "parse.columns")
+	v.unique(p.Fields, "parse.fields")
+	if p.Label.Name == "" && p.Format != "" && p.Format != "libfm" && v.c.Source.Synthetic == nil {
+		v.fault("parse.label", "is missing; name the label's column")
+	}
+	if _, _, ok := p.Label.Op(); p.Label.Positive != "" && !ok {
+		v.fault("parse.label.positive", `is %q, not an operator and a number such as ">= 4"`, p.Label.Positive)
+	}
+	known := v.joins(p)
+	where := func(section, name, column string) string {
+		if column == name {
+			return section + ".name"
+		}
+		return section + ".column"
+	}
+	v.column(p.Label.Column, where("parse.label", p.Label.Name, p.Label.Column), known)
+	if p.Weight != nil {
+		v.column(p.Weight.Column, where("parse.weight", p.Weight.Name, p.Weight.Column), known)
+	}
+	v.features(p, known)
+}
+
+// interactions refuses a factorization machine whose vectors never meet: it would be logistic regression in silence.
+func (v *validator) interactions(c *Config) {
+	if c.Model.FM == nil || len(c.Parse.Features) != 1 {
+		return
+	}
+	f := &c.Parse.Features[0]
+	if f.Kind == "dense" && f.Dim > 1 {
+		return
+	}
+	text := c.Parse.Format == "csv" || c.Parse.Format == "tsv"
+	switch {
+	case f.Kind == "sparse" && c.Model.FM.Interactions == "fields":
+		v.fault("model.fm.interactions", "is fields, but there is one feature, so nothing meets and the model is logistic regression; set it to entries, or choose lr")
+	case f.Kind == "dense", f.Max == 1, text && f.Split == "", c.Parse.Format == "libfm" && len(c.Parse.Fields) > 0:
+		v.fault("model.fm", "has one feature with one value a row, so no two vectors meet and the model is logistic regression; add features, split its values (split), or choose lr")
+	}
+}
+
+func (v *validator) unique(names []string, path string) {
+	for i, n := range names {
+		if j := slices.Index(names, n); n != "" && j < i {
+			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, which stands at [%d] already", n, j)
+		}
+	}
+}
+
+// joins checks the side tables and returns the columns known before any data is read; nil: not known.
+func (v *validator) joins(p *Parse) []string {
+	known := slices.DeleteFunc(slices.Clone(p.Columns), func(s string) bool { return s == "" })
+	switch {
+	case len(p.Fields) > 0:
+		known = slices.Clone(p.Fields)
+	case p.Format == "libfm":
+		known = []string{"features"}
+	}
+	closed := len(known) > 0
+	for i, j := range p.Joins {
+		path := fmt.Sprintf("parse.joins[%d]", i)
+		if closed && !slices.Contains(known, j.Key) {
+			v.near(path+".key", j.Key, known, "is %q, which is no column of the rows", j.Key)
+		}
+		if len(j.Columns) > 0 && j.KeyColumn != "" && !slices.Contains(j.Columns, j.KeyColumn) {
+			v.near(path+".key_column", j.KeyColumn, j.Columns, "is %q, which is no column of the side table", j.KeyColumn)
+		}
+		v.unique(j.Columns, path+".columns")
+		if j.Delimiter == "" {
+			v.fault(path+".delimiter", "is empty")
+		}
+		if closed {
+			for _, col := range j.Columns {
+				if name := j.Prefix + col; col != "" && col != j.KeyColumn {
+					if slices.Contains(known, name) {
+						v.fault(path+".columns", "add %q, which is a column already; set a prefix", name)
+					}
+					known = append(known, name)
+				}
+			}
+		}
+	}
+	if !closed {
+		return nil
+	}
+	return known
+}
+
+func (v *validator) column(name, path string, known []string) {
+	if known != nil && name != "" && !slices.Contains(known, name) {
+		v.near(path, name, known, "is %q, which is no column", name)
+	}
+}
+
+func (v *validator) features(p *Parse, known []string) {
+	if len(p.Features) == 0 && p.Format != "" && v.c.Source.Synthetic == nil {
+		v.fault("parse.features", "is missing; a model needs inputs")
+	}
+	seen := map[string]int{}
+	slots := 0
+	for _, f := range p.Features {
+		if f.Slot != nil {
+			slots++
+		}
+	}
+	for i, f := range p.Features {
+		path := fmt.Sprintf("parse.features[%d]", i)
+		if j, dup := seen[f.Name]; dup && f.Name != "" {
+			v.fault(path+".name", "is %q, which feature %d is called already", f.Name, j)
+		}
+		seen[f.Name] = i
+		if len(f.Name) >= 4 && strings.HasPrefix(f.Name, "__") && strings.HasSuffix(f.Name, "__") {
+			v.fault(path+".name", "is %q; names between double underscores are reserved", f.Name)
+		}
+		v.column(f.Column, path+".column", known)
+		if _, err := regexp.Compile(f.Regexp); err != nil {
+			v.fault(path+".regexp", "%v", err)
+		}
+		switch f.Kind {
+		case "sparse":
+			if f.Slot == nil && slots > 0 {
+				v.fault(path+".slot", "is missing; other features name theirs")
+			}
+			v.buckets(path, f)
+			for _, k := range []struct {
+				key string
+				set bool
+			}{{"clip", f.Clip != nil}, {"log", f.Log}, {"standardise", f.Standardise != nil}} {
+				if k.set {
+					v.fault(path+"."+k.key, "is for dense features; set kind: dense")
+				}
+			}
+			if f.Type == "string" && f.Hash == "none" && v.c.places.Set(path+".hash") {
+				v.fault(path+".hash", "is none, but strings are always hashed")
+			}
+			if f.Dim != 1 {
+				v.fault(path+".dim", "is for dense features; a sparse feature's vectors have the model's dim")
+			}
+		case "dense":
+			if f.Slot != nil {
+				v.fault(path+".slot", "is for sparse features")
+			}
+			if f.Buckets != nil {
+				v.fault(path+".buckets", "make ids of numbers; set kind: sparse and a slot")
+			}
+			if n := len(f.Clip); f.Clip != nil && (n != 2 || f.Clip[0] >= f.Clip[1]) {
+				v.fault(path+".clip", "is %v, not [lo, hi], a lower and an upper bound", f.Clip)
+			}
+			if name := f.Indicator(); name != "" && slices.ContainsFunc(p.Features, func(g Feature) bool { return g.Name == name }) {
+				v.fault(path+".missing", "adds a feature %q, but there is one already", name)
+			}
+			if f.Hash == "hash" || f.Type == "string" {
+				v.fault(path, "is dense, so its value is a number, not a hashed string")
+			}
+			if _, err := strconv.ParseFloat(deflt(f.Default), 64); f.Default != nil && err != nil {
+				v.fault(path+".default", "is %q, not a number", *f.Default)
+			}
+		}
+	}
+}
+
+// buckets checks what makes a sparse feature of a number.
+func (v *validator) buckets(path string, f Feature) {
+	if f.Buckets == nil {
+		if f.Missing == "indicator" {
+			v.fault(path+".missing", "is indicator, which is for numbers: dense features, or sparse ones with buckets; here a default such as \"none\" is an id of its own")
+		}
+		return
+	}
+	for i := 1; i < len(f.Buckets); i++ {
+		if f.Buckets[i] <= f.Buckets[i-1] {
+			v.fault(fmt.Sprintf("%s.buckets[%d]", path, i), "is %v, not above the boundary before it", f.Buckets[i])
+		}
+	}
+	if f.Type == "int" || f.Type == "string" || f.Hash == "hash" {
+		v.fault(path+".buckets", "are of numbers; leave type and hash out")
+	}
+	if f.Missing == "indicator" && f.Default != nil {
+		v.fault(path+".default", "stands for missing values, which missing: indicator gives an id of their own")
+	}
+	if _, err := strconv.ParseFloat(deflt(f.Default), 64); f.Default != nil && err != nil {
+		v.fault(path+".default", "is %q, not a number", *f.Default)
+	}
+}
+
+func deflt(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// run checks what depends on several sections.
+// ps checks what concerns several keys of the parameter server.
+func (v *validator) ps(p *PS) {
+	seen := map[string]bool{}
+	for i, addr := range p.Addresses {
+		path := fmt.Sprintf("ps.addresses[%d]", i)
+		if _, port, err := net.SplitHostPort(addr); strings.HasPrefix(addr, "unix:") {
+			if len(addr) == len("unix:") {
+				v.fault(path, "is %q, without the path of the socket", addr)
+			}
+		} else if err != nil || port == "0" || !validPort(port) {
+			v.fault(path, "is %q, neither host:port, such as 127.0.0.1:7000, nor unix:/path", addr)
+		}
+		if seen[addr] {
+			v.fault(path, "%s is the address of two shards", addr)
+		}
+		seen[addr] = true
+	}
+	if n := len(p.Addresses); n > 0 && p.Shards != 1 && p.Shards != n {
+		v.fault("ps.shards", "is %d, but there are %d addresses; leave it out", p.Shards, n)
+	}
+	if p.Lease <= 0 {
+		v.fault("ps.lease", "is %v, not above 0", p.Lease)
+	}
+	if p.TLS != nil && (p.TLS.Cert == "") != (p.TLS.Key == "") {
+		v.fault("ps.tls", "needs a cert and a key, or neither")
+	}
+}
+
+func (v *validator) run(c *Config) {
+	if c.Source.Name() != "" && !c.Source.Bounded() {
+		if c.Epochs > 1 {
+			v.fault("epochs", "is %d, but the source never ends", c.Epochs)
+		}
+		if c.Shuffle.Rows != 0 {
+			v.fault("shuffle.rows", "is %d, but only a bounded source can be shuffled", c.Shuffle.Rows)
+		}
+	}
+	t := &c.Train
+	if c.Deterministic {
+		for _, k := range []struct {
+			path string
+			got  int
+			want int
+		}{
+			{"train.workers", t.Workers, 1},
+			{"train.prefetch.lookup", t.Prefetch.Lookup, 0},
+			{"train.prefetch.push", t.Prefetch.Push, 0},
+		} {
+			if k.got > k.want {
+				v.fault(k.path, "is %d, but deterministic mode needs %d", k.got, k.want)
+			}
+		}
+		if t.MaxBatchDelay != nil && *t.MaxBatchDelay > 0 {
+			v.fault("train.max_batch_delay", "makes batches depend on the clock, which deterministic mode forbids")
+		}
+	}
+	if c.Shuffle.OneSplit && t.Workers > 1 {
+		v.fault("train.workers", "is %d, but shuffle.one_split leaves one split, so one worker can read", t.Workers)
+	}
+	v.ps(&c.PS)
+	switch {
+	case t.OnBadRow == "dead_letter" && t.DeadLetter == nil:
+		v.fault("train.dead_letter", "is missing; say where bad rows go")
+	case t.OnBadRow != "dead_letter" && t.DeadLetter != nil:
+		v.fault("train.dead_letter", "is set, but train.on_bad_row is %s; set it to dead_letter", t.OnBadRow)
+	}
+	if d := t.DeadLetter; d != nil && d.File != nil && c.PS.Remote() && !strings.Contains(d.File.Path, "{worker}") {
+		v.fault("train.dead_letter.file.path", "is written by every worker of a cluster; put {worker} into the name")
+	}
+	if d := t.DeadLetter; d != nil && d.Kafka != nil {
+		v.brokers(d.Kafka.Brokers, "train.dead_letter.kafka.brokers")
+		v.security(d.Kafka.TLS, "train.dead_letter.kafka")
+	}
+	if c.Eval.Source == nil {
+		if t.Plateau != nil {
+			v.fault("train.plateau", "needs eval.source to measure on")
+		}
+		if t.EarlyStop != nil {
+			v.fault("train.early_stop", "needs eval.source to measure on")
+		}
+	} else {
+		if t.Plateau != nil {
+			v.measured("train.plateau.metric", t.Plateau.Metric)
+		}
+		if t.EarlyStop != nil {
+			v.measured("train.early_stop.metric", t.EarlyStop.Metric)
+		}
+	}
+	if c.Metrics.Listen != "" {
+		if _, port, err := net.SplitHostPort(c.Metrics.Listen); err != nil || !validPort(port) {
+			v.fault("metrics.listen", "is %q, not host:port such as 127.0.0.1:9090", c.Metrics.Listen)
+		}
+	}
+}
+
+func (v *validator) measured(path, metric string) {
+	if !slices.Contains(v.c.Eval.Metrics, metric) {
+		v.fault(path, "is %s, which eval.metrics does not compute", metric)
+	}
+	if v.c.Eval.Every != "epoch" {
+		v.fault(path, "needs eval.every: epoch, not %s", v.c.Eval.Every)
+	}
+}

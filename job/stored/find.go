@@ -1,0 +1,135 @@
+package stored
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// Names of snapshots for [EvalOptions].
+const (
+	Newest = "newest"
+	Best   = "best"
+)
+
+// SnapshotToRead is the snapshot that was asked for, and says which it is.
+func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error) {
+	if asked == Best || asked == "" && c.Train.EarlyStop != nil {
+		best, err := BestIn(SnapshotsIn(c))
+		switch {
+		case err != nil:
+			return "", "", err
+		case best != nil:
+			return best.Path, WhichIs(best), nil
+		case asked == Best:
+			return "", "", fault.Config("job: there is no best snapshot in %s: train.early_stop marks one, after an epoch that was evaluated", SnapshotsIn(c))
+		}
+	}
+	if asked == "" || asked == Newest {
+		asked = c.Dir
+	}
+	if path, err = FindSnapshot(asked); err != nil {
+		return "", "", err
+	}
+	info, err := snapshot.ReadInfo(path)
+	if err != nil {
+		return "", "", err
+	}
+	return path, WhichIs(info), nil
+}
+
+// BestIn is the newest snapshot of a folder that is marked as the best, of what is trained on now; nil: there is none.
+func BestIn(dir string) (*snapshot.Info, error) {
+	entries, err := snapshot.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	now := ""
+	for _, e := range entries { // newest first
+		if e.Err != nil {
+			continue
+		}
+		source := trainedOn(e.Info)
+		if now == "" {
+			now = source
+		}
+		if e.Info.Label == BestLabel && source == now {
+			return e.Info, nil
+		}
+	}
+	return nil, nil
+}
+
+// trainedOn is the source that a snapshot's trainer was at.
+func trainedOn(info *snapshot.Info) string {
+	var s Trainer
+	_ = json.Unmarshal(info.State[TrainerKey], &s) // what cannot be read says nothing
+	return s.Source
+}
+
+// WhichIs says which of the snapshots beside it a snapshot is.
+func WhichIs(info *snapshot.Info) string {
+	var is []string
+	if info.Label == BestLabel {
+		var s Trainer
+		text := "best"
+		if err := json.Unmarshal(info.State[TrainerKey], &s); err == nil && s.Top != nil {
+			text = fmt.Sprintf("best, after epoch %d, %.5f", s.TopEpoch, *s.Top)
+		}
+		is = append(is, text)
+	}
+	entries, err := snapshot.List(filepath.Dir(info.Path))
+	if i := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil }); err == nil && i >= 0 && entries[i].Info.ID == info.ID {
+		is = append(is, "newest")
+	}
+	return strings.Join(is, "; ")
+}
+
+// FindSnapshot finds the snapshot that a path means: a snapshot's folder, or the newest good one in a folder of snapshots
+// or in a job's dir.
+func FindSnapshot(path string) (string, error) {
+	entries, err := FindSnapshots(path)
+	if err != nil {
+		return "", err
+	}
+	var damaged []error
+	for _, e := range entries {
+		if e.Err == nil {
+			return e.Path, nil
+		}
+		damaged = append(damaged, e.Err)
+	}
+	return "", errors.Join(damaged...)
+}
+
+// FindSnapshots returns the snapshots that a path stands for, the newest first: one, or those of a job's dir or of a folder of
+// snapshots. There is one at least, which may be damaged.
+func FindSnapshots(path string) ([]snapshot.Entry, error) {
+	info, err := snapshot.ReadInfo(path)
+	if _, gone := os.Stat(path); err == nil || gone == nil && snapshot.Named(path) {
+		return []snapshot.Entry{{Path: path, Info: info, Err: err}}, nil
+	}
+	for _, dir := range []string{filepath.Join(path, "snapshots"), path} {
+		entries, err := snapshot.List(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if len(entries) > 0 {
+			return entries, nil
+		}
+	}
+	return nil, fmt.Errorf("job: no snapshot in %s: train the job first, or name a snapshot's folder: %w", path, pipeline.ErrConfig)
+}
+
+// BestLabel marks the snapshot of the best evaluation under train.early_stop.
+const BestLabel = "best"

@@ -1,0 +1,74 @@
+package wiring
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/sinks/gradsink"
+	"github.com/monolith-go/monolith/sinks/metricsink"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// OpenClient gives a worker's session with the parameter server; nil in a graph that is only planned.
+type OpenClient func(ctx context.Context, worker int) (*ps.Client, error)
+
+type clientKey struct{}
+
+// client is the one session of a worker, shared by its stages and its sink and closed by the runner.
+func (open OpenClient) client(ctx context.Context, env *pipeline.Env) (*ps.Client, error) {
+	return pipeline.Resource(ctx, env, clientKey{}, func(ctx context.Context) (*ps.Client, error) {
+		return open(ctx, env.Worker)
+	})
+}
+
+func (open OpenClient) store(ctx context.Context, env *pipeline.Env) (trainstep.Store, error) {
+	return open.client(ctx, env)
+}
+
+func (open OpenClient) pusher(ctx context.Context, env *pipeline.Env) (gradsink.Store, error) {
+	return open.client(ctx, env)
+}
+
+// TrainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push.
+func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, step trainstep.StepOptions) (*pipeline.Plan, error) {
+	g := pipeline.New(c.Name)
+	examples, err := r.examples(g)
+	if err != nil {
+		return nil, err
+	}
+	depth := c.Train.Prefetch
+	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
+	looked := pipeline.Prefetch(pipeline.Via(examples, "lookup", trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
+	grads := pipeline.Prefetch(pipeline.Via(looked, "step", trainstep.NewStep(m, open.store, step)), "postpush", depth.Push)
+	pipeline.Into(grads, "push", gradsink.New[*trainstep.Gradients](open.pusher))
+	return g.Plan()
+}
+
+// EvalGraph is source ─> parse ─> batch ─╫─> lookup ─> score ─> metrics.
+func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, sink *metricsink.Sink[*trainstep.Scored]) (*pipeline.Plan, error) {
+	if r.Source == nil {
+		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
+	}
+	g := pipeline.New(c.Name + "-eval")
+	examples, err := r.examples(g)
+	if err != nil {
+		return nil, err
+	}
+	examples = pipeline.Prefetch(examples, "prefetch", max(c.Train.Prefetch.Parse, 1))
+	looked := pipeline.Via(examples, "lookup", trainstep.NewLookup(m, open.store))
+	pipeline.Into(pipeline.Via(looked, "score", trainstep.NewScore(m, open.store)), "metrics", sink)
+	return g.Plan()
+}
+
+// BuildPlan makes and checks the training graph of a job without any I/O but reading secrets.
+func BuildPlan(c *spec.Config) (*pipeline.Plan, error) {
+	m, err := Model(c)
+	if err != nil {
+		return nil, err
+	}
+	return TrainGraph(c, m, TrainReading(c, c.Epochs), nil, trainstep.StepOptions{Seed: c.Seed})
+}

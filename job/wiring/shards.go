@@ -1,0 +1,108 @@
+package wiring
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/wire"
+)
+
+// Identity is what workers and shards of a job must have in common.
+func Identity(c *spec.Config, plan *pipeline.Plan, layout *param.Layout) rpc.Identity {
+	r := c.Parse.Recipe()
+	return rpc.Identity{Job: c.Name, Plan: plan.Hash(), Layout: layout.Hash(), Shards: len(c.PS.Addresses), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())}}
+}
+
+func recovery(c *spec.Config) ps.RecoveryMode {
+	if c.PS.Recovery == "partial" {
+		return ps.Partial
+	}
+	return ps.Rollback
+}
+
+// maxStaged is how many batches of a split may be staged at once.
+func maxStaged(c *spec.Config) int { return max(c.Train.Prefetch.Push, 1) }
+
+// ClusterOptions are those of a process with shards. The job's dir must be there. Errors: [pipeline.ErrUnavailable].
+func ClusterOptions(c *spec.Config, plan *pipeline.Plan, model fmt.Stringer, layout *param.Layout) (ps.Options, error) {
+	o := ps.Options{
+		Layout: layout, NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
+		MaxStaged: maxStaged(c), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
+		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
+		Recipe: c.Parse.Recipe().JSON(),
+	}
+	if o.Log != nil {
+		var err error
+		if o.Log.Owner, err = stored.ID(c); err != nil {
+			return ps.Options{}, err
+		}
+		dir := c.Dir
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+		o.Log.Job = fmt.Sprintf("job %s in %s", c.Name, dir)
+	}
+	return o, nil
+}
+
+// ClientConfig says how processes of the job reach each other. It reads the token and the certificates, to see whether
+// they are there. Errors: [pipeline.ErrConfig].
+func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
+	token, err := p.Token.Resolve()
+	if err != nil {
+		return wire.ClientConfig{}, fault.Config("ps.token: %w", err)
+	}
+	c := wire.ClientConfig{TLS: psTLS(p.TLS), Token: token}
+	for _, addr := range p.Addresses {
+		if _, err := wire.DialOptions(addr, c); err != nil {
+			return c, fault.Config("ps.tls: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// ServerConfig says how a shard is reached. Errors: [pipeline.ErrConfig].
+func ServerConfig(p *spec.PS) (wire.ServerConfig, error) {
+	token, err := p.Token.Resolve()
+	if err != nil {
+		return wire.ServerConfig{}, fault.Config("ps.token: %w", err)
+	}
+	return wire.ServerConfig{TLS: psTLS(p.TLS), Token: token}, nil
+}
+
+// RetryFor is how long calls try, as package wire means it: 0 would be its default there.
+func RetryFor(p *spec.PS) time.Duration {
+	if p.Retry == 0 {
+		return -1
+	}
+	return time.Duration(p.Retry)
+}
+
+func psTLS(t *spec.PSTLS) *wire.TLS {
+	if t == nil {
+		return nil
+	}
+	return &wire.TLS{CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, ServerName: t.ServerName}
+}
+
+// Dial connects to shards in other processes.
+func Dial(c *spec.Config, ctx context.Context, plan *pipeline.Plan, layout *param.Layout, log *slog.Logger, hooks ps.Hooks) (*rpc.Remote, error) {
+	conf, err := ClientConfig(&c.PS)
+	if err != nil {
+		return nil, err
+	}
+	return rpc.Dial(ctx, rpc.Options{
+		Identity: Identity(c, plan, layout), Layout: layout, Addrs: c.PS.Addresses, Config: conf, RetryFor: RetryFor(&c.PS),
+		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
+	})
+}
