@@ -70,6 +70,30 @@ func TestResumedRunReportsAllItsExamples(t *testing.T) {
 	}
 }
 
+// TestFewerEpochsThanTrained asks a job that has trained two epochs for one: what it says of their examples is no progressive
+// metric, since the model had seen them.
+func TestFewerEpochsThanTrained(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 500, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	var results []*job.TrainResult
+	for _, epochs := range []string{"epochs=2", "epochs=1"} {
+		r, err := job.Run(t.Context(), epochsJob(t, dir, "train.libfm", "run", epochs), job.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, r)
+	}
+	two, one := results[0], results[1]
+	if one.Examples != 0 || one.Epochs != 2 || one.ProgressiveExamples != 0 || one.TrainingExamples != 1000 {
+		t.Errorf("asked for one epoch after two: %+v", one)
+	}
+	if diff := cmp.Diff(two.Metrics, one.Metrics); diff != "" {
+		t.Errorf("metrics (-two +one):\n%s", diff)
+	}
+}
+
 // TestAnotherSourceBeginsItsMetricsAnew goes on with the parameters of one source on another one.
 func TestAnotherSourceBeginsItsMetricsAnew(t *testing.T) {
 	t.Parallel()

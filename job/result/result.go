@@ -21,7 +21,7 @@ type Progress struct {
 	Workers int
 	// Bad counts the records that this run has left out.
 	Bad int64
-	// Rate is in examples per second, over the last seconds.
+	// Rate is in examples per second, over the last seconds; NaN where there is nothing to measure it by yet.
 	Rate float64
 	// Lag is the number of records the source holds and nobody has read yet; -1: not known.
 	Lag int64

@@ -193,6 +193,7 @@ func (m *monitor) look() result.Progress {
 	for len(m.rates) > 2 && now.Sub(m.rates[0].at) > rateOver {
 		m.rates = m.rates[1:]
 	}
+	p.Rate = math.NaN()
 	if first := m.rates[0]; now.Sub(first.at) > 0 {
 		p.Rate = float64(p.Examples-first.examples) / now.Sub(first.at).Seconds()
 	}

@@ -529,7 +529,9 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	if t.snapshot, err = t.shards.Newest(ctx); err != nil {
 		return nil, fault.Unavailable(err)
 	}
-	scores, scored, err := traceScores(ctx, t.shards, progressive(t.cfg))
+	// What several epochs were trained on is no progressive metric, though the job asks for one epoch now.
+	first := progressive(t.cfg) && t.state.Epochs <= 1
+	scores, scored, err := traceScores(ctx, t.shards, first)
 	if err != nil {
 		return nil, err
 	}
@@ -537,7 +539,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
 		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
 	}
-	if progressive(t.cfg) {
+	if first {
 		r.ProgressiveExamples = scored
 	} else {
 		r.TrainingExamples = scored

@@ -37,7 +37,7 @@ func NewProgress(screen *Screen, logger *slog.Logger, now func() time.Time) *Pro
 // Update shows p.
 func (b *Progress) Update(p job.Progress) {
 	if b.screen.Terminal {
-		b.screen.SetLine(Line(p))
+		b.screen.SetLine(Line(p, b.screen.width()))
 		return
 	}
 	b.mu.Lock()
@@ -56,7 +56,9 @@ func (b *Progress) log(p job.Progress) {
 	attrs := []slog.Attr{
 		slog.String("phase", p.Phase),
 		slog.Int64("examples", p.Examples),
-		slog.Float64("examples_per_second", math.Round(p.Rate)),
+	}
+	if !math.IsNaN(p.Rate) {
+		attrs = append(attrs, slog.Float64("examples_per_second", math.Round(p.Rate)))
 	}
 	if p.Total > 0 {
 		attrs = append(attrs, slog.Int64("total", p.Total))
@@ -87,30 +89,41 @@ func (b *Progress) Done() { b.screen.SetLine("") }
 
 func round4(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-// Line renders progress in one line: a bar, share and remaining time where the total is known, the lag where it is not.
-func Line(p job.Progress) string {
-	var parts []string
-	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+// Line renders progress in one line: a bar, share and remaining time where the total is known, the lag where it is not, and
+// no rate before there is one. Where it would not be shorter than width, what says least goes: the bar, the AUC, the loss.
+func Line(p job.Progress, width int) string {
+	type part struct {
+		text, short string
+		goes        int // when it gets its short text; 0: never
+	}
+	var parts []part
+	add := func(format string, args ...any) { parts = append(parts, part{text: fmt.Sprintf(format, args...)}) }
 	add("%s", p.Phase)
 	if p.Epochs > 1 {
 		add("epoch %d/%d", p.Epoch, p.Epochs)
 	}
 	if p.Total > 0 {
 		share := min(1, float64(p.Examples)/float64(p.Total))
-		const width = 20
-		full := int(share * width)
-		add("[%s%s] %3.0f%%", strings.Repeat("=", full), strings.Repeat(" ", width-full), math.Floor(share*100))
+		const bar = 20
+		full := int(share * bar)
+		percent := fmt.Sprintf("%3.0f%%", math.Floor(share*100))
+		parts = append(parts, part{fmt.Sprintf("[%s%s] %s", strings.Repeat("=", full), strings.Repeat(" ", bar-full), percent), percent, 1})
 		add("%s/%s", Count(p.Examples), Count(p.Total))
 	} else {
 		add("%s examples", Count(p.Examples))
 	}
+	var speed []string
+	if !math.IsNaN(p.Rate) {
+		speed = append(speed, Short(p.Rate)+"/s")
+	}
 	switch {
 	case p.Workers == 1:
-		add("%s/s, 1 worker", Short(p.Rate))
+		speed = append(speed, "1 worker")
 	case p.Workers > 1:
-		add("%s/s, %d workers", Short(p.Rate), p.Workers)
-	default:
-		add("%s/s", Short(p.Rate))
+		speed = append(speed, fmt.Sprintf("%d workers", p.Workers))
+	}
+	if len(speed) > 0 {
+		add("%s", strings.Join(speed, ", "))
 	}
 	if p.Bad > 0 {
 		add("bad %s", Count(p.Bad))
@@ -119,13 +132,28 @@ func Line(p job.Progress) string {
 		add("lag %s", Count(p.Lag))
 	}
 	if !math.IsNaN(p.Loss) {
-		add("loss %.4f", p.Loss)
+		parts = append(parts, part{fmt.Sprintf("loss %.4f", p.Loss), "", 3})
 	}
 	if !math.IsNaN(p.AUC) {
-		add("auc %.4f", p.AUC)
+		parts = append(parts, part{fmt.Sprintf("auc %.4f", p.AUC), "", 2})
 	}
 	if left := p.Total - p.Examples; p.Total > 0 && left > 0 && p.Rate > 0 {
 		add("eta %s", time.Duration(float64(left)/p.Rate*float64(time.Second)).Round(time.Second))
 	}
-	return strings.Join(parts, "  ")
+	line := ""
+	for gone := 0; gone <= 3; gone++ {
+		var texts []string
+		for _, part := range parts {
+			if part.goes > 0 && part.goes <= gone {
+				part.text = part.short
+			}
+			if part.text != "" {
+				texts = append(texts, part.text)
+			}
+		}
+		if line = strings.Join(texts, "  "); len(line) < width {
+			break
+		}
+	}
+	return line
 }
