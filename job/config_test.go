@@ -511,11 +511,12 @@ func TestForTarget(t *testing.T) {
 		t.Errorf("kafka target: %+v, %v", c, err)
 	}
 	for target, want := range map[string]string{
-		"what":                          "no file matches",
-		dir:                             "/*",
-		"kafka://h:1":                   "is not kafka://host:port/topic",
-		write("empty", ""):              "nothing in it",
-		filepath.Join(dir, "a.csv.bak"): "a.csv",
+		"what":             "no file matches",
+		dir:                "/*",
+		"kafka://h:1":      "is not kafka://host:port/topic",
+		write("empty", ""): "nothing in it",
+		write("long.csv", strings.Repeat("column,", 1<<16)+"end\n1,2\n"): "its first line has no end within 262144 bytes",
+		filepath.Join(dir, "a.csv.bak"):                                  "a.csv",
 	} {
 		if _, err := job.ForTarget(target, job.LoadOptions{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want %q", target, err, want)

@@ -328,8 +328,90 @@ func TestLostRecordsStandInTheResult(t *testing.T) {
 	}
 }
 
-// TestBrokerComesLate: a broker that is not there yet when a job starts is waited for.
+// TestOnlyBadRecordsEndAStream: a topic without an end of which no record can be used ends the run too, though nothing else
+// would ever end it, with the reason and without a snapshot; where all may be bad it goes on, and its progress says how many.
+func TestOnlyBadRecordsEndAStream(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 2)
+	bad := make([]broker.Record, 1500)
+	for i := range bad {
+		bad[i] = broker.Record{Value: []byte("no record of this job")}
+	}
+	if err := broker.Produce(t.Context(), j.broker.Addrs(), "clicks", 1, broker.Batch{}, bad...); err != nil {
+		t.Fatal(err)
+	}
+	err := <-j.start("a", "train.on_bad_row=skip").done
+	if !errors.Is(err, job.ErrBadRows) || !strings.Contains(err.Error(), "1500 of 1500 records are bad, more than train.max_bad_share, 0.5") {
+		t.Errorf("it ended with %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(j.dir, "snapshots", "snap-*")); len(left) > 0 {
+		t.Errorf("there are snapshots: %q", left)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	drain, told := make(chan struct{}), false
+	_, err = job.Run(ctx, j.config("train.on_bad_row=skip", "train.max_bad_share=1"), job.RunOptions{Drain: drain, Progress: func(p job.Progress) {
+		if p.Bad == 1500 && !told {
+			told = true
+			close(drain)
+		}
+	}})
+	if !told || !errors.Is(err, job.ErrBadRows) || !strings.Contains(err.Error(), "all 1500 records are bad") {
+		t.Errorf("told %v: %v", told, err)
+	}
+}
+
+// TestBrokerComesLate: a broker that is not there yet when a job starts is waited for, and as soon as it is there the job
+// trains. Until something has begun there is no progress to tell.
 func TestBrokerComesLate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := broker.Start(broker.Options{Topics: map[string]int{"clicks": 1}, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newTopicJob(t, false, 1)
+	j.broker = first
+	j.produce(0, 40)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan string, 1)
+	type outcome struct {
+		r   *job.TrainResult
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var nothing bool
+		r, err := job.Run(t.Context(), j.config("source.kafka.brokers=["+first.Addrs()[0]+"]", "source.kafka.retry_for=1m", "source.kafka.end=latest"), job.RunOptions{
+			Notice: func(text string) {
+				select {
+				case said <- text:
+				default:
+				}
+			},
+			Progress: func(p job.Progress) { nothing = nothing || p.Phase == "" },
+		})
+		if nothing {
+			t.Error("progress is told of what has not begun")
+		}
+		done <- outcome{r, err}
+	}()
+	if text := <-said; !strings.Contains(text, "no answer from kafka clicks yet") {
+		t.Errorf("it says %q", text)
+	}
+	if err := first.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Close() })
+	if got := <-done; got.err != nil || got.r.Examples != 40 {
+		t.Errorf("%+v, %v", got.r, got.err)
+	}
+}
+
+// TestBrokerStaysAway: the wait has an end, which is told with the address.
+func TestBrokerStaysAway(t *testing.T) {
 	t.Parallel()
 	j := newTopicJob(t, false, 1)
 	j.produce(0, 40)

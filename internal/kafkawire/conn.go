@@ -117,7 +117,7 @@ func (c *Conn) hello(ctx context.Context) error {
 		return fmt.Errorf("broker %s: an HTTP server answers here, no Kafka broker: name the port of Kafka's listener in %sbrokers", c.addr, c.net.Keys)
 	case errors.As(err, &size) && size>>16 == sizeOfAlert && plain:
 		return fmt.Errorf("broker %s: the listener wants TLS: set %stls", c.addr, c.net.Keys)
-	case errors.As(err, &size), errors.Is(err, ErrWire), hungUp(err):
+	case errors.As(err, &size), errors.Is(err, ErrWire), hungUp(err), errors.Is(err, os.ErrDeadlineExceeded):
 		hint := "is this the port of a Kafka listener?"
 		if plain {
 			hint = fmt.Sprintf("does the listener want TLS (%stls), or is it none of Kafka's?", c.net.Keys)

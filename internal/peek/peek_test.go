@@ -62,7 +62,8 @@ func TestHeader(t *testing.T) {
 		"a number among":     {"user,7", []string{"a,8"}, false},
 		"a word comes again": {"a,b", []string{"c,d", "a,e"}, false},
 		"words only":         {"name,city", []string{"ann,rome", "bob,oslo"}, true},
-		"twice":              {"a,a", []string{"1,2"}, false},
+		"twice":              {"a,b,a", []string{"1,2,3"}, true},
+		"twice among words":  {"a,b,a", []string{"c,d,e"}, false},
 		"empty":              {"a,", []string{"1,2"}, false},
 		"alone":              {"a,b", nil, true},
 	} {

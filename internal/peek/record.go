@@ -137,22 +137,20 @@ func isLibFM(r []byte) bool {
 	return true
 }
 
-// Header tells whether the first line of csv or tsv text names the columns, by the lines behind it: names are different,
-// not empty and no numbers.
+// Header tells whether the first line of csv or tsv text names the columns, by the lines behind it: names are not empty, no
+// numbers, and different. A name that comes twice is one all the same where there are numbers below: reading the file says so.
 func Header(format string, first []byte, rest [][]byte) bool {
 	names, err := split(format, first)
 	if err != nil || len(names) == 0 {
 		return false
 	}
-	seen := map[string]bool{}
+	seen, twice := map[string]bool{}, false
 	for _, n := range names {
-		if n = strings.TrimSpace(n); n == "" || seen[n] || isNumber(n) {
+		if n = strings.TrimSpace(n); n == "" || isNumber(n) {
 			return false
 		}
+		twice = twice || seen[n]
 		seen[n] = true
-	}
-	if len(rest) == 0 {
-		return true
 	}
 	// Among words only, a header is known by words that do not come again below it.
 	for _, r := range rest {
@@ -169,7 +167,7 @@ func Header(format string, first []byte, rest [][]byte) bool {
 			}
 		}
 	}
-	return true
+	return !twice
 }
 
 func isNumber(s string) bool {

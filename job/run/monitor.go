@@ -164,7 +164,9 @@ func (m *monitor) run(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-tick.C:
-			m.report(m.look())
+			if p := m.look(); p.Phase != "" { // something has begun
+				m.report(p)
+			}
 		}
 	}
 }

@@ -95,9 +95,14 @@ func recognise(pattern string) (*recognised, error) {
 		if err != nil {
 			return nil, fmt.Errorf("job: %s: %w: %w", f.Path, err, pipeline.ErrUnavailable)
 		}
-		if len(head) > 0 {
-			return recogniseHead(f.Name, head, whole), nil
+		if len(head) == 0 {
+			continue
 		}
+		r := recogniseHead(f.Name, head, whole)
+		if len(r.columns) > 0 && !whole && !bytes.ContainsRune(head, '\n') {
+			return nil, fmt.Errorf("job: %s: its first line has no end within %d bytes, so that its columns cannot be told; is it %s? %w", f.Path, len(head), r.format, pipeline.ErrConfig)
+		}
+		return r, nil
 	}
 	return nil, fmt.Errorf("job: %q: there is nothing in it to look at: %w", pattern, pipeline.ErrConfig)
 }

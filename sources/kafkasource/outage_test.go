@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -222,6 +223,33 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
+// TestSilentListenerIsWaitedForAsLongAsSaid: retry_for bounds the whole start, also where each try could take longer, and a
+// look that ends sooner names the address all the same.
+func TestSilentListenerIsWaitedForAsLongAsSaid(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // whose connections nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	addr := ln.Addr().String()
+	o := options(addr)
+	o.RetryFor, o.Timeout = 1500*time.Millisecond, time.Minute
+	began := time.Now()
+	_, err = source(t, o).Splits(t.Context())
+	if took := time.Since(began); took < o.RetryFor || took > 4*o.RetryFor {
+		t.Errorf("given up after %v", took)
+	}
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err = source(t, o).Splits(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), addr) {
+		t.Error(err)
+	}
+}
+
 // TestOtherListeners: what answers at a wrong port is named, with what to do.
 func TestOtherListeners(t *testing.T) {
 	t.Parallel()
@@ -251,6 +279,7 @@ func TestOtherListeners(t *testing.T) {
 	alert := serve(func(c net.Conn) { first(c); _, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 70, 0, 0, 0, 0}) })
 	plain := start(t, broker.Options{}).Addrs()[0]
 	hangup := serve(first)
+	silent := serve(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	for _, c := range []struct {
 		addr string
 		tls  bool
@@ -262,6 +291,7 @@ func TestOtherListeners(t *testing.T) {
 		{hangup, false, "source.kafka.tls"},
 		{plain, true, "take source.kafka.tls out"},
 		{hangup, true, "take source.kafka.tls out"},
+		{silent, false, "does the listener want TLS (source.kafka.tls), or is it none of Kafka's?"},
 	} {
 		o := options(c.addr)
 		o.RetryFor, o.Timeout = 100*time.Millisecond, time.Second

@@ -17,7 +17,8 @@ import (
 type patience struct {
 	limit time.Duration
 	log   *slog.Logger
-	since time.Time // of the first error of a row; zero: all is well
+	from  time.Time // when the try that may be the first to fail began; zero: time counts from its error
+	since time.Time // the first error of a row, or from; zero: all is well
 	tries int
 }
 
@@ -37,16 +38,19 @@ func (p *patience) after(ctx context.Context, err error) error {
 		return configFault(err)
 	}
 	if p.since.IsZero() {
-		p.since = time.Now()
+		if p.since = p.from; p.since.IsZero() {
+			p.since = time.Now()
+		}
 		p.log.Warn("kafka does not answer as it should, trying again", "err", err, "patience", p.limit)
 	}
 	pause := min(firstPause<<min(p.tries, 10), longPause)
 	pause = pause/2 + rand.N(pause/2+1)
 	p.tries++
-	if lasted := time.Since(p.since); lasted+pause > p.limit {
+	lasted := time.Since(p.since)
+	if lasted >= p.limit {
 		return fmt.Errorf("%w; gave up after %s, see source.kafka.retry_for: %w", err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
 	}
-	return sleep(ctx, pause)
+	return sleep(ctx, min(pause, p.limit-lasted)) // the last try is at the limit
 }
 
 // well ends a row of errors.

@@ -62,12 +62,14 @@ const asidePatience = 5 * time.Second
 
 // with runs f with a client, again while errors may pass.
 func (s *Source) with(ctx context.Context, what string, limit time.Duration, f func(*client) error) (err error) {
-	cl, err := newClient(&s.opts)
+	opts := s.opts
+	opts.Timeout = min(opts.Timeout, max(limit, time.Second)) // whoever is silent is not waited for longer than for all tries
+	cl, err := newClient(&opts)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cl.Close()) }()
-	p := patience{limit: limit, log: (*pipeline.Env)(nil).Log()}
+	p := patience{limit: limit, log: (*pipeline.Env)(nil).Log(), from: time.Now()}
 	for {
 		err := f(cl)
 		if err == nil {
@@ -77,7 +79,7 @@ func (s *Source) with(ctx context.Context, what string, limit time.Duration, f f
 		if err = p.after(ctx, err); err == nil {
 			continue
 		}
-		if errors.Is(err, pipeline.ErrUnavailable) {
+		if ctx.Err() != nil || errors.Is(err, pipeline.ErrUnavailable) {
 			return fmt.Errorf("kafkasource: %s of topic %q: cannot use the brokers %s: %w", what, s.opts.Topic, strings.Join(s.opts.Brokers, ","), err)
 		}
 		return fmt.Errorf("kafkasource: %s of topic %q: %w", what, s.opts.Topic, err)
