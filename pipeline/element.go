@@ -170,6 +170,10 @@ func (t *table) cut(from, to int) (arrow.RecordBatch, Origin, error) {
 	return t.rec.NewSlice(int64(from), int64(to)), origin, nil
 }
 
+// MetadataHeader is the key, in the metadata of the schema of a block, of the line that names the columns of its records,
+// where they have one.
+const MetadataHeader = "header"
+
 // BlockSchema is the schema of blocks: payload and position, and key and time where the source has them.
 func BlockSchema(key, time bool) *arrow.Schema {
 	f := []arrow.Field{

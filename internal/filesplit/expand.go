@@ -2,14 +2,17 @@ package filesplit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // File is one file of a source.
@@ -53,15 +56,15 @@ func (e *NoMatchError) Error() string {
 	return s
 }
 
-// Expand returns the files that the patterns name, sorted by name, each path once. A pattern is a path, which may hold the
+// Expand returns the files of a file system that the patterns name, sorted by name, each path once. A pattern is a path, which may hold the
 // wildcards of [filepath.Match] and Monolith's macros (see [Macros]). Every pattern must name a file, but with macros one
 // of the paths that they stand for is enough: days without data are usual. Folders are passed over. Errors: all faulty
 // patterns at once, a [*NoMatchError] for each that names no file, other errors for ones that cannot be understood.
-func Expand(patterns []string) ([]File, error) {
+func Expand(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
 	var files []File
 	var faults []error
 	for _, pattern := range patterns {
-		found, err := expand(pattern)
+		found, err := expand(ctx, in, pattern)
 		if err != nil {
 			faults = append(faults, err)
 		}
@@ -138,7 +141,7 @@ func depth(pattern string) int {
 	return 1
 }
 
-func expand(pattern string) ([]File, error) {
+func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 	if strings.TrimSpace(pattern) == "" {
 		return nil, &NoMatchError{Pattern: pattern, Reason: "the pattern is empty"}
 	}
@@ -150,24 +153,24 @@ func expand(pattern string) ([]File, error) {
 	folder := false
 	for _, path := range paths {
 		found, open := []string{path}, depth(pattern)
-		if _, err := os.Lstat(path); err == nil {
+		if _, err := in.Stat(ctx, path); err == nil {
 			if path == pattern { // a file may well have brackets in its name
 				open = 1
 			}
 		} else {
-			if found, err = filepath.Glob(path); err != nil {
+			if found, err = fsx.Glob(ctx, in, path); err != nil {
 				return nil, fmt.Errorf("pattern %q: %w", path, err)
 			}
 		}
 		for _, f := range found {
-			info, err := os.Stat(f)
+			info, err := in.Stat(ctx, f)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // removed since it was listed, or a link to nowhere
 			}
 			if err != nil {
 				return nil, err
 			}
-			if info.IsDir() {
+			if info.Dir {
 				folder = true
 				continue
 			}
@@ -176,25 +179,25 @@ func expand(pattern string) ([]File, error) {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, File{Path: f, Size: info.Size(), abs: abs, depth: open})
+			files = append(files, File{Path: f, Size: info.Size, abs: abs, depth: open})
 		}
 	}
 	if len(files) == 0 {
-		return nil, noMatch(pattern, paths[0], folder)
+		return nil, noMatch(ctx, in, pattern, paths[0], folder)
 	}
 	return files, nil
 }
 
 // noMatch looks around for what the user may have meant. Where the folder cannot be looked into, that is the error: wildcards
 // match nothing then.
-func noMatch(pattern, path string, folder bool) error {
+func noMatch(ctx context.Context, in fsx.FS, pattern, path string, folder bool) error {
 	e := &NoMatchError{Pattern: pattern}
 	if folder {
 		e.Reason = "it is a folder; name files, as in " + filepath.ToSlash(filepath.Join(pattern, "*"))
 		return e
 	}
 	dir := filepath.Dir(path)
-	d, err := os.Open(dir)
+	there, err := in.List(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		e.Reason = fmt.Sprintf("there is no folder %q", filepath.ToSlash(dir))
 		return e
@@ -205,10 +208,11 @@ func noMatch(pattern, path string, folder bool) error {
 	if err != nil { // too many open files, say: that nothing matched says nothing
 		return err
 	}
-	defer func() { _ = d.Close() }() // only read from
-	names, _ := d.Readdirnames(10_000)
-	slices.Sort(names)
-	if name := Nearest(filepath.Base(path), names); name != "" {
+	names := make([]string, 0, len(there))
+	for _, i := range there {
+		names = append(names, i.Name)
+	}
+	if name := nearest.Name(filepath.Base(path), names); name != "" {
 		e.Nearest = filepath.ToSlash(filepath.Join(dir, name))
 	}
 	return e

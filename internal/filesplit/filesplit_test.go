@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/testbed"
 )
 
@@ -59,7 +60,7 @@ func TestExpand(t *testing.T) {
 				want = append(want, dir+"/"+w)
 			}
 			slices.Sort(want)
-			files, err := filesplit.Expand(patterns)
+			files, err := filesplit.Expand(t.Context(), fsx.Local{}, patterns)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +82,7 @@ func TestExpand(t *testing.T) {
 func TestExpandNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "train.tfrecord", "other.csv", "sub/x")
-	_, err := filesplit.Expand([]string{dir + "/trian.tfrecord", dir + "/nowhere/*", dir + "/sub", dir + "/[", "", dir + "/{INT(3,1)}"})
+	_, err := filesplit.Expand(t.Context(), fsx.Local{}, []string{dir + "/trian.tfrecord", dir + "/nowhere/*", dir + "/sub", dir + "/[", "", dir + "/{INT(3,1)}"})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -109,7 +110,7 @@ func TestExpandInAFolderThatCannotBeRead(t *testing.T) {
 	if err := os.Symlink(loop, loop); err != nil {
 		testbed.Require(t, "posix", err.Error())
 	}
-	_, err := filesplit.Expand([]string{loop + "/*.csv"})
+	_, err := filesplit.Expand(t.Context(), fsx.Local{}, []string{loop + "/*.csv"})
 	if !filesplit.Unreadable(err) {
 		t.Errorf("got %v, want an error of the file system", err)
 	}
@@ -146,19 +147,6 @@ func TestMacros(t *testing.T) {
 		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", tc.in, err, diff)
 		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"user_id", "item_id", "rating", "timestamp"}
-	for in, want := range map[string]string{"userid": "user_id", "item": "item_id", "Raiting": "rating", "time_stamp": "timestamp"} {
-		if got := filesplit.Nearest(in, names); got != want {
-			t.Errorf("nearest to %q is %q, want %q", in, got, want)
-		}
-	}
-	if got := filesplit.Nearest("x", nil); got != "" {
-		t.Errorf("nearest of none is %q", got)
 	}
 }
 
@@ -207,7 +195,7 @@ func TestStream(t *testing.T) {
 			if err := os.WriteFile(path, tc.content, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			s, err := filesplit.Open(path, tc.c, magic)
+			s, err := filesplit.Open(t.Context(), fsx.Local{}, path, tc.c, magic)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +222,7 @@ func TestSeekTo(t *testing.T) {
 	if err := os.WriteFile(path, []byte("0123456789"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s, err := filesplit.Open(path, filesplit.None, nil)
+	s, err := filesplit.Open(t.Context(), fsx.Local{}, path, filesplit.None, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +233,7 @@ func TestSeekTo(t *testing.T) {
 	if got, err := io.ReadAll(s); err != nil || string(got) != "789" {
 		t.Errorf("from byte 7: %q, %v", got, err)
 	}
-	z, err := filesplit.Open(path, filesplit.Gzip, nil)
+	z, err := filesplit.Open(t.Context(), fsx.Local{}, path, filesplit.Gzip, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +248,7 @@ func TestCompressionCheck(t *testing.T) {
 	if err := filesplit.Compression("gz").Check(); err == nil {
 		t.Error(`"gz" is accepted`)
 	}
-	if _, err := filesplit.Open(filepath.Join(t.TempDir(), "none"), filesplit.Auto, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := filesplit.Open(t.Context(), fsx.Local{}, filepath.Join(t.TempDir(), "none"), filesplit.Auto, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

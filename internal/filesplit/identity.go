@@ -2,23 +2,26 @@ package filesplit
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 // Files are the files of a source, under names that stay while files are moved, renamed, copied or appended to: a file is
 // the one that was known before if it begins with the same bytes, whatever its path. Methods may overlap.
 type Files struct {
+	fs       fsx.FS
 	patterns []string
 	known    map[string]string // identities by name
 
@@ -26,21 +29,22 @@ type Files struct {
 	list []File // the last
 }
 
-// NewFiles describes the files that the patterns name (see [Expand]). known are the identities, by name, of the files that
+// NewFiles describes the files of a file system that the patterns name (see [Expand]). known are the identities, by name, of the files that
 // the source had before; it is not changed any more.
-func NewFiles(patterns []string, known map[string]string) *Files {
-	return &Files{patterns: patterns, known: known}
+func NewFiles(in fsx.FS, patterns []string, known map[string]string) *Files {
+	return &Files{fs: in, patterns: patterns, known: known}
 }
 
 // List looks which files there are and returns them, sorted by name, with identities. A file that is known has its former
 // name and identity. A new one has the name that [Expand] gives it, with a number where a known file of other bytes has
 // that name: `part-0.csv~2`. Errors: those of [Expand] and of the file system.
-func (f *Files) List() ([]File, error) {
-	files, err := Expand(f.patterns)
+func (f *Files) List(ctx context.Context) ([]File, error) {
+	files, err := Expand(ctx, f.fs, f.patterns)
 	if err != nil {
 		return nil, err
 	}
-	if err := recognise(files, f.known); err != nil {
+	in := f.fs
+	if err := recognise(files, f.known, func(f *File, size int64) (string, error) { return identity(ctx, in, f.Path, size) }); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
@@ -51,13 +55,13 @@ func (f *Files) List() ([]File, error) {
 }
 
 // Path is where the file of a name lies.
-func (f *Files) Path(name string) (string, error) {
+func (f *Files) Path(ctx context.Context, name string) (string, error) {
 	f.mu.Lock()
 	files := f.list
 	f.mu.Unlock()
 	if files == nil {
 		var err error
-		if files, err = f.List(); err != nil {
+		if files, err = f.List(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -68,7 +72,7 @@ func (f *Files) Path(name string) (string, error) {
 }
 
 // recognise gives files their identities, and those that are known their former names.
-func recognise(files []File, known map[string]string) error {
+func recognise(files []File, known map[string]string, identity func(f *File, size int64) (string, error)) error {
 	free := map[string]bool{} // known files that none was recognised as
 	for name := range known {
 		free[name] = true
@@ -81,7 +85,7 @@ func recognise(files []File, known map[string]string) error {
 	for i := range files {
 		f := &files[i]
 		if id := known[f.Name]; id != "" {
-			is, err := f.is(id)
+			is, err := f.is(id, identity)
 			if err != nil {
 				return err
 			}
@@ -115,7 +119,7 @@ func recognise(files []File, known map[string]string) error {
 	}
 	for _, f := range left {
 		var err error
-		if f.Identity, err = identity(f.Path, f.Size); err != nil {
+		if f.Identity, err = identity(f, f.Size); err != nil {
 			return err
 		}
 	}
@@ -125,7 +129,7 @@ func recognise(files []File, known map[string]string) error {
 			if size, ok := sizeOf(known[name]); !ok || size == 0 || plain(name) != plain(f.Name) {
 				return false, nil
 			}
-			return f.is(known[name])
+			return f.is(known[name], identity)
 		})
 	}
 	if err != nil {
@@ -152,12 +156,12 @@ func plain(name string) string {
 }
 
 // is tells whether the file has the identity, or has had it before something was appended.
-func (f *File) is(id string) (bool, error) {
+func (f *File) is(id string, identity func(f *File, size int64) (string, error)) (bool, error) {
 	size, ok := sizeOf(id)
 	if !ok || f.Size < size {
 		return false, nil
 	}
-	got, err := identity(f.Path, size)
+	got, err := identity(f, size)
 	return got == id, err
 }
 
@@ -165,8 +169,8 @@ func (f *File) is(id string) (bool, error) {
 const looked = 64 << 10
 
 // identity is that of the first size bytes of a file: their number, and a hash of the first and the last of them.
-func identity(path string, size int64) (string, error) {
-	f, err := os.Open(path)
+func identity(ctx context.Context, in fsx.FS, path string, size int64) (string, error) {
+	f, err := in.Open(ctx, path)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 // write makes files of a folder, by name.
@@ -34,14 +35,14 @@ func listed(t *testing.T, dir string, known map[string]string, patterns ...strin
 			patterns[i] = dir + "/" + p
 		}
 	}
-	f := filesplit.NewFiles(patterns, known)
-	files, err := f.List()
+	f := filesplit.NewFiles(fsx.Local{}, patterns, known)
+	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	paths, ids = map[string]string{}, map[string]string{}
 	for _, file := range files {
-		path, err := f.Path(file.Name)
+		path, err := f.Path(t.Context(), file.Name)
 		if err != nil || path != file.Path {
 			t.Errorf("path of %q: %q, %v; want %q", file.Name, path, err, file.Path)
 		}

@@ -15,7 +15,7 @@ type Part struct {
 // Parts lists files and looks into each for how it is compressed. Errors: those of [Files.List], those of the file system
 // (see [Unreadable]) and the context's cause.
 func Parts(ctx context.Context, of *Files, c Compression, isGzip func(head []byte) bool) ([]Part, error) {
-	files, err := of.List()
+	files, err := of.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func Parts(ctx context.Context, of *Files, c Compression, isGzip func(head []byt
 		case Gzip:
 			p.End = -1
 		default:
-			s, err := Open(f.Path, c, isGzip)
+			s, err := Open(ctx, of.fs, f.Path, c, isGzip)
 			if err != nil {
 				return nil, err
 			}

@@ -1,13 +1,15 @@
 package filesplit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 // Compression says how the bytes of a file are stored.
@@ -31,19 +33,20 @@ func (c Compression) Check() error {
 
 // Stream is an open file read from its beginning (gzip) or from any byte (plain). It is not for concurrent use.
 type Stream struct {
-	file *os.File
-	size int64
-	gz   bool
-	zr   *gzip.Reader // of a gzip file, once something was read
+	file  fsx.File
+	bytes *fsx.Reader
+	size  int64
+	gz    bool
+	zr    *gzip.Reader // of a gzip file, once something was read
 }
 
 // sniffBytes is how much of a file a sniffer gets to see.
 const sniffBytes = 16
 
-// Open opens a file. With [Auto], isGzip decides by the file's first bytes. Errors are those of the file system; what is
+// Open opens a file of a file system. With [Auto], isGzip decides by the file's first bytes. Errors are those of the file system; what is
 // wrong with the content shows when it is read.
-func Open(path string, c Compression, isGzip func(head []byte) bool) (*Stream, error) {
-	f, err := os.Open(path)
+func Open(ctx context.Context, in fsx.FS, path string, c Compression, isGzip func(head []byte) bool) (*Stream, error) {
+	f, err := in.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +57,8 @@ func Open(path string, c Compression, isGzip func(head []byte) bool) (*Stream, e
 	return s, nil
 }
 
-func newStream(f *os.File, c Compression, isGzip func([]byte) bool) (*Stream, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	s := &Stream{file: f, size: info.Size(), gz: c == Gzip}
+func newStream(f fsx.File, c Compression, isGzip func([]byte) bool) (*Stream, error) {
+	s := &Stream{file: f, bytes: fsx.NewReader(f), size: f.Info().Size, gz: c == Gzip}
 	if c == Auto || c == "" {
 		head := make([]byte, sniffBytes)
 		n, err := f.ReadAt(head, 0)
@@ -82,18 +81,18 @@ func (s *Stream) SeekTo(offset int64) error {
 	if s.gz {
 		return errors.New("a gzip stream cannot be entered in its midst")
 	}
-	_, err := s.file.Seek(offset, io.SeekStart)
-	return err
+	s.bytes.SeekTo(offset)
+	return nil
 }
 
 // Read reads the content, uncompressed. Concatenated gzip members are read as one. Errors of the content are told from
 // those of the file system by [Damaged].
 func (s *Stream) Read(p []byte) (int, error) {
 	if !s.gz {
-		return s.file.Read(p)
+		return s.bytes.Read(p)
 	}
 	if s.zr == nil {
-		zr, err := gzip.NewReader(s.file)
+		zr, err := gzip.NewReader(s.bytes)
 		if err != nil {
 			if errors.Is(err, io.EOF) && s.size > 0 {
 				err = io.ErrUnexpectedEOF

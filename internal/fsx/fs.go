@@ -12,7 +12,8 @@ import (
 
 // FS is where files are kept: the disks of this machine ([Local]), or a store that has whole files under names and neither
 // folders nor renaming. Names are paths as [path/filepath] joins them. Methods may be called from several goroutines; a
-// context bounds the call alone and not what it returns. Errors wrap fs.ErrNotExist, fs.ErrExist and fs.ErrPermission where
+// context bounds the call alone and not what it returns. Errors are
+// *fs.PathError and wrap fs.ErrNotExist, fs.ErrExist and fs.ErrPermission where
 // these are the cause; after the context has ended they may be its cause.
 type FS interface {
 	// Open opens a file to read.
@@ -59,7 +60,10 @@ type Info struct {
 	ModTime time.Time
 }
 
-// ReadFile returns a whole file. Errors: those of [FS].Open and of reading; fs.ErrInvalid when it has more than limit
+// ErrTooLarge means that a file has more bytes than were asked for.
+var ErrTooLarge = errors.New("file too large")
+
+// ReadFile returns a whole file. Errors: those of [FS].Open and of reading; [ErrTooLarge] when it has more than limit
 // bytes, of which no more are read.
 func ReadFile(ctx context.Context, from FS, name string, limit int64) (b []byte, err error) {
 	f, err := from.Open(ctx, name)
@@ -71,7 +75,7 @@ func ReadFile(ctx context.Context, from FS, name string, limit int64) (b []byte,
 		return nil, err
 	}
 	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s has more than %d bytes: %w", name, limit, fs.ErrInvalid)
+		return nil, fmt.Errorf("%s has more than %d bytes: %w", name, limit, ErrTooLarge)
 	}
 	return b, nil
 }

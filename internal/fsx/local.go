@@ -58,7 +58,7 @@ func (Local) Stat(ctx context.Context, name string) (Info, error) {
 
 // List implements [FS]. Entries that are gone when they are asked for their size are left out; a symbolic link is what it
 // leads to.
-func (l Local) List(ctx context.Context, dir string) ([]Info, error) {
+func (Local) List(ctx context.Context, dir string) ([]Info, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -68,15 +68,21 @@ func (l Local) List(ctx context.Context, dir string) ([]Info, error) {
 	}
 	out := make([]Info, 0, len(entries))
 	for _, e := range entries {
-		i, err := l.Stat(ctx, filepath.Join(dir, e.Name()))
+		i, err := e.Info()
+		if err == nil && i.Mode()&fs.ModeSymlink != 0 {
+			if i, err = os.Stat(filepath.Join(dir, e.Name())); err != nil {
+				continue // it leads nowhere
+			}
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			continue // removed since, or a link to nowhere
+			continue // removed since
 		case err != nil:
 			return nil, err
 		}
-		i.Name = e.Name()
-		out = append(out, i)
+		info := infoOf(i)
+		info.Name = e.Name() // and not what a link leads to
+		out = append(out, info)
 	}
 	return out, nil
 }

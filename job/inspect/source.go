@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
@@ -17,7 +18,6 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/sources/parquetsource"
-	"github.com/monolith-go/monolith/sources/textsource"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
@@ -223,7 +223,7 @@ func valuesOf(fields []peek.Field) map[string]any {
 
 func header(b *pipeline.Block) (string, bool) {
 	md := b.Record().Schema().Metadata()
-	i := md.FindKey(textsource.MetadataHeader)
+	i := md.FindKey(pipeline.MetadataHeader)
 	if i < 0 {
 		return "", false
 	}
@@ -232,7 +232,7 @@ func header(b *pipeline.Block) (string, bool) {
 
 // parquet looks into Parquet files: at all their columns, and at those that the job asks for, as it asks for them.
 func (l *looking) parquet(ctx context.Context) error {
-	files, err := filesplit.Expand(l.cfg.Source.Parquet.Files)
+	files, err := filesplit.Expand(ctx, fsx.Local{}, l.cfg.Source.Parquet.Files)
 	if err != nil {
 		return fmt.Errorf("job: %w: %w", err, pipeline.ErrConfig)
 	}
@@ -240,7 +240,7 @@ func (l *looking) parquet(ctx context.Context) error {
 	var schema *arrow.Schema
 	var unreadable []string
 	for _, f := range files {
-		if schema, unreadable, err = parquetsource.Describe(f.Path); err == nil {
+		if schema, unreadable, err = parquetsource.Describe(ctx, fsx.Local{}, f.Path); err == nil {
 			break
 		}
 	}

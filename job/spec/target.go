@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/pipeline"
@@ -77,7 +79,7 @@ const headBytes = 256 << 10
 
 // recognise looks into the first file of a pattern that holds something.
 func recognise(pattern string) (*recognised, error) {
-	files, err := filesplit.Expand([]string{pattern})
+	files, err := filesplit.Expand(context.Background(), fsx.Local{}, []string{pattern})
 	if none, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
 		if info, err := os.Stat(pattern); err == nil && info.IsDir() {
 			return nil, fmt.Errorf("job: %q is a folder without snapshots; to look at data in it name files, as in %s: %w", pattern, filepath.ToSlash(filepath.Join(pattern, "*")), pipeline.ErrConfig)
@@ -109,7 +111,7 @@ func recognise(pattern string) (*recognised, error) {
 
 // head reads the beginning of a file, uncompressed, and says whether that is all of it.
 func head(path string) (_ []byte, whole bool, err error) {
-	s, err := filesplit.Open(path, filesplit.Auto, tfrecord.IsGzip)
+	s, err := filesplit.Open(context.Background(), fsx.Local{}, path, filesplit.Auto, tfrecord.IsGzip)
 	if err != nil {
 		return nil, false, err
 	}

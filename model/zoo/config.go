@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -134,7 +135,7 @@ func (c Config) Validate() error {
 	var faults []error
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf("zoo: "+format, args...)) }
 	if !slices.Contains(Names(), c.Name) {
-		bad("model %q is unknown, did you mean %q? (known: %s)", c.Name, nearest(c.Name, Names()), strings.Join(Names(), ", "))
+		bad("model %q is unknown%s", c.Name, nearest.Suggest(c.Name, Names()))
 	}
 	width := func(what string, v int) {
 		if v < 1 || v > maxWidth {
@@ -268,30 +269,3 @@ func (c Config) numVectors() int {
 func (c Config) usesVec() bool  { return c.Name != LR }
 func (c Config) usesBias() bool { return c.Name != DCNv2 }
 func (c Config) usesMLP() bool  { return c.Name == DeepFM || c.Name == DCNv2 }
-
-// nearest returns the name with the smallest edit distance (Levenshtein, 1966); the first of equals.
-func nearest(got string, names []string) string {
-	best, bestDistance := "", math.MaxInt
-	for _, name := range names {
-		row := make([]int, len(name)+1)
-		for j := range row {
-			row[j] = j
-		}
-		for i := range len(got) {
-			diagonal := row[0]
-			row[0] = i + 1
-			for j := range len(name) {
-				cost := diagonal
-				if got[i] != name[j] {
-					cost++
-				}
-				diagonal = row[j+1]
-				row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-			}
-		}
-		if d := row[len(name)]; d < bestDistance {
-			best, bestDistance = name, d
-		}
-	}
-	return best
-}

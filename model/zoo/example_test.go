@@ -32,5 +32,5 @@ func ExampleNew() {
 	// linear.weight [1 1]
 	// linear.bias [1]
 	// dense.vectors [1 8]
-	// zoo: model "fmm" is unknown, did you mean "fm"? (known: lr, fm, deepfm, dcnv2)
+	// zoo: model "fmm" is unknown, did you mean "fm"?
 }

@@ -174,7 +174,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		`model "deepfn" is unknown, did you mean "deepfm"? (known: lr, fm, deepfm, dcnv2)`,
+		`model "deepfn" is unknown, did you mean "deepfm"?`,
 		`feature "a" is listed twice`, "feature 2 has no name", `feature "x": dim 0`, `feature "c": combiner 7`, `feature "k": kind 9`,
 		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "dropout 1",
 		"embedding_l2 -1", "bias_l2 -2", "dense_l2 NaN", "clip_norm +Inf",

@@ -2,7 +2,6 @@ package kafkasource
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -432,18 +431,6 @@ func TestScram(t *testing.T) {
 	m.user = "a=b,c"
 	if _, got, _ := m.Start(t.Context()); string(got) != "n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqO" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestEditDistance(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "abc", 3}, {"ratings", "ratings", 0}, {"ratngs", "ratings", 1}, {"kitten", "sitting", 3}} {
-		if got := cmp.Or(editDistance(c.a, c.b), 0); got != c.want || editDistance(c.b, c.a) != c.want {
-			t.Errorf("%q %q: %d, want %d", c.a, c.b, got, c.want)
-		}
 	}
 }
 

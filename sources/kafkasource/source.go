@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -200,44 +201,20 @@ func (s *Source) unknownTopic(ctx context.Context, cl *client) error {
 	if err != nil {
 		return err
 	}
-	best, distance := "", 0
+	var names []string
 	for _, t := range all.Topics {
-		if t.Internal || t.Err != 0 {
-			continue
-		}
-		if d := editDistance(s.opts.Topic, t.Name); best == "" || d < distance || d == distance && t.Name < best {
-			best, distance = t.Name, d
+		if !t.Internal && t.Err == 0 {
+			names = append(names, t.Name)
 		}
 	}
-	switch {
-	case best == "":
+	if len(names) == 0 {
 		return fmt.Errorf("it does not exist, and the brokers show no other: %w", pipeline.ErrConfig)
-	case distance <= max(2, len(s.opts.Topic)/3):
-		return fmt.Errorf("it does not exist; did you mean %q?: %w", best, pipeline.ErrConfig)
-	default:
-		return fmt.Errorf("it does not exist, nor any with a similar name (nearest: %q): %w", best, pipeline.ErrConfig)
 	}
-}
-
-// editDistance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	slices.Sort(names)
+	if near := nearest.Name(s.opts.Topic, names); near != "" {
+		return fmt.Errorf("it does not exist; did you mean %q?: %w", near, pipeline.ErrConfig)
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Errorf("it does not exist, nor any with a similar name (there are %q): %w", names[:min(len(names), 10)], pipeline.ErrConfig)
 }
 
 // Open implements [pipeline.Source]. It finds the partition's leader and checks the position against the log before it

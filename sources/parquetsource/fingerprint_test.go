@@ -5,6 +5,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
@@ -24,7 +25,7 @@ func TestFingerprint(t *testing.T) {
 			}
 			return s
 		},
-		Other: map[string]any{"Columns": columns(arrow.BinaryTypes.Binary)},
-		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called"},
+		Other: map[string]any{"FS": new(fsxtest.Mem), "Columns": columns(arrow.BinaryTypes.Binary)},
+		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called", "FS": "files are known by what they hold"},
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	// MaxBatchBytes bounds the variable-length values of a column in a batch: short pages of a malformed file may stand
 	// for endless ones. Default 512 MiB, at most 1 GiB.
 	MaxBatchBytes int
+	// FS is where the files are; nil: this machine.
+	FS fsx.FS
 }
 
 const gibibyte = 1 << 30
@@ -53,6 +56,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBatchBytes == 0 {
 		o.MaxBatchBytes = 512 << 20
+	}
+	if o.FS == nil {
+		o.FS = fsx.Local{}
 	}
 	return o
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
 )
@@ -31,7 +31,7 @@ const skipRows = 1 << 14
 type Reader struct {
 	source *Source
 	env    *pipeline.Env
-	file   *os.File
+	file   fsx.File
 	meta   *pqfile.Meta
 	leaves []*pqfile.Node
 	schema *arrow.Schema // with the types of this file

@@ -8,7 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
 )
@@ -43,7 +43,7 @@ func find(root *pqfile.Node, f arrow.Field) (*pqfile.Node, string) {
 		for i, c := range root.Children {
 			names[i] = c.Name
 		}
-		return nil, fmt.Sprintf("is not there; the nearest name is %q among %q", filesplit.Nearest(f.Name, names), names)
+		return nil, "is not there" + nearest.Suggest(f.Name, names)
 	}
 	leaf := bottom(node)
 	if leaf == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
 )
@@ -76,7 +76,7 @@ func New(opts Options) (*Source, error) {
 			known[file], _, _ = strings.Cut(id, "#")
 		}
 	}
-	s := &Source{opts: opts, files: filesplit.NewFiles(opts.Files, known), schema: arrow.NewSchema(fields, nil)}
+	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known), schema: arrow.NewSchema(fields, nil)}
 	s.mu.footers = map[string]footer{}
 	return s, nil
 }
@@ -90,16 +90,16 @@ func (s *Source) Bounded() bool { return true }
 // String implements [pipeline.Source].
 func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files, " ") }
 
-// Fingerprint implements [pipeline.Source]: everything but the size of batches.
+// Fingerprint implements [pipeline.Source]: everything but the size of batches and where the files lie.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known")
+	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known", "FS")
 }
 
 // Splits reads the footers of all files and lists their row groups, of a file without any an empty one. A file whose footer cannot be read is listed as one
 // split, whose reader reports it to the bad row policy. Errors: [pipeline.ErrConfig] for patterns without a file and for
 // columns that a file lacks or has in another type, all at once; [pipeline.ErrUnavailable] when files cannot be read.
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
-	files, err := s.files.List()
+	files, err := s.files.List(ctx)
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -110,7 +110,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		meta, err := s.footer(f.Path)
+		meta, err := s.footer(ctx, f.Path)
 		switch {
 		case isBad(err):
 			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0", End: pipeline.NoPosition})
@@ -190,8 +190,8 @@ func (s *Source) explain(err error) error {
 }
 
 // footer returns the footer of a file, read before if the file has not changed since.
-func (s *Source) footer(path string) (*pqfile.Meta, error) {
-	f, err := os.Open(path)
+func (s *Source) footer(ctx context.Context, path string) (*pqfile.Meta, error) {
+	f, err := s.opts.FS.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -199,18 +199,15 @@ func (s *Source) footer(path string) (*pqfile.Meta, error) {
 	return meta, errors.Join(err, f.Close())
 }
 
-func (s *Source) read(f *os.File, path string) (*pqfile.Meta, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
+func (s *Source) read(f fsx.File, path string) (*pqfile.Meta, error) {
+	info := f.Info()
 	s.mu.Lock()
 	have, ok := s.mu.footers[path]
 	s.mu.Unlock()
-	if ok && have.size == info.Size() && have.time.Equal(info.ModTime()) {
+	if ok && have.size == info.Size && have.time.Equal(info.ModTime) {
 		return have.meta, nil
 	}
-	meta, err := pqfile.ReadMeta(f, info.Size())
+	meta, err := pqfile.ReadMeta(f, info.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +216,7 @@ func (s *Source) read(f *os.File, path string) (*pqfile.Meta, error) {
 	if len(s.mu.footers) >= keepFooters {
 		clear(s.mu.footers)
 	}
-	s.mu.footers[path] = footer{info.Size(), info.ModTime(), meta}
+	s.mu.footers[path] = footer{info.Size, info.ModTime, meta}
 	return meta, nil
 }
 
@@ -247,17 +244,17 @@ func (s *Source) put(b *pqfile.Buffers) {
 
 // Open opens a row group. Errors: [pipeline.ErrUnavailable] when the file cannot be read, [pipeline.ErrConfig] when it
 // lacks a column or the row group, a [*pipeline.GapError] for a position behind its last row.
-func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
+func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
 	file, group, ok := cutName(split.Name)
 	if !ok {
 		return nil, fmt.Errorf("parquetsource: split %q names no row group: %w", split.Name, pipeline.ErrConfig)
 	}
-	path, err := s.files.Path(file)
+	path, err := s.files.Path(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
 	env.Locate(split.Name, path)
-	f, err := os.Open(path)
+	f, err := s.opts.FS.Open(ctx, path)
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -271,17 +268,13 @@ func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split
 // Describe returns the columns of a file with the types that lose nothing, for listings and for jobs that want
 // everything: int64, float32, float64, bool, binary and lists of these. It leaves out columns that cannot be read, such as
 // structures, whose names it returns too. Errors: [pipeline.ErrUnavailable], [pipeline.ErrBadData].
-func Describe(path string) (schema *arrow.Schema, unreadable []string, err error) {
-	f, err := os.Open(path)
+func Describe(ctx context.Context, in fsx.FS, path string) (schema *arrow.Schema, unreadable []string, err error) {
+	f, err := in.Open(ctx, path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
-	}
-	meta, err := pqfile.ReadMeta(f, info.Size())
+	meta, err := pqfile.ReadMeta(f, f.Info().Size)
 	if isBad(err) {
 		return nil, nil, fmt.Errorf("parquetsource: %s: %w: %w", path, pipeline.ErrBadData, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
@@ -121,7 +122,7 @@ func write(tb testing.TB, dir, name string, content []byte) string {
 // everything is the schema that Describe proposes.
 func everything(tb testing.TB, path string) *arrow.Schema {
 	tb.Helper()
-	schema, _, err := parquetsource.Describe(path)
+	schema, _, err := parquetsource.Describe(tb.Context(), fsx.Local{}, path)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -386,7 +387,7 @@ func TestColumnErrors(t *testing.T) {
 	}
 	_, err = src.Splits(t.Context())
 	for _, want := range []string{
-		path, `column "plan" is not there; the nearest name is "plain"`, `column "text" is BYTE_ARRAY (STRING), which cannot be read as int64`,
+		path, `column "plan" is not there, did you mean "plain"?`, `column "text" is BYTE_ARRAY (STRING), which cannot be read as int64`,
 		`column "list" is a list of INT64`, `column "float" is FLOAT, which cannot be read as list<`, `column "nested" is a group of ["inner" "ids"]`,
 		`column "double" is DOUBLE, which cannot be read as int64`,
 	} {
@@ -537,7 +538,7 @@ func TestRealFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			schema, left, err := parquetsource.Describe(path)
+			schema, left, err := parquetsource.Describe(t.Context(), fsx.Local{}, path)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,17 +4,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/filesource"
 )
-
-// MetadataHeader is the key of the file's header line in the metadata of the schema of its blocks.
-const MetadataHeader = "header"
 
 // DefaultMaxLineBytes bounds lines when [Options] names no bound: 1 MiB.
 const DefaultMaxLineBytes = 1 << 20
 
-// Options are the choices of a [Source]. Only Files is required.
+// Options are the choices of a source ([New]). Only Files is required.
 type Options struct {
 	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
 	// {INT(0,7)}). Each must name at least one file. A file's split is named by
@@ -28,7 +26,7 @@ type Options struct {
 	// again from its beginning.
 	Compression string
 	// Header tells that the first line of every file names the columns. It is no record, but stands in the metadata of
-	// the file's blocks under [MetadataHeader].
+	// the file's blocks under [pipeline.MetadataHeader].
 	Header bool
 	// Quoted tells that fields may be quoted as in RFC 4180, so that a line feed between quotes does not end a record.
 	// A field is quoted if it begins with a double quote.
@@ -43,23 +41,25 @@ type Options struct {
 	BlockRows int
 	// BlockBytes ends a block that holds as many bytes of lines, default 1 MiB, at most 1 GiB.
 	BlockBytes int
+	// FS is where the files are; nil: this machine.
+	FS fsx.FS
+}
+
+// files are the choices that files of every format have.
+func (o Options) files() filesource.Options {
+	return filesource.Options{
+		Files: o.Files, Known: o.Known, Compression: o.Compression, BlockRows: o.BlockRows, BlockBytes: o.BlockBytes, FS: o.FS,
+	}
 }
 
 func (o Options) withDefaults() Options {
-	if o.Compression == "" {
-		o.Compression = string(filesplit.Auto)
-	}
+	files := o.files().WithDefaults()
+	o.Compression, o.BlockRows, o.BlockBytes, o.FS = files.Compression, files.BlockRows, files.BlockBytes, files.FS
 	if o.Delimiter == 0 {
 		o.Delimiter = ','
 	}
 	if o.MaxLineBytes == 0 {
 		o.MaxLineBytes = DefaultMaxLineBytes
-	}
-	if o.BlockRows == 0 {
-		o.BlockRows = 1024
-	}
-	if o.BlockBytes == 0 {
-		o.BlockBytes = 1 << 20
 	}
 	return o
 }
@@ -71,23 +71,12 @@ func (o Options) Validate() error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("textsource: "+format+": %w", append(args, pipeline.ErrConfig)...))
 	}
-	if len(o.Files) == 0 {
-		fault("no files")
-	}
-	if err := filesplit.Compression(o.Compression).Check(); err != nil {
-		fault("%w", err)
-	}
+	o.files().Check(fault)
 	if o.Delimiter == '"' || o.Delimiter == '\n' || o.Delimiter == '\r' {
 		fault("delimiter %q cannot separate fields", o.Delimiter)
 	}
-	if o.MaxLineBytes < 0 || o.MaxLineBytes > filesplit.MaxBlockBytes {
-		fault("max_line_bytes %d is not in 1 to %d", o.MaxLineBytes, filesplit.MaxBlockBytes)
-	}
-	if o.BlockRows < 0 {
-		fault("block_rows %d is negative", o.BlockRows)
-	}
-	if o.BlockBytes < 0 || o.BlockBytes > filesplit.MaxBlockBytes {
-		fault("block_bytes %d is not in 1 to %d", o.BlockBytes, filesplit.MaxBlockBytes)
+	if o.MaxLineBytes < 0 || o.MaxLineBytes > filesource.MaxBlockBytes {
+		fault("max_line_bytes %d is not in 1 to %d", o.MaxLineBytes, filesource.MaxBlockBytes)
 	}
 	return errors.Join(faults...)
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/sources/filesource"
 )
 
 const (
@@ -35,7 +35,7 @@ type scanner struct {
 	back   []byte // read and given back: the lines behind a quote that is not closed
 }
 
-var _ filesplit.Scanner = (*scanner)(nil)
+var _ filesource.Records = (*scanner)(nil)
 
 func newScanner(r io.Reader, offset int64, opts Options) *scanner {
 	return &scanner{
@@ -44,7 +44,7 @@ func newScanner(r io.Reader, offset int64, opts Options) *scanner {
 	}
 }
 
-// Offset implements [filesplit.Scanner].
+// Offset implements [filesource.Records].
 func (s *scanner) Offset() int64 { return s.off }
 
 // skipMark passes over a byte order mark; the stream is at its beginning.
@@ -58,7 +58,7 @@ func (s *scanner) skipMark() error {
 	return err
 }
 
-// Scan implements [filesplit.Scanner]: it returns the next line that is not empty, without its end.
+// Scan implements [filesource.Records]: it returns the next line that is not empty, without its end.
 func (s *scanner) Scan() ([]byte, error) {
 	for {
 		record, err := s.record()
@@ -93,7 +93,7 @@ func (s *scanner) record() ([]byte, error) {
 			if line := trim(piece); !long && len(line) <= s.max {
 				return line, nil // usually without a copy
 			}
-			return nil, &filesplit.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d", size, s.max)}
+			return nil, &filesource.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d", size, s.max)}
 		}
 		if long {
 			continue
@@ -111,7 +111,7 @@ func (s *scanner) record() ([]byte, error) {
 		if first > 0 && (over || last || lines == maxQuotedLines) {
 			s.back = slices.Concat(s.buf[first:], s.back)
 			s.off -= int64(size - first)
-			return trim(s.buf[:first]), &filesplit.BadRecord{
+			return trim(s.buf[:first]), &filesource.BadRecord{
 				Reason: reasonUnterminated, Err: fmt.Errorf("no closing quote in %d bytes and %d lines from here", size, lines),
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/sources/filesource"
 )
 
 // scanAll returns the lines of a text; bad records show as `<reason>`.
@@ -28,7 +28,7 @@ func scanAll(tb testing.TB, r io.Reader, opts Options) []string {
 			tb.Fatalf("offset goes from %d back to %d", last, s.Offset())
 		}
 		last = s.Offset()
-		var bad *filesplit.BadRecord
+		var bad *filesource.BadRecord
 		switch {
 		case errors.Is(err, io.EOF):
 			return out

@@ -1,85 +1,91 @@
 package textsource
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/filesource"
 )
 
-// Source describes text files. Its methods may be called from several goroutines at once.
-type Source struct {
-	opts   Options
-	files  *filesplit.Files
-	schema *arrow.Schema
-}
-
-var _ pipeline.Source[*pipeline.Block] = (*Source)(nil)
-
-// New describes a source without touching a file. Errors: those of [Options.Validate].
-func New(opts Options) (*Source, error) {
+// New describes text files without touching one. Bad records have the reasons "line too long" and "unterminated quote"
+// (the line of a quote that is not closed within [Options].MaxLineBytes and 1,000 lines), behind which reading goes on, or
+// "truncated" and "damaged gzip stream". A header line of these kinds is an error whatever the policy, since without names
+// no line means anything. A reader holds a buffer of 256 KiB. Errors: those of [Options.Validate].
+func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Source{
-		opts: opts.withDefaults(), files: filesplit.NewFiles(opts.Files, opts.Known), schema: pipeline.BlockSchema(false, false),
-	}, nil
+	return filesource.New(format{opts.withDefaults()}, opts.files())
 }
 
-// Schema implements [pipeline.Source]: payload and position. The blocks of a file with a header carry it in the metadata of
-// their schema, which is not known without reading.
-func (s *Source) Schema() *arrow.Schema { return s.schema }
+// format finds lines.
+type format struct{ opts Options }
 
-// Bounded implements [pipeline.Source]: files end.
-func (s *Source) Bounded() bool { return true }
+var _ filesource.Format = format{}
 
-// String implements [pipeline.Source].
-func (s *Source) String() string { return "text " + strings.Join(s.opts.Files, " ") }
+// Name implements [filesource.Format].
+func (format) Name() string { return "text" }
 
-// Fingerprint implements [pipeline.Source]: everything but the size of blocks.
-func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("text", s.opts, "BlockRows", "BlockBytes", "Known")
+// IsGzip implements [filesource.Format]. It knows a gzip stream by its magic number, which no text begins with.
+func (format) IsGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b }
+
+// Fingerprint implements [filesource.Format]: everything but the size of blocks and where the files lie.
+func (f format) Fingerprint() string {
+	return pipeline.Fingerprint("text", f.opts, "BlockRows", "BlockBytes", "Known", "FS")
 }
 
-// Splits lists the files, looking into each for its compression. The End of a plain file is its size, that of a gzip file
-// is not known. Errors: [pipeline.ErrConfig] for patterns without a file, [pipeline.ErrUnavailable] when files cannot be
-// read.
-func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
-	parts, err := filesplit.Parts(ctx, s.files, filesplit.Compression(s.opts.Compression), isGzip)
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case filesplit.Unreadable(err):
-		return nil, fmt.Errorf("textsource: %w: %w", pipeline.ErrUnavailable, err)
-	case err != nil:
-		return nil, fmt.Errorf("textsource: %w: %w", pipeline.ErrConfig, err)
+// Open implements [filesource.Format]. A file that ends within its header shows that again where its first line is read.
+func (f format) Open(stream *filesource.Stream, from int64) (filesource.Records, error) {
+	s := newScanner(stream, 0, f.opts)
+	if from == 0 || f.opts.Header {
+		if err := s.skipMark(); err != nil {
+			return nil, err
+		}
 	}
-	splits := make([]pipeline.Split, len(parts))
-	for i, p := range parts {
-		splits[i] = pipeline.Split{Name: p.Name, Identity: p.Identity, End: pipeline.Position(p.End)}
+	var header []byte
+	var first error
+	if f.opts.Header {
+		var line []byte
+		if line, first = s.Scan(); first == nil {
+			header = append(header, line...)
+		}
+		if bad, ok := errors.AsType[*filesource.BadRecord](first); ok {
+			return nil, &filesource.BadRecord{Reason: bad.Reason, Err: fmt.Errorf("header: %w; has the file one (parse.header)?", bad.Err)}
+		}
 	}
-	return splits, nil
+	if from > 0 && first == nil {
+		if err := stream.SeekTo(from); err != nil {
+			return nil, err
+		}
+		s = newScanner(stream, from, f.opts)
+	}
+	return &headed{s, header, first}, nil
 }
 
-// Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position behind the file's end
-// is a [*pipeline.GapError] of Next.
-func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
-	path, err := s.files.Path(split.Name)
-	if err != nil {
-		return nil, fmt.Errorf("textsource: %w: %w", pipeline.ErrUnavailable, err)
-	}
-	env.Locate(split.Name, path)
-	stream, err := filesplit.Open(path, filesplit.Compression(s.opts.Compression), isGzip)
-	if err != nil {
-		return nil, fmt.Errorf("textsource: %w: %w", pipeline.ErrUnavailable, err)
-	}
-	r := &Reader{env: env, source: env.Source, split: split.Name, path: path, schema: s.schema, stream: stream, opts: s.opts, from: int64(from)}
-	return r, nil
+// headed is a scanner whose first answer is the error that ended the header, if there was one.
+type headed struct {
+	*scanner
+	header []byte
+	first  error
 }
 
-// isGzip knows a gzip stream by its magic number, which no text begins with.
-func isGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b }
+// Header implements [filesource.Headed].
+func (h *headed) Header() []byte { return h.header }
+
+// Offset implements [filesource.Records].
+func (h *headed) Offset() int64 {
+	if h.first != nil {
+		return 0
+	}
+	return h.scanner.Offset()
+}
+
+// Scan implements [filesource.Records].
+func (h *headed) Scan() ([]byte, error) {
+	if err := h.first; err != nil {
+		h.first = nil
+		return nil, err
+	}
+	return h.scanner.Scan()
+}

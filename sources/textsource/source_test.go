@@ -82,7 +82,7 @@ func drain(tb testing.TB, r pipeline.Reader[*pipeline.Block]) (got, headers []st
 			ends = append(ends, pipeline.Position(at))
 		}
 		md := b.Record().Schema().Metadata()
-		if h, ok := md.GetValue(textsource.MetadataHeader); ok {
+		if h, ok := md.GetValue(pipeline.MetadataHeader); ok {
 			headers = append(headers, h)
 		}
 		ends = append(ends, b.Origin().To)

@@ -3,6 +3,7 @@ package tfrecordsource_test
 import (
 	"testing"
 
+	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/tfrecordsource"
 )
@@ -19,7 +20,7 @@ func TestFingerprint(t *testing.T) {
 			}
 			return s
 		},
-		Other: map[string]any{"Compression": "gzip"},
-		Free:  map[string]string{"BlockRows": "rows and positions are the same however they are cut into blocks", "BlockBytes": "as BlockRows", "Known": "what splits are called"},
+		Other: map[string]any{"FS": new(fsxtest.Mem), "Compression": "gzip"},
+		Free:  map[string]string{"BlockRows": "rows and positions are the same however they are cut into blocks", "BlockBytes": "as BlockRows", "Known": "what splits are called", "FS": "files are known by what they hold"},
 	})
 }

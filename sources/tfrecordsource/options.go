@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/filesource"
 )
 
-// Options are the choices of a [Source]. Only Files is required.
+// Options are the choices of a source ([New]). Only Files is required.
 type Options struct {
 	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
 	// {INT(0,7)}). Each must name at least one file. A file's split is named by
@@ -28,20 +29,22 @@ type Options struct {
 	BlockRows int
 	// BlockBytes ends a block that holds as many bytes of records, default 1 MiB, at most 1 GiB.
 	BlockBytes int
+	// FS is where the files are; nil: this machine.
+	FS fsx.FS
+}
+
+// files are the choices that files of every format have.
+func (o Options) files() filesource.Options {
+	return filesource.Options{
+		Files: o.Files, Known: o.Known, Compression: o.Compression, BlockRows: o.BlockRows, BlockBytes: o.BlockBytes, FS: o.FS,
+	}
 }
 
 func (o Options) withDefaults() Options {
-	if o.Compression == "" {
-		o.Compression = string(filesplit.Auto)
-	}
+	files := o.files().WithDefaults()
+	o.Compression, o.BlockRows, o.BlockBytes, o.FS = files.Compression, files.BlockRows, files.BlockBytes, files.FS
 	if o.MaxRecordBytes == 0 {
 		o.MaxRecordBytes = tfrecord.DefaultMaxRecordBytes
-	}
-	if o.BlockRows == 0 {
-		o.BlockRows = 1024
-	}
-	if o.BlockBytes == 0 {
-		o.BlockBytes = 1 << 20
 	}
 	return o
 }
@@ -53,20 +56,9 @@ func (o Options) Validate() error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("tfrecordsource: "+format+": %w", append(args, pipeline.ErrConfig)...))
 	}
-	if len(o.Files) == 0 {
-		fault("no files")
-	}
-	if err := filesplit.Compression(o.Compression).Check(); err != nil {
-		fault("%w", err)
-	}
-	if o.MaxRecordBytes < 0 || o.MaxRecordBytes > filesplit.MaxBlockBytes {
-		fault("max_record_bytes %d is not in 1 to %d", o.MaxRecordBytes, filesplit.MaxBlockBytes)
-	}
-	if o.BlockRows < 0 {
-		fault("block_rows %d is negative", o.BlockRows)
-	}
-	if o.BlockBytes < 0 || o.BlockBytes > filesplit.MaxBlockBytes {
-		fault("block_bytes %d is not in 1 to %d", o.BlockBytes, filesplit.MaxBlockBytes)
+	o.files().Check(fault)
+	if o.MaxRecordBytes < 0 || o.MaxRecordBytes > filesource.MaxBlockBytes {
+		fault("max_record_bytes %d is not in 1 to %d", o.MaxRecordBytes, filesource.MaxBlockBytes)
 	}
 	return errors.Join(faults...)
 }

@@ -1,92 +1,63 @@
 package tfrecordsource
 
 import (
-	"context"
-	"fmt"
-	"strings"
+	"errors"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/filesource"
 )
 
-// Source describes TFRecord files. Its methods may be called from several goroutines at once.
-type Source struct {
-	opts   Options
-	files  *filesplit.Files
-	schema *arrow.Schema
-}
-
-var _ pipeline.Source[*pipeline.Block] = (*Source)(nil)
-
-// New describes a source without touching a file. Errors: those of [Options.Validate].
-func New(opts Options) (*Source, error) {
+// New describes TFRecord files without touching one. Bad records have the reasons "crc mismatch" and "record too large",
+// behind which reading goes on, or "length crc mismatch", "truncated" and "damaged gzip stream", behind which no record can
+// be found. Errors: those of [Options.Validate].
+func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Source{
-		opts: opts.withDefaults(), files: filesplit.NewFiles(opts.Files, opts.Known), schema: pipeline.BlockSchema(false, false),
-	}, nil
+	return filesource.New(format{opts.withDefaults()}, opts.files())
 }
 
-// Schema implements [pipeline.Source]: payload and position.
-func (s *Source) Schema() *arrow.Schema { return s.schema }
+// format finds framed records.
+type format struct{ opts Options }
 
-// Bounded implements [pipeline.Source]: files end.
-func (s *Source) Bounded() bool { return true }
+var _ filesource.Format = format{}
 
-// String implements [pipeline.Source].
-func (s *Source) String() string { return "tfrecord " + strings.Join(s.opts.Files, " ") }
+// Name implements [filesource.Format].
+func (format) Name() string { return "tfrecord" }
 
-// Fingerprint implements [pipeline.Source]: everything but the size of blocks.
-func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("tfrecord", s.opts, "BlockRows", "BlockBytes", "Known")
+// IsGzip implements [filesource.Format].
+func (format) IsGzip(head []byte) bool { return tfrecord.IsGzip(head) }
+
+// Fingerprint implements [filesource.Format]: everything but the size of blocks and where the files lie.
+func (f format) Fingerprint() string {
+	return pipeline.Fingerprint("tfrecord", f.opts, "BlockRows", "BlockBytes", "Known", "FS")
 }
 
-// Splits lists the files, looking into each for its compression. The End of a plain file is its size, that of a gzip file
-// is not known. Errors: [pipeline.ErrConfig] for patterns without a file, [pipeline.ErrUnavailable] when files cannot be
-// read.
-func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
-	parts, err := filesplit.Parts(ctx, s.files, filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case filesplit.Unreadable(err):
-		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
-	case err != nil:
-		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrConfig, err)
-	}
-	splits := make([]pipeline.Split, len(parts))
-	for i, p := range parts {
-		splits[i] = pipeline.Split{Name: p.Name, Identity: p.Identity, End: pipeline.Position(p.End)}
-	}
-	return splits, nil
-}
-
-// Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position behind the file's end
-// is a [*pipeline.GapError] of Next.
-func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
-	path, err := s.files.Path(split.Name)
-	if err != nil {
-		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
-	}
-	env.Locate(split.Name, path)
-	stream, err := filesplit.Open(path, filesplit.Compression(s.opts.Compression), tfrecord.IsGzip)
-	if err != nil {
-		return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
-	}
-	opts := tfrecord.ReaderOptions{MaxRecordBytes: s.opts.MaxRecordBytes}
-	if !stream.IsGzip() {
-		opts.Offset = int64(from)
-		if err := stream.SeekTo(int64(from)); err != nil {
-			_ = stream.Close() // the seek's error says more
-			return nil, fmt.Errorf("tfrecordsource: %w: %w", pipeline.ErrUnavailable, err)
+// Open implements [filesource.Format].
+func (f format) Open(stream *filesource.Stream, from int64) (filesource.Records, error) {
+	if from > 0 {
+		if err := stream.SeekTo(from); err != nil {
+			return nil, err
 		}
 	}
-	records := filesplit.NewRecords(stream, scanner{tfrecord.NewReader(stream, &opts)}, filesplit.RecordsOptions{
-		Mem: env.Mem(), Rows: s.opts.BlockRows, Bytes: s.opts.BlockBytes, From: int64(from),
-	})
-	return &Reader{env: env, source: env.Source, split: split.Name, schema: s.schema, records: records}, nil
+	return scanner{tfrecord.NewReader(stream, &tfrecord.ReaderOptions{MaxRecordBytes: f.opts.MaxRecordBytes, Offset: from})}, nil
+}
+
+// scanner says what the framing says.
+type scanner struct{ r *tfrecord.Reader }
+
+// Offset implements [filesource.Records].
+func (s scanner) Offset() int64 { return s.r.Offset() }
+
+// Scan implements [filesource.Records].
+func (s scanner) Scan() ([]byte, error) {
+	data, err := s.r.Next()
+	if err == nil {
+		return data, nil
+	}
+	if corrupt, ok := errors.AsType[*tfrecord.CorruptError](err); ok {
+		err = &filesource.BadRecord{Reason: corrupt.Reason, Err: errors.New(corrupt.Detail), Last: !corrupt.Resumable()}
+	}
+	return data, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -124,7 +125,7 @@ func (p *program) checkArrow(in *arrow.Schema) error {
 	for i, name := range p.columns {
 		at := in.FieldIndices(name)
 		if len(at) == 0 {
-			fault("there is no column %q%s", name, suggest(name, names))
+			fault("there is no column %q%s", name, nearest.Suggest(name, names))
 			continue
 		}
 		t := in.Field(at[0]).Type

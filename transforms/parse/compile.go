@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -53,7 +54,7 @@ func oneOf[T ~string](c *compiler, what string, v T, known ...T) {
 			names = append(names, string(k))
 		}
 	}
-	c.fault("%s %q is not known%s", what, v, suggest(string(v), names))
+	c.fault("%s %q is not known%s", what, v, nearest.Suggest(string(v), names))
 }
 
 // format checks what belongs to the format as a whole and fills in its defaults.
@@ -141,7 +142,7 @@ func (c *compiler) sideTables() {
 		c.duplicates(what+": column", j.Columns)
 		checked := join{Join: j, key: c.column(what+": key", j.Key), keyAt: slices.Index(j.Columns, j.KeyColumn), column: map[string]int{}}
 		if checked.keyAt < 0 {
-			c.fault("%s: there is no column %q%s", what, j.KeyColumn, suggest(j.KeyColumn, j.Columns))
+			c.fault("%s: there is no column %q%s", what, j.KeyColumn, nearest.Suggest(j.KeyColumn, j.Columns))
 		}
 		for at, name := range j.Columns {
 			if name == "" || at == checked.keyAt {
@@ -165,7 +166,7 @@ func (c *compiler) sideTables() {
 // column returns the number of a column of the record, giving it one when it has none.
 func (c *compiler) column(what, name string) int {
 	if c.known != nil && !slices.Contains(c.known, name) {
-		c.fault("%s: there is no column %q%s", what, name, suggest(name, c.offered()))
+		c.fault("%s: there is no column %q%s", what, name, nearest.Suggest(name, c.offered()))
 	}
 	if i := slices.Index(c.columns, name); i >= 0 {
 		return i

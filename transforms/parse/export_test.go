@@ -28,5 +28,4 @@ func Condition(s string, values ...float32) ([]float32, error) {
 var (
 	ParseInt   = parseInt
 	ParseFloat = parseFloat
-	Suggest    = suggest
 )

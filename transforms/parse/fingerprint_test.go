@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
@@ -17,14 +18,19 @@ func TestFingerprint(t *testing.T) {
 		LineID:   []string{"user"},
 		Joins:    []parse.Join{{File: "f", Columns: []string{"a", "b"}, Key: "user"}},
 	}
+	other, free := map[string]any{"FS": new(fsxtest.Mem)}, map[string]string{"FS": "what a side table holds matters, and that is not in the fingerprint"}
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parse.Options]{
 		Options: options,
 		New:     func(_ *testing.T, o parse.Options) interface{ Fingerprint() string } { return parse.New(o) },
+		Other:   other,
+		Free:    free,
 	})
 	options.Format = ""
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parse.Options]{
 		Options: options,
 		New:     func(_ *testing.T, o parse.Options) interface{ Fingerprint() string } { return parse.NewColumns(o) },
+		Other:   other,
+		Free:    free,
 	})
 	if got := parse.New(options).Fingerprint(); !strings.HasPrefix(got, "parse{") {
 		t.Errorf("got %s", got)

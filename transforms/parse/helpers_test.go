@@ -20,7 +20,7 @@ func blockOf(tb testing.TB, mem memory.Allocator, from int64, header string, rec
 	tb.Helper()
 	schema := pipeline.BlockSchema(false, true)
 	if header != "" {
-		meta := arrow.NewMetadata([]string{"header"}, []string{header})
+		meta := arrow.NewMetadata([]string{pipeline.MetadataHeader}, []string{header})
 		schema = arrow.NewSchema(schema.Fields(), &meta)
 	}
 	b := array.NewRecordBuilder(mem, schema)

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"unicode/utf8"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -28,13 +27,13 @@ type sides []*side
 // Close implements io.Closer for [pipeline.Resource]; there is nothing to close.
 func (sides) Close() error { return nil }
 
-func loadSides(ctx context.Context, p *program) (sides, error) {
+func loadSides(ctx context.Context, from fsx.FS, p *program) (sides, error) {
 	var out sides
 	for i := range p.joins {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		s, err := loadSide(p, &p.joins[i])
+		s, err := loadSide(ctx, from, p, &p.joins[i])
 		if err != nil {
 			return nil, fmt.Errorf("parse: join: %w", err)
 		}
@@ -43,8 +42,8 @@ func loadSides(ctx context.Context, p *program) (sides, error) {
 	return out, nil
 }
 
-func loadSide(p *program, j *join) (*side, error) {
-	text, err := readBounded(j.File, j.MaxBytes)
+func loadSide(ctx context.Context, from fsx.FS, p *program, j *join) (*side, error) {
+	text, err := readBounded(ctx, from, j.File, j.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -114,23 +113,19 @@ func (s *side) add(p *program, j *join, fields [][]byte) error {
 }
 
 // readBounded reads a whole file of at most so many bytes.
-func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
+func readBounded(ctx context.Context, from fsx.FS, name string, limit int64) ([]byte, error) {
+	b, err := fsx.ReadFile(ctx, from, name, limit)
+	switch {
+	case err == nil:
+		return b, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, pipeline.ErrUnavailable)
-	}
-	defer func() { _ = f.Close() }() // only read from
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, pipeline.ErrUnavailable)
-	}
-	if int64(len(b)) > limit {
+	case errors.Is(err, fsx.ErrTooLarge):
 		return nil, fmt.Errorf("%s is larger than max_bytes, %d: %w", name, limit, pipeline.ErrConfig)
 	}
-	return b, nil
+	return nil, fmt.Errorf("%w: %w", err, pipeline.ErrUnavailable)
 }
 
 // latin1ToUTF8 returns the UTF-8 form: in ISO 8859-1 a byte is its code point.

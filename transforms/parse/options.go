@@ -1,5 +1,7 @@
 package parse
 
+import "github.com/monolith-go/monolith/internal/fsx"
+
 // Format says how records are written.
 type Format string
 
@@ -76,7 +78,7 @@ type Options struct {
 	// Format is needed by [New] and left empty for [NewColumns].
 	Format Format
 	// Columns names the fields of csv and tsv records from left to right; the empty string skips one. Without it, the
-	// names come from the header line, which the source puts into the block's schema metadata under the key "header".
+	// names come from the header line, which the source puts into the block's schema metadata under [pipeline.MetadataHeader].
 	Columns []string
 	// Delimiter stands between the fields of csv (one byte, default a comma) and tsv (default a tab).
 	Delimiter string
@@ -95,6 +97,8 @@ type Options struct {
 	LineID []string
 	// Joins adds columns from side tables.
 	Joins []Join
+	// FS is where the side tables are; nil: this machine.
+	FS fsx.FS
 }
 
 // Feature is one output. A row is bad in which a dense feature is beyond ±1e9, behind all that its options make of it.

@@ -225,17 +225,3 @@ func TestNumbersAgainstStrconv(t *testing.T) {
 		}
 	}
 }
-
-func TestSuggest(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ want, have, said string }{
-		{"usr", "item user", `, did you mean "user"?`},
-		{"Genres", "genre genres", `, did you mean "genres"?`},
-		{"xyz", "item user", ` (there are ["item" "user"])`},
-		{"a", "", ` (there are [])`},
-	} {
-		if got := parse.Suggest(tc.want, strings.Fields(tc.have)); got != tc.said {
-			t.Errorf("%q among %q: %s", tc.want, tc.have, got)
-		}
-	}
-}

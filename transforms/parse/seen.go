@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/internal/example"
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // Seen says what a stage found of one feature in some records; bad rows are not counted.
@@ -83,7 +84,7 @@ func (w *worker) absent(payload *array.Binary) {
 			names = namesIn(x.p.Format, payload)
 		}
 		if column := x.p.columns[f.col]; !slices.Contains(names, column) {
-			s.Near = nearest(column, names)
+			s.Near = nearest.Name(column, names)
 		}
 	}
 }

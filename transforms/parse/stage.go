@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -54,6 +55,9 @@ func NewColumns(opts Options) *ColumnStage {
 }
 
 func newCore(opts Options) core {
+	if opts.FS == nil {
+		opts.FS = fsx.Local{}
+	}
 	p, err := compile(opts)
 	return core{opts: opts, program: p, err: err, misses: make([]atomic.Int64, len(opts.Joins))}
 }
@@ -78,13 +82,13 @@ func (s *Stage) String() string {
 // String implements [pipeline.Stage].
 func (s *ColumnStage) String() string { return "parse columns" }
 
-// Fingerprint implements [pipeline.Stage]: all options. Of side tables it has the files' names, not what they hold.
+// Fingerprint implements [pipeline.Stage]: all options. Of side tables it has the files' names, not where they lie or what they hold.
 func (s *Stage) Fingerprint() string { return s.fingerprint("parse") }
 
-// Fingerprint implements [pipeline.Stage]: all options. Of side tables it has the files' names, not what they hold.
+// Fingerprint implements [pipeline.Stage]: all options. Of side tables it has the files' names, not where they lie or what they hold.
 func (s *ColumnStage) Fingerprint() string { return s.fingerprint("parse columns") }
 
-func (c *core) fingerprint(kind string) string { return pipeline.Fingerprint(kind, c.opts) }
+func (c *core) fingerprint(kind string) string { return pipeline.Fingerprint(kind, c.opts, "FS") }
 
 // Schema implements [pipeline.Stage]. It reports the faults of the options too ([pipeline.ErrConfig]).
 func (s *Stage) Schema(in *arrow.Schema) (*arrow.Schema, error) {
@@ -157,7 +161,7 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 	if env == nil {
 		env = &pipeline.Env{}
 	}
-	tables, err := pipeline.Resource(ctx, env, sidesKey{c}, func(ctx context.Context) (sides, error) { return loadSides(ctx, c.program) })
+	tables, err := pipeline.Resource(ctx, env, sidesKey{c}, func(ctx context.Context) (sides, error) { return loadSides(ctx, c.opts.FS, c.program) })
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +296,7 @@ func (p *blockProcessor) Process(ctx context.Context, in *pipeline.Block, emit f
 	defer in.Release()
 	if p.text != nil {
 		meta := in.Record().Schema().Metadata()
-		at := meta.FindKey("header")
+		at := meta.FindKey(pipeline.MetadataHeader)
 		line := ""
 		if at >= 0 {
 			line = meta.Values()[at]

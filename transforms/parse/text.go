@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -67,7 +68,7 @@ func (r *textRecord) resolve(names []string) error {
 	at := make([]int, len(r.want))
 	for i, name := range r.want {
 		if at[i] = slices.Index(names, name); at[i] < 0 {
-			return fmt.Errorf("parse: %s has no column %q%s: %w", r.format, name, suggest(name, names), pipeline.ErrSchema)
+			return fmt.Errorf("parse: %s has no column %q%s: %w", r.format, name, nearest.Suggest(name, names), pipeline.ErrSchema)
 		}
 		if again := slices.Index(names[at[i]+1:], name); again >= 0 {
 			return fmt.Errorf("parse: the header of the %s names column %q twice, fields %d and %d: %w", r.format, name, at[i]+1, at[i]+2+again, pipeline.ErrSchema)

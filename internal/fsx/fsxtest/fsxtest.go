@@ -118,7 +118,7 @@ func Test(t *testing.T, f fsx.FS, root string) {
 		if rest, err := io.ReadAll(r); string(rest) != "789" || err != nil {
 			t.Errorf("from 7: %q, %v", rest, err)
 		}
-		if _, err := fsx.ReadFile(ctx, f, at("digits"), 9); !errors.Is(err, fs.ErrInvalid) {
+		if _, err := fsx.ReadFile(ctx, f, at("digits"), 9); !errors.Is(err, fsx.ErrTooLarge) {
 			t.Errorf("ten bytes within nine: %v", err)
 		}
 	})

@@ -1,0 +1,35 @@
+package filesource
+
+import (
+	"github.com/monolith-go/monolith/internal/filesplit"
+)
+
+// Stream is an open file: its bytes, uncompressed. IsGzip tells whether it was compressed; if not, SeekTo moves to a byte.
+type Stream = filesplit.Stream
+
+// Records finds the records of an open file: Scan returns the next one, valid until the next call, or io.EOF, or a
+// [*BadRecord] with what is known of its bytes; Offset is the byte just behind what Scan has last returned.
+type Records = filesplit.Scanner
+
+// BadRecord is the error of a record that cannot be used.
+type BadRecord = filesplit.BadRecord
+
+// Headed are [Records] of a file that begins with a line which names the columns. Header returns it, or nil; it goes into
+// the metadata of the schema of the file's blocks, under [pipeline.MetadataHeader].
+type Headed interface {
+	Header() []byte
+}
+
+// Format is a way to write records into a file. Methods may be called from several goroutines.
+type Format interface {
+	// Name is what the format is called in plans and errors, such as "text": its package is called textsource.
+	Name() string
+	// IsGzip tells whether a file that begins with these bytes, 16 at most, is compressed.
+	IsGzip(head []byte) bool
+	// Open begins to read a file, of which nothing has been read. The first record is the one at byte from of a plain file;
+	// of a compressed one from is 0, and records are counted by the caller. A [*BadRecord] says that no record of the file
+	// can be read; it is an error whatever the policy. Other errors are those of the stream, as the stream gave them.
+	Open(s *Stream, from int64) (Records, error)
+	// Fingerprint renders every setting that changes what is read, those of the files too ([pipeline.Fingerprint]).
+	Fingerprint() string
+}

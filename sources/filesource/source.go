@@ -1,0 +1,90 @@
+package filesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Source describes files of one format. Its methods may be called from several goroutines at once.
+type Source struct {
+	format Format
+	opts   Options
+	files  *filesplit.Files
+	schema *arrow.Schema
+}
+
+var _ pipeline.Source[*pipeline.Block] = (*Source)(nil)
+
+// New describes a source without touching a file. Errors: every fault of the options at once, each wrapping
+// [pipeline.ErrConfig].
+func New(format Format, opts Options) (*Source, error) {
+	s := &Source{format: format, opts: opts.WithDefaults(), schema: pipeline.BlockSchema(false, false)}
+	var faults []error
+	opts.Check(func(text string, args ...any) {
+		faults = append(faults, s.fault(pipeline.ErrConfig, fmt.Errorf(text, args...)))
+	})
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	s.files = filesplit.NewFiles(s.opts.FS, opts.Files, opts.Known)
+	return s, nil
+}
+
+// fault gives an error its kind and the name of the format's package.
+func (s *Source) fault(kind, err error) error {
+	return fmt.Errorf("%ssource: %w: %w", s.format.Name(), kind, err)
+}
+
+// Schema implements [pipeline.Source]: payload and position. The blocks of a file with a header carry it in the metadata of
+// their schema, which is not known without reading.
+func (s *Source) Schema() *arrow.Schema { return s.schema }
+
+// Bounded implements [pipeline.Source]: files end.
+func (s *Source) Bounded() bool { return true }
+
+// String implements [pipeline.Source].
+func (s *Source) String() string { return s.format.Name() + " " + strings.Join(s.opts.Files, " ") }
+
+// Fingerprint implements [pipeline.Source].
+func (s *Source) Fingerprint() string { return s.format.Fingerprint() }
+
+// Splits lists the files, looking into each for its compression. The End of a plain file is its size, that of a gzip file
+// is not known. Errors: [pipeline.ErrConfig] for patterns without a file, [pipeline.ErrUnavailable] when files cannot be
+// read.
+func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
+	parts, err := filesplit.Parts(ctx, s.files, filesplit.Compression(s.opts.Compression), s.format.IsGzip)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case filesplit.Unreadable(err):
+		return nil, s.fault(pipeline.ErrUnavailable, err)
+	case err != nil:
+		return nil, s.fault(pipeline.ErrConfig, err)
+	}
+	splits := make([]pipeline.Split, len(parts))
+	for i, p := range parts {
+		splits[i] = pipeline.Split{Name: p.Name, Identity: p.Identity, End: pipeline.Position(p.End)}
+	}
+	return splits, nil
+}
+
+// Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position behind the file's end
+// is a [*pipeline.GapError] of Next.
+func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
+	path, err := s.files.Path(ctx, split.Name)
+	if err != nil {
+		return nil, s.fault(pipeline.ErrUnavailable, err)
+	}
+	stream, err := filesplit.Open(ctx, s.opts.FS, path, filesplit.Compression(s.opts.Compression), s.format.IsGzip)
+	if err != nil {
+		return nil, s.fault(pipeline.ErrUnavailable, err)
+	}
+	return &Reader{source: s, env: env, split: split.Name, schema: s.schema, stream: stream, from: int64(from)}, nil
+}
