@@ -323,6 +323,25 @@ func TestOpenToStrangers(t *testing.T) {
 	}
 }
 
+// TestFullTables: tables that hold no more end the run with exit code 3, saying which and what to do, in one process and where
+// the shard is another, which stays and keeps what it has; and a snapshot that does not fit is no model to evaluate.
+func TestFullTables(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 20000, 0, "")
+	full := []string{"table embedding: it has ", "table is full", "(ps.memory; raise it, or spread the table over more shards"}
+	set := []string{"--set", "ps.memory=256KiB", "--set", "model={fm: {dim: 64}}"}
+	alone := c.write(t, "alone.yaml", "alone", "eval: {source: {synthetic: {examples: 100}}}\n")
+	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 3, full...)
+	shard := start(t, "", append([]string{"ps", c.job}, set...)...)
+	shard.says("listens at")
+	monolith(t, append([]string{"train", c.job}, set...)...).wants(t, 3, append(full, "shard 0")...)
+	shard.end(syscall.SIGTERM).wants(t, 0)
+	set[1] = "ps.memory=64MiB"
+	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 0)
+	set[1] = "ps.memory=256KiB"
+	monolith(t, append([]string{"eval", alone}, set...)...).wants(t, 3, full...)
+}
+
 // TestCrashedShard ends by a signal, so that a supervisor starts it again.
 func TestCrashedShard(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,10 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
+// forProgram is the least that is not for tables: the program itself, and what is on its way in batches, logs and files being
+// written. On larger machines that is an eighth; a sixteenth more is the system's. Where there is little, half.
+const forProgram = 128 << 20
+
 // processMemory bounds what this process takes by what the machine, or its control group, lets it have: tables say that they
 // do not fit instead of meeting the system's end of the process, and the garbage collector works harder in time. A user's
 // GOMEMLIMIT is left alone. It returns nil where no limit is known.
@@ -19,9 +23,8 @@ func processMemory(root fs.FS) *table.Memory {
 		return nil
 	}
 	o := table.MemoryOptions{
-		// A sixteenth is the system's, and an eighth is for what is on its way: batches, logs, files being written.
-		Limit: l.Bytes - l.Bytes/16 - l.Bytes/8,
-		Of:    fmt.Sprintf("13/16 of the memory of %s; spread the table over more shards, on machines of their own", l.Of),
+		Limit: forTables(l),
+		Of:    fmt.Sprintf("what the program leaves of the memory of %s; spread the table over more shards, on machines of their own", l.Of),
 		Free:  func() (int64, bool) { return memlimit.Free(root) },
 		Least: min(256<<20, l.Bytes/32),
 	}
@@ -33,3 +36,5 @@ func processMemory(root fs.FS) *table.Memory {
 	}
 	return table.NewMemory(o)
 }
+
+func forTables(l memlimit.Limit) int64 { return l.Bytes - l.Bytes/16 - max(l.Bytes/8, min(forProgram, l.Bytes/2)) }

@@ -23,7 +23,10 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
-		Eval: job.Evaluate,
+		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
+			o.Memory = memory()
+			return job.Evaluate(ctx, c, o)
+		},
 		Plan: func(c *job.Config) (job.Plan, error) {
 			p, err := job.BuildPlan(c)
 			if err != nil {
@@ -35,6 +38,9 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		InspectSource:   job.InspectSource,
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
-		Demo:            demo.Run,
+		Demo: func(ctx context.Context, o job.DemoOptions) (*job.DemoResult, error) {
+			o.Memory = memory()
+			return demo.Run(ctx, o)
+		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -52,4 +53,12 @@ type EvalOptions struct {
 	Snapshot string
 	// MaxExamples ends the evaluation early; 0: as the job says.
 	MaxExamples int64
+}
+
+// tableMemory is what tables of this process may take: ps.memory, or all that the program has for them.
+func tableMemory(cfg *spec.Config, all *table.Memory) *table.Memory {
+	if cfg.PS.Memory == 0 {
+		return all
+	}
+	return all.Limited(int64(cfg.PS.Memory), "ps.memory; raise it, or spread the table over more shards, in processes of their own")
 }

@@ -170,7 +170,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), t.opts.Memory
+	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), tableMemory(t.cfg, t.opts.Memory)
 	o.GaveUp = t.gaveUp
 	cluster, err := ps.Open(ctx, o)
 	if err != nil {

@@ -24,6 +24,10 @@ type PS struct {
 	Lease Duration `yaml:"lease" default:"10s"`
 	// MaxMessage is the largest request or reply.
 	MaxMessage Size `yaml:"max_message" default:"256MiB" min:"65536"`
+	// Memory is how much the tables of one process may take, before its run ends with exit code 3 and says so. 0: what the
+	// machine, or the process's control group, has, less a sixteenth for the system and an eighth, at least 128 MiB, for the
+	// program.
+	Memory Size `yaml:"memory" default:"0" min:"0"`
 	// TLS encrypts; absent: plain text, for loopback and unix sockets.
 	TLS *PSTLS `yaml:"tls"`
 	// Token is what every call must bear: {env: VARIABLE} or {file: PATH}. Over the network it needs TLS.

@@ -44,6 +44,16 @@ type MemoryOptions struct {
 // NewMemory makes a Memory of which nothing is taken.
 func NewMemory(o MemoryOptions) *Memory { return &Memory{o: o} }
 
+// Limited returns a Memory of which nothing is taken, with a limit of its own and all else as m has it.
+func (m *Memory) Limited(limit int64, of string) *Memory {
+	o := MemoryOptions{}
+	if m != nil {
+		o = m.o
+	}
+	o.Limit, o.Of = limit, of
+	return NewMemory(o)
+}
+
 // Used is how many bytes are taken.
 func (m *Memory) Used() int64 {
 	if m == nil {

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"testing/fstest"
+
+	"github.com/monolith-go/monolith/internal/memlimit"
+)
+
+// TestTablesLeaveRoomForTheProgram: where memory is short, what the program itself needs is not the tables', so that they are
+// told to be full before the system ends the process.
+func TestTablesLeaveRoomForTheProgram(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ memory, tables int64 }{
+		{64 << 20, 28 << 20},       // half, less a sixteenth
+		{256 << 20, 112 << 20},     // half is 128 MiB
+		{512 << 20, 352 << 20},     // 128 MiB and a sixteenth
+		{1 << 30, 832 << 20},       // an eighth is 128 MiB
+		{16 << 30, 13 * (1 << 30)}, // 13/16
+	} {
+		l, ok := memlimit.Find(fstest.MapFS{"proc/meminfo": {Data: fmt.Appendf(nil, "MemTotal: %d kB\n", tc.memory>>10)}})
+		if got := forTables(l); !ok || got != tc.tables {
+			t.Errorf("of %d MiB tables get %d, want %d", tc.memory>>20, got>>20, tc.tables>>20)
+		}
+	}
+}
