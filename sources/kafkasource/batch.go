@@ -102,9 +102,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // offsets; a producer's batches are hidden from there to its abort marker. What is damaged becomes a batch that says so:
 // it is for the reader to decide whether to go on behind it. tail is the end of the log, which no damaged batch is believed
 // to pass; -1: not known.
-func scan(records []byte, pos, tail int64, aborted []abortedTxn, committed bool) scanned {
+func scan(records []byte, pos, tail int64, aborted []kafkawire.AbortedTxn, committed bool) scanned {
 	aborted = slices.Clone(aborted)
-	slices.SortFunc(aborted, func(a, b abortedTxn) int { return cmp.Compare(a.first, b.first) })
+	slices.SortFunc(aborted, func(a, b kafkawire.AbortedTxn) int { return cmp.Compare(a.First, b.First) })
 	hidden := map[int64]bool{} // producers within an aborted transaction
 	out := scanned{next: pos, term: -1}
 	expect := int64(-1) // no batch may begin before it
@@ -136,8 +136,8 @@ func scan(records []byte, pos, tail int64, aborted []abortedTxn, committed bool)
 			continue
 		}
 		expect = b.last + 1
-		for len(aborted) > 0 && aborted[0].first <= b.last {
-			hidden[aborted[0].producer] = true
+		for len(aborted) > 0 && aborted[0].First <= b.last {
+			hidden[aborted[0].Producer] = true
 			aborted = aborted[1:]
 		}
 		switch {
@@ -235,76 +235,33 @@ func parseHeader(b []byte) (batch, *batchError) {
 // aborts tells whether a control batch holds an abort marker. A control record's key is {version int16, type int16};
 // type 0 is abort, 1 commit, and newer types have nothing to do with transactions.
 func aborts(b *batch) bool {
-	it := records{body: b.body, left: b.count}
-	if it.left == 0 {
+	it := kafkawire.Records{Body: b.body, Left: b.count}
+	if it.Left == 0 {
 		return false
 	}
-	r, err := it.next()
-	return err == nil && len(r.key) >= 4 && binary.BigEndian.Uint16(r.key[2:]) == 0
+	r, err := it.Next()
+	return err == nil && len(r.Key) >= 4 && binary.BigEndian.Uint16(r.Key[2:]) == 0
 }
 
-// records walks the uncompressed records of a batch.
-type records struct {
-	body []byte
-	left int32
-}
-
-// record is one record; key and value are parts of the batch, nil where the record has none.
-type record struct {
-	offsetDelta, timeDelta int64
-	key, value             []byte
-}
-
-var errRecord = errors.New("malformed record")
-
-// next returns the next record, of which there is one while left is not 0.
-func (it *records) next() (record, error) {
-	size, b, ok := varint(it.body)
-	if !ok || size < 1 || size > int64(len(b)) {
-		return record{}, errRecord
-	}
-	it.body, b = b[size:], b[1:size] // the first byte holds attributes, of which there are none yet
-	it.left--
-	var r record
-	var ok1, ok2, ok3, ok4 bool
-	r.timeDelta, b, ok1 = varint(b)
-	r.offsetDelta, b, ok2 = varint(b)
-	r.key, b, ok3 = varbytes(b)
-	r.value, _, ok4 = varbytes(b) // headers follow, which nothing here uses
-	if !ok1 || !ok2 || !ok3 || !ok4 {
-		return record{}, errRecord
-	}
-	return r, nil
-}
-
-// varint reads a zigzag varint and returns what follows it.
-func varint(b []byte) (int64, []byte, bool) {
-	if len(b) > 0 && b[0] < 0x80 { // most are short
-		return int64(b[0]>>1) ^ -int64(b[0]&1), b[1:], true
-	}
-	v, n := binary.Varint(b)
-	if n <= 0 {
-		return 0, nil, false
-	}
-	return v, b[n:], true
-}
-
-// varbytes reads a byte array behind its length; nil for null.
-func varbytes(b []byte) ([]byte, []byte, bool) {
-	n, b, ok := varint(b)
+// unpack returns the records of a batch as they were before compression. They are valid until u's next call.
+func unpack(u *kafkawire.Unpacker, b *batch) ([]byte, *batchError) {
+	codec := int(b.attrs & attrCodec)
+	body, err := u.Unpack(codec, b.body)
 	switch {
-	case !ok || n > int64(len(b)):
-		return nil, nil, false
-	case n < 0:
-		return nil, b, true
+	case err == nil:
+		return body, nil
+	case errors.Is(err, kafkawire.ErrUnpacked):
+		return nil, &batchError{b.base, reasonTooLarge, fmt.Errorf("more than %d bytes after %s decompression; raise source.kafka.max_batch_bytes", u.Limit, kafkawire.CodecNames[codec])}
+	case errors.Is(err, kafkawire.ErrCodec):
+		return nil, &batchError{b.base, reasonCorrupt, err}
 	}
-	return b[:n:n], b[n:], true
+	return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("%s: %w", kafkawire.CodecNames[codec], err)}
 }
 
 // micros returns a record's time in microseconds since 1970; 0 when it has none. Times outside of what int64 holds, which
 // only a broken clock writes, become the nearest that it does.
-func (b *batch) micros(r *record) int64 {
-	ms := b.firstTime + r.timeDelta
+func (b *batch) micros(r *kafkawire.Record) int64 {
+	ms := b.firstTime + r.TimeDelta
 	if b.attrs&attrLogAppendTime != 0 {
 		ms = b.maxTime
 	}

@@ -29,42 +29,36 @@ func newClient(o *Options) (*client, error) {
 	return &client{kafkawire.NewClient(n, o.Brokers, o.Topic), o}, nil
 }
 
-// Timestamps that ListOffsets takes as names of places.
-const (
-	atLatest   = -1
-	atEarliest = -2
-)
-
 // offsets asks for the earliest or latest offset of partitions; one request for each leader. The latest is the last
 // stable one when committed is set, and otherwise the high watermark.
 func (c *client) offsets(ctx context.Context, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
-	byLeader := map[*kafkawire.Conn][]partitionTerm{}
+	byLeader := map[*kafkawire.Conn][]kafkawire.PartitionTerm{}
 	for _, p := range partitions {
 		cn, meta, err := c.Leader(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		byLeader[cn] = append(byLeader[cn], partitionTerm{p, meta.LeaderTerm})
+		byLeader[cn] = append(byLeader[cn], kafkawire.PartitionTerm{Partition: p, Term: meta.LeaderTerm})
 	}
 	out := make(map[int32]int64, len(partitions))
 	for cn, ps := range byLeader {
-		version, err := cn.Version(kafkawire.ListOffsets, listOffsetsOld, listOffsetsWithTerm)
+		version, err := cn.Version(kafkawire.ListOffsets, kafkawire.ListOffsetsOld, kafkawire.ListOffsetsWithTerm)
 		if err != nil {
 			return nil, err
 		}
-		b, err := cn.Call(ctx, kafkawire.ListOffsets, version, encodeListOffsets(c.opts.Topic, ps, at, committed, version))
+		b, err := cn.Call(ctx, kafkawire.ListOffsets, version, kafkawire.EncodeListOffsets(c.opts.Topic, ps, at, committed, version))
 		if err != nil {
 			return nil, err
 		}
-		got, err := kafkawire.Answer(decodeListOffsets(b, version))(cn, kafkawire.ListOffsets)
+		got, err := kafkawire.Answer(kafkawire.DecodeListOffsets(b, version))(cn, kafkawire.ListOffsets)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range got {
-			if p.err != 0 {
-				return nil, fmt.Errorf("offsets of partition %d: %w", p.partition, p.err)
+			if p.Err != 0 {
+				return nil, fmt.Errorf("offsets of partition %d: %w", p.Partition, p.Err)
 			}
-			out[p.partition] = p.offset
+			out[p.Partition] = p.Offset
 		}
 	}
 	for _, p := range partitions {
@@ -77,11 +71,11 @@ func (c *client) offsets(ctx context.Context, partitions []int32, at int64, comm
 
 // limits returns the range of offsets [first, last) that the log of a partition has.
 func (c *client) limits(ctx context.Context, partition int32) (first, last int64, err error) {
-	a, err := c.offsets(ctx, []int32{partition}, atEarliest, false)
+	a, err := c.offsets(ctx, []int32{partition}, kafkawire.AtEarliest, false)
 	if err != nil {
 		return 0, 0, err
 	}
-	b, err := c.offsets(ctx, []int32{partition}, atLatest, false)
+	b, err := c.offsets(ctx, []int32{partition}, kafkawire.AtLatest, false)
 	return a[partition], b[partition], err
 }
 
@@ -117,7 +111,7 @@ func (c *client) epochEnd(ctx context.Context, partition, epoch int32) (int64, e
 	if err != nil {
 		return -1, nil //nolint:nilerr // an older broker, which can only be trusted
 	}
-	b, err := cn.Call(ctx, kafkawire.EpochEnd, version, encodeEpochEnd(c.opts.Topic, partitionTerm{partition, meta.LeaderTerm}, epoch))
+	b, err := cn.Call(ctx, kafkawire.EpochEnd, version, encodeEpochEnd(c.opts.Topic, kafkawire.PartitionTerm{Partition: partition, Term: meta.LeaderTerm}, epoch))
 	if err != nil {
 		return -1, err
 	}
@@ -127,13 +121,13 @@ func (c *client) epochEnd(ctx context.Context, partition, epoch int32) (int64, e
 	}
 	for _, p := range got {
 		switch {
-		case p.partition != partition:
-		case isDenied(p.err):
+		case p.Partition != partition:
+		case isDenied(p.Err):
 			return -1, nil
-		case p.err != 0:
-			return -1, fmt.Errorf("leader epochs of partition %d: %w", partition, p.err)
+		case p.Err != 0:
+			return -1, fmt.Errorf("leader epochs of partition %d: %w", partition, p.Err)
 		default:
-			return p.offset, nil
+			return p.Offset, nil
 		}
 	}
 	return -1, nil
@@ -145,11 +139,11 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 	if err != nil {
 		return err
 	}
-	b, err := cn.Call(ctx, kafkawire.FindCoordinator, findCoordinatorBy, encodeFindCoordinator(group))
+	b, err := cn.Call(ctx, kafkawire.FindCoordinator, kafkawire.FindCoordinatorVersion, kafkawire.EncodeFindCoordinator(group, kafkawire.OfGroup))
 	if err != nil {
 		return err
 	}
-	addr, code, err := decodeFindCoordinator(b)
+	addr, code, err := kafkawire.DecodeFindCoordinator(b)
 	switch {
 	case code != 0:
 		return fmt.Errorf("coordinator of group %q: %w", group, code)
@@ -159,11 +153,11 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 	if cn, err = c.At(ctx, addr); err != nil {
 		return err
 	}
-	at := make([]partitionOffset, 0, len(offsets))
+	at := make([]kafkawire.PartitionOffset, 0, len(offsets))
 	for p, offset := range offsets {
-		at = append(at, partitionOffset{partition: p, offset: offset})
+		at = append(at, kafkawire.PartitionOffset{Partition: p, Offset: offset})
 	}
-	slices.SortFunc(at, func(a, b partitionOffset) int { return cmp.Compare(a.partition, b.partition) })
+	slices.SortFunc(at, func(a, b kafkawire.PartitionOffset) int { return cmp.Compare(a.Partition, b.Partition) })
 	if b, err = cn.Call(ctx, kafkawire.OffsetCommit, offsetCommitVersion, encodeOffsetCommit(group, c.opts.Topic, at)); err != nil {
 		return err
 	}
@@ -172,8 +166,8 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 		return err
 	}
 	for _, p := range got {
-		if p.err != 0 {
-			return fmt.Errorf("offset of partition %d in group %q: %w", p.partition, group, p.err)
+		if p.Err != 0 {
+			return fmt.Errorf("offset of partition %d in group %q: %w", p.Partition, group, p.Err)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -41,13 +42,13 @@ func (c *columns) reserve(rows, bytes int) {
 }
 
 // add appends a record; its bytes are copied.
-func (c *columns) add(b *batch, r *record, offset int64) {
-	c.payload.Append(r.value)
+func (c *columns) add(b *batch, r *kafkawire.Record, offset int64) {
+	c.payload.Append(r.Value)
 	c.position.Append(offset + 1)
-	if r.key == nil {
+	if r.Key == nil {
 		c.key.AppendNull()
 	} else {
-		c.key.Append(r.key)
+		c.key.Append(r.Key)
 	}
 	t := b.micros(r)
 	c.time.Append(t)
@@ -58,7 +59,7 @@ func (c *columns) add(b *batch, r *record, offset int64) {
 		c.minTime, c.maxTime = min(c.minTime, t), max(c.maxTime, t)
 	}
 	c.rows++
-	c.bytes += len(r.value) + len(r.key)
+	c.bytes += len(r.Value) + len(r.Key)
 }
 
 // take returns the rows as a record batch, which the caller owns, with an origin that has their times, and starts anew.

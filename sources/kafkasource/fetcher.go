@@ -151,37 +151,37 @@ func (f *fetcher) once(ctx context.Context) (fetched, error) {
 		return none, err
 	}
 	low, high := cn.Range(kafkawire.Fetch)
-	version, err := fetchVersion(low, high, f.id)
+	version, err := kafkawire.FetchVersion(low, high, f.id)
 	if err != nil {
 		return none, fmt.Errorf("broker %s: %w: %w", cn.Addr(), err, pipeline.ErrConfig)
 	}
-	q := fetchRequest{
-		topic: f.opts.Topic, id: f.id, partition: f.partition, term: meta.LeaderTerm, lastTerm: f.lastTerm,
-		offset: f.pos, maxWait: f.opts.MaxWait, maxBytes: int32(f.maxBytes), committed: f.opts.Isolation == ReadCommitted,
+	q := kafkawire.FetchRequest{
+		Topic: f.opts.Topic, ID: f.id, Partition: f.partition, Term: meta.LeaderTerm, LastTerm: f.lastTerm,
+		Offset: f.pos, MaxWait: f.opts.MaxWait, MaxBytes: int32(f.maxBytes), Committed: f.opts.Isolation == ReadCommitted,
 	}
 	var buf []byte
 	select {
 	case buf = <-f.free:
 	default:
 	}
-	body, err := cn.Exchange(ctx, kafkawire.Fetch, version, version >= 12, q.encode(version), f.opts.MaxWait, buf, f.limit())
+	body, err := cn.Exchange(ctx, kafkawire.Fetch, version, version >= 12, q.Encode(version), f.opts.MaxWait, buf, f.limit())
 	if err != nil {
 		if size, ok := errors.AsType[kafkawire.TooLarge](err); ok {
-			r := peekFetch(body, version, f.partition)
-			return f.tooLarge(r.records, fmt.Errorf("the broker sends a batch of about %d bytes; raise source.kafka.max_batch_bytes, now %d", int64(size), f.opts.MaxBatchBytes)), nil
+			r := kafkawire.PeekFetch(body, version, f.partition)
+			return f.tooLarge(r.Records, fmt.Errorf("the broker sends a batch of about %d bytes; raise source.kafka.max_batch_bytes, now %d", int64(size), f.opts.MaxBatchBytes)), nil
 		}
 		return none, err
 	}
-	r, err := decodeFetch(body, version, f.partition)
+	r, err := kafkawire.DecodeFetch(body, version, f.partition)
 	if err != nil {
 		return none, fmt.Errorf("broker %s: fetch: %w", cn.Addr(), err)
 	}
-	if r.throttle > 0 { // the broker wants to be left alone for that long (KIP-219)
-		if err := sleep(ctx, r.throttle); err != nil {
+	if r.Throttle > 0 { // the broker wants to be left alone for that long (KIP-219)
+		if err := sleep(ctx, r.Throttle); err != nil {
 			return none, err
 		}
 	}
-	got, err := f.accept(ctx, r, q.committed)
+	got, err := f.accept(ctx, r, q.Committed)
 	if err != nil {
 		return none, err
 	}
@@ -205,36 +205,36 @@ func (f *fetcher) recycle(buf []byte) {
 }
 
 // accept makes sense of an answer.
-func (f *fetcher) accept(ctx context.Context, r fetchResponse, committed bool) (fetched, error) {
+func (f *fetcher) accept(ctx context.Context, r kafkawire.FetchResponse, committed bool) (fetched, error) {
 	none := fetched{from: f.pos, to: f.pos}
 	switch {
-	case r.err == kafka.OffsetOutOfRange:
+	case r.Err == kafka.OffsetOutOfRange:
 		return f.outOfRange(ctx)
-	case r.err == kafka.InvalidMessage:
+	case r.Err == kafka.InvalidMessage:
 		return f.unreadable()
-	case r.err == kafka.UnknownTopicID || r.err == kafka.InconsistentTopicID:
+	case r.Err == kafka.UnknownTopicID || r.Err == kafka.InconsistentTopicID:
 		// The topic was deleted, and perhaps re-created: looking up the leader tells. Or the broker has not heard of it yet.
-		return none, r.err
-	case r.err != 0:
-		return none, r.err
-	case r.diverges && r.divergedAt < f.pos:
-		return none, f.cutBack(ctx, r.divergedAt)
-	case !r.present:
+		return none, r.Err
+	case r.Err != 0:
+		return none, r.Err
+	case r.Diverges && r.DivergedAt < f.pos:
+		return none, f.cutBack(ctx, r.DivergedAt)
+	case !r.Present:
 		return none, nil
 	}
-	stable := r.highWatermark
-	if committed && r.stable >= 0 {
-		stable = r.stable
+	stable := r.HighWatermark
+	if committed && r.Stable >= 0 {
+		stable = r.Stable
 	}
 	f.tail.Store(stable)
 
 	f.corrupt = 0
-	got := scan(r.records, f.pos, r.highWatermark, r.aborted, committed)
+	got := scan(r.Records, f.pos, r.HighWatermark, r.Aborted, committed)
 	if len(got.batches) == 0 {
 		if got.cut && f.maxBytes >= f.opts.MaxBatchBytes {
-			return f.tooLarge(r.records, fmt.Errorf("it does not fit into source.kafka.max_batch_bytes, %d; raise it", f.opts.MaxBatchBytes)), nil
+			return f.tooLarge(r.Records, fmt.Errorf("it does not fit into source.kafka.max_batch_bytes, %d; raise it", f.opts.MaxBatchBytes)), nil
 		}
-		return f.empty(ctx, got.cut, r.throttle > 0, stable)
+		return f.empty(ctx, got.cut, r.Throttle > 0, stable)
 	}
 	f.emptySince, f.maxBytes = time.Time{}, f.opts.MaxBytes
 	if got.hole.from != got.hole.to {

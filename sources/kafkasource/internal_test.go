@@ -87,7 +87,7 @@ func TestScanIsolation(t *testing.T) {
 		marker(7, 2, 0), // 2 aborts
 		data(8, 1, 1, tx), data(9, 2, 2, tx), marker(11, 2, 1), marker(12, 1, 0),
 	}
-	aborted := []abortedTxn{{1, 8}, {2, 2}, {1, 0}} // in no order
+	aborted := []kafkawire.AbortedTxn{{Producer: 1, First: 8}, {Producer: 2, First: 2}, {Producer: 1, First: 0}} // in no order
 	delivered := func(pos int64, committed bool) (out []int64) {
 		var raw []byte
 		for _, b := range log {
@@ -96,9 +96,9 @@ func TestScanIsolation(t *testing.T) {
 			}
 		}
 		// A broker names the transactions whose markers come at pos or later.
-		var named []abortedTxn
+		var named []kafkawire.AbortedTxn
 		for _, a := range aborted {
-			ends := map[abortedTxn]int64{{1, 0}: 4, {2, 2}: 7, {1, 8}: 12}[a]
+			ends := map[kafkawire.AbortedTxn]int64{{Producer: 1, First: 0}: 4, {Producer: 2, First: 2}: 7, {Producer: 1, First: 8}: 12}[a]
 			if ends >= pos {
 				named = append(named, a)
 			}
@@ -222,7 +222,7 @@ func FuzzScan(f *testing.F) {
 			rest = rest[size:]
 		}
 		pos = max(pos, 0)
-		got := scan(raw, pos, -1, []abortedTxn{{9, 4}}, committed)
+		got := scan(raw, pos, -1, []kafkawire.AbortedTxn{{Producer: 9, First: 4}}, committed)
 		if got.next < pos || len(got.batches) > 0 && got.next == pos {
 			t.Fatalf("from %d to %d with %d batches", pos, got.next, len(got.batches))
 		}
@@ -232,27 +232,27 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("%d bytes were allocated for %d", n, len(raw))
 			}
 		}()
-		u := unpacker{limit: 1 << 16}
-		defer u.close()
+		u := kafkawire.Unpacker{Limit: 1 << 16}
+		defer u.Close()
 		for _, b := range got.batches {
 			if b.bad != nil {
 				continue
 			}
-			body, bad := u.unpack(&b)
+			body, bad := unpack(&u, &b)
 			if bad != nil {
 				continue
 			}
 			if b.attrs&attrCodec != 0 && len(body) > 1<<16 {
 				t.Fatalf("unpacked %d bytes", len(body))
 			}
-			it, n := records{body, b.count}, 0
-			for it.left > 0 {
-				r, err := it.next()
+			it, n := kafkawire.Records{Body: body, Left: b.count}, 0
+			for it.Left > 0 {
+				r, err := it.Next()
 				if err != nil {
 					break
 				}
 				b.micros(&r)
-				n += len(r.key) + len(r.value)
+				n += len(r.Key) + len(r.Value)
 			}
 			if n > len(body) {
 				t.Fatalf("%d bytes of records in %d", n, len(body))
@@ -282,8 +282,8 @@ func TestUnpackIsBounded(t *testing.T) { // not parallel: it measures
 		}
 		return buf.Bytes()
 	}
-	xerial := func(chunks ...[]byte) []byte {
-		out := slices.Concat(xerialMagic, []byte{0, 0, 0, 1, 0, 0, 0, 1})
+	xerial := func(chunks ...[]byte) []byte { // the framing that the Java clients put around snappy
+		out := slices.Concat([]byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}, []byte{0, 0, 0, 1, 0, 0, 0, 1})
 		for _, c := range chunks {
 			out = append(binary.BigEndian.AppendUint32(out, uint32(len(c))), c...)
 		}
@@ -299,23 +299,23 @@ func TestUnpackIsBounded(t *testing.T) { // not parallel: it measures
 		body   []byte
 		reason string
 	}{
-		{"snappy that announces 4 GiB", codecSnappy, huge, reasonTooLarge},
-		{"a frame that announces 4 GiB", codecSnappy, xerial(huge), reasonTooLarge},
-		{"two frames, each within the limit", codecSnappy, xerial(half, half), reasonTooLarge},
-		{"a frame longer than the batch", codecSnappy, append(xerial(), 0xff, 0xff, 0xff, 0xf0, 1), reasonCorrupt},
-		{"snappy that cannot hold so much", codecSnappy, []byte{0x80, 0x80, 0x02, 0x00, 0x41}, reasonCorrupt},
-		{"gzip", codecGzip, pack(codecGzip, make([]byte, 50*limit)), reasonTooLarge},
-		{"snappy", codecSnappy, snappy.Encode(nil, make([]byte, 50*limit)), reasonTooLarge},
-		{"lz4", codecLZ4, pack(codecLZ4, make([]byte, 50*limit)), reasonTooLarge},
-		{"zstd", codecZstd, pack(codecZstd, make([]byte, 50*limit)), reasonTooLarge},
-		{"zstd window", codecZstd, window, reasonTooLarge},
+		{"snappy that announces 4 GiB", kafkawire.CodecSnappy, huge, reasonTooLarge},
+		{"a frame that announces 4 GiB", kafkawire.CodecSnappy, xerial(huge), reasonTooLarge},
+		{"two frames, each within the limit", kafkawire.CodecSnappy, xerial(half, half), reasonTooLarge},
+		{"a frame longer than the batch", kafkawire.CodecSnappy, append(xerial(), 0xff, 0xff, 0xff, 0xf0, 1), reasonCorrupt},
+		{"snappy that cannot hold so much", kafkawire.CodecSnappy, []byte{0x80, 0x80, 0x02, 0x00, 0x41}, reasonCorrupt},
+		{"gzip", kafkawire.CodecGzip, pack(kafkawire.CodecGzip, make([]byte, 50*limit)), reasonTooLarge},
+		{"snappy", kafkawire.CodecSnappy, snappy.Encode(nil, make([]byte, 50*limit)), reasonTooLarge},
+		{"lz4", kafkawire.CodecLZ4, pack(kafkawire.CodecLZ4, make([]byte, 50*limit)), reasonTooLarge},
+		{"zstd", kafkawire.CodecZstd, pack(kafkawire.CodecZstd, make([]byte, 50*limit)), reasonTooLarge},
+		{"zstd window", kafkawire.CodecZstd, window, reasonTooLarge},
 		{"unknown codec", 7, huge, reasonCorrupt},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u := unpacker{limit: limit}
-			defer u.close()
+			u := kafkawire.Unpacker{Limit: limit}
+			defer u.Close()
 			before := allocated()
-			_, err := u.unpack(&batch{attrs: c.codec, body: c.body})
+			_, err := unpack(&u, &batch{attrs: c.codec, body: c.body})
 			if err == nil || err.reason != c.reason {
 				t.Errorf("%v, want %s", err, c.reason)
 			}
@@ -324,20 +324,20 @@ func TestUnpackIsBounded(t *testing.T) { // not parallel: it measures
 			}
 		})
 	}
-	u := unpacker{limit: limit}
-	defer u.close()
+	u := kafkawire.Unpacker{Limit: limit}
+	defer u.Close()
 	want := bytes.Repeat([]byte("monolith"), limit/8)
 	for range 2 { // decompressors are used again
-		for codec := int16(0); codec <= codecZstd; codec++ {
+		for codec := int16(0); codec <= kafkawire.CodecZstd; codec++ {
 			body := want
-			if codec != codecNone {
+			if codec != kafkawire.CodecNone {
 				body = pack(codec, want)
 			}
-			if got, err := u.unpack(&batch{attrs: codec, body: body}); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s: %d bytes, %v", codecNames[codec], len(got), err)
+			if got, err := unpack(&u, &batch{attrs: codec, body: body}); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d bytes, %v", kafkawire.CodecNames[codec], len(got), err)
 			}
 		}
-		got, err := u.unpack(&batch{attrs: codecSnappy, body: xerial(snappy.Encode(nil, want[:limit/2]), snappy.Encode(nil, want[limit/2:]))})
+		got, err := unpack(&u, &batch{attrs: kafkawire.CodecSnappy, body: xerial(snappy.Encode(nil, want[:limit/2]), snappy.Encode(nil, want[limit/2:]))})
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("two frames: %d bytes, %v", len(got), err)
 		}
@@ -353,16 +353,16 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x00\x00\x00\x01", 40)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := allocated()
-		for _, version := range []int16{listOffsetsOld, listOffsetsWithTerm} {
-			_, _ = decodeListOffsets(b, version)
+		for _, version := range []int16{kafkawire.ListOffsetsOld, kafkawire.ListOffsetsWithTerm} {
+			_, _ = kafkawire.DecodeListOffsets(b, version)
 		}
-		for _, version := range []int16{fetchMinVersion, fetchNameVersion, fetchIDVersion} {
-			_, _ = decodeFetch(b, version, 0)
-			_ = peekFetch(b, version, 0)
+		for _, version := range []int16{kafkawire.FetchMinVersion, kafkawire.FetchNameVersion, kafkawire.FetchIDVersion} {
+			_, _ = kafkawire.DecodeFetch(b, version, 0)
+			_ = kafkawire.PeekFetch(b, version, 0)
 		}
 		_, _ = decodeEpochEnd(b)
 		_, _, _ = decodeTopicConfig(b, "cleanup.policy")
-		_, _, _ = decodeFindCoordinator(b)
+		_, _, _ = kafkawire.DecodeFindCoordinator(b)
 		_, _ = decodeOffsetCommit(b)
 		if n := allocated() - before; n > uint64(1<<20+200*len(b)) {
 			t.Fatalf("%d bytes were allocated for %d", n, len(b))
@@ -376,12 +376,12 @@ func FuzzDecodeFetch(f *testing.F) {
 		f.Add(v, []byte(strings.Repeat("\x02", 200)))
 	}
 	f.Fuzz(func(t *testing.T, version int16, b []byte) {
-		if version < fetchMinVersion || version > fetchIDVersion {
+		if version < kafkawire.FetchMinVersion || version > kafkawire.FetchIDVersion {
 			return
 		}
-		r, err := decodeFetch(b, version, 0)
-		if err == nil && len(r.records)+16*len(r.aborted) > len(b) {
-			t.Fatalf("%d bytes of records and %d transactions in %d bytes", len(r.records), len(r.aborted), len(b))
+		r, err := kafkawire.DecodeFetch(b, version, 0)
+		if err == nil && len(r.Records)+16*len(r.Aborted) > len(b) {
+			t.Fatalf("%d bytes of records and %d transactions in %d bytes", len(r.Records), len(r.Aborted), len(b))
 		}
 	})
 }
@@ -447,7 +447,7 @@ func TestMicros(t *testing.T) {
 		{batch{firstTime: math.MaxInt64}, 0, math.MaxInt64 / 1000 * 1000},
 		{batch{firstTime: math.MinInt64}, 0, math.MinInt64 / 1000 * 1000},
 	} {
-		if got := c.b.micros(&record{timeDelta: c.d}); got != c.want {
+		if got := c.b.micros(&kafkawire.Record{TimeDelta: c.d}); got != c.want {
 			t.Errorf("%d+%d: %d, want %d", c.b.firstTime, c.d, got, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -29,7 +30,7 @@ type Reader struct {
 	err     error // what ended reading; repeats
 	closed  bool
 	columns columns
-	unpack  unpacker // holds the records of the cursor's batch
+	unpack  kafkawire.Unpacker // holds the records of the cursor's batch
 }
 
 var (
@@ -41,18 +42,18 @@ var (
 // undone by putting an older cursor back.
 type cursor struct {
 	fetched
-	full   bool    // there is an answer
-	at     int     // the batch to go on with
-	term   int32   // leader epoch of the last batch that was begun, -1: none
-	opened bool    // walk has begun
-	walk   records // the rest of that batch
-	walked int64   // offset delta of the last record taken from it, -1 before the first
+	full   bool              // there is an answer
+	at     int               // the batch to go on with
+	term   int32             // leader epoch of the last batch that was begun, -1: none
+	opened bool              // walk has begun
+	walk   kafkawire.Records // the rest of that batch
+	walked int64             // offset delta of the last record taken from it, -1 before the first
 }
 
 // open starts fetching at f.pos.
 func open(ctx context.Context, env *pipeline.Env, f *fetcher, m splitMemory) *Reader {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, memory: m, columns: newColumns(env.Mem()), unpack: unpacker{limit: f.opts.MaxBatchBytes}}
+	r := &Reader{env: env, opts: f.opts, fetch: f, stop: stop, pos: f.pos, end: f.end, memory: m, columns: newColumns(env.Mem()), unpack: kafkawire.Unpacker{Limit: f.opts.MaxBatchBytes}}
 	r.done.Go(func() { f.run(run) })
 	return r
 }
@@ -156,38 +157,38 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			if r.columns.rows >= r.opts.MaxRows {
 				return b.base, nil
 			}
-			body, err := r.unpack.unpack(b)
+			body, err := unpack(&r.unpack, b)
 			if err != nil {
 				if err := r.bad(ctx, err, b.body); err != nil {
 					return 0, err
 				}
 				continue
 			}
-			c.opened, c.walk, c.walked = true, records{body, b.count}, -1
+			c.opened, c.walk, c.walked = true, kafkawire.Records{Body: body, Left: b.count}, -1
 		}
-		for c.walk.left > 0 {
+		for c.walk.Left > 0 {
 			before := c.walk
-			rec, err := c.walk.next()
-			if room := r.opts.MaxBytes - r.columns.bytes; r.columns.rows > 0 && (r.columns.rows >= r.opts.MaxRows || len(rec.value)+len(rec.key) > room) {
+			rec, err := c.walk.Next()
+			if room := r.opts.MaxBytes - r.columns.bytes; r.columns.rows > 0 && (r.columns.rows >= r.opts.MaxRows || len(rec.Value)+len(rec.Key) > room) {
 				c.walk = before
 				return b.base + c.walked + 1, nil
 			}
-			if err == nil && (rec.offsetDelta <= c.walked || rec.offsetDelta > b.last-b.base) {
-				err = fmt.Errorf("record %d behind record %d of a batch of %d", rec.offsetDelta, c.walked, b.last-b.base+1)
+			if err == nil && (rec.OffsetDelta <= c.walked || rec.OffsetDelta > b.last-b.base) {
+				err = fmt.Errorf("record %d behind record %d of a batch of %d", rec.OffsetDelta, c.walked, b.last-b.base+1)
 			}
 			if err != nil { // the rest of the batch cannot be told from it
-				if err := r.bad(ctx, &batchError{b.base + c.walked + 1, reasonCorrupt, err}, before.body); err != nil {
+				if err := r.bad(ctx, &batchError{b.base + c.walked + 1, reasonCorrupt, err}, before.Body); err != nil {
 					return 0, err
 				}
-				c.walk = records{}
+				c.walk = kafkawire.Records{}
 				break
 			}
-			c.walked = rec.offsetDelta
-			offset := b.base + rec.offsetDelta
+			c.walked = rec.OffsetDelta
+			offset := b.base + rec.OffsetDelta
 			if offset < r.pos || r.end >= 0 && offset >= r.end {
 				continue
 			}
-			if rec.value == nil {
+			if rec.Value == nil {
 				bad := &pipeline.DataError{
 					Source: r.fetch.source, Split: r.fetch.split, Position: pipeline.Position(offset), Reason: reasonTombstone, Err: errTombstone,
 				}
@@ -198,7 +199,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			}
 			r.columns.add(b, &rec, offset)
 		}
-		if n := len(c.walk.body); n > 0 {
+		if n := len(c.walk.Body); n > 0 {
 			if err := r.bad(ctx, &batchError{b.base, reasonCorrupt, fmt.Errorf("%d bytes behind the last record", n)}, nil); err != nil {
 				return 0, err
 			}
@@ -259,7 +260,7 @@ func (r *Reader) Close() error {
 	r.stop(pipeline.ErrClosed)
 	r.done.Wait()
 	r.columns.release()
-	r.unpack.close()
+	r.unpack.Close()
 	r.cur = cursor{}
 	return r.fetch.cl.Close()
 }

@@ -186,9 +186,9 @@ func (s *Source) bound(ctx context.Context, cl *client, partitions []int32, b Bo
 	if b.Place == "" {
 		return nil, fmt.Errorf("source.kafka.end names no end for partition %d; name one, or set it to latest: %w", ask[0], pipeline.ErrConfig)
 	}
-	at := int64(atEarliest)
+	at := int64(kafkawire.AtEarliest)
 	if b.Place == Latest {
-		at = atLatest
+		at = kafkawire.AtLatest
 	}
 	got, err := cl.offsets(ctx, ask, at, s.opts.Isolation == ReadCommitted)
 	maps.Copy(out, got)

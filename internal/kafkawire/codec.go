@@ -1,4 +1,4 @@
-package kafkasource
+package kafkawire
 
 import (
 	"bytes"
@@ -13,56 +13,65 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Compression codecs of record batches.
+// Numbers of the compressions of record batches.
 const (
-	codecNone = iota
-	codecGzip
-	codecSnappy
-	codecLZ4
-	codecZstd
+	CodecNone = iota
+	CodecGzip
+	CodecSnappy
+	CodecLZ4
+	CodecZstd
 )
 
-var codecNames = [...]string{"none", "gzip", "snappy", "lz4", "zstd"}
+// CodecNames are their names, as settings call them.
+var CodecNames = [...]string{"none", "gzip", "snappy", "lz4", "zstd"}
 
-// unpacker takes compressed batches apart. Sizes that a batch announces are believed only up to the limit, and before
+// Unpacker takes compressed batches apart. Sizes that a batch announces are believed only up to the limit, and before
 // anything is allocated for them; what it holds is a small multiple of the limit at most. It is not for concurrent use.
-type unpacker struct {
-	limit int // bytes of a batch, unpacked
-	out   bytes.Buffer
-	gzip  *gzip.Reader
-	lz4   *lz4.Reader
-	zstd  *zstd.Decoder
+type Unpacker struct {
+	// Limit is how many bytes a batch may have, unpacked.
+	Limit int
+
+	out  bytes.Buffer
+	gzip *gzip.Reader
+	lz4  *lz4.Reader
+	zstd *zstd.Decoder
 }
 
-// errUnpacked says that a batch is larger than the limit once it is unpacked.
-var errUnpacked = errors.New("too large")
+// Errors of [Unpacker.Unpack].
+var (
+	// ErrUnpacked says that a batch is larger than the limit once it is unpacked.
+	ErrUnpacked = errors.New("too large")
+	// ErrCodec says that there is no such compression.
+	ErrCodec = errors.New("unknown compression")
+)
 
-// unpack returns the records of a batch as they were before compression. They are valid until the next call.
-func (u *unpacker) unpack(b *batch) ([]byte, *batchError) {
-	codec := int(b.attrs & attrCodec)
-	if codec == codecNone {
-		return b.body, nil
-	}
-	if codec >= len(codecNames) {
-		return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("unknown compression %d", codec)}
+// Unpack returns the records of a batch as they were before compression by the codec of the given number. They are valid
+// until the next call; body is returned where it is not compressed. Errors: [ErrUnpacked], [ErrCodec]; others for what is
+// malformed.
+func (u *Unpacker) Unpack(codec int, body []byte) ([]byte, error) {
+	switch {
+	case codec == CodecNone:
+		return body, nil
+	case codec < 0 || codec >= len(CodecNames):
+		return nil, fmt.Errorf("%w %d", ErrCodec, codec)
 	}
 	u.out.Reset()
-	err := u.run(codec, b.body)
+	err := u.run(codec, body)
 	switch {
-	case errors.Is(err, errUnpacked), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return nil, &batchError{b.base, reasonTooLarge, fmt.Errorf("more than %d bytes after %s decompression; raise source.kafka.max_batch_bytes", u.limit, codecNames[codec])}
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return nil, fmt.Errorf("%w: %w", ErrUnpacked, err)
 	case err != nil:
-		return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("%s: %w", codecNames[codec], err)}
+		return nil, err
 	}
 	return u.out.Bytes(), nil
 }
 
-func (u *unpacker) run(codec int, body []byte) (err error) {
+func (u *Unpacker) run(codec int, body []byte) (err error) {
 	in := bytes.NewReader(body)
 	switch codec {
-	case codecSnappy:
+	case CodecSnappy:
 		return u.snappy(body)
-	case codecGzip:
+	case CodecGzip:
 		if u.gzip == nil {
 			u.gzip = new(gzip.Reader)
 		}
@@ -70,7 +79,7 @@ func (u *unpacker) run(codec int, body []byte) (err error) {
 			return err
 		}
 		return u.read(u.gzip)
-	case codecLZ4:
+	case CodecLZ4:
 		if u.lz4 == nil {
 			u.lz4 = lz4.NewReader(nil)
 		}
@@ -79,7 +88,7 @@ func (u *unpacker) run(codec int, body []byte) (err error) {
 	default:
 		if u.zstd == nil {
 			// A window is memory, so it is bounded too; compressors choose one of 8 MiB where they do not know the size.
-			most := uint64(max(u.limit, 8<<20))
+			most := uint64(max(u.Limit, 8<<20))
 			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(most),
 				zstd.WithDecoderMaxWindow(min(most, zstd.MaxWindowSize)))
 			if err != nil {
@@ -94,10 +103,10 @@ func (u *unpacker) run(codec int, body []byte) (err error) {
 }
 
 // read takes what a decompressor gives, up to the limit.
-func (u *unpacker) read(r io.Reader) error {
-	n, err := u.out.ReadFrom(io.LimitReader(r, int64(u.limit)+1))
-	if err == nil && n > int64(u.limit) {
-		err = errUnpacked
+func (u *Unpacker) read(r io.Reader) error {
+	n, err := u.out.ReadFrom(io.LimitReader(r, int64(u.Limit)+1))
+	if err == nil && n > int64(u.Limit) {
+		err = ErrUnpacked
 	}
 	return err
 }
@@ -108,7 +117,7 @@ var xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 const xerialHeader = 16
 
-func (u *unpacker) snappy(body []byte) error {
+func (u *Unpacker) snappy(body []byte) error {
 	if !bytes.HasPrefix(body, xerialMagic) {
 		return u.chunk(body)
 	}
@@ -132,14 +141,14 @@ func (u *unpacker) snappy(body []byte) error {
 }
 
 // chunk unpacks one snappy block.
-func (u *unpacker) chunk(block []byte) error {
+func (u *Unpacker) chunk(block []byte) error {
 	n, err := snappy.DecodedLen(block)
 	if err != nil {
 		return err
 	}
 	// A block says how large it gets, and one byte of it may stand for 64: what it says may be a lie either way.
-	if n > u.limit-u.out.Len() {
-		return errUnpacked
+	if n > u.Limit-u.out.Len() {
+		return ErrUnpacked
 	}
 	if n > 64*len(block) {
 		return snappy.ErrCorrupt
@@ -154,10 +163,10 @@ func (u *unpacker) chunk(block []byte) error {
 	return nil
 }
 
-// close gives up what is held.
-func (u *unpacker) close() {
+// Close gives up what is held; the unpacker may be used again.
+func (u *Unpacker) Close() {
 	if u.zstd != nil {
 		u.zstd.Close()
 	}
-	*u = unpacker{limit: u.limit}
+	*u = Unpacker{Limit: u.Limit}
 }
