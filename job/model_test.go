@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,8 +106,8 @@ train: {batch: 50}
 	}
 }
 
-// TestAnotherModelIsNamed changes rules and shapes of a job that has a snapshot: training, evaluation and check say which
-// parameter, both values and what to do.
+// TestAnotherModelIsNamed changes the shape of a job's model that has a snapshot: training, evaluation and check say which
+// parameter, both values and what to do. Rules may change, and training says which have.
 func TestAnotherModelIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,9 +117,8 @@ func TestAnotherModelIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for set, want := range map[string]string{
-		"optimizer.sparse.adagrad.lr=0.1": "embedding.vec: adagrad's lr is 0.1, was 0.05",
-		"model.deepfm.embedding_l2=0.5":   "embedding.vec: l2 is 0.5, was 0",
-		"model.deepfm.hidden=[16]":        "deep.0.weight: shape is [12 16], was [12 8]",
+		"model.deepfm.hidden=[16]": "tensor deep.0.weight: the snapshot has shape [12 8], the model [12 16]",
+		"model.deepfm.dim=5":       "table embedding segment vec: the snapshot has dim 4, the model dim 5",
 	} {
 		c := epochsJob(t, dir, "train.libfm", "run", "epochs=1", set)
 		_, trained := job.Run(t.Context(), c, job.RunOptions{})
@@ -132,5 +132,21 @@ func TestAnotherModelIsNamed(t *testing.T) {
 		if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, want) || !strings.Contains(found[0].Message, "--resume=false") {
 			t.Errorf("check with %s: %v, %v", set, found, err)
 		}
+	}
+	c := epochsJob(t, dir, "train.libfm", "run", "epochs=1", "optimizer.sparse.adagrad.lr=0.1", "model.deepfm.embedding_l2=0.5")
+	var said []string
+	if _, err := job.Run(t.Context(), c, job.RunOptions{Notice: func(line string) { said = append(said, line) }}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"embedding.vec: adagrad's lr is 0.1, was 0.05", "embedding.vec: l2 is 0.5, was 0"} {
+		if !slices.Contains(said, want) {
+			t.Errorf("%q is not said: %q", want, said)
+		}
+	}
+	if found, err := job.Check(t.Context(), c); err != nil || len(found) != 0 {
+		t.Errorf("check: %v, %v", found, err)
+	}
+	if _, err := job.Evaluate(t.Context(), c, job.EvalOptions{}); err != nil {
+		t.Error(err)
 	}
 }

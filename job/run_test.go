@@ -167,7 +167,7 @@ func TestEvaluateIsWhatTrainingSaw(t *testing.T) {
 	if _, err := job.Evaluate(t.Context(), other, job.EvalOptions{}); !errors.Is(err, pipeline.ErrConfig) {
 		t.Errorf("another model: %v, want ErrConfig", err)
 	}
-	if f, err := job.Check(t.Context(), other); err != nil || len(f) != 1 || !strings.Contains(f[0].Message, "another model") {
+	if f, err := job.Check(t.Context(), other); err != nil || len(f) != 1 || !strings.Contains(f[0].Message, "does not fit the model") {
 		t.Errorf("check: %v, %v", f, err)
 	}
 	begin := false

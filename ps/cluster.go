@@ -45,6 +45,15 @@ type Options struct {
 	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir. Those that are taken later
 	// come before it when the shards have to go back.
 	Restore string
+	// From is the folder of a snapshot of another run whose parameters a run begins with that has no snapshot in Dir yet.
+	// They become the first snapshot of Dir, without positions and worker state.
+	From string
+	// Fit says what to do with parameters of a snapshot that do not fit the layout, in Dir and From; what is renamed is
+	// renamed in both. A snapshot that fits only by it becomes a new snapshot in Dir first.
+	Fit param.Policies
+	// ReadOnly makes the shards hold weights alone, without the optimizers' state. Pushes are refused, and no snapshots are
+	// taken.
+	ReadOnly bool
 	// Keep is how many snapshots stay in Dir, apart from pinned ones; default 3.
 	Keep int
 	// Every is the time between snapshots taken by the cluster itself; 0 takes none, and a turn in which nothing has changed
@@ -69,14 +78,15 @@ type Options struct {
 	Lease time.Duration
 	// Meta is stored with every snapshot: the job's name, the plan's hash.
 	Meta map[string]string
-	// Recipe is stored with every snapshot too: JSON that says what examples are made of.
+	// Recipe is stored with every snapshot too: JSON that says what examples are made of. So is Model, which may be nil.
 	Recipe json.RawMessage
+	Model  *snapshot.Model
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
 	// Hooks observes; nil: nothing does.
 	Hooks Hooks
-	// FS is where snapshots are kept; nil: [snapshot.OS].
-	FS snapshot.FS
+	// Store is where snapshots are kept; nil: [snapshot.Disk].
+	Store snapshot.Store
 	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
 	// has no limit.
 	Memory *table.Memory
@@ -121,8 +131,11 @@ func (o Options) withDefaults() Options {
 	if o.Hooks == nil {
 		o.Hooks = NopHooks{}
 	}
-	if o.FS == nil {
-		o.FS = snapshot.OS{}
+	if o.Store == nil {
+		o.Store = snapshot.Disk()
+	}
+	if o.ReadOnly && o.Layout != nil {
+		o.Layout, o.Every = o.Layout.Frozen(), 0
 	}
 	return o
 }
@@ -142,6 +155,15 @@ func (o Options) Validate() error {
 	}
 	if o.Restore != "" && o.Log != nil {
 		errs = append(errs, fmt.Errorf("ps: a log goes on from the snapshots of its own folder, not from %s: %w", o.Restore, ErrLayout))
+	}
+	if o.From != "" && (o.Restore != "" || o.Dir == "" || o.ReadOnly) {
+		errs = append(errs, fmt.Errorf("ps: a run that begins with the parameters of %s keeps them in a folder of its own, restores nothing else and trains: %w", o.From, ErrLayout))
+	}
+	if o.ReadOnly && (o.Log != nil || o.Dir != "") {
+		errs = append(errs, fmt.Errorf("ps: shards that are only read keep no log and no snapshots: %w", ErrLayout))
+	}
+	if err := o.Fit.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("ps: %w: %w", ErrLayout, err))
 	}
 	return errors.Join(errs...)
 }
@@ -170,8 +192,9 @@ type Cluster struct {
 		restored   *SnapshotInfo
 		last       *SnapshotInfo // the newest that this cluster has taken
 		skipped    []error
-		newest     uint64 // number of the newest snapshot there is or was to be
-		floor      uint64 // the lowest generation whose state a shard may keep, 0: not known yet
+		changes    []string // what is not as in the snapshot that was restored
+		newest     uint64   // number of the newest snapshot there is or was to be
+		floor      uint64   // the lowest generation whose state a shard may keep, 0: not known yet
 		cuts       uint64
 		giveUp     context.CancelCauseFunc // of the snapshot under way
 		saved      uint64                  // changes of shard 0 that the newest snapshot holds
@@ -230,7 +253,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 
 // Node returns the options of one shard, of so many, that fit those of the cluster.
 func (o Options) Node(index, numShards int) NodeOptions {
-	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory}
+	n := NodeOptions{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, Store: o.Store, Memory: o.Memory, ReadOnly: o.ReadOnly}
 	if o.Log != nil {
 		l := *o.Log
 		l.Dir = filepath.Join(l.Dir, LogName(index, numShards))
@@ -277,8 +300,41 @@ func (c *Cluster) ClientAt(ctx context.Context, worker string, generation uint64
 	return c.clientAt(ctx, worker, generation, false)
 }
 
+// Reader opens a client that can look up and read dense tensors, and neither push nor take over splits ([ErrReadOnly]).
+// Errors: [ErrNotReady], [ErrClosed].
+func (c *Cluster) Reader(ctx context.Context, worker string) (*Client, error) {
+	in, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	conns, err := c.connect(ctx, worker, in.Generation, false)
+	if err != nil {
+		return nil, err
+	}
+	for i := range conns {
+		conns[i] = ReadOnly(conns[i])
+	}
+	return c.client(worker, conns), nil
+}
+
 // clientAt opens a client; settles, if it may take over orphaned splits only.
 func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64, settles bool) (*Client, error) {
+	conns, err := c.connect(ctx, worker, generation, settles)
+	if err != nil {
+		return nil, err
+	}
+	return c.client(worker, conns), nil
+}
+
+// client makes a client of open streams.
+func (c *Cluster) client(worker string, conns []Conn) *Client {
+	return NewClient(ClientOptions{
+		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == Partial, Parallel: c.opts.Peers != nil,
+	})
+}
+
+// connect opens the streams of a new session.
+func (c *Cluster) connect(ctx context.Context, worker string, generation uint64, settles bool) ([]Conn, error) {
 	session := randomID()
 	conns := make([]Conn, len(c.peers))
 	for i, p := range c.peers {
@@ -299,9 +355,7 @@ func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64
 			conns[i] = c.opts.WrapConn(worker, i, conn)
 		}
 	}
-	return NewClient(ClientOptions{
-		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == Partial, Parallel: c.opts.Peers != nil,
-	}), nil
+	return conns, nil
 }
 
 // Restored returns the snapshot that the cluster's state goes back to, or nil.
@@ -309,6 +363,14 @@ func (c *Cluster) Restored() *SnapshotInfo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.restored
+}
+
+// Changes returns what is not as in the snapshot that was restored, one a line: rules that are others now, parameters that did
+// not fit and what became of them under [Options].Fit.
+func (c *Cluster) Changes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.changes
 }
 
 // Skipped returns, for each damaged snapshot that was passed over, which it was and why.

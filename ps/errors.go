@@ -20,8 +20,11 @@ var (
 	// ErrTorn means that shards hold different parts of a split: one of them has lost state, or something was applied to one shard
 	// alone. [Client.Resume], [Cluster.Snapshot] and [Cluster.Digest] return it. Roll back to a snapshot.
 	ErrTorn = errors.New("shards disagree about a split")
-	// ErrLayout means that options, rows or an update do not fit the layout, or that a snapshot is of another model.
+	// ErrLayout means that options, rows or an update do not fit the layout, or that a snapshot does not fit the model.
 	ErrLayout = errors.New("layout mismatch")
+	// ErrReadOnly means that a reader, or a client of shards that hold weights alone, has tried to change something. Take part as a
+	// trainer.
+	ErrReadOnly = errors.New("only for reading")
 	// ErrBusy means that a split has as many batches staged as [Options].MaxStaged allows. Commit first.
 	ErrBusy = errors.New("too many batches staged")
 	// ErrClosed means that the cluster or client was closed.

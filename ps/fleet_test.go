@@ -221,7 +221,7 @@ func (f *fleet) mend() error {
 			continue
 		}
 		h := &host{}
-		o := ps.NodeOptions{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Log: f.log(s, h), FS: mortalFS{snapshot.OS{}, h}}
+		o := ps.NodeOptions{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Log: f.log(s, h), Store: snapshot.OnFS(mortalFS{snapshot.OS{}, h})}
 		n, err := ps.OpenNode(ctx, o)
 		if err != nil {
 			return err
@@ -233,7 +233,7 @@ func (f *fleet) mend() error {
 	if _, h := f.current(0); h == nil || h.alive() != nil {
 		h := &host{}
 		o := f.opts
-		o.Log, o.FS, o.Peers = f.log(0, h), mortalFS{snapshot.OS{}, h}, []ps.Peer{}
+		o.Log, o.Store, o.Peers = f.log(0, h), snapshot.OnFS(mortalFS{snapshot.OS{}, h}), []ps.Peer{}
 		for s := 1; s < f.shards; s++ {
 			o.Peers = append(o.Peers, &remotePeer{f, s, h})
 		}

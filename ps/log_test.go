@@ -239,8 +239,8 @@ func TestUnreadable(t *testing.T) {
 		}, 0},
 	} {
 		o, infos, digest := logged(t, 2)
-		o.FS = pstest.BadDisk{FS: snapshot.OS{}, Bad: tc.bad}
-		o.Log.FS = o.FS
+		disk := pstest.BadDisk{FS: snapshot.OS{}, Bad: tc.bad}
+		o.Store, o.Log.FS = snapshot.OnFS(disk), disk
 		c, err := ps.Open(t.Context(), o)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)

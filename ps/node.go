@@ -31,8 +31,10 @@ type NodeOptions struct {
 	Log *LogOptions
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
-	// FS is where snapshots are kept; nil: [snapshot.OS].
-	FS snapshot.FS
+	// Store is where snapshots are kept; nil: [snapshot.Disk].
+	Store snapshot.Store
+	// ReadOnly makes the shard hold weights alone, and refuse to change them; the layout is one of [param.Layout.Frozen].
+	ReadOnly bool
 	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
 	Memory *table.Memory
 }
@@ -87,8 +89,8 @@ func OpenNode(ctx context.Context, o NodeOptions) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.FS == nil {
-		o.FS = snapshot.OS{}
+	if o.Store == nil {
+		o.Store = snapshot.Disk()
 	}
 	o.MaxStaged = max(o.MaxStaged, 1)
 	n := &Node{opts: o, incarnation: randomID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}
@@ -140,6 +142,9 @@ func (n *Node) connect(session, generation uint64, worker string, settles bool) 
 	n.opened++
 	c.stream, n.streams[session] = n.opened, n.opened
 	n.shard.Open(session, worker)
+	if n.opts.ReadOnly {
+		return ReadOnly(c), nil
+	}
 	return c, nil
 }
 

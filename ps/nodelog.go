@@ -2,6 +2,9 @@ package ps
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -83,7 +86,7 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	o := n.opts.Log
 	l := &nodeLog{opts: wal.Options{
 		FS: o.FS, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
-		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, layout %s, %s", n.opts.Index, n.opts.NumShards, n.opts.Layout.Hash(), o.Identity), ", "),
+		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, shape %s, %s", n.opts.Index, n.opts.NumShards, logShape(n.opts.Layout), o.Identity), ", "),
 	}}
 	if o.Owner != "" {
 		l.opts.Identity = "job " + o.Owner + ", " + l.opts.Identity
@@ -142,12 +145,23 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	return nil
 }
 
+// logShape names what a log's records must fit: the shape and what the optimizers keep, not their settings. Records behind
+// the last snapshot are applied by the rules there are now.
+func logShape(l *param.Layout) string {
+	b, err := json.Marshal(l.Shape())
+	if err != nil {
+		panic("ps: a shape does not marshal: " + err.Error()) // names and numbers only
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
 // newestSnapshot is the number of the newest snapshot in the job's folder, good or not, or 0.
 func (n *Node) newestSnapshot() (uint64, error) {
 	if n.opts.Dir == "" {
 		return 0, nil
 	}
-	entries, err := snapshot.ListFS(n.opts.FS, n.opts.Dir)
+	entries, err := snapshot.ListIn(n.opts.Store, n.opts.Dir)
 	if err != nil || len(entries) == 0 {
 		return 0, err
 	}
@@ -270,7 +284,7 @@ func logError(err error) error {
 	case errors.Is(err, wal.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	case errors.Is(err, wal.ErrIdentity):
-		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside: %w", err, ErrMismatch)
+		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside; what it holds behind the last snapshot is then read from the source again: %w", err, ErrMismatch)
 	}
 	return err
 }

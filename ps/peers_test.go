@@ -614,7 +614,7 @@ func TestWriteCutWaitsForTheLog(t *testing.T) {
 	if _, err := n.AwaitCut(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	w, err := snapshot.Create(snapshot.Options{FS: snapshot.OS{}, Dir: dir, ID: 1, Layout: o.Layout, Shards: 1, Created: time.Now()})
+	w, err := snapshot.Create(snapshot.Options{Dir: dir, ID: 1, Layout: o.Layout, Shards: 1, Created: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,14 +19,14 @@ func (c *Cluster) prepareDir(ctx context.Context) error {
 	if c.opts.Dir == "" {
 		return nil
 	}
-	gone, err := snapshot.Clean(c.opts.FS, c.opts.Dir)
+	gone, err := snapshot.Clean(c.opts.Store, c.opts.Dir)
 	if err != nil {
 		return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
 	}
 	if len(gone) > 0 {
 		c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
 	}
-	entries, err := snapshot.ListFS(c.opts.FS, c.opts.Dir)
+	entries, err := snapshot.ListIn(c.opts.Store, c.opts.Dir)
 	if err != nil {
 		return fmt.Errorf("ps: %w", err)
 	}
@@ -221,7 +221,7 @@ func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 	case c.opts.Dir == "":
 		floor = max(newest, 1)
 	default:
-		stored, err := snapshot.ReadNumber(c.opts.FS, filepath.Join(c.opts.Dir, floorName))
+		stored, err := snapshot.ReadNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName))
 		if err != nil {
 			return 0, fmt.Errorf("ps: %w", err)
 		}
@@ -231,7 +231,7 @@ func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 	}
 	if store && c.opts.Dir != "" {
 		// Before any shard is given a state: whoever comes after a death in the middle must not keep what was to be given up.
-		if err := snapshot.WriteNumber(c.opts.FS, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
+		if err := snapshot.WriteNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
 			return 0, fmt.Errorf("ps: %w", err)
 		}
 	}
@@ -250,7 +250,7 @@ func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
 	}
 	var info *SnapshotInfo
 	if base > 0 && c.opts.Dir != "" {
-		entries, err := snapshot.ListFS(c.opts.FS, c.opts.Dir)
+		entries, err := snapshot.ListIn(c.opts.Store, c.opts.Dir)
 		if err != nil {
 			return fmt.Errorf("ps: %w", err)
 		}
@@ -259,6 +259,9 @@ func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
 				info = e.Info
 			}
 		}
+	}
+	if info != nil {
+		c.differs(ctx, c.opts.Layout.Rules().Changes(info.Rules, nil))
 	}
 	// What a coordinator before this one has begun, nobody will end.
 	if err := c.each(ctx, func(ctx context.Context, _ int, p Peer) error {
@@ -305,15 +308,18 @@ func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int)
 	}
 	var skipped []error
 	for _, e := range entries {
-		err := e.Err
+		info, err := e.Info, e.Err
 		if err == nil {
-			err = c.load(ctx, generation, e.Info, keep)
+			info, err = c.fitting(ctx, info)
+		}
+		if err == nil {
+			err = c.load(ctx, generation, info, keep)
 		}
 		c.mu.Lock()
 		c.mu.skipped = skipped
 		c.mu.Unlock()
 		if !errors.Is(err, ErrCorrupt) {
-			return generation, e.Info, err
+			return generation, info, err
 		}
 		generation++
 		skipped = append(skipped, fmt.Errorf("ps: %w", err))
@@ -322,6 +328,8 @@ func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int)
 	switch {
 	case c.opts.Restore != "":
 		return 0, nil, fmt.Errorf("ps: restoring %s: %w", c.opts.Restore, errors.Join(skipped...))
+	case c.opts.From != "" && len(entries) == 1 && entries[0].Path == c.opts.From:
+		return 0, nil, fmt.Errorf("ps: beginning with the parameters of %s: %w", c.opts.From, errors.Join(skipped...))
 	case len(skipped) > 0:
 		return 0, nil, fmt.Errorf("ps: no snapshot in %s is whole; to start over, move them away: %w", c.opts.Dir, errors.Join(skipped...))
 	}
@@ -329,20 +337,24 @@ func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int)
 }
 
 // candidates returns the snapshots that the shards may go back to, the best first: those of the folder, the newest first,
-// or the one that was asked for, behind those that were taken since.
+// or the one that was asked for, behind those that were taken since; where there is none, that of the run to begin from.
 func (c *Cluster) candidates() ([]snapshot.Entry, error) {
 	var entries []snapshot.Entry
 	if c.opts.Dir != "" {
 		var err error
-		if entries, err = snapshot.ListFS(c.opts.FS, c.opts.Dir); err != nil {
+		if entries, err = snapshot.ListIn(c.opts.Store, c.opts.Dir); err != nil {
 			return nil, fmt.Errorf("ps: %w", err)
 		}
 	}
 	if c.opts.Restore == "" {
+		if len(entries) == 0 && c.opts.From != "" {
+			info, err := snapshot.ReadInfoIn(c.opts.Store, c.opts.From)
+			return []snapshot.Entry{{Path: c.opts.From, Info: info, Err: err}}, nil
+		}
 		return entries, nil
 	}
 	entries = slices.DeleteFunc(entries, func(e snapshot.Entry) bool { return e.ID <= c.before })
-	info, err := snapshot.ReadInfoFS(c.opts.FS, c.opts.Restore)
+	info, err := snapshot.ReadInfoIn(c.opts.Store, c.opts.Restore)
 	asked := snapshot.Entry{Path: c.opts.Restore, Info: info, Err: err}
 	if info != nil {
 		asked.ID = info.ID
@@ -354,9 +366,6 @@ func (c *Cluster) load(ctx context.Context, generation uint64, info *SnapshotInf
 	o := LoadOptions{Generation: generation}
 	if info != nil {
 		o.Path, o.ID = info.Path, info.ID
-		if err := c.opts.fits(info); err != nil {
-			return err
-		}
 	}
 	return c.each(ctx, func(ctx context.Context, i int, p Peer) error {
 		o := o
@@ -365,17 +374,63 @@ func (c *Cluster) load(ctx context.Context, generation uint64, info *SnapshotInf
 	})
 }
 
-// fits tells whether a snapshot is of this model.
-func (o Options) fits(info *SnapshotInfo) error {
-	if info.Layout != o.Layout.String() || info.LayoutHash != o.Layout.Hash() {
-		return otherModel(info.Path, o.Layout, info)
+// fitting returns the snapshot itself when its parameters fit the layout, and otherwise, where [Options].Fit lets them be
+// made to fit, one in the job's folder that does. It says what changes. Errors: [ErrLayout], [ErrCorrupt], those of writing.
+func (c *Cluster) fitting(ctx context.Context, info *SnapshotInfo) (*SnapshotInfo, error) {
+	fit, err := c.opts.Layout.Fit(info.Shape(), c.opts.Fit)
+	if err != nil {
+		return nil, unfit(info.Path, err.Error())
 	}
-	return nil
+	changes := fit.Notes
+	if !c.opts.ReadOnly {
+		changes = append(changes, c.opts.Layout.Rules().Changes(info.Rules, c.opts.Fit.Rename)...)
+	}
+	foreign := c.opts.From != "" && info.Path == c.opts.From
+	if (!fit.Exact || foreign) && c.opts.Dir != "" && c.opts.Restore == "" {
+		if info, err = c.convert(ctx, info, fit, !foreign); err != nil {
+			return nil, err
+		}
+	} else if !fit.Exact {
+		return nil, unfit(info.Path, strings.Join(fit.Notes, "\n  "))
+	}
+	c.differs(ctx, changes)
+	return info, nil
 }
 
-// otherModel says in what the snapshot's parameters differ from the model's.
-func otherModel(path string, l *param.Layout, info *SnapshotInfo) error {
-	return fmt.Errorf("ps: snapshot %s is of another model: %w:\n  %s", path, ErrLayout, strings.Join(l.Differences(info.Layout), "\n  "))
+// convert writes a snapshot of the layout into the job's folder.
+func (c *Cluster) convert(ctx context.Context, info *SnapshotInfo, fit *param.Fit, keep bool) (*SnapshotInfo, error) {
+	from, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{Store: c.opts.Store})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.mu.newest++
+	number := c.mu.newest
+	c.mu.Unlock()
+	made, err := snapshot.Convert(ctx, from, fit, snapshot.Options{
+		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: "made of " + snapshotPath(info.Path),
+		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(),
+	}, keep, func(tensor string) int { return tensorShard(tensor, info.Shards) })
+	if err = errors.Join(err, from.Close()); err != nil {
+		return nil, fmt.Errorf("ps: making a snapshot that fits of %s: %w", info.Path, err)
+	}
+	c.opts.Logger.InfoContext(ctx, "snapshot made to fit", "path", made.Path, "of", info.Path, "rows", made.Rows())
+	return made, nil
+}
+
+// differs notes what is not as in the snapshot that is restored.
+func (c *Cluster) differs(ctx context.Context, changes []string) {
+	c.mu.Lock()
+	c.mu.changes = changes
+	c.mu.Unlock()
+	for _, line := range changes {
+		c.opts.Logger.InfoContext(ctx, "not as in the snapshot", "change", line)
+	}
+}
+
+// unfit says that a snapshot's parameters do not fit the model's.
+func unfit(path, why string) error {
+	return fmt.Errorf("ps: snapshot %s does not fit the model: %w:\n  %s", path, ErrLayout, why)
 }
 
 // read loads the shard's part of a snapshot, of any number of shards.
@@ -389,22 +444,38 @@ func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
 
 // open opens and verifies the shard's part of a snapshot of this model. Errors: [ErrCorrupt], [ErrLayout].
 func (n *Node) open(path string) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenShard(n.opts.FS, path, n.opts.Index, n.opts.NumShards)
+	s, err := snapshot.OpenWith(path, snapshot.OpenOptions{Store: n.opts.Store, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
 	if err != nil {
 		return nil, err
 	}
-	if info := s.Info(); info.Layout != n.opts.Layout.String() {
-		return nil, errors.Join(otherModel(path, n.opts.Layout, info), s.Close())
+	if _, err := n.fit(s.Info()); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// fit tells where the parameters of a snapshot go. Errors: [ErrLayout].
+func (n *Node) fit(info *SnapshotInfo) (*param.Fit, error) {
+	fit, err := n.opts.Layout.Fit(info.Shape(), param.Policies{})
+	switch {
+	case err != nil:
+		return nil, unfit(info.Path, err.Error())
+	case !fit.Exact:
+		return nil, unfit(info.Path, strings.Join(fit.Notes, "\n  "))
+	}
+	return fit, nil
 }
 
 // fill reads a snapshot into an empty shard.
 func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error {
 	info := s.Info()
+	fit, err := n.fit(info)
+	if err != nil {
+		return err
+	}
 	var mine table.Rows
 	for t, spec := range n.opts.Layout.Tables {
-		err := s.Rows(t, func(rows *table.Rows) error {
+		err := s.Rows(fit.Tables[t].From, func(rows *table.Rows) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}

@@ -79,7 +79,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	c.opts.Hooks.SnapshotDone("ok", took, info.Bytes(), stall)
 	c.opts.Logger.InfoContext(ctx, "snapshot taken", "path", info.Path, "rows", info.Rows(), "bytes", info.Bytes(),
 		"duration", took, "longest_stall", stall)
-	gone, err := snapshot.Prune(c.opts.FS, c.opts.Dir, c.opts.Keep)
+	gone, err := snapshot.Prune(c.opts.Store, c.opts.Dir, c.opts.Keep)
 	if err != nil {
 		c.opts.Logger.WarnContext(ctx, "old snapshots not removed", "err", err)
 	}
@@ -234,8 +234,8 @@ func (c *Cluster) write(ctx context.Context, o SnapshotOptions, id, number uint6
 		return nil, err
 	}
 	w, err := snapshot.Create(snapshot.Options{
-		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
-		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
+		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
+		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {
 		return nil, err

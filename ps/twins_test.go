@@ -52,7 +52,7 @@ func (x *twins) open() {
 	x.h = &host{}
 	o := x.opts
 	log := *o.Log
-	o.FS, log.FS = mortalFS{snapshot.OS{}, x.h}, mortalFS{snapshot.OS{}, x.h}
+	o.Store, log.FS = snapshot.OnFS(mortalFS{snapshot.OS{}, x.h}), mortalFS{snapshot.OS{}, x.h}
 	o.Log = &log
 	var err error
 	if x.c[0], err = ps.Open(x.t.Context(), o); err != nil {

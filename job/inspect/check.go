@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/transforms/parse"
@@ -84,8 +85,10 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 			switch {
 			case err != nil:
 				add("dir", err)
-			case info.LayoutHash != m.Layout().Hash():
-				add("dir", fmt.Errorf("the newest snapshot %s is of another model: %s; %s", path, strings.Join(m.Layout().Differences(info.Layout), "; "), fault.OtherModel))
+			default:
+				if _, err := m.Layout().Fit(info.Shape(), param.Policies{}); err != nil {
+					add("dir", fmt.Errorf("the newest snapshot %s does not fit the model: %w; %s", path, err, fault.OtherModel))
+				}
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if len(moved) > 0 && opts.Notice != nil {
 		opts.Notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", path, strings.Join(moved, "; ")))
 	}
-	cluster, err := ps.Open(ctx, ps.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, Logger: log, Hooks: psHooks(hooks), Memory: tableMemory(cfg, opts.Memory)})
+	cluster, err := ps.Open(ctx, ps.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, ReadOnly: true, Logger: log, Hooks: psHooks(hooks), Memory: tableMemory(cfg, opts.Memory)})
 	if err != nil {
 		return nil, fault.Unavailable(err)
 	}

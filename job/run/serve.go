@@ -357,6 +357,9 @@ func (s *serving) state() string {
 	for _, err := range s.cluster.Skipped() {
 		fmt.Fprintf(&b, "; passed over: %v", err)
 	}
+	for _, line := range s.cluster.Changes() {
+		fmt.Fprintf(&b, "; %s", line)
+	}
 	return b.String()
 }
 

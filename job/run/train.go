@@ -203,6 +203,11 @@ func (t *trainer) dial(ctx context.Context) error {
 func (t *trainer) resumed() error {
 	if r := t.shards.Restored(); r != nil {
 		t.notice("going on from snapshot %s (%d rows)", r.Path, r.Rows())
+		if c, here := t.shards.(*ps.Cluster); here {
+			for _, line := range c.Changes() {
+				t.notice("%s", line)
+			}
+		}
 	} else if t.opts.Resume != nil && *t.opts.Resume {
 		where := "in " + stored.SnapshotsIn(t.cfg)
 		if t.cfg.PS.Remote() {

@@ -18,12 +18,12 @@ const (
 // The decayed gradient is used in both lines for every element. State: n [dim].
 type Adagrad struct {
 	// LR is the learning rate, above 0; 0 means [DefaultAdagradLR].
-	LR float32
+	LR float32 `json:"lr"`
 	// InitialAccumulator is n before the first gradient, above 0 so that a zero gradient never divides by zero; 0 means
 	// [DefaultAdagradInitialAccumulator]. The larger, the smaller the first steps.
-	InitialAccumulator float32
+	InitialAccumulator float32 `json:"initial_accumulator"`
 	// WeightDecay is λ, at least 0, default 0. It adds to an L2 term of the parameter.
-	WeightDecay float32
+	WeightDecay float32 `json:"weight_decay"`
 }
 
 var _ Optimizer = Adagrad{}

@@ -29,17 +29,17 @@ const (
 // 1-β2ᵗ computed from a float32 power near 1 would lose most of its digits.
 type Adam struct {
 	// LR is the learning rate, above 0; 0 means [DefaultAdamLR].
-	LR float32
+	LR float32 `json:"lr"`
 	// Beta1 is the decay of m in (0, 1); 0 means [DefaultAdamBeta1].
-	Beta1 float32
+	Beta1 float32 `json:"beta1"`
 	// Beta2 is the decay of v in (0, 1); 0 means [DefaultAdamBeta2].
-	Beta2 float32
+	Beta2 float32 `json:"beta2"`
 	// Epsilon keeps the step finite, above 0; 0 means [DefaultAdamEpsilon].
-	Epsilon float32
+	Epsilon float32 `json:"epsilon"`
 	// WeightDecay is λ, at least 0, default 0. It adds to an L2 term of the parameter.
-	WeightDecay float32
+	WeightDecay float32 `json:"weight_decay"`
 	// Nesterov looks one step of momentum ahead.
-	Nesterov bool
+	Nesterov bool `json:"nesterov"`
 }
 
 var _ Optimizer = Adam{}

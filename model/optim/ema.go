@@ -10,7 +10,7 @@ const DefaultEMADecay = 0.9
 // It keeps no state.
 type EMA struct {
 	// Decay is d in (0, 1); 0 means [DefaultEMADecay].
-	Decay float32
+	Decay float32 `json:"decay"`
 }
 
 var _ Optimizer = EMA{}

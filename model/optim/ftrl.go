@@ -23,15 +23,15 @@ const (
 // stored: w itself holds it, see Update. State: n [dim], z [dim].
 type FTRL struct {
 	// LR is α, above 0; 0 means [DefaultFTRLLR].
-	LR float32
+	LR float32 `json:"lr"`
 	// Beta is β, at least 0, default 0. It slows down the first steps.
-	Beta float32
+	Beta float32 `json:"beta"`
 	// L1 is at least 0, default 0.
-	L1 float32
+	L1 float32 `json:"l1"`
 	// L2 is at least 0, default 0.
-	L2 float32
+	L2 float32 `json:"l2"`
 	// InitialAccumulator is n before the first gradient, above 0; 0 means [DefaultFTRLInitialAccumulator].
-	InitialAccumulator float32
+	InitialAccumulator float32 `json:"initial_accumulator"`
 }
 
 var _ Optimizer = FTRL{}

@@ -8,7 +8,7 @@ const DefaultSGDLR = 0.01
 // SGD is stochastic gradient descent without momentum (Robbins and Monro, 1951): w = w - lr·g. It keeps no state.
 type SGD struct {
 	// LR is the learning rate, above 0; 0 means [DefaultSGDLR].
-	LR float32
+	LR float32 `json:"lr"`
 }
 
 var _ Optimizer = SGD{}

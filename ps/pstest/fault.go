@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -232,11 +231,9 @@ func (f *FaultFS) Rename(from, to string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name := range f.unsynced {
-		if filepath.Dir(name) == from {
-			delete(f.unsynced, name)
-			f.unsynced[filepath.Join(to, filepath.Base(name))] = 0
-		}
+	if _, ok := f.unsynced[from]; ok {
+		delete(f.unsynced, from)
+		f.unsynced[to] = 0
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ type Tensor struct {
 	Weights, State []float32
 }
 
-// tableSchema is the schema of the files of a table: fid and time (microseconds since 1970) int64, count uint64, and for
-// each segment its weights and, where its optimizer keeps any, its state as fixed-size lists of float32.
-func tableSchema(t Table) *arrow.Schema {
+// rowsSchema is the schema of the files of a table's rows: fid and time (microseconds since 1970) int64, count uint64, and
+// the weights of each segment as fixed-size lists of float32.
+func rowsSchema(t Table) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "fid", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "time", Type: arrow.PrimitiveTypes.Int64},
@@ -26,10 +26,22 @@ func tableSchema(t Table) *arrow.Schema {
 	}
 	for _, s := range t.Segments {
 		fields = append(fields, arrow.Field{Name: "weights." + s.Name, Type: vectorType(s.Dim)})
+	}
+	return tableSchema(t, fields)
+}
+
+// stateSchema is that of the optimizers' state of the same rows, for the segments whose optimizer keeps any.
+func stateSchema(t Table) *arrow.Schema {
+	var fields []arrow.Field
+	for _, s := range t.Segments {
 		if s.StateDim > 0 {
 			fields = append(fields, arrow.Field{Name: "state." + s.Name, Type: vectorType(s.StateDim)})
 		}
 	}
+	return tableSchema(t, fields)
+}
+
+func tableSchema(t Table, fields []arrow.Field) *arrow.Schema {
 	md := arrow.NewMetadata([]string{"monolith.table"}, []string{t.Name})
 	return arrow.NewSchema(fields, &md)
 }
@@ -38,46 +50,61 @@ func vectorType(dim int) arrow.DataType {
 	return arrow.FixedSizeListOfNonNullable(int32(dim), arrow.PrimitiveTypes.Float32)
 }
 
-// denseSchema is the schema of the file of dense tensors, a row each.
+// denseSchema is the schema of the files of dense tensors, a row each: their weights or, in files of their own, the
+// optimizers' state.
 func denseSchema() *arrow.Schema {
 	return arrow.NewSchema([]arrow.Field{
 		{Name: "name", Type: arrow.BinaryTypes.String},
 		{Name: "shape", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)},
-		{Name: "weights", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)},
-		{Name: "state", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)},
+		{Name: "values", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)},
 	}, nil)
 }
 
 // columns turns rows into record batches. The batches point into rows or into its own buffers, so one is
 // written before the next is made.
 type columns struct {
-	table  Table
-	schema *arrow.Schema
+	table       Table
+	rows, state *arrow.Schema
 	// parts are the segments' vectors, taken apart; a table of one segment needs none.
 	parts [][]float32
 }
 
 func newColumns(t Table) *columns {
-	return &columns{table: t, schema: tableSchema(t), parts: make([][]float32, 2*len(t.Segments))}
+	return &columns{table: t, rows: rowsSchema(t), state: stateSchema(t), parts: make([][]float32, 2*len(t.Segments))}
 }
 
-func (c *columns) record(rows *table.Rows) arrow.RecordBatch {
+// weights is the record batch of rows without their state.
+func (c *columns) weights(rows *table.Rows) arrow.RecordBatch {
 	n := len(rows.Keys)
 	cols := []arrow.Array{
 		primitive(arrow.PrimitiveTypes.Int64, n, arrow.Int64Traits.CastToBytes(rows.Keys)),
 		primitive(arrow.PrimitiveTypes.Int64, n, arrow.Int64Traits.CastToBytes(rows.Times)),
 		primitive(arrow.PrimitiveTypes.Uint64, n, arrow.Uint64Traits.CastToBytes(rows.Counts)),
 	}
-	dim, stateDim := c.table.Dim(), c.table.StateDim()
-	w, s := 0, 0
+	dim, at := c.table.Dim(), 0
 	for i, seg := range c.table.Segments {
-		cols = append(cols, vectors(seg.Dim, n, c.take(2*i, rows.Weights, n, dim, w, seg.Dim)))
-		if seg.StateDim > 0 {
-			cols = append(cols, vectors(seg.StateDim, n, c.take(2*i+1, rows.State, n, stateDim, s, seg.StateDim)))
-		}
-		w, s = w+seg.Dim, s+seg.StateDim
+		cols = append(cols, vectors(seg.Dim, n, c.take(2*i, rows.Weights, n, dim, at, seg.Dim)))
+		at += seg.Dim
 	}
-	rec := array.NewRecordBatch(c.schema, cols, int64(n))
+	return record(c.rows, cols, n)
+}
+
+// states is that of their state.
+func (c *columns) states(rows *table.Rows) arrow.RecordBatch {
+	n := len(rows.Keys)
+	var cols []arrow.Array
+	stateDim, at := c.table.StateDim(), 0
+	for i, seg := range c.table.Segments {
+		if seg.StateDim > 0 {
+			cols = append(cols, vectors(seg.StateDim, n, c.take(2*i+1, rows.State, n, stateDim, at, seg.StateDim)))
+		}
+		at += seg.StateDim
+	}
+	return record(c.state, cols, n)
+}
+
+func record(schema *arrow.Schema, cols []arrow.Array, n int) arrow.RecordBatch {
+	rec := array.NewRecordBatch(schema, cols, int64(n))
 	for _, col := range cols {
 		col.Release()
 	}

@@ -248,17 +248,31 @@ func values[T any](b *batch, dst []T, n, size int, bytes func([]T) []byte) ([]T,
 	return dst, b.into(bytes(dst))
 }
 
-// readRows decodes a file of rows that need not be sound.
-func readRows(src Source, t Table, each func(*table.Rows) error) (n int64, err error) {
-	f, err := openArrow(src, tableSchema(t))
+// readRows decodes a file of rows, and beside it that of their state unless it is nil, neither of which need be sound.
+func readRows(src, state Source, t Table, each func(*table.Rows) error) (n int64, err error) {
+	f, err := openArrow(src, rowsSchema(t))
 	if err != nil {
 		return 0, err
+	}
+	var g *arrowFile
+	if state != nil {
+		if g, err = openArrow(state, stateSchema(t)); err == nil && len(g.blocks) != len(f.blocks) {
+			err = fmt.Errorf("%d record batches, of %d of rows: %w", len(g.blocks), len(f.blocks), ErrCorrupt)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("state: %w", err)
+		}
 	}
 	var rows table.Rows
 	var part []float32
 	for i := range f.blocks {
 		err := guard(func() (err error) {
-			part, err = f.rows(i, t, &rows, part)
+			if part, err = f.rows(i, t, &rows, part); err != nil || g == nil {
+				return err
+			}
+			if part, err = g.states(i, t, &rows, part); err != nil {
+				err = fmt.Errorf("state: %w", err)
+			}
 			return err
 		})
 		if err == nil {
@@ -272,22 +286,16 @@ func readRows(src Source, t Table, each func(*table.Rows) error) (n int64, err e
 	return n, nil
 }
 
-// rows reads record batch i. part is scratch memory.
+// rows reads record batch i of rows, without state. part is scratch memory.
 func (f *arrowFile) rows(i int, t Table, rows *table.Rows, part []float32) (_ []float32, err error) {
-	vectors := 0
-	for _, s := range t.Segments {
-		vectors++
-		if s.StateDim > 0 {
-			vectors++
-		}
-	}
-	b, err := f.batch(i, 3+2*vectors, 2*3+3*vectors)
+	k := len(t.Segments)
+	b, err := f.batch(i, 3+2*k, 2*3+3*k)
 	if err != nil {
 		return part, err
 	}
-	n, dim, stateDim := b.rows, t.Dim(), t.StateDim()
-	if n > batchRows(dim, stateDim) {
-		return part, fmt.Errorf("%d rows, writers write at most %d: %w", n, batchRows(dim, stateDim), ErrCorrupt)
+	n, dim := b.rows, t.Dim()
+	if most := batchRows(dim, t.StateDim()); n > most {
+		return part, fmt.Errorf("%d rows, writers write at most %d: %w", n, most, ErrCorrupt)
 	}
 	if rows.Keys, err = values(b, rows.Keys, n, 8, arrow.Int64Traits.CastToBytes); err != nil {
 		return part, err
@@ -299,21 +307,48 @@ func (f *arrowFile) rows(i int, t Table, rows *table.Rows, part []float32) (_ []
 		return part, err
 	}
 	// Memory for all columns is made when the bytes of one are there; the others are checked below.
-	if int64(n)*int64(4*(dim+stateDim)) > b.body.body {
-		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*(dim+stateDim), b.body.body, ErrCorrupt)
+	if int64(n)*int64(4*dim) > b.body.body {
+		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*dim, b.body.body, ErrCorrupt)
 	}
-	rows.Weights, rows.State = sized(rows.Weights, n*dim), sized(rows.State, n*stateDim)
-	w, s := 0, 0
+	rows.Weights, rows.State = sized(rows.Weights, n*dim), rows.State[:0]
+	at := 0
 	for _, seg := range t.Segments {
-		if part, err = b.vectors(rows.Weights, part, dim, w, seg.Dim); err != nil {
+		if part, err = b.vectors(rows.Weights, part, dim, at, seg.Dim); err != nil {
 			return part, err
 		}
+		at += seg.Dim
+	}
+	return part, nil
+}
+
+// states reads record batch i of state beside the rows that were read.
+func (f *arrowFile) states(i int, t Table, rows *table.Rows, part []float32) (_ []float32, err error) {
+	k := 0
+	for _, s := range t.Segments {
+		if s.StateDim > 0 {
+			k++
+		}
+	}
+	b, err := f.batch(i, 2*k, 3*k)
+	if err != nil {
+		return part, err
+	}
+	n, stateDim := len(rows.Keys), t.StateDim()
+	if b.rows != n {
+		return part, fmt.Errorf("%d rows of %d: %w", b.rows, n, ErrCorrupt)
+	}
+	if int64(n)*int64(4*stateDim) > b.body.body {
+		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*stateDim, b.body.body, ErrCorrupt)
+	}
+	rows.State = sized(rows.State, n*stateDim)
+	at := 0
+	for _, seg := range t.Segments {
 		if seg.StateDim > 0 {
-			if part, err = b.vectors(rows.State, part, stateDim, s, seg.StateDim); err != nil {
+			if part, err = b.vectors(rows.State, part, stateDim, at, seg.StateDim); err != nil {
 				return part, err
 			}
 		}
-		w, s = w+seg.Dim, s+seg.StateDim
+		at += seg.StateDim
 	}
 	return part, nil
 }
@@ -337,7 +372,7 @@ func (b *batch) vectors(m, part []float32, stride, at, width int) ([]float32, er
 	return v, nil
 }
 
-// readTensors decodes a file of dense tensors that need not be sound. Memory is bounded by the size of the file.
+// readTensors decodes a file of dense tensors that need not be sound; its values become weights, whatever they are. Memory is bounded by the size of the file.
 func readTensors(src Source) (out []Tensor, err error) {
 	f, err := openArrow(src, denseSchema())
 	if err != nil {
@@ -346,7 +381,7 @@ func readTensors(src Source) (out []Tensor, err error) {
 	for i := range f.blocks {
 		err := guard(func() error {
 			// name: validity, offsets, text; a list: validity, offsets, and validity and values of its elements
-			b, err := f.batch(i, 1+3*2, 3+3*4)
+			b, err := f.batch(i, 1+2*2, 3+2*4)
 			if err != nil {
 				return err
 			}
@@ -384,10 +419,7 @@ func (b *batch) tensors() ([]Tensor, error) {
 	if err := lists(b, 8, arrow.Int64Traits.CastToBytes, func(i int, v []int64) { out[i].Shape = v }); err != nil {
 		return nil, err
 	}
-	if err := lists(b, 4, arrow.Float32Traits.CastToBytes, func(i int, v []float32) { out[i].Weights = v }); err != nil {
-		return nil, err
-	}
-	return out, lists(b, 4, arrow.Float32Traits.CastToBytes, func(i int, v []float32) { out[i].State = v })
+	return out, lists(b, 4, arrow.Float32Traits.CastToBytes, func(i int, v []float32) { out[i].Weights = v })
 }
 
 // offsets reads the offsets of the lists or texts of a column: from 0, ascending.

@@ -60,29 +60,26 @@ func (f *namesFS) Create(path string) (snapshot.File, error) {
 func (f *namesFS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.add(to)
-	delete(f.now[filepath.Dir(from)], filepath.Base(from))
-	f.now[to], f.safe[to] = f.now[from], f.safe[from]
-	delete(f.now, from)
-	delete(f.safe, from)
-	for path := range f.dirty {
-		if filepath.Dir(path) == from {
-			f.dirty[filepath.Join(to, filepath.Base(path))] = true
-		}
+	if f.dirty[from] {
+		f.faults = append(f.faults, to+" has its name before what it holds is durable")
 	}
+	delete(f.now[filepath.Dir(from)], filepath.Base(from))
+	f.add(to)
 	// The name may become durable at any time from now on, before anything else does.
-	f.whole(to)
+	if filepath.Base(to) == snapshot.ManifestName {
+		f.whole(filepath.Dir(to))
+	}
 	return f.FS.Rename(from, to)
 }
 
-// whole tells whether a power failure leaves all of a snapshot.
+// whole tells whether a power failure leaves all of a snapshot but its manifest.
 func (f *namesFS) whole(path string) {
 	for name := range f.now[path] {
-		if !f.safe[path][name] {
-			f.faults = append(f.faults, path+" has its name before that of "+name+" is durable")
+		if name != snapshot.ManifestName && !f.safe[path][name] {
+			f.faults = append(f.faults, path+" has its manifest before the name of "+name+" is durable")
 		}
 		if f.dirty[filepath.Join(path, name)] {
-			f.faults = append(f.faults, path+" has its name before what "+name+" holds is durable")
+			f.faults = append(f.faults, path+" has its manifest before what "+name+" holds is durable")
 		}
 	}
 }
@@ -114,20 +111,20 @@ func (f *namedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestDurable looks at the worst that a power failure leaves of a snapshot: it is whole wherever it has its name
-// (invariant 4), and once Commit has returned it has it.
+// TestDurable looks at the worst that a power failure leaves of a snapshot: it is whole wherever it has its
+// manifest (invariant 4), and once Commit has returned it has it.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	fs, root := newNamesFS(), t.TempDir()
-	dir := filepath.Join(root, "snapshots")
+	dir, store := filepath.Join(root, "snapshots"), snapshot.OnFS(fs)
 	l := layout()
 	var rows table.Rows
 	for id := range uint64(3) {
-		w, err := snapshot.Create(snapshot.Options{FS: fs, Dir: dir, ID: id + 1, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
+		w, err := snapshot.Create(snapshot.Options{Store: store, Dir: dir, ID: id + 1, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := snapshot.NewPart(snapshot.PartOptions{FS: fs, Dir: w.Dir(), Layout: l})
+		p := snapshot.NewPart(snapshot.PartOptions{Store: store, Dir: w.Dir(), Layout: l})
 		for i, spec := range l.Tables {
 			if err := p.Rows(i, feed(&rows, spec, 0, 0)); err != nil {
 				t.Fatal(err)
@@ -141,7 +138,7 @@ func TestDurable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !fs.safe[dir][filepath.Base(info.Path)] || len(fs.safe[info.Path]) < 2 {
+		if !fs.safe[dir][filepath.Base(info.Path)] || !fs.safe[info.Path][snapshot.ManifestName] || len(fs.safe[info.Path]) < 3 {
 			t.Errorf("Commit has returned, and a power failure leaves %v in %s and %v in the snapshot", fs.safe[dir], dir, fs.safe[info.Path])
 		}
 		if !fs.safe[root][filepath.Base(dir)] {

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -10,8 +11,15 @@ import (
 var DecodeManifest = decodeManifest
 
 func ReadRows(b []byte, t Table, each func(*table.Rows) error) (int64, error) {
-	return readRows(memSource{bytes.NewReader(b)}, t, each)
+	return readRows(memSource{bytes.NewReader(b)}, nil, t, each)
 }
+
+// ReadRowsAndState is ReadRows with a file of state beside it.
+func ReadRowsAndState(b, state []byte, t Table, each func(*table.Rows) error) (int64, error) {
+	return readRows(memSource{bytes.NewReader(b)}, memSource{bytes.NewReader(state)}, t, each)
+}
+
+func TablesOf(l *param.Layout) []Table { return tablesOf(l) }
 
 func ReadTensors(b []byte) ([]Tensor, error) { return readTensors(memSource{bytes.NewReader(b)}) }
 

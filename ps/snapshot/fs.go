@@ -10,12 +10,13 @@ import (
 	"syscall"
 )
 
-// FS is what snapshots need of a file system. Tests put faults behind it. Methods may be called from several goroutines.
+// FS is what a [Store] on a file system, and a log, need of it. Tests put faults behind it. Methods may be called from several
+// goroutines.
 type FS interface {
 	MkdirAll(path string) error
 	// Create makes a file that must not exist.
 	Create(path string) (File, error)
-	// Rename moves a folder within its parent; it is atomic.
+	// Rename gives a file another name in its folder, in place of one that has it; it is atomic.
 	Rename(from, to string) error
 	RemoveAll(path string) error
 	// SyncDir makes names in a folder durable.

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the format version that this package writes. It reads no other.
-const Version = 1
+const Version = 2
 
 // ManifestName is the file written last into a snapshot's folder: without it there is no snapshot.
 const ManifestName = "manifest.json"
@@ -27,42 +27,37 @@ const maxManifestBytes = 256 << 20
 // Progress says how far a split was applied; see [position.Progress].
 type Progress = position.Progress
 
-// Table describes a table in a snapshot, enough to read it without the model.
+// Table is a table in a snapshot.
 type Table struct {
-	Name     string    `json:"name"`
-	Segments []Segment `json:"segments"`
-	Rows     int64     `json:"rows"`
+	param.TableShape
+	Rows int64 `json:"rows"`
 }
 
-// Segment describes a segment of a table's rows.
-type Segment struct {
-	Name string `json:"name"`
-	// Dim and StateDim are float32 of weights and of optimizer state.
-	Dim      int `json:"dim"`
-	StateDim int `json:"state_dim"`
-}
+// Kind says what a file of a snapshot holds.
+type Kind string
 
-// Dim is the number of weights of a row.
-func (t Table) Dim() int {
-	n := 0
-	for _, s := range t.Segments {
-		n += s.Dim
-	}
-	return n
-}
+// The kinds of files.
+const (
+	// KindRows files hold fids, times, counts and weights of rows, KindState ones the optimizers' state of the same rows.
+	KindRows  Kind = "rows"
+	KindState Kind = "state"
+	// KindDense files hold the weights of dense tensors, KindDenseState ones the optimizers' state.
+	KindDense      Kind = "dense"
+	KindDenseState Kind = "dense_state"
+)
 
-// StateDim is the number of float32 of state of a row.
-func (t Table) StateDim() int {
-	n := 0
-	for _, s := range t.Segments {
-		n += s.StateDim
-	}
-	return n
+// Model is a model's graph, in a form that package model reads; this one does not look into it.
+type Model struct {
+	Name    string          `json:"name"`
+	Version int             `json:"version"`
+	Graph   json.RawMessage `json:"graph"`
 }
 
 // FileInfo describes one file of a snapshot.
 type FileInfo struct {
+	// Name is where the file lies, below the snapshot's folder.
 	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
 	// Table is the number of the table whose rows the file holds, or -1 for the dense tensors.
 	Table int `json:"table"`
 	// Shard is the shard that wrote it, of those there were.
@@ -87,9 +82,13 @@ type Info struct {
 	Label string `json:"label,omitempty"`
 	// Shards is how many wrote it; any number can read it.
 	Shards int `json:"shards"`
-	// Layout is the text of the parameters' description and LayoutHash its hash.
-	Layout     string `json:"layout"`
-	LayoutHash string `json:"layout_hash"`
+	// Tables and Dense are the shape of the parameters, and how many rows there are: what must fit.
+	Tables []Table             `json:"tables"`
+	Dense  []param.TensorShape `json:"dense"`
+	// Rules are what the parameters were trained by until now: what may change.
+	Rules param.Rules `json:"rules"`
+	// Model is the graph that the parameters belong to; nil when whoever trained it did not say.
+	Model *Model `json:"model,omitempty"`
 	// Meta is what the job said about itself.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Recipe is what the job says its examples are made of: JSON that a program can read, and this package does not.
@@ -97,11 +96,8 @@ type Info struct {
 	// Positions are the progress by source and split.
 	Positions map[string]map[string]Progress `json:"positions"`
 	// State holds what workers stored in the cut.
-	State  map[string][]byte `json:"state,omitempty"`
-	Tables []Table           `json:"tables"`
-	// Tensors is the number of dense tensors.
-	Tensors int        `json:"tensors"`
-	Files   []FileInfo `json:"files"`
+	State map[string][]byte `json:"state,omitempty"`
+	Files []FileInfo        `json:"files"`
 	// Digest names the contents, whatever the number of shards. See [Digest].
 	Digest string `json:"digest"`
 	// Checksum is the SHA-256 of the manifest with an empty checksum.
@@ -132,14 +128,20 @@ func (i *Info) Bytes() int64 {
 	return n
 }
 
-// TablesOf describes the tables of a layout, without rows.
-func TablesOf(l *param.Layout) []Table {
-	out := make([]Table, len(l.Tables))
-	for i, t := range l.Tables {
-		out[i].Name = t.Name
-		for _, s := range t.Segments {
-			out[i].Segments = append(out[i].Segments, Segment{s.Name, s.Dim, s.Optimizer.StateDim(s.Dim)})
-		}
+// Shape is what the snapshot's parameters look like.
+func (i *Info) Shape() param.Shape {
+	s := param.Shape{Dense: i.Dense}
+	for _, t := range i.Tables {
+		s.Tables = append(s.Tables, t.TableShape)
+	}
+	return s
+}
+
+// tablesOf are the tables of a layout, without rows.
+func tablesOf(l *param.Layout) []Table {
+	var out []Table
+	for _, t := range l.Shape().Tables {
+		out = append(out, Table{TableShape: t})
 	}
 	return out
 }
@@ -180,6 +182,10 @@ func decodeManifest(b []byte) (*Info, error) {
 	if err := json.Unmarshal(b, &head); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", ManifestName, ErrCorrupt, err)
 	}
+	if head.Version >= 0 && head.Version < Version {
+		return nil, fmt.Errorf("%s: version %d, which an earlier release wrote and this one does not read (it reads %d): train from the source again in another dir, or use that release: %w",
+			ManifestName, head.Version, Version, ErrVersion)
+	}
 	if head.Version != Version {
 		return nil, fmt.Errorf("%s: version %d, this program reads %d: %w", ManifestName, head.Version, Version, ErrVersion)
 	}
@@ -205,44 +211,62 @@ func decodeManifest(b []byte) (*Info, error) {
 	return info, nil
 }
 
+// maxFiles bounds the files of a manifest: four a table and shard.
+const maxFiles = 1 << 20
+
 // check refuses what no writer writes, so that readers may trust dimensions and names.
 func (i *Info) check() error {
-	const maxDim = 1 << 24
-	rows := make([]int64, len(i.Tables))
-	for _, t := range i.Tables {
-		for _, s := range t.Segments {
-			if s.Dim < 1 || s.Dim > maxDim || s.StateDim < 0 || s.StateDim > 4*maxDim {
-				return fmt.Errorf("table %q segment %q has dimensions %d and %d", t.Name, s.Name, s.Dim, s.StateDim)
-			}
-		}
-		if len(t.Segments) == 0 || len(t.Segments) > 1024 {
-			return fmt.Errorf("table %q has %d segments", t.Name, len(t.Segments))
-		}
+	if err := i.Shape().Validate(); err != nil {
+		return err
 	}
-	tensors := int64(0)
+	if i.ID == 0 || i.Shards < 1 || len(i.Files) > maxFiles {
+		return fmt.Errorf("snapshot %d of %d shards with %d files", i.ID, i.Shards, len(i.Files))
+	}
+	parameters := len(i.Dense)
+	for _, t := range i.Tables {
+		parameters += len(t.Segments)
+	}
+	if len(i.Rules.Parameters) != parameters {
+		return fmt.Errorf("rules of %d parameters, there are %d", len(i.Rules.Parameters), parameters)
+	}
+	rows, names := make([]int64, len(i.Tables)), map[string]bool{}
+	var tensors, states int64
+	state := make([]int64, len(i.Tables))
 	for _, f := range i.Files {
-		if f.Name == "" || f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." || f.Name == ManifestName {
+		if f.Name == "" || f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." || f.Name == ManifestName || names[f.Name] {
 			return fmt.Errorf("file name %q", f.Name)
 		}
-		if f.Rows < 0 || f.Bytes < 0 {
-			return fmt.Errorf("file %q has %d rows in %d bytes", f.Name, f.Rows, f.Bytes)
+		names[f.Name] = true
+		if f.Rows < 0 || f.Bytes < 0 || f.Shard < 0 || f.Shard >= i.Shards {
+			return fmt.Errorf("file %q of shard %d of %d has %d rows in %d bytes", f.Name, f.Shard, i.Shards, f.Rows, f.Bytes)
 		}
+		inTable := f.Table >= 0 && f.Table < len(rows)
 		switch {
-		case f.Table == -1:
+		case f.Table == -1 && f.Kind == KindDense:
 			tensors += f.Rows
-		case f.Table >= 0 && f.Table < len(rows):
+		case f.Table == -1 && f.Kind == KindDenseState:
+			states += f.Rows
+		case inTable && f.Kind == KindRows:
 			rows[f.Table] += f.Rows
+		case inTable && f.Kind == KindState:
+			state[f.Table] += f.Rows
 		default:
-			return fmt.Errorf("file %q is of table %d of %d", f.Name, f.Table, len(rows))
+			return fmt.Errorf("file %q is %q of table %d of %d", f.Name, f.Kind, f.Table, len(rows))
 		}
 	}
 	for t, n := range rows {
 		if i.Tables[t].Rows != n {
 			return fmt.Errorf("table %q has %d rows, its files %d", i.Tables[t].Name, i.Tables[t].Rows, n)
 		}
+		if i.Tables[t].StateDim() > 0 && state[t] != n || i.Tables[t].StateDim() == 0 && state[t] != 0 {
+			return fmt.Errorf("table %q has %d rows, and %d have optimizer state", i.Tables[t].Name, n, state[t])
+		}
 	}
-	if tensors != int64(i.Tensors) {
-		return fmt.Errorf("%d dense tensors, its files have %d", i.Tensors, tensors)
+	if tensors != int64(len(i.Dense)) || states != tensors {
+		return fmt.Errorf("%d dense tensors, its files have %d and the state of %d", len(i.Dense), tensors, states)
 	}
 	return nil
 }
+
+// state tells whether a file holds optimizer state.
+func (k Kind) state() bool { return k == KindState || k == KindDenseState }

@@ -9,7 +9,6 @@ import (
 	"hash"
 	"math"
 	"path/filepath"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -41,8 +40,8 @@ type Part struct {
 
 // PartOptions say which part is written, and where.
 type PartOptions struct {
-	// FS is where it goes; nil is [OS].
-	FS FS
+	// Store is where it goes; nil is [Disk].
+	Store Store
 	// Dir is [Writer.Dir], which every shard must see under this name.
 	Dir    string
 	Layout *param.Layout
@@ -66,20 +65,20 @@ type PartWriter struct {
 
 // NewPart begins a part.
 func NewPart(o PartOptions) *PartWriter {
-	if o.FS == nil {
-		o.FS = OS{}
+	if o.Store == nil {
+		o.Store = Disk()
 	}
 	if o.Allocator == nil {
 		o.Allocator = memory.DefaultAllocator
 	}
-	return &PartWriter{o: o, tables: TablesOf(o.Layout)}
+	return &PartWriter{o: o, tables: tablesOf(o.Layout)}
 }
 
 // Part returns what was written.
 func (w *PartWriter) Part() *Part { return &w.part }
 
 func (w *PartWriter) fail(err error) error {
-	return fail(strings.TrimSuffix(w.o.Dir, tmpSuffix), w.o.Need, w.wrote, err)
+	return fail(w.o.Dir, w.o.Need, w.wrote, err)
 }
 
 // checkRows refuses rows with a weight or state that is NaN or infinite.
@@ -107,12 +106,17 @@ func finite(x []float32) bool {
 }
 
 // Rows writes the rows of one table; next appends at most limit rows and tells whether there were any.
-func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) error {
+func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (err error) {
 	t := w.tables[tbl]
 	dim, stateDim := t.Dim(), t.StateDim()
 	cols := newColumns(t)
 	batch := batchRows(dim, stateDim)
-	var f *file
+	var rows, state *file
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, rows.abort(), state.abort())
+		}
+	}()
 	n := int64(0)
 	for more := true; more; {
 		w.rows.Reset()
@@ -123,30 +127,36 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) e
 			break
 		}
 		if err := w.checkRows(t, &w.rows); err != nil {
-			if f != nil {
-				err = errors.Join(err, f.abort())
-			}
 			return err
 		}
-		if f == nil {
-			var err error
-			if f, err = w.create(fmt.Sprintf("rows-%04d-%04d.arrow", tbl, w.o.Shard), cols.schema); err != nil {
+		if rows == nil {
+			if rows, err = w.create(fmt.Sprintf("rows-%04d-%04d.arrow", tbl, w.o.Shard), cols.rows); err != nil {
 				return err
+			}
+			if stateDim > 0 {
+				if state, err = w.create(fmt.Sprintf("state-%04d-%04d.arrow", tbl, w.o.Shard), cols.state); err != nil {
+					return err
+				}
 			}
 		}
 		w.part.Digest.Rows(t.Name, dim, stateDim, &w.rows)
 		n += int64(len(w.rows.Keys))
-		rec := cols.record(&w.rows)
-		err := f.arrow.Write(rec)
-		rec.Release()
-		if err != nil {
-			return w.fail(errors.Join(err, f.abort()))
+		if err := rows.write(cols.weights(&w.rows)); err != nil {
+			return err
+		}
+		if state != nil {
+			if err := state.write(cols.states(&w.rows)); err != nil {
+				return err
+			}
 		}
 	}
-	if f == nil {
+	if rows == nil {
 		return nil
 	}
-	return w.finish(f, FileInfo{Table: tbl, Shard: w.o.Shard, Rows: n})
+	if err := w.finish(rows, FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard, Rows: n}); err != nil || state == nil {
+		return err
+	}
+	return w.finish(state, FileInfo{Kind: KindState, Table: tbl, Shard: w.o.Shard, Rows: n})
 }
 
 // Dense writes the dense tensors.
@@ -158,39 +168,47 @@ func (w *PartWriter) Dense(tensors []Tensor) error {
 		if !finite(t.Weights) || !finite(t.State) {
 			return fmt.Errorf("dense tensor %s: %w", t.Name, ErrNotFinite)
 		}
+		w.part.Digest.Dense(t)
 	}
+	err := w.tensors(fmt.Sprintf("dense-%04d.arrow", w.o.Shard), KindDense, tensors, func(t Tensor) []float32 { return t.Weights })
+	if err != nil {
+		return err
+	}
+	return w.tensors(fmt.Sprintf("dense-state-%04d.arrow", w.o.Shard), KindDenseState, tensors, func(t Tensor) []float32 { return t.State })
+}
+
+// tensors writes one file of dense tensors.
+func (w *PartWriter) tensors(name string, kind Kind, tensors []Tensor, values func(Tensor) []float32) error {
 	schema := denseSchema()
-	f, err := w.create(fmt.Sprintf("dense-%04d.arrow", w.o.Shard), schema)
+	f, err := w.create(name, schema)
 	if err != nil {
 		return err
 	}
 	b := array.NewRecordBuilder(w.o.Allocator, schema)
 	defer b.Release()
 	for _, t := range tensors {
-		w.part.Digest.Dense(t)
 		b.Field(0).(*array.StringBuilder).Append(t.Name)
 		shape := b.Field(1).(*array.ListBuilder)
 		shape.Append(true)
 		shape.ValueBuilder().(*array.Int64Builder).AppendValues(t.Shape, nil)
-		for i, v := range [][]float32{t.Weights, t.State} {
-			list := b.Field(2 + i).(*array.ListBuilder)
-			list.Append(true)
-			list.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
-		}
+		list := b.Field(2).(*array.ListBuilder)
+		list.Append(true)
+		list.ValueBuilder().(*array.Float32Builder).AppendValues(values(t), nil)
 	}
-	rec := b.NewRecordBatch()
-	defer rec.Release()
-	if err := f.arrow.Write(rec); err != nil {
-		return w.fail(errors.Join(err, f.abort()))
+	if err := f.write(b.NewRecordBatch()); err != nil {
+		return errors.Join(err, f.abort())
 	}
-	return w.finish(f, FileInfo{Table: -1, Shard: w.o.Shard, Rows: int64(len(tensors))})
+	if err := w.finish(f, FileInfo{Kind: kind, Table: -1, Shard: w.o.Shard, Rows: int64(len(tensors))}); err != nil {
+		return errors.Join(err, f.abort())
+	}
+	return nil
 }
 
 // file is an Arrow file being written, hashed and counted on its way.
 type file struct {
 	w     *PartWriter
 	name  string
-	f     File
+	o     Object
 	buf   *bufio.Writer
 	sum   hash.Hash
 	bytes int64
@@ -200,12 +218,12 @@ type file struct {
 func (w *PartWriter) create(name string, schema *arrow.Schema) (*file, error) {
 	f := &file{w: w, name: name, sum: sha256.New()}
 	var err error
-	if f.f, err = w.o.FS.Create(filepath.Join(w.o.Dir, name)); err != nil {
+	if f.o, err = w.o.Store.Put(filepath.Join(w.o.Dir, name)); err != nil {
 		return nil, w.fail(err)
 	}
 	f.buf = bufio.NewWriterSize(sink{f}, 1<<20)
 	if f.arrow, err = ipc.NewFileWriter(f.buf, ipc.WithSchema(schema), ipc.WithAllocator(w.o.Allocator)); err != nil {
-		return nil, w.fail(errors.Join(err, f.abort()))
+		return nil, errors.Join(w.fail(err), f.abort())
 	}
 	return f, nil
 }
@@ -214,14 +232,29 @@ func (w *PartWriter) create(name string, schema *arrow.Schema) (*file, error) {
 type sink struct{ f *file }
 
 func (s sink) Write(p []byte) (int, error) {
-	n, err := s.f.f.Write(p)
+	n, err := s.f.o.Write(p)
 	s.f.sum.Write(p[:n])
 	s.f.bytes += int64(n)
 	s.f.w.wrote += int64(n)
 	return n, err
 }
 
-func (f *file) abort() error { return f.f.Close() }
+// write writes a record batch, which it releases.
+func (f *file) write(rec arrow.RecordBatch) error {
+	defer rec.Release()
+	if err := f.arrow.Write(rec); err != nil {
+		return f.w.fail(err)
+	}
+	return nil
+}
+
+// abort removes what was written; there may be no file, or a whole one.
+func (f *file) abort() error {
+	if f == nil {
+		return nil
+	}
+	return f.o.Abort()
+}
 
 func (w *PartWriter) finish(f *file, info FileInfo) error {
 	err := f.arrow.Close()
@@ -229,9 +262,9 @@ func (w *PartWriter) finish(f *file, info FileInfo) error {
 		err = f.buf.Flush()
 	}
 	if err == nil {
-		err = f.f.Sync()
+		err = f.o.Commit()
 	}
-	if err = errors.Join(err, f.f.Close()); err != nil {
+	if err != nil {
 		return w.fail(err)
 	}
 	info.Name, info.Bytes, info.SHA256 = f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))

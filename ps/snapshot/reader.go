@@ -14,18 +14,18 @@ import (
 
 // Snapshot is an open snapshot whose checksums are right. Its methods may overlap.
 type Snapshot struct {
-	info  *Info
-	files []Source
+	info        *Info
+	weightsOnly bool
+	files       []Source // of info.Files
 }
 
-// ReadInfo returns the manifest of a snapshot without looking at its data. Errors: [ErrCorrupt], [ErrVersion].
-func ReadInfo(path string) (*Info, error) { return readInfo(OS{}, path) }
+// ReadInfo returns the manifest of a snapshot without looking at its data. Errors: [ErrCorrupt], [ErrVersion]; what has no
+// manifest is fs.ErrNotExist too.
+func ReadInfo(path string) (*Info, error) { return ReadInfoIn(Disk(), path) }
 
-// ReadInfoFS is [ReadInfo] on another file system.
-func ReadInfoFS(fsys FS, path string) (*Info, error) { return readInfo(fsys, path) }
-
-func readInfo(fsys FS, path string) (*Info, error) {
-	b, err := fsys.ReadFile(filepath.Join(path, ManifestName), maxManifestBytes)
+// ReadInfoIn is [ReadInfo] in another store.
+func ReadInfoIn(s Store, path string) (*Info, error) {
+	b, err := get(s, filepath.Join(path, ManifestName), maxManifestBytes)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %s: %w", path, unreadable(err))
 	}
@@ -37,38 +37,36 @@ func readInfo(fsys FS, path string) (*Info, error) {
 	return info, nil
 }
 
-// Open opens a snapshot and verifies every file against the manifest before anything of it is used. Errors:
-// [ErrCorrupt], [ErrVersion]; both name the file.
-func Open(path string) (*Snapshot, error) { return OpenFS(OS{}, path) }
-
-// OpenFS is [Open] on another file system.
-func OpenFS(fsys FS, path string) (*Snapshot, error) { return open(fsys, path, -1) }
-
-// OpenShard is [OpenFS] for one shard of the number that wrote the snapshot: only its files are verified and read. Of a
-// snapshot that another number of shards wrote, every file is.
-func OpenShard(fsys FS, path string, shard, shards int) (*Snapshot, error) {
-	info, err := readInfo(fsys, path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Shards != shards {
-		shard = -1
-	}
-	return open(fsys, path, shard)
+// OpenOptions say what of a snapshot is opened. The zero value is all of one on the machine's disk.
+type OpenOptions struct {
+	// Store is where it lies; nil is [Disk].
+	Store Store
+	// Shard, of Shards, is whose files alone are opened, when that many wrote the snapshot; of one that another number wrote
+	// every file is. Shards 0 stands for all.
+	Shard, Shards int
+	// WeightsOnly leaves the optimizers' state alone: it is neither opened nor read.
+	WeightsOnly bool
 }
 
-// open opens the files of one shard, or all for -1.
-func open(fsys FS, path string, shard int) (*Snapshot, error) {
-	info, err := readInfo(fsys, path)
+// Open opens a snapshot and verifies every file against the manifest before anything of it is used. Errors:
+// [ErrCorrupt], [ErrVersion]; both name the file.
+func Open(path string) (*Snapshot, error) { return OpenWith(path, OpenOptions{}) }
+
+// OpenWith is [Open] with options.
+func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
+	if o.Store == nil {
+		o.Store = Disk()
+	}
+	info, err := ReadInfoIn(o.Store, path)
 	if err != nil {
 		return nil, err
 	}
-	if shard >= 0 {
-		info.Files = slices.DeleteFunc(info.Files, func(f FileInfo) bool { return f.Shard != shard })
-	}
-	s := &Snapshot{info: info}
+	info.Files = slices.DeleteFunc(info.Files, func(f FileInfo) bool {
+		return info.Shards == o.Shards && f.Shard != o.Shard || o.WeightsOnly && f.Kind.state()
+	})
+	s := &Snapshot{info: info, weightsOnly: o.WeightsOnly}
 	for _, f := range info.Files {
-		if err := s.add(fsys, f); err != nil {
+		if err := s.add(o.Store, f); err != nil {
 			return nil, errors.Join(fmt.Errorf("snapshot: %s: %s: %w", path, f.Name, err), s.Close())
 		}
 	}
@@ -76,8 +74,8 @@ func open(fsys FS, path string, shard int) (*Snapshot, error) {
 }
 
 // add opens a file and verifies it.
-func (s *Snapshot) add(fsys FS, f FileInfo) error {
-	src, err := fsys.Open(filepath.Join(s.info.Path, f.Name))
+func (s *Snapshot) add(store Store, f FileInfo) error {
+	src, err := store.Get(filepath.Join(s.info.Path, f.Name))
 	if err != nil {
 		return unreadable(err)
 	}
@@ -119,45 +117,109 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
-// Rows calls each with the rows of a table, at most 64Ki at a time; they are valid during the call. The rows of one file
-// come in the order of [table.Hash]. Errors: [ErrCorrupt], and what each returns.
-func (s *Snapshot) Rows(tbl int, each func(*table.Rows) error) error {
+// find returns the file of a kind, table and shard, nil when there is none.
+func (s *Snapshot) find(kind Kind, tbl, shard int) (Source, FileInfo) {
 	for i, f := range s.info.Files {
-		if f.Table != tbl {
-			continue
+		if f.Kind == kind && f.Table == tbl && f.Shard == shard {
+			return s.files[i], f
 		}
-		n, err := readRows(s.files[i], s.info.Tables[tbl], each)
-		if err == nil && n != f.Rows {
-			err = fmt.Errorf("%d rows of %d: %w", n, f.Rows, ErrCorrupt)
-		}
-		if err != nil {
-			return fmt.Errorf("snapshot: %s: %s: %w", s.info.Path, f.Name, err)
+	}
+	return nil, FileInfo{}
+}
+
+func (s *Snapshot) named(f FileInfo, err error) error {
+	return fmt.Errorf("snapshot: %s: %s: %w", s.info.Path, f.Name, err)
+}
+
+// Rows calls each with the rows of a table, at most 64Ki at a time; they are valid during the call. The rows of one shard
+// come in the order of [table.Hash]. Of a snapshot that was opened for its weights only, the rows have no state. Errors:
+// [ErrCorrupt], and what each returns.
+func (s *Snapshot) Rows(tbl int, each func(*table.Rows) error) error {
+	for shard := range s.info.Shards {
+		if err := s.RowsOf(tbl, shard, each); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Tensors returns the dense tensors. Errors: [ErrCorrupt].
+// RowsOf is [Snapshot.Rows] for what one shard wrote.
+func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
+	rows, f := s.find(KindRows, tbl, shard)
+	if rows == nil {
+		return nil
+	}
+	t := s.info.Tables[tbl]
+	var state Source
+	if stateDim := t.StateDim(); stateDim > 0 && !s.weightsOnly {
+		var of FileInfo
+		if state, of = s.find(KindState, tbl, shard); state == nil || of.Rows != f.Rows {
+			return s.named(f, fmt.Errorf("%d rows, and %d have optimizer state: %w", f.Rows, of.Rows, ErrCorrupt))
+		}
+	}
+	n, err := readRows(rows, state, t, each)
+	if err == nil && n != f.Rows {
+		err = fmt.Errorf("%d rows of %d: %w", n, f.Rows, ErrCorrupt)
+	}
+	if err != nil {
+		return s.named(f, err)
+	}
+	return nil
+}
+
+// Tensors returns the dense tensors, without state where the snapshot was opened for its weights only. Errors: [ErrCorrupt].
 func (s *Snapshot) Tensors() ([]Tensor, error) {
 	var out []Tensor
-	for i, f := range s.info.Files {
-		if f.Table != -1 {
+	for shard := range s.info.Shards {
+		weights, f := s.find(KindDense, -1, shard)
+		if weights == nil {
 			continue
 		}
-		t, err := readTensors(s.files[i])
+		t, err := readTensors(weights)
 		if err == nil && int64(len(t)) != f.Rows {
 			err = fmt.Errorf("%d tensors of %d: %w", len(t), f.Rows, ErrCorrupt)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("snapshot: %s: %s: %w", s.info.Path, f.Name, err)
+			return nil, s.named(f, err)
+		}
+		if !s.weightsOnly {
+			state, f := s.find(KindDenseState, -1, shard)
+			if err := readStates(state, t); err != nil {
+				return nil, s.named(f, err)
+			}
 		}
 		out = append(out, t...)
 	}
 	return out, nil
 }
 
-// Digest computes the digest of the contents anew; a whole snapshot gives [Info].Digest. Errors: [ErrCorrupt].
+// readStates reads the state of tensors.
+func readStates(src Source, to []Tensor) error {
+	if src == nil {
+		return fmt.Errorf("no state of %d tensors: %w", len(to), ErrCorrupt)
+	}
+	states, err := readTensors(src)
+	if err == nil && len(states) != len(to) {
+		err = fmt.Errorf("the state of %d tensors of %d: %w", len(states), len(to), ErrCorrupt)
+	}
+	if err != nil {
+		return err
+	}
+	for i, st := range states {
+		if st.Name != to[i].Name {
+			return fmt.Errorf("state of tensor %.80q instead of %.80q: %w", st.Name, to[i].Name, ErrCorrupt)
+		}
+		to[i].State = st.Weights
+	}
+	return nil
+}
+
+// Digest computes the digest of the contents anew; a whole snapshot gives [Info].Digest, and one that was opened for its
+// weights only has none. Errors: [ErrCorrupt].
 func (s *Snapshot) Digest() (string, error) {
+	if s.weightsOnly {
+		return "", fmt.Errorf("snapshot: %s: opened for its weights only, which have no digest: %w", s.info.Path, errors.ErrUnsupported)
+	}
 	var d Digest
 	for i, t := range s.info.Tables {
 		err := s.Rows(i, func(r *table.Rows) error {

@@ -3,128 +3,184 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
 )
 
-const (
-	dirPrefix = "snap-"
-	tmpSuffix = ".tmp"
-)
-
-func dirName(id uint64) string { return fmt.Sprintf("%s%08d", dirPrefix, id) }
-
-// Path is where snapshot id of a folder lies.
-func Path(dir string, id uint64) string { return filepath.Join(dir, dirName(id)) }
-
-// parseName returns the number in a snapshot's folder name.
-func parseName(name string) (id uint64, ok bool) {
-	digits, ok := strings.CutPrefix(name, dirPrefix)
-	if !ok {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(digits, 10, 64)
-	return id, err == nil && id > 0 && name == dirName(id)
+// Store is what snapshots need of the place they are kept in: whole objects under names, which are paths. An object store
+// can be one; [OnFS] makes one of a file system. Methods may be called from several goroutines.
+type Store interface {
+	// Put begins an object. It is there, whole and durable, when Commit has returned nil, in place of one that had its name;
+	// until then readers see that one, or none.
+	Put(name string) (Object, error)
+	// Get opens an object for reading. One that is not there is fs.ErrNotExist.
+	Get(name string) (Source, error)
+	// List returns the names directly below a folder, sorted and without the folder: of its objects, and of the folders that
+	// have objects below them. One that is not there has none.
+	List(dir string) ([]string, error)
+	// Delete removes an object, or all objects below a folder, in any order. What is not there is no error.
+	Delete(name string) error
 }
 
-// Named tells whether a path has a snapshot's name, whatever is there.
-func Named(path string) bool {
-	_, ok := parseName(filepath.Base(filepath.Clean(path)))
-	return ok
+// Object is an object being put. After an error only Abort may be called; one of Commit and Abort must be.
+type Object interface {
+	io.Writer
+	// Commit returns when the object is durable under its name.
+	Commit() error
+	// Abort leaves nothing behind, as far as that can be had. After Commit it does nothing.
+	Abort() error
 }
 
-// Entry is a snapshot in a folder.
-type Entry struct {
-	ID   uint64
-	Path string
-	// Info is the manifest, or nil when Err says why it cannot be read. Data files are not looked at: see [Open].
-	Info *Info
-	Err  error
+// tmpSuffix ends the names of files that are being written.
+const tmpSuffix = ".tmp"
+
+// OnFS is a store on a file system: an object is written to a file of another name, synced and renamed, and its folder
+// synced.
+func OnFS(fsys FS) Store { return &files{FS: fsys, safe: map[string]bool{}} }
+
+// Disk is the store on the file system of the machine.
+func Disk() Store { return OnFS(OS{}) }
+
+type files struct {
+	FS
+	mu   sync.Mutex
+	safe map[string]bool // folders whose own names are durable
 }
 
-// List returns the snapshots of a folder, newest first. A folder that does not exist has none.
-func List(dir string) ([]Entry, error) { return ListFS(OS{}, dir) }
-
-// ListFS is [List] on another file system.
-func ListFS(fsys FS, dir string) ([]Entry, error) {
-	names, err := fsys.ReadDir(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("snapshot: %w", err)
+// Put implements [Store].
+func (s *files) Put(name string) (Object, error) {
+	tmp := name + tmpSuffix
+	if err := errors.Join(s.MkdirAll(filepath.Dir(name)), s.RemoveAll(tmp)); err != nil {
+		return nil, err
 	}
-	var out []Entry
-	for _, name := range names {
-		if id, ok := parseName(name); ok {
-			e := Entry{ID: id, Path: filepath.Join(dir, name)}
-			e.Info, e.Err = readInfo(fsys, e.Path)
-			out = append(out, e)
-		}
-	}
-	slices.SortFunc(out, func(a, b Entry) int {
-		if a.ID > b.ID {
-			return -1
-		}
-		return 1
-	})
-	return out, nil
-}
-
-// Clean removes what killed writers and removers left in a folder and returns the names. Nobody else may be writing.
-func Clean(fsys FS, dir string) ([]string, error) {
-	names, err := fsys.ReadDir(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("snapshot: %w", err)
-	}
-	var gone []string
-	var errs []error
-	for _, name := range names {
-		base, ok := strings.CutSuffix(name, tmpSuffix)
-		if _, is := parseName(base); ok && is {
-			errs = append(errs, fsys.RemoveAll(filepath.Join(dir, name)))
-			gone = append(gone, name)
-		}
-	}
-	return gone, errors.Join(errs...)
-}
-
-// Prune keeps the newest keep snapshots, the pinned ones and the newest of each label, and returns the paths of those it removed. What cannot be
-// read does not count towards keep and is left for its owner to look at.
-func Prune(fsys FS, dir string, keep int) ([]string, error) {
-	entries, err := ListFS(fsys, dir)
+	f, err := s.Create(tmp)
 	if err != nil {
 		return nil, err
 	}
-	var gone []string
-	var errs []error
-	labels := map[string]bool{"": true}
-	for _, e := range entries { // newest first
-		if e.Err != nil || e.Info.Pinned {
-			continue
-		}
-		first := !labels[e.Info.Label]
-		labels[e.Info.Label] = true
-		if keep > 0 {
-			keep--
-			continue
-		}
-		if first {
-			continue
-		}
-		// The name goes first: a removal that is cut short leaves a temporary folder, not half a snapshot.
-		if err := fsys.Rename(e.Path, e.Path+tmpSuffix); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, fsys.RemoveAll(e.Path+tmpSuffix))
-		gone = append(gone, e.Path)
+	return &fileObject{File: f, s: s, tmp: tmp, name: name}, nil
+}
+
+type fileObject struct {
+	File
+	s         *files
+	tmp, name string
+	closed    bool
+	done      bool
+}
+
+// Commit implements [Object].
+func (o *fileObject) Commit() error {
+	err := o.Sync()
+	o.closed = true
+	if err = errors.Join(err, o.File.Close()); err != nil {
+		return err
 	}
-	return gone, errors.Join(errs...)
+	if err := o.s.Rename(o.tmp, o.name); err != nil {
+		return err
+	}
+	o.done = true
+	dir := filepath.Dir(o.name)
+	if err := o.s.SyncDir(dir); err != nil {
+		return err
+	}
+	return o.s.hold(dir)
+}
+
+// hold makes the names of a folder, and of the one it lies in, durable, which may both be new.
+func (s *files) hold(dir string) error {
+	for i := range 2 {
+		parent := filepath.Dir(dir)
+		s.mu.Lock()
+		safe := s.safe[dir]
+		s.mu.Unlock()
+		if safe || parent == dir {
+			return nil
+		}
+		if err := s.SyncDir(parent); err != nil {
+			if i > 0 && errors.Is(err, fs.ErrPermission) {
+				return nil // it is not ours, so this process has not made the folder
+			}
+			return err
+		}
+		s.mu.Lock()
+		s.safe[dir] = true
+		s.mu.Unlock()
+		dir = parent
+	}
+	return nil
+}
+
+// Abort implements [Object].
+func (o *fileObject) Abort() error {
+	if o.done {
+		return nil
+	}
+	var err error
+	if !o.closed {
+		o.closed = true
+		err = o.File.Close()
+	}
+	return errors.Join(err, o.s.RemoveAll(o.tmp))
+}
+
+// Get implements [Store].
+func (s *files) Get(name string) (Source, error) { return s.Open(name) }
+
+// List implements [Store].
+func (s *files) List(dir string) ([]string, error) {
+	names, err := s.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// Delete implements [Store].
+func (s *files) Delete(name string) error {
+	err := s.RemoveAll(name)
+	if err == nil {
+		s.mu.Lock()
+		delete(s.safe, name)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// put writes a whole object.
+func put(s Store, name string, b []byte) error {
+	o, err := s.Put(name)
+	if err != nil {
+		return err
+	}
+	if _, err = o.Write(b); err == nil {
+		err = o.Commit()
+	}
+	if err != nil {
+		return errors.Join(err, o.Abort())
+	}
+	return nil
+}
+
+// get reads a whole object of at most limit bytes.
+func get(s Store, name string, limit int64) ([]byte, error) {
+	src, err := s.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	var b []byte
+	if n := src.Size(); n > limit {
+		err = fmt.Errorf("%s has %d bytes, more than %d: %w", name, n, limit, fs.ErrInvalid)
+	} else {
+		b = make([]byte, n)
+		var got int
+		if got, err = src.ReadAt(b, 0); got == len(b) {
+			err = nil
+		}
+	}
+	if err = errors.Join(err, src.Close()); err != nil {
+		return nil, err
+	}
+	return b, nil
 }

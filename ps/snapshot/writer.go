@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 
 // Options describe a snapshot to be written.
 type Options struct {
-	// FS is where it goes; nil is [OS].
-	FS FS
+	// Store is where it goes; nil is [Disk].
+	Store Store
 	// Dir holds the snapshots of one job.
 	Dir string
 	// ID is above that of every snapshot in Dir.
@@ -27,6 +28,7 @@ type Options struct {
 	Label  string
 	Meta   map[string]string
 	Recipe json.RawMessage
+	Model  *Model
 	// Created is the time of the cut.
 	Created   time.Time
 	Positions map[string]map[string]Progress
@@ -35,52 +37,54 @@ type Options struct {
 	Need int64
 }
 
-// Writer writes one snapshot into a folder with a temporary name: every shard writes its [Part] into [Writer.Dir],
-// wherever it runs, and Commit the manifest. It is not for concurrent use. After an error only [Writer.Abort] may be called.
+// Writer writes one snapshot: every shard writes its [Part] into [Writer.Dir], wherever it runs, and Commit the manifest. It
+// is not for concurrent use. After an error only [Writer.Abort] may be called.
 type Writer struct {
-	fs         FS
-	tmp, final string
-	info       *Info
-	digest     Digest
-	need       int64
-	wrote      int64
+	store  Store
+	path   string
+	info   *Info
+	digest Digest
+	need   int64
+	wrote  int64
 }
 
 // Create begins a snapshot. Errors: [ErrNoSpace].
 func Create(o Options) (*Writer, error) {
 	w := &Writer{
-		fs: o.FS, need: o.Need,
-		final: filepath.Join(o.Dir, dirName(o.ID)),
+		store: o.Store, need: o.Need, path: Path(o.Dir, o.ID),
 		info: &Info{
 			Version: Version, ID: o.ID, Created: o.Created.UTC(), Pinned: o.Pinned, Note: o.Note, Label: o.Label, Shards: o.Shards,
-			Layout: o.Layout.String(), LayoutHash: o.Layout.Hash(), Meta: o.Meta, Recipe: o.Recipe, Positions: o.Positions, State: o.State,
-			Tables: TablesOf(o.Layout),
+			Tables: tablesOf(o.Layout), Dense: o.Layout.Shape().Dense, Rules: o.Layout.Rules(), Model: o.Model,
+			Meta: o.Meta, Recipe: o.Recipe, Positions: o.Positions, State: o.State,
 		},
 	}
-	if w.fs == nil {
-		w.fs = OS{}
+	if w.store == nil {
+		w.store = Disk()
 	}
-	w.tmp = w.final + tmpSuffix
-	if err := errors.Join(w.fs.RemoveAll(w.tmp), w.fs.MkdirAll(w.tmp)); err != nil {
+	if err := w.store.Delete(w.path); err != nil {
 		return nil, w.fail(err)
 	}
-	// The folder of all snapshots may be new; without its name theirs would be worth nothing.
-	if err := w.fs.SyncDir(filepath.Dir(o.Dir)); err != nil {
-		return nil, w.fail(err)
+	// Shards look for this to see that they see the same place.
+	if err := put(w.store, filepath.Join(w.path, begunName), nil); err != nil {
+		return nil, errors.Join(w.fail(err), w.Abort())
 	}
 	return w, nil
 }
 
-// Dir is the folder that shards write their parts to until the snapshot gets its name.
-func (w *Writer) Dir() string { return w.tmp }
+// Begun tells whether a place is seen where a snapshot was begun.
+func Begun(s Store, dir string) (bool, error) {
+	names, err := s.List(dir)
+	return slices.Contains(names, begunName), err
+}
+
+// Dir is the folder that shards write their parts to.
+func (w *Writer) Dir() string { return w.path }
 
 // Add takes what one shard has written into the snapshot.
 func (w *Writer) Add(p *Part) {
 	for _, f := range p.Files {
 		w.info.Files = append(w.info.Files, f)
-		if f.Table < 0 {
-			w.info.Tensors += int(f.Rows)
-		} else {
+		if f.Kind == KindRows {
 			w.info.Tables[f.Table].Rows += f.Rows
 		}
 		w.wrote += f.Bytes
@@ -88,8 +92,7 @@ func (w *Writer) Add(p *Part) {
 	w.digest.Add(&p.Digest)
 }
 
-// Commit writes the manifest and gives the snapshot its name; only then it exists (invariant 4). When the error is nil
-// the snapshot is durable.
+// Commit writes the manifest; only then the snapshot exists (invariant 4). When the error is nil the snapshot is durable.
 func (w *Writer) Commit() (*Info, error) {
 	for source, splits := range w.info.Positions {
 		for split, p := range splits {
@@ -104,32 +107,17 @@ func (w *Writer) Commit() (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := w.fs.Create(filepath.Join(w.tmp, ManifestName))
-	if err != nil {
+	if err := put(w.store, filepath.Join(w.path, ManifestName), b); err != nil {
 		return nil, w.fail(err)
 	}
-	_, err = m.Write(b)
-	if err == nil {
-		err = m.Sync()
-	}
-	if err = errors.Join(err, m.Close()); err != nil {
-		return nil, w.fail(err)
-	}
-	if err := w.fs.SyncDir(w.tmp); err != nil {
-		return nil, w.fail(err)
-	}
-	if err := w.fs.Rename(w.tmp, w.final); err != nil {
-		return nil, w.fail(err)
-	}
-	w.info.Path = w.final
-	if err := w.fs.SyncDir(filepath.Dir(w.final)); err != nil {
-		return nil, w.fail(err)
-	}
+	w.info.Path = w.path
+	// It is in nobody's way: whoever is killed before this leaves it to Clean.
+	_ = w.store.Delete(filepath.Join(w.path, begunName))
 	return w.info, nil
 }
 
 // Abort removes what was written.
-func (w *Writer) Abort() error { return w.fs.RemoveAll(w.tmp) }
+func (w *Writer) Abort() error { return w.store.Delete(w.path) }
 
 // fail says what failed, and for a full disk what can be done; need and wrote are bytes.
 func fail(path string, need, wrote int64, err error) error {
@@ -140,4 +128,4 @@ func fail(path string, need, wrote int64, err error) error {
 	return fmt.Errorf("snapshot: writing %s: %w", path, err)
 }
 
-func (w *Writer) fail(err error) error { return fail(w.final, w.need, w.wrote, err) }
+func (w *Writer) fail(err error) error { return fail(w.path, w.need, w.wrote, err) }

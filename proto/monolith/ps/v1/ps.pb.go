@@ -649,13 +649,15 @@ func (x *WriteCutRequest) GetDir() string {
 }
 
 type File struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Table         int32                  `protobuf:"varint,2,opt,name=table,proto3" json:"table,omitempty"`
-	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`
-	Rows          int64                  `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
-	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Sha256        string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Table  int32                  `protobuf:"varint,2,opt,name=table,proto3" json:"table,omitempty"`
+	Shard  uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`
+	Rows   int64                  `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
+	Bytes  int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Sha256 string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// rows, state, dense or dense_state.
+	Kind          string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -728,6 +730,13 @@ func (x *File) GetBytes() int64 {
 func (x *File) GetSha256() string {
 	if x != nil {
 		return x.Sha256
+	}
+	return ""
+}
+
+func (x *File) GetKind() string {
+	if x != nil {
+		return x.Kind
 	}
 	return ""
 }
@@ -2490,14 +2499,15 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"3\n" +
 	"\x0fWriteCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x10\n" +
-	"\x03dir\x18\x02 \x01(\tR\x03dir\"\x88\x01\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\"\x9c\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\x05R\x05table\x12\x14\n" +
 	"\x05shard\x18\x03 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04rows\x18\x04 \x01(\x03R\x04rows\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06sha256\x18\x06 \x01(\tR\x06sha256\"V\n" +
+	"\x06sha256\x18\x06 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04kind\x18\a \x01(\tR\x04kind\"V\n" +
 	"\x10WriteCutResponse\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.monolith.ps.v1.FileR\x05files\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\"9\n" +

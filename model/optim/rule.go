@@ -1,0 +1,112 @@
+package optim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Rule is an update rule as data: its name and every setting, defaults included. Snapshots carry it, so that what a
+// parameter was trained by can be read without the job.
+type Rule struct {
+	// Name is [Optimizer].Name.
+	Name string `json:"name"`
+	// Settings are JSON values by the key they have in a job file. They are empty for a rule of another package.
+	Settings map[string]json.RawMessage `json:"settings,omitempty"`
+}
+
+// RuleOf describes an update rule. Rules of other packages are described by their exported fields, if these marshal.
+func RuleOf(o Optimizer) Rule {
+	r := Rule{Name: o.Name()}
+	for _, k := range kinds() {
+		if full, ok := k.full(o); ok {
+			o = full
+		}
+	}
+	b, err := json.Marshal(o)
+	if err != nil || json.Unmarshal(b, &r.Settings) != nil {
+		r.Settings = nil
+	}
+	if len(r.Settings) == 0 {
+		r.Settings = nil
+	}
+	return r
+}
+
+// Optimizer makes the rule that r describes. Errors: for a name that is not known, a setting that is none of the rule's, a
+// value out of range.
+func (r Rule) Optimizer() (Optimizer, error) {
+	for _, k := range kinds() {
+		if k.name != r.Name {
+			continue
+		}
+		b, err := json.Marshal(r.Settings)
+		if err != nil {
+			return nil, fmt.Errorf("optim: %s: %w", r.Name, err)
+		}
+		if r.Settings == nil {
+			b = []byte("{}")
+		}
+		o, err := k.parse(b)
+		if err != nil {
+			return nil, fmt.Errorf("optim: %s: %w", r.Name, err)
+		}
+		return o, Validate(o)
+	}
+	return nil, fmt.Errorf("optim: no rule is called %q", r.Name)
+}
+
+// kind is a rule that this package has.
+type kind struct {
+	name  string
+	parse func(b []byte) (Optimizer, error)
+	// full returns a rule of this kind with its defaults.
+	full func(o Optimizer) (Optimizer, bool)
+}
+
+// kinds lists the rules of this package.
+func kinds() []kind { return []kind{of[SGD](), of[Adagrad](), of[Adam](), of[FTRL](), of[EMA]()} }
+
+func of[T interface {
+	Optimizer
+	WithDefaults() T
+}]() kind {
+	var zero T
+	return kind{
+		name: zero.Name(),
+		parse: func(b []byte) (Optimizer, error) {
+			var o T
+			dec := json.NewDecoder(bytes.NewReader(b))
+			dec.DisallowUnknownFields()
+			err := dec.Decode(&o)
+			return o.WithDefaults(), err
+		},
+		full: func(o Optimizer) (Optimizer, bool) {
+			t, ok := o.(T)
+			if !ok {
+				return nil, false
+			}
+			return t.WithDefaults(), true
+		},
+	}
+}
+
+// Frozen is the rule of parameters that are only read: it keeps no state, and an update changes nothing.
+type Frozen struct{}
+
+var _ Optimizer = Frozen{}
+
+// Name is "frozen".
+func (Frozen) Name() string { return "frozen" }
+
+// String is "frozen()".
+func (Frozen) String() string { return "frozen()" }
+
+// StateDim is 0.
+func (Frozen) StateDim(int) int { return 0 }
+
+// Init does nothing: there is no state.
+func (Frozen) Init(_, _ []float32) {}
+
+// Update changes nothing.
+func (Frozen) Update(_, _, _ []float32, _ float32) {}

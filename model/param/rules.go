@@ -1,0 +1,178 @@
+package param
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/monolith-go/monolith/model/optim"
+)
+
+// Rules are what of a layout may change while its parameters are trained on: how they are updated, and how those that come
+// into being begin. It is JSON in a snapshot's manifest.
+type Rules struct {
+	// Seed is [Layout].Seed.
+	Seed uint64 `json:"seed,string"`
+	// Parameters are the rules of each segment, under table.segment, and of each dense tensor, in the layout's order.
+	Parameters []Rule `json:"parameters"`
+}
+
+// Rule is what one parameter is initialised and updated by.
+type Rule struct {
+	Name      string     `json:"name"`
+	Init      InitRule   `json:"init"`
+	Optimizer optim.Rule `json:"optimizer"`
+	L2        float32    `json:"l2,omitzero"`
+}
+
+// InitRule is an [Init] as data.
+type InitRule struct {
+	// Kind is zeros, constant, uniform or normal.
+	Kind string  `json:"kind"`
+	A    float32 `json:"a,omitzero"`
+	B    float32 `json:"b,omitzero"`
+}
+
+var initKinds = [...]string{InitZeros: "zeros", InitConstant: "constant", InitUniform: "uniform", InitNormal: "normal"}
+
+// Init makes what r describes. Errors: for a kind that is not known.
+func (r InitRule) Init() (Init, error) {
+	k := slices.Index(initKinds[:], r.Kind)
+	if k < 0 {
+		return Init{}, fmt.Errorf("param: no initializer is called %q", r.Kind)
+	}
+	return Init{Kind: InitKind(k), A: r.A, B: r.B}, nil
+}
+
+func (r InitRule) String() string {
+	if i, err := r.Init(); err == nil {
+		return i.String()
+	}
+	return r.Kind
+}
+
+// SegmentName is the name of a table's segment among parameters.
+func SegmentName(table, segment string) string { return table + "." + segment }
+
+// Rules returns what of the layout may change.
+func (l *Layout) Rules() Rules {
+	r := Rules{Seed: l.Seed}
+	add := func(name string, i Init, o optim.Optimizer, l2 float32) {
+		rule := InitRule{Kind: fmt.Sprint("init ", i.Kind), A: i.A, B: i.B}
+		if int(i.Kind) < len(initKinds) {
+			rule.Kind = initKinds[i.Kind]
+		}
+		r.Parameters = append(r.Parameters, Rule{Name: name, Init: rule, Optimizer: optim.RuleOf(o), L2: l2})
+	}
+	for _, t := range l.Tables {
+		for _, s := range t.Segments {
+			add(SegmentName(t.Name, s.Name), s.Init, s.Optimizer, s.L2)
+		}
+	}
+	for _, t := range l.Dense {
+		add(t.Name, t.Init, t.Optimizer, t.L2)
+	}
+	return r
+}
+
+// Changes says in what rules differ from earlier ones, one change a line: the parameters, the property and both values.
+// Parameters that changed in the same way share a line; those that only one of the two has are left out. rename gives
+// earlier names their present ones, and may be nil.
+//
+//	embedding.vec: adagrad's lr is 0.1, was 0.05
+//	initial values: the seed is 2, was 1
+func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
+	was := map[string]Rule{}
+	for _, p := range earlier.Parameters {
+		was[renamed(rename, p.Name)] = p
+	}
+	var texts []string
+	names := map[string][]string{} // by what is said of them
+	say := func(name, format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if names[text] == nil {
+			texts = append(texts, text)
+		}
+		names[text] = append(names[text], name)
+	}
+	if r.Seed != earlier.Seed {
+		say("initial values", "the seed is %d, was %d", r.Seed, earlier.Seed)
+	}
+	for _, p := range r.Parameters {
+		q, ok := was[p.Name]
+		if !ok {
+			continue
+		}
+		if p.Init != q.Init {
+			say(p.Name, "init is %s, was %s", p.Init, q.Init)
+		}
+		if p.L2 != q.L2 {
+			say(p.Name, "l2 is %g, was %g", p.L2, q.L2)
+		}
+		if p.Optimizer.Name != q.Optimizer.Name {
+			say(p.Name, "optimizer is %s, was %s", p.Optimizer.Name, q.Optimizer.Name)
+			continue
+		}
+		keys := maps.Clone(p.Optimizer.Settings)
+		if keys == nil {
+			keys = map[string]json.RawMessage{}
+		}
+		maps.Copy(keys, q.Optimizer.Settings)
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if a, b := setting(p.Optimizer, key), setting(q.Optimizer, key); a != b {
+				say(p.Name, "%s's %s is %s, was %s", p.Optimizer.Name, key, a, b)
+			}
+		}
+	}
+	for i, text := range texts {
+		texts[i] = list(names[text]) + ": " + text
+	}
+	return texts
+}
+
+func setting(r optim.Rule, key string) string {
+	if v, ok := r.Settings[key]; ok {
+		return string(v)
+	}
+	return "not set"
+}
+
+// list names a few and counts the rest.
+func list(names []string) string {
+	const named = 3
+	if len(names) > named+1 {
+		names = append(slices.Clone(names[:named]), fmt.Sprintf("%d more", len(names)-named))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Hash names the shape: who only reads the weights of a layout needs one of the same hash. Optimizers do not count.
+func (s Shape) Hash() string {
+	h := sha256.New()
+	for _, t := range s.Tables {
+		for _, g := range t.Segments {
+			fmt.Fprintf(h, "table %q segment %q dim %d\n", t.Name, g.Name, g.Dim)
+		}
+	}
+	for _, t := range s.Dense {
+		fmt.Fprintf(h, "dense %q shape %v\n", t.Name, t.Shape)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// renamed gives a parameter its present name: it, or the table it is a segment of, may have been renamed.
+func renamed(rename map[string]string, name string) string {
+	if to, ok := rename[name]; ok {
+		return to
+	}
+	if table, segment, ok := strings.Cut(name, "."); ok {
+		if to, ok := rename[table]; ok {
+			return SegmentName(to, segment)
+		}
+	}
+	return name
+}

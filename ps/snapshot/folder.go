@@ -1,0 +1,141 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	dirPrefix = "snap-"
+	// begunName is the first object of a snapshot that is being written: whoever sees it sees the same place. It goes when
+	// there is a manifest.
+	begunName = "begun"
+)
+
+func dirName(id uint64) string { return fmt.Sprintf("%s%08d", dirPrefix, id) }
+
+// Path is where snapshot id of a folder lies.
+func Path(dir string, id uint64) string { return filepath.Join(dir, dirName(id)) }
+
+// parseName returns the number in a snapshot's folder name.
+func parseName(name string) (id uint64, ok bool) {
+	digits, ok := strings.CutPrefix(name, dirPrefix)
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(digits, 10, 64)
+	return id, err == nil && id > 0 && name == dirName(id)
+}
+
+// Named tells whether a path has a snapshot's name, whatever is there.
+func Named(path string) bool {
+	_, ok := parseName(filepath.Base(filepath.Clean(path)))
+	return ok
+}
+
+// Entry is a snapshot in a folder.
+type Entry struct {
+	ID   uint64
+	Path string
+	// Info is the manifest, or nil when Err says why it cannot be read. Data files are not looked at: see [Open].
+	Info *Info
+	Err  error
+}
+
+// List returns the snapshots of a folder, newest first. A folder that does not exist has none, and what has no manifest is
+// none.
+func List(dir string) ([]Entry, error) { return ListIn(Disk(), dir) }
+
+// ListIn is [List] in another store.
+func ListIn(s Store, dir string) ([]Entry, error) {
+	names, err := s.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	var out []Entry
+	for _, name := range names {
+		id, ok := parseName(name)
+		if !ok {
+			continue
+		}
+		e := Entry{ID: id, Path: filepath.Join(dir, name)}
+		if e.Info, e.Err = ReadInfoIn(s, e.Path); errors.Is(e.Err, fs.ErrNotExist) {
+			continue
+		}
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b Entry) int {
+		if a.ID > b.ID {
+			return -1
+		}
+		return 1
+	})
+	return out, nil
+}
+
+// Clean removes what killed writers and removers left in a folder, which is what has no manifest, and returns the names.
+// Nobody else may be writing.
+func Clean(s Store, dir string) ([]string, error) {
+	names, err := s.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	var gone []string
+	var errs []error
+	for _, name := range names {
+		if _, ok := parseName(name); !ok {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		inside, err := s.List(path)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !slices.Contains(inside, ManifestName):
+			errs = append(errs, s.Delete(path))
+			gone = append(gone, name)
+		case slices.Contains(inside, begunName):
+			errs = append(errs, s.Delete(filepath.Join(path, begunName)))
+		}
+	}
+	return gone, errors.Join(errs...)
+}
+
+// Prune keeps the newest keep snapshots, the pinned ones and the newest of each label, and returns the paths of those it removed. What cannot be
+// read does not count towards keep and is left for its owner to look at.
+func Prune(s Store, dir string, keep int) ([]string, error) {
+	entries, err := ListIn(s, dir)
+	if err != nil {
+		return nil, err
+	}
+	var gone []string
+	var errs []error
+	labels := map[string]bool{"": true}
+	for _, e := range entries { // newest first
+		if e.Err != nil || e.Info.Pinned {
+			continue
+		}
+		first := !labels[e.Info.Label]
+		labels[e.Info.Label] = true
+		if keep > 0 {
+			keep--
+			continue
+		}
+		if first {
+			continue
+		}
+		// The manifest goes first: of a removal that is cut short no snapshot is left.
+		if err := s.Delete(filepath.Join(e.Path, ManifestName)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, s.Delete(e.Path))
+		gone = append(gone, e.Path)
+	}
+	return gone, errors.Join(errs...)
+}
