@@ -397,6 +397,9 @@ func (c *Cluster) fitting(ctx context.Context, info *SnapshotInfo) (*SnapshotInf
 	return info, nil
 }
 
+// MadeOf begins the note of a snapshot that was made of another one, whose path follows.
+const MadeOf = "made of "
+
 // convert writes a snapshot of the layout into the job's folder.
 func (c *Cluster) convert(ctx context.Context, info *SnapshotInfo, fit *param.Fit, keep bool) (*SnapshotInfo, error) {
 	from, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{Store: c.opts.Store})
@@ -408,7 +411,7 @@ func (c *Cluster) convert(ctx context.Context, info *SnapshotInfo, fit *param.Fi
 	number := c.mu.newest
 	c.mu.Unlock()
 	made, err := snapshot.Convert(ctx, from, fit, snapshot.Options{
-		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: "made of " + snapshotPath(info.Path),
+		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: MadeOf + snapshotPath(info.Path),
 		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(),
 	}, keep, func(tensor string) int { return tensorShard(tensor, info.Shards) })
 	if err = errors.Join(err, from.Close()); err != nil {

@@ -77,22 +77,35 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	}
 	checkPlaces(cfg, add)
 	if m, err := wiring.Model(cfg); err == nil { // else the plan has told
-		if path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg)); err == nil {
-			info, err := snapshot.ReadInfo(path)
-			if err == nil {
-				_, err = stored.Fits(cfg, info)
-			}
-			switch {
-			case err != nil:
-				add("dir", err)
-			default:
-				if _, err := m.Layout().Fit(info.Shape(), param.Policies{}); err != nil {
-					add("dir", fmt.Errorf("the newest snapshot %s does not fit the model: %w; %s", path, err, fault.OtherModel))
-				}
-			}
+		key := "dir"
+		path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg))
+		if err != nil { // there is none yet
+			key = "restore.from"
+			path, err = stored.Beginning(cfg)
+		}
+		if err == nil && path != "" {
+			err = checkSnapshot(cfg, m.Layout(), path)
+		}
+		if err != nil {
+			add(key, err)
 		}
 	}
 	return findings, nil
+}
+
+// checkSnapshot tells whether training can begin with a snapshot.
+func checkSnapshot(cfg *spec.Config, l *param.Layout, path string) error {
+	info, err := snapshot.ReadInfo(path)
+	if err != nil {
+		return err
+	}
+	if _, err := stored.Fits(cfg, info); err != nil {
+		return err
+	}
+	if _, err := l.Fit(info.Shape(), stored.Policies(cfg)); err != nil {
+		return fmt.Errorf("snapshot %s does not fit the model: %w; %s", path, err, fault.OtherModel)
+	}
+	return nil
 }
 
 // checkTables reads the side tables, as every worker will.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,7 +203,11 @@ func (t *trainer) dial(ctx context.Context) error {
 // resumed says what the run goes on from.
 func (t *trainer) resumed() error {
 	if r := t.shards.Restored(); r != nil {
-		t.notice("going on from snapshot %s (%d rows)", r.Path, r.Rows())
+		made := ""
+		if strings.HasPrefix(r.Note, ps.MadeOf) {
+			made = ", " + r.Note
+		}
+		t.notice("going on from snapshot %s (%d rows%s)", r.Path, r.Rows(), made)
 		if c, here := t.shards.(*ps.Cluster); here {
 			for _, line := range c.Changes() {
 				t.notice("%s", line)

@@ -43,6 +43,8 @@ type Config struct {
 	PS PS `yaml:"ps"`
 	// Snapshot says how often the whole state is stored.
 	Snapshot Snapshot `yaml:"snapshot"`
+	// Restore says how a run begins, and what becomes of parameters that do not fit the model.
+	Restore Restore `yaml:"restore"`
 	// Eval is evaluation on examples that are not trained on.
 	Eval Eval `yaml:"eval"`
 	// Metrics is the Prometheus endpoint.

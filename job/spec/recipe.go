@@ -225,6 +225,24 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 	return faults, moved
 }
 
+// Common returns both recipes with the features alone that both have, and the names of those that only one has.
+func (r Recipe) Common(other Recipe) (mine, theirs Recipe, gone, added []string) {
+	only := func(a, b Recipe) (common []keyed, rest []string) {
+		for _, f := range a.Features {
+			if slices.ContainsFunc(b.Features, func(g keyed) bool { return g.name() == f.name() }) {
+				common = append(common, f)
+			} else {
+				rest = append(rest, f.name())
+			}
+		}
+		return common, rest
+	}
+	mine, theirs = r, other
+	mine.Features, gone = only(r, other)
+	theirs.Features, added = only(other, r)
+	return mine, theirs, gone, added
+}
+
 // plainJSON is a value as people write it: <= and not \u003c=.
 func plainJSON(b []byte) string {
 	var out bytes.Buffer

@@ -7,6 +7,7 @@ import (
 
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -17,12 +18,60 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	if err != nil {
 		return nil, fault.Config("job: snapshot %s: %w: use another dir, or begin anew with --resume=false", info.Path, err)
 	}
-	faults, moved := stored.Differences(c.Parse.Recipe(), "was", "is")
+	was, is, gone, added := stored.Common(c.Parse.Recipe())
+	faults, moved := was.Differences(is, "was", "is")
+	var set []string
+	may := func(names []string, text, policy string) {
+		for _, name := range names {
+			if got := c.Restore.Features.Of(name); got != policy {
+				faults = append(faults, fmt.Sprintf("feature %s: %s", name, text))
+				set = append(set, name+": "+policy)
+			}
+		}
+	}
+	may(gone, "was there, is not", spec.PolicyDrop)
+	may(added, "was not there, is now", spec.PolicyInit)
 	if len(faults) > 0 {
+		hint := ""
+		if len(set) > 0 {
+			hint = "to go on with other features, set restore: {features: {" + strings.Join(set, ", ") + "}}; otherwise "
+		}
 		return moved, fault.Config("job: snapshot %s was trained on other features than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
-			"set parse back to what it was; or give the job another dir, or --resume=false, to train anew", info.Path, strings.Join(faults, "\n  "))
+			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train anew", info.Path, strings.Join(faults, "\n  "), hint)
 	}
 	return moved, nil
+}
+
+// Beginning is the snapshot of another run that a run begins with; empty where the job names none, or has a snapshot of its
+// own. Errors: [pipeline.ErrConfig] where it has other features.
+func Beginning(c *spec.Config) (path string, err error) {
+	if c.Restore.From == "" {
+		return "", nil
+	}
+	if own, err := snapshot.List(SnapshotsIn(c)); err != nil || len(own) > 0 {
+		return "", err
+	}
+	if path, err = FindSnapshot(c.Restore.From); err != nil {
+		return "", fmt.Errorf("restore.from: %w", err)
+	}
+	info, err := snapshot.ReadInfo(path)
+	if err != nil {
+		return "", fmt.Errorf("job: restore.from: %w", err)
+	}
+	_, err = Fits(c, info)
+	return path, err
+}
+
+// Policies say what becomes of parameters that do not fit.
+func Policies(c *spec.Config) param.Policies {
+	of := func(p spec.Policies) map[string]param.Policy {
+		out := make(map[string]param.Policy, len(p))
+		for name, word := range p {
+			out[name] = param.Policy(word)
+		}
+		return out
+	}
+	return param.Policies{Rename: c.Restore.Rename, Tables: of(c.Restore.Tables), Tensors: of(c.Restore.Tensors)}
 }
 
 // FitsNewest compares the job with the newest good snapshot of its dir, if there is one.

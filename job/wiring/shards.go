@@ -39,10 +39,13 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, model fmt.Stringer, lay
 		Layout: layout, NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
 		MaxStaged: maxStaged(c), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
-		Recipe: c.Parse.Recipe().JSON(),
+		Recipe: c.Parse.Recipe().JSON(), Fit: stored.Policies(c),
+	}
+	var err error
+	if o.From, err = stored.Beginning(c); err != nil {
+		return ps.Options{}, err
 	}
 	if o.Log != nil {
-		var err error
 		if o.Log.Owner, err = stored.ID(c); err != nil {
 			return ps.Options{}, err
 		}
