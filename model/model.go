@@ -10,7 +10,7 @@ type Kind uint8
 
 // The kinds of features.
 const (
-	// Sparse features are fids, any number a row, pooled by Combiner.
+	// Sparse features are fids, any number a row, in an order of their own.
 	Sparse Kind = iota
 	// Dense features are Dim numbers a row.
 	Dense
@@ -20,25 +20,11 @@ const (
 // beyond are cut.
 const MaxDeviations = 10
 
-// Combiner pools the embedding vectors of one row of a sparse feature into one.
-type Combiner uint8
-
-// The combiners (bytedance/monolith: native_training/embedding_combiners.py).
-const (
-	// Sum adds the vectors; no vectors give zeros.
-	Sum Combiner = iota
-	// Mean divides the sum by the number of vectors; no vectors give zeros. An entry of a row of n is thereby weighed by
-	// 1/n, in sums over entries too.
-	Mean
-)
-
 // Feature is one input of a model.
 type Feature struct {
 	// Name is the column in the batch.
 	Name string
 	Kind Kind
-	// Combiner pools a sparse feature.
-	Combiner Combiner
 	// Values is the column with the number that each fid of a sparse feature is weighed by; empty: all are 1.
 	Values string
 	// Dim is the width of a dense feature.
@@ -46,32 +32,33 @@ type Feature struct {
 	// Decay, if not 0, has the model standardise a dense feature by running moments that are part of its parameters, and
 	// is their decay from one batch to the next, in (0, 1). Values may then be NaN: missing.
 	Decay float32
-	// Table is the index in the layout of the table that a sparse feature looks up; the model sets it.
+	// Table is the index in the layout of the table that a sparse feature is bound to. Features of one table share the rows
+	// of equal fids.
 	Table int
 }
 
 // Head is one output of a model with what it learns from.
 type Head struct {
 	// Name tells the heads of a model apart.
-	Name string
+	Name string `json:"name"`
 	// Loss is the name of a loss of package loss: "cross_entropy", "squared" and so on.
-	Loss string
+	Loss string `json:"loss"`
 	// Labels are the columns that the loss reads, as many as [loss.Loss.NumLabels] wants for Width outputs. Empty: the
 	// batch's label column.
-	Labels []string
+	Labels []string `json:"labels,omitempty"`
 	// Width is the number of outputs a row. 0 means 1.
-	Width int
+	Width int `json:"width"`
 	// Weight multiplies the head's loss where the losses of heads are added up; above 0. 0 means 1.
-	Weight float32
+	Weight float32 `json:"weight"`
 	// SampleRate is the share of the negative examples that the data holds, in (0, 1]; the model's logit is that of all
 	// examples, and the loss is taken of logit - ln SampleRate, which is the logit in the sampled data (He et al., 2014,
 	// section 6.3; bytedance/monolith: LogitCorrection). For losses with Sampled set. 0 means 1.
-	SampleRate float32
+	SampleRate float32 `json:"sample_rate"`
 	// Mask is a column of booleans, false where a row has no label for this head: the row then adds nothing to the head's
 	// loss and is still one of the rows it is divided by. Empty: all rows have one.
-	Mask string
+	Mask string `json:"mask,omitempty"`
 	// Metrics are the names of those that the head is measured by; empty: what suits the loss.
-	Metrics []string
+	Metrics []string `json:"metrics,omitempty"`
 }
 
 // WithDefaults returns a copy in which every zero field has its default.
@@ -98,6 +85,9 @@ type Model interface {
 	Features() []Feature
 	// Heads lists the outputs, at least one, with every default filled in; labels, predictions and losses follow this order.
 	Heads() []Head
+	// Marshal writes the model with all its settings, for graph.Unmarshal: what is read back gives the same bits. It fails
+	// where an update rule is the program's own.
+	Marshal() ([]byte, error)
 	// NewSession makes a worker's own activations. Sessions share nothing that changes.
 	NewSession() Session
 }

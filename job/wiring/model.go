@@ -5,6 +5,7 @@ import (
 
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
@@ -28,22 +29,22 @@ func Model(c *spec.Config) (model.Model, error) {
 }
 
 // features are the model's inputs: those of the job, and behind those that have one, the indicator of missing values.
-func features(c *spec.Config) []model.Feature {
-	var out []model.Feature
+func features(c *spec.Config) []zoo.Feature {
+	var out []zoo.Feature
 	for _, f := range c.Parse.Features {
-		g := model.Feature{Name: f.Name, Dim: f.Dim, Values: valuesOf(&c.Parse, &f, c.Parse.Format)}
+		g := zoo.Feature{Name: f.Name, Dim: f.Dim, Values: valuesOf(&c.Parse, &f, c.Parse.Format)}
 		if f.Kind == "dense" {
 			g.Kind = model.Dense
 		}
-		if f.Combiner == "mean" {
-			g.Combiner = model.Mean
+		if g.Kind == model.Sparse {
+			g.Combiner = graph.Combiner(f.Combiner)
 		}
 		if f.Standardise != nil && f.Standardise.Running != nil {
 			g.Decay = float32(f.Standardise.Running.Decay)
 		}
 		out = append(out, g)
 		if name := f.Indicator(); name != "" {
-			out = append(out, model.Feature{Name: name, Kind: model.Dense, Dim: 1})
+			out = append(out, zoo.Feature{Name: name, Kind: model.Dense, Dim: 1})
 		}
 	}
 	return out

@@ -28,6 +28,11 @@ type BatchNorm struct {
 
 // batchNorm normalises each column.
 type batchNorm struct {
+	plain
+	// Prefix is that of the names of its tensors.
+	Prefix  string  `json:"name"`
+	Epsilon float32 `json:"epsilon"`
+
 	gamma, beta, mean, variance int
 	epsilon                     float64
 }
@@ -47,35 +52,63 @@ type batchNormState struct {
 // (algorithm 2, line 10). A batch of one row has no variance and one of none no mean: they give back the present value,
 // which leaves it.
 func (b *Builder) BatchNorm(x Node, cfg BatchNorm) Node {
-	if !b.owns("batch norm", x) {
-		return b.broken(x.dim)
-	}
 	if cfg.Decay == 0 {
 		cfg.Decay = DefaultBatchNormDecay
 	}
 	if cfg.Epsilon == 0 {
 		cfg.Epsilon = DefaultBatchNormEpsilon
 	}
-	if !(cfg.Epsilon > 0) {
-		b.fault("batch norm %q: epsilon %v is not above 0", cfg.Name, cfg.Epsilon)
-	}
-	tensor := func(name string, init param.Init, rule optim.Optimizer, statistic bool) int {
-		return b.tensor(param.Tensor{
-			Name: cfg.Name + "." + name, Shape: []int{x.dim}, Init: init, Optimizer: rule,
-		}, statistic).id
-	}
 	ema := optim.EMA{Decay: cfg.Decay}
-	o := &batchNorm{
-		gamma:    tensor("gamma", param.Constant(1), cfg.Optimizer, false),
-		beta:     tensor("beta", param.Zeros(), cfg.Optimizer, false),
-		mean:     tensor("moving_mean", param.Zeros(), ema, true),
-		variance: tensor("moving_variance", param.Constant(1), ema, true),
-		epsilon:  float64(cfg.Epsilon),
+	for _, t := range []struct {
+		name      string
+		init      param.Init
+		rule      optim.Optimizer
+		statistic bool
+	}{
+		{gammaName, param.Constant(1), cfg.Optimizer, false}, {betaName, param.Zeros(), cfg.Optimizer, false},
+		{meanName, param.Zeros(), ema, true}, {varianceName, param.Constant(1), ema, true},
+	} {
+		b.tensor(param.Tensor{Name: cfg.Name + t.name, Shape: []int{x.shape.Dim}, Init: t.init, Optimizer: t.rule}, t.statistic)
 	}
-	return b.add(o, x.dim, true, x)
+	return b.apply(&batchNorm{Prefix: cfg.Name, Epsilon: cfg.Epsilon}, x.shape.Dim, x)
 }
 
-func (o *batchNorm) String() string { return fmt.Sprintf("batch_norm[epsilon %g]", float32(o.epsilon)) }
+// What the names of the tensors end in.
+const (
+	gammaName    = ".gamma"
+	betaName     = ".beta"
+	meanName     = ".moving_mean"
+	varianceName = ".moving_variance"
+)
+
+func (*batchNorm) name() string     { return "batch_norm" }
+func (o *batchNorm) String() string { return fmt.Sprintf("batch_norm[epsilon %g]", o.Epsilon) }
+func (*batchNorm) learns() bool     { return true }
+func (*batchNorm) differs() bool    { return true }
+func (*batchNorm) exports() string  { return "BatchNormalization" }
+
+func (o *batchNorm) bind(b *Builder, in []Node) (Shape, error) {
+	if err := one(in, PerRow); err != nil {
+		return Shape{}, err
+	}
+	if !(o.Epsilon > 0) {
+		return Shape{}, fmt.Errorf("%q: epsilon %v is not above 0", o.Prefix, o.Epsilon)
+	}
+	o.epsilon = float64(o.Epsilon)
+	for _, t := range []struct {
+		id        *int
+		name      string
+		statistic bool
+	}{{&o.gamma, gammaName, false}, {&o.beta, betaName, false}, {&o.mean, meanName, true}, {&o.variance, varianceName, true}} {
+		var err error
+		if *t.id, err = b.tensorNamed(o.Prefix+t.name, t.statistic, in[0].shape.Dim); err != nil {
+			return Shape{}, err
+		}
+	}
+	return in[0].shape, nil
+}
+
+func (*batchNorm) flops(_ *Graph, n *node, _ float64) float64 { return 4 * float64(n.dim) }
 
 func (o *batchNorm) newState() any { return &batchNormState{} }
 

@@ -1,9 +1,17 @@
 // Package graph builds and differentiates a ranking model's computation: a static graph of operators over a batch, made
-// once with a [Builder], shared read-only by any number of [Session], each with its own activations.
+// once with a [Builder], shared read-only by any number of sessions, each with its own activations.
 //
-// Every value is a matrix [rows, dim]: the number of rows is that of the batch and known only when one comes, dim is
-// fixed and checked when the graph is built. Parameters are dense tensors and slices of embedding rows; their initial
-// values and update rules travel in the graph's [param.Layout].
+// Values are typed ([Shape]): a vector for each row of the batch, for each entry of a sparse feature's lists, for the
+// batch, or a number for each pair of its rows. Dimensions are fixed and checked when the graph is built; the number of
+// rows and entries is known only when a batch comes. Parameters are dense tensors and segments of embedding rows; their
+// initial values and update rules travel in the graph's [param.Layout].
+//
+// A sparse feature is bound to its table when it is declared. [Builder.Lookup] gives the vectors of its entries, in their
+// order; pooling them is an operator like any other. Where a look-up is only pooled, its vectors are summed as they are
+// read and never written down.
+//
+// A graph can be written ([Graph.Marshal]) and read back ([Unmarshal]). For that every operator is in the list of this
+// package: programs build theirs of those, in functions like those of package layer, and do not bring others along.
 package graph
 
 import (
@@ -26,18 +34,12 @@ type Builder struct {
 	numSparse int
 	numDense  int
 	clipNorm  float64
-	faults    []error
+	// salt counts what tells the masks of dropouts apart.
+	salt uint64
+	// unfused leaves everything as it is declared, for tests.
+	unfused bool
+	faults  []error
 }
-
-// Node is a value of the graph: Dim numbers for each row of the batch.
-type Node struct {
-	b   *Builder
-	id  int
-	dim int
-}
-
-// Dim is the number of columns.
-func (n Node) Dim() int { return n.dim }
 
 // Tensor is a dense parameter of the graph.
 type Tensor struct {
@@ -54,9 +56,8 @@ type Table struct {
 
 // Sparse is a sparse input of the graph: a list of fids for each row.
 type Sparse struct {
-	b        *Builder
-	index    int // in model.Inputs.Sparse
-	combiner model.Combiner
+	b       *Builder
+	feature int // in Builder.features
 }
 
 // node is one operator with its place in the graph. Inputs come before it.
@@ -64,7 +65,8 @@ type node struct {
 	id     int
 	op     op
 	inputs []int
-	dim    int
+	shape  Shape
+	dim    int // of shape
 	// needsGrad tells that a parameter lies somewhere before it.
 	needsGrad bool
 	// live tells that a head depends on it.
@@ -79,28 +81,13 @@ type tensorInfo struct {
 	statistic bool
 }
 
-// op is the maths of one operator. Implementations are immutable; what belongs to a session is in the session.
-type op interface {
-	// String is the operator's name and settings.
-	String() string
-	// forward writes the value of n.
-	forward(s *Session, n *node)
-	// backward adds to the gradients of n's inputs and parameters, given the gradient of n.
-	backward(s *Session, n *node)
-	// reference is the slow twin of forward, in float64.
-	reference(e *evaluation, n *node) []float64
-}
-
-// stateful operators keep something between forward and backward in each session.
-type stateful interface {
-	newState() any
-}
-
 // NewBuilder returns an empty builder.
 func NewBuilder() *Builder { return &Builder{} }
 
-// Table declares an embedding table. Each batch brings the weights of its distinct fids.
+// Table declares an embedding table with its segments. Each batch brings the weights of its distinct fids. Several features
+// may be bound to one table; they share the rows of equal fids.
 func (b *Builder) Table(t param.Table) Table {
+	t.Segments = slices.Clone(t.Segments)
 	b.tables = append(b.tables, t)
 	return Table{b: b, id: len(b.tables) - 1}
 }
@@ -118,37 +105,70 @@ func (b *Builder) tensor(t param.Tensor, statistic bool) Tensor {
 	return Tensor{b: b, id: len(b.tensors) - 1, shape: t.Shape}
 }
 
-// SparseFeature declares a sparse input; the order of the declarations is that of [model.Inputs].
-func (b *Builder) SparseFeature(f model.Feature) Sparse {
+// SparseFeature declares a sparse input, bound to a table, whose index it sets; the order of the declarations is that of
+// [model.Inputs].
+func (b *Builder) SparseFeature(f model.Feature, t Table) Sparse {
 	if f.Kind != model.Sparse {
 		b.fault("feature %q is not sparse", f.Name)
 	}
-	if f.Combiner != model.Sum && f.Combiner != model.Mean {
-		b.fault("feature %q: combiner %d is unknown", f.Name, f.Combiner)
+	if t.b != b {
+		b.fault("feature %q: a table of another graph, or none", f.Name)
 	}
+	f.Table = t.id
 	b.addFeature(f)
 	b.numSparse++
-	return Sparse{b: b, index: b.numSparse - 1, combiner: f.Combiner}
+	return Sparse{b: b, feature: len(b.features) - 1}
 }
 
 // DenseFeature declares a dense input, f.Dim numbers a row.
 func (b *Builder) DenseFeature(f model.Feature) Node {
+	b.declareDense(f)
+	return b.apply(&denseInput{Feature: f.Name}, max(f.Dim, 1))
+}
+
+func (b *Builder) declareDense(f model.Feature) {
 	if f.Kind != model.Dense {
 		b.fault("feature %q is not dense", f.Name)
 	}
-	if f.Dim < 1 {
-		b.fault("dense feature %q: dim %d is below 1", f.Name, f.Dim)
+	if f.Dim < 1 || f.Dim > maxDim {
+		b.fault("dense feature %q: dim %d is not between 1 and %d", f.Name, f.Dim, maxDim)
+	}
+	if !(f.Decay >= 0 && f.Decay < 1) {
+		b.fault("dense feature %q: decay %v of its moments is not in (0, 1)", f.Name, f.Decay)
 	}
 	b.addFeature(f)
 	b.numDense++
-	return b.add(&denseInput{index: b.numDense - 1, name: f.Name}, f.Dim, false)
 }
 
 func (b *Builder) addFeature(f model.Feature) {
-	if f.Name == "" || slices.ContainsFunc(b.features, func(g model.Feature) bool { return g.Name == f.Name }) {
+	if _, _, known := b.featureNamed(f.Name); f.Name == "" || known {
 		b.fault("feature name %q is empty or used twice", f.Name)
 	}
 	b.features = append(b.features, f)
+}
+
+// featureNamed finds a feature and its place among those of its kind.
+func (b *Builder) featureNamed(name string) (f model.Feature, index int, ok bool) {
+	places := map[model.Kind]int{}
+	for _, f := range b.features {
+		if f.Name == name {
+			return f, places[f.Kind], true
+		}
+		places[f.Kind]++
+	}
+	return model.Feature{}, 0, false
+}
+
+// sparseNamed finds a sparse feature.
+func (b *Builder) sparseNamed(name string) (f model.Feature, index int, err error) {
+	f, index, ok := b.featureNamed(name)
+	if !ok || f.Kind != model.Sparse {
+		return f, 0, fmt.Errorf("no sparse feature %q", name)
+	}
+	if f.Table < 0 || f.Table >= len(b.tables) {
+		return f, 0, fmt.Errorf("feature %q is bound to no table", name)
+	}
+	return f, index, nil
 }
 
 // ClipNorm scales all gradients of a step down when their global norm is above limit (Pascanu, Mikolov and Bengio, 2013,
@@ -196,36 +216,65 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
-	for _, o := range outputs {
-		b.markLive(o.node)
-	}
 	g := &Graph{
-		nodes: b.nodes, tensors: b.tensors, features: b.features, layout: layout,
+		declared: b.nodes, tensors: b.tensors, features: b.features, layout: layout,
 		numSparse: b.numSparse, numDense: b.numDense, outputs: outputs, clipNorm: b.clipNorm,
+	}
+	g.nodes = compile(b.nodes, !b.unfused)
+	for _, o := range outputs {
+		markLive(g.declared, o.node)
+		markLive(g.nodes, o.node)
 	}
 	return g, nil
 }
 
+// compile returns the nodes as they are run.
+func compile(declared []node, fuse bool) []node {
+	nodes := slices.Clone(declared)
+	for i := range nodes {
+		if c, ok := nodes[i].op.(compiler); ok {
+			nodes[i].op, nodes[i].inputs = c.compile(nodes[:i], &nodes[i], fuse)
+		}
+	}
+	return nodes
+}
+
 // markLive walks back from a head's value.
-func (b *Builder) markLive(id int) {
-	if b.nodes[id].live {
+func markLive(nodes []node, id int) {
+	if nodes[id].live {
 		return
 	}
-	b.nodes[id].live = true
-	for _, i := range b.nodes[id].inputs {
-		b.markLive(i)
+	nodes[id].live = true
+	for _, i := range nodes[id].inputs {
+		markLive(nodes, i)
 	}
 }
 
-// add appends an operator; withParams tells that it has parameters of its own.
-func (b *Builder) add(o op, dim int, withParams bool, inputs ...Node) Node {
-	n := node{id: len(b.nodes), op: o, dim: dim, needsGrad: withParams}
+// apply appends an operator to the graph, or keeps the fault and returns a value of the dimension expected, so that
+// building goes on and finds the others.
+func (b *Builder) apply(o op, expected int, inputs ...Node) Node {
+	if !b.owns(o.name(), inputs...) {
+		return b.broken(expected)
+	}
+	shape, err := o.bind(b, inputs)
+	if err != nil {
+		b.fault("%s: %w", o.name(), err)
+		return b.broken(expected)
+	}
+	return b.add(o, shape, inputs...)
+}
+
+func (b *Builder) add(o op, shape Shape, inputs ...Node) Node {
+	n := node{id: len(b.nodes), op: o, shape: shape, dim: shape.Dim, needsGrad: o.learns()}
 	for _, in := range inputs {
 		n.inputs = append(n.inputs, in.id)
 		n.needsGrad = n.needsGrad || b.nodes[in.id].needsGrad
 	}
 	b.nodes = append(b.nodes, n)
-	return Node{b: b, id: n.id, dim: dim}
+	if _, ok := o.(*lookup); !ok {
+		b.salt++
+	}
+	return Node{b: b, id: n.id, shape: shape}
 }
 
 // owns tells whether all nodes are this builder's; a fault is kept if not.
@@ -239,22 +288,112 @@ func (b *Builder) owns(what string, nodes ...Node) bool {
 	return true
 }
 
-// tensorOf checks a tensor argument against the shape an operator wants.
-func (b *Builder) tensorOf(what string, t Tensor, shape ...int) bool {
-	if t.b != b {
-		b.fault("%s: a tensor of another graph, or none", what)
-		return false
-	}
-	if !slices.Equal(t.shape, shape) {
-		b.fault("%s: tensor %q has shape %v, want %v", what, b.tensors[t.id].Name, t.shape, shape)
-		return false
+// ownsTensors tells the same of tensors.
+func (b *Builder) ownsTensors(what string, tensors ...Tensor) bool {
+	for _, t := range tensors {
+		if t.b != b {
+			b.fault("%s: a tensor of another graph, or none", what)
+			return false
+		}
 	}
 	return true
 }
 
-// broken stands for the result of an operator that has a fault, so that building goes on and finds the others.
-func (b *Builder) broken(dim int) Node { return b.add(&denseInput{name: "broken"}, max(dim, 1), false) }
+// tensorName is the name of a tensor of this builder.
+func (b *Builder) tensorName(t Tensor) string { return b.tensors[t.id].Name }
+
+// tensorNamed finds a tensor of a shape.
+func (b *Builder) tensorNamed(name string, statistic bool, shape ...int) (id int, err error) {
+	id = slices.IndexFunc(b.tensors, func(t tensorInfo) bool { return t.Name == name })
+	if id < 0 {
+		return 0, fmt.Errorf("no tensor %q", name)
+	}
+	t := &b.tensors[id]
+	if !slices.Equal(t.Shape, shape) {
+		return 0, fmt.Errorf("tensor %q has shape %v, want %v", name, t.Shape, shape)
+	}
+	if t.statistic != statistic {
+		return 0, fmt.Errorf("tensor %q is learned or observed, and the operator wants the other", name)
+	}
+	return id, nil
+}
+
+// columnsOf is the second dimension of a matrix, or 1.
+func (b *Builder) columnsOf(tensor string) int {
+	for _, t := range b.tensors {
+		if t.Name == tensor && len(t.Shape) == 2 {
+			return t.Shape[1]
+		}
+	}
+	return 1
+}
+
+// broken is the result of an operator that has a fault.
+func (b *Builder) broken(dim int) Node {
+	return b.add(&denseInput{Feature: "broken"}, perRow(max(dim, 1)))
+}
 
 func (b *Builder) fault(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Errorf("graph: "+format, args...))
+}
+
+// The checks that many operators share.
+
+// arity wants so many inputs.
+func arity(in []Node, n int) error {
+	if len(in) != n {
+		return fmt.Errorf("%d inputs, want %d", len(in), n)
+	}
+	return nil
+}
+
+// one wants a single input of one of the kinds.
+func one(in []Node, kinds ...Kind) error {
+	if err := arity(in, 1); err != nil {
+		return err
+	}
+	return kindOf(in[0], kinds...)
+}
+
+// kindOf wants a value of one of the kinds.
+func kindOf(x Node, kinds ...Kind) error {
+	if !slices.Contains(kinds, x.shape.Kind) {
+		return fmt.Errorf("a value [%s] is of the wrong kind (takes %s)", x.shape, kindNames(kinds))
+	}
+	return nil
+}
+
+// kindNames lists kinds for a message.
+func kindNames(kinds []Kind) string {
+	text := ""
+	for i, k := range kinds {
+		if i > 0 {
+			text += ", "
+		}
+		text += [...]string{"rows", "entries", "batch", "pairs"}[k]
+	}
+	return text
+}
+
+// same wants values that have equally many vectors: of rows, of the entries of one feature.
+func same(in []Node) error {
+	for _, x := range in[1:] {
+		if x.shape.with(0) != in[0].shape.with(0) {
+			return fmt.Errorf("values [%s] and [%s]", in[0].shape, x.shape)
+		}
+	}
+	return nil
+}
+
+// alike wants values of the same shape.
+func alike(in []Node) error {
+	if err := same(in); err != nil {
+		return err
+	}
+	for _, x := range in[1:] {
+		if x.shape.Dim != in[0].shape.Dim {
+			return fmt.Errorf("values of %d and %d columns", in[0].shape.Dim, x.shape.Dim)
+		}
+	}
+	return nil
 }

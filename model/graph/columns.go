@@ -1,48 +1,66 @@
 package graph
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // concat puts columns side by side.
-type concat struct{}
+type concat struct{ plain }
 
-// Concat puts values side by side: [rows, a], [rows, b] ... -> [rows, a+b+...]. One value is returned as it is.
+// Concat puts values side by side: [rows, a], [rows, b] ... -> [rows, a+b+...], or the same over the entries of one feature.
+// One value is returned as it is.
 func (b *Builder) Concat(xs ...Node) Node {
 	dim := 0
 	for _, x := range xs {
-		dim += x.dim
+		dim += x.shape.Dim
 	}
-	if len(xs) == 0 {
-		b.fault("concat: no values")
-		return b.broken(1)
-	}
-	if !b.owns("concat", xs...) {
-		return b.broken(dim)
-	}
-	if len(xs) == 1 {
+	if len(xs) == 1 && b.owns("concat", xs...) {
 		return xs[0]
 	}
-	return b.add(concat{}, dim, false, xs...)
+	return b.apply(&concat{}, dim, xs...)
 }
 
-func (concat) String() string { return "concat" }
+func (*concat) name() string     { return "concat" }
+func (o *concat) String() string { return o.name() }
+func (*concat) exports() string  { return "Concat" }
 
-func (concat) forward(s *Session, n *node) {
+func (*concat) bind(_ *Builder, in []Node) (Shape, error) {
+	if len(in) == 0 {
+		return Shape{}, errors.New("no values")
+	}
+	dim := 0
+	for _, x := range in {
+		if err := kindOf(x, PerRow, PerEntry, PerBatch); err != nil {
+			return Shape{}, err
+		}
+		dim += x.shape.Dim
+	}
+	if dim > maxDim {
+		return Shape{}, fmt.Errorf("%d columns, want at most %d", dim, maxDim)
+	}
+	return in[0].shape.with(dim), same(in)
+}
+
+func (*concat) flops(*Graph, *node, float64) float64 { return 0 }
+
+func (*concat) forward(s *Session, n *node) {
 	y, at := s.vals[n.id], 0
 	for _, in := range n.inputs {
 		x, dim := s.vals[in], s.g.nodes[in].dim
-		for r := range s.rows {
+		for r := range len(y) / n.dim {
 			copy(y[r*n.dim+at:][:dim], x[r*dim:])
 		}
 		at += dim
 	}
 }
 
-func (concat) backward(s *Session, n *node) {
+func (*concat) backward(s *Session, n *node) {
 	dy, at := s.grads[n.id], 0
 	for _, in := range n.inputs {
 		dim := s.g.nodes[in].dim
 		if dx := s.gradSum(in); dx != nil {
-			for r := range s.rows {
+			for r := range len(dy) / n.dim {
 				add(dx[r*dim:][:dim], dy[r*n.dim+at:][:dim])
 			}
 		}
@@ -50,9 +68,9 @@ func (concat) backward(s *Session, n *node) {
 	}
 }
 
-func (concat) reference(e *evaluation, n *node) []float64 {
-	out := make([]float64, 0, e.in.NumRows*n.dim)
-	for r := range e.in.NumRows {
+func (*concat) reference(e *evaluation, n *node) []float64 {
+	var out []float64
+	for r := range len(e.vals[n.inputs[0]]) / e.g.nodes[n.inputs[0]].dim {
 		for _, in := range n.inputs {
 			dim := e.g.nodes[in].dim
 			out = append(out, e.vals[in][r*dim:(r+1)*dim]...)
@@ -62,19 +80,25 @@ func (concat) reference(e *evaluation, n *node) []float64 {
 }
 
 // rowSum adds up the columns.
-type rowSum struct{}
+type rowSum struct{ plain }
 
-// RowSum adds up the columns of each row: [rows, dim] -> [rows, 1].
-func (b *Builder) RowSum(x Node) Node {
-	if !b.owns("row sum", x) {
-		return b.broken(1)
+// RowSum adds up the columns of each row, or entry: [rows, dim] -> [rows, 1].
+func (b *Builder) RowSum(x Node) Node { return b.apply(&rowSum{}, 1, x) }
+
+func (*rowSum) name() string     { return "row_sum" }
+func (o *rowSum) String() string { return o.name() }
+func (*rowSum) exports() string  { return "ReduceSum" }
+
+func (*rowSum) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := one(in, PerRow, PerEntry, PerBatch); err != nil {
+		return Shape{}, err
 	}
-	return b.add(rowSum{}, 1, false, x)
+	return in[0].shape.with(1), nil
 }
 
-func (rowSum) String() string { return "row_sum" }
+func (*rowSum) flops(g *Graph, n *node, _ float64) float64 { return float64(g.nodes[n.inputs[0]].dim) }
 
-func (rowSum) forward(s *Session, n *node) {
+func (*rowSum) forward(s *Session, n *node) {
 	x, y, dim := s.vals[n.inputs[0]], s.vals[n.id], s.g.nodes[n.inputs[0]].dim
 	for r := range y {
 		sum := float32(0)
@@ -85,7 +109,7 @@ func (rowSum) forward(s *Session, n *node) {
 	}
 }
 
-func (rowSum) backward(s *Session, n *node) {
+func (*rowSum) backward(s *Session, n *node) {
 	dx, dy, dim := s.gradSum(n.inputs[0]), s.grads[n.id], s.g.nodes[n.inputs[0]].dim
 	for r, d := range dy {
 		row := dx[r*dim:][:dim]
@@ -95,8 +119,9 @@ func (rowSum) backward(s *Session, n *node) {
 	}
 }
 
-func (rowSum) reference(e *evaluation, n *node) []float64 {
-	out, dim := make([]float64, e.in.NumRows), e.g.nodes[n.inputs[0]].dim
+func (*rowSum) reference(e *evaluation, n *node) []float64 {
+	dim := e.g.nodes[n.inputs[0]].dim
+	out := make([]float64, len(e.vals[n.inputs[0]])/dim)
 	for i, v := range e.vals[n.inputs[0]] {
 		out[i/dim] += v
 	}
@@ -104,7 +129,12 @@ func (rowSum) reference(e *evaluation, n *node) []float64 {
 }
 
 // embedNumbers multiplies each number by a vector of its own.
-type embedNumbers struct{ vectors, dim int }
+type embedNumbers struct {
+	plain
+	Vectors string `json:"vectors"`
+	vectors int
+	dim     int
+}
 
 // EmbedNumbers multiplies each column of x by a vector of its own, the embedding of a number: x [rows, n],
 // vectors [n, dim] -> [rows, n·dim].
@@ -113,13 +143,32 @@ func (b *Builder) EmbedNumbers(x Node, vectors Tensor) Node {
 	if len(vectors.shape) == 2 {
 		dim = vectors.shape[1]
 	}
-	if !b.owns("embed numbers", x) || !b.tensorOf("embed numbers", vectors, x.dim, dim) {
-		return b.broken(x.dim * dim)
+	if !b.ownsTensors("embed numbers", vectors) {
+		return b.broken(x.shape.Dim * dim)
 	}
-	return b.add(&embedNumbers{vectors: vectors.id, dim: dim}, x.dim*dim, true, x)
+	return b.apply(&embedNumbers{Vectors: b.tensorName(vectors)}, x.shape.Dim*dim, x)
 }
 
+func (*embedNumbers) name() string { return "embed_numbers" }
+func (*embedNumbers) learns() bool { return true }
+
 func (o *embedNumbers) String() string { return fmt.Sprintf("embed_numbers[dim %d]", o.dim) }
+
+func (o *embedNumbers) bind(b *Builder, in []Node) (shape Shape, err error) {
+	if err := one(in, PerRow); err != nil {
+		return Shape{}, err
+	}
+	o.dim = b.columnsOf(o.Vectors)
+	if o.vectors, err = b.tensorNamed(o.Vectors, false, in[0].shape.Dim, o.dim); err != nil {
+		return Shape{}, err
+	}
+	if in[0].shape.Dim*o.dim > maxDim {
+		return Shape{}, fmt.Errorf("%d columns, want at most %d", in[0].shape.Dim*o.dim, maxDim)
+	}
+	return perRow(in[0].shape.Dim * o.dim), nil
+}
+
+func (*embedNumbers) flops(_ *Graph, n *node, _ float64) float64 { return float64(n.dim) }
 
 func (o *embedNumbers) forward(s *Session, n *node) {
 	x, v, y := s.vals[n.inputs[0]], s.tensor(o.vectors), s.vals[n.id]

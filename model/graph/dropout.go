@@ -3,15 +3,17 @@ package graph
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/monolith-go/monolith/model/param"
 )
 
 // dropout zeroes elements at random in training.
 type dropout struct {
-	rate float64
-	// salt tells the masks of a graph's dropouts apart.
-	salt uint64
+	plain
+	Rate float64 `json:"rate"`
+	// Salt tells the masks of a graph's dropouts apart.
+	Salt uint64 `json:"salt"`
 }
 
 // dropoutState keeps the factors of the elements for the way back.
@@ -21,29 +23,37 @@ type dropoutState struct{ factors []float32 }
 // prediction, which changes nothing, sees the same mean (Srivastava et al., 2014, section 10: inverted dropout). The
 // mask is a function of the step's seed, the operator and the element's index. Rate 0 returns x itself.
 func (b *Builder) Dropout(x Node, rate float64) Node {
-	if !b.owns("dropout", x) {
-		return b.broken(x.dim)
-	}
-	if !(rate >= 0 && rate < 1) {
-		b.fault("dropout: rate %v is not in [0, 1)", rate)
-		return b.broken(x.dim)
-	}
-	if rate == 0 {
+	if rate == 0 && b.owns("dropout", x) {
 		return x
 	}
-	return b.add(&dropout{rate: rate, salt: uint64(len(b.nodes))}, x.dim, false, x)
+	return b.apply(&dropout{Rate: rate, Salt: b.salt}, x.shape.Dim, x)
 }
 
-func (o *dropout) String() string { return fmt.Sprintf("dropout[rate %g]", o.rate) }
+func (*dropout) name() string     { return "dropout" }
+func (o *dropout) String() string { return fmt.Sprintf("dropout[rate %g]", o.Rate) }
+func (*dropout) differs() bool    { return true }
+func (*dropout) exports() string  { return "Identity" }
+
+func (o *dropout) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := one(in, PerRow, PerEntry); err != nil {
+		return Shape{}, err
+	}
+	if !(o.Rate > 0 && o.Rate < 1) {
+		return Shape{}, fmt.Errorf("rate %v is not in [0, 1)", o.Rate)
+	}
+	return in[0].shape, nil
+}
+
+func (*dropout) flops(*Graph, *node, float64) float64 { return 0 }
 
 func (o *dropout) newState() any { return &dropoutState{} }
 
 // factor is that of element i: 0 or 1/(1-rate).
 func (o *dropout) factor(seed uint64, i int) float64 {
-	if float64(param.Mix(seed, uint64(i))>>11)/(1<<53) < o.rate {
+	if float64(param.Mix(seed, uint64(i))>>11)/(1<<53) < o.Rate {
 		return 0
 	}
-	return 1 / (1 - o.rate)
+	return 1 / (1 - o.Rate)
 }
 
 func (o *dropout) forward(s *Session, n *node) {
@@ -54,11 +64,11 @@ func (o *dropout) forward(s *Session, n *node) {
 	}
 	st := s.state[n.id].(*dropoutState)
 	st.factors = resize(st.factors, len(x))
-	seed := param.Mix(s.seed, o.salt)
+	seed := param.Mix(s.seed, o.Salt)
 	// The comparison of factor in whole numbers, r < rate·2^53, and without a branch nobody could predict: the
 	// difference of two numbers below 2^63 has its highest bit set when it is negative, that is when r is below.
-	limit := uint64(math.Ceil(o.rate * (1 << 53)))
-	keep := math.Float32bits(float32(1 / (1 - o.rate)))
+	limit := uint64(math.Ceil(o.Rate * (1 << 53)))
+	keep := math.Float32bits(float32(1 / (1 - o.Rate)))
 	factors := st.factors[:len(x)]
 	for i, v := range x {
 		dropped := uint32((param.Mix(seed, uint64(i))>>11 - limit) >> 63)
@@ -83,10 +93,9 @@ func (o *dropout) backward(s *Session, n *node) {
 }
 
 func (o *dropout) reference(e *evaluation, n *node) []float64 {
-	out := make([]float64, e.in.NumRows*n.dim)
-	copy(out, e.vals[n.inputs[0]])
+	out := slices.Clone(e.vals[n.inputs[0]])
 	if e.train {
-		seed := param.Mix(e.seed, o.salt)
+		seed := param.Mix(e.seed, o.Salt)
 		for i := range out {
 			out[i] *= o.factor(seed, i)
 		}

@@ -1,21 +1,32 @@
 package graph
 
-import "math"
+import (
+	"errors"
+	"math"
+)
 
 // relu is max(x, 0).
-type relu struct{}
+type relu struct{ plain }
 
 // Relu is max(x, 0), element by element (Nair and Hinton, 2010). The derivative at 0 is 0.
 func (b *Builder) Relu(x Node) Node {
-	if !b.owns("relu", x) {
-		return b.broken(x.dim)
-	}
-	return b.add(relu{}, x.dim, false, x)
+	return b.apply(&relu{}, x.shape.Dim, x)
 }
 
-func (relu) String() string { return "relu" }
+func (*relu) name() string     { return "relu" }
+func (o *relu) String() string { return o.name() }
+func (*relu) exports() string  { return "Relu" }
 
-func (relu) forward(s *Session, n *node) {
+func (*relu) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := arity(in, 1); err != nil {
+		return Shape{}, err
+	}
+	return in[0].shape, nil
+}
+
+func (*relu) flops(_ *Graph, n *node, _ float64) float64 { return float64(n.dim) }
+
+func (*relu) forward(s *Session, n *node) {
 	x, y := s.vals[n.inputs[0]], s.vals[n.id]
 	for i, v := range x {
 		y[i] = max(v, 0)
@@ -24,7 +35,7 @@ func (relu) forward(s *Session, n *node) {
 
 // backward masks with bits, not branches: the signs of activations are a coin toss, and a fifth of a step went into
 // guessing them wrong. y is never negative, so its bits are 0 or those of a positive number.
-func (relu) backward(s *Session, n *node) {
+func (*relu) backward(s *Session, n *node) {
 	dx, first := s.gradTarget(n.inputs[0])
 	y, dy := s.vals[n.id][:len(dx)], s.grads[n.id][:len(dx)]
 	if first {
@@ -44,56 +55,70 @@ func maskByPositive(d, y float32) float32 {
 	return math.Float32frombits(math.Float32bits(d) & mask)
 }
 
-func (relu) reference(e *evaluation, n *node) []float64 {
+func (*relu) reference(e *evaluation, n *node) []float64 {
 	return e.each(n, func(x float64) float64 { return max(x, 0) })
 }
 
 // sigmoidOp is 1/(1+e⁻ˣ).
-type sigmoidOp struct{}
+type sigmoidOp struct{ plain }
 
 // Sigmoid is 1/(1+e⁻ˣ), element by element.
 func (b *Builder) Sigmoid(x Node) Node {
-	if !b.owns("sigmoid", x) {
-		return b.broken(x.dim)
-	}
-	return b.add(sigmoidOp{}, x.dim, false, x)
+	return b.apply(&sigmoidOp{}, x.shape.Dim, x)
 }
 
-func (sigmoidOp) String() string { return "sigmoid" }
+func (*sigmoidOp) name() string     { return "sigmoid" }
+func (o *sigmoidOp) String() string { return o.name() }
+func (*sigmoidOp) exports() string  { return "Sigmoid" }
 
-func (sigmoidOp) forward(s *Session, n *node) {
+func (*sigmoidOp) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := arity(in, 1); err != nil {
+		return Shape{}, err
+	}
+	return in[0].shape, nil
+}
+
+func (*sigmoidOp) flops(_ *Graph, n *node, _ float64) float64 { return 3 * float64(n.dim) }
+
+func (*sigmoidOp) forward(s *Session, n *node) {
 	probabilities(s.vals[n.id], s.vals[n.inputs[0]])
 }
 
-func (sigmoidOp) backward(s *Session, n *node) {
+func (*sigmoidOp) backward(s *Session, n *node) {
 	dx, y, dy := s.gradSum(n.inputs[0]), s.vals[n.id], s.grads[n.id]
 	for i, v := range y {
 		dx[i] += dy[i] * v * (1 - v)
 	}
 }
 
-func (sigmoidOp) reference(e *evaluation, n *node) []float64 {
+func (*sigmoidOp) reference(e *evaluation, n *node) []float64 {
 	return e.each(n, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })
 }
 
 // addOp is the sum of its inputs.
-type addOp struct{}
+type addOp struct{ plain }
 
 // Add is the sum of values of the same shape.
 func (b *Builder) Add(xs ...Node) Node {
-	if len(xs) == 0 {
-		b.fault("add: nothing to add")
-		return b.broken(1)
-	}
-	if !b.owns("add", xs...) || !b.sameDim("add", xs) {
-		return b.broken(xs[0].dim)
-	}
-	return b.add(addOp{}, xs[0].dim, false, xs...)
+	return b.apply(&addOp{}, firstDim(xs), xs...)
 }
 
-func (addOp) String() string { return "add" }
+func (*addOp) name() string     { return "add" }
+func (o *addOp) String() string { return o.name() }
+func (*addOp) exports() string  { return "Sum" }
 
-func (addOp) forward(s *Session, n *node) {
+func (*addOp) bind(_ *Builder, in []Node) (Shape, error) {
+	if len(in) == 0 {
+		return Shape{}, errors.New("nothing to add")
+	}
+	return in[0].shape, alike(in)
+}
+
+func (*addOp) flops(_ *Graph, n *node, _ float64) float64 {
+	return float64((len(n.inputs) - 1) * n.dim)
+}
+
+func (*addOp) forward(s *Session, n *node) {
 	y := s.vals[n.id]
 	copy(y, s.vals[n.inputs[0]])
 	for _, in := range n.inputs[1:] {
@@ -101,7 +126,7 @@ func (addOp) forward(s *Session, n *node) {
 	}
 }
 
-func (addOp) backward(s *Session, n *node) {
+func (*addOp) backward(s *Session, n *node) {
 	for _, in := range n.inputs {
 		if !s.g.nodes[in].needsGrad {
 			continue
@@ -114,8 +139,8 @@ func (addOp) backward(s *Session, n *node) {
 	}
 }
 
-func (addOp) reference(e *evaluation, n *node) []float64 {
-	out := make([]float64, e.in.NumRows*n.dim)
+func (*addOp) reference(e *evaluation, n *node) []float64 {
+	out := make([]float64, len(e.vals[n.inputs[0]]))
 	for _, in := range n.inputs {
 		for i, v := range e.vals[in] {
 			out[i] += v
@@ -125,26 +150,34 @@ func (addOp) reference(e *evaluation, n *node) []float64 {
 }
 
 // mulOp is the product of two values, element by element.
-type mulOp struct{}
+type mulOp struct{ plain }
 
 // Mul is the product of two values of the same shape, element by element.
 func (b *Builder) Mul(x, y Node) Node {
-	if !b.owns("mul", x, y) || !b.sameDim("mul", []Node{x, y}) {
-		return b.broken(x.dim)
-	}
-	return b.add(mulOp{}, x.dim, false, x, y)
+	return b.apply(&mulOp{}, x.shape.Dim, x, y)
 }
 
-func (mulOp) String() string { return "mul" }
+func (*mulOp) name() string     { return "mul" }
+func (o *mulOp) String() string { return o.name() }
+func (*mulOp) exports() string  { return "Mul" }
 
-func (mulOp) forward(s *Session, n *node) {
+func (*mulOp) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := arity(in, 2); err != nil {
+		return Shape{}, err
+	}
+	return in[0].shape, alike(in)
+}
+
+func (*mulOp) flops(_ *Graph, n *node, _ float64) float64 { return float64(n.dim) }
+
+func (*mulOp) forward(s *Session, n *node) {
 	x, y, z := s.vals[n.inputs[0]], s.vals[n.inputs[1]], s.vals[n.id]
 	for i, v := range x {
 		z[i] = v * y[i]
 	}
 }
 
-func (mulOp) backward(s *Session, n *node) {
+func (*mulOp) backward(s *Session, n *node) {
 	dz := s.grads[n.id]
 	for k, in := range n.inputs {
 		other := s.vals[n.inputs[1-k]]
@@ -156,21 +189,18 @@ func (mulOp) backward(s *Session, n *node) {
 	}
 }
 
-func (mulOp) reference(e *evaluation, n *node) []float64 {
-	out := make([]float64, e.in.NumRows*n.dim)
+func (*mulOp) reference(e *evaluation, n *node) []float64 {
+	out := make([]float64, len(e.vals[n.inputs[0]]))
 	for i := range out {
 		out[i] = e.vals[n.inputs[0]][i] * e.vals[n.inputs[1]][i]
 	}
 	return out
 }
 
-// sameDim tells whether all values have as many columns; a fault is kept if not.
-func (b *Builder) sameDim(what string, xs []Node) bool {
-	for _, x := range xs[1:] {
-		if x.dim != xs[0].dim {
-			b.fault("%s: values of %d and %d columns", what, xs[0].dim, x.dim)
-			return false
-		}
+// firstDim is the dimension of the first value, or 1.
+func firstDim(xs []Node) int {
+	if len(xs) == 0 {
+		return 1
 	}
-	return true
+	return xs[0].shape.Dim
 }

@@ -20,7 +20,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Print(g)
+	fmt.Print(g.Text())
 
 	s := g.NewSession()
 	s.SetDense([]float32{0, 0})

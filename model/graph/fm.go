@@ -1,9 +1,17 @@
 package graph
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // fm is the second-order term of a factorization machine.
-type fm struct{ dim int }
+type fm struct {
+	plain
+	Dim int `json:"dim"`
+	dim int
+}
 
 // fmState keeps the sums of the fields' vectors [rows, dim] for the way back.
 type fmState struct{ sums []float32 }
@@ -14,18 +22,25 @@ type fmState struct{ sums []float32 }
 //
 // (Rendle, 2010, lemma 3.1, with the numbers already multiplied into the vectors). Two entries of one field do not meet:
 // [Builder.FMEntries] is the paper's model.
-func (b *Builder) FM(x Node, dim int) Node {
-	if !b.owns("fm", x) {
-		return b.broken(1)
+func (b *Builder) FM(x Node, dim int) Node { return b.apply(&fm{Dim: dim}, 1, x) }
+
+func (*fm) name() string     { return "fm" }
+func (o *fm) String() string { return fmt.Sprintf("fm[dim %d]", o.Dim) }
+
+func (o *fm) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := one(in, PerRow); err != nil {
+		return Shape{}, err
 	}
-	if dim < 1 || x.dim%dim != 0 {
-		b.fault("fm: %d columns are not vectors of %d", x.dim, dim)
-		return b.broken(1)
+	if o.Dim < 1 || in[0].shape.Dim%o.Dim != 0 {
+		return Shape{}, fmt.Errorf("%d columns are not vectors of %d", in[0].shape.Dim, o.Dim)
 	}
-	return b.add(&fm{dim: dim}, 1, false, x)
+	o.dim = o.Dim
+	return perRow(1), nil
 }
 
-func (o *fm) String() string { return fmt.Sprintf("fm[dim %d]", o.dim) }
+func (o *fm) flops(g *Graph, n *node, _ float64) float64 {
+	return 3*float64(g.nodes[n.inputs[0]].dim) + 2*float64(o.dim)
+}
 
 func (o *fm) newState() any { return &fmState{} }
 
@@ -100,8 +115,12 @@ func (o *fm) reference(e *evaluation, n *node) []float64 {
 
 // fmEntries is the second-order term of a factorization machine over the entries of its features.
 type fmEntries struct {
+	plain
 	pool *pool
 	dim  int
+	// others is how many of the inputs are vectors of their own, the pooled ones included; behind them come values over
+	// entries that the pool does not read from a table.
+	others int
 }
 
 // fmEntriesState keeps the sums of the entries' vectors [rows, dim] for the way back, and which of the pool's features have
@@ -123,24 +142,52 @@ type fmEntriesState struct {
 // entries are gathered once more. So a row costs O(entries·dim), nothing is padded, and with one entry a feature the result
 // is that of [Builder.FM] over the same vectors to the last bit.
 func (b *Builder) FMEntries(pooled Node, others ...Node) Node {
-	if !b.owns("fm over entries", append([]Node{pooled}, others...)...) {
-		return b.broken(1)
-	}
-	p, ok := b.nodes[pooled.id].op.(*pool)
-	if !ok {
-		b.fault("fm over entries: %s is not pooled", b.nodes[pooled.id].op)
-		return b.broken(1)
-	}
-	for _, x := range others {
-		if x.dim%p.dim != 0 {
-			b.fault("fm over entries: %d columns are not vectors of %d", x.dim, p.dim)
-			return b.broken(1)
-		}
-	}
-	return b.add(&fmEntries{pool: p, dim: p.dim}, 1, false, append([]Node{pooled}, others...)...)
+	return b.apply(&fmEntries{}, 1, append([]Node{pooled}, others...)...)
 }
 
+func (*fmEntries) name() string     { return "fm_entries" }
 func (o *fmEntries) String() string { return fmt.Sprintf("fm_entries[dim %d]", o.dim) }
+
+func (o *fmEntries) bind(b *Builder, in []Node) (Shape, error) {
+	if len(in) == 0 {
+		return Shape{}, errors.New("no values")
+	}
+	p, ok := b.nodes[in[0].id].op.(*pool)
+	if !ok {
+		return Shape{}, fmt.Errorf("%s is not pooled", b.nodes[in[0].id].op)
+	}
+	if p.dim == 0 || slices.Contains(p.Combiners, Max) {
+		return Shape{}, errors.New("what is pooled must have vectors of one width, and be summed or averaged")
+	}
+	for _, x := range in[1:] {
+		if err := kindOf(x, PerRow); err != nil {
+			return Shape{}, err
+		}
+		if x.shape.Dim%p.dim != 0 {
+			return Shape{}, fmt.Errorf("%d columns are not vectors of %d", x.shape.Dim, p.dim)
+		}
+	}
+	o.pool, o.dim, o.others = p, p.dim, len(in)
+	return perRow(1), nil
+}
+
+// compile reads the entries from where the pool reads them.
+func (o *fmEntries) compile(before []node, n *node, _ bool) (op, []int) {
+	c := &fmEntries{pool: before[n.inputs[0]].op.(*pool), dim: o.dim, others: o.others}
+	return c, append(slices.Clone(n.inputs), before[n.inputs[0]].inputs...)
+}
+
+func (o *fmEntries) flops(g *Graph, n *node, entries float64) float64 {
+	sum := 2 * float64(o.dim)
+	for i, in := range n.inputs[:o.others] {
+		f := 3 * float64(g.nodes[in].dim)
+		if i == 0 {
+			f *= entries
+		}
+		sum += f
+	}
+	return sum
+}
 
 func (o *fmEntries) newState() any { return &fmEntriesState{} }
 
@@ -153,7 +200,7 @@ func (o *fmEntries) forward(s *Session, n *node) {
 	for r := range s.rows {
 		sums := st.sums[r*o.dim:][:o.dim]
 		squares := float32(0)
-		for i, in := range n.inputs {
+		for i, in := range n.inputs[:o.others] {
 			width := s.g.nodes[in].dim
 			x := s.vals[in][r*width:][:width]
 			if i > 0 || !st.any {
@@ -177,11 +224,11 @@ func (o *fmEntries) forward(s *Session, n *node) {
 // findMultiple notes the features that have a row with more than one entry.
 func (o *fmEntries) findMultiple(s *Session, st *fmEntriesState) {
 	if st.multiple == nil {
-		st.multiple = make([]bool, len(o.pool.features))
+		st.multiple = make([]bool, len(o.pool.parts))
 	}
 	st.any = false
-	for f, feature := range o.pool.features {
-		offsets := s.in.Sparse[feature.index].Offsets
+	for f, p := range o.pool.parts {
+		offsets := s.in.Sparse[p.list].Offsets
 		st.multiple[f] = false
 		for r := range s.rows {
 			if offsets[r+1]-offsets[r] > 1 {
@@ -194,22 +241,29 @@ func (o *fmEntries) findMultiple(s *Session, st *fmEntriesState) {
 
 // count is the number of entries of feature f in row r.
 func (o *fmEntries) count(s *Session, f, r int) int {
-	offsets := s.in.Sparse[o.pool.features[f].index].Offsets
+	offsets := s.in.Sparse[o.pool.parts[f].list].Offsets
 	return int(offsets[r+1] - offsets[r])
 }
 
 // addSquares adds vᵢₖ²xᵢ² of the entries of feature f in row r to sum.
 func (o *fmEntries) addSquares(s *Session, f, r int, sum float32) float32 {
-	feature, values := o.pool.features[f], s.in.Values[o.pool.tableID]
-	ragged := &s.in.Sparse[feature.index]
+	p := &o.pool.parts[f]
+	ragged := &s.in.Sparse[p.list]
 	from, to := ragged.Offsets[r], ragged.Offsets[r+1]
-	factor := feature.factor(int(to - from))
+	factor := p.factor(int(to - from))
+	if p.input >= 0 {
+		for _, v := range s.vals[p.input][int(from)*o.dim : int(to)*o.dim] {
+			sum += (factor * v) * (factor * v)
+		}
+		return sum
+	}
+	values, l := s.in.Values[p.source.table], p.source
 	for at := from; at < to; at++ {
 		x := factor
 		if ragged.Values != nil {
 			x *= ragged.Values[at]
 		}
-		for _, v := range values[int(ragged.Index[at])*o.pool.stride+o.pool.lo:][:o.dim] {
+		for _, v := range values[int(ragged.Index[at])*l.stride+l.lo:][:o.dim] {
 			sum += (x * v) * (x * v)
 		}
 	}
@@ -221,7 +275,7 @@ func (o *fmEntries) addSquares(s *Session, f, r int, sum float32) float32 {
 func (o *fmEntries) backward(s *Session, n *node) {
 	dy := s.grads[n.id]
 	st := s.state[n.id].(*fmEntriesState)
-	for i, in := range n.inputs {
+	for i, in := range n.inputs[:o.others] {
 		dx := s.gradSum(in)
 		if dx == nil {
 			continue
@@ -248,16 +302,24 @@ func (o *fmEntries) backward(s *Session, n *node) {
 
 // subtractOwn takes d·vᵢₖxᵢ² off the gradients of the entries of feature f in row r.
 func (o *fmEntries) subtractOwn(s *Session, f, r int, d float32) {
-	feature, values, dvalues := o.pool.features[f], s.in.Values[o.pool.tableID], s.tableGrads[o.pool.tableID]
-	ragged := &s.in.Sparse[feature.index]
+	p := &o.pool.parts[f]
+	ragged := &s.in.Sparse[p.list]
 	from, to := ragged.Offsets[r], ragged.Offsets[r+1]
-	factor := feature.factor(int(to - from))
+	factor := p.factor(int(to - from))
+	if p.input >= 0 {
+		if dx := s.gradSum(p.input); dx != nil {
+			addScaled(dx[int(from)*o.dim:int(to)*o.dim], s.vals[p.input][int(from)*o.dim:], -d*factor*factor)
+		}
+		return
+	}
+	l := p.source
+	values, dvalues := s.in.Values[l.table], s.tableGrads[l.table]
 	for at := from; at < to; at++ {
 		x := factor
 		if ragged.Values != nil {
 			x *= ragged.Values[at]
 		}
-		place := int(ragged.Index[at])*o.pool.stride + o.pool.lo
+		place := int(ragged.Index[at])*l.stride + l.lo
 		addScaled(dvalues[place:][:o.dim], values[place:][:o.dim], -d*x*x)
 	}
 }
@@ -267,10 +329,10 @@ func (o *fmEntries) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, e.in.NumRows)
 	for r := range out {
 		var entries [][]float64
-		for _, feature := range o.pool.features {
-			entries = append(entries, o.pool.entries(e, feature, r)...)
+		for i := range o.pool.parts {
+			entries = append(entries, o.pool.parts[i].entries(e, r)...)
 		}
-		for _, in := range n.inputs[1:] {
+		for _, in := range n.inputs[1:o.others] {
 			width := e.g.nodes[in].dim
 			for at := r * width; at < (r+1)*width; at += o.dim {
 				entries = append(entries, e.vals[in][at:at+o.dim])

@@ -1,9 +1,9 @@
 package graph
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/param"
@@ -11,6 +11,8 @@ import (
 
 // Graph is an immutable computation with one or more heads. It is safe to share.
 type Graph struct {
+	// declared are the operators as the builder was told, nodes as they are run.
+	declared  []node
 	nodes     []node
 	tensors   []tensorInfo
 	features  []model.Feature
@@ -40,47 +42,19 @@ func (g *Graph) Heads() []model.Head {
 
 // PredictsAsTrained tells that no operator before a head behaves differently in training.
 func (g *Graph) PredictsAsTrained() bool {
-	for _, n := range g.nodes {
-		if !n.live {
-			continue
-		}
-		switch n.op.(type) {
-		case *batchNorm, *dropout:
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.nodes, func(n node) bool { return n.live && n.op.differs() })
 }
 
 // IsStatistic tells that dense tensor i of the layout holds observations (batch normalisation's moving statistics), so
 // that its part of the dense gradient is the newest observation and no derivative.
 func (g *Graph) IsStatistic(i int) bool { return g.tensors[i].statistic }
 
-// String renders the graph, one operator a line: "%3 = relu(%2) [rows 400]".
+// String names the graph by a hash of all that it is written as.
 func (g *Graph) String() string {
-	var b strings.Builder
-	for _, n := range g.nodes {
-		if !n.live {
-			continue
-		}
-		fmt.Fprintf(&b, "%%%d = %s(", n.id, n.op)
-		for k, in := range n.inputs {
-			if k > 0 {
-				b.WriteString(", ")
-			}
-			fmt.Fprintf(&b, "%%%d", in)
-		}
-		fmt.Fprintf(&b, ") [rows %d]\n", n.dim)
+	b, err := g.Marshal()
+	if err != nil { // an update rule of the program's own: its text stands for it
+		b = []byte(g.Text() + g.layout.String() + fmt.Sprint(g.features, g.Heads(), g.clipNorm))
 	}
-	for _, o := range g.outputs {
-		fmt.Fprintf(&b, "head %q = %s(%%%d)", o.head.Name, o.head.Loss, o.node)
-		if o.head.Weight != 1 {
-			fmt.Fprintf(&b, " weight %g", o.head.Weight)
-		}
-		if o.head.SampleRate != 1 {
-			fmt.Fprintf(&b, " sample rate %g", o.head.SampleRate)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
+	h := sha256.Sum256(b)
+	return fmt.Sprintf("graph(%x)", h[:8])
 }

@@ -19,22 +19,24 @@ import (
 // bed is a builder with a table, two sparse features and a dense one: enough to try any operator.
 type bed struct {
 	*graph.Builder
-	table graph.Table
-	a, b  graph.Sparse
-	dense graph.Node
+	// a and b share a table with a bias and a vector of 3, c has one of its own with a vector of 2.
+	a, b, c graph.Sparse
+	dense   graph.Node
 }
 
 func newBed() *bed {
 	b := graph.NewBuilder()
+	table := b.Table(param.Table{Name: "embedding", Segments: []param.Segment{
+		{Name: "bias", Dim: 1, Optimizer: optim.FTRL{}},
+		{Name: "vec", Dim: 3, Init: param.Uniform(-1, 1), Optimizer: optim.Adagrad{}},
+	}})
+	other := b.Table(param.Table{Name: "other", Segments: []param.Segment{{Name: "vec", Dim: 2, Optimizer: optim.Adam{LR: 0.1}}}})
 	return &bed{
 		Builder: b,
-		table: b.Table(param.Table{Name: "embedding", Segments: []param.Segment{
-			{Name: "bias", Dim: 1, Optimizer: optim.FTRL{}},
-			{Name: "vec", Dim: 3, Init: param.Uniform(-1, 1), Optimizer: optim.Adagrad{}},
-		}}),
-		a:     b.SparseFeature(model.Feature{Name: "a", Combiner: model.Sum}),
-		b:     b.SparseFeature(model.Feature{Name: "b", Combiner: model.Mean}),
-		dense: b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 4}),
+		a:       b.SparseFeature(model.Feature{Name: "a"}, table),
+		b:       b.SparseFeature(model.Feature{Name: "b"}, table),
+		c:       b.SparseFeature(model.Feature{Name: "c"}, other),
+		dense:   b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 4}),
 	}
 }
 
@@ -43,7 +45,20 @@ func (b *bed) tensor(name string, shape ...int) graph.Tensor {
 }
 
 // vec is a learned value [rows, 6].
-func (b *bed) vec() graph.Node { return b.Pool(b.table, "vec", b.a, b.b) }
+func (b *bed) vec() graph.Node { return b.pool("vec") }
+
+// pool is a segment of the two features of one table, the first summed, the second averaged.
+func (b *bed) pool(segment string) graph.Node {
+	return b.Pool(graph.Pooled{X: b.Lookup(b.a, segment), By: graph.Sum}, graph.Pooled{X: b.Lookup(b.b, segment), By: graph.Mean})
+}
+
+func (b *bed) pooled(x graph.Node, by graph.Combiner) graph.Node {
+	return b.Pool(graph.Pooled{X: x, By: by})
+}
+
+func (b *bed) linear(x graph.Node, name string, dim int) graph.Node {
+	return b.Linear(x, b.tensor(name, x.Dim(), dim), nil)
+}
 
 // click is a head for a probability.
 func click(x graph.Node) graph.Output {
@@ -55,10 +70,11 @@ func (b *bed) weigh(x graph.Node) graph.Node { return b.Linear(x, b.tensor("out"
 
 // operators has one graph for each operator, and some that use a value twice.
 var operators = map[string]func(b *bed) graph.Node{
-	"pool bias": func(b *bed) graph.Node { return b.weigh(b.Pool(b.table, "bias", b.a, b.b)) },
+	"pool bias": func(b *bed) graph.Node { return b.weigh(b.pool("bias")) },
 	"pool vec":  func(b *bed) graph.Node { return b.weigh(b.vec()) },
 	"pool both": func(b *bed) graph.Node {
-		return b.weigh(b.Concat(b.Pool(b.table, "bias", b.b), b.Pool(b.table, "vec", b.a, b.a)))
+		x := b.Lookup(b.a, "vec")
+		return b.weigh(b.Concat(b.pooled(b.Lookup(b.b, "bias"), graph.Mean), b.Pool(graph.Pooled{X: x, By: graph.Sum}, graph.Pooled{X: x, By: graph.Mean})))
 	},
 	"linear": func(b *bed) graph.Node {
 		bias := b.tensor("bias", 5)
@@ -125,6 +141,81 @@ var operators = map[string]func(b *bed) graph.Node{
 	"standardise": func(b *bed) graph.Node {
 		return b.weigh(b.Concat(b.vec(), b.Standardise(b.dense, "moments", 0.5)))
 	},
+	"pool of two tables": func(b *bed) graph.Node {
+		return b.weigh(b.Pool(graph.Pooled{X: b.Lookup(b.c, "vec"), By: graph.Sum}, graph.Pooled{X: b.Lookup(b.a, "vec"), By: graph.Mean}))
+	},
+	"pool by maximum": func(b *bed) graph.Node {
+		return b.weigh(b.Pool(graph.Pooled{X: b.Lookup(b.a, "vec"), By: graph.Max}, graph.Pooled{X: b.Lookup(b.a, "bias"), By: graph.Sum}))
+	},
+	"pool of what is computed": func(b *bed) graph.Node {
+		x := b.Sigmoid(b.linear(b.Lookup(b.a, "vec"), "w", 4))
+		return b.weigh(b.Pool(graph.Pooled{X: x, By: graph.Sum}, graph.Pooled{X: x, By: graph.Mean}, graph.Pooled{X: b.Lookup(b.b, "vec"), By: graph.Mean}))
+	},
+	"pool of what is used on": func(b *bed) graph.Node {
+		x := b.Lookup(b.a, "vec")
+		return b.weigh(b.Concat(b.pooled(x, graph.Mean), b.First(x, 2)))
+	},
+	"first": func(b *bed) graph.Node { return b.weigh(b.First(b.Lookup(b.b, "vec"), 3)) },
+	"linear over entries": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 4)
+		return b.weigh(b.pooled(b.Relu(b.Linear(b.Lookup(b.a, "vec"), b.tensor("w", 3, 4), &bias)), graph.Sum))
+	},
+	"linear over entries to one": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 1)
+		return b.pooled(b.AddBias(b.Linear(b.Lookup(b.c, "vec"), b.tensor("w", 2, 1), &bias), bias), graph.Mean)
+	},
+	"columns over entries": func(b *bed) graph.Node {
+		x, y := b.Lookup(b.a, "vec"), b.Lookup(b.a, "bias")
+		return b.weigh(b.pooled(b.Dropout(b.Concat(b.Mul(x, x), y, b.RowSum(x), b.Add(x, b.Relu(x))), 0.3), graph.Mean))
+	},
+	"expand": func(b *bed) graph.Node {
+		x := b.Expand(b.Concat(b.vec(), b.dense), b.c)
+		return b.weigh(b.pooled(b.Mul(x, b.Sigmoid(x)), graph.Sum))
+	},
+	"expand inputs": func(b *bed) graph.Node {
+		x := b.Expand(b.dense, b.c)
+		return b.weigh(b.pooled(b.Concat(x, b.Lookup(b.c, "vec")), graph.Mean))
+	},
+	"softmax": func(b *bed) graph.Node {
+		return b.weigh(b.pooled(b.Mul(b.Softmax(b.Lookup(b.a, "vec")), b.linear(b.Lookup(b.a, "vec"), "w", 3)), graph.Sum))
+	},
+	"weighted sum": func(b *bed) graph.Node {
+		return b.weigh(b.WeightedSum(b.Softmax(b.Lookup(b.a, "bias")), b.Lookup(b.a, "vec")))
+	},
+	"weighted sum of inputs": func(b *bed) graph.Node {
+		x := b.Expand(b.dense, b.a)
+		return b.weigh(b.Add(b.WeightedSum(b.Lookup(b.a, "bias"), x), b.linear(b.WeightedSum(b.RowSum(x), b.Lookup(b.a, "vec")), "w", 4)))
+	},
+	"attention": func(b *bed) graph.Node {
+		// Deep interest network: what is looked at now meets each entry of the history (Zhou et al., 2018, figure 2).
+		now, history := b.pooled(b.Lookup(b.b, "vec"), graph.Sum), b.Lookup(b.a, "vec")
+		now2 := b.Expand(now, b.a)
+		score := b.linear(b.Sigmoid(b.linear(b.Concat(now2, history, b.Mul(now2, history)), "hidden", 4)), "score", 1)
+		return b.weigh(b.Concat(now, b.WeightedSum(b.Softmax(score), history)))
+	},
+	"fm over computed entries": func(b *bed) graph.Node {
+		return b.FMEntries(b.Pool(
+			graph.Pooled{X: b.linear(b.Lookup(b.a, "vec"), "w", 3), By: graph.Mean}, graph.Pooled{X: b.Lookup(b.b, "vec"), By: graph.Sum},
+		))
+	},
+	"similarity": func(b *bed) graph.Node {
+		x, y := b.linear(b.vec(), "x", 4), b.linear(b.vec(), "y", 4)
+		return b.Diagonal(b.Softmax(b.Similarity(x, y)))
+	},
+	"similarity to inputs": func(b *bed) graph.Node {
+		x := b.linear(b.vec(), "x", 4)
+		return b.Add(b.Diagonal(b.Softmax(b.Similarity(x, b.dense))), b.Diagonal(b.Sigmoid(b.Similarity(b.dense, x))))
+	},
+	"batch mean": func(b *bed) graph.Node {
+		x := b.Sigmoid(b.vec())
+		return b.weigh(b.Mul(x, b.Broadcast(b.Relu(b.BatchMean(x)))))
+	},
+	"batch mean of entries and pairs": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 3)
+		entries := b.BatchMean(b.Lookup(b.a, "vec"))
+		pairs := b.BatchMean(b.Sigmoid(b.Similarity(b.vec(), b.vec())))
+		return b.weigh(b.Broadcast(b.Concat(b.AddBias(b.linear(entries, "w", 3), bias), pairs, b.RowSum(entries))))
+	},
 	"dropout": func(b *bed) graph.Node {
 		x := b.vec()
 		return b.weigh(b.Add(x, b.Dropout(b.Dropout(x, 0.3), 0.2)))
@@ -155,7 +246,7 @@ func tower(t *testing.T, rate, clip float64) *graph.Graph {
 	h := b.Linear(x, b.tensor("w1", x.Dim(), 80), &bias)
 	h = b.Dropout(b.Relu(b.BatchNorm(h, graph.BatchNorm{Name: "bn", Optimizer: optim.Adam{}})), rate)
 	b.ClipNorm(clip)
-	g, err := b.Build(3, click(b.Add(b.weigh(h), b.FM(b.vec(), 3), b.RowSum(b.Pool(b.table, "bias", b.a, b.b)))))
+	g, err := b.Build(3, click(b.Add(b.weigh(h), b.FM(b.vec(), 3), b.RowSum(b.pool("bias")))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -522,6 +613,7 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	t.Parallel()
 	b := newBed()
 	other := newBed()
+	table := b.Table(param.Table{Name: "third", Segments: []param.Segment{{Name: "s", Dim: 1, Optimizer: optim.SGD{}}}})
 	b.Linear(b.vec(), b.tensor("w", 5, 2), nil)
 	b.Mul(b.vec(), b.dense)
 	b.Add()
@@ -530,13 +622,24 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	b.FMEntries(b.dense)
 	b.FMEntries(b.vec(), b.dense)
 	b.Dropout(b.vec(), 1)
-	b.Pool(b.table, "nothing", b.a)
-	b.Pool(b.table, "vec")
-	b.Pool(other.table, "vec", b.a)
+	b.Lookup(b.a, "nothing")
+	b.Lookup(other.a, "vec")
+	b.Pool()
+	b.Pool(graph.Pooled{X: b.dense, By: graph.Sum})
+	b.Pool(graph.Pooled{X: b.Lookup(b.a, "vec"), By: "median"})
+	b.FMEntries(b.Pool(graph.Pooled{X: b.Lookup(b.a, "vec"), By: graph.Max}))
+	b.First(b.Lookup(b.a, "vec"), 0)
+	b.Add(b.Lookup(b.a, "vec"), b.Lookup(b.b, "vec"))
+	b.Linear(b.Lookup(b.a, "vec"), other.tensor("w", 3, 1), nil)
+	b.Softmax(b.dense)
+	b.WeightedSum(b.Lookup(b.a, "vec"), b.Lookup(b.a, "vec"))
+	b.Similarity(b.dense, b.vec())
+	b.Expand(b.dense, other.a)
+	b.SparseFeature(model.Feature{Name: "unbound"}, graph.Table{})
 	b.Relu(other.dense)
 	b.Relu(graph.Node{})
-	b.SparseFeature(model.Feature{Name: "a"})
-	b.SparseFeature(model.Feature{Name: "c", Kind: model.Dense})
+	b.SparseFeature(model.Feature{Name: "a"}, table)
+	b.SparseFeature(model.Feature{Name: "e", Kind: model.Dense}, table)
 	b.DenseFeature(model.Feature{Name: "d", Kind: model.Dense})
 	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "bn", Epsilon: -1, Decay: 2, Optimizer: optim.SGD{LR: -3}})
 	b.ClipNorm(-2)
@@ -550,17 +653,28 @@ func TestBuildReportsEveryFault(t *testing.T) {
 		"add: nothing to add",
 		"concat: no values",
 		"fm: 6 columns are not vectors of 4",
-		`fm over entries: dense["x"] is not pooled`,
-		"fm over entries: 4 columns are not vectors of 3",
+		`fm_entries: dense["x"] is not pooled`,
+		"fm_entries: 4 columns are not vectors of 3",
+		"fm_entries: what is pooled must have vectors of one width, and be summed or averaged",
 		"dropout: rate 1 is not in [0, 1)",
 		`no segment "nothing"`,
-		`pool: no features for table "embedding"`,
-		"pool: a table of another graph, or none",
+		"lookup: a feature of another graph, or none",
+		"pool: 0 values and 0 combiners, want one each and at least one",
+		"pool: a value [rows 4] is of the wrong kind (takes entries)",
+		`pool: combiner "median" is unknown (known: sum, mean, max)`,
+		"first: 0 entries of 3 columns are not between 1 and 1048576 columns",
+		`add: values [entries of "a" 3] and [entries of "b" 3]`,
+		"linear: a tensor of another graph, or none",
+		"softmax: a value [rows 4] is of the wrong kind (takes entries, pairs)",
+		"weighted_sum: weights of 3 columns, want 1",
+		"similarity: values of 4 and 6 columns",
+		"expand: a feature of another graph, or none",
+		`feature "unbound": a table of another graph, or none`,
 		"relu: a value of another graph, or none",
 		`feature name "a" is empty or used twice`,
-		`feature "c" is not sparse`,
-		`dense feature "d": dim 0 is below 1`,
-		`batch norm "bn": epsilon -1 is not above 0`,
+		`feature "e" is not sparse`,
+		`dense feature "d": dim 0 is not between 1 and 1048576`,
+		`batch_norm: "bn": epsilon -1 is not above 0`,
 		"clip norm -2 is below 0",
 		`head "click": the output has 4 columns, want 1`,
 		`head "click": the output depends on no parameter`,
@@ -573,7 +687,7 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	}
 }
 
-func TestString(t *testing.T) {
+func TestText(t *testing.T) {
 	t.Parallel()
 	b := newBed()
 	b.Relu(b.vec()) // not before the output, so not shown
@@ -582,13 +696,15 @@ func TestString(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `%0 = dense["x"]() [rows 4]
-%3 = pool[embedding.vec: a b]() [rows 6]
-%4 = concat(%3, %0) [rows 10]
-%5 = relu(%4) [rows 10]
-%6 = linear[no bias](%5) [rows 1]
-head "click" = cross_entropy(%6)
+%5 = lookup["a" in embedding.vec]() [entries of "a" 3]
+%6 = lookup["b" in embedding.vec]() [entries of "b" 3]
+%7 = pool[sum mean](%5, %6) [rows 6]
+%8 = concat(%7, %0) [rows 10]
+%9 = relu(%8) [rows 10]
+%10 = linear[no bias](%9) [rows 1]
+head "click" = cross_entropy(%10)
 `
-	if diff := cmp.Diff(want, g.String()); diff != "" {
+	if diff := cmp.Diff(want, g.Text()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -599,7 +715,7 @@ func TestMisuseIsNamed(t *testing.T) {
 	g := tower(t, 0, 0)
 	good := graphtest.Inputs(g, graphtest.Shape{Rows: 3}, 1)
 	tests := map[string]func(in *model.Inputs){
-		"1 sparse":    func(in *model.Inputs) { in.Sparse = in.Sparse[:1] },
+		"2 sparse":    func(in *model.Inputs) { in.Sparse = in.Sparse[:2] },
 		"4 offsets":   func(in *model.Inputs) { in.NumRows = 2 },
 		"2 labels":    func(in *model.Inputs) { in.Labels = [][]float32{in.Labels[0][:2]} },
 		`feature "x"`: func(in *model.Inputs) { in.Dense = [][]float32{in.Dense[0][:3]} },

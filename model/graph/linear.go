@@ -2,41 +2,71 @@ package graph
 
 // linear is x·W + b.
 type linear struct {
+	plain
+	Weights string `json:"weights"`
+	Bias    string `json:"bias,omitempty"`
 	weights int
 	bias    int // -1 for none
 	in      int
 }
 
-// Linear multiplies by weights [in, out] and adds bias [out], if there is one: x [rows, in] -> [rows, out].
+// Linear multiplies by weights [in, out] and adds bias [out], if there is one: x [rows, in] -> [rows, out], each entry for
+// itself where x is over entries.
 func (b *Builder) Linear(x Node, weights Tensor, bias *Tensor) Node {
 	out := 1
 	if len(weights.shape) == 2 {
 		out = weights.shape[1]
 	}
-	if !b.owns("linear", x) || !b.tensorOf("linear", weights, x.dim, out) {
+	if !b.ownsTensors("linear", weights) {
 		return b.broken(out)
 	}
-	o := &linear{weights: weights.id, bias: -1, in: x.dim}
+	o := &linear{Weights: b.tensorName(weights)}
 	if bias != nil {
-		if !b.tensorOf("linear", *bias, out) {
+		if !b.ownsTensors("linear", *bias) {
 			return b.broken(out)
 		}
-		o.bias = bias.id
+		o.Bias = b.tensorName(*bias)
 	}
-	return b.add(o, out, true, x)
+	return b.apply(o, out, x)
 }
 
+func (*linear) name() string    { return "linear" }
+func (*linear) learns() bool    { return true }
+func (*linear) exports() string { return "Gemm" }
+
 func (o *linear) String() string {
-	if o.bias < 0 {
+	if o.Bias == "" {
 		return "linear[no bias]"
 	}
 	return "linear"
 }
 
+func (o *linear) bind(b *Builder, in []Node) (shape Shape, err error) {
+	if err := one(in, PerRow, PerEntry, PerBatch); err != nil {
+		return Shape{}, err
+	}
+	o.in, o.bias = in[0].shape.Dim, -1
+	out := b.columnsOf(o.Weights)
+	if o.weights, err = b.tensorNamed(o.Weights, false, o.in, out); err != nil {
+		return Shape{}, err
+	}
+	if o.Bias != "" {
+		if o.bias, err = b.tensorNamed(o.Bias, false, out); err != nil {
+			return Shape{}, err
+		}
+	}
+	return in[0].shape.with(out), nil
+}
+
+func (o *linear) flops(_ *Graph, n *node, _ float64) float64 {
+	return 2 * float64(o.in) * float64(n.dim)
+}
+
 func (o *linear) forward(s *Session, n *node) {
 	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
+	rows := len(y) / n.dim
 	if n.dim == 1 {
-		for r := range s.rows {
+		for r := range rows {
 			y[r] = dot(x[r*o.in:][:o.in], w)
 		}
 		if o.bias >= 0 {
@@ -45,14 +75,14 @@ func (o *linear) forward(s *Session, n *node) {
 		return
 	}
 	if o.bias < 0 {
-		gemm(false, false, s.rows, n.dim, o.in, x, w, y, false)
+		gemm(false, false, rows, n.dim, o.in, x, w, y, false)
 		return
 	}
 	bias := s.tensor(o.bias)
-	for r := range s.rows {
+	for r := range rows {
 		copy(y[r*n.dim:], bias)
 	}
-	gemm(false, false, s.rows, n.dim, o.in, x, w, y, true)
+	gemm(false, false, rows, n.dim, o.in, x, w, y, true)
 }
 
 func (o *linear) backward(s *Session, n *node) {
@@ -60,7 +90,7 @@ func (o *linear) backward(s *Session, n *node) {
 	if o.bias >= 0 {
 		sumRows(s.tensorGrad(o.bias), dy)
 	}
-	dw := s.tensorGrad(o.weights)
+	rows, dw := len(dy)/n.dim, s.tensorGrad(o.weights)
 	needsInput := s.g.nodes[n.inputs[0]].needsGrad
 	if n.dim == 1 {
 		dx := s.gradSum(n.inputs[0])
@@ -72,17 +102,18 @@ func (o *linear) backward(s *Session, n *node) {
 		}
 		return
 	}
-	gemm(true, false, o.in, n.dim, s.rows, x, dy, dw, true)
+	gemm(true, false, o.in, n.dim, rows, x, dy, dw, true)
 	if needsInput {
 		dx, first := s.gradTarget(n.inputs[0])
-		gemm(false, true, s.rows, o.in, n.dim, dy, w, dx, !first)
+		gemm(false, true, rows, o.in, n.dim, dy, w, dx, !first)
 	}
 }
 
 func (o *linear) reference(e *evaluation, n *node) []float64 {
 	x, w := e.vals[n.inputs[0]], e.tensor(o.weights)
-	out := make([]float64, e.in.NumRows*n.dim)
-	for r := range e.in.NumRows {
+	rows := len(x) / o.in
+	out := make([]float64, rows*n.dim)
+	for r := range rows {
 		for j := range n.dim {
 			sum := 0.0
 			if o.bias >= 0 {
@@ -98,17 +129,37 @@ func (o *linear) reference(e *evaluation, n *node) []float64 {
 }
 
 // addBias adds the same vector to each row.
-type addBias struct{ bias int }
-
-// AddBias adds bias [dim] to each row of x [rows, dim].
-func (b *Builder) AddBias(x Node, bias Tensor) Node {
-	if !b.owns("add bias", x) || !b.tensorOf("add bias", bias, x.dim) {
-		return b.broken(x.dim)
-	}
-	return b.add(&addBias{bias: bias.id}, x.dim, true, x)
+type addBias struct {
+	plain
+	Bias string `json:"bias"`
+	bias int
 }
 
-func (*addBias) String() string { return "add_bias" }
+// AddBias adds bias [dim] to each row of x [rows, dim], or to each entry.
+func (b *Builder) AddBias(x Node, bias Tensor) Node {
+	if !b.ownsTensors("add bias", bias) {
+		return b.broken(x.shape.Dim)
+	}
+	return b.apply(&addBias{Bias: b.tensorName(bias)}, x.shape.Dim, x)
+}
+
+func (*addBias) name() string     { return "add_bias" }
+func (o *addBias) String() string { return o.name() }
+func (*addBias) learns() bool     { return true }
+func (*addBias) exports() string  { return "Add" }
+
+func (o *addBias) bind(b *Builder, in []Node) (Shape, error) {
+	err := one(in, PerRow, PerEntry, PerBatch)
+	if err == nil {
+		o.bias, err = b.tensorNamed(o.Bias, false, in[0].shape.Dim)
+	}
+	if err != nil {
+		return Shape{}, err
+	}
+	return in[0].shape, nil
+}
+
+func (*addBias) flops(_ *Graph, n *node, _ float64) float64 { return float64(n.dim) }
 
 func (o *addBias) forward(s *Session, n *node) {
 	copy(s.vals[n.id], s.vals[n.inputs[0]])
@@ -124,7 +175,7 @@ func (o *addBias) backward(s *Session, n *node) {
 }
 
 func (o *addBias) reference(e *evaluation, n *node) []float64 {
-	out := make([]float64, e.in.NumRows*n.dim)
+	out := make([]float64, len(e.vals[n.inputs[0]]))
 	for i, v := range e.vals[n.inputs[0]] {
 		out[i] = v + e.tensor(o.bias)[i%n.dim]
 	}

@@ -31,8 +31,10 @@ func (b *Builder) addOutput(o Output) output {
 		b.fault("a head has no name")
 	}
 	if b.owns(fmt.Sprintf("head %q", h.Name), o.Node) {
-		if o.Node.dim != h.Width {
-			b.fault("head %q: the output has %d columns, want %d", h.Name, o.Node.dim, h.Width)
+		if o.Node.shape.Kind != PerRow {
+			b.fault("head %q: the output is [%s], want rows", h.Name, o.Node.shape)
+		} else if o.Node.Dim() != h.Width {
+			b.fault("head %q: the output has %d columns, want %d", h.Name, o.Node.Dim(), h.Width)
 		}
 		if !b.nodes[o.Node.id].needsGrad {
 			b.fault("head %q: the output depends on no parameter", h.Name)

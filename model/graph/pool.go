@@ -2,87 +2,188 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/monolith-go/monolith/model"
 )
 
-// pool gathers a segment of the embedding rows of each fid and adds them up by feature.
-type pool struct {
-	table, segment string
-	tableID        int
-	// lo is where the segment begins in a row of stride weights; dim is its width.
-	lo, dim, stride int
-	features        []Sparse
-	names           []string
+// Combiner makes one vector of those of a row's entries.
+type Combiner string
+
+// The combiners (bytedance/monolith: native_training/embedding_combiners.py, without Max). No vectors give zeros.
+const (
+	// Sum adds the vectors.
+	Sum Combiner = "sum"
+	// Mean divides the sum by the number of vectors. An entry of a row of n is thereby weighed by 1/n, in sums over entries
+	// too.
+	Mean Combiner = "mean"
+	// Max is the largest number of each column; of equal ones the first has the gradient.
+	Max Combiner = "max"
+)
+
+// Pooled says what a value over entries is pooled by.
+type Pooled struct {
+	X  Node
+	By Combiner
 }
 
-// Pool looks up one segment of a table for the fids of several features, multiplies by the entries' values and pools each
-// feature by its combiner: offsets [rows+1], index [nnz], values [nnz] -> [rows, len(features)·segment dim], the features
-// side by side. A row without fids gives zeros.
-func (b *Builder) Pool(t Table, segment string, features ...Sparse) Node {
-	if t.b != b {
-		b.fault("pool: a table of another graph, or none")
-		return b.broken(1)
-	}
-	table := b.tables[t.id]
-	o := &pool{table: table.Name, segment: segment, tableID: t.id, stride: table.Dim(), features: features}
-	lo := 0
-	for _, s := range table.Segments {
-		if s.Name == segment {
-			o.lo, o.dim = lo, s.Dim
-		}
-		lo += s.Dim
-	}
-	if o.dim < 1 {
-		b.fault("pool: table %q has no segment %q of at least one weight", table.Name, segment)
-		return b.broken(len(features))
-	}
-	if len(features) == 0 {
-		b.fault("pool: no features for table %q", table.Name)
-		return b.broken(o.dim)
-	}
-	sparse := make([]string, 0, b.numSparse)
-	for _, f := range b.features {
-		if f.Kind == model.Sparse {
-			sparse = append(sparse, f.Name)
-		}
-	}
-	for _, f := range features {
-		if f.b != b {
-			b.fault("pool: a feature of another graph, or none")
-			return b.broken(o.dim * len(features))
-		}
-		o.names = append(o.names, sparse[f.index])
-	}
-	return b.add(o, o.dim*len(features), true)
+// pool makes one vector of each row's entries, for several values side by side.
+type pool struct {
+	plain
+	Combiners []Combiner `json:"combiners"`
+	parts     []part
+	// dim is the width of each part where they have all the same, else 0.
+	dim int
 }
+
+// part is one of the values that are pooled. It is read from where it lies: the value of a node, or, where that would be a
+// look-up, the rows of the table themselves.
+type part struct {
+	by   Combiner
+	list int // in model.Inputs.Sparse
+	// at is the first column of the result, dim the number of columns.
+	at, dim int
+	// input is the node, or -1: then source is the look-up.
+	input  int
+	source *lookup
+}
+
+// Pool makes one vector of each row's entries, each value by its combiner: [entries, dim] ... -> [rows, Σ dim], side by
+// side. A row without entries gives zeros. The sum and the mean of a look-up are taken as its rows are read.
+func (b *Builder) Pool(xs ...Pooled) Node {
+	o, dim := &pool{}, 0
+	nodes := make([]Node, len(xs))
+	for i, x := range xs {
+		nodes[i], dim = x.X, dim+x.X.shape.Dim
+		o.Combiners = append(o.Combiners, x.By)
+	}
+	return b.apply(o, dim, nodes...)
+}
+
+func (*pool) name() string { return "pool" }
 
 func (o *pool) String() string {
-	return fmt.Sprintf("pool[%s.%s: %s]", o.table, o.segment, strings.Join(o.names, " "))
+	names := make([]string, len(o.Combiners))
+	for i, c := range o.Combiners {
+		names[i] = string(c)
+	}
+	return fmt.Sprintf("pool[%s]", strings.Join(names, " "))
 }
 
+func (o *pool) bind(_ *Builder, in []Node) (Shape, error) {
+	if len(in) == 0 || len(in) != len(o.Combiners) {
+		return Shape{}, fmt.Errorf("%d values and %d combiners, want one each and at least one", len(in), len(o.Combiners))
+	}
+	at := 0
+	for i, x := range in {
+		if err := kindOf(x, PerEntry); err != nil {
+			return Shape{}, err
+		}
+		if !slices.Contains([]Combiner{Sum, Mean, Max}, o.Combiners[i]) {
+			return Shape{}, fmt.Errorf("combiner %q is unknown (known: sum, mean, max)", o.Combiners[i])
+		}
+		o.parts = append(o.parts, part{by: o.Combiners[i], list: x.shape.list, at: at, dim: x.shape.Dim, input: x.id})
+		at += x.shape.Dim
+	}
+	o.setDim()
+	return perRow(at), nil
+}
+
+func (o *pool) setDim() {
+	o.dim = o.parts[0].dim
+	for _, p := range o.parts {
+		if p.dim != o.dim {
+			o.dim = 0
+		}
+	}
+}
+
+// compile reads look-ups from their tables where their sum or mean is wanted.
+func (o *pool) compile(before []node, n *node, fuse bool) (op, []int) {
+	c := &pool{Combiners: o.Combiners, parts: slices.Clone(o.parts), dim: o.dim}
+	var inputs []int
+	for i, in := range n.inputs {
+		if l, ok := before[in].op.(*lookup); ok && fuse && c.parts[i].by != Max {
+			c.parts[i].input, c.parts[i].source = -1, l
+			continue
+		}
+		inputs = append(inputs, in)
+	}
+	return c, inputs
+}
+
+// learns: the tables' rows.
+func (*pool) learns() bool { return true }
+
+func (o *pool) flops(_ *Graph, n *node, entries float64) float64 { return float64(n.dim) * entries }
+
 func (o *pool) forward(s *Session, n *node) {
-	out, values := s.vals[n.id], s.in.Values[o.tableID]
-	for f, feature := range o.features {
-		ragged := &s.in.Sparse[feature.index]
-		for r := range s.rows {
-			dst := out[r*n.dim+f*o.dim:][:o.dim]
-			from, to := ragged.Offsets[r], ragged.Offsets[r+1]
-			index := ragged.Index[from:to]
-			if ragged.Values == nil && len(index) > 0 {
-				copy(dst, values[int(index[0])*o.stride+o.lo:][:len(dst)])
-				for _, i := range index[1:] {
-					add(dst, values[int(i)*o.stride+o.lo:][:len(dst)])
-				}
-			} else {
-				clear(dst)
-				for k, i := range index {
-					addScaled(dst, values[int(i)*o.stride+o.lo:][:len(dst)], ragged.Values[int(from)+k])
-				}
+	for i := range o.parts {
+		switch p := &o.parts[i]; {
+		case p.input < 0:
+			p.gather(s, n)
+		case p.by == Max:
+			p.maxima(s, n)
+		default:
+			p.sum(s, n)
+		}
+	}
+}
+
+// gather pools rows of a table.
+func (p *part) gather(s *Session, n *node) {
+	out, l := s.vals[n.id], p.source
+	values, ragged, dim := s.in.Values[l.table], &s.in.Sparse[p.list], p.dim
+	for r := range s.rows {
+		dst := out[r*n.dim+p.at:][:dim]
+		from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+		index := ragged.Index[from:to]
+		if ragged.Values == nil && len(index) > 0 {
+			copy(dst, values[int(index[0])*l.stride+l.lo:][:len(dst)])
+			for _, i := range index[1:] {
+				add(dst, values[int(i)*l.stride+l.lo:][:len(dst)])
 			}
-			if feature.combiner == model.Mean && len(index) > 1 {
-				scale(dst, 1/float32(len(index)))
+		} else {
+			clear(dst)
+			for k, i := range index {
+				addScaled(dst, values[int(i)*l.stride+l.lo:][:len(dst)], ragged.Values[int(from)+k])
+			}
+		}
+		if p.by == Mean && len(index) > 1 {
+			scale(dst, 1/float32(len(index)))
+		}
+	}
+}
+
+// sum pools the value of a node by sum or mean.
+func (p *part) sum(s *Session, n *node) {
+	out, x, offsets := s.vals[n.id], s.vals[p.input], s.in.Sparse[p.list].Offsets
+	for r := range s.rows {
+		dst := out[r*n.dim+p.at:][:p.dim]
+		from, to := int(offsets[r]), int(offsets[r+1])
+		clear(dst)
+		for at := from; at < to; at++ {
+			add(dst, x[at*p.dim:][:p.dim])
+		}
+		if p.by == Mean && to-from > 1 {
+			scale(dst, 1/float32(to-from))
+		}
+	}
+}
+
+// maxima pools the value of a node by the largest.
+func (p *part) maxima(s *Session, n *node) {
+	out, x, offsets := s.vals[n.id], s.vals[p.input], s.in.Sparse[p.list].Offsets
+	for r := range s.rows {
+		dst := out[r*n.dim+p.at:][:p.dim]
+		from, to := int(offsets[r]), int(offsets[r+1])
+		if from == to {
+			clear(dst)
+			continue
+		}
+		copy(dst, x[from*p.dim:])
+		for at := from + 1; at < to; at++ {
+			for k, v := range x[at*p.dim:][:p.dim] {
+				dst[k] = max(dst[k], v)
 			}
 		}
 	}
@@ -90,26 +191,75 @@ func (o *pool) forward(s *Session, n *node) {
 
 // backward runs through the rows in order, so each fid's gradient is summed in row order.
 func (o *pool) backward(s *Session, n *node) {
-	dout, dvalues := s.grads[n.id], s.tableGrads[o.tableID]
-	for f, feature := range o.features {
-		ragged := &s.in.Sparse[feature.index]
-		for r := range s.rows {
-			src := dout[r*n.dim+f*o.dim:][:o.dim]
-			from, to := ragged.Offsets[r], ragged.Offsets[r+1]
-			index := ragged.Index[from:to]
-			factor := feature.factor(len(index))
-			if ragged.Values != nil {
-				for k, x := range ragged.Values[from:to] {
-					addScaled(dvalues[int(index[k])*o.stride+o.lo:][:o.dim], src, factor*x)
-				}
-				continue
+	for i := range o.parts {
+		switch p := &o.parts[i]; {
+		case p.input < 0:
+			p.scatter(s, n)
+		case p.by == Max:
+			p.spreadMaxima(s, n)
+		default:
+			p.spread(s, n)
+		}
+	}
+}
+
+// scatter adds to the gradients of rows of a table.
+func (p *part) scatter(s *Session, n *node) {
+	l := p.source
+	dout, dvalues := s.grads[n.id], s.tableGrads[l.table]
+	ragged, dim := &s.in.Sparse[p.list], p.dim
+	for r := range s.rows {
+		src := dout[r*n.dim+p.at:][:dim]
+		from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+		index := ragged.Index[from:to]
+		factor := p.factor(len(index))
+		if ragged.Values != nil {
+			for k, x := range ragged.Values[from:to] {
+				addScaled(dvalues[int(index[k])*l.stride+l.lo:][:dim], src, factor*x)
 			}
-			for _, i := range index {
-				dst := dvalues[int(i)*o.stride+o.lo:][:len(src)]
-				if factor == 1 {
-					add(dst, src)
-				} else {
-					addScaled(dst, src, factor)
+			continue
+		}
+		for _, i := range index {
+			dst := dvalues[int(i)*l.stride+l.lo:][:len(src)]
+			if factor == 1 {
+				add(dst, src)
+			} else {
+				addScaled(dst, src, factor)
+			}
+		}
+	}
+}
+
+// spread adds to the gradient of a node.
+func (p *part) spread(s *Session, n *node) {
+	dx := s.gradSum(p.input)
+	if dx == nil {
+		return
+	}
+	dout, offsets := s.grads[n.id], s.in.Sparse[p.list].Offsets
+	for r := range s.rows {
+		from, to := int(offsets[r]), int(offsets[r+1])
+		factor := p.factor(to - from)
+		for at := from; at < to; at++ {
+			addScaled(dx[at*p.dim:][:p.dim], dout[r*n.dim+p.at:][:p.dim], factor)
+		}
+	}
+}
+
+// spreadMaxima gives each gradient to the first entry that has the largest number.
+func (p *part) spreadMaxima(s *Session, n *node) {
+	dx := s.gradSum(p.input)
+	if dx == nil {
+		return
+	}
+	dout, out, x, offsets := s.grads[n.id], s.vals[n.id], s.vals[p.input], s.in.Sparse[p.list].Offsets
+	for r := range s.rows {
+		for k, d := range dout[r*n.dim+p.at:][:p.dim] {
+			largest := out[r*n.dim+p.at+k]
+			for at := int(offsets[r]); at < int(offsets[r+1]); at++ {
+				if x[at*p.dim+k] == largest {
+					dx[at*p.dim+k] += d
+					break
 				}
 			}
 		}
@@ -125,8 +275,8 @@ func addScaled(y, x []float32, factor float32) {
 }
 
 // factor is what the combiner weighs each of n entries of a row by.
-func (f Sparse) factor(n int) float32 {
-	if f.combiner == model.Mean && n > 1 {
+func (p *part) factor(n int) float32 {
+	if p.by == Mean && n > 1 {
 		return 1 / float32(n)
 	}
 	return 1
@@ -134,11 +284,20 @@ func (f Sparse) factor(n int) float32 {
 
 func (o *pool) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, e.in.NumRows*n.dim)
-	for f, feature := range o.features {
+	for i := range o.parts {
+		p := &o.parts[i]
 		for r := range e.in.NumRows {
-			for _, v := range o.entries(e, feature, r) {
+			dst := out[r*n.dim+p.at:][:p.dim]
+			for at, v := range p.entries(e, r) {
 				for k, x := range v {
-					out[r*n.dim+f*o.dim+k] += x
+					switch {
+					case p.by != Max:
+						dst[k] += x
+					case at == 0:
+						dst[k] = x
+					default:
+						dst[k] = max(dst[k], x)
+					}
 				}
 			}
 		}
@@ -146,24 +305,73 @@ func (o *pool) reference(e *evaluation, n *node) []float64 {
 	return out
 }
 
-// entries are the vectors xᵢ·vᵢ of a row of a feature, its combiner's share multiplied in.
-func (o *pool) entries(e *evaluation, feature Sparse, r int) [][]float64 {
-	ragged := e.in.Sparse[feature.index]
-	from, to := ragged.Offsets[r], ragged.Offsets[r+1]
+// entries are the vectors of a row, its combiner's share multiplied in.
+func (p *part) entries(e *evaluation, r int) [][]float64 {
+	x, offsets := e.vals[p.input], e.in.Sparse[p.list].Offsets
+	from, to := int(offsets[r]), int(offsets[r+1])
 	var out [][]float64
 	for at := from; at < to; at++ {
-		x := 1.0
-		if ragged.Values != nil {
-			x = float64(ragged.Values[at])
-		}
-		if feature.combiner == model.Mean {
-			x /= float64(to - from)
-		}
-		v := make([]float64, o.dim)
-		for k := range v {
-			v[k] = x * e.values[o.tableID][int(ragged.Index[at])*o.stride+o.lo+k]
+		v := slices.Clone(x[at*p.dim:][:p.dim])
+		if p.by == Mean {
+			for k := range v {
+				v[k] /= float64(to - from)
+			}
 		}
 		out = append(out, v)
+	}
+	return out
+}
+
+// first puts a row's first entries side by side.
+type first struct {
+	plain
+	N   int `json:"n"`
+	dim int // of an entry
+}
+
+// First puts the first n entries of each row side by side, zeros where a row has fewer: [entries, dim] -> [rows, n·dim]
+// (bytedance/monolith: FirstN).
+func (b *Builder) First(x Node, n int) Node { return b.apply(&first{N: n}, max(n, 1)*x.shape.Dim, x) }
+
+func (*first) name() string     { return "first" }
+func (o *first) String() string { return fmt.Sprintf("first[%d]", o.N) }
+
+func (o *first) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := one(in, PerEntry); err != nil {
+		return Shape{}, err
+	}
+	if o.N < 1 || o.N > maxDim/in[0].shape.Dim {
+		return Shape{}, fmt.Errorf("%d entries of %d columns are not between 1 and %d columns", o.N, in[0].shape.Dim, maxDim)
+	}
+	o.dim = in[0].shape.Dim
+	return perRow(o.N * o.dim), nil
+}
+
+func (*first) flops(*Graph, *node, float64) float64 { return 0 }
+
+func (o *first) forward(s *Session, n *node) {
+	x, y, offsets := s.vals[n.inputs[0]], s.vals[n.id], s.lists(n.inputs[0])
+	for r := range s.rows {
+		from, to := int(offsets[r]), min(int(offsets[r+1]), int(offsets[r])+o.N)
+		dst := y[r*n.dim:][:n.dim]
+		clear(dst[copy(dst, x[from*o.dim:to*o.dim]):])
+	}
+}
+
+func (o *first) backward(s *Session, n *node) {
+	dx, dy, offsets := s.gradSum(n.inputs[0]), s.grads[n.id], s.lists(n.inputs[0])
+	for r := range s.rows {
+		from, to := int(offsets[r]), min(int(offsets[r+1]), int(offsets[r])+o.N)
+		add(dx[from*o.dim:to*o.dim], dy[r*n.dim:])
+	}
+}
+
+func (o *first) reference(e *evaluation, n *node) []float64 {
+	out := make([]float64, e.in.NumRows*n.dim)
+	for r, entries := range e.rowsOf(n.inputs[0]) {
+		for k, v := range entries[:min(len(entries), o.N)] {
+			copy(out[r*n.dim+k*o.dim:], v)
+		}
 	}
 	return out
 }

@@ -17,15 +17,15 @@ type evaluation struct {
 }
 
 // Reference evaluates the graph in float64, one operator after the other, each written as its formula says. It is the
-// slow twin of [Session], against which forward passes and, by central differences, gradients are checked.
+// slow twin of [Session], of the operators as they were declared, against which forward passes and, by central differences, gradients are checked.
 //
 // dense holds the dense parameters and values[t] the weights of in's distinct fids of table t; they stand in for
 // in.Values, which is not read. It returns the predictions of each head and, in training, the heads' losses, each without
 // the head's weight, and their weighted sum, whose gradient a step computes.
 func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) (r Result) {
-	e := &evaluation{g: g, in: in, dense: dense, values: values, train: train, seed: seed, vals: make([][]float64, len(g.nodes))}
-	for i := range g.nodes {
-		if n := &g.nodes[i]; n.live {
+	e := &evaluation{g: g, in: in, dense: dense, values: values, train: train, seed: seed, vals: make([][]float64, len(g.declared))}
+	for i := range g.declared {
+		if n := &g.declared[i]; n.live {
 			e.vals[i] = n.op.reference(e, n)
 		}
 	}
@@ -58,9 +58,22 @@ func (e *evaluation) tensor(id int) []float64 {
 	return e.dense[t.offset : t.offset+t.size]
 }
 
+// rowsOf returns the vectors of each row's entries.
+func (e *evaluation) rowsOf(id int) [][][]float64 {
+	n := &e.g.declared[id]
+	offsets := e.in.Sparse[n.shape.list].Offsets
+	out := make([][][]float64, e.in.NumRows)
+	for r := range out {
+		for at := int(offsets[r]); at < int(offsets[r+1]); at++ {
+			out[r] = append(out[r], e.vals[id][at*n.dim:][:n.dim])
+		}
+	}
+	return out
+}
+
 // each applies f to every element of n's input.
 func (e *evaluation) each(n *node, f func(float64) float64) []float64 {
-	out := make([]float64, e.in.NumRows*n.dim)
+	out := make([]float64, len(e.vals[n.inputs[0]]))
 	for i, v := range e.vals[n.inputs[0]] {
 		out[i] = f(v)
 	}

@@ -15,7 +15,7 @@ type Session struct {
 	dense, denseGrad []float32
 	// tableGrads[t] is the gradient of in.Values[t].
 	tableGrads [][]float32
-	// vals and grads are the activations [rows, dim] of each node and their gradients. fresh[i] tells that nothing has
+	// vals and grads are the activations of each node and their gradients. fresh[i] tells that nothing has
 	// been added to grads[i] in this backward pass: what it holds is left from the step before.
 	vals, grads [][]float32
 	fresh       []bool
@@ -176,6 +176,9 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 		if len(r.Offsets) != in.NumRows+1 {
 			panic(fmt.Sprintf("graph: sparse feature %d has %d offsets for %d rows", i, len(r.Offsets), in.NumRows))
 		}
+		if end := r.Offsets[in.NumRows]; int(end) != len(r.Index) {
+			panic(fmt.Sprintf("graph: sparse feature %d has %d entries, its offsets end at %d", i, len(r.Index), end))
+		}
 		if r.Values != nil && len(r.Values) != len(r.Index) {
 			panic(fmt.Sprintf("graph: sparse feature %d has %d values for %d entries", i, len(r.Values), len(r.Index)))
 		}
@@ -183,12 +186,27 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 	s.in, s.rows, s.train, s.seed = in, in.NumRows, train, seed
 	for i := range g.nodes {
 		if n := &g.nodes[i]; n.live {
-			s.vals[i] = resize(s.vals[i], s.rows*n.dim)
+			size := s.size(n.shape)
+			s.vals[i] = resize(s.vals[i], size)
 			if train && n.needsGrad {
-				s.grads[i] = resize(s.grads[i], s.rows*n.dim)
+				s.grads[i] = resize(s.grads[i], size)
 			}
 		}
 	}
+}
+
+// size is how many numbers a value has in the batch.
+func (s *Session) size(shape Shape) int {
+	switch shape.Kind {
+	case PerEntry:
+		return len(s.in.Sparse[shape.list].Index) * shape.Dim
+	case PerBatch:
+		return shape.Dim
+	case PerPair:
+		return s.rows * s.rows
+	case PerRow:
+	}
+	return s.rows * shape.Dim
 }
 
 func (s *Session) forward() {

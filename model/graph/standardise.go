@@ -19,6 +19,8 @@ const constantShare = 1e-6
 
 // standardise scales each column by its running moments.
 type standardise struct {
+	plain
+	Moments string `json:"moments"`
 	moments int
 	decay   float32
 }
@@ -39,17 +41,31 @@ type standardiseState struct {
 // gives as their gradient is the batch's sums; the first batch's squares are about its own mean. Dividing by the sum of 1
 // weighs batches by their rows and takes the zeros away that the sums begin with (Kingma and Ba, 2015, section 3).
 func (b *Builder) Standardise(x Node, name string, decay float32) Node {
-	if !b.owns("standardise", x) {
-		return b.broken(x.dim)
-	}
 	if decay == 0 {
 		decay = DefaultMomentsDecay
 	}
-	t := b.tensor(param.Tensor{Name: name, Shape: []int{3, x.dim}, Init: param.Zeros(), Optimizer: optim.EMA{Decay: decay}}, true)
-	return b.add(&standardise{moments: t.id, decay: decay}, x.dim, true, x)
+	b.tensor(param.Tensor{Name: name, Shape: []int{3, x.shape.Dim}, Init: param.Zeros(), Optimizer: optim.EMA{Decay: decay}}, true)
+	return b.apply(&standardise{Moments: name}, x.shape.Dim, x)
 }
 
+func (*standardise) name() string     { return "standardise" }
 func (o *standardise) String() string { return fmt.Sprintf("standardise[decay %g]", o.decay) }
+func (*standardise) learns() bool     { return true }
+
+func (o *standardise) bind(b *Builder, in []Node) (shape Shape, err error) {
+	if err := one(in, PerRow); err != nil {
+		return Shape{}, err
+	}
+	if o.moments, err = b.tensorNamed(o.Moments, true, 3, in[0].shape.Dim); err != nil {
+		return Shape{}, err
+	}
+	if rule, ok := b.tensors[o.moments].Optimizer.(optim.EMA); ok {
+		o.decay = rule.Decay
+	}
+	return in[0].shape, nil
+}
+
+func (*standardise) flops(_ *Graph, n *node, _ float64) float64 { return 2 * float64(n.dim) }
 
 func (o *standardise) newState() any { return &standardiseState{} }
 

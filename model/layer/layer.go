@@ -70,3 +70,17 @@ func Cross(b *graph.Builder, name string, x graph.Node, layers int, r Rule) grap
 	}
 	return x
 }
+
+// Attention pools a sequence by what it has to do with something else in the row (Zhou et al., 2018, section 4.3 and figure
+// 2): query [rows, n] and entries [entries of f, n] -> [rows, n],
+//
+//	wᵢ = W₂·σ(W₁·[q, eᵢ, q∘eᵢ] + b₁) + b₂        y = Σᵢ wᵢ·eᵢ
+//
+// The weights are taken as they are, so that their sum tells how much of the sequence there is. The first layer has hidden
+// units; its tensors are "name.0.weight" [3n, hidden] and "name.0.bias", those of the second "name.1.weight" [hidden, 1] and
+// "name.1.bias". σ is the sigmoid, where the paper has PReLU or Dice.
+func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, hidden int, r Rule) graph.Node {
+	q := b.Expand(query, f)
+	h := b.Sigmoid(Dense(b, name+".0", b.Concat(q, entries, b.Mul(q, entries)), hidden, r))
+	return b.WeightedSum(Dense(b, name+".1", h, 1, r), entries)
+}

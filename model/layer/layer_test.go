@@ -20,7 +20,7 @@ func build(t *testing.T, f func(b *graph.Builder, x graph.Node) graph.Node) *gra
 	t.Helper()
 	b := graph.NewBuilder()
 	table := b.Table(param.Table{Name: "embedding", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{}}}})
-	x := b.Pool(table, "vec", b.SparseFeature(model.Feature{Name: "s"}))
+	x := b.Pool(graph.Pooled{X: b.Lookup(b.SparseFeature(model.Feature{Name: "s"}, table), "vec"), By: graph.Sum})
 	x = b.Concat(x, b.DenseFeature(model.Feature{Name: "d", Kind: model.Dense, Dim: 2}))
 	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "click", Loss: "cross_entropy"}, Node: layer.Dense(b, "out", f(b, x), 1, rule)})
 	if err != nil {

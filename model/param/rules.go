@@ -39,6 +39,15 @@ type InitRule struct {
 
 var initKinds = [...]string{InitZeros: "zeros", InitConstant: "constant", InitUniform: "uniform", InitNormal: "normal"}
 
+// Rule describes an initializer.
+func (i Init) Rule() InitRule {
+	rule := InitRule{Kind: fmt.Sprint("init ", i.Kind), A: i.A, B: i.B}
+	if int(i.Kind) < len(initKinds) {
+		rule.Kind = initKinds[i.Kind]
+	}
+	return rule
+}
+
 // Init makes what r describes. Errors: for a kind that is not known.
 func (r InitRule) Init() (Init, error) {
 	k := slices.Index(initKinds[:], r.Kind)
@@ -62,11 +71,7 @@ func SegmentName(table, segment string) string { return table + "." + segment }
 func (l *Layout) Rules() Rules {
 	r := Rules{Seed: l.Seed}
 	add := func(name string, i Init, o optim.Optimizer, l2 float32) {
-		rule := InitRule{Kind: fmt.Sprint("init ", i.Kind), A: i.A, B: i.B}
-		if int(i.Kind) < len(initKinds) {
-			rule.Kind = initKinds[i.Kind]
-		}
-		r.Parameters = append(r.Parameters, Rule{Name: name, Init: rule, Optimizer: optim.RuleOf(o), L2: l2})
+		r.Parameters = append(r.Parameters, Rule{Name: name, Init: i.Rule(), Optimizer: optim.RuleOf(o), L2: l2})
 	}
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {

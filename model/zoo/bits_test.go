@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -35,7 +36,7 @@ func TestBits(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			cfg := zoo.Config{
 				Name: name, Seed: 3, Dim: 8, Hidden: []int{16, 12}, CrossLayers: 2, EmbeddingL2: 0.01, DenseL2: 0.001,
-				Features: []model.Feature{{Name: "user"}, {Name: "tags", Combiner: model.Mean}, {Name: "x", Kind: model.Dense, Dim: 3, Decay: 0.9}},
+				Features: []zoo.Feature{{Name: "user"}, {Name: "tags", Combiner: graph.Mean}, {Name: "x", Kind: model.Dense, Dim: 3, Decay: 0.9}},
 			}
 			if full {
 				cfg.BatchNorm, cfg.Dropout, cfg.ClipNorm, cfg.Interactions = true, 0.2, 0.05, zoo.FieldInteractions

@@ -1,16 +1,20 @@
 // Package zoo builds the well-known ranking models from a few settings: logistic regression, factorization machines,
-// DeepFM and DCN-v2.
+// DeepFM, DCN-v2, and heads on a shared bottom with attention over sequences.
 package zoo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 )
@@ -25,10 +29,13 @@ const (
 	DeepFM = "deepfm"
 	// DCNv2 is a cross network beside a multilayer perceptron (Wang et al., 2021, the parallel structure of figure 1b).
 	DCNv2 = "dcnv2"
+	// SharedBottom is a multilayer perceptron that any number of heads share (Caruana, 1997; Ma et al., 2018, figure 1a). It
+	// takes the features' vectors side by side; a sequence is pooled by attention (Zhou et al., 2018).
+	SharedBottom = "shared_bottom"
 )
 
 // Names lists the models of the zoo.
-func Names() []string { return []string{LR, FM, DeepFM, DCNv2} }
+func Names() []string { return []string{LR, FM, DeepFM, DCNv2, SharedBottom} }
 
 // Interactions says which vectors meet in the second-order term of FM and DeepFM.
 type Interactions uint8
@@ -51,7 +58,12 @@ type Config struct {
 	// Name is one of [Names].
 	Name string
 	// Features are the inputs, at least one.
-	Features []model.Feature
+	Features []Feature
+	// Tables say what of an embedding table is its own; tables that features name and that are not here have the settings
+	// below. Names are told apart, features share tables by them.
+	Tables []Table
+	// Heads are the outputs. SharedBottom has any number, the others one of width 1. Default: the probability of the label.
+	Heads []model.Head
 	// Seed makes the initial values of all parameters.
 	Seed uint64
 	// Dim is the width of the embedding vectors (all but LR). Default 16.
@@ -59,7 +71,10 @@ type Config struct {
 	// Interactions says what meets in the second-order term (FM, DeepFM). Default [EntryInteractions]; where every feature
 	// has at most one entry a row, both are the same model.
 	Interactions Interactions
-	// Hidden are the widths of the perceptron's layers (DeepFM, DCNv2). Default 128, 64.
+	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom). Default 36 (Zhou et
+	// al., 2018, figure 2).
+	Attention int
+	// Hidden are the widths of the perceptron's layers (DeepFM, DCNv2, SharedBottom). Default 128, 64.
 	Hidden []int
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
 	// batch, and a prediction needs a pass of its own.
@@ -83,6 +98,54 @@ type Config struct {
 	DenseOptimizer optim.Optimizer
 	// ClipNorm scales the gradients of a step down to this global norm, row and dense gradients together. Default 0: off.
 	ClipNorm float64
+}
+
+// Feature is an input of a model of the zoo and how it takes it.
+type Feature struct {
+	// Name is the column in the batch.
+	Name string
+	Kind model.Kind
+	// Combiner pools the vectors of a sparse feature's entries: graph.Sum (the default), graph.Mean or graph.Max, which
+	// entries that interact do not know.
+	Combiner graph.Combiner
+	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
+	// network of its vector and that of the feature named here (SharedBottom).
+	Attends string
+	// Table is what a sparse feature looks up; features of one table share the vectors of equal fids. Default [TableName].
+	Table string
+	// Values is the column with the number that each fid of a sparse feature is weighed by; empty: all are 1.
+	Values string
+	// Dim is the width of a dense feature.
+	Dim int
+	// Decay, if not 0, has the model standardise a dense feature by running moments (see [model.Feature]).
+	Decay float32
+}
+
+// Table is what an embedding table has of its own. A zero field has the value of the same name in [Config].
+type Table struct {
+	Name                        string
+	Dim                         int
+	EmbeddingInit               param.Init
+	EmbeddingL2, BiasL2         float32
+	BiasOptimizer, VecOptimizer optim.Optimizer
+}
+
+// table returns the settings of a table with those of the configuration where it has none.
+func (c Config) table(name string) Table {
+	t := Table{Name: name}
+	if i := slices.IndexFunc(c.Tables, func(own Table) bool { return own.Name == name }); i >= 0 {
+		t = c.Tables[i]
+	}
+	t.Dim = cmp.Or(t.Dim, c.Dim)
+	t.EmbeddingInit = cmp.Or(t.EmbeddingInit, c.EmbeddingInit)
+	t.EmbeddingL2, t.BiasL2 = cmp.Or(t.EmbeddingL2, c.EmbeddingL2), cmp.Or(t.BiasL2, c.BiasL2)
+	if t.BiasOptimizer == nil {
+		t.BiasOptimizer = c.BiasOptimizer
+	}
+	if t.VecOptimizer == nil {
+		t.VecOptimizer = c.VecOptimizer
+	}
+	return t
 }
 
 // DefaultBiasOptimizer is bytedance/monolith's rule for the bias slice (FeatureSlotConfig in
@@ -110,6 +173,22 @@ func (c Config) WithDefaults() Config {
 	}
 	if len(c.Hidden) == 0 {
 		c.Hidden = []int{128, 64}
+	}
+	if c.Attention == 0 {
+		c.Attention = 36
+	}
+	if len(c.Heads) == 0 {
+		c.Heads = []model.Head{{Name: HeadName, Loss: loss.CrossEntropy}}
+	}
+	c.Heads = slices.Clone(c.Heads)
+	for i, h := range c.Heads {
+		c.Heads[i] = h.WithDefaults()
+	}
+	c.Features = slices.Clone(c.Features)
+	for i := range c.Features {
+		if f := &c.Features[i]; f.Kind == model.Sparse {
+			f.Combiner, f.Table = cmp.Or(f.Combiner, graph.Sum), cmp.Or(f.Table, TableName)
+		}
 	}
 	if c.CrossLayers == 0 {
 		c.CrossLayers = 3
@@ -143,7 +222,10 @@ func (c Config) Validate() error {
 		}
 	}
 	c.validateFeatures(bad, width)
+	c.validateTables(bad, width)
+	c.validateHeads(bad)
 	width("dim", c.Dim)
+	width("attention", c.Attention)
 	if c.Interactions > FieldInteractions {
 		bad("interactions %d are unknown", c.Interactions)
 	}
@@ -191,12 +273,13 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 		seen[f.Name] = true
 		switch f.Kind {
 		case model.Sparse:
-			if f.Combiner != model.Sum && f.Combiner != model.Mean {
-				bad("feature %q: combiner %d is unknown", f.Name, f.Combiner)
-			}
+			c.validateSparse(bad, f)
 		case model.Dense:
 			if f.Values != "" {
 				bad("feature %q is dense and has no entries to weigh by %q", f.Name, f.Values)
+			}
+			if f.Table != "" || f.Attends != "" || f.Combiner != "" {
+				bad("feature %q is dense and has no table, combiner or attention", f.Name)
 			}
 			width(fmt.Sprintf("feature %q: dim", f.Name), f.Dim)
 			if !(f.Decay >= 0 && f.Decay < 1) {
@@ -205,6 +288,70 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 		default:
 			bad("feature %q: kind %d is unknown", f.Name, f.Kind)
 		}
+	}
+}
+
+// validateSparse checks how a sparse feature is taken.
+func (c Config) validateSparse(bad func(string, ...any), f Feature) {
+	switch f.Combiner {
+	case graph.Sum, graph.Mean:
+	case graph.Max:
+		if (c.Name == FM || c.Name == DeepFM) && c.Interactions == EntryInteractions {
+			bad("feature %q: its entries interact and cannot be pooled by their maximum", f.Name)
+		}
+	default:
+		bad("feature %q: combiner %q is unknown (known: sum, mean, max)", f.Name, f.Combiner)
+	}
+	if f.Attends == "" {
+		return
+	}
+	if c.Name != SharedBottom {
+		bad("feature %q attends to %q, which %s does not know; use %s", f.Name, f.Attends, c.Name, SharedBottom)
+	}
+	i := slices.IndexFunc(c.Features, func(g Feature) bool { return g.Name == f.Attends })
+	switch {
+	case i < 0 || c.Features[i].Kind != model.Sparse || c.Features[i].Attends != "" || c.Features[i].Name == f.Name:
+		bad("feature %q attends to %q, which is no sparse feature without attention of its own", f.Name, f.Attends)
+	case c.table(c.Features[i].Table).Dim != c.table(f.Table).Dim:
+		bad("feature %q attends to %q, and their vectors have %d and %d numbers", f.Name, f.Attends, c.table(f.Table).Dim, c.table(c.Features[i].Table).Dim)
+	}
+}
+
+func (c Config) validateTables(bad func(string, ...any), width func(string, int)) {
+	seen := map[string]bool{}
+	for _, t := range c.Tables {
+		if t.Name == "" || seen[t.Name] {
+			bad("table name %q is empty or used twice", t.Name)
+		}
+		seen[t.Name] = true
+		if !slices.ContainsFunc(c.Features, func(f Feature) bool { return f.Kind == model.Sparse && f.Table == t.Name }) {
+			bad("table %q has no feature", t.Name)
+		}
+		full := c.table(t.Name)
+		width(fmt.Sprintf("table %q: dim", t.Name), full.Dim)
+		if (c.Name == FM || c.Name == DeepFM) && full.Dim != c.Dim {
+			bad("table %q: dim %d is not %d, and vectors that meet in %s must be of one width", t.Name, full.Dim, c.Dim, c.Name)
+		}
+		for _, l2 := range []float32{t.EmbeddingL2, t.BiasL2} {
+			if !(l2 >= 0) || math.IsInf(float64(l2), 0) {
+				bad("table %q: l2 %v is not a number from 0 up", t.Name, l2)
+			}
+		}
+		for _, rule := range []optim.Optimizer{full.BiasOptimizer, full.VecOptimizer} {
+			if err := optim.Validate(rule); err != nil {
+				bad("table %q: %w", t.Name, err)
+			}
+		}
+	}
+}
+
+// validateHeads checks what the model needs of them; the graph checks the rest.
+func (c Config) validateHeads(bad func(string, ...any)) {
+	if c.Name == SharedBottom {
+		return
+	}
+	if len(c.Heads) != 1 || c.Heads[0].Width != 1 {
+		bad("%s has one head of width 1, not %d; use %s", c.Name, len(c.Heads), SharedBottom)
 	}
 }
 
@@ -229,6 +376,11 @@ func (c Config) String() string {
 	if c.Name == DCNv2 {
 		fmt.Fprintf(&b, ",cross_layers=%d", c.CrossLayers)
 	}
+	if c.attends() {
+		fmt.Fprintf(&b, ",attention=%d", c.Attention)
+	}
+	c.writeTables(&b)
+	c.writeHeads(&b)
 	fmt.Fprintf(&b, ",dense_l2=%g,dense=%s,clip_norm=%g,features=", c.DenseL2, c.DenseOptimizer, c.ClipNorm)
 	for i, f := range c.Features {
 		if i > 0 {
@@ -240,10 +392,13 @@ func (c Config) String() string {
 			if f.Decay != 0 {
 				fmt.Fprintf(&b, "/ema(%g)", f.Decay)
 			}
-		case f.Combiner == model.Mean:
-			fmt.Fprintf(&b, "%q:mean", f.Name)
+		case f.Attends != "":
+			fmt.Fprintf(&b, "%q:attention(%q)", f.Name, f.Attends)
 		default:
-			fmt.Fprintf(&b, "%q:sum", f.Name)
+			fmt.Fprintf(&b, "%q:%s", f.Name, f.Combiner)
+		}
+		if f.Kind == model.Sparse && f.Table != TableName {
+			fmt.Fprintf(&b, "@%q", f.Table)
 		}
 		if f.Values != "" {
 			fmt.Fprintf(&b, "*%q", f.Values)
@@ -251,6 +406,37 @@ func (c Config) String() string {
 	}
 	b.WriteByte(')')
 	return b.String()
+}
+
+// writeTables renders tables that are not as the configuration's.
+func (c Config) writeTables(b *strings.Builder) {
+	for _, own := range c.Tables {
+		t := c.table(own.Name)
+		fmt.Fprintf(b, ",table(%q", t.Name)
+		if c.usesVec() {
+			fmt.Fprintf(b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", t.Dim, t.EmbeddingInit, t.EmbeddingL2, t.VecOptimizer)
+		}
+		if c.usesBias() {
+			fmt.Fprintf(b, ",bias_l2=%g,bias=%s", t.BiasL2, t.BiasOptimizer)
+		}
+		b.WriteByte(')')
+	}
+}
+
+// writeHeads renders heads that are not the default.
+func (c Config) writeHeads(b *strings.Builder) {
+	if reflect.DeepEqual(c.Heads, Config{}.WithDefaults().Heads) {
+		return
+	}
+	for _, h := range c.Heads {
+		fmt.Fprintf(b, ",head(%q,loss=%s,labels=%q,width=%d,weight=%g,sample_rate=%g,mask=%q,metrics=%q)",
+			h.Name, h.Loss, h.Labels, h.Width, h.Weight, h.SampleRate, h.Mask, h.Metrics)
+	}
+}
+
+// attends tells that a feature is pooled by attention.
+func (c Config) attends() bool {
+	return slices.ContainsFunc(c.Features, func(f Feature) bool { return f.Attends != "" })
 }
 
 // numVectors is how many vectors a row has at least, where no feature is empty.
@@ -267,5 +453,5 @@ func (c Config) numVectors() int {
 }
 
 func (c Config) usesVec() bool  { return c.Name != LR }
-func (c Config) usesBias() bool { return c.Name != DCNv2 }
-func (c Config) usesMLP() bool  { return c.Name == DeepFM || c.Name == DCNv2 }
+func (c Config) usesBias() bool { return c.Name != DCNv2 && c.Name != SharedBottom }
+func (c Config) usesMLP() bool  { return c.Name == DeepFM || c.Name == DCNv2 || c.Name == SharedBottom }

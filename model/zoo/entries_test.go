@@ -33,8 +33,8 @@ func oneFeature(in *model.Inputs) *model.Inputs {
 func TestEntriesOfOneFeatureInteract(t *testing.T) {
 	t.Parallel()
 	const ids = 30
-	pair := newTrainer(mustNew(t, zoo.Config{Name: zoo.FM, Features: []model.Feature{{Name: "user"}, {Name: "item"}}, Seed: 1, Dim: 8}), 2*ids)
-	one := newTrainer(mustNew(t, zoo.Config{Name: zoo.FM, Features: []model.Feature{{Name: "features"}}, Seed: 1, Dim: 8}), 2*ids)
+	pair := newTrainer(mustNew(t, zoo.Config{Name: zoo.FM, Features: []zoo.Feature{{Name: "user"}, {Name: "item"}}, Seed: 1, Dim: 8}), 2*ids)
+	one := newTrainer(mustNew(t, zoo.Config{Name: zoo.FM, Features: []zoo.Feature{{Name: "features"}}, Seed: 1, Dim: 8}), 2*ids)
 	first := taste(rand.New(rand.NewPCG(3, 3)), 100, ids)
 	first.Values = [][]float32{pair.table}
 	want := slices.Clone(pair.session.Predict(first)[0])
@@ -60,11 +60,11 @@ func TestEntriesOfOneFeatureInteract(t *testing.T) {
 // TestFieldsAreAskedFor holds what the alternative means: features are pooled first, so entries of one do not meet.
 func TestFieldsAreAskedFor(t *testing.T) {
 	t.Parallel()
-	features := []model.Feature{{Name: "user"}, {Name: "tags"}}
+	features := []zoo.Feature{{Name: "user"}, {Name: "tags"}}
 	for _, name := range []string{zoo.FM, zoo.DeepFM} {
 		entries := mustNew(t, zoo.Config{Name: name, Features: features})
 		fields := mustNew(t, zoo.Config{Name: name, Features: features, Interactions: zoo.FieldInteractions})
-		if entries.String() == fields.String() || entries.Graph().String() == fields.Graph().String() {
+		if entries.String() == fields.String() || entries.Text() == fields.Text() {
 			t.Errorf("%s: entries and fields make one model", name)
 		}
 		if entries.Layout().Hash() != fields.Layout().Hash() {
@@ -73,7 +73,7 @@ func TestFieldsAreAskedFor(t *testing.T) {
 	}
 	for _, cfg := range []zoo.Config{
 		{Name: zoo.FM, Features: features[:1], Interactions: zoo.FieldInteractions},
-		{Name: zoo.FM, Features: []model.Feature{{Name: "x", Kind: model.Dense, Dim: 1}}},
+		{Name: zoo.FM, Features: []zoo.Feature{{Name: "x", Kind: model.Dense, Dim: 1}}},
 	} {
 		if _, err := zoo.New(cfg); err == nil {
 			t.Errorf("%s is accepted, but no two of its vectors meet", cfg)
@@ -85,7 +85,7 @@ func TestFieldsAreAskedFor(t *testing.T) {
 func BenchmarkEntries(b *testing.B) {
 	for _, entries := range []int{10, 40} {
 		b.Run(fmt.Sprintf("model=fm/entries=%d/dim=16/batch=512", entries), func(b *testing.B) {
-			tr := newTrainer(mustNew(b, zoo.Config{Name: zoo.FM, Features: []model.Feature{{Name: "features"}}, Dim: 16}), 10_000)
+			tr := newTrainer(mustNew(b, zoo.Config{Name: zoo.FM, Features: []zoo.Feature{{Name: "features"}}, Dim: 16}), 10_000)
 			rng := rand.New(rand.NewPCG(1, 1))
 			in := &model.Inputs{NumRows: 512, Sparse: []model.Ragged{{Offsets: []int32{0}}}, Labels: [][]float32{make([]float32, 512)}, Values: [][]float32{tr.table}}
 			for range in.NumRows {

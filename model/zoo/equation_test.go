@@ -135,10 +135,10 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := mustNew(t, zoo.Config{
-				Name: name, Features: []model.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
+				Name: name, Features: []zoo.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
 				Dim: 3, Hidden: []int{6, 4},
 			})
-			e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph(), 5)}
+			e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph, 5)}
 			e.in = graphtest.Inputs(m, graphtest.Shape{Rows: 20}, 6)
 			s := m.NewSession()
 			s.SetDense(e.dense)

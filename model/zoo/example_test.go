@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
 func ExampleNew() {
 	m, err := zoo.New(zoo.Config{
 		Name:     zoo.FM,
-		Features: []model.Feature{{Name: "user"}, {Name: "genres", Combiner: model.Mean}, {Name: "age", Kind: model.Dense, Dim: 1}},
+		Features: []zoo.Feature{{Name: "user"}, {Name: "genres", Combiner: graph.Mean}, {Name: "age", Kind: model.Dense, Dim: 1}},
 		Dim:      8,
 	})
 	if err != nil {
@@ -24,7 +25,7 @@ func ExampleNew() {
 		fmt.Println(t.Name, t.Shape)
 	}
 
-	_, err = zoo.New(zoo.Config{Name: "fmm", Features: []model.Feature{{Name: "user"}}})
+	_, err = zoo.New(zoo.Config{Name: "fmm", Features: []zoo.Feature{{Name: "user"}}})
 	fmt.Println(err)
 	// Output:
 	// bias 1

@@ -110,7 +110,7 @@ func taste(rng *rand.Rand, rows, ids int) *model.Inputs {
 func TestModelsLearn(t *testing.T) {
 	t.Parallel()
 	const ids = 30
-	features := []model.Feature{{Name: "user"}, {Name: "item"}}
+	features := []zoo.Feature{{Name: "user"}, {Name: "item"}}
 	for _, name := range zoo.Names() {
 		for _, norm := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/norm=%t", name, norm), func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestEqualSeedsGiveEqualBits(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64) (out []float32) {
 		tr := newTrainer(mustNew(t, zoo.Config{
-			Name: zoo.DeepFM, Features: []model.Feature{{Name: "user"}, {Name: "item"}}, Seed: seed, Dim: 4, Hidden: []int{8},
+			Name: zoo.DeepFM, Features: []zoo.Feature{{Name: "user"}, {Name: "item"}}, Seed: seed, Dim: 4, Hidden: []int{8},
 			BatchNorm: true, Dropout: 0.3, ClipNorm: 0.01, VecOptimizer: optim.Adam{},
 		}), 20)
 		rng := rand.New(rand.NewPCG(2, 2))
@@ -176,7 +176,7 @@ func TestEqualSeedsGiveEqualBits(t *testing.T) {
 
 func TestStepAllocatesNothing(t *testing.T) {
 	for _, name := range zoo.Names() {
-		m := mustNew(t, zoo.Config{Name: name, Features: []model.Feature{{Name: "user"}, {Name: "item"}}, Hidden: []int{70}, BatchNorm: true, Dropout: 0.1, ClipNorm: 1})
+		m := mustNew(t, zoo.Config{Name: name, Features: []zoo.Feature{{Name: "user"}, {Name: "item"}}, Hidden: []int{70}, BatchNorm: true, Dropout: 0.1, ClipNorm: 1})
 		tr := newTrainer(m, 60)
 		in := taste(rand.New(rand.NewPCG(1, 1)), 300, 30)
 		tr.step(in, 1)
@@ -210,7 +210,7 @@ func BenchmarkStep(b *testing.B) {
 				cfg.Dropout = 0.2
 			}
 			for f := range shape.fields {
-				cfg.Features = append(cfg.Features, model.Feature{Name: fmt.Sprintf("f%d", f)})
+				cfg.Features = append(cfg.Features, zoo.Feature{Name: fmt.Sprintf("f%d", f)})
 			}
 			tr := newTrainer(mustNew(b, cfg), shape.numFIDs)
 			rng := rand.New(rand.NewPCG(1, 1))

@@ -38,7 +38,7 @@ func TestExampleWeightsFollowNumpy(t *testing.T) {
 	rule := optim.SGD{LR: twin.LR}
 	m := mustNew(t, zoo.Config{
 		Name: zoo.LR, BiasOptimizer: rule, DenseOptimizer: rule,
-		Features: []model.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
+		Features: []zoo.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
 	})
 	near := func(what string, got float32, want float64) {
 		t.Helper()
@@ -93,7 +93,7 @@ func TestWeightIsThatManyCopies(t *testing.T) {
 			weighted := graphtest.Inputs(m, graphtest.Shape{Rows: 6, MaxList: 3}, 3)
 			weighted.Weights = []float32{1, 3, 0, 2, 1, 5}
 			s := m.NewSession()
-			s.SetDense(graphtest.Dense(m.Graph(), 4))
+			s.SetDense(graphtest.Dense(m.Graph, 4))
 			sums := func(in *model.Inputs) (all []float32, loss float64) {
 				_, losses := s.Step(in, 0)
 				for _, g := range append(s.Grads(), s.DenseGrad()) {

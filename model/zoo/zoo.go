@@ -6,24 +6,23 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
-	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// TableName is the one embedding table of every model: all sparse features share it, since a fid's high bits say which
-// feature it is of.
+// TableName is the embedding table of the features that name no other. They can share it, since a fid's high bits say
+// which slot it is of.
 const TableName = "embedding"
 
-// The segments of a row of the table: the weight of a fid by itself, and its vector. LR has no vectors, DCNv2 no bias.
+// The segments of a row of the table: the weight of a fid by itself, and its vector. LR has no vectors, DCNv2 and SharedBottom no bias.
 const (
 	BiasSegment = "bias"
 	VecSegment  = "vec"
 )
 
-// Model is a model of the zoo. It is immutable and safe to share.
+// Model is a model of the zoo: a graph that is named by its settings. It is immutable and safe to share.
 type Model struct {
-	graph *graph.Graph
-	cfg   Config
+	*graph.Graph
+	cfg Config
 }
 
 var _ model.Model = (*Model)(nil)
@@ -37,9 +36,10 @@ func New(cfg Config) (model.Model, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	cfg.Features, cfg.Hidden = slices.Clone(cfg.Features), slices.Clone(cfg.Hidden)
+	cfg.Hidden, cfg.Tables = slices.Clone(cfg.Hidden), slices.Clone(cfg.Tables)
 	a := newAssembly(cfg)
 	var logit graph.Node
+	var heads []graph.Output
 	switch cfg.Name {
 	case LR:
 		logit = a.linear()
@@ -54,82 +54,113 @@ func New(cfg Config) (model.Model, error) {
 		vectors := a.b.Concat(a.vectors()...)
 		cross := layer.Cross(a.b, "cross", vectors, cfg.CrossLayers, a.rule)
 		logit = layer.Dense(a.b, "out", a.b.Concat(cross, a.deep(vectors)), 1, a.rule)
+	case SharedBottom:
+		bottom := a.deep(a.inputs())
+		for _, h := range cfg.Heads {
+			heads = append(heads, graph.Output{Head: h, Node: layer.Dense(a.b, "head."+h.Name, bottom, h.Width, a.rule)})
+		}
+	}
+	if heads == nil {
+		heads = []graph.Output{{Head: cfg.Heads[0], Node: logit}}
 	}
 	a.b.ClipNorm(cfg.ClipNorm)
-	g, err := a.b.Build(cfg.Seed, graph.Output{Head: head(), Node: logit})
+	g, err := a.b.Build(cfg.Seed, heads...)
 	if err != nil {
 		return nil, err
 	}
-	return &Model{graph: g, cfg: cfg}, nil
+	return &Model{Graph: g, cfg: cfg}, nil
 }
 
-// HeadName is the one head of every model: the probability that the label is 1.
+// HeadName is the head of a model that was given none: the probability that the label is 1.
 const HeadName = "label"
-
-func head() model.Head { return model.Head{Name: HeadName, Loss: loss.CrossEntropy} }
 
 // String names the model with all settings it uses.
 func (m *Model) String() string { return m.cfg.String() }
-
-// Layout describes the parameters. The caller must not change it.
-func (m *Model) Layout() *param.Layout { return m.graph.Layout() }
-
-// Features lists the inputs. The caller owns the slice.
-func (m *Model) Features() []model.Feature { return m.graph.Features() }
-
-// Heads lists the outputs. The caller owns the slice.
-func (m *Model) Heads() []model.Head { return m.graph.Heads() }
-
-// NewSession makes a worker's own activations.
-func (m *Model) NewSession() model.Session { return m.graph.NewSession() }
-
-// Graph is the computation, for those who print, check or export it.
-func (m *Model) Graph() *graph.Graph { return m.graph }
 
 // assembly is a model in the making: the inputs, and the parts that models share.
 type assembly struct {
 	b      *graph.Builder
 	cfg    Config
 	rule   layer.Rule
-	table  graph.Table
-	sparse []graph.Sparse
+	sparse []sparse
 	dense  []graph.Node
+}
+
+// sparse is a sparse feature and how it is taken.
+type sparse struct {
+	Feature
+	input graph.Sparse
 }
 
 func newAssembly(cfg Config) *assembly {
 	a := &assembly{b: graph.NewBuilder(), cfg: cfg, rule: layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2}}
+	tables := map[string]graph.Table{}
 	for _, f := range cfg.Features {
+		input := model.Feature{Name: f.Name, Kind: f.Kind, Values: f.Values, Dim: f.Dim, Decay: f.Decay}
 		if f.Kind == model.Sparse {
-			a.sparse = append(a.sparse, a.b.SparseFeature(f))
-		} else {
-			x := a.b.DenseFeature(f)
-			if f.Decay != 0 {
-				x = a.b.Standardise(x, "moments."+f.Name, f.Decay)
+			input.Dim = 0
+			if _, ok := tables[f.Table]; !ok {
+				tables[f.Table] = a.table(cfg.table(f.Table))
 			}
-			a.dense = append(a.dense, x)
+			a.sparse = append(a.sparse, sparse{f, a.b.SparseFeature(input, tables[f.Table])})
+			continue
 		}
+		x := a.b.DenseFeature(input)
+		if f.Decay != 0 {
+			x = a.b.Standardise(x, "moments."+f.Name, f.Decay)
+		}
+		a.dense = append(a.dense, x)
 	}
-	if len(a.sparse) == 0 {
-		return a
+	return a
+}
+
+// table declares a table with the segments that the model uses.
+func (a *assembly) table(own Table) graph.Table {
+	t := param.Table{Name: own.Name}
+	if a.cfg.usesBias() {
+		t.Segments = append(t.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: own.BiasOptimizer, L2: own.BiasL2})
 	}
-	t := param.Table{Name: TableName}
-	if cfg.usesBias() {
-		t.Segments = append(t.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: cfg.BiasOptimizer, L2: cfg.BiasL2})
-	}
-	if cfg.usesVec() {
+	if a.cfg.usesVec() {
 		t.Segments = append(t.Segments, param.Segment{
-			Name: VecSegment, Dim: cfg.Dim, Init: cfg.EmbeddingInit, Optimizer: cfg.VecOptimizer, L2: cfg.EmbeddingL2,
+			Name: VecSegment, Dim: own.Dim, Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: own.EmbeddingL2,
 		})
 	}
-	a.table = a.b.Table(t)
-	return a
+	return a.b.Table(t)
+}
+
+// pool takes a segment of all sparse features, each by its combiner, side by side.
+func (a *assembly) pool(segment string) graph.Node {
+	var xs []graph.Pooled
+	for _, f := range a.sparse {
+		xs = append(xs, graph.Pooled{X: a.b.Lookup(f.input, segment), By: f.Combiner})
+	}
+	return a.b.Pool(xs...)
+}
+
+// inputs are the vectors of all features, pooled by their combiners or by attention, and the numbers of the dense ones,
+// side by side.
+func (a *assembly) inputs() graph.Node {
+	var parts []graph.Node
+	pooled := map[string]graph.Node{}
+	for _, f := range a.sparse {
+		if f.Attends == "" {
+			pooled[f.Name] = a.b.Pool(graph.Pooled{X: a.b.Lookup(f.input, VecSegment), By: f.Combiner})
+			parts = append(parts, pooled[f.Name])
+		}
+	}
+	for _, f := range a.sparse {
+		if f.Attends != "" {
+			parts = append(parts, layer.Attention(a.b, "attention."+f.Name, pooled[f.Attends], a.b.Lookup(f.input, VecSegment), f.input, a.cfg.Attention, a.rule))
+		}
+	}
+	return a.b.Concat(append(parts, a.dense...)...)
 }
 
 // linear is the first-order part with the global bias, [rows, 1].
 func (a *assembly) linear() graph.Node {
 	var terms []graph.Node
 	if len(a.sparse) > 0 {
-		terms = append(terms, a.b.RowSum(a.b.Pool(a.table, BiasSegment, a.sparse...)))
+		terms = append(terms, a.b.RowSum(a.pool(BiasSegment)))
 	}
 	if len(a.dense) > 0 {
 		x := a.b.Concat(a.dense...)
@@ -153,7 +184,7 @@ func (a *assembly) secondOrder(vectors []graph.Node) graph.Node {
 func (a *assembly) vectors() []graph.Node {
 	var parts []graph.Node
 	if len(a.sparse) > 0 {
-		parts = append(parts, a.b.Pool(a.table, VecSegment, a.sparse...))
+		parts = append(parts, a.pool(VecSegment))
 	}
 	if len(a.dense) > 0 {
 		x := a.b.Concat(a.dense...)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -16,11 +17,11 @@ import (
 )
 
 // mixed are features of all kinds.
-func mixed() []model.Feature {
-	return []model.Feature{
+func mixed() []zoo.Feature {
+	return []zoo.Feature{
 		{Name: "user"},
 		{Name: "age", Kind: model.Dense, Dim: 2},
-		{Name: "genres", Combiner: model.Mean},
+		{Name: "genres", Combiner: graph.Mean},
 		{Name: "price", Kind: model.Dense, Dim: 1},
 		{Name: "tags"},
 	}
@@ -37,8 +38,8 @@ func mustNew(t testing.TB, cfg zoo.Config) *zoo.Model {
 
 func TestModelsFollowReference(t *testing.T) {
 	t.Parallel()
-	inputs := map[string][]model.Feature{
-		"mixed": mixed(), "sparse only": {{Name: "user"}, {Name: "item", Combiner: model.Mean}}, "dense only": {{Name: "x", Kind: model.Dense, Dim: 3}},
+	inputs := map[string][]zoo.Feature{
+		"mixed": mixed(), "sparse only": {{Name: "user"}, {Name: "item", Combiner: graph.Mean}}, "dense only": {{Name: "x", Kind: model.Dense, Dim: 3}},
 	}
 	for _, name := range zoo.Names() {
 		for kind, features := range inputs {
@@ -51,7 +52,7 @@ func TestModelsFollowReference(t *testing.T) {
 				}
 				t.Run(sub, func(t *testing.T) {
 					t.Parallel()
-					graphtest.Check(t, mustNew(t, cfg).Graph())
+					graphtest.Check(t, mustNew(t, cfg).Graph)
 				})
 			}
 		}
@@ -107,7 +108,8 @@ func TestDefaults(t *testing.T) {
 	if err := m.Layout().Validate(); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(mixed()[:2], m.Features()); diff != "" {
+	inputs := []model.Feature{{Name: "user"}, {Name: "age", Kind: model.Dense, Dim: 2}}
+	if diff := cmp.Diff(inputs, m.Features()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -163,8 +165,8 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := zoo.New(zoo.Config{
 		Name: "deepfn",
-		Features: []model.Feature{
-			{Name: "a"}, {Name: "a"}, {}, {Name: "x", Kind: model.Dense}, {Name: "c", Combiner: 7}, {Name: "k", Kind: 9},
+		Features: []zoo.Feature{
+			{Name: "a"}, {Name: "a"}, {}, {Name: "x", Kind: model.Dense}, {Name: "c", Combiner: "median"}, {Name: "k", Kind: 9},
 		},
 		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, Dropout: 1, EmbeddingL2: -1, BiasL2: -2,
 		DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1),
@@ -175,7 +177,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	}
 	for _, want := range []string{
 		`model "deepfn" is unknown, did you mean "deepfm"?`,
-		`feature "a" is listed twice`, "feature 2 has no name", `feature "x": dim 0`, `feature "c": combiner 7`, `feature "k": kind 9`,
+		`feature "a" is listed twice`, "feature 2 has no name", `feature "x": dim 0`, `feature "c": combiner "median" is unknown`, `feature "k": kind 9`,
 		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "dropout 1",
 		"embedding_l2 -1", "bias_l2 -2", "dense_l2 NaN", "clip_norm +Inf",
 		"bias optimizer: optim: sgd: lr -1", "vec optimizer: optim: adam: beta1 3", "dense optimizer: optim: ema: decay 2",
@@ -191,7 +193,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	for got, want := range map[string]string{"": "lr", "LR": "lr", "fmm": "fm", "deepctr": "deepfm", "dcn": "dcnv2", "dcn_v2": "dcnv2"} {
+	for got, want := range map[string]string{"LR": "lr", "fmm": "fm", "deepctr": "deepfm", "dcn": "dcnv2", "dcn_v2": "dcnv2"} {
 		_, err := zoo.New(zoo.Config{Name: got, Features: mixed()})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("did you mean %q?", want)) {
 			t.Errorf("%q: %v, want %q suggested", got, err, want)

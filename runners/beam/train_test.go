@@ -53,7 +53,7 @@ type sessionKey struct{}
 func newTrainer(t *testing.T) *trainer {
 	t.Helper()
 	m, err := zoo.New(zoo.Config{
-		Name: "deepfm", Seed: 5, Features: []model.Feature{{Name: "item"}, {Name: "age", Kind: model.Dense, Dim: 1}},
+		Name: "deepfm", Seed: 5, Features: []zoo.Feature{{Name: "item"}, {Name: "age", Kind: model.Dense, Dim: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)

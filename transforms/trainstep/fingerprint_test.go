@@ -20,11 +20,11 @@ func TestFingerprint(t *testing.T) {
 	}
 	base := options{
 		trainstep.StepOptions{Seed: 1, LR: 1},
-		zoo.Config{Name: zoo.DeepFM, Seed: 1, Dim: 4, Features: []model.Feature{{Name: "user"}, {Name: "age", Kind: model.Dense, Dim: 1}}},
+		zoo.Config{Name: zoo.DeepFM, Seed: 1, Dim: 4, Features: []zoo.Feature{{Name: "user"}, {Name: "age", Kind: model.Dense, Dim: 1}}},
 	}
-	inModel := map[string]any{"Model.Features": []model.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
+	inModel := map[string]any{"Model.Features": []zoo.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
 	free := map[string]string{}
-	for _, name := range []string{"Dropout", "CrossLayers", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
+	for _, name := range []string{"Tables", "Heads", "Attention", "Dropout", "CrossLayers", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
 	for name, stage := range map[string]func(options, model.Model) interface{ Fingerprint() string }{

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
@@ -71,9 +72,9 @@ var testSchema = arrow.NewSchema([]arrow.Field{
 	{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
 }, nil)
 
-var testFeatures = []model.Feature{
+var testFeatures = []zoo.Feature{
 	{Name: "item"},
-	{Name: "user", Combiner: model.Mean},
+	{Name: "user", Combiner: graph.Mean},
 	{Name: "age", Kind: model.Dense, Dim: 1},
 	{Name: "geo", Kind: model.Dense, Dim: 2},
 }
@@ -363,7 +364,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 func TestLookupReadsValues(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
-	m, err := zoo.New(zoo.Config{Name: zoo.LR, Features: []model.Feature{{Name: "item", Values: "item.values"}}})
+	m, err := zoo.New(zoo.Config{Name: zoo.LR, Features: []zoo.Feature{{Name: "item", Values: "item.values"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,23 @@
+package graph
+
+// Unfused leaves everything as it is declared: the twin of what Build takes together.
+func (b *Builder) Unfused() { b.unfused = true }
+
+// Gathered tells that no live look-up writes its vectors down.
+func (g *Graph) Gathered() bool {
+	for i := range g.nodes {
+		if _, ok := g.nodes[i].op.(*lookup); ok && g.nodes[i].live {
+			return false
+		}
+	}
+	return true
+}
+
+// OperatorNames lists the operators that can be written.
+func OperatorNames() []string {
+	var names []string
+	for _, create := range operators() {
+		names = append(names, create().name())
+	}
+	return names
+}

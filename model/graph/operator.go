@@ -1,0 +1,158 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+)
+
+// op is the maths of one operator. Its exported fields are its settings, which are written with a graph; what bind finds
+// out lies in the others. After bind an operator is immutable; what belongs to a session is in the session. Everything
+// that others want to know of an operator it answers itself. Each is in the list of operators.
+type op interface {
+	// name is the operator's in a written graph.
+	name() string
+	// String is the operator's name and settings, for people.
+	String() string
+	// bind checks inputs and settings, finds the parameters, and returns the shape of the value; a fault says what does not
+	// fit. It is called once, with inputs that are the builder's.
+	bind(b *Builder, in []Node) (Shape, error)
+	// learns tells that the operator has parameters of its own.
+	learns() bool
+	// differs tells that the operator computes something else in training than in prediction.
+	differs() bool
+	// exports is the ONNX operator that computes the same in prediction; empty: there is none, and an export composes it.
+	exports() string
+	// flops are the additions and multiplications forward for one vector of the value (of a row, of an entry), where a list
+	// has so many entries.
+	flops(g *Graph, n *node, entries float64) float64
+	// forward writes the value of n.
+	forward(s *Session, n *node)
+	// backward adds to the gradients of n's inputs and parameters, given the gradient of n.
+	backward(s *Session, n *node)
+	// reference is the slow twin of forward, in float64.
+	reference(e *evaluation, n *node) []float64
+}
+
+// stateful operators keep something between forward and backward in each session.
+type stateful interface {
+	newState() any
+}
+
+// compiler operators run in another form than they were declared in: compile returns what is run, with its inputs. before
+// are the nodes before it, already compiled; with fuse false nothing is taken together.
+type compiler interface {
+	compile(before []node, n *node, fuse bool) (o op, inputs []int)
+}
+
+// plain is what most operators answer; it is embedded.
+type plain struct{}
+
+func (plain) learns() bool    { return false }
+func (plain) differs() bool   { return false }
+func (plain) exports() string { return "" }
+
+// operators is the list of all there are. Adding one is a line here.
+func operators() []func() op {
+	return []func() op{
+		func() op { return &denseInput{} },
+		func() op { return &lookup{} },
+		func() op { return &pool{} },
+		func() op { return &first{} },
+		func() op { return &expand{} },
+		func() op { return &softmax{} },
+		func() op { return &weightedSum{} },
+		func() op { return &linear{} },
+		func() op { return &addBias{} },
+		func() op { return &relu{} },
+		func() op { return &sigmoidOp{} },
+		func() op { return &addOp{} },
+		func() op { return &mulOp{} },
+		func() op { return &concat{} },
+		func() op { return &rowSum{} },
+		func() op { return &embedNumbers{} },
+		func() op { return &fm{} },
+		func() op { return &fmEntries{} },
+		func() op { return &batchNorm{} },
+		func() op { return &standardise{} },
+		func() op { return &dropout{} },
+		func() op { return &similarity{} },
+		func() op { return &diagonal{} },
+		func() op { return &batchMean{} },
+		func() op { return &broadcast{} },
+	}
+}
+
+// Operator is what is known of one operator of a graph.
+type Operator struct {
+	// ID is its place among all declared; Inputs are the IDs of the values it takes.
+	ID     int
+	Inputs []int
+	// Name is that of the list of operators, Text has the settings too.
+	Name, Text string
+	Shape      Shape
+	// Differs tells that it computes something else in training than in prediction.
+	Differs bool
+	// ONNX is the operator of that standard that computes the same in prediction; empty: an export composes it of several.
+	ONNX string
+}
+
+// Operators lists the operators that a head depends on, as they were declared, inputs before those who take them.
+func (g *Graph) Operators() []Operator {
+	var out []Operator
+	for i := range g.declared {
+		n := &g.declared[i]
+		if n.live {
+			out = append(out, Operator{
+				ID: n.id, Inputs: n.inputs, Name: n.op.name(), Text: n.op.String(), Shape: n.shape, Differs: n.op.differs(), ONNX: n.op.exports(),
+			})
+		}
+	}
+	return out
+}
+
+// FLOPs estimates the additions and multiplications of one prediction of one row, where each list of a sparse feature has
+// so many entries. Functions like the exponential count as one; what a batch shares (pairs of rows) is not counted.
+func (g *Graph) FLOPs(entries float64) float64 {
+	sum := 0.0
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		if !n.live {
+			continue
+		}
+		f := n.op.flops(g, n, entries)
+		switch n.shape.Kind {
+		case PerRow:
+			sum += f
+		case PerEntry:
+			sum += f * entries
+		case PerBatch, PerPair:
+		}
+	}
+	return sum
+}
+
+// Text draws the graph as it was declared, an operator a line: "%3 = relu(%2) [rows 400]".
+func (g *Graph) Text() string {
+	var b strings.Builder
+	for _, o := range g.Operators() {
+		fmt.Fprintf(&b, "%%%d = %s(", o.ID, o.Text)
+		for k, in := range o.Inputs {
+			if k > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%%%d", in)
+		}
+		fmt.Fprintf(&b, ") [%s]\n", o.Shape)
+	}
+	for _, o := range g.outputs {
+		fmt.Fprintf(&b, "head %q = %s(%%%d)", o.head.Name, o.head.Loss, o.node)
+		if o.head.Weight != 1 {
+			fmt.Fprintf(&b, " weight %g", o.head.Weight)
+		}
+		if o.head.SampleRate != 1 {
+			fmt.Fprintf(&b, " sample rate %g", o.head.SampleRate)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,324 @@
+package graph_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the goldens anew")
+
+// run returns everything a session computes of a batch.
+func run(g *graph.Graph, in *model.Inputs) (out [][]float32) {
+	s := g.NewSession()
+	s.SetDense(graphtest.Dense(g, 1))
+	for _, p := range s.Predict(in) {
+		out = append(out, slices.Clone(p))
+	}
+	predictions, losses := s.Step(in, 7)
+	for h, p := range predictions {
+		out = append(out, p, []float32{float32(losses[h])})
+	}
+	return append(append(out, s.Grads()...), s.DenseGrad())
+}
+
+// TestWrittenGraphsAreTheSame writes and reads a graph of every operator and compares text, parameters, features, heads,
+// and the bits of a step.
+func TestWrittenGraphsAreTheSame(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for name, build := range operators {
+		b := newBed()
+		g, err := b.Build(3, click(build(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := g.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := graph.Unmarshal(written)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, written)
+		}
+		again, err := back.Marshal()
+		if err != nil || string(again) != string(written) || !graph.Equal(g, back) {
+			t.Errorf("%s: written again it is something else (%v):\n%s", name, err, cmp.Diff(string(written), string(again)))
+		}
+		if back.Text() != g.Text() || back.Layout().String() != g.Layout().String() || back.String() != g.String() {
+			t.Errorf("%s: read back it is\n%s, want\n%s", name, back.Text(), g.Text())
+		}
+		if diff := cmp.Diff(g.Features(), back.Features()) + cmp.Diff(g.Heads(), back.Heads()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		in := graphtest.Inputs(g, graphtest.Shape{Rows: 9, MaxList: 3, Valued: true, Weighted: true}, 5)
+		if diff := cmp.Diff(run(g, in), run(back, in)); diff != "" {
+			t.Errorf("%s: other bits: %s", name, diff)
+		}
+		for _, o := range g.Operators() {
+			seen[o.Name] = true
+		}
+	}
+	for _, name := range graph.OperatorNames() {
+		if !seen[name] {
+			t.Errorf("no test has operator %s", name)
+		}
+	}
+}
+
+// TestGatheredPoolsAreTheUnfused compares pools that read tables with pools of look-ups that were written down.
+func TestGatheredPoolsAreTheUnfused(t *testing.T) {
+	t.Parallel()
+	gathered := 0
+	for name, build := range operators {
+		graphs := [2]*graph.Graph{}
+		for i := range graphs {
+			b := newBed()
+			if i == 1 {
+				b.Unfused()
+			}
+			g, err := b.Build(3, click(build(b)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			graphs[i] = g
+		}
+		if graphs[0].Gathered() {
+			gathered++
+		}
+		for i, shape := range graphtest.Shapes {
+			in := graphtest.Inputs(graphs[0], shape, uint64(i))
+			fused, unfused := run(graphs[0], in), run(graphs[1], in)
+			for k := range fused {
+				for j, v := range fused[k] {
+					limit := 1e-6 * max(1, math.Abs(float64(v)))
+					if d := math.Abs(float64(v - unfused[k][j])); !(d <= limit) {
+						t.Fatalf("%s, %s: value %d.%d is %v, unfused %v", name, shape, k, j, v, unfused[k][j])
+					}
+				}
+			}
+		}
+	}
+	if gathered < 10 {
+		t.Errorf("only %d graphs write no look-up down", gathered)
+	}
+	b := newBed()
+	b.Unfused()
+	g, err := b.Build(1, click(b.weigh(b.vec())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Gathered() {
+		t.Error("the unfused graph gathers")
+	}
+}
+
+// everything is a graph with all that is written: several heads, tables, settings.
+func everything(t testing.TB) *graph.Graph {
+	t.Helper()
+	b := newBed()
+	now, history := b.pooled(b.Lookup(b.b, "vec"), graph.Mean), b.Lookup(b.a, "vec")
+	q := b.Expand(now, b.a)
+	score := b.linear(b.Sigmoid(b.linear(b.Concat(q, history, b.Mul(q, history)), "hidden", 4)), "score", 1)
+	x := b.Concat(now, b.WeightedSum(b.Softmax(score), history), b.pooled(b.Lookup(b.c, "vec"), graph.Sum), b.Standardise(b.dense, "moments", 0.5))
+	x = b.Dropout(b.Relu(b.BatchNorm(b.linear(x, "w", 8), graph.BatchNorm{Name: "bn", Optimizer: optim.Adam{}})), 0.25)
+	b.ClipNorm(2)
+	g, err := b.Build(
+		11,
+		graph.Output{Head: model.Head{Name: "click", Loss: loss.CrossEntropy, SampleRate: 0.1, Metrics: []string{"auc"}}, Node: b.linear(x, "click", 1)},
+		graph.Output{
+			Head: model.Head{Name: "times", Loss: loss.Poisson, Labels: []string{"watch", "wait"}, Width: 2, Weight: 0.5, Mask: "clicked"}, Node: b.linear(x, "times", 2),
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestWrittenGolden holds the written form: programs of other versions read it.
+func TestWrittenGolden(t *testing.T) {
+	t.Parallel()
+	g := everything(t)
+	got, err := g.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "graph.golden.json")
+	if *rewrite {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Error(diff)
+	}
+	back, err := graph.Unmarshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := graphtest.Inputs(g, graphtest.Shape{Rows: 9, MaxList: 3}, 5)
+	if diff := cmp.Diff(run(g, in), run(back, in)); diff != "" {
+		t.Errorf("other bits: %s", diff)
+	}
+	graphtest.Check(t, mustUnclipped(t, want))
+}
+
+// mustUnclipped is the graph without its limit of gradients, which the reference does not know.
+func mustUnclipped(t *testing.T, written []byte) *graph.Graph {
+	t.Helper()
+	g, err := graph.Unmarshal([]byte(strings.Replace(string(written), `"clip_norm": 2`, `"clip_norm": 0`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// ownRule is an update rule that package optim does not have.
+type ownRule struct{ optim.SGD }
+
+func TestOwnRulesCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	build := func(lr float32) *graph.Graph {
+		b := graph.NewBuilder()
+		x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 1})
+		w := b.Tensor(param.Tensor{Name: "w", Shape: []int{1, 1}, Optimizer: ownRule{optim.SGD{LR: lr}}})
+		g, err := b.Build(1, click(b.Linear(x, w, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	_, err := build(1).Marshal()
+	if err == nil || !strings.Contains(err.Error(), `tensor "w": rule sgd(lr=1) cannot be written: it is none of package optim's`) {
+		t.Errorf("error %v", err)
+	}
+	if build(1).String() != build(1).String() || build(1).String() == build(2).String() {
+		t.Error("the name of a graph that cannot be written must tell its rules apart")
+	}
+}
+
+func TestUnmarshalNamesFaults(t *testing.T) {
+	t.Parallel()
+	good, err := everything(t).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ old, with, want string }{
+		{`"version": 1`, `"version": 2`, "it has version 2, this program reads version 1"},
+		{`"op": "relu"`, `"op": "gelu"`, `"gelu" is unknown`},
+		{`"op": "relu"`, `"op": "relu", "speed": 3`, "unknown field"},
+		{`"rate": 0.25`, `"rate": 1.25`, "dropout: rate 1.25"},
+		{`"weights": "w"`, `"weights": "nothing"`, `linear: no tensor "nothing"`},
+		{`"table": "other"`, `"table": "nowhere"`, `feature "c": a table of another graph, or none`},
+		{`"statistic": true`, `"statistic": false`, "is learned or observed"},
+		{`"dim": 3,`, `"dim": 0,`, "dim 0 is not between 1"},
+		{`"loss": "poisson"`, `"loss": "fish"`, `loss "fish" is unknown`},
+		{`"uniform"`, `"triangle"`, `no initializer is called "triangle"`},
+		{`"lr": 0.1`, `"lr": -1`, "lr -1"},
+		{`"value": `, `"value": 9`, "there is no value 9"},
+	}
+	for _, test := range tests {
+		if !strings.Contains(string(good), test.old) {
+			t.Fatalf("the written graph has no %s:\n%s", test.old, good)
+		}
+		_, err := graph.Unmarshal([]byte(strings.Replace(string(good), test.old, test.with, 1)))
+		if !errors.Is(err, graph.ErrWritten) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", test.with, err, test.want)
+		}
+	}
+	for _, text := range []string{"", "{}", "[]", string(good) + "x", string(good[:len(good)/2])} {
+		if _, err := graph.Unmarshal([]byte(text)); !errors.Is(err, graph.ErrWritten) {
+			t.Errorf("%.20q: error %v", text, err)
+		}
+	}
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	good, err := everything(f).Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	for _, build := range operators {
+		b := newBed()
+		g, err := b.Build(3, click(build(b)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		written, err := g.Marshal()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(written)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := graph.Unmarshal(data)
+		if err != nil {
+			if !errors.Is(err, graph.ErrWritten) {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		written, err := g.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := graph.Unmarshal(written)
+		if err != nil || !graph.Equal(g, back) {
+			t.Fatalf("%v: a graph that was read is written as something else:\n%s", err, written)
+		}
+		_ = fmt.Sprint(g.Text(), g.FLOPs(3), g)
+	})
+}
+
+func TestOperatorsAnswer(t *testing.T) {
+	t.Parallel()
+	g := everything(t)
+	differ := map[string]bool{}
+	for _, o := range g.Operators() {
+		if o.Differs {
+			differ[o.Name] = true
+		}
+	}
+	if len(differ) != 2 || !differ["dropout"] || !differ["batch_norm"] || g.PredictsAsTrained() {
+		t.Errorf("operators that differ in training: %v", differ)
+	}
+
+	b := newBed()
+	bias := b.tensor("bias", 5)
+	g, err := b.Build(1, click(b.weigh(b.Relu(b.Linear(b.vec(), b.tensor("w", 6, 5), &bias)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Pooling 3 vectors in 6 columns, 6·5 products and sums, 5 comparisons, 5 products and sums.
+	if got := g.FLOPs(3); got != 18+60+5+10 {
+		t.Errorf("%v operations a row", got)
+	}
+	var onnx []string
+	for _, o := range g.Operators() {
+		onnx = append(onnx, o.ONNX)
+	}
+	if diff := cmp.Diff([]string{"Gather", "Gather", "", "Gemm", "Relu", "Gemm"}, onnx); diff != "" {
+		t.Error(diff)
+	}
+}
