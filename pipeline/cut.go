@@ -9,62 +9,193 @@ import (
 // front of the first queue, where it sees one split, or behind it, where it sees all splits of its worker. Before a Cutter
 // elements may straddle a cut; a stage behind the last Cutter must hand on elements as they are, in smaller ones or
 // larger ones of its own that a cut does not fall into.
+//
+// In a graph with several sinks or with state it also hears where those behind it that are ahead of the others go on, so
+// that what they have and what they have not are different elements.
 type Cutter interface {
 	// CutAt says that nothing emitted of the split may straddle one of the positions, which ascend: an element ends there
 	// even if it is short. A position between two rows, where records were dropped, becomes the end of one element and
 	// the beginning of the next. It is called once for a split, before the first element of it, and not at all for a
 	// split without cuts. The slice belongs to the Cutter, which must not change it.
-	CutAt(split string, positions []Position)
+	CutAt(split SplitID, positions []Position)
 }
 
-// cut tells every Cutter of the lane where elements of a split must end, and has the writer's end watch over it.
-func (l *lane) cut(sp *splitRun, positions []Position) error {
-	positions = slices.Clone(positions)
-	slices.Sort(positions)
-	positions = slices.Compact(positions)
-	positions = slices.DeleteFunc(positions, func(p Position) bool { return p <= sp.progress.Position })
-	if len(positions) == 0 {
-		return nil
+// need is the position from which on a node, or what lies behind it, needs what a split gives. ok is false when that is
+// not known, because a sink stores no positions: it is given everything that is read.
+func (l *lane) need(n *node, sp *splitRun) (at Position, ok bool) {
+	if n.kind == sinkNode {
+		s := l.sink(n)
+		p, ok := s.from[sp.ID()]
+		return p.Position, ok
 	}
-	n := sp.section.cut(sp.Name, positions)
-	for _, g := range l.groups {
-		n += g.section.cut(sp.Name, positions)
+	if r := l.states.of(n, sp.ID()); r != nil {
+		return r.stored[sp.ID()], true
 	}
-	if n == 0 {
-		return fmt.Errorf("%s: split %q must be cut at %d position(s) from %d on, where the sink already has what lies before, and no stage can cut (batch can): %w",
-			l.run.source, sp.Name, len(positions), positions[0], ErrConfig)
+	for i, next := range n.outputs() {
+		p, known := l.need(next, sp)
+		if !known {
+			return 0, false
+		}
+		if i == 0 || p < at {
+			at = p
+		}
 	}
-	if l.cuts == nil {
-		l.cuts = map[string][]Position{}
+	return at, true
+}
+
+// floors keep away from a node what it has already: elements of a split up to a position, which is where the node, or all
+// that lies behind it, goes on. Reading may begin before it, for others. They belong to the goroutine that passes elements.
+type floors struct {
+	node  *node
+	split *splitRun // whose own part they are in; nil: all splits of the lane
+	at    map[SplitID]Position
+}
+
+// openFloors finds out who is ahead of where reading begins.
+func (l *lane) openFloors() {
+	all := slices.Clone(l.floors)
+	for _, s := range l.sinks {
+		all = append(all, &s.floors)
 	}
-	l.cuts[sp.Name] = positions
+	for _, f := range all {
+		for _, sp := range l.splits {
+			if f.split != nil && f.split != sp || !f.node.reads(sp.source) {
+				continue
+			}
+			if p, ok := l.need(f.node, sp); ok && p > sp.progress.Position {
+				if f.at == nil {
+					f.at = map[SplitID]Position{}
+				}
+				f.at[sp.ID()] = p
+			}
+		}
+	}
+}
+
+// pass returns next behind the floors. What straddles one loses its front if it is [Divisible]; otherwise it is passed on,
+// for a [Cutter] behind, or to be refused by the sink.
+func (f *floors) pass(next func(Element) error) func(Element) error {
+	return func(e Element) error {
+		if len(f.at) == 0 {
+			return next(e)
+		}
+		o := e.Origin()
+		id := o.ID()
+		floor, ok := f.at[id]
+		switch {
+		case !ok:
+			return next(e)
+		case o.From >= floor:
+			delete(f.at, id)
+			return next(e)
+		case o.To <= floor:
+			e.Release()
+			return nil
+		}
+		d, ok := e.(Divisible)
+		if !ok {
+			return next(e)
+		}
+		rest, err := d.After(floor)
+		e.Release()
+		if err != nil {
+			return fmt.Errorf("%s: cut at %d, which %q has already: %w", o, floor, f.node.name, err)
+		}
+		delete(f.at, id)
+		return next(rest)
+	}
+}
+
+// cut tells every Cutter of the split's way where elements must end, and has the writers' ends watch over it.
+func (l *lane) cut(sp *splitRun) error {
+	id := sp.ID()
+	at := map[*node][]Position{} // what each node asks for
+	for _, s := range l.sinks {
+		p, ok := s.from[id]
+		if !ok {
+			continue
+		}
+		if wanted := l.ahead(sp, s.parts[id]); len(wanted) > 0 && !l.cuttable(sp, s.node) {
+			return fmt.Errorf("%s: split %q must be cut at %d position(s) from %d on, where the sink already has what lies before, and no stage can cut (batch can): %w",
+				sp.Source, sp.Name, len(wanted), wanted[0], ErrConfig)
+		}
+		if cuts := l.ahead(sp, append([]Position{p.Position}, s.parts[id]...)); len(cuts) > 0 {
+			at[s.node] = cuts
+			if s.cuts == nil {
+				s.cuts = map[SplitID][]Position{}
+			}
+			s.cuts[id] = cuts
+		}
+	}
+	for _, r := range l.states.runs {
+		if p, ok := r.stored[id]; ok {
+			at[r.node] = l.ahead(sp, []Position{p})
+		}
+	}
+	for _, o := range l.way(sp) {
+		c, ok := o.proc.value().(Cutter)
+		if !ok {
+			continue
+		}
+		var cuts []Position
+		for _, n := range o.node.below() {
+			if n != o.node {
+				cuts = append(cuts, at[n]...)
+			}
+		}
+		if cuts = l.ahead(sp, cuts); len(cuts) > 0 {
+			c.CutAt(id, cuts)
+		}
+	}
 	return nil
 }
 
-// cut hands the positions to the section's Cutters and returns how many there are.
-func (s *section) cut(split string, positions []Position) (n int) {
-	for _, o := range s.procs {
-		if c, ok := o.proc.value().(Cutter); ok {
-			c.CutAt(split, positions)
-			n++
+// ahead are positions in ascending order, without those that the split begins behind.
+func (l *lane) ahead(sp *splitRun, positions []Position) []Position {
+	positions = slices.Clone(positions)
+	slices.Sort(positions)
+	positions = slices.Compact(positions)
+	return slices.DeleteFunc(positions, func(p Position) bool { return p <= sp.progress.Position })
+}
+
+// way are the opened stages that the split's elements may come by.
+func (l *lane) way(sp *splitRun) []*opened {
+	out := slices.Clone(sp.section.procs)
+	for _, r := range l.regions {
+		for _, o := range r.section.procs {
+			if o.node.reads(sp.source) {
+				out = append(out, o)
+			}
 		}
 	}
-	return n
+	return out
+}
+
+// cuttable tells whether a stage before the sink can cut.
+func (l *lane) cuttable(sp *splitRun, sink *node) bool {
+	return slices.ContainsFunc(l.way(sp), func(o *opened) bool {
+		_, ok := o.proc.value().(Cutter)
+		return ok && slices.Contains(o.node.below(), sink)
+	})
 }
 
 // whole makes sure that an element on its way to the writer straddles no cut.
-func (l *lane) whole(o Origin) error {
-	cuts := l.cuts[o.Split]
+func (s *sinkRun) whole(o Origin) error {
+	if len(s.cuts) == 0 {
+		return nil
+	}
+	id := o.ID()
+	cuts := s.cuts[id]
 	for len(cuts) > 0 && cuts[0] <= o.From {
 		cuts = cuts[1:]
 	}
 	if len(cuts) > 0 {
-		l.cuts[o.Split] = cuts
+		s.cuts[id] = cuts
 		if cuts[0] < o.To {
 			return fmt.Errorf("%s straddles position %d, where it had to be cut: a stage behind batch joins elements: %w", o, cuts[0], ErrConfig)
 		}
-	} else if l.cuts != nil {
-		delete(l.cuts, o.Split)
+	} else {
+		delete(s.cuts, id)
 	}
 	return nil
 }

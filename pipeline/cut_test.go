@@ -18,35 +18,35 @@ type cutStage struct{ fakeStage }
 
 func (s *cutStage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*item, *item], error) {
 	s.opened.Add(1)
-	return &cutProcessor{stage: &s.fakeStage, held: map[string]*fakeProcessor{}, cuts: map[string][]pipeline.Position{}}, nil
+	return &cutProcessor{stage: &s.fakeStage, held: map[pipeline.SplitID]*fakeProcessor{}, cuts: map[pipeline.SplitID][]pipeline.Position{}}, nil
 }
 
 type cutProcessor struct {
 	stage *fakeStage
-	held  map[string]*fakeProcessor
-	cuts  map[string][]pipeline.Position
+	held  map[pipeline.SplitID]*fakeProcessor
+	cuts  map[pipeline.SplitID][]pipeline.Position
 }
 
 var _ pipeline.Cutter = (*cutProcessor)(nil)
 
-func (p *cutProcessor) CutAt(split string, positions []pipeline.Position) {
-	if p.cuts[split] != nil || p.held[split] != nil {
+func (p *cutProcessor) CutAt(id pipeline.SplitID, positions []pipeline.Position) {
+	if p.cuts[id] != nil || p.held[id] != nil {
 		panic("CutAt is called twice, or too late")
 	}
-	p.cuts[split] = positions
+	p.cuts[id] = positions
 }
 
 func (p *cutProcessor) Process(ctx context.Context, in *item, emit func(*item) error) error {
 	o := in.origin
-	f := p.held[o.Split]
+	f := p.held[o.ID()]
 	if f == nil {
 		f = &fakeProcessor{stage: p.stage}
-		p.held[o.Split] = f
+		p.held[o.ID()] = f
 	}
 	if err := f.Process(ctx, in, emit); err != nil {
 		return err
 	}
-	if slices.Contains(p.cuts[o.Split], o.To) {
+	if slices.Contains(p.cuts[o.ID()], o.To) {
 		return f.Flush(ctx, emit)
 	}
 	return nil
@@ -106,7 +106,7 @@ func TestCuts(t *testing.T) {
 				if queues > 0 { // they are counted where splits come together, as single rows here
 					batches = 11
 				}
-				if diff := cmp.Diff(pipeline.Progress{Position: 12, Rows: 12, Batches: batches}, stats.Splits["a"]); diff != "" {
+				if diff := cmp.Diff(pipeline.Progress{Position: 12, Rows: 12, Batches: batches}, stats.Splits[split("a")]); diff != "" {
 					t.Errorf("progress of a: %s", diff)
 				}
 			})

@@ -20,6 +20,31 @@ type Element interface {
 	Release()
 }
 
+// Shareable is an [Element] that may have several owners at a time: a [Tee] gives the same element to each of its branches.
+// Owners of a shared element only read it, also its Arrow buffers; who wants to change something makes an element of their
+// own. Blocks and batches are shareable.
+type Shareable interface {
+	Element
+	// Retain adds an owner: Release is to be called once more. Owners may call both at the same time.
+	Retain()
+}
+
+// Divisible is an [Element] whose front can be cut off, for a branch of a graph that has that part already. Blocks and
+// batches with [ColPosition] are divisible.
+type Divisible interface {
+	Element
+	// After returns the records behind a position within the element's range as an element of its own, whose origin begins
+	// there. The element stays whole and the caller's. Errors: [ErrSchema].
+	After(at Position) (Element, error)
+}
+
+// Timed is an [Element] whose watermark can be set: the executor does so when a reader has returned it, before anybody else
+// has it, unless the source says one itself ([Origin].Watermark). Blocks and batches are timed.
+type Timed interface {
+	Element
+	SetWatermark(micros int64)
+}
+
 // Reserved column names. They begin and end with two underscores, which no feature name may.
 const (
 	// ColPayload holds undecoded records: binary, in blocks only.
@@ -54,8 +79,12 @@ type Block struct{ table }
 type Batch struct{ table }
 
 var (
-	_ Element = (*Block)(nil)
-	_ Element = (*Batch)(nil)
+	_ Shareable = (*Block)(nil)
+	_ Shareable = (*Batch)(nil)
+	_ Divisible = (*Block)(nil)
+	_ Divisible = (*Batch)(nil)
+	_ Timed     = (*Block)(nil)
+	_ Timed     = (*Batch)(nil)
 )
 
 type table struct {
@@ -113,6 +142,12 @@ func (t *table) NumRows() int { return int(t.rec.NumRows()) }
 // Release implements [Element].
 func (t *table) Release() { t.rec.Release() }
 
+// Retain implements [Shareable].
+func (t *table) Retain() { t.rec.Retain() }
+
+// SetWatermark implements [Timed].
+func (t *table) SetWatermark(micros int64) { t.origin.Watermark = micros }
+
 // Column returns the named column without a new reference, or nil.
 func (t *table) Column(name string) arrow.Array {
 	for i, s := 0, t.rec.Schema(); i < s.NumFields(); i++ { // Schema.FieldIndices would allocate
@@ -149,6 +184,37 @@ func (b *Batch) Cut(from, to int) (*Batch, error) {
 	return &Batch{table{rec, origin}}, nil
 }
 
+// After implements [Divisible]; the rows share the batch's memory.
+func (b *Batch) After(at Position) (Element, error) {
+	t, err := b.after(at)
+	if err != nil {
+		return nil, err
+	}
+	return &Batch{t}, nil
+}
+
+// After implements [Divisible]; the rows share the block's memory.
+func (b *Block) After(at Position) (Element, error) {
+	t, err := b.after(at)
+	if err != nil {
+		return nil, err
+	}
+	return &Block{t}, nil
+}
+
+func (t *table) after(at Position) (table, error) {
+	pos, origin := t.Positions(), t.origin
+	if pos == nil {
+		return table{}, fmt.Errorf("pipeline: %s has no %s column, so it cannot be cut at %d: %w", origin, ColPosition, at, ErrSchema)
+	}
+	if at < origin.From || at > origin.To {
+		return table{}, fmt.Errorf("pipeline: position %d lies outside of %s: %w", at, origin, ErrSchema)
+	}
+	first, _ := slices.BinarySearch(pos, int64(at)+1)
+	origin.From = at
+	return table{t.rec.NewSlice(int64(first), t.rec.NumRows()), origin}, nil
+}
+
 func (t *table) cut(from, to int) (arrow.RecordBatch, Origin, error) {
 	n, pos, origin := t.NumRows(), t.Positions(), t.origin
 	if from < 0 || to > n || from > to {
@@ -161,6 +227,7 @@ func (t *table) cut(from, to int) (arrow.RecordBatch, Origin, error) {
 		origin.From = Position(pos[from-1])
 	}
 	if to < n {
+		origin.Watermark = min(origin.Watermark, origin.MinTime) // of the rows behind
 		if to > 0 {
 			origin.To = Position(pos[to-1])
 		} else {

@@ -16,7 +16,7 @@ import (
 // Env is what running parts get from whoever runs them. One Env serves one worker; its methods may be called from
 // several goroutines at once. The zero value works: it discards logs, fails on bad rows and allocates from the Go heap.
 type Env struct {
-	// Source is the name of the source's node in the graph, for origins and errors.
+	// Source is the name of the source's node in the graph, for origins and errors; empty where several come together.
 	Source string
 	// Worker numbers the workers of a process from 0.
 	Worker int
@@ -29,14 +29,55 @@ type Env struct {
 	// BadRows is the job's policy; nil: [FailOnBadRow].
 	BadRows BadRowPolicy
 	// Memory takes what readers want remembered of their splits; nil: it is forgotten. See [Rememberer].
-	Memory func(source, split, memory string)
+	Memory func(split SplitID, memory string)
+	// State keeps the state of [Stateful] stages; nil: it is forgotten, and every run begins where the splits do.
+	State StateStore
+
+	// of is the worker's own Env, which has the resources, where this one is a part's view of it.
+	of    *Env
+	sides map[string]side
 
 	mu struct {
 		sync.Mutex
 		resources map[any]io.Closer
 		order     []any
-		paths     map[string]string // by split
+		paths     map[SplitID]string
 	}
+}
+
+// side is where elements of a side output go.
+type side struct {
+	elem string // their type as the graph reads it; empty: any
+	emit func(Element) error
+}
+
+// view returns an Env for a part of the worker: with the same resources, and fields to be changed.
+func (e *Env) view() *Env {
+	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides}
+	return v
+}
+
+func (e *Env) root() *Env {
+	if e.of != nil {
+		return e.of
+	}
+	return e
+}
+
+// WithSide returns an Env for opening a stage whose side output of that name goes to emit, which takes ownership. It is for
+// who runs a stage without a graph, such as tests.
+func (e *Env) WithSide(output string, emit func(Element) error) *Env {
+	return e.withSide(output, side{emit: emit})
+}
+
+func (e *Env) withSide(output string, s side) *Env {
+	v := e.view()
+	v.sides = maps.Clone(e.sides)
+	if v.sides == nil {
+		v.sides = map[string]side{}
+	}
+	v.sides[output] = s
+	return v
 }
 
 // Mem returns the allocator to use.
@@ -68,7 +109,7 @@ func (e *Env) Observe() Hooks {
 // that are applied later, or were applied before.
 func (e *Env) Remember(split, memory string) {
 	if e != nil && e.Memory != nil {
-		e.Memory(e.Source, split, memory)
+		e.Memory(SplitID{Source: e.Source, Split: split}, memory)
 	}
 }
 
@@ -78,19 +119,22 @@ func (e *Env) Locate(split, path string) {
 	if e == nil {
 		return
 	}
+	id := SplitID{Source: e.Source, Split: split}
+	e = e.root()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.mu.paths == nil {
-		e.mu.paths = map[string]string{}
+		e.mu.paths = map[SplitID]string{}
 	}
-	e.mu.paths[split] = path
+	e.mu.paths[id] = path
 }
 
 // path is what [Env.Locate] was told.
-func (e *Env) path(split string) string {
+func (e *Env) path(split SplitID) string {
 	if e == nil {
 		return ""
 	}
+	e = e.root()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.mu.paths[split]
@@ -99,6 +143,7 @@ func (e *Env) path(split string) string {
 // Resource returns what key stands for in this worker, opening it the first time: stages and the sink of one worker
 // share a parameter server session this way. The runner closes resources after the worker's stages, newest first.
 func Resource[T io.Closer](ctx context.Context, env *Env, key any, open func(context.Context) (T, error)) (T, error) {
+	env = env.root()
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	if r, ok := env.mu.resources[key]; ok {
@@ -122,6 +167,7 @@ func Resource[T io.Closer](ctx context.Context, env *Env, key any, open func(con
 
 // CloseResources closes what [Resource] opened, newest first; the runner calls it once the worker's parts are closed.
 func (e *Env) CloseResources() error {
+	e = e.root()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var errs []error
@@ -137,7 +183,7 @@ func (e *Env) CloseResources() error {
 func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error {
 	e.Observe().RowDropped(err.Source, err.Reason)
 	if err.Path == "" {
-		err.Path = e.path(err.Split)
+		err.Path = e.path(SplitID{Source: err.Source, Split: err.Split})
 	}
 	policy := BadRowPolicy(FailOnBadRow{})
 	if e != nil && e.BadRows != nil {

@@ -19,13 +19,14 @@ type item struct {
 	pool     *pool
 	origin   pipeline.Origin
 	rows     int
+	owners   atomic.Int64 // beyond the first
 	released atomic.Bool
 }
 
 func (i *item) Origin() pipeline.Origin { return i.origin }
 func (i *item) NumRows() int            { return i.rows }
 func (i *item) Release() {
-	if i.released.Swap(true) {
+	if i.owners.Add(-1) < 0 && i.released.Swap(true) {
 		i.pool.double.Add(1)
 	}
 	i.pool.live.Add(-1)

@@ -15,8 +15,14 @@ type Progress = position.Progress
 // NoPosition stands for an unknown position, and as the End of a split for «no end».
 const NoPosition = position.None
 
+// SplitID names a split within a graph, by the name of its source's node and its own: see [position.SplitID]. Splits keep it
+// wherever their stream goes; sources whose streams are merged may have splits of one name.
+type SplitID = position.SplitID
+
 // Split is a part of a source that one reader reads in order: a Kafka partition, a file, a row group.
 type Split struct {
+	// Source is the name of the source's node in the graph. A [Source] leaves it empty; [Segment.Splits] sets it.
+	Source string `json:",omitempty"`
 	// Name is unique within the source and stable between runs: positions are stored under it.
 	Name string
 	// Start is the first position of the split when nothing has been read of it yet.
@@ -30,6 +36,9 @@ type Split struct {
 	Memory string `json:",omitempty"`
 }
 
+// ID names the split within its graph.
+func (s Split) ID() SplitID { return SplitID{Source: s.Source, Split: s.Name} }
+
 // Origin says what records a block or batch was made of.
 type Origin struct {
 	Source string // name of the source's node in the graph
@@ -39,7 +48,14 @@ type Origin struct {
 	From, To Position
 	// MinTime and MaxTime bound the event times in microseconds since 1970; both 0 when the source has none.
 	MinTime, MaxTime int64
+	// Watermark is the smallest event time that a later element of the split can have, in microseconds since 1970; 0: not
+	// known. See [ReadOptions]. A stage hands it on with the origin; one that emits less than it has got lowers it to the
+	// times of what it holds back.
+	Watermark int64
 }
+
+// ID names the split that the records are of.
+func (o Origin) ID() SplitID { return SplitID{Source: o.Source, Split: o.Split} }
 
 // String renders the origin as source/split[from,to).
 func (o Origin) String() string {
@@ -48,7 +64,7 @@ func (o Origin) String() string {
 
 // Join returns the origin of two consecutive elements of one split taken together: [o.From, next.To).
 func (o Origin) Join(next Origin) Origin {
-	o.To = next.To
+	o.To, o.Watermark = next.To, max(o.Watermark, next.Watermark)
 	if next.MaxTime != 0 || next.MinTime != 0 {
 		if o.MinTime == 0 && o.MaxTime == 0 {
 			o.MinTime, o.MaxTime = next.MinTime, next.MaxTime

@@ -1,25 +1,32 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // Plan is a checked graph, cut into segments. It is immutable and may be run more than once.
+//
+// Segments are the parts of a graph that have nothing to do with each other, so that each can be run by itself. An exchange
+// of rows between workers (a shuffle) is a place where a graph is cut too: as what it takes is a sink and what it gives a
+// source, it is the end of one segment and the beginning of another.
 type Plan struct {
 	Name     string
 	Segments []*Segment
 }
 
-// Segment is a part of a plan in which no data changes hands between workers: one source, the stages behind it and one
-// sink. A runner runs it, whole or for some of its splits, with [Segment.Run].
+// Segment is a part of a plan in which no data changes hands between workers: sources, the stages behind them and sinks. A
+// runner runs it, whole or for some of its splits, with [Segment.Run].
 type Segment struct {
-	chain []*node // source, stages and queues, sink
+	nodes []*node // in the order of building, which is one of the stream's
+	shape shape
 }
 
 // PlanError lists everything that is wrong with a graph. Each fault begins with the file:line that made the node.
@@ -43,81 +50,216 @@ func (e *PlanError) Unwrap() []error { return e.Faults }
 
 // Plan checks the graph and cuts it into segments. It does no I/O. Errors: [*PlanError] with every fault.
 func (g *Graph) Plan() (*Plan, error) {
-	var faults []error
-	fault := func(n *node, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s: %s %q: %w", n.site, n.kind, n.name, fmt.Errorf(format, args...)))
+	c := checker{names: map[string]*node{}}
+	hasSource := false
+	for _, n := range g.nodes { // in building order, so what comes in has been looked at
+		c.check(n)
+		hasSource = hasSource || n.kind == sourceNode
 	}
-	names := map[string]*node{}
-	sources := 0
+	if !hasSource {
+		c.faults = append(c.faults, fmt.Errorf("graph %q has no source: %w", g.name, ErrConfig))
+	}
+	if len(c.faults) > 0 {
+		return nil, &PlanError{g.name, c.faults}
+	}
+	p := &Plan{Name: g.name}
+	for _, nodes := range g.parts() {
+		p.Segments = append(p.Segments, &Segment{nodes, newShape(nodes)})
+	}
+	return p, nil
+}
+
+// parts are the nodes of the graph, by what they are joined to, in the order of building.
+func (g *Graph) parts() [][]*node {
+	part := make([]int, len(g.nodes)) // of each node; a union by renaming, as graphs are small
+	for i := range part {
+		part[i] = i
+	}
 	for _, n := range g.nodes {
-		if n.name == "" {
-			fault(n, "has no name: %w", ErrConfig)
-		} else if first := names[n.name]; first != nil {
-			fault(n, "the name is used at %s already: %w", first.site, ErrConfig)
-		} else {
-			names[n.name] = n
+		for _, in := range n.in {
+			from, to := part[in.n.index], part[n.index]
+			for i := range part {
+				if part[i] == from {
+					part[i] = to
+				}
+			}
 		}
-		if n.kind != sinkNode {
-			switch len(n.next) {
-			case 0:
-				fault(n, "nothing reads its stream; end it with Into: %w", ErrConfig)
-			case 1:
-			default:
-				fault(n, "its stream is read %d times, at %s and %s: %w", len(n.next), n.next[0].site, n.next[1].site, ErrConfig)
+	}
+	var out [][]*node
+	at := map[int]int{}
+	for i, n := range g.nodes {
+		k, ok := at[part[i]]
+		if !ok {
+			k = len(out)
+			at[part[i]] = k
+			out = append(out, nil)
+		}
+		out[k] = append(out[k], n)
+	}
+	return out
+}
+
+// checker collects the faults of a graph.
+type checker struct {
+	names  map[string]*node
+	faults []error
+}
+
+func (c *checker) fault(n *node, format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("%s: %s %q: %w", n.site, n.kind, n.name, fmt.Errorf(format, args...)))
+}
+
+func (c *checker) check(n *node) {
+	if n.name == "" {
+		c.fault(n, "has no name: %w", ErrConfig)
+	} else if first := c.names[n.name]; first != nil {
+		c.fault(n, "the name is used at %s already: %w", first.site, ErrConfig)
+	} else {
+		c.names[n.name] = n
+	}
+	for _, err := range n.faults {
+		c.fault(n, "%w", err)
+	}
+	c.consumers(n)
+	switch {
+	case n.kind == sourceNode && n.source == nil, n.kind == stageNode && n.stage == nil, n.kind == sinkNode && n.sink == nil:
+		c.fault(n, "is nil: %w", ErrConfig)
+		return
+	case n.kind == queueNode && n.depth < 0:
+		c.fault(n, "depth %d is below 0: %w", n.depth, ErrConfig)
+	case n.kind == sourceNode && (n.read.Lateness < 0 || n.read.Idle < 0):
+		c.fault(n, "lateness %v or idle %v is below 0: %w", n.read.Lateness, n.read.Idle, ErrConfig)
+	}
+	c.origins(n)
+	c.schemas(n)
+}
+
+// consumers makes sure that each stream of a node is read once.
+func (c *checker) consumers(n *node) {
+	streams := 1
+	switch n.kind {
+	case sinkNode:
+		return
+	case teeNode:
+		streams = max(n.branches, 1)
+	default:
+	}
+	for port := range streams {
+		what := "its stream"
+		if n.kind == teeNode {
+			what = fmt.Sprintf("branch %d", port)
+		}
+		var by []*node
+		for i, next := range n.next {
+			if n.ports[i] == port {
+				by = append(by, next)
 			}
 		}
 		switch {
-		case n.kind == sourceNode && n.source == nil, n.kind == stageNode && n.stage == nil, n.kind == sinkNode && n.sink == nil:
-			fault(n, "is nil: %w", ErrConfig)
-			continue
-		case n.kind == queueNode && n.depth < 0:
-			fault(n, "depth %d is below 0: %w", n.depth, ErrConfig)
+		case len(by) == 0 && n.kind == teeNode:
+			c.fault(n, "nothing reads branch %d; end it with Into: %w", port, ErrConfig)
+		case len(by) == 0:
+			c.fault(n, "nothing reads its stream; end it with Into: %w", ErrConfig)
+		case len(by) > 1:
+			c.fault(n, "%s is read %d times, at %s and %s; Tee gives it to several: %w", what, len(by), by[0].site, by[1].site, ErrConfig)
 		}
-		// The nodes stand in building order, so the schema of what comes in is known here unless it was at fault.
-		switch n.kind {
-		case sourceNode:
-			sources++
-			if n.schema = n.source.schema(); n.schema == nil {
-				fault(n, "has no schema: %w", ErrSchema)
-			}
-		case queueNode:
-			n.schema = n.in.schema
-		case stageNode:
-			if n.in.schema == nil {
+	}
+}
+
+// origins finds out which sources a node's stream comes from, and by way of which queue.
+func (c *checker) origins(n *node) {
+	if n.kind == sourceNode {
+		n.sources = []*node{n}
+		return
+	}
+	for _, in := range n.in {
+		for _, source := range in.n.sources {
+			if slices.Contains(n.sources, source) {
+				c.fault(n, "source %q comes by way of two of its streams, so its rows would come twice: %w", source.name, ErrConfig)
 				continue
 			}
-			out, err := n.stage.schema(n.in.schema)
-			if err != nil {
-				for _, e := range split(err) {
-					fault(n, "%w", e)
-				}
-				continue
-			}
-			n.schema = out
-		case sinkNode:
+			n.sources = append(n.sources, source)
 		}
-	}
-	if sources == 0 {
-		faults = append(faults, fmt.Errorf("graph %q has no source: %w", g.name, ErrConfig))
-	}
-	if len(faults) > 0 {
-		return nil, &PlanError{g.name, faults}
-	}
-	p := &Plan{Name: g.name}
-	for _, n := range g.nodes {
-		if n.kind != sourceNode {
-			continue
-		}
-		s := &Segment{}
-		for at := n; ; at = at.next[0] {
-			s.chain = append(s.chain, at)
-			if at.kind == sinkNode {
-				break
+		if q := in.n.queued; q != nil {
+			n.queued = q
+			if n.kind == mergeNode {
+				c.fault(n, "stream of %s %q has passed queue %q; merge first and queue what comes out: %w", in.n.kind, in.n.name, q.name, ErrConfig)
 			}
 		}
-		p.Segments = append(p.Segments, s)
+		if n.kind == mergeNode {
+			c.nested(n, in.n)
+		}
 	}
-	return p, nil
+	slices.SortFunc(n.sources, func(a, b *node) int { return cmp.Compare(a.index, b.index) })
+	if n.kind == queueNode && n.queued == nil {
+		n.queued = n
+	}
+}
+
+// nested looks for a merge with weights in front of another.
+func (c *checker) nested(outer, n *node) {
+	if n.kind == mergeNode && slices.ContainsFunc(n.in, func(in input) bool { return in.pref.set }) {
+		c.fault(n, "has weights or priorities, and is merged again by %q: give them there: %w", outer.name, ErrConfig)
+	}
+	for _, in := range n.in {
+		c.nested(outer, in.n)
+	}
+}
+
+// schemas finds the schema of a node's output. That of what comes in is known unless it was at fault.
+func (c *checker) schemas(n *node) {
+	if n.kind == sourceNode {
+		if n.schema = n.source.schema(); n.schema == nil {
+			c.fault(n, "has no schema: %w", ErrSchema)
+		}
+		return
+	}
+	if len(n.in) == 0 || n.in[0].n.schema == nil && n.kind != sideNode {
+		return
+	}
+	first := n.in[0].n
+	switch n.kind {
+	case mergeNode:
+		n.schema = first.schema
+		for _, in := range n.in[1:] {
+			if s := in.n.schema; s != nil && !s.Equal(n.schema) {
+				c.fault(n, "%s %q has columns %s, %s %q has %s: %w", first.kind, first.name, schemaText(n.schema), in.n.kind, in.n.name, schemaText(s), ErrSchema)
+			}
+		}
+	case stageNode:
+		out, err := n.stage.schema(first.schema)
+		if err != nil {
+			for _, e := range split(err) {
+				c.fault(n, "%w", e)
+			}
+			return
+		}
+		n.schema = out
+	case sideNode:
+		c.side(n, first)
+	case sinkNode:
+	default:
+		n.schema = first.schema
+	}
+}
+
+// side finds the schema of a side output of a stage.
+func (c *checker) side(n, stage *node) {
+	if stage.kind != stageNode {
+		c.fault(n, "%s %q has no side outputs, only stages do: %w", stage.kind, stage.name, ErrConfig)
+		return
+	}
+	if stage.stage == nil || stage.schema == nil { // at fault already
+		return
+	}
+	sides, err := stage.stage.sides(stage.in[0].n.schema)
+	if err != nil {
+		c.fault(n, "%w", err)
+		return
+	}
+	if n.schema = sides[n.output]; n.schema == nil {
+		c.fault(n, "stage %q has no side output %q, but %q: %w", stage.name, n.output, slices.Sorted(maps.Keys(sides)), ErrConfig)
+	}
 }
 
 // split takes joined errors apart, so that each fault is a line of its own. What joins and says something itself (a
@@ -134,17 +276,21 @@ func split(err error) []error {
 	return out
 }
 
-// Hash names what the plan does: its parts with their fingerprints and the schemas between them, not where in a program it
-// was built. A worker that rebuilds a graph from its recipe compares hashes before it runs a segment, and workers that
-// share a parameter server have equal ones.
+// Hash names what the plan does: its parts with their fingerprints, how they are joined, and the schemas between them; not
+// where in a program it was built. A worker that rebuilds a graph from its recipe compares hashes before it runs a segment,
+// and workers that share a parameter server have equal ones.
 func (p *Plan) Hash() string {
 	var b strings.Builder
 	for _, s := range p.Segments {
-		for _, n := range s.chain {
-			fmt.Fprintf(&b, "%s\x00%s\x00%s\x00%s\x00%d\x00", n.kind, n.name, n.full, n.elem, n.depth)
+		for _, n := range s.nodes {
+			fmt.Fprintf(&b, "%s\x00%s\x00%s\x00%s\x00%d\x00%d\x00%d\x00", n.kind, n.name, n.full, n.elem, n.depth, n.read.Lateness, n.read.Idle)
+			for _, in := range n.in {
+				fmt.Fprintf(&b, "%s\x00%d\x00%d\x00%d\x00", in.n.name, in.n.portOf(n), in.pref.weight, in.pref.priority)
+			}
 			if n.schema != nil {
 				fmt.Fprintf(&b, "%s\x00", n.schema)
 			}
+			b.WriteByte(2)
 		}
 		b.WriteByte(1)
 	}
@@ -152,47 +298,135 @@ func (p *Plan) Hash() string {
 	return hex.EncodeToString(h[:8])
 }
 
-// Source returns the segment's source as it was given to [Read], to be asked for optional interfaces such as
-// [Acknowledger], and the name of its node.
-func (s *Segment) Source() (name string, source any) {
-	return s.chain[0].name, s.chain[0].source.value()
+// portOf tells which stream of n a consumer reads.
+func (n *node) portOf(consumer *node) int {
+	if i := slices.Index(n.next, consumer); i >= 0 {
+		return n.ports[i]
+	}
+	return 0 // a side output
 }
 
-// Splits lists the splits of the segment's source, as [RunOptions].Splits takes them.
+// SourceNode is a source of a plan, as it was given to [Read], to be asked for optional interfaces such as [Acknowledger].
+type SourceNode struct {
+	// Name is that of the node, under which positions are kept.
+	Name string
+	// Source is the source itself.
+	Source any
+}
+
+// Sources returns the sources of all segments, in the order of building.
+func (p *Plan) Sources() []SourceNode {
+	var out []SourceNode
+	for _, s := range p.Segments {
+		out = append(out, s.Sources()...)
+	}
+	return out
+}
+
+// Splits lists the splits of all sources, sorted by source and name, as [RunOptions].Splits takes them.
+func (p *Plan) Splits(ctx context.Context) ([]Split, error) {
+	var out []Split
+	for _, s := range p.Segments {
+		splits, err := s.Splits(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, splits...)
+	}
+	return sorted(out), nil
+}
+
+// Deal returns, for each segment, those of the given splits that are of its sources, sorted; a segment may have none. A split
+// that names no source is that of the plan's only one. Errors: [ErrConfig] for a split that could be of several sources, and
+// when no split is left.
+func (p *Plan) Deal(splits []Split) ([][]Split, error) {
+	out, found := make([][]Split, len(p.Segments)), 0
+	for i, s := range p.Segments {
+		for _, sp := range splits {
+			if sp.Source == "" && len(p.Segments) > 1 {
+				return nil, fmt.Errorf("split %q does not say which source it is of: %w", sp.Name, ErrConfig)
+			}
+		}
+		own, err := s.own(splits)
+		if err != nil {
+			return nil, err
+		}
+		out[i], found = own, found+len(own)
+	}
+	if found == 0 {
+		return nil, fmt.Errorf("plan %q: no splits to read: %w", p.Name, ErrConfig)
+	}
+	return out, nil
+}
+
+// Bounded tells whether all segments end.
+func (p *Plan) Bounded() bool {
+	return !slices.ContainsFunc(p.Segments, func(s *Segment) bool { return !s.Bounded() })
+}
+
+// Sources returns the segment's sources, in the order of building.
+func (s *Segment) Sources() []SourceNode {
+	out := make([]SourceNode, len(s.shape.sources))
+	for i, n := range s.shape.sources {
+		out[i] = SourceNode{n.name, n.source.value()}
+	}
+	return out
+}
+
+// Splits lists the splits of the segment's sources, sorted by source and name, as [RunOptions].Splits takes them. Every
+// source must have one. Errors: [ErrConfig], and those of [Source].Splits.
 func (s *Segment) Splits(ctx context.Context) ([]Split, error) {
-	name, _ := s.Source()
-	splits, err := s.chain[0].source.splits(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(splits) == 0 {
-		return nil, fmt.Errorf("%s: no splits to read: %w", name, ErrConfig)
-	}
-	return splits, nil
-}
-
-// Bounded tells whether the segment's source ends.
-func (s *Segment) Bounded() bool { return s.chain[0].source.bounded() }
-
-func (s *Segment) sink() *node { return s.chain[len(s.chain)-1] }
-
-// sections cuts the chain into what runs for each split and, for each worker, the groups of stages that share a
-// goroutine with the queues between them: queues[i] lies before groups[i+1]. merge is the queue at which splits come
-// together, nil when the graph has none. A queue of depth 0 joins its two sides into one group.
-func (s *Segment) sections() (perSplit []*node, merge *node, groups [][]*node, queues []*node) {
-	rest := s.chain[1 : len(s.chain)-1]
-	i := slices.IndexFunc(rest, func(n *node) bool { return n.kind == queueNode })
-	if i < 0 {
-		return rest, nil, [][]*node{nil}, nil
-	}
-	perSplit, merge, groups = rest[:i], rest[i], [][]*node{nil}
-	for _, n := range rest[i+1:] {
-		switch {
-		case n.kind != queueNode:
-			groups[len(groups)-1] = append(groups[len(groups)-1], n)
-		case n.depth > 0:
-			groups, queues = append(groups, nil), append(queues, n)
+	var out []Split
+	for _, n := range s.shape.sources {
+		splits, err := n.source.splits(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(splits) == 0 {
+			return nil, fmt.Errorf("%s: no splits to read: %w", n.name, ErrConfig)
+		}
+		for _, sp := range splits {
+			sp.Source = n.name
+			out = append(out, sp)
 		}
 	}
-	return perSplit, merge, groups, queues
+	return sorted(out), nil
+}
+
+func sorted(splits []Split) []Split {
+	slices.SortFunc(splits, func(a, b Split) int { return a.ID().Compare(b.ID()) })
+	return splits
+}
+
+// own returns those of the given splits that are of the segment's sources, sorted. A split that names no source is that of
+// the only one. Errors: [ErrConfig] for one that could be of several.
+func (s *Segment) own(splits []Split) ([]Split, error) {
+	var out []Split
+	for _, sp := range splits {
+		if sp.Source == "" {
+			if len(s.shape.sources) > 1 {
+				return nil, fmt.Errorf("split %q does not say which source it is of: %w", sp.Name, ErrConfig)
+			}
+			sp.Source = s.shape.sources[0].name
+		}
+		if s.source(sp.Source) != nil {
+			out = append(out, sp)
+		}
+	}
+	return sorted(out), nil
+}
+
+// source finds a source by its name, or nil.
+func (s *Segment) source(name string) *node {
+	for _, n := range s.shape.sources {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Bounded tells whether all of the segment's sources end.
+func (s *Segment) Bounded() bool {
+	return !slices.ContainsFunc(s.shape.sources, func(n *node) bool { return !n.source.bounded() })
 }

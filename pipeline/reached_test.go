@@ -17,10 +17,10 @@ func TestReachedFollowsTheWriter(t *testing.T) {
 		f.sink.resume = map[string]pipeline.Progress{"a": {Position: 1, Rows: 1, Batches: 1}}
 		var mu sync.Mutex
 		got := map[string][]pipeline.Progress{}
-		_, err := f.run(t, pipeline.RunOptions{Workers: 2, Reached: func(split string, at pipeline.Progress, _ int64) {
+		_, err := f.run(t, pipeline.RunOptions{Workers: 2, Reached: func(id pipeline.SplitID, at pipeline.Progress, _ int64) {
 			mu.Lock()
 			defer mu.Unlock()
-			got[split] = append(got[split], at)
+			got[id.Split] = append(got[id.Split], at)
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestReachedSaysNothingOfWhatFailed(t *testing.T) {
 	f := newFixture(t, map[string]int{"a": 7}, 3, 2)
 	f.sink.failAt = 2
 	var last atomic.Int64
-	if _, err := f.run(t, pipeline.RunOptions{Reached: func(_ string, at pipeline.Progress, _ int64) { last.Store(int64(at.Position)) }}); err == nil {
+	if _, err := f.run(t, pipeline.RunOptions{Reached: func(_ pipeline.SplitID, at pipeline.Progress, _ int64) { last.Store(int64(at.Position)) }}); err == nil {
 		t.Fatal("the sink did not fail")
 	}
 	if got, want := last.Load(), int64(f.sink.origins[len(f.sink.origins)-1].To); got != want {

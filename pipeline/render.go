@@ -3,46 +3,131 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// Text draws the plan for a terminal: a schematic line for each segment, then its edges with their schemas, one a line.
+// Text draws the plan for a terminal: for each segment a schematic line for each of its strands, the pieces between the
+// places where streams meet or part, then its edges with their schemas, one a line.
 func (p *Plan) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "graph %s  hash %s\n", p.Name, p.Hash())
-	for _, s := range p.Segments {
-		top, below := s.schematic()
-		fmt.Fprintf(&b, "\n%s\n", top)
-		if below != "" {
-			fmt.Fprintf(&b, "%s\n", below)
+	for i, s := range p.Segments {
+		b.WriteByte('\n')
+		if len(p.Segments) > 1 {
+			fmt.Fprintf(&b, "segment %d\n", i)
+		}
+		legend := false
+		strands := s.strands()
+		for k, st := range strands {
+			top, below := st.schematic()
+			legend = legend || below != ""
+			fmt.Fprintf(&b, "%s\n", top)
+			if below == "" {
+				continue
+			}
+			b.WriteString(below)
+			if k == len(strands)-1 {
+				b.WriteString("     " + queueLegend)
+			}
+			b.WriteByte('\n')
+		}
+		if _, below := strands[len(strands)-1].schematic(); legend && below == "" {
+			fmt.Fprintf(&b, "%s\n", queueLegend)
 		}
 		b.WriteByte('\n')
 		width := 0
-		for _, n := range s.chain[:len(s.chain)-1] {
-			width = max(width, utf8.RuneCountInString(n.name+" -> "+n.next[0].name))
+		edges := s.allEdges()
+		for _, e := range edges {
+			width = max(width, utf8.RuneCountInString(e.from.name+" -> "+e.to.name))
 		}
 		before := ""
-		for _, n := range s.chain[:len(s.chain)-1] {
-			columns := schemaText(n.schema)
+		for _, e := range edges {
+			columns := schemaText(e.from.schema)
+			if e.to.kind == sideNode {
+				columns = schemaText(e.to.schema)
+			}
 			if columns == before {
 				columns = "same columns"
 			} else {
 				before = columns
 			}
-			fmt.Fprintf(&b, "  %-*s  %s: %s\n", width, n.name+" -> "+n.next[0].name, n.elem, columns)
+			elem := e.from.elem
+			if e.to.kind == sideNode {
+				elem = e.to.elem
+			}
+			fmt.Fprintf(&b, "  %-*s  %s: %s\n", width, e.from.name+" -> "+e.to.name, elem, columns)
 		}
 	}
 	return b.String()
 }
 
+const queueLegend = "╫ = bounded queue, own goroutine; ┼ = in lockstep"
+
+// strand is a run of nodes, each of which reads the one before and nothing else. It begins at a source, or at a node that
+// was drawn before, and ends at a sink, or at a node where streams meet or part.
+type strand []*node
+
+// strands are those of a segment, in the order of their beginnings.
+func (s *Segment) strands() []strand {
+	var out []strand
+	for _, n := range s.nodes {
+		var begin [][]*node
+		switch n.kind {
+		case sourceNode:
+			begin = [][]*node{{n}}
+		case mergeNode:
+			begin = [][]*node{{n, n.next[0]}}
+		case teeNode:
+			for port := range n.branches {
+				begin = append(begin, []*node{n, n.next[slices.Index(n.ports, port)]})
+			}
+		case sideNode:
+			begin = [][]*node{{n, n.next[0]}}
+		default:
+		}
+		for _, st := range begin {
+			for at := st[len(st)-1]; at.kind != sinkNode && (at == st[0] || at.kind != mergeNode && at.kind != teeNode); {
+				at = at.next[0]
+				st = append(st, at)
+			}
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// allEdges are the edges of a segment in the order of building.
+func (s *Segment) allEdges() []edge {
+	var out []edge
+	for _, n := range s.nodes {
+		for _, to := range n.outputs() {
+			out = append(out, edge{from: n, to: to})
+		}
+	}
+	return out
+}
+
+// edgeLabel tells the weight and priority with which a merge reads from.
+func edgeLabel(from, to *node) string {
+	for _, in := range to.in {
+		if in.n == from && in.pref.set {
+			if in.pref.priority == 0 {
+				return fmt.Sprintf("weight %d", in.pref.weight)
+			}
+			return fmt.Sprintf("weight %d, priority %d", in.pref.weight, in.pref.priority)
+		}
+	}
+	return ""
+}
+
 // schematic draws `kafka ratings ─> parse ─╫─> step ─> push` and, below, what each queue is.
-func (s *Segment) schematic() (top, below string) {
+func (s strand) schematic() (top, below string) {
 	var line, under strings.Builder
-	queues := false
-	for i, n := range s.chain {
+	for i, n := range s {
 		if n.kind == queueNode {
 			mark := "─╫"
 			if n.depth == 0 {
@@ -63,19 +148,19 @@ func (s *Segment) schematic() (top, below string) {
 				pad = 1
 			}
 			under.WriteString(strings.Repeat(" ", pad) + label)
-			queues = true
 			continue
 		}
 		if i > 0 {
-			line.WriteString("─> ")
+			line.WriteString("─")
+			if l := edgeLabel(s[i-1], n); l != "" {
+				line.WriteString(" " + l + " ─")
+			}
+			line.WriteString("> ")
 		}
 		line.WriteString(n.desc)
-		if i < len(s.chain)-1 {
+		if i < len(s)-1 {
 			line.WriteByte(' ')
 		}
-	}
-	if queues {
-		under.WriteString("     ╫ = bounded queue, own goroutine; ┼ = in lockstep")
 	}
 	return line.String(), under.String()
 }
@@ -105,18 +190,20 @@ func (p *Plan) DOT() string {
 	fmt.Fprintf(&b, "digraph %q {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n", p.Name)
 	for i, s := range p.Segments {
 		fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=\"segment %d\";\n", i, i)
-		for _, n := range s.chain {
+		for _, n := range s.nodes {
 			if n.kind == queueNode {
 				continue
 			}
-			shape := map[nodeKind]string{sourceNode: "cylinder", stageNode: "box", sinkNode: "house"}[n.kind]
-			fmt.Fprintf(&b, "    %q [label=%q, shape=%s];\n", n.name, n.desc, shape)
+			fmt.Fprintf(&b, "    %q [label=%q, shape=%s];\n", n.name, n.desc, [...]string{"cylinder", "box", "", "house", "invtriangle", "triangle", "note"}[n.kind])
 		}
 		b.WriteString("  }\n")
 		for _, e := range s.edges() {
-			if e.queue != nil {
+			switch {
+			case e.queue != nil:
 				fmt.Fprintf(&b, "  %q -> %q [label=%q, style=%s];\n", e.from.name, e.to.name, e.queue.desc, map[bool]string{true: "bold", false: "dashed"}[e.queue.depth > 0])
-			} else {
+			case e.label != "":
+				fmt.Fprintf(&b, "  %q -> %q [label=%q];\n", e.from.name, e.to.name, e.label)
+			default:
 				fmt.Fprintf(&b, "  %q -> %q;\n", e.from.name, e.to.name)
 			}
 		}
@@ -125,21 +212,27 @@ func (p *Plan) DOT() string {
 	return b.String()
 }
 
-type edge struct{ from, to, queue *node }
+type edge struct {
+	from, to, queue *node
+	label           string
+}
 
-// edges joins the parts of a chain; a queue belongs to the edge it lies on. Queues that follow each other directly are
+// edges joins the parts of a segment; a queue belongs to the edge it lies on. Queues that follow each other directly are
 // drawn as the last of them.
 func (s *Segment) edges() []edge {
 	var out []edge
-	from := s.chain[0]
-	var queue *node
-	for _, n := range s.chain[1:] {
+	for _, n := range s.nodes {
 		if n.kind == queueNode {
-			queue = n
 			continue
 		}
-		out = append(out, edge{from, n, queue})
-		from, queue = n, nil
+		for _, to := range n.outputs() {
+			e := edge{from: n, label: edgeLabel(n, to)}
+			for to.kind == queueNode {
+				e.queue, to = to, to.next[0]
+			}
+			e.to = to
+			out = append(out, e)
+		}
 	}
 	return out
 }
@@ -150,7 +243,7 @@ func (p *Plan) Mermaid() string {
 	b.WriteString("flowchart LR\n")
 	for i, s := range p.Segments {
 		id := map[*node]string{}
-		for k, n := range s.chain {
+		for k, n := range s.nodes {
 			if n.kind == queueNode {
 				continue
 			}
@@ -161,12 +254,16 @@ func (p *Plan) Mermaid() string {
 				left, right = "[(", ")]"
 			case sinkNode:
 				left, right = "([", "])"
+			case mergeNode, teeNode:
+				left, right = "{{", "}}"
 			default:
 			}
 			fmt.Fprintf(&b, "  %s%s%q%s\n", id[n], left, n.desc, right)
 		}
 		for _, e := range s.edges() {
 			switch {
+			case e.queue == nil && e.label != "":
+				fmt.Fprintf(&b, "  %s -- %q --> %s\n", id[e.from], e.label, id[e.to])
 			case e.queue == nil:
 				fmt.Fprintf(&b, "  %s --> %s\n", id[e.from], id[e.to])
 			case e.queue.depth == 0:
@@ -194,9 +291,18 @@ type jsonNode struct {
 	Kind        string      `json:"kind"`
 	Name        string      `json:"name"`
 	Description string      `json:"description"`
+	Inputs      []jsonInput `json:"inputs,omitempty"`
 	Depth       *int        `json:"depth,omitempty"`
 	Element     string      `json:"element,omitempty"`
 	Schema      []jsonField `json:"schema,omitempty"`
+}
+
+type jsonInput struct {
+	Node string `json:"node"`
+	// Branch is that of a tee.
+	Branch   *int `json:"branch,omitempty"`
+	Weight   int  `json:"weight,omitempty"`
+	Priority int  `json:"priority,omitempty"`
 }
 
 type jsonField struct {
@@ -209,12 +315,23 @@ func (p *Plan) JSON() string {
 	out := jsonPlan{Name: p.Name, Hash: p.Hash(), Segments: []jsonSegment{}}
 	for _, s := range p.Segments {
 		js := jsonSegment{Bounded: s.Bounded()}
-		for _, n := range s.chain {
+		for _, n := range s.nodes {
 			jn := jsonNode{Kind: n.kind.String(), Name: n.name, Description: n.desc, Element: n.elem}
+			for _, in := range n.in {
+				ji := jsonInput{Node: in.n.name}
+				if in.n.kind == teeNode {
+					port := in.n.portOf(n)
+					ji.Branch = &port
+				}
+				if in.pref.set {
+					ji.Weight, ji.Priority = in.pref.weight, in.pref.priority
+				}
+				jn.Inputs = append(jn.Inputs, ji)
+			}
 			if n.kind == queueNode {
 				jn.Depth = &n.depth
 			}
-			if n.schema != nil {
+			if n.schema != nil && n.kind != sinkNode {
 				for _, f := range n.schema.Fields() {
 					jn.Schema = append(jn.Schema, jsonField{f.Name, typeText(f.Type)})
 				}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,13 +17,16 @@ type RunOptions struct {
 	// dealt among them. Default 1; never more than there are splits.
 	Workers int
 	// Deterministic makes the order in which a worker takes elements from its splits a function of positions alone: the
-	// split with the fewest rows so far comes next, and the worker waits for it. Otherwise whichever has data goes on.
+	// split with the fewest rows so far comes next (of several sources, as their weights say: [Merge]), and the worker waits
+	// for it. Otherwise whichever has data goes on.
 	Deterministic bool
 	// MaxRows ends the run once that many rows of the segment have been taken, rows of earlier runs included as far as
-	// the sink remembers them ([Resumer]). Elements are not cut, so up to an element a worker may come on top. 0: no
-	// bound.
+	// the main sink remembers them ([Resumer]). Elements are not cut, so up to an element a worker may come on top. Sinks
+	// that were behind the main one get what it has before the run ends; a branch that begins before the first queue may
+	// lack some elements of it, which the next run gives it. 0: no bound.
 	MaxRows int64
-	// Splits are the splits to run; nil: all of the source's.
+	// Splits are the splits to run, of any of the segment's sources ([Split].Source, which may be empty where there is only
+	// one); those of other segments are left out. nil: all splits. A source none of whose splits are named is not read.
 	Splits []Split
 	// Env makes the environment of a worker; nil: the zero Env.
 	Env func(worker int) *Env
@@ -37,11 +40,14 @@ type RunOptions struct {
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
 	// Reached hears how far each split is: once before anything is read of it, with where it goes on, and then after each
-	// element that the writer has taken; at counts as [Progress] does, earlier runs included. eventTime is the greatest
-	// event time of the element in microseconds since 1970, 0 when it has none. What the writer has taken may still be in
-	// flight: the sink alone knows what is applied. Lanes call it at the same time, each for its own splits; it is in the
-	// way of the writer, so it must be quick. nil: nobody listens.
-	Reached func(split string, at Progress, eventTime int64)
+	// element that a writer has taken; at has the position of the sink that is furthest behind and the counts of the main
+	// one, earlier runs included. watermark is that of the element ([Origin].Watermark). What a writer has taken may still
+	// be in flight: the sink alone knows what is applied. Lanes call it at the same time, each for its own splits; it is in
+	// the way of the writer, so it must be quick. nil: nobody listens.
+	Reached func(split SplitID, at Progress, watermark int64)
+	// StateEvery is about how often the state of [Stateful] processors is taken, so how far behind the sinks reading may
+	// have to begin after a crash. Default 1 s.
+	StateEvery time.Duration
 	// Taken counts the rows that the run takes, those that earlier runs applied among them, and returns the total that
 	// MaxRows bounds: this way several runs share one bound. Lanes call it at the same time. nil: a count of the run's own.
 	Taken func(rows int64) (total int64)
@@ -55,57 +61,84 @@ func (o RunOptions) withDefaults() RunOptions {
 	if o.IdleEvery <= 0 {
 		o.IdleEvery = 100 * time.Millisecond
 	}
+	if o.StateEvery <= 0 {
+		o.StateEvery = time.Second
+	}
 	return o
 }
 
 // RunStats says what a run did.
 type RunStats struct {
-	// Rows and Batches were written by this run; Resumed are rows that earlier runs had applied.
+	// Rows and Batches were written by this run to the main sink ([Into]); Resumed are rows that earlier runs had applied.
 	Rows, Batches, Resumed int64
+	// Sinks has what was written to each sink, by the name of its node. What a sink had already is not in it.
+	Sinks map[string]SinkStats
 	// Drained tells that the run ended because of [RunOptions.Drain] or Stop.
 	Drained bool
 	// Left are rows that were read and not written, because the run ended early; the next run reads them again.
 	Left int64
 	// Full tells that the run ended because of [RunOptions.MaxRows].
 	Full bool
-	// Splits has the last position of each split that was flushed.
-	Splits map[string]Progress
+	// Splits has the last position of each split that every sink has flushed. JSON has no keys like these.
+	Splits map[SplitID]Progress `json:"-"`
+}
+
+// SinkStats says what was written to a sink.
+type SinkStats struct{ Rows, Elements int64 }
+
+// Sum adds up what several runs did: those of the segments of a plan, or of the parts of one.
+func Sum(runs ...RunStats) RunStats {
+	sum := RunStats{Sinks: map[string]SinkStats{}, Splits: map[SplitID]Progress{}}
+	for _, r := range runs {
+		sum.Rows += r.Rows
+		sum.Batches += r.Batches
+		sum.Resumed += r.Resumed
+		sum.Left += r.Left
+		sum.Drained = sum.Drained || r.Drained
+		sum.Full = sum.Full || r.Full
+		for name, s := range r.Sinks {
+			t := sum.Sinks[name]
+			sum.Sinks[name] = SinkStats{t.Rows + s.Rows, t.Elements + s.Elements}
+		}
+		maps.Copy(sum.Splits, r.Splits)
+	}
+	return sum
 }
 
 // Run runs the segment: for each split a goroutine that reads it and applies the stages before the first queue, for each
-// worker a goroutine for every further section of the chain. It returns when every split has ended and everything is
-// flushed, when the run is drained, or with the first error; all goroutines have ended and every element has been
-// released by then. A panic in a part becomes an error that names the part.
+// worker a goroutine for what lies behind it and one for what lies behind each further queue. It returns when every split
+// has ended and everything is flushed, when the run is drained, or with the first error; all goroutines have ended and every
+// element has been released by then. A panic in a part becomes an error that names the part.
 //
 // The life of a lane:
 //
 //	split a ─ reader ─ stages ─╫╲
-//	split b ─ reader ─ stages ─╫─ merge ─ stages ─╫─ stages ─╫─ stages ─ writer
-//	split c ─ reader ─ stages ─╫╱
+//	split b ─ reader ─ stages ─╫─ gather ─ stages ─╫─ stages ─ tee ─╫─ stages ─ writer
+//	split c ─ reader ─ stages ─╫╱                               └── writer
+//
+// # Several sinks
+//
+// Each sink that stores positions ([Resumer]) answers with its own. Reading goes on at the smallest, and who is ahead is not
+// given what it has: so every row comes to each such sink exactly once, whatever was killed when, without any agreement
+// between sinks. A sink without positions gets everything that is read: again what the others had stored when the last run
+// ended without a flush; what it had taken and not made durable is missing if the others had stored it. Give it a Flush
+// often, or positions, if that matters.
 func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 	opts = opts.withDefaults()
-	name, _ := s.Source()
-	splits := opts.Splits
-	if splits == nil {
-		var err error
-		if splits, err = s.chain[0].source.splits(ctx); err != nil {
-			return RunStats{}, err
-		}
-	}
-	splits = slices.Clone(splits)
-	slices.SortFunc(splits, func(a, b Split) int { return strings.Compare(a.Name, b.Name) })
-	if len(splits) == 0 {
-		return RunStats{}, fmt.Errorf("%s: no splits to read: %w", name, ErrConfig)
+	splits, err := s.pick(ctx, opts.Splits)
+	if err != nil {
+		return RunStats{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{opts: opts, seg: s, source: name, stats: RunStats{Splits: map[string]Progress{}}, stop: make(chan struct{})}
+	r := &run{opts: opts, shape: s.shape, stop: make(chan struct{})}
+	r.stats, r.sinks = Sum(), make([]SinkStats, len(s.shape.sinks))
 	var release context.CancelFunc
 	r.drained, release = context.WithCancel(context.Background())
 	defer release()
 	r.drain = release
-	if r.count = opts.Taken; r.count == nil {
-		r.count = new(atomic.Int64).Add
+	if r.taken = opts.Taken; r.taken == nil {
+		r.taken = new(atomic.Int64).Add
 	}
 
 	// Ending early is one-way and may come from outside or from MaxRows, so the run has channels of its own.
@@ -136,7 +169,7 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 	}
 	for i, sp := range splits {
 		l := lanes[i%workers]
-		l.splits = append(l.splits, &splitRun{Split: sp, lane: l})
+		l.splits = append(l.splits, &splitRun{Split: sp, lane: l, source: s.source(sp.Source)})
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, workers)
@@ -148,7 +181,22 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 		})
 	}
 	wg.Wait()
+	for i, n := range s.shape.sinks {
+		r.stats.Sinks[n.name] = r.sinks[i]
+	}
 	return r.stats, firstError(ctx, errs)
+}
+
+// pick returns the splits to run: those that are asked for, or all.
+func (s *Segment) pick(ctx context.Context, asked []Split) ([]Split, error) {
+	if asked == nil {
+		return s.Splits(ctx)
+	}
+	splits, err := s.own(asked)
+	if err == nil && len(splits) == 0 {
+		err = fmt.Errorf("%s: no splits to read: %w", s.shape.sources[0].name, ErrConfig)
+	}
+	return splits, err
 }
 
 // firstError prefers the error that made the run end over those that only followed from it.
@@ -164,17 +212,19 @@ func firstError(ctx context.Context, errs []error) error {
 
 // run is the state that lanes share.
 type run struct {
-	opts   RunOptions
-	seg    *Segment
-	source string
+	opts  RunOptions
+	shape shape
 
-	count   func(rows int64) (total int64) // rows handed to lanes, with those of earlier runs
+	taken   func(rows int64) (total int64) // counts rows handed to lanes, with those of earlier runs
+	total   atomic.Int64                   // what it has returned
+	behind  atomic.Int64                   // splits that are read for other sinks than the main one
 	drained context.Context                // ends when the run is to end early, by drain
 	drain   func()
 	stop    chan struct{} // closed when nothing more is to be taken from splits
 
 	mu    sync.Mutex
-	stats RunStats // guarded by mu
+	stats RunStats    // guarded by mu, as is sinks
+	sinks []SinkStats // in the order of shape.sinks
 }
 
 // endEarly ends the run. now: nothing more is taken from the splits; full: because MaxRows have been taken.
@@ -206,15 +256,19 @@ func (r *run) left(rows int) {
 	r.stats.Left += int64(rows)
 }
 
-// took counts rows that a lane has taken and tells whether the run has all it wants.
-func (r *run) took(rows int64) (full bool) {
-	total := r.count(rows)
-	if r.opts.MaxRows == 0 || total < r.opts.MaxRows {
-		return false
+// count counts rows that a lane has taken.
+func (r *run) count(rows int64) {
+	total := r.taken(rows)
+	for {
+		was := r.total.Load()
+		if total <= was || r.total.CompareAndSwap(was, total) {
+			return
+		}
 	}
-	r.endEarly(true, true)
-	return true
 }
+
+// full tells whether the run has all the rows it wants.
+func (r *run) full() bool { return r.opts.MaxRows > 0 && r.total.Load() >= r.opts.MaxRows }
 
 // resumed counts rows that earlier runs applied.
 func (r *run) resumed(rows int64) {
@@ -224,10 +278,15 @@ func (r *run) resumed(rows int64) {
 	r.stats.Resumed += rows
 }
 
-// wrote counts one element that the writer has taken.
-func (r *run) wrote(rows int) {
+// wrote counts one element that a sink has taken, main if it is the main sink of the element's source.
+func (r *run) wrote(sink *node, rows int, main bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Rows += int64(rows)
-	r.stats.Batches++
+	if main {
+		r.stats.Rows += int64(rows)
+		r.stats.Batches++
+	}
+	s := &r.sinks[slices.Index(r.shape.sinks, sink)]
+	s.Rows += int64(rows)
+	s.Elements++
 }

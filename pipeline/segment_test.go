@@ -66,6 +66,9 @@ func (f *fixture) run(t *testing.T, opts pipeline.RunOptions) (pipeline.RunStats
 	return stats, err
 }
 
+// split names a split of the source of a fixture.
+func split(name string) pipeline.SplitID { return pipeline.SplitID{Source: "clicks", Split: name} }
+
 // splitsOf groups what the sink got by split, as text.
 func (f *fixture) splitsOf() map[string]string {
 	out := map[string]string{}
@@ -93,7 +96,7 @@ func TestRunDeliversEverySplitInOrder(t *testing.T) {
 					if stats.Rows != 15 || stats.Batches != 6 || stats.Drained || stats.Full || f.sink.flushed != lanes || f.sink.closed != lanes {
 						t.Errorf("stats %+v, %d flushes, %d closes", stats, f.sink.flushed, f.sink.closed)
 					}
-					if diff := cmp.Diff(pipeline.Progress{Position: 7, Rows: 7, Batches: 3}, stats.Splits["a"]); diff != "" {
+					if diff := cmp.Diff(pipeline.Progress{Position: 7, Rows: 7, Batches: 3}, stats.Splits[split("a")]); diff != "" {
 						t.Errorf("progress of a: %s", diff)
 					}
 					if len(depths) > 0 && int(f.pass[0].opened.Load()) != lanes {
@@ -119,7 +122,7 @@ func TestDeterministicOrderIsThatOfRows(t *testing.T) {
 	if diff := cmp.Diff("a0 c0 a2 b2 b4", strings.Join(got, " ")); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-	if stats.Resumed != 2 || stats.Rows != 10 || stats.Splits["b"].Rows != 6 {
+	if stats.Resumed != 2 || stats.Rows != 10 || stats.Splits[split("b")].Rows != 6 {
 		t.Errorf("stats %+v", stats)
 	}
 }
@@ -128,10 +131,10 @@ func TestMaxRowsCountsEarlierRuns(t *testing.T) {
 	f := newFixture(t, map[string]int{"a": 100}, 2, 2, 1)
 	f.sink.resume = map[string]pipeline.Progress{"a": {Position: 10, Rows: 10}}
 	stats, err := f.run(t, pipeline.RunOptions{MaxRows: 15})
-	if err != nil || stats.Rows != 6 || !stats.Full || stats.Splits["a"].Position != 16 {
+	if err != nil || stats.Rows != 6 || !stats.Full || stats.Splits[split("a")].Position != 16 {
 		t.Fatalf("stats %+v, %v; want 6 rows on top of 10", stats, err)
 	}
-	f.sink.resume = map[string]pipeline.Progress{"a": stats.Splits["a"]}
+	f.sink.resume = map[string]pipeline.Progress{"a": stats.Splits[split("a")]}
 	if stats, err = f.run(t, pipeline.RunOptions{MaxRows: 15}); err != nil || stats.Rows != 0 || !stats.Full {
 		t.Fatalf("a run that has enough already: %+v, %v", stats, err)
 	}
@@ -151,12 +154,12 @@ func TestDrainFinishesWhatWasTaken(t *testing.T) {
 	if err != nil || !stats.Drained {
 		t.Fatalf("stats %+v, %v", stats, err)
 	}
-	for split, p := range stats.Splits {
+	for id, p := range stats.Splits {
 		if p.Position%10 != 0 || p.Position == 1000 {
-			t.Errorf("split %s ends at %d: a part of a batch was written, or the drain came too late", split, p.Position)
+			t.Errorf("split %s ends at %d: a part of a batch was written, or the drain came too late", id, p.Position)
 		}
 	}
-	if got := stats.Splits["a"].Rows + stats.Splits["b"].Rows; got != stats.Rows {
+	if got := stats.Splits[split("a")].Rows + stats.Splits[split("b")].Rows; got != stats.Rows {
 		t.Errorf("%d rows taken, %d written", got, stats.Rows)
 	}
 }

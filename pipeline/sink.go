@@ -27,7 +27,12 @@ type Writer[T Element] interface {
 
 // Resumer is a [Writer] that stores positions together with what it writes. Before anything is read of a split its
 // worker asks where to go on; from then on any earlier owner of the split is refused.
+//
+// In a graph with several sinks each answers for itself. Reading goes on at the smallest position, and the executor gives
+// none of them what lies before its own. A Resumer need not be told how far the others are.
 type Resumer interface {
+	// Resume returns how far the given splits of a source are stored; what is not in it begins. It is called once for each
+	// source, before any Write.
 	Resume(ctx context.Context, source string, splits []Split) (map[string]Progress, error)
 }
 
@@ -37,6 +42,15 @@ type CutResumer interface {
 	// Cuts returns, after Resume, the positions behind the one that Resume gave that no element of the split may straddle
 	// (From < cut < To is forbidden), so that each part takes an element whole or not at all. Nearly always none.
 	Cuts(source, split string) []Position
+}
+
+// Storer is a [Resumer] that stores what it has taken later than Write returns, or Flush: a file that becomes visible when
+// it is whole. It says how far it is, so that the state of [Stateful] processors is not stored before what was made of it. A
+// Resumer that is none has stored what Write has taken, or stores it in one cut with the state (the parameter server).
+type Storer interface {
+	// Stored returns the position that Resume would answer with for a split if the worker was killed now. It is asked from
+	// the goroutine of Write.
+	Stored(split SplitID) Position
 }
 
 // Idler is a [Writer] with something to do while no input arrives, such as answering a snapshot's marker. It is called

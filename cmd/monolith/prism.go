@@ -29,9 +29,6 @@ func onBeam(name string) job.Runner {
 			Runner: name, Workers: o.Workers, Deterministic: o.Deterministic, MaxRows: o.MaxRows, Splits: o.Splits, Drain: o.Drain, Stop: o.Stop,
 			IdleEvery: o.IdleEvery, Logger: o.Env(0).Log(),
 		})
-		if len(stats) == 0 {
-			return pipeline.RunStats{}, err
-		}
-		return stats[0], err
+		return pipeline.Sum(stats...), err
 	}
 }

@@ -22,13 +22,13 @@ type memories struct {
 }
 
 // put is [pipeline.Env].Memory.
-func (m *memories) put(source, split, memory string) {
+func (m *memories) put(split pipeline.SplitID, memory string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of == nil {
 		m.of = map[string]string{}
 	}
-	m.of[ps.SourceState(source, split)] = memory
+	m.of[ps.SourceState(split.Source, split.Split)] = memory
 }
 
 // forget is called before other splits are read: what is remembered of a split is its owner's to say.
@@ -55,8 +55,8 @@ const recallAtOnce = 16
 // recall returns the splits of an assignment, of all that the source has, as they were when they were first taken up, and
 // stores that where it is new, before anything is read.
 func (t *trainer) recall(ctx context.Context, m *member, a ps.Assignment, all, mine []pipeline.Split) ([]pipeline.Split, error) {
-	name, source := t.plan.Segments[0].Source()
-	r, ok := source.(pipeline.Rememberer)
+	name := t.source().Name
+	r, ok := t.source().Source.(pipeline.Rememberer)
 	if !ok {
 		return mine, nil
 	}
@@ -148,8 +148,7 @@ func (t *trainer) addSplits(all []pipeline.Split) (added []string) {
 
 // growsEvery is how often the source is to be asked for new splits; 0: never.
 func (t *trainer) growsEvery() time.Duration {
-	_, source := t.plan.Segments[0].Source()
-	if g, ok := source.(pipeline.Growing); ok {
+	if g, ok := t.source().Source.(pipeline.Growing); ok {
 		return g.GrowsEvery()
 	}
 	return 0
@@ -176,7 +175,7 @@ func (t *trainer) watchGrowth(ctx context.Context, m *member) {
 			return
 		case <-tick.C:
 		}
-		all, err := t.plan.Segments[0].Splits(ctx)
+		all, err := t.plan.Splits(ctx)
 		if err != nil {
 			t.log.Debug("looking for new splits", "err", err) // reading says what is wrong, and has the patience
 			continue

@@ -95,7 +95,7 @@ func (t *trainer) know(ctx context.Context) error {
 		if t.known != nil {
 			return nil
 		}
-		splits, err := t.plan.Segments[0].Splits(ctx)
+		splits, err := t.plan.Splits(ctx)
 		if err == nil {
 			t.known = &knownSplits{names: t.addSplits(splits)}
 		}

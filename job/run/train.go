@@ -138,7 +138,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 		return nil, err
 	}
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.
-	name, source := t.plan.Segments[0].Source()
+	name, source := t.source().Name, t.source().Source
 	t.acknowledge = func(*ps.SnapshotInfo) {}
 	if a, ok := source.(pipeline.Acknowledger); ok {
 		t.acknowledge = func(info *ps.SnapshotInfo) { t.tellSource(a, info.Positions[name]) }
@@ -374,7 +374,7 @@ func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.
 	if err != nil {
 		return nil, pipeline.RunStats{}, err
 	}
-	if !plan.Segments[0].Bounded() && maxExamples == 0 {
+	if !plan.Bounded() && maxExamples == 0 {
 		return nil, pipeline.RunStats{}, fmt.Errorf("job: eval.source does not end: set eval.max_examples, or an end: %w", pipeline.ErrConfig)
 	}
 	// One worker: the sum of the log loss then has one order, so that equal parameters give equal metrics.
@@ -395,5 +395,5 @@ func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.
 			scores[name] = s.Calibration
 		}
 	}
-	return scores, stats[0], nil
+	return scores, pipeline.Sum(stats...), nil
 }

@@ -35,8 +35,7 @@ func (t *trainer) train(ctx context.Context) (*result.TrainResult, error) {
 	go func() { defer close(done); t.monitor.run(stop) }()
 	defer func() { close(stop); <-done }()
 
-	_, source := t.plan.Segments[0].Source()
-	late := time.AfterFunc(noAnswer, func() { t.notice("no answer from %v yet; trying again", source) })
+	late := time.AfterFunc(noAnswer, func() { t.notice("no answer from %v yet; trying again", t.source().Source) })
 	err := t.know(ctx)
 	late.Stop()
 	if err != nil {
@@ -146,10 +145,12 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 	return false, nil
 }
 
+// source is what the job trains on.
+func (t *trainer) source() pipeline.SourceNode { return t.plan.Sources()[0] }
+
 // progress is what all shards have applied of the splits of the job's source. Shards remember those of sources before too.
 func (t *trainer) progress(ctx context.Context) (map[string]ps.Progress, error) {
-	source, _ := t.plan.Segments[0].Source()
-	progress, err := t.shards.Progress(ctx, source)
+	progress, err := t.shards.Progress(ctx, t.source().Name)
 	if err != nil {
 		return nil, err
 	}
@@ -305,10 +306,7 @@ func (t *trainer) nothingGood(ctx context.Context, before int64) error {
 func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
 	if t.cfg.Runner == "local" {
 		stats, err := local.Run(ctx, plan, o)
-		if len(stats) == 0 {
-			return pipeline.RunStats{}, err
-		}
-		return stats[0], err
+		return pipeline.Sum(stats...), err
 	}
 	r := t.opts.Runners[t.cfg.Runner]
 	if r == nil || t.opts.Recipes == nil {
@@ -340,7 +338,7 @@ const pickFor = 10 * time.Second
 // pick returns all splits of the source, and those of the given names.
 func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string) (all, mine []pipeline.Split, _ error) {
 	for began := time.Now(); ; {
-		all, err := plan.Segments[0].Splits(ctx)
+		all, err := plan.Splits(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -456,8 +454,7 @@ func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress, la
 	if err != nil || newest == nil {
 		return false, err
 	}
-	source, _ := t.plan.Segments[0].Source()
-	return newest.Label == label && placesOf(t.ownOf(newest.Positions[source])) == placesOf(progress), nil
+	return newest.Label == label && placesOf(t.ownOf(newest.Positions[t.source().Name])) == placesOf(progress), nil
 }
 
 // save takes a snapshot.

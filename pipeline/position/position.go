@@ -3,8 +3,10 @@
 package position
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // SplitID names a split of a source.
@@ -12,6 +14,11 @@ type SplitID struct{ Source, Split string }
 
 // String renders source/split.
 func (id SplitID) String() string { return id.Source + "/" + id.Split }
+
+// Compare is the order of splits: by source, then by name.
+func (id SplitID) Compare(other SplitID) int {
+	return cmp.Or(strings.Compare(id.Source, other.Source), strings.Compare(id.Split, other.Split))
+}
 
 // Position is a place in one split of a source: everything before it has been read. Its unit is the source's own
 // (Kafka: offset of the next record; TFRecord and text: byte offset, or record number where the file is compressed;

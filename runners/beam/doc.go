@@ -1,14 +1,13 @@
 // Package beam runs a training plan on Apache Beam.
 //
-// A plan of one segment, from a source through stages to a sink, becomes one splittable DoFn whose body is
-// [pipeline.Segment.Run]: Beam hands out the splits, sees progress and watermarks, and never sees a row. The Beam graph is
-// always the same:
+// A plan, whatever its shape, becomes one splittable DoFn whose body is [pipeline.Segment.Run]: Beam hands out the splits,
+// sees progress and watermarks, and never sees a row. The Beam graph is always the same:
 //
-//	Create(elements) ─> Reshuffle ─> segment (SDF) ─> statistics ─> Reshuffle ─> collect
+//	Create(elements) ─> Reshuffle ─> segments (SDF) ─> statistics ─> Reshuffle ─> collect
 //
 // # Elements
 //
-// An element is a group of splits and owns the executor that reads them. On a runner that lives in one process the splits
+// An element is a group of splits of one segment and owns the executor that reads them. On a runner that lives in one process the splits
 // are dealt among [Options.Workers] elements as [pipeline.Segment.Run] deals them among its lanes; on a runner with several
 // processes each split is an element. In deterministic mode there is one element with all splits, because the order in
 // which they are read is a function of the positions of all (invariant 6).

@@ -61,7 +61,11 @@ func Elements(r Recipe, plan *pipeline.Plan, splits []pipeline.Split, o Options)
 		Lease: int64(o.Lease), Renew: int64(o.Renew),
 	}
 	var out []*Element
-	for _, t := range deal(splits, o, capability{resumesBounded: true, oneProcess: true}) {
+	tasks, err := dealAll(plan, splits, o, capability{resumesBounded: true, oneProcess: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
 		b, err := t.encode()
 		if err != nil {
 			return nil, err
@@ -134,7 +138,7 @@ func (e *Element) Process(ctx context.Context) (ended bool, err error) {
 	e.watermark = e.fn.WatermarkEstimatorState(we)
 	if !c.ShouldResume() {
 		for _, r := range records {
-			e.Stats = r.Stats
+			e.Stats = r.whole()
 		}
 		if !rt.IsDone() {
 			return true, errors.New("the restriction is not done")

@@ -61,6 +61,7 @@ type scene struct {
 	unbounded bool
 	stage     stage
 	ledger    *ledger
+	second    *ledger // of a second segment that reads the same records; nil: there is none
 	// remote is what the worker builds in the place of stage, when not nil.
 	remote *stage
 
@@ -123,6 +124,10 @@ func (s *scene) graph(st stage) *pipeline.Graph {
 	in := pipeline.Read(g, "in", pipeline.Source[*pipeline.Block](s.source()))
 	mid := pipeline.Prefetch(pipeline.Via(in, "work", pipeline.Stage[*pipeline.Block, *pipeline.Block](st)), "prefetch", 2)
 	pipeline.Into(mid, "ledger", pipeline.Sink[*pipeline.Block](s.ledger))
+	if s.second != nil {
+		in := pipeline.Read(g, "in2", pipeline.Source[*pipeline.Block](s.source()))
+		pipeline.Into(in, "ledger2", pipeline.Sink[*pipeline.Block](s.second))
+	}
 	return g
 }
 

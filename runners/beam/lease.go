@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/pipeline"
@@ -18,6 +18,7 @@ type lease struct {
 	task  task
 	again bool // an earlier executor of this process had the task
 
+	taken  *atomic.Int64
 	expiry *time.Timer // stops the executor; guarded by run.mu, as is the lease's place in run.mu.leases
 	cancel context.CancelCauseFunc
 	drain  chan struct{} // closed by endEarly, as stop is
@@ -31,10 +32,10 @@ type lease struct {
 
 	mu struct {
 		sync.Mutex
-		at    map[string]pipeline.Progress
-		times map[string]int64 // greatest event time of each split, microseconds
-		seen  int64            // account at the last bundle
-		taken int64            // what the executor has counted for MaxRows
+		at    map[pipeline.SplitID]pipeline.Progress
+		times map[pipeline.SplitID]int64 // watermark of each split, microseconds
+		seen  int64                      // account at the last bundle
+		taken int64                      // what the executor has counted for MaxRows
 	}
 }
 
@@ -76,7 +77,8 @@ func (r *runState) acquire(ctx context.Context, t task) (l *lease, fresh bool, e
 // newLease begins an executor. It is called with run.mu locked and unlocks it.
 func (r *runState) newLease(t task, built *Built) *lease {
 	l := &lease{run: r, task: t, again: r.mu.had[t.Index], drain: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
-	l.mu.at, l.mu.times = map[string]pipeline.Progress{}, map[string]int64{}
+	l.mu.at, l.mu.times = map[pipeline.SplitID]pipeline.Progress{}, map[pipeline.SplitID]int64{}
+	l.taken = r.takenOf(t.Segment)
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancelCause(r.ctx)
 	l.expiry = time.AfterFunc(time.Duration(r.spec.Lease), func() {
@@ -86,8 +88,8 @@ func (r *runState) newLease(t task, built *Built) *lease {
 		l.abandon()
 	})
 	r.mu.leases[t.Index] = l
-	if r.mu.draining {
-		l.endEarly(r.mu.stopping)
+	if full := r.mu.full[t.Segment]; r.mu.draining || full {
+		l.endEarly(r.mu.stopping || full)
 	}
 	r.mu.Unlock()
 	process.stay(r)
@@ -99,7 +101,7 @@ func (l *lease) execute(ctx context.Context, built *Built) {
 	defer close(l.done)
 	defer l.cancel(nil)
 	s := l.run.spec
-	l.stats, l.err = built.Plan.Segments[0].Run(ctx, pipeline.RunOptions{
+	l.stats, l.err = built.Plan.Segments[l.task.Segment].Run(ctx, pipeline.RunOptions{
 		Workers: l.task.Lanes, Deterministic: s.Deterministic, MaxRows: s.MaxRows, Splits: l.task.Splits,
 		Env: func(worker int) *pipeline.Env {
 			worker += l.task.Worker
@@ -111,7 +113,7 @@ func (l *lease) execute(ctx context.Context, built *Built) {
 		Drain: l.drain, Stop: l.stop, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
 	})
 	if l.stats.Full {
-		l.run.endEarly(true, true)
+		l.run.full(l.task.Segment)
 	}
 }
 
@@ -157,26 +159,26 @@ func (l *lease) abandon() {
 	l.remove(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.run.taken.Add(-l.mu.taken)
+		l.taken.Add(-l.mu.taken)
 		l.run.addLocked(l.record())
 		l.run.mu.had[l.task.Index] = true
 	})
 }
 
 // reached is the executor's report of progress.
-func (l *lease) reached(split string, at pipeline.Progress, eventTime int64) {
+func (l *lease) reached(split pipeline.SplitID, at pipeline.Progress, watermark int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.at[split] = at
-	l.mu.times[split] = max(l.mu.times[split], eventTime)
+	l.mu.times[split] = max(l.mu.times[split], watermark)
 }
 
-// take counts rows for the bound that all executors of the process share.
+// take counts rows for the bound that all executors of a segment share in the process.
 func (l *lease) take(rows int64) int64 {
 	l.mu.Lock()
 	l.mu.taken += rows
 	l.mu.Unlock()
-	return l.run.taken.Add(rows)
+	return l.taken.Add(rows)
 }
 
 // wait returns when the executor has ended, with true, or after a while: the run's renewal period shared among the tasks
@@ -209,13 +211,13 @@ func (l *lease) quiet() bool {
 }
 
 // progress is how far the executor is, in the unit of the task's restriction, and the time up to which all its splits are
-// done, in microseconds; 0: not known. A split is taken to be in order of time.
+// done, in microseconds; 0: not known.
 func (l *lease) progress() (account, upTo int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.seen = l.task.account(l.mu.at)
 	for i, s := range l.task.Splits {
-		if t := l.mu.times[s.Name]; i == 0 || t < upTo {
+		if t := l.mu.times[s.ID()]; i == 0 || t < upTo {
 			upTo = t
 		}
 	}
@@ -223,7 +225,9 @@ func (l *lease) progress() (account, upTo int64) {
 }
 
 func (l *lease) record() record {
-	s := l.stats
-	s.Splits = maps.Clone(s.Splits)
-	return record{Run: l.run.spec.Run, Task: l.task.Index, Again: l.again, Stats: s}
+	rec := record{Run: l.run.spec.Run, Task: l.task.Index, Segment: l.task.Segment, Again: l.again, Stats: l.stats}
+	for id, p := range l.stats.Splits {
+		rec.Splits = append(rec.Splits, splitProgress{id, p})
+	}
+	return rec
 }

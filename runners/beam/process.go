@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -31,23 +30,21 @@ type runState struct {
 	inside sync.WaitGroup // bundles and leases
 	users  int            // the same, as a number; guarded by registry.mu
 	// ctx is that of the run in this process; its cause says why it ended.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	// taken counts rows for MaxRows.
-	taken atomic.Int64
-
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
 	building sync.Mutex // guards built; never taken under mu
 	built    *Built
 
 	mu struct {
 		sync.Mutex
 		leases   map[int]*lease
-		had      map[int]bool // tasks whose executors were abandoned
-		draining bool         // the run ends early, so leases that begin do too
-		stopping bool         // and what they have read is not wanted any more
-		full     bool
-		err      error // what an executor failed with first
-		stats    pipeline.RunStats
+		had      map[int]bool              // tasks whose executors were abandoned
+		taken    map[int]*atomic.Int64     // rows for MaxRows, by segment
+		full     map[int]bool              // segments that have MaxRows
+		draining bool                      // the run ends early, so leases that begin do too
+		stopping bool                      // and what they have read is not wanted any more
+		err      error                     // what an executor failed with first
+		stats    map[int]pipeline.RunStats // by segment
 	}
 }
 
@@ -78,7 +75,7 @@ func newRun(s spec, logger *slog.Logger) *runState {
 	r := &runState{spec: s, logger: logger}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // bundles come and go, the run stays
 	r.mu.leases, r.mu.had = map[int]*lease{}, map[int]bool{}
-	r.mu.stats.Splits = map[string]pipeline.Progress{}
+	r.mu.taken, r.mu.full, r.mu.stats = map[int]*atomic.Int64{}, map[int]bool{}, map[int]pipeline.RunStats{}
 	return r
 }
 
@@ -181,16 +178,34 @@ func (r *runState) graph() (*Built, error) {
 	return r.built, nil
 }
 
-// endEarly ends all executors in order, and those that begin later. now: what they have read and not taken is dropped;
-// full: because MaxRows have been taken.
-func (r *runState) endEarly(now, full bool) {
+// takenOf counts the rows that were taken in a segment; mu is locked.
+func (r *runState) takenOf(segment int) *atomic.Int64 {
+	if r.mu.taken[segment] == nil {
+		r.mu.taken[segment] = new(atomic.Int64)
+	}
+	return r.mu.taken[segment]
+}
+
+// endEarly ends all executors in order, and those that begin later. now: what they have read and not taken is dropped.
+func (r *runState) endEarly(now bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.draining = true
 	r.mu.stopping = r.mu.stopping || now
-	r.mu.full = r.mu.full || full
 	for _, l := range r.mu.leases {
 		l.endEarly(now)
+	}
+}
+
+// full ends the executors of a segment, which has MaxRows.
+func (r *runState) full(segment int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.full[segment] = true
+	for _, l := range r.mu.leases {
+		if l.task.Segment == segment {
+			l.endEarly(true)
+		}
 	}
 }
 
@@ -217,25 +232,23 @@ func (r *runState) add(s record) {
 }
 
 func (r *runState) addLocked(s record) {
-	sum := &r.mu.stats
-	sum.Rows += s.Stats.Rows
-	sum.Batches += s.Stats.Batches
-	if !s.Again { // what the executor before it did is resumed by this one, but was no earlier run's
-		sum.Resumed += s.Stats.Resumed
+	stats := s.whole()
+	if s.Again { // what the executor before it did is resumed by this one, but was no earlier run's
+		stats.Resumed = 0
 	}
-	sum.Full = sum.Full || s.Stats.Full
-	sum.Drained = sum.Drained || s.Stats.Drained
-	sum.Left += s.Stats.Left
-	maps.Copy(sum.Splits, s.Stats.Splits)
+	r.mu.stats[s.Segment] = pipeline.Sum(r.mu.stats[s.Segment], stats)
 }
 
-// sum returns the statistics so far.
-func (r *runState) sum() pipeline.RunStats {
+// sum returns the statistics so far, of each of so many segments.
+func (r *runState) sum(segments int) []pipeline.RunStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.mu.stats
-	s.Splits = maps.Clone(s.Splits)
-	s.Full = s.Full || r.mu.full
-	s.Drained = s.Drained && !s.Full // the others were drained because the run was full
-	return s
+	out := make([]pipeline.RunStats, segments)
+	for i := range out {
+		s := pipeline.Sum(r.mu.stats[i])
+		s.Full = s.Full || r.mu.full[i]
+		s.Drained = s.Drained && !s.Full // the others were drained because the run was full
+		out[i] = s
+	}
+	return out
 }

@@ -23,7 +23,6 @@ type Recipe struct {
 
 // Built is a graph that was built from its recipe.
 type Built struct {
-	// Plan has one segment.
 	Plan *pipeline.Plan
 	// Env makes the environment of a worker; nil: the zero Env. Workers are numbered through all elements of a run.
 	Env func(worker int) *pipeline.Env

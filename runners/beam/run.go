@@ -19,9 +19,9 @@ const grace = 30 * time.Second
 // turn lets one run at a time use Beam: its runners set global flags and the harness a global logger.
 var turn = make(chan struct{}, 1)
 
-// Run runs a plan of one segment on a Beam runner and returns its statistics, in a slice of one as runners/local does.
-// plan is what the recipe builds in this process; only its source is asked, for the splits. Statistics are summed over all
-// elements, and complete when the run ends without an error.
+// Run runs all segments of a plan on a Beam runner and returns their statistics, in the plan's order as runners/local does.
+// plan is what the recipe builds in this process; only its sources are asked, for the splits. Statistics are summed over all
+// elements of a segment, and complete when the run ends without an error.
 //
 // An unbounded plan runs until it is drained, has MaxRows, fails, or ctx ends. When ctx ends the executors are stopped and
 // joined, and Run returns the cause. One run at a time uses Beam in a process; others wait for it.
@@ -42,10 +42,11 @@ func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capabi
 	if _, err := builder(r.Name); err != nil {
 		return nil, err
 	}
-	if len(plan.Segments) != 1 {
-		return nil, fmt.Errorf("beam: plan %q has %d segments, a Beam run has one: %w", plan.Name, len(plan.Segments), pipeline.ErrConfig)
+	splits, err := splitsOf(ctx, plan, o)
+	if err != nil {
+		return nil, err
 	}
-	splits, err := splitsOf(ctx, plan.Segments[0], o)
+	tasks, err := dealAll(plan, splits, o, c)
 	if err != nil {
 		return nil, err
 	}
@@ -61,16 +62,15 @@ func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capabi
 		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows,
 		IdleEvery: int64(o.IdleEvery), Lease: int64(o.Lease), Renew: int64(o.Renew),
 	}, o.Logger)
-	stats, err := submit(ctx, state, plan, deal(splits, o, c), o, c)
-	return []pipeline.RunStats{stats}, err
+	return submit(ctx, state, plan, tasks, o, c)
 }
 
 // splitsOf returns the splits to run, of which there is at least one.
-func splitsOf(ctx context.Context, s *pipeline.Segment, o Options) ([]pipeline.Split, error) {
+func splitsOf(ctx context.Context, plan *pipeline.Plan, o Options) ([]pipeline.Split, error) {
 	if o.Splits != nil {
 		return o.Splits, nil
 	}
-	splits, err := s.Splits(ctx)
+	splits, err := plan.Splits(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("beam: %w", err)
 	}
@@ -78,18 +78,18 @@ func splitsOf(ctx context.Context, s *pipeline.Segment, o Options) ([]pipeline.S
 }
 
 // submit runs the Beam graph and ends the run in this process: every executor is joined when it returns.
-func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []task, o Options, c capability) (pipeline.RunStats, error) {
+func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []task, o Options, c capability) ([]pipeline.RunStats, error) {
 	elems := make([][]byte, len(tasks))
 	for i, t := range tasks {
 		var err error
 		if elems[i], err = t.encode(); err != nil {
-			return pipeline.RunStats{}, errors.Join(fmt.Errorf("beam: task %d: %w", i, err), state.end(errEnded))
+			return nil, errors.Join(fmt.Errorf("beam: task %d: %w", i, err), state.end(errEnded))
 		}
 	}
 	p, s := sdk.NewPipelineWithRoot()
 	s = s.Scope(plan.Name)
 	var fn any = &leaseFn{segmentFn{state.spec}}
-	if plan.Segments[0].Bounded() && !c.resumesBounded {
+	if plan.Bounded() && !c.resumesBounded {
 		fn = &boundedFn{segmentFn{state.spec}}
 	}
 	in := sdk.Reshuffle(s, sdk.CreateList(s, elems))
@@ -107,10 +107,10 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 			select {
 			case <-drain:
 				drain = nil
-				state.endEarly(false, false)
+				state.endEarly(false)
 			case <-stop:
 				stop = nil
-				state.endEarly(true, false)
+				state.endEarly(true)
 			case <-ctx.Done():
 				state.cancel(context.Cause(ctx))
 				last := time.AfterFunc(grace, stopJob)
@@ -127,7 +127,7 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	watch.Wait()
 	stopJob()
 	closed := state.end(errEnded)
-	stats := state.sum()
+	stats := state.sum(len(plan.Segments))
 	if err == nil {
 		return stats, closed
 	}

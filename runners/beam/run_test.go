@@ -28,7 +28,7 @@ func (s *scene) checkAll(stats pipeline.RunStats, err error) {
 		s.t.Errorf("got %+v and %d rows in the ledger, want %d", stats, s.ledger.rows(), s.total())
 	}
 	for name, n := range s.sizes {
-		if got := stats.Splits[name]; int(got.Rows) != n || int(got.Position) != n {
+		if got := stats.Splits[pipeline.SplitID{Source: "in", Split: name}]; int(got.Rows) != n || int(got.Position) != n {
 			s.t.Errorf("split %s: %+v, want %d rows", name, got, n)
 		}
 	}
@@ -244,14 +244,6 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	two, err := s.graph(s.stage).Plan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	two.Segments = append(two.Segments, two.Segments[0])
-	if _, err := beam.Run(t.Context(), s.recipe(), two, beam.Options{}); !errors.Is(err, pipeline.ErrConfig) {
-		t.Errorf("two segments: %v", err)
-	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStage)
 	if _, err := s.run(ctx, beam.Options{}); !errors.Is(err, errStage) {
@@ -338,5 +330,26 @@ func TestDefaultLoggerStays(t *testing.T) {
 	defer h.mu.Unlock()
 	if diff := cmp.Diff(map[slog.Level]int{slog.LevelWarn: 1}, h.seen); diff != "" {
 		t.Errorf("records by level (-want +got):\n%s", diff)
+	}
+}
+
+// TestSegments runs a plan of two segments, whole and for the splits of one.
+func TestSegments(t *testing.T) {
+	s := newScene(t, map[string]int{"a": 30, "b": 7})
+	s.second = newLedger()
+	stats, err := beam.Run(t.Context(), s.recipe(), s.plan(), beam.Options{Workers: 2})
+	if err != nil || len(stats) != 2 || stats[0].Rows != 37 || stats[1].Rows != 37 || s.ledger.rows() != 37 || s.second.rows() != 37 {
+		t.Fatalf("%+v, %d and %d rows written, %v", stats, s.ledger.rows(), s.second.rows(), err)
+	}
+	if p := stats[1].Splits[pipeline.SplitID{Source: "in2", Split: "a"}]; p.Position != 30 || len(stats[1].Splits) != 2 {
+		t.Errorf("splits of the second segment: %v", stats[1].Splits)
+	}
+	s.ledger, s.second = newLedger(), newLedger()
+	stats, err = beam.Run(t.Context(), s.recipe(), s.plan(), beam.Options{Splits: []pipeline.Split{{Source: "in2", Name: "b", End: 7}}})
+	if err != nil || len(stats) != 2 || stats[0].Rows != 0 || stats[1].Rows != 7 || s.ledger.rows() != 0 || s.second.rows() != 7 {
+		t.Errorf("%+v, %d and %d rows written, %v", stats, s.ledger.rows(), s.second.rows(), err)
+	}
+	if _, err := beam.Run(t.Context(), s.recipe(), s.plan(), beam.Options{Splits: []pipeline.Split{{Name: "b"}}}); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("splits of no segment: %v", err)
 	}
 }

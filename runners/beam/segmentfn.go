@@ -211,9 +211,27 @@ func (f *boundedFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, el
 type record struct {
 	Run  string
 	Task int
+	// Segment is that of the task.
+	Segment int
 	// Again: an earlier executor of the same process had the task.
 	Again bool
-	Stats pipeline.RunStats
+	// Stats travel without their Splits, which are listed.
+	Stats  pipeline.RunStats
+	Splits []splitProgress
+}
+
+type splitProgress struct {
+	Split    pipeline.SplitID
+	Progress pipeline.Progress
+}
+
+// whole returns the statistics with their splits.
+func (r record) whole() pipeline.RunStats {
+	s := pipeline.Sum(r.Stats)
+	for _, p := range r.Splits {
+		s.Splits[p.Split] = p.Progress
+	}
+	return s
 }
 
 // Counters of what executors that have ended did, for runners that show them.

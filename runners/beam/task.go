@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 
@@ -16,6 +15,8 @@ import (
 type task struct {
 	// Index numbers the tasks of a run from 0; executors are found by it.
 	Index int
+	// Segment is that of the plan, from 0.
+	Segment int
 	// Worker is the number of the first worker of the task.
 	Worker int
 	// Lanes is the number of workers.
@@ -23,10 +24,29 @@ type task struct {
 	Splits []pipeline.Split
 }
 
-// deal makes the tasks of a run, as few as one and as many as there are splits.
+// dealAll makes the tasks of a run: those of every segment that has some of the splits. Errors: [pipeline.ErrConfig].
+func dealAll(plan *pipeline.Plan, splits []pipeline.Split, o Options, c capability) ([]task, error) {
+	own, err := plan.Deal(splits)
+	if err != nil {
+		return nil, fmt.Errorf("beam: %w", err)
+	}
+	var out []task
+	for i, splits := range own {
+		if len(splits) == 0 {
+			continue
+		}
+		for _, t := range deal(splits, o, c) {
+			t.Index, t.Segment = len(out), i
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// deal makes the tasks of a segment, as few as one and as many as there are splits.
 func deal(splits []pipeline.Split, o Options, c capability) []task {
 	splits = slices.Clone(splits)
-	slices.SortFunc(splits, func(a, b pipeline.Split) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(splits, func(a, b pipeline.Split) int { return a.ID().Compare(b.ID()) })
 	if o.Deterministic {
 		return []task{{Lanes: o.Workers, Splits: splits}}
 	}
@@ -53,7 +73,7 @@ func decodeTask(b []byte) (task, error) {
 	if err := json.Unmarshal(b, &t); err != nil {
 		return t, fmt.Errorf("beam: task %q: %w", b, err)
 	}
-	if t.Index < 0 || t.Worker < 0 || t.Lanes < 1 || len(t.Splits) == 0 {
+	if t.Index < 0 || t.Segment < 0 || t.Worker < 0 || t.Lanes < 1 || len(t.Splits) == 0 {
 		return t, fmt.Errorf("beam: task %q: index %d, worker %d, %d lanes, %d splits: %w", b, t.Index, t.Worker, t.Lanes, len(t.Splits), pipeline.ErrConfig)
 	}
 	return t, nil
@@ -76,9 +96,9 @@ func (t task) restriction() offsetrange.Restriction {
 }
 
 // account is how far a task is, in the unit of its restriction: everything below is done.
-func (t task) account(at map[string]pipeline.Progress) int64 {
+func (t task) account(at map[pipeline.SplitID]pipeline.Progress) int64 {
 	if len(t.Splits) == 1 {
-		p, ok := at[t.Splits[0].Name]
+		p, ok := at[t.Splits[0].ID()]
 		if !ok {
 			return int64(max(t.Splits[0].Start, 0))
 		}

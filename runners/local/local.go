@@ -12,15 +12,25 @@ import (
 )
 
 // Run runs every segment of the plan at the same time, each with the same options, and returns their statistics in the
-// plan's order. The first error ends all of them; it has joined every goroutine when it returns. Options that name
-// splits need a plan of one segment.
+// plan's order. The first error ends all of them; it has joined every goroutine when it returns. Where options name splits
+// a segment runs its own, and not at all when there are none.
 func Run(ctx context.Context, plan *pipeline.Plan, opts pipeline.RunOptions) ([]pipeline.RunStats, error) {
-	if opts.Splits != nil && len(plan.Segments) != 1 {
-		return nil, fmt.Errorf("local: splits are named for a plan of %d segments: %w", len(plan.Segments), pipeline.ErrConfig)
+	own := make([][]pipeline.Split, len(plan.Segments))
+	if opts.Splits != nil {
+		var err error
+		if own, err = plan.Deal(opts.Splits); err != nil {
+			return nil, fmt.Errorf("local: %w", err)
+		}
 	}
 	stats := make([]pipeline.RunStats, len(plan.Segments))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, s := range plan.Segments {
+		if opts.Splits != nil && len(own[i]) == 0 {
+			stats[i] = pipeline.Sum()
+			continue
+		}
+		opts := opts
+		opts.Splits = own[i]
 		group.Go(func() (err error) {
 			stats[i], err = s.Run(ctx, opts)
 			return err

@@ -19,7 +19,7 @@ type stored struct {
 }
 
 func (s *stored) env() *pipeline.Env {
-	return &pipeline.Env{Memory: func(_, split, memory string) { s.memory[split] = memory }}
+	return &pipeline.Env{Memory: func(split pipeline.SplitID, memory string) { s.memory[split.Split] = memory }}
 }
 
 // recalled lists the splits as a process finds them, with what was stored, and stores what is new.

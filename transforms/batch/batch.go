@@ -86,7 +86,7 @@ func (s *Stage) Open(_ context.Context, env *pipeline.Env) (pipeline.Processor[*
 	if err := s.opts.Validate(); err != nil {
 		return nil, err
 	}
-	p := &processor{opts: s.opts, mem: env.Mem(), bySplit: map[key]*held{}, cuts: map[string][]pipeline.Position{}}
+	p := &processor{opts: s.opts, mem: env.Mem(), bySplit: map[pipeline.SplitID]*held{}, cuts: map[pipeline.SplitID][]pipeline.Position{}}
 	if s.opts.MaxDelay > 0 {
 		return delayed{p}, nil
 	}
@@ -98,9 +98,9 @@ type processor struct {
 	opts    Options
 	mem     memory.Allocator
 	held    []*held // in the order in which splits first came
-	bySplit map[key]*held
+	bySplit map[pipeline.SplitID]*held
 	// cuts are those of each split that no input has passed yet.
-	cuts map[string][]pipeline.Position
+	cuts map[pipeline.SplitID][]pipeline.Position
 }
 
 var (
@@ -143,8 +143,6 @@ func (d delayed) Tick(_ context.Context, now time.Time, emit func(*pipeline.Batc
 	return nil
 }
 
-type key struct{ source, split string }
-
 // Process implements [pipeline.Processor]. Errors: [pipeline.ErrSchema] for a batch without positions, or one that does
 // not go on where the last of its split ended.
 func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pipeline.Batch) error) error {
@@ -167,7 +165,9 @@ func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pi
 }
 
 // CutAt implements [pipeline.Cutter]. A batch that ends at a cut may be short, also with [Options].DropRemainder.
-func (p *processor) CutAt(split string, positions []pipeline.Position) { p.cuts[split] = positions }
+func (p *processor) CutAt(split pipeline.SplitID, positions []pipeline.Position) {
+	p.cuts[split] = positions
+}
 
 // drain emits every full batch of h and, at the end of an epoch or at a cut, what is left over.
 func (p *processor) drain(h *held, last piece, emit func(*pipeline.Batch) error) error {
@@ -238,13 +238,13 @@ func (p *processor) Close() error {
 	for _, h := range p.held {
 		h.release()
 	}
-	p.held, p.bySplit = nil, map[key]*held{}
+	p.held, p.bySplit = nil, map[pipeline.SplitID]*held{}
 	return nil
 }
 
 // find returns what is held of an origin's split.
 func (p *processor) find(o pipeline.Origin) *held {
-	k := key{o.Source, o.Split}
+	k := o.ID()
 	if h, ok := p.bySplit[k]; ok {
 		return h
 	}
@@ -275,8 +275,8 @@ func (p *processor) pieces(in *pipeline.Batch) ([]piece, error) {
 		return nil, fmt.Errorf("batch: %s has no column %s: %w", o, pipeline.ColPosition, pipeline.ErrSchema)
 	}
 	out, err := p.epochs(in)
-	if cuts := p.cuts[o.Split]; err == nil && len(cuts) > 0 {
-		out, p.cuts[o.Split], err = atCuts(out, cuts, p.opts.Epochs)
+	if cuts := p.cuts[o.ID()]; err == nil && len(cuts) > 0 {
+		out, p.cuts[o.ID()], err = atCuts(out, cuts, p.opts.Epochs)
 	}
 	return out, err
 }

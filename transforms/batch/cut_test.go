@@ -59,7 +59,7 @@ func TestCuts(t *testing.T) {
 			slices.Sort(cuts[split])
 			cuts[split] = slices.Compact(cuts[split])
 			if len(cuts[split]) > 0 {
-				p.(pipeline.Cutter).CutAt(split, slices.Clone(cuts[split]))
+				p.(pipeline.Cutter).CutAt(pipeline.SplitID{Source: "s", Split: split}, slices.Clone(cuts[split]))
 			}
 			borders[split] = append(borders[split], cuts[split]...)
 			slices.Sort(borders[split])
@@ -346,8 +346,8 @@ func TestNoCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 1 {
-			p.(pipeline.Cutter).CutAt("a", nil)
-			p.(pipeline.Cutter).CutAt("other", []pipeline.Position{4})
+			p.(pipeline.Cutter).CutAt(pipeline.SplitID{Source: "s", Split: "a"}, nil)
+			p.(pipeline.Cutter).CutAt(pipeline.SplitID{Source: "s", Split: "other"}, []pipeline.Position{4})
 		}
 		emit := func(b *pipeline.Batch) error {
 			defer b.Release()

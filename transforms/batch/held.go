@@ -80,6 +80,7 @@ func (h *held) take(mem memory.Allocator, rows int) (*pipeline.Batch, error) {
 	origin.From = h.from
 	if skip > 0 {
 		origin.To = pipeline.Position(h.parts[used].batch.Positions()[skip-1])
+		origin.Watermark = min(origin.Watermark, h.parts[used].origin.MinTime) // of the rows that stay
 	}
 	rec, err := arrowx.Concat(mem, recs)
 	if err != nil {

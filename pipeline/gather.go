@@ -1,0 +1,294 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+)
+
+// unit is what shares in what a lane takes, by its weight: the stream of a merge, or a source that is not merged.
+type unit struct {
+	preference
+	index int
+	rows  int64 // taken, with what earlier runs applied
+	// For the order of arrival: what is ready of the unit, and its virtual time: rows taken over weight, where a unit that
+	// had nothing for a while does not catch up.
+	ready []*splitRun
+	clock float64
+}
+
+// openUnits makes the units of the lane.
+func (l *lane) openUnits() {
+	shape := l.run.shape
+	l.units = make([]*unit, len(shape.units))
+	for i, p := range shape.units {
+		l.units[i] = &unit{preference: p, index: i}
+	}
+	for _, sp := range l.splits {
+		sp.unit = l.units[shape.unit[sp.source]]
+	}
+}
+
+// announce tells the gather that sp has an element more, or has ended. It never blocks: ready has room for a token for
+// each queued element and end. In deterministic order nobody listens.
+func (l *lane) announce(sp *splitRun) {
+	if !l.run.opts.Deterministic {
+		l.ready <- sp
+	}
+}
+
+// gather takes elements from the lane's splits, and hands each to the exit that it goes to, until all have ended or the run
+// is drained.
+func (l *lane) gather(ctx context.Context) error {
+	return guard("stages", func() error {
+		tick := time.NewTicker(l.run.opts.IdleEvery)
+		defer tick.Stop()
+		first := l.regions[0]
+		for open := len(l.splits); open > 0; {
+			if l.enough() {
+				return nil
+			}
+			sp, it, err := l.take(ctx, tick)
+			if err != nil {
+				return err
+			}
+			if sp == nil { // stopped
+				return nil
+			}
+			if it.e == nil {
+				sp.ended = true
+				open--
+				if sp.behind() { // the source has less than it had
+					l.caughtUp(sp)
+				}
+				if err := l.silent(ctx, sp); err != nil {
+					return err
+				}
+				continue
+			}
+			l.count(sp, it)
+			if err := first.take(ctx, it.e, l.roots[it.exit], nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// count counts an element that is taken on the way to the main sink.
+func (l *lane) count(sp *splitRun, it item) {
+	sp.idle = false
+	if sp.source.read.Idle > 0 {
+		sp.lastSeen = time.Now()
+	}
+	if it.exit != sp.mainExit {
+		return
+	}
+	rows, to := int64(it.e.NumRows()), it.e.Origin().To
+	sp.unit.clock += float64(rows) / float64(sp.unit.weight)
+	if sp.behind() {
+		if to >= sp.mainFrom {
+			l.caughtUp(sp)
+		}
+		sp.progress.Position = to
+		if to <= sp.mainFrom {
+			return // an earlier run counted it
+		}
+	}
+	sp.progress.Position = to
+	sp.progress.Rows += rows
+	sp.progress.Batches++
+	sp.unit.rows += rows
+	l.run.count(rows)
+}
+
+// caughtUp notes that a split is where the main sink goes on.
+func (l *lane) caughtUp(sp *splitRun) {
+	sp.progress.Position = sp.mainFrom
+	l.run.behind.Add(-1)
+}
+
+// enough tells that the run has taken all the rows it wants; the last lane to find out ends it. Splits that are behind go
+// on, so that all sinks have the same rows in the end.
+func (l *lane) enough() bool {
+	if !l.run.full() {
+		return false
+	}
+	for _, sp := range l.splits {
+		if sp.behind() && !sp.ended {
+			return false
+		}
+	}
+	if l.run.behind.Load() == 0 {
+		l.run.endEarly(true, true)
+	}
+	return true
+}
+
+// silent tells whatever acts on event time that a split gives nothing any more, or for a while.
+func (l *lane) silent(ctx context.Context, sp *splitRun) error {
+	first := l.regions[0]
+	if !first.timed() {
+		return nil
+	}
+	id := sp.ID()
+	return first.take(ctx, nil, nil, &id)
+}
+
+// silences looks for splits that have given nothing for longer than they may.
+func (l *lane) silences(ctx context.Context) error {
+	for _, sp := range l.splits {
+		limit := sp.source.read.Idle
+		if limit == 0 || sp.ended || sp.idle || l.run.opts.Deterministic || len(sp.queue.ch) > 0 {
+			continue
+		}
+		if sp.lastSeen.IsZero() {
+			sp.lastSeen = time.Now()
+		}
+		if time.Since(sp.lastSeen) < limit {
+			continue
+		}
+		sp.idle = true
+		if err := l.silent(ctx, sp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take returns the next element and its split; an item without one: the split has ended; a nil split: the run is stopped. A
+// drained run goes on until its splits have ended, which they do soon.
+func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, item, error) {
+	first := l.regions[0]
+	alarm := first.section.alarm
+	// In deterministic order the lane listens to the one split whose turn it is, otherwise to the tokens of all. Once the run
+	// is full only those that are behind have turns.
+	var turn *splitRun
+	var only chan item
+	if l.run.opts.Deterministic || l.run.full() {
+		turn = l.turn()
+		if it := turn.head; it.e != nil {
+			turn.head = item{}
+			return turn, it, nil
+		}
+		only = turn.queue.ch
+	}
+	sharing := turn == nil && len(l.units) > 1
+	start := time.Now()
+	for {
+		select {
+		case <-l.run.stop: // goes before data: select alone would choose at random
+			return nil, item{}, nil
+		default:
+		}
+		if sharing {
+			if sp := l.share(); sp != nil {
+				it := <-sp.queue.ch
+				sp.queue.got(start)
+				return sp, it, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, item{}, context.Cause(ctx)
+		case <-l.run.stop:
+			return nil, item{}, nil
+		case <-alarm.c():
+			if err := first.section.tick(); err != nil {
+				return nil, item{}, err
+			}
+		case sp := <-l.ready:
+			if turn != nil { // the token is of no more use
+				continue
+			}
+			if sharing {
+				l.offer(sp)
+				continue
+			}
+			it := <-sp.queue.ch // there is one, or the queue is closed
+			sp.queue.got(start)
+			return sp, it, nil
+		case it := <-only:
+			turn.queue.got(start)
+			if it.e != nil && it.exit == turn.mainExit && turn.behind() && it.e.Origin().To > turn.mainFrom {
+				// The first that the main sink has not: it has its turn with those of the others.
+				turn.head = it
+				l.caughtUp(turn)
+				return l.take(ctx, tick)
+			}
+			return turn, it, nil
+		case <-tick.C:
+			if err := l.silences(ctx); err != nil {
+				return nil, item{}, err
+			}
+			if err := first.idle(ctx); err != nil {
+				return nil, item{}, err
+			}
+		}
+	}
+}
+
+// offer notes that a split has something ready. A unit that had nothing begins at the time of the one served last.
+func (l *lane) offer(sp *splitRun) {
+	u := sp.unit
+	if len(u.ready) == 0 {
+		u.clock = max(u.clock, l.served)
+	}
+	u.ready = append(u.ready, sp)
+}
+
+// share returns the split that comes next among those that have something ready, nil when none has: of the units with the
+// highest priority the one that has had least for its weight, and of it the split that was ready first.
+func (l *lane) share() *splitRun {
+	for {
+		select {
+		case sp := <-l.ready:
+			l.offer(sp)
+			continue
+		default:
+		}
+		break
+	}
+	var best *unit
+	for _, u := range l.units {
+		if len(u.ready) > 0 && (best == nil || u.priority > best.priority || u.priority == best.priority && u.clock < best.clock) {
+			best = u
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	l.served = best.clock
+	sp := best.ready[0]
+	best.ready = append(best.ready[:0], best.ready[1:]...)
+	return sp
+}
+
+// turn is the deterministic order, a function of positions alone (invariant 6): splits that are behind first, then the
+// unit of the highest priority that has had fewest rows for its weight, in it the split with the fewest rows, the first by
+// source and name among equals.
+func (l *lane) turn() *splitRun {
+	var best *splitRun
+	for _, sp := range l.splits {
+		if !sp.ended && (best == nil || sp.before(best)) {
+			best = sp
+		}
+	}
+	return best
+}
+
+func (sp *splitRun) before(other *splitRun) bool {
+	if a, b := sp.behind(), other.behind(); a != b {
+		return a
+	}
+	if a, b := sp.unit, other.unit; a != b {
+		if a.priority != b.priority {
+			return a.priority > b.priority
+		}
+		// Rows over weight, in whole numbers: a quotient may round.
+		if x, y := a.rows*int64(b.weight), b.rows*int64(a.weight); x != y {
+			return x < y
+		}
+		return a.index < b.index
+	}
+	return sp.progress.Rows < other.progress.Rows
+}

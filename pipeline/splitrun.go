@@ -1,0 +1,268 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// splitRun is one split within a lane.
+type splitRun struct {
+	Split
+	lane     *lane
+	source   *node
+	env      *Env
+	unit     *unit
+	mainExit int
+	reader   anyReader
+	section  *section
+	root     func(Element) error
+	queue    *queue
+	head     item // taken from the queue and waiting for its turn
+	ended    bool
+	dropped  int // rows that found no room before the run ended; the pump's, then close's
+	// progress counts what the lane has taken on the way to the main sink, with what earlier runs applied. The
+	// deterministic order goes by its rows.
+	progress Progress
+	// mainFrom is where the main sink goes on. Until progress is there the split is behind: it was read that far for the
+	// main sink, not for all others.
+	mainFrom Position
+	newest   int64     // greatest event time that was read; the pump's
+	lastSeen time.Time // when the gather took something; only for sources with an idle time
+	idle     bool      // its silence was told
+
+	// written counts what the writers have taken: positions by the sink that is furthest behind, rows by the main sink.
+	written struct {
+		sync.Mutex
+		at   Progress
+		ends map[*sinkRun]Position
+	}
+	writtenTo atomic.Int64
+}
+
+// behind tells that what the split gives was taken before, on the way to the main sink.
+func (sp *splitRun) behind() bool { return sp.progress.Position < sp.mainFrom }
+
+// openSection opens the stages that the split has for itself, up to the exits.
+func (sp *splitRun) openSection(ctx context.Context, depth int) (err error) {
+	l := sp.lane
+	shape := l.run.shape
+	sp.env = l.env
+	if len(shape.sources) > 1 {
+		sp.env = l.env.view()
+		sp.env.Source = sp.Source
+	}
+	sp.mainExit = shape.mainExit[sp.source]
+	name := sp.Source
+	if shape.gather != nil {
+		name = shape.gather.name
+	}
+	sp.queue = newQueue(name, depth, l.env.Observe())
+	sp.section = newSection(ctx)
+	b := builder{lane: l, ctx: ctx, env: sp.env, section: sp.section, split: sp}
+	b.exit = func(exit int) func(Element) error {
+		main := exit == sp.mainExit
+		return func(e Element) error {
+			rows := e.NumRows()
+			if err := sp.queue.put(ctx, item{e: e, exit: exit}); err != nil {
+				if main {
+					sp.dropped += rows
+				}
+				return err
+			}
+			l.announce(sp)
+			return nil
+		}
+	}
+	sp.root, err = b.into(sp.source.next[0])
+	return err
+}
+
+// begin settles where reading goes on: where the sink that is furthest behind does, or the state that is oldest.
+func (sp *splitRun) begin() {
+	l, id := sp.lane, sp.ID()
+	main := l.sink(l.run.shape.mainSink[sp.source])
+	from, known := Position(math.MaxInt64), false
+	for _, s := range l.sinks {
+		if p, ok := s.from[id]; ok {
+			from, known = min(from, p.Position), true
+		}
+	}
+	if p, ok := l.states.from(id); ok {
+		from, known = min(from, p), true
+	}
+	if !known {
+		from = sp.Start
+	}
+	sp.progress = main.from[id] // the zero Progress of a sink without positions
+	if sp.mainFrom = sp.progress.Position; !main.resumes {
+		sp.mainFrom = from
+	}
+	sp.progress.Position = from
+	l.run.resumed(sp.progress.Rows)
+	if sp.behind() {
+		l.run.behind.Add(1)
+	}
+	sp.unit.rows += sp.progress.Rows
+	sp.written.at = sp.progress
+	sp.written.ends = map[*sinkRun]Position{}
+	for _, s := range l.sinks {
+		if s.node.reads(sp.source) {
+			end := from
+			if p, ok := s.from[id]; ok {
+				end = p.Position
+			}
+			sp.written.ends[s], l.states.stored[s][id] = end, end
+		}
+	}
+	sp.written.at.Position = sp.lowest()
+	sp.writtenTo.Store(int64(sp.written.at.Position))
+	if l.run.opts.Reached != nil {
+		l.run.opts.Reached(id, sp.written.at, 0)
+	}
+}
+
+func (sp *splitRun) lowest() Position {
+	low := Position(math.MaxInt64)
+	for _, p := range sp.written.ends {
+		low = min(low, p)
+	}
+	return low
+}
+
+// advance counts an element that a writer has taken, and tells whoever listens.
+func (sp *splitRun) advance(s *sinkRun, o Origin, rows int, main bool) {
+	w := &sp.written
+	w.Lock()
+	defer w.Unlock()
+	w.ends[s] = o.To
+	low := o.To
+	if len(w.ends) > 1 {
+		low = sp.lowest()
+	}
+	moved := low > w.at.Position
+	w.at.Position = low
+	if main {
+		w.at.Rows += int64(rows)
+		w.at.Batches++
+	}
+	sp.writtenTo.Store(int64(low))
+	if (moved || main) && sp.lane.run.opts.Reached != nil {
+		sp.lane.run.opts.Reached(o.ID(), w.at, o.Watermark)
+	}
+}
+
+// pump reads one split to its end and sends what comes through the split's own stages. It works under ctx; nextCtx, which
+// may end before, is for reading alone.
+func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
+	run, hooks := sp.lane.run, sp.lane.env.Observe()
+	return guard(sp.Source, func() error {
+		next, join := sp.next(nextCtx)
+		defer join()
+		for {
+			e, err := next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return errors.Join(sp.section.flush(), sp.section.saveAll())
+			case errors.Is(err, errDrained):
+				if err := sp.section.drain(); err != nil {
+					return err
+				}
+				return sp.section.saveAll()
+			case err != nil:
+				return err
+			}
+			hooks.RowsRead(sp.Source, sp.Name, e.NumRows())
+			sp.stamp(e)
+			if err := sp.section.process(e, sp.root); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				if run.stopped() {
+					return errors.Join(sp.section.saveAll(), context.Cause(ctx))
+				}
+				return context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// stamp gives an element that has been read its watermark, unless the source has.
+func (sp *splitRun) stamp(e Element) {
+	t, ok := e.(Timed)
+	if !ok {
+		return
+	}
+	o := e.Origin()
+	if o.Watermark != 0 || o.MinTime == 0 && o.MaxTime == 0 {
+		return
+	}
+	sp.newest = max(sp.newest, o.MaxTime)
+	t.SetWatermark(sp.newest - sp.source.read.Lateness.Microseconds())
+}
+
+// next returns what gives the split's elements one by one. Stages that act when time passes need a goroutine that is not
+// inside the reader, so the reader then has one of its own; join ends it.
+func (sp *splitRun) next(ctx context.Context) (next func() (Element, error), join func()) {
+	alarm := sp.section.alarm
+	if alarm == nil {
+		return func() (Element, error) { return sp.read(ctx) }, func() {}
+	}
+	type result struct {
+		e   Element
+		err error
+	}
+	out, quit := make(chan result), make(chan struct{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			var r result
+			r.err = guard(sp.Source, func() (err error) {
+				r.e, err = sp.read(ctx)
+				return err
+			})
+			select {
+			case out <- r:
+			case <-quit:
+				if r.err == nil {
+					sp.dropped += r.e.NumRows()
+					r.e.Release()
+				}
+				return
+			}
+			if r.err != nil {
+				return
+			}
+		}
+	})
+	next = func() (Element, error) {
+		for {
+			select {
+			case r := <-out:
+				return r.e, r.err
+			case <-alarm.c():
+				if err := sp.section.tick(); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return next, func() {
+		close(quit)
+		cancel(errStopped)
+		reading.Wait()
+	}
+}
+
+// read asks the reader, unless reading has ended: a reader that has something need not look.
+func (sp *splitRun) read(ctx context.Context) (Element, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return sp.reader.next(ctx)
+}
