@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -68,6 +69,17 @@ const (
 // Reserved tells whether a column name is reserved, that is begins and ends with two underscores.
 func Reserved(name string) bool {
 	return len(name) >= 4 && name[:2] == "__" && name[len(name)-2:] == "__"
+}
+
+// PlainName is the name of a column of a schema for whoever knows nothing of reserved ones: label, weight, time and so on,
+// without the underscores, unless another column has that name.
+func PlainName(s *arrow.Schema, name string) string {
+	if Reserved(name) {
+		if plain := strings.Trim(name, "_"); plain != "" && !s.HasField(plain) {
+			return plain
+		}
+	}
+	return name
 }
 
 // Block is a run of undecoded records of one split: an Arrow record batch with a payload column, a position column

@@ -20,7 +20,10 @@ const (
 	SASLHandshake    APIKey = 17
 	Versions         APIKey = 18
 	CreateTopics     APIKey = 19
+	InitProducerID   APIKey = 22
 	EpochEnd         APIKey = 23
+	AddToTxn         APIKey = 24
+	EndTxn           APIKey = 26
 	DescribeConfigs  APIKey = 32
 	SASLAuthenticate APIKey = 36
 )
@@ -28,7 +31,8 @@ const (
 var apiNames = [...]string{
 	Produce: "Produce", Fetch: "Fetch", ListOffsets: "ListOffsets", Metadata: "Metadata", OffsetCommit: "OffsetCommit",
 	FindCoordinator: "FindCoordinator", SASLHandshake: "SaslHandshake", Versions: "ApiVersions", CreateTopics: "CreateTopics",
-	EpochEnd: "OffsetForLeaderEpoch", DescribeConfigs: "DescribeConfigs", SASLAuthenticate: "SaslAuthenticate",
+	InitProducerID: "InitProducerId", EpochEnd: "OffsetForLeaderEpoch", AddToTxn: "AddPartitionsToTxn", EndTxn: "EndTxn",
+	DescribeConfigs: "DescribeConfigs", SASLAuthenticate: "SaslAuthenticate",
 }
 
 func (k APIKey) String() string {

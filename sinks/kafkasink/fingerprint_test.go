@@ -16,6 +16,7 @@ func TestFingerprint(t *testing.T) {
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[kafkasink.Options]{
 		Options: kafkasink.Options{
 			Brokers: []string{"a:1"}, Topic: "bad", Codec: "none", MaxBytes: 1000, RetryFor: time.Second, Timeout: time.Second, ClientID: "me", TLS: &tls.Config{}, SASL: plain.Mechanism{}, Keys: "k.",
+			Output: "rows", CommitEvery: time.Second, CommitRows: 10,
 		},
 		New: func(t *testing.T, o kafkasink.Options) interface{ Fingerprint() string } {
 			t.Helper()
@@ -36,6 +37,9 @@ func TestFingerprint(t *testing.T) {
 			"TLS":      "how a process connects",
 			"SASL":     "as TLS",
 			"Keys":     "how errors are worded",
+
+			"CommitEvery": "when readers see a row",
+			"CommitRows":  "as CommitEvery",
 		},
 	})
 }

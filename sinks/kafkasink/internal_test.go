@@ -1,9 +1,22 @@
 package kafkasink
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/internal/kafkawire"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // FuzzAnswers feeds every decoder of a broker's answers that is the sink's own: bounded memory, no panic.
@@ -19,9 +32,206 @@ func FuzzAnswers(f *testing.F) {
 			_, _ = decodeProduce(b, version)
 		}
 		_, _, _ = decodeCreateTopic(b, "out")
+		_, _, _, _ = decodeInitProducer(b)
+		_, _ = decodeAddToTxn(b)
+		_, _ = decodeEndTxn(b)
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > uint64(1<<20+200*len(b)) {
 			t.Fatalf("%d bytes were allocated for %d", n, len(b))
 		}
 	})
+}
+
+var someSplit = position.SplitID{Source: "kafka", Split: "clicks-00003"}
+
+// someBatch is a batch of a transaction with n rows of a split behind position from, at an offset.
+func someBatch(t testing.TB, codec int, offset, producer int64, from, n int) []byte {
+	t.Helper()
+	var records []Record
+	var index []int
+	for i := range n {
+		r := rows{}
+		r.add(nil, false, time.Time{}, func(dst []byte) []byte { return append(dst, "value"...) })
+		r.spans[0].at = pipeline.Progress{Position: pipeline.Position(from + i + 1), Rows: int64(from + i + 1), Batches: 1}
+		records = r.records(records, 0, []Header{{HeaderOutput, []byte("out")}, {HeaderSource, []byte(someSplit.Source)}, {HeaderSplit, []byte(someSplit.Split)}})
+		index = append(index, i)
+	}
+	b, err := encodeBatch(records, index, codec, time.UnixMilli(1_700_000_000_000), producing{txn: "x", id: producer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.BigEndian.PutUint64(b, uint64(offset))
+	return b
+}
+
+// marker is a control batch that commits or aborts.
+func marker(offset, producer int64, commit byte) []byte {
+	b, err := encodeBatch([]Record{{Key: []byte{0, 0, 0, commit}, Value: make([]byte, 6)}}, []int{0}, 0, time.UnixMilli(1), producing{txn: "x", id: producer})
+	if err != nil {
+		panic(err)
+	}
+	binary.BigEndian.PutUint64(b, uint64(offset))
+	b[batchAttrsAt+1] |= attrControl
+	binary.BigEndian.PutUint32(b[batchCRCAt:], crc32.Checksum(b[batchAttrsAt:], castagnoli))
+	return b
+}
+
+func newChunk(from, to int64) *chunk {
+	return &chunk{from: from, to: to, output: "out", wanted: map[position.SplitID]bool{someSplit: true}, unpack: &kafkawire.Unpacker{Limit: 1 << 20}}
+}
+
+// TestBackwardsFindsTheLastCommitted reads a log whose end is anywhere, in chunks of every size from that end on, and finds the
+// last committed row, however transactions straddle the chunks.
+func TestBackwardsFindsTheLastCommitted(t *testing.T) {
+	t.Parallel()
+	var log []byte
+	begins := map[int64]int{} // where batches begin, by offset
+	add := func(b []byte) {
+		begins[int64(binary.BigEndian.Uint64(b))] = len(log)
+		log = append(log, b...)
+	}
+	add(someBatch(t, 0, 0, 7, 0, 3)) // 0 to 2
+	add(marker(3, 7, 1))
+	add(someBatch(t, kafkawire.CodecZstd, 4, 7, 3, 2)) // 4 to 5, the first part of a transaction
+	add(someBatch(t, 0, 6, 8, 90, 1))                  // another producer's, which is aborted
+	add(someBatch(t, 0, 7, 7, 5, 1))                   // the other part
+	add(marker(8, 8, 0))
+	add(marker(9, 7, 1))
+	add(someBatch(t, kafkawire.CodecGzip, 10, 7, 6, 4)) // 10 to 13, aborted
+	add(marker(14, 7, 0))
+	add(someBatch(t, 0, 15, 9, 50, 2)) // 15 to 16, never ended
+	for last, want := range map[int64]pipeline.Position{
+		3: pipeline.NoPosition, 4: 3, 6: 3, 8: 3, 9: 3, 10: 6, 14: 6, 15: 6, 17: 6,
+	} {
+		for size := int64(1); size <= last; size++ {
+			found, err := backwards(0, last, size, func(from, to int64) (*chunk, error) {
+				// A broker answers with whole batches, from the one that holds the first offset on.
+				begin, base := 0, int64(0)
+				for offset, at := range begins {
+					if offset <= from && offset >= base {
+						begin, base = at, offset
+					}
+				}
+				c := newChunk(from, to)
+				next, err := c.scan(log[begin:], from)
+				if err == nil && next < to {
+					t.Errorf("from %d to %d: went to %d", from, to, next)
+				}
+				return c, err
+			}, 1)
+			got := pipeline.NoPosition
+			if p, ok := found[someSplit]; ok {
+				got = p.Position
+			}
+			if got != want || err != nil {
+				t.Errorf("end %d, chunks of %d: position %d, %v, want %d", last, size, got, err, want)
+			}
+		}
+	}
+	damaged := bytes.Clone(log)
+	damaged[len(damaged)-1] ^= 1
+	if _, err := newChunk(0, 17).scan(damaged, 0); err == nil || !strings.Contains(err.Error(), "offset 15: checksum") {
+		t.Errorf("a wrong checksum: %v", err)
+	}
+}
+
+// FuzzScan: whatever a broker sends as records, reading it back ends, in bounded memory, and never goes back.
+func FuzzScan(f *testing.F) {
+	var log []byte
+	for i, codec := range []int{0, 1, 2, 3, 4} {
+		log = append(log, someBatch(f, codec, int64(i)*4, 7, i*3, 3)...)
+		log = append(log, marker(int64(i)*4+3, 7, 1)...)
+	}
+	f.Add(log, int64(0), int64(20), true)
+	f.Add(log, int64(5), int64(7), false)
+	f.Fuzz(func(t *testing.T, records []byte, from, to int64, sum bool) {
+		if from < 0 || to < from {
+			return
+		}
+		if sum && len(records) >= batchOverhead { // so that what lies behind the checksum is looked at
+			if n := int64(binary.BigEndian.Uint32(records[batchLengthAt:])) + batchPrefix; n <= int64(len(records)) && n >= batchOverhead {
+				records = bytes.Clone(records)
+				binary.BigEndian.PutUint32(records[batchCRCAt:], crc32.Checksum(records[batchAttrsAt:n], castagnoli))
+			}
+		}
+		c := newChunk(from, to)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		next, err := c.scan(records, from)
+		c.settle(nil)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > uint64(64<<20+300*len(records)) {
+			t.Fatalf("%d bytes were allocated for %d", n, len(records))
+		}
+		if next < from {
+			t.Fatalf("from %d to %d, %v", from, next, err)
+		}
+		for id, p := range c.found {
+			if p.at.Position < 0 || p.at.Rows < 0 || p.at.Batches < 0 || p.offset < from || p.offset >= to || id != someSplit {
+				t.Fatalf("%v: %+v", id, p)
+			}
+		}
+	})
+}
+
+// TestRowsAsJSON: what each type becomes.
+func TestRowsAsJSON(t *testing.T) {
+	t.Parallel()
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "user", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)},
+		{Name: "age", Type: arrow.PrimitiveTypes.Float32},
+		{Name: "vector", Type: arrow.FixedSizeListOfNonNullable(2, arrow.PrimitiveTypes.Float32)},
+		{Name: "city", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: pipeline.ColLineID, Type: arrow.BinaryTypes.Binary},
+		{Name: "flag", Type: arrow.FixedWidthTypes.Boolean},
+		{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32},
+		{Name: "price", Type: arrow.PrimitiveTypes.Float64},
+		{Name: pipeline.ColKey, Type: arrow.BinaryTypes.Binary, Nullable: true},
+		{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
+	}, nil)
+	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
+	defer b.Release()
+	for i, city := range []string{`Köln "am" Rhein`, ""} {
+		ids := b.Field(0).(*array.ListBuilder)
+		ids.Append(true)
+		for range i * 2 {
+			ids.ValueBuilder().(*array.Int64Builder).Append(math.MaxInt64)
+		}
+		b.Field(1).(*array.Float32Builder).Append([]float32{0.1, float32(math.NaN())}[i])
+		b.Field(2).(*array.FixedSizeListBuilder).Append(true)
+		b.Field(2).(*array.FixedSizeListBuilder).ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, -2.5}, nil)
+		if city == "" {
+			b.Field(3).AppendNull()
+			b.Field(8).AppendNull()
+		} else {
+			b.Field(3).(*array.StringBuilder).Append(city)
+			b.Field(8).(*array.BinaryBuilder).Append([]byte("k"))
+		}
+		b.Field(4).(*array.BinaryBuilder).Append([][]byte{[]byte("u1\n"), {0xff, 0}}[i])
+		b.Field(5).(*array.BooleanBuilder).Append(i == 0)
+		b.Field(6).(*array.Float32Builder).Append(float32(i))
+		b.Field(7).(*array.Float64Builder).Append([]float64{1e300, math.Inf(-1)}[i])
+		b.Field(9).(*array.Int64Builder).Append(1_700_000_000_000_000 * int64(i))
+	}
+	batch, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "s", Split: "a", To: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Release()
+	var r rows
+	if err := encodeRows(batch, &r); err != nil {
+		t.Fatal(err)
+	}
+	got := r.records(nil, 0, nil)
+	for i, want := range []string{
+		`{"user":[],"age":0.1,"vector":[1,-2.5],"city":"Köln \"am\" Rhein","line_id":"u1\n","flag":true,"label":0,"price":1e+300,"time":0}`,
+		`{"user":[9223372036854775807,9223372036854775807],"age":null,"vector":[1,-2.5],"city":null,"line_id":{"base64":"/wA="},"flag":false,"label":1,"price":null,"time":1700000000000000}`,
+	} {
+		if string(got[i].Value) != want {
+			t.Errorf("row %d\n%s, want\n%s", i, got[i].Value, want)
+		}
+	}
+	if string(got[0].Key) != "k" || got[1].Key != nil || !got[0].Time.IsZero() || got[1].Time.Unix() != 1_700_000_000 {
+		t.Errorf("keys %q %q, times %v %v", got[0].Key, got[1].Key, got[0].Time, got[1].Time)
+	}
 }

@@ -313,13 +313,13 @@ func TestCreateTopic(t *testing.T) {
 	}
 }
 
-func block(t testing.TB, mem memory.Allocator, key, hour bool) *pipeline.Block {
+func block(t testing.TB, mem memory.Allocator, from pipeline.Position, key, hour bool) *pipeline.Block {
 	t.Helper()
 	b := array.NewRecordBuilder(mem, pipeline.BlockSchema(key, hour))
 	defer b.Release()
 	for i := range 5 {
 		b.Field(0).(*array.BinaryBuilder).Append(fmt.Appendf(nil, "v%d", i))
-		b.Field(1).(*array.Int64Builder).Append(int64(i) + 1)
+		b.Field(1).(*array.Int64Builder).Append(int64(from) + int64(i) + 1)
 		if key {
 			if i == 2 {
 				b.Field(2).AppendNull()
@@ -331,7 +331,7 @@ func block(t testing.TB, mem memory.Allocator, key, hour bool) *pipeline.Block {
 			b.Field(b.Schema().NumFields() - 1).(*array.Int64Builder).Append(int64(i) * 1_000_000)
 		}
 	}
-	blk, err := pipeline.NewBlock(b.NewRecordBatch(), pipeline.Origin{Source: "in", Split: "s", To: 5})
+	blk, err := pipeline.NewBlock(b.NewRecordBatch(), pipeline.Origin{Source: "in", Split: "s", From: from, To: from + 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,8 +354,8 @@ func TestSink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 {
-				if err := errors.Join(w.Write(t.Context(), block(t, mem, c.key, c.time)), w.Flush(t.Context())); err != nil {
+			for from := range pipeline.Position(2) {
+				if err := errors.Join(w.Write(t.Context(), block(t, mem, from*5, c.key, c.time)), w.Flush(t.Context())); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -370,7 +370,7 @@ func TestSink(t *testing.T) {
 			if err := errors.Join(w.Close(), w.Close()); err != nil {
 				t.Error(err)
 			}
-			if err := w.Write(t.Context(), block(t, mem, c.key, c.time)); !errors.Is(err, pipeline.ErrClosed) {
+			if err := w.Write(t.Context(), block(t, mem, 10, c.key, c.time)); !errors.Is(err, pipeline.ErrClosed) {
 				t.Errorf("closed: %v", err)
 			}
 		})
@@ -427,8 +427,8 @@ func TestDeadLetters(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	_, err := kafkasink.New(kafkasink.Options{Brokers: []string{"nohost"}, Codec: "rar", MaxBytes: -1, RetryFor: -1})
-	for _, want := range []string{`"nohost"`, "no Topic", `"rar"`, "MaxBytes is -1", "RetryFor"} {
+	_, err := kafkasink.New(kafkasink.Options{Brokers: []string{"nohost"}, Codec: "rar", MaxBytes: -1, RetryFor: -1, CommitRows: -1})
+	for _, want := range []string{`"nohost"`, "no Topic", `"rar"`, "MaxBytes is -1", "RetryFor", "CommitRows -1"} {
 		if err == nil || !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %s in %v", want, err)
 		}

@@ -33,12 +33,23 @@ const (
 	batchAttrsAt  = 21 // what the checksum covers begins here
 )
 
+// attrTransactional marks a batch whose records count once its producer's transaction is committed.
+const attrTransactional = 1 << 4
+
+// producing is who sends a batch. The zero value is nobody in particular: not idempotent.
+type producing struct {
+	txn   string // transactional id; empty: none
+	id    int64
+	epoch int16
+	seq   int32 // of the first record
+}
+
 // maxBatch is what a request can hold, whose length is of 31 bits.
 const maxBatch = math.MaxInt32 - 1<<20
 
 // encodeBatch makes a record batch of format 2 of the records with the given indexes, compressed with the codec of the
 // given number. There is at least one. Records without a time get now.
-func encodeBatch(records []Record, index []int, codec int, now time.Time) ([]byte, error) {
+func encodeBatch(records []Record, index []int, codec int, now time.Time, by producing) ([]byte, error) {
 	millis := func(i int) int64 {
 		if t := records[i].Time; !t.IsZero() {
 			return t.UnixMilli()
@@ -86,13 +97,18 @@ func encodeBatch(records []Record, index []int, codec int, now time.Time) ([]byt
 	e.Int32(-1) // the leader's epoch, which the broker knows too
 	e.Int8(2)   // format
 	e.Int32(0)  // checksum
-	e.Int16(int16(codec))
+	if by.txn == "" {
+		by.id, by.epoch, by.seq = -1, -1, -1
+		e.Int16(int16(codec))
+	} else {
+		e.Int16(int16(codec) | attrTransactional)
+	}
 	e.Int32(int32(len(index) - 1))
 	e.Int64(first)
 	e.Int64(last)
-	e.Int64(-1) // no producer id,
-	e.Int16(-1) // no epoch of it
-	e.Int32(-1) // and no sequence: not idempotent
+	e.Int64(by.id)
+	e.Int16(by.epoch)
+	e.Int32(by.seq)
 	e.Int32(int32(len(index)))
 	e.Bytes(body)
 	binary.BigEndian.PutUint32(e.B[batchLengthAt:], uint32(len(e.B)-batchPrefix))
@@ -109,9 +125,13 @@ func appendNullable(b, v []byte) []byte {
 }
 
 // encodeProduce makes the body of a request that all replicas in sync acknowledge, within the time given.
-func encodeProduce(topic string, partition int32, within time.Duration, batch []byte) []byte {
-	e := kafkawire.Encoder{B: make([]byte, 0, 64+len(topic)+len(batch))}
-	e.Int16(-1) // no transaction
+func encodeProduce(txn, topic string, partition int32, within time.Duration, batch []byte) []byte {
+	e := kafkawire.Encoder{B: make([]byte, 0, 64+len(txn)+len(topic)+len(batch))}
+	if txn == "" {
+		e.Int16(-1) // no transaction
+	} else {
+		e.Text(txn)
+	}
 	e.Int16(-1) // acknowledged by all
 	e.Int32(int32(min(within.Milliseconds(), math.MaxInt32)))
 	e.Array(1)
@@ -208,4 +228,72 @@ func decodeCreateTopic(b []byte, topic string) (code kafka.Error, message string
 		}
 	}
 	return code, message, d.Err
+}
+
+// Versions of the requests about transactions, of the older layout.
+const (
+	initProducerOld = 0
+	initProducerNew = 1
+	addToTxnOld     = 0
+	addToTxnNew     = 2
+	endTxnOld       = 0
+	endTxnNew       = 2
+)
+
+func encodeInitProducer(txn string, timeout time.Duration) []byte {
+	var e kafkawire.Encoder
+	e.Text(txn)
+	e.Int32(int32(min(timeout.Milliseconds(), math.MaxInt32)))
+	return e.B
+}
+
+func decodeInitProducer(b []byte) (id int64, epoch int16, code kafka.Error, err error) {
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	code = kafka.Error(d.Int16())
+	id, epoch = d.Int64(), d.Int16()
+	return id, epoch, code, d.Err
+}
+
+func encodeAddToTxn(by producing, topic string, partition int32) []byte {
+	var e kafkawire.Encoder
+	e.Text(by.txn)
+	e.Int64(by.id)
+	e.Int16(by.epoch)
+	e.Array(1)
+	e.Text(topic)
+	e.Array(1)
+	e.Int32(partition)
+	return e.B
+}
+
+// decodeAddToTxn returns the first code that is not 0.
+func decodeAddToTxn(b []byte) (code kafka.Error, err error) {
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	for n := d.Array(6); n > 0 && d.Err == nil; n-- {
+		d.Text()
+		for m := d.Array(6); m > 0 && d.Err == nil; m-- {
+			d.Int32()
+			if c := kafka.Error(d.Int16()); code == 0 {
+				code = c
+			}
+		}
+	}
+	return code, d.Err
+}
+
+func encodeEndTxn(by producing, commit bool) []byte {
+	var e kafkawire.Encoder
+	e.Text(by.txn)
+	e.Int64(by.id)
+	e.Int16(by.epoch)
+	e.Bool(commit)
+	return e.B
+}
+
+func decodeEndTxn(b []byte) (kafka.Error, error) {
+	d := kafkawire.Decoder{B: b}
+	d.Int32() // throttle time
+	return kafka.Error(d.Int16()), d.Err
 }

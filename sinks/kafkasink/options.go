@@ -37,6 +37,13 @@ type Options struct {
 	// options.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
+	// Output tells what a [Sink] writes from what others write to the topic: its own rows are looked for under this name when it
+	// resumes. It is the beginning of its transactional ids. Default "monolith".
+	Output string
+	// CommitEvery is how long a row that a [Sink] has taken waits until its transaction is committed, so that readers see it,
+	// with CommitRows of its split at most. Default 1s and 10,000.
+	CommitEvery time.Duration
+	CommitRows  int
 	// Keys is what errors put before the names tls and brokers where they say which key of a configuration to change.
 	// Default "kafka.".
 	Keys string
@@ -50,6 +57,13 @@ func (o Options) withDefaults() Options {
 		o.MaxBytes = 512 << 10
 	}
 	o.ClientID = cmp.Or(o.ClientID, "monolith")
+	o.Output = cmp.Or(o.Output, "monolith")
+	if o.CommitEvery == 0 {
+		o.CommitEvery = time.Second
+	}
+	if o.CommitRows == 0 {
+		o.CommitRows = 10_000
+	}
 	o.Keys = cmp.Or(o.Keys, "kafka.")
 	if o.RetryFor == 0 {
 		o.RetryFor = 30 * time.Second
@@ -91,6 +105,12 @@ func (o Options) Validate() error {
 	}
 	if o.RetryFor < time.Millisecond || o.Timeout < time.Millisecond {
 		bad("RetryFor is %s and Timeout %s, at least 1ms is needed", o.RetryFor, o.Timeout)
+	}
+	if o.CommitEvery < time.Millisecond || o.CommitRows < 1 {
+		bad("CommitEvery is %s and CommitRows %d, at least 1ms and 1 are needed", o.CommitEvery, o.CommitRows)
+	}
+	if len(o.Output) > 200 {
+		bad("Output %.20q... has %d characters, more than 200", o.Output, len(o.Output))
 	}
 	return errors.Join(faults...)
 }

@@ -259,20 +259,27 @@ func (p *Producer) choose(key []byte, n int) int {
 	return kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: key}, all...)
 }
 
+// fits returns how many of the first records go into one request.
+func (p *Producer) fits(records []Record, index []int) (n int) {
+	for bytes := 0; n < len(index); n++ {
+		r := &records[index[n]]
+		size := len(r.Key) + len(r.Value)
+		for _, h := range r.Headers {
+			size += len(h.Key) + len(h.Value)
+		}
+		if bytes += size; n > 0 && bytes > p.opts.MaxBytes {
+			break
+		}
+	}
+	return n
+}
+
 // write sends one lane, a request after the other. It returns the indexes that were not acknowledged.
 func (p *Producer) write(ctx context.Context, records []Record, l lane) ([]int, error) {
 	for rest := l.index; len(rest) > 0; {
-		n, bytes := 0, 0
-		for n < len(rest) {
-			size := len(records[rest[n]].Key) + len(records[rest[n]].Value)
-			if n > 0 && bytes+size > p.opts.MaxBytes {
-				break
-			}
-			bytes += size
-			n++
-		}
+		n := p.fits(records, rest)
 		err := p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) error {
-			return p.send(ctx, cl, records, rest[:n], int32(l.partition))
+			return p.send(ctx, cl, records, rest[:n], int32(l.partition), producing{})
 		})
 		if err != nil {
 			return rest, fmt.Errorf("topic %q partition %d: %w", p.opts.Topic, l.partition, err)
@@ -283,7 +290,7 @@ func (p *Producer) write(ctx context.Context, records []Record, l lane) ([]int, 
 }
 
 // send writes records to a partition with one request.
-func (p *Producer) send(ctx context.Context, cl *kafkawire.Client, records []Record, index []int, partition int32) error {
+func (p *Producer) send(ctx context.Context, cl *kafkawire.Client, records []Record, index []int, partition int32, by producing) error {
 	codec := slices.Index(codecs, p.opts.Codec)
 	cn, _, err := cl.Leader(ctx, partition)
 	if err != nil {
@@ -297,11 +304,11 @@ func (p *Producer) send(ctx context.Context, cl *kafkawire.Client, records []Rec
 	if err != nil {
 		return err
 	}
-	batch, err := encodeBatch(records, index, codec, time.Now())
+	batch, err := encodeBatch(records, index, codec, time.Now(), by)
 	if err != nil {
 		return err
 	}
-	b, err := cn.Call(ctx, kafkawire.Produce, version, encodeProduce(p.opts.Topic, partition, p.opts.Timeout, batch))
+	b, err := cn.Call(ctx, kafkawire.Produce, version, encodeProduce(by.txn, p.opts.Topic, partition, p.opts.Timeout, batch))
 	if err != nil {
 		return err
 	}
@@ -335,6 +342,8 @@ func (p *Producer) patiently(ctx context.Context, f func(context.Context, *kafka
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, pipeline.ErrFenced):
+			return err
 		case permanent(err):
 			if errors.Is(err, pipeline.ErrConfig) {
 				return err
@@ -369,7 +378,8 @@ func permanent(err error) bool {
 		kafka.InvalidRequiredAcks, kafka.UnsupportedForMessageFormat, kafka.UnsupportedCompressionType, kafka.UnsupportedVersion,
 		kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
 		kafka.UnsupportedSASLMechanism, kafka.PolicyViolation, kafka.TopicAlreadyExists, kafka.InvalidPartitionNumber,
-		kafka.InvalidReplicationFactor, kafka.InvalidConfiguration:
+		kafka.InvalidReplicationFactor, kafka.InvalidConfiguration, kafka.TransactionalIDAuthorizationFailed,
+		kafka.InvalidTransactionTimeout:
 		return true
 	}
 	return false

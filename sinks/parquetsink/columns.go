@@ -52,7 +52,7 @@ func newLayout(s *arrow.Schema) (*layout, error) {
 			faults = append(faults, err)
 			continue
 		}
-		add(columnName(s, f.Name), node, shape)
+		add(pipeline.PlainName(s, f.Name), node, shape)
 	}
 	if !slices.Contains(root.order, ColSplit) {
 		l.split = len(l.leaves)
@@ -63,17 +63,6 @@ func newLayout(s *arrow.Schema) (*layout, error) {
 	}
 	l.schema = parquet.NewSchema("rows", root)
 	return l, nil
-}
-
-// columnName is the name of a column in files: that of a reserved one is without its underscores (label, weight, time,
-// position, line_id) unless another column has it.
-func columnName(s *arrow.Schema, name string) string {
-	if pipeline.Reserved(name) {
-		if short := strings.Trim(name, "_"); short != "" && !s.HasField(short) {
-			return short
-		}
-	}
-	return name
 }
 
 // ordered is a group whose fields keep their order.
