@@ -3,6 +3,7 @@ package job_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,5 +80,43 @@ model: lr
 				t.Errorf("train: %v", err)
 			}
 		})
+	}
+}
+
+// TestInspectTellsOfHeaders: the columns of a file are those that its first line names, and a name that it gives twice is said
+// once, however many blocks there are.
+func TestInspectTellsOfHeaders(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]struct {
+		columns []string
+		notes   int
+	}{
+		"user,item,click": {[]string{"user", "item", "click"}, 0},
+		"user,item,user":  {[]string{"user", "item"}, 1},
+	} {
+		path := filepath.Join(t.TempDir(), "rows.csv")
+		if err := os.WriteFile(path, []byte(header+"\n"+strings.Repeat("1,2,0\n3,4,1\n", 400)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := job.ForTarget(path, job.LoadOptions{Set: []string{"source.text.block_rows=100"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := job.InspectSource(t.Context(), cfg, job.InspectOptions{Rows: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range info.Columns {
+			names = append(names, c.Name)
+		}
+		if !slices.Equal(names, want.columns) || len(info.Notes) != want.notes {
+			t.Errorf("%s: columns %q, notes %q", header, names, info.Notes)
+		}
+		for _, n := range info.Notes {
+			if !strings.Contains(n, `the header names column "user" twice, fields 1 and 3`) {
+				t.Error(n)
+			}
+		}
 	}
 }

@@ -37,4 +37,6 @@ func processMemory(root fs.FS) *table.Memory {
 	return table.NewMemory(o)
 }
 
-func forTables(l memlimit.Limit) int64 { return l.Bytes - l.Bytes/16 - max(l.Bytes/8, min(forProgram, l.Bytes/2)) }
+func forTables(l memlimit.Limit) int64 {
+	return l.Bytes - l.Bytes/16 - max(l.Bytes/8, min(forProgram, l.Bytes/2))
+}

@@ -171,11 +171,11 @@ func (f *foundFeatures) FeaturesParsed(seen []parse.Seen) {
 // records takes note of the records of a block.
 func (l *looking) records(split int, b *pipeline.Block) {
 	payload, ends := b.Payload(), b.Positions()
-	if line, ok := header(b); ok && !l.header {
+	if line, ok := header(b); ok {
 		l.names, l.header = peek.Names(l.format, []byte(line), true), true
 		for i, n := range l.names {
 			if first := slices.Index(l.names, n); first < i {
-				l.notes = append(l.notes, fmt.Sprintf("the header names column %q twice, fields %d and %d: rename one, or take the line out and give parse.columns, where an empty name skips a column", n, first+1, i+1))
+				l.note("the header names column %q twice, fields %d and %d: rename one, or take the line out and give parse.columns, where an empty name skips a column", n, first+1, i+1)
 			}
 		}
 	}
@@ -204,6 +204,13 @@ func (l *looking) records(split int, b *pipeline.Block) {
 			l.keep(split, at, ends[i], fields)
 		}
 		at = ends[i]
+	}
+}
+
+// note adds what a person should know, once.
+func (l *looking) note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(l.notes, n) {
+		l.notes = append(l.notes, n)
 	}
 }
 
