@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,10 @@ func TestSharedLogDir(t *testing.T) {
 		_, err := job.Run(t.Context(), of("two"), job.RunOptions{Resume: resume})
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "job one in "+filepath.Join(dir, "one")) {
 			t.Errorf("the second job: %v, want ErrConfig that names the first", err)
+		}
+		// What would help against a log of one's own helps nobody here.
+		if text := fmt.Sprint(err); !strings.HasSuffix(text, "give this job another ps.wal.dir: not the same job") || strings.Contains(text, "--resume=false") {
+			t.Errorf("the second job is told: %s", text)
 		}
 	}
 	// The first goes on under another name and in another place: what its log knows it by has moved with its dir.

@@ -58,7 +58,7 @@ func (e *DataError) Unwrap() []error {
 // position, or the log was truncated or re-created. Reading on would lose records silently, so nothing does by itself.
 type GapError struct {
 	Source, Split string
-	// Want is the position asked for; the source has [First, Last).
+	// Want is the position asked for; the source has [First, Last), NoPosition where that is not the reason or cannot be told.
 	Want, First, Last Position
 	// Hint tells what the user can do.
 	Hint string
@@ -66,7 +66,10 @@ type GapError struct {
 
 // Error names the gap and what to do.
 func (e *GapError) Error() string {
-	s := fmt.Sprintf("%s/%s: position %d lies outside of what the source has, [%d,%d)", e.Source, e.Split, e.Want, e.First, e.Last)
+	s := fmt.Sprintf("%s/%s: position %d lies outside of what the source has", e.Source, e.Split, e.Want)
+	if e.First != NoPosition {
+		s += fmt.Sprintf(", [%d,%d)", e.First, e.Last)
+	}
 	if e.Hint != "" {
 		s += "; " + e.Hint
 	}

@@ -42,6 +42,9 @@ var (
 	ErrUnreachable = errors.New("parameter server unreachable")
 	// ErrInUse means that another process has a shard's log open; the error names the job. [Open] and [OpenNode] return it.
 	ErrInUse = errors.New("log in use")
+	// ErrOthersLog means that the log in a shard's folder is another job's, which the error names; nothing that this job does to
+	// itself changes that. It comes with [ErrMismatch]. [Open] and [OpenNode] return it.
+	ErrOthersLog = errors.New("log of another job")
 	// ErrMismatch means that the other side, or a log, belongs to another job, another version of it, or a cluster of another shape.
 	ErrMismatch = errors.New("not the same job")
 	// ErrNoDir means that a snapshot was asked for, and [Options].Dir names no folder.

@@ -102,7 +102,11 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	}()
 	w, err := wal.Open(l.opts)
 	if errors.Is(err, wal.ErrIdentity) {
-		if _, job := LogOwner(o.Dir); job != "" && o.Owner != "" {
+		owner, job := LogOwner(o.Dir)
+		if job != "" && o.Owner != "" && owner != o.Owner {
+			return fmt.Errorf("%s is the log of %s: %w; give this job another ps.wal.dir", o.Dir, job, ErrOthersLog)
+		}
+		if job != "" && o.Owner != "" {
 			return fmt.Errorf("%s is the log of %s: %w", o.Dir, job, err)
 		}
 	}
@@ -283,6 +287,8 @@ func logError(err error) error {
 		return &fullDisk{err}
 	case errors.Is(err, wal.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
+	case errors.Is(err, ErrOthersLog):
+		return fmt.Errorf("%w: %w", err, ErrMismatch)
 	case errors.Is(err, wal.ErrIdentity):
 		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside; what it holds behind the last snapshot is then read from the source again: %w", err, ErrMismatch)
 	}

@@ -196,7 +196,7 @@ func fakes() cli.Ops {
 			return &job.SnapshotInfo{
 				Path: path, ID: 3, Created: time.Unix(1700000000, 0), Digest: "d1935e", Rows: 12345,
 				Tables:    []job.TableInfo{{Name: "embedding", Rows: 12345, Dim: 17}},
-				Positions: map[string]map[string]position.Progress{"ratings": {"ratings-0": {Position: 99, Rows: 98, Batches: 2}}},
+				Positions: map[string]map[string]position.Progress{"ratings": {"ratings-0": {Position: 99, Rows: 98, Batches: 2}, "ratings-1": {Position: position.AtEpoch(2, 7), Rows: 21, Batches: 2}}},
 			}, nil
 		},
 		Demo: func(_ context.Context, o job.DemoOptions) (*job.DemoResult, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 func (a *App) inspectCommand(out *outcome) *cobra.Command {
@@ -364,8 +365,17 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	for _, source := range slices.Sorted(maps.Keys(s.Positions)) {
 		for _, split := range slices.Sorted(maps.Keys(s.Positions[source])) {
 			p := s.Positions[source][split]
-			positions = append(positions, []string{source, split, strconv.FormatInt(int64(p.Position), 10), ui.Count(p.Rows)})
+			positions = append(positions, []string{source, split, positionText(p.Position), ui.Count(p.Rows)})
 		}
 	}
 	return ui.Table(w, positions, 2, 3)
+}
+
+// positionText is a position as its source counts, and of which epoch from the second on.
+func positionText(p position.Position) string {
+	epoch, at := p.Epoch()
+	if p < 0 || epoch == 0 {
+		return strconv.FormatInt(int64(p), 10)
+	}
+	return fmt.Sprintf("%d of epoch %d", at, epoch+1)
 }
