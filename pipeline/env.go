@@ -34,8 +34,9 @@ type Env struct {
 	State StateStore
 
 	// of is the worker's own Env, which has the resources, where this one is a part's view of it.
-	of    *Env
-	sides map[string]side
+	of        *Env
+	sides     map[string]side
+	exchanges map[string]Exchange // of the run
 
 	mu struct {
 		sync.Mutex
@@ -53,7 +54,7 @@ type side struct {
 
 // view returns an Env for a part of the worker: with the same resources, and fields to be changed.
 func (e *Env) view() *Env {
-	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides}
+	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides, exchanges: e.exchanges}
 	return v
 }
 

@@ -19,6 +19,8 @@ import (
 //	Read ─> Via ─┴─ Merge ─> Tee ─┤
 //	         └─ Side ─> Into      └─> Into          a graph: two sources, three sinks
 //
+//	Read ─> Via ─> Shuffle ═> Via ─> Into           rows by key, when the stream has ended
+//
 // Building it does no I/O; what is wrong is reported by [Graph.Plan]. It is not for concurrent use.
 type Graph struct {
 	name  string
@@ -94,6 +96,7 @@ type node struct {
 	source   anySource
 	stage    anyStage
 	sink     anySink
+	shuffle  *shuffle // that the sink is the beginning of, or the source the end
 
 	// What planning finds out.
 	schema  *arrow.Schema // of the output

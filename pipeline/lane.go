@@ -53,6 +53,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	if l.env = l.run.opts.Env(l.worker); l.env == nil {
 		l.env = &Env{Worker: l.worker}
 	}
+	l.env.exchanges = l.run.opts.Exchanges
 	if l.env.Source == "" && len(l.run.shape.sources) == 1 {
 		l.env.Source = l.run.shape.sources[0].name
 	}

@@ -14,9 +14,8 @@ import (
 
 // Plan is a checked graph, cut into segments. It is immutable and may be run more than once.
 //
-// Segments are the parts of a graph that have nothing to do with each other, so that each can be run by itself. An exchange
-// of rows between workers (a shuffle) is a place where a graph is cut too: as what it takes is a sink and what it gives a
-// source, it is the end of one segment and the beginning of another.
+// Segments are the parts of a graph that have nothing to do with each other, so that each can be run by itself, but for
+// shuffles: a [Shuffle] is the end of one segment and the beginning of another, which runs when the first has ended.
 type Plan struct {
 	Name     string
 	Segments []*Segment
@@ -65,6 +64,15 @@ func (g *Graph) Plan() (*Plan, error) {
 	p := &Plan{Name: g.name}
 	for _, nodes := range g.parts() {
 		p.Segments = append(p.Segments, &Segment{nodes, newShape(nodes)})
+	}
+	for _, s := range p.Shuffles() {
+		if s.From == s.To {
+			n := p.Segments[s.To].source(s.Name)
+			c.fault(n, "what is grouped is merged with the stream it is made of, which it would have to wait for: %w", ErrConfig)
+		}
+	}
+	if len(c.faults) > 0 {
+		return nil, &PlanError{g.name, c.faults}
 	}
 	return p, nil
 }
@@ -209,7 +217,7 @@ func (c *checker) nested(outer, n *node) {
 // schemas finds the schema of a node's output. That of what comes in is known unless it was at fault.
 func (c *checker) schemas(n *node) {
 	if n.kind == sourceNode {
-		if n.schema = n.source.schema(); n.schema == nil {
+		if n.schema = n.source.schema(); n.schema == nil && n.shuffle == nil { // else it is at fault already
 			c.fault(n, "has no schema: %w", ErrSchema)
 		}
 		return
@@ -238,6 +246,9 @@ func (c *checker) schemas(n *node) {
 	case sideNode:
 		c.side(n, first)
 	case sinkNode:
+		if n.shuffle != nil {
+			n.shuffle.check(c, n, first.schema)
+		}
 	default:
 		n.schema = first.schema
 	}

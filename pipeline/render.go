@@ -208,6 +208,9 @@ func (p *Plan) DOT() string {
 			}
 		}
 	}
+	for _, s := range p.Shuffles() {
+		fmt.Fprintf(&b, "  %q -> %q [style=dotted];\n", s.Name+".in", s.Name)
+	}
 	b.WriteString("}\n")
 	return b.String()
 }
@@ -241,13 +244,17 @@ func (s *Segment) edges() []edge {
 func (p *Plan) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
+	id := map[*node]string{}
+	ends := map[string]string{} // of shuffles, by the names of their nodes
 	for i, s := range p.Segments {
-		id := map[*node]string{}
 		for k, n := range s.nodes {
 			if n.kind == queueNode {
 				continue
 			}
 			id[n] = fmt.Sprintf("s%dn%d", i, k)
+			if n.shuffle != nil {
+				ends[n.name] = id[n]
+			}
 			left, right := "[", "]"
 			switch n.kind {
 			case sourceNode:
@@ -272,6 +279,9 @@ func (p *Plan) Mermaid() string {
 				fmt.Fprintf(&b, "  %s == %q ==> %s\n", id[e.from], e.queue.desc, id[e.to])
 			}
 		}
+	}
+	for _, sh := range p.Shuffles() {
+		fmt.Fprintf(&b, "  %s -.-> %s\n", ends[sh.Name+".in"], ends[sh.Name])
 	}
 	return b.String()
 }
@@ -317,6 +327,9 @@ func (p *Plan) JSON() string {
 		js := jsonSegment{Bounded: s.Bounded()}
 		for _, n := range s.nodes {
 			jn := jsonNode{Kind: n.kind.String(), Name: n.name, Description: n.desc, Element: n.elem}
+			if n.kind == sourceNode && n.shuffle != nil {
+				jn.Inputs = append(jn.Inputs, jsonInput{Node: n.shuffle.in.name})
+			}
 			for _, in := range n.in {
 				ji := jsonInput{Node: in.n.name}
 				if in.n.kind == teeNode {

@@ -48,6 +48,13 @@ type RunOptions struct {
 	// StateEvery is about how often the state of [Stateful] processors is taken, so how far behind the sinks reading may
 	// have to begin after a crash. Default 1 s.
 	StateEvery time.Duration
+	// Exchanges keep the rows of shuffles, by name ([Plan.Shuffles]): of those that the segment ends in, until they are read,
+	// and of those that it begins with.
+	Exchanges map[string]Exchange
+	// ShuffleMemory bounds the bytes of rows that the local runner keeps in memory for a [Shuffle]; the others lie in files
+	// below ShuffleDir. Default 256 MiB and the system's folder for temporary files.
+	ShuffleMemory int64
+	ShuffleDir    string
 	// Taken counts the rows that the run takes, those that earlier runs applied among them, and returns the total that
 	// MaxRows bounds: this way several runs share one bound. Lanes call it at the same time. nil: a count of the run's own.
 	Taken func(rows int64) (total int64)
