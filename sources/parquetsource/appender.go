@@ -42,7 +42,7 @@ func newAppender(mem memory.Allocator, to arrow.DataType, leaf *pqfile.Node) app
 	case arrow.INT64:
 		b := newNumbers[int64](mem, to)
 		switch {
-		case leaf.Physical == pqfile.Int64:
+		case leaf.Physical == pqfile.Int64, leaf.Physical == pqfile.Int96:
 			return appender{b, same(b, func(v *pqfile.Values) []int64 { return v.Int64 })}
 		case leaf.Physical == pqfile.Boolean:
 			return appender{b, converted(b, bools, number[int64])}

@@ -2,6 +2,7 @@ package parquetsource
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,15 +24,20 @@ type column struct {
 	leaf   *pqfile.Node
 	pages  *pqfile.Column
 	page   *pqfile.Page
-	at     int // next entry of page
-	value  int // next value of page
+	at     int   // next entry of page
+	value  int   // next value of page
+	row    int64 // of the row group, that is next
 	elems  appender
 	limits int // bytes of elems
 }
 
 func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages *pqfile.Column, maxBytes int) *column {
 	elem := field.Type
-	if l, ok := elem.(*arrow.ListType); ok {
+	for {
+		l, ok := elem.(*arrow.ListType)
+		if !ok {
+			break
+		}
 		elem = l.Elem()
 	}
 	return &column{mem: mem, field: field, leaf: leaf, pages: pages, elems: newAppender(mem, elem, leaf), limits: maxBytes}
@@ -52,7 +58,11 @@ func (c *column) fill() error {
 
 // read returns the next n rows as an array that the caller owns. After an error the column is of no more use.
 func (c *column) read(n int) (arrow.Array, error) {
-	if c.leaf.MaxRep > 0 {
+	c.row += int64(n)
+	switch {
+	case c.leaf.MaxRep > 1:
+		return c.nested(n, true)
+	case c.leaf.MaxRep == 1:
 		return c.lists(n)
 	}
 	c.elems.Reserve(n)
@@ -82,12 +92,41 @@ func ones(mem memory.Allocator, list arrow.DataType, values arrow.Array) arrow.A
 	return array.MakeFromData(data)
 }
 
-// skip passes over n rows.
-func (c *column) skip(n int) error {
-	if c.leaf.MaxRep == 0 {
-		return c.scalars(n, false)
+// goTo passes over the rows before a row: over most of them by the index of pages, where the file has one, then over whole
+// pages, and at last over what lies before the row in its page. Cancelled, it goes on with the next call.
+func (c *column) goTo(ctx context.Context, row int64) (err error) {
+	if c.row == 0 && row > 0 && c.page == nil {
+		if c.row, err = c.pages.SeekRow(row); err != nil {
+			return err
+		}
+		skipped, err := c.pages.Skip(row - c.row)
+		if c.row += skipped; err != nil {
+			return err
+		}
 	}
-	_, err := c.walk(n, nil)
+	for c.row < row {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n := min(row-c.row, skipRows)
+		if err := c.skip(int(n)); err != nil {
+			return err
+		}
+		c.row += n
+	}
+	return nil
+}
+
+// skip passes over n rows.
+func (c *column) skip(n int) (err error) {
+	switch c.leaf.MaxRep {
+	case 0:
+		return c.scalars(n, false)
+	case 1:
+		_, err = c.walk(n, nil)
+	default:
+		_, err = c.nested(n, false)
+	}
 	return err
 }
 

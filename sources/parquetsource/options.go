@@ -83,7 +83,7 @@ func (o Options) Validate() error {
 			}
 			seen[f.Name] = true
 			if !readable(f.Type) {
-				fault("column %q is wanted as %s; there are bool, int64, float32, float64, binary, string and lists of these", f.Name, f.Type)
+				fault("column %q is wanted as %s; there are bool, int64, float32, float64, binary, string, lists of these and lists of lists", f.Name, f.Type)
 			}
 		}
 	}
@@ -104,8 +104,8 @@ func readable(dt arrow.DataType) bool {
 	if isIDs(dt) {
 		return true
 	}
-	if l, ok := dt.(*arrow.ListType); ok {
-		dt = l.Elem()
+	for nesting(dt) > 0 {
+		dt = dt.(*arrow.ListType).Elem()
 	}
 	switch dt.ID() {
 	case arrow.BOOL, arrow.INT64, arrow.FLOAT32, arrow.FLOAT64, arrow.BINARY, arrow.STRING:

@@ -39,9 +39,9 @@ type Reader struct {
 	split  string
 
 	pos, rows int64
-	cols      []*column // nil: to be opened anew at pos
-	skipped   int64     // rows that the columns have passed over
-	bad       error     // of the content, not reported with success yet
+	scratch   *pqfile.Scratch // of cols
+	cols      []*column       // nil: to be opened anew at pos
+	bad       error           // of the content, not reported with success yet
 	closed    bool
 }
 
@@ -155,24 +155,20 @@ func (r *Reader) giveUp() (*pipeline.Batch, error) {
 // start opens the columns and passes over the rows before pos. Cancelled, it goes on with the next call.
 func (r *Reader) start(ctx context.Context) error {
 	if r.cols == nil {
+		if r.scratch == nil {
+			r.scratch = r.source.scratch()
+		}
 		limits := pqfile.Limits{MaxPageBytes: r.source.opts.MaxPageBytes}
 		for i, leaf := range r.leaves {
-			pages := r.meta.Column(r.file, r.group, leaf, limits, r.source.take())
-			r.cols = append(r.cols, newColumn(r.env.Mem(), r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes))
+			pages := r.meta.Column(r.file, r.group, leaf, limits, r.source.take(), r.scratch)
+			c := newColumn(r.env.Mem(), r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes)
+			r.cols = append(r.cols, c)
 		}
-		r.skipped = 0
 	}
-	for r.skipped < r.pos {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	for _, c := range r.cols {
+		if err := c.goTo(ctx, r.pos); err != nil {
+			return err
 		}
-		n := min(r.pos-r.skipped, skipRows)
-		for _, c := range r.cols {
-			if err := c.skip(int(n)); err != nil {
-				return err
-			}
-		}
-		r.skipped += n
 	}
 	return nil
 }
@@ -222,7 +218,6 @@ func (r *Reader) batch(cols []arrow.Array, n, to int64) (*pipeline.Batch, error)
 		return nil, err
 	}
 	r.pos = to
-	r.skipped = to
 	return b, nil
 }
 
@@ -233,6 +228,10 @@ func (r *Reader) drop() {
 		r.source.put(c.pages.Buffers)
 	}
 	r.cols = nil
+	if r.scratch != nil {
+		r.source.giveBack(r.scratch)
+		r.scratch = nil
+	}
 }
 
 // Position implements [pipeline.Reader].

@@ -52,16 +52,30 @@ func find(root *pqfile.Node, f arrow.Field) (*pqfile.Node, string) {
 	elem := f.Type
 	list, isList := f.Type.(*arrow.ListType)
 	if isList {
-		elem = list.Elem()
+		for elem = list.Elem(); nesting(elem) > 0; {
+			elem = elem.(*arrow.ListType).Elem()
+		}
 	}
 	if isIDs(f.Type) {
 		elem = idsOf(leaf)
 	}
 	switch {
-	case leaf.MaxRep > 1, !isList && leaf.MaxRep > 0, !converts(leaf, elem):
+	case leaf.MaxRep > 1 && nesting(f.Type) != int(leaf.MaxRep), leaf.MaxRep < 2 && nesting(f.Type) > 1, !isList && leaf.MaxRep > 0, !converts(leaf, elem):
 		return nil, fmt.Sprintf("is %s, which cannot be read as %s", describe(node), wanted(f.Type))
 	}
 	return leaf, ""
+}
+
+// nesting is how many lists deep a type is.
+func nesting(dt arrow.DataType) (n int) {
+	for {
+		l, ok := dt.(*arrow.ListType)
+		if !ok {
+			return n
+		}
+		dt = l.Elem()
+		n++
+	}
 }
 
 // wanted names a type in messages.
@@ -122,7 +136,7 @@ func converts(leaf *pqfile.Node, to arrow.DataType) bool {
 	switch leaf.Physical {
 	case pqfile.Boolean:
 		return number || to.ID() == arrow.BOOL || to.ID() == arrow.INT64
-	case pqfile.Int32, pqfile.Int64:
+	case pqfile.Int32, pqfile.Int64, pqfile.Int96:
 		return number || to.ID() == arrow.INT64
 	case pqfile.Float, pqfile.Double:
 		return number

@@ -31,6 +31,8 @@ type Source struct {
 		// buffers are those of row groups that have been read, for the next ones, whose pages are probably alike; no
 		// more than one row group needs.
 		buffers []*pqfile.Buffers
+		// scratches are those of readers that have ended; no more than one is kept.
+		scratches []*pqfile.Scratch
 	}
 }
 
@@ -50,10 +52,12 @@ var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
 //
 //	stored                                   readable as
 //	INT32, INT64 (signed or unsigned)        int64 (the bits of 64-bit unsigned ones), float32, float64
+//	INT96 (times)                            int64 (nanoseconds since 1970; what does not fit, the nearest that does), float32, float64
 //	FLOAT, DOUBLE                            float32, float64
 //	BOOLEAN                                  bool, int64, float32, float64 (0 and 1)
 //	BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY         binary, string (not checked to be UTF-8)
 //	a list of one of these                   list of one of these
+//	lists of lists, of any depth             the same lists of lists
 //	integers, BOOLEAN and byte arrays        [IDs]
 //
 // Dates, times and decimals without a fraction are read as the integers that they are stored as. Columns are nullable
@@ -231,6 +235,28 @@ func (s *Source) take() *pqfile.Buffers {
 	b := s.mu.buffers[n-1]
 	s.mu.buffers = s.mu.buffers[:n-1]
 	return b
+}
+
+// scratch returns what the columns of a reader share.
+func (s *Source) scratch() *pqfile.Scratch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.mu.scratches)
+	if n == 0 {
+		return new(pqfile.Scratch)
+	}
+	b := s.mu.scratches[n-1]
+	s.mu.scratches = s.mu.scratches[:n-1]
+	return b
+}
+
+// giveBack is called when a reader needs its scratch no longer.
+func (s *Source) giveBack(b *pqfile.Scratch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.scratches) == 0 {
+		s.mu.scratches = append(s.mu.scratches, b)
+	}
 }
 
 // put gives buffers back.

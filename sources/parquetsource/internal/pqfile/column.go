@@ -27,24 +27,35 @@ type Column struct {
 	shape shape
 	off   int64
 	end   int64
-	left  int64 // entries not read yet
+	// fileEnd is where the pages and indexes of the file end.
+	fileEnd int64
+	left    int64 // entries not read yet; of a list after SeekRow the most there can be
+	// exact says that end is where the last page ends, and that left is only a bound.
+	exact bool
 
 	hasDict bool
 	*Buffers
+	*Scratch
 }
 
 // Buffers is the memory that reading a column chunk takes. It may serve one [Column] after another; what a column
 // returned is no longer valid then.
 type Buffers struct {
-	dict   Values
-	page   Page
-	codecs codecs
+	dict Values
+	page Page
 
-	head, raw, flat, dictRaw, dictFlat, repBuf, defBuf []byte
+	raw, flat, dictRaw, dictFlat, repBuf, defBuf []byte
+}
+
+// Scratch is what reading a page takes and the page no longer needs: decoders, and the page as it is stored. Columns that are
+// read by turns, by one goroutine, share one, which so stays in the processor's caches.
+type Scratch struct {
+	codecs      codecs
+	head, bytes []byte
 }
 
 // Column opens a column of a row group; the node must be a leaf. The buffers belong to it.
-func (m *Meta) Column(r io.ReaderAt, group int, node *Node, limits Limits, buffers *Buffers) *Column {
+func (m *Meta) Column(r io.ReaderAt, group int, node *Node, limits Limits, buffers *Buffers, scratch *Scratch) *Column {
 	c := m.RowGroups[group].chunks[node.Leaf]
 	// Old writers leave the dictionary page's header out of the size (PARQUET-816); the number of values ends the chunk.
 	end := c.start() + c.compressed + 100
@@ -52,16 +63,16 @@ func (m *Meta) Column(r io.ReaderAt, group int, node *Node, limits Limits, buffe
 		end = m.end
 	}
 	return &Column{
-		r: r, node: node, chunk: c, off: c.start(), end: end, left: c.numValues,
-		shape: shape{node.Physical, int(node.width), limits}, Buffers: buffers,
+		r: r, node: node, chunk: c, off: c.start(), end: end, fileEnd: m.end, left: c.numValues,
+		shape: shape{node.Physical, int(node.width), limits}, Buffers: buffers, Scratch: scratch,
 	}
 }
 
 // Next returns the next page with entries. io.EOF ends the chunk. Errors wrap [ErrMalformed] or [ErrUnsupported] and name
 // the column, or are those of the file.
 func (c *Column) Next() (*Page, error) {
-	for c.left > 0 {
-		done, err := c.next()
+	for c.left > 0 && (!c.exact || c.off < c.end) {
+		done, err := c.next(nil)
 		if err != nil {
 			return nil, fmt.Errorf("column %q, page at byte %d: %w", c.node.Name, c.off, err)
 		}
@@ -72,8 +83,27 @@ func (c *Column) Next() (*Page, error) {
 	return nil, io.EOF
 }
 
-// next reads one page of any kind and tells whether it had entries.
-func (c *Column) next() (bool, error) {
+// Skip passes over whole pages of at most so many rows, without decoding them, and returns how many rows they had. It
+// must be called at the beginning of a page. Pages of lists are passed over only if they say how many rows they have.
+// Errors are those of Next.
+func (c *Column) Skip(rows int64) (skipped int64, err error) {
+	for rows > skipped && c.left > 0 && (!c.exact || c.off < c.end) {
+		most := rows - skipped
+		before := most
+		if _, err := c.next(&most); err != nil {
+			return skipped, fmt.Errorf("column %q, page at byte %d: %w", c.node.Name, c.off, err)
+		}
+		if most < 0 { // the page stays: it holds what is wanted, or does not say
+			return skipped, nil
+		}
+		skipped += before - most
+	}
+	return skipped, nil
+}
+
+// next reads one page of any kind and tells whether it had entries. With skip, a page of entries is passed over if it has
+// at most *skip rows, which it is lowered by; otherwise *skip becomes -1 and the page is left.
+func (c *Column) next(skip *int64) (bool, error) {
 	if c.off >= c.end {
 		return false, malformed("the chunk ends, %d values are missing", c.left)
 	}
@@ -104,8 +134,25 @@ func (c *Column) next() (bool, error) {
 	if int(h.values) > c.shape.limits.values() {
 		return false, tooLarge("page of %d values; the bound is %d, an eighth of max_page_bytes: raise that", h.values, c.shape.limits.values())
 	}
+	if skip != nil && h.kind != pageDictionary {
+		rows := int64(h.values)
+		if c.node.MaxRep > 0 {
+			rows = int64(h.rows)
+		}
+		if c.node.MaxRep > 0 && h.kind != pageDataV2 || rows < 0 || rows > *skip {
+			*skip = -1
+			return false, nil
+		}
+		*skip -= rows
+		c.left -= int64(h.values)
+		c.off = next
+		return false, nil
+	}
 	raw := &c.raw
-	if h.kind == pageDictionary {
+	switch {
+	case c.chunk.codec != codecNone && (h.kind != pageDataV2 || !h.flat):
+		raw = &c.bytes // what is decompressed lies elsewhere
+	case h.kind == pageDictionary:
 		raw = &c.dictRaw
 	}
 	*raw = grow(*raw, int(h.compressed))
@@ -116,9 +163,9 @@ func (c *Column) next() (bool, error) {
 		return false, err
 	}
 	if h.kind == pageDictionary {
-		err = c.dictionary(h)
+		err = c.dictionary(h, *raw)
 	} else {
-		err = c.data(h)
+		err = c.data(h, *raw)
 	}
 	if err != nil {
 		return false, err
@@ -132,15 +179,18 @@ func (c *Column) body(src []byte, size int, buf *[]byte) ([]byte, error) {
 	if c.chunk.codec == codecNone {
 		return src, nil
 	}
-	*buf = grow(*buf, size)
+	if cap(*buf) < size+slack {
+		*buf = make([]byte, 0, size+slack)
+	}
+	*buf = (*buf)[:size]
 	return *buf, c.codecs.decompress(c.chunk.codec, *buf, src)
 }
 
-func (c *Column) dictionary(h header) error {
+func (c *Column) dictionary(h header, raw []byte) error {
 	if c.hasDict {
 		return malformed("a second dictionary")
 	}
-	src, err := c.body(c.dictRaw, int(h.uncompressed), &c.dictFlat)
+	src, err := c.body(raw, int(h.uncompressed), &c.dictFlat)
 	if err != nil {
 		return err
 	}
@@ -151,16 +201,16 @@ func (c *Column) dictionary(h header) error {
 	return c.dict.plain(c.shape, src, int(h.values))
 }
 
-func (c *Column) data(h header) error {
+func (c *Column) data(h header, raw []byte) error {
 	p := &c.page
 	n := int(h.values)
 	p.Len, p.Rep, p.Def = n, nil, nil
 	var src []byte
 	var err error
 	if h.kind == pageDataV2 {
-		src, err = c.levelsV2(h)
+		src, err = c.levelsV2(h, raw)
 	} else {
-		src, err = c.levelsV1(h)
+		src, err = c.levelsV1(h, raw)
 	}
 	if err != nil {
 		return err
@@ -183,8 +233,8 @@ func (c *Column) data(h header) error {
 }
 
 // levelsV1 reads the levels of a v1 page, which are compressed with the values, and returns the values.
-func (c *Column) levelsV1(h header) ([]byte, error) {
-	src, err := c.body(c.raw, int(h.uncompressed), &c.flat)
+func (c *Column) levelsV1(h header, raw []byte) ([]byte, error) {
+	src, err := c.body(raw, int(h.uncompressed), &c.flat)
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +289,8 @@ func check(levels []byte, most uint8) error {
 }
 
 // levelsV2 reads the levels of a v2 page, which lie uncompressed before the values, and returns the values.
-func (c *Column) levelsV2(h header) ([]byte, error) {
-	src, n := c.raw, int(h.values)
+func (c *Column) levelsV2(h header, raw []byte) ([]byte, error) {
+	src, n := raw, int(h.values)
 	rep, def := src[:h.repBytes], src[h.repBytes:h.repBytes+h.defBytes]
 	src = src[h.repBytes+h.defBytes:]
 	if c.node.MaxRep > 0 {
@@ -264,8 +314,11 @@ func (c *Column) levelsV2(h header) ([]byte, error) {
 		}
 	}
 	size := int(h.uncompressed - h.repBytes - h.defBytes)
-	if h.flat || size == 0 || len(src) == 0 {
-		return src, nil
+	if h.flat || len(src) == 0 {
+		return src, nil // in the column's own memory, or empty
+	}
+	if size == 0 {
+		return nil, nil
 	}
 	return c.body(src, size, &c.flat)
 }

@@ -58,16 +58,46 @@ func deltaInts(dst []int64, src []byte, want int) (values []int64, rest []byte, 
 					return nil, nil, malformed("delta block of value %d ends early", i)
 				}
 			}
-			unpackWide(deltas[:m], src[:bytes], uint(width))
-			src = src[bytes:]
-			for _, delta := range deltas[:m] {
-				last += least + int64(delta)
-				dst[i] = last
-				i++
+			out := dst[i : i+m]
+			if width <= 56 {
+				last = sums(out, src, uint(width), last, least)
+			} else {
+				unpackWide(deltas[:m], src, uint(width)) // what lies behind serves to read whole words
+				for k, delta := range deltas[:m] {
+					last += least + int64(delta)
+					out[k] = last
+				}
 			}
+			src = src[bytes:]
+			i += m
 		}
 	}
 	return dst, src, nil
+}
+
+// sums fills dst with last plus the sums of least and of packed deltas of up to 56 bits, and returns the last one. src may
+// be longer than the deltas.
+func sums(dst []int64, src []byte, width uint, last, least int64) int64 {
+	mask := uint64(1)<<width - 1
+	bit := uint(0)
+	i := 0
+	for ; i < len(dst); i++ {
+		at := bit >> 3
+		if at+8 > uint(len(src)) {
+			break
+		}
+		last += least + int64(binary.LittleEndian.Uint64(src[at:at+8])>>(bit&7)&mask)
+		dst[i] = last
+		bit += width
+	}
+	for ; i < len(dst); i++ {
+		var window [8]byte
+		copy(window[:], src[min(bit>>3, uint(len(src))):])
+		last += least + int64(binary.LittleEndian.Uint64(window[:])>>(bit&7)&mask)
+		dst[i] = last
+		bit += width
+	}
+	return last
 }
 
 // deltaLengths decodes DELTA_LENGTH_BYTE_ARRAY (6): all lengths, then all bytes. The spans point into the result's data.

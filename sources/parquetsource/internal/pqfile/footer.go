@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Physical is a physical type (parquet.thrift: Type).
@@ -68,6 +69,8 @@ type Node struct {
 	// MaxRep and MaxDef are the largest repetition and definition level. ElementDef is the definition level from which
 	// on an element of the innermost repeated node exists; 0 when there is none.
 	MaxRep, MaxDef, ElementDef uint8
+	// ElementDefs are the ElementDef of each repeated node on the way to this one, the outermost first: MaxRep of them.
+	ElementDefs []uint8
 
 	width       int32 // of FixedLenByteArray
 	numChildren int32
@@ -82,6 +85,9 @@ type Chunk struct {
 	compressed int64
 	dataPage   int64
 	dictPage   int64
+	// index is where the offset index lies, of indexBytes; 0 bytes: there is none.
+	index      int64
+	indexBytes int32
 }
 
 // RowGroup is a run of rows.
@@ -287,6 +293,10 @@ func (d *decoder) columnChunk() Chunk {
 			}
 		case id == 3 && typ == typeStruct:
 			d.columnMeta(&c)
+		case id == 4 && typ == typeI64:
+			c.index = d.int()
+		case id == 5 && typ == typeI32:
+			c.indexBytes = d.int32()
 		default:
 			return false
 		}
@@ -350,13 +360,14 @@ func (m *Meta) tree(list []*Node) error {
 			}
 			c := list[next]
 			next++
-			c.MaxRep, c.MaxDef, c.ElementDef = n.MaxRep, n.MaxDef, n.ElementDef
+			c.MaxRep, c.MaxDef, c.ElementDef, c.ElementDefs = n.MaxRep, n.MaxDef, n.ElementDef, n.ElementDefs
 			if c.rep != required {
 				c.MaxDef++
 			}
 			if c.rep == repeated {
 				c.MaxRep++
 				c.ElementDef = c.MaxDef
+				c.ElementDefs = append(slices.Clip(c.ElementDefs), c.MaxDef)
 			}
 			n.Children = append(n.Children, c)
 			if err := build(c, depth+1); err != nil {

@@ -38,7 +38,7 @@ func hybrid[T uint8 | uint32](dst []T, src []byte, width uint) error {
 		values := min(int(groups)*8, len(dst))
 		have := src
 		if size := int(groups) * int(width); size <= len(src) {
-			have, src = src[:size], src[size:]
+			src = src[size:] // have holds more than the run: whole words can be read to its end
 		} else if need := (values*int(width) + 7) / 8; need <= len(src) {
 			src = nil // some writers leave the last group's padding out
 		} else {
@@ -74,7 +74,19 @@ func unpackWide(dst []uint64, src []byte, width uint) {
 		return
 	}
 	bit := uint(0)
+	if width == 64 && len(src) >= 8*len(dst) {
+		for i := range dst {
+			dst[i] = binary.LittleEndian.Uint64(src[8*i:])
+		}
+		return
+	}
 	for i := range dst {
+		if at := bit >> 3; at+9 <= uint(len(src)) {
+			low := binary.LittleEndian.Uint64(src[at:]) >> (bit & 7)
+			dst[i] = (low | uint64(src[at+8])<<(64-bit&7)) & (1<<(width-1)<<1 - 1) // a shift by 64 is 0
+			bit += width
+			continue
+		}
 		var window [9]byte
 		copy(window[:], src[min(bit>>3, uint(len(src))):])
 		v := binary.LittleEndian.Uint64(window[:]) >> (bit & 7)

@@ -2,6 +2,7 @@ package pqfile
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -30,7 +31,7 @@ type Span struct{ At, Len uint32 }
 type Values struct {
 	Bool   []bool
 	Int32  []int32
-	Int64  []int64
+	Int64  []int64 // of INT96 too: nanoseconds since 1970-01-01
 	Float  []float32
 	Double []float64
 	// Spans are byte arrays, of fixed length or not, in Data.
@@ -71,6 +72,8 @@ func (s shape) size() int {
 		return 4
 	case Int64, Double:
 		return 8
+	case Int96:
+		return 12
 	case FixedLenByteArray:
 		return s.width
 	}
@@ -155,12 +158,43 @@ func (v *Values) fixed(s shape, src []byte, n int) {
 		v.Int64 = little(&v.own.int64, src, n)
 	case Double:
 		v.Double = little(&v.own.double, src, n)
+	case Int96:
+		v.own.int64 = grow(v.own.int64, n)
+		v.Int64 = v.own.int64
+		for i := range v.Int64 {
+			v.Int64[i] = timestamp(src[12*i : 12*i+12])
+		}
 	case FixedLenByteArray:
 		v.Data, v.Spans = src, grow(v.Spans, n)
 		for i := range v.Spans {
 			v.Spans[i] = Span{uint32(i * s.width), uint32(s.width)}
 		}
 	}
+}
+
+// julianUnix is the Julian day of 1970-01-01.
+const julianUnix = 2440588
+
+// timestamp is an INT96, which holds the nanoseconds of a day and the Julian day, as nanoseconds since 1970-01-01. Times
+// that 64 bits cannot hold, such as the year 9999 that stands for «never», become the nearest that they can.
+func timestamp(b []byte) int64 {
+	const day = int64(24 * 60 * 60 * 1e9)
+	nanos := int64(binary.LittleEndian.Uint64(b))
+	days := int64(int32(binary.LittleEndian.Uint32(b[8:]))) - julianUnix
+	switch most := math.MaxInt64/day - 1; {
+	case days > most:
+		return math.MaxInt64
+	case days < -most:
+		return math.MinInt64
+	}
+	sum := days*day + nanos
+	switch { // nanos may be anything in a malformed file
+	case nanos > 0 && sum < days*day:
+		return math.MaxInt64
+	case nanos < 0 && sum > days*day:
+		return math.MinInt64
+	}
+	return sum
 }
 
 // little returns n little-endian values: src itself where it lies as the values of this machine do, otherwise own, filled
@@ -276,7 +310,7 @@ func (v *Values) look(s shape, src []byte, n int, dict *Values) error {
 	switch s.physical {
 	case Int32:
 		v.Int32 = gather(&v.own.int32, dict.Int32, v.index)
-	case Int64:
+	case Int64, Int96:
 		v.Int64 = gather(&v.own.int64, dict.Int64, v.index)
 	case Float:
 		v.Float = gather(&v.own.float, dict.Float, v.index)
@@ -305,7 +339,7 @@ func (v *Values) len(s shape) int {
 	switch s.physical {
 	case Int32:
 		return len(v.Int32)
-	case Int64:
+	case Int64, Int96:
 		return len(v.Int64)
 	case Float:
 		return len(v.Float)
