@@ -16,6 +16,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/components"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
@@ -70,17 +71,17 @@ func TestDesignExample(t *testing.T) {
 	if op != ">=" || number != 4 || !ok {
 		t.Errorf("label is %q %v %v", op, number, ok)
 	}
-	if diff := cmp.Diff([]int{400, 400, 400}, c.Model.Options().Hidden); diff != "" {
+	if diff := cmp.Diff([]int{400, 400, 400}, c.Model.Value().(*components.DeepFM).Hidden); diff != "" {
 		t.Error(diff)
 	}
-	if got := *c.Model.Options().EmbeddingInit.Uniform; got != 0.05 {
+	if got := *c.Model.Value().(*components.DeepFM).EmbeddingInit.Uniform; got != 0.05 {
 		t.Errorf("embedding_init.uniform is %v", got)
 	}
 	if got := c.Parse.Features[0].Column; got != "user" {
 		t.Errorf("column is %q", got)
 	}
-	if c.Source.Kafka.Start.At != "earliest" || c.Source.Kafka.MaxBytes != 4<<20 {
-		t.Errorf("defaults of the kafka source are %+v", c.Source.Kafka)
+	if kafka(c).Start.At != "earliest" || kafka(c).MaxBytes != 4<<20 {
+		t.Errorf("defaults of the kafka source are %+v", kafka(c))
 	}
 }
 
@@ -103,8 +104,8 @@ func TestShortFormsAndDerived(t *testing.T) {
 		t.Errorf("features are %+v", c.Parse.Features)
 	}
 	c = decode(t, "version: 1\nsource: synthetic\nmodel: lr\ndeterministic: true\n", job.LoadOptions{})
-	if c.Source.Synthetic == nil || c.Source.Synthetic.Examples != 200000 || c.Parse.Format != "tf_example" {
-		t.Errorf("source is %+v, format %q", c.Source.Synthetic, c.Parse.Format)
+	if s, ok := c.Source.Value().(*components.Synthetic); !ok || s.Examples != 200000 || c.Parse.Format != "tf_example" {
+		t.Errorf("source is %+v, format %q", c.Source.Value(), c.Parse.Format)
 	}
 	if p := c.Train.Prefetch; p.Lookup != 0 || p.Push != 0 || p.Parse != 4 {
 		t.Errorf("prefetch in deterministic mode is %+v", p)
@@ -156,7 +157,7 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got[path], want)
 		}
 	}
-	if c.Optimizer.Sparse.Adagrad != nil || c.Optimizer.Dense.Adam != nil {
+	if c.Optimizer.Sparse.Name() == "adagrad" || c.Optimizer.Dense.Name() == "adam" {
 		t.Error("the choices of the file are still there")
 	}
 	if _, ok := got["optimizer.dense.adam.lr"]; ok {
@@ -165,11 +166,11 @@ func TestPrecedence(t *testing.T) {
 	c = decode(t, "version: 1\nsource: synthetic\nmodel: deepfm\n", job.LoadOptions{
 		Set: []string{"model.fm.dim=3"}, Env: []string{"MONOLITH_MODEL=lr", "MONOLITH_SEED=99"},
 	})
-	if c.Model.Name() != "fm" || c.Model.FM.Dim != 3 || c.Seed != 99 {
-		t.Errorf("model %q %+v seed %d", c.Model.Name(), c.Model.FM, c.Seed)
+	if m, ok := c.Model.Value().(*components.FM); !ok || m.Dim != 3 || c.Seed != 99 {
+		t.Errorf("model %q %+v seed %d", c.Model.Name(), c.Model.Value(), c.Seed)
 	}
 	c = decode(t, "version: 1\nsource: synthetic\nmodel: deepfm\n", job.LoadOptions{Set: []string{"model.deepfm.dim=3"}})
-	if c.Model.DeepFM == nil || c.Model.DeepFM.Dim != 3 {
+	if m, ok := c.Model.Value().(*components.DeepFM); !ok || m.Dim != 3 {
 		t.Errorf("a key beside a short form: %+v", c.Model)
 	}
 }
@@ -300,7 +301,7 @@ func TestSecrets(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := decode(t, text(tt.password), job.LoadOptions{Env: tt.env})
-			got, err := c.Source.Kafka.SASL.Password.Resolve()
+			got, err := kafka(c).SASL.Password.Resolve()
 			if got != tt.want || (err == nil) != (tt.wantErr == "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
 				t.Errorf("resolves to %q, %v", got, err)
 			}
@@ -359,8 +360,8 @@ func TestKeys(t *testing.T) {
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	c := job.Default()
-	c.Source = job.Source{Synthetic: &job.SyntheticSource{Examples: 10, Splits: 1, BlockRows: 1}}
-	c.Model = job.Model{LR: &job.LRModel{}}
+	c.Source = job.SourceOf("synthetic", &components.Synthetic{Examples: 10, Splits: 1, BlockRows: 1})
+	c.Model = job.ModelOf("lr", &components.LR{})
 	c.Parse.Format = "tf_example"
 	if err := c.Validate(); err != nil {
 		t.Error(err)
@@ -376,18 +377,17 @@ func TestDefaultsAreTheZoos(t *testing.T) {
 	t.Parallel()
 	c := decode(t, "version: 1\nsource: synthetic\nmodel: dcnv2\n", job.LoadOptions{})
 	want := zoo.Config{Name: "dcnv2"}.WithDefaults()
-	o := c.Model.Options()
+	o := c.Model.Value().(*components.DCNv2)
 	if o.Dim != want.Dim || o.CrossLayers != want.CrossLayers || o.BatchNorm != want.BatchNorm || !cmp.Equal(o.Hidden, want.Hidden) {
 		t.Errorf("model is %+v, want %+v", o, want)
 	}
 	if u := float32(*o.EmbeddingInit.Uniform); want.EmbeddingInit != param.Uniform(-u, u) {
 		t.Errorf("embedding_init is uniform %v, want %v", u, want.EmbeddingInit)
 	}
-	adam, adagrad, ftrl := c.Optimizer.Dense.Adam, c.Optimizer.Sparse.Adagrad, c.Optimizer.Bias.FTRL
 	for _, r := range []struct{ got, want optim.Optimizer }{
-		{optim.Adam{LR: float32(adam.LR), Beta1: float32(adam.Beta1), Beta2: float32(adam.Beta2), Epsilon: float32(adam.Epsilon)}, want.DenseOptimizer},
-		{optim.Adagrad{LR: float32(adagrad.LR), InitialAccumulator: float32(adagrad.InitialAccumulator)}, want.VecOptimizer},
-		{optim.FTRL{LR: float32(ftrl.LR), Beta: float32(ftrl.Beta), InitialAccumulator: float32(ftrl.InitialAccumulator)}, want.BiasOptimizer},
+		{c.Optimizer.Dense.Value().Rule(), want.DenseOptimizer},
+		{c.Optimizer.Sparse.Value().Rule(), want.VecOptimizer},
+		{c.Optimizer.Bias.Value().Rule(), want.BiasOptimizer},
 	} {
 		if r.got.String() != r.want.String() {
 			t.Errorf("rule is %s, want %s", r.got, r.want)
@@ -443,7 +443,7 @@ func TestVariablesAnywhere(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := fmt.Sprint(c.Source.Text.Files); got != want {
+		if got := fmt.Sprint(c.Source.FileList()); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -507,7 +507,7 @@ func TestForTarget(t *testing.T) {
 		}
 	}
 	c, err := job.ForTarget("kafka://h:1,i:2/t", job.LoadOptions{Set: []string{"source.kafka.tls={}", "parse.format=jsonl"}})
-	if err != nil || len(c.Source.Kafka.Brokers) != 2 || c.Source.Bounded() || c.Source.Kafka.TLS == nil || c.Parse.Format != "jsonl" {
+	if err != nil || len(kafka(c).Brokers) != 2 || c.Source.Bounded() || kafka(c).TLS == nil || c.Parse.Format != "jsonl" {
 		t.Errorf("kafka target: %+v, %v", c, err)
 	}
 	for target, want := range map[string]string{
@@ -587,7 +587,9 @@ func TestVariablesInValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Source.Text.Files; len(got) != 2 || got[0] != "/d: [1]/a-7.csv" || got[1] != "${DATA}" || c.Name != "n" {
+	if got := c.Source.FileList(); len(got) != 2 || got[0] != "/d: [1]/a-7.csv" || got[1] != "${DATA}" || c.Name != "n" {
 		t.Errorf("files %q, name %q", got, c.Name)
 	}
 }
+
+func kafka(c *job.Config) *components.Kafka { return c.Source.Value().(*components.Kafka) }

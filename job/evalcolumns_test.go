@@ -102,7 +102,7 @@ func TestEvaluationColumnsThatCannotBe(t *testing.T) {
 		`source: {text: {files: [a]}}, columns: [user, item]`:              `eval.columns: has no "click", which parse reads`,
 		`source: {parquet: {files: [a]}}, columns: [user, item, click]`:    "eval.columns: is for csv and tsv, not columns",
 		`source: {parquet: {files: [a]}}, header: true`:                    "eval.header: is for csv and tsv, not columns",
-		`source: {kafka: {brokers: ["h:1"], topic: t, end: latest}}`:       "eval.header: is for files; a Kafka topic has no first line",
+		`source: {kafka: {brokers: ["h:1"], topic: t, end: latest}}`:       "eval.header: is for files; a kafka source has no first line",
 		`source: {text: {files: [a]}}, columns: [user, item, user, click]`: "eval.columns",
 	} {
 		_, err := job.Decode([]byte(columnsJob("/d", "run", eval)), "job.yaml", job.LoadOptions{})

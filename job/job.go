@@ -8,6 +8,8 @@ import (
 	"context"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/job/components"
 	"github.com/monolith-go/monolith/job/inspect"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/run"
@@ -39,16 +41,10 @@ type (
 	Finding = spec.Finding
 	// Source is exactly one place examples come from.
 	Source = spec.Source
-	// KafkaSource, TFRecordSource, ParquetSource, TextSource and SyntheticSource are the sources of this package.
-	KafkaSource     = spec.KafkaSource
-	TFRecordSource  = spec.TFRecordSource
-	ParquetSource   = spec.ParquetSource
-	TextSource      = spec.TextSource
-	SyntheticSource = spec.SyntheticSource
-	// Model is what is trained: one of the models of the zoo.
+	// Model is what is trained: one of the models of the list.
 	Model = spec.Model
-	// LRModel are the options of logistic regression.
-	LRModel = spec.LRModel
+	// Components are what jobs may name: sources, models, optimizers, places for bad rows.
+	Components = component.Set
 	// Metrics is the HTTP endpoint for Prometheus and health checks.
 	Metrics = spec.Metrics
 	// Log is the log on standard error.
@@ -142,25 +138,41 @@ const (
 // another part of the job's parse section does not fit the data.
 var ErrBadRows = run.ErrBadRows
 
+// SourceOf is a source made in Go: a name of the list of sources, and its section.
+func SourceOf(name string, section component.SourceConfig) Source {
+	return spec.SourceOf(name, section)
+}
+
+// ModelOf is a model made in Go: a name of the list of models, and its section.
+func ModelOf(name string, section component.ModelConfig) Model { return spec.ModelOf(name, section) }
+
 // Load reads a job file, puts the other layers over it and checks the whole. Errors: a [*ConfigError] with every fault
 // when the job is wrong or the file is not there; an error that wraps pipeline.ErrUnavailable when the disk fails.
-func Load(path string, opts LoadOptions) (*Config, error) { return spec.Load(path, opts) }
+func Load(path string, opts LoadOptions) (*Config, error) { return spec.Load(path, usual(opts)) }
+
+// usual has a job name the components of monolith where no others are given.
+func usual(opts LoadOptions) LoadOptions {
+	opts.Components = components.Or(opts.Components)
+	return opts
+}
 
 // Decode is [Load] for a job that is already in memory; name stands for the file in messages.
 func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
-	return spec.Decode(data, name, opts)
+	return spec.Decode(data, name, usual(opts))
 }
 
 // Default is a job with every default and nothing else, for programs that fill in the rest.
-func Default() *Config { return spec.Default() }
+func Default() *Config { return spec.Default(components.All()) }
 
 // ForTarget makes a job that only has a source, for looking into data without a job file: a file or pattern, whose content
 // tells what it is, kafka://host:port[,host:port]/topic, or synthetic. Errors: as with [Load], [pipeline.ErrConfig] when there
 // is no such source, [pipeline.ErrUnavailable] when a file cannot be read.
-func ForTarget(target string, opts LoadOptions) (*Config, error) { return spec.ForTarget(target, opts) }
+func ForTarget(target string, opts LoadOptions) (*Config, error) {
+	return spec.ForTarget(target, usual(opts))
+}
 
 // Keys lists every key of a job file in the order of the file.
-func Keys() []Key { return spec.Keys() }
+func Keys() []Key { return spec.Keys(components.All()) }
 
 // Nearest returns the candidate that name was probably meant to be, or "" when none is near.
 func Nearest(name string, candidates []string) string { return spec.Nearest(name, candidates) }
@@ -212,5 +224,6 @@ func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
 // Propose looks into a source, as [ForTarget] understands it, and writes a job that trains on it, with comments on what is
 // guessed. The job loads.
 func Propose(ctx context.Context, target string, opts ProposeOptions) (*Proposed, error) {
+	opts.LoadOptions = usual(opts.LoadOptions)
 	return inspect.Propose(ctx, target, opts)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/components"
 )
 
 // copyTo copies a file.
@@ -38,7 +39,7 @@ func copyTo(t *testing.T, from, to string) {
 func reads(t *testing.T, dir, run string, files []string, set ...string) (*job.TrainResult, string) {
 	t.Helper()
 	cfg := epochsJob(t, dir, "train.libfm", run, set...)
-	cfg.Source.Text.Files = files
+	cfg.Source.Value().(*components.Text).Files = files
 	var said strings.Builder
 	r, err := job.Run(t.Context(), cfg, job.RunOptions{Notice: func(s string) { said.WriteString(s + "\n") }})
 	if err != nil {

@@ -38,11 +38,12 @@ var layers = map[string][]string{
 }
 
 // TestCoreLinksNoEngine: a program that imports only the contract and the parameter server links neither Beam nor Parquet
-// nor a cloud's SDK, and the contract no gRPC either.
+// nor a cloud's SDK, and the contract no gRPC either; one that reads jobs links nothing that runs them.
 func TestCoreLinksNoEngine(t *testing.T) {
 	for pkg, forbidden := range map[string][]string{
 		"pipeline": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
 		"ps":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb"},
+		"job/spec": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", mod+pkg).Output()
 		if err != nil {

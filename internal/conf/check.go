@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Check checks a struct, given by pointer, against its tags. Places may be nil.
-func Check(config any, places *Places) []Fault {
-	v := &checker{places: places}
+// Check checks a struct of the schema, given by pointer, against its tags. Places may be nil.
+func (s *Schema) Check(config any, places *Places) []Fault {
+	v := &checker{schema: s, places: places}
 	v.section(reflect.ValueOf(config).Elem(), "")
 	return v.faults
 }
 
 type checker struct {
+	schema *Schema
 	places *Places
 	faults []Fault
 }
@@ -26,10 +27,19 @@ func (v *checker) fault(path, format string, args ...any) {
 
 // section checks a struct against the tags of its fields.
 func (v *checker) section(s reflect.Value, path string) {
+	if isPick(s.Type()) {
+		name, section, ok := chosenOf(s)
+		if !ok {
+			v.fault(path, "is missing; choose one of %s", strings.Join(fieldNames(v.schema.fields(s.Type())), ", "))
+			return
+		}
+		v.section(section, Join(path, name))
+		return
+	}
 	if isChoice(s.Type()) {
 		v.alternatives(s, path)
 	}
-	for _, f := range fieldsOf(s.Type()) {
+	for _, f := range v.schema.fields(s.Type()) {
 		v.value(s.FieldByIndex(f.index), f, Join(path, f.name))
 	}
 }

@@ -54,7 +54,7 @@ func (d *decoder) keysNamed(name string) (out []string) {
 
 // section fills a struct from a mapping; n may be nil or null for defaults alone.
 func (d *decoder) section(n *Node, v reflect.Value, path string) {
-	fields := fieldsOf(v.Type())
+	fields := d.schema.fields(v.Type())
 	if n != nil && n.kind != nullNode {
 		if n.kind == scalarNode {
 			n = d.shortForm(n, v.Type(), fields, path)
@@ -85,6 +85,17 @@ func (d *decoder) section(n *Node, v reflect.Value, path string) {
 			names = append(names, e.key)
 		}
 		d.fault(n.entries[1].at, path, "takes one of its keys, not "+strings.Join(names, " and "), "")
+	}
+	if p, ok := v.Addr().Interface().(picker); ok {
+		for _, f := range fields {
+			if child := d.child(n, f, path); child != nil {
+				x := reflect.ValueOf(f.create())
+				d.value(child, x.Elem(), Join(path, f.name))
+				p.pick(f.name, x.Interface())
+				return
+			}
+		}
+		return
 	}
 	for _, f := range fields {
 		child, childPath := d.child(n, f, path), Join(path, f.name)

@@ -32,6 +32,15 @@ func (p *Places) Effective(config any) []Setting {
 }
 
 func (p *Places) effective(s reflect.Value, prefix string, out *[]Setting) {
+	if isPick(s.Type()) {
+		if name, v, ok := chosenOf(s); ok {
+			path, before := Join(prefix, name), len(*out)
+			if p.effective(v, path, out); len(*out) == before {
+				p.setting(path, "{}", out) // a choice without keys of its own
+			}
+		}
+		return
+	}
 	for _, f := range fieldsOf(s.Type()) {
 		v, path := s.FieldByIndex(f.index), Join(prefix, f.name)
 		if v.Kind() == reflect.Pointer {

@@ -247,7 +247,7 @@ func (d *decoder) assign(root *Node, path, text string, at Where) {
 			n, t, done = ensure(n, seg, at), reflect.TypeFor[string](), Join(done, seg)
 			continue
 		}
-		fields := fieldsOf(t)
+		fields := d.schema.fields(t)
 		f, ok := findField(fields, seg)
 		if !ok {
 			d.unknown(entry{key: seg, at: at}, done, fieldNames(fields))

@@ -14,7 +14,7 @@ import (
 //	yaml      the key, or ",inline" for an embedded struct
 //	alias     a second key for the same value
 //	default   what stands when no layer sets it, written as in a --set flag
-//	enum      the words allowed, separated by |
+//	enum      the words allowed, separated by |; or @name, a list of [Options].Words
 //	min, max  bounds, inclusive; above: a lower bound, exclusive
 //	required  "true": must not be left out or empty
 //	short     "true": a plain word in place of the section sets this key
@@ -37,6 +37,10 @@ type Options struct {
 	EnvPrefix string
 	// Reserved are variables with that prefix that are no settings.
 	Reserved []string
+	// Alternatives are the sections that may stand in each type that embeds a [Pick].
+	Alternatives map[reflect.Type][]Alternative
+	// Words are lists of words that a tag may name: enum:"@formats".
+	Words map[string][]string
 	// Fixed are keys that only the file sets.
 	Fixed []string
 }
@@ -64,7 +68,7 @@ type Word interface{ Word() string }
 type Described interface{ Written() string }
 
 func isChoice(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[Choice]())
+	return t.Kind() == reflect.Struct && (reflect.PointerTo(t).Implements(reflect.TypeFor[Choice]()) || isPick(t))
 }
 
 func isCustom(t reflect.Type) bool {
@@ -84,6 +88,8 @@ type field struct {
 	min, max, above *float64
 	required, short bool
 	blank           bool
+	doc             string     // of an alternative
+	create          func() any // an alternative
 }
 
 // fieldsOf lists the keys of a section type, inlined ones in their place.
@@ -179,19 +185,21 @@ type Key struct {
 	Min, Max, Above *float64
 	// Required keys must be set.
 	Required bool
-	// Owner and Field name the Go struct and field whose doc comment describes the key.
-	Owner, Field string
+	// Doc describes the key where a list does; otherwise Package, Owner and Field name the Go struct and field whose doc
+	// comment does.
+	Doc                   string
+	Package, Owner, Field string
 }
 
 // Keys lists every key in the order of the file.
 func (s *Schema) Keys() []Key { return slices.Clone(s.keys) }
 
 func (s *Schema) walk(t reflect.Type, prefix string, env bool) {
-	for _, f := range fieldsOf(t) {
+	for _, f := range s.fields(t) {
 		path := Join(prefix, f.name)
 		k := Key{
 			Path: path, Type: typeName(f.typ), Default: f.def, Enum: f.enum, Min: f.min, Max: f.max, Above: f.above,
-			Required: f.required, Owner: f.owner.Name(), Field: f.goName,
+			Required: f.required, Doc: f.doc, Package: f.owner.PkgPath(), Owner: f.owner.Name(), Field: f.goName,
 		}
 		if env {
 			k.Env = s.envName(path)

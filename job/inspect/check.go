@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
@@ -45,21 +45,20 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		if r.Source == nil {
 			return
 		}
-		if k := r.Source.Kafka; k != nil { // who checks wants to hear about a wrong address
-			look, kafka := *r.Source, *k
-			kafka.RetryFor = min(k.RetryFor, spec.Duration(checkPatience))
-			look.Kafka, r.Source = &kafka, &look
+		if b, ok := r.Source.Value().(component.Brief); ok { // who checks wants to hear about a wrong address
+			brief := spec.SourceOf(r.Source.Name(), b.Brief(0, checkPatience))
+			r.Source = &brief
 		}
 		var err error
-		if r.Source.Parquet != nil {
+		if r.Source.Columnar() {
 			opts := r.ParseOptions()
 			var src pipeline.Source[*pipeline.Batch]
-			if src, err = r.Parquet(opts); err == nil {
+			if src, err = r.OpenColumns(opts); err == nil {
 				_, err = src.Splits(ctx)
 			}
 		} else {
 			var src pipeline.Source[*pipeline.Block]
-			if src, err = r.Blocks(); err == nil {
+			if src, err = r.OpenBlocks(); err == nil {
 				_, err = src.Splits(ctx)
 			}
 		}
@@ -119,7 +118,7 @@ func checkTables(c *spec.Config, ctx context.Context) error {
 	defer env.CloseResources() //nolint:errcheck // they were only read
 	var p io.Closer
 	var err error
-	if c.Source.Parquet != nil {
+	if c.Source.Columnar() {
 		p, err = parse.NewColumns(opts).Open(ctx, env)
 	} else {
 		opts.Format = parse.Format(r.Format)
@@ -142,14 +141,9 @@ func checkPlaces(c *spec.Config, add func(path string, err error)) {
 	if o := stored.LogOptions(c); o != nil && c.PS.WAL.Dir != "" {
 		place("ps.wal.dir", fsx.CanMake(o.Dir))
 	}
-	d := c.Train.DeadLetter
-	switch {
-	case c.Train.OnBadRow != "dead_letter" || d == nil:
-	case d.File != nil:
-		place("train.dead_letter.file.path", fsx.CanWrite(strings.ReplaceAll(d.File.Path, "{worker}", stored.WorkerName())))
-	case d.Kafka != nil:
-		if _, err := wiring.SASLOptions(d.Kafka.SASL); err != nil {
-			add("train.dead_letter.kafka.sasl", err)
+	if d := c.Train.DeadLetter; c.Train.OnBadRow == "dead_letter" && d != nil && d.Value() != nil {
+		if key, err := d.Value().CanOpen(stored.WorkerName()); err != nil {
+			add("train.dead_letter."+d.Name()+"."+key, err)
 		}
 	}
 }

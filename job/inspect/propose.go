@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/peek"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
@@ -68,7 +69,7 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 			set = append(set, s)
 		}
 	}
-	if _, err := spec.Decode([]byte(text), name+".yaml", spec.LoadOptions{Set: set}); err != nil {
+	if _, err := spec.Decode([]byte(text), name+".yaml", spec.LoadOptions{Set: set, Components: opts.Components}); err != nil {
 		return nil, fmt.Errorf("job: the job made for %s is not right, which should not be: %w\n%s", target, errors.New(err.Error()), text)
 	}
 	return &result.Proposed{Name: name, Job: text, Read: info.Read, Notes: info.Notes}, nil
@@ -86,8 +87,8 @@ var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 // nameFor calls a job after its source.
 func nameFor(target string, cfg *spec.Config) string {
 	base := filepath.Base(filepath.ToSlash(target))
-	if k := cfg.Source.Kafka; k != nil {
-		base = k.Topic
+	if name, ok := cfg.Source.Stream(); ok {
+		base = name
 	} else if ext := filepath.Ext(strings.TrimSuffix(base, ".gz")); ext != "" {
 		base = strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ext)
 	}
@@ -106,29 +107,16 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 	line("version: 1")
 	line("name: %s", name)
 	line("# dir: runs/%s                   # snapshots; train goes on from what it finds there", name)
-	switch s := c.Source; {
-	case s.Kafka != nil:
-		brokers := make([]string, len(s.Kafka.Brokers))
-		for i, br := range s.Kafka.Brokers {
-			brokers[i] = spec.Quoted(br)
+	if w, ok := c.Source.Value().(component.Written); ok {
+		for _, l := range w.Written() {
+			line("%s", l)
 		}
-		line("source:")
-		line("  kafka:")
-		line("    brokers: [%s]", strings.Join(brokers, ", "))
-		line("    topic: %s", spec.Quoted(s.Kafka.Topic))
-		line("    start: earliest              # latest: only what comes from now on")
-		line("    # end: latest                # what is there now, and then the job ends; without it training goes on for ever")
-		if s.Kafka.TLS != nil || s.Kafka.SASL != nil {
-			line("    # tls and sasl are as they were given to init: put them here, or give them to every command with --set")
-		}
-	case s.Synthetic != nil:
-		line("source: {synthetic: {examples: 200000}}")
-	default:
-		files := make([]string, len(s.FileList()))
-		for i, f := range s.FileList() {
+	} else {
+		files := make([]string, len(c.Source.FileList()))
+		for i, f := range c.Source.FileList() {
 			files[i] = spec.Quoted(f)
 		}
-		line("source: {%s: {files: [%s]}}", s.Name(), strings.Join(files, ", "))
+		line("source: {%s: {files: [%s]}}", c.Source.Name(), strings.Join(files, ", "))
 		line("# epochs: 3                      # how often the files are read; with a shuffle when their order says something:")
 		line("# shuffle: {rows: 100000}")
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -127,31 +128,8 @@ func toLookAt(c *spec.Config, rows int, timeout time.Duration) *spec.Config {
 	look := *c
 	look.Epochs, look.Shuffle = 1, spec.Shuffle{}
 	rows = max(rows, 1)
-	files := func(f spec.FileSet) spec.FileSet { f.BlockRows = min(f.BlockRows, rows); return f }
-	switch s := &look.Source; {
-	case s.Kafka != nil:
-		k := *s.Kafka
-		if k.End.IsZero() {
-			k.End = spec.KafkaOffsets{At: "latest"}
-		}
-		if k.Start.At == "latest" {
-			k.Start = spec.KafkaOffsets{At: "earliest"} // behind the end there is nothing to see
-		}
-		k.MaxRows, k.RetryFor = min(k.MaxRows, rows), min(k.RetryFor, spec.Duration(timeout/2))
-		s.Kafka = &k
-	case s.TFRecord != nil:
-		f := *s.TFRecord
-		f.FileSet, s.TFRecord = files(f.FileSet), &f
-	case s.Parquet != nil:
-		f := *s.Parquet
-		f.FileSet, s.Parquet = files(f.FileSet), &f
-	case s.Text != nil:
-		f := *s.Text
-		f.FileSet, s.Text = files(f.FileSet), &f
-	case s.Synthetic != nil:
-		f := *s.Synthetic
-		f.BlockRows, f.Rate = min(f.BlockRows, rows), 0
-		s.Synthetic = &f
+	if b, ok := c.Source.Value().(component.Brief); ok {
+		look.Source = spec.SourceOf(c.Source.Name(), b.Brief(rows, timeout/2))
 	}
 	return &look
 }

@@ -9,15 +9,13 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
-	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/peek"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/fid"
-	"github.com/monolith-go/monolith/sources/parquetsource"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
@@ -45,8 +43,8 @@ func look(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error)
 		parses: len(cfg.Parse.Features) > 0, names: cfg.Parse.Columns, header: cfg.Parse.Header,
 	}
 	var err error
-	if l.cfg = toLookAt(cfg, max(opts.Rows, sampleRows), timeout); cfg.Source.Parquet != nil {
-		err = l.parquet(ctx)
+	if l.cfg = toLookAt(cfg, max(opts.Rows, sampleRows), timeout); cfg.Source.Columnar() {
+		err = l.stored(ctx)
 	} else {
 		err = l.blocks(ctx)
 	}
@@ -101,7 +99,7 @@ func (l *looking) begin(ctx context.Context, src interface {
 // blocks looks into a source of undecoded records.
 func (l *looking) blocks(ctx context.Context) error {
 	r := wiring.TrainReading(l.cfg, 0)
-	src, err := r.Blocks()
+	src, err := r.OpenBlocks()
 	if err != nil {
 		return err
 	}
@@ -237,32 +235,21 @@ func header(b *pipeline.Block) (string, bool) {
 	return md.Values()[i], true
 }
 
-// parquet looks into Parquet files: at all their columns, and at those that the job asks for, as it asks for them.
-func (l *looking) parquet(ctx context.Context) error {
-	files, err := filesplit.Expand(ctx, fsx.Local{}, l.cfg.Source.Parquet.Files)
-	if err != nil {
-		return fmt.Errorf("job: %w: %w", err, pipeline.ErrConfig)
+// stored looks into a source of columns: at all its columns, and at those that the job asks for, as it asks for them.
+func (l *looking) stored(ctx context.Context) error {
+	columns, ok := l.cfg.Source.Value().(component.Columns)
+	if !ok {
+		return fmt.Errorf("job: a %s source has no columns: %w", l.cfg.Source.Name(), pipeline.ErrConfig)
 	}
-	// Files that differ are a fault that the job's own columns tell; here the first that can be read stands for all.
-	var schema *arrow.Schema
-	var unreadable []string
-	for _, f := range files {
-		if schema, unreadable, err = parquetsource.Describe(ctx, fsx.Local{}, f.Path); err == nil {
-			break
-		}
-	}
+	schema, unreadable, err := columns.Describe(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range unreadable {
 		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is a structure, a map or a list of lists", name))
 	}
-	open := func(columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
-		p := l.cfg.Source.Parquet
-		return parquetsource.New(parquetsource.Options{Files: p.Files, BatchRows: p.BlockRows, MaxPageBytes: int(p.MaxPageBytes), Columns: columns})
-	}
 	if schema.NumFields() > 0 {
-		src, err := open(schema)
+		src, err := columns.OpenColumns(component.Opening{Seed: l.cfg.Seed}, schema)
 		if err != nil {
 			return err
 		}
@@ -271,10 +258,10 @@ func (l *looking) parquet(ctx context.Context) error {
 			return err
 		}
 		l.sampled = sampling[*pipeline.Batch]{
-			source: src, env: l.env("parquet"), splits: l.splits, each: each,
+			source: src, env: l.env(l.cfg.Source.Name()), splits: l.splits, each: each,
 			take: func(_ context.Context, split int, b *pipeline.Batch) error {
 				defer b.Release()
-				l.stored(split, b)
+				l.asStored(split, b)
 				return nil
 			},
 		}.run(ctx)
@@ -284,7 +271,7 @@ func (l *looking) parquet(ctx context.Context) error {
 	}
 	r := wiring.TrainReading(l.cfg, 0)
 	opts := r.ParseOptions()
-	src, err := r.Parquet(opts)
+	src, err := r.OpenColumns(opts)
 	if err != nil {
 		return err
 	}
@@ -318,8 +305,8 @@ func (l *looking) parquet(ctx context.Context) error {
 	return broken
 }
 
-// stored takes note of the rows of a batch as they are stored.
-func (l *looking) stored(split int, b *pipeline.Batch) {
+// asStored takes note of the rows of a batch as they are stored.
+func (l *looking) asStored(split int, b *pipeline.Batch) {
 	plain := func(name string) string {
 		if name == pipeline.ColPosition {
 			return ""
@@ -410,8 +397,8 @@ func (l *looking) info(cfg *spec.Config) *result.SourceInfo {
 			Name: c.Name, Type: c.Kind(), Rows: c.Rows, Share: share(c.Rows, l.columns.Records), Distinct: c.Distinct, Numbers: numbersOf(c), Examples: examplesOf(c),
 		})
 	}
-	if cfg.Source.Parquet != nil {
-		out.Format = "columns"
+	if cfg.Source.Columnar() {
+		out.Format = cfg.Source.Value().UsualFormat()
 	}
 	l.describeFeatures(cfg, out)
 	out.Rows = append(out.Rows, pickRows(l.rows, l.opts.Rows)...)
@@ -561,10 +548,10 @@ func (l *looking) suggest(cfg *spec.Config, out *result.SourceInfo) {
 
 func (l *looking) proposeOptions(cfg *spec.Config, label string) peek.ProposeOptions {
 	format := l.format
-	if cfg.Source.Parquet != nil {
-		format = "columns"
+	if cfg.Source.Columnar() {
+		format = cfg.Source.Value().UsualFormat()
 	}
-	return peek.ProposeOptions{Format: format, Header: l.header && cfg.Source.Kafka == nil, Names: l.names, Label: label}
+	return peek.ProposeOptions{Format: format, Header: l.header && cfg.Source.FileList() != nil, Names: l.names, Label: label}
 }
 
 // remark adds what a person should know.

@@ -3,12 +3,12 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
 	"github.com/monolith-go/monolith/job/spec"
-	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -28,7 +28,11 @@ func newBadRows(c *spec.Config, worker string, log *slog.Logger) (*badRows, erro
 	case "skip":
 		b.policy = b.guard
 	case "dead_letter":
-		target, err := wiring.OpenDeadLetter(c.Train.DeadLetter, worker)
+		d := c.Train.DeadLetter
+		if d == nil || d.Value() == nil {
+			return nil, fmt.Errorf("job: train.on_bad_row is dead_letter, but train.dead_letter does not say where to: %w", pipeline.ErrConfig)
+		}
+		target, err := d.Value().Open(worker)
 		if err != nil {
 			return nil, err
 		}

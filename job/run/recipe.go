@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/job/components"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
@@ -28,6 +30,9 @@ const RecipeName = "monolith-train"
 // Recipes builds training graphs again from their recipes: those of runs in this process with their own sessions, metrics
 // and policies, others from the job. The zero value works; methods may overlap.
 type Recipes struct {
+	// Components are what jobs of other processes may name; the zero value: those of monolith.
+	Components component.Set
+
 	mu   sync.Mutex
 	here map[string]func() (*Rebuilt, error)
 }
@@ -83,12 +88,12 @@ func (r *Recipes) Build(ctx context.Context, config []byte) (*Rebuilt, error) {
 	if here != nil {
 		return here()
 	}
-	return of.rebuild(ctx)
+	return of.rebuild(ctx, components.Or(r.Components))
 }
 
 // rebuild builds the graph from the job alone.
-func (of *recipe) rebuild(ctx context.Context) (_ *Rebuilt, err error) {
-	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...)})
+func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, err error) {
+	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Components: set, Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...)})
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func (t *trainer) reading(epochs int) wiring.Reading {
 // is a member, so before it can push anything, and again whenever it is given work. Runs that begin at once find and store
 // the same.
 func (t *trainer) know(ctx context.Context) error {
-	if t.cfg.Source.Kafka != nil { // it has memories of its own ([pipeline.Rememberer])
+	if _, stream := t.cfg.Source.Stream(); stream { // it has memories of its own ([pipeline.Rememberer])
 		if t.known != nil {
 			return nil
 		}
@@ -257,7 +257,7 @@ func sourceLabel(node string, set int) string { return fmt.Sprintf("%s %d", node
 // sayWhatIsRead tells what of the source was read before and what will be.
 func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	k := t.known
-	if t.cfg.Source.Kafka != nil || t.shards.Restored() == nil {
+	if _, stream := t.cfg.Source.Stream(); stream || t.shards.Restored() == nil {
 		return nil // it begins, or the offsets say it
 	}
 	state, err := stored.RestoreTrainer(ctx, t.shards, t.sourceName(), nil)

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -270,15 +269,16 @@ func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
 
 // sourceName tells one source from another in what a snapshot remembers of training.
 func (t *trainer) sourceName() string {
-	if k := t.cfg.Source.Kafka; k != nil {
-		return t.cfg.Source.Name() + " " + cmp.Or(k.Name, k.Topic)
+	if name, ok := t.cfg.Source.Stream(); ok {
+		return t.cfg.Source.Name() + " " + name
 	}
 	return sourceLabel(t.cfg.Source.Name(), t.known.set)
 }
 
 // evaluatesEpochs tells that training stops after each epoch to evaluate.
 func evaluatesEpochs(c *spec.Config) bool {
-	return c.Eval.Source != nil && c.Eval.Every == "epoch" && c.Source.Bounded() && c.Source.Kafka == nil
+	_, stream := c.Source.Stream()
+	return c.Eval.Source != nil && c.Eval.Every == "epoch" && c.Source.Bounded() && !stream
 }
 
 // progressive tells that each example is scored before it is trained on, as the model would serve it. From the second

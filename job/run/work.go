@@ -159,7 +159,7 @@ func (t *trainer) progress(ctx context.Context) (map[string]ps.Progress, error) 
 
 // ownOf leaves out what is not of the job's source.
 func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress {
-	if t.cfg.Source.Kafka != nil {
+	if _, stream := t.cfg.Source.Stream(); stream {
 		t.mu.Lock()
 		splits := t.splits
 		t.mu.Unlock()
@@ -365,8 +365,8 @@ func (t *trainer) glance(upTo int) result.Progress {
 	if t.cfg.Source.Bounded() && t.cfg.Epochs > 1 {
 		p.Epoch = upTo
 	}
-	if s := t.cfg.Source.Synthetic; s != nil && s.Examples > 0 && (p.Total == 0 || s.Examples < p.Total) {
-		p.Total = s.Examples * int64(t.cfg.Epochs)
+	if n := t.cfg.Source.NumExamples(); n > 0 && (p.Total == 0 || n < p.Total) {
+		p.Total = n * int64(t.cfg.Epochs)
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
 )
 
 // Config is one job. Its zero value is not useful; [Load] and [Default] fill the defaults in. It is plain data: once
@@ -52,6 +53,7 @@ type Config struct {
 	// Log is the log on standard error.
 	Log Log `yaml:"log"`
 
+	set    component.Set
 	places *conf.Places
 }
 
@@ -120,6 +122,9 @@ func (c *Config) File() string { return c.places.File() }
 
 // Raw is what a loaded job was made of, for another process to load it again.
 func (c *Config) Raw() conf.Raw { return c.places.Raw() }
+
+// Components are what the job may name.
+func (c *Config) Components() component.Set { return c.set }
 
 // Effective lists every value in force and where it came from, in the order of the file. Alternatives and optional
 // sections that were not chosen are left out.

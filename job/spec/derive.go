@@ -48,17 +48,6 @@ func (e *Eval) deriveColumns(p *Parse) {
 // delimited tells that a format's records are lines whose columns need names.
 func delimited(format string) bool { return format == "csv" || format == "tsv" }
 
-// usualFormat is the format a source's records have without being told, or "".
-func (s *Source) usualFormat() string {
-	switch {
-	case s.Parquet != nil:
-		return "columns"
-	case s.TFRecord != nil, s.Synthetic != nil:
-		return "tf_example"
-	}
-	return ""
-}
-
 func (p *Parse) derive() {
 	if p.Format == "libfm" && len(p.Features) == 0 {
 		names := p.Fields

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
 // What a job is read with is package conf's.
 type (
-	// LoadOptions are the layers above the job file.
-	LoadOptions = conf.Layers
 	// Key is one key of a job file, for reference pages and completion.
 	Key = conf.Key
 	// Setting is one value of a job and where it came from.
@@ -31,16 +30,22 @@ type (
 	Secret = conf.Secret
 )
 
-// schema is what a job may hold.
-func schema() *conf.Schema {
-	return conf.New[Config](conf.Options{
-		Noun: "job", Empty: "; a job begins with `version: 1`", EnvPrefix: "MONOLITH_", Fixed: []string{"version"},
-		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
-	})
+// LoadOptions are the layers above the job file, and what it may name.
+type LoadOptions struct {
+	// Set holds key.path=value overrides, the later ones winning. A list element is key[0] or key.0. The value is written
+	// as in the file; a list of plain words may be written a,b,c.
+	Set []string
+	// Env holds NAME=value pairs, usually os.Environ(). MONOLITH_TRAIN_BATCH sets train.batch. Variables are also where
+	// secrets of the form {env: NAME} are looked up.
+	Env []string
+	// Components are what the job may name. Here the zero value has none; in package job it stands for those of monolith.
+	Components component.Set
 }
 
+func (o LoadOptions) layers() conf.Layers { return conf.Layers{Set: o.Set, Env: o.Env} }
+
 // Keys lists every key of a job file in the order of the file.
-func Keys() []Key { return schema().Keys() }
+func Keys(set component.Set) []Key { return schema(set).Keys() }
 
 // ConfigError lists everything that is wrong with a job. It wraps pipeline.ErrConfig. Fix the job.
 type ConfigError struct {
@@ -96,8 +101,8 @@ func nearestFile(path string) string {
 
 // Decode is [Load] for a job that is already in memory; name stands for the file in messages.
 func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
-	c := &Config{}
-	places, faults := schema().Decode(data, name, opts, c)
+	c := &Config{set: opts.Components}
+	places, faults := schema(opts.Components).Decode(data, name, opts.layers(), c)
 	if c.places = places; places != nil {
 		c.derive()
 		if more, ok := errors.AsType[*ConfigError](c.Validate()); ok {
@@ -111,9 +116,9 @@ func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
 }
 
 // Default is a job with every default and nothing else, for programs that fill in the rest.
-func Default() *Config {
-	c := &Config{}
-	c.places = schema().Default(c)
+func Default(set component.Set) *Config {
+	c := &Config{set: set}
+	c.places = schema(set).Default(c)
 	c.Version = 1
 	c.derive()
 	return c

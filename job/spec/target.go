@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/internal/tfrecord"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -26,24 +26,33 @@ import (
 func ForTarget(target string, opts LoadOptions) (*Config, error) {
 	var keys [][2]string
 	set := func(path, value string) { keys = append(keys, [2]string{path, value}) }
-	if rest, ok := strings.CutPrefix(target, "kafka://"); ok {
-		brokers, topic, _ := strings.Cut(rest, "/")
-		topic, err := url.PathUnescape(topic)
-		if err != nil || brokers == "" || topic == "" {
-			return nil, fmt.Errorf("job: %q is not kafka://host:port/topic: %w", target, pipeline.ErrConfig)
+	named := false
+	for _, kind := range opts.Components.Sources {
+		if kind.FromTarget == nil {
+			continue
 		}
-		set("source.kafka.brokers", brokers)
-		set("source.kafka.topic", topic)
-	} else if _, err := os.Stat(target); target == "synthetic" && errors.Is(err, os.ErrNotExist) {
-		set("source.synthetic", "{}")
-		set("source.synthetic.examples", "0")
-	} else {
-		f, err := recognise(target)
+		section, ok, err := kind.FromTarget(target)
 		if err != nil {
 			return nil, err
 		}
-		set("source."+f.kind+".files", "["+Quoted(target)+"]")
-		if f.kind == "text" && f.format != peek.Text && f.format != peek.Binary {
+		if named = ok; ok {
+			set("source."+kind.Name, "{}")
+			for _, k := range section {
+				set("source."+kind.Name+"."+k[0], k[1])
+			}
+			break
+		}
+	}
+	if !named {
+		f, err := recognise(target, opts.Components.Sources)
+		if err != nil {
+			return nil, err
+		}
+		if f.kind.Name == "" {
+			return nil, fmt.Errorf("job: no source reads %q: %w", target, pipeline.ErrConfig)
+		}
+		set("source."+f.kind.Name+".files", "["+Quoted(target)+"]")
+		if f.kind.Lines && f.format != peek.Text && f.format != peek.Binary {
 			set("parse.format", f.format)
 		}
 		if f.header {
@@ -53,15 +62,15 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 			set("parse.columns", "["+strings.Join(f.columns, ", ")+"]")
 		}
 	}
-	c := &Config{Version: 1, Name: target}
-	places, faults := schema().Assign(keys, opts, c)
+	c := &Config{Version: 1, Name: target, set: opts.Components}
+	places, faults := schema(opts.Components).Assign(keys, opts.layers(), c)
 	if c.places = places; len(faults) > 0 {
 		return nil, &ConfigError{Faults: faults}
 	}
 	features := c.Parse.Features
 	c.derive()
 	c.Parse.Features = features // of libfm they are one that says nothing
-	if c.Source.TFRecord != nil && !places.Set("parse.format") {
+	if c.Source.usualFormat() != "" && len(c.Source.formats()) > 1 && !places.Set("parse.format") {
 		c.Parse.Format = "" // what the records are like is seen when they are read
 	}
 	return c, nil
@@ -69,16 +78,17 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 
 // recognised is what the beginning of a file says about it.
 type recognised struct {
-	kind, format string
-	header       bool
-	columns      []string
+	kind    component.Source
+	format  string
+	header  bool
+	columns []string
 }
 
 // headBytes is how much of a file is looked at to know what it is.
 const headBytes = 256 << 10
 
 // recognise looks into the first file of a pattern that holds something.
-func recognise(pattern string) (*recognised, error) {
+func recognise(pattern string, kinds []component.Source) (*recognised, error) {
 	files, err := filesplit.Expand(context.Background(), fsx.Local{}, []string{pattern})
 	if none, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
 		if info, err := os.Stat(pattern); err == nil && info.IsDir() {
@@ -100,7 +110,7 @@ func recognise(pattern string) (*recognised, error) {
 		if len(head) == 0 {
 			continue
 		}
-		r := recogniseHead(f.Name, head, whole)
+		r := recogniseHead(f.Name, head, whole, kinds)
 		if len(r.columns) > 0 && !whole && !bytes.ContainsRune(head, '\n') {
 			return nil, fmt.Errorf("job: %s: its first line has no end within %d bytes, so that its columns cannot be told; is it %s? %w", f.Path, len(head), r.format, pipeline.ErrConfig)
 		}
@@ -123,29 +133,42 @@ func head(path string) (_ []byte, whole bool, err error) {
 	return b, len(b) < headBytes, nil // what is damaged further on is for the source to report
 }
 
-func recogniseHead(name string, head []byte, whole bool) *recognised {
-	if bytes.HasPrefix(head, []byte("PAR1")) {
-		return &recognised{kind: "parquet"}
-	}
-	if len(head) >= 12 {
-		_, err := tfrecord.NewReader(bytes.NewReader(head), nil).Next()
-		if corrupt, ok := errors.AsType[*tfrecord.CorruptError](err); err == nil || ok && corrupt.Reason != tfrecord.ReasonLength {
-			return &recognised{kind: "tfrecord"}
+func recogniseHead(name string, head []byte, whole bool, kinds []component.Source) *recognised {
+	var likely, lines *component.Source
+	for i, kind := range kinds {
+		if kind.Lines {
+			lines = &kinds[i]
+		}
+		if kind.Recognise == nil {
+			continue
+		}
+		switch ok, sure := kind.Recognise(head, extension(name)); {
+		case ok && sure:
+			return &recognised{kind: kind}
+		case ok && likely == nil:
+			likely = &kinds[i]
 		}
 	}
-	switch ext := extension(name); ext { // a damaged file, which the source can say more about
-	case ".parquet":
-		return &recognised{kind: "parquet"}
-	case ".tfrecord", ".tfrecords":
-		return &recognised{kind: "tfrecord"}
+	if likely != nil { // a damaged file, which the source can say more about
+		return &recognised{kind: *likely}
 	}
+	r := &recognised{}
+	if lines != nil {
+		r.kind = *lines
+	}
+	r.read(name, head, whole)
+	return r
+}
+
+// read finds out what lines of text are.
+func (r *recognised) read(name string, head []byte, whole bool) {
 	lines := bytes.Split(bytes.TrimPrefix(head, []byte("\ufeff")), []byte{'\n'})
 	if !whole {
 		lines = lines[:max(1, len(lines)-1)] // the last one is cut
 	}
 	lines = slices.DeleteFunc(lines, func(l []byte) bool { return len(bytes.TrimSpace(l)) == 0 })
 	lines = lines[:min(len(lines), 100)]
-	r := &recognised{kind: "text", format: peek.Sniff(lines)}
+	r.format = peek.Sniff(lines)
 	if ext := extension(name); ext == ".csv" || ext == ".tsv" { // also when its quotes hold line ends
 		r.format = ext[1:]
 	}
@@ -154,7 +177,6 @@ func recogniseHead(name string, head []byte, whole bool) *recognised {
 			r.columns = peek.Names(r.format, lines[0], false)
 		}
 	}
-	return r
 }
 
 // extension is that of a file's name, without .gz and in lower case.

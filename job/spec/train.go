@@ -1,7 +1,5 @@
 package spec
 
-import "github.com/monolith-go/monolith/internal/conf"
-
 // Train is how batches are made and run.
 type Train struct {
 	// Batch is the number of examples of a training batch.
@@ -50,34 +48,6 @@ type Prefetch struct {
 	Push int `yaml:"push" default:"0" min:"0" max:"1024"`
 }
 
-// DeadLetter is exactly one place for bad records.
-type DeadLetter struct {
-	// File is a file of JSON lines.
-	File *DeadLetterFile `yaml:"file"`
-	// Kafka is a topic.
-	Kafka *DeadLetterKafka `yaml:"kafka"`
-}
-
-// DeadLetterFile is a file of JSON lines. Short form: the path alone.
-type DeadLetterFile struct {
-	// Path is the file; it is appended to. {worker} in it stands for the worker's name.
-	Path string `yaml:"path" short:"true" required:"true"`
-	// MaxBytes is the size at which the file is renamed and a new one begun; 0: never.
-	MaxBytes Size `yaml:"max_bytes" default:"0" min:"0"`
-}
-
-// DeadLetterKafka is a topic for bad records; the reason is in the message.
-type DeadLetterKafka struct {
-	// Brokers are host:port addresses to begin with.
-	Brokers []string `yaml:"brokers" required:"true"`
-	// Topic must exist.
-	Topic string `yaml:"topic" required:"true"`
-	// TLS encrypts the connections; absent: plain text.
-	TLS *TLS `yaml:"tls"`
-	// SASL logs in; absent: no log-in.
-	SASL *SASL `yaml:"sasl"`
-}
-
 // Plateau lowers the learning rates when an evaluation metric stops getting better.
 type Plateau struct {
 	// Factor is what the learning rates are multiplied by.
@@ -112,70 +82,3 @@ type Optimizers struct {
 	// Bias is the rule of the linear weight of each id.
 	Bias Optimizer `yaml:"bias" default:"ftrl"`
 }
-
-// Optimizer is exactly one update rule. Short form: the name alone, as in `sparse: adagrad`.
-type Optimizer struct {
-	// Adam is the rule of Kingma and Ba (2015).
-	Adam *Adam `yaml:"adam"`
-	// Adagrad is the rule of Duchi, Hazan and Singer (2011).
-	Adagrad *Adagrad `yaml:"adagrad"`
-	// SGD is stochastic gradient descent.
-	SGD *SGD `yaml:"sgd"`
-	// FTRL is the rule of McMahan et al. (2013).
-	FTRL *FTRL `yaml:"ftrl"`
-}
-
-// Adam are the settings of Adam, with the paper's defaults (the Go rule's zero value has those of the original Monolith).
-type Adam struct {
-	// LR is the learning rate.
-	LR float64 `yaml:"lr" default:"0.001" above:"0"`
-	// Beta1 is the decay of the mean.
-	Beta1 float64 `yaml:"beta1" default:"0.9" above:"0" max:"0.999999"`
-	// Beta2 is the decay of the mean square.
-	Beta2 float64 `yaml:"beta2" default:"0.999" above:"0" max:"0.999999"`
-	// Epsilon is added to the root of the mean square.
-	Epsilon float64 `yaml:"epsilon" default:"1e-8" above:"0"`
-	// WeightDecay adds WeightDecay·w to the gradient.
-	WeightDecay float64 `yaml:"weight_decay" default:"0" min:"0"`
-	// Nesterov looks ahead by the newest gradient.
-	Nesterov bool `yaml:"nesterov" default:"false"`
-}
-
-// Adagrad are the settings of Adagrad.
-type Adagrad struct {
-	// LR is the learning rate.
-	LR float64 `yaml:"lr" default:"0.05" above:"0"`
-	// InitialAccumulator is the sum of squares before the first gradient; larger means smaller first steps. Gradients are
-	// means over a batch, so that of a rare id falls with the batch: what suits grows as 1/batch², from 1e-6 at 4096 rows
-	// to 1e-4 at 256. Too small a value makes the first steps of a stale gradient large, too large a one keeps rare ids from
-	// learning.
-	InitialAccumulator float64 `yaml:"initial_accumulator" default:"0.000001" above:"0"`
-	// WeightDecay adds WeightDecay·w to the gradient.
-	WeightDecay float64 `yaml:"weight_decay" default:"0" min:"0"`
-}
-
-// SGD are the settings of stochastic gradient descent.
-type SGD struct {
-	// LR is the learning rate.
-	LR float64 `yaml:"lr" default:"0.01" above:"0"`
-}
-
-// FTRL are the settings of FTRL-Proximal.
-type FTRL struct {
-	// LR is the learning rate, the paper's alpha.
-	LR float64 `yaml:"lr" default:"0.05" above:"0"`
-	// Beta smooths the first steps.
-	Beta float64 `yaml:"beta" default:"0" min:"0"`
-	// L1 sets weights that matter little to 0.
-	L1 float64 `yaml:"l1" default:"0" min:"0"`
-	// L2 pulls weights towards 0.
-	L2 float64 `yaml:"l2" default:"0" min:"0"`
-	// InitialAccumulator is the sum of squares before the first gradient.
-	InitialAccumulator float64 `yaml:"initial_accumulator" default:"0.000001" above:"0"`
-}
-
-// Name is the chosen rule: "adam", "adagrad", "sgd" or "ftrl"; empty when none is.
-func (o *Optimizer) Name() string { return conf.Chosen(o) }
-
-func (*DeadLetter) OneOf() {}
-func (*Optimizer) OneOf()  {}

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
 )
 
 // Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
 // called it already; programs that change a job call it again.
 func (c *Config) Validate() error {
-	v := &validator{c: c, faults: conf.Check(c, c.places)}
+	v := &validator{c: c, faults: schema(c.set).Check(c, c.places)}
 	v.source(&c.Source, "source", c.Parse.Format)
 	if c.Eval.Source != nil {
 		v.source(c.Eval.Source, "eval.source", c.Eval.Format)
@@ -25,7 +26,7 @@ func (c *Config) Validate() error {
 	}
 	v.evalColumns(&c.Eval)
 	v.parse(&c.Parse)
-	v.interactions(c)
+	v.inputs(c)
 	v.run(c)
 	if len(v.faults) == 0 {
 		return nil
@@ -50,23 +51,6 @@ func (v *validator) near(path, word string, known []string, format string, args 
 	v.faults = append(v.faults, f)
 }
 
-// formatsOf lists what the records of each source can be.
-func (s *Source) formatsOf() []string {
-	switch {
-	case s.Parquet != nil:
-		return []string{"columns"}
-	case s.TFRecord != nil:
-		return []string{"tf_example", "jsonl"}
-	case s.Text != nil:
-		return []string{"libfm", "csv", "tsv", "jsonl"}
-	case s.Kafka != nil:
-		return []string{"tf_example", "libfm", "csv", "tsv", "jsonl"}
-	case s.Synthetic != nil:
-		return []string{"tf_example"}
-	}
-	return nil
-}
-
 func (v *validator) source(s *Source, path, format string) {
 	formatPath := "parse.format"
 	if path == "eval.source" {
@@ -75,7 +59,7 @@ func (v *validator) source(s *Source, path, format string) {
 			formatPath = "parse.format"
 		}
 	}
-	if known := s.formatsOf(); known != nil {
+	if known := s.formats(); known != nil {
 		switch {
 		case format == "":
 			v.fault(formatPath, "is missing; records of a %s source are one of %s", s.Name(), strings.Join(known, ", "))
@@ -83,10 +67,7 @@ func (v *validator) source(s *Source, path, format string) {
 			v.fault(formatPath, "is %q, but records of a %s source are one of %s", format, s.Name(), strings.Join(known, ", "))
 		}
 	}
-	if k := s.Kafka; k != nil {
-		v.brokers(k.Brokers, path+".kafka.brokers")
-		v.security(k.TLS, path+".kafka")
-	}
+	v.component(s.Value(), conf.Join(path, s.Name()))
 }
 
 // evalColumns looks at where evaluation's columns get their names; a job made in Go may not have derived them.
@@ -102,8 +83,8 @@ func (v *validator) evalColumns(e *Eval) {
 		if header {
 			v.fault("eval.header", "is for csv and tsv, not %s", e.Format)
 		}
-	case header && e.Source.Kafka != nil:
-		v.fault("eval.header", "is for files; a Kafka topic has no first line, so name eval.columns")
+	case header && e.Source.FileList() == nil:
+		v.fault("eval.header", "is for files; a %s source has no first line, so name eval.columns", e.Source.Name())
 	case !header && !own:
 		v.fault("eval.columns", "is missing; name the columns, or set eval.header when the first line does")
 	case !slices.Equal(e.Columns, v.c.Parse.Columns): // else the faults are those of parse
@@ -140,23 +121,26 @@ func (v *validator) evalHas(columns []string, p *Parse) {
 	}
 }
 
-func (v *validator) brokers(brokers []string, path string) {
-	for i, b := range brokers {
-		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || !validPort(port) {
-			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, not host:port", b)
+// component has a section check itself.
+func (v *validator) component(section any, path string) {
+	if c, ok := section.(component.Checker); ok {
+		c.Check(v.report(path))
+	}
+}
+
+// report puts the path of a section before the keys of its faults.
+func (v *validator) report(path string) component.Report {
+	return func(key, format string, args ...any) {
+		if key != "" {
+			key = "." + key
 		}
+		v.fault(path+key, format, args...)
 	}
 }
 
 func validPort(s string) bool {
 	n, err := strconv.Atoi(s)
 	return err == nil && n >= 0 && n <= 65535
-}
-
-func (v *validator) security(tls *TLS, path string) {
-	if tls != nil && (tls.Cert == "") != (tls.Key == "") {
-		v.fault(path+".tls", "needs both cert and key, or neither")
-	}
 }
 
 var positiveForm = regexp.MustCompile(`^\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*$`)
@@ -182,8 +166,8 @@ func (v *validator) parse(p *Parse) {
 	if p.Header && !text {
 		v.fault("parse.header", "is for csv and tsv, not %s", p.Format)
 	}
-	if p.Header && v.c.Source.Kafka != nil {
-		v.fault("parse.header", "is for files; a Kafka topic has no first line, so name parse.columns")
+	if s := &v.c.Source; p.Header && s.Value() != nil && s.FileList() == nil {
+		v.fault("parse.header", "is for files; a %s source has no first line, so name parse.columns", s.Name())
 	}
 	if len(p.Columns) > 0 && !text {
 		v.fault("parse.columns", "is for csv and tsv, not %s", p.Format)
@@ -193,7 +177,7 @@ func (v *validator) parse(p *Parse) {
 	}
 	v.unique(p.Columns, "parse.columns")
 	v.unique(p.Fields, "parse.fields")
-	if p.Label.Name == "" && p.Format != "" && p.Format != "libfm" && v.c.Source.Synthetic == nil {
+	if p.Label.Name == "" && p.Format != "" && p.Format != "libfm" && !v.c.Source.selfDescribing() {
 		v.fault("parse.label", "is missing; name the label's column")
 	}
 	if _, _, ok := p.Label.Op(); p.Label.Positive != "" && !ok {
@@ -213,22 +197,19 @@ func (v *validator) parse(p *Parse) {
 	v.features(p, known)
 }
 
-// interactions refuses a factorization machine whose vectors never meet: it would be logistic regression in silence.
-func (v *validator) interactions(c *Config) {
-	if c.Model.FM == nil || len(c.Parse.Features) != 1 {
+// inputs has the model check its features.
+func (v *validator) inputs(c *Config) {
+	m, ok := c.Model.Value().(component.InputChecker)
+	if !ok {
 		return
 	}
-	f := &c.Parse.Features[0]
-	if f.Kind == "dense" && f.Dim > 1 {
-		return
+	text := delimited(c.Parse.Format)
+	var in []component.Input
+	for _, f := range c.Parse.Features {
+		one := f.Max == 1 || text && f.Split == "" || c.Parse.Format == "libfm" && len(c.Parse.Fields) > 0
+		in = append(in, component.Input{Name: f.Name, Dense: f.Kind == "dense", Width: f.Dim, Many: f.Kind == "sparse" && !one})
 	}
-	text := c.Parse.Format == "csv" || c.Parse.Format == "tsv"
-	switch {
-	case f.Kind == "sparse" && c.Model.FM.Interactions == "fields":
-		v.fault("model.fm.interactions", "is fields, but there is one feature, so nothing meets and the model is logistic regression; set it to entries, or choose lr")
-	case f.Kind == "dense", f.Max == 1, text && f.Split == "", c.Parse.Format == "libfm" && len(c.Parse.Fields) > 0:
-		v.fault("model.fm", "has one feature with one value a row, so no two vectors meet and the model is logistic regression; add features, split its values (split), or choose lr")
-	}
+	m.CheckInputs(in, v.report(conf.Join("model", c.Model.Name())))
 }
 
 func (v *validator) unique(names []string, path string) {
@@ -285,7 +266,7 @@ func (v *validator) column(name, path string, known []string) {
 }
 
 func (v *validator) features(p *Parse, known []string) {
-	if len(p.Features) == 0 && p.Format != "" && v.c.Source.Synthetic == nil {
+	if len(p.Features) == 0 && p.Format != "" && !v.c.Source.selfDescribing() {
 		v.fault("parse.features", "is missing; a model needs inputs")
 	}
 	seen := map[string]int{}
@@ -449,12 +430,12 @@ func (v *validator) run(c *Config) {
 	case t.OnBadRow != "dead_letter" && t.DeadLetter != nil:
 		v.fault("train.dead_letter", "is set, but train.on_bad_row is %s; set it to dead_letter", t.OnBadRow)
 	}
-	if d := t.DeadLetter; d != nil && d.File != nil && c.PS.Remote() && !strings.Contains(d.File.Path, "{worker}") {
-		v.fault("train.dead_letter.file.path", "is written by every worker of a cluster; put {worker} into the name")
-	}
-	if d := t.DeadLetter; d != nil && d.Kafka != nil {
-		v.brokers(d.Kafka.Brokers, "train.dead_letter.kafka.brokers")
-		v.security(d.Kafka.TLS, "train.dead_letter.kafka")
+	if d := t.DeadLetter; d != nil && d.Value() != nil {
+		path := conf.Join("train.dead_letter", d.Name())
+		if ok, key, hint := d.Value().Shared(); !ok && c.PS.Remote() {
+			v.report(path)(key, "%s", hint)
+		}
+		v.component(d.Value(), path)
 	}
 	if c.Eval.Source == nil {
 		if t.Plateau != nil {

@@ -1,31 +1,35 @@
 package wiring
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
-	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Model makes the job's model with its parameters' rules.
+// Model makes the job's model with its parameters' rules. Errors: [pipeline.ErrConfig].
 func Model(c *spec.Config) (model.Model, error) {
-	o := c.Model.Options()
-	interactions := zoo.EntryInteractions
-	if o.Interactions == "fields" {
-		interactions = zoo.FieldInteractions
+	section := c.Model.Value()
+	if section == nil {
+		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
-	return zoo.New(zoo.Config{
-		Interactions: interactions,
-		Name:         c.Model.Name(), Features: features(c), Seed: c.Seed,
-		Dim: o.Dim, Hidden: o.Hidden, BatchNorm: o.BatchNorm, Dropout: o.Dropout, CrossLayers: o.CrossLayers,
-		EmbeddingInit: initial(o.EmbeddingInit), EmbeddingL2: float32(o.EmbeddingL2), BiasL2: float32(o.BiasL2), DenseL2: float32(o.DenseL2),
-		BiasOptimizer: rule(&c.Optimizer.Bias), VecOptimizer: rule(&c.Optimizer.Sparse), DenseOptimizer: rule(&c.Optimizer.Dense),
-		ClipNorm: o.ClipNorm,
+	return section.Build(component.ModelInputs{
+		Features: features(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
 	})
+}
+
+// rule is the update rule with its settings; nil when none is chosen.
+func rule(o *spec.Optimizer) optim.Optimizer {
+	if o.Value() == nil {
+		return nil
+	}
+	return o.Value().Rule()
 }
 
 // features are the model's inputs: those of the job, and behind those that have one, the indicator of missing values.
@@ -64,35 +68,4 @@ func valuesOf(p *spec.Parse, f *spec.Feature, format string) string {
 		return ""
 	}
 	return f.Name + ".values"
-}
-
-func initial(e spec.EmbeddingInit) param.Init {
-	switch {
-	case e.Normal != nil:
-		return param.Normal(0, float32(*e.Normal))
-	case e.Uniform != nil:
-		return param.Uniform(-float32(*e.Uniform), float32(*e.Uniform))
-	}
-	return param.Zeros()
-}
-
-// rule is the update rule with its settings; nil when none is chosen.
-func rule(o *spec.Optimizer) optim.Optimizer {
-	switch {
-	case o.Adam != nil:
-		a := o.Adam
-		return optim.Adam{
-			LR: float32(a.LR), Beta1: float32(a.Beta1), Beta2: float32(a.Beta2), Epsilon: float32(a.Epsilon),
-			WeightDecay: float32(a.WeightDecay), Nesterov: a.Nesterov,
-		}
-	case o.Adagrad != nil:
-		a := o.Adagrad
-		return optim.Adagrad{LR: float32(a.LR), InitialAccumulator: float32(a.InitialAccumulator), WeightDecay: float32(a.WeightDecay)}
-	case o.SGD != nil:
-		return optim.SGD{LR: float32(o.SGD.LR)}
-	case o.FTRL != nil:
-		f := o.FTRL
-		return optim.FTRL{LR: float32(f.LR), Beta: float32(f.Beta), L1: float32(f.L1), L2: float32(f.L2), InitialAccumulator: float32(f.InitialAccumulator)}
-	}
-	return nil
 }

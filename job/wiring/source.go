@@ -7,15 +7,11 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/epochsource"
-	"github.com/monolith-go/monolith/sources/kafkasource"
 	"github.com/monolith-go/monolith/sources/parquetsource"
-	"github.com/monolith-go/monolith/sources/synthsource"
-	"github.com/monolith-go/monolith/sources/textsource"
-	"github.com/monolith-go/monolith/sources/tfrecordsource"
 	"github.com/monolith-go/monolith/transforms/batch"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
@@ -81,7 +77,8 @@ const evalBatch = 4096
 // repeats tells that the source is read through an epoch source, whose positions count epochs. That is so for one epoch
 // too, with the source's own positions: more epochs, or another order, then go on from them.
 func (r Reading) repeats() bool {
-	return r.Epochs > 0 && r.Source.Bounded() && r.Source.Kafka == nil
+	_, stream := r.Source.Stream()
+	return r.Epochs > 0 && r.Source.Bounded() && !stream
 }
 
 // Name is that of the source's node, under which positions are stored.
@@ -92,14 +89,14 @@ func (r Reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], 
 	var none pipeline.Stream[*pipeline.Batch]
 	opts := r.ParseOptions()
 	var parsed pipeline.Stream[*pipeline.Batch]
-	if r.Source.Parquet != nil {
-		src, err := r.Parquet(opts)
+	if r.Source.Columnar() {
+		src, err := r.OpenColumns(opts)
 		if err != nil {
 			return none, err
 		}
 		parsed = pipeline.Via(pipeline.Read(g, r.Name(), src), "parse", parse.NewColumns(opts))
 	} else {
-		src, err := r.Blocks()
+		src, err := r.OpenBlocks()
 		if err != nil {
 			return none, err
 		}
@@ -121,45 +118,35 @@ func repeat[T pipeline.Element](r Reading, src pipeline.Source[T]) (pipeline.Sou
 	return epochsource.New(src, o)
 }
 
-// Blocks opens a source of undecoded records. Secrets are read here, which is the only I/O.
-func (r Reading) Blocks() (pipeline.Source[*pipeline.Block], error) {
-	var src pipeline.Source[*pipeline.Block]
-	var err error
-	switch s := r.Source; {
-	case s.Kafka != nil:
-		src, err = openKafka(s.Kafka)
-	case s.TFRecord != nil:
-		f := s.TFRecord
-		src, err = tfrecordsource.New(tfrecordsource.Options{
-			Files: f.Files, Known: r.Known.Identities, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
-		})
-	case s.Text != nil:
-		f := s.Text
-		src, err = textsource.New(textsource.Options{
-			Files: f.Files, Known: r.Known.Identities, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
-			Header: r.Header, Quoted: r.Format == "csv",
-		})
-	case s.Synthetic != nil:
-		src, err = openSynthetic(s.Synthetic, r.Job.Seed)
-	default:
-		return nil, fmt.Errorf("job: no source is chosen: %w", pipeline.ErrConfig)
+// opening is what the job tells its source.
+func (r Reading) opening() component.Opening {
+	return component.Opening{Seed: r.Job.Seed, Format: r.Format, Header: r.Header, Known: r.Known.Identities}
+}
+
+// OpenBlocks makes a source of undecoded records. Secrets are read here, which is the only I/O.
+func (r Reading) OpenBlocks() (pipeline.Source[*pipeline.Block], error) {
+	s, ok := r.Source.Value().(component.Blocks)
+	if !ok {
+		return nil, fmt.Errorf("job: no source of records is chosen: %w", pipeline.ErrConfig)
 	}
+	src, err := s.OpenBlocks(r.opening())
 	if err != nil {
 		return nil, err
 	}
 	return repeat(r, src)
 }
 
-// Parquet opens a source of columns.
-func (r Reading) Parquet(opts parse.Options) (pipeline.Source[*pipeline.Batch], error) {
-	src, err := parquetsource.New(parquetsource.Options{
-		Files: r.Source.Parquet.Files, Known: r.Known.Identities, BatchRows: r.Source.Parquet.BlockRows,
-		MaxPageBytes: int(r.Source.Parquet.MaxPageBytes), Columns: columnsToRead(opts),
-	})
+// OpenColumns makes a source of the columns that parsing needs.
+func (r Reading) OpenColumns(opts parse.Options) (pipeline.Source[*pipeline.Batch], error) {
+	s, ok := r.Source.Value().(component.Columns)
+	if !ok {
+		return nil, fmt.Errorf("job: no source of columns is chosen: %w", pipeline.ErrConfig)
+	}
+	src, err := s.OpenColumns(r.opening(), columnsToRead(opts))
 	if err != nil {
 		return nil, err
 	}
-	return repeat[*pipeline.Batch](r, src)
+	return repeat(r, src)
 }
 
 // columnsToRead are the Parquet columns that parsing needs, with the types to read them as. A sparse feature is read as a
@@ -204,65 +191,6 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 	add(opts.Label.Column, arrow.PrimitiveTypes.Float32)
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)
 	return arrow.NewSchema(fields, nil)
-}
-
-// openKafka makes the Kafka source. Secrets are read here, which is the only I/O.
-func openKafka(k *spec.KafkaSource) (*kafkasource.Source, error) {
-	opts := kafkasource.Options{
-		Brokers: k.Brokers, Topic: k.Topic, Name: k.Name, DiscoverEvery: time.Duration(k.DiscoverEvery), Start: bound(k.Start), End: bound(k.End),
-		Isolation: kafkasource.Isolation(k.Isolation), OnGap: kafkasource.GapPolicy(k.OnGap), GroupID: k.GroupID, ClientID: k.ClientID,
-		MaxWait: time.Duration(k.MaxWait), MaxBytes: int(k.MaxBytes), MaxBatchBytes: int(k.MaxBatchBytes), MaxRows: k.MaxRows,
-		RetryFor: max(time.Duration(k.RetryFor), time.Millisecond),
-		TLS:      tlsOptions(k.TLS),
-	}
-	var err error
-	if opts.SASL, err = SASLOptions(k.SASL); err != nil {
-		return nil, err
-	}
-	return kafkasource.New(opts)
-}
-
-func bound(o spec.KafkaOffsets) kafkasource.Bound {
-	b := kafkasource.Bound{Place: kafkasource.Place(o.At)}
-	if o.Partitions != nil {
-		b.Offsets = make(map[int]int64, len(o.Partitions))
-		for p, at := range o.Partitions {
-			b.Offsets[int(p)] = at
-		}
-	}
-	return b
-}
-
-func tlsOptions(t *spec.TLS) *kafkasource.TLS {
-	if t == nil {
-		return nil
-	}
-	return &kafkasource.TLS{CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName}
-}
-
-// SASLOptions reads the password. Errors: [pipeline.ErrConfig].
-func SASLOptions(s *spec.SASL) (*kafkasource.SASL, error) {
-	if s == nil {
-		return nil, nil
-	}
-	password, err := s.Password.Resolve()
-	if err != nil {
-		return nil, fault.Config("job: %w", err)
-	}
-	return &kafkasource.SASL{Mechanism: kafkasource.Mechanism(s.Mechanism), User: s.User, Password: password}, nil
-}
-
-func openSynthetic(s *spec.SyntheticSource, jobSeed uint64) (*synthsource.Source, error) {
-	opts := synthsource.Options{
-		Seed: s.Seed, Examples: s.Examples, Splits: s.Splits, Rate: s.Rate, BlockRows: s.BlockRows,
-	}
-	if opts.Seed == 0 {
-		opts.Seed = jobSeed
-	}
-	if s.Examples == 0 {
-		opts.Examples = synthsource.Unbounded
-	}
-	return synthsource.New(opts)
 }
 
 // ParseOptions is the job's parse section in the words of the parse package.
@@ -312,14 +240,14 @@ func (r Reading) ParseOptions() parse.Options {
 
 // Splits lists the splits of the source as it is.
 func (r Reading) Splits(ctx context.Context) ([]pipeline.Split, error) {
-	if r.Source.Parquet != nil {
-		src, err := r.Parquet(r.ParseOptions())
+	if r.Source.Columnar() {
+		src, err := r.OpenColumns(r.ParseOptions())
 		if err != nil {
 			return nil, err
 		}
 		return src.Splits(ctx)
 	}
-	src, err := r.Blocks()
+	src, err := r.OpenBlocks()
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // TestFresh: the pages in docs/reference are what `make generate` writes, and every key of a job has a doc comment.
 func TestFresh(t *testing.T) {
 	t.Parallel()
-	pages, err := reference.Pages("../../../../job/spec")
+	pages, err := reference.Pages("../../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

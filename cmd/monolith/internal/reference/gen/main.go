@@ -1,4 +1,4 @@
-// Command gen writes the reference pages: gen JOB_SOURCE_FOLDER TARGET_FOLDER.
+// Command gen writes the reference pages: gen MODULE_FOLDER TARGET_FOLDER.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: gen JOB_SOURCE_FOLDER TARGET_FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: gen MODULE_FOLDER TARGET_FOLDER")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2]); err != nil {

@@ -1,0 +1,80 @@
+package conf
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Alternative is one of the sections that a [Pick] may hold.
+type Alternative struct {
+	// Name is its key.
+	Name string
+	// Doc describes it on the reference page.
+	Doc string
+	// New returns a pointer to a new section, which the schema fills.
+	New func() any
+}
+
+// Pick is what a section embeds whose keys exclude each other and come from a list, [Options].Alternatives. T is the
+// interface that all of them have. Its zero value holds none.
+type Pick[T any] struct {
+	name  string
+	value T
+}
+
+// Picked is a Pick made in Go. The value is a pointer to a section.
+func Picked[T any](name string, value T) Pick[T] { return Pick[T]{name, value} }
+
+// Name is the key of what was chosen, empty when nothing was.
+func (p *Pick[T]) Name() string { return p.name }
+
+// Value is what was chosen; T's zero value when nothing was.
+func (p *Pick[T]) Value() T { return p.value }
+
+func (p *Pick[T]) picked() (name string, value any) { return p.name, p.value }
+
+func (p *Pick[T]) pick(name string, value any) {
+	v, ok := value.(T)
+	if !ok {
+		panic(fmt.Sprintf("conf: the alternative %s is a %T, which is no %s", name, value, reflect.TypeFor[T]()))
+	}
+	p.name, p.value = name, v
+}
+
+// picker is a pointer to a section that embeds a [Pick].
+type picker interface {
+	picked() (name string, value any)
+	pick(name string, value any)
+}
+
+func isPick(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[picker]())
+}
+
+// chosenOf returns the chosen section of a struct that embeds a [Pick]; ok is false when nothing is chosen.
+func chosenOf(s reflect.Value) (name string, section reflect.Value, ok bool) {
+	name, value := s.Addr().Interface().(picker).picked()
+	if name == "" {
+		return "", reflect.Value{}, false
+	}
+	return name, reflect.ValueOf(value).Elem(), true
+}
+
+// fields lists the keys of a section type: those of its struct, or the alternatives of a [Pick].
+func (s *Schema) fields(t reflect.Type) []field {
+	if isPick(t) {
+		var out []field
+		for _, a := range s.o.Alternatives[t] {
+			out = append(out, field{name: a.Name, owner: t, goName: a.Name, typ: reflect.TypeOf(a.New()), doc: a.Doc, create: a.New})
+		}
+		return out
+	}
+	out := fieldsOf(t)
+	for i := range out {
+		if e := out[i].enum; len(e) == 1 && strings.HasPrefix(e[0], "@") {
+			out[i].enum = s.o.Words[e[0][1:]]
+		}
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+// Package component says what a source, a model, an optimizer or a place for bad rows is to a job: a section of the job file,
+// which is a struct with tags, that builds what it describes. A program may add its own to the lists of a [Set]; package
+// components has those of monolith. Nothing is registered anywhere else: the keys of a job file, its reference page, checks,
+// inspect, init and the graphs all go by the lists.
+package component
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/zoo"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Set is what a job may name. The order of a list is that of the reference page and of messages.
+type Set struct {
+	Sources     []Source
+	Models      []Model
+	Optimizers  []Optimizer
+	DeadLetters []DeadLetter
+}
+
+// Kinds of values that a section may have beside Go's own.
+type (
+	// Duration is a time span written with its unit: 500ms, 5m, 1h30m. 0 needs none.
+	Duration = conf.Duration
+	// Size is a number of bytes: 4096, 64KiB, 4MiB, 1GiB, or with powers of ten 64KB, 4MB, 1GB.
+	Size = conf.Size
+	// Secret names where a secret is kept; it never holds one.
+	Secret = conf.Secret
+)
+
+// Source is a place examples come from.
+type Source struct {
+	// Name is its key in a job, Doc a sentence for the reference page.
+	Name, Doc string
+	// New returns a pointer to a struct with tags (package conf has their list) and doc comments.
+	New func() SourceConfig
+	// Recognise, if not nil, tells from what a file begins with, or from its extension (".parquet", ".gz" cut off), that this
+	// source reads it. sure is false where only the extension says so.
+	Recognise func(head []byte, extension string) (ok, sure bool)
+	// Lines tells that it reads what no other source recognises: lines of text.
+	Lines bool
+	// FromTarget, if not nil, reads what `inspect` and `init` are given in place of files, such as kafka://host:port/topic,
+	// and returns the keys of the section with their values. ok is false for a target of another kind.
+	FromTarget func(target string) (keys [][2]string, ok bool, err error)
+}
+
+// SourceConfig is the section of a source. Beside these methods it has those of [Blocks] or of [Columns], and as they apply
+// those of [Checker], [Files], [Stream], [Sized], [Brief], [SelfDescribing] and [Written].
+type SourceConfig interface {
+	// Formats lists what its records can be, of the formats that package parse reads.
+	Formats() []string
+	// UsualFormat is the one that need not be named; empty: there is none.
+	UsualFormat() string
+	// Bounded tells whether it ends.
+	Bounded() bool
+}
+
+// Opening is what a job tells a source beside its section.
+type Opening struct {
+	// Seed is the job's.
+	Seed uint64
+	// Format is what the records are, Header that the first line of each file names the columns.
+	Format string
+	Header bool
+	// Known tells splits that were read before by what they hold, by name.
+	Known map[string]string
+}
+
+// Blocks is a source of undecoded records. OpenBlocks reads secrets and does no other I/O.
+type Blocks interface {
+	SourceConfig
+	OpenBlocks(o Opening) (pipeline.Source[*pipeline.Block], error)
+}
+
+// Columns is a source of columns.
+type Columns interface {
+	SourceConfig
+	// OpenColumns reads the columns of a schema, converted to its types.
+	OpenColumns(o Opening, columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error)
+	// Describe returns the columns that there are, and the names of those that cannot be read.
+	Describe(ctx context.Context) (columns *arrow.Schema, unreadable []string, err error)
+}
+
+// Report tells what is wrong with a key of a section, "" for the section itself, in the words of fmt.Sprintf.
+type Report func(key, format string, args ...any)
+
+// Checker is a section whose keys have to do with each other.
+type Checker interface{ Check(report Report) }
+
+// Files is a source of files.
+type Files interface{ FileList() []string }
+
+// Stream is a source that keeps track of its positions by itself ([pipeline.Rememberer]) and is read once: it has no epochs
+// and no order of its own.
+type Stream interface {
+	// StreamName tells it from other streams of its kind.
+	StreamName() string
+}
+
+// Sized is a source that knows how many examples it has; 0: it does not.
+type Sized interface{ NumExamples() int64 }
+
+// Brief is a source that can be read so that it takes little time.
+type Brief interface {
+	// Brief returns a copy that gives up on what does not answer within patience. rows above 0 is how many records are to be
+	// looked at: blocks need be no larger, and the source begins where there is something and ends where it ends now.
+	Brief(rows int, patience time.Duration) SourceConfig
+}
+
+// SelfDescribing is a source whose records need no parse section to be looked at.
+type SelfDescribing interface{ SelfDescribing() }
+
+// Written is a source that writes its own section for `init`: the lines of YAML from `source:` on.
+type Written interface{ Written() []string }
+
+// Model is what is trained.
+type Model struct {
+	Name, Doc string
+	New       func() ModelConfig
+}
+
+// ModelConfig is the section of a model. It may have the method of [InputChecker].
+type ModelConfig interface {
+	// Build makes the model. Errors: [pipeline.ErrConfig].
+	Build(in ModelInputs) (model.Model, error)
+}
+
+// ModelInputs are what a job tells a model beside its section.
+type ModelInputs struct {
+	Features []zoo.Feature
+	Seed     uint64
+	// Bias, Sparse and Dense are the update rules of linear weights of ids, of embedding vectors and of layers.
+	Bias, Sparse, Dense optim.Optimizer
+}
+
+// Input is a feature as far as a check of a model needs to know it.
+type Input struct {
+	Name  string
+	Dense bool
+	// Width is that of a dense feature; Many tells that a sparse one may have several values in a row.
+	Width int
+	Many  bool
+}
+
+// InputChecker is a model that cannot do with any features.
+type InputChecker interface {
+	CheckInputs(in []Input, report Report)
+}
+
+// Optimizer is an update rule.
+type Optimizer struct {
+	Name, Doc string
+	New       func() OptimizerConfig
+}
+
+// OptimizerConfig is the section of an update rule.
+type OptimizerConfig interface{ Rule() optim.Optimizer }
+
+// DeadLetter is a place for bad records.
+type DeadLetter struct {
+	Name, Doc string
+	New       func() DeadLetterConfig
+}
+
+// DeadLetterConfig is the section of a place for bad records. It may have the method of [Checker].
+type DeadLetterConfig interface {
+	// Open opens the place for a worker. The caller closes it.
+	Open(worker string) (LetterBox, error)
+	// CanOpen looks whether that will work, without leaving anything behind; key is the one that is at fault.
+	CanOpen(worker string) (key string, err error)
+	// Shared tells that several workers may have the place open at once.
+	Shared() (ok bool, key, hint string)
+}
+
+// LetterBox is a policy that keeps bad rows somewhere. It may have a method Flush() error, which makes them durable.
+type LetterBox interface {
+	pipeline.BadRowPolicy
+	Close() error
+}

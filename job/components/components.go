@@ -1,0 +1,43 @@
+// Package components has the sources, models, optimizers and places for bad rows of monolith, one a file, and their lists.
+package components
+
+import (
+	"github.com/monolith-go/monolith/job/component"
+)
+
+// Or returns a set, or everything when it has no sources and no models.
+func Or(set component.Set) component.Set {
+	if set.Sources == nil && set.Models == nil {
+		return All()
+	}
+	return set
+}
+
+// All returns everything that a job may name. The caller owns the lists and may add to them.
+func All() component.Set {
+	return component.Set{
+		Sources: []component.Source{
+			{Name: "kafka", Doc: "reads the partitions of a topic; each is a split.", New: func() component.SourceConfig { return &Kafka{} }, FromTarget: kafkaTarget},
+			{Name: "tfrecord", Doc: "reads TFRecord files; each is a split.", New: func() component.SourceConfig { return &TFRecord{} }, Recognise: isTFRecord},
+			{Name: "parquet", Doc: "reads the row groups of Parquet files; each is a split.", New: func() component.SourceConfig { return &Parquet{} }, Recognise: isParquet},
+			{Name: "text", Doc: "reads the lines of text files (libfm, csv, tsv, jsonl); each file is a split.", New: func() component.SourceConfig { return &Text{} }, Lines: true},
+			{Name: "synthetic", Doc: "makes a stream of clicks whose best possible AUC is known.", New: func() component.SourceConfig { return &Synthetic{} }, FromTarget: syntheticTarget},
+		},
+		Models: []component.Model{
+			{Name: "lr", Doc: "logistic regression.", New: func() component.ModelConfig { return &LR{} }},
+			{Name: "fm", Doc: "a factorization machine (Rendle, 2010).", New: func() component.ModelConfig { return &FM{} }},
+			{Name: "deepfm", Doc: "a factorization machine beside a multi-layer perceptron over shared embeddings (Guo et al., 2017).", New: func() component.ModelConfig { return &DeepFM{} }},
+			{Name: "dcnv2", Doc: "a cross network beside a multi-layer perceptron (Wang et al., 2021).", New: func() component.ModelConfig { return &DCNv2{} }},
+		},
+		Optimizers: []component.Optimizer{
+			{Name: "adam", Doc: "the rule of Kingma and Ba (2015).", New: func() component.OptimizerConfig { return &Adam{} }},
+			{Name: "adagrad", Doc: "the rule of Duchi, Hazan and Singer (2011).", New: func() component.OptimizerConfig { return &Adagrad{} }},
+			{Name: "sgd", Doc: "stochastic gradient descent.", New: func() component.OptimizerConfig { return &SGD{} }},
+			{Name: "ftrl", Doc: "the rule of McMahan et al. (2013).", New: func() component.OptimizerConfig { return &FTRL{} }},
+		},
+		DeadLetters: []component.DeadLetter{
+			{Name: "file", Doc: "a file of JSON lines.", New: func() component.DeadLetterConfig { return &FileLetters{} }},
+			{Name: "kafka", Doc: "a topic.", New: func() component.DeadLetterConfig { return &KafkaLetters{} }},
+		},
+	}
+}

@@ -1,0 +1,26 @@
+package components
+
+import (
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// DCNv2 are the options of DCNv2.
+type DCNv2 struct {
+	Embedding `yaml:",inline"`
+	// CrossLayers is the number of cross layers: the highest degree of feature products less one.
+	CrossLayers    int `yaml:"cross_layers" default:"3" min:"1" max:"32"`
+	MLP            `yaml:",inline"`
+	Regularisation `yaml:",inline"`
+}
+
+// Build implements [component.ModelConfig].
+func (m *DCNv2) Build(in component.ModelInputs) (model.Model, error) {
+	c := inputs(zoo.DCNv2, in)
+	c.CrossLayers = m.CrossLayers
+	m.Embedding.put(&c)
+	m.MLP.put(&c)
+	m.Regularisation.put(&c)
+	return zoo.New(c)
+}

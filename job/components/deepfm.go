@@ -1,0 +1,25 @@
+package components
+
+import (
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// DeepFM are the options of DeepFM.
+type DeepFM struct {
+	Embedding      `yaml:",inline"`
+	Interaction    `yaml:",inline"`
+	MLP            `yaml:",inline"`
+	Regularisation `yaml:",inline"`
+}
+
+// Build implements [component.ModelConfig].
+func (m *DeepFM) Build(in component.ModelInputs) (model.Model, error) {
+	c := inputs(zoo.DeepFM, in)
+	m.Embedding.put(&c)
+	m.Interaction.put(&c)
+	m.MLP.put(&c)
+	m.Regularisation.put(&c)
+	return zoo.New(c)
+}

@@ -1,0 +1,24 @@
+package components
+
+import (
+	"github.com/monolith-go/monolith/model/optim"
+)
+
+// FTRL are the settings of FTRL-Proximal.
+type FTRL struct {
+	// LR is the learning rate, the paper's alpha.
+	LR float64 `yaml:"lr" default:"0.05" above:"0"`
+	// Beta smooths the first steps.
+	Beta float64 `yaml:"beta" default:"0" min:"0"`
+	// L1 sets weights that matter little to 0.
+	L1 float64 `yaml:"l1" default:"0" min:"0"`
+	// L2 pulls weights towards 0.
+	L2 float64 `yaml:"l2" default:"0" min:"0"`
+	// InitialAccumulator is the sum of squares before the first gradient.
+	InitialAccumulator float64 `yaml:"initial_accumulator" default:"0.000001" above:"0"`
+}
+
+// Rule implements [component.OptimizerConfig].
+func (a *FTRL) Rule() optim.Optimizer {
+	return optim.FTRL{LR: float32(a.LR), Beta: float32(a.Beta), L1: float32(a.L1), L2: float32(a.L2), InitialAccumulator: float32(a.InitialAccumulator)}
+}

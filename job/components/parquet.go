@@ -1,0 +1,68 @@
+package components
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/parquetsource"
+)
+
+// Parquet reads the columns that parse.features, parse.label and parse.weight name.
+type Parquet struct {
+	FileSet `yaml:",inline"`
+	// MaxPageBytes bounds a page of a column, compressed and not: a row group with a larger one is not read. Reading a row
+	// group takes at worst six times that for each column.
+	MaxPageBytes conf.Size `yaml:"max_page_bytes" default:"128MiB" min:"1" max:"1073741824"`
+}
+
+// Formats implements [component.SourceConfig].
+func (*Parquet) Formats() []string { return []string{"columns"} }
+
+// UsualFormat implements [component.SourceConfig].
+func (*Parquet) UsualFormat() string { return "columns" }
+
+// Brief implements [component.Brief].
+func (f *Parquet) Brief(rows int, _ time.Duration) component.SourceConfig {
+	brief := *f
+	brief.FileSet = f.brief(rows)
+	return &brief
+}
+
+// OpenColumns implements [component.Columns].
+func (f *Parquet) OpenColumns(o component.Opening, columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
+	return parquetsource.New(parquetsource.Options{
+		Files: f.Files, Known: o.Known, BatchRows: f.BlockRows, MaxPageBytes: int(f.MaxPageBytes), Columns: columns,
+	})
+}
+
+// Describe implements [component.Columns]. Files that differ are a fault that the job's own columns tell; here the first that
+// can be read stands for all.
+func (f *Parquet) Describe(ctx context.Context) (columns *arrow.Schema, unreadable []string, err error) {
+	files, err := filesplit.Expand(ctx, fsx.Local{}, f.Files)
+	if err != nil {
+		return nil, nil, fmt.Errorf("job: %w: %w", err, pipeline.ErrConfig)
+	}
+	for _, file := range files {
+		if columns, unreadable, err = parquetsource.Describe(ctx, fsx.Local{}, file.Path); err == nil {
+			break
+		}
+	}
+	return columns, unreadable, err
+}
+
+// isParquet tells a file by its first bytes, or by its name.
+func isParquet(head []byte, extension string) (ok, sure bool) {
+	if bytes.HasPrefix(head, []byte("PAR1")) {
+		return true, true
+	}
+	return extension == ".parquet", false
+}

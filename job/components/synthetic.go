@@ -1,0 +1,73 @@
+package components
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/synthsource"
+)
+
+// Synthetic makes clicks from a drifting world whose click probabilities it knows.
+type Synthetic struct {
+	// Examples is the length of the stream; 0 never ends.
+	Examples int64 `yaml:"examples" default:"200000" min:"0"`
+	// Splits is the number of splits the stream is dealt to.
+	Splits int `yaml:"splits" default:"1" min:"1" max:"1024"`
+	// Seed makes the world; 0 takes the job's seed.
+	Seed uint64 `yaml:"seed" default:"0"`
+	// Rate is how many examples come a second, over all splits; 0 is as fast as they are read.
+	Rate float64 `yaml:"rate" default:"0" min:"0"`
+	// BlockRows is the number of examples of a block.
+	BlockRows int `yaml:"block_rows" default:"1024" min:"1"`
+}
+
+func (s *Synthetic) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
+	opts := synthsource.Options{
+		Seed: s.Seed, Examples: s.Examples, Splits: s.Splits, Rate: s.Rate, BlockRows: s.BlockRows,
+	}
+	if opts.Seed == 0 {
+		opts.Seed = o.Seed
+	}
+	if s.Examples == 0 {
+		opts.Examples = synthsource.Unbounded
+	}
+	return synthsource.New(opts)
+}
+
+// Formats implements [component.SourceConfig].
+func (*Synthetic) Formats() []string { return []string{"tf_example"} }
+
+// UsualFormat implements [component.SourceConfig].
+func (*Synthetic) UsualFormat() string { return "tf_example" }
+
+// Bounded implements [component.SourceConfig].
+func (s *Synthetic) Bounded() bool { return s.Examples > 0 }
+
+// NumExamples implements [component.Sized].
+func (s *Synthetic) NumExamples() int64 { return s.Examples }
+
+// SelfDescribing implements [component.SelfDescribing].
+func (*Synthetic) SelfDescribing() {}
+
+// Brief implements [component.Brief].
+func (s *Synthetic) Brief(rows int, _ time.Duration) component.SourceConfig {
+	brief := *s
+	if rows > 0 {
+		brief.BlockRows, brief.Rate = min(s.BlockRows, rows), 0
+	}
+	return &brief
+}
+
+// Written implements [component.Written].
+func (*Synthetic) Written() []string { return []string{"source: {synthetic: {examples: 200000}}"} }
+
+// syntheticTarget is the word alone, where no file is called so.
+func syntheticTarget(target string) (keys [][2]string, ok bool, err error) {
+	if _, err := os.Stat(target); target != "synthetic" || !errors.Is(err, os.ErrNotExist) {
+		return nil, false, nil
+	}
+	return [][2]string{{"examples", "0"}}, true, nil
+}

@@ -1,0 +1,43 @@
+package components
+
+import (
+	"time"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sources/textsource"
+)
+
+// Text reads lines. What they hold is parse.format's.
+type Text struct {
+	FileSet `yaml:",inline"`
+	// Compression is that of the files; auto goes by their first bytes.
+	Compression string `yaml:"compression" default:"auto" enum:"auto|none|gzip"`
+	// BlockBytes ends a block early.
+	BlockBytes conf.Size `yaml:"block_bytes" default:"4MiB" min:"1"`
+	// MaxLineBytes is the length above which a line is a bad row. Where a quote of csv is not closed by then, or within
+	// 1,000 lines, its line is the bad row and the lines behind it are read.
+	MaxLineBytes conf.Size `yaml:"max_line_bytes" default:"1MiB" min:"1"`
+}
+
+// Formats implements [component.SourceConfig].
+func (*Text) Formats() []string { return []string{"libfm", "csv", "tsv", "jsonl"} }
+
+// UsualFormat implements [component.SourceConfig].
+func (*Text) UsualFormat() string { return "" }
+
+// Brief implements [component.Brief].
+func (f *Text) Brief(rows int, _ time.Duration) component.SourceConfig {
+	brief := *f
+	brief.FileSet = f.brief(rows)
+	return &brief
+}
+
+// OpenBlocks implements [component.Blocks].
+func (f *Text) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
+	return textsource.New(textsource.Options{
+		Files: f.Files, Known: o.Known, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
+		Header: o.Header, Quoted: o.Format == "csv",
+	})
+}

@@ -1,0 +1,91 @@
+package components
+
+import (
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// Regularisation are the options all models share.
+type Regularisation struct {
+	// BiasL2 adds BiasL2·w to the gradient of each linear weight a batch touches.
+	BiasL2 float64 `yaml:"bias_l2" default:"0" min:"0"`
+	// DenseL2 adds DenseL2·w to the gradient of each dense weight.
+	DenseL2 float64 `yaml:"dense_l2" default:"0" min:"0"`
+	// ClipNorm scales the gradients of a batch down to this global norm; 0: never.
+	ClipNorm float64 `yaml:"clip_norm" default:"0" min:"0"`
+}
+
+// Embedding are the options of models with embedding vectors.
+type Embedding struct {
+	// Dim is the number of floats of an embedding vector. Memory and time grow with it.
+	Dim int `yaml:"dim" default:"16" min:"1" max:"4096"`
+	// EmbeddingInit is how a vector begins that was never updated.
+	EmbeddingInit EmbeddingInit `yaml:"embedding_init" default:"{uniform: 0.05}"`
+	// EmbeddingL2 adds EmbeddingL2·w to the gradient of each embedding vector a batch touches.
+	EmbeddingL2 float64 `yaml:"embedding_l2" default:"0" min:"0"`
+}
+
+// Interaction is the option of models with a factorization machine.
+type Interaction struct {
+	// Interactions says which vectors meet. With entries all of a row do, those of one feature too (Rendle, 2010: every
+	// non-zero x). With fields a feature's vectors are pooled by its combiner first and only features meet. Where every
+	// feature has one value a row, both are the same. An entry is weighed by its value (libfm), and under combiner: mean by
+	// its share.
+	Interactions string `yaml:"interactions" default:"entries" enum:"entries|fields"`
+}
+
+// EmbeddingInit is exactly one distribution of initial values.
+type EmbeddingInit struct {
+	// Normal draws from the normal distribution with mean 0 and this standard deviation.
+	Normal *float64 `yaml:"normal" min:"0"`
+	// Uniform draws from minus this to this.
+	Uniform *float64 `yaml:"uniform" min:"0"`
+}
+
+// MLP are the options of models with a multi-layer perceptron.
+type MLP struct {
+	// Hidden are the widths of the layers, from the input on; empty: none.
+	Hidden []int `yaml:"hidden" default:"128,64" min:"1" max:"65536"`
+	// BatchNorm normalises each layer by its batch's mean and variance.
+	BatchNorm bool `yaml:"batch_norm" default:"false"`
+	// Dropout is the share of each layer's outputs that is set to 0 while training.
+	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
+}
+
+func (*EmbeddingInit) OneOf() {}
+
+func initial(e EmbeddingInit) param.Init {
+	switch {
+	case e.Normal != nil:
+		return param.Normal(0, float32(*e.Normal))
+	case e.Uniform != nil:
+		return param.Uniform(-float32(*e.Uniform), float32(*e.Uniform))
+	}
+	return param.Zeros()
+}
+
+// inputs are the settings of a model of the zoo that every job has.
+func inputs(name string, in component.ModelInputs) zoo.Config {
+	return zoo.Config{
+		Name: name, Features: in.Features, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
+	}
+}
+
+func (r *Regularisation) put(c *zoo.Config) {
+	c.BiasL2, c.DenseL2, c.ClipNorm = float32(r.BiasL2), float32(r.DenseL2), r.ClipNorm
+}
+
+func (e *Embedding) put(c *zoo.Config) {
+	c.Dim, c.EmbeddingInit, c.EmbeddingL2 = e.Dim, initial(e.EmbeddingInit), float32(e.EmbeddingL2)
+}
+
+func (i *Interaction) put(c *zoo.Config) {
+	if c.Interactions = zoo.EntryInteractions; i.Interactions == "fields" {
+		c.Interactions = zoo.FieldInteractions
+	}
+}
+
+func (m *MLP) put(c *zoo.Config) {
+	c.Hidden, c.BatchNorm, c.Dropout = m.Hidden, m.BatchNorm, m.Dropout
+}

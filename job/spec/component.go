@@ -1,0 +1,117 @@
+package spec
+
+import (
+	"reflect"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
+)
+
+// Source is exactly one place examples come from. Short form: the name alone, as in `source: synthetic`.
+type Source struct {
+	conf.Pick[component.SourceConfig]
+}
+
+// SourceOf is a source made in Go: a name of the list of sources, and its section.
+func SourceOf(name string, section component.SourceConfig) Source {
+	return Source{conf.Picked(name, section)}
+}
+
+// Bounded tells whether the source ends.
+func (s *Source) Bounded() bool { return s.Value() == nil || s.Value().Bounded() }
+
+// Stream returns the name of a source that keeps track of its positions itself; ok is false for others.
+func (s *Source) Stream() (name string, ok bool) {
+	if k, ok := s.Value().(component.Stream); ok {
+		return k.StreamName(), true
+	}
+	return "", false
+}
+
+// FileList returns the patterns of a file source, nil for others.
+func (s *Source) FileList() []string {
+	if f, ok := s.Value().(component.Files); ok {
+		return f.FileList()
+	}
+	return nil
+}
+
+// Columnar tells that the source has columns rather than records.
+func (s *Source) Columnar() bool {
+	_, ok := s.Value().(component.Columns)
+	return ok
+}
+
+// NumExamples is how many examples there are; 0: nobody knows.
+func (s *Source) NumExamples() int64 {
+	if n, ok := s.Value().(component.Sized); ok {
+		return n.NumExamples()
+	}
+	return 0
+}
+
+// formats lists what the records can be.
+func (s *Source) formats() []string {
+	if s.Value() == nil {
+		return nil
+	}
+	return s.Value().Formats()
+}
+
+// usualFormat is the format the records have without being told, or "".
+func (s *Source) usualFormat() string {
+	if s.Value() == nil {
+		return ""
+	}
+	return s.Value().UsualFormat()
+}
+
+func (s *Source) selfDescribing() bool {
+	_, ok := s.Value().(component.SelfDescribing)
+	return ok
+}
+
+// Model is exactly one model. Short form: the name alone, as in `model: deepfm`.
+type Model struct {
+	conf.Pick[component.ModelConfig]
+}
+
+// ModelOf is a model made in Go: a name of the list of models, and its section.
+func ModelOf(name string, section component.ModelConfig) Model {
+	return Model{conf.Picked(name, section)}
+}
+
+// Optimizer is exactly one update rule. Short form: the name alone, as in `sparse: adagrad`.
+type Optimizer struct {
+	conf.Pick[component.OptimizerConfig]
+}
+
+// DeadLetter is exactly one place for bad records.
+type DeadLetter struct {
+	conf.Pick[component.DeadLetterConfig]
+}
+
+// schema is what a job may hold that names components of a set.
+func schema(set component.Set) *conf.Schema {
+	return conf.New[Config](conf.Options{
+		Noun: "job", Empty: "; a job begins with `version: 1`", EnvPrefix: "MONOLITH_", Fixed: []string{"version"},
+		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
+		Alternatives: map[reflect.Type][]conf.Alternative{
+			reflect.TypeFor[Source]():     alternatives(set.Sources, func(s component.Source) (string, string, any) { return s.Name, s.Doc, s.New() }),
+			reflect.TypeFor[Model]():      alternatives(set.Models, func(m component.Model) (string, string, any) { return m.Name, m.Doc, m.New() }),
+			reflect.TypeFor[Optimizer]():  alternatives(set.Optimizers, func(o component.Optimizer) (string, string, any) { return o.Name, o.Doc, o.New() }),
+			reflect.TypeFor[DeadLetter](): alternatives(set.DeadLetters, func(d component.DeadLetter) (string, string, any) { return d.Name, d.Doc, d.New() }),
+		},
+	})
+}
+
+func alternatives[T any](list []T, of func(T) (name, doc string, section any)) (out []conf.Alternative) {
+	for _, c := range list {
+		name, doc, _ := of(c)
+		out = append(out, conf.Alternative{Name: name, Doc: doc, New: func() any {
+			_, _, section := of(c)
+			return section
+		}})
+	}
+	return out
+}
