@@ -31,7 +31,7 @@ type ShuffleOptions struct {
 // where they were ([Resumer]). Rows of one key are in one batch, unless there are tens of thousands.
 //
 // The stream must end, must have [ColPosition], and is read from its beginning by every run, because what is grouped is kept
-// for one run only: in memory and on disk in one process, by the runner elsewhere. What lies behind is a segment of the plan
+// for one run only: in memory and on disk by the local runner, between the processes of a GroupByKey on Beam. What lies behind is a segment of the plan
 // that runs when the one in front has ended. Event times are in no order there, so the watermark stays where it is until the
 // end.
 func Shuffle(s Stream[*Batch], name string, o ShuffleOptions) Stream[*Batch] {

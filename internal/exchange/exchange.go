@@ -10,7 +10,6 @@ package exchange
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -19,9 +18,7 @@ import (
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/zeebo/xxh3"
 
 	"github.com/monolith-go/monolith/internal/arrowx"
 )
@@ -64,7 +61,8 @@ var ErrClosed = errors.New("exchange: closed")
 type Exchange struct {
 	opts             Options
 	schema           *arrow.Schema
-	keyCol, posCol   int
+	dealer           Dealer
+	posCol           int
 	dir              string
 	readers, writers sync.WaitGroup
 
@@ -106,16 +104,13 @@ func New(schema *arrow.Schema, o Options) (*Exchange, error) {
 	if o.Allocator == nil {
 		o.Allocator = memory.DefaultAllocator
 	}
-	if o.Partitions < 1 || o.MemoryLimit < 1 || o.BatchRows < 1 {
-		return nil, fmt.Errorf("exchange: %d partitions, a memory limit of %d bytes and batches of %d rows must all be at least 1", o.Partitions, o.MemoryLimit, o.BatchRows)
+	if o.MemoryLimit < 1 || o.BatchRows < 1 {
+		return nil, fmt.Errorf("exchange: a memory limit of %d bytes and batches of %d rows must be at least 1", o.MemoryLimit, o.BatchRows)
 	}
-	x := &Exchange{opts: o, schema: schema, ids: map[string]int32{}, parts: make([]partition, o.Partitions)}
+	x := &Exchange{opts: o, schema: schema, ids: map[string]int32{}, parts: make([]partition, max(o.Partitions, 1))}
 	var err error
-	if x.keyCol, err = column(schema, o.Key, arrow.INT64, arrow.BINARY, arrow.STRING, arrow.LIST); err != nil {
+	if x.dealer, err = NewDealer(schema, o.Key, o.Partitions); err != nil {
 		return nil, err
-	}
-	if l, ok := schema.Field(x.keyCol).Type.(*arrow.ListType); ok && l.Elem().ID() != arrow.INT64 {
-		return nil, fmt.Errorf("exchange: column %q is %s, want list<int64>", o.Key, l)
 	}
 	if x.posCol, err = column(schema, o.Position, arrow.INT64); err != nil {
 		return nil, err
@@ -154,20 +149,14 @@ func (x *Exchange) Add(ctx context.Context, stream string, rec arrow.RecordBatch
 		return err
 	}
 	defer x.writers.Done()
-	chosen := make([][]int, len(x.parts))
-	for i := range int(rec.NumRows()) {
-		p := x.partitionOf(rec.Column(x.keyCol), i)
-		chosen[p] = append(chosen[p], i)
+	parts, err := x.dealer.Deal(x.opts.Allocator, rec)
+	if err != nil {
+		return err
 	}
-	for p, rows := range chosen {
-		if len(rows) == 0 {
-			continue
+	for p, part := range parts {
+		if part != nil {
+			x.put(p, stream, part)
 		}
-		part, err := arrowx.Take(x.opts.Allocator, rec, rows)
-		if err != nil {
-			return err
-		}
-		x.put(p, stream, part)
 	}
 	for {
 		if ctx.Err() != nil {
@@ -353,30 +342,4 @@ func (x *Exchange) Close() error {
 	}
 	x.parts = make([]partition, len(x.parts))
 	return errors.Join(append(errs, os.RemoveAll(x.dir))...)
-}
-
-// partitionOf hashes a key: the same on every machine, so that it may be stored beside positions.
-func (x *Exchange) partitionOf(keys arrow.Array, i int) int {
-	if keys.IsNull(i) || len(x.parts) == 1 {
-		return 0
-	}
-	number := func(v int64) uint64 {
-		return xxh3.Hash(binary.LittleEndian.AppendUint64(make([]byte, 0, 8), uint64(v)))
-	}
-	var sum uint64
-	switch k := keys.(type) {
-	case *array.Int64:
-		sum = number(k.Value(i))
-	case *array.List:
-		if emptyList(k, i) {
-			return 0
-		}
-		from, _ := k.ValueOffsets(i)
-		sum = number(k.ListValues().(*array.Int64).Value(int(from)))
-	case *array.Binary:
-		sum = xxh3.Hash(k.Value(i))
-	case *array.String:
-		sum = xxh3.HashString(k.Value(i))
-	}
-	return int(sum % uint64(len(x.parts)))
 }

@@ -44,7 +44,8 @@ func schemaOf(key arrow.DataType) *arrow.Schema {
 // badSchema has columns that cannot be keys or positions.
 func badSchema() *arrow.Schema {
 	return arrow.NewSchema([]arrow.Field{
-		{Name: "twice", Type: arrow.PrimitiveTypes.Int64}, {Name: "twice", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "twice", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "twice", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "floats", Type: arrow.ListOf(arrow.PrimitiveTypes.Float32)},
 		{Name: "key", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "stream", Type: arrow.BinaryTypes.String},

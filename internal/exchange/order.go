@@ -20,8 +20,8 @@ type keys struct {
 }
 
 func (x *Exchange) keysOf(rec arrow.RecordBatch) keys {
-	k := keys{none: rec.Column(x.keyCol).IsNull, positions: rec.Column(x.posCol).(*array.Int64).Int64Values()}
-	switch col := rec.Column(x.keyCol).(type) {
+	k := keys{none: rec.Column(x.dealer.key).IsNull, positions: rec.Column(x.posCol).(*array.Int64).Int64Values()}
+	switch col := rec.Column(x.dealer.key).(type) {
 	case *array.Int64:
 		k.numbers = col.Int64Values()
 	case *array.Binary:

@@ -23,6 +23,9 @@ func Init() {
 		sdk.RegisterDoFn(reflect.TypeFor[leaseFn]())
 		sdk.RegisterDoFn(reflect.TypeFor[boundedFn]())
 		sdk.RegisterDoFn(reflect.TypeFor[collectFn]())
+		sdk.RegisterDoFn(reflect.TypeFor[feedFn]())
+		sdk.RegisterDoFn(reflect.TypeFor[groupFn]())
+		sdk.RegisterDoFn(reflect.TypeFor[pickFn]())
 		if isWorker(os.Args[1:]) {
 			flag.Parse()
 			sdk.Init() // does not return

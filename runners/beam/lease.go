@@ -103,13 +103,7 @@ func (l *lease) execute(ctx context.Context, built *Built) {
 	s := l.run.spec
 	l.stats, l.err = built.Plan.Segments[l.task.Segment].Run(ctx, pipeline.RunOptions{
 		Workers: l.task.Lanes, Deterministic: s.Deterministic, MaxRows: s.MaxRows, Splits: l.task.Splits,
-		Env: func(worker int) *pipeline.Env {
-			worker += l.task.Worker
-			if built.Env == nil {
-				return &pipeline.Env{Worker: worker}
-			}
-			return built.Env(worker)
-		},
+		Env:   l.task.env(built),
 		Drain: l.drain, Stop: l.stop, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
 	})
 	if l.stats.Full {

@@ -34,6 +34,9 @@ type runState struct {
 	cancel   context.CancelCauseFunc
 	building sync.Mutex // guards built; never taken under mu
 	built    *Built
+	// drain and stop are closed when the run ends early, for executors that are no leases.
+	drain, stop chan struct{}
+	once        struct{ drain, stop sync.Once }
 
 	mu struct {
 		sync.Mutex
@@ -72,7 +75,7 @@ func (g *registry) begin(s spec, logger *slog.Logger) *runState {
 }
 
 func newRun(s spec, logger *slog.Logger) *runState {
-	r := &runState{spec: s, logger: logger}
+	r := &runState{spec: s, logger: logger, drain: make(chan struct{}), stop: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // bundles come and go, the run stays
 	r.mu.leases, r.mu.had = map[int]*lease{}, map[int]bool{}
 	r.mu.taken, r.mu.full, r.mu.stats = map[int]*atomic.Int64{}, map[int]bool{}, map[int]pipeline.RunStats{}
@@ -186,12 +189,30 @@ func (r *runState) takenOf(segment int) *atomic.Int64 {
 	return r.mu.taken[segment]
 }
 
+// counter counts the rows that were taken in a segment.
+func (r *runState) counter(segment int) *atomic.Int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.takenOf(segment)
+}
+
+// ending tells that the run ends early.
+func (r *runState) ending() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.draining
+}
+
 // endEarly ends all executors in order, and those that begin later. now: what they have read and not taken is dropped.
 func (r *runState) endEarly(now bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.draining = true
 	r.mu.stopping = r.mu.stopping || now
+	r.once.drain.Do(func() { close(r.drain) })
+	if now {
+		r.once.stop.Do(func() { close(r.stop) })
+	}
 	for _, l := range r.mu.leases {
 		l.endEarly(now)
 	}

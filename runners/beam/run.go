@@ -26,7 +26,7 @@ var turn = make(chan struct{}, 1)
 // An unbounded plan runs until it is drained, has MaxRows, fails, or ctx ends. When ctx ends the executors are stopped and
 // joined, and Run returns the cause. One run at a time uses Beam in a process; others wait for it.
 //
-// Errors: [pipeline.ErrConfig] for options and plans that cannot be (of shuffles among others, see [pipeline.Shuffle]), [ErrRecipe], [ErrPlan], [ErrInit], and what parts of
+// Errors: [pipeline.ErrConfig] for options and plans that cannot be  [ErrRecipe], [ErrPlan], [ErrInit], and what parts of
 // the graph return: the very error where the executor ran in this process, otherwise one with its text.
 func Run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options) ([]pipeline.RunStats, error) {
 	if err := o.Validate(); err != nil {
@@ -42,8 +42,8 @@ func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capabi
 	if _, err := builder(r.Name); err != nil {
 		return nil, err
 	}
-	if s := plan.Shuffles(); len(s) > 0 {
-		return nil, fmt.Errorf("beam: plan %q groups rows (%q), which the local runner does and this one does not: %w", plan.Name, s[0].Name, pipeline.ErrConfig)
+	if err := checkShuffles(plan, o); err != nil {
+		return nil, err
 	}
 	splits, err := splitsOf(ctx, plan, o)
 	if err != nil {
@@ -91,12 +91,16 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	}
 	p, s := sdk.NewPipelineWithRoot()
 	s = s.Scope(plan.Name)
-	var fn any = &leaseFn{segmentFn{state.spec}}
-	if plan.Bounded() && !c.resumesBounded {
-		fn = &boundedFn{segmentFn{state.spec}}
+	var out sdk.PCollection
+	if len(plan.Shuffles()) > 0 {
+		out = shuffled(s, state.spec, plan, tasks, elems)
+	} else {
+		var fn any = &leaseFn{segmentFn{state.spec}}
+		if plan.Bounded() && !c.resumesBounded {
+			fn = &boundedFn{segmentFn{state.spec}}
+		}
+		out = sdk.ParDo(s, fn, sdk.Reshuffle(s, sdk.CreateList(s, elems)))
 	}
-	in := sdk.Reshuffle(s, sdk.CreateList(s, elems))
-	out := sdk.ParDo(s, fn, in)
 	sdk.ParDo0(s, &collectFn{state.spec}, sdk.Reshuffle(s, out))
 
 	// Prism ends the process when the context of a job ends, or its deadline passes, at the wrong moment. So executors are

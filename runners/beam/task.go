@@ -110,3 +110,14 @@ func (t task) account(at map[pipeline.SplitID]pipeline.Progress) int64 {
 	}
 	return rows
 }
+
+// env numbers the workers of the task among those of the run.
+func (t task) env(built *Built) func(worker int) *pipeline.Env {
+	return func(worker int) *pipeline.Env {
+		worker += t.Worker
+		if built.Env == nil {
+			return &pipeline.Env{Worker: worker}
+		}
+		return built.Env(worker)
+	}
+}

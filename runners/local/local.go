@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/runners/shuffle"
 )
 
 // Run runs every segment of the plan at the same time, each with the same options, but for those behind a shuffle
@@ -78,11 +79,11 @@ type exchanges struct {
 func newExchanges(infos []pipeline.ShuffleInfo, o pipeline.RunOptions) (*exchanges, error) {
 	x := &exchanges{infos: infos, all: map[string]pipeline.Exchange{}, whole: make([]bool, len(infos))}
 	for _, info := range infos {
-		g, err := newGroup(info, o)
+		rows, err := shuffle.New(info, o)
 		if err != nil {
 			return x, err
 		}
-		x.all[info.Name] = g
+		x.all[info.Name] = rows
 		x.over = append(x.over, make(chan struct{}))
 	}
 	return x, nil
@@ -124,7 +125,7 @@ func (x *exchanges) ended(segment int, whole bool) error {
 			continue
 		}
 		if whole {
-			errs = append(errs, x.all[info.Name].(*group).x.Done())
+			errs = append(errs, x.all[info.Name].(*shuffle.Rows).Done())
 		}
 		x.whole[i] = whole
 		close(x.over[i])
@@ -134,8 +135,8 @@ func (x *exchanges) ended(segment int, whole bool) error {
 
 func (x *exchanges) close() error {
 	var errs []error
-	for _, g := range x.all {
-		errs = append(errs, g.(*group).x.Close())
+	for _, rows := range x.all {
+		errs = append(errs, rows.(*shuffle.Rows).Close())
 	}
 	return errors.Join(errs...)
 }
