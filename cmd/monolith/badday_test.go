@@ -284,8 +284,9 @@ func TestSignals(t *testing.T) {
 	dir := t.TempDir()
 	job := writeJob(t, fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 0, rate: 2000, splits: 2}}"))
 	cmd := exec.CommandContext(t.Context(), path, "train", job, "--json", "--set", "snapshot.every=50ms")
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	var out bytes.Buffer
+	errs := &child{t: t}
+	cmd.Stdout, cmd.Stderr = &out, errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -296,12 +297,13 @@ func TestSignals(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // the dump is written before the next signal is looked at
+	// Signals that wait together are not received in the order they were sent in.
+	waitFor(t, func() bool { return strings.Contains(errs.text(), "goroutine ") })
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("after one SIGINT: %v\n%s", err, &errs)
+		t.Fatalf("after one SIGINT: %v\n%s", err, errs.text())
 	}
 	var r struct {
 		OK     bool
@@ -315,8 +317,8 @@ func TestSignals(t *testing.T) {
 		t.Errorf("%v: %s", err, &out)
 	}
 	for _, want := range []string{"goroutine", "drain"} {
-		if !strings.Contains(errs.String(), want) {
-			t.Errorf("standard error lacks %q:\n%s", want, &errs)
+		if !strings.Contains(errs.text(), want) {
+			t.Errorf("standard error lacks %q:\n%s", want, errs.text())
 		}
 	}
 	info, err := os.Stat(r.Result.Snapshot)

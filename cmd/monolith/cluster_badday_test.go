@@ -251,6 +251,8 @@ func TestWrongCluster(t *testing.T) {
 	}{
 		{"job", "name=other", []string{`the caller has "other", shard 0 another`, same}},
 		{"plan", "train.batch=20", []string{"plans differ", "batch", "the caller has plan ", same}},
+		{"features", "parse.features[0].slot=7", []string{"the features differ (parse.features, label, weight)", same}},
+		{"label", "parse.label.positive=>= 1", []string{"the features differ (parse.features, label, weight)", same}},
 		{"layout", "model.fm.dim=4", []string{"parameters differ", "model", same}},
 		{"number", "ps.addresses=" + c.addrs[0], []string{"numbers of shards differ: the caller has 1, shard 0 another", same}},
 		{"order", "ps.addresses=" + c.addrs[1] + "," + c.addrs[0], []string{c.addrs[1], "this is shard 1 and was called as shard 0", "ps.addresses"}},
@@ -329,7 +331,8 @@ func TestFullTables(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 20000, 0, "")
 	full := []string{"table embedding: it has ", "table is full", "(ps.memory; raise it, or spread the table over more shards"}
-	set := []string{"--set", "ps.memory=256KiB", "--set", "model={fm: {dim: 64}}"}
+	// Without snapshots under way, which fail for want of memory too and would end the shard before the worker is told.
+	set := []string{"--set", "ps.memory=256KiB", "--set", "model={fm: {dim: 64}}", "--set", "snapshot.every=0s"}
 	alone := c.write(t, "alone.yaml", "alone", "eval: {source: {synthetic: {examples: 100}}}\n")
 	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 3, full...)
 	shard := start(t, "", append([]string{"ps", c.job}, set...)...)

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -30,9 +31,21 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"monolith": func() {
 		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, cli.Signals()...)
-		app := &cli.App{Ops: fakes(), Version: "v0.0.0-test", Env: os.Environ(), Signals: signals}
+		app := &cli.App{Ops: fakes(), Version: "v0.0.0-test", Env: os.Environ(), Signals: signals, Stderr: noteDump{}}
 		os.Exit(app.Run(context.Background(), os.Args[1:]))
 	}})
+}
+
+// noteDump is standard error; once stacks were written to it there is a file named dumped, so that a script need not send the
+// next signal before: signals that wait together are not received in the order they were sent in.
+type noteDump struct{}
+
+func (noteDump) Write(b []byte) (int, error) {
+	n, err := os.Stderr.Write(b)
+	if err == nil && strings.Contains(string(b), "goroutine ") {
+		err = os.WriteFile("dumped", []byte("yes"), 0o644)
+	}
+	return n, err
 }
 
 func TestScripts(t *testing.T) {
