@@ -3,22 +3,24 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+
+	"github.com/monolith-go/monolith/internal/failure"
 )
 
 // Sentinel errors of the contract. Implementations wrap them; callers test with errors.Is.
 var (
 	// ErrSchema: columns are missing, have another type or are used against their contract. Fix the graph or job.
-	ErrSchema = errors.New("schema mismatch")
+	ErrSchema = failure.New(failure.Schema, "schema mismatch")
 	// ErrConfig: what the user asked for cannot be (a topic that does not exist, a pattern without files). Fix the job.
-	ErrConfig = errors.New("bad configuration")
+	ErrConfig = failure.New(failure.Config, "bad configuration")
 	// ErrUnavailable: something outside the process (broker, shard, disk) cannot be reached or is full. Retry later.
-	ErrUnavailable = errors.New("unavailable")
+	ErrUnavailable = failure.New(failure.Unavailable, "unavailable")
 	// ErrBadData: input that cannot be decoded. See [DataError].
 	ErrBadData = errors.New("bad data")
 	// ErrClosed: the object was closed before or during the call.
-	ErrClosed = errors.New("closed")
+	ErrClosed = failure.New(failure.Closed, "closed")
 	// ErrFenced: another owner has taken over the split; this one must stop.
-	ErrFenced = errors.New("fenced: the split has a newer owner")
+	ErrFenced = failure.New(failure.Fenced, "fenced: the split has a newer owner")
 )
 
 // DataError is bad input: where it was found and why it is bad. It wraps [ErrBadData] and Err.

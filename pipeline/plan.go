@@ -5,11 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/failure"
 )
 
 // Plan is a checked graph, cut into segments. It is immutable and may be run more than once.
@@ -237,7 +238,7 @@ func (c *checker) schemas(n *node) {
 	case stageNode:
 		out, err := n.stage.schema(first.schema)
 		if err != nil {
-			for _, e := range split(err) {
+			for _, e := range failure.Flatten(err) {
 				c.fault(n, "%w", e)
 			}
 			return
@@ -271,20 +272,6 @@ func (c *checker) side(n, stage *node) {
 	if n.schema = sides[n.output]; n.schema == nil {
 		c.fault(n, "stage %q has no side output %q, but %q: %w", stage.name, n.output, slices.Sorted(maps.Keys(sides)), ErrConfig)
 	}
-}
-
-// split takes joined errors apart, so that each fault is a line of its own. What joins and says something itself (a
-// *DataError, fmt.Errorf with several %w) stays whole.
-func split(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		out = append(out, split(e)...)
-	}
-	return out
 }
 
 // Hash names what the plan does: its parts with their fingerprints, how they are joined, and the schemas between them; not

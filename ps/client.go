@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline/position"
 )
@@ -333,7 +334,7 @@ func (c *Client) Close() error {
 }
 
 func (c *Client) done(method string, start time.Time, err error) {
-	c.hooks.RequestDone(method, codeOf(err), time.Since(start))
+	c.hooks.RequestDone(method, failure.Of(err).Label(), time.Since(start))
 }
 
 // begin waits for its turn on a stream and returns the controls that ride in front of the message. The slice stays valid

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
@@ -278,10 +279,8 @@ func (c *Cluster) missing() error {
 	case c.mu.generation != 0:
 		return nil
 	}
-	for _, lasting := range []error{ErrMismatch, ErrLayout, ErrCorrupt, ErrNoSpace, ErrFull, ErrNotReady} {
-		if errors.Is(c.mu.notReady, lasting) {
-			return c.mu.notReady // it will not get better by itself
-		}
+	if failure.Lasting(c.mu.notReady) || failure.Has(c.mu.notReady, failure.Full, failure.NotReady) {
+		return c.mu.notReady // it will not get better by itself, or says what this would
 	}
 	return fmt.Errorf("%w: %w", c.mu.notReady, ErrNotReady)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -11,26 +12,26 @@ import (
 var (
 	// ErrFenced means that another client has taken over the split, or this one never did. [Client.Push] returns it; the caller
 	// stops working on the split.
-	ErrFenced = errors.New("fenced: the split has a newer owner")
+	ErrFenced = failure.New(failure.Fenced, "fenced: the split has a newer owner")
 	// ErrGap means that an update begins behind the end of what the shard has of its split, so something in between is missing.
 	// [Client.Push] returns it; the caller resumes the split and reads on from there.
-	ErrGap = errors.New("gap between updates")
+	ErrGap = failure.New(failure.Gap, "gap between updates")
 	// ErrOverlap means that an update covers some, but not all, positions that the shard has already. It is a fault of the caller.
-	ErrOverlap = errors.New("update overlaps what the shard has")
+	ErrOverlap = failure.New(failure.Overlap, "update overlaps what the shard has")
 	// ErrTorn means that shards hold different parts of a split: one of them has lost state, or something was applied to one shard
 	// alone. [Client.Resume], [Cluster.Snapshot] and [Cluster.Digest] return it. Roll back to a snapshot.
-	ErrTorn = errors.New("shards disagree about a split")
+	ErrTorn = failure.New(failure.Torn, "shards disagree about a split")
 	// ErrLayout means that options, rows or an update do not fit the layout, or that a snapshot does not fit the model.
-	ErrLayout = errors.New("layout mismatch")
+	ErrLayout = failure.New(failure.Layout, "layout mismatch")
 	// ErrReadOnly means that a reader, or a client of shards that hold weights alone, has tried to change something. Take part as a
 	// trainer.
 	ErrReadOnly = errors.New("only for reading")
 	// ErrBusy means that a split has as many batches staged as [Options].MaxStaged allows. Commit first.
-	ErrBusy = errors.New("too many batches staged")
+	ErrBusy = failure.New(failure.Busy, "too many batches staged")
 	// ErrClosed means that the cluster or client was closed.
-	ErrClosed = errors.New("parameter server is closed")
+	ErrClosed = failure.New(failure.Closed, "parameter server is closed")
 	// ErrNotReady means that a shard, or the cluster, has no state yet: shards are being waited for. Try again later.
-	ErrNotReady = errors.New("not ready yet")
+	ErrNotReady = failure.New(failure.NotReady, "not ready yet")
 	// ErrRolledBack means that the shards have gone back to an earlier state since the session began. Open a new client and
 	// resume the splits.
 	ErrRolledBack = errors.New("the shards have gone back to an earlier state")
@@ -39,16 +40,16 @@ var (
 	// ErrRejoin means that the coordinator does not know a member because it was started again since. Join again.
 	ErrRejoin = errors.New("the coordinator was started again")
 	// ErrUnreachable means that a shard or the coordinator did not answer for as long as was allowed.
-	ErrUnreachable = errors.New("parameter server unreachable")
+	ErrUnreachable = failure.New(failure.Unreachable, "parameter server unreachable")
 	// ErrInUse means that another process has a shard's log open; the error names the job. [Open] and [OpenNode] return it.
-	ErrInUse = errors.New("log in use")
+	ErrInUse = failure.New(failure.InUse, "log in use")
 	// ErrOthersLog means that the log in a shard's folder is another job's, which the error names; nothing that this job does to
 	// itself changes that. It comes with [ErrMismatch]. [Open] and [OpenNode] return it.
 	ErrOthersLog = errors.New("log of another job")
 	// ErrMismatch means that the other side, or a log, belongs to another job, another version of it, or a cluster of another shape.
-	ErrMismatch = errors.New("not the same job")
+	ErrMismatch = failure.New(failure.Mismatch, "not the same job")
 	// ErrNoDir means that a snapshot was asked for, and [Options].Dir names no folder.
-	ErrNoDir = errors.New("no snapshot folder")
+	ErrNoDir = failure.New(failure.NoDir, "no snapshot folder")
 	// ErrCorrupt is [snapshot.ErrCorrupt].
 	ErrCorrupt = snapshot.ErrCorrupt
 	// ErrNoSpace is [snapshot.ErrNoSpace].

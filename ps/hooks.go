@@ -1,10 +1,6 @@
 package ps
 
-import (
-	"context"
-	"errors"
-	"time"
-)
+import "time"
 
 // Hooks observes clients and snapshots. Implementations must be cheap and safe for concurrent use; the arguments are of
 // basic types, so that they need not import this package.
@@ -37,31 +33,3 @@ func (NopHooks) Staleness(int64) {}
 
 // SnapshotDone implements [Hooks].
 func (NopHooks) SnapshotDone(string, time.Duration, int64, time.Duration) {}
-
-// codeOf puts an error into the small set of codes of [Hooks].
-func codeOf(err error) string {
-	if err == nil {
-		return "ok"
-	}
-	for _, c := range []struct {
-		err  error
-		code string
-	}{
-		{ErrFenced, "fenced"},
-		{ErrGap, "gap"},
-		{ErrOverlap, "overlap"},
-		{ErrTorn, "torn"},
-		{ErrLayout, "layout"},
-		{ErrBusy, "busy"},
-		{ErrFull, "full"},
-		{ErrClosed, "closed"},
-		{ErrNoSpace, "no_space"},
-		{context.Canceled, "canceled"},
-		{context.DeadlineExceeded, "canceled"},
-	} {
-		if errors.Is(err, c.err) {
-			return c.code
-		}
-	}
-	return "error"
-}

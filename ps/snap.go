@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -60,7 +61,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	info, stall, err := c.snapshot(ctx, o)
 	took := time.Since(start)
 	if err != nil {
-		c.opts.Hooks.SnapshotDone(codeOf(err), took, 0, stall)
+		c.opts.Hooks.SnapshotDone(failure.Of(err).Label(), took, 0, stall)
 		c.mu.Lock()
 		c.mu.failures++
 		c.mu.Unlock()
@@ -69,7 +70,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 		case errors.Is(err, ErrTorn) && c.opts.Recovery == Partial:
 			c.opts.Logger.WarnContext(ctx, "no snapshot while a shard that went back catches up", "err", err)
 		default:
-			if inARow, say := c.failed(codeOf(err)); say {
+			if inARow, say := c.failed(failure.Of(err).Label()); say {
 				c.opts.Logger.ErrorContext(ctx, "snapshot failed", "err", err, "duration", took.Round(time.Millisecond).String(), "in_a_row", inARow)
 			}
 		}

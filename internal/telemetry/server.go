@@ -13,10 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/monolith-go/monolith/internal/failure"
 )
 
 // ErrListen wraps the errors of [Serve] when the address cannot be listened on.
-var ErrListen = errors.New("cannot listen")
+var ErrListen = failure.New(failure.Unavailable, "cannot listen")
 
 // ServerOptions say what is served and where.
 type ServerOptions struct {

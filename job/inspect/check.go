@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/internal/fault"
@@ -153,12 +154,5 @@ func flatten(err error) []error {
 	if plan, ok := errors.AsType[*pipeline.PlanError](err); ok {
 		return plan.Faults
 	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok && fmt.Sprintf("%T", err) == "*errors.joinError" {
-		var out []error
-		for _, e := range j.Unwrap() {
-			out = append(out, flatten(e)...)
-		}
-		return out
-	}
-	return []error{err}
+	return failure.Flatten(err)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
@@ -325,7 +326,7 @@ func (s *serving) wait(ctx context.Context) error {
 			continue
 		}
 		err := s.cluster.Ready()
-		if permanent(err) {
+		if failure.Lasting(err) {
 			return err
 		}
 		if err == nil && !ready {
@@ -333,16 +334,6 @@ func (s *serving) wait(ctx context.Context) error {
 		}
 		ready = err == nil
 	}
-}
-
-// permanent tells that waiting does not help a cluster that is not ready.
-func permanent(err error) bool {
-	for _, lasting := range []error{ps.ErrMismatch, ps.ErrLayout, ps.ErrCorrupt, ps.ErrNoSpace, wire.ErrVersion, wire.ErrNotAdmitted} {
-		if errors.Is(err, lasting) {
-			return true
-		}
-	}
-	return false
 }
 
 // state says in a line what the shards hold.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
@@ -23,11 +24,11 @@ func failed(err error) error {
 	}
 	code := codes.FailedPrecondition
 	switch {
-	case errors.Is(err, ps.ErrNotReady), errors.Is(err, ps.ErrUnreachable): // another shard may come back
+	case failure.Has(err, failure.NotReady, failure.Unreachable): // another shard may come back
 		code = codes.Unavailable
-	case errors.Is(err, context.Canceled):
+	case failure.Has(err, failure.Canceled):
 		code = codes.Canceled
-	case errors.Is(err, context.DeadlineExceeded):
+	case failure.Has(err, failure.Deadline):
 		code = codes.DeadlineExceeded
 	}
 	details := []protoadapt.MessageV1{&psv1.Failure{Codes: wire.Codes(err)}}
@@ -44,10 +45,8 @@ func failed(err error) error {
 // lost tells that the call itself failed, so that another attempt may do better: nobody answered, or not the one who was
 // asked. known is what from made of it.
 func lost(err, known error) bool {
-	for _, lasting := range []error{wire.ErrNotAdmitted, wire.ErrVersion, ps.ErrMismatch} {
-		if errors.Is(known, lasting) {
-			return false
-		}
+	if failure.Has(known, failure.NotAdmitted, failure.Version, failure.Mismatch) {
+		return false
 	}
 	st, ok := status.FromError(err)
 	return ok && (st.Code() == codes.Unavailable || st.Code() == codes.DeadlineExceeded)

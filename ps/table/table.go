@@ -6,12 +6,13 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/model/param"
 )
 
 // ErrFull is returned by [Table.Reserve] and [Table.Put] when the memory or the row numbers of a table are used up. The
 // table is unchanged; spread it over more shards.
-var ErrFull = errors.New("table is full")
+var ErrFull = failure.New(failure.Full, "table is full")
 
 // ErrDuplicate is returned by [Table.Put] for a key that has a row already.
 var ErrDuplicate = errors.New("key has a row already")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -13,7 +14,7 @@ var (
 	// the file and offset. What the log held is lost to this shard: roll all shards back to a snapshot, then [Log.Reset].
 	ErrCorrupt = errors.New("log is damaged")
 	// ErrIdentity means that the folder holds the log of another shard, or of another layout. [Open] returns it.
-	ErrIdentity = errors.New("log of another shard")
+	ErrIdentity = failure.New(failure.Identity, "log of another shard")
 	// ErrVersion means that the log was written by a newer version of the format. [Open] returns it.
 	ErrVersion = errors.New("unknown log format version")
 	// ErrBase means that the log has no border of that snapshot, or that borders would not ascend. [Log.Replay], [Log.Rotate]

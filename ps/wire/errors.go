@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/ps"
 )
 
@@ -15,16 +16,16 @@ var (
 	ErrUnreachable = ps.ErrUnreachable
 	// ErrVersion means that client and server speak other versions of the protocol. [Dial] and calls that had to connect again
 	// return it. Run the same release on both sides.
-	ErrVersion = errors.New("other protocol version")
+	ErrVersion = failure.New(failure.Version, "other protocol version")
 	// ErrTooLarge means that a request or its reply is above the limit of a message. Every call may return it, before
 	// anything was sent. Use smaller batches, or raise MaxMessage on both sides.
-	ErrTooLarge = errors.New("message above the limit")
+	ErrTooLarge = failure.New(failure.TooLarge, "message above the limit")
 	// ErrProtocol means that what arrived is not what the protocol allows, or that the server does not serve it at all. It is
 	// a fault of one of the programs, not of the network, and is not tried again.
 	ErrProtocol = errors.New("protocol violated")
 	// ErrNotAdmitted means that the server wants another token or certificate, or TLS at all, or that its own certificate is
 	// not trusted. [Dial] and calls that had to connect again return it. It is not tried again.
-	ErrNotAdmitted = errors.New("not admitted")
+	ErrNotAdmitted = failure.New(failure.NotAdmitted, "not admitted")
 	// ErrBroken is what [Breaker].Break is told when a client's stream ended without a goodbye.
 	ErrBroken = errors.New("stream broke")
 

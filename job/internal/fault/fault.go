@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"syscall"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/pipeline"
-	"github.com/monolith-go/monolith/ps"
-	"github.com/monolith-go/monolith/ps/wal"
-	"github.com/monolith-go/monolith/ps/wire"
 )
 
 // Mark gives an error a kind, which decides on the exit code, and a hint what to do; "": none.
@@ -45,23 +41,30 @@ const OtherModel = "set these back in the job, or train into another dir (--set 
 // Unavailable marks what the machine or its disk is to blame for, so that the command exits with 3, and what the user can
 // mend in the job, which makes it 2.
 func Unavailable(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrUnavailable) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrSchema) || errors.Is(err, pipeline.ErrUnavailable) {
 		return err
 	}
-	switch {
-	case errors.Is(err, wire.ErrNotAdmitted):
-		return &marked{err, pipeline.ErrConfig, "ps.tls and ps.token must fit on both sides"}
-	case errors.Is(err, wire.ErrTooLarge):
-		return &marked{err, pipeline.ErrConfig, "raise ps.max_message for all processes, or make train.batch smaller"}
-	case errors.Is(err, wal.ErrIdentity):
-		return &marked{err, pipeline.ErrConfig, "set the job back to what it was; or give it another dir, or --resume=false, to train anew"}
-	case errors.Is(err, ps.ErrLayout):
-		return &marked{err, pipeline.ErrConfig, OtherModel}
-	case errors.Is(err, ps.ErrMismatch), errors.Is(err, wire.ErrVersion):
-		return &marked{err, pipeline.ErrConfig, ""}
-	case errors.Is(err, ps.ErrUnreachable), errors.Is(err, ps.ErrNoSpace), errors.Is(err, ps.ErrNoDir), errors.Is(err, ps.ErrInUse), errors.Is(err, ps.ErrFull),
-		errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+	code := failure.Of(err)
+	switch code.Class() {
+	case failure.Mistake:
+		return &marked{err, pipeline.ErrConfig, hint(code)}
+	case failure.Environment:
 		return &marked{err, pipeline.ErrUnavailable, ""}
 	}
 	return err
+}
+
+// hint is what to do about a mistake that is met in running.
+func hint(code failure.Code) string {
+	switch code {
+	case failure.NotAdmitted:
+		return "ps.tls and ps.token must fit on both sides"
+	case failure.TooLarge:
+		return "raise ps.max_message for all processes, or make train.batch smaller"
+	case failure.Identity:
+		return "set the job back to what it was; or give it another dir, or --resume=false, to train anew"
+	case failure.Layout:
+		return OtherModel
+	}
+	return ""
 }

@@ -2,11 +2,9 @@ package cli
 
 import (
 	"errors"
-	"syscall"
 
-	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/job"
-	"github.com/monolith-go/monolith/pipeline"
 )
 
 // Exit codes of the program. 128 plus the signal's number is added for a run that a signal ended.
@@ -70,26 +68,18 @@ func Exit(err error) (int, Failure) {
 			f.Path, f.Suggestion = config.Faults[0].Path, config.Faults[0].Suggestion
 		}
 		return ExitUsage, f
-	case errors.Is(err, pipeline.ErrConfig):
-		f.Code = "config"
-		return ExitUsage, f
-	case errors.Is(err, pipeline.ErrSchema):
+	}
+	switch code := failure.Of(err); {
+	case code == failure.Schema:
 		f.Code = "schema"
 		return ExitUsage, f
-	case errors.Is(err, pipeline.ErrUnavailable), errors.Is(err, telemetry.ErrListen), diskTrouble(err):
+	case code.Class() == failure.Mistake:
+		f.Code = "config"
+		return ExitUsage, f
+	case code.Class() == failure.Environment:
 		f.Code = "unavailable"
 		return ExitUnavailable, f
 	}
 	f.Code = "failed"
 	return ExitFailed, f
-}
-
-// diskTrouble finds what only the machine's owner can mend: a full, read-only or forbidden disk, no more files to open.
-func diskTrouble(err error) bool {
-	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EACCES, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
