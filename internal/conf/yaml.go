@@ -3,18 +3,15 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
 )
 
-// The parser's time grows with the square of the nesting and of some malformed inputs, so both are bounded before it
-// runs. A configuration is a few hundred lines.
+// A configuration is a few hundred lines. The bounds keep what is not one from taking long: nested aliases, for one, would
+// grow without bound.
 const (
 	maxFileBytes = 256 << 10
 	maxDepth     = 64
@@ -115,28 +112,28 @@ func (s *Schema) parse(data []byte, at Where) (_ *Node, faults []Fault) {
 		return nil, []Fault{{Where: at, Message: fmt.Sprintf("holds %d bytes; a %s has at most %d", len(data), s.o.Noun, maxFileBytes)}}
 	}
 	text, variables := hideVariables(string(data))
-	// Checked before the lexer runs: its time too grows with the square of the depth.
-	if line := tooDeep([]byte(text)); line > 0 {
-		at.Line, at.Col = line, 1
-		return nil, []Fault{{Where: at, Message: fmt.Sprintf("nests deeper than %d levels", maxDepth)}}
-	}
-	file, err := parser.Parse(joinColons(lexer.Tokenize(text)), 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		f := syntaxFault(err, at)
-		f.Message = showVariables(f.Message, variables) + unquoted(string(data), f.Where.Line)
-		return nil, []Fault{f}
-	}
+	dec := yaml.NewDecoder(strings.NewReader(text))
 	c := converter{noun: s.o.Noun, at: at, anchors: map[string]*Node{}}
 	var root *Node
-	for _, doc := range file.Docs {
-		if doc.Body == nil {
+	for {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			f := syntaxFault(err, at)
+			f.Message = showVariables(f.Message, variables) + unquoted(string(data), f.Where.Line)
+			return nil, []Fault{f}
+		}
+		if len(doc.Content) == 0 || root != nil && doc.Content[0].Tag == "!!null" {
 			continue
 		}
 		if root != nil {
-			c.bad(doc.Body, "", "a "+c.noun+" is one YAML document; this begins another")
+			c.bad(doc.Content[0], "", "a "+c.noun+" is one YAML document; this begins another")
 			break
 		}
-		root = c.convert(doc.Body, "", 0)
+		root = c.convert(doc.Content[0], "", 0)
 	}
 	root.show(variables)
 	for i := range c.faults {
@@ -161,85 +158,19 @@ func unquoted(text string, line int) string {
 	return fmt.Sprintf("; write a condition in quotes: %q", m[1])
 }
 
-// tooDeep returns the first line whose brackets or list marks nest deeper than maxDepth, or 0. It counts brackets in
-// strings and comments too, which no real file has so many of.
-func tooDeep(data []byte) int {
-	line, flow := 1, 0
-	for text := range strings.SplitSeq(string(data), "\n") {
-		if block := strings.Count(text, "- ") + strings.Count(text, "? ") + strings.Count(text, "-\t"); block > maxDepth {
-			return line
-		}
-		for _, r := range text {
-			switch r {
-			case '[', '{':
-				if flow++; flow > maxDepth {
-					return line
-				}
-			case ']', '}':
-				flow = max(0, flow-1)
-			}
-		}
-		line++
-	}
-	return 0
-}
-
-// joinColons puts plain words with a colon inside, such as localhost:9092, together again within flow collections, where
-// the lexer takes a colon without a space behind it for the end of a key. YAML 1.2 section 7.3.3 says it is none.
-func joinColons(tokens token.Tokens) token.Tokens {
-	var out token.Tokens
-	flow := 0
-	for i := 0; i < len(tokens); i++ {
-		t := tokens[i]
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow--
-		}
-		if flow > 0 && t.Type == token.MappingValueType && len(out) > 0 && i+1 < len(tokens) {
-			prev, next := out[len(out)-1], tokens[i+1]
-			if plain(prev) && plain(next) && touches(prev, t) && touches(t, next) {
-				value := prev.Value + ":" + next.Value
-				out[len(out)-1] = token.String(value, prev.Origin+":"+next.Origin, prev.Position)
-				i++
-				continue
-			}
-		}
-		out = append(out, t)
-	}
-	// The parser walks the list by its links too.
-	for i, t := range out {
-		t.Prev, t.Next = nil, nil
-		if i > 0 {
-			t.Prev, out[i-1].Next = out[i-1], t
-		}
-	}
-	return out
-}
-
-func plain(t *token.Token) bool {
-	switch t.Type {
-	case token.StringType, token.IntegerType, token.FloatType, token.BoolType, token.NullType,
-		token.OctetIntegerType, token.HexIntegerType, token.BinaryIntegerType:
-		return true
-	}
-	return false
-}
-
-// touches tells that b begins where a ends.
-func touches(a, b *token.Token) bool {
-	return a.Position.Line == b.Position.Line && a.Position.Column+len([]rune(a.Value)) == b.Position.Column
-}
-
 func syntaxFault(err error, at Where) Fault {
-	if e, ok := errors.AsType[yaml.Error](err); ok {
-		if t := e.GetToken(); t != nil && t.Position != nil {
-			at.Line, at.Col = t.Position.Line, t.Position.Column
-		}
-		return Fault{Where: at, Message: "not YAML: " + e.GetMessage()}
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return Fault{Where: at, Message: "not YAML: " + err.Error()}
 	}
-	return Fault{Where: at, Message: "not YAML: " + err.Error()}
+	if at.Layer == FromFile {
+		at.Line, at.Col = e.Mark.Line, e.Mark.Column
+	}
+	message := "not YAML: " + e.Message
+	if e.ContextMsg != "" && e.ContextMark != e.Mark {
+		message += fmt.Sprintf(" %s from %d:%d on", e.ContextMsg, e.ContextMark.Line, e.ContextMark.Column)
+	}
+	return Fault{Where: at, Message: message}
 }
 
 // converter turns the parser's tree into nodes.
@@ -251,25 +182,19 @@ type converter struct {
 	faults  []Fault
 }
 
-func (c *converter) where(n ast.Node) Where {
+func (c *converter) where(n *yaml.Node) Where {
 	at := c.at
-	if at.Layer != FromFile {
-		return at // a place within a flag's text helps nobody
-	}
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 && !m.IsFlowStyle {
-		n = m.Values[0].Key // the mapping's own token is its first colon
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		at.Line, at.Col = t.Position.Line, t.Position.Column
+	if at.Layer == FromFile { // a place within a flag's text helps nobody
+		at.Line, at.Col = n.Line, n.Column
 	}
 	return at
 }
 
-func (c *converter) bad(n ast.Node, path, message string) {
+func (c *converter) bad(n *yaml.Node, path, message string) {
 	c.faults = append(c.faults, Fault{Where: c.where(n), Path: path, Message: message})
 }
 
-func (c *converter) convert(n ast.Node, path string, depth int) *Node {
+func (c *converter) convert(n *yaml.Node, path string, depth int) *Node {
 	at := c.where(n)
 	if c.nodes++; c.nodes > maxNodes || depth > maxDepth {
 		if c.nodes == maxNodes+1 || depth == maxDepth+1 {
@@ -277,76 +202,65 @@ func (c *converter) convert(n ast.Node, path string, depth int) *Node {
 		}
 		return &Node{at: at}
 	}
-	switch v := n.(type) {
-	case *ast.NullNode:
-		return &Node{at: at}
-	case *ast.StringNode:
-		quoted := v.Token.Type == token.SingleQuoteType || v.Token.Type == token.DoubleQuoteType
-		return &Node{kind: scalarNode, text: v.Value, quoted: quoted, at: at}
-	case *ast.LiteralNode:
-		return &Node{kind: scalarNode, text: v.Value.Value, quoted: true, at: at}
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return &Node{kind: scalarNode, text: n.GetToken().Value, at: at}
-	case *ast.SequenceNode:
-		out := &Node{kind: listNode, at: at, items: make([]*Node, 0, len(v.Values))}
-		for i, item := range v.Values {
-			out.items = append(out.items, c.convert(item, fmt.Sprintf("%s[%d]", path, i), depth+1))
-		}
-		return out
-	case *ast.MappingNode:
-		return c.mapping(v.Values, path, at, depth)
-	case *ast.MappingValueNode:
-		return c.mapping([]*ast.MappingValueNode{v}, path, at, depth)
-	case *ast.AnchorNode:
-		// Registered only once it is whole, so that an alias can not reach into its own anchor.
-		out := c.convert(v.Value, path, depth+1)
-		c.anchors[v.Name.String()] = out
-		return out
-	case *ast.AliasNode:
-		name := v.Value.String()
-		out := c.anchors[name]
-		if out == nil {
-			c.bad(n, path, fmt.Sprintf("no anchor &%s stands before this alias", name))
-			return &Node{at: at}
-		}
-		// The copy counts against maxNodes, or nested aliases would grow without bound.
-		if c.nodes += out.size(); c.nodes > maxNodes {
-			c.bad(n, path, fmt.Sprintf("aliases make more than %d values", maxNodes))
-			return &Node{at: at}
-		}
-		return out.clone()
-	case *ast.TagNode:
-		message := fmt.Sprintf("tags such as %s are not used in %ss", v.GetToken().Value, c.noun)
-		if strings.HasPrefix(v.GetToken().Value, "!=") {
+	if n.Style&yaml.TaggedStyle != 0 {
+		message := fmt.Sprintf("tags such as %s are not used in %ss", n.Tag, c.noun)
+		if strings.HasPrefix(n.Tag, "!=") {
 			message += `; write a condition in quotes: "!= 0"`
 		}
 		c.bad(n, path, message)
 		return &Node{kind: scalarNode, quoted: true, at: at}
 	}
-	c.bad(n, path, fmt.Sprintf("a %s is not used in %ss", strings.ToLower(n.Type().String()), c.noun))
-	return &Node{at: at}
+	var out *Node
+	switch n.Kind {
+	case yaml.ScalarNode:
+		quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+		if out = (&Node{kind: scalarNode, text: n.Value, quoted: quoted, at: at}); n.Tag == "!!null" && !quoted {
+			out = &Node{at: at}
+		}
+	case yaml.SequenceNode:
+		out = &Node{kind: listNode, at: at, items: make([]*Node, 0, len(n.Content))}
+		for i, item := range n.Content {
+			out.items = append(out.items, c.convert(item, fmt.Sprintf("%s[%d]", path, i), depth+1))
+		}
+	case yaml.MappingNode:
+		out = c.mapping(n.Content, path, at, depth)
+	default: // an alias
+		of := c.anchors[n.Value]
+		if of == nil {
+			c.bad(n, path, fmt.Sprintf("the alias *%s is inside of its own anchor", n.Value))
+			return &Node{at: at}
+		}
+		// The copy counts against maxNodes, or nested aliases would grow without bound.
+		if c.nodes += of.size(); c.nodes > maxNodes {
+			c.bad(n, path, fmt.Sprintf("aliases make more than %d values", maxNodes))
+			return &Node{at: at}
+		}
+		return of.clone()
+	}
+	if n.Anchor != "" { // known only once it is whole, so that an alias can not reach into its own anchor
+		c.anchors[n.Anchor] = out
+	}
+	return out
 }
 
-func (c *converter) mapping(values []*ast.MappingValueNode, path string, at Where, depth int) *Node {
+// mapping converts keys and values, which alternate.
+func (c *converter) mapping(content []*yaml.Node, path string, at Where, depth int) *Node {
 	out := &Node{kind: mappingNode, at: at}
-	for _, v := range values {
-		keyAt := c.where(v.Key)
-		key := v.Key.GetToken().Value
-		switch v.Key.(type) {
-		case *ast.StringNode, *ast.IntegerNode, *ast.BoolNode, *ast.FloatNode, *ast.NullNode:
-		case *ast.MergeKeyNode:
-			c.bad(v.Key, path, "merge keys (<<) are not used in "+c.noun+"s; write the keys out")
+	for i := 0; i+1 < len(content); i += 2 {
+		k, key := content[i], content[i].Value
+		switch {
+		case k.Tag == "!!merge":
+			c.bad(k, path, "merge keys (<<) are not used in "+c.noun+"s; write the keys out")
 			continue
-		default:
-			c.bad(v.Key, path, "keys are plain words")
+		case k.Kind != yaml.ScalarNode:
+			c.bad(k, path, "keys are plain words")
 			continue
-		}
-		if out.get(key) != nil {
-			c.bad(v.Key, Join(path, key), fmt.Sprintf("is given twice, first at line %d", firstLine(out, key)))
+		case out.get(key) != nil:
+			c.bad(k, Join(path, key), fmt.Sprintf("is given twice, first at line %d", firstLine(out, key)))
 			continue
 		}
-		value := c.convert(v.Value, Join(path, key), depth+1)
-		out.entries = append(out.entries, entry{key, keyAt, value})
+		value := c.convert(content[i+1], Join(path, key), depth+1)
+		out.entries = append(out.entries, entry{key, c.where(k), value})
 	}
 	return out
 }
