@@ -45,7 +45,11 @@ func saslOptions(s *SASL) (*kafkasource.SASL, error) {
 	if err != nil {
 		return nil, fault.Config("job: %w", err)
 	}
-	return &kafkasource.SASL{Mechanism: kafkasource.Mechanism(s.Mechanism), User: s.User, Password: password}, nil
+	out := &kafkasource.SASL{Mechanism: kafkasource.Mechanism(s.Mechanism), User: s.User, Password: password}
+	if s.Password.File != "" { // which may change while the job runs
+		out.Password, out.PasswordFile = "", s.Password.File
+	}
+	return out, nil
 }
 
 func (t *TLS) check(report component.Report) {

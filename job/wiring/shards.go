@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
@@ -61,9 +62,9 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, model fmt.Stringer, lay
 // ClientConfig says how processes of the job reach each other. It reads the token and the certificates, to see whether
 // they are there. Errors: [pipeline.ErrConfig].
 func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
-	token, err := p.Token.Resolve()
+	token, err := token(p)
 	if err != nil {
-		return wire.ClientConfig{}, fault.Config("ps.token: %w", err)
+		return wire.ClientConfig{}, err
 	}
 	c := wire.ClientConfig{TLS: psTLS(p.TLS), Token: token}
 	for _, addr := range p.Addresses {
@@ -74,11 +75,22 @@ func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
 	return c, nil
 }
 
+// token is where processes of the job ask for their token, which is read anew when its file changes; nil without one.
+func token(p *spec.PS) (secure.Token, error) {
+	if p.Token.IsZero() {
+		return nil, nil
+	}
+	if _, err := p.Token.Resolve(); err != nil {
+		return nil, fault.Config("ps.token: %w", err)
+	}
+	return p.Token.Resolve, nil
+}
+
 // ServerConfig says how a shard is reached. Errors: [pipeline.ErrConfig].
 func ServerConfig(p *spec.PS) (wire.ServerConfig, error) {
-	token, err := p.Token.Resolve()
+	token, err := token(p)
 	if err != nil {
-		return wire.ServerConfig{}, fault.Config("ps.token: %w", err)
+		return wire.ServerConfig{}, err
 	}
 	return wire.ServerConfig{TLS: psTLS(p.TLS), Token: token}, nil
 }

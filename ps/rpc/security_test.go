@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/internal/secure"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/pstest"
@@ -95,7 +96,7 @@ func as(ctx context.Context, id rpc.Identity) context.Context {
 
 // TestBeforeTheToken: of what a stranger sends, a server receives no more than is under way anyway, and keeps none of it.
 func TestBeforeTheToken(t *testing.T) {
-	cc, count, _ := serveShard(t, 0, wire.ServerConfig{Token: "secret"}, "")
+	cc, count, _ := serveShard(t, 0, wire.ServerConfig{Token: secure.Fixed("secret")}, "")
 	value := make([]byte, 64<<20)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -147,7 +148,11 @@ func TestTableOutOfRange(t *testing.T) {
 // TestWhatStrangersHear names no value of the job that a shard serves.
 func TestWhatStrangersHear(t *testing.T) {
 	for _, token := range []string{"", "secret"} {
-		cc, _, id := serveShard(t, 0, wire.ServerConfig{Token: token}, "")
+		var wanted secure.Token
+		if token != "" {
+			wanted = secure.Fixed(token)
+		}
+		cc, _, id := serveShard(t, 0, wire.ServerConfig{Token: wanted}, "")
 		for _, their := range []rpc.Identity{{}, {Job: "other"}, {Job: id.Job}, {Job: id.Job, Shards: id.Shards}, {Job: id.Job, Layout: id.Layout, Shards: id.Shards}} {
 			_, err := psv1.NewCoordinatorClient(cc).Info(as(t.Context(), their), &psv1.InfoRequest{})
 			if err == nil {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/monolith-go/monolith/internal/secure"
 )
 
 const (
@@ -47,8 +50,8 @@ const (
 type ServerConfig struct {
 	// TLS, if not nil, encrypts; its CAFile makes client certificates required.
 	TLS *TLS
-	// Token, if not empty, is what every call must bear, the health service's apart.
-	Token string
+	// Token, if not nil, is where to ask what every call must bear, the health service's apart. It may change.
+	Token secure.Token
 	// Admit, if not nil, is asked about every call that bears the token, the health service's apart, by its method and
 	// headers; the caller gets its error, a gRPC status. It is called before the call's message is received and must not wait.
 	Admit func(method string, md metadata.MD) error
@@ -76,9 +79,9 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 	}
 	out = append(out, grpc.ChainUnaryInterceptor(r.unary), grpc.ChainStreamInterceptor(r.stream))
 	if c.TLS != nil {
-		conf, err := c.TLS.server()
+		conf, err := c.TLS.Server(tls.VersionTLS13)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("wire: %w", err)
 		}
 		out = append(out, grpc.Creds(&serverCreds{credentials.NewTLS(conf)}))
 	}
@@ -87,15 +90,15 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 
 // Authenticates tells whether whoever is admitted has shown that it belongs here: by a token, or by a certificate.
 func (c ServerConfig) Authenticates() bool {
-	return c.Token != "" || c.TLS != nil && c.TLS.CAFile != ""
+	return c.Token != nil || c.TLS != nil && c.TLS.CAFile != ""
 }
 
 // ClientConfig says how a server is reached. The zero value connects without encryption.
 type ClientConfig struct {
 	// TLS, if not nil, encrypts.
 	TLS *TLS
-	// Token, if not empty, goes with every call. Without TLS it goes to this machine only.
-	Token string
+	// Token, if not nil, is where to ask what goes with every call; it may change. Without TLS it goes to this machine only.
+	Token secure.Token
 }
 
 // DialOptions are the options of a gRPC client to addr for [Dial]: buffers, windows, keep-alive, reconnects without long
@@ -119,18 +122,18 @@ func DialOptions(addr string, c ClientConfig) ([]grpc.DialOption, error) {
 	if c.TLS == nil {
 		out = append(out, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	} else {
-		conf, err := c.TLS.client()
+		conf, err := c.TLS.Client(tls.VersionTLS13)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("wire: %w", err)
 		}
 		out = append(out, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	}
-	if c.Token != "" {
+	if c.Token != nil {
 		local := IsLocal(addr)
 		if c.TLS == nil && !local {
 			return nil, fmt.Errorf("wire: %s: a token is not sent over the network without TLS; set TLS, or use loopback or a unix socket", addr)
 		}
-		out = append(out, grpc.WithPerRPCCredentials(&bearer{header: "Bearer " + c.Token, local: local}))
+		out = append(out, grpc.WithPerRPCCredentials(&bearer{token: secure.NewFresh(c.Token), local: local}))
 	}
 	return out, nil
 }

@@ -23,6 +23,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -88,7 +89,7 @@ func TestWhoMayConnect(t *testing.T) {
 	clientCert, clientKey, _, _ := ca.issue(t, "worker", ca)
 	strangeCert, strangeKey, _, _ := other.issue(t, "stranger", other)
 	plain := wire.ServerConfig{}
-	encrypted := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey}, Token: "secret"}
+	encrypted := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey}, Token: secure.Fixed("secret")}
 	mutual := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file}}
 	for _, x := range []struct {
 		name   string
@@ -97,15 +98,15 @@ func TestWhoMayConnect(t *testing.T) {
 		want   string // of the error; empty: none
 	}{
 		{"plain", plain, wire.ClientConfig{}, ""},
-		{"token", wire.ServerConfig{Token: "secret"}, wire.ClientConfig{Token: "secret"}, ""},
-		{"wrong token", wire.ServerConfig{Token: "secret"}, wire.ClientConfig{Token: "Secret"}, "the token is not the server's"},
-		{"no token", wire.ServerConfig{Token: "secret"}, wire.ClientConfig{}, "none was sent"},
-		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: "secret"}, ""},
-		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: "no"}, "the token is not the server's"},
-		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: other.file}, Token: "secret"}, "the server's certificate is not trusted"},
+		{"token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{Token: secure.Fixed("secret")}, ""},
+		{"wrong token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{Token: secure.Fixed("Secret")}, "the token is not the server's"},
+		{"no token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{}, "none was sent"},
+		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: secure.Fixed("secret")}, ""},
+		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: secure.Fixed("no")}, "the token is not the server's"},
+		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: other.file}, Token: secure.Fixed("secret")}, "the server's certificate is not trusted"},
 		{"server of another name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "elsewhere"}}, "the server's certificate is not trusted"},
-		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "shard"}, Token: "secret"}, ""},
-		{"client without tls", encrypted, wire.ClientConfig{Token: "secret"}, "the server wants TLS"},
+		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "shard"}, Token: secure.Fixed("secret")}, ""},
+		{"client without tls", encrypted, wire.ClientConfig{Token: secure.Fixed("secret")}, "the server wants TLS"},
 		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server does not speak TLS"},
 		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey}}, ""},
 		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server wants another client certificate"},
@@ -151,7 +152,7 @@ func TestTokenStaysHere(t *testing.T) {
 		"127.0.0.1:7000": true, "[::1]:7000": true, "localhost:7000": true, "unix:/run/ps": true, "unix:///run/ps": true,
 		"ps-0:7000": false, "10.0.0.1:7000": false, "localhost.example.com:1": false, ":7000": false,
 	} {
-		_, err := wire.DialOptions(addr, wire.ClientConfig{Token: "secret"})
+		_, err := wire.DialOptions(addr, wire.ClientConfig{Token: secure.Fixed("secret")})
 		if (err == nil) != ok || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want allowed %v", addr, err, ok)
 		}
@@ -193,7 +194,7 @@ func TestAddresses(t *testing.T) {
 // TestOtherServices live on the same server, in protobuf, and health is open to all.
 func TestOtherServices(t *testing.T) {
 	t.Parallel()
-	so, err := wire.ServerOptions(wire.ServerConfig{Token: "secret"})
+	so, err := wire.ServerOptions(wire.ServerConfig{Token: secure.Fixed("secret")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestOtherServices(t *testing.T) {
 	if err := cc.Invoke(t.Context(), "/x.Y/Z", &healthpb.HealthCheckRequest{}, reply); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("unknown service, for a stranger: %v", err)
 	}
-	known, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{Token: "secret"})
+	known, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{Token: secure.Fixed("secret")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,19 +12,25 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/monolith-go/monolith/internal/secure"
 )
 
 // bearer sends a token with every call.
 type bearer struct {
-	header string
-	local  bool
+	token *secure.Fresh
+	local bool
 }
 
 var _ credentials.PerRPCCredentials = (*bearer)(nil)
 
 // GetRequestMetadata implements [credentials.PerRPCCredentials].
 func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": b.header}, nil
+	token, err := b.token.Get()
+	if err != nil {
+		return nil, status.Errorf(codes.Unauthenticated, "the token of this side: %v", err)
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
 // RequireTransportSecurity implements [credentials.PerRPCCredentials]: gRPC refuses to send the token otherwise.
@@ -35,7 +41,7 @@ const healthService = "/grpc.health.v1.Health/"
 
 // gate lets calls in, before anything of their messages is received: a call that it refuses costs the server its headers.
 type gate struct {
-	want  *[sha256.Size]byte // hash of the token; nil: none is wanted
+	want  *secure.Fresh // the token; nil: none is wanted
 	admit func(method string, md metadata.MD) error
 	most  int64
 	open  atomic.Int64
@@ -43,9 +49,8 @@ type gate struct {
 
 func newGate(c ServerConfig) *gate {
 	g := &gate{admit: c.Admit, most: maxCalls}
-	if c.Token != "" {
-		hash := sha256.Sum256([]byte(c.Token))
-		g.want = &hash
+	if c.Token != nil {
+		g.want = secure.NewFresh(c.Token)
 	}
 	return g
 }
@@ -75,14 +80,18 @@ func (g *gate) bears(md metadata.MD) error {
 	if g.want == nil {
 		return nil
 	}
+	want, err := g.want.Get()
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "the server cannot read its token: %v", err)
+	}
 	got := md.Get("authorization")
 	if len(got) == 0 {
 		return status.Error(codes.Unauthenticated, "the server wants a token, and none was sent")
 	}
 	token, ok := strings.CutPrefix(got[0], "Bearer ")
 	// Hashes have one length, so that the time tells nothing about the token's either.
-	hash := sha256.Sum256([]byte(token))
-	if !ok || subtle.ConstantTimeCompare(hash[:], g.want[:]) != 1 {
+	hash, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
+	if !ok || subtle.ConstantTimeCompare(hash[:], wanted[:]) != 1 {
 		return status.Error(codes.Unauthenticated, "the token is not the server's")
 	}
 	return nil

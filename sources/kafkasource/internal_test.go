@@ -5,8 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 // rawBatch builds a record batch.
@@ -463,5 +467,34 @@ func TestSplitNames(t *testing.T) {
 	}
 	if splitName("t", 9) >= splitName("t", 10) {
 		t.Error("names do not sort by partition")
+	}
+}
+
+// TestRotatedPassword: a connection that begins after the file has changed logs in with what it holds then.
+func TestRotatedPassword(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "password")
+	put := func(password string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("old")
+	_, m, err := Options{SASL: &SASL{Mechanism: Plain, User: "u", PasswordFile: path}}.Security()
+	if err != nil || m.Name() != "PLAIN" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	for _, password := range []string{"old", "new"} {
+		put(password)
+		if _, first, err := m.Start(t.Context()); err != nil || string(first) != "\x00u\x00"+password {
+			t.Errorf("with %q in the file: %q, %v", password, first, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.Start(t.Context()); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("without the file: %v", err)
 	}
 }

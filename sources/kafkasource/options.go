@@ -207,7 +207,7 @@ func (o Options) Validate() error {
 			bad("source.kafka.%s is %s, outside of [1ms,24h]", what, d)
 		}
 	}
-	faults = append(faults, o.TLS.validate(), o.SASL.validate())
+	faults = append(faults, checkTLS(o.TLS), o.SASL.validate())
 	slices.SortFunc(faults, func(a, b error) int { // maps have no order, messages should
 		return strings.Compare(message(a), message(b))
 	})

@@ -1,62 +1,29 @@
 package kafkasource
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TLS says how connections are encrypted. The zero value trusts the system's authorities.
-type TLS struct {
-	// CAFile is a PEM file with the authorities to trust; empty: the system's.
-	CAFile string
-	// CertFile and KeyFile are PEM files of the client's own certificate, for brokers that ask for one; both or none.
-	CertFile, KeyFile string
-	// ServerName is the name that broker certificates must carry; empty: the host each broker is reached under.
-	ServerName string
-}
+// TLS says how connections are encrypted. The zero value trusts the system's authorities. See [secure.TLS].
+type TLS = secure.TLS
 
-func (t *TLS) validate() error {
-	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
-		return fmt.Errorf("kafkasource: source.kafka.tls needs both cert and key, or neither: %w", pipeline.ErrConfig)
+func checkTLS(t *TLS) error {
+	if err := t.Check(); err != nil {
+		return fmt.Errorf("kafkasource: source.kafka.tls: %w: %w", err, pipeline.ErrConfig)
 	}
 	return nil
-}
-
-// config reads the files. It returns nil for nil.
-func (t *TLS) config() (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
-	}
-	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("kafkasource: source.kafka.tls.ca: %w: %w", err, pipeline.ErrConfig)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kafkasource: source.kafka.tls.ca %q holds no PEM certificate: %w", t.CAFile, pipeline.ErrConfig)
-		}
-	}
-	if t.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("kafkasource: source.kafka.tls.cert and key: %w: %w", err, pipeline.ErrConfig)
-		}
-		c.Certificates = []tls.Certificate{cert}
-	}
-	return c, nil
 }
 
 // Mechanism is a way of authentication.
@@ -70,7 +37,7 @@ const (
 )
 
 // SASL says who reads. The password stands in an environment variable or a file, so that it is in no job file, flag or
-// log; it is looked up when splits are listed and whenever a reader is opened, so it may change. It is never printed.
+// log; it is looked up whenever a connection begins, so it may change. It is never printed.
 type SASL struct {
 	Mechanism Mechanism
 	User      string
@@ -125,53 +92,64 @@ func (s *SASL) validate() error {
 	return errors.Join(faults...)
 }
 
+// password reads it.
 func (s *SASL) password() (string, error) {
-	switch {
-	case s.PasswordEnv != "":
-		v, ok := os.LookupEnv(s.PasswordEnv)
-		if !ok {
-			return "", fmt.Errorf("kafkasource: source.kafka.sasl.password: $%s is not set; export it, or name another variable: %w", s.PasswordEnv, pipeline.ErrConfig)
-		}
-		return v, nil
-	case s.PasswordFile != "":
-		b, err := os.ReadFile(s.PasswordFile)
-		if err != nil {
-			return "", fmt.Errorf("kafkasource: source.kafka.sasl.password: %w: %w", err, pipeline.ErrConfig)
-		}
-		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
-	default:
+	if s.Password != "" {
 		return s.Password, nil
 	}
+	password, err := conf.Secret{Env: s.PasswordEnv, File: s.PasswordFile}.Resolve()
+	if err != nil {
+		return "", fmt.Errorf("kafkasource: source.kafka.sasl.password: %w: %w", err, pipeline.ErrConfig)
+	}
+	return password, nil
 }
 
-// mechanism reads the password. It returns nil for nil.
+// mechanism sees to it that the password can be read. It returns nil for nil.
 func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	if s == nil {
 		return nil, nil
 	}
-	pw, err := s.password()
-	if err != nil {
+	if _, err := s.password(); err != nil {
 		return nil, err
 	}
-	switch s.Mechanism {
+	return &login{*s}, nil
+}
+
+// login reads the password whenever a connection begins, so that a new one is used as soon as it is there.
+type login struct{ of SASL }
+
+// Name implements [sasl.Mechanism].
+func (l *login) Name() string { return l.with("").Name() }
+
+// Start implements [sasl.Mechanism].
+func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	password, err := l.of.password()
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.with(password).Start(ctx)
+}
+
+func (l *login) with(password string) sasl.Mechanism {
+	switch l.of.Mechanism {
 	case Plain:
-		return plain.Mechanism{Username: s.User, Password: pw}, nil
+		return plain.Mechanism{Username: l.of.User, Password: password}
 	case ScramSHA512:
-		return newScram("SCRAM-SHA-512", sha512.New, s.User, pw), nil
+		return newScram("SCRAM-SHA-512", sha512.New, l.of.User, password)
 	default:
-		return newScram("SCRAM-SHA-256", sha256.New, s.User, pw), nil
+		return newScram("SCRAM-SHA-256", sha256.New, l.of.User, password)
 	}
 }
 
 // Security reads the files and the password that the options name, for a producer that writes to a cluster as this source
 // reads from one. Either result is nil where the options say nothing of it. Errors: [pipeline.ErrConfig].
 func (o Options) Security() (*tls.Config, sasl.Mechanism, error) {
-	if err := errors.Join(o.TLS.validate(), o.SASL.validate()); err != nil {
+	if err := errors.Join(checkTLS(o.TLS), o.SASL.validate()); err != nil {
 		return nil, nil, err
 	}
-	tc, err := o.TLS.config()
+	tc, err := o.TLS.Client(tls.VersionTLS12)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("kafkasource: source.kafka.tls: %w: %w", err, pipeline.ErrConfig)
 	}
 	m, err := o.SASL.mechanism()
 	return tc, m, err
