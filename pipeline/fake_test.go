@@ -19,6 +19,7 @@ type item struct {
 	pool     *pool
 	origin   pipeline.Origin
 	rows     int
+	event    event        // what tests of event time put into it
 	owners   atomic.Int64 // beyond the first
 	released atomic.Bool
 }
@@ -31,6 +32,8 @@ func (i *item) Release() {
 	}
 	i.pool.live.Add(-1)
 }
+
+func (i *item) SetWatermark(micros int64) { i.origin.Watermark = micros }
 
 // pool counts items.
 type pool struct{ live, double atomic.Int64 }

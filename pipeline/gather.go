@@ -60,8 +60,10 @@ func (l *lane) gather(ctx context.Context) error {
 				if sp.behind() { // the source has less than it had
 					l.caughtUp(sp)
 				}
-				if err := l.silent(ctx, sp); err != nil {
-					return err
+				if sp.whole {
+					if err := l.silent(ctx, sp); err != nil {
+						return err
+					}
 				}
 				continue
 			}

@@ -402,6 +402,9 @@ func (r *region) timed() bool {
 
 // finish empties a region, whose input has ended, and ends the input of those behind it.
 func (l *lane) finish(ctx context.Context, r *region) error {
+	if ctx.Err() != nil { // the input has ended because the run fails, so it is not whole
+		return context.Cause(ctx)
+	}
 	empty := r.section.flush
 	switch {
 	case l.run.stopped():

@@ -22,6 +22,7 @@ type splitRun struct {
 	section  *section
 	root     func(Element) error
 	queue    *queue
+	whole    bool // it was read to its end, and not because the run ends; the pump's, then the gather's
 	head     item // taken from the queue and waiting for its turn
 	ended    bool
 	dropped  int // rows that found no room before the run ended; the pump's, then close's
@@ -167,6 +168,7 @@ func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
 			e, err := next()
 			switch {
 			case errors.Is(err, io.EOF):
+				sp.whole = true
 				return errors.Join(sp.section.flush(), sp.section.saveAll())
 			case errors.Is(err, errDrained):
 				if err := sp.section.drain(); err != nil {
