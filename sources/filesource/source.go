@@ -82,6 +82,7 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
 	}
+	env.Locate(split.Name, path)
 	stream, err := filesplit.Open(ctx, s.opts.FS, path, filesplit.Compression(s.opts.Compression), s.format.IsGzip)
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
