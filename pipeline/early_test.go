@@ -78,7 +78,6 @@ func (p tickingProcessor) Tick(ctx context.Context, now time.Time, emit func(*it
 
 // counting counts what hooks hear of rows and lag.
 type counting struct {
-	pipeline.NopHooks
 	mu   sync.Mutex
 	read int64
 	lags []int64
@@ -142,7 +141,7 @@ func TestEnds(t *testing.T) {
 				end, gate := make(chan struct{}), make(chan struct{})
 				f.sink.gate = gate
 				var hooks counting
-				opts := pipeline.RunOptions{Deterministic: tc.det, Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: &hooks} }}
+				opts := pipeline.RunOptions{Deterministic: tc.det, Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: pipeline.NewHooks(&hooks)} }}
 				if tc.drain {
 					opts.Drain = end
 				}
@@ -249,7 +248,7 @@ func TestLagCountsWhatIsNotWritten(t *testing.T) {
 		var hooks counting
 		done := make(chan error, 1)
 		go func() {
-			_, err := f.plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: &hooks} }})
+			_, err := f.plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: pipeline.NewHooks(&hooks)} }})
 			done <- err
 		}()
 		time.Sleep(5100 * time.Millisecond) // not when lag is told

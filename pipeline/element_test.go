@@ -118,7 +118,7 @@ func TestBadRowPolicies(t *testing.T) {
 	}
 	var dropped []string
 	skip := &pipeline.SkipBadRows{}
-	env = &pipeline.Env{BadRows: skip, Hooks: &dropHooks{into: &dropped}}
+	env = &pipeline.Env{BadRows: skip, Hooks: pipeline.NewHooks(&dropHooks{into: &dropped})}
 	if err := errors.Join(env.BadRow(t.Context(), bad, nil), env.BadRow(t.Context(), bad, nil)); err != nil {
 		t.Errorf("skip fails with %v", err)
 	}
@@ -128,7 +128,6 @@ func TestBadRowPolicies(t *testing.T) {
 }
 
 type dropHooks struct {
-	pipeline.NopHooks
 	into *[]string
 }
 

@@ -25,7 +25,7 @@ type Env struct {
 	// Logger is never a global; nil: discard.
 	Logger *slog.Logger
 	// Hooks observes; nil: nothing does.
-	Hooks Hooks
+	Hooks *Hooks
 	// BadRows is the job's policy; nil: [FailOnBadRow].
 	BadRows BadRowPolicy
 	// Memory takes what readers want remembered of their splits; nil: it is forgotten. See [Rememberer].
@@ -97,10 +97,10 @@ func (e *Env) Log() *slog.Logger {
 	return e.Logger
 }
 
-// Observe returns the hooks to call, never nil.
-func (e *Env) Observe() Hooks {
-	if e == nil || e.Hooks == nil {
-		return NopHooks{}
+// Observe returns the hooks to call; nil has none.
+func (e *Env) Observe() *Hooks {
+	if e == nil {
+		return nil
 	}
 	return e.Hooks
 }

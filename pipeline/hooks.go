@@ -1,46 +1,153 @@
 package pipeline
 
-import "time"
+import (
+	"time"
 
-// Hooks observes a run. Implementations must be cheap and safe for concurrent use. Names are those of the graph's nodes.
-type Hooks interface {
+	"github.com/monolith-go/monolith/internal/hook"
+)
+
+// A hook is any value that implements one or more of the interfaces of this file, each of which is one event, so that a new
+// event breaks nobody. Hooks must be cheap and safe for concurrent use. Names are those of the graph's nodes. Other packages
+// have events of their own; see [HooksOf].
+
+// RowsReadHook hears what is read.
+type RowsReadHook interface {
 	// RowsRead counts examples or records a source returned.
 	RowsRead(source, split string, rows int)
+}
+
+// LagHook hears how far behind a split is.
+type LagHook interface {
 	// Lag tells, some times a second, how many records of a split the sink has not taken yet (-1: unknown): what is on its
 	// way through the graph or held back by a stage counts too.
 	Lag(source, split string, records int64)
+}
+
+// RowDroppedHook hears of bad rows.
+type RowDroppedHook interface {
 	// RowDropped counts one bad row by its reason.
 	RowDropped(source, reason string)
+}
+
+// RecordsLostHook hears of gaps.
+type RecordsLostHook interface {
 	// RecordsLost tells of records [from, to) of a split that are gone and were passed over.
 	RecordsLost(source, split string, from, to int64)
+}
+
+// StageDoneHook hears of work.
+type StageDoneHook interface {
 	// StageDone tells how long a stage or sink took for one element of so many rows.
 	StageDone(stage string, rows int, d time.Duration)
+}
+
+// QueueLenHook hears how full queues are.
+type QueueLenHook interface {
 	// QueueLen tells the fill of a prefetch queue after a put or get, and its capacity.
 	QueueLen(queue string, length, capacity int)
+}
+
+// QueueWaitHook hears of waits at queues.
+type QueueWaitHook interface {
 	// QueueWait tells how long a side of a queue waited: side is "put" (the reader is too fast) or "get" (starved).
 	QueueWait(queue, side string, d time.Duration)
 }
 
-// NopHooks observes nothing; embed it to implement a part of [Hooks].
-type NopHooks struct{}
+// Hooks are the hooks of a run, by event. nil has none. It is immutable.
+type Hooks struct {
+	all         []any
+	rowsRead    []RowsReadHook
+	lag         []LagHook
+	rowDropped  []RowDroppedHook
+	recordsLost []RecordsLostHook
+	stageDone   []StageDoneHook
+	queueLen    []QueueLenHook
+	queueWait   []QueueWaitHook
+}
 
-// RowsRead implements [Hooks].
-func (NopHooks) RowsRead(string, string, int) {}
+// NewHooks has each event told to those hooks that implement it, in their order. One that implements none hears nothing.
+func NewHooks(hooks ...any) *Hooks {
+	return &Hooks{
+		all: hooks, rowsRead: hook.Of[RowsReadHook](hooks), lag: hook.Of[LagHook](hooks), rowDropped: hook.Of[RowDroppedHook](hooks),
+		recordsLost: hook.Of[RecordsLostHook](hooks), stageDone: hook.Of[StageDoneHook](hooks),
+		queueLen: hook.Of[QueueLenHook](hooks), queueWait: hook.Of[QueueWaitHook](hooks),
+	}
+}
 
-// Lag implements [Hooks].
-func (NopHooks) Lag(string, string, int64) {}
+// HooksOf returns the hooks that implement T, an event of another package.
+func HooksOf[T any](h *Hooks) []T {
+	if h == nil {
+		return nil
+	}
+	return hook.Of[T](h.all)
+}
 
-// RowDropped implements [Hooks].
-func (NopHooks) RowDropped(string, string) {}
+// RowsRead tells those who implement [RowsReadHook].
+func (h *Hooks) RowsRead(source, split string, rows int) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.rowsRead {
+		x.RowsRead(source, split, rows)
+	}
+}
 
-// RecordsLost implements [Hooks].
-func (NopHooks) RecordsLost(string, string, int64, int64) {}
+// Lag tells those who implement [LagHook].
+func (h *Hooks) Lag(source, split string, records int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.lag {
+		x.Lag(source, split, records)
+	}
+}
 
-// StageDone implements [Hooks].
-func (NopHooks) StageDone(string, int, time.Duration) {}
+// RowDropped tells those who implement [RowDroppedHook].
+func (h *Hooks) RowDropped(source, reason string) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.rowDropped {
+		x.RowDropped(source, reason)
+	}
+}
 
-// QueueLen implements [Hooks].
-func (NopHooks) QueueLen(string, int, int) {}
+// RecordsLost tells those who implement [RecordsLostHook].
+func (h *Hooks) RecordsLost(source, split string, from, to int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.recordsLost {
+		x.RecordsLost(source, split, from, to)
+	}
+}
 
-// QueueWait implements [Hooks].
-func (NopHooks) QueueWait(string, string, time.Duration) {}
+// StageDone tells those who implement [StageDoneHook].
+func (h *Hooks) StageDone(stage string, rows int, d time.Duration) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.stageDone {
+		x.StageDone(stage, rows, d)
+	}
+}
+
+// QueueLen tells those who implement [QueueLenHook].
+func (h *Hooks) QueueLen(queue string, length, capacity int) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.queueLen {
+		x.QueueLen(queue, length, capacity)
+	}
+}
+
+// QueueWait tells those who implement [QueueWaitHook].
+func (h *Hooks) QueueWait(queue, side string, d time.Duration) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.queueWait {
+		x.QueueWait(queue, side, d)
+	}
+}

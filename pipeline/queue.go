@@ -9,7 +9,7 @@ import (
 type queue struct {
 	name  string
 	ch    chan item
-	hooks Hooks
+	hooks *Hooks
 }
 
 // item is what a queue holds: an element and, in the queue of a split, the exit that it goes to; or the news that a split
@@ -20,7 +20,7 @@ type item struct {
 	silent *SplitID
 }
 
-func newQueue(name string, depth int, hooks Hooks) *queue {
+func newQueue(name string, depth int, hooks *Hooks) *queue {
 	return &queue{name: name, ch: make(chan item, depth), hooks: hooks}
 }
 

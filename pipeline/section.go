@@ -21,7 +21,7 @@ type opened struct {
 	proc  anyProcessor // nil until it is open
 	next  func(Element) error
 	below time.Duration // time spent in next during the current call
-	hooks Hooks
+	hooks *Hooks
 	main  bool      // what it holds are rows
 	clock *clock    // nil when it does not act on event time
 	state *stateRun // nil when it keeps none

@@ -27,7 +27,7 @@ const closeTimeout = time.Second
 type Client struct {
 	place   placement
 	worker  string
-	hooks   Hooks
+	hooks   *Hooks
 	streams []stream
 	// Scratch of the two goroutines.
 	parts   []rowsPart
@@ -78,7 +78,7 @@ type ClientOptions struct {
 	// Conns are the streams to the shards, in their order. The client closes them.
 	Conns []Conn
 	// Hooks observes; nil: nothing does.
-	Hooks Hooks
+	Hooks *Hooks
 	// Partial lets the client take splits over of which shards hold different parts ([Partial]).
 	Partial bool
 	// Parallel makes the client call all shards at the same time. It is for shards behind a network; those in this
@@ -90,9 +90,6 @@ type ClientOptions struct {
 func NewClient(o ClientOptions) *Client {
 	n := len(o.Conns)
 	c := &Client{place: newPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{o.Parallel}}
-	if c.hooks == nil {
-		c.hooks = NopHooks{}
-	}
 	c.do.lookup, c.do.dense, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.stageOn, c.drainOn
 	c.dense.of = make([]uint64, n)
 	for s, conn := range o.Conns {

@@ -85,7 +85,7 @@ type Options struct {
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
 	// Hooks observes; nil: nothing does.
-	Hooks Hooks
+	Hooks *Hooks
 	// Store is where snapshots are kept; nil: [snapshot.Disk].
 	Store snapshot.Store
 	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
@@ -128,9 +128,6 @@ func (o Options) withDefaults() Options {
 	o.MaxStaged = max(o.MaxStaged, 1)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Hooks == nil {
-		o.Hooks = NopHooks{}
 	}
 	if o.Store == nil {
 		o.Store = snapshot.Disk()

@@ -1,35 +1,93 @@
 package ps
 
-import "time"
+import (
+	"time"
 
-// Hooks observes clients and snapshots. Implementations must be cheap and safe for concurrent use; the arguments are of
-// basic types, so that they need not import this package.
-type Hooks interface {
+	"github.com/monolith-go/monolith/internal/hook"
+)
+
+// A hook is any value that implements one or more of the interfaces of this file, each of which is one event, so that a new
+// event breaks nobody. Hooks must be cheap and safe for concurrent use; the arguments are of basic types, so that they need
+// not import this package.
+
+// RequestDoneHook hears of requests.
+type RequestDoneHook interface {
 	// RequestDone tells how long a client's method took: "lookup", "dense", "push", "flush", "idle" or "resume", with code
-	// "ok", "fenced", "gap", "overlap", "torn", "layout", "busy", "full", "closed", "canceled" or "error".
+	// "ok", "fenced", "gap", "overlap", "torn", "layout", "busy", "full", "no_space", "closed", "canceled" or "error".
 	RequestDone(method, code string, d time.Duration)
+}
+
+// TableRowsHook hears how large tables are.
+type TableRowsHook interface {
 	// TableRows tells the number of rows of a table on all shards: when a cluster opens, every few seconds and when it closes.
 	TableRows(table string, rows int64)
+}
+
+// StalenessHook hears how old look-ups are when they are used.
+type StalenessHook interface {
 	// Staleness tells, for a push, how many later look-ups its client had done before: updates they did not see.
 	Staleness(steps int64)
-	// SnapshotDone tells how long a snapshot took with code "ok", "no_space", "canceled" or "error", its size, and the
-	// longest time a push had to wait for it.
+}
+
+// SnapshotDoneHook hears of snapshots.
+type SnapshotDoneHook interface {
+	// SnapshotDone tells how long a snapshot took with code "ok", "no_space", "canceled" or another of
+	// [RequestDoneHook].RequestDone, its size, and the longest time a push had to wait for it.
 	SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration)
 }
 
-// NopHooks observes nothing; embed it to implement a part of [Hooks].
-type NopHooks struct{}
+// Hooks are the hooks of clients and snapshots, by event. nil has none. It is immutable.
+type Hooks struct {
+	requestDone  []RequestDoneHook
+	tableRows    []TableRowsHook
+	staleness    []StalenessHook
+	snapshotDone []SnapshotDoneHook
+}
 
-var _ Hooks = NopHooks{}
+// NewHooks has each event told to those hooks that implement it, in their order. One that implements none hears nothing.
+func NewHooks(hooks ...any) *Hooks {
+	return &Hooks{
+		requestDone: hook.Of[RequestDoneHook](hooks), tableRows: hook.Of[TableRowsHook](hooks),
+		staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
+	}
+}
 
-// RequestDone implements [Hooks].
-func (NopHooks) RequestDone(string, string, time.Duration) {}
+// RequestDone tells those who implement [RequestDoneHook].
+func (h *Hooks) RequestDone(method, code string, d time.Duration) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.requestDone {
+		x.RequestDone(method, code, d)
+	}
+}
 
-// TableRows implements [Hooks].
-func (NopHooks) TableRows(string, int64) {}
+// TableRows tells those who implement [TableRowsHook].
+func (h *Hooks) TableRows(table string, rows int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.tableRows {
+		x.TableRows(table, rows)
+	}
+}
 
-// Staleness implements [Hooks].
-func (NopHooks) Staleness(int64) {}
+// Staleness tells those who implement [StalenessHook].
+func (h *Hooks) Staleness(steps int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.staleness {
+		x.Staleness(steps)
+	}
+}
 
-// SnapshotDone implements [Hooks].
-func (NopHooks) SnapshotDone(string, time.Duration, int64, time.Duration) {}
+// SnapshotDone tells those who implement [SnapshotDoneHook].
+func (h *Hooks) SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.snapshotDone {
+		x.SnapshotDone(code, took, bytes, longestStall)
+	}
+}

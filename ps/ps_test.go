@@ -223,7 +223,6 @@ func TestCancelledContext(t *testing.T) {
 }
 
 type countingHooks struct {
-	ps.NopHooks
 	mu    sync.Mutex
 	calls map[string]int
 	stale []int64
@@ -251,7 +250,7 @@ func (h *countingHooks) SnapshotDone(code string, _ time.Duration, bytes int64, 
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	h := &countingHooks{calls: map[string]int{}}
-	c := mustOpen(t, ps.Options{Layout: benchLayout(2), Hooks: h, Dir: t.TempDir()})
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), Hooks: ps.NewHooks(h), Dir: t.TempDir()})
 	cl := mustClient(t, c, "x")
 	keys := []int64{1, 2, 3}
 	rows := &param.Rows{Keys: [][]int64{keys}, Values: [][]float32{make([]float32, 6)}}

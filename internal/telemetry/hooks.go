@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics observes a run and keeps count of it. It has the methods of pipeline.Hooks and of ps.Hooks. All methods are
+// Metrics observes a run and keeps count of it. It is a hook of pipeline and of ps. All methods are
 // safe for concurrent use and cost well under a microsecond; none is called for a single row, except RowDropped.
 type Metrics struct {
 	now func() time.Time

@@ -147,12 +147,11 @@ func (l *looking) blocks(ctx context.Context) error {
 // env is what the parts of a look get.
 func (l *looking) env(source string) *pipeline.Env {
 	l.found = foundFeatures{seen: map[string]*parse.Seen{}}
-	return &pipeline.Env{Source: source, BadRows: l.bad, Logger: l.opts.Logger, Hooks: &l.found}
+	return &pipeline.Env{Source: source, BadRows: l.bad, Logger: l.opts.Logger, Hooks: pipeline.NewHooks(&l.found)}
 }
 
 // foundFeatures is what parsing found of each feature. Calls of [sampling].take do not overlap, so nor do its.
 type foundFeatures struct {
-	pipeline.NopHooks
 	seen map[string]*parse.Seen
 }
 

@@ -62,7 +62,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	}
 	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 
-	mon := newMonitor(opts.Options, pipelineHooks(hooks))
+	mon := newMonitor(opts.Options, hooks)
 	mon.watched, mon.fills = "eval", newFillWatch(cfg, log)
 	limit := cfg.Eval.MaxExamples
 	if opts.MaxExamples > 0 {
@@ -77,7 +77,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 		return cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
 	}
 	scores, stats, err := evaluate(ctx, cfg, m, open, limit, opts.Drain, func(worker int) *pipeline.Env {
-		return &pipeline.Env{Worker: worker, Logger: log, Hooks: mon, BadRows: bad.policy}
+		return &pipeline.Env{Worker: worker, Logger: log, Hooks: runHooks(mon, hooks), BadRows: bad.policy}
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/model/metric"
@@ -28,10 +29,9 @@ const (
 // monitor watches a run: it keeps the metrics of a progress line, counts, and reports progress. Its methods may be called
 // from several goroutines at once.
 type monitor struct {
-	pipeline.NopHooks
-	next   pipeline.Hooks // hears of everything too
-	report func(result.Progress)
-	also   trainstep.Observer // hears of every batch too, one at a time; may be nil
+	features featuresParsedHook // hears which features there are; may be nil
+	report   func(result.Progress)
+	also     trainstep.Observer // hears of every batch too, one at a time; may be nil
 	// numbers looks at what is trained on; may be nil.
 	numbers *numberWatch
 	// fills counts which features there are; may be nil. watched is the phase that both look at.
@@ -57,15 +57,23 @@ type ratePoint struct {
 	examples int64
 }
 
-func newMonitor(opts Options, next pipeline.Hooks) *monitor {
-	if next == nil {
-		next = pipeline.NopHooks{}
-	}
-	return &monitor{
-		watched: "train", next: next, report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
+func newMonitor(opts Options, metrics *telemetry.Metrics) *monitor {
+	m := &monitor{
+		watched: "train", report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
 		glance: metric.NewWindow(glanceWindow),
 	}
+	if metrics != nil {
+		m.features = metrics
+	}
+	return m
 }
+
+var (
+	_ pipeline.LagHook         = (*monitor)(nil)
+	_ pipeline.RowDroppedHook  = (*monitor)(nil)
+	_ pipeline.RecordsLostHook = (*monitor)(nil)
+	_ pipeline.StageDoneHook   = (*monitor)(nil)
+)
 
 // begin starts a phase; done is the number of examples of it that earlier runs have done.
 func (m *monitor) begin(p result.Progress, done int64) {
@@ -94,29 +102,24 @@ func (m *monitor) observe(o trainstep.Observation) {
 	}
 }
 
-// RowsRead implements [pipeline.Hooks].
-func (m *monitor) RowsRead(source, split string, rows int) { m.next.RowsRead(source, split, rows) }
-
-// Lag implements [pipeline.Hooks].
+// Lag implements [pipeline.LagHook].
 func (m *monitor) Lag(source, split string, records int64) {
 	m.mu.Lock()
 	m.lag[split] = records
 	m.mu.Unlock()
-	m.next.Lag(source, split, records)
 }
 
-// RowDropped implements [pipeline.Hooks].
+// RowDropped implements [pipeline.RowDroppedHook].
 func (m *monitor) RowDropped(source, reason string) {
 	m.mu.Lock()
 	m.bad++
 	m.mu.Unlock()
-	m.next.RowDropped(source, reason)
 }
 
 // lostRanges is how many ranges of lost records a result names; those behind them are counted.
 const lostRanges = 100
 
-// RecordsLost implements [pipeline.Hooks].
+// RecordsLost implements [pipeline.RecordsLostHook].
 func (m *monitor) RecordsLost(source, split string, from, to int64) {
 	m.mu.Lock()
 	m.lostRecords += to - from
@@ -124,7 +127,6 @@ func (m *monitor) RecordsLost(source, split string, from, to int64) {
 		m.lost = append(m.lost, result.LostRange{Split: split, From: from, To: to})
 	}
 	m.mu.Unlock()
-	m.next.RecordsLost(source, split, from, to)
 }
 
 // lostSoFar returns what was passed over because it was gone.
@@ -134,23 +136,14 @@ func (m *monitor) lostSoFar() (records int64, ranges []result.LostRange) {
 	return m.lostRecords, slices.Clone(m.lost)
 }
 
-// StageDone implements [pipeline.Hooks].
+// StageDone implements [pipeline.StageDoneHook].
 func (m *monitor) StageDone(stage string, rows int, d time.Duration) {
 	if stage == "metrics" { // the sink of an evaluation
 		m.mu.Lock()
 		m.examples += int64(rows)
 		m.mu.Unlock()
 	}
-	m.next.StageDone(stage, rows, d)
 }
-
-// QueueLen implements [pipeline.Hooks].
-func (m *monitor) QueueLen(queue string, length, capacity int) {
-	m.next.QueueLen(queue, length, capacity)
-}
-
-// QueueWait implements [pipeline.Hooks].
-func (m *monitor) QueueWait(queue, side string, d time.Duration) { m.next.QueueWait(queue, side, d) }
 
 // run reports progress until stop is closed.
 func (m *monitor) run(stop <-chan struct{}) {

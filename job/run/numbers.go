@@ -87,14 +87,14 @@ func (m *monitor) FeaturesParsed(seen []parse.Seen) {
 		return
 	}
 	fills.add(seen)
-	if h, ok := m.next.(featureHooks); ok {
+	if m.features != nil {
 		for i := range seen {
-			h.FeatureParsed(seen[i].Name, seen[i].Rows, seen[i].Filled)
+			m.features.FeatureParsed(seen[i].Name, seen[i].Rows, seen[i].Filled)
 		}
 	}
 }
 
-// featureHooks is hooks that count the values of features.
-type featureHooks interface {
+// featuresParsedHook counts the values of features.
+type featuresParsedHook interface {
 	FeatureParsed(feature string, rows, filled int64)
 }

@@ -16,17 +16,17 @@ func newTelemetry(r prometheus.Registerer) (*telemetry.Metrics, error) {
 	return telemetry.New(r)
 }
 
-// pipelineHooks keeps a nil *Metrics from becoming a non-nil interface.
-func pipelineHooks(m *telemetry.Metrics) pipeline.Hooks {
+// runHooks are what hears of a run: what watches it, and the metrics, which may be nil.
+func runHooks(watch any, m *telemetry.Metrics) *pipeline.Hooks {
 	if m == nil {
-		return nil
+		return pipeline.NewHooks(watch)
 	}
-	return m
+	return pipeline.NewHooks(watch, m)
 }
 
-func psHooks(m *telemetry.Metrics) ps.Hooks {
+func psHooks(m *telemetry.Metrics) *ps.Hooks {
 	if m == nil {
 		return nil
 	}
-	return m
+	return ps.NewHooks(m)
 }

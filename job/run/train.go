@@ -118,7 +118,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {
 		return nil, err
 	}
-	t.monitor = newMonitor(opts, pipelineHooks(t.hooks))
+	t.monitor = newMonitor(opts, t.hooks)
 	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
 	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
 		return nil, err
@@ -291,7 +291,7 @@ func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(result.Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
 	scores, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
-		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: t.monitor, BadRows: t.bad.policy}
+		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
 	})
 	if err != nil || stats.Drained {
 		return stats.Drained, err

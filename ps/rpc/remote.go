@@ -33,7 +33,7 @@ type Options struct {
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
 	MaxMessage int
 	Logger     *slog.Logger
-	Hooks      ps.Hooks
+	Hooks      *ps.Hooks
 	// WrapConn is as in [ps.Options].
 	WrapConn func(worker string, shard int, conn ps.Conn) ps.Conn
 }

@@ -28,7 +28,7 @@ type fetcher struct {
 	cl        *client
 	opts      *Options
 	log       *slog.Logger
-	hooks     pipeline.Hooks
+	hooks     *pipeline.Hooks
 	source    string
 	split     string
 	partition int32

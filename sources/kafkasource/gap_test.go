@@ -24,7 +24,6 @@ import (
 
 // dropped counts dropped rows by reason.
 type dropped struct {
-	pipeline.NopHooks
 	mu sync.Mutex
 	n  map[string]int
 }
@@ -107,7 +106,7 @@ func TestSkipGap(t *testing.T) {
 	o.MaxRows, o.MaxBytes, o.OnGap, o.End.Place = 10, 100, kafkasource.SkipGap, kafkasource.Latest
 	s := source(t, o)
 	hooks, log := &dropped{}, &buffer{}
-	r := open(t, s, pipeline.NoPosition, &pipeline.Env{Hooks: hooks, Logger: log.logger()})
+	r := open(t, s, pipeline.NoPosition, &pipeline.Env{Hooks: pipeline.NewHooks(hooks), Logger: log.logger()})
 	before := r.take(t, 10)
 	if err := b.DeleteRecords("ratings", 0, 150); err != nil {
 		t.Fatal(err)

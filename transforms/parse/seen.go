@@ -57,7 +57,7 @@ func (s *Seen) Mean() float64 { return s.Sum / float64(s.Numbers) }
 // RMS is the root of the mean square of the numbers: their size, or NaN when there are none.
 func (s *Seen) RMS() float64 { return math.Sqrt(s.Squares / float64(s.Numbers)) }
 
-// Observer hears what stages find of their features. A run's [pipeline.Env].Hooks may be one. Its method is called for
+// Observer hears what stages find of their features. A hook of a run ([pipeline.NewHooks]) may be one. Its method is called for
 // each block, from many goroutines, and must not keep the slice.
 type Observer interface {
 	FeaturesParsed(seen []Seen)

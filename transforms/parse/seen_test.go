@@ -13,7 +13,6 @@ import (
 
 // seenHooks adds up what stages report.
 type seenHooks struct {
-	pipeline.NopHooks
 	all map[string]*parse.Seen
 }
 
@@ -41,7 +40,7 @@ func TestSeen(t *testing.T) {
 		Joins: []parse.Join{{File: writeFile(t, "ages.tsv", "a\t30\nb\t\n"), Columns: []string{"user", "age"}, Key: "user"}},
 	})
 	hooks := &seenHooks{all: map[string]*parse.Seen{}}
-	p, err := stage.Open(t.Context(), &pipeline.Env{Hooks: hooks, BadRows: &pipeline.SkipBadRows{}})
+	p, err := stage.Open(t.Context(), &pipeline.Env{Hooks: pipeline.NewHooks(hooks), BadRows: &pipeline.SkipBadRows{}})
 	if err != nil {
 		t.Fatal(err)
 	}

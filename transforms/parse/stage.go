@@ -166,7 +166,7 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 		return nil, err
 	}
 	return &worker{
-		core: c, env: env, extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)),
+		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -178,6 +178,7 @@ type sidesKey struct{ *core }
 type worker struct {
 	core      *core
 	env       *pipeline.Env
+	observers []Observer
 	extract   *extractor
 	looked    []bool           // of each feature: whether absent has looked for its name
 	schemas   [2]*arrow.Schema // without and with time
@@ -219,10 +220,12 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		w.core.misses[i].Add(n)
 		w.extract.misses[i] = 0
 	}
-	if o, ok := w.env.Hooks.(Observer); ok {
+	if len(w.observers) > 0 {
 		seen := w.extract.endBlock(len(w.positions))
 		w.absent(payload)
-		o.FeaturesParsed(seen)
+		for _, o := range w.observers {
+			o.FeaturesParsed(seen)
+		}
 	}
 	w.extract.beginBlock()
 	if err := w.env.GoodRows(origin.Source, origin.Split, len(w.positions)); err != nil {
