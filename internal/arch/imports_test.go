@@ -2,6 +2,7 @@
 package arch_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -109,6 +110,62 @@ func TestImportDirection(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestComponentsStandInOnePlace: what a job can name is a file of job/components and a line of its list. The other rooms of
+// job know neither the names nor the packages, so that a new source, model, optimizer or dead letter changes none of them.
+func TestComponentsStandInOnePlace(t *testing.T) {
+	t.Parallel()
+	list := filepath.Join(root, "job", "components", "components.go")
+	f, err := parser.ParseFile(token.NewFileSet(), list, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if kv, ok := n.(*ast.KeyValueExpr); ok {
+			if k, ok := kv.Key.(*ast.Ident); ok && k.Name == "Name" {
+				if v, ok := kv.Value.(*ast.BasicLit); ok {
+					names[v.Value] = true
+				}
+			}
+		}
+		return true
+	})
+	if len(names) < 10 {
+		t.Fatalf("%s: found %d names", list, len(names))
+	}
+	delete(names, `"file"`) // words of other keys too
+	delete(names, `"text"`)
+	for _, room := range []string{"", "spec", "wiring", "run", "inspect", "stored", "result", "component"} {
+		files, err := filepath.Glob(filepath.Join(root, "job", room, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range f.Imports {
+				imp, _ := strconv.Unquote(spec.Path.Value)
+				switch to := strings.TrimPrefix(imp, mod); {
+				case to == "sources/epochsource", to == "sinks/gradsink", to == "sinks/metricsink": // around any source; of any job
+				case within(to, "sources"), within(to, "sinks"):
+					t.Errorf("%s imports %s; only job/components may", path, to)
+				}
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if lit, ok := n.(*ast.BasicLit); ok && names[lit.Value] {
+					t.Errorf("%s names the component %s; ask the section for what it can do instead", path, lit.Value)
+				}
+				return true
+			})
+		}
 	}
 }
 

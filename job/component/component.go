@@ -25,6 +25,15 @@ type Set struct {
 	DeadLetters []DeadLetter
 }
 
+// ModelNames lists the models.
+func (s Set) ModelNames() []string {
+	names := make([]string, len(s.Models))
+	for i, m := range s.Models {
+		names[i] = m.Name
+	}
+	return names
+}
+
 // Kinds of values that a section may have beside Go's own.
 type (
 	// Duration is a time span written with its unit: 500ms, 5m, 1h30m. 0 needs none.
@@ -87,6 +96,9 @@ type Columns interface {
 	// Describe returns the columns that there are, and the names of those that cannot be read.
 	Describe(ctx context.Context) (columns *arrow.Schema, unreadable []string, err error)
 }
+
+// IDs is the type that a schema for [Columns] asks for where lists of numbers and of text will both do.
+func IDs() arrow.DataType { return arrow.ListOf(arrow.Null) }
 
 // Report tells what is wrong with a key of a section, "" for the section itself, in the words of fmt.Sprintf.
 type Report func(key, format string, args ...any)

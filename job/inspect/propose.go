@@ -121,15 +121,16 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 		line("# shuffle: {rows: 100000}")
 	}
 	b.WriteString(p.YAML)
+	models := strings.Join(c.Components().ModelNames(), ", ")
 	switch {
 	case info.Format == peek.LibFM:
-		line("model: {fm: {dim: 8}}            # lr, fm, deepfm or dcnv2")
+		line("model: {fm: {dim: 8}}            # one of %s", models)
 	case p.Sparse == 0:
 		line("model: lr                        # without sparse features there is nothing to embed")
 	case p.Sparse+p.Dense == 1:
 		line("model: lr                        # one feature has nothing to interact with")
 	default:
-		line("model: {deepfm: {dim: 16, hidden: [128, 64]}}   # lr, fm, deepfm or dcnv2")
+		line("model: {deepfm: {dim: 16, hidden: [128, 64]}}   # one of %s", models)
 	}
 	line("train:")
 	line("  batch: 512")

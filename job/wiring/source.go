@@ -11,7 +11,6 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/epochsource"
-	"github.com/monolith-go/monolith/sources/parquetsource"
 	"github.com/monolith-go/monolith/transforms/batch"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
@@ -182,11 +181,11 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 		case f.Type == parse.Int:
 			add(f.Column, arrow.ListOf(arrow.PrimitiveTypes.Int64))
 		default:
-			add(f.Column, parquetsource.IDs())
+			add(f.Column, component.IDs())
 		}
 	}
 	for _, j := range opts.Joins {
-		add(j.Key, parquetsource.IDs())
+		add(j.Key, component.IDs())
 	}
 	add(opts.Label.Column, arrow.PrimitiveTypes.Float32)
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)

@@ -11,11 +11,12 @@ import (
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/components"
 )
 
 func (a *App) demoCommand(out *outcome) *cobra.Command {
 	opts := job.DemoOptions{Examples: 1_000_000, Seed: 1, Model: "deepfm", Workers: 2}
-	models := []string{"lr", "fm", "deepfm", "dcnv2"}
+	models := components.All().ModelNames()
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See online training work, with nothing installed",
