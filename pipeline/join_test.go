@@ -223,11 +223,7 @@ func (c *cuts) Put(stage string, states map[pipeline.SplitID]pipeline.State) {
 		return
 	}
 	for id, st := range states {
-		b, err := st.AppendBinary(nil)
-		if err != nil {
-			panic(err)
-		}
-		c.stored[stage+" "+id.String()] = b
+		c.stored[stage+" "+id.String()] = st.Bytes()
 	}
 }
 

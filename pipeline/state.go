@@ -40,12 +40,12 @@ type State struct {
 	Data     []byte
 }
 
-// AppendBinary renders the state for a store.
-func (s State) AppendBinary(b []byte) ([]byte, error) {
-	return append(binary.LittleEndian.AppendUint64(b, uint64(s.Position)), s.Data...), nil
+// Bytes renders the state for a store.
+func (s State) Bytes() []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(s.Position)), s.Data...)
 }
 
-// UnmarshalBinary is the inverse of AppendBinary. Errors: [ErrBadData].
+// UnmarshalBinary is the inverse of Bytes. Errors: [ErrBadData].
 func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) < 8 || int64(binary.LittleEndian.Uint64(b)) < 0 {
 		return fmt.Errorf("pipeline: state of %d bytes without a position: %w", len(b), ErrBadData)

@@ -506,6 +506,13 @@ func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key
 // state, but not in digests.
 func SourceState(source, split string) string { return snapshot.SourceState + source + "/" + split }
 
+// StageState is the key of the worker state that a stage with state keeps of a split of a source. It is its owner's and left
+// out of digests like [SourceState]: when it was taken depends on the moment.
+func StageState(stage, source, split string) string {
+	plain := strings.NewReplacer("%", "%25", "/", "%2F", " ", "%20")
+	return SourceState(plain.Replace(stage)+" of "+plain.Replace(source), split)
+}
+
 // splitOfState is the inverse of SourceState.
 func splitOfState(key string) (split string, ok bool) {
 	rest, ok := strings.CutPrefix(key, snapshot.SourceState)

@@ -124,7 +124,7 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, e
 	return &Rebuilt{
 		Plan: plan,
 		Env: func(worker int) *pipeline.Env {
-			return &pipeline.Env{Worker: worker, Logger: t.log, BadRows: t.bad.policy, Memory: t.memories.put}
+			return &pipeline.Env{Worker: worker, Logger: t.log, BadRows: t.bad.policy, Memory: t.memories.put, State: t.stageStates()}
 		},
 		Close: t.close,
 	}, nil

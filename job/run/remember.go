@@ -31,6 +31,35 @@ func (m *memories) put(split pipeline.SplitID, memory string) {
 	m.of[ps.SourceState(split.Source, split.Split)] = memory
 }
 
+// stageStates is the [pipeline.StateStore] of a run: what stages with state keep of their splits lies beside the memories, goes
+// into the same cuts and is handed on with the splits.
+type stageStates struct {
+	memories *memories
+	state    func(ctx context.Context, key string) ([]byte, error) // of the shards
+}
+
+// Load implements [pipeline.StateStore].
+func (s stageStates) Load(ctx context.Context, stage string, split pipeline.SplitID) (st pipeline.State, ok bool, err error) {
+	b, err := s.state(ctx, ps.StageState(stage, split.Source, split.Split))
+	if err != nil || b == nil {
+		return st, false, err
+	}
+	return st, true, st.UnmarshalBinary(b)
+}
+
+// Put implements [pipeline.StateStore].
+func (s stageStates) Put(stage string, states map[pipeline.SplitID]pipeline.State) {
+	m := s.memories
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil {
+		m.of = map[string]string{}
+	}
+	for id, st := range states {
+		m.of[ps.StageState(stage, id.Source, id.Split)] = string(st.Bytes())
+	}
+}
+
 // forget is called before other splits are read: what is remembered of a split is its owner's to say.
 func (m *memories) forget() {
 	m.mu.Lock()
@@ -49,6 +78,9 @@ func (m *memories) state() map[string][]byte {
 	return out
 }
 
+// stageStates keeps the state of the run's stages.
+func (t *trainer) stageStates() stageStates { return stageStates{&t.memories, t.shards.State} }
+
 // recallAtOnce is how many splits are asked for at once.
 const recallAtOnce = 16
 
@@ -57,10 +89,10 @@ const recallAtOnce = 16
 func (t *trainer) recall(ctx context.Context, m *member, a ps.Assignment, all, mine []pipeline.Split) ([]pipeline.Split, error) {
 	name := t.source().Name
 	r, ok := t.source().Source.(pipeline.Rememberer)
+	t.memories.forget()
 	if !ok {
 		return mine, nil
 	}
-	t.memories.forget()
 	known := make(map[string]string, len(all))
 	var mu sync.Mutex
 	ask, asking := errgroup.WithContext(ctx)

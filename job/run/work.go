@@ -264,7 +264,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended,
 		Env: func(worker int) *pipeline.Env {
-			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy, Memory: t.memories.put}
+			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy, Memory: t.memories.put, State: t.stageStates()}
 		},
 	})
 	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches

@@ -1,0 +1,94 @@
+package run
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// TestStageStates: what a stage puts is in the next snapshot, comes back from it, and is forgotten
+// here when other splits are read.
+func TestStageStates(t *testing.T) {
+	t.Parallel()
+	open := func(dir string) *ps.Cluster {
+		c, err := ps.Open(t.Context(), ps.Options{Dir: dir, NumShards: 2, Layout: &param.Layout{Tables: []param.Table{{
+			Name: "t", Segments: []param.Segment{{Name: "w", Dim: 1, Optimizer: optim.SGD{LR: 1}}},
+		}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	dir := t.TempDir()
+	a, b := pipeline.SplitID{Source: "clicks", Split: "part/a"}, pipeline.SplitID{Source: "views", Split: "part/a"}
+	want := map[pipeline.SplitID]pipeline.State{a: {Position: 7, Data: []byte("seven")}, b: {Position: 3, Data: []byte{}}}
+	c := open(dir)
+	var m memories
+	states := stageStates{&m, c.State}
+	if _, ok, err := states.Load(t.Context(), "join", a); ok || err != nil {
+		t.Errorf("state of nothing: %v, %v", ok, err)
+	}
+	states.Put("join", want)
+	client, err := c.Client(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resume(t.Context(), a.Source, []string{a.Split}); err != nil { // who owns nothing has no marker to pass
+		t.Fatal(err)
+	}
+	client.OnMarker(m.state)
+	taken := make(chan error, 1)
+	go func() {
+		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		taken <- err
+	}()
+	for done := false; !done; {
+		if err := client.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-taken:
+			if done = true; err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+	c = open(dir)
+	defer func() {
+		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	states = stageStates{&m, c.State}
+	got := map[pipeline.SplitID]pipeline.State{}
+	for _, id := range []pipeline.SplitID{a, b} {
+		st, ok, err := states.Load(t.Context(), "join", id)
+		if !ok || err != nil {
+			t.Errorf("state of %v: %v, %v", id, ok, err)
+		}
+		st.Data = append([]byte{}, st.Data...)
+		got[id] = st
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("state after a restart (-want +got):\n%s", diff)
+	}
+	if _, ok, _ := states.Load(t.Context(), "other", a); ok {
+		t.Error("another stage has the state too")
+	}
+	if m.forget(); len(m.state()) != 0 {
+		t.Error("state of splits that were given up is stored again")
+	}
+}
