@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/trainstep"

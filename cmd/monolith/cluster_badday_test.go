@@ -31,7 +31,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps/wire"
 )

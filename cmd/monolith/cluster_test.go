@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 )
 
 // processes are the shards and workers of one job, each a process of its own that is started again whenever it ends badly.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 )
 
 // serveBroker is the command broker: a Kafka broker in a process of its own, until the context ends. It writes its

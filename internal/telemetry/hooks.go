@@ -3,6 +3,7 @@ package telemetry
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,13 +12,15 @@ import (
 // Metrics observes a run and keeps count of it. It is a hook of pipeline and of ps. All methods are
 // safe for concurrent use and cost well under a microsecond; none is called for a single row, except RowDropped.
 type Metrics struct {
-	now func() time.Time
+	now    func() time.Time
+	phases []string
 
 	examples   *prometheus.CounterVec
 	lag        *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
 	lost       *prometheus.CounterVec
 	features   *prometheus.CounterVec
+	misses     *prometheus.CounterVec
 	transform  *prometheus.HistogramVec
 	processed  *prometheus.CounterVec
 	queue      *prometheus.GaugeVec
@@ -34,16 +37,19 @@ type Metrics struct {
 	snapLastOK *prometheus.GaugeVec
 }
 
-// New registers the metrics of one run with reg. A registry takes one run only: a second is an error.
-func New(reg prometheus.Registerer) (*Metrics, error) {
+// New registers the metrics of one run with reg. phases are the names of the stages that a training step consists of. A
+// registry takes one run only: a second is an error.
+func New(reg prometheus.Registerer, phases ...string) (*Metrics, error) {
 	m := &maker{reg: reg}
 	h := &Metrics{
 		now:        time.Now,
+		phases:     phases,
 		examples:   m.counter("monolith_source_examples_total"),
 		lag:        m.gauge("monolith_source_lag_records"),
 		dropped:    m.counter("monolith_transform_dropped_examples_total"),
 		lost:       m.counter("monolith_source_lost_records_total"),
 		features:   m.counter("monolith_transform_feature_examples_total"),
+		misses:     m.counter("monolith_transform_join_misses_total"),
 		transform:  m.histogram("monolith_transform_duration_seconds", durationBuckets()),
 		processed:  m.counter("monolith_transform_examples_total"),
 		queue:      m.gauge("monolith_queue_batches"),
@@ -53,11 +59,11 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		staleness:  m.histogram("monolith_push_staleness_steps", []float64{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64}),
 		request:    m.histogram("monolith_ps_request_duration_seconds", durationBuckets()),
 		rows:       m.gauge("monolith_ps_rows"),
-		snapshots:  m.counter("monolith_checkpoints_total"),
-		snapTime:   m.histogram("monolith_checkpoint_duration_seconds", prometheus.ExponentialBuckets(0.01, 4, 9)),
-		snapBytes:  m.gauge("monolith_checkpoint_size_bytes"),
-		snapStall:  m.gauge("monolith_checkpoint_stall_seconds"),
-		snapLastOK: m.gauge("monolith_checkpoint_last_success_timestamp_seconds"),
+		snapshots:  m.counter("monolith_snapshots_total"),
+		snapTime:   m.histogram("monolith_snapshot_duration_seconds", prometheus.ExponentialBuckets(0.01, 4, 9)),
+		snapBytes:  m.gauge("monolith_snapshot_size_bytes"),
+		snapStall:  m.gauge("monolith_snapshot_stall_seconds"),
+		snapLastOK: m.gauge("monolith_snapshot_last_success_timestamp_seconds"),
 	}
 	return h, errors.Join(m.errs...)
 }
@@ -94,12 +100,16 @@ func (h *Metrics) FeatureParsed(feature string, rows, filled int64) {
 	}
 }
 
-// StageDone times a stage or sink. The stages of a training step (lookup, step, push) are its phases too.
+// JoinMissed counts the examples that had no line in a side table.
+func (h *Metrics) JoinMissed(table string, examples int64) {
+	h.misses.WithLabelValues(table).Add(float64(examples))
+}
+
+// StageDone times a stage or sink. The stages of a training step are its phases too.
 func (h *Metrics) StageDone(stage string, rows int, d time.Duration) {
 	h.transform.WithLabelValues(stage).Observe(d.Seconds())
 	h.processed.WithLabelValues(stage).Add(float64(rows))
-	switch stage {
-	case "lookup", "step", "push":
+	if slices.Contains(h.phases, stage) {
 		h.step.WithLabelValues(stage).Observe(d.Seconds())
 	}
 }

@@ -20,18 +20,29 @@ import (
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/transforms/parse"
 )
 
 var (
-	_ pipeline.Hooks = (*telemetry.Metrics)(nil)
-	_ ps.Hooks       = (*telemetry.Metrics)(nil)
+	_ pipeline.RowsReadHook    = (*telemetry.Metrics)(nil)
+	_ pipeline.LagHook         = (*telemetry.Metrics)(nil)
+	_ pipeline.RowDroppedHook  = (*telemetry.Metrics)(nil)
+	_ pipeline.RecordsLostHook = (*telemetry.Metrics)(nil)
+	_ pipeline.StageDoneHook   = (*telemetry.Metrics)(nil)
+	_ pipeline.QueueLenHook    = (*telemetry.Metrics)(nil)
+	_ pipeline.QueueWaitHook   = (*telemetry.Metrics)(nil)
+	_ parse.JoinObserver       = (*telemetry.Metrics)(nil)
+	_ ps.RequestDoneHook       = (*telemetry.Metrics)(nil)
+	_ ps.TableRowsHook         = (*telemetry.Metrics)(nil)
+	_ ps.StalenessHook         = (*telemetry.Metrics)(nil)
+	_ ps.SnapshotDoneHook      = (*telemetry.Metrics)(nil)
 )
 
 // observe calls every hook once.
 func observe(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	h, err := telemetry.New(reg)
+	h, err := telemetry.New(reg, "lookup", "step", "push")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +54,7 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.RowDropped("ratings", "malformed example")
 	h.RecordsLost("ratings", "ratings-00000", 5, 9)
 	h.FeatureParsed("user", 5, 3)
+	h.JoinMissed("users.dat", 2)
 	h.StageDone("step", 512, 3*time.Millisecond)
 	h.StageDone("parse", 512, time.Millisecond)
 	h.QueueLen("lookup", 1, 2)
@@ -109,13 +121,13 @@ func TestLint(t *testing.T) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	want := `
-# HELP monolith_checkpoint_size_bytes Size of the last good snapshot.
-# TYPE monolith_checkpoint_size_bytes gauge
-monolith_checkpoint_size_bytes 1.048576e+06
-# HELP monolith_checkpoints_total Snapshots tried, by result.
-# TYPE monolith_checkpoints_total counter
-monolith_checkpoints_total{code="no_space"} 1
-monolith_checkpoints_total{code="ok"} 1
+# HELP monolith_snapshot_size_bytes Size of the last good snapshot.
+# TYPE monolith_snapshot_size_bytes gauge
+monolith_snapshot_size_bytes 1.048576e+06
+# HELP monolith_snapshots_total Snapshots tried, by result.
+# TYPE monolith_snapshots_total counter
+monolith_snapshots_total{code="no_space"} 1
+monolith_snapshots_total{code="ok"} 1
 # HELP monolith_source_examples_total Examples or records a source returned.
 # TYPE monolith_source_examples_total counter
 monolith_source_examples_total{source="ratings"} 130
@@ -128,7 +140,7 @@ monolith_train_auc_ratio 0.75
 `
 	err := testutil.GatherAndCompare(
 		observe(t), strings.NewReader(want),
-		"monolith_checkpoint_size_bytes", "monolith_checkpoints_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
+		"monolith_snapshot_size_bytes", "monolith_snapshots_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
 	)
 	if err != nil {
 		t.Error(err)
@@ -138,10 +150,10 @@ monolith_train_auc_ratio 0.75
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	if _, err := telemetry.New(reg); err != nil {
+	if _, err := telemetry.New(reg, "lookup", "step", "push"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := telemetry.New(reg); err == nil {
+	if _, err := telemetry.New(reg, "lookup", "step", "push"); err == nil {
 		t.Error("a second run is registered with the same registry")
 	}
 }
@@ -168,7 +180,7 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	for _, pprof := range []bool{false, true} {
 		reg := prometheus.NewRegistry()
-		h, err := telemetry.New(reg)
+		h, err := telemetry.New(reg, "lookup", "step", "push")
 		if err != nil {
 			t.Fatal(err)
 		}

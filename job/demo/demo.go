@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model/metric"

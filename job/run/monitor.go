@@ -11,6 +11,7 @@ import (
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
@@ -138,7 +139,7 @@ func (m *monitor) lostSoFar() (records int64, ranges []result.LostRange) {
 
 // StageDone implements [pipeline.StageDoneHook].
 func (m *monitor) StageDone(stage string, rows int, d time.Duration) {
-	if stage == "metrics" { // the sink of an evaluation
+	if stage == wiring.NodeMetrics { // the sink of an evaluation
 		m.mu.Lock()
 		m.examples += int64(rows)
 		m.mu.Unlock()

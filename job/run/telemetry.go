@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 )
@@ -13,7 +14,7 @@ func newTelemetry(r prometheus.Registerer) (*telemetry.Metrics, error) {
 	if r == nil {
 		return nil, nil
 	}
-	return telemetry.New(r)
+	return telemetry.New(r, wiring.NodeLookup, wiring.NodeStep, wiring.NodePush)
 }
 
 // runHooks are what hears of a run: what watches it, and the metrics, which may be nil.

@@ -33,6 +33,14 @@ func (open OpenClient) pusher(ctx context.Context, env *pipeline.Env) (gradsink.
 	return open.client(ctx, env)
 }
 
+// Names of nodes that others go by: metrics, which know the phases of a step, and the progress of an evaluation.
+const (
+	NodeLookup  = "lookup"
+	NodeStep    = "step"
+	NodePush    = "push"
+	NodeMetrics = "metrics"
+)
+
 // TrainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push.
 func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, step trainstep.StepOptions) (*pipeline.Plan, error) {
 	g := pipeline.New(c.Name)
@@ -42,9 +50,9 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, step 
 	}
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
-	looked := pipeline.Prefetch(pipeline.Via(examples, "lookup", trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
-	grads := pipeline.Prefetch(pipeline.Via(looked, "step", trainstep.NewStep(m, open.store, step)), "postpush", depth.Push)
-	pipeline.Into(grads, "push", gradsink.New[*trainstep.Gradients](open.pusher))
+	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
+	grads := pipeline.Prefetch(pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step)), "postpush", depth.Push)
+	pipeline.Into(grads, NodePush, gradsink.New[*trainstep.Gradients](open.pusher))
 	return g.Plan()
 }
 
@@ -59,8 +67,8 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, sink *
 		return nil, err
 	}
 	examples = pipeline.Prefetch(examples, "prefetch", max(c.Train.Prefetch.Parse, 1))
-	looked := pipeline.Via(examples, "lookup", trainstep.NewLookup(m, open.store))
-	pipeline.Into(pipeline.Via(looked, "score", trainstep.NewScore(m, open.store)), "metrics", sink)
+	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
+	pipeline.Into(pipeline.Via(looked, "score", trainstep.NewScore(m, open.store)), NodeMetrics, sink)
 	return g.Plan()
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/kafkasource"
 )

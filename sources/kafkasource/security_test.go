@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
 	"github.com/monolith-go/monolith/sources/kafkasource"

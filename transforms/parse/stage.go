@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"path/filepath"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -30,7 +30,6 @@ type core struct {
 	opts    Options // as they were given
 	program *program
 	err     error // of the options
-	misses  []atomic.Int64
 }
 
 // New describes a stage that decodes records. Faults of the options are reported by Schema, so by planning; ask
@@ -59,16 +58,7 @@ func newCore(opts Options) core {
 		opts.FS = fsx.Local{}
 	}
 	p, err := compile(opts)
-	return core{opts: opts, program: p, err: err, misses: make([]atomic.Int64, len(opts.Joins))}
-}
-
-// Misses returns how many examples so far had no line in each join's side table.
-func (c *core) Misses() []int64 {
-	out := make([]int64, len(c.misses))
-	for i := range c.misses {
-		out[i] = c.misses[i].Load()
-	}
-	return out
+	return core{opts: opts, program: p, err: err}
 }
 
 // String implements [pipeline.Stage].
@@ -166,7 +156,7 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 		return nil, err
 	}
 	return &worker{
-		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)),
+		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), joinObservers: pipeline.HooksOf[JoinObserver](env.Observe()), extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -176,14 +166,15 @@ type sidesKey struct{ *core }
 
 // worker is what both processors share.
 type worker struct {
-	core      *core
-	env       *pipeline.Env
-	observers []Observer
-	extract   *extractor
-	looked    []bool           // of each feature: whether absent has looked for its name
-	schemas   [2]*arrow.Schema // without and with time
-	positions []int64
-	times     []int64
+	core          *core
+	env           *pipeline.Env
+	observers     []Observer
+	joinObservers []JoinObserver
+	extract       *extractor
+	looked        []bool           // of each feature: whether absent has looked for its name
+	schemas       [2]*arrow.Schema // without and with time
+	positions     []int64
+	times         []int64
 }
 
 // run makes a batch of all rows of a record batch; payload may be nil.
@@ -217,7 +208,12 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		begin = pipeline.Position(end)
 	}
 	for i, n := range w.extract.misses {
-		w.core.misses[i].Add(n)
+		if n == 0 {
+			continue
+		}
+		for _, o := range w.joinObservers {
+			o.JoinMissed(filepath.Base(w.core.opts.Joins[i].File), n)
+		}
 		w.extract.misses[i] = 0
 	}
 	if len(w.observers) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/monolith-go/monolith/internal/testbed/broker"
+	"github.com/monolith-go/monolith/internal/broker"
 )
 
 func start(t *testing.T, o broker.Options) *broker.Broker {
