@@ -8,28 +8,19 @@ type Window struct {
 	probs, labels, weights []float32
 	next                   int
 	size                   int
-	// seen counts all examples ever added.
-	seen   int64
-	ranker Ranker
+	ranker                 Ranker
 }
 
 // NewWindow returns a window over the last size examples; a size below 1 is taken as 1. Memory is taken as examples
 // come.
 func NewWindow(size int) *Window { return &Window{size: max(size, 1)} }
 
-// Size is the largest number of examples the window keeps.
-func (w *Window) Size() int { return w.size }
-
 // Len is the number of examples in the window.
 func (w *Window) Len() int { return len(w.probs) }
-
-// Seen is the number of examples ever added.
-func (w *Window) Seen() int64 { return w.seen }
 
 // Add takes the predictions of a batch in the order of the stream. The caller keeps the slices. Nil weights stand for 1.
 func (w *Window) Add(probs, labels, weights []float32) {
 	checkLengths(probs, labels, weights)
-	w.seen += int64(len(probs))
 	for i := max(0, len(probs)-w.size); i < len(probs); i++ {
 		weight := float32(weightOf(weights, i))
 		if len(w.probs) < w.size {
@@ -43,9 +34,3 @@ func (w *Window) Add(probs, labels, weights []float32) {
 
 // Summary computes all measures of the examples in the window. It allocates nothing once the window is full.
 func (w *Window) Summary() Summary { return w.ranker.Summarize(w.probs, w.labels, w.weights) }
-
-// Reset empties the window.
-func (w *Window) Reset() {
-	w.probs, w.labels, w.weights = w.probs[:0], w.labels[:0], w.weights[:0]
-	w.next, w.seen = 0, 0
-}

@@ -44,11 +44,6 @@ func GlorotUniform(fanIn, fanOut int) Init {
 	return Uniform(-r, r)
 }
 
-// GlorotNormal draws with standard deviation sqrt(2/(fanIn+fanOut)) (Glorot and Bengio, 2010, equation 12).
-func GlorotNormal(fanIn, fanOut int) Init {
-	return Normal(0, float32(math.Sqrt(2/float64(fanIn+fanOut))))
-}
-
 // String renders the initializer in one canonical form.
 func (i Init) String() string {
 	switch i.Kind {

@@ -29,24 +29,6 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("%d comes apart as %d:%d, want %d:%d", int64(id), id.Slot(), id.Signature(), tc.slot, tc.sig)
 		}
 	}
-	for _, tc := range []struct {
-		slot int
-		sig  uint64
-		want int64
-	}{
-		{0, 0, 0},
-		{1, 1, 1<<54 | 1},
-		{512, 0, math.MinInt64},
-		{fid.NumSlotsV1 - 1, fid.MaxSignatureV1, -1},
-	} {
-		id, err := fid.NewV1(tc.slot, tc.sig)
-		if err != nil || int64(id) != tc.want {
-			t.Errorf("NewV1(%d, %d) = %d, %v; want %d", tc.slot, tc.sig, int64(id), err, tc.want)
-		}
-		if id.SlotV1() != tc.slot || id.SignatureV1() != tc.sig {
-			t.Errorf("v1 %d comes apart as %d:%d, want %d:%d", int64(id), id.SlotV1(), id.SignatureV1(), tc.slot, tc.sig)
-		}
-	}
 }
 
 func TestLimits(t *testing.T) {
@@ -55,9 +37,6 @@ func TestLimits(t *testing.T) {
 		"slot -1":         func() error { _, err := fid.New(-1, 0); return err },
 		"slot 32768":      func() error { _, err := fid.New(32768, 0); return err },
 		"signature 2^48":  func() error { _, err := fid.New(1, 1<<48); return err },
-		"v1 slot 1024":    func() error { _, err := fid.NewV1(1024, 0); return err },
-		"v1 slot -1":      func() error { _, err := fid.NewV1(-1, 0); return err },
-		"v1 signature":    func() error { _, err := fid.NewV1(1, 1<<54); return err },
 		"reserved bit":    func() error { _, err := fid.FromInt64(-3); return err },
 		"switch slot":     func() error { _, err := fid.ID(5).WithSlot(1 << 15); return err },
 		"parse text":      func() error { _, err := fid.Parse("user"); return err },
@@ -73,13 +52,6 @@ func TestLimits(t *testing.T) {
 
 func TestConversions(t *testing.T) {
 	t.Parallel()
-	v1, err := fid.NewV1(300, 0x2a_bcde_f012_3456)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v2 := v1.V1ToV2(); v2.Slot() != 300 || v2.Signature() != 0xbcde_f012_3456 {
-		t.Errorf("v1 to v2 gives %s", v2)
-	}
 	// Upstream's mask of 49 bits would turn slot 2 into 3 here.
 	id, err := fid.ID(5<<48 | 77).WithSlot(2)
 	if err != nil || id.String() != "2:77" {
