@@ -33,6 +33,7 @@ func (i *item) Release() {
 	i.pool.live.Add(-1)
 }
 
+func (i *item) String() string            { return fmt.Sprintf("%v %d rows %+v", i.origin, i.rows, i.event) }
 func (i *item) SetWatermark(micros int64) { i.origin.Watermark = micros }
 
 // pool counts items.

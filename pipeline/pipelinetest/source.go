@@ -240,10 +240,13 @@ func sameFields(a, b *arrow.Schema) bool {
 	})
 }
 
-// rowsOf renders each row of an element without its position.
+// rowsOf renders each row of an element without its position; an element of another kind by its String method, if any.
 func rowsOf(t *testing.T, e pipeline.Element) []string {
 	t.Helper()
 	tab, ok := e.(tabular)
+	if s, says := e.(fmt.Stringer); says && !ok {
+		return []string{s.String()}
+	}
 	if !ok {
 		return []string{fmt.Sprintf("%v: %d rows", e.Origin(), e.NumRows())}
 	}

@@ -21,7 +21,9 @@ type StageHarness[In, Out pipeline.Element] struct {
 	Inputs func(t *testing.T, mem memory.Allocator) []In
 }
 
-// TestStage runs the conformance suite of stages.
+// TestStage runs the conformance suite of stages: also of their side outputs ([pipeline.Sider]), which must cover the positions of
+// the input as the main output does, and of their state ([pipeline.Stateful]): a processor that begins with what another has
+// saved, behind the last element that it emitted, emits what the other would have.
 func TestStage[In, Out pipeline.Element](t *testing.T, h StageHarness[In, Out]) {
 	run := func(t *testing.T, f func(p pipeline.Processor[In, Out], in []In)) {
 		t.Helper()
@@ -40,6 +42,8 @@ func TestStage[In, Out pipeline.Element](t *testing.T, h StageHarness[In, Out]) 
 			t.Errorf("Close: %v", err)
 		}
 	}
+	t.Run("side outputs", func(t *testing.T) { h.testSides(t) })
+	t.Run("state", func(t *testing.T) { h.testState(t) })
 	out, err := h.New(t).Schema(h.Schema)
 	if err != nil {
 		t.Fatalf("Schema: %v", err)
@@ -119,6 +123,149 @@ func TestStage[In, Out pipeline.Element](t *testing.T, h StageHarness[In, Out]) 
 			}
 		})
 	})
+}
+
+// testSides reads every side output of the stage, and opens it once without a reader.
+func (h StageHarness[In, Out]) testSides(t *testing.T) {
+	s, ok := any(h.New(t)).(pipeline.Sider)
+	if !ok {
+		t.Skip("the stage has no side outputs")
+	}
+	schemas, err := s.Sides(h.Schema)
+	if err != nil || len(schemas) == 0 {
+		t.Fatalf("Sides: %v, %v", schemas, err)
+	}
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	env := &pipeline.Env{Source: "test", Allocator: mem}
+	in := h.Inputs(t, mem)
+	from, to := in[0].Origin().From, in[len(in)-1].Origin().To
+	at := map[string]pipeline.Position{}
+	for name, schema := range schemas {
+		at[name] = from
+		env = env.WithSide(name, func(e pipeline.Element) error {
+			defer e.Release()
+			if o := e.Origin(); o.From != at[name] || o.To < o.From {
+				t.Errorf("side output %q emitted %v after position %d", name, o, at[name])
+			}
+			at[name] = e.Origin().To
+			if tab, ok := e.(tabular); ok && !sameFields(tab.Record().Schema(), schema) {
+				t.Errorf("side output %q has schema %v, the stage says %v", name, tab.Record().Schema(), schema)
+			}
+			return nil
+		})
+	}
+	if err := process(t, h.New(t), env, in, func(Out) {}); err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range at {
+		if end != to {
+			t.Errorf("side output %q ends at position %d, the input at %d", name, end, to)
+		}
+	}
+	if err := process(t, h.New(t), &pipeline.Env{Source: "test", Allocator: mem}, h.Inputs(t, mem), func(Out) {}); err != nil {
+		t.Errorf("without a reader: %v", err)
+	}
+}
+
+// testState has another processor go on after each element, with the state that was saved there.
+func (h StageHarness[In, Out]) testState(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	env := &pipeline.Env{Source: "test", Allocator: mem}
+	p, err := h.New(t).Open(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ok := p.(pipeline.Stateful)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		t.Skip("the stage keeps no state")
+	}
+	var whole []string
+	if err := process(t, h.New(t), env, h.Inputs(t, mem), func(e Out) { whole = append(whole, rowsOf(t, e)...) }); err != nil {
+		t.Fatal(err)
+	}
+	counted := h.Inputs(t, mem)
+	releaseAll(counted)
+	for stop := range len(counted) {
+		in := h.Inputs(t, mem)
+		id, end := in[0].Origin().ID(), in[0].Origin().From
+		first, err := h.New(t).Open(t.Context(), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []string
+		emit := func(e Out) error {
+			rows, end = append(rows, rowsOf(t, e)...), e.Origin().To
+			e.Release()
+			return nil
+		}
+		for i := range stop {
+			if err := first.Process(t.Context(), in[i], emit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		state, err := first.(pipeline.Stateful).Save(id)
+		if err := errors.Join(err, first.Close()); err != nil {
+			t.Fatal(err)
+		}
+		releaseAll(in[stop:])
+		again := h.Inputs(t, mem)
+		skip := 0
+		for skip < len(again) && again[skip].Origin().To <= end {
+			skip++
+		}
+		releaseAll(again[:skip])
+		if skip < len(again) && again[skip].Origin().From != end {
+			releaseAll(again[skip:])
+			continue // the stage joins inputs: a run would cut them here
+		}
+		second, err := h.New(t).Open(t.Context(), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(state) > 0 {
+			if err := second.(pipeline.Stateful).Restore(id, state); err != nil {
+				t.Fatalf("Restore: %v", err)
+			}
+		}
+		for _, e := range again[skip:] {
+			if err := second.Process(t.Context(), e, emit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(second.Flush(t.Context(), emit), second.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(whole, rows); diff != "" {
+			t.Errorf("with the state after %d elements (-want +got):\n%s", stop, diff)
+		}
+	}
+}
+
+// process sends all inputs through a new processor.
+func process[In, Out pipeline.Element](t *testing.T, s pipeline.Stage[In, Out], env *pipeline.Env, in []In, got func(Out)) error {
+	t.Helper()
+	p, err := s.Open(t.Context(), env)
+	if err != nil {
+		releaseAll(in)
+		return err
+	}
+	emit := func(e Out) error {
+		got(e)
+		e.Release()
+		return nil
+	}
+	for i, e := range in {
+		if err := p.Process(t.Context(), e, emit); err != nil {
+			releaseAll(in[i+1:])
+			return errors.Join(err, p.Close())
+		}
+	}
+	return errors.Join(p.Flush(t.Context(), emit), p.Close())
 }
 
 // SinkHarness is what [TestSink] needs to know of a sink.
