@@ -49,9 +49,10 @@ type (
 	Metrics = spec.Metrics
 	// Log is the log on standard error.
 	Log = spec.Log
-	// Duration is a time span, Size a number of bytes.
+	// Duration is a time span written with its unit.
 	Duration = spec.Duration
-	Size     = spec.Size
+	// Size is a number of bytes.
+	Size = spec.Size
 	// Secret names where a secret is kept; it never holds one.
 	Secret = spec.Secret
 )
@@ -125,9 +126,10 @@ type (
 )
 
 const (
-	// Newest and Best name snapshots for [EvalOptions].
+	// Newest names the newest snapshot for [EvalOptions].
 	Newest = stored.Newest
-	Best   = stored.Best
+	// Best names the snapshot of the best evaluation.
+	Best = stored.Best
 	// RecipeName is the name under which programs register [Recipes.Build] with a runner.
 	RecipeName = run.RecipeName
 	// InspectTimeout is how long a look into a source takes at most.

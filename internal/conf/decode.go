@@ -86,7 +86,7 @@ func (d *decoder) section(n *Node, v reflect.Value, path string) {
 		}
 		d.fault(n.entries[1].at, path, "takes one of its keys, not "+strings.Join(names, " and "), "")
 	}
-	if p, ok := v.Addr().Interface().(picker); ok {
+	if p, ok := reflect.TypeAssert[picker](v.Addr()); ok {
 		for _, f := range fields {
 			if child := d.child(n, f, path); child != nil {
 				x := reflect.ValueOf(f.create())

@@ -121,7 +121,7 @@ func NotDefault(section any, always ...string) (out []KeyValue) {
 		} else if !slices.Contains(always, f.name) && (x.IsZero() || x.Kind() == reflect.Slice && x.Len() == 0 || f.hasDefault && !isSection(x.Type()) && Render(x) == f.def) {
 			continue
 		}
-		if t, ok := x.Interface().(fmt.Stringer); ok {
+		if t, ok := reflect.TypeAssert[fmt.Stringer](x); ok {
 			out = append(out, KeyValue{Key: f.name, Value: t.String()})
 		} else {
 			out = append(out, KeyValue{Key: f.name, Value: x.Interface(), Section: isSection(x.Type())})

@@ -229,7 +229,7 @@ func (s *Schema) envName(path string) string {
 
 func typeName(t reflect.Type) string {
 	t = deref(t)
-	if d, ok := reflect.New(t).Interface().(Described); ok {
+	if d, ok := reflect.TypeAssert[Described](reflect.New(t)); ok {
 		return d.Written()
 	}
 	switch {

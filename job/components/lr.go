@@ -14,6 +14,6 @@ type LR struct {
 // Build implements [component.ModelConfig].
 func (m *LR) Build(in component.ModelInputs) (model.Model, error) {
 	c := inputs(zoo.LR, in)
-	m.Regularisation.put(&c)
+	m.put(&c)
 	return zoo.New(c)
 }

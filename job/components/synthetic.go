@@ -24,6 +24,7 @@ type Synthetic struct {
 	BlockRows int `yaml:"block_rows" default:"1024" min:"1"`
 }
 
+// OpenBlocks implements [component.Blocks].
 func (s *Synthetic) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	opts := synthsource.Options{
 		Seed: s.Seed, Examples: s.Examples, Splits: s.Splits, Rate: s.Rate, BlockRows: s.BlockRows,

@@ -53,6 +53,7 @@ type MLP struct {
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 }
 
+// OneOf implements [conf.Choice].
 func (*EmbeddingInit) OneOf() {}
 
 func initial(e EmbeddingInit) param.Init {

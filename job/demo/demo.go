@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model/metric"

@@ -69,7 +69,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	}
 	look("source", wiring.TrainReading(cfg, 0))
 	look("eval.source", wiring.EvalReading(cfg))
-	if err := checkTables(cfg, ctx); err != nil {
+	if err := checkTables(ctx, cfg); err != nil {
 		add("parse.joins", err)
 	}
 	if _, err := wiring.ClientConfig(&cfg.PS); err != nil {
@@ -109,7 +109,7 @@ func checkSnapshot(cfg *spec.Config, l *param.Layout, path string) error {
 }
 
 // checkTables reads the side tables, as every worker will.
-func checkTables(c *spec.Config, ctx context.Context) error {
+func checkTables(ctx context.Context, c *spec.Config) error {
 	if len(c.Parse.Joins) == 0 {
 		return nil
 	}

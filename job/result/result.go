@@ -48,6 +48,7 @@ func (m Scores) MarshalJSON() ([]byte, error) {
 // Names lists the metrics in alphabetical order.
 func (m Scores) Names() []string { return slices.Sorted(maps.Keys(m)) }
 
+// Finite is nil for what is not a number, which JSON does not have.
 func Finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

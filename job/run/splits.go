@@ -194,7 +194,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 		}
 		position := pipeline.NoPosition
 		if p, ok := progress[s.Name]; ok {
-			position = pipeline.Position(p.Position)
+			position = p.Position
 		}
 		position = k.begin(s.Name, position, parts, before, progress, cfg, state)
 		epoch, at := max(position, 0).Epoch()

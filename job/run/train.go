@@ -188,7 +188,7 @@ func (t *trainer) dial(ctx context.Context) error {
 	if t.opts.Resume != nil && !*t.opts.Resume {
 		return fault.Config("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false")
 	}
-	remote, err := wiring.Dial(t.cfg, ctx, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
+	remote, err := wiring.Dial(ctx, t.cfg, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
 	if err != nil {
 		return fault.Unavailable(otherFeatures(t.cfg, err))
 	}
@@ -234,7 +234,7 @@ func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]p
 	defer cancel()
 	at := make(map[string]pipeline.Position, len(progress))
 	for split, p := range progress {
-		at[split] = pipeline.Position(p.Position)
+		at[split] = p.Position
 	}
 	if err := source.Acknowledge(ctx, at); err != nil {
 		t.log.Warn("consumer group not told of the snapshot", "err", err)

@@ -141,6 +141,7 @@ type Join struct {
 	Prefix string `yaml:"prefix" default:""`
 }
 
+// OneOf implements [conf.Choice].
 func (*Standardise) OneOf() {}
 
 // Indicator is the name of the feature that says where this one is missing, or "".

@@ -111,7 +111,7 @@ func psTLS(t *spec.PSTLS) *wire.TLS {
 }
 
 // Dial connects to shards in other processes.
-func Dial(c *spec.Config, ctx context.Context, plan *pipeline.Plan, layout *param.Layout, log *slog.Logger, hooks *ps.Hooks) (*rpc.Remote, error) {
+func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, layout *param.Layout, log *slog.Logger, hooks *ps.Hooks) (*rpc.Remote, error) {
 	conf, err := ClientConfig(&c.PS)
 	if err != nil {
 		return nil, err
