@@ -41,6 +41,10 @@ type (
 	Finding = spec.Finding
 	// Source is exactly one place examples come from.
 	Source = spec.Source
+	// Head is one thing that a model predicts.
+	Head = spec.Head
+	// Mask says which rows have the label of a head.
+	Mask = spec.Mask
 	// Model is what is trained: one of the models of the list.
 	Model = spec.Model
 	// Components are what jobs may name: sources, models, optimizers, places for bad rows.
@@ -71,8 +75,12 @@ type (
 	RunOptions = run.Options
 	// Progress is a glance at a run.
 	Progress = result.Progress
-	// Scores holds evaluation metrics by name.
+	// Scores holds metrics by name, those of heads as HEAD.METRIC.
 	Scores = result.Scores
+	// HeadScore is one metric of a head in a [Progress].
+	HeadScore = result.HeadScore
+	// SliceScores are the metrics of one head over the examples with one value of a column.
+	SliceScores = result.SliceScores
 	// TrainResult is what a training run did.
 	TrainResult = result.TrainResult
 	// LostRange is a range of positions of a split whose records were gone before they were read.
@@ -229,3 +237,6 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*Proposed
 	opts.LoadOptions = usual(opts.LoadOptions)
 	return inspect.Propose(ctx, target, opts)
 }
+
+// SplitScore takes the name of a score apart: "click.auc" is the auc of head click, "auc" that of a job without heads.
+func SplitScore(name string) (head, metric string) { return result.SplitScore(name) }

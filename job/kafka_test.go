@@ -114,7 +114,7 @@ func (j *topicJob) start(worker string, set ...string) *running {
 	closed := false
 	go func() {
 		var err error
-		r.got, err = job.Run(ctx, cfg, job.RunOptions{Worker: worker, Drain: r.drain, Observe: func(o trainstep.Observation) { r.examples.Add(int64(len(o.Probs))) }, Progress: func(p job.Progress) {
+		r.got, err = job.Run(ctx, cfg, job.RunOptions{Worker: worker, Drain: r.drain, Observe: func(o trainstep.Observation) { r.examples.Add(int64(o.Scores.Rows)) }, Progress: func(p job.Progress) {
 			if !closed && p.Phase == "train" {
 				closed = true
 				close(r.seen)

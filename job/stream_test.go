@@ -86,7 +86,7 @@ func TestTailIsTrained(t *testing.T) {
 	most := int64(0)
 	r, err := job.Run(t.Context(), c.config(t, "train.max_batch_delay=1500ms"), job.RunOptions{
 		Drain:    drain,
-		Observe:  func(o trainstep.Observation) { trained <- len(o.Probs) },
+		Observe:  func(o trainstep.Observation) { trained <- o.Scores.Rows },
 		Progress: func(p job.Progress) { most = max(most, p.Lag); lags <- p.Lag },
 	})
 	if err != nil {

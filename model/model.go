@@ -43,8 +43,8 @@ type Head struct {
 	Name string `json:"name"`
 	// Loss is the name of a loss of package loss: "cross_entropy", "squared" and so on.
 	Loss string `json:"loss"`
-	// Labels are the columns that the loss reads, as many as [loss.Loss.NumLabels] wants for Width outputs. Empty: the
-	// batch's label column.
+	// Labels are the columns that the loss reads: one that holds all that [loss.Loss.NumLabels] wants for Width outputs, or as
+	// many columns. Empty: the batch's label column.
 	Labels []string `json:"labels,omitempty"`
 	// Width is the number of outputs a row. 0 means 1.
 	Width int `json:"width"`

@@ -58,13 +58,35 @@ const (
 	// may be cut after any row: the first part ends, and the second starts, at that row's value. It is present in
 	// every block and in every batch up to the stage that makes training batches.
 	ColPosition = "__position__"
-	// ColLabel holds labels: float32, or a fixed-size list of float32 for several tasks.
+	// ColLabel holds the labels of a model's only head: float32, or a fixed-size list of float32 where it has several a row.
+	// They are in the range that the head's loss accepts: whoever makes the column sees to that, and nobody behind checks
+	// again. The labels of named heads lie in columns of their own, see [LabelColumn].
 	ColLabel = "__label__"
 	// ColWeight holds example weights: float32; absent means 1.
 	ColWeight = "__weight__"
 	// ColLineID holds the serialized line id (user, request time, item): binary.
 	ColLineID = "__line_id__"
 )
+
+// LabelColumn is the column of a head's labels, of the type and range of [ColLabel], which is that of the empty name.
+func LabelColumn(head string) string {
+	if head == "" {
+		return ColLabel
+	}
+	return "__label_" + head + "__"
+}
+
+// MaskColumn is the column, boolean, that is false in the rows without a label for a head; absent: all have one. What a label
+// column holds in such rows means nothing.
+func MaskColumn(head string) string {
+	if head == "" {
+		return "__mask__"
+	}
+	return "__mask_" + head + "__"
+}
+
+// KeyColumn is the column, binary, of the values of a key that metrics group or slice by: a user, a request, a country.
+func KeyColumn(key string) string { return "__key_" + key + "__" }
 
 // Reserved tells whether a column name is reserved, that is begins and ends with two underscores.
 func Reserved(name string) bool {

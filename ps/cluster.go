@@ -483,7 +483,7 @@ func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) 
 }
 
 // SetState stores a blob of worker state, kept with every later snapshot; nil removes it. See also [Client.OnMarker]. The
-// cluster keeps value. Errors: [ErrClosed].
+// cluster keeps value. Errors: [ErrLayout] for a [TraceState] that is no trace, [ErrClosed].
 func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error {
 	return c.first.setState(ctx, 0, key, value)
 }

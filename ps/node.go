@@ -433,8 +433,12 @@ func (n *Node) Progress(context.Context) (map[SplitID]Progress, error) {
 	return n.shard.Progress(), nil
 }
 
-// setState stores a blob of worker state, in a state of the given generation; 0: whichever it is.
+// setState stores a blob of worker state, in a state of the given generation; 0: whichever it is. Errors: [ErrLayout] for a
+// trace that is none.
 func (n *Node) setState(ctx context.Context, generation uint64, key string, value []byte) (err error) {
+	if err := checkState(key, value); err != nil {
+		return err
+	}
 	var rec record
 	n.update(func(s *Shard) bool {
 		switch {

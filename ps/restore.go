@@ -510,6 +510,9 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 	}
 	if n.opts.Index == 0 {
 		for k, v := range info.State {
+			if err := checkState(k, v); err != nil {
+				return fmt.Errorf("ps: snapshot %s: %w", info.Path, err)
+			}
 			to.SetState(k, v)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -25,10 +26,10 @@ type Shard struct {
 	splits   map[SplitID]*split
 	sessions map[uint64]*session
 	state    map[string][]byte
-	trace    trace    // state under [TraceState]
-	free     []*batch // staged batches to reuse
-	reserved []int    // keys staged of each table
-	numBatch int      // staged
+	trace    score.Ring // state under [TraceState]
+	free     []*batch   // staged batches to reuse
+	reserved []int      // keys staged of each table
+	numBatch int        // staged
 	barrier  barrier
 	// changes counts changes of what a snapshot holds, since the shard was made or loaded.
 	changes uint64
@@ -169,14 +170,15 @@ func (s *Shard) PutProgress(id SplitID, p Progress) {
 	sp.applied = p
 }
 
-// SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [TraceState] sets the trace.
+// SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [TraceState] sets the trace; what is
+// none ([score.Check]) changes nothing.
 func (s *Shard) SetState(key string, value []byte) {
 	if !bytes.Equal(value, s.state[key]) || key == TraceState {
 		s.changes++
 	}
 	switch {
 	case key == TraceState:
-		s.trace.set(value)
+		_ = s.trace.Set(value) // whoever takes in what others send has checked it
 	case value == nil:
 		delete(s.state, key)
 	default:
@@ -187,7 +189,7 @@ func (s *Shard) SetState(key string, value []byte) {
 // State returns a blob of worker state, which must not be changed, or nil. That of [TraceState] is a copy.
 func (s *Shard) State(key string) []byte {
 	if key == TraceState {
-		return s.trace.bytes()
+		return s.trace.Bytes()
 	}
 	return s.state[key]
 }
@@ -204,7 +206,7 @@ type Cut struct {
 // Cut begins a copy on write of the shard as it is.
 func (s *Shard) Cut() *Cut {
 	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state), changes: s.changes}
-	if b := s.trace.bytes(); b != nil {
+	if b := s.trace.Bytes(); b != nil {
 		c.State[TraceState] = b
 	}
 	for _, t := range s.tables {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -131,6 +132,9 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 	if s.index != 0 && len(u.Trace) > 0 {
 		return fmt.Errorf("ps: shard %d: %s/%s: %d bytes of a trace, which lies on shard 0: %w", s.index, u.Source, u.Split, len(u.Trace), ErrLayout)
 	}
+	if err := score.Check(u.Trace); err != nil {
+		return fmt.Errorf("ps: shard %d: %s/%s: %w: %w", s.index, u.Source, u.Split, err, ErrLayout)
+	}
 	// The split is looked up without an entry being made: names come from outside.
 	id := SplitID{Source: u.Source, Split: u.Split}
 	sp := s.splits[id]
@@ -154,6 +158,7 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 		}
 	}
 	b := s.newBatch()
+	b.trace, _ = score.AppendTail(b.trace[:0], u.Trace) // checked above
 	b.from, b.to, b.rows, b.lr = u.From, u.To, u.NumRows, u.LR
 	for t := range b.tables {
 		d := &b.tables[t]
@@ -164,7 +169,6 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 		}
 	}
 	b.dense = append(b.dense[:0], u.Dense...)
-	b.trace = append(b.trace[:0], s.trace.tail(u.Trace)...)
 	sp.staged = append(sp.staged, b)
 	s.numBatch++
 	return nil
@@ -242,7 +246,7 @@ func (s *Shard) commit(session uint64, c *Control) error {
 }
 
 func (s *Shard) apply(b *batch) {
-	s.trace.add(b.trace)
+	_ = s.trace.Add(b.trace) // checked when it was staged
 	for t := range b.tables {
 		if len(b.tables[t].Keys) > 0 {
 			s.tables[t].Apply(b.tables[t])

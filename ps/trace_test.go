@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/pstest"
 )
@@ -19,16 +21,34 @@ func tracedUpdate(at int64, trace []byte) *param.Update {
 	return u
 }
 
-// lastBytes is what a trace keeps: the oracle.
-func lastBytes(all []byte) []byte { return all[max(0, len(all)-ps.MaxTrace):] }
+// traced is the trace of examples whose predictions are these, of one head.
+func traced(tb testing.TB, predictions ...float32) []byte {
+	tb.Helper()
+	return mustTrace(predictions...)
+}
 
-// someBytes is n bytes in no order.
-func someBytes(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
+// mustTrace is traced where there is no test at hand.
+func mustTrace(predictions ...float32) []byte {
+	e, err := score.NewEncoder(score.Schema{Heads: []score.HeadSchema{{Width: 1, NumLabels: 1}}})
+	if err != nil {
+		panic(err)
 	}
-	return b
+	return e.Append(nil, &score.Batch{Rows: len(predictions), Heads: []score.Head{{Width: 1, NumLabels: 1, Predictions: predictions, Labels: predictions}}})
+}
+
+// lastOf is the trace that is kept of these: the oracle.
+func lastOf(tb testing.TB, all []float32) []byte {
+	tb.Helper()
+	return traced(tb, all[max(0, len(all)-score.MaxExamples):]...)
+}
+
+// floats is n numbers in no order.
+func floats(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = r.Float32()
+	}
+	return x
 }
 
 func wantTrace(tb testing.TB, c *ps.Cluster, want []byte, when string) {
@@ -38,40 +58,41 @@ func wantTrace(tb testing.TB, c *ps.Cluster, want []byte, when string) {
 	}
 }
 
-// TestTraceKeepsTheLastBytes compares with a slice that keeps all, around every length at which the ring turns.
-func TestTraceKeepsTheLastBytes(t *testing.T) {
+// TestTraceKeepsTheLast compares with a slice that keeps all.
+func TestTraceKeepsTheLast(t *testing.T) {
 	t.Parallel()
 	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2})
 	cl := mustClient(t, c, "x")
 	r := rand.New(rand.NewPCG(3, 4))
-	sizes := []int{0, 12, ps.MaxTrace - 12, 1, ps.MaxTrace, ps.MaxTrace + 5, 7, ps.MaxTrace - 1, 0, 2*ps.MaxTrace + 12, ps.MaxTrace / 2, ps.MaxTrace / 2}
-	for range 40 {
-		sizes = append(sizes, r.IntN(1<<(1+r.IntN(20))))
+	sizes := []int{0, 1, score.MaxExamples - 1, 1, score.MaxExamples, score.MaxExamples + 5, 7, 0, 2*score.MaxExamples + 1}
+	for range 12 {
+		sizes = append(sizes, r.IntN(1<<(1+r.IntN(17))))
 	}
-	var all []byte
+	var all []float32
 	for at, n := range sizes {
-		said := someBytes(r, n)
-		if n == 0 && at > 0 {
-			said = nil
-		}
-		u := tracedUpdate(int64(at), said)
-		if err := cl.Push(t.Context(), u); err != nil {
+		predictions := floats(r, n)
+		said := traced(t, predictions...)
+		if err := cl.Push(t.Context(), tracedUpdate(int64(at), said)); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, said...)
+		all = append(all, predictions...)
 		clear(said) // the buffer is the caller's again
 		if err := cl.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantTrace(t, c, lastBytes(all), "after a push")
-		if at%10 == 9 {
-			all = someBytes(r, []int{0, 30, ps.MaxTrace + 3, ps.MaxTrace}[at/10%4])
-			if err := c.SetState(t.Context(), ps.TraceState, all); err != nil {
+		wantTrace(t, c, lastOf(t, all), "after a push")
+		if at%5 == 4 {
+			all = floats(r, []int{0, 30, score.MaxExamples + 3, score.MaxExamples}[at/5%4])
+			if err := c.SetState(t.Context(), ps.TraceState, traced(t, all...)); err != nil {
 				t.Fatal(err)
 			}
-			wantTrace(t, c, lastBytes(all), "after SetState")
+			wantTrace(t, c, lastOf(t, all), "after SetState")
 		}
 	}
+	if err := c.SetState(t.Context(), ps.TraceState, []byte("no trace")); !errors.Is(err, ps.ErrLayout) || !errors.Is(err, score.ErrTrace) {
+		t.Errorf("no trace: %v, want ErrLayout and ErrTrace", err)
+	}
+	wantTrace(t, c, lastOf(t, all), "after what was refused")
 	if err := c.SetState(t.Context(), ps.TraceState, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +109,7 @@ func TestTraceIsAppliedOnce(t *testing.T) {
 		return &halfConn{conn, shard, &failing}
 	}})
 	a, b := mustClient(t, c, "x"), mustClient(t, c)
-	one, two, three := tracedUpdate(0, []byte("one")), tracedUpdate(1, []byte("two")), tracedUpdate(2, []byte("three"))
+	one, two, three := tracedUpdate(0, traced(t, 1)), tracedUpdate(1, traced(t, 2, 2.5)), tracedUpdate(2, traced(t, 3))
 	if err := a.Push(ctx, one); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +117,7 @@ func TestTraceIsAppliedOnce(t *testing.T) {
 	if err := a.Push(ctx, one); err != nil { // again, as after a lost answer; it carries the commit
 		t.Fatal(err)
 	}
-	wantTrace(t, c, []byte("one"), "committed")
+	wantTrace(t, c, traced(t, 1), "committed")
 
 	if err := a.Push(ctx, two); err != nil {
 		t.Fatal(err)
@@ -105,7 +126,7 @@ func TestTraceIsAppliedOnce(t *testing.T) {
 	if err != nil || p["x"].Position != 2 {
 		t.Fatalf("taken over at %+v, %v, want 2: all shards had it", p, err)
 	}
-	wantTrace(t, c, []byte("onetwo"), "taken over from all shards")
+	wantTrace(t, c, traced(t, 1, 2, 2.5), "taken over from all shards")
 	if err := a.Push(ctx, three); !errors.Is(err, ps.ErrFenced) {
 		t.Errorf("push of the old owner: %v, want ErrFenced", err)
 	}
@@ -119,7 +140,7 @@ func TestTraceIsAppliedOnce(t *testing.T) {
 	if p, err = d.Resume(ctx, "s", []string{"x"}); err != nil || p["x"].Position != 2 {
 		t.Fatalf("taken over at %+v, %v, want 2: some shards had no more", p, err)
 	}
-	wantTrace(t, c, []byte("onetwo"), "taken over from some shards")
+	wantTrace(t, c, traced(t, 1, 2, 2.5), "taken over from some shards")
 	for _, u := range []*param.Update{two, three, three} { // two is applied already
 		if err := d.Push(ctx, u); err != nil {
 			t.Fatal(err)
@@ -128,7 +149,7 @@ func TestTraceIsAppliedOnce(t *testing.T) {
 	if err := d.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantTrace(t, c, []byte("onetwothree"), "pushed again")
+	wantTrace(t, c, traced(t, 1, 2, 2.5, 3), "pushed again")
 }
 
 // halfConn reaches shard 0 only while failing is set.
@@ -151,12 +172,15 @@ func TestTraceIsPartOfTheCut(t *testing.T) {
 	t.Parallel()
 	const updates, half = 20, 9
 	ctx := t.Context()
-	train := func(c *ps.Cluster, from, to int64, mark byte) string {
+	const rows = 5_000 // of an update; 20 of these are more than a full trace
+	said := func(at int64, mark float32) []float32 {
+		return slices.Repeat([]float32{float32(at), mark}, rows/2)
+	}
+	train := func(c *ps.Cluster, from, to int64, mark float32) string {
 		t.Helper()
 		cl := mustClient(t, c, "x")
 		for at := from; at < to; at++ {
-			// 20 of these are more than a full trace.
-			if err := cl.Push(ctx, tracedUpdate(at, bytes.Repeat([]byte{byte(at), mark}, 30_000))); err != nil {
+			if err := cl.Push(ctx, tracedUpdate(at, traced(t, said(at, mark)...))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -170,13 +194,13 @@ func TestTraceIsPartOfTheCut(t *testing.T) {
 		return d
 	}
 	whole := mustOpen(t, ps.Options{Layout: benchLayout(2)})
-	want := train(whole, 0, updates, 'a')
-	var all []byte
-	for at := range updates {
-		all = append(all, bytes.Repeat([]byte{byte(at), 'a'}, 30_000)...)
+	want := train(whole, 0, updates, 0.25)
+	var all []float32
+	for at := range int64(updates) {
+		all = append(all, said(at, 0.25)...)
 	}
-	wantTrace(t, whole, lastBytes(all), "untouched")
-	if other := train(mustOpen(t, ps.Options{Layout: benchLayout(2)}), 0, updates, 'b'); other == want {
+	wantTrace(t, whole, lastOf(t, all), "untouched")
+	if other := train(mustOpen(t, ps.Options{Layout: benchLayout(2)}), 0, updates, 0.5); other == want {
 		t.Error("two traces have one digest")
 	}
 	for _, shards := range []int{1, 2, 5} {
@@ -184,7 +208,7 @@ func TestTraceIsPartOfTheCut(t *testing.T) {
 		c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: shards, Dir: dir})
 		cl := mustClient(t, c, "x")
 		for at := range int64(half) {
-			if err := cl.Push(ctx, tracedUpdate(at, bytes.Repeat([]byte{byte(at), 'a'}, 30_000))); err != nil {
+			if err := cl.Push(ctx, tracedUpdate(at, traced(t, said(at, 0.25)...))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,16 +219,16 @@ func TestTraceIsPartOfTheCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		train(c, half, half+3, 'z') // a snapshot does not know what came behind it
-		if got := info.State[ps.TraceState]; !bytes.Equal(got, all[:half*60_000]) {
-			t.Errorf("%d shards: %d bytes of trace in the snapshot, want %d, or others", shards, len(got), half*60_000)
+		train(c, half, half+3, 0.75) // a snapshot does not know what came behind it
+		if got, want := info.State[ps.TraceState], traced(t, all[:half*rows]...); !bytes.Equal(got, want) {
+			t.Errorf("%d shards: %d bytes of trace in the snapshot, want %d, or others", shards, len(got), len(want))
 		}
 		again := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: shards%3 + 1, Dir: dir})
-		wantTrace(t, again, all[:half*60_000], "restored")
-		if got := train(again, half, updates, 'a'); got != want {
+		wantTrace(t, again, traced(t, all[:half*rows]...), "restored")
+		if got := train(again, half, updates, 0.25); got != want {
 			t.Errorf("%d shards, then %d: digest %s, want %s", shards, shards%3+1, got, want)
 		}
-		wantTrace(t, again, lastBytes(all), "gone on")
+		wantTrace(t, again, lastOf(t, all), "gone on")
 	}
 }
 
@@ -221,7 +245,7 @@ func TestTraceLiesOnShardZero(t *testing.T) {
 	if _, err := s.Acquire(1, ps.SplitID{Source: "s", Split: "x"}, 1); err != nil {
 		t.Fatal(err)
 	}
-	u := &param.Update{Source: "s", Split: "x", To: 1, Trace: []byte("?")}
+	u := &param.Update{Source: "s", Split: "x", To: 1, Trace: traced(t, 1)}
 	if err := s.Stage(1, 1, u); !errors.Is(err, ps.ErrLayout) {
 		t.Errorf("got %v, want ErrLayout", err)
 	}
@@ -231,11 +255,21 @@ func TestTraceLiesOnShardZero(t *testing.T) {
 	}
 }
 
+// TestTraceIsOne refuses bytes that nobody could read again.
+func TestTraceIsOne(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2})
+	cl := mustClient(t, c, "x")
+	if err := cl.Push(t.Context(), tracedUpdate(0, []byte("no trace"))); !errors.Is(err, ps.ErrLayout) || !errors.Is(err, score.ErrTrace) {
+		t.Errorf("got %v, want ErrLayout and ErrTrace", err)
+	}
+}
+
 func TestTraceAllocatesNothing(t *testing.T) {
 	c := mustOpen(t, ps.Options{Layout: benchLayout(2), NumShards: 2})
 	cl := mustClient(t, c, "x")
 	u := benchUpdate([]int64{1, 2, 3}, 2)
-	u.Trace = make([]byte, 12*5000) // the ring turns a few times
+	u.Trace = traced(t, make([]float32, 5000)...) // the ring turns a few times
 	step := func() {
 		u.From, u.To = u.To, u.To+1
 		if err := cl.Push(t.Context(), u); err != nil {
@@ -266,7 +300,7 @@ func BenchmarkTrace(b *testing.B) {
 		b.Run("push/"+name, func(b *testing.B) {
 			u := benchUpdate([]int64{1, 2, 3}, 2)
 			if name == "trace=512" {
-				u.Trace = make([]byte, 12*512)
+				u.Trace = traced(b, make([]float32, 512)...)
 				b.SetBytes(int64(len(u.Trace)))
 			}
 			b.ReportAllocs()
@@ -276,13 +310,14 @@ func BenchmarkTrace(b *testing.B) {
 		})
 	}
 	b.Run("state", func(b *testing.B) {
-		if err := c.SetState(b.Context(), ps.TraceState, make([]byte, ps.MaxTrace)); err != nil {
+		full := traced(b, make([]float32, score.MaxExamples)...)
+		if err := c.SetState(b.Context(), ps.TraceState, full); err != nil {
 			b.Fatal(err)
 		}
-		b.SetBytes(ps.MaxTrace)
+		b.SetBytes(int64(len(full)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if got, err := c.State(b.Context(), ps.TraceState); err != nil || len(got) != ps.MaxTrace {
+			if got, err := c.State(b.Context(), ps.TraceState); err != nil || len(got) != len(full) {
 				b.Fatal(len(got), err)
 			}
 		}
@@ -292,8 +327,9 @@ func BenchmarkTrace(b *testing.B) {
 // FuzzWorkerState sets any blobs of worker state, the trace among them: what is kept is bounded and comes back the same.
 func FuzzWorkerState(f *testing.F) {
 	f.Add("k", []byte("v"))
-	f.Add(ps.TraceState, []byte("no whole record"))
-	f.Add(ps.TraceState, make([]byte, ps.MaxTrace+5))
+	f.Add(ps.TraceState, []byte("no trace"))
+	f.Add(ps.TraceState, traced(f, 1, 2, 3))
+	f.Add(ps.TraceState, traced(f, make([]float32, score.MaxExamples+5)...))
 	f.Add("", []byte(nil))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
 		s, err := ps.NewShard(countingLayout(), 0, 1, 1, nil)
@@ -304,8 +340,11 @@ func FuzzWorkerState(f *testing.F) {
 		s.SetState(key, value)
 		got := s.State(key)
 		want := value
-		if key == ps.TraceState && len(want) > ps.MaxTrace {
-			want = want[len(want)-ps.MaxTrace:]
+		if key == ps.TraceState {
+			var err error
+			if want, err = score.AppendTail(nil, value); err != nil || len(score.Records(want)) == 0 {
+				want = nil
+			}
 		}
 		if !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes under %q come back as %d", len(value), key, len(got))

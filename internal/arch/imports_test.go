@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"internal":   {"proto"},
 	"pipeline":   {"internal"},
 	"model":      {"internal", "pipeline/fid"},
-	"ps":         {"internal", "proto", "pipeline/fid", "pipeline/position", "model/optim", "model/param"},
+	"ps":         {"internal", "proto", "pipeline/fid", "pipeline/position", "model/optim", "model/param", "model/score"},
 	"sources":    {"internal", "proto", "pipeline"},
 	"transforms": {"internal", "proto", "pipeline", "model"},
 	"sinks":      {"internal", "proto", "pipeline", "model", "ps"},

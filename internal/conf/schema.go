@@ -64,6 +64,12 @@ type Custom interface {
 // Word is a value of its own kind that may be a word, which the tag enum bounds.
 type Word interface{ Word() string }
 
+// Listed is a word, of a type whose kind is string, that says itself which words there are; it needs no tag enum.
+type Listed interface {
+	Word
+	Words() []string
+}
+
 // Described is a value of its own kind that says how it is written, for the reference page.
 type Described interface{ Written() string }
 
@@ -116,10 +122,20 @@ func fieldsOf(t reflect.Type) []field {
 		f.def, f.hasDefault = sf.Tag.Lookup("default")
 		if e := sf.Tag.Get("enum"); e != "" {
 			f.enum = strings.Split(e, "|")
+		} else if l, ok := reflect.New(element(sf.Type)).Interface().(Listed); ok {
+			f.enum = l.Words()
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// element is the type of a value, or of the values of a list.
+func element(t reflect.Type) reflect.Type {
+	if t = deref(t); t.Kind() == reflect.Slice {
+		return deref(t.Elem())
+	}
+	return t
 }
 
 func bound(tag reflect.StructTag, key string) *float64 {

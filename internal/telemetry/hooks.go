@@ -152,23 +152,35 @@ func (h *Metrics) SnapshotDone(code string, took time.Duration, bytes int64, lon
 
 // Training keeps the gauges of how well a run learns.
 type Training struct {
-	loss, auc *prometheus.GaugeVec
+	loss, auc, score, eval *prometheus.GaugeVec
 }
 
 // NewTraining registers the gauges with reg.
 func NewTraining(reg prometheus.Registerer) (*Training, error) {
 	m := &maker{reg: reg}
-	t := &Training{loss: m.gauge("monolith_train_loss"), auc: m.gauge("monolith_train_auc_ratio")}
+	t := &Training{
+		loss: m.gauge("monolith_train_loss"), auc: m.gauge("monolith_train_auc_ratio"), score: m.gauge("monolith_train_score"), eval: m.gauge("monolith_eval_score"),
+	}
 	return t, errors.Join(m.errs...)
 }
 
-// Observe sets the gauges; NaN leaves one as it is.
-func (t *Training) Observe(loss, auc float64) {
-	if !math.IsNaN(loss) {
-		t.loss.WithLabelValues().Set(loss)
+// Observe sets the gauge of a metric of a head while it trains; NaN leaves it as it is.
+func (t *Training) Observe(head, metric string, v float64) {
+	switch {
+	case math.IsNaN(v):
+	case metric == "log_loss":
+		t.loss.WithLabelValues(head).Set(v)
+	case metric == "auc":
+		t.auc.WithLabelValues(head).Set(v)
+	default:
+		t.score.WithLabelValues(head, metric).Set(v)
 	}
-	if !math.IsNaN(auc) {
-		t.auc.WithLabelValues().Set(auc)
+}
+
+// Evaluated sets the gauge of a metric of a head on held-out examples; NaN leaves it as it is.
+func (t *Training) Evaluated(head, metric string, v float64) {
+	if !math.IsNaN(v) {
+		t.eval.WithLabelValues(head, metric).Set(v)
 	}
 }
 

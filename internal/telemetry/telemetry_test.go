@@ -68,8 +68,13 @@ func observe(t *testing.T) *prometheus.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.Observe(0.5, 0.75)
-	tr.Observe(math.NaN(), math.NaN())
+	for _, head := range []string{"", "click"} {
+		tr.Observe(head, "log_loss", 0.5)
+		tr.Observe(head, "auc", 0.75)
+	}
+	tr.Observe("", "log_loss", math.NaN())
+	tr.Observe("price", "rmse", 3)
+	tr.Evaluated("price", "rmse", 4)
 	if err := telemetry.RegisterBuild(reg, telemetry.Build{Version: "v1", Revision: "abc", Go: "go1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +141,8 @@ monolith_source_examples_total{source="ratings"} 130
 monolith_source_lag_records{source="ratings",split="ratings-3"} 7
 # HELP monolith_train_auc_ratio AUC of the last window of examples, before they were trained on.
 # TYPE monolith_train_auc_ratio gauge
-monolith_train_auc_ratio 0.75
+monolith_train_auc_ratio{head=""} 0.75
+monolith_train_auc_ratio{head="click"} 0.75
 `
 	err := testutil.GatherAndCompare(
 		observe(t), strings.NewReader(want),

@@ -147,7 +147,9 @@ type ModelConfig interface {
 // ModelInputs are what a job tells a model beside its section.
 type ModelInputs struct {
 	Features []zoo.Feature
-	Seed     uint64
+	// Heads are what it predicts; none: one head, the probability of the label.
+	Heads []model.Head
+	Seed  uint64
 	// Bias, Sparse and Dense are the update rules of linear weights of ids, of embedding vectors and of layers.
 	Bias, Sparse, Dense optim.Optimizer
 }

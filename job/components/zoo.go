@@ -69,7 +69,7 @@ func initial(e EmbeddingInit) param.Init {
 // inputs are the settings of a model of the zoo that every job has.
 func inputs(name string, in component.ModelInputs) zoo.Config {
 	return zoo.Config{
-		Name: name, Features: in.Features, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
+		Name: name, Features: in.Features, Heads: in.Heads, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
 	}
 }
 

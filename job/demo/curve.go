@@ -146,18 +146,24 @@ func (c *curve) add(b *batch) {
 	c.last = b.at
 }
 
-func (c *curve) all() metric.Summary { return metric.Summarize(c.probs, c.labels, nil) }
+// all measures the whole stream.
+func (c *curve) all() (auc, logLoss float64) {
+	auc, _ = metric.AUC(c.probs, c.labels, nil)
+	logLoss, _ = metric.LogLoss(c.probs, c.labels, nil)
+	return auc, logLoss
+}
 
 func (c *curve) table() []job.DemoInterval {
 	var out []job.DemoInterval
 	var began time.Duration
 	for k, at := range c.at {
 		from, to := int64(k)*c.every, int64(k+1)*c.every
-		s := metric.Summarize(c.probs[from:to], c.labels[from:to], nil)
+		auc, _ := metric.AUC(c.probs[from:to], c.labels[from:to], nil)
+		logLoss, _ := metric.LogLoss(c.probs[from:to], c.labels[from:to], nil)
 		best, _ := metric.AUC(c.best[from:to], c.labels[from:to], nil)
 		out = append(out, job.DemoInterval{
 			Examples: to, ExamplesPerSecond: float64(c.every) / max((at-began).Seconds(), 1e-9),
-			AUC: s.AUC, LogLoss: s.LogLoss, BestAUC: best,
+			AUC: auc, LogLoss: logLoss, BestAUC: best,
 		})
 		began = at
 	}

@@ -229,8 +229,7 @@ func (d *demo) run(ctx context.Context) (_ *job.DemoResult, err error) {
 		OverTime: d.curve.table(),
 	}
 	result.ExamplesPerSecond = float64(result.Examples) / max(d.curve.last.Seconds(), 1e-9)
-	all := d.curve.all()
-	result.Progressive = job.ProgressiveResult{AUC: all.AUC, LogLoss: all.LogLoss}
+	result.Progressive.AUC, result.Progressive.LogLoss = d.curve.all()
 	info, err := job.InspectSnapshot(ctx, last.Snapshot)
 	if err != nil {
 		return nil, err
@@ -271,7 +270,7 @@ func (d *demo) observe(stop context.CancelCauseFunc) trainstep.Observer {
 	return func(o trainstep.Observation) {
 		d.trains.Store(true)
 		if partition, ok := partitionOf(o.Origin.Split); ok {
-			if err := d.curve.observe(&batch{partition: partition, from: int64(o.Origin.From), probs: o.Probs}); err != nil {
+			if err := d.curve.observe(&batch{partition: partition, from: int64(o.Origin.From), probs: o.Scores.Heads[0].Predictions}); err != nil {
 				stop(err)
 			}
 		}

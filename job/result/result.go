@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/monolith-go/monolith/pipeline/position"
@@ -17,7 +18,7 @@ type Progress struct {
 	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody
 	// knows.
 	Examples, Total int64
-	// Workers is how many workers there are, 0 where the job has this one process. Lag, Loss and AUC are of this worker.
+	// Workers is how many workers there are, 0 where the job has this one process. Lag and Scores are of this worker.
 	Workers int
 	// Bad counts the records that this run has left out.
 	Bad int64
@@ -25,15 +26,24 @@ type Progress struct {
 	Rate float64
 	// Lag is the number of records the source holds and nobody has read yet; -1: not known.
 	Lag int64
-	// Loss and AUC are of the last window of examples, computed before each was trained on; NaN: not known.
-	Loss, AUC float64
+	// Scores are the first metrics of each head over the last window of examples, computed before each was trained on; none
+	// where nothing is known.
+	Scores []HeadScore
 	// Epoch counts from 1; Epochs is how many there will be, 0: not known.
 	Epoch, Epochs int
 	// Elapsed is the time since the run began.
 	Elapsed time.Duration
 }
 
-// Scores holds evaluation metrics by name: "auc", "log_loss", "calibration".
+// HeadScore is one metric of a head, NaN where the examples do not define it.
+type HeadScore struct {
+	// Head is empty in a job without heads.
+	Head   string
+	Metric string
+	Value  float64
+}
+
+// Scores holds metrics by name: "auc", "log_loss", or with heads "click.auc", "price.rmse".
 type Scores map[string]float64
 
 // MarshalJSON writes what is not a number (the AUC of one class only, for example) as null.
@@ -43,6 +53,14 @@ func (m Scores) MarshalJSON() ([]byte, error) {
 		out[k] = Finite(v)
 	}
 	return json.Marshal(out)
+}
+
+// SplitScore takes the name of a score apart: "click.auc" is the auc of head click, "auc" that of a job without heads.
+func SplitScore(name string) (head, metric string) {
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return "", name
 }
 
 // Names lists the metrics in alphabetical order.
@@ -68,7 +86,7 @@ type TrainResult struct {
 	Epochs int `json:"epochs"`
 	// Metrics are those of the last evaluation; with the prefix "best_" the best of all evaluations, where a plateau or
 	// early stop watches it; and of the last examples trained on, with the prefix "progressive_" when each was scored
-	// before, "training_" when there are several epochs.
+	// before, "training_" when there are several epochs. With heads the prefix stands behind the head's name: "click.best_auc".
 	Metrics Scores `json:"metrics"`
 	// ProgressiveExamples and TrainingExamples are how many examples the metrics with these prefixes are over: the last ones
 	// trained on, 65,536 at most, earlier runs included.
@@ -103,13 +121,27 @@ type LostRange struct {
 	To    int64  `json:"to"`
 }
 
+// SliceScores are the metrics of one head over the examples with one value of a column.
+type SliceScores struct {
+	Head   string `json:"head,omitempty"`
+	Column string `json:"column"`
+	// Value is the column's; empty where it is missing, and where Others tells how many values are measured together, because
+	// they are rarer than eval.slices shows.
+	Value    string `json:"value"`
+	Others   int    `json:"others,omitempty"`
+	Examples int64  `json:"examples"`
+	Metrics  Scores `json:"metrics"`
+}
+
 // EvalResult is what an evaluation found.
 type EvalResult struct {
-	Examples          int64            `json:"examples"`
-	ExamplesPerSecond float64          `json:"examples_per_second"`
-	Seconds           float64          `json:"seconds"`
-	Metrics           Scores           `json:"metrics"`
-	BadRows           map[string]int64 `json:"bad_rows,omitempty"`
+	Examples          int64   `json:"examples"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	Seconds           float64 `json:"seconds"`
+	Metrics           Scores  `json:"metrics"`
+	// Slices are the metrics of each head by the values of eval.slices.
+	Slices  []SliceScores    `json:"slices,omitempty"`
+	BadRows map[string]int64 `json:"bad_rows,omitempty"`
 	// Features says how many of the examples had a value of each feature.
 	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the snapshot that was evaluated, Which says which that is.

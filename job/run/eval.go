@@ -62,7 +62,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	}
 	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 
-	mon := newMonitor(opts.Options, hooks)
+	mon := newMonitor(cfg, opts.Options, hooks)
 	mon.watched, mon.fills = "eval", newFillWatch(cfg, log)
 	limit := cfg.Eval.MaxExamples
 	if opts.MaxExamples > 0 {
@@ -76,7 +76,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	open := func(ctx context.Context, worker int) (*ps.Client, error) {
 		return cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
 	}
-	scores, stats, err := evaluate(ctx, cfg, m, open, limit, opts.Drain, func(worker int) *pipeline.Env {
+	found, stats, err := evaluate(ctx, cfg, m, open, limit, opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: log, Hooks: runHooks(mon, hooks), BadRows: bad.policy}
 	})
 	if err != nil {
@@ -91,7 +91,8 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	}
 	seconds := time.Since(began).Seconds()
 	return &result.EvalResult{
-		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: scores,
+		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: found.scores,
+		Slices:  measureSlices(cfg, found.predictions),
 		BadRows: bad.counts(), Features: mon.fills.end(), Snapshot: path, Which: which,
 	}, nil
 }

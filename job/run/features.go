@@ -21,7 +21,7 @@ func otherFeatures(c *spec.Config, err error) error {
 	if derr != nil {
 		return err
 	}
-	faults, moved := theirs.Differences(c.Parse.Recipe(), "at shard 0 is", "here")
+	faults, moved := theirs.Differences(c.Recipe(), "at shard 0 is", "here")
 	if faults = append(faults, moved...); len(faults) == 0 {
 		return err
 	}

@@ -1,8 +1,6 @@
 package run
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -10,16 +8,14 @@ import (
 
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/result"
-	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/wiring"
-	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
-	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
 const (
-	// glanceWindow is the number of examples of the loss and AUC that a progress line shows.
+	// glanceWindow is the number of examples of the metrics that a progress line shows.
 	glanceWindow = 1 << 14
 	// glanceEvery is the time between progress reports.
 	glanceEvery = 250 * time.Millisecond
@@ -46,7 +42,7 @@ type monitor struct {
 	bad      int64                                // rows left out, of the run
 	total    func() (examples int64, workers int) // of all workers; nil when there is this one
 	lag      map[string]int64
-	glance   *metric.Window
+	glances  []glance // of the heads
 	// lost are ranges of records that were passed over, lostRecords counts all.
 	lost        []result.LostRange
 	lostRecords int64
@@ -58,10 +54,10 @@ type ratePoint struct {
 	examples int64
 }
 
-func newMonitor(opts Options, metrics *telemetry.Metrics) *monitor {
+func newMonitor(cfg *spec.Config, opts Options, metrics *telemetry.Metrics) *monitor {
 	m := &monitor{
 		watched: "train", report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
-		glance: metric.NewWindow(glanceWindow),
+		glances: glancesOf(cfg),
 	}
 	if metrics != nil {
 		m.features = metrics
@@ -96,8 +92,12 @@ func (m *monitor) follow(total func() (examples int64, workers int)) {
 func (m *monitor) observe(o trainstep.Observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.examples += int64(len(o.Probs))
-	m.glance.Add(o.Probs, o.Labels, o.Weights)
+	m.examples += int64(o.Scores.Rows)
+	for i := range o.Scores.Heads {
+		if h := &o.Scores.Heads[i]; i < len(m.glances) && h.Width == h.NumLabels {
+			m.glances[i].window.Add(h.Width, h.Predictions, h.Labels, o.Scores.Weights, h.Mask)
+		}
+	}
 	if m.also != nil {
 		m.also(o)
 	}
@@ -193,31 +193,17 @@ func (m *monitor) look() result.Progress {
 	if first := m.rates[0]; now.Sub(first.at) > 0 {
 		p.Rate = float64(p.Examples-first.examples) / now.Sub(first.at).Seconds()
 	}
-	p.Loss, p.AUC = math.NaN(), math.NaN()
-	if m.glance.Len() > 0 && p.Phase == "train" {
-		s := m.glance.Summary()
-		p.Loss, p.AUC = s.LogLoss, s.AUC
+	p.Scores = nil
+	if p.Phase == "train" {
+		for i := range m.glances {
+			g := &m.glances[i]
+			if g.window.Len() == 0 {
+				continue
+			}
+			for _, metric := range g.metrics {
+				p.Scores = append(p.Scores, result.HeadScore{Head: g.head, Metric: metric.Name, Value: g.window.Compute(metric)})
+			}
+		}
 	}
 	return p
-}
-
-// traceScores summarises the predictions of the last examples as they were trained on, progressive or not, and counts them:
-// those of the parameter server's trace, which is exactly as old as the parameters.
-func traceScores(ctx context.Context, store stored.State, progressive bool) (scores result.Scores, examples int64, err error) {
-	trace, err := store.State(ctx, ps.TraceState)
-	if err != nil {
-		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
-	}
-	if len(trace) == 0 {
-		return result.Scores{}, 0, nil
-	}
-	probs, labels, weights, err := trainstep.DecodeTrace(trace)
-	if err != nil {
-		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
-	}
-	s, prefix := metric.Summarize(probs, labels, weights), "training_"
-	if progressive {
-		prefix = "progressive_"
-	}
-	return result.Scores{prefix + "auc": s.AUC, prefix + "log_loss": s.LogLoss}, int64(len(probs)), nil
 }

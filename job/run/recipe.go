@@ -100,7 +100,7 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, e
 	if !cfg.PS.Remote() {
 		return nil, fmt.Errorf("job: the shards are in the process that made the recipe; to train in others, give the job ps.addresses: %w", pipeline.ErrConfig)
 	}
-	t := &trainer{cfg: cfg, log: slog.New(slog.DiscardHandler), worker: fmt.Sprintf("%s/%s", of.Worker, stored.WorkerName()), monitor: newMonitor(Options{}, nil)}
+	t := &trainer{cfg: cfg, log: slog.New(slog.DiscardHandler), worker: fmt.Sprintf("%s/%s", of.Worker, stored.WorkerName()), monitor: newMonitor(cfg, Options{}, nil)}
 	if t.model, err = wiring.Model(cfg); err != nil {
 		return nil, err
 	}

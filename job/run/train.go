@@ -118,7 +118,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {
 		return nil, err
 	}
-	t.monitor = newMonitor(opts, t.hooks)
+	t.monitor = newMonitor(cfg, opts, t.hooks)
 	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
 	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
 		return nil, err
@@ -290,12 +290,13 @@ func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(result.Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
-	scores, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
+	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
 	})
 	if err != nil || stats.Drained {
 		return stats.Drained, err
 	}
+	scores := found.scores
 	t.state.Metrics = scores
 	attrs := []any{"epoch", epoch}
 	for _, name := range scores.Names() {
@@ -308,7 +309,7 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 		t.opts.Evaluated(epoch, scores)
 	}
 	if ended && !t.state.Stopped {
-		decide(t.state, t.cfg.Train.Plateau, t.cfg.Train.EarlyStop, epoch, places, t.notice)
+		decide(t.state, t.cfg, epoch, places, t.notice)
 	}
 	return false, nil
 }
@@ -319,9 +320,15 @@ func (t *trainer) reader(ctx context.Context, worker int) (*ps.Client, error) {
 }
 
 // decide moves the learning rate and the early stop on by one evaluation.
-func decide(s *stored.Trainer, p *spec.Plateau, e *spec.EarlyStop, epoch int, places string, notice func(string, ...any)) {
-	if p != nil {
-		if better(s.Metrics[p.Metric], s.Best, p.Metric, p.MinDelta) {
+func decide(s *stored.Trainer, cfg *spec.Config, epoch int, places string, notice func(string, ...any)) {
+	// better asks the metric; a value that was not computed is never better.
+	better := func(score string, best *float64, delta float64) bool {
+		m, ok := cfg.Measured(score)
+		v, computed := s.Metrics[score]
+		return ok && computed && m.Direction.Better(v, best, delta)
+	}
+	if p := cfg.Train.Plateau; p != nil {
+		if better(p.Metric, s.Best, p.MinDelta) {
 			v := s.Metrics[p.Metric]
 			s.Best, s.Bad = &v, 0
 		} else if s.Bad++; s.Bad >= p.Patience {
@@ -332,11 +339,11 @@ func decide(s *stored.Trainer, p *spec.Plateau, e *spec.EarlyStop, epoch int, pl
 			s.Bad = 0
 		}
 	}
-	if e != nil {
-		if v := s.Metrics[e.Metric]; better(v, s.Top, e.Metric, 0) {
+	if e := cfg.Train.EarlyStop; e != nil {
+		if v := s.Metrics[e.Metric]; better(e.Metric, s.Top, 0) {
 			s.Top, s.TopEpoch, s.TopAt = &v, epoch, places
 		}
-		if better(s.Metrics[e.Metric], s.StopBest, e.Metric, e.MinDelta) {
+		if better(e.Metric, s.StopBest, e.MinDelta) {
 			v := s.Metrics[e.Metric]
 			s.StopBest, s.StopBad = &v, 0
 		} else if s.StopBad++; s.StopBad >= e.Patience {
@@ -353,22 +360,14 @@ func valueOr(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// better tells that v beats best; NaN beats nothing. AUC grows, log loss falls.
-func better(v float64, best *float64, name string, delta float64) bool {
-	switch {
-	case math.IsNaN(v):
-		return false
-	case best == nil:
-		return true
-	case name == "log_loss":
-		return v < *best-delta
-	default:
-		return v > *best+delta
-	}
+// evaluated is what an evaluation found: its metrics, and all predictions for those who measure more.
+type evaluated struct {
+	scores      result.Scores
+	predictions *metric.Collection
 }
 
 // evaluate runs the evaluation graph of a job over parameters that open reads.
-func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (result.Scores, pipeline.RunStats, error) {
+func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (*evaluated, pipeline.RunStats, error) {
 	sink := metricsink.New[*trainstep.Scored]()
 	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, sink)
 	if err != nil {
@@ -382,18 +381,9 @@ func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.
 	if err != nil {
 		return nil, pipeline.RunStats{}, err
 	}
-	got := sink.Scores()
-	s := metric.Summarize(got.Probs, got.Labels, got.Weights)
-	scores := result.Scores{}
-	for _, name := range cfg.Eval.Metrics {
-		switch name {
-		case "auc":
-			scores[name] = s.AUC
-		case "log_loss":
-			scores[name] = s.LogLoss
-		case "calibration":
-			scores[name] = s.Calibration
-		}
+	group := -1
+	if cfg.Eval.Group != "" {
+		group = 0 // the first of Eval.Keys
 	}
-	return scores, pipeline.Sum(stats...), nil
+	return &evaluated{measure(cfg, sink.Scores(), group), sink.Scores()}, pipeline.Sum(stats...), nil
 }

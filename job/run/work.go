@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -528,7 +529,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	// What several epochs were trained on is no progressive metric, though the job asks for one epoch now.
 	first := progressive(t.cfg) && t.state.Epochs <= 1
-	scores, scored, err := traceScores(ctx, t.shards, first)
+	scores, scored, err := traceScores(ctx, t.cfg, t.shards, first)
 	if err != nil {
 		return nil, err
 	}
@@ -545,10 +546,10 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)
 	maps.Copy(r.Metrics, t.state.Metrics)
 	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
-		r.Metrics["best_"+p.Metric] = *t.state.Best
+		r.Metrics[bestName(p.Metric)] = *t.state.Best
 	}
 	if e := t.cfg.Train.EarlyStop; e != nil && t.state.Top != nil {
-		r.Metrics["best_"+e.Metric] = *t.state.Top
+		r.Metrics[bestName(e.Metric)] = *t.state.Top
 		r.BestEpoch = t.state.TopEpoch
 		if best, err := stored.BestIn(stored.SnapshotsIn(t.cfg)); err == nil && best != nil {
 			r.BestSnapshot = best.Path
@@ -564,4 +565,10 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 			"batches", t.steps, "under_way", stale, "want", spec.FewBatches(stale))
 	}
 	return r, nil
+}
+
+// bestName is what results call the best value of a score: best_auc, click.best_auc.
+func bestName(score string) string {
+	i := strings.LastIndexByte(score, '.') + 1
+	return score[:i] + "best_" + score[i:]
 }

@@ -31,6 +31,9 @@ type Config struct {
 	Shuffle Shuffle `yaml:"shuffle"`
 	// Parse turns records into features.
 	Parse Parse `yaml:"parse"`
+	// Heads are what the model predicts, each with a label, a loss and metrics of its own. Without them there is one: the
+	// probability that parse.label is 1, learnt by cross entropy and measured by eval.metrics.
+	Heads []Head `yaml:"heads"`
 	// Model is what is trained.
 	Model Model `yaml:"model" required:"true"`
 	// Train is how batches are made and run.
@@ -92,12 +95,28 @@ type Eval struct {
 	// Header tells that the first line of each of these csv or tsv files names the columns. Default: parse.header, or
 	// false when columns names them here.
 	Header *bool `yaml:"header"`
-	// Metrics are what is computed: auc, log_loss, calibration (mean prediction over mean label).
-	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"auc|log_loss|calibration"`
+	// Metrics are what is computed of a job without heads; heads name theirs. auc and gauc (the AUC within each group,
+	// averaged by the groups' weights; it needs eval.group) are of the order of predictions; log_loss, normalized_entropy (the
+	// log loss over that of always predicting the mean label) and accuracy of probabilities; calibration (mean prediction over
+	// mean label) and ece (expected calibration error) of their level; mse, rmse, mae and r2 of values.
+	Metrics []MetricName `yaml:"metrics" default:"auc,log_loss,calibration"`
+	// Group is the column that metrics within groups go by: the user, or the request. Its hash is stored with the predictions
+	// of the last examples.
+	Group string `yaml:"group"`
+	// Slices are columns by whose values `monolith eval` measures too: the metrics of each country, say.
+	Slices []Slices `yaml:"slices"`
 	// Every says when training stops to evaluate: after each epoch, or only at the end.
 	Every string `yaml:"every" default:"epoch" enum:"epoch|end"`
 	// MaxExamples ends an evaluation early, in examples; 0 reads the whole source.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
+}
+
+// Slices is a column whose values are measured one by one. Short form: the name alone.
+type Slices struct {
+	// Column is where the value stands in the record.
+	Column string `yaml:"column" short:"true" required:"true"`
+	// Max is how many values are shown, the most frequent ones; all others are measured together.
+	Max int `yaml:"max" default:"20" min:"1" max:"1000"`
 }
 
 // Metrics is the HTTP endpoint for Prometheus and health checks.
@@ -133,5 +152,5 @@ func (c *Config) Effective() []Setting { return c.places.Effective(c) }
 // Warnings lists what is odd but not wrong, for the log and for check: environment variables that look like settings but
 // are none, features that share a slot, the label among the features.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.places.Notes(), c.Parse.warnings())
+	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()))
 }

@@ -27,6 +27,19 @@ func (c *Config) derive() {
 	}
 	c.Eval.deriveColumns(&c.Parse)
 	c.Parse.derive()
+	for i := range c.Heads {
+		c.Heads[i].derive()
+	}
+	decides := "auc"
+	if scores := c.Scores(); len(c.Heads) > 0 && len(scores) > 0 {
+		decides = scores[0]
+	}
+	if p := c.Train.Plateau; p != nil && p.Metric == "" {
+		p.Metric = decides
+	}
+	if e := c.Train.EarlyStop; e != nil && e.Metric == "" {
+		e.Metric = decides
+	}
 }
 
 // deriveColumns takes from parse what evaluation's csv and tsv files do not say otherwise. Files whose first line names the
@@ -70,7 +83,7 @@ func (p *Parse) derive() {
 			*b = *a
 		}
 	}
-	either(&p.Label.Name, &p.Label.Column)
+	p.Label.derive()
 	if p.Weight != nil {
 		either(&p.Weight.Name, &p.Weight.Column)
 	}

@@ -22,7 +22,7 @@ type Parse struct {
 	Fields []string `yaml:"fields"`
 	// Features are the inputs of the model. libfm may leave them out: each field is then a sparse feature.
 	Features []Feature `yaml:"features"`
-	// Label is what is predicted.
+	// Label is what is predicted, in a job without heads.
 	Label Label `yaml:"label"`
 	// Weight is how much an example counts; absent: 1. A row of weight k adds to the gradient what k copies of the row
 	// would: a batch's loss is the sum of weight times cross entropy, divided by the number of its rows, not by the sum of
@@ -104,14 +104,14 @@ type RunningMoments struct {
 	Decay float64 `yaml:"decay" default:"0.999" above:"0" max:"0.999999"`
 }
 
-// Label is what is predicted, 0 or 1. Short form: the name alone.
+// Label is what is predicted. Short form: the name alone.
 type Label struct {
 	// Name is what the label is called; libfm rows begin with it and need none. A snapshot remembers it.
 	Name string `yaml:"name" short:"true" default:""`
 	// Column is where it stands in the record. Default: the name.
 	Column string `yaml:"column"`
 	// Positive turns the number into a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4". Empty: the
-	// number itself, which must be 0 or 1 (libfm: -1 or 1 too).
+	// number itself, which for cross entropy must be from 0 to 1 (libfm: or -1).
 	Positive string `yaml:"positive" default:""`
 }
 
@@ -153,14 +153,20 @@ func (f *Feature) Indicator() string {
 }
 
 // warnings lists what is odd about the features, but may be meant.
-func (p *Parse) warnings() (out []string) {
+func (p *Parse) warnings(heads []Head) (out []string) {
 	bySlot := map[int][]string{}
 	for i, f := range p.Features {
 		if f.Kind == "sparse" && f.Slot != nil {
 			bySlot[*f.Slot] = append(bySlot[*f.Slot], f.Name)
 		}
-		if p.Label.Name != "" && f.Column == p.Label.Name {
-			out = append(out, fmt.Sprintf("parse.features[%d] reads %q, the label's column: the model sees what it is to predict", i, f.Column))
+		for _, h := range heads {
+			of := "the label's column"
+			if h.Name != "" {
+				of = "the column of head " + h.Name
+			}
+			if h.Label.Column != "" && f.Column == h.Label.Column {
+				out = append(out, fmt.Sprintf("parse.features[%d] reads %q, %s: the model sees what it is to predict", i, f.Column, of))
+			}
 		}
 		if p.Weight != nil && f.Column == p.Weight.Name {
 			out = append(out, fmt.Sprintf("parse.features[%d] reads %q, the weight's column", i, f.Column))

@@ -30,6 +30,7 @@ type Recipe struct {
 	Format   string  `json:"format,omitzero"`
 	Features []keyed `json:"features"`
 	Label    keyed   `json:"label,omitzero"`
+	Heads    []keyed `json:"heads,omitempty"`
 	Weight   keyed   `json:"weight,omitzero"`
 }
 
@@ -96,7 +97,8 @@ func settingsOf(section any, always ...string) keyed {
 }
 
 // Recipe is the job's parse recipe.
-func (p *Parse) Recipe() Recipe {
+func (c *Config) Recipe() Recipe {
+	p := &c.Parse
 	r := Recipe{Format: p.Format}
 	for _, f := range p.Features {
 		always := []string{"name", "kind", "type"}
@@ -108,14 +110,23 @@ func (p *Parse) Recipe() Recipe {
 		}
 		r.Features = append(r.Features, settingsOf(f, always...))
 	}
-	label := p.Label
-	if op, x, ok := label.Op(); ok {
-		label.Positive = op + " " + strconv.FormatFloat(x, 'g', -1, 64)
+	r.Label = settingsOf(canonical(p.Label))
+	for _, h := range c.Heads {
+		k := keyed{}
+		k.set("name", h.Name)
+		k.set("loss", string(h.Loss))
+		label := canonical(h.Label)
+		if label.Positive != "" {
+			k.set("positive", label.Positive)
+		}
+		if h.Label.Column != h.Name {
+			k.set(location, h.Label.Column)
+		}
+		if h.Mask != nil {
+			k.set("mask", settingsOf(*h.Mask))
+		}
+		r.Heads = append(r.Heads, k)
 	}
-	if label.Column == label.Name {
-		label.Column = ""
-	}
-	r.Label = settingsOf(label)
 	if p.Weight != nil {
 		weight := *p.Weight
 		if weight.Column == weight.Name {
@@ -124,6 +135,17 @@ func (p *Parse) Recipe() Recipe {
 		r.Weight = settingsOf(weight)
 	}
 	return r
+}
+
+// canonical writes a label's settings in one way.
+func canonical(l Label) Label {
+	if op, x, ok := l.Op(); ok {
+		l.Positive = op + " " + strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	if l.Column == l.Name {
+		l.Column = ""
+	}
+	return l
 }
 
 // JSON is how the recipe is stored.
@@ -146,7 +168,11 @@ func (r Recipe) Hash() string {
 	for i, f := range r.Features {
 		features[i] = fixed(f)
 	}
-	r.Features, r.Label, r.Weight = features, fixed(r.Label), fixed(r.Weight)
+	heads := make([]keyed, len(r.Heads))
+	for i, h := range r.Heads {
+		heads[i] = fixed(h)
+	}
+	r.Features, r.Heads, r.Label, r.Weight = features, heads, fixed(r.Label), fixed(r.Weight)
 	h := sha256.Sum256(r.JSON())
 	return hex.EncodeToString(h[:8])
 }
@@ -185,31 +211,35 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 			}
 		}
 	}
-	byName := func(r Recipe) (names []string, of map[string]keyed) {
-		of = map[string]keyed{}
-		for _, f := range r.Features {
-			names = append(names, f.name())
-			of[f.name()] = f
+	named := func(what string, was, is string, before, after []keyed) {
+		byName := func(list []keyed) (names []string, of map[string]keyed) {
+			of = map[string]keyed{}
+			for _, f := range list {
+				names = append(names, f.name())
+				of[f.name()] = f
+			}
+			return names, of
 		}
-		return names, of
-	}
-	before, old := byName(r)
-	after, now := byName(other)
-	for _, name := range before {
-		if f, ok := now[name]; ok {
-			section("feature "+name, old[name], f)
-		} else {
-			faults = append(faults, fmt.Sprintf("feature %s: %s there, %s not", name, was, is))
+		first, old := byName(before)
+		second, now := byName(after)
+		for _, name := range first {
+			if f, ok := now[name]; ok {
+				section(what+" "+name, old[name], f)
+			} else {
+				faults = append(faults, fmt.Sprintf("%s %s: %s there, %s not", what, name, was, is))
+			}
+		}
+		for _, name := range second {
+			if _, ok := old[name]; !ok {
+				faults = append(faults, fmt.Sprintf("%s %s: %s not there, %s now", what, name, was, is))
+			}
+		}
+		if slices.Equal(slices.Sorted(slices.Values(first)), slices.Sorted(slices.Values(second))) && !slices.Equal(first, second) {
+			faults = append(faults, fmt.Sprintf("the order of the %ss %s %s, %s %s", what, was, strings.Join(first, ", "), is, strings.Join(second, ", ")))
 		}
 	}
-	for _, name := range after {
-		if _, ok := old[name]; !ok {
-			faults = append(faults, fmt.Sprintf("feature %s: %s not there, %s now", name, was, is))
-		}
-	}
-	if slices.Equal(slices.Sorted(slices.Values(before)), slices.Sorted(slices.Values(after))) && !slices.Equal(before, after) {
-		faults = append(faults, fmt.Sprintf("the order of the features %s %s, %s %s", was, strings.Join(before, ", "), is, strings.Join(after, ", ")))
-	}
+	named("feature", was, is, r.Features, other.Features)
+	named("head", was, is, r.Heads, other.Heads)
 	a, b := r.Label, other.Label
 	if a.name() == "" || b.name() == "" { // libfm's label has no name
 		unnamed := func(s keyed) keyed {
@@ -226,10 +256,10 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 }
 
 // Common returns both recipes with the features alone that both have, and the names of those that only one has.
-func (r Recipe) Common(other Recipe) (mine, theirs Recipe, gone, added []string) {
-	only := func(a, b Recipe) (common []keyed, rest []string) {
-		for _, f := range a.Features {
-			if slices.ContainsFunc(b.Features, func(g keyed) bool { return g.name() == f.name() }) {
+func (r Recipe) Common(other Recipe) (mine, theirs Recipe, features, heads Changed) {
+	only := func(a, b []keyed) (common []keyed, rest []string) {
+		for _, f := range a {
+			if slices.ContainsFunc(b, func(g keyed) bool { return g.name() == f.name() }) {
 				common = append(common, f)
 			} else {
 				rest = append(rest, f.name())
@@ -238,10 +268,15 @@ func (r Recipe) Common(other Recipe) (mine, theirs Recipe, gone, added []string)
 		return common, rest
 	}
 	mine, theirs = r, other
-	mine.Features, gone = only(r, other)
-	theirs.Features, added = only(other, r)
-	return mine, theirs, gone, added
+	mine.Features, features.Gone = only(r.Features, other.Features)
+	theirs.Features, features.Added = only(other.Features, r.Features)
+	mine.Heads, heads.Gone = only(r.Heads, other.Heads)
+	theirs.Heads, heads.Added = only(other.Heads, r.Heads)
+	return mine, theirs, features, heads
 }
+
+// Changed are the names that only one of two recipes has.
+type Changed struct{ Gone, Added []string }
 
 // plainJSON is a value as people write it: <= and not \u003c=.
 func plainJSON(b []byte) string {

@@ -28,6 +28,9 @@ type Restore struct {
 	// Features say which features may be new (init) and which may be gone (drop), by name, or "*" for all others. Their other
 	// settings must stay as they are.
 	Features Policies `yaml:"features" default:"{}"`
+	// Heads say which heads may be new (init) and which may be gone (drop), as features do. Their parameters are tables' and
+	// tensors': those of a new head need a policy too.
+	Heads Policies `yaml:"heads" default:"{}"`
 	// Tables are policies by table, or table.segment, or "*" for all others.
 	Tables Policies `yaml:"tables" default:"{}"`
 	// Tensors are policies by dense tensor, or "*" for all others.

@@ -54,8 +54,9 @@ type Plateau struct {
 	Factor float64 `yaml:"factor" default:"0.1" above:"0" max:"0.999"`
 	// Patience is how many evaluations in a row may be no better before that happens.
 	Patience int `yaml:"patience" default:"1" min:"0"`
-	// Metric is what must get better.
-	Metric string `yaml:"metric" default:"auc" enum:"auc|log_loss"`
+	// Metric is what must get better: one of eval.metrics, or with heads HEAD.METRIC, such as price.rmse. What is better
+	// follows from the metric. Default: auc, or the first metric of the first head.
+	Metric string `yaml:"metric"`
 	// MinLR is the lowest the factor gets, as a share of the configured rates.
 	MinLR float64 `yaml:"min_lr" default:"0.000001" min:"0" max:"1"`
 	// MinDelta is how much better counts as better.
@@ -67,8 +68,9 @@ type Plateau struct {
 type EarlyStop struct {
 	// Patience is how many evaluations in a row may be no better than the best so far.
 	Patience int `yaml:"patience" default:"2" min:"0"`
-	// Metric is what must get better.
-	Metric string `yaml:"metric" default:"auc" enum:"auc|log_loss"`
+	// Metric is what must get better: one of eval.metrics, or with heads HEAD.METRIC, such as price.rmse. What is better
+	// follows from the metric. Default: auc, or the first metric of the first head.
+	Metric string `yaml:"metric"`
 	// MinDelta is how much better counts as better.
 	MinDelta float64 `yaml:"min_delta" default:"0.000001" min:"0"`
 }

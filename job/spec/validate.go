@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	v.evalColumns(&c.Eval)
-	v.parse(&c.Parse)
+	v.heads(v.parse(&c.Parse))
 	v.inputs(c)
 	v.run(c)
 	if len(v.faults) == 0 {
@@ -110,7 +110,13 @@ func (v *validator) evalHas(columns []string, p *Parse) {
 	for _, f := range p.Features {
 		reads = append(reads, f.Column)
 	}
-	reads = append(reads, p.Label.Column)
+	for _, h := range v.c.AllHeads() {
+		reads = append(reads, h.Label.Column)
+		if h.Mask != nil {
+			reads = append(reads, h.Mask.Column)
+		}
+	}
+	reads = append(reads, v.c.Eval.Keys()...)
 	if p.Weight != nil {
 		reads = append(reads, p.Weight.Column)
 	}
@@ -158,7 +164,8 @@ func (l Label) Op() (op string, number float64, ok bool) {
 	return m[1], x, true
 }
 
-func (v *validator) parse(p *Parse) {
+// parse checks how records are parsed and returns the columns known before any data is read; nil: not known.
+func (v *validator) parse(p *Parse) (known []string) {
 	text := p.Format == "csv" || p.Format == "tsv"
 	if text && !p.Header && len(p.Columns) == 0 {
 		v.fault("parse.columns", "is missing; name the columns, or set parse.header when the first line does")
@@ -177,24 +184,16 @@ func (v *validator) parse(p *Parse) {
 	}
 	v.unique(p.Columns, "parse.columns")
 	v.unique(p.Fields, "parse.fields")
-	if p.Label.Name == "" && p.Format != "" && p.Format != "libfm" && !v.c.Source.selfDescribing() {
+	if p.Label.Name == "" && len(v.c.Heads) == 0 && p.Format != "" && p.Format != "libfm" && !v.c.Source.selfDescribing() {
 		v.fault("parse.label", "is missing; name the label's column")
 	}
-	if _, _, ok := p.Label.Op(); p.Label.Positive != "" && !ok {
-		v.fault("parse.label.positive", `is %q, not an operator and a number such as ">= 4"`, p.Label.Positive)
-	}
-	known := v.joins(p)
-	where := func(section, name, column string) string {
-		if column == name {
-			return section + ".name"
-		}
-		return section + ".column"
-	}
-	v.column(p.Label.Column, where("parse.label", p.Label.Name, p.Label.Column), known)
+	known = v.joins(p)
+	v.label(&p.Label, "parse.label", known)
 	if p.Weight != nil {
-		v.column(p.Weight.Column, where("parse.weight", p.Weight.Name, p.Weight.Column), known)
+		v.column(p.Weight.Column, nameOrColumn("parse.weight", p.Weight.Name, p.Weight.Column), known)
 	}
 	v.features(p, known)
+	return known
 }
 
 // inputs has the model check its features.
@@ -460,8 +459,12 @@ func (v *validator) run(c *Config) {
 }
 
 func (v *validator) measured(path, metric string) {
-	if !slices.Contains(v.c.Eval.Metrics, metric) {
-		v.fault(path, "is %s, which eval.metrics does not compute", metric)
+	if computed := v.c.Scores(); !slices.Contains(computed, metric) {
+		where := "eval.metrics does"
+		if len(v.c.Heads) > 0 {
+			where = "the heads' metrics do"
+		}
+		v.near(path, metric, computed, "is %s, which %s not compute", metric, where)
 	}
 	if v.c.Eval.Every != "epoch" {
 		v.fault(path, "needs eval.every: epoch, not %s", v.c.Eval.Every)

@@ -133,7 +133,7 @@ func LogOptions(c *spec.Config) *ps.LogOptions {
 	if dir == "" {
 		dir = filepath.Join(c.Dir, "wal")
 	}
-	return &ps.LogOptions{Dir: dir, Identity: "features " + c.Parse.Recipe().Hash(), NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
+	return &ps.LogOptions{Dir: dir, Identity: "features " + c.Recipe().Hash(), NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
 }
 
 // LockName is the lock of a shard in the job's dir; that of shard 0 is also what a run with shards of its own takes.

@@ -18,23 +18,33 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	if err != nil {
 		return nil, fault.Config("job: snapshot %s: %w: use another dir, or begin anew with --resume=false", info.Path, err)
 	}
-	was, is, gone, added := stored.Common(c.Parse.Recipe())
+	was, is, features, heads := stored.Common(c.Recipe())
 	faults, moved := was.Differences(is, "was", "is")
-	var set []string
-	may := func(names []string, text, policy string) {
-		for _, name := range names {
-			if got := c.Restore.Features.Of(name); got != policy {
-				faults = append(faults, fmt.Sprintf("feature %s: %s", name, text))
-				set = append(set, name+": "+policy)
+	var sections []string
+	for _, of := range []struct {
+		what     string
+		changed  spec.Changed
+		policies spec.Policies
+	}{{"feature", features, c.Restore.Features}, {"head", heads, c.Restore.Heads}} {
+		var set []string
+		may := func(names []string, text, policy string) {
+			for _, name := range names {
+				if got := of.policies.Of(name); got != policy {
+					faults = append(faults, fmt.Sprintf("%s %s: %s", of.what, name, text))
+					set = append(set, name+": "+policy)
+				}
 			}
 		}
+		may(of.changed.Gone, "was there, is not", spec.PolicyDrop)
+		may(of.changed.Added, "was not there, is now", spec.PolicyInit)
+		if len(set) > 0 {
+			sections = append(sections, of.what+"s: {"+strings.Join(set, ", ")+"}")
+		}
 	}
-	may(gone, "was there, is not", spec.PolicyDrop)
-	may(added, "was not there, is now", spec.PolicyInit)
 	if len(faults) > 0 {
 		hint := ""
-		if len(set) > 0 {
-			hint = "to go on with other features, set restore: {features: {" + strings.Join(set, ", ") + "}}; otherwise "
+		if len(sections) > 0 {
+			hint = "to go on with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
 		}
 		return moved, fault.Config("job: snapshot %s was trained on other features than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
 			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train anew", info.Path, strings.Join(faults, "\n  "), hint)

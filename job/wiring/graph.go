@@ -48,6 +48,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, step 
 	if err != nil {
 		return nil, err
 	}
+	step.Keys = TraceKeys(c)
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
@@ -68,7 +69,7 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, sink *
 	}
 	examples = pipeline.Prefetch(examples, "prefetch", max(c.Train.Prefetch.Parse, 1))
 	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
-	pipeline.Into(pipeline.Via(looked, "score", trainstep.NewScore(m, open.store)), NodeMetrics, sink)
+	pipeline.Into(pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.Eval.Keys()...)), NodeMetrics, sink)
 	return g.Plan()
 }
 

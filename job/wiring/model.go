@@ -20,7 +20,7 @@ func Model(c *spec.Config) (model.Model, error) {
 		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
 	return section.Build(component.ModelInputs{
-		Features: features(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
+		Features: features(c), Heads: heads(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Identity is what workers and shards of a job must have in common.
 func Identity(c *spec.Config, plan *pipeline.Plan, layout *param.Layout) rpc.Identity {
-	r := c.Parse.Recipe()
+	r := c.Recipe()
 	return rpc.Identity{Job: c.Name, Plan: plan.Hash(), Layout: layout.Hash(), Shards: len(c.PS.Addresses), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())}}
 }
 
@@ -40,7 +40,7 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, model fmt.Stringer, lay
 		Layout: layout, NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
 		MaxStaged: maxStaged(c), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
-		Recipe: c.Parse.Recipe().JSON(), Fit: stored.Policies(c),
+		Recipe: c.Recipe().JSON(), Fit: stored.Policies(c),
 	}
 	var err error
 	if o.From, err = stored.Beginning(c); err != nil {

@@ -187,7 +187,13 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 	for _, j := range opts.Joins {
 		add(j.Key, component.IDs())
 	}
-	add(opts.Label.Column, arrow.PrimitiveTypes.Float32)
+	for _, l := range opts.Labels {
+		add(l.Column, arrow.PrimitiveTypes.Float32)
+		add(l.Mask, arrow.PrimitiveTypes.Float32)
+	}
+	for _, k := range opts.Keys {
+		add(k.Column, component.IDs())
+	}
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)
 	return arrow.NewSchema(fields, nil)
 }
@@ -196,8 +202,10 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 func (r Reading) ParseOptions() parse.Options {
 	p := &r.Job.Parse
 	out := parse.Options{
-		Columns: r.Columns, Fields: p.Fields,
-		Label: parse.Label{Column: p.Label.Column, Positive: p.Label.Positive},
+		Columns: r.Columns, Fields: p.Fields, Labels: labels(r.Job, r.Format),
+	}
+	for _, column := range r.Job.Eval.Keys() {
+		out.Keys = append(out.Keys, parse.Key{Name: column, Column: column})
 	}
 	if p.Weight != nil {
 		out.Weight = parse.Weight{Column: p.Weight.Column}

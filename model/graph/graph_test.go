@@ -799,7 +799,7 @@ func TestHeadFaults(t *testing.T) {
 		graph.Output{Head: model.Head{Name: "b", Loss: loss.Squared, SampleRate: 0.5}, Node: x},
 		graph.Output{Head: model.Head{Name: "c", Loss: loss.CrossEntropy, SampleRate: 2}, Node: x},
 		graph.Output{Head: model.Head{Name: "d", Loss: loss.CrossEntropy, Labels: []string{"x", "y"}}, Node: x},
-		graph.Output{Head: model.Head{Name: "e", Loss: loss.CrossEntropy, Width: 6}, Node: b.vec()},
+		graph.Output{Head: model.Head{Name: "e", Loss: loss.CrossEntropy, Width: 6, Labels: []string{"a", "b", "c", "d", "e"}}, Node: b.vec()},
 		graph.Output{Head: model.Head{Name: "f", Loss: loss.CrossEntropy}, Node: other},
 	)
 	if err == nil {
@@ -808,7 +808,7 @@ func TestHeadFaults(t *testing.T) {
 	for _, want := range []string{
 		"a head has no name", `head "a": loss "mse" is unknown`, `head "a" is there twice`, `head "a": weight -1`,
 		`head "b": squared knows no sampled negatives`, `head "c": sample rate 2 is not in (0, 1]`,
-		`head "d": 2 label columns, cross_entropy of 1 outputs reads 1`, `head "e": 0 label columns, cross_entropy of 6 outputs reads 6`,
+		`head "d": 2 label columns, cross_entropy of 1 outputs reads 1`, `head "e": 5 label columns, cross_entropy of 6 outputs reads 6`,
 		`head "f": a value of another graph`,
 	} {
 		if !strings.Contains(err.Error(), want) {

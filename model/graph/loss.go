@@ -52,7 +52,7 @@ func (b *Builder) addOutput(o Output) output {
 		return out
 	}
 	out.loss = l
-	if n := l.NumLabels(h.Width); len(h.Labels) != 0 && len(h.Labels) != n || len(h.Labels) == 0 && n != 1 {
+	if n := l.NumLabels(h.Width); len(h.Labels) > 1 && len(h.Labels) != n {
 		b.fault("head %q: %d label columns, %s of %d outputs reads %d", h.Name, len(h.Labels), l.Name, h.Width, n)
 	}
 	if h.SampleRate != 1 && !l.Sampled {

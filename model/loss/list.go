@@ -20,27 +20,27 @@ const (
 var all = []Loss{
 	{
 		Name: CrossEntropy, Formula: "-y·ln σ(z) - (1-y)·ln(1-σ(z))",
-		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "logloss"}, Sampled: true,
+		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss", "calibration"}, Sampled: true,
 		step: stepCrossEntropy, predicts: true, reference: each(func(z, y float64) float64 {
 			return -y*math.Log(1/(1+math.Exp(-z))) - (1-y)*math.Log(1/(1+math.Exp(z)))
 		}),
 	},
 	{
 		Name: Squared, Formula: "(z-y)²",
-		Labels: anyNumber(), Link: Identity, Metrics: []string{"mse", "mae"},
+		Labels: anyNumber(), Link: Identity, Metrics: []string{"rmse", "mae", "r2"},
 		step:      stepEach(func(z, y float64) (float64, float64) { return (z - y) * (z - y), 2 * (z - y) }),
 		reference: each(func(z, y float64) float64 { return z*z - 2*z*y + y*y }),
 	},
 	{
 		Name: Absolute, Formula: "|z-y|; the derivative at y is 0",
-		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "mse"},
+		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "rmse"},
 		step:      stepEach(absolute),
 		reference: each(func(z, y float64) float64 { return max(z-y, y-z) }),
 	},
 	{
 		// Huber (1964), equation for k = 1.
 		Name: Huber, Formula: "½(z-y)² where |z-y| ≤ 1, |z-y| - ½ beyond",
-		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "mse"},
+		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "rmse"},
 		step: stepEach(func(z, y float64) (float64, float64) {
 			if d := z - y; d >= -1 && d <= 1 {
 				return d * d / 2, d
@@ -57,7 +57,7 @@ var all = []Loss{
 		// The negative log-likelihood of a Poisson distribution with mean eᶻ, without ln y!, which no parameter changes (Nelder
 		// and Wedderburn, 1972).
 		Name: Poisson, Formula: "eᶻ - y·z",
-		Labels: Range{Min: 0, Max: math.MaxFloat32}, Link: Exp, Metrics: []string{"mae", "mse"},
+		Labels: Range{Min: 0, Max: math.MaxFloat32}, Link: Exp, Metrics: []string{"mae", "rmse", "calibration"},
 		step: stepEach(func(z, y float64) (float64, float64) {
 			mean := math.Exp(z)
 			return mean - y*z, mean - y

@@ -16,36 +16,31 @@ func LogLoss(probs, labels, weights []float32) (loss float64, ok bool) {
 		sum += w * logLoss(p, labels[i])
 		total += w
 	}
-	if !(total > 0) || math.IsNaN(sum) {
-		return math.NaN(), false
-	}
-	return sum / total, true
+	loss = ratio(sum, total)
+	return loss, !math.IsNaN(loss)
 }
 
 // logLoss is that of one example.
 func logLoss(p32, label float32) float64 {
 	p := min(max(float64(p32), MinProbability), 1-MinProbability)
-	if label > 0.5 {
+	switch label {
+	case 1:
 		return -math.Log(p)
+	case 0:
+		return -math.Log1p(-p)
 	}
-	return -math.Log1p(-p)
+	return entropy(float64(label), p)
 }
 
-// Calibration is the sum of the predicted probabilities over the number of positives, both weighted: 1 is right, above
-// 1 predicts too much (He et al., 2014, section 3). ok is false, and the ratio NaN, when positives have no weight or a
-// probability is NaN.
-func Calibration(probs, labels, weights []float32) (ratio float64, ok bool) {
-	checkLengths(probs, labels, weights)
-	var predicted, positives float64
-	for i, p := range probs {
-		w := weightOf(weights, i)
-		predicted += w * float64(p)
-		if labels[i] > 0.5 {
-			positives += w
-		}
+// entropy is -y·ln p - (1-y)·ln(1-p) of p between 0 and 1, both excluded.
+func entropy(y, p float64) float64 { return -y*math.Log(p) - (1-y)*math.Log1p(-p) }
+
+func logLossMetric() Metric {
+	return Metric{
+		Name: "log_loss", Doc: "the mean cross entropy, in nats", Direction: Lower, Probabilities: true,
+		Compute: func(_ *Workspace, s *Set) float64 {
+			loss, _ := LogLoss(s.Predictions, s.Labels, s.Weights)
+			return loss
+		},
 	}
-	if !(positives > 0) || math.IsNaN(predicted) {
-		return math.NaN(), false
-	}
-	return predicted / positives, true
 }

@@ -1,13 +1,10 @@
 package metric_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/model/metric"
 )
@@ -54,7 +51,7 @@ func examples(rng *rand.Rand, n, levels int, weighted bool) (scores, labels, wei
 func TestAUCCountsPairs(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	var r metric.Ranker
+	var r metric.Workspace
 	for n := range 60 {
 		for _, levels := range []int{1, 3, 1 << 20} {
 			for _, weighted := range []bool{false, true} {
@@ -112,6 +109,7 @@ func TestLogLossAndCalibration(t *testing.T) {
 		{"certain and wrong is bounded", []float32{1, 0}, []float32{0, 1}, nil, -math.Log(metric.MinProbability), 1},
 		{"certain and right", []float32{1, 0}, []float32{1, 0}, nil, -math.Log1p(-metric.MinProbability), 1},
 		{"no positives", []float32{.5}, []float32{0}, nil, math.Ln2, math.NaN()},
+		{"a share", []float32{.25}, []float32{.5}, nil, (math.Log(4) + math.Log(4./3)) / 2, .5},
 		{"empty", nil, nil, nil, math.NaN(), math.NaN()},
 		{"no weight", []float32{.5}, []float32{1}, []float32{0}, math.NaN(), math.NaN()},
 		{"not a number", []float32{nan, .5}, []float32{1, 1}, nil, math.NaN(), math.NaN()},
@@ -131,68 +129,6 @@ func TestLogLossAndCalibration(t *testing.T) {
 	}
 }
 
-func TestSummaryJSON(t *testing.T) {
-	t.Parallel()
-	tests := map[string]metric.Summary{
-		`{"examples":0,"auc":null,"log_loss":null,"calibration":null,"ctr":null}`:        metric.Summarize(nil, nil, nil),
-		`{"examples":2,"auc":1,"log_loss":0.2876820724517809,"calibration":1,"ctr":0.5}`: metric.Summarize([]float32{.25, .75}, []float32{0, 1}, nil),
-	}
-	for want, s := range tests {
-		got, err := json.Marshal(s)
-		if err != nil {
-			t.Error(err)
-		}
-		if string(got) != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}
-
-// TestWindowIsExact feeds batches of random sizes and compares with the measures of the last examples.
-func TestWindowIsExact(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(5, 6))
-	for _, size := range []int{1, 7, 100, 10_000} {
-		w := metric.NewWindow(size)
-		var scores, labels, weights []float32
-		for range 200 {
-			s, l, ws := examples(rng, rng.IntN(20), 1000, true)
-			if rng.IntN(2) == 0 {
-				ws = make([]float32, len(s))
-				for i := range ws {
-					ws[i] = 1
-				}
-				w.Add(s, l, nil)
-			} else {
-				w.Add(s, l, ws)
-			}
-			scores, labels, weights = append(scores, s...), append(labels, l...), append(weights, ws...)
-			from := max(0, len(scores)-size)
-			want := metric.Summarize(scores[from:], labels[from:], weights[from:])
-			got := w.Summary()
-			near := cmp.Comparer(func(a, b float64) bool {
-				return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9*(1+math.Abs(b))
-			})
-			if diff := cmp.Diff(want, got, near); diff != "" {
-				t.Fatalf("size %d after %d: %s", size, len(scores), diff)
-			}
-			if w.Len() != len(scores)-from {
-				t.Fatalf("len %d", w.Len())
-			}
-		}
-	}
-}
-
-func TestWindowAllocatesNothing(t *testing.T) {
-	w := metric.NewWindow(500)
-	scores, labels, _ := examples(rand.New(rand.NewPCG(1, 1)), 600, 100, false)
-	w.Add(scores, labels, nil)
-	w.Summary()
-	if n := testing.AllocsPerRun(10, func() { w.Add(scores[:50], labels[:50], nil); w.Summary() }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func TestLengthsMustAgree(t *testing.T) {
 	t.Parallel()
 	defer func() {
@@ -207,7 +143,7 @@ func BenchmarkAUC(b *testing.B) {
 	for _, n := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
 			scores, labels, _ := examples(rand.New(rand.NewPCG(1, 1)), n, 1<<22, false)
-			var r metric.Ranker
+			var r metric.Workspace
 			b.ReportAllocs()
 			for b.Loop() {
 				r.AUC(scores, labels, nil)

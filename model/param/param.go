@@ -69,7 +69,7 @@ type Update struct {
 	// Dense is the gradient of all dense tensors one behind the other ([Layout.DenseLen] values), or empty when the
 	// update has no rows.
 	Dense []float32
-	// Trace is what the parameter server appends to its trace when it applies the update; what is in it is between those
-	// who write and read it. Nil adds nothing.
+	// Trace is what the parameter server adds to its trace when it applies the update, as package score writes it: the
+	// predictions of the batch with what they are measured by. Nil adds nothing.
 	Trace []byte
 }

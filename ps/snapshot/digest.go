@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -19,7 +20,7 @@ import (
 //	row    'r' table fid time count weights state
 //	dense  'd' name weights state
 //	split  'p' source split position rows batches
-//	state  's' key value
+//	state  's' key value; of a trace ([score.Records]) the records alone, whatever their heads are called
 //
 // The zero value is the digest of nothing. It is not for concurrent use.
 type Digest struct {
@@ -66,10 +67,16 @@ func (d *Digest) Split(source, split string, p Progress) {
 // learnt of them, so digests leave it out.
 const SourceState = "source/"
 
+// traceState is the key of the predictions of the last examples.
+const traceState = "trace"
+
 // State adds a blob of worker state.
 func (d *Digest) State(key string, value []byte) {
 	if strings.HasPrefix(key, SourceState) {
 		return
+	}
+	if key == traceState {
+		value = score.Records(value)
 	}
 	b := appendText(append(d.buf[:0], 's'), key)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(value)))

@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/metricsink"
@@ -18,10 +19,13 @@ type scored struct {
 	released               *atomic.Int64
 }
 
-func (s *scored) Origin() pipeline.Origin                    { return pipeline.Origin{} }
-func (s *scored) NumRows() int                               { return len(s.probs) }
-func (s *scored) Release()                                   { s.released.Add(1) }
-func (s *scored) Scores() (probs, labels, weights []float32) { return s.probs, s.labels, s.weights }
+func (s *scored) Origin() pipeline.Origin { return pipeline.Origin{} }
+func (s *scored) NumRows() int            { return len(s.probs) }
+func (s *scored) Release()                { s.released.Add(1) }
+
+func (s *scored) Scores() *score.Batch {
+	return &score.Batch{Rows: len(s.probs), Weights: s.weights, Heads: []score.Head{{Width: 1, NumLabels: 1, Predictions: s.probs, Labels: s.labels}}}
+}
 
 // TestSink writes batches with and without weights: those without count 1, also when they came first.
 func TestSink(t *testing.T) {
@@ -38,8 +42,10 @@ func TestSink(t *testing.T) {
 			}
 		},
 		Check: func(t *testing.T, rows int) {
-			want := metricsink.Scores{Probs: []float32{.1, .2, .3, .4}, Labels: []float32{0, 1, 1, 0}, Weights: []float32{1, 1, 5, 1}}
-			if diff := cmp.Diff(want, sink.Scores()); diff != "" || rows != 4 || released.Load() != 4 {
+			want := &score.Batch{Rows: 4, Weights: []float32{1, 1, 5, 1}, Heads: []score.Head{
+				{Width: 1, NumLabels: 1, Predictions: []float32{.1, .2, .3, .4}, Labels: []float32{0, 1, 1, 0}},
+			}}
+			if diff := cmp.Diff(want, sink.Scores().Batch()); diff != "" || rows != 4 || released.Load() != 4 {
 				t.Errorf("%d rows, %d releases, scores (-want +got):\n%s", rows, released.Load(), diff)
 			}
 		},

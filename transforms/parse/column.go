@@ -99,6 +99,29 @@ func (c *denseColumn) array(mem memory.Allocator) arrow.Array {
 	return array.MakeFromData(data)
 }
 
+// boolColumn grows a boolean column.
+type boolColumn struct{ values []bool }
+
+func (c *boolColumn) truncate(rows int) { c.values = c.values[:min(rows, len(c.values))] }
+
+// array copies the column into Arrow memory and forgets it.
+func (c *boolColumn) array(mem memory.Allocator) arrow.Array {
+	n := len(c.values)
+	bits := memory.NewResizableBuffer(mem)
+	defer bits.Release()
+	bits.Resize((n + 7) / 8)
+	clear(bits.Bytes())
+	for i, v := range c.values {
+		if v {
+			bits.Bytes()[i/8] |= 1 << (i % 8)
+		}
+	}
+	data := array.NewData(arrow.FixedWidthTypes.Boolean, n, []*memory.Buffer{nil, bits}, nil, 0, 0)
+	defer data.Release()
+	c.truncate(0)
+	return array.MakeFromData(data)
+}
+
 // bytesColumn grows a binary column.
 type bytesColumn struct {
 	bytes []byte

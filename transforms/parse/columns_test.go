@@ -43,7 +43,7 @@ var plainOptions = parse.Options{
 		{Name: "tags", Slot: 6},
 		{Name: "vec", Kind: parse.Dense, Dim: 2},
 	},
-	Label: parse.Label{Column: "rating", Positive: ">= 4"},
+	Labels: []parse.Label{{Column: "rating", Positive: ">= 4"}},
 }
 
 // plainBatch makes rows of JSON, the position of row i being from + 10*(i+1).

@@ -29,7 +29,7 @@ func (o Options) Validate() error {
 }
 
 func compile(o Options) (*program, error) {
-	c := &compiler{program: program{Options: o, label: -1, weight: -1}}
+	c := &compiler{program: program{Options: o, weight: -1}}
 	c.format()
 	c.sideTables()
 	c.outputs()
@@ -187,7 +187,7 @@ func (c *compiler) offered() []string {
 	return names
 }
 
-// outputs checks features, label, weight and line id.
+// outputs checks features, labels, weight, keys and line id.
 func (c *compiler) outputs() {
 	if len(c.Features) == 0 {
 		c.fault("there are no features")
@@ -195,21 +195,24 @@ func (c *compiler) outputs() {
 	for i := range c.Features {
 		c.feature(&c.Features[i], i)
 	}
-	if c.Format == LibFM && c.Label.Column == "" {
-		c.Label.Column = libfmLabel
+	if c.Format == LibFM && len(c.Labels) == 0 {
+		c.Labels = []Label{{}}
 	}
-	var err error
-	if c.positive, err = parseCondition(c.Label.Positive); err != nil {
-		c.fault("label: positive: %w", err)
-	}
-	switch {
-	case c.Label.Column != "":
-		c.label = c.column("label", c.Label.Column)
-	case c.Label.Positive != "":
-		c.fault("label: positive is %q, but there is no column", c.Label.Positive)
+	for i := range c.Labels {
+		c.addLabel(&c.Labels[i])
 	}
 	if c.Weight.Column != "" {
 		c.weight = c.column("weight", c.Weight.Column)
+	}
+	for _, k := range c.Keys {
+		column := k.Column
+		if column == "" {
+			column = k.Name
+		}
+		if k.Name == "" {
+			c.fault("a key has no name")
+		}
+		c.keys = append(c.keys, c.column(fmt.Sprintf("key %q", k.Name), column))
 	}
 	for _, name := range c.LineID {
 		c.lineID = append(c.lineID, c.column("line_id", name))
@@ -230,6 +233,22 @@ func (c *compiler) reserved() {
 		}
 		seen[name] = true
 	}
+	twice := func(what string, names []string) {
+		for i, n := range names {
+			if slices.Contains(names[:i], n) {
+				c.fault("%s %q stands twice", what, n)
+			}
+		}
+	}
+	var labels, keys []string
+	for _, l := range c.Labels {
+		labels = append(labels, l.Name)
+	}
+	for _, k := range c.Keys {
+		keys = append(keys, k.Name)
+	}
+	twice("label", labels)
+	twice("key", keys)
 	for _, f := range c.Features {
 		check(f.Name)
 		if f.Indicator != "" {

@@ -124,7 +124,7 @@ func TestRealData(t *testing.T) {
 }
 
 func criteo() parse.Options {
-	opts := parse.Options{Format: parse.TSV, Columns: []string{"label"}, Label: parse.Label{Column: "label"}}
+	opts := parse.Options{Format: parse.TSV, Columns: []string{"label"}, Labels: []parse.Label{{Column: "label"}}}
 	for i := range 39 {
 		f := parse.Feature{Name: fmt.Sprintf("C%d", i-12), Slot: i + 1}
 		if i < 13 {
@@ -155,7 +155,7 @@ func TestChicagoTaxi(t *testing.T) {
 	}
 	label := parse.Label{Column: "tips", Positive: "> 0"}
 	records := lines(string(readGzip(t, dir, "data.csv.gz")))
-	fromCSV := parseRecords(t, parse.Options{Format: parse.CSV, Features: features, Label: label}, string(records[0]), records[1:]...)
+	fromCSV := parseRecords(t, parse.Options{Format: parse.CSV, Features: features, Labels: []parse.Label{label}}, string(records[0]), records[1:]...)
 
 	var examples [][]byte
 	for _, shard := range shards {
@@ -165,7 +165,7 @@ func TestChicagoTaxi(t *testing.T) {
 			b = b[16+n:]
 		}
 	}
-	fromTF := parseRecords(t, parse.Options{Format: parse.TFExample, Features: features, Label: label}, "", examples...)
+	fromTF := parseRecords(t, parse.Options{Format: parse.TFExample, Features: features, Labels: []parse.Label{label}}, "", examples...)
 	if len(fromCSV.rows) != 15002 || len(fromTF.rows) != len(examples) || len(examples) < 500 || len(fromCSV.bad)+len(fromTF.bad) != 0 {
 		t.Errorf("%d rows of csv, %d of %d tf.Examples, bad rows %q %q", len(fromCSV.rows), len(fromTF.rows), len(examples), fromCSV.bad, fromTF.bad)
 	}

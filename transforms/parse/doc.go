@@ -6,7 +6,10 @@
 //	dense feature     float32, or fixed_size_list<float32>[Dim]
 //	indicator         float32, beside a dense feature      1 where it is missing
 //	values column     list<float32>, items not null        libfm only, beside a sparse feature
-//	__label__, __weight__    float32
+//	__label__                float32, or fixed_size_list<float32>[Width]; of a named head __label_NAME__
+//	__mask_NAME__            bool, of optional labels      false where there is none
+//	__weight__               float32
+//	__key_NAME__             binary
 //	__line_id__       binary
 //	__time__          int64, when the input has it
 //	__position__      int64

@@ -14,8 +14,10 @@ type extractor struct {
 	rows    int
 	v       values
 	output  []output
-	label   denseColumn
+	labels  []denseColumn
+	masks   []boolColumn // of each label; empty where it is not optional
 	weight  denseColumn
+	keys    []bytesColumn
 	lineID  bytesColumn
 	joined  []int32 // the row of each side table that the current record joins, or -1
 	misses  []int64 // of each join: records without a line
@@ -30,7 +32,8 @@ func newExtractor(p *program, s sides) *extractor {
 	x := &extractor{
 		p: p, sides: s,
 		output: make([]output, len(p.features)),
-		label:  denseColumn{dim: 1}, weight: denseColumn{dim: 1},
+		labels: make([]denseColumn, len(p.labels)), masks: make([]boolColumn, len(p.labels)),
+		weight: denseColumn{dim: 1}, keys: make([]bytesColumn, len(p.keys)),
 		seen:   make([]Seen, len(p.features)),
 		joined: make([]int32, len(p.joins)), misses: make([]int64, len(p.joins)), missing: make([]bool, len(p.joins)),
 	}
@@ -39,6 +42,9 @@ func newExtractor(p *program, s sides) *extractor {
 			x.dense = append(x.dense, i)
 		}
 		x.output[i].dense.dim, x.output[i].missing.dim = p.features[i].dim, 1
+	}
+	for i := range x.labels {
+		x.labels[i].dim = p.labels[i].width
 	}
 	x.beginBlock()
 	return x
@@ -90,8 +96,14 @@ func (x *extractor) truncate(rows int) {
 	for i := range x.output {
 		x.output[i].truncate(rows)
 	}
-	x.label.truncate(rows)
+	for i := range x.labels {
+		x.labels[i].truncate(rows)
+		x.masks[i].truncate(rows)
+	}
 	x.weight.truncate(rows)
+	for i := range x.keys {
+		x.keys[i].truncate(rows)
+	}
 	x.lineID.truncate(rows)
 }
 
@@ -123,18 +135,10 @@ func (x *extractor) try(r record) error {
 			return err
 		}
 	}
-	if x.p.label >= 0 {
-		y, ok, err := x.number(r, x.p.label, reasonLabel)
-		if err != nil {
+	for i := range x.p.labels {
+		if err := x.addLabel(r, i); err != nil {
 			return err
 		}
-		if !ok {
-			return bad(reasonNoLabel, "column %q", x.p.columns[x.p.label])
-		}
-		if y = x.p.positive.apply(y); y < 0 || y > 1 {
-			return bad(reasonLabel, "column %q is %g, not in 0 to 1; say what a positive example is (label.positive)", x.p.columns[x.p.label], y)
-		}
-		x.label.values = append(x.label.values, y)
 	}
 	if x.p.weight >= 0 {
 		w, ok, err := x.number(r, x.p.weight, reasonWeight)
@@ -148,6 +152,16 @@ func (x *extractor) try(r record) error {
 			return bad(reasonWeight, "column %q is %g", x.p.columns[x.p.weight], w)
 		}
 		x.weight.values = append(x.weight.values, w)
+	}
+	for i, col := range x.p.keys {
+		if err := r.get(col, &x.v); err != nil {
+			return err
+		}
+		c := &x.keys[i]
+		c.bytes = x.v.appendFirst(c.bytes)
+		if !c.end() {
+			return bad(reasonRange, "keys of one block have more than 2 GiB")
+		}
 	}
 	return x.identify(r)
 }
@@ -191,32 +205,35 @@ func (x *extractor) number(r record, col int, reason string) (y float32, ok bool
 	if err := r.get(col, &x.v); err != nil {
 		return 0, false, err
 	}
-	name := x.p.columns[col]
-	n := max(len(x.v.ints), len(x.v.floats), len(x.v.texts))
-	if x.v.kind == none {
+	n := x.v.len()
+	if n == 0 || n == 1 && x.v.kind == texts && len(x.v.texts[0]) == 0 {
 		return 0, false, nil
 	}
 	if n != 1 {
-		return 0, false, bad(reason, "column %q has %d values, not 1", name, n)
+		return 0, false, bad(reason, "column %q has %d values, not 1", x.p.columns[col], n)
 	}
+	y, err = x.numberAt(col, 0, reason)
+	return y, err == nil, err
+}
+
+// numberAt is the finite number at a place of the values at hand, which column col holds.
+func (x *extractor) numberAt(col, at int, reason string) (y float32, err error) {
+	name := x.p.columns[col]
 	switch x.v.kind {
 	case ints:
-		y = float32(x.v.ints[0])
+		y = float32(x.v.ints[at])
 	case texts:
-		t := x.v.texts[0]
-		if len(t) == 0 {
-			return 0, false, nil
-		}
-		if y, ok = parseFloat(t); !ok {
-			return 0, false, bad(reason, "column %q is %q, not a number", name, t)
+		var ok bool
+		if y, ok = parseFloat(x.v.texts[at]); !ok {
+			return 0, bad(reason, "column %q is %q, not a number", name, x.v.texts[at])
 		}
 	default:
-		y = x.v.floats[0]
+		y = x.v.floats[at]
 	}
 	if !finite(y) {
-		return 0, false, bad(reason, "column %q is %g", name, y)
+		return 0, bad(reason, "column %q is %g", name, y)
 	}
-	return y, true, nil
+	return y, nil
 }
 
 // identify appends the line id.
@@ -270,11 +287,17 @@ func (x *extractor) arrays(mem memory.Allocator) []arrow.Array {
 			out = append(out, o.values.array(mem, valuesType))
 		}
 	}
-	if x.p.label >= 0 {
-		out = append(out, x.label.array(mem))
+	for i := range x.labels {
+		out = append(out, x.labels[i].array(mem))
+		if x.p.labels[i].optional {
+			out = append(out, x.masks[i].array(mem))
+		}
 	}
 	if x.p.weight >= 0 {
 		out = append(out, x.weight.array(mem))
+	}
+	for i := range x.keys {
+		out = append(out, x.keys[i].array(mem))
 	}
 	if len(x.p.lineID) > 0 {
 		out = append(out, x.lineID.array(mem))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
@@ -14,7 +15,8 @@ func TestFingerprint(t *testing.T) {
 	options := parse.Options{
 		Format: parse.CSV, Columns: []string{"user", "y"}, Fields: []string{"f"},
 		Features: []parse.Feature{{Name: "user", Slot: 1, Buckets: []float64{1}, Clip: []float64{0, 1}}, {Name: "age", Kind: parse.Dense, Buckets: []float64{1}, Clip: []float64{0, 1}}},
-		Label:    parse.Label{Column: "y", Positive: ">= 4"},
+		Labels:   []parse.Label{{Name: "h", Column: "y", Width: 1, Positive: ">= 4", Accepts: loss.Range{Max: 1}, Mask: "m", MaskPositive: "> 1"}},
+		Keys:     []parse.Key{{Name: "k", Column: "user"}},
 		LineID:   []string{"user"},
 		Joins:    []parse.Join{{File: "f", Columns: []string{"a", "b"}, Key: "user"}},
 	}

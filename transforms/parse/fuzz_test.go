@@ -52,12 +52,13 @@ func FuzzStage(f *testing.F) {
 	columns := []string{"a", "b", "c", "d", "y"}
 	label := parse.Label{Column: "y", Positive: "> 0"}
 	stages := []*parse.Stage{
-		parse.New(parse.Options{Format: parse.TFExample, Features: features, Label: label, LineID: []string{"b"}}),
-		parse.New(parse.Options{Format: parse.JSONL, Features: features, Label: label, LineID: []string{"b"}}),
-		parse.New(parse.Options{Format: parse.CSV, Columns: columns, Features: features, Label: label}),
-		parse.New(parse.Options{Format: parse.TSV, Columns: columns, Features: features, Label: label, Weight: parse.Weight{Column: "a"}}),
+		parse.New(parse.Options{Format: parse.TFExample, Features: features, Labels: []parse.Label{label}, LineID: []string{"b"}}),
+		parse.New(parse.Options{Format: parse.JSONL, Features: features, Labels: []parse.Label{label}, LineID: []string{"b"}}),
+		parse.New(parse.Options{Format: parse.CSV, Columns: columns, Features: features, Labels: []parse.Label{label}}),
+		parse.New(parse.Options{Format: parse.TSV, Columns: columns, Features: features, Labels: []parse.Label{label}, Weight: parse.Weight{Column: "a"}}),
 		parse.New(parse.Options{Format: parse.LibFM, Fields: []string{"a", "b"}, Features: []parse.Feature{{Name: "a", Slot: 1, Values: "v"}, {Name: "b", Kind: parse.Dense}}}),
 		parse.New(parse.Options{Format: parse.LibFM}),
+		parse.New(parse.Options{Format: parse.JSONL, Features: features[:1], Labels: headLabels(), Keys: []parse.Key{{Name: "a"}}}),
 	}
 	var e example.Encoder
 	e.Int64s("a", 1, 2)
@@ -70,6 +71,7 @@ func FuzzStage(f *testing.F) {
 	f.Add(uint8(3), []byte("1\tx|y\t1;2\tx7\t1"))
 	f.Add(uint8(4), []byte("1 3:0.5 4:2"))
 	f.Add(uint8(5), []byte("-1 3:1 4:1"))
+	f.Add(uint8(6), []byte(`{"a":7,"rating":5,"paid":2.5,"count":null,"asked":false}`))
 	f.Fuzz(func(t *testing.T, which uint8, payload []byte) {
 		row, bad := fuzzOne(t, stages[int(which)%len(stages)], payload)
 		if (row == nil) == (bad == nil) {

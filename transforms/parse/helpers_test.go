@@ -132,6 +132,8 @@ func cell(col arrow.Array, r int) string {
 		return fmt.Sprint(c.Value(r))
 	case *array.Float32:
 		return fmt.Sprint(c.Value(r))
+	case *array.Boolean:
+		return fmt.Sprint(c.Value(r))
 	case *array.Binary:
 		return fmt.Sprintf("%q", c.Value(r))
 	case array.ListLike:

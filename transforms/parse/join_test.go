@@ -39,7 +39,7 @@ func movieLens(users, movies string) parse.Options {
 			{Name: "genres", Column: "m_genres", Slot: 4, Split: "|"},
 			{Name: "year", Column: "m_title", Slot: 5, Type: parse.Int, Regexp: `\((\d{4})\)\s*$`},
 		},
-		Label: parse.Label{Column: "label"},
+		Labels: []parse.Label{{Column: "label"}},
 		Joins: []parse.Join{
 			{File: users, Delimiter: "::", Columns: []string{"user_id", "gender", "age", "", "zip"}, Key: "user_id"},
 			{File: movies, Delimiter: "::", Columns: []string{"id", "title", "genres"}, Key: "movie_id", KeyColumn: "id", Encoding: parse.Latin1, Prefix: "m_"},

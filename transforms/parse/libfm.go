@@ -7,12 +7,11 @@ import (
 
 // libfmRecord reads `label index:value ...`.
 type libfmRecord struct {
-	fields  int   // entries of a record, 0: any number
-	field   []int // of each of the program's columns: which entry, or one of the below
-	compare bool  // the label goes through a comparison, so any number will do
-	label   float32
-	index   []int64
-	value   []float32
+	fields int   // entries of a record, 0: any number
+	field  []int // of each of the program's columns: which entry, or one of the below
+	label  float32
+	index  []int64
+	value  []float32
 }
 
 // What a column is when it is no entry.
@@ -22,7 +21,7 @@ const (
 )
 
 func newLibFMRecord(p *program) *libfmRecord {
-	r := &libfmRecord{fields: len(p.Fields), compare: p.positive.op != ""}
+	r := &libfmRecord{fields: len(p.Fields)}
 	for _, name := range p.columns {
 		switch {
 		case name == libfmLabel:
@@ -42,14 +41,6 @@ func (r *libfmRecord) read(payload []byte) error {
 	label, ok := parseFloat(token)
 	if !ok || !finite(label) {
 		return bad(reasonLibFM, "label %q is not a number", token)
-	}
-	if !r.compare {
-		if label == -1 || label == 0 { // -0 too
-			label = 0
-		}
-		if label != 0 && label != 1 {
-			return bad(reasonLabel, "label %q is not 1, 0 or -1; say from where it is positive", token)
-		}
 	}
 	r.label = label
 	for {

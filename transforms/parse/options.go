@@ -1,6 +1,9 @@
 package parse
 
-import "github.com/monolith-go/monolith/internal/fsx"
+import (
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/model/loss"
+)
 
 // Format says how records are written.
 type Format string
@@ -88,10 +91,12 @@ type Options struct {
 	// Features lists the outputs. With libfm it may be empty: then each of Fields is a sparse feature with its place
 	// (from 1) as its slot, or without Fields "features" is one with slot 1.
 	Features []Feature
-	// Label is the label column; without a name there are no labels, except in libfm, which always has one.
-	Label Label
+	// Labels are what the heads of a model learn from; none: there are no labels, except in libfm, which always has one.
+	Labels []Label
 	// Weight is the column of example weights; without a name there are none.
 	Weight Weight
+	// Keys are columns passed on as text, for metrics that group and slice by them.
+	Keys []Key
 	// LineID names columns whose values (the first of each) tell who and what an example is about. One is passed on as
 	// it is, several are joined by tabs; numbers are written in decimal.
 	LineID []string
@@ -149,12 +154,37 @@ type Feature struct {
 	Values string
 }
 
-// Label says where labels come from. A row without a label is bad, and so is one whose label is not in 0 to 1.
+// Label says where the labels of one head come from. A row without a label is bad, unless the label is Optional, and so is
+// one whose label is not in the range Accepts, or beyond ±1e9, where no loss can learn any more.
 type Label struct {
+	// Name is the head's: the labels are in [pipeline.LabelColumn] of it. It may be empty.
+	Name string
+	// Column is the source column. In libfm the record's own label, "label", is the default.
 	Column string
+	// Width is how many numbers a row has, default 1. More are a list in the record, or text that Split cuts.
+	Width int
+	// Split cuts text into Width numbers: "|".
+	Split string
 	// Positive turns a number into 1 or 0: an operator (>=, >, <=, <, ==, !=) and a number, compared as float32. Empty:
-	// the number is the label; in libfm it must be 1, 0 or -1, which becomes 0.
+	// the number is the label; in libfm, for a label that accepts 0 to 1, -1 becomes 0.
 	Positive string
+	// Accepts is the range of labels that the head's loss accepts; the zero value means 0 to 1.
+	Accepts loss.Range
+	// Optional makes rows without this label good ones: [pipeline.MaskColumn] of Name is then false there, and the label 0.
+	Optional bool
+	// Mask is a column with a number, true or false: where it is 0 or missing, a row has no label, whatever Column holds. It
+	// makes the label Optional. Empty: none.
+	Mask string
+	// MaskPositive is what Mask's number must be for a row to have a label, as Positive is written. Empty: not 0.
+	MaskPositive string
+}
+
+// Key is a column that is passed on as text under [pipeline.KeyColumn] of its name: the first value, numbers in decimal, and
+// nothing where it is missing.
+type Key struct {
+	Name string
+	// Column is the source column; default Name.
+	Column string
 }
 
 // Weight says where weights come from. A missing weight is 1; a negative or infinite one makes the row bad.

@@ -47,7 +47,7 @@ func TestValidateReportsAll(t *testing.T) {
 					{Name: "n", Column: "price", Slot: 1, Type: parse.Int, Default: "-1"},
 					{Name: "p", Column: "price", Slot: 1, Values: "v"},
 				},
-				Label:  parse.Label{Column: "label", Positive: "=> 4"},
+				Labels: []parse.Label{{Column: "label", Positive: "=> 4"}},
 				Weight: parse.Weight{Column: "weight"},
 				LineID: []string{"id"},
 			},
@@ -76,7 +76,7 @@ func TestValidateReportsAll(t *testing.T) {
 		{
 			name: "tf_example",
 			opts: parse.Options{
-				Format: parse.TFExample, Features: []parse.Feature{{Name: "user", Slot: 1, Default: "7"}}, Label: parse.Label{Positive: "> 0"},
+				Format: parse.TFExample, Features: []parse.Feature{{Name: "user", Slot: 1, Default: "7"}}, Labels: []parse.Label{{Positive: "> 0"}},
 			},
 			want: []string{`label: positive is "> 0", but there is no column`},
 		},
@@ -141,7 +141,7 @@ func TestSchema(t *testing.T) {
 	opts := parse.Options{
 		Format:   parse.TFExample,
 		Features: []parse.Feature{{Name: "user", Slot: 1}, {Name: "age", Kind: parse.Dense}, {Name: "vec", Kind: parse.Dense, Dim: 4}},
-		Label:    parse.Label{Column: "y"}, Weight: parse.Weight{Column: "w"}, LineID: []string{"id"},
+		Labels:   []parse.Label{{Column: "y"}}, Weight: parse.Weight{Column: "w"}, LineID: []string{"id"},
 	}
 	got, err := parse.New(opts).Schema(pipeline.BlockSchema(true, true))
 	if err != nil {

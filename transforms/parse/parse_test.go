@@ -40,7 +40,7 @@ func TestTFExample(t *testing.T) {
 			{Name: "cost", Kind: parse.Dense, Default: "-1"},
 			{Name: "pos", Kind: parse.Dense, Dim: 2},
 		},
-		Label:  parse.Label{Column: "rating", Positive: ">= 4"},
+		Labels: []parse.Label{{Column: "rating", Positive: ">= 4"}},
 		Weight: parse.Weight{Column: "w"},
 		LineID: []string{"user", "tags"},
 	}
@@ -152,7 +152,7 @@ x 1:1 2:1 3:1
 				`src/part-0 position 20: wrong number of fields: 2 entries for 3 fields "0 1:1 2:1"`,
 				`src/part-0 position 30: wrong number of fields: 4 entries for 3 fields "1 1:1 2:1 3:1 4:1"`,
 				`src/part-0 position 40: value is not 1: feature "item", index 2 has the value 0.5 "1 1:1 2:0.5 3:1"`,
-				`src/part-0 position 50: bad label: label "2" is not 1, 0 or -1; say from where it is positive "2 1:1 2:1 3:1"`,
+				`src/part-0 position 50: bad label: label 2 is not 1, 0 or -1; say from where it is positive "2 1:1 2:1 3:1"`,
 				`src/part-0 position 60: malformed libfm: label "x" is not a number "x 1:1 2:1 3:1"`,
 				`src/part-0 position 70: malformed libfm: entry "1" is not index:value "1 1 2:1 3:1"`,
 				`src/part-0 position 80: malformed libfm: index of "-1:1" is not a number from 0 "1 -1:1 2:1 3:1"`,
@@ -178,7 +178,7 @@ x 1:1 2:1 3:1
 		opts := parse.Options{
 			Format:   parse.LibFM,
 			Features: []parse.Feature{{Name: "x", Column: "features", Slot: 2, Values: "xv", Max: 2, Default: "9"}},
-			Label:    parse.Label{Positive: "> 2.5"},
+			Labels:   []parse.Label{{Positive: "> 2.5"}},
 		}
 		check(t, parseRecords(t, opts, "", lines("5 10:0.5 20:-2 30:3\n1.5\n3 4:2")...),
 			[]string{
@@ -199,7 +199,7 @@ func TestCSV(t *testing.T) {
 			{Name: "year", Column: "name", Slot: 3, Type: parse.Int, Regexp: `\((\d{4})\)`},
 			{Name: "log", Column: "fare", Slot: 4, Type: parse.Float},
 		},
-		Label: parse.Label{Column: "y"},
+		Labels: []parse.Label{{Column: "y"}},
 	}
 	const header = "\ufeffy,skipped,id,name,fare,\"at\"" // with a byte order mark
 	want := []string{
@@ -328,7 +328,7 @@ func TestTSV(t *testing.T) {
 			{Name: "genres", Slot: 3, Split: "|", Max: 2},
 			{Name: "ids", Column: "genres", Slot: 4, Type: parse.Int, Hash: parse.HashInt, Regexp: `^\d+$`},
 		},
-		Label: parse.Label{Column: "label", Positive: "== 1"},
+		Labels: []parse.Label{{Column: "label", Positive: "== 1"}},
 	}
 	check(t, parseRecords(t, opts, "", lines("0\t-1\t68fd1e64\ta||b|c\n1\t\t\t12\n1\t0\t\"\t|\n2\t3000000000\tx\t\n\t1\tx\ty\n1\t1e39\tx\ty\n")...),
 		[]string{
@@ -356,7 +356,7 @@ func TestJSONL(t *testing.T) {
 			{Name: "age", Kind: parse.Dense},
 			{Name: "vec", Kind: parse.Dense, Dim: 3},
 		},
-		Label: parse.Label{Column: "click"},
+		Labels: []parse.Label{{Column: "click"}},
 	}
 	records := lines(`{"user": 7, "tags": ["a", "b", ""], "age": 3.5, "vec": [1, 2.5, -3e1], "click": true, "more": {"x": [1, {"y": null}]}}
  {"click":false,"user":"seven","tags":"\u00e4\"","age":null,"vec":[]}

@@ -17,9 +17,9 @@ type program struct {
 	Options
 	columns  []string // what a record is asked for, in order of first use
 	features []feature
-	label    int // column number, or -1
-	positive condition
-	weight   int // column number, or -1
+	labels   []label
+	weight   int   // column number, or -1
+	keys     []int // column numbers, in the order of Keys
 	lineID   []int
 	joins    []join
 }
@@ -49,11 +49,18 @@ func (p *program) schema(time bool) *arrow.Schema {
 			out = append(out, arrow.Field{Name: f.values, Type: valuesType})
 		}
 	}
-	if p.label >= 0 {
-		out = append(out, arrow.Field{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32})
+	for i := range p.labels {
+		l := &p.labels[i]
+		out = append(out, arrow.Field{Name: pipeline.LabelColumn(l.name), Type: denseType(l.width)})
+		if l.optional {
+			out = append(out, arrow.Field{Name: pipeline.MaskColumn(l.name), Type: arrow.FixedWidthTypes.Boolean})
+		}
 	}
 	if p.weight >= 0 {
 		out = append(out, arrow.Field{Name: pipeline.ColWeight, Type: arrow.PrimitiveTypes.Float32})
+	}
+	for _, k := range p.Keys {
+		out = append(out, arrow.Field{Name: pipeline.KeyColumn(k.Name), Type: arrow.BinaryTypes.Binary})
 	}
 	if len(p.lineID) > 0 {
 		out = append(out, arrow.Field{Name: pipeline.ColLineID, Type: arrow.BinaryTypes.Binary})

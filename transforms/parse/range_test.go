@@ -12,7 +12,7 @@ func TestOutOfRange(t *testing.T) {
 	t.Parallel()
 	opts := parse.Options{
 		Format: parse.CSV, Columns: []string{"y", "x"},
-		Features: []parse.Feature{{Name: "x", Kind: parse.Dense}}, Label: parse.Label{Column: "y"},
+		Features: []parse.Feature{{Name: "x", Kind: parse.Dense}}, Labels: []parse.Label{{Column: "y"}},
 	}
 	records := lines("1,2\n7,2\n-1,2\n0.5,1e9\n0,1e30\n0,-3e38\n0,1.1e9")
 	check(t, parseRecords(t, opts, "", records...),

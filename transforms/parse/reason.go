@@ -18,6 +18,7 @@ const (
 	reasonValue    = "value is not 1"     // libfm, when nobody asked for values
 	reasonNoLabel  = "no label"
 	reasonLabel    = "bad label"
+	reasonMask     = "bad mask"
 	reasonWeight   = "bad weight"
 	reasonJoinedIn = "bad side table value"
 )

@@ -37,6 +37,19 @@ type values struct {
 	pieces [][]byte // scratch of [feature.pieces]
 }
 
+// len is the number of values.
+func (v *values) len() int {
+	switch v.kind {
+	case none:
+		return 0
+	case ints:
+		return len(v.ints)
+	case texts:
+		return len(v.texts)
+	}
+	return len(v.floats)
+}
+
 func (v *values) reset() {
 	v.kind, v.ints, v.floats, v.texts = none, v.ints[:0], v.floats[:0], v.texts[:0]
 }

@@ -19,7 +19,7 @@ func TestFingerprint(t *testing.T) {
 		Model zoo.Config
 	}
 	base := options{
-		trainstep.StepOptions{Seed: 1, LR: 1},
+		trainstep.StepOptions{Seed: 1, LR: 1, Keys: []string{"user"}},
 		zoo.Config{Name: zoo.DeepFM, Seed: 1, Dim: 4, Features: []zoo.Feature{{Name: "user"}, {Name: "age", Kind: model.Dense, Dim: 1}}},
 	}
 	inModel := map[string]any{"Model.Features": []zoo.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
@@ -32,7 +32,9 @@ func TestFingerprint(t *testing.T) {
 			return trainstep.NewStep(m, nil, o.StepOptions)
 		},
 		"lookup": func(_ options, m model.Model) interface{ Fingerprint() string } { return trainstep.NewLookup(m, nil) },
-		"score":  func(_ options, m model.Model) interface{ Fingerprint() string } { return trainstep.NewScore(m, nil) },
+		"score": func(o options, m model.Model) interface{ Fingerprint() string } {
+			return trainstep.NewScore(m, nil, o.Keys...)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,10 +52,15 @@ func TestFingerprint(t *testing.T) {
 				},
 			}
 			maps.Copy(h.Free, free)
-			if name == "step" {
+			switch name {
+			case "step":
 				h.Free["StepOptions.Observe"] = "it changes nothing"
 				h.Free["StepOptions.Identities"] = "what the input holds"
-			} else {
+			case "score":
+				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive"} {
+					h.Free["StepOptions."+field] = "of training"
+				}
+			default:
 				h.Free["StepOptions"] = "the stage has none"
 			}
 			pipelinetest.TestFingerprint(t, h)

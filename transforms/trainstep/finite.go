@@ -19,9 +19,15 @@ const maxGradient = 1e15
 // [maxGradient]: pushed once, it would stay in the shards, their logs and every snapshot from then on. Nothing of the batch is
 // applied then and its position stays behind it; the run ends. Observations (statistics of batch normalisation, moments) need
 // only be finite.
-func (s *step) check(p *Prepared, loss float64) error {
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return fmt.Errorf("the loss of the batch %s is %v: %s", p.Origin(), loss, s.advice(p))
+func (s *step) check(p *Prepared, losses []float64) error {
+	for h, loss := range losses {
+		if math.IsNaN(loss) || math.IsInf(loss, 0) {
+			of := ""
+			if len(losses) > 1 {
+				of = fmt.Sprintf(" for head %q", s.stage.scoring.schema.Heads[h].Name)
+			}
+			return fmt.Errorf("the loss of the batch %s%s is %v: %s", p.Origin(), of, loss, s.advice(p))
+		}
 	}
 	layout := s.stage.model.Layout()
 	for t, grads := range s.session.Grads() {

@@ -2,7 +2,6 @@ package trainstep
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -19,11 +18,12 @@ type Lookup struct {
 	model    model.Model
 	open     OpenStore
 	features []model.Feature
+	heads    []labels
 }
 
 // NewLookup makes the stage for a model.
 func NewLookup(m model.Model, open OpenStore) *Lookup {
-	return &Lookup{model: m, open: open, features: m.Features()}
+	return &Lookup{model: m, open: open, features: m.Features(), heads: labelsOf(m)}
 }
 
 var _ pipeline.Stage[*pipeline.Batch, *Prepared] = (*Lookup)(nil)
@@ -34,8 +34,8 @@ func (l *Lookup) String() string { return "lookup" }
 // Fingerprint implements [pipeline.Stage]: the model.
 func (l *Lookup) Fingerprint() string { return "lookup " + l.model.String() }
 
-// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model and a label. A column of
-// values ([model.Feature].Values) may be missing; its entries are then 1.
+// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model, and the columns of labels
+// and masks of every head. A column of values ([model.Feature].Values) may be missing; its entries are then 1.
 func (l *Lookup) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 	want := make([]arrow.Field, 0, len(l.features)+1)
 	for _, f := range l.features {
@@ -44,7 +44,9 @@ func (l *Lookup) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 			want = append(want, arrow.Field{Name: f.Values, Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32)})
 		}
 	}
-	want = append(want, arrow.Field{Name: pipeline.ColLabel, Type: arrow.PrimitiveTypes.Float32})
+	for i := range l.heads {
+		want = append(want, l.heads[i].columns()...)
+	}
 	return in, pipeline.CheckColumns(in, want...)
 }
 
@@ -151,22 +153,15 @@ func (l *lookup) prepare(p *Prepared) error {
 		p.rows.Values[t] = resize(p.rows.Values[t], len(p.rows.Keys[t])*l.layout.Tables[t].Dim())
 	}
 	p.in.Values = p.rows.Values
-	p.in.Labels, p.in.Weights = append(p.in.Labels[:0], nil), nil
-	if c, ok := p.batch.Column(pipeline.ColLabel).(*array.Float32); ok {
-		p.in.Labels[0] = c.Float32Values()
-		for r, y := range p.in.Labels[0] {
-			if !(y >= 0 && y <= 1) { // NaN too
-				return fmt.Errorf("row %d of the batch %s has label %v, not in 0 to 1; say what a positive example is (label.positive): %w", r, p.batch.Origin(), y, pipeline.ErrConfig)
-			}
-		}
-	} else if p.in.NumRows > 0 {
-		return errors.Join(fmt.Errorf("the batch has no float32 column %s", pipeline.ColLabel), pipeline.ErrSchema)
+	if err := l.labels(p); err != nil {
+		return err
 	}
 	// Not the origin's MaxTime: that bounds the blocks the rows came in, which depend on how a fetch went (invariant 6).
 	p.time = 0
 	if c, ok := p.batch.Column(pipeline.ColTime).(*array.Int64); ok && c.Len() > 0 {
 		p.time = slices.Max(c.Int64Values())
 	}
+	p.in.Weights = nil
 	if c, ok := p.batch.Column(pipeline.ColWeight).(*array.Float32); ok {
 		p.in.Weights = c.Float32Values()
 	}

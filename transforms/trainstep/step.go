@@ -3,6 +3,7 @@ package trainstep
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -20,6 +21,8 @@ type StepOptions struct {
 	Identities map[string]string
 	// LR multiplies every learning rate; 0 means 1.
 	LR float32
+	// Keys are the key columns ([pipeline.KeyColumn]) whose values go with the scores.
+	Keys []string
 	// Observe hears of every batch; nil: nobody does.
 	Observe Observer
 	// Progressive makes the predictions that are observed, and pushed as the update's trace, as the model would serve
@@ -32,9 +35,10 @@ type StepOptions struct {
 // rules can square, ends the run before anything of the batch is pushed: the position stays behind the batch, and what the
 // shards and their snapshots hold is as it was.
 type Step struct {
-	model model.Model
-	open  OpenStore
-	opts  StepOptions
+	model   model.Model
+	open    OpenStore
+	opts    StepOptions
+	scoring scoring
 }
 
 // NewStep makes the stage for a model.
@@ -42,7 +46,7 @@ func NewStep(m model.Model, open OpenStore, opts StepOptions) *Step {
 	if opts.LR == 0 {
 		opts.LR = 1
 	}
-	return &Step{m, open, opts}
+	return &Step{m, open, opts, newScoring(m, opts.Keys)}
 }
 
 var _ pipeline.Stage[*Prepared, *Gradients] = (*Step)(nil)
@@ -55,8 +59,8 @@ func (s *Step) Fingerprint() string {
 	return pipeline.Fingerprint("step", s.opts, "Observe") + " " + s.model.String()
 }
 
-// Schema implements [pipeline.Stage].
-func (s *Step) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
+// Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
+func (s *Step) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, s.scoring.check(in) }
 
 // Open implements [pipeline.Stage].
 func (s *Step) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*Prepared, *Gradients], error) {
@@ -114,28 +118,29 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		g.Release()
 		return err
 	}
-	var before []float32
-	if s.stage.opts.Progressive && !s.session.PredictsAsTrained() {
-		before = s.session.Predict(&p.in)[0]
-	}
-	if before != nil { // Step reuses the session's buffers
-		g.dense = append(g.dense[:0], before...)
-		before = g.dense
-	}
-	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, cmp.Or(s.stage.opts.Identities[o.Split], o.Split))), uint64(o.From))
-	predictions, losses := s.session.Step(&p.in, seed)
-	loss := losses[0]
-	if err := s.check(p, loss); err != nil {
+	scores, err := p.scores(&s.stage.scoring)
+	if err != nil {
 		g.Release()
 		return err
 	}
-	if before == nil {
-		before = predictions[0]
+	predicted := s.stage.opts.Progressive && !s.session.PredictsAsTrained()
+	if predicted {
+		g.before = keep(g.before, s.session.Predict(&p.in)) // Step reuses the session's buffers
+		scores.SetPredictions(g.before)
+	}
+	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, cmp.Or(s.stage.opts.Identities[o.Split], o.Split))), uint64(o.From))
+	predictions, losses := s.session.Step(&p.in, seed)
+	if err := s.check(p, losses); err != nil {
+		g.Release()
+		return err
+	}
+	if !predicted {
+		scores.SetPredictions(predictions)
 	}
 	if observe := s.stage.opts.Observe; observe != nil {
-		observe(Observation{Origin: o, Worker: s.worker, Probs: before, Labels: p.in.Labels[0], Weights: p.in.Weights, Loss: loss})
+		observe(Observation{Origin: o, Worker: s.worker, Scores: scores, Losses: losses})
 	}
-	g.trace = AppendTrace(g.trace[:0], before, p.in.Labels[0], p.in.Weights)
+	g.trace = s.stage.scoring.encoder.Append(g.trace[:0], scores)
 	grads := s.session.Grads()
 	g.buf = resize(g.buf, len(grads))
 	for t := range grads {
@@ -153,25 +158,39 @@ func (s *step) Flush(context.Context, func(*Gradients) error) error { return nil
 // Close implements [pipeline.Processor].
 func (s *step) Close() error { return nil }
 
-// Score is the stage that only predicts.
-type Score struct {
-	model model.Model
-	open  OpenStore
+// keep copies the predictions of each head.
+func keep(dst, predictions [][]float32) [][]float32 {
+	dst = resize(dst, len(predictions))
+	for i, p := range predictions {
+		dst[i] = append(dst[i][:0], p...)
+	}
+	return dst
 }
 
-// NewScore makes the stage for a model.
-func NewScore(m model.Model, open OpenStore) *Score { return &Score{m, open} }
+// Score is the stage that only predicts.
+type Score struct {
+	model   model.Model
+	open    OpenStore
+	scoring scoring
+}
+
+// NewScore makes the stage for a model. keys are the key columns ([pipeline.KeyColumn]) whose values go with the scores.
+func NewScore(m model.Model, open OpenStore, keys ...string) *Score {
+	return &Score{m, open, newScoring(m, keys)}
+}
 
 var _ pipeline.Stage[*Prepared, *Scored] = (*Score)(nil)
 
 // String implements [pipeline.Stage].
 func (s *Score) String() string { return "score" }
 
-// Fingerprint implements [pipeline.Stage]: the model.
-func (s *Score) Fingerprint() string { return "score " + s.model.String() }
+// Fingerprint implements [pipeline.Stage]: the keys and the model.
+func (s *Score) Fingerprint() string {
+	return fmt.Sprintf("score keys=%q %s", s.scoring.schema.Keys, s.model.String())
+}
 
-// Schema implements [pipeline.Stage].
-func (s *Score) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
+// Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
+func (s *Score) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, s.scoring.check(in) }
 
 // Open implements [pipeline.Stage].
 func (s *Score) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*Prepared, *Scored], error) {
@@ -179,30 +198,37 @@ func (s *Score) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor
 	if err != nil {
 		return nil, err
 	}
-	return &score{newRunner(s.model, store), newPool[Scored]()}, nil
+	return &scorer{&s.scoring, newRunner(s.model, store), newPool[Scored]()}, nil
 }
 
-type score struct {
+type scorer struct {
+	scoring *scoring
 	runner
 	pool *pool[Scored]
 }
 
 // Process implements [pipeline.Processor].
-func (s *score) Process(ctx context.Context, p *Prepared, emit func(*Scored) error) error {
+func (s *scorer) Process(ctx context.Context, p *Prepared, emit func(*Scored) error) error {
 	out := s.pool.get()
-	out.from, out.pool, out.probs = p, s.pool, out.probs[:0]
+	out.from, out.pool = p, s.pool
+	var err error
+	if out.scores, err = p.scores(s.scoring); err != nil {
+		out.Release()
+		return err
+	}
 	if p.NumRows() > 0 {
 		if err := s.refresh(ctx); err != nil {
 			out.Release()
 			return err
 		}
-		out.probs = append(out.probs, s.session.Predict(&p.in)[0]...)
+		out.predictions = keep(out.predictions, s.session.Predict(&p.in))
+		out.scores.SetPredictions(out.predictions)
 	}
 	return emit(out)
 }
 
 // Flush implements [pipeline.Processor].
-func (s *score) Flush(context.Context, func(*Scored) error) error { return nil }
+func (s *scorer) Flush(context.Context, func(*Scored) error) error { return nil }
 
 // Close implements [pipeline.Processor].
-func (s *score) Close() error { return nil }
+func (s *scorer) Close() error { return nil }

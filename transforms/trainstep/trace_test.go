@@ -2,9 +2,7 @@ package trainstep_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
-	"math"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -12,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -81,19 +80,20 @@ func TestTraceIsWhatWasObserved(t *testing.T) {
 				return traces
 			}
 			traces := run(func(o trainstep.Observation) {
-				e := examples{append([]float32(nil), o.Probs...), append([]float32(nil), o.Labels...), append([]float32(nil), o.Weights...)}
-				for range len(o.Probs) - len(o.Weights) {
+				h := o.Scores.Heads[0]
+				e := examples{slices.Clone(h.Predictions), slices.Clone(h.Labels), slices.Clone(o.Scores.Weights)}
+				for range o.Scores.Rows - len(o.Scores.Weights) {
 					e.Weights = append(e.Weights, 1)
 				}
 				heard = append(heard, e)
 			})
 			var got []examples
 			for _, b := range traces {
-				probs, labels, weights, err := trainstep.DecodeTrace(b)
+				_, all, err := score.Decode(b)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got = append(got, examples{probs, labels, weights})
+				got = append(got, examples{all.Heads[0].Predictions, all.Heads[0].Labels, all.Weights})
 			}
 			if len(heard) != 3 || heard[1].Weights[4] != 2.5 {
 				t.Fatalf("heard %+v", heard)
@@ -107,49 +107,4 @@ func TestTraceIsWhatWasObserved(t *testing.T) {
 			mem.AssertSize(t, 0)
 		}
 	}
-}
-
-// TestTraceLayout pins the bytes: snapshots hold them.
-func TestTraceLayout(t *testing.T) {
-	t.Parallel()
-	got := trainstep.AppendTrace([]byte{9}, []float32{0.25, 1}, []float32{1, 0}, []float32{2, 0.5})
-	want := []byte{
-		9,
-		0, 0, 0x80, 0x3e, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40,
-		0, 0, 0x80, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0x3f,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("trace (-want +got):\n%s", diff)
-	}
-	if _, _, _, err := trainstep.DecodeTrace(got); !errors.Is(err, trainstep.ErrTrace) {
-		t.Errorf("25 bytes: %v, want ErrTrace", err)
-	}
-	if probs, _, _, err := trainstep.DecodeTrace(nil); err != nil || len(probs) != 0 {
-		t.Errorf("nothing: %v, %v", probs, err)
-	}
-}
-
-func FuzzDecodeTrace(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(make([]byte, 11))
-	f.Add(trainstep.AppendTrace(nil, []float32{0.5, float32(math.NaN())}, []float32{1, 0}, nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		probs, labels, weights, err := trainstep.DecodeTrace(b)
-		if (err != nil) != (len(b)%12 != 0) {
-			t.Fatalf("%d bytes: %v", len(b), err)
-		}
-		if err != nil {
-			return
-		}
-		for i := range probs {
-			for k, v := range []float32{probs[i], labels[i], weights[i]} {
-				if got, want := math.Float32bits(v), binary.LittleEndian.Uint32(b[12*i+4*k:]); got != want {
-					t.Fatalf("record %d, number %d: %08x, want %08x", i, k, got, want)
-				}
-			}
-		}
-		if again := trainstep.AppendTrace(nil, probs, labels, weights); !bytes.Equal(again, b) {
-			t.Fatalf("again: %x, want %x", again, b)
-		}
-	})
 }

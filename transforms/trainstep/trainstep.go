@@ -8,6 +8,7 @@ import (
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -24,16 +25,14 @@ type Store interface {
 // OpenStore gives the store of a worker. It is called once for each stage; the store is the caller's to close.
 type OpenStore func(ctx context.Context, env *pipeline.Env) (Store, error)
 
-// Observation is what a step knows about one batch. The slices are valid during the call only.
+// Observation is what a step knows about one batch. Everything in it is valid during the call only.
 type Observation struct {
 	Origin pipeline.Origin
 	Worker int
-	// Probs are the predictions that [StepOptions].Progressive is about.
-	Probs []float32
-	// Labels and Weights belong to Probs; Weights nil: all 1.
-	Labels, Weights []float32
-	// Loss is the batch's loss in the training pass.
-	Loss float64
+	// Scores are the predictions that [StepOptions].Progressive is about, with what they are measured by.
+	Scores *score.Batch
+	// Losses are those of the heads in the training pass.
+	Losses []float64
 }
 
 // Observer hears of every step, from the goroutine of its worker.
@@ -47,7 +46,11 @@ type Prepared struct {
 	counts [][]uint32
 	time   int64     // of the newest row, microseconds since 1970
 	offs   [][]int32 // offsets that begin at 0, for columns whose do not
-	pool   *pool[Prepared]
+	// Buffers of the inputs: labels that several columns make up, and the rows of masks.
+	labels        [][]float32
+	masks, maskOf [][]bool
+	scored        score.Batch
+	pool          *pool[Prepared]
 }
 
 // Origin implements [pipeline.Element].
@@ -72,6 +75,7 @@ type Gradients struct {
 	from   *Prepared // owns the keys and counts
 	buf    [][]float32
 	dense  []float32
+	before [][]float32 // predictions, where the session needs its own again
 	trace  []byte
 	pool   *pool[Gradients]
 }
@@ -94,9 +98,10 @@ func (g *Gradients) Release() {
 
 // Scored is a batch with its predictions. It implements [pipeline.Element].
 type Scored struct {
-	from  *Prepared
-	probs []float32
-	pool  *pool[Scored]
+	from        *Prepared
+	predictions [][]float32
+	scores      *score.Batch // the Prepared's
+	pool        *pool[Scored]
 }
 
 // Origin implements [pipeline.Element].
@@ -105,15 +110,16 @@ func (s *Scored) Origin() pipeline.Origin { return s.from.Origin() }
 // NumRows implements [pipeline.Element].
 func (s *Scored) NumRows() int { return s.from.NumRows() }
 
-// Scores returns the predictions with the labels and weights they belong to (weights nil: all 1), valid until Release.
-func (s *Scored) Scores() (probs, labels, weights []float32) {
-	return s.probs, s.from.in.Labels[0], s.from.in.Weights
-}
+// Scores returns the predictions with what they are measured by, valid until Release.
+func (s *Scored) Scores() *score.Batch { return s.scores }
+
+// Batch returns the batch that was scored, valid until Release.
+func (s *Scored) Batch() *pipeline.Batch { return s.from.batch }
 
 // Release implements [pipeline.Element].
 func (s *Scored) Release() {
 	s.from.Release()
-	s.from = nil
+	s.from, s.scores = nil, nil
 	s.pool.put(s)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
@@ -191,7 +193,8 @@ func TestStepPredictsBeforeItTrains(t *testing.T) {
 		store.rows[1] = []float32{0.5, 1, -1, 0.25, 2}[:m.Layout().Tables[0].Dim()]
 		var seen []trainstep.Observation
 		stage := trainstep.NewStep(m, store.open, trainstep.StepOptions{Seed: 3, LR: 0.5, Progressive: true, Observe: func(o trainstep.Observation) {
-			o.Probs, o.Labels = append([]float32(nil), o.Probs...), append([]float32(nil), o.Labels...)
+			o.Scores = &score.Batch{Rows: o.Scores.Rows, Heads: []score.Head{{Predictions: slices.Clone(o.Scores.Heads[0].Predictions), Labels: slices.Clone(o.Scores.Heads[0].Labels)}}}
+			o.Losses = slices.Clone(o.Losses)
 			seen = append(seen, o)
 		}})
 		look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
@@ -225,10 +228,10 @@ func TestStepPredictsBeforeItTrains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(seen) != 1 || seen[0].Worker != 2 || math.IsNaN(seen[0].Loss) {
+		if len(seen) != 1 || seen[0].Worker != 2 || len(seen[0].Losses) != 1 || math.IsNaN(seen[0].Losses[0]) {
 			t.Fatalf("%s: observations %+v", cfg.Name, seen)
 		}
-		if diff := cmp.Diff(want, seen[0].Probs); diff != "" {
+		if diff := cmp.Diff(want, seen[0].Scores.Heads[0].Predictions); diff != "" {
 			t.Errorf("%s: predictions (-want +got):\n%s", cfg.Name, diff)
 		}
 		mem.AssertSize(t, 0)
@@ -303,9 +306,9 @@ func TestScore(t *testing.T) {
 	}
 	err = look.Process(t.Context(), newBatch(t, mem, 0, 5), func(p *trainstep.Prepared) error {
 		return score.Process(t.Context(), p, func(s *trainstep.Scored) error {
-			probs, labels, weights := s.Scores()
-			if len(probs) != 5 || cmp.Diff([]float32{0, 1, 0, 1, 0}, labels) != "" || weights != nil || s.NumRows() != 5 {
-				t.Errorf("probs %v, labels %v, weights %v", probs, labels, weights)
+			got := s.Scores()
+			if len(got.Heads) != 1 || len(got.Heads[0].Predictions) != 5 || cmp.Diff([]float32{0, 1, 0, 1, 0}, got.Heads[0].Labels) != "" || got.Weights != nil || s.NumRows() != 5 {
+				t.Errorf("got %+v", got)
 			}
 			s.Release()
 			return nil

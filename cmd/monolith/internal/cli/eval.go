@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,21 +54,56 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 			if !cmd.Flags().Changed("min-auc") {
 				return nil
 			}
-			auc, ok := result.Metrics["auc"]
-			switch {
-			case !ok || math.IsNaN(auc):
-				return &answerError{"the auc is not known, so it does not reach --min-auc"}
-			case auc < minAUC:
-				return &answerError{fmt.Sprintf("auc %.4f is below --min-auc %g", auc, minAUC)}
-			}
-			return nil
+			return reaches(result.Metrics, minAUC)
 		},
 	}
 	addSet(cmd, &set)
 	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	cmd.Flags().Int64Var(&maxExamples, "max-examples", 0, "end after so many `examples`; 0: as the job says")
-	cmd.Flags().Float64Var(&minAUC, "min-auc", 0, "exit with 4 when the AUC is below this `number` (0 to 1)")
+	cmd.Flags().Float64Var(&minAUC, "min-auc", 0, "exit with 4 when the AUC, that of each head which has one, is below this `number` (0 to 1)")
 	return cmd
+}
+
+// reaches tells that every AUC is known and large enough.
+func reaches(scores job.Scores, least float64) error {
+	found := false
+	for _, name := range scores.Names() {
+		if _, metric := job.SplitScore(name); metric != "auc" {
+			continue
+		}
+		found = true
+		switch auc := scores[name]; {
+		case math.IsNaN(auc):
+			return &answerError{fmt.Sprintf("the %s is not known, so it does not reach --min-auc", name)}
+		case auc < least:
+			return &answerError{fmt.Sprintf("%s %.4f is below --min-auc %g", name, auc, least)}
+		}
+	}
+	if !found {
+		return &answerError{"the auc is not known, so it does not reach --min-auc"}
+	}
+	return nil
+}
+
+// sliceName says what a slice is of: `country=de`, `click country=de`, `country, 12 others`.
+func sliceName(s job.SliceScores) string {
+	name := fmt.Sprintf("%s=%s", s.Column, s.Value)
+	if s.Others > 0 {
+		name = fmt.Sprintf("%s, %s others", s.Column, ui.Count(int64(s.Others)))
+	}
+	if s.Head != "" {
+		name = s.Head + " " + name
+	}
+	return name
+}
+
+// sliceScores writes the metrics of a slice in one line.
+func sliceScores(s job.SliceScores) string {
+	parts := []string{ui.Count(s.Examples) + " examples"}
+	for _, name := range s.Metrics.Names() {
+		parts = append(parts, name+" "+ui.Score(s.Metrics[name]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // whichSnapshot is a snapshot's path and which of its folder it is.
@@ -81,6 +117,9 @@ func whichSnapshot(path, which string) string {
 func writeEvaluated(w io.Writer, r *job.EvalResult) error {
 	rows := [][]string{{"examples", fmt.Sprintf("%s, %s", ui.Count(r.Examples), perSecond(r.ExamplesPerSecond))}}
 	rows = append(rows, scoreRows(r.Metrics)...)
+	for _, s := range r.Slices {
+		rows = append(rows, []string{sliceName(s), sliceScores(s)})
+	}
 	rows = append(rows, badRows(r.BadRows)...)
 	rows = append(rows, fillRows(r.Features)...)
 	if r.Snapshot != "" {

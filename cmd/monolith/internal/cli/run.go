@@ -29,7 +29,17 @@ func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, s
 		if err := errors.Join(err, telemetry.RegisterBuild(reg, a.buildInfo().telemetry())); err != nil {
 			return opts, stop, err
 		}
-		watch = func(p job.Progress) { training.Observe(p.Loss, p.AUC) }
+		watch = func(p job.Progress) {
+			for _, s := range p.Scores {
+				training.Observe(s.Head, s.Metric, s.Value)
+			}
+		}
+		opts.Evaluated = func(_ int, scores job.Scores) {
+			for name, v := range scores {
+				head, metric := job.SplitScore(name)
+				training.Evaluated(head, metric, v)
+			}
+		}
 		server, err := telemetry.Serve(ctx, telemetry.ServerOptions{Listen: cfg.Listen, Pprof: cfg.Pprof, Registry: reg, Logger: logger})
 		if err != nil {
 			return opts, stop, err

@@ -101,7 +101,7 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 	}
 	for _, row := range scoreRows(r.Metrics) {
 		for prefix, n := range map[string]int64{"progressive_": r.ProgressiveExamples, "training_": r.TrainingExamples} {
-			if n > 0 && strings.HasPrefix(row[0], prefix) {
+			if _, metric := job.SplitScore(row[0]); n > 0 && strings.HasPrefix(metric, prefix) {
 				row[1] += fmt.Sprintf(" (last %s examples)", ui.Count(n))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,17 +76,28 @@ func (b *Progress) log(p job.Progress) {
 	if p.Lag >= 0 {
 		attrs = append(attrs, slog.Int64("lag", p.Lag))
 	}
-	if !math.IsNaN(p.Loss) {
-		attrs = append(attrs, slog.Float64("loss", round4(p.Loss)))
-	}
-	if !math.IsNaN(p.AUC) {
-		attrs = append(attrs, slog.Float64("auc", round4(p.AUC)))
+	for _, s := range p.Scores {
+		if !math.IsNaN(s.Value) {
+			attrs = append(attrs, slog.Float64(scoreName(s, "_"), round4(s.Value)))
+		}
 	}
 	b.logger.LogAttrs(context.Background(), slog.LevelInfo, "progress", attrs...)
 }
 
 // Done removes the line.
 func (b *Progress) Done() { b.screen.SetLine("") }
+
+// scoreName is what people call a score: loss, auc, click auc.
+func scoreName(s job.HeadScore, between string) string {
+	name := s.Metric
+	if name == "log_loss" {
+		name = "loss"
+	}
+	if s.Head != "" {
+		return s.Head + between + name
+	}
+	return name
+}
 
 func round4(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
@@ -131,11 +143,17 @@ func Line(p job.Progress, width int) string {
 	if p.Lag >= 0 && p.Total == 0 {
 		add("lag %s", Count(p.Lag))
 	}
-	if !math.IsNaN(p.Loss) {
-		parts = append(parts, part{fmt.Sprintf("loss %.4f", p.Loss), "", 3})
-	}
-	if !math.IsNaN(p.AUC) {
-		parts = append(parts, part{fmt.Sprintf("auc %.4f", p.AUC), "", 2})
+	for rest := p.Scores; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Head == rest[0].Head {
+			n++
+		}
+		for i, s := range slices.Backward(rest[:n]) { // the log loss, then the AUC, which goes first
+			if !math.IsNaN(s.Value) {
+				parts = append(parts, part{fmt.Sprintf("%s %.4f", scoreName(s, " "), s.Value), "", 2 + min(i, 1)})
+			}
+		}
+		rest = rest[n:]
 	}
 	if left := p.Total - p.Examples; p.Total > 0 && left > 0 && p.Rate > 0 {
 		add("eta %s", time.Duration(float64(left)/p.Rate*float64(time.Second)).Round(time.Second))

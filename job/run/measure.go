@@ -1,0 +1,139 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
+	"github.com/monolith-go/monolith/model/score"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// metricsOf are the metrics of a head. Unknown names have been refused.
+func metricsOf(h *spec.Head) []metric.Metric {
+	var out []metric.Metric
+	for _, name := range h.Metrics {
+		if m, ok := metric.Find(string(name)); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// usual are the metrics of a head that are looked at while it trains: the first two of those that suit its loss and need no
+// groups.
+func usual(h *spec.Head) []metric.Metric {
+	var out []metric.Metric
+	if l, err := loss.Find(string(h.Loss)); err == nil {
+		for _, name := range l.Metrics {
+			if m, ok := metric.Find(name); ok && !m.Grouped && len(out) < 2 {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// measure computes the metrics of all heads over what was collected. group is the key of metrics within groups, or below 0.
+func measure(cfg *spec.Config, c *metric.Collection, group int) result.Scores {
+	scores := result.Scores{}
+	var w metric.Workspace
+	for i, h := range cfg.AllHeads() {
+		set := c.Set(i, group)
+		for _, m := range metricsOf(&h) {
+			scores[h.Score(m.Name)] = m.Compute(&w, &set)
+		}
+	}
+	return scores
+}
+
+// measureSlices computes the metrics of all heads for each value of the columns of eval.slices.
+func measureSlices(cfg *spec.Config, c *metric.Collection) (out []result.SliceScores) {
+	if c.Rows() == 0 {
+		return nil
+	}
+	keys := cfg.Eval.Keys()
+	var w metric.Workspace
+	for i, h := range cfg.AllHeads() {
+		for _, of := range cfg.Eval.Slices {
+			for _, s := range c.Slices(i, slices.Index(keys, of.Column), of.Max) {
+				scores := result.Scores{}
+				for _, m := range metricsOf(&h) {
+					if !m.Grouped {
+						scores[m.Name] = m.Compute(&w, &s.Set)
+					}
+				}
+				out = append(out, result.SliceScores{
+					Head: h.Name, Column: of.Column, Value: s.Value, Others: s.Rest, Examples: int64(s.Set.Len()), Metrics: scores,
+				})
+			}
+		}
+	}
+	return out
+}
+
+// traceScores summarises the predictions of the last examples as they were trained on, progressive or not, and counts them:
+// those of the parameter server's trace, which is exactly as old as the parameters. Of a job without heads it has AUC and log
+// loss.
+func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, progressive bool) (scores result.Scores, examples int64, err error) {
+	trace, err := store.State(ctx, ps.TraceState)
+	if err != nil {
+		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+	}
+	scores = result.Scores{}
+	if len(trace) == 0 {
+		return scores, 0, nil
+	}
+	schema, batch, err := score.Decode(trace)
+	if err != nil {
+		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+	}
+	prefix := "training_"
+	if progressive {
+		prefix = "progressive_"
+	}
+	var c metric.Collection
+	c.Add(batch)
+	group := -1
+	if cfg.Eval.Group != "" {
+		group = slices.Index(schema.Keys, cfg.Eval.Group)
+	}
+	var w metric.Workspace
+	for i, h := range cfg.AllHeads() {
+		at := i
+		if h.Name != "" { // a trace of a model with other heads has nothing to say of new ones
+			at = slices.IndexFunc(schema.Heads, func(s score.HeadSchema) bool { return s.Name == h.Name })
+		}
+		if at < 0 || at >= len(batch.Heads) {
+			continue
+		}
+		set, metrics := c.Set(at, group), metricsOf(&h)
+		if h.Name == "" {
+			metrics = usual(&h)
+		}
+		for _, m := range metrics {
+			scores[h.Score(prefix+m.Name)] = m.Compute(&w, &set)
+		}
+	}
+	return scores, int64(batch.Rows), nil
+}
+
+// glance is what a progress line shows of one head.
+type glance struct {
+	head    string
+	metrics []metric.Metric
+	window  *metric.Window
+}
+
+func glancesOf(cfg *spec.Config) []glance {
+	var out []glance
+	for _, h := range cfg.AllHeads() {
+		out = append(out, glance{h.Name, usual(&h), metric.NewWindow(glanceWindow)})
+	}
+	return out
+}

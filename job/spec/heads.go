@@ -1,0 +1,235 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
+)
+
+// Head is one thing that the model predicts, with what it learns from.
+type Head struct {
+	// Name tells the heads apart: letters, digits and underscores. Metrics of it are called NAME.METRIC.
+	Name string `yaml:"name" required:"true"`
+	// Label is what is predicted. Default: the column of the head's name. Which labels are good ones follows from the loss;
+	// others are bad rows.
+	Label Label `yaml:"label"`
+	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; squared, absolute and huber
+	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
+	// up and predicts their mean.
+	Loss LossName `yaml:"loss" default:"cross_entropy"`
+	// Weight multiplies the head's loss where the losses of the heads are added up.
+	Weight float64 `yaml:"weight" default:"1" above:"0"`
+	// Mask says which rows have this label. Absent: all, and one without it is a bad row. {}: those that have it.
+	Mask *Mask `yaml:"mask"`
+	// SampleRate is the share of the negative examples that the data holds; predictions are then those of all examples. For
+	// cross_entropy.
+	SampleRate float64 `yaml:"sample_rate" default:"1" above:"0" max:"1"`
+	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
+	// probabilities, of values mae, rmse and, for squared, r2.
+	Metrics []MetricName `yaml:"metrics"`
+}
+
+// Mask says which rows have a label. Short form: the column alone. Rows without the label never have it.
+type Mask struct {
+	// Column holds a number, or true and false: where it is 0 or missing a row has no label, whatever the label's column
+	// holds. Empty: only rows without a label have none.
+	Column string `yaml:"column" short:"true" default:""`
+	// Positive is what the number must be for a row to have a label, as in ">= 1". Empty: not 0.
+	Positive string `yaml:"positive" default:""`
+}
+
+// LossName is the name of a loss.
+type LossName string
+
+// Word implements conf.Word.
+func (n LossName) Word() string { return string(n) }
+
+// Words lists the losses there are.
+func (LossName) Words() (names []string) {
+	for _, l := range loss.All() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// MetricName is the name of a metric.
+type MetricName string
+
+// Word implements conf.Word.
+func (n MetricName) Word() string { return string(n) }
+
+// Words lists the metrics there are.
+func (MetricName) Words() []string { return metric.Names() }
+
+// AllHeads are the heads of the job; of a job without heads the one that parse.label and eval.metrics describe, which has no
+// name.
+func (c *Config) AllHeads() []Head {
+	if len(c.Heads) > 0 {
+		return c.Heads
+	}
+	return []Head{{Label: c.Parse.Label, Loss: loss.CrossEntropy, Weight: 1, SampleRate: 1, Metrics: c.Eval.Metrics}}
+}
+
+// Score is what results call a metric of the head: its name, behind that of the head.
+func (h *Head) Score(metric string) string {
+	if h.Name == "" {
+		return metric
+	}
+	return h.Name + "." + metric
+}
+
+// Scores lists the names of all metrics that an evaluation computes, as results call them.
+func (c *Config) Scores() (names []string) {
+	for _, h := range c.AllHeads() {
+		for _, m := range h.Metrics {
+			names = append(names, h.Score(string(m)))
+		}
+	}
+	return names
+}
+
+// Measured finds the metric that a name of a result means: "auc", or "price.rmse" of a head.
+func (c *Config) Measured(score string) (metric.Metric, bool) {
+	for _, h := range c.AllHeads() {
+		for _, m := range h.Metrics {
+			if h.Score(string(m)) == score {
+				return metric.Find(string(m))
+			}
+		}
+	}
+	return metric.Metric{}, false
+}
+
+// Keys are the columns that metrics group and slice by.
+func (e *Eval) Keys() (columns []string) {
+	if e.Group != "" {
+		columns = append(columns, e.Group)
+	}
+	for _, s := range e.Slices {
+		if !slices.Contains(columns, s.Column) {
+			columns = append(columns, s.Column)
+		}
+	}
+	return columns
+}
+
+func (h *Head) derive() {
+	if h.Label.Name == "" && h.Label.Column == "" {
+		h.Label.Name = h.Name
+	}
+	h.Label.derive()
+	if len(h.Metrics) > 0 {
+		return
+	}
+	if l, err := loss.Find(string(h.Loss)); err == nil {
+		for _, m := range l.Metrics {
+			h.Metrics = append(h.Metrics, MetricName(m))
+		}
+	}
+}
+
+// derive takes name and column from each other.
+func (l *Label) derive() {
+	if l.Name == "" {
+		l.Name = l.Column
+	} else if l.Column == "" {
+		l.Column = l.Name
+	}
+}
+
+var headName = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+
+// heads checks the heads, and with them what eval measures.
+func (v *validator) heads(known []string) {
+	c := v.c
+	for i := range c.Heads {
+		h, path := &c.Heads[i], fmt.Sprintf("heads[%d]", i)
+		if h.Name != "" && !headName.MatchString(h.Name) {
+			v.fault(path+".name", "is %q; names are letters, digits and underscores, 64 at most", h.Name)
+		}
+		if j := slices.IndexFunc(c.Heads, func(o Head) bool { return o.Name == h.Name }); j < i && h.Name != "" {
+			v.fault(path+".name", "is %q, which head %d is called already", h.Name, j)
+		}
+		v.label(&h.Label, path+".label", known)
+		l, err := loss.Find(string(h.Loss))
+		if err != nil {
+			continue // the name has been refused
+		}
+		if h.SampleRate != 1 && !l.Sampled {
+			v.fault(path+".sample_rate", "is %v, but %s knows no negatives", h.SampleRate, l.Name)
+		}
+		if m := h.Mask; m != nil {
+			v.column(m.Column, path+".mask.column", known)
+			v.positive(m.Positive, path+".mask.positive")
+			if m.Positive != "" && m.Column == "" {
+				v.fault(path+".mask.positive", "is %q, but there is no column", m.Positive)
+			}
+		}
+		v.metrics(h.Metrics, path+".metrics", l)
+	}
+	if len(c.Heads) == 0 {
+		l, err := loss.Find(loss.CrossEntropy)
+		if err == nil {
+			v.metrics(c.Eval.Metrics, "eval.metrics", l)
+		}
+	} else {
+		if c.Parse.Label != (Label{}) {
+			v.fault("parse.label", "is the label of a job without heads; each of heads has its own")
+		}
+		if c.places.Set("eval.metrics") {
+			v.fault("eval.metrics", "are those of a job without heads; each of heads names its own")
+		}
+	}
+	v.column(c.Eval.Group, "eval.group", known)
+	for i, s := range c.Eval.Slices {
+		path := fmt.Sprintf("eval.slices[%d]", i)
+		v.column(s.Column, path+".column", known)
+		if j := slices.IndexFunc(c.Eval.Slices, func(o Slices) bool { return o.Column == s.Column }); j < i {
+			v.fault(path+".column", "is %q, which slice %d is of already", s.Column, j)
+		}
+	}
+}
+
+// metrics checks that metrics suit the predictions of a loss.
+func (v *validator) metrics(names []MetricName, path string, l *loss.Loss) {
+	probabilities := l.Link == loss.Sigmoid
+	for i, name := range names {
+		m, ok := metric.Find(string(name))
+		if !ok {
+			continue // the name has been refused
+		}
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if slices.Index(names, name) < i {
+			v.fault(at, "is %s, which is there already", name)
+		}
+		if m.Probabilities && !probabilities {
+			v.fault(at, "is %s, which is of probabilities, and %s predicts none; take of mse, rmse, mae, r2, calibration", name, l.Name)
+		}
+		if m.Grouped && v.c.Eval.Group == "" {
+			v.fault(at, "is %s, which needs eval.group: the column of the user, or the request", name)
+		}
+	}
+}
+
+// label checks the label of a head.
+func (v *validator) label(l *Label, path string, known []string) {
+	v.positive(l.Positive, path+".positive")
+	v.column(l.Column, nameOrColumn(path, l.Name, l.Column), known)
+}
+
+func (v *validator) positive(text, path string) {
+	if _, _, ok := (Label{Positive: text}).Op(); text != "" && !ok {
+		v.fault(path, `is %q, not an operator and a number such as ">= 4"`, text)
+	}
+}
+
+// nameOrColumn is the key that a column's name stands in.
+func nameOrColumn(section, name, column string) string {
+	if column == name {
+		return section + ".name"
+	}
+	return section + ".column"
+}

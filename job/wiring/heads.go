@@ -1,0 +1,54 @@
+package wiring
+
+import (
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+// heads are those of the model; none for a job without, whose model then has its usual one.
+func heads(c *spec.Config) []model.Head {
+	var out []model.Head
+	for _, h := range c.Heads {
+		g := model.Head{
+			Name: h.Name, Loss: string(h.Loss), Labels: []string{pipeline.LabelColumn(h.Name)}, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate),
+		}
+		if h.Mask != nil {
+			g.Mask = pipeline.MaskColumn(h.Name)
+		}
+		for _, m := range h.Metrics {
+			g.Metrics = append(g.Metrics, string(m))
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// labels are what parsing makes for the heads. What a label may be is what the head's loss accepts.
+func labels(c *spec.Config, format string) []parse.Label {
+	var out []parse.Label
+	for _, h := range c.AllHeads() {
+		if h.Label.Column == "" && format != string(parse.LibFM) {
+			continue // a job that only has a source
+		}
+		l := parse.Label{Name: h.Name, Column: h.Label.Column, Positive: h.Label.Positive}
+		if found, err := loss.Find(string(h.Loss)); err == nil {
+			l.Accepts = found.Labels
+		}
+		if h.Mask != nil {
+			l.Optional, l.Mask, l.MaskPositive = true, h.Mask.Column, h.Mask.Positive
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// TraceKeys are the keys whose values go with the predictions that training stores.
+func TraceKeys(c *spec.Config) []string {
+	if c.Eval.Group == "" {
+		return nil
+	}
+	return []string{c.Eval.Group}
+}

@@ -1,0 +1,20 @@
+package metric
+
+// accuracy is the share of examples whose prediction and label lie on the same side of one half; one half itself counts as
+// a negative. Where positives are rare it says little: predicting none is right most of the time.
+func accuracy() Metric {
+	return Metric{
+		Name: "accuracy", Doc: "the share of examples predicted on the right side of one half", Direction: Higher, Probabilities: true,
+		Compute: func(_ *Workspace, s *Set) float64 {
+			return s.mean(func(p, y float64) float64 {
+				if p != p {
+					return p
+				}
+				if (p > 0.5) == (y > 0.5) {
+					return 1
+				}
+				return 0
+			})
+		},
+	}
+}
