@@ -125,8 +125,13 @@ var ours = [...]struct {
 }{
 	{context.Canceled, Canceled},
 	{context.DeadlineExceeded, Deadline},
-	{syscall.ENOSPC, Disk}, {syscall.EDQUOT, Disk}, {syscall.EROFS, Disk}, {syscall.EIO, Disk},
-	{syscall.EMFILE, Disk}, {syscall.ENFILE, Disk}, {fs.ErrPermission, Disk},
+	{syscall.ENOSPC, Disk},
+	{syscall.EDQUOT, Disk},
+	{syscall.EROFS, Disk},
+	{syscall.EIO, Disk},
+	{syscall.EMFILE, Disk},
+	{syscall.ENFILE, Disk},
+	{fs.ErrPermission, Disk},
 }
 
 // Of returns the code that counts: the first, in the order of the codes, among those of err and all that it wraps. nil is
@@ -167,7 +172,7 @@ func walk(err error, found func(Code)) {
 	if c, ok := err.(interface{ Code() Code }); ok {
 		found(c.Code())
 	}
-	switch x := err.(type) {
+	switch x := err.(type) { //nolint:errorlint // what err wraps is walked through
 	case interface{ Unwrap() error }:
 		if inner := x.Unwrap(); inner != nil {
 			walk(inner, found)

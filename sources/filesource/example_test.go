@@ -47,7 +47,7 @@ func (p *paragraphReader) Scan() (record []byte, err error) {
 		case err != nil && len(record)+len(line) == 0:
 			return nil, err
 		case len(line) == 1 || err != nil:
-			return append(record, line...), nil
+			return append(record, line...), nil //nolint:nilerr // the next call returns it
 		case string(line) == "bad\n":
 			return line, &filesource.BadRecord{Reason: "bad paragraph", Err: errors.New("it says so itself")}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -109,8 +110,7 @@ func (c *column) arrayOf(lists []listsOf, n int) arrow.Array {
 		types = append(types, types[len(types)-1].(*arrow.ListType).Elem())
 	}
 	out := c.elems.NewArray()
-	for k := len(lists) - 1; k >= 0; k-- {
-		l := lists[k]
+	for k, l := range slices.Backward(lists) {
 		length := len(l.begin)
 		if k == 0 {
 			length = n
