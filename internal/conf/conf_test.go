@@ -1,0 +1,91 @@
+package conf_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/internal/conf"
+)
+
+// kitchen is a configuration that has nothing to do with training.
+type kitchen struct {
+	Stove    stove         `yaml:"stove" required:"true"`
+	Timeout  conf.Duration `yaml:"timeout" default:"5m" above:"0"`
+	Language string        `yaml:"language" enum:"@languages" default:"en"`
+}
+
+type stove struct{ conf.Pick[heater] }
+
+type heater interface{ Heat() int }
+
+type gas struct {
+	Flames int `yaml:"flames" default:"4" min:"1" max:"8"`
+}
+
+func (g *gas) Heat() int { return g.Flames }
+
+type wood struct{}
+
+func (*wood) Heat() int { return 1 }
+
+func schema() *conf.Schema {
+	return conf.New[kitchen](conf.Options{
+		Noun: "kitchen", EnvPrefix: "KITCHEN_", Words: map[string][]string{"languages": {"en", "de"}},
+		Alternatives: map[reflect.Type][]conf.Alternative{reflect.TypeFor[stove](): {
+			{Name: "gas", Doc: "burns gas.", New: func() any { return &gas{} }},
+			{Name: "wood", Doc: "burns wood.", New: func() any { return &wood{} }},
+		}},
+	})
+}
+
+// TestEngine: any struct with tags is a configuration, with alternatives and words that come from lists.
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	var k kitchen
+	places, faults := schema().Decode([]byte("stove: {gas: {flames: 2}}\n"), "k.yaml", conf.Layers{Set: []string{"timeout=1m"}, Env: []string{"KITCHEN_LANGUAGE=de"}}, &k)
+	if len(faults) > 0 || len(schema().Check(&k, places)) > 0 || k.Stove.Value().Heat() != 2 {
+		t.Fatalf("%+v, %v", k, faults)
+	}
+	want := []conf.Setting{
+		{Path: "stove.gas.flames", Value: "2", From: "file", Where: "k.yaml:1:23"},
+		{Path: "timeout", Value: "1m0s", From: "flag", Where: "--set timeout"},
+		{Path: "language", Value: "de", From: "env", Where: "KITCHEN_LANGUAGE"},
+	}
+	if diff := cmp.Diff(want, places.Effective(&k)); diff != "" {
+		t.Error(diff)
+	}
+	// A later layer chooses another alternative, which has no keys.
+	places, faults = schema().Decode([]byte("stove: {gas: {flames: 2}}\n"), "k.yaml", conf.Layers{Set: []string{"stove.wood={}"}}, &k)
+	if s := places.Effective(&k)[0]; len(faults) > 0 || k.Stove.Name() != "wood" || s.Path != "stove.wood" || s.Value != "{}" {
+		t.Errorf("%+v, %v, %+v", k, faults, s)
+	}
+}
+
+func TestFaultsOfAlternatives(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"stove: gass":                `k.yaml:1:8: stove: "gass" is none of gas, wood; did you mean "gas"?`,
+		"stove: {gas: {}, wood: {}}": "k.yaml:1:18: stove: takes one of its keys, not gas and wood",
+		"stove: {gas: {flames: 9}}":  "k.yaml:1:23: stove.gas.flames: is 9, must be at most 8",
+		"stove: {gas: {flame: 2}}":   `k.yaml:1:15: stove.gas.flame: unknown key; did you mean "flames"?`,
+		"timeout: 1m":                "k.yaml: stove: is missing; choose one of gas, wood",
+		"{stove: gas, language: dd}": `k.yaml:1:24: language: is "dd", not one of en, de; did you mean "de"?`,
+		"stove: gas\nstove: wood":    "k.yaml:2:1: stove: is given twice, first at line 1",
+		"<<: {stove: gas}":           "k.yaml:1:1: merge keys (<<) are not used in kitchens; write the keys out",
+		"stove: gas\ntimeout: [":     "k.yaml:3:1: not YAML: did not find expected node content",
+		strings.Repeat("[", 65536):   "exceeded max depth",
+		"stove: " + strings.Repeat("[", 80) + strings.Repeat("]", 80): "nests deeper than 64 levels",
+	} {
+		var k kitchen
+		places, faults := schema().Decode([]byte(text), "k.yaml", conf.Layers{}, &k)
+		if places != nil {
+			faults = conf.Merge(faults, schema().Check(&k, places))
+		}
+		if len(faults) == 0 || !strings.Contains(faults[0].String(), want) {
+			t.Errorf("%.40q: %v, want %s", text, faults, want)
+		}
+	}
+}
