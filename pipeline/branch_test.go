@@ -26,10 +26,7 @@ func (i *item) Retain() {
 }
 
 // sieve hands on the rows at even positions, emits those at odd ones to its side output "odd", and covers every position at both.
-type sieve struct {
-	pool *pool
-	seen *[]string // whether somebody wanted the side output
-}
+type sieve struct{ pool *pool }
 
 func (s *sieve) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
 func (s *sieve) Sides(in *arrow.Schema) (map[string]*arrow.Schema, error) {
@@ -79,13 +76,12 @@ func (s plain) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[*it
 //	views ───────────┼──────────────┘                └─> rows
 //	                 └ odd ─> odd rows
 type network struct {
-	pool              pool
-	clicks, views     *fakeSource
-	push, rows, odd   *fakeSink
-	graph             *pipeline.Graph
-	plan              *pipeline.Plan
-	weight, gatherAt  int
-	queueBefore, last bool
+	pool             pool
+	clicks, views    *fakeSource
+	push, rows, odd  *fakeSink
+	graph            *pipeline.Graph
+	plan             *pipeline.Plan
+	weight, gatherAt int
 }
 
 func newNetwork(t *testing.T, clicks, views map[string]int, change func(*network)) *network {
@@ -245,7 +241,9 @@ func TestSlowBranchBounds(t *testing.T) {
 	got := len(n.push.origins)
 	n.push.mu.Unlock()
 	cancel(errBroken)
-	<-done
+	if err := <-done; !errors.Is(err, errBroken) {
+		t.Error(err)
+	}
 	n.pool.check(t)
 	if got > 2 {
 		t.Errorf("a branch got %d elements while the other took one", got)

@@ -75,6 +75,7 @@ func (r *eventReader) Next(ctx context.Context) (*item, error) {
 	it.event = e
 	return it, nil
 }
+
 func (r *eventReader) Position() pipeline.Position { return r.at }
 func (r *eventReader) Close() error                { return nil }
 
@@ -472,9 +473,11 @@ func (l *listener) Fingerprint() string                            { return "lis
 func (l *listener) Open(context.Context, *pipeline.Env) (pipeline.Processor[*item, *item], error) {
 	return l, nil
 }
+
 func (l *listener) Process(_ context.Context, in *item, emit func(*item) error) error {
 	return emit(in)
 }
+
 func (l *listener) Flush(context.Context, func(*item) error) error { return nil }
 func (l *listener) Close() error                                   { return nil }
 func (l *listener) Advance(_ context.Context, watermark int64, _ func(*item) error) error {
@@ -506,6 +509,7 @@ func (p *numberer) Process(_ context.Context, in *item, emit func(*item) error) 
 	in.Release()
 	return emit(out)
 }
+
 func (p *numberer) Flush(context.Context, func(*item) error) error { return nil }
 func (p *numberer) Close() error                                   { return nil }
 func (p *numberer) Save(split pipeline.SplitID) ([]byte, error)    { return json.Marshal(p.n[split]) }

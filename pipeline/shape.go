@@ -31,16 +31,17 @@ type shape struct {
 func newShape(nodes []*node) shape {
 	s := shape{mainSink: map[*node]*node{}, mainExit: map[*node]int{}, main: map[*node]bool{}, unit: map[*node]int{}}
 	for _, n := range nodes {
-		switch {
-		case n.kind == sourceNode:
+		switch n.kind {
+		case sourceNode:
 			s.sources = append(s.sources, n)
-		case n.kind == sinkNode:
+		case sinkNode:
 			s.sinks = append(s.sinks, n)
 			for _, source := range n.sources {
 				if s.mainSink[source] == nil {
 					s.mainSink[source] = n
 				}
 			}
+		default:
 		}
 		if n.kind == queueNode && n.queued == n || n.kind == sinkNode && n.queued == nil {
 			s.exits = append(s.exits, n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -182,9 +183,7 @@ func (s *states) restore(ctx context.Context, l *lane) error {
 		}
 	}
 	for _, r := range s.runs {
-		for id, p := range r.stored {
-			r.at[id] = p
-		}
+		maps.Copy(r.at, r.stored)
 	}
 	for _, sink := range l.sinks {
 		s.stored[sink] = map[SplitID]Position{}
