@@ -1,4 +1,4 @@
-// Package component says what a source, a model, an optimizer or a place for bad rows is to a job: a section of the job file,
+// Package component says what a source, a model, an optimizer, a place for bad rows or a sink of an output is to a job: a section of the job file,
 // which is a struct with tags, that builds what it describes. A program may add its own to the lists of a [Set]; package
 // components has those of monolith. Nothing is registered anywhere else: the keys of a job file, its reference page, checks,
 // inspect, init and the graphs all go by the lists.
@@ -23,6 +23,7 @@ type Set struct {
 	Models      []Model
 	Optimizers  []Optimizer
 	DeadLetters []DeadLetter
+	Sinks       []Sink
 }
 
 // ModelNames lists the models.
@@ -191,6 +192,24 @@ type DeadLetterConfig interface {
 	CanOpen(worker string) (key string, err error)
 	// Shared tells that several workers may have the place open at once.
 	Shared() (ok bool, key, hint string)
+}
+
+// Sink is a place for the rows of an output.
+type Sink struct {
+	Name, Doc string
+	New       func() SinkConfig
+}
+
+// SinkConfig is the section of a sink. It may have the method of [Checker].
+type SinkConfig interface {
+	// Sink describes the sink, without I/O but for secrets. Its writers are [pipeline.Resumer], [pipeline.Storer] and
+	// [pipeline.Idler]. output tells what it writes from what others write to the same place; keys is what errors put before
+	// the names of the section's keys.
+	Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], error)
+	// CanOpen looks whether that will work, without leaving anything behind; key is the one that is at fault.
+	CanOpen() (key string, err error)
+	// Place is what no other output may name, with its key; empty where several may share it.
+	Place() (key, place string)
 }
 
 // LetterBox is a policy that keeps bad rows somewhere. It may have a method Flush() error, which makes them durable.

@@ -1,4 +1,4 @@
-// Package components has the sources, models, optimizers and places for bad rows of monolith, one a file, and their lists.
+// Package components has the sources, models, optimizers, places for bad rows and sinks of monolith, one a file, and their lists.
 package components
 
 import (
@@ -39,6 +39,10 @@ func All() component.Set {
 		DeadLetters: []component.DeadLetter{
 			{Name: "file", Doc: "a file of JSON lines.", New: func() component.DeadLetterConfig { return &FileLetters{} }},
 			{Name: "kafka", Doc: "a topic.", New: func() component.DeadLetterConfig { return &KafkaLetters{} }},
+		},
+		Sinks: []component.Sink{
+			{Name: "parquet", Doc: "a folder of Parquet files.", New: func() component.SinkConfig { return &ParquetSink{} }},
+			{Name: "kafka", Doc: "a topic of JSON objects.", New: func() component.SinkConfig { return &KafkaSink{} }},
 		},
 	}
 }

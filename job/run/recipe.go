@@ -104,7 +104,7 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, e
 	if t.model, err = wiring.Model(cfg); err != nil {
 		return nil, err
 	}
-	if t.plan, err = wiring.TrainGraph(cfg, t.model, wiring.TrainReading(cfg, cfg.Epochs), nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
+	if t.plan, err = wiring.TrainGraph(cfg, t.model, wiring.TrainReading(cfg, cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
@@ -117,7 +117,7 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, e
 		return nil, errors.Join(err, t.close())
 	}
 	step := trainstep.StepOptions{Seed: cfg.Seed, Identities: t.known.identities(), LR: of.LR, Progressive: progressive(cfg)}
-	plan, err := wiring.TrainGraph(cfg, t.model, t.reading(of.UpTo), t.clientOf(of.Generation), step)
+	plan, err := wiring.TrainGraph(cfg, t.model, t.reading(of.UpTo), t.clientOf(of.Generation), &t.outputs, step)
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}

@@ -160,7 +160,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := wiring.TrainGraph(s.cfg, m, wiring.TrainReading(s.cfg, s.cfg.Epochs), nil, trainstep.StepOptions{Seed: s.cfg.Seed})
+	plan, err := wiring.TrainGraph(s.cfg, m, wiring.TrainReading(s.cfg, s.cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: s.cfg.Seed})
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (t *trainer) know(ctx context.Context) error {
 		}
 	}
 	if first { // the plan of the whole job, now that its splits are known
-		if t.plan, err = wiring.TrainGraph(t.cfg, t.model, t.reading(t.cfg.Epochs), nil, trainstep.StepOptions{Seed: t.cfg.Seed}); err != nil {
+		if t.plan, err = wiring.TrainGraph(t.cfg, t.model, t.reading(t.cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: t.cfg.Seed}); err != nil {
 			return err
 		}
 	}

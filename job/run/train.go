@@ -84,6 +84,8 @@ type trainer struct {
 	bad     *badRows
 	lock    *fsx.Lock // nil with shards in other processes, whose coordinator has it
 	worker  string
+	// outputs are the job's outputs that are open.
+	outputs wiring.Outputs
 	// memories is what readers want remembered with the next snapshot.
 	memories memories
 	mu       sync.Mutex
@@ -112,7 +114,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 		return nil, err
 	}
 	// The whole graph is checked before anything is opened.
-	if t.plan, err = wiring.TrainGraph(cfg, t.model, wiring.TrainReading(cfg, cfg.Epochs), nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
+	if t.plan, err = wiring.TrainGraph(cfg, t.model, wiring.TrainReading(cfg, cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {
@@ -260,6 +262,11 @@ func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
 		c.OnMarker(func() map[string][]byte {
 			if err := t.bad.flush(); err != nil {
 				t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			if err := t.outputs.Flush(ctx, worker); err != nil {
+				t.log.Error("outputs are behind a snapshot", "err", err) // the next Write says it too, and ends the run
 			}
 			return t.memories.state()
 		})

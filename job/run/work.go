@@ -126,7 +126,7 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 		// A shard has lost something without anybody noticing: all go back to where they agreed.
 		t.notice("the shards do not fit together any more; going back to the last snapshot")
 		return false, t.shards.RollBack(ctx, a.Generation, err.Error())
-	case errors.Is(err, ps.ErrFenced):
+	case errors.Is(err, ps.ErrFenced), errors.Is(err, pipeline.ErrFenced):
 		// A split was given to somebody else: in order, which the coordinator will say too, or because this worker is
 		// thought to be dead.
 		if why := m.expelled(ctx); why != nil {
@@ -223,7 +223,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	}
 	upTo := t.upTo()
 	step := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: t.state.LR, Observe: t.monitor.observe, Progressive: progressive(t.cfg)}
-	plan, err := wiring.TrainGraph(t.cfg, t.model, t.reading(upTo), t.clientOf(a.Generation), step)
+	plan, err := wiring.TrainGraph(t.cfg, t.model, t.reading(upTo), t.clientOf(a.Generation), &t.outputs, step)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	}
 	t.log.Debug("working", "generation", a.Generation, "phase", a.Phase, "splits", a.Splits)
 	maxRows := t.cfg.Train.MaxExamples
-	if maxRows > 0 && before >= maxRows {
+	if maxRows > 0 && before >= maxRows && len(t.cfg.Outputs) == 0 { // outputs may lack some of it
 		return m.tell(ctx, ps.Report{Generation: a.Generation, Phase: a.Phase, Done: a.Splits})
 	}
 	ownRows := maxRows // a runner counts what its splits have

@@ -101,6 +101,7 @@ func schema(set component.Set) *conf.Schema {
 			reflect.TypeFor[Model]():      alternatives(set.Models, func(m component.Model) (string, string, any) { return m.Name, m.Doc, m.New() }),
 			reflect.TypeFor[Optimizer]():  alternatives(set.Optimizers, func(o component.Optimizer) (string, string, any) { return o.Name, o.Doc, o.New() }),
 			reflect.TypeFor[DeadLetter](): alternatives(set.DeadLetters, func(d component.DeadLetter) (string, string, any) { return d.Name, d.Doc, d.New() }),
+			reflect.TypeFor[OutputTo]():   alternatives(set.Sinks, func(s component.Sink) (string, string, any) { return s.Name, s.Doc, s.New() }),
 		},
 	})
 }

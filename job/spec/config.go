@@ -51,6 +51,8 @@ type Config struct {
 	Restore Restore `yaml:"restore"`
 	// Eval is evaluation on examples that are not trained on.
 	Eval Eval `yaml:"eval"`
+	// Outputs write what is trained on, or the predictions, somewhere else too, each row exactly once.
+	Outputs []Output `yaml:"outputs"`
 	// Metrics is the Prometheus endpoint.
 	Metrics Metrics `yaml:"metrics"`
 	// Log is the log on standard error.

@@ -436,6 +436,7 @@ func (v *validator) run(c *Config) {
 		}
 		v.component(d.Value(), path)
 	}
+	v.outputs(c)
 	if c.Eval.Source == nil {
 		if t.Plateau != nil {
 			v.fault("train.plateau", "needs eval.source to measure on")
@@ -455,6 +456,36 @@ func (v *validator) run(c *Config) {
 		if _, port, err := net.SplitHostPort(c.Metrics.Listen); err != nil || !validPort(port) {
 			v.fault("metrics.listen", "is %q, not host:port such as 127.0.0.1:9090", c.Metrics.Listen)
 		}
+	}
+}
+
+func (v *validator) outputs(c *Config) {
+	if len(c.Outputs) > 0 && c.Runner != "local" {
+		v.fault("runner", "is %s, but outputs are written by the runner local alone", c.Runner)
+	}
+	names, places := map[string]bool{}, map[string]string{}
+	for i := range c.Outputs {
+		o := &c.Outputs[i]
+		path := fmt.Sprintf("outputs[%d]", i)
+		switch {
+		case names[o.Name]:
+			v.fault(path+".name", "is %q, as that of another output", o.Name)
+		case strings.ContainsAny(o.Name, "/ \t\n"):
+			v.fault(path+".name", "is %q; a name has neither slashes nor blanks", o.Name)
+		}
+		names[o.Name] = true
+		to := o.To.Value()
+		if to == nil {
+			continue
+		}
+		path = conf.Join(path+".to", o.To.Name())
+		if key, place := to.Place(); place != "" {
+			if other, ok := places[place]; ok {
+				v.report(path)(key, "is that of %s; rows of two outputs would not be told apart", other)
+			}
+			places[place] = o.Name
+		}
+		v.component(to, path)
 	}
 }
 

@@ -41,8 +41,12 @@ const (
 	NodeMetrics = "metrics"
 )
 
-// TrainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push.
-func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, step trainstep.StepOptions) (*pipeline.Plan, error) {
+// TrainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push, with the job's outputs of rows behind the first queue
+// and those of predictions beside the step. outs gets the writers of these; nil in a graph that is only planned.
+func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs *Outputs, step trainstep.StepOptions) (*pipeline.Plan, error) {
+	if outs == nil {
+		outs = &Outputs{}
+	}
 	g := pipeline.New(c.Name)
 	examples, err := r.examples(g)
 	if err != nil {
@@ -51,9 +55,29 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, step 
 	step.Keys = TraceKeys(c)
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
+	endRows, err := outs.ends(c, "rows", func(n int) []pipeline.Stream[*pipeline.Batch] {
+		branches := pipeline.Tee(examples, "share rows", n+1)
+		examples = branches[0]
+		return branches[1:]
+	}, outputQueue)
+	if err != nil {
+		return nil, err
+	}
 	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
-	grads := pipeline.Prefetch(pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step)), "postpush", depth.Push)
-	pipeline.Into(grads, NodePush, gradsink.New[*trainstep.Gradients](open.pusher))
+	grads := pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step))
+	endPredictions, err := outs.ends(c, "predictions", func(n int) []pipeline.Stream[*pipeline.Batch] {
+		side := pipeline.Side[*pipeline.Batch](grads, trainstep.SidePredictions)
+		if n == 1 {
+			return []pipeline.Stream[*pipeline.Batch]{side}
+		}
+		return pipeline.Tee(side, "share predictions", n)
+	}, 0)
+	if err != nil {
+		return nil, err
+	}
+	pipeline.Into(pipeline.Prefetch(grads, "postpush", depth.Push), NodePush, gradsink.New[*trainstep.Gradients](open.pusher))
+	endRows()
+	endPredictions()
 	return g.Plan()
 }
 
@@ -79,5 +103,5 @@ func BuildPlan(c *spec.Config) (*pipeline.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return TrainGraph(c, m, TrainReading(c, c.Epochs), nil, trainstep.StepOptions{Seed: c.Seed})
+	return TrainGraph(c, m, TrainReading(c, c.Epochs), nil, nil, trainstep.StepOptions{Seed: c.Seed})
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
-	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // FuzzAnswers feeds every decoder of a broker's answers that is the sink's own: bounded memory, no panic.
@@ -42,7 +41,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-var someSplit = position.SplitID{Source: "kafka", Split: "clicks-00003"}
+var someSplit = pipeline.SplitID{Source: "kafka", Split: "clicks-00003"}
 
 // someBatch is a batch of a transaction with n rows of a split behind position from, at an offset.
 func someBatch(t testing.TB, codec int, offset, producer int64, from, n int) []byte {
@@ -77,7 +76,7 @@ func marker(offset, producer int64, commit byte) []byte {
 }
 
 func newChunk(from, to int64) *chunk {
-	return &chunk{from: from, to: to, output: "out", wanted: map[position.SplitID]bool{someSplit: true}, unpack: &kafkawire.Unpacker{Limit: 1 << 20}}
+	return &chunk{from: from, to: to, output: "out", wanted: map[pipeline.SplitID]bool{someSplit: true}, unpack: &kafkawire.Unpacker{Limit: 1 << 20}}
 }
 
 // TestBackwardsFindsTheLastCommitted reads a log whose end is anywhere, in chunks of every size from that end on, and finds the

@@ -10,7 +10,6 @@ import (
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
-	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // Sink writes rows to a topic, each exactly once for those who read committed records: [New] makes one of blocks, [NewRows]
@@ -67,14 +66,14 @@ func (s *Sink[T]) Open(ctx context.Context, _ *pipeline.Env) (pipeline.Writer[T]
 		_ = p.Close() // never fails
 		return nil, err
 	}
-	return &Writer[T]{p: p, encode: s.encode, splits: map[position.SplitID]*split{}}, nil
+	return &Writer[T]{p: p, encode: s.encode, splits: map[pipeline.SplitID]*split{}}, nil
 }
 
 // Writer writes the rows of a worker's splits. It is not for concurrent use.
 type Writer[T pipeline.Element] struct {
 	p      *Producer
 	encode func(T, *rows) error
-	splits map[position.SplitID]*split
+	splits map[pipeline.SplitID]*split
 	failed error // of a commit, of which it is not known what became
 	closed bool
 }
@@ -82,12 +81,13 @@ type Writer[T pipeline.Element] struct {
 var (
 	_ pipeline.Writer[*pipeline.Block] = (*Writer[*pipeline.Block])(nil)
 	_ pipeline.Resumer                 = (*Writer[*pipeline.Block])(nil)
+	_ pipeline.Storer                  = (*Writer[*pipeline.Block])(nil)
 	_ pipeline.Idler                   = (*Writer[*pipeline.Block])(nil)
 )
 
 // split is how far a split has been written.
 type split struct {
-	id      position.SplitID
+	id      pipeline.SplitID
 	txn     transaction
 	headers []Header
 	at      pipeline.Progress // of what was taken
@@ -116,7 +116,7 @@ func (w *Writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 	var group errgroup.Group
 	group.SetLimit(maxLanes)
 	for i, sp := range splits {
-		id := position.SplitID{Source: source, Split: sp.Name}
+		id := pipeline.SplitID{Source: source, Split: sp.Name}
 		s := &split{id: id, at: pipeline.Progress{Position: pipeline.NoPosition}, stored: pipeline.Progress{Position: pipeline.NoPosition}}
 		s.txn = transaction{p: w.p, partition: int32(w.p.choose([]byte(id.String()), n)), by: producing{txn: w.p.opts.Output + "/" + id.String()}}
 		s.headers = []Header{{HeaderOutput, []byte(w.p.opts.Output)}, {HeaderSource, []byte(source)}, {HeaderSplit, []byte(sp.Name)}}
@@ -152,7 +152,7 @@ func (w *Writer[T]) readBack(ctx context.Context, splits []*split, partitions in
 		var group errgroup.Group
 		group.SetLimit(maxLanes)
 		for p := range int32(partitions) {
-			ids := map[position.SplitID]bool{}
+			ids := map[pipeline.SplitID]bool{}
 			for _, s := range splits {
 				if wanted(s, p) {
 					ids[s.id] = true
@@ -196,12 +196,12 @@ func (w *Writer[T]) Write(ctx context.Context, e T) error {
 		return err
 	}
 	o := e.Origin()
-	s := w.splits[position.SplitID{Source: o.Source, Split: o.Split}]
+	s := w.splits[o.ID()]
 	if s == nil {
 		if _, err := w.Resume(ctx, o.Source, []pipeline.Split{{Name: o.Split}}); err != nil {
 			return err
 		}
-		s = w.splits[position.SplitID{Source: o.Source, Split: o.Split}]
+		s = w.splits[o.ID()]
 	}
 	if s.at.Position == pipeline.NoPosition {
 		s.at.Position = o.From
@@ -291,6 +291,14 @@ func (w *Writer[T]) commitIf(ctx context.Context, when func(*split) bool) error 
 		}
 	}
 	return w.commit(ctx, now)
+}
+
+// Stored implements [pipeline.Storer].
+func (w *Writer[T]) Stored(id pipeline.SplitID) pipeline.Position {
+	if s := w.splits[id]; s != nil {
+		return s.stored.Position
+	}
+	return pipeline.NoPosition
 }
 
 // usable tells whether the writer can go on.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
-	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // Headers of the records of a [Sink].
@@ -55,7 +54,7 @@ const (
 )
 
 // partition looks for the splits from the end of a partition on, until all are found or the log begins.
-func (r *readBack) partition(ctx context.Context, partition int32, wanted map[position.SplitID]bool) (map[position.SplitID]pipeline.Progress, error) {
+func (r *readBack) partition(ctx context.Context, partition int32, wanted map[pipeline.SplitID]bool) (map[pipeline.SplitID]pipeline.Progress, error) {
 	first, last, err := r.limits(ctx, partition)
 	if err != nil {
 		return nil, fmt.Errorf("topic %q partition %d: %w", r.p.opts.Topic, partition, err)
@@ -70,8 +69,8 @@ func (r *readBack) partition(ctx context.Context, partition int32, wanted map[po
 }
 
 // backwards reads the offsets [first, last) in chunks from their end, until n splits are found.
-func backwards(first, last, size int64, read func(from, to int64) (*chunk, error), n int) (map[position.SplitID]pipeline.Progress, error) {
-	found := map[position.SplitID]pipeline.Progress{}
+func backwards(first, last, size int64, read func(from, to int64) (*chunk, error), n int) (map[pipeline.SplitID]pipeline.Progress, error) {
+	found := map[pipeline.SplitID]pipeline.Progress{}
 	markers := map[int64]bool{} // the first one of each producer in what was read
 	for end := last; end > first && len(found) < n; size = min(4*size, maxWindow) {
 		c, err := read(max(first, end-size), end)
@@ -192,11 +191,11 @@ func (r *readBack) fetch(ctx context.Context, cl *kafkawire.Client, partition in
 type chunk struct {
 	from, to int64
 	output   string
-	wanted   map[position.SplitID]bool
+	wanted   map[pipeline.SplitID]bool
 	unpack   *kafkawire.Unpacker
 	// open are the last places of transactions whose markers have not come yet, by producer; found those that are committed.
-	open  map[int64]map[position.SplitID]place
-	found map[position.SplitID]place
+	open  map[int64]map[pipeline.SplitID]place
+	found map[pipeline.SplitID]place
 	// markers has the first one of each producer: true commits.
 	markers map[int64]bool
 }
@@ -275,10 +274,10 @@ func (c *chunk) batch(it kafkawire.Records, base, producer int64, control bool) 
 			continue
 		}
 		if c.open == nil {
-			c.open = map[int64]map[position.SplitID]place{}
+			c.open = map[int64]map[pipeline.SplitID]place{}
 		}
 		if c.open[producer] == nil {
-			c.open[producer] = map[position.SplitID]place{}
+			c.open[producer] = map[pipeline.SplitID]place{}
 		}
 		c.open[producer][id] = place{at, offset}
 	}
@@ -307,7 +306,7 @@ func (c *chunk) end(producer int64, commit bool) {
 	if commit {
 		for id, p := range c.open[producer] {
 			if c.found == nil {
-				c.found = map[position.SplitID]place{}
+				c.found = map[pipeline.SplitID]place{}
 			}
 			if old, ok := c.found[id]; !ok || p.offset > old.offset {
 				c.found[id] = p
@@ -326,7 +325,7 @@ func (c *chunk) settle(later map[int64]bool) {
 }
 
 // placeOf reads the headers of a record; ok is false when it is none of the output.
-func placeOf(rec *kafkawire.Record, output string) (id position.SplitID, at pipeline.Progress, ok bool) {
+func placeOf(rec *kafkawire.Record, output string) (id pipeline.SplitID, at pipeline.Progress, ok bool) {
 	var has [6]bool
 	err := rec.Headers(func(key, value []byte) {
 		number := func() int64 {

@@ -60,6 +60,7 @@ type Writer struct {
 var (
 	_ pipeline.Writer[*pipeline.Batch] = (*Writer)(nil)
 	_ pipeline.Resumer                 = (*Writer)(nil)
+	_ pipeline.Storer                  = (*Writer)(nil)
 	_ pipeline.Idler                   = (*Writer)(nil)
 )
 
@@ -67,7 +68,9 @@ var (
 type split struct {
 	source, name, stem string
 	at                 pipeline.Progress // of what was taken
+	stored             pipeline.Position // the end of what is visible
 	file               *file             // nil: none is begun
+	failed             error             // of a file that did not become visible: the next one must not begin behind it
 }
 
 // Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
@@ -111,7 +114,7 @@ func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Sp
 		if old := w.splits[[2]string{source, sp.Name}]; old != nil && old.file != nil {
 			old.file.abandon()
 		}
-		w.splits[[2]string{source, sp.Name}] = &split{source: source, name: sp.Name, stem: stems[i], at: at}
+		w.splits[[2]string{source, sp.Name}] = &split{source: source, name: sp.Name, stem: stems[i], at: at, stored: at.Position}
 		if at.Position != pipeline.NoPosition {
 			out[sp.Name] = at
 		}
@@ -187,6 +190,9 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		}
 		sp = w.splits[key]
 	}
+	if sp.failed != nil {
+		return sp.failed
+	}
 	if sp.at.Position == pipeline.NoPosition {
 		sp.at.Position = o.From
 	}
@@ -195,6 +201,7 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 	}
 	if n := b.NumRows(); n > 0 {
 		if err := w.put(ctx, sp, b); err != nil {
+			sp.failed = err
 			return err
 		}
 		sp.at.Rows += int64(n)
@@ -232,13 +239,25 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 		return nil
 	}
 	err := f.publish(ctx, covered{source: sp.source, split: sp.name, from: f.from, Progress: sp.at})
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("parquetsink: positions %d to %d of %s/%s: %w: %w", f.from, sp.at.Position, sp.source, sp.name, err, pipeline.ErrFenced)
+	switch {
+	case err == nil:
+		sp.stored = sp.at.Position
+		return nil
+	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("parquetsink: positions %d to %d of %s/%s: %w: %w", f.from, sp.at.Position, sp.source, sp.name, err, pipeline.ErrFenced)
+	case ctx.Err() == nil:
+		err = unavailable(err)
 	}
-	if err != nil && ctx.Err() == nil {
-		return unavailable(err)
-	}
+	sp.failed = err
 	return err
+}
+
+// Stored implements [pipeline.Storer].
+func (w *Writer) Stored(id pipeline.SplitID) pipeline.Position {
+	if sp := w.splits[[2]string{id.Source, id.Split}]; sp != nil {
+		return sp.stored
+	}
+	return pipeline.NoPosition
 }
 
 // Flush implements [pipeline.Writer]: it completes all files, so that what was written is visible. Errors: as Write.
@@ -257,6 +276,10 @@ func (w *Writer) each(ctx context.Context, when func(*file) bool) error {
 	}
 	var errs []error
 	for _, sp := range w.splits {
+		if sp.failed != nil {
+			errs = append(errs, sp.failed)
+			continue
+		}
 		if sp.file != nil && when(sp.file) {
 			errs = append(errs, w.finish(ctx, sp))
 		}

@@ -62,13 +62,23 @@ func (s *Step) Fingerprint() string {
 // Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
 func (s *Step) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, s.scoring.check(in) }
 
+// Sides implements [pipeline.Sider].
+func (s *Step) Sides(in *arrow.Schema) (map[string]*arrow.Schema, error) {
+	out, _ := predictionSchema(in, s.model.Heads())
+	return map[string]*arrow.Schema{SidePredictions: out}, nil
+}
+
 // Open implements [pipeline.Stage].
 func (s *Step) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*Prepared, *Gradients], error) {
 	store, err := s.open(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	return &step{stage: s, worker: env.Worker, runner: newRunner(s.model, store), pool: newPool[Gradients]()}, nil
+	side, err := openPredictions(env, s.model)
+	if err != nil {
+		return nil, err
+	}
+	return &step{stage: s, worker: env.Worker, runner: newRunner(s.model, store), side: side, pool: newPool[Gradients]()}, nil
 }
 
 // runner is a model's session with dense parameters that follow the store's.
@@ -99,6 +109,7 @@ type step struct {
 	stage  *Step
 	worker int
 	runner
+	side predictions
 	pool *pool[Gradients]
 }
 
@@ -112,6 +123,10 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		Time: p.time, LR: s.stage.opts.LR,
 	}
 	if p.NumRows() == 0 { // only the position moves
+		if err := s.side.emit(p.batch, nil); err != nil {
+			g.Release()
+			return err
+		}
 		return emit(g)
 	}
 	if err := s.refresh(ctx); err != nil {
@@ -134,8 +149,14 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		g.Release()
 		return err
 	}
+	observed := g.before
 	if !predicted {
+		observed = predictions
 		scores.SetPredictions(predictions)
+	}
+	if err := s.side.emit(p.batch, observed); err != nil {
+		g.Release()
+		return err
 	}
 	if observe := s.stage.opts.Observe; observe != nil {
 		observe(Observation{Origin: o, Worker: s.worker, Scores: scores, Losses: losses})

@@ -1,0 +1,59 @@
+package components
+
+import (
+	"time"
+
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sinks/kafkasink"
+	"github.com/monolith-go/monolith/sources/kafkasource"
+)
+
+// KafkaSink is a topic, whose records are JSON objects. Rows are written in transactions: consumers that read committed
+// records see each once. The topic must not be compacted, and its retention must be longer than the job may rest.
+type KafkaSink struct {
+	// Brokers are host:port addresses to begin with.
+	Brokers []string `yaml:"brokers" required:"true"`
+	// Topic must exist.
+	Topic string `yaml:"topic" required:"true"`
+	// CommitEvery is how long a row waits for its transaction at most.
+	CommitEvery conf.Duration `yaml:"commit_every" default:"1s" min:"1ms"`
+	// Compression is that of record batches.
+	Compression string `yaml:"compression" default:"zstd" enum:"zstd|lz4|snappy|gzip|none"`
+	// TLS encrypts the connections; absent: plain text.
+	TLS *TLS `yaml:"tls"`
+	// SASL logs in; absent: no log-in.
+	SASL *SASL `yaml:"sasl"`
+}
+
+// Sink implements [component.SinkConfig].
+func (k *KafkaSink) Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], error) {
+	sasl, err := saslOptions(k.SASL)
+	if err != nil {
+		return nil, err
+	}
+	tc, mechanism, err := kafkasource.Options{TLS: tlsOptions(k.TLS), SASL: sasl}.Security()
+	if err != nil {
+		return nil, err
+	}
+	return kafkasink.NewRows(kafkasink.Options{
+		Brokers: k.Brokers, Topic: k.Topic, Codec: k.Compression, CommitEvery: time.Duration(k.CommitEvery), Output: output,
+		TLS: tc, SASL: mechanism, Keys: keys,
+	})
+}
+
+// CanOpen implements [component.SinkConfig].
+func (k *KafkaSink) CanOpen() (key string, err error) {
+	_, err = saslOptions(k.SASL)
+	return "sasl", err
+}
+
+// Place implements [component.SinkConfig].
+func (*KafkaSink) Place() (key, place string) { return "", "" }
+
+// Check implements [component.Checker].
+func (k *KafkaSink) Check(report component.Report) {
+	checkBrokers(k.Brokers, report)
+	k.TLS.check(report)
+}
