@@ -1,4 +1,4 @@
-// Package component says what a source, a model, an optimizer, a place for bad rows or a sink of an output is to a job: a section of the job file,
+// Package component says what a source, a stage, a model, an optimizer, a place for bad rows or a sink of an output is to a job: a section of the job file,
 // which is a struct with tags, that builds what it describes. A program may add its own to the lists of a [Set]; package
 // components has those of monolith. Nothing is registered anywhere else: the keys of a job file, its reference page, checks,
 // inspect, init and the graphs all go by the lists.
@@ -13,6 +13,7 @@ import (
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -20,6 +21,7 @@ import (
 // Set is what a job may name. The order of a list is that of the reference page and of messages.
 type Set struct {
 	Sources     []Source
+	Stages      []Stage
 	Models      []Model
 	Optimizers  []Optimizer
 	DeadLetters []DeadLetter
@@ -150,9 +152,45 @@ type ModelInputs struct {
 	Features []zoo.Feature
 	// Heads are what it predicts; none: one head, the probability of the label.
 	Heads []model.Head
-	Seed  uint64
+	// Tables are the embedding tables that have something of their own.
+	Tables []zoo.Table
+	Seed   uint64
 	// Bias, Sparse and Dense are the update rules of linear weights of ids, of embedding vectors and of layers.
 	Bias, Sparse, Dense optim.Optimizer
+}
+
+// EmbeddingInit is exactly one distribution of initial values.
+type EmbeddingInit struct {
+	// Normal draws from the normal distribution with mean 0 and this standard deviation.
+	Normal *float64 `yaml:"normal" min:"0"`
+	// Uniform draws from minus this to this.
+	Uniform *float64 `yaml:"uniform" min:"0"`
+}
+
+// OneOf implements conf.Choice.
+func (*EmbeddingInit) OneOf() {}
+
+// Init is the chosen distribution; zeros where none is.
+func (e *EmbeddingInit) Init() param.Init {
+	switch {
+	case e.Normal != nil:
+		return param.Normal(0, float32(*e.Normal))
+	case e.Uniform != nil:
+		return param.Uniform(-float32(*e.Uniform), float32(*e.Uniform))
+	}
+	return param.Zeros()
+}
+
+// Stage is a stage between parse and batch, in training and evaluation.
+type Stage struct {
+	Name, Doc string
+	New       func() StageConfig
+}
+
+// StageConfig is the section of a stage. What the stage gets and gives are parsed rows: batches with the columns of the
+// features and the labels and, for each row, the position behind it (pipeline.ColPosition).
+type StageConfig interface {
+	Stage() (pipeline.Stage[*pipeline.Batch, *pipeline.Batch], error)
 }
 
 // Input is a feature as far as a check of a model needs to know it.

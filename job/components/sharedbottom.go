@@ -6,9 +6,11 @@ import (
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
-// SharedBottom are the options of heads over one perceptron.
+// SharedBottom are the options of heads on a shared bottom.
 type SharedBottom struct {
-	Embedding      `yaml:",inline"`
+	Embedding `yaml:",inline"`
+	// Attention is the width of the hidden layer that weighs the entries of a sequence, for features that attend.
+	Attention      int `yaml:"attention" default:"36" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
 }
@@ -16,6 +18,7 @@ type SharedBottom struct {
 // Build implements [component.ModelConfig].
 func (m *SharedBottom) Build(in component.ModelInputs) (model.Model, error) {
 	c := inputs(zoo.SharedBottom, in)
+	c.Attention = m.Attention
 	m.Embedding.put(&c)
 	m.MLP.put(&c)
 	m.Regularisation.put(&c)

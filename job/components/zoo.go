@@ -2,7 +2,6 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
-	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -21,7 +20,7 @@ type Embedding struct {
 	// Dim is the number of floats of an embedding vector. Memory and time grow with it.
 	Dim int `yaml:"dim" default:"16" min:"1" max:"4096"`
 	// EmbeddingInit is how a vector begins that was never updated.
-	EmbeddingInit EmbeddingInit `yaml:"embedding_init" default:"{uniform: 0.05}"`
+	EmbeddingInit component.EmbeddingInit `yaml:"embedding_init" default:"{uniform: 0.05}"`
 	// EmbeddingL2 adds EmbeddingL2·w to the gradient of each embedding vector a batch touches.
 	EmbeddingL2 float64 `yaml:"embedding_l2" default:"0" min:"0"`
 }
@@ -35,14 +34,6 @@ type Interaction struct {
 	Interactions string `yaml:"interactions" default:"entries" enum:"entries|fields"`
 }
 
-// EmbeddingInit is exactly one distribution of initial values.
-type EmbeddingInit struct {
-	// Normal draws from the normal distribution with mean 0 and this standard deviation.
-	Normal *float64 `yaml:"normal" min:"0"`
-	// Uniform draws from minus this to this.
-	Uniform *float64 `yaml:"uniform" min:"0"`
-}
-
 // MLP are the options of models with a multi-layer perceptron.
 type MLP struct {
 	// Hidden are the widths of the layers, from the input on; empty: none.
@@ -53,23 +44,11 @@ type MLP struct {
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 }
 
-// OneOf implements [conf.Choice].
-func (*EmbeddingInit) OneOf() {}
-
-func initial(e EmbeddingInit) param.Init {
-	switch {
-	case e.Normal != nil:
-		return param.Normal(0, float32(*e.Normal))
-	case e.Uniform != nil:
-		return param.Uniform(-float32(*e.Uniform), float32(*e.Uniform))
-	}
-	return param.Zeros()
-}
-
 // inputs are the settings of a model of the zoo that every job has.
 func inputs(name string, in component.ModelInputs) zoo.Config {
 	return zoo.Config{
 		Name: name, Features: in.Features, Heads: in.Heads, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
+		Tables: in.Tables,
 	}
 }
 
@@ -78,7 +57,7 @@ func (r *Regularisation) put(c *zoo.Config) {
 }
 
 func (e *Embedding) put(c *zoo.Config) {
-	c.Dim, c.EmbeddingInit, c.EmbeddingL2 = e.Dim, initial(e.EmbeddingInit), float32(e.EmbeddingL2)
+	c.Dim, c.EmbeddingInit, c.EmbeddingL2 = e.Dim, e.EmbeddingInit.Init(), float32(e.EmbeddingL2)
 }
 
 func (i *Interaction) put(c *zoo.Config) {

@@ -81,6 +81,29 @@ func ModelOf(name string, section component.ModelConfig) Model {
 	return Model{conf.Picked(name, section)}
 }
 
+// Stage is exactly one stage between parse and batch. Short form: the name alone.
+type Stage struct {
+	conf.Pick[component.StageConfig]
+}
+
+// Table is an embedding table of its own. What it leaves out is as the model and the optimizers say.
+type Table struct {
+	// Name is what features call it (parse.features, table).
+	Name string `yaml:"name" required:"true"`
+	// Dim is the number of floats of an embedding vector. Vectors that meet in fm and deepfm are of one width.
+	Dim *int `yaml:"dim" min:"1" max:"4096"`
+	// EmbeddingInit is how a vector begins that was never updated.
+	EmbeddingInit *component.EmbeddingInit `yaml:"embedding_init"`
+	// EmbeddingL2 adds EmbeddingL2·w to the gradient of each embedding vector a batch touches.
+	EmbeddingL2 *float64 `yaml:"embedding_l2" min:"0"`
+	// BiasL2 adds BiasL2·w to the gradient of each linear weight a batch touches.
+	BiasL2 *float64 `yaml:"bias_l2" min:"0"`
+	// Sparse is the rule of embedding vectors.
+	Sparse *Optimizer `yaml:"sparse"`
+	// Bias is the rule of the linear weight of each id.
+	Bias *Optimizer `yaml:"bias"`
+}
+
 // Optimizer is exactly one update rule. Short form: the name alone, as in `sparse: adagrad`.
 type Optimizer struct {
 	conf.Pick[component.OptimizerConfig]
@@ -98,6 +121,7 @@ func schema(set component.Set) *conf.Schema {
 		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
 		Alternatives: map[reflect.Type][]conf.Alternative{
 			reflect.TypeFor[Source]():     alternatives(set.Sources, func(s component.Source) (string, string, any) { return s.Name, s.Doc, s.New() }),
+			reflect.TypeFor[Stage]():      alternatives(set.Stages, func(s component.Stage) (string, string, any) { return s.Name, s.Doc, s.New() }),
 			reflect.TypeFor[Model]():      alternatives(set.Models, func(m component.Model) (string, string, any) { return m.Name, m.Doc, m.New() }),
 			reflect.TypeFor[Optimizer]():  alternatives(set.Optimizers, func(o component.Optimizer) (string, string, any) { return o.Name, o.Doc, o.New() }),
 			reflect.TypeFor[DeadLetter](): alternatives(set.DeadLetters, func(d component.DeadLetter) (string, string, any) { return d.Name, d.Doc, d.New() }),

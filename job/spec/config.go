@@ -34,8 +34,13 @@ type Config struct {
 	// Heads are what the model predicts, each with a label, a loss and metrics of its own. Without them there is one: the
 	// probability that parse.label is 1, learnt by cross entropy and measured by eval.metrics.
 	Heads []Head `yaml:"heads"`
+	// Stages work on the parsed rows before they are batched, in training and evaluation, one after the other. Programs bring
+	// them along; monolith has none of its own.
+	Stages []Stage `yaml:"stages"`
 	// Model is what is trained.
 	Model Model `yaml:"model" required:"true"`
+	// Tables say what an embedding table has of its own. Features name their table; those that name none share one.
+	Tables []Table `yaml:"tables"`
 	// Train is how batches are made and run.
 	Train Train `yaml:"train"`
 	// Optimizer holds the update rules.

@@ -77,8 +77,15 @@ type Feature struct {
 	// the mean), and no id in buckets. indicator: beside a dense feature there is another one, with _missing behind its
 	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
 	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
-	// Combiner pools the embeddings of a row.
-	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean"`
+	// Combiner pools the embeddings of a row. max takes the largest number of each column; the entries of a feature that is
+	// pooled so cannot interact (fm, deepfm).
+	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|max"`
+	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
+	// named here, as those of a history by the item at hand. For shared_bottom.
+	Attends string `yaml:"attends" default:""`
+	// Table is the embedding table of a sparse feature; features of one table and slot share embeddings. What a table has of
+	// its own is said under tables. Empty: the one table of all features that name none.
+	Table string `yaml:"table" default:""`
 }
 
 // Standardise is exactly one source of the mean and standard deviation. Short form: `standardise: running`.

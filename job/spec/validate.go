@@ -26,6 +26,7 @@ func (c *Config) Validate() error {
 	}
 	v.evalColumns(&c.Eval)
 	v.heads(v.parse(&c.Parse))
+	v.tables(c)
 	v.inputs(c)
 	v.run(c)
 	if len(v.faults) == 0 {
@@ -209,6 +210,37 @@ func (v *validator) inputs(c *Config) {
 		in = append(in, component.Input{Name: f.Name, Dense: f.Kind == "dense", Width: f.Dim, Many: f.Kind == "sparse" && !one})
 	}
 	m.CheckInputs(in, v.report(conf.Join("model", c.Model.Name())))
+}
+
+// tables checks that features and tables name each other, and what is for sparse features alone. The model checks the rest.
+func (v *validator) tables(c *Config) {
+	var names []string
+	for _, t := range c.Tables {
+		names = append(names, t.Name)
+	}
+	v.unique(names, "tables")
+	var sparse, used []string
+	for _, f := range c.Parse.Features {
+		if f.Kind != "dense" {
+			sparse, used = append(sparse, f.Name), append(used, f.Table)
+		}
+	}
+	for i, f := range c.Parse.Features {
+		path := fmt.Sprintf("parse.features[%d]", i)
+		switch {
+		case f.Kind == "dense" && f.Table != "":
+			v.fault(path+".table", "is for sparse features")
+		case f.Kind == "dense" && f.Attends != "":
+			v.fault(path+".attends", "is for sparse features")
+		case f.Attends != "" && !slices.Contains(sparse, f.Attends):
+			v.near(path+".attends", f.Attends, sparse, "%q is no sparse feature", f.Attends)
+		}
+	}
+	for i, name := range names {
+		if !slices.Contains(used, name) {
+			v.near(fmt.Sprintf("tables[%d].name", i), name, used, "%q is the table of no feature", name)
+		}
+	}
 }
 
 func (v *validator) unique(names []string, path string) {

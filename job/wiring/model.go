@@ -20,7 +20,7 @@ func Model(c *spec.Config) (model.Model, error) {
 		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
 	return section.Build(component.ModelInputs{
-		Features: features(c), Heads: heads(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
+		Features: features(c), Heads: heads(c), Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
 	})
 }
 
@@ -32,6 +32,35 @@ func rule(o *spec.Optimizer) optim.Optimizer {
 	return o.Value().Rule()
 }
 
+// tables are what tables have of their own.
+func tables(c *spec.Config) []zoo.Table {
+	var out []zoo.Table
+	for _, t := range c.Tables {
+		own := zoo.Table{Name: t.Name, EmbeddingL2: narrow(t.EmbeddingL2), BiasL2: narrow(t.BiasL2)}
+		if t.Dim != nil {
+			own.Dim = *t.Dim
+		}
+		if t.EmbeddingInit != nil {
+			own.EmbeddingInit = t.EmbeddingInit.Init()
+		}
+		if t.Sparse != nil {
+			own.VecOptimizer = rule(t.Sparse)
+		}
+		if t.Bias != nil {
+			own.BiasOptimizer = rule(t.Bias)
+		}
+		out = append(out, own)
+	}
+	return out
+}
+
+func narrow(v *float64) *float32 {
+	if v == nil {
+		return nil
+	}
+	return new(float32(*v))
+}
+
 // features are the model's inputs: those of the job, and behind those that have one, the indicator of missing values.
 func features(c *spec.Config) []zoo.Feature {
 	var out []zoo.Feature
@@ -41,7 +70,7 @@ func features(c *spec.Config) []zoo.Feature {
 			g.Kind = model.Dense
 		}
 		if g.Kind == model.Sparse {
-			g.Combiner = graph.Combiner(f.Combiner)
+			g.Combiner, g.Attends, g.Table = graph.Combiner(f.Combiner), f.Attends, f.Table
 		}
 		if f.Standardise != nil && f.Standardise.Running != nil {
 			g.Decay = float32(f.Standardise.Running.Decay)

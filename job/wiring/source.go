@@ -102,6 +102,13 @@ func (r Reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], 
 		opts.Format = parse.Format(r.Format)
 		parsed = pipeline.Via(pipeline.Read(g, r.Name(), src), "parse", parse.New(opts))
 	}
+	for _, s := range r.Job.Stages {
+		stage, err := s.Value().Stage()
+		if err != nil {
+			return none, err
+		}
+		parsed = pipeline.Via(parsed, s.Name(), stage)
+	}
 	b := r.Batch
 	b.Epochs = r.repeats()
 	return pipeline.Via(parsed, "batch", batch.New(b)), nil

@@ -121,12 +121,12 @@ type Feature struct {
 	Decay float32
 }
 
-// Table is what an embedding table has of its own. A zero field has the value of the same name in [Config].
+// Table is what an embedding table has of its own. A zero or nil field has the value of the same name in [Config].
 type Table struct {
 	Name                        string
 	Dim                         int
 	EmbeddingInit               param.Init
-	EmbeddingL2, BiasL2         float32
+	EmbeddingL2, BiasL2         *float32
 	BiasOptimizer, VecOptimizer optim.Optimizer
 }
 
@@ -138,7 +138,7 @@ func (c Config) table(name string) Table {
 	}
 	t.Dim = cmp.Or(t.Dim, c.Dim)
 	t.EmbeddingInit = cmp.Or(t.EmbeddingInit, c.EmbeddingInit)
-	t.EmbeddingL2, t.BiasL2 = cmp.Or(t.EmbeddingL2, c.EmbeddingL2), cmp.Or(t.BiasL2, c.BiasL2)
+	t.EmbeddingL2, t.BiasL2 = cmp.Or(t.EmbeddingL2, &c.EmbeddingL2), cmp.Or(t.BiasL2, &c.BiasL2)
 	if t.BiasOptimizer == nil {
 		t.BiasOptimizer = c.BiasOptimizer
 	}
@@ -332,7 +332,7 @@ func (c Config) validateTables(bad func(string, ...any), width func(string, int)
 		if (c.Name == FM || c.Name == DeepFM) && full.Dim != c.Dim {
 			bad("table %q: dim %d is not %d, and vectors that meet in %s must be of one width", t.Name, full.Dim, c.Dim, c.Name)
 		}
-		for _, l2 := range []float32{t.EmbeddingL2, t.BiasL2} {
+		for _, l2 := range []float32{*full.EmbeddingL2, *full.BiasL2} {
 			if !(l2 >= 0) || math.IsInf(float64(l2), 0) {
 				bad("table %q: l2 %v is not a number from 0 up", t.Name, l2)
 			}
@@ -414,10 +414,10 @@ func (c Config) writeTables(b *strings.Builder) {
 		t := c.table(own.Name)
 		fmt.Fprintf(b, ",table(%q", t.Name)
 		if c.usesVec() {
-			fmt.Fprintf(b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", t.Dim, t.EmbeddingInit, t.EmbeddingL2, t.VecOptimizer)
+			fmt.Fprintf(b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", t.Dim, t.EmbeddingInit, *t.EmbeddingL2, t.VecOptimizer)
 		}
 		if c.usesBias() {
-			fmt.Fprintf(b, ",bias_l2=%g,bias=%s", t.BiasL2, t.BiasOptimizer)
+			fmt.Fprintf(b, ",bias_l2=%g,bias=%s", *t.BiasL2, t.BiasOptimizer)
 		}
 		b.WriteByte(')')
 	}

@@ -26,7 +26,7 @@ func sharedBottom() zoo.Config {
 			{Name: "tags", Combiner: graph.Max},
 			{Name: "age", Kind: model.Dense, Dim: 2, Decay: 0.9},
 		},
-		Tables: []zoo.Table{{Name: "users", Dim: 3, EmbeddingInit: param.Normal(0, 0.1), EmbeddingL2: 0.5, VecOptimizer: optim.Adam{LR: 0.01}}},
+		Tables: []zoo.Table{{Name: "users", Dim: 3, EmbeddingInit: param.Normal(0, 0.1), EmbeddingL2: new(float32(0.5)), VecOptimizer: optim.Adam{LR: 0.01}}},
 		Heads: []model.Head{
 			{Name: "click", Loss: loss.CrossEntropy},
 			{Name: "time", Loss: loss.Huber, Labels: []string{"seconds"}, Weight: 0.25, Mask: "clicked"},
@@ -117,7 +117,7 @@ func TestSharedBottomFaults(t *testing.T) {
 	t.Parallel()
 	cfg := sharedBottom()
 	cfg.Features = append(cfg.Features, zoo.Feature{Name: "a", Attends: "user"}, zoo.Feature{Name: "b", Attends: "age"}, zoo.Feature{Name: "d", Kind: model.Dense, Dim: 1, Table: "x"})
-	cfg.Tables = append(cfg.Tables, zoo.Table{Name: "users"}, zoo.Table{Name: "spare", Dim: -1, EmbeddingL2: -1, VecOptimizer: optim.SGD{LR: -1}})
+	cfg.Tables = append(cfg.Tables, zoo.Table{Name: "users"}, zoo.Table{Name: "spare", Dim: -1, EmbeddingL2: new(float32(-1)), VecOptimizer: optim.SGD{LR: -1}})
 	cfg.Heads = append(cfg.Heads, model.Head{Name: "x", Loss: "mse"})
 	cfg.Attention = -1
 	_, err := zoo.New(cfg)

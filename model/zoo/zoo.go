@@ -118,11 +118,11 @@ func newAssembly(cfg Config) *assembly {
 func (a *assembly) table(own Table) graph.Table {
 	t := param.Table{Name: own.Name}
 	if a.cfg.usesBias() {
-		t.Segments = append(t.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: own.BiasOptimizer, L2: own.BiasL2})
+		t.Segments = append(t.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: own.BiasOptimizer, L2: *own.BiasL2})
 	}
 	if a.cfg.usesVec() {
 		t.Segments = append(t.Segments, param.Segment{
-			Name: VecSegment, Dim: own.Dim, Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: own.EmbeddingL2,
+			Name: VecSegment, Dim: own.Dim, Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: *own.EmbeddingL2,
 		})
 	}
 	return a.b.Table(t)

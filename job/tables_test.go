@@ -1,0 +1,91 @@
+package job_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
+)
+
+const sharedBottom = `
+version: 1
+name: tables
+source: {text: {files: [x]}}
+parse:
+  format: jsonl
+  features:
+    - {name: user, slot: 1, table: users}
+    - {name: item, slot: 2}
+    - {name: history, slot: 2, attends: item}
+    - {name: tags, slot: 3, combiner: max, table: words}
+    - {name: age, kind: dense}
+  label: click
+model: {shared_bottom: {dim: 8, hidden: [6], attention: 5}}
+tables:
+  - {name: users, dim: 4, embedding_init: {normal: 0.1}, embedding_l2: 0.5, sparse: {adam: {lr: 0.01}}}
+  - {name: words, dim: 2, embedding_l2: 0}
+`
+
+// TestTables reads tables with settings of their own, and features that are bound to them.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	cfg, err := job.Decode([]byte(sharedBottom), "tables.yaml", job.LoadOptions{Set: []string{"model.shared_bottom.embedding_l2=0.25"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := wiring.Model(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, table := range m.Layout().Tables {
+		s := table.Segments[0]
+		rule, _, _ := strings.Cut(s.Optimizer.String(), ",")
+		got = append(got, fmt.Sprintf("%s %d %s %g %s", table.Name, s.Dim, s.Init, s.L2, rule))
+	}
+	for _, f := range m.Features() {
+		if f.Kind == model.Sparse {
+			got = append(got, f.Name+" in "+m.Layout().Tables[f.Table].Name)
+		}
+	}
+	want := []string{
+		"users 4 normal(0,0.1) 0.5 adam(lr=0.01", "embedding 8 uniform(-0.05,0.05) 0.25 adagrad(lr=0.05", "words 2 uniform(-0.05,0.05) 0 adagrad(lr=0.05",
+		"user in users", "item in embedding", "history in embedding", "tags in words",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTableFaults(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ old, with, want string }{
+		{"name: words, dim", "name: wods, dim", `tables.yaml:17:12: tables[1].name: "wods" is the table of no feature; did you mean "words"?`},
+		{"name: words, dim", "name: users, dim", `tables[1]: is "users", which stands at [0] already`},
+		{"kind: dense", "kind: dense, table: users", "parse.features[4].table: is for sparse features"},
+		{"attends: item", "attends: itm", `parse.features[2].attends: "itm" is no sparse feature; did you mean "item"?`},
+		{"dim: 4", "dim: 0", "tables[0].dim"},
+	} {
+		text := strings.Replace(sharedBottom, test.old, test.with, 1)
+		_, err := job.Decode([]byte(text), "tables.yaml", job.LoadOptions{})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", test.with, err, test.want)
+		}
+	}
+	// What only the model knows, it says.
+	for _, test := range []struct{ old, with, want string }{
+		{"attends: item", "attends: user", "their vectors have 8 and 4 numbers"},
+		{"shared_bottom: {dim: 8, hidden: [6], attention: 5}", "dcnv2: {}", `attends to "item", which dcnv2 does not know; use shared_bottom`},
+	} {
+		cfg, err := job.Decode([]byte(strings.Replace(sharedBottom, test.old, test.with, 1)), "tables.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wiring.Model(cfg); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", test.with, err, test.want)
+		}
+	}
+}
