@@ -170,13 +170,13 @@ func (o Options) Validate() error {
 // state, coordinates cuts and knows the workers. Its methods may overlap. It owns one goroutine, for periodic work, which
 // Close joins.
 type Cluster struct {
-	opts  Options
-	first *Node
-	peers []Peer // all shards
-	group *group
-	run   context.Context // ends with Close
-	stop  context.CancelCauseFunc
-	done  chan struct{}
+	opts   Options
+	first  *Node
+	peers  []Peer // all shards
+	groups *groups
+	run    context.Context // ends with Close
+	stop   context.CancelCauseFunc
+	done   chan struct{}
 	// before is the number of the newest snapshot that there was when the cluster was opened.
 	before uint64
 	// turn is held by whoever takes a snapshot or gives the shards a state.
@@ -216,7 +216,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	o = o.withDefaults()
 	c := &Cluster{opts: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
-	c.group = newGroup(o.Lease, o.Grace)
+	c.groups = newGroups(o.Lease, o.Grace)
 	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.
 	c.mu.cuts = randomID()
 	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ErrNotReady)
@@ -492,9 +492,9 @@ func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error 
 // replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. The state of a
 // split, under [SourceState], is its owner's instead. Errors: [ErrFenced] for who does not lead or own (any more), [ErrRolledBack] for another generation, [ErrRejoin], [ErrClosed].
 func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
-	may := c.group.leads
-	if split, ok := splitOfState(key); ok {
-		may = func(member uint64) error { return c.group.owns(member, split) }
+	may := c.groups.leads
+	if id, ok := splitOfState(key); ok {
+		may = func(member uint64) error { return c.groups.owns(member, id) }
 	}
 	if err := may(member); err != nil {
 		return err
@@ -514,13 +514,13 @@ func StageState(stage, source, split string) string {
 }
 
 // splitOfState is the inverse of SourceState.
-func splitOfState(key string) (split string, ok bool) {
+func splitOfState(key string) (id SplitID, ok bool) {
 	rest, ok := strings.CutPrefix(key, snapshot.SourceState)
 	if !ok {
-		return "", false
+		return SplitID{}, false
 	}
-	_, split, ok = strings.Cut(rest, "/")
-	return split, ok
+	id.Source, id.Split, ok = strings.Cut(rest, "/")
+	return id, ok
 }
 
 // State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.
@@ -538,7 +538,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		return nil
 	}
 	c.stop(ErrClosed)
-	c.group.close()
+	c.groups.close()
 	<-c.done
 	select {
 	case c.turn <- struct{}{}:
@@ -565,7 +565,7 @@ func (c *Cluster) loop() {
 	if c.opts.Peers != nil {
 		wg.Go(c.watch)
 	}
-	wg.Go(func() { c.group.tick(c.run, c.opts.Logger, c.first.forsake) })
+	wg.Go(func() { c.groups.tick(c.run, c.opts.Logger, c.first.forsake) })
 	var due <-chan time.Time
 	if c.opts.Every > 0 && c.opts.Dir != "" {
 		t := time.NewTicker(c.opts.Every)

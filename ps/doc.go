@@ -33,6 +33,13 @@
 // Nodes may be in processes of their own, behind [Peer]; that of shard 0 has the Cluster, which gives all of them a state of
 // one generation, whenever one of them has lost its own.
 //
-// Locks, in the order they are taken: Cluster.turn, Node.use, Client stream turn, Node.mu (by shard), Client.mu, group.mu,
-// Cluster.mu.
+// # Shape, rules and roles
+//
+// A snapshot's parameters must fit the layout's shape; their rules may be others ([Cluster.Changes]). What fits only by
+// [Options].Fit, and the parameters of another run ([Options].From), become a snapshot of the cluster's own first, so that
+// shards, logs and going back know of snapshots that fit alone. Workers are [Trainer] or [Reader]; those of one source form
+// a group that shares its splits, and positions of several sources lie side by side.
+//
+// Locks, in the order they are taken: Cluster.turn, Node.use, Client stream turn, Node.mu (by shard), Client.mu, groups.mu,
+// group.mu, Cluster.mu.
 package ps

@@ -25,7 +25,7 @@ var (
 	ErrLayout = failure.New(failure.Layout, "layout mismatch")
 	// ErrReadOnly means that a reader, or a client of shards that hold weights alone, has tried to change something. Take part as a
 	// trainer.
-	ErrReadOnly = errors.New("only for reading")
+	ErrReadOnly = failure.New(failure.Config, "only for reading")
 	// ErrBusy means that a split has as many batches staged as [Options].MaxStaged allows. Commit first.
 	ErrBusy = failure.New(failure.Busy, "too many batches staged")
 	// ErrClosed means that the cluster or client was closed.

@@ -3,7 +3,6 @@ package ps
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +15,9 @@ type JoinOptions struct {
 	// Worker names the member. A member that joins under the name of another takes its place at once: it is the same
 	// worker, started again.
 	Worker string
+	// Source names what it reads: members of one source share its splits, and those of another are nothing to them. Plan is
+	// the hash of how; all members of a source must have one.
+	Source, Plan string
 	// Single makes one member work on all splits while the others stand by: deterministic mode needs that.
 	Single bool
 	// Splits are what the member sees to read: it is given no others, and what no member sees any more is forgotten.
@@ -82,7 +84,7 @@ type Report struct {
 	Splits []string
 }
 
-// group shares the splits of a source among members and tells them what to do. Its methods may overlap.
+// group shares the splits of one source among members and tells them what to do. Its methods may overlap.
 //
 // A split that is taken from a member goes to another only once the first has said that it does not push to it any more,
 // or has been silent for the length of the lease: then it is fenced by the shards when it comes back, and told here.
@@ -381,27 +383,6 @@ func (g *group) close() {
 	g.wakeUp()
 }
 
-// tick removes members that have been silent for too long, until the context ends.
-func (g *group) tick(ctx context.Context, log *slog.Logger, gone func(worker string)) {
-	every := g.lease / 8
-	if g.grace > 0 {
-		every = min(every, g.grace/4)
-	}
-	t := time.NewTicker(max(every, time.Millisecond))
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			for _, worker := range g.expire() {
-				log.WarnContext(ctx, "worker is gone; its splits go to others", "worker", worker)
-				gone(worker)
-			}
-		}
-	}
-}
-
 func (g *group) expire() (gone []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -551,16 +532,20 @@ func (g *group) forget(members []*member) {
 	}
 }
 
-// Join makes a worker a member: it is given splits to work on. Errors: [ErrNotReady], [ErrClosed].
+// Join makes a worker a member: it is given splits to work on. Errors: [ErrMismatch] when others read the source by another
+// plan, or the name is that of a worker of another source; [ErrNotReady], [ErrClosed].
 func (c *Cluster) Join(_ context.Context, o JoinOptions) (member uint64, err error) {
 	if err := c.Ready(); err != nil {
 		return 0, err
 	}
-	id, replaced := c.group.join(o)
+	id, replaced, err := c.groups.join(o)
+	if err != nil {
+		return 0, err
+	}
 	if replaced {
 		c.first.forsake(o.Worker)
 	}
-	c.opts.Logger.Debug("worker joined", "worker", o.Worker, "splits", len(o.Splits))
+	c.opts.Logger.Debug("worker joined", "source", o.Source, "worker", o.Worker, "splits", len(o.Splits))
 	return id, nil
 }
 
@@ -568,7 +553,11 @@ func (c *Cluster) Join(_ context.Context, o JoinOptions) (member uint64, err err
 // all the time: one that has not called for the length of [Options].Lease is replaced. Errors: [ErrFenced] when it was
 // replaced, [ErrClosed], the context's.
 func (c *Cluster) Await(ctx context.Context, member, have uint64) (Assignment, error) {
-	a, err := c.group.wait(ctx, member, have, min(time.Second, c.opts.Lease/4))
+	g, err := c.groups.of(member)
+	if err != nil {
+		return Assignment{}, err
+	}
+	a, err := g.wait(ctx, member, have, min(time.Second, c.opts.Lease/4))
 	if err != nil {
 		return a, err
 	}
@@ -581,10 +570,18 @@ func (c *Cluster) Await(ctx context.Context, member, have uint64) (Assignment, e
 
 // Report takes what a member says of itself. Errors: [ErrFenced], [ErrClosed].
 func (c *Cluster) Report(_ context.Context, member uint64, r Report) error {
-	return c.group.report(member, r)
+	g, err := c.groups.of(member)
+	if err != nil {
+		return err
+	}
+	return g.report(member, r)
 }
 
-// Leave ends a membership and tells whether it was the last. Its splits must have been given up.
+// Leave ends a membership and tells whether it was the last of its source. Its splits must have been given up.
 func (c *Cluster) Leave(_ context.Context, member uint64) (last bool, err error) {
-	return c.group.leave(member), nil
+	g, err := c.groups.of(member)
+	if err != nil {
+		return c.groups.empty(), nil //nolint:nilerr // whoever is no member has left
+	}
+	return g.leave(member), nil
 }

@@ -294,7 +294,7 @@ func (c *Cluster) ready(generation uint64, info *SnapshotInfo, held bool) {
 	c.mu.Lock()
 	c.mu.generation, c.mu.restored, c.mu.saved = generation, info, 0
 	c.mu.Unlock()
-	c.group.begin(generation, held)
+	c.groups.begin(generation, held)
 }
 
 // loadNewest loads the newest good snapshot, or initial values when there is none, into all shards but those that keep

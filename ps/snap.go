@@ -87,7 +87,7 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	if len(gone) > 0 {
 		c.opts.Logger.DebugContext(ctx, "old snapshots removed", "paths", gone)
 	}
-	c.group.taken(info.ID)
+	c.groups.taken(info.ID)
 	c.mu.Lock()
 	c.mu.last = info
 	c.mu.inARow, c.mu.said = 0, time.Time{}

@@ -164,8 +164,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	layout := m.Layout()
-	s.id = wiring.Identity(s.cfg, plan, layout)
+	s.id = wiring.Identity(s.cfg, plan, m)
 	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
 	}
@@ -215,7 +214,7 @@ func (s *serving) open(ctx context.Context) error {
 		}
 		listeners[i] = l
 	}
-	o, err := wiring.ClusterOptions(s.cfg, plan, m, layout)
+	o, err := wiring.ClusterOptions(s.cfg, plan, m)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 type shards interface {
 	stored.State
 	Client(ctx context.Context, worker string) (*ps.Client, error)
+	Reader(ctx context.Context, worker string) (*ps.Client, error)
 	ClientAt(ctx context.Context, worker string, generation uint64) (*ps.Client, error)
 	SetState(ctx context.Context, key string, value []byte) error
 	SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error

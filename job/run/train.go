@@ -168,7 +168,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := stored.FitsNewest(t.cfg, t.notice); err != nil {
 		return err
 	}
-	o, err := wiring.ClusterOptions(t.cfg, t.plan, t.model, t.model.Layout())
+	o, err := wiring.ClusterOptions(t.cfg, t.plan, t.model)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (t *trainer) dial(ctx context.Context) error {
 	if t.opts.Resume != nil && !*t.opts.Resume {
 		return fault.Config("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false")
 	}
-	remote, err := wiring.Dial(ctx, t.cfg, t.plan, t.model.Layout(), t.log, psHooks(t.hooks))
+	remote, err := wiring.Dial(ctx, t.cfg, t.plan, t.model, t.log, psHooks(t.hooks))
 	if err != nil {
 		return fault.Unavailable(otherFeatures(t.cfg, err))
 	}
@@ -323,7 +323,7 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 
 // reader opens a session that only reads.
 func (t *trainer) reader(ctx context.Context, worker int) (*ps.Client, error) {
-	return t.shards.Client(ctx, fmt.Sprintf("%s/eval-%d", t.worker, worker))
+	return t.shards.Reader(ctx, fmt.Sprintf("%s/eval-%d", t.worker, worker))
 }
 
 // decide moves the learning rate and the early stop on by one evaluation.

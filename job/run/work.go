@@ -45,7 +45,7 @@ func (t *trainer) train(ctx context.Context) (*result.TrainResult, error) {
 	if err := t.sayWhatIsRead(ctx); err != nil {
 		return nil, fault.Unavailable(err)
 	}
-	who := ps.JoinOptions{Worker: t.worker, Single: t.cfg.Deterministic, Splits: t.known.names}
+	who := ps.JoinOptions{Worker: t.worker, Source: wiring.SourceOf(t.plan), Plan: t.plan.Hash(), Single: t.cfg.Deterministic, Splits: t.known.names}
 	lease := time.Duration(0)
 	if t.cfg.PS.Remote() {
 		lease = time.Duration(t.cfg.PS.Lease)

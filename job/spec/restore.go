@@ -31,9 +31,12 @@ type Restore struct {
 	// Heads say which heads may be new (init) and which may be gone (drop), as features do. Their parameters are tables' and
 	// tensors': those of a new head need a policy too.
 	Heads Policies `yaml:"heads" default:"{}"`
-	// Tables are policies by table, or table.segment, or "*" for all others.
+	// Tables are policies by table, or table.segment, or "*" for all others: init gives what is new or of another shape its
+	// initial values, and an optimizer that is another its initial state; grow keeps the weights that were there where there
+	// are more or fewer now; drop gives up what is stored; fail, the default, says what does not fit.
 	Tables Policies `yaml:"tables" default:"{}"`
-	// Tensors are policies by dense tensor, or "*" for all others.
+	// Tensors are policies by dense tensor, or "*" for all others, as for tables; grow keeps the elements that lie in both
+	// shapes, from the first of each dimension, which is right where something was added behind what there was.
 	Tensors Policies `yaml:"tensors" default:"{}"`
 }
 

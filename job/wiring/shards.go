@@ -2,26 +2,44 @@ package wiring
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
-	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// Identity is what workers and shards of a job must have in common.
-func Identity(c *spec.Config, plan *pipeline.Plan, layout *param.Layout) rpc.Identity {
-	r := c.Recipe()
-	return rpc.Identity{Job: c.Name, Plan: plan.Hash(), Layout: layout.Hash(), Shards: len(c.PS.Addresses), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())}}
+// Identity is what workers and shards of a job have in common.
+func Identity(c *spec.Config, plan *pipeline.Plan, m model.Model) rpc.Identity {
+	r, layout := c.Recipe(), m.Layout()
+	graph := sha256.Sum256([]byte(m.String()))
+	return rpc.Identity{
+		Job: c.Name, Shards: len(c.PS.Addresses), Shape: layout.Shape().Hash(), Layout: layout.Hash(), Model: hex.EncodeToString(graph[:8]),
+		Source: SourceOf(plan), Plan: plan.Hash(), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())},
+	}
+}
+
+// SourceOf names what a plan reads: positions are kept, and workers share splits, under it.
+func SourceOf(plan *pipeline.Plan) string {
+	var names []string
+	for _, s := range plan.Sources() {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ",")
 }
 
 func recovery(c *spec.Config) ps.RecoveryMode {
@@ -35,12 +53,15 @@ func recovery(c *spec.Config) ps.RecoveryMode {
 func maxStaged(c *spec.Config) int { return max(c.Train.Prefetch.Push, 1) }
 
 // ClusterOptions are those of a process with shards. The job's dir must be there. Errors: [pipeline.ErrUnavailable].
-func ClusterOptions(c *spec.Config, plan *pipeline.Plan, model fmt.Stringer, layout *param.Layout) (ps.Options, error) {
+func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (ps.Options, error) {
 	o := ps.Options{
-		Layout: layout, NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
+		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
 		MaxStaged: maxStaged(c), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
-		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": model.String()},
+		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
 		Recipe: c.Recipe().JSON(), Fit: stored.Policies(c),
+	}
+	if b, err := m.Marshal(); err == nil { // else it has a rule of the program's own, and only the program can make it
+		o.Model = &snapshot.Model{Name: c.Model.Name(), Version: graph.Version, Graph: b}
 	}
 	var err error
 	if o.From, err = stored.Beginning(c); err != nil {
@@ -111,13 +132,13 @@ func psTLS(t *spec.PSTLS) *wire.TLS {
 }
 
 // Dial connects to shards in other processes.
-func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, layout *param.Layout, log *slog.Logger, hooks *ps.Hooks) (*rpc.Remote, error) {
+func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m model.Model, log *slog.Logger, hooks *ps.Hooks) (*rpc.Remote, error) {
 	conf, err := ClientConfig(&c.PS)
 	if err != nil {
 		return nil, err
 	}
 	return rpc.Dial(ctx, rpc.Options{
-		Identity: Identity(c, plan, layout), Layout: layout, Addrs: c.PS.Addresses, Config: conf, RetryFor: RetryFor(&c.PS),
+		Identity: Identity(c, plan, m), Layout: m.Layout(), Addrs: c.PS.Addresses, Config: conf, RetryFor: RetryFor(&c.PS),
 		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
 	})
 }

@@ -42,8 +42,12 @@ func (a *admission) admit(method string, md metadata.MD) error {
 	if err := version(md, me); err != nil {
 		return failed(err)
 	}
-	if err := a.same(me, "the caller", of(md)); err != nil {
+	id := of(md)
+	if err := a.same(me, "the caller", id); err != nil {
 		return failed(err)
+	}
+	if id.Role == ps.Reader && !mayRead(method) {
+		return failed(fmt.Errorf("ps: a reader does not call %s of %s: %w", method[strings.LastIndexByte(method, '/')+1:], me, ps.ErrReadOnly))
 	}
 	switch {
 	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"):
@@ -57,6 +61,16 @@ func (a *admission) admit(method string, md metadata.MD) error {
 		return failed(a.coordinated(me, md))
 	}
 	return nil
+}
+
+// mayRead tells whether a call changes nothing, so that readers may make it.
+func mayRead(method string) bool {
+	switch method {
+	case psv1.Coordinator_Info_FullMethodName, psv1.Coordinator_GetState_FullMethodName, psv1.Coordinator_Progress_FullMethodName,
+		psv1.Coordinator_Stats_FullMethodName, psv1.Coordinator_Digest_FullMethodName, psv1.Shard_Row_FullMethodName:
+		return true
+	}
+	return false
 }
 
 // same compares an identity with the server's own.

@@ -39,7 +39,7 @@ func brief(info *ps.SnapshotInfo) ([]byte, string, error) {
 }
 
 func (s *coordinatorService) Join(ctx context.Context, r *psv1.JoinRequest) (*psv1.JoinResponse, error) {
-	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Single: r.Single, Splits: r.Splits, Report: fromReport(r.Report)})
+	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Source: r.Source, Plan: r.Plan, Single: r.Single, Splits: r.Splits, Report: fromReport(r.Report)})
 	return &psv1.JoinResponse{Member: id}, failed(err)
 }
 

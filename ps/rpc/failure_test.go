@@ -76,25 +76,39 @@ func TestGaveUp(t *testing.T) {
 // TestDiffers tells what is not the same on which side, without what follows from it.
 func TestDiffers(t *testing.T) {
 	t.Parallel()
-	mine := Identity{Job: "a", Plan: "p", Layout: "l", Shards: 2}
+	mine := Identity{Job: "a", Source: "s", Plan: "p", Shape: "h", Model: "g", Layout: "l", Shards: 2, Recipe: Recipe{Hash: "r"}}
 	for _, x := range []struct {
 		theirs Identity
 		want   string
 	}{
 		{mine, ""},
 		{Identity{Job: "b", Plan: "q", Layout: "m", Shards: 3}, `ps: the jobs have other names: the caller has "b", shard 0 another; start`},
-		{Identity{Job: "a", Plan: "q", Layout: "m", Shards: 2}, "ps: the parameters differ (model, features, optimizer): shard 0 has layout l, the caller layout m; start"},
-		{Identity{Job: "a", Plan: "q", Layout: "l", Shards: 2}, "ps: the plans differ (source, parse, batch): shard 0 has plan p, the caller plan q; start"},
-		{
-			Identity{Job: "a", Plan: "q", Layout: "l", Shards: 1},
-			"ps: the numbers of shards differ: shard 0 has 2, the caller 1; the plans differ (source, parse, batch): shard 0 has plan p, the caller plan q; start",
-		},
+		{but(mine, func(i *Identity) { i.Recipe.Hash, i.Shape = "x", "x" }), "ps: the features differ (parse.features, label, weight): shard 0 has recipe r, the caller recipe x; start"},
+		{but(mine, func(i *Identity) { i.Shape, i.Layout = "x", "x" }), "ps: the parameters differ (model, features): shard 0 has shape h, the caller shape x; start"},
+		{but(mine, func(i *Identity) { i.Model = "x" }), "ps: the models differ: shard 0 has model g, the caller model x; start"},
+		{but(mine, func(i *Identity) { i.Layout = "x" }), "ps: the rules differ (optimizer, learning rates, L2, initializers, seed): shard 0 has layout l, the caller layout x; start"},
+		{but(mine, func(i *Identity) { i.Plan = "q" }), `ps: the plans of source "s" differ (source, parse, batch): shard 0 has plan p, the caller plan q; start`},
+		{but(mine, func(i *Identity) { i.Shards, i.Plan = 1, "q" }), `ps: the numbers of shards differ: shard 0 has 2, the caller 1; the plans of source "s" differ (source, parse, batch): shard 0 has plan p, the caller plan q; start`},
+		// Another source of the same model has another plan.
+		{but(mine, func(i *Identity) { i.Source, i.Plan = "t", "q" }), ""},
+		{but(mine, func(i *Identity) { i.Source, i.Plan, i.Layout = "t", "q", "x" }), "ps: the rules differ"},
+		// Of a reader the shape counts, and the recipe if it names one.
+		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "h"}, ""},
+		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "h", Layout: "x", Model: "x", Plan: "x", Recipe: Recipe{Hash: "r"}}, ""},
+		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "x"}, "ps: the parameters differ (model, features): shard 0 has shape h, the caller shape x; start"},
+		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "h", Recipe: Recipe{Hash: "x"}}, "ps: the features differ"},
+		{Identity{Role: ps.Reader, Job: "a", Shards: 3, Shape: "h"}, "ps: the numbers of shards differ"},
 	} {
 		err := mine.differs("shard 0", "the caller", x.theirs, true)
 		if x.want == "" && err != nil || x.want != "" && (!errors.Is(err, ps.ErrMismatch) || !strings.HasPrefix(err.Error(), x.want)) {
 			t.Errorf("%v, want %q", err, x.want)
 		}
 	}
+}
+
+func but(i Identity, change func(*Identity)) Identity {
+	change(&i)
+	return i
 }
 
 // TestOtherRecipe is told with the recipe of the other side, across the wire, to whom it may be told.

@@ -12,12 +12,20 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// Identity says what a process belongs to. Client and server must be equal in all of it.
+// Identity says what a process belongs to and what it is there. Job and Shards must be equal on both sides. A trainer's
+// Recipe, Model and Layout must be the server's, and its Plan where it reads the server's Source; a backfill and the stream
+// that follows it are two sources of one model. Of a reader only Shape counts, and Recipe if it names one.
 type Identity struct {
-	// Job is the job's name, Plan the hash of its plan, Layout that of its parameters ([param.Layout.Hash]).
-	Job, Plan, Layout string
+	Role ps.Role
+	// Job is the job's name.
+	Job string
 	// Shards is how many shards there are.
 	Shards int
+	// Shape is the hash of what the weights look like ([param.Shape.Hash]), Layout that of it and of the rules that shards
+	// train by ([param.Layout.Hash]), Model names the graph.
+	Shape, Layout, Model string
+	// Source names what is read, Plan is the hash of how.
+	Source, Plan string
 	// Recipe says what examples are made of, and what of it must be the same: [Recipe.Hash] travels with each call, and
 	// the text with the refusal of one whose hash is another ([RecipeError]).
 	Recipe Recipe
@@ -45,6 +53,10 @@ const (
 	keyJob     = "monolith-job"
 	keyPlan    = "monolith-plan"
 	keyLayout  = "monolith-layout"
+	keyShape   = "monolith-shape"
+	keyModel   = "monolith-model"
+	keySource  = "monolith-source"
+	keyRole    = "monolith-role"
 	keyShards  = "monolith-shards"
 	keyRecipe  = "monolith-recipe"
 	// A coordinator says with each call to a shard where it keeps the snapshots and who it is.
@@ -74,16 +86,27 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 		add("the jobs have other names", strconv.Quote(o.Job), strconv.Quote(i.Job))
 	} else {
 		add("the numbers of shards differ", strconv.Itoa(o.Shards), strconv.Itoa(i.Shards))
-		// The rest follows from the features.
-		recipe = add("the features differ (parse.features, label, weight)", "recipe "+o.Recipe.Hash, "recipe "+i.Recipe.Hash)
-		if !recipe && !add("the parameters differ (model, features, optimizer)", "layout "+o.Layout, "layout "+i.Layout) {
-			add("the plans differ (source, parse, batch)", "plan "+o.Plan, "plan "+i.Plan)
+		// Each follows from what comes before it.
+		const features = "the features differ (parse.features, label, weight)"
+		shape := func() bool { return add("the parameters differ (model, features)", "shape "+o.Shape, "shape "+i.Shape) }
+		switch {
+		case o.Role == ps.Reader:
+			recipe = o.Recipe.Hash != "" && add(features, "recipe "+o.Recipe.Hash, "recipe "+i.Recipe.Hash)
+			if !recipe {
+				shape()
+			}
+		case add(features, "recipe "+o.Recipe.Hash, "recipe "+i.Recipe.Hash):
+			recipe = true
+		case shape(), add("the rules differ (optimizer, learning rates, L2, initializers, seed)", "layout "+o.Layout, "layout "+i.Layout):
+		case add("the models differ", "model "+o.Model, "model "+i.Model):
+		case o.Source == i.Source:
+			add(fmt.Sprintf("the plans of source %q differ (source, parse, batch)", i.Source), "plan "+o.Plan, "plan "+i.Plan)
 		}
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("ps: %s; start all processes with the same job file and the same --set (monolith plan and train --print-config show what a process would do): %w",
+	err := fmt.Errorf("ps: %s; start all processes of one source with the same job file and the same --set (monolith plan and train --print-config show what a process would do): %w",
 		strings.Join(faults, "; "), ps.ErrMismatch)
 	if recipe && known {
 		return &RecipeError{i.Recipe.Text, err}
@@ -94,13 +117,21 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 // outgoing puts the identity into a call.
 func (i Identity) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, keyVersion, strconv.Itoa(wire.ProtocolVersion), keyJob, i.Job, keyPlan, i.Plan,
-		keyLayout, i.Layout, keyShards, strconv.Itoa(i.Shards), keyRecipe, i.Recipe.Hash)
+		keyLayout, i.Layout, keyShape, i.Shape, keyModel, i.Model, keySource, i.Source, keyRole, i.Role.String(),
+		keyShards, strconv.Itoa(i.Shards), keyRecipe, i.Recipe.Hash)
 }
 
 // of returns the identity in the headers of a call.
 func of(md metadata.MD) Identity {
 	shards, _ := strconv.Atoi(first(md, keyShards))
-	return Identity{Job: first(md, keyJob), Plan: first(md, keyPlan), Layout: first(md, keyLayout), Shards: shards, Recipe: Recipe{Hash: first(md, keyRecipe)}}
+	id := Identity{
+		Job: first(md, keyJob), Plan: first(md, keyPlan), Layout: first(md, keyLayout), Shape: first(md, keyShape), Model: first(md, keyModel),
+		Source: first(md, keySource), Shards: shards, Recipe: Recipe{Hash: first(md, keyRecipe)},
+	}
+	if first(md, keyRole) == ps.Reader.String() {
+		id.Role = ps.Reader
+	}
+	return id
 }
 
 func first(md metadata.MD, key string) string {

@@ -169,12 +169,30 @@ func (r *Remote) Client(ctx context.Context, worker string) (*ps.Client, error) 
 
 // ClientAt opens a client to the shards' state of a generation.
 func (r *Remote) ClientAt(ctx context.Context, worker string, generation uint64) (*ps.Client, error) {
+	conns, err := r.connect(ctx, worker, generation, r.o.Identity.Role)
+	if err != nil {
+		return nil, err
+	}
+	return r.client(worker, conns), nil
+}
+
+// client makes a client of open streams.
+func (r *Remote) client(worker string, conns []ps.Conn) *ps.Client {
+	return ps.NewClient(ps.ClientOptions{
+		Layout: r.o.Layout, Worker: worker, Conns: conns, Hooks: r.o.Hooks, Parallel: true, Partial: r.Info().Recovery == ps.Partial,
+	})
+}
+
+// connect opens the streams of a new session, in a role.
+func (r *Remote) connect(ctx context.Context, worker string, generation uint64, role ps.Role) ([]ps.Conn, error) {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	session := binary.LittleEndian.Uint64(b[:]) | 1
 	conns := make([]ps.Conn, len(r.peers))
 	for i, p := range r.peers {
-		conn, err := p.Connect(ctx, session, generation, worker)
+		t := p.t
+		t.Identity.Role = role
+		conn, err := connect(ctx, p.cc, t, session, generation, worker)
 		if err != nil {
 			for _, open := range conns[:i] {
 				err = errors.Join(err, open.Close(ctx, true))
@@ -185,16 +203,26 @@ func (r *Remote) ClientAt(ctx context.Context, worker string, generation uint64)
 			conns[i] = r.o.WrapConn(worker, i, conn)
 		}
 	}
-	return ps.NewClient(ps.ClientOptions{
-		Layout: r.o.Layout, Worker: worker, Conns: conns, Hooks: r.o.Hooks, Parallel: true, Partial: r.Info().Recovery == ps.Partial,
-	}), nil
+	return conns, nil
+}
+
+// Reader opens a client that can look up and read dense tensors, and neither push nor take over splits.
+func (r *Remote) Reader(ctx context.Context, worker string) (*ps.Client, error) {
+	if err := r.refresh(ctx); err != nil {
+		return nil, err
+	}
+	conns, err := r.connect(ctx, worker, r.Info().Generation, ps.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return r.client(worker, conns), nil
 }
 
 // connect opens the stream of a session to a shard.
 func connect(ctx context.Context, cc *grpc.ClientConn, t Target, session, generation uint64, worker string) (ps.Conn, error) {
 	c, err := wire.Dial(ctx, cc, wire.Hello{
-		Job: t.Identity.Job, Plan: t.Identity.Plan, Layout: t.Identity.Layout, Shards: t.Identity.Shards, Shard: t.Shard,
-		Generation: generation, Session: session, Worker: worker,
+		Role: t.Identity.Role, Job: t.Identity.Job, Plan: t.Identity.Plan, Source: t.Identity.Source, Model: t.Identity.Model,
+		Layout: t.Identity.Layout, Shape: t.Identity.Shape, Shards: t.Identity.Shards, Shard: t.Shard, Generation: generation, Session: session, Worker: worker,
 	}, t.Conn)
 	if err != nil {
 		return nil, err
@@ -309,7 +337,7 @@ func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) er
 
 // Join is [ps.Cluster.Join].
 func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
-	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report)})
+	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Source: o.Source, Plan: o.Plan, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report)})
 	if err != nil {
 		return 0, err
 	}

@@ -19,7 +19,9 @@ import (
 // cluster is a cluster whose shards are behind addresses, with its worker's view.
 type cluster struct {
 	*rpc.Remote
-	stop []func(context.Context) error
+	id    rpc.Identity
+	addrs []string
+	stop  []func(context.Context) error
 }
 
 // Close ends the worker's view, the servers and the shards.
@@ -42,10 +44,12 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 		return nil, err
 	}
 	n := max(o.NumShards, 1)
-	id := rpc.Identity{Job: "test", Plan: "p", Layout: o.Layout.Hash(), Shards: n}
+	id := rpc.Identity{
+		Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: o.Layout.Hash(), Shape: o.Layout.Shape().Hash(), Shards: n, Recipe: rpc.Recipe{Hash: "r"},
+	}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: o.Dir}
-	c := &cluster{}
 	addrs := make([]string, n)
+	c := &cluster{id: id, addrs: addrs}
 	serve := func(shard int, node *ps.Node, cl *ps.Cluster) error {
 		s, err := rpc.NewServer(rpc.ServerOptions{Identity: id, Shard: shard, Node: node, Cluster: cl, Dir: o.Dir})
 		if err != nil {
@@ -95,6 +99,85 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 		return nil, errors.Join(err, cl.Close(ctx))
 	}
 	return c, nil
+}
+
+// TestRoles: who reads needs the shape alone and may change nothing; who trains on another source needs the model and its
+// rules, and has a plan of its own.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	l := pstest.SmallJob().Layout()
+	c, err := start(t.Context(), ps.Options{Layout: l, NumShards: 2, Dir: t.TempDir()}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	dial := func(change func(*rpc.Identity)) (*rpc.Remote, error) {
+		id := c.id
+		change(&id)
+		r, err := rpc.Dial(t.Context(), rpc.Options{Identity: id, Layout: l, Addrs: c.addrs, RetryFor: time.Second})
+		if err == nil {
+			t.Cleanup(func() { _ = r.Close(context.Background()) })
+		}
+		return r, err
+	}
+	reader, err := dial(func(id *rpc.Identity) { *id = rpc.Identity{Role: ps.Reader, Job: id.Job, Shards: 2, Shape: id.Shape} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pstest.TestReader(t, reader.Client, l)
+	pstest.TestReader(t, reader.Reader, l)
+	_, joined := reader.Join(t.Context(), ps.JoinOptions{Worker: "r"})
+	_, taken := reader.Snapshot(t.Context(), ps.SnapshotOptions{})
+	for what, err := range map[string]error{
+		"joins": joined, "takes a snapshot": taken, "rolls back": reader.RollBack(t.Context(), 1, "so"), "sets state": reader.SetState(t.Context(), "k", nil),
+	} {
+		if !errors.Is(err, ps.ErrReadOnly) {
+			t.Errorf("a reader %s: %v, want ErrReadOnly", what, err)
+		}
+	}
+	if _, err := reader.Stats(t.Context()); err != nil {
+		t.Errorf("a reader asks for statistics: %v", err)
+	}
+	stream, err := dial(func(id *rpc.Identity) { id.Source, id.Plan = "stream", "q" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := stream.Client(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cl.Resume(t.Context(), "stream", []string{"x"}); err != nil {
+		t.Error(err)
+	}
+	if err := cl.Close(); err != nil {
+		t.Error(err)
+	}
+	for what, x := range map[string]struct {
+		change func(*rpc.Identity)
+		want   string
+	}{
+		"reader of another shape":     {func(id *rpc.Identity) { id.Role, id.Shape = ps.Reader, "x" }, "the parameters differ"},
+		"trainer of another recipe":   {func(id *rpc.Identity) { id.Source, id.Recipe.Hash = "stream", "x" }, "the features differ"},
+		"trainer of another model":    {func(id *rpc.Identity) { id.Source, id.Model = "stream", "x" }, "the models differ"},
+		"trainer of other rules":      {func(id *rpc.Identity) { id.Source, id.Layout = "stream", "x" }, "the rules differ"},
+		"trainer with another plan":   {func(id *rpc.Identity) { id.Plan = "x" }, `the plans of source "examples" differ`},
+		"trainer of as many shards+1": {func(id *rpc.Identity) { id.Shards++ }, "the numbers of shards differ"},
+	} {
+		if _, err := dial(x.change); !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want ErrMismatch and %q", what, err, x.want)
+		}
+	}
+	// Two workers of a source that the shards' own job does not read agree among each other.
+	if _, err := stream.Join(t.Context(), ps.JoinOptions{Worker: "w", Source: "stream", Plan: "q", Splits: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Join(t.Context(), ps.JoinOptions{Worker: "v", Source: "stream", Plan: "other"}); !errors.Is(err, ps.ErrMismatch) {
+		t.Errorf("another plan: %v, want ErrMismatch", err)
+	}
 }
 
 func TestCluster(t *testing.T) { pstest.TestCluster(t, open) }

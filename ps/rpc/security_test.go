@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,7 +91,7 @@ func serveShard(t *testing.T, shard int, config wire.ServerConfig, dir string) (
 }
 
 func as(ctx context.Context, id rpc.Identity) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "monolith-version", "1", "monolith-job", id.Job, "monolith-plan", id.Plan,
+	return metadata.AppendToOutgoingContext(ctx, "monolith-version", strconv.Itoa(wire.ProtocolVersion), "monolith-job", id.Job, "monolith-plan", id.Plan, "monolith-shape", id.Shape,
 		"monolith-layout", id.Layout, "monolith-shards", string(rune('0'+id.Shards)))
 }
 

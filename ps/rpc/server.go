@@ -129,7 +129,10 @@ type host struct{ s *Server }
 func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
 	o := &h.s.o
 	// A worker has told the coordinator of its recipe before; here the plan's hash stands for it.
-	theirs := Identity{Job: hello.Job, Plan: hello.Plan, Layout: hello.Layout, Shards: hello.Shards, Recipe: o.Identity.Recipe}
+	theirs := Identity{
+		Role: hello.Role, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape, Shards: hello.Shards,
+		Recipe: o.Identity.Recipe,
+	}
 	if err := h.s.admission.same(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {
 		return nil, wire.Welcome{}, err
 	}
@@ -141,5 +144,8 @@ func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome
 		return nil, wire.Welcome{}, err
 	}
 	conn, err := o.Node.Connect(ctx, hello.Session, hello.Generation, hello.Worker)
+	if err == nil && hello.Role == ps.Reader {
+		conn = ps.ReadOnly(conn)
+	}
 	return conn, wire.Welcome{Incarnation: st.Incarnation}, err
 }

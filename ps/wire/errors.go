@@ -63,6 +63,7 @@ var errorCodes = [...]struct {
 	{22, ps.ErrMismatch},
 	{23, ps.ErrUnreachable},
 	{24, ps.ErrRejoin},
+	{25, ps.ErrReadOnly},
 }
 
 const (

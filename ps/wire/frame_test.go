@@ -275,7 +275,10 @@ func kindOf(b byte) kind { return kind(b % 6) }
 // TestHello is read as it was written, and another version is refused by name.
 func TestHello(t *testing.T) {
 	t.Parallel()
-	want := hello{Hello{ProtocolVersion, "job", "plan", "layout", 5, 3, 7, 1 << 60, "worker", true}, 1500e6}
+	want := hello{Hello{
+		Version: ProtocolVersion, Job: "job", Plan: "plan", Layout: "layout", Source: "source", Model: "model", Shape: "shape", Role: ps.Reader,
+		Shards: 5, Shard: 3, Generation: 7, Session: 1 << 60, Worker: "worker", Resumed: true,
+	}, 1500e6}
 	read := func(h hello) (got hello, err error) {
 		var r recorder
 		e := newEncoder(&r, &chunkPool{})
@@ -298,11 +301,11 @@ func TestHello(t *testing.T) {
 	if got, err := read(want); err != nil || got != want {
 		t.Errorf("%v\n%s", err, cmp.Diff(want.Hello, got.Hello))
 	}
-	for v, older := range map[uint32]string{0: "the client is older", 2: "the server is older"} {
+	for v, older := range map[uint32]string{0: "the client is older", ProtocolVersion + 1: "the server is older"} {
 		h := want
 		h.Version = v
 		_, err := read(h)
-		if text := fmt.Sprintf("the client speaks version %d, the server 1, so %s", v, older); !errors.Is(err, ErrVersion) || !bytes.Contains([]byte(err.Error()), []byte(text)) {
+		if text := fmt.Sprintf("the client speaks version %d, the server %d, so %s", v, ProtocolVersion, older); !errors.Is(err, ErrVersion) || !bytes.Contains([]byte(err.Error()), []byte(text)) {
 			t.Errorf("version %d: %v, want %q", v, err, text)
 		}
 	}

@@ -3,10 +3,12 @@ package wire
 import (
 	"fmt"
 	"time"
+
+	"github.com/monolith-go/monolith/ps"
 )
 
 // ProtocolVersion is the version of the protocol that this package speaks. Client and server must speak the same.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // Hello is what a client says about itself when a stream begins.
 type Hello struct {
@@ -14,6 +16,10 @@ type Hello struct {
 	Version uint32
 	// Job is the job's name, Plan the hash of its plan, Layout that of its parameters ([param.Layout.Hash]).
 	Job, Plan, Layout string
+	// Source names what the client reads, Model the graph, Shape is the hash of what the weights look like.
+	Source, Model, Shape string
+	// Role is what the client may do.
+	Role ps.Role
 	// Shards is how many shards the client thinks there are, Shard which of them it wants, from 0.
 	Shards, Shard int
 	// Generation is that of the cluster's state that the client has resumed from; the [Host] decides what it means.
@@ -42,16 +48,20 @@ type hello struct {
 }
 
 const (
-	helloLen = 4 + 4 + 4 + 4 + 8 + 8 + 4 + 4*4
+	helloLen = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 7*4
 	// maxHello bounds a hello, bytes.
 	maxHello = 1 << 20
 )
 
 func (h *hello) header(attempt uint64) (header, error) {
-	if err := checkNames(h.Job, h.Plan, h.Layout, h.Worker); err != nil {
+	if err := checkNames(h.Job, h.Plan, h.Layout, h.Source, h.Model, h.Shape, h.Worker); err != nil {
 		return header{}, err
 	}
-	return header{kind: kindHello, seq: attempt, bodyLen: helloLen + uint64(len(h.Job)+len(h.Plan)+len(h.Layout)+len(h.Worker))}, nil
+	n := 0
+	for _, s := range []string{h.Job, h.Plan, h.Layout, h.Source, h.Model, h.Shape, h.Worker} {
+		n += len(s)
+	}
+	return header{kind: kindHello, seq: attempt, bodyLen: helloLen + uint64(n)}, nil
 }
 
 func (h *hello) put(e *encoder) {
@@ -59,12 +69,16 @@ func (h *hello) put(e *encoder) {
 	e.u32(uint32(h.Shards))
 	e.u32(uint32(h.Shard))
 	e.u32(uint32(bit(h.Resumed)))
+	e.u32(uint32(h.Role))
 	e.u64(h.Generation)
 	e.u64(h.Session)
 	e.u32(uint32(h.alive.Milliseconds()))
 	e.str(h.Job)
 	e.str(h.Plan)
 	e.str(h.Layout)
+	e.str(h.Source)
+	e.str(h.Model)
+	e.str(h.Shape)
 	e.str(h.Worker)
 }
 
@@ -76,9 +90,15 @@ func (h *hello) read(d *decoder) error {
 		return versionError(h.Version)
 	}
 	h.Shards, h.Shard, h.Resumed = int(d.u32()), int(d.u32()), d.u32() != 0
+	switch role := d.u32(); {
+	case d.err == nil && role > uint32(ps.Reader):
+		d.err = violation("hello in role %d", role)
+	default:
+		h.Role = ps.Role(role)
+	}
 	h.Generation, h.Session = d.u64(), d.u64()
 	h.alive = time.Duration(d.u32()) * time.Millisecond
-	h.Job, h.Plan, h.Layout, h.Worker = d.str(), d.str(), d.str(), d.str()
+	h.Job, h.Plan, h.Layout, h.Source, h.Model, h.Shape, h.Worker = d.str(), d.str(), d.str(), d.str(), d.str(), d.str(), d.str()
 	return d.end()
 }
 

@@ -169,7 +169,7 @@ func TestBadFramesEndTheStream(t *testing.T) {
 		"no hello":         {first: header{kind: kindControl}, code: codes.InvalidArgument, text: "begins with control"},
 		"no frame":         {body: []byte(strings.Repeat("x", 100)), code: codes.InvalidArgument, text: "0x78787878"},
 		"hello too long":   {first: header{kind: kindHello, bodyLen: 1 << 40}, code: codes.ResourceExhausted, text: "of a hello"},
-		"short hello":      {first: header{kind: kindHello, bodyLen: 4}, body: []byte{1, 0, 0, 0}, code: codes.InvalidArgument, text: "early"},
+		"short hello":      {first: header{kind: kindHello, bodyLen: 4}, body: []byte{ProtocolVersion, 0, 0, 0}, code: codes.InvalidArgument, text: "early"},
 		"second hello":     {then: header{kind: kindHello, bodyLen: 4}, body: make([]byte, 4), code: codes.InvalidArgument, text: "where a request is due"},
 		"reply":            {then: header{kind: kindReply, bodyLen: 8}, body: make([]byte, 8), code: codes.InvalidArgument, text: "reply where a request"},
 		"message too long": {then: header{kind: kindStage, bodyLen: 100_000}, code: codes.ResourceExhausted, text: "stage of 100032 bytes, the limit is 100000 (MaxMessage of the server)"},
@@ -203,7 +203,7 @@ func TestBadFramesEndTheStream(t *testing.T) {
 		}
 	}
 	s := c.open()
-	s.hello(t, hello{Hello: Hello{Version: 2}}, 1)
+	s.hello(t, hello{Hello: Hello{Version: ProtocolVersion + 1}}, 1)
 	if err := s.ends(t); !errors.Is(err, ErrVersion) {
 		t.Errorf("other version: %v, want ErrVersion", err)
 	}

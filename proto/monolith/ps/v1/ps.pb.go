@@ -1546,7 +1546,10 @@ type JoinRequest struct {
 	Single bool                   `protobuf:"varint,2,opt,name=single,proto3" json:"single,omitempty"`
 	Splits []string               `protobuf:"bytes,3,rep,name=splits,proto3" json:"splits,omitempty"`
 	// What the member had and did under a coordinator before; its member number is not used.
-	Report        *ReportRequest `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
+	Report *ReportRequest `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
+	// What the member reads, and the hash of how.
+	Source        string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
+	Plan          string `protobuf:"bytes,6,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1607,6 +1610,20 @@ func (x *JoinRequest) GetReport() *ReportRequest {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *JoinRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
 }
 
 type JoinResponse struct {
@@ -2561,12 +2578,14 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\apartial\x18\x06 \x01(\bR\apartial\x12\x16\n" +
 	"\x06newest\x18\a \x01(\fR\x06newest\x12\x1f\n" +
 	"\vnewest_path\x18\b \x01(\tR\n" +
-	"newestPath\"\x8c\x01\n" +
+	"newestPath\"\xb8\x01\n" +
 	"\vJoinRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06single\x18\x02 \x01(\bR\x06single\x12\x16\n" +
 	"\x06splits\x18\x03 \x03(\tR\x06splits\x125\n" +
-	"\x06report\x18\x04 \x01(\v2\x1d.monolith.ps.v1.ReportRequestR\x06report\"&\n" +
+	"\x06report\x18\x04 \x01(\v2\x1d.monolith.ps.v1.ReportRequestR\x06report\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\tR\x06source\x12\x12\n" +
+	"\x04plan\x18\x06 \x01(\tR\x04plan\"&\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\":\n" +
 	"\fAwaitRequest\x12\x16\n" +

@@ -1,0 +1,137 @@
+package job_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/tfrecord"
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// rolesJob trains on users and items behind shards at an address.
+func rolesJob(t *testing.T, dir, address, source, format string, set ...string) *job.Config {
+	t.Helper()
+	token := filepath.Join(dir, "token") // who bears it is told both values
+	if err := os.WriteFile(token, []byte("a token of the test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`
+version: 1
+name: roles
+source: %s
+parse: {format: %s, features: [{name: user, slot: 1}, {name: item, slot: 2}], label: y}
+model: {deepfm: {dim: 4, hidden: [8]}}
+train: {batch: 50}
+snapshot: {every: 0s}
+ps: {addresses: [%q], retry: 5s, token: {file: %q}}
+`, source, format, address, token)
+	c, err := job.Decode([]byte(text), "roles.yaml", job.LoadOptions{Set: append([]string{"dir=" + filepath.Join(dir, "run")}, set...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestBackfillThenStream trains one model from two jobs that read other sources in other formats: the shards, started with
+// one of them, take both, and positions of both lie side by side. A worker with other slots, another model or other rules
+// is refused, whichever source it reads.
+func TestBackfillThenStream(t *testing.T) {
+	t.Parallel()
+	dir, address := t.TempDir(), freeAddress(t)
+	var lines, records bytes.Buffer
+	w := tfrecord.NewWriter(&records, nil)
+	for i := range 300 {
+		line := fmt.Appendf(nil, `{"y": %d, "user": %d, "item": %d}`, i%2, i%20, i%7)
+		lines.Write(append(line, '\n'))
+		if err := w.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(filepath.Join(dir, "a.jsonl"), lines.Bytes(), 0o644), os.WriteFile(filepath.Join(dir, "b.tfrecord"), records.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	text, tf := fmt.Sprintf("{text: {files: [%q]}}", filepath.Join(dir, "a.jsonl")), fmt.Sprintf("{tfrecord: {files: [%q]}}", filepath.Join(dir, "b.tfrecord"))
+	stream := rolesJob(t, dir, address, tf, "jsonl")
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		_, err := job.Serve(ctx, stream, job.ServeOptions{})
+		served <- err
+	}()
+	defer func() {
+		cancel()
+		<-served
+	}()
+	train := func(c *job.Config, worker string) (*job.TrainResult, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return job.Run(ctx, c, job.RunOptions{Worker: worker})
+	}
+	backfill := rolesJob(t, dir, address, text, "jsonl", "train.batch=30")
+	if r, err := train(backfill, "backfill"); err != nil || r.Examples != 300 {
+		t.Fatalf("the backfill: %+v, %v", r, err)
+	}
+	r, err := train(stream, "stream")
+	if err != nil || r.Examples != 300 {
+		t.Fatalf("the stream: %+v, %v", r, err)
+	}
+	info, err := snapshot.ReadInfo(r.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{"text", "tfrecord"} {
+		rows := int64(0)
+		for _, p := range info.Positions[source] {
+			rows += p.Rows
+		}
+		if rows != 300 {
+			t.Errorf("%d examples of source %s are in the snapshot, want 300: %v", rows, source, info.Positions)
+		}
+	}
+	var graph struct {
+		Version int `json:"version"`
+	}
+	if info.Model == nil || info.Model.Name != "deepfm" || json.Unmarshal(info.Model.Graph, &graph) != nil || graph.Version != info.Model.Version {
+		t.Errorf("the manifest's model is %+v", info.Model)
+	}
+	for what, x := range map[string]struct {
+		c    *job.Config
+		want []string
+	}{
+		"other slots of the same source":   {slotted(t, dir, address, tf), []string{"feature item: slot", "2", "9"}},
+		"other slots of another source":    {slotted(t, dir, address, text), []string{"feature item: slot", "2", "9"}},
+		"other rules of another source":    {rolesJob(t, dir, address, text, "jsonl", "optimizer.sparse.adagrad.lr=0.5"), []string{"the rules differ"}},
+		"another model of another source":  {rolesJob(t, dir, address, text, "jsonl", "model.deepfm.dropout=0.5"), []string{"the models differ"}},
+		"other batches of the same source": {rolesJob(t, dir, address, tf, "jsonl", "train.batch=20"), []string{`the plans of source "tfrecord" differ`}},
+		"another width of another source":  {rolesJob(t, dir, address, text, "jsonl", "model.deepfm.hidden=[4]"), []string{"the parameters differ"}},
+	} {
+		_, err := train(x.c, "other")
+		for _, want := range x.want {
+			if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", what, err, want)
+			}
+		}
+	}
+}
+
+// slotted is a job whose item has another slot.
+func slotted(t *testing.T, dir, address, source string) *job.Config {
+	t.Helper()
+	c := rolesJob(t, dir, address, source, "jsonl")
+	slot := 9
+	c.Parse.Features[1].Slot = &slot
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
