@@ -13,7 +13,6 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
-	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
@@ -28,7 +27,9 @@ source: {clicks: {examples: 1000}}
 parse:
   format: jsonl
   features: [{name: user, slot: 1}, {name: item, slot: 2}, {name: history, slot: 2}]
-  label: click
+heads:
+  - {name: click}
+  - {name: seconds, loss: huber}
 stages: [count]
 model: {attention: {hidden: 16}}
 train: {batch: 50}
@@ -77,7 +78,7 @@ type attention struct {
 	Hidden int `yaml:"hidden" default:"32" min:"1"`
 }
 
-// Build makes the model. Its features are columns that parse makes, its head learns the label.
+// Build makes the model. Its features are columns that parse makes, its heads are those of the job.
 func (a *attention) Build(in component.ModelInputs) (model.Model, error) {
 	b := graph.NewBuilder()
 	rule := layer.Rule{Optimizer: optim.Adam{LR: 0.01}}
@@ -94,7 +95,11 @@ func (a *attention) Build(in component.ModelInputs) (model.Model, error) {
 	now := pooled(item)
 	before := layer.Attention(b, "attention", now, b.Lookup(history, "vec"), history, 8, rule)
 	x := layer.MLP(b, "deep", b.Concat(pooled(user), now, before), layer.MLPConfig{Hidden: []int{a.Hidden}, Rule: rule})
-	return b.Build(in.Seed, graph.Output{Head: model.Head{Name: "click", Loss: loss.CrossEntropy}, Node: layer.Dense(b, "click", x, 1, rule)})
+	var heads []graph.Output
+	for _, h := range in.Heads {
+		heads = append(heads, graph.Output{Head: h, Node: layer.Dense(b, "head."+h.Name, x, 1, rule)})
+	}
+	return b.Build(in.Seed, heads...)
 }
 
 // ownClicks is the program's source; another would read its own storage.
@@ -111,7 +116,7 @@ func (*ownClicks) Bounded() bool       { return true }
 func (c *ownClicks) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	var lines [][]byte
 	for i := range c.Examples {
-		lines = append(lines, fmt.Appendf(nil, `{"user":%d,"item":%d,"history":[%d,%d],"click":%d}`, i%50, i%20, i%7, i%11, i%2))
+		lines = append(lines, fmt.Appendf(nil, `{"user":%d,"item":%d,"history":[%d,%d],"click":%d,"seconds":%d}`, i%50, i%20, i%7, i%11, i%2, i%20))
 	}
 	return memsource.Records(map[string][][]byte{"memory": lines}, memsource.Options{}), nil
 }

@@ -2,6 +2,9 @@ package job_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,6 +60,58 @@ func TestTables(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestTwoHeadsASequenceAndTwoTables trains all of it from a job file: clicks on matching pairs, and seconds of those that were
+// clicked. The best AUC is .9.
+func TestTwoHeadsASequenceAndTwoTables(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	var lines []string
+	for range 8000 {
+		user, item, click, seconds := rng.IntN(50), rng.IntN(20), 0, "null"
+		if rng.Float64() < map[bool]float64{true: .9, false: .1}[user%2 == item%2] {
+			click, seconds = 1, fmt.Sprint(3+item%5)
+		}
+		history := strings.Repeat(fmt.Sprintf("%d,", rng.IntN(20)), rng.IntN(4))
+		lines = append(lines, fmt.Sprintf(`{"user":%d,"item":%d,"history":[%s],"click":%d,"seconds":%s}`, user, item, strings.TrimSuffix(history, ","), click, seconds))
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rows.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: two
+dir: %q
+source: {text: {files: [%[2]q]}}
+epochs: 2
+parse:
+  format: jsonl
+  features: [{name: user, slot: 1, table: users}, {name: item, slot: 2}, {name: history, slot: 2, attends: item}]
+heads:
+  - {name: click}
+  - {name: seconds, loss: huber, weight: 0.1, mask: {column: click}}
+model: {shared_bottom: {dim: 8, hidden: [16]}}
+tables: [{name: users, dim: 4, sparse: {adam: {lr: 0.01}}}]
+train: {batch: 64}
+snapshot: {every: 0s}
+eval: {source: {text: {files: [%[2]q]}}, every: end}
+`, filepath.Join(dir, "run"), path), "two.yaml", job.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := job.Evaluate(t.Context(), cfg, job.EvalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if auc, mae := r.Metrics["click.auc"], r.Metrics["seconds.mae"]; auc < .85 || !(mae < 1) {
+		t.Errorf("auc %v, mean absolute error %v: %v", auc, mae, r.Metrics)
 	}
 }
 
