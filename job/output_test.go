@@ -60,8 +60,12 @@ func rowsIn(t *testing.T, dir string) map[rowPlace]string {
 	t.Helper()
 	ids := arrow.ListOf(arrow.PrimitiveTypes.Int64)
 	src, err := parquetsource.New(parquetsource.Options{Files: []string{filepath.Join(dir, "*.parquet")}, Columns: arrow.NewSchema([]arrow.Field{
-		{Name: "split", Type: arrow.BinaryTypes.String}, {Name: "position", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "a", Type: ids}, {Name: "b", Type: ids}, {Name: "c", Type: ids}, {Name: "label", Type: arrow.PrimitiveTypes.Float32},
+		{Name: "split", Type: arrow.BinaryTypes.String},
+		{Name: "position", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "a", Type: ids},
+		{Name: "b", Type: ids},
+		{Name: "c", Type: ids},
+		{Name: "label", Type: arrow.PrimitiveTypes.Float32},
 	}, nil)})
 	if err != nil {
 		t.Fatal(err)

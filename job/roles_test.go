@@ -62,7 +62,7 @@ func TestBackfillThenStream(t *testing.T) {
 	}
 	text, tf := fmt.Sprintf("{text: {files: [%q]}}", filepath.Join(dir, "a.jsonl")), fmt.Sprintf("{tfrecord: {files: [%q]}}", filepath.Join(dir, "b.tfrecord"))
 	stream := rolesJob(t, dir, address, tf, "jsonl")
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
 		_, err := job.Serve(ctx, stream, job.ServeOptions{})
@@ -70,7 +70,9 @@ func TestBackfillThenStream(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		<-served
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	}()
 	train := func(c *job.Config, worker string) (*job.TrainResult, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -513,6 +513,7 @@ func (p *numberer) Process(_ context.Context, in *item, emit func(*item) error) 
 func (p *numberer) Flush(context.Context, func(*item) error) error { return nil }
 func (p *numberer) Close() error                                   { return nil }
 func (p *numberer) Save(split pipeline.SplitID) ([]byte, error)    { return json.Marshal(p.n[split]) }
+
 func (p *numberer) Restore(split pipeline.SplitID, state []byte) error {
 	n := 0
 	err := json.Unmarshal(state, &n)

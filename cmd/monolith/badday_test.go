@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/internal/example"
 	"github.com/monolith-go/monolith/internal/testbed"
-	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/monolith-go/monolith/internal/example"
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/example"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 

@@ -122,7 +122,7 @@ func fieldsOf(t reflect.Type) []field {
 		f.def, f.hasDefault = sf.Tag.Lookup("default")
 		if e := sf.Tag.Get("enum"); e != "" {
 			f.enum = strings.Split(e, "|")
-		} else if l, ok := reflect.New(element(sf.Type)).Interface().(Listed); ok {
+		} else if l, ok := reflect.TypeAssert[Listed](reflect.New(element(sf.Type))); ok {
 			f.enum = l.Words()
 		}
 		out = append(out, f)

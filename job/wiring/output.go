@@ -51,16 +51,16 @@ func (o *Outputs) remove(worker int, w *output) {
 }
 
 // sink makes the sink of output i, whose writers are in all.
-func (all *Outputs) sink(c *spec.Config, i int) (pipeline.Sink[*pipeline.Batch], error) {
-	o := &c.Outputs[i]
-	if o.To.Value() == nil {
+func (o *Outputs) sink(c *spec.Config, i int) (pipeline.Sink[*pipeline.Batch], error) {
+	out := &c.Outputs[i]
+	if out.To.Value() == nil {
 		return nil, fmt.Errorf("job: outputs[%d].to is not set: say where the rows go: %w", i, pipeline.ErrConfig)
 	}
-	inner, err := o.To.Value().Sink(o.Name+"/"+c.Name, fmt.Sprintf("outputs[%d].to.%s.", i, o.To.Name()))
+	inner, err := out.To.Value().Sink(out.Name+"/"+c.Name, fmt.Sprintf("outputs[%d].to.%s.", i, out.To.Name()))
 	if err != nil {
 		return nil, err
 	}
-	return outputSink{inner, all}, nil
+	return outputSink{inner, o}, nil
 }
 
 // outputSink is a sink whose writers may be flushed from elsewhere.
@@ -147,19 +147,19 @@ func (o *output) Close() error {
 
 // ends makes the sinks of the job's outputs of a kind. streams gives a stream for each of them, if there are any. What it
 // returns ends the streams in the sinks; it is called once the graph's main sink is built, which is the first one.
-func (all *Outputs) ends(c *spec.Config, of string, streams func(n int) []pipeline.Stream[*pipeline.Batch], queue int) (func(), error) {
+func (o *Outputs) ends(c *spec.Config, of string, streams func(n int) []pipeline.Stream[*pipeline.Batch], queue int) (func(), error) {
 	var names []string
 	var sinks []pipeline.Sink[*pipeline.Batch]
 	for i := range c.Outputs {
-		o := &c.Outputs[i]
-		if o.Of != of {
+		out := &c.Outputs[i]
+		if out.Of != of {
 			continue
 		}
-		s, err := all.sink(c, i)
+		s, err := o.sink(c, i)
 		if err != nil {
 			return nil, err
 		}
-		names, sinks = append(names, "output "+o.Name), append(sinks, s)
+		names, sinks = append(names, "output "+out.Name), append(sinks, s)
 	}
 	if len(sinks) == 0 {
 		return func() {}, nil

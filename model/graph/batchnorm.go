@@ -28,7 +28,6 @@ type BatchNorm struct {
 
 // batchNorm normalises each column.
 type batchNorm struct {
-	plain
 	// Prefix is that of the names of its tensors.
 	Prefix  string  `json:"name"`
 	Epsilon float32 `json:"epsilon"`
@@ -65,8 +64,10 @@ func (b *Builder) BatchNorm(x Node, cfg BatchNorm) Node {
 		rule      optim.Optimizer
 		statistic bool
 	}{
-		{gammaName, param.Constant(1), cfg.Optimizer, false}, {betaName, param.Zeros(), cfg.Optimizer, false},
-		{meanName, param.Zeros(), ema, true}, {varianceName, param.Constant(1), ema, true},
+		{gammaName, param.Constant(1), cfg.Optimizer, false},
+		{betaName, param.Zeros(), cfg.Optimizer, false},
+		{meanName, param.Zeros(), ema, true},
+		{varianceName, param.Constant(1), ema, true},
 	} {
 		b.tensor(param.Tensor{Name: cfg.Name + t.name, Shape: []int{x.shape.Dim}, Init: t.init, Optimizer: t.rule}, t.statistic)
 	}

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
@@ -365,14 +366,14 @@ func kindOf(x Node, kinds ...Kind) error {
 
 // kindNames lists kinds for a message.
 func kindNames(kinds []Kind) string {
-	text := ""
+	var text strings.Builder
 	for i, k := range kinds {
 		if i > 0 {
-			text += ", "
+			text.WriteString(", ")
 		}
-		text += [...]string{"rows", "entries", "batch", "pairs"}[k]
+		text.WriteString([...]string{"rows", "entries", "batch", "pairs"}[k])
 	}
-	return text
+	return text.String()
 }
 
 // same wants values that have equally many vectors: of rows, of the entries of one feature.

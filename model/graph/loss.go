@@ -25,7 +25,7 @@ type output struct {
 
 // addOutput checks a head and keeps its value alive.
 func (b *Builder) addOutput(o Output) output {
-	h := o.Head.WithDefaults()
+	h := o.WithDefaults()
 	out := output{head: h, node: o.Node.id, shift: -math.Log(float64(h.SampleRate))}
 	if h.Name == "" {
 		b.fault("a head has no name")

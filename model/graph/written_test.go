@@ -212,7 +212,7 @@ func TestOwnRulesCannotBeWritten(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `tensor "w": rule sgd(lr=1) cannot be written: it is none of package optim's`) {
 		t.Errorf("error %v", err)
 	}
-	if build(1).String() != build(1).String() || build(1).String() == build(2).String() {
+	if one, again, two := build(1).String(), build(1).String(), build(2).String(); one != again || one == two {
 		t.Error("the name of a graph that cannot be written must tell its rules apart")
 	}
 }

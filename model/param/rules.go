@@ -160,11 +160,11 @@ func (s Shape) Hash() string {
 	h := sha256.New()
 	for _, t := range s.Tables {
 		for _, g := range t.Segments {
-			fmt.Fprintf(h, "table %q segment %q dim %d\n", t.Name, g.Name, g.Dim)
+			_, _ = fmt.Fprintf(h, "table %q segment %q dim %d\n", t.Name, g.Name, g.Dim)
 		}
 	}
 	for _, t := range s.Dense {
-		fmt.Fprintf(h, "dense %q shape %v\n", t.Name, t.Shape)
+		_, _ = fmt.Fprintf(h, "dense %q shape %v\n", t.Name, t.Shape)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

@@ -290,7 +290,7 @@ func FuzzTrace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, trace []byte) {
 		err := score.Check(trace)
 		s, b, derr := score.Decode(trace)
-		if (err == nil) != (derr == nil) || err != nil && !(errors.Is(err, score.ErrTrace) && errors.Is(derr, score.ErrTrace)) {
+		if (err == nil) != (derr == nil) || err != nil && (!errors.Is(err, score.ErrTrace) || !errors.Is(derr, score.ErrTrace)) {
 			t.Fatalf("checked: %v, decoded: %v", err, derr)
 		}
 		var ring score.Ring

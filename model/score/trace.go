@@ -86,7 +86,7 @@ func (e *Encoder) Append(dst []byte, b *Batch) []byte {
 		}
 		dst = appendFloat(dst, weight)
 		for i := range b.Keys {
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(fid.HashBytes(b.Keys[i].Value(r))))
+			dst = binary.LittleEndian.AppendUint64(dst, fid.HashBytes(b.Keys[i].Value(r)))
 		}
 	}
 	return dst

@@ -111,7 +111,7 @@ func TestRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := c.Close(context.Background()); err != nil {
+		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -120,7 +120,7 @@ func TestRoles(t *testing.T) {
 		change(&id)
 		r, err := rpc.Dial(t.Context(), rpc.Options{Identity: id, Layout: l, Addrs: c.addrs, RetryFor: time.Second})
 		if err == nil {
-			t.Cleanup(func() { _ = r.Close(context.Background()) })
+			t.Cleanup(func() { _ = r.Close(t.Context()) })
 		}
 		return r, err
 	}

@@ -74,7 +74,7 @@ type fileObject struct {
 func (o *fileObject) Commit() error {
 	err := o.Sync()
 	o.closed = true
-	if err = errors.Join(err, o.File.Close()); err != nil {
+	if err = errors.Join(err, o.Close()); err != nil {
 		return err
 	}
 	if err := o.s.Rename(o.tmp, o.name); err != nil {
@@ -120,7 +120,7 @@ func (o *fileObject) Abort() error {
 	var err error
 	if !o.closed {
 		o.closed = true
-		err = o.File.Close()
+		err = o.Close()
 	}
 	return errors.Join(err, o.s.RemoveAll(o.tmp))
 }

@@ -32,10 +32,9 @@ const (
 // readBack finds how far splits of an output are committed, by the last committed record of each. Their transactional ids
 // have been registered, so nothing of theirs is undecided.
 type readBack struct {
-	p       *Producer
-	output  string
-	unpack  kafkawire.Unpacker
-	timeout time.Duration
+	p      *Producer
+	output string
+	unpack kafkawire.Unpacker
 }
 
 // place is what the headers of a record say, and where it lies.

@@ -121,8 +121,7 @@ func (t *transaction) commit(ctx context.Context, records []Record) error {
 		// The sequence number makes a request that is repeated, because its answer was lost, one that is known already.
 		err := t.p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) error {
 			err := t.p.send(ctx, cl, records, index[:n], t.partition, t.by)
-			var code kafka.Error
-			if errors.As(err, &code) {
+			if code, ok := errors.AsType[kafka.Error](err); ok {
 				if code == kafka.DuplicateSequenceNumber {
 					return nil
 				}

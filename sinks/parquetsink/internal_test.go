@@ -70,8 +70,19 @@ func TestNames(t *testing.T) {
 	long := strings.Repeat("dir/", 100)
 	seen := map[string]string{}
 	for _, s := range [][2]string{
-		{"kafka", "clicks-00003"}, {"kafka~clicks-00003", ""}, {"", "kafka~clicks-00003"}, {"a.b", "c"}, {"a", "b.c"}, {"a", "b/c#0003"}, {"a", "b_c"},
-		{"a", long}, {"a", long + "x"}, {"a", "ä"}, {".a", ""}, {"a", "%2F"}, {"a", "/"},
+		{"kafka", "clicks-00003"},
+		{"kafka~clicks-00003", ""},
+		{"", "kafka~clicks-00003"},
+		{"a.b", "c"},
+		{"a", "b.c"},
+		{"a", "b/c#0003"},
+		{"a", "b_c"},
+		{"a", long},
+		{"a", long + "x"},
+		{"a", "ä"},
+		{".a", ""},
+		{"a", "%2F"},
+		{"a", "/"},
 	} {
 		st := stem(s[0], s[1])
 		if old, ok := seen[st]; ok || len(st) > maxStem+1 || strings.ContainsAny(st, "/\\:*? ") || st[0] == '.' {

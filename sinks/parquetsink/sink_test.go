@@ -1,7 +1,6 @@
 package parquetsink_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -618,7 +617,7 @@ func BenchmarkWrite(b *testing.B) {
 		origin := pipeline.Origin{Source: "s", Split: "a", From: at, To: at + rows}
 		batch, err := pipeline.NewBatch(withoutPositions(rec), origin)
 		if err == nil {
-			err = w.Write(context.Background(), batch)
+			err = w.Write(b.Context(), batch)
 		}
 		if err != nil {
 			b.Fatal(err)
