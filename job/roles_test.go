@@ -70,7 +70,7 @@ func TestBackfillThenStream(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		if err := <-served; err != nil {
+		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}()
