@@ -244,13 +244,13 @@ func TestWrongCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1000, 0, "")
 	c.serve(t)
-	const same = "start all processes with the same job file"
+	const same = "start all processes of one source with the same job file"
 	for _, x := range []struct {
 		name, set string
 		words     []string
 	}{
 		{"job", "name=other", []string{`the caller has "other", shard 0 another`, same}},
-		{"plan", "train.batch=20", []string{"plans differ", "batch", "the caller has plan ", same}},
+		{"plan", "train.batch=20", []string{`the plans of source "synthetic" differ`, "batch", "the caller has plan ", same}},
 		{"features", "parse.features[0].slot=7", []string{"the features differ (parse.features, label, weight)", same}},
 		{"label", "parse.label.positive=>= 1", []string{"the features differ (parse.features, label, weight)", same}},
 		{"layout", "model.fm.dim=4", []string{"parameters differ", "model", same}},

@@ -75,7 +75,7 @@ var kinds = [...]struct {
 	NoDir:       {class: Environment},
 	InUse:       {class: Environment},
 	Full:        {label: "full", class: Environment},
-	NotReady:    {},
+	NotReady:    {class: Environment},
 	Unreachable: {class: Environment},
 	Canceled:    {label: "canceled"},
 	Deadline:    {label: "canceled"},
