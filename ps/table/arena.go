@@ -56,13 +56,15 @@ func (a *arena) grow() error {
 	return nil
 }
 
-// drop gives the pages of a chunk back to the system; put makes it one to be used again. drop needs no lock.
-func (a *arena) drop(n uint32) {
-	if a.mapped {
-		dropMemory(a.chunks[n])
+// pages are those of a chunk, for dropMemory; nil when it has none of its own.
+func (a *arena) pages(n uint32) []byte {
+	if !a.mapped {
+		return nil
 	}
+	return a.chunks[n]
 }
 
+// put makes a chunk one to be used again.
 func (a *arena) put(n uint32) {
 	a.free = append(a.free, n)
 	a.taken -= int64(a.size)

@@ -21,8 +21,9 @@ type images struct {
 	fill    [ranges]int
 	// next is the first range that was not forgotten.
 	next int
-	// dropped are chunks whose memory goes back.
+	// dropped are chunks whose memory goes back, pages that memory: the arena itself may grow while it is given back.
 	dropped []uint32
+	pages   [][]byte
 }
 
 const metaBytes = int(unsafe.Sizeof(meta{}))
@@ -96,7 +97,12 @@ func (im *images) forget(h uint64, all bool) {
 		end = ranges
 	}
 	for ; im.next < end; im.next++ {
-		im.dropped = append(im.dropped, im.byRange[im.next]...)
+		for _, c := range im.byRange[im.next] {
+			im.dropped = append(im.dropped, c)
+			if p := im.arena.pages(c); p != nil {
+				im.pages = append(im.pages, p)
+			}
+		}
 		im.byRange[im.next] = nil
 	}
 }
@@ -104,9 +110,11 @@ func (im *images) forget(h uint64, all bool) {
 // drop gives the memory of what was forgotten back to the system, which takes its time; it needs no lock. Afterwards
 // recycle, which needs one, makes it usable again.
 func (im *images) drop() {
-	for _, c := range im.dropped {
-		im.arena.drop(c)
+	for _, p := range im.pages {
+		dropMemory(p)
 	}
+	clear(im.pages)
+	im.pages = im.pages[:0]
 }
 
 func (im *images) recycle() {

@@ -148,19 +148,23 @@ func (w *Writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 // there in the others, because the topic may have had fewer partitions. A split stays in the partition where it is found.
 func (w *Writer[T]) readBack(ctx context.Context, splits []*split, partitions int) error {
 	look := func(wanted func(s *split, partition int32) bool) error {
+		wants := make([]map[pipeline.SplitID]bool, partitions) // before any split is changed by what is found
+		for p := range wants {
+			wants[p] = map[pipeline.SplitID]bool{}
+			for _, s := range splits {
+				if wanted(s, int32(p)) {
+					wants[p][s.id] = true
+				}
+			}
+		}
 		var mu sync.Mutex
 		var group errgroup.Group
 		group.SetLimit(maxLanes)
-		for p := range int32(partitions) {
-			ids := map[pipeline.SplitID]bool{}
-			for _, s := range splits {
-				if wanted(s, p) {
-					ids[s.id] = true
-				}
-			}
+		for i, ids := range wants {
 			if len(ids) == 0 {
 				continue
 			}
+			p := int32(i)
 			group.Go(func() error {
 				r := readBack{p: w.p, output: w.p.opts.Output, unpack: kafkawire.Unpacker{Limit: maxUnpack}}
 				defer r.unpack.Close()
