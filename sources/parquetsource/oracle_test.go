@@ -115,6 +115,10 @@ func scalar(v parquet.Value, most int, to arrow.DataType) string {
 			return strconv.FormatInt(v.Int64(), 10)
 		}
 		number = float64(v.Int64())
+	case parquet.Int96: // nanoseconds of a day, and the Julian day
+		i := v.Int96()
+		nanos := int64(uint64(i[0]) | uint64(i[1])<<32)
+		return strconv.FormatInt((int64(i[2])-2440588)*86_400_000_000_000+nanos, 10)
 	case parquet.Float:
 		number = float64(v.Float())
 	case parquet.Double:
