@@ -15,7 +15,10 @@ import (
 )
 
 // TestRealDataDefaults trains on the history with the default queues and one worker, which is in step, and two workers,
-// each with half of the files: at equal examples the second must be as good, within .002 of AUC.
+// each with half of the files: at equal examples the second must be as good. The means of three seeds are compared, by the
+// progressive AUC, which is of all 800,141 examples, within .002. On the ratings held out the last parameters of two workers,
+// whose batches meet in any order, spread by .0009 (standard deviation of a run), and their mean was .0008 below that of one
+// worker in eleven runs: there the limit is .003, four standard errors further.
 func TestRealDataDefaults(t *testing.T) {
 	data := testbed.Data(t, ".")
 	history := filepath.Join(testbed.Data(t, "datasets/ml1m-bin"), "train.tsv.gz")
@@ -23,27 +26,38 @@ func TestRealDataDefaults(t *testing.T) {
 	if err := deal(history, dir, 4); err != nil {
 		t.Fatal(err)
 	}
-	train := func(name string, set ...string) job.Scores {
-		cfg, err := job.Load("batch.yaml", job.LoadOptions{
-			Env: []string{"MONOLITH_DATA=" + data},
-			Set: append(set, "dir="+filepath.Join(dir, name), fmt.Sprintf("source.text.files=[%q]", filepath.Join(dir, "part-*.tsv"))),
-		})
-		if err != nil {
-			t.Fatal(err)
+	const seeds = 3
+	train := func(workers int) job.Scores {
+		mean := job.Scores{}
+		for seed := 1; seed <= seeds; seed++ {
+			cfg, err := job.Load("batch.yaml", job.LoadOptions{
+				Env: []string{"MONOLITH_DATA=" + data},
+				Set: []string{
+					fmt.Sprintf("train.workers=%d", workers), fmt.Sprintf("seed=%d", seed),
+					"dir=" + filepath.Join(dir, fmt.Sprintf("%d-%d", workers, seed)),
+					fmt.Sprintf("source.text.files=[%q]", filepath.Join(dir, "part-*.tsv")),
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := job.Run(t.Context(), cfg, job.RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Examples != 800_141 {
+				t.Errorf("%d workers, seed %d: %d examples", workers, seed, r.Examples)
+			}
+			t.Logf("%d workers, seed %d: %v", workers, seed, r.Metrics)
+			for name, value := range r.Metrics {
+				mean[name] += value / seeds
+			}
 		}
-		r, err := job.Run(t.Context(), cfg, job.RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Examples != 800_141 {
-			t.Errorf("%s: %d examples", name, r.Examples)
-		}
-		t.Logf("%s: %v", name, r.Metrics)
-		return r.Metrics
+		return mean
 	}
-	one, two := train("one"), train("two", "train.workers=2")
-	for _, metric := range []string{"auc", "progressive_auc"} {
-		if math.Abs(one[metric]-two[metric]) > .002 {
+	one, two := train(1), train(2)
+	for metric, limit := range map[string]float64{"progressive_auc": .002, "auc": .003} {
+		if !(math.Abs(one[metric]-two[metric]) <= limit) {
 			t.Errorf("%s %.4f with one worker, %.4f with two", metric, one[metric], two[metric])
 		}
 	}
