@@ -33,7 +33,7 @@ type DemoResult struct {
 	Snapshot string `json:"snapshot"`
 	// Progressive is measured on each example before it was trained on, over the whole stream.
 	Progressive ProgressiveResult `json:"progressive"`
-	// HeldOut is measured on the stretch behind the training stream.
+	// HeldOut is measured on the stretch after the training stream.
 	HeldOut HeldOutResult `json:"heldout"`
 	// OverTime are the stretches of the stream, in order, each measured before it was trained on.
 	OverTime []DemoInterval `json:"over_time"`
@@ -41,7 +41,7 @@ type DemoResult struct {
 	Dir string `json:"dir"`
 	// ResumedFrom is the number of examples that earlier runs in the same folder had trained on; all else is of all runs.
 	ResumedFrom int64 `json:"resumed_from,omitempty"`
-	// Drained tells that the demo was asked to stop early.
+	// Drained reports whether the demo was asked to stop early.
 	Drained bool `json:"drained,omitempty"`
 }
 

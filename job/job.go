@@ -43,7 +43,7 @@ type (
 	Source = spec.Source
 	// Head is one thing that a model predicts.
 	Head = spec.Head
-	// Mask says which rows have the label of a head.
+	// Mask describes which rows have the label of a head.
 	Mask = spec.Mask
 	// Model is what is trained: one of the models of the list.
 	Model = spec.Model
@@ -85,7 +85,7 @@ type (
 	TrainResult = result.TrainResult
 	// LostRange is a range of positions of a split whose records were gone before they were read.
 	LostRange = result.LostRange
-	// FillInfo says how many examples had a value of a feature.
+	// FillInfo describes how many examples had a value of a feature.
 	FillInfo = result.FillInfo
 	// EvalOptions say what to evaluate, beside the job.
 	EvalOptions = run.EvalOptions
@@ -93,7 +93,7 @@ type (
 	EvalResult = result.EvalResult
 	// ServeOptions are what serving shards takes beside the job.
 	ServeOptions = run.ServeOptions
-	// ServeResult says what serving came to.
+	// ServeResult describes what serving came to.
 	ServeResult = result.ServeResult
 	// Runner runs the one segment of a plan somewhere else than in this process.
 	Runner = run.Runner
@@ -194,7 +194,7 @@ func BuildPlan(cfg *Config) (*pipeline.Plan, error) { return wiring.BuildPlan(cf
 // Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *Config) ([]Finding, error) { return inspect.Check(ctx, cfg) }
 
-// Run trains a job: it goes on from the newest good snapshot in the job's dir where there is one, trains to the end of
+// Run trains a job: it continues from the newest good snapshot in the job's dir where there is one, trains to the end of
 // the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
 //
 // Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for

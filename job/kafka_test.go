@@ -329,7 +329,7 @@ func TestLostRecordsStandInTheResult(t *testing.T) {
 }
 
 // TestOnlyBadRecordsEndAStream: a topic without an end of which no record can be used ends the run too, though nothing else
-// would ever end it, with the reason and without a snapshot; where all may be bad it goes on, and its progress says how many.
+// would ever end it, with the reason and without a snapshot; where all may be bad it continues, and its progress says how many.
 func TestOnlyBadRecordsEndAStream(t *testing.T) {
 	t.Parallel()
 	j := newTopicJob(t, false, 2)

@@ -49,7 +49,7 @@ outputs:
 	return c
 }
 
-// rowPlace tells a row apart.
+// rowPlace distinguishes a row.
 type rowPlace struct {
 	split    string
 	position int64

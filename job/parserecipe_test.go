@@ -100,7 +100,7 @@ eval: {source: {text: {files: [%[2]q]}}, every: end}
 		}
 	}
 
-	// Other columns and other formats go on, and say so where a column has another name.
+	// Other columns and other formats continue, and say so where a column has another name.
 	var notices []string
 	notice := func(s string) { notices = append(notices, s) }
 	for _, tc := range []struct{ file, parse, notice string }{

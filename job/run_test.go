@@ -66,7 +66,7 @@ func digest(t *testing.T, snapshot string) string {
 
 // TestInterruptedEpochsTakeTheSameTurns ends a run of several epochs early, again and again, by number of examples and by
 // draining, and compares the digest with that of an untouched run: positions within an epoch's shuffled order, learning
-// rate, early stop and the trace must all go on exactly.
+// rate, early stop and the trace must all continue exactly.
 func TestInterruptedEpochsTakeTheSameTurns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

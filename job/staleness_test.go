@@ -69,7 +69,7 @@ snapshot: {every: 0s}
 	return c
 }
 
-// TestDefaultsAreNotStale compares, at equal examples, the defaults with two workers with one worker in step. With look-ups two
+// TestDefaultsAreNotStale compares, at equal examples, the defaults with two workers with one worker in step. With lookups two
 // ahead and pushes two behind, one worker ended at an AUC of .57 here and two at .52 with a log loss of 2.5; in step it is .69
 // and .63.
 func TestDefaultsAreNotStale(t *testing.T) {

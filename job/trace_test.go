@@ -95,7 +95,7 @@ func TestFewerEpochsThanTrained(t *testing.T) {
 	}
 }
 
-// TestAnotherSourceBeginsItsMetricsAnew goes on with the parameters of one source on another one.
+// TestAnotherSourceBeginsItsMetricsAnew continues with the parameters of one source on another one.
 func TestAnotherSourceBeginsItsMetricsAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestAnotherSourceBeginsItsMetricsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.wantProgressive(t, r)
-	for _, set := range []string{"train.max_examples=200", "train.max_examples=1000"} { // the second goes on with the first's
+	for _, set := range []string{"train.max_examples=200", "train.max_examples=1000"} { // the second continues with the first's
 		r, err = job.Run(t.Context(), epochsJob(t, dir, "new.libfm", "run", "epochs=1", set), job.RunOptions{Observe: fresh.add})
 		if err != nil {
 			t.Fatal(err)

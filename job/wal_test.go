@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TestSharedLogDir: two jobs with one ps.wal.dir. The second is refused and told whose log it is; beginning anew it leaves
+// TestSharedLogDir: two jobs with one ps.wal.dir. The second is refused and told whose log it is; beginning again it leaves
 // what is not its own alone.
 func TestSharedLogDir(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestSharedLogDir(t *testing.T) {
 			t.Errorf("the second job is told: %s", text)
 		}
 	}
-	// The first goes on under another name and in another place: what its log knows it by has moved with its dir.
+	// The first continues under another name and in another place: what its log knows it by has moved with its dir.
 	if err := os.Rename(filepath.Join(dir, "one"), filepath.Join(dir, "moved")); err != nil {
 		t.Fatal(err)
 	}

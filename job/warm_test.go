@@ -96,7 +96,7 @@ func TestWarmStart(t *testing.T) {
 		}
 		return result, said
 	}
-	set[3] = "restore.tensors={deep.0.weight: grow}" // the feature was added behind the others
+	set[3] = "restore.tensors={deep.0.weight: grow}" // the feature was added after the others
 	warm, said := run(set)
 	if warm.Examples != 4000 {
 		t.Errorf("%d examples: the source is read from its start", warm.Examples)
@@ -111,7 +111,7 @@ func TestWarmStart(t *testing.T) {
 	if w, c := warm.Metrics["progressive_log_loss"], cold.Metrics["progressive_log_loss"]; !(w < 0.95*c) {
 		t.Errorf("log loss from the first example on: %v, a model that knows nothing has %v", w, c)
 	}
-	// The run goes on from its own snapshots, which need no policies; the other run may be gone.
+	// The run continues from its own snapshots, which need no policies; the other run may be gone.
 	if err := os.RemoveAll(filepath.Join(dir, "old")); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ package model
 
 import "github.com/monolith-go/monolith/model/param"
 
-// Kind says how a feature's values reach the model.
+// Kind describes how a feature's values reach the model.
 type Kind uint8
 
 // The kinds of features.
@@ -39,7 +39,7 @@ type Feature struct {
 
 // Head is one output of a model with what it learns from.
 type Head struct {
-	// Name tells the heads of a model apart.
+	// Name distinguishes the heads of a model.
 	Name string `json:"name"`
 	// Loss is the name of a loss of package loss: "cross_entropy", "squared" and so on.
 	Loss string `json:"loss"`
@@ -133,9 +133,9 @@ type Session interface {
 	Step(in *Inputs, seed uint64) (predictions [][]float32, losses []float64)
 	// Grads returns, for each table, the gradients of that sum with respect to Inputs.Values, summed in row order.
 	Grads() [][]float32
-	// DenseGrad returns the gradients of all dense tensors one behind the other.
+	// DenseGrad returns the gradients of all dense tensors one after the other.
 	DenseGrad() []float32
-	// PredictsAsTrained tells that Predict and the predictions of Step agree bit for bit, because nothing in the
+	// PredictsAsTrained reports whether Predict and the predictions of Step agree bit for bit, because nothing in the
 	// model behaves differently in training; progressive validation then needs no pass of its own.
 	PredictsAsTrained() bool
 }

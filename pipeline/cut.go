@@ -6,11 +6,11 @@ import (
 )
 
 // Cutter is a [Processor] that joins elements and can end them at given positions: see [CutResumer]. It may stand in
-// front of the first queue, where it sees one split, or behind it, where it sees all splits of its worker. Before a Cutter
-// elements may straddle a cut; a stage behind the last Cutter must hand on elements as they are, in smaller ones or
+// front of the first queue, where it sees one split, or after it, where it sees all splits of its worker. Before a Cutter
+// elements may straddle a cut; a stage after the last Cutter must hand on elements as they are, in smaller ones or
 // larger ones of its own that a cut does not fall into.
 //
-// In a graph with several sinks or with state it also hears where those behind it that are ahead of the others go on, so
+// In a graph with several sinks or with state it also hears where those downstream that are ahead of the others continue, so
 // that what they have and what they have not are different elements.
 type Cutter interface {
 	// CutAt says that nothing emitted of the split may straddle one of the positions, which ascend: an element ends there
@@ -20,7 +20,7 @@ type Cutter interface {
 	CutAt(split SplitID, positions []Position)
 }
 
-// need is the position from which on a node, or what lies behind it, needs what a split gives. ok is false when that is
+// need is the position from which on a node, or what is downstream of it, needs what a split gives. ok is false when that is
 // not known, because a sink stores no positions: it is given everything that is read.
 func (l *lane) need(n *node, sp *splitRun) (at Position, ok bool) {
 	if n.kind == sinkNode {
@@ -44,7 +44,7 @@ func (l *lane) need(n *node, sp *splitRun) (at Position, ok bool) {
 }
 
 // floors keep away from a node what it has already: elements of a split up to a position, which is where the node, or all
-// that lies behind it, goes on. Reading may begin before it, for others. They belong to the goroutine that passes elements.
+// downstream of it, continues. Reading may begin before it, for others. They belong to the goroutine that passes elements.
 type floors struct {
 	node  *node
 	split *splitRun // whose own part they are in; nil: all splits of the lane
@@ -72,8 +72,8 @@ func (l *lane) openFloors() {
 	}
 }
 
-// pass returns next behind the floors. What straddles one loses its front if it is [Divisible]; otherwise it is passed on,
-// for a [Cutter] behind, or to be refused by the sink.
+// pass returns next with the floors in front of it. What straddles one loses its front if it is [Divisible]; otherwise it is passed on,
+// for a [Cutter] downstream, or to be refused by the sink.
 func (f *floors) pass(next func(Element) error) func(Element) error {
 	return func(e Element) error {
 		if len(f.at) == 0 {
@@ -150,7 +150,7 @@ func (l *lane) cut(sp *splitRun) error {
 	return nil
 }
 
-// ahead are positions in ascending order, without those that the split begins behind.
+// ahead are positions in ascending order, without those that the split begins after.
 func (l *lane) ahead(sp *splitRun, positions []Position) []Position {
 	positions = slices.Clone(positions)
 	slices.Sort(positions)
@@ -171,7 +171,7 @@ func (l *lane) way(sp *splitRun) []*opened {
 	return out
 }
 
-// cuttable tells whether a stage before the sink can cut.
+// cuttable reports whether a stage before the sink can cut.
 func (l *lane) cuttable(sp *splitRun, sink *node) bool {
 	return slices.ContainsFunc(l.way(sp), func(o *opened) bool {
 		_, ok := o.proc.value().(Cutter)

@@ -70,7 +70,7 @@ func (p *cutProcessor) Close() error {
 
 // TestCuts: the positions that a sink gives reach whatever can cut, wherever it stands, and only for their split.
 func TestCuts(t *testing.T) {
-	for _, queues := range []int{0, 1, 2, 3} { // before the stage, or behind it
+	for _, queues := range []int{0, 1, 2, 3} { // before the stage, or after it
 		for _, workers := range []int{1, 2} {
 			t.Run(fmt.Sprintf("queues=%d/workers=%d", queues, workers), func(t *testing.T) {
 				f := &fixture{baseline: 1 << 20, sink: &fakeSink{}}

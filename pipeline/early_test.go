@@ -119,7 +119,7 @@ func newHolding(t *testing.T, sizes map[string]int, join int, delay time.Duratio
 }
 
 // TestEnds ends runs early while the sink is slow: a drained one writes every row that was read, a stopped one and one in
-// deterministic order say how many they leave, and in each the splits go on where they ended.
+// deterministic order say how many they leave, and in each the splits continue where they ended.
 func TestEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -186,7 +186,7 @@ func TestEnds(t *testing.T) {
 }
 
 // TestTicker: a stream that stops still has its last rows written, just when their delay is over, whether the stage
-// stands before or behind a queue; not so in deterministic order.
+// stands before or after a queue; not so in deterministic order.
 func TestTicker(t *testing.T) {
 	const delay = 300 * time.Millisecond
 	for _, behind := range []bool{false, true} {

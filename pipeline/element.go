@@ -13,7 +13,7 @@ import (
 // Element is what an edge of a graph carries. It has one owner at a time: returning, emitting, queueing and writing an
 // element hand it on, and the last owner calls Release exactly once. Using an element after handing it on is a bug.
 type Element interface {
-	// Origin says which records the element was made of.
+	// Origin describes which records the element was made of.
 	Origin() Origin
 	// NumRows is the number of examples in the element; 0 is legal (every record of the range was dropped).
 	NumRows() int
@@ -34,7 +34,7 @@ type Shareable interface {
 // batches with [ColPosition] are divisible.
 type Divisible interface {
 	Element
-	// After returns the records behind a position within the element's range as an element of its own, whose origin begins
+	// After returns the records after a position within the element's range as an element of its own, whose origin begins
 	// there. The element stays whole and the caller's. Errors: [ErrSchema].
 	After(at Position) (Element, error)
 }
@@ -59,7 +59,7 @@ const (
 	// every block and in every batch up to the stage that makes training batches.
 	ColPosition = "__position__"
 	// ColLabel holds the labels of a model's only head: float32, or a fixed-size list of float32 where it has several a row.
-	// They are in the range that the head's loss accepts: whoever makes the column sees to that, and nobody behind checks
+	// They are in the range that the head's loss accepts: whoever makes the column ensures that, and nobody downstream checks
 	// again. The labels of named heads lie in columns of their own, see [LabelColumn].
 	ColLabel = "__label__"
 	// ColWeight holds example weights: float32; absent means 1.
@@ -88,7 +88,7 @@ func MaskColumn(head string) string {
 // KeyColumn is the column, binary, of the values of a key that metrics group or slice by: a user, a request, a country.
 func KeyColumn(key string) string { return "__key_" + key + "__" }
 
-// Reserved tells whether a column name is reserved, that is begins and ends with two underscores.
+// Reserved reports whether a column name is reserved, that is begins and ends with two underscores.
 func Reserved(name string) bool {
 	return len(name) >= 4 && name[:2] == "__" && name[len(name)-2:] == "__"
 }
@@ -261,7 +261,7 @@ func (t *table) cut(from, to int) (arrow.RecordBatch, Origin, error) {
 		origin.From = Position(pos[from-1])
 	}
 	if to < n {
-		origin.Watermark = min(origin.Watermark, origin.MinTime) // of the rows behind
+		origin.Watermark = min(origin.Watermark, origin.MinTime) // of the rows after
 		if to > 0 {
 			origin.To = Position(pos[to-1])
 		} else {

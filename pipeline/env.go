@@ -179,7 +179,7 @@ func (e *Env) CloseResources() error {
 	return errors.Join(errs...)
 }
 
-// BadRow reports one record that cannot be used, and says in which file it lies ([Env.Locate]). It returns nil when the policy says to go on without it, and the error
+// BadRow reports one record that cannot be used, and says in which file it lies ([Env.Locate]). It returns nil when the policy says to continue without it, and the error
 // to fail with otherwise. payload may be nil; it is only valid during the call.
 func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error {
 	e.Observe().RowDropped(err.Source, err.Reason)
@@ -195,7 +195,7 @@ func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error 
 
 // BadRowPolicy decides what becomes of records that cannot be used. Methods may be called from several goroutines.
 type BadRowPolicy interface {
-	// BadRow returns nil to go on without the record, or the error that fails the run. payload is the undecoded
+	// BadRow returns nil to continue without the record, or the error that fails the run. payload is the undecoded
 	// record where there is one, valid during the call.
 	BadRow(ctx context.Context, err *DataError, payload []byte) error
 }
@@ -215,7 +215,7 @@ func (e *Env) GoodRows(source, split string, rows int) error {
 // GoodRowCounter is a [BadRowPolicy] that depends on how many rows are good. Its method may be called from several
 // goroutines.
 type GoodRowCounter interface {
-	// GoodRows hears of every block of a split whose rows were told apart. The error fails the run.
+	// GoodRows is notified of every block of a split whose rows were distinguished. The error fails the run.
 	GoodRows(source, split string, rows int) error
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// The erased forms let one executor run chains of any element types. Each conversion stands in exactly one place; the
+// The erased forms let one executor run chains of any element types. Each conversion is in exactly one place; the
 // generic builders above make a wrong one impossible.
 
 type anySource interface {
@@ -40,7 +40,7 @@ type anyProcessor interface {
 	ticks() bool
 	due() time.Time
 	tick(ctx context.Context, now time.Time) error
-	// timed tells that there is an [EventTimer], advance is its.
+	// timed reports whether there is an [EventTimer], advance is its.
 	timed() bool
 	advance(ctx context.Context, watermark int64) error
 	close() error

@@ -103,13 +103,13 @@ func (l *lane) count(sp *splitRun, it item) {
 	l.run.count(rows)
 }
 
-// caughtUp notes that a split is where the main sink goes on.
+// caughtUp notes that a split is where the main sink continues.
 func (l *lane) caughtUp(sp *splitRun) {
 	sp.progress.Position = sp.mainFrom
 	l.run.behind.Add(-1)
 }
 
-// enough tells that the run has taken all the rows it wants; the last lane to find out ends it. Splits that are behind go
+// enough reports whether the run has taken all the rows it wants; the last lane to find out ends it. Splits that are behind go
 // on, so that all sinks have the same rows in the end.
 func (l *lane) enough() bool {
 	if !l.run.full() {
@@ -158,7 +158,7 @@ func (l *lane) silences(ctx context.Context) error {
 }
 
 // take returns the next element and its split; an item without one: the split has ended; a nil split: the run is stopped. A
-// drained run goes on until its splits have ended, which they do soon.
+// drained run continues until its splits have ended, which they do soon.
 func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, item, error) {
 	first := l.regions[0]
 	alarm := first.section.alarm

@@ -45,7 +45,7 @@ type preference struct {
 	set              bool // by the user, so a merge must follow
 }
 
-// Weight says how many rows of the stream are taken for one row of a stream of weight 1, where a [Merge] has both ready.
+// Weight describes how many rows of the stream are taken for one row of a stream of weight 1, where a [Merge] has both ready.
 // At least 1, which is the default.
 func (s Stream[T]) Weight(rows int) Stream[T] {
 	s.pref.weight, s.pref.set = rows, true
@@ -165,18 +165,18 @@ func Side[T, Out Element](s Stream[Out], output string) Stream[T] {
 	return Stream[T]{g: s.g, n: s.g.add(n)}
 }
 
-// Prefetch puts a bounded queue of depth elements into a stream; what lies behind it runs in a goroutine of its own.
+// Prefetch puts a bounded queue of depth elements into a stream; what is downstream of it runs in a goroutine of its own.
 // Depth 0 keeps both sides in one goroutine, in lockstep, except in a chain's first Prefetch: that is also where the
 // splits of a worker come together, so each split then holds one element ready.
 //
-// Behind a look-up the depth bounds staleness: so many batches may have been looked up before an earlier one is applied.
+// Downstream of a lookup the depth bounds staleness: so many batches may have been looked up before an earlier one is applied.
 func Prefetch[T Element](s Stream[T], name string, depth int) Stream[T] {
 	n := &node{kind: queueNode, name: name, site: caller(), elem: elemName[T](), depth: depth}
 	n.desc = fmt.Sprintf("%s %d", name, depth)
 	return Stream[T]{g: s.g, n: s.follow(n)}
 }
 
-// Merge makes one stream of several of one element type and schema. Elements keep their origin: behind a Merge a split is
+// Merge makes one stream of several of one element type and schema. Elements keep their origin: downstream of a Merge a split is
 // told by its source and its name ([SplitID]). The streams must come from different sources, by way of stages alone:
 // a Merge lies before the first [Prefetch], which is where the splits of a worker come together.
 //
@@ -184,7 +184,7 @@ func Prefetch[T Element](s Stream[T], name string, depth int) Stream[T] {
 //	views    |-v1-|-v2-|----|-v3-|
 //	out      |-c1-v1-v2-c2-c3-v3-|      order of each split kept
 //
-// Whichever stream has data goes on; where several have, rows are taken in proportion to their weights ([Stream.Weight]),
+// Whichever stream has data continues; where several have, rows are taken in proportion to their weights ([Stream.Weight]),
 // and from the highest [Stream.Priority] first. In deterministic order ([RunOptions].Deterministic) weights hold exactly,
 // the order is a function of positions alone (stages that hold rows back then belong before the first Prefetch, where each
 // sees one split), and a stream of lower priority begins when those above have ended. Weights and priorities are given at
@@ -209,7 +209,7 @@ func Merge[T Element](g *Graph, name string, streams ...Stream[T]) Stream[T] {
 	return Stream[T]{g: g, n: g.add(n)}
 }
 
-// Tee gives each element of a stream to so many branches, which go on with stages and sinks of their own.
+// Tee gives each element of a stream to so many branches, which continue with stages and sinks of their own.
 //
 //	in         |-e1-|-e2-|-e3-|
 //	branch 0   |-e1-|-e2-|-e3-|

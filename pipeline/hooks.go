@@ -23,19 +23,19 @@ type LagHook interface {
 	Lag(source, split string, records int64)
 }
 
-// RowDroppedHook hears of bad rows.
+// RowDroppedHook is notified of bad rows.
 type RowDroppedHook interface {
 	// RowDropped counts one bad row by its reason.
 	RowDropped(source, reason string)
 }
 
-// RecordsLostHook hears of gaps.
+// RecordsLostHook is notified of gaps.
 type RecordsLostHook interface {
 	// RecordsLost tells of records [from, to) of a split that are gone and were passed over.
 	RecordsLost(source, split string, from, to int64)
 }
 
-// StageDoneHook hears of work.
+// StageDoneHook is notified of work.
 type StageDoneHook interface {
 	// StageDone tells how long a stage or sink took for one element of so many rows.
 	StageDone(stage string, rows int, d time.Duration)
@@ -47,7 +47,7 @@ type QueueLenHook interface {
 	QueueLen(queue string, length, capacity int)
 }
 
-// QueueWaitHook hears of waits at queues.
+// QueueWaitHook is notified of waits at queues.
 type QueueWaitHook interface {
 	// QueueWait tells how long a side of a queue waited: side is "put" (the reader is too fast) or "get" (starved).
 	QueueWait(queue, side string, d time.Duration)

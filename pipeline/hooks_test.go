@@ -12,7 +12,7 @@ import (
 
 type heard struct{ log *[]string }
 
-// lags hears of one event, all of all and of one that pipeline does not know.
+// lags is notified of one event, all of all and of one that pipeline does not know.
 type lags heard
 
 func (l lags) Lag(_, split string, n int64) { *l.log = append(*l.log, fmt.Sprint("lags ", split, n)) }

@@ -461,7 +461,7 @@ func TestWatermark(t *testing.T) {
 	})
 }
 
-// listener notes the watermarks it hears of.
+// listener notes the watermarks it is notified of.
 type listener struct {
 	mu    *sync.Mutex
 	heard *[]int64
@@ -521,7 +521,7 @@ func (p *numberer) Restore(split pipeline.SplitID, state []byte) error {
 	return err
 }
 
-// TestStateCountsOnce numbers rows in two stages, in front of the first queue or behind it, under kills: no row is counted
+// TestStateCountsOnce numbers rows in two stages, in front of the first queue or after it, under kills: no row is counted
 // twice, and none left out, by either, whatever the sinks and the other stage have stored.
 func TestStateCountsOnce(t *testing.T) {
 	for seed := range uint64(30) {

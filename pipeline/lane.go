@@ -18,7 +18,7 @@ type lane struct {
 	splits  []*splitRun // sorted
 	bySplit map[SplitID]*splitRun
 	sinks   []*sinkRun // that the splits lead to, in the order of building
-	// regions run behind the gather; the first is the gather's own. roots are the ways into it, by exit.
+	// regions run downstream of the gather; the first is the gather's own. roots are the ways into it, by exit.
 	regions []*region
 	roots   []func(Element) error
 	ready   chan *splitRun // a token for each element that a split has queued, and one for its end
@@ -35,14 +35,14 @@ type region struct {
 	in      *queue // nil for the first
 	root    func(Element) error
 	sinks   []*sinkRun
-	outs    []*region // that its stream goes on to
+	outs    []*region // that its stream continues to
 	main    bool      // what is queued in front of it are rows left when the run ends early
 }
 
 var (
 	// errStopped ends the work of a split: nobody takes what it makes.
 	errStopped = errors.New("pipeline: reading stopped")
-	// errDrained ends its reading alone: what has been read goes on.
+	// errDrained ends its reading alone: what has been read continues.
 	errDrained = errors.New("pipeline: reading ends early")
 )
 
@@ -58,7 +58,7 @@ func (l *lane) work(parent context.Context) (err error) {
 		l.env.Source = l.run.shape.sources[0].name
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	// Invariant 3: reading is stopped before the queues behind it are drained, and drained before anything is closed.
+	// Invariant 3: reading is stopped before the queues downstream of it are drained, and drained before anything is closed.
 	readCtx, stopReading := context.WithCancelCause(ctx)
 	defer stopReading(nil)
 	if err := l.open(ctx, readCtx); err != nil {
@@ -171,7 +171,7 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	return nil
 }
 
-// leads tells whether any split of the lane leads to a node.
+// leads reports whether any split of the lane leads to a node.
 func (l *lane) leads(n *node) bool {
 	return slices.ContainsFunc(l.splits, func(sp *splitRun) bool { return n.reads(sp.source) })
 }
@@ -198,7 +198,7 @@ func (l *lane) openRegions(ctx context.Context) error {
 	return nil
 }
 
-// builder opens the parts behind a place in the graph, those behind a part before the part itself.
+// builder opens the parts downstream of a place in the graph, those downstream of a part before the part itself.
 type builder struct {
 	lane    *lane
 	ctx     context.Context
@@ -395,12 +395,12 @@ func (r *region) take(ctx context.Context, e Element, root func(Element) error, 
 	return nil
 }
 
-// timed tells whether anything in the region or behind it acts on event time.
+// timed reports whether anything in the region or downstream of it acts on event time.
 func (r *region) timed() bool {
 	return r.section.timed || slices.ContainsFunc(r.outs, (*region).timed)
 }
 
-// finish empties a region, whose input has ended, and ends the input of those behind it.
+// finish empties a region, whose input has ended, and ends the input of those downstream.
 func (l *lane) finish(ctx context.Context, r *region) error {
 	if ctx.Err() != nil { // the input has ended because the run fails, so it is not whole
 		return context.Cause(ctx)

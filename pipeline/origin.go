@@ -9,7 +9,7 @@ import (
 // Position is a place in one split of a source; see [position.Position].
 type Position = position.Position
 
-// Progress says how far a split has been processed; see [position.Progress].
+// Progress describes how far a split has been processed; see [position.Progress].
 type Progress = position.Progress
 
 // NoPosition stands for an unknown position, and as the End of a split for «no end».
@@ -39,7 +39,7 @@ type Split struct {
 // ID names the split within its graph.
 func (s Split) ID() SplitID { return SplitID{Source: s.Source, Split: s.Name} }
 
-// Origin says what records a block or batch was made of.
+// Origin describes what records a block or batch was made of.
 type Origin struct {
 	Source string // name of the source's node in the graph
 	Split  string

@@ -22,7 +22,7 @@ type Plan struct {
 	Segments []*Segment
 }
 
-// Segment is a part of a plan in which no data changes hands between workers: sources, the stages behind them and sinks. A
+// Segment is a part of a plan in which no data changes hands between workers: sources, the stages downstream of them and sinks. A
 // runner runs it, whole or for some of its splits, with [Segment.Run].
 type Segment struct {
 	nodes []*node // in the order of building, which is one of the stream's
@@ -357,7 +357,7 @@ func (p *Plan) Deal(splits []Split) ([][]Split, error) {
 	return out, nil
 }
 
-// Bounded tells whether all segments end.
+// Bounded reports whether all segments end.
 func (p *Plan) Bounded() bool {
 	return !slices.ContainsFunc(p.Segments, func(s *Segment) bool { return !s.Bounded() })
 }
@@ -424,7 +424,7 @@ func (s *Segment) source(name string) *node {
 	return nil
 }
 
-// Bounded tells whether all of the segment's sources end.
+// Bounded reports whether all of the segment's sources end.
 func (s *Segment) Bounded() bool {
 	return !slices.ContainsFunc(s.shape.sources, func(n *node) bool { return !n.source.bounded() })
 }

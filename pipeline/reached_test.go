@@ -10,7 +10,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TestReachedFollowsTheWriter: the reports of a split begin where it goes on and then follow what the sink got.
+// TestReachedFollowsTheWriter: the reports of a split begin where it continues and then follow what the sink got.
 func TestReachedFollowsTheWriter(t *testing.T) {
 	for _, depths := range [][]int{{}, {0}, {4, 2, 2}} {
 		f := newFixture(t, map[string]int{"a": 7, "b": 2}, 3, depths...)

@@ -29,11 +29,11 @@ type opened struct {
 
 func newSection(ctx context.Context) *section { return &section{ctx: ctx} }
 
-// stage opens a stage and everything behind it, and returns what hands it an element.
+// stage opens a stage and everything downstream of it, and returns what hands it an element.
 func (b builder) stage(n *node) (func(Element) error, error) {
 	s := b.section
 	o := &opened{node: n, hooks: b.env.Observe(), main: b.lane.run.shape.main[n]}
-	s.procs = append(s.procs, o) // in front of those behind it, which are opened first
+	s.procs = append(s.procs, o) // in front of those downstream, which are opened first
 	into := b.into
 	if len(n.sides) > 0 {
 		into = b.branch
@@ -121,7 +121,7 @@ func (o *opened) emit(e Element) error {
 	return o.hand(e, o.next)
 }
 
-// hand gives an element to what lies behind and leaves the time that this takes out of the stage's own.
+// hand gives an element to what is downstream and leaves the time that this takes out of the stage's own.
 func (o *opened) hand(e Element, next func(Element) error) error {
 	start := time.Now()
 	err := next(e)

@@ -18,7 +18,7 @@ type RunOptions struct {
 	Workers int
 	// Deterministic makes the order in which a worker takes elements from its splits a function of positions alone: the
 	// split with the fewest rows so far comes next (of several sources, as their weights say: [Merge]), and the worker waits
-	// for it. Otherwise whichever has data goes on.
+	// for it. Otherwise whichever has data continues.
 	Deterministic bool
 	// MaxRows ends the run once that many rows of the segment have been taken, rows of earlier runs included as far as
 	// the main sink remembers them ([Resumer]). Elements are not cut, so up to an element a worker may come on top. Sinks
@@ -39,7 +39,7 @@ type RunOptions struct {
 	Stop <-chan struct{}
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
-	// Reached hears how far each split is: once before anything is read of it, with where it goes on, and then after each
+	// Reached hears how far each split is: once before anything is read of it, with where it continues, and then after each
 	// element that a writer has taken; at has the position of the sink that is furthest behind and the counts of the main
 	// one, earlier runs included. watermark is that of the element ([Origin].Watermark). What a writer has taken may still
 	// be in flight: the sink alone knows what is applied. Lanes call it at the same time, each for its own splits; it is in
@@ -74,23 +74,23 @@ func (o RunOptions) withDefaults() RunOptions {
 	return o
 }
 
-// RunStats says what a run did.
+// RunStats describes what a run did.
 type RunStats struct {
 	// Rows and Batches were written by this run to the main sink ([Into]); Resumed are rows that earlier runs had applied.
 	Rows, Batches, Resumed int64
 	// Sinks has what was written to each sink, by the name of its node. What a sink had already is not in it.
 	Sinks map[string]SinkStats
-	// Drained tells that the run ended because of [RunOptions.Drain] or Stop.
+	// Drained reports whether the run ended because of [RunOptions.Drain] or Stop.
 	Drained bool
 	// Left are rows that were read and not written, because the run ended early; the next run reads them again.
 	Left int64
-	// Full tells that the run ended because of [RunOptions.MaxRows].
+	// Full reports whether the run ended because of [RunOptions.MaxRows].
 	Full bool
 	// Splits has the last position of each split that every sink has flushed. JSON has no keys like these.
 	Splits map[SplitID]Progress `json:"-"`
 }
 
-// SinkStats says what was written to a sink.
+// SinkStats describes what was written to a sink.
 type SinkStats struct{ Rows, Elements int64 }
 
 // Sum adds up what several runs did: those of the segments of a plan, or of the parts of one.
@@ -113,7 +113,7 @@ func Sum(runs ...RunStats) RunStats {
 }
 
 // Run runs the segment: for each split a goroutine that reads it and applies the stages before the first queue, for each
-// worker a goroutine for what lies behind it and one for what lies behind each further queue. It returns when every split
+// worker a goroutine for what is downstream of it and one for what is downstream of each further queue. It returns when every split
 // has ended and everything is flushed, when the run is drained, or with the first error; all goroutines have ended and every
 // element has been released by then. A panic in a part becomes an error that names the part.
 //
@@ -125,7 +125,7 @@ func Sum(runs ...RunStats) RunStats {
 //
 // # Several sinks
 //
-// Each sink that stores positions ([Resumer]) answers with its own. Reading goes on at the smallest, and who is ahead is not
+// Each sink that stores positions ([Resumer]) answers with its own. Reading continues at the smallest, and who is ahead is not
 // given what it has: so every row comes to each such sink exactly once, whatever was killed when, without any agreement
 // between sinks. A sink without positions gets everything that is read: again what the others had stored when the last run
 // ended without a flush; what it had taken and not made durable is missing if the others had stored it. Give it a Flush
@@ -274,7 +274,7 @@ func (r *run) count(rows int64) {
 	}
 }
 
-// full tells whether the run has all the rows it wants.
+// full reports whether the run has all the rows it wants.
 func (r *run) full() bool { return r.opts.MaxRows > 0 && r.total.Load() >= r.opts.MaxRows }
 
 // resumed counts rows that earlier runs applied.

@@ -106,5 +106,5 @@ func (n *node) below() []*node {
 	return out
 }
 
-// reads tells whether the stream of a node comes from a source.
+// reads reports whether the stream of a node comes from a source.
 func (n *node) reads(source *node) bool { return slices.Contains(n.sources, source) }

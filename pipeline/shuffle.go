@@ -14,7 +14,7 @@ type ShuffleOptions struct {
 	// Key is the column to group by: int64, binary or string, or list<int64>, of which the first value counts. Rows
 	// without a key come first, as one group.
 	Key string
-	// Partitions is how many splits the result has, at least 1: so many workers can go on with it.
+	// Partitions is how many splits the result has, at least 1: so many workers can continue with it.
 	Partitions int
 }
 
@@ -27,11 +27,11 @@ type ShuffleOptions struct {
 //
 // The result is a source of its own, called name, with a split for each partition of the keys' hash. Rows are sorted by key,
 // then by source, split and position of where they come from, and their positions are their numbers within the partition: all
-// of it is a function of the rows, so that a run that begins anew gives each row the position it had, and sinks behind go on
+// of it is a function of the rows, so that a run that starts over gives each row the position it had, and sinks downstream continue
 // where they were ([Resumer]). Rows of one key are in one batch, unless there are tens of thousands.
 //
 // The stream must end, must have [ColPosition], and is read from its beginning by every run, because what is grouped is kept
-// for one run only: in memory and on disk by the local runner, between the processes of a GroupByKey on Beam. What lies behind is a segment of the plan
+// for one run only: in memory and on disk by the local runner, between the processes of a GroupByKey on Beam. What is downstream is a segment of the plan
 // that runs when the one in front has ended. Event times are in no order there, so the watermark stays where it is until the
 // end.
 func Shuffle(s Stream[*Batch], name string, o ShuffleOptions) Stream[*Batch] {
@@ -61,11 +61,11 @@ type Exchange interface {
 // ShuffleInfo describes a [Shuffle] of a plan.
 type ShuffleInfo struct {
 	ShuffleOptions
-	// Name is that of the source behind it.
+	// Name is that of the source downstream of it.
 	Name string
 	// Schema is that of the rows.
 	Schema *arrow.Schema
-	// From and To are the segments in front and behind.
+	// From and To are the segments upstream and downstream.
 	From, To int
 }
 
@@ -158,7 +158,7 @@ func (w *shuffleWriter) Resume(context.Context, string, []Split) (map[string]Pro
 	return map[string]Progress{}, nil
 }
 
-// shuffled is the source behind a [Shuffle].
+// shuffled is the source downstream of a [Shuffle].
 type shuffled struct{ s *shuffle }
 
 var _ Source[*Batch] = shuffled{}

@@ -39,7 +39,7 @@ var (
 	offset = arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}
 )
 
-// grouped is a graph of two shuffles, one behind the other.
+// grouped is a graph of two shuffles, one after the other.
 func grouped(t *testing.T, partitions int) *pipeline.Plan {
 	t.Helper()
 	g := pipeline.New("visits")

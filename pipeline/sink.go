@@ -26,9 +26,9 @@ type Writer[T Element] interface {
 }
 
 // Resumer is a [Writer] that stores positions together with what it writes. Before anything is read of a split its
-// worker asks where to go on; from then on any earlier owner of the split is refused.
+// worker asks where to continue; from then on any earlier owner of the split is refused.
 //
-// In a graph with several sinks each answers for itself. Reading goes on at the smallest position, and the executor gives
+// In a graph with several sinks each answers for itself. Reading continues at the smallest position, and the executor gives
 // none of them what lies before its own. A Resumer need not be told how far the others are.
 type Resumer interface {
 	// Resume returns how far the given splits of a source are stored; what is not in it begins. It is called once for each
@@ -39,7 +39,7 @@ type Resumer interface {
 // CutResumer is a [Resumer] whose parts may be at different positions of a split. A graph with one needs a [Cutter].
 type CutResumer interface {
 	Resumer
-	// Cuts returns, after Resume, the positions behind the one that Resume gave that no element of the split may straddle
+	// Cuts returns, after Resume, the positions after the one that Resume gave that no element of the split may straddle
 	// (From < cut < To is forbidden), so that each part takes an element whole or not at all. Nearly always none.
 	Cuts(source, split string) []Position
 }

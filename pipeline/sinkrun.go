@@ -14,8 +14,8 @@ type sinkRun struct {
 	idler   Idler  // nil when the writer has nothing to do when idle
 	storer  Storer // nil when what it takes counts as stored
 	resumes bool
-	from    map[SplitID]Progress   // where the splits go on for it; empty unless it stores positions
-	parts   map[SplitID][]Position // where parts of the sink go on, behind from ([CutResumer])
+	from    map[SplitID]Progress   // where the splits continue for it; empty unless it stores positions
+	parts   map[SplitID][]Position // where parts of the sink continue, after from ([CutResumer])
 	floors  floors
 	// cuts are the positions of each split that no element may straddle and that none has passed yet; nil when there are
 	// none. After open the writer's alone.
@@ -53,7 +53,7 @@ func (l *lane) sink(n *node) *sinkRun {
 	return nil
 }
 
-// resume asks the sink where the lane's splits go on.
+// resume asks the sink where the lane's splits continue.
 func (s *sinkRun) resume(ctx context.Context) error {
 	r, ok := s.writer.value().(Resumer)
 	if !ok {

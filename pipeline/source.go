@@ -12,7 +12,7 @@ import (
 type Source[T Element] interface {
 	// Schema is the schema of what readers return. It is known without I/O.
 	Schema() *arrow.Schema
-	// Bounded tells whether every split ends.
+	// Bounded reports whether every split ends.
 	Bounded() bool
 	// Splits lists the splits, sorted by name. It may ask files or services. Errors: [ErrUnavailable] when they cannot
 	// be reached, [ErrConfig] when what the user named is not there.

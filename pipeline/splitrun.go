@@ -29,7 +29,7 @@ type splitRun struct {
 	// progress counts what the lane has taken on the way to the main sink, with what earlier runs applied. The
 	// deterministic order goes by its rows.
 	progress Progress
-	// mainFrom is where the main sink goes on. Until progress is there the split is behind: it was read that far for the
+	// mainFrom is where the main sink continues. Until progress is there the split is behind: it was read that far for the
 	// main sink, not for all others.
 	mainFrom Position
 	newest   int64     // greatest event time that was read; the pump's
@@ -45,7 +45,7 @@ type splitRun struct {
 	writtenTo atomic.Int64
 }
 
-// behind tells that what the split gives was taken before, on the way to the main sink.
+// after reports whether what the split gives was taken before, on the way to the main sink.
 func (sp *splitRun) behind() bool { return sp.progress.Position < sp.mainFrom }
 
 // openSection opens the stages that the split has for itself, up to the exits.
@@ -83,7 +83,7 @@ func (sp *splitRun) openSection(ctx context.Context, depth int) (err error) {
 	return err
 }
 
-// begin settles where reading goes on: where the sink that is furthest behind does, or the state that is oldest.
+// begin settles where reading continues: where the sink that is furthest behind does, or the state that is oldest.
 func (sp *splitRun) begin() {
 	l, id := sp.lane, sp.ID()
 	main := l.sink(l.run.shape.mainSink[sp.source])

@@ -14,7 +14,7 @@ type Stage[In, Out Element] interface {
 	// Schema checks the schema that comes in and returns the one that goes out, without I/O. Errors: [ErrSchema], all
 	// faults at once.
 	Schema(in *arrow.Schema) (*arrow.Schema, error)
-	// Open makes a processor. Before the first prefetch queue of a graph there is one for every split, behind it one
+	// Open makes a processor. Before the first prefetch queue of a graph there is one for every split, after it one
 	// for every worker.
 	Open(ctx context.Context, env *Env) (Processor[In, Out], error)
 	// String describes the stage in a few words for plans and logs: `batch 512`.
@@ -39,7 +39,7 @@ type Processor[In, Out Element] interface {
 }
 
 // Ticker is a [Processor] that acts when time passes, with or without input. It is called from the goroutine that
-// otherwise calls Process, so on time unless a call is under way or what lies behind the stage has no room.
+// otherwise calls Process, so on time unless a call is under way or what is downstream has no room.
 //
 // See [EventTimer] for the time of events. The clock decides what leaves when, so a Ticker makes two runs differ; it is not called in deterministic order.
 type Ticker[Out Element] interface {
@@ -65,7 +65,7 @@ type EventTimer[Out Element] interface {
 
 // Drainer is a [Processor] that holds rows back between calls.
 type Drainer[Out Element] interface {
-	// Drain emits what is held back although the input goes on, because the run ends early ([RunOptions].Drain). What it
+	// Drain emits what is held back although the input continues, because the run ends early ([RunOptions].Drain). What it
 	// keeps is read again by the next run.
 	Drain(ctx context.Context, emit func(Out) error) error
 	// Held is the number of rows that are held back.
@@ -81,7 +81,7 @@ type Sider interface {
 
 // SideOutput is where a processor emits to a side output. Like the processor's emit it takes elements in order, and what
 // goes out covers the positions of the processor's input without a gap: an element without rows stands for a range that
-// has none. So a sink behind it knows how far it is. It is for the processor's goroutine alone.
+// has none. So a sink downstream knows how far the stream is. It is for the processor's goroutine alone.
 type SideOutput[T Element] struct{ emit func(Element) error }
 
 // OpenSide returns a side output of the stage that is being opened, by name. Errors: [ErrConfig] when the graph reads
@@ -97,7 +97,7 @@ func OpenSide[T Element](env *Env, output string) (*SideOutput[T], error) {
 	return &SideOutput[T]{s.emit}, nil
 }
 
-// Wanted tells whether anybody reads the side output; if not, there is no need to make elements for it.
+// Wanted reports whether anybody reads the side output; if not, there is no need to make elements for it.
 func (o *SideOutput[T]) Wanted() bool { return o.emit != nil }
 
 // Emit hands an element on and takes ownership. Its error must be returned by the method that called it. An element that

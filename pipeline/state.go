@@ -11,10 +11,10 @@ import (
 )
 
 // Stateful is a [Processor] that remembers something of each split beyond the element at hand: what waits for what belongs
-// to it, counts, windows. The executor takes the state from time to time, keeps it until every sink behind has stored what
+// to it, counts, windows. The executor takes the state from time to time, keeps it until every sink downstream has stored what
 // was made of the elements before it, and then gives it to the run's [StateStore], which keeps it in one cut with the
 // positions of the parameters. Whoever reads the split next, in this process or another, begins with the state that is stored
-// and reads on from its position, or from where a sink goes on if that is before; sinks that are ahead are not given what
+// and reads on from its position, or from where a sink continues if that is before; sinks that are ahead are not given what
 // they have. So what a Stateful emits comes to every sink that stores positions exactly once, if
 //
 //   - what it emits under an origin is a function of the elements of that split, and of what is known of other splits at
@@ -36,7 +36,7 @@ type Stateful interface {
 
 // State is what is stored of one split for a [Stateful] stage.
 type State struct {
-	// Position is where reading goes on with the state.
+	// Position is where reading continues with the state.
 	Position Position
 	Data     []byte
 }
@@ -59,7 +59,7 @@ func (s *State) UnmarshalBinary(b []byte) error {
 type StateStore interface {
 	// Load returns what is stored of a stage, by the name of its node, for a split; ok is false when nothing is.
 	Load(ctx context.Context, stage string, split SplitID) (state State, ok bool, err error)
-	// Put says what is to be stored of a stage from now on, of all splits of one worker at once: every sink behind has stored
+	// Put describes what is to be stored of a stage from now on, of all splits of one worker at once: every sink downstream has stored
 	// what was made of the elements before. It is quick; a store keeps the last it was given until it makes a cut. It owns
 	// the map.
 	Put(stage string, states map[SplitID]State)
@@ -67,7 +67,7 @@ type StateStore interface {
 
 // states are the Stateful stages of a lane. What is stored of their sinks is told by several goroutines.
 type states struct {
-	runs []*stateRun // those behind others first
+	runs []*stateRun // downstream ones first
 
 	mu     sync.Mutex
 	stored map[*sinkRun]map[SplitID]Position
@@ -83,7 +83,7 @@ type stateRun struct {
 	at    map[SplitID]Position
 	last  time.Time
 	// stored and waiting are guarded by states.mu once the lane runs: what is stored, or would be, and what is to be stored
-	// when all behind have got there.
+	// when all downstream have got there.
 	stored  map[SplitID]Position
 	waiting map[SplitID]State
 }
@@ -92,7 +92,7 @@ type stateRun struct {
 func (b builder) stateful(o *opened, proc Stateful, call func(Element) error) func(Element) error {
 	r := &stateRun{node: o.node, lane: b.lane, name: o.node.name, proc: proc, split: b.split, at: map[SplitID]Position{}, stored: map[SplitID]Position{}}
 	o.state = r
-	b.lane.states.runs = append(b.lane.states.runs, r) // behind those that it is in front of
+	b.lane.states.runs = append(b.lane.states.runs, r) // after those that it is upstream of
 	f := &floors{node: o.node, split: b.split}
 	b.lane.floors = append(b.lane.floors, f)
 	return f.pass(func(e Element) error {
@@ -143,8 +143,8 @@ func (s *states) from(id SplitID) (from Position, ok bool) {
 	return from, ok
 }
 
-// restore gives each stage what is stored. State that is ahead of a sink behind it is of no use: the sink lacks something
-// that was made before. Then the stage begins anew where the splits do, with nothing, and so does reading.
+// restore gives each stage what is stored. State that is ahead of a sink downstream is of no use: the sink lacks something
+// that was made before. Then the stage starts over where the splits do, with nothing, and so does reading.
 func (s *states) restore(ctx context.Context, l *lane) error {
 	s.stored = map[*sinkRun]map[SplitID]Position{}
 	for _, r := range s.runs {
@@ -191,7 +191,7 @@ func (s *states) restore(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// limit is the smallest position that a stage or sink behind r is stored at.
+// limit is the smallest position that a stage or sink downstream of r is stored at.
 func (s *states) limit(r *stateRun, sp *splitRun) (limit Position, known bool) {
 	for _, n := range r.node.below() {
 		var p Position
@@ -217,7 +217,7 @@ func (r *stateRun) emitted(o Origin) {
 	}
 }
 
-// save takes the state of all splits. What waits already goes on waiting, unless this is the last.
+// save takes the state of all splits. What waits already continues waiting, unless this is the last.
 func (r *stateRun) save(last bool) error {
 	r.last = time.Now()
 	st := &r.lane.states
@@ -288,7 +288,7 @@ func (s *states) settle(sink *sinkRun) {
 	s.promote()
 }
 
-// promote stores what waits and has been passed by everything behind. mu is held.
+// promote stores what waits and has been passed by everything downstream. mu is held.
 func (s *states) promote() {
 	for _, r := range s.runs {
 		if r.waiting == nil || !s.passed(r) {
@@ -302,7 +302,7 @@ func (s *states) promote() {
 	}
 }
 
-// passed tells whether all that lies behind a stage has stored what was made before its waiting state.
+// passed reports whether all that is downstream of a stage has stored what was made before its waiting state.
 func (s *states) passed(r *stateRun) bool {
 	for id, st := range r.waiting {
 		for _, n := range r.node.below() {

@@ -5,7 +5,7 @@ type clock struct {
 	at     map[SplitID]int64 // of each split; 0: not known yet
 	silent map[SplitID]bool  // those that are left out
 	now    int64
-	// elements tells that news of silent splits overtake elements that a stage before holds back, so they do not count.
+	// elements reports whether news of silent splits overtake elements that a stage before holds back, so they do not count.
 	elements bool
 }
 
@@ -57,7 +57,7 @@ func (s *section) silent(id SplitID) error {
 	return nil
 }
 
-// see takes in the watermark of an element and tells whether the smallest has risen.
+// see takes in the watermark of an element and reports whether the smallest has risen.
 func (c *clock) see(o Origin) bool {
 	id := o.ID()
 	was, ok := c.at[id]
@@ -76,7 +76,7 @@ func (c *clock) see(o Origin) bool {
 	return c.rise()
 }
 
-// rise finds the smallest watermark and tells whether it is above the one before.
+// rise finds the smallest watermark and reports whether it is above the one before.
 func (c *clock) rise() bool {
 	low, known := int64(0), false
 	for id, at := range c.at {

@@ -31,7 +31,7 @@ func (b *barrier) pass(s *Shard, session uint64) {
 	}
 }
 
-// awaits tells whether the marker of a session is the one that a cut waits for.
+// awaits reports whether the marker of a session is the one that a cut waits for.
 func (s *Shard) awaits(session, cut uint64) bool {
 	return cut == s.barrier.id && s.barrier.waiting[session]
 }
@@ -68,7 +68,7 @@ func (s *Shard) Participants() (sessions []uint64, orphans []SplitID) {
 	return slices.Sorted(maps.Keys(set)), orphans
 }
 
-// orphaned tells whether the owner of a split has left without settling it, or is the given session.
+// orphaned reports whether the owner of a split has left without settling it, or is the given session.
 func (s *Shard) orphaned(id SplitID, session uint64) bool {
 	sp := s.splits[id]
 	if sp == nil {
@@ -78,7 +78,7 @@ func (s *Shard) orphaned(id SplitID, session uint64) bool {
 	return se != nil && (se.gone || sp.session == session)
 }
 
-// BeginCut asks for a cut behind the markers of the given sessions. Without sessions it is taken at once. A cut under way
+// BeginCut asks for a cut after the markers of the given sessions. Without sessions it is taken at once. A cut under way
 // is given up.
 func (s *Shard) BeginCut(id uint64, sessions []uint64) {
 	s.EndCut()
@@ -92,7 +92,7 @@ func (s *Shard) BeginCut(id uint64, sessions []uint64) {
 }
 
 // CutState tells how a cut is going: cut is not nil once it is taken, disturbed says that owners have changed since it was
-// begun, so that it must be begun again. It may overlap look-ups.
+// begun, so that it must be begun again. It may overlap lookups.
 func (s *Shard) CutState(id uint64) (cut *Cut, disturbed bool) {
 	if s.barrier.id != id {
 		return nil, true
@@ -119,7 +119,7 @@ func (s *Shard) EndCut() {
 }
 
 // Wanted is the cut whose marker the session should send, or 0. Only shard 0 asks, which is the last to begin a cut. It
-// may overlap look-ups.
+// may overlap lookups.
 func (s *Shard) Wanted(session uint64) uint64 {
 	if s.index == 0 && s.barrier.cut == nil && s.barrier.waiting[session] {
 		return s.barrier.id
@@ -127,7 +127,7 @@ func (s *Shard) Wanted(session uint64) uint64 {
 	return 0
 }
 
-// Missing returns the workers that have not passed their marker, sorted. It may overlap look-ups.
+// Missing returns the workers that have not passed their marker, sorted. It may overlap lookups.
 func (s *Shard) Missing() []string {
 	var out []string
 	for id := range s.barrier.waiting {

@@ -33,7 +33,7 @@ type Client struct {
 	parts   []rowsPart
 	updates []param.Update
 	dense   denseCache
-	ahead   atomic.Int64 // look-ups without their push
+	ahead   atomic.Int64 // lookups without their push
 	partial bool
 	fan     fan
 	// What a call gives to its shards, and the functions that do it for one: made once, so that a call allocates nothing.
@@ -335,7 +335,7 @@ func (c *Client) done(method string, start time.Time, err error) {
 }
 
 // begin waits for its turn on a stream and returns the controls that ride in front of the message. The slice stays valid
-// until end: others only append behind it.
+// until end: others only append after it.
 func (c *Client) begin(ctx context.Context, s int) ([]Control, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("ps: worker %s: %w", c.worker, context.Cause(ctx))
@@ -381,7 +381,7 @@ func (c *Client) enqueue(ctl Control) {
 	}
 }
 
-// mark queues the marker of a cut that is wanted, and tells whether there was one.
+// mark queues the marker of a cut that is wanted, and reports whether there was one.
 func (c *Client) mark() bool {
 	c.mu.Lock()
 	cut, f := c.mu.wanted, c.mu.onMarker

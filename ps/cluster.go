@@ -20,7 +20,7 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// RecoveryMode says what becomes of the other shards when one has lost its state.
+// RecoveryMode describes what becomes of the other shards when one has lost its state.
 type RecoveryMode uint8
 
 const (
@@ -49,7 +49,7 @@ type Options struct {
 	// From is the folder of a snapshot of another run whose parameters a run begins with that has no snapshot in Dir yet.
 	// They become the first snapshot of Dir, without positions and worker state.
 	From string
-	// Fit says what to do with parameters of a snapshot that do not fit the layout, in Dir and From; what is renamed is
+	// Fit describes what to do with parameters of a snapshot that do not fit the layout, in Dir and From; what is renamed is
 	// renamed in both. A snapshot that fits only by it becomes a new snapshot in Dir first.
 	Fit param.Policies
 	// ReadOnly makes the shards hold weights alone, without the optimizers' state. Pushes are refused, and no snapshots are
@@ -424,7 +424,7 @@ func (c *Cluster) Progress(ctx context.Context, source string) (map[string]Progr
 	return out, nil
 }
 
-// Stats says what a cluster holds.
+// Stats describes what a cluster holds.
 type Stats struct {
 	Tables []TableStats
 	// DenseBytes is the memory of dense tensors and their state.
@@ -435,7 +435,7 @@ type Stats struct {
 	SnapshotFailures int
 }
 
-// TableStats says what a table holds on all shards.
+// TableStats describes what a table holds on all shards.
 type TableStats struct {
 	Name  string
 	Rows  int64
@@ -476,7 +476,7 @@ func (c *Cluster) Stats(ctx context.Context) (Stats, error) {
 	return st, err
 }
 
-// Row appends the row of a fid in table number tbl of the layout to dst and tells whether there is one. Errors:
+// Row appends the row of a fid in table number tbl of the layout to dst and reports whether there is one. Errors:
 // [ErrClosed], [ErrUnreachable], the context's.
 func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
 	return c.peers[ShardOf(Bucket(fid), len(c.peers))].Row(ctx, tbl, fid, dst)
@@ -502,7 +502,7 @@ func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key
 	return c.first.setState(ctx, generation, key, value)
 }
 
-// SourceState is the key of the worker state that a source keeps of one of its splits. It stands in snapshots like other
+// SourceState is the key of the worker state that a source keeps of one of its splits. It is in snapshots like other
 // state, but not in digests.
 func SourceState(source, split string) string { return snapshot.SourceState + source + "/" + split }
 
@@ -592,7 +592,7 @@ func (c *Cluster) loop() {
 			if !c.changed() {
 				continue
 			}
-			// Failure is counted and logged by Snapshot; training goes on and the next turn tries again.
+			// Failure is counted and logged by Snapshot; training continues and the next turn tries again.
 			_, err := c.Snapshot(c.run, SnapshotOptions{patience: max(c.opts.Every, minPatience)})
 			c.mu.Lock()
 			inARow := c.mu.inARow
@@ -604,7 +604,7 @@ func (c *Cluster) loop() {
 	}
 }
 
-// changed tells whether the newest snapshot, or what the shards began with, is not what they hold now. Every update goes to
+// changed reports whether the newest snapshot, or what the shards began with, is not what they hold now. Every update goes to
 // every shard, so shard 0 knows for all.
 func (c *Cluster) changed() bool {
 	c.mu.Lock()
@@ -625,7 +625,7 @@ func (c *Cluster) reportRows() {
 	}
 }
 
-// ClusterInfo says how a cluster is.
+// ClusterInfo describes how a cluster is.
 type ClusterInfo struct {
 	// Generation counts the states that the shards have gone back to.
 	Generation uint64
@@ -637,7 +637,7 @@ type ClusterInfo struct {
 	Skipped          []error
 }
 
-// Info says how the cluster is. Errors: those of [Cluster.Ready].
+// Info describes how the cluster is. Errors: those of [Cluster.Ready].
 func (c *Cluster) Info() (ClusterInfo, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

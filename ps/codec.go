@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/ps/wal"
 )
 
-// Records of the log are numbers of 8 bytes, little endian, texts behind their length, and slices behind theirs:
+// Records of the log are numbers of 8 bytes, little endian, texts after their length, and slices after theirs:
 //
 //	generation  generation seen: the newest snapshot when the log was begun
 //	owner       session source split epoch worker
@@ -158,7 +158,7 @@ func (d *logDecoder) owned(s *Shard, kind byte) error {
 		if s.sessions[session] == nil {
 			s.Open(session, worker)
 		}
-		// Written again behind a cut it has no effect.
+		// Written again after a cut it has no effect.
 		var stale *EpochError
 		if _, err := s.Acquire(session, id, epoch); err != nil && !errors.As(err, &stale) {
 			return err

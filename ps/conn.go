@@ -8,7 +8,7 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Progress says how far a split was applied; see [position.Progress].
+// Progress describes how far a split was applied; see [position.Progress].
 type Progress = position.Progress
 
 // SnapshotInfo describes a snapshot; see [snapshot.Info].
@@ -27,7 +27,7 @@ const (
 	Commit ControlKind = iota + 1
 	// Abort drops what is staged of a split.
 	Abort
-	// Marker says that everything before it on this stream belongs to cut Cut and everything behind does not.
+	// Marker says that everything before it on this stream belongs to cut Cut and everything after does not.
 	Marker
 )
 
@@ -57,17 +57,17 @@ type SplitState struct {
 }
 
 // Conn is one client's ordered stream to one shard: whatever one goroutine sends after another call has returned arrives
-// behind it. Every call handles the controls first, in order. A commit of a client that has passed the marker of a cut
+// after it. Every call handles the controls first, in order. A commit of a client that has passed the marker of a cut
 // waits until the shard has taken that cut. Calls are made one at a time. A call that failed may have had its effect;
 // repeating it is safe.
 //
 // What Stage, Control and Acquire have answered survives the shard's process if it keeps a log. A commit in front of a
-// look-up may not, because nobody waits for it: whoever continues a session on a shard that was started again first
+// lookup may not, because nobody waits for it: whoever continues a session on a shard that was started again first
 // repeats the last commit of each split.
 type Conn interface {
 	// Lookup fills rows, which holds keys of this shard only.
 	Lookup(ctx context.Context, ctl []Control, rows *param.Rows) (Reply, error)
-	// Dense writes the shard's dense tensors, one behind the other, to dst unless their version is have.
+	// Dense writes the shard's dense tensors, one after the other, to dst unless their version is have.
 	Dense(ctx context.Context, ctl []Control, have uint64, dst []float32) (version uint64, reply Reply, err error)
 	// Stage keeps the shard's part of an update, which it copies, until it is committed or aborted. Errors: [ErrFenced],
 	// [ErrGap], [ErrOverlap], [ErrBusy], [ErrFull], [ErrLayout].

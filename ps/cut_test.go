@@ -106,7 +106,7 @@ func TestSnapshotLeavesHeirsAlone(t *testing.T) {
 }
 
 // TestSnapshotGivesUpForLostShard is about a shard that dies when it has taken its cut and another has not: the snapshot
-// waits for a worker, which cannot go on before the shard has a state again.
+// waits for a worker, which cannot continue before the shard has a state again.
 func TestSnapshotGivesUpForLostShard(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, ps.Options{Layout: countingLayout()}, 2, 1, false)
@@ -223,7 +223,7 @@ func TestRollBackAfterRestore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want == 9 { // taken behind 9
+		if want == 9 { // taken after 9
 			if err := errors.Join(cl.Push(t.Context(), countingUpdate("x", 5, 9, ids)), cl.Close()); err != nil {
 				t.Fatal(err)
 			}

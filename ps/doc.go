@@ -20,7 +20,7 @@
 //
 // [Cluster.Snapshot] asks every client that owns a split for a marker. Commits and markers are queued in one order for all
 // streams, so the marker divides a client's updates in the same place on every shard. A shard lets nobody who has passed
-// commit more until all have; then it goes on at once, while the rows of that moment are copied on write to disk. Whatever
+// commit more until all have; then it continues at once, while the rows of that moment are copied on write to disk. Whatever
 // happens to owners between the first marker and the last makes the cut begin again; orphaned splits are settled first.
 //
 // # What depends on what

@@ -13,7 +13,7 @@ var (
 	// ErrFenced means that another client has taken over the split, or this one never did. [Client.Push] returns it; the caller
 	// stops working on the split.
 	ErrFenced = failure.New(failure.Fenced, "fenced: the split has a newer owner")
-	// ErrGap means that an update begins behind the end of what the shard has of its split, so something in between is missing.
+	// ErrGap means that an update begins after the end of what the shard has of its split, so something in between is missing.
 	// [Client.Push] returns it; the caller resumes the split and reads on from there.
 	ErrGap = failure.New(failure.Gap, "gap between updates")
 	// ErrOverlap means that an update covers some, but not all, positions that the shard has already. It is a fault of the caller.

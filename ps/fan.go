@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// fan calls all shards of a client. Behind a network it calls them at the same time: a goroutine costs a hundredth of
+// fan calls all shards of a client. After a network it calls them at the same time: a goroutine costs a hundredth of
 // what a message does.
 type fan struct{ parallel bool }
 

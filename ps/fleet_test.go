@@ -263,7 +263,7 @@ func (f *fleet) mend() error {
 	return errors.New("the cluster does not become ready")
 }
 
-// client opens a client whose streams go on when their shard has come back.
+// client opens a client whose streams continue when their shard has come back.
 func (f *fleet) client(worker string) (*ps.Client, error) {
 	if err := f.mend(); err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func newGroup(lease, grace time.Duration) *group {
 // holdFor is how long a coordinator that was started again waits for members to claim their splits.
 const holdFor = 2 * time.Second
 
-// begin tells that the shards have a state of a generation. Of another than before, everything begins anew; held says that
+// begin reports whether the shards have a state of a generation. Of another than before, everything starts over; held says that
 // there may be members who work on it already.
 func (g *group) begin(generation uint64, held bool) {
 	g.mu.Lock()
@@ -154,7 +154,7 @@ func (g *group) begin(generation uint64, held bool) {
 	g.share()
 }
 
-// join makes a worker a member, and tells whether it takes another's place.
+// join makes a worker a member, and reports whether it takes another's place.
 func (g *group) join(o JoinOptions) (id uint64, replaced bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -354,7 +354,7 @@ func (g *group) report(id uint64, r Report) error {
 	return nil
 }
 
-// leave ends a membership in order and tells whether it was the last. Nobody is while members may be on their way.
+// leave ends a membership in order and reports whether it was the last. Nobody is while members may be on their way.
 func (g *group) leave(id uint64) (last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -437,7 +437,7 @@ func (g *group) share() {
 }
 
 // deal gives every split that is not done a next owner, evenly and with as few changes as possible, and hands over those
-// that nobody holds. It tells whether there is still something to read.
+// that nobody holds. It reports whether there is still something to read.
 func (g *group) deal(members []*member) (open bool) {
 	g.forget(members)
 	names := slices.SortedFunc(maps.Keys(g.splits), strings.Compare)
@@ -577,7 +577,7 @@ func (c *Cluster) Report(_ context.Context, member uint64, r Report) error {
 	return g.report(member, r)
 }
 
-// Leave ends a membership and tells whether it was the last of its source. Its splits must have been given up.
+// Leave ends a membership and reports whether it was the last of its source. Its splits must have been given up.
 func (c *Cluster) Leave(_ context.Context, member uint64) (last bool, err error) {
 	g, err := c.groups.of(member)
 	if err != nil {

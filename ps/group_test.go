@@ -394,7 +394,7 @@ func TestGroupCoordinatorStartedAgain(t *testing.T) {
 	}
 	a := g.Join(ps.JoinOptions{Worker: "a", Splits: splits, Report: ps.Report{Generation: 1, Owned: []string{"1"}, Done: []string{"5"}}})
 	asked(t, g, a, ps.Work, "1") // the others are kept back
-	// b is of the phase behind: what was done in the phase before is to be done again.
+	// b is of the phase after: what was done in the phase before is to be done again.
 	b := g.Join(ps.JoinOptions{Worker: "b", Splits: splits, Report: ps.Report{Generation: 1, Phase: 1, Owned: []string{"3"}, Done: []string{"4"}}})
 	asked(t, g, b, ps.Work, "3")
 	if x := asked(t, g, a, ps.Work, "1"); x.Phase != 1 {

@@ -84,7 +84,7 @@ func (s *groups) of(member uint64) (*group, error) {
 	return nil, ErrRejoin
 }
 
-// empty tells that nobody is a member, nor on the way.
+// empty reports whether nobody is a member, nor on the way.
 func (s *groups) empty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

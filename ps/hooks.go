@@ -10,7 +10,7 @@ import (
 // event breaks nobody. Hooks must be cheap and safe for concurrent use; the arguments are of basic types, so that they need
 // not import this package.
 
-// RequestDoneHook hears of requests.
+// RequestDoneHook is notified of requests.
 type RequestDoneHook interface {
 	// RequestDone tells how long a client's method took: "lookup", "dense", "push", "flush", "idle" or "resume", with code
 	// "ok", "fenced", "gap", "overlap", "torn", "layout", "busy", "full", "no_space", "closed", "canceled" or "error".
@@ -23,13 +23,13 @@ type TableRowsHook interface {
 	TableRows(table string, rows int64)
 }
 
-// StalenessHook hears how old look-ups are when they are used.
+// StalenessHook hears how old lookups are when they are used.
 type StalenessHook interface {
-	// Staleness tells, for a push, how many later look-ups its client had done before: updates they did not see.
+	// Staleness tells, for a push, how many later lookups its client had done before: updates they did not see.
 	Staleness(steps int64)
 }
 
-// SnapshotDoneHook hears of snapshots.
+// SnapshotDoneHook is notified of snapshots.
 type SnapshotDoneHook interface {
 	// SnapshotDone tells how long a snapshot took with code "ok", "no_space", "canceled" or another of
 	// [RequestDoneHook].RequestDone, its size, and the longest time a push had to wait for it.

@@ -206,7 +206,7 @@ func TestLogDamaged(t *testing.T) {
 				if tc.lost != "" && !strings.Contains(said.String(), tc.lost) {
 					t.Errorf("nothing was said of %q:\n%s", tc.lost, &said)
 				}
-				// And it goes on: the log is of the state that there is now.
+				// And it continues: the log is of the state that there is now.
 				cl := mustClient(t, c, "x")
 				p, err := c.Progress(t.Context(), "s")
 				at := int64(p["x"].Position)
@@ -445,7 +445,7 @@ func TestLogRecords(t *testing.T) {
 	}
 }
 
-// FuzzLogRecord applies any record behind those of a session that owns a split.
+// FuzzLogRecord applies any record after those of a session that owns a split.
 func FuzzLogRecord(f *testing.F) {
 	l := pstest.SmallJob().Layout()
 	records := ps.LogRecords(randomUpdate(l, "x", 3, 9))

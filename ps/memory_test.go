@@ -170,7 +170,7 @@ func TestSharedLogDir(t *testing.T) {
 	}
 }
 
-// Begin anew with partial recovery: shard 0 starts without anything, shard 1 has its log.
+// Begin again with partial recovery: shard 0 starts without anything, shard 1 has its log.
 func TestPartialAnew(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []ps.RecoveryMode{ps.Rollback, ps.Partial} {
@@ -220,7 +220,7 @@ func TestPartialAnew(t *testing.T) {
 		life(dir, log0, 0, 10)
 		life(dir, log0, 10, 12) // both have their logs
 		dir = t.TempDir()
-		life(dir, t.TempDir(), 0, 7) // anew
+		life(dir, t.TempDir(), 0, 7) // again
 		if mode == ps.Partial {
 			life(dir, t.TempDir(), 0, 9, 7) // shard 0 has lost its disk: it goes back alone, and shard 1 skips what it has
 		}

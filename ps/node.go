@@ -75,11 +75,11 @@ type Node struct {
 	stall   atomic.Int64
 }
 
-// LogRecovery says what a node's log gave back.
+// LogRecovery describes what a node's log gave back.
 type LogRecovery struct {
 	// Records were replayed. TornBytes were an unfinished record at the end, which nobody had an answer to.
 	Records, TornBytes int64
-	// Lost says why the log gives back nothing, or less than was acknowledged; empty when all is well.
+	// Lost describes why the log gives back nothing, or less than was acknowledged; empty when all is well.
 	Lost string
 }
 
@@ -169,7 +169,7 @@ func (n *Node) changing() {
 	}
 }
 
-// failed returns why the node cannot go on, or nil. It needs the lock, for reading at least.
+// failed returns why the node cannot continue, or nil. It needs the lock, for reading at least.
 func (n *Node) failed() error {
 	if n.torn != nil {
 		return n.torn
@@ -222,7 +222,7 @@ func (n *Node) waited(since time.Time) {
 	}
 }
 
-// NodeStatus says how a node is.
+// NodeStatus describes how a node is.
 type NodeStatus struct {
 	Shard, NumShards int
 	// Incarnation is another one after every start of the node.
@@ -235,7 +235,7 @@ type NodeStatus struct {
 	Rows          int64
 }
 
-// Status says how the node is. Errors: [ErrClosed], that of a log which cannot be written.
+// Status describes how the node is. Errors: [ErrClosed], that of a log which cannot be written.
 func (n *Node) Status(context.Context) (NodeStatus, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -341,7 +341,7 @@ func (n *Node) giveUp(generation uint64) error {
 	return nil
 }
 
-// above tells whether the node may go to a generation. A call of a coordinator that is gone may arrive late. It needs the
+// above reports whether the node may go to a generation. A call of a coordinator that is gone may arrive late. It needs the
 // lock. Errors: [ErrClosed], [ErrRolledBack].
 func (n *Node) above(generation uint64) error {
 	switch {
@@ -360,7 +360,7 @@ func (n *Node) above(generation uint64) error {
 // maxAhead is by how much a generation may be above the one before and the clock, in microseconds: about twelve days.
 const maxAhead = 1 << 40
 
-// keep only changes the generation: whoever was connected connects anew and settles what it left.
+// keep only changes the generation: whoever was connected connects again and settles what it left.
 func (n *Node) keep(ctx context.Context, generation uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -400,7 +400,7 @@ func (n *Node) Close() error {
 	return n.log.close()
 }
 
-// Row appends the row of a fid in table number tbl to dst and tells whether there is one. Errors: [ErrLayout] for a table
+// Row appends the row of a fid in table number tbl to dst and reports whether there is one. Errors: [ErrLayout] for a table
 // that is not there, [ErrClosed].
 func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
 	n.mu.RLock()

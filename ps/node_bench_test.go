@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 )
 
-// BenchmarkNode measures a shard's stream: a push with the commit of the one before in front, and a look-up. log=none is
+// BenchmarkNode measures a shard's stream: a push with the commit of the one before in front, and a lookup. log=none is
 // measured twice, which says what difference means nothing.
 func BenchmarkNode(b *testing.B) {
 	const batch, dim, rows = 500, 16, 100_000

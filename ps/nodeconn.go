@@ -151,7 +151,7 @@ func (c *localConn) Close(ctx context.Context, clean bool) error {
 	var err error
 	c.n.update(func(s *Shard) bool {
 		if c.n.generation != c.generation || c.n.streams[c.session] != c.stream {
-			return false // whatever it was, it is no more, or goes on elsewhere
+			return false // whatever it was, it is no more, or continues elsewhere
 		}
 		delete(c.n.streams, c.session)
 		s.Leave(c.session, clean)
@@ -191,7 +191,7 @@ func (c *localConn) controls(ctx context.Context, ctl []Control) (last record, e
 	return last, nil
 }
 
-// locked is run under the lock; wake tells when to go on.
+// locked is run under the lock; wake tells when to continue.
 func (c *localConn) locked(ctl []Control) (done int, last record, wake chan struct{}, err error) {
 	c.n.lock()
 	defer c.n.mu.Unlock()

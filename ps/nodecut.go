@@ -28,7 +28,7 @@ type CutState struct {
 // AnyCut stands for whatever cut is under way.
 const AnyCut = 0
 
-// BeginCut asks for a cut behind the markers of the given sessions; without sessions it is taken at once. What is behind
+// BeginCut asks for a cut after the markers of the given sessions; without sessions it is taken at once. What is behind
 // the cut goes to the log of the given snapshot. Errors: [ErrNotReady], [ErrClosed],
 // those of the log.
 func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint64) error {
@@ -168,11 +168,11 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 	if err := w.Dense(cut.Tensors); err != nil {
 		return nil, err
 	}
-	// The log goes on from this snapshot: its border must be there before the snapshot is.
+	// The log continues from this snapshot: its border must be there before the snapshot is.
 	return w.Part(), n.log.flush(ctx)
 }
 
-// EndCut ends a cut, taken or not, lets the streams go on and returns the longest time that a push has waited because of
+// EndCut ends a cut, taken or not, lets the streams continue and returns the longest time that a push has waited because of
 // it. durable is the snapshot that holds it, 0 when there is none: the log before that is not needed any more.
 func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, error) {
 	n.use.Lock()
@@ -213,7 +213,7 @@ type ShardDigest struct {
 	State map[string][]byte
 }
 
-// Digest names what the shard holds at one moment, while updates go on. Errors: [ErrClosed], the context's.
+// Digest names what the shard holds at one moment, while updates continue. Errors: [ErrClosed], the context's.
 func (n *Node) Digest(ctx context.Context) (*ShardDigest, error) {
 	n.use.RLock()
 	defer n.use.RUnlock()

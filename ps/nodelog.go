@@ -28,7 +28,7 @@ type LogOptions struct {
 	Job string
 	// NoSync leaves out fsync: the log then survives the end of the process, not that of the machine.
 	NoSync bool
-	// Identity says what must be the same, beside the shard and the layout, for whoever goes on from the log; short.
+	// Identity describes what must be the same, beside the shard and the layout, for whoever continues from the log; short.
 	Identity string
 	// SegmentBytes is the size of a file of the log; default 64 MiB.
 	SegmentBytes int64
@@ -68,7 +68,7 @@ type nodeLog struct {
 	parts [][]byte
 }
 
-// liveLog is a log from its beginning to the node's next state: whoever waits for one of its records goes on doing so when
+// liveLog is a log from its beginning to the node's next state: whoever waits for one of its records continues doing so when
 // the node has another one.
 type liveLog struct {
 	*wal.Log
@@ -149,7 +149,7 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	return nil
 }
 
-// logShape names what a log's records must fit: the shape and what the optimizers keep, not their settings. Records behind
+// logShape names what a log's records must fit: the shape and what the optimizers keep, not their settings. Records after
 // the last snapshot are applied by the rules there are now.
 func logShape(l *param.Layout) string {
 	b, err := json.Marshal(l.Shape())
@@ -204,7 +204,7 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
 	}
 	s.maxStaged = n.opts.MaxStaged
-	// Nobody is connected. Whoever comes back to its session goes on; what the others left is settled.
+	// Nobody is connected. Whoever comes back to its session continues; what the others left is settled.
 	for _, se := range s.sessions {
 		se.gone = true
 	}
@@ -216,7 +216,7 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	return nil
 }
 
-// reset begins a new log behind a snapshot. newest is the newest that there is.
+// reset begins a new log after a snapshot. newest is the newest that there is.
 func (l *nodeLog) reset(ctx context.Context, o LoadOptions, newest uint64) error {
 	if l == nil {
 		return nil
@@ -237,7 +237,7 @@ func (l *nodeLog) reset(ctx context.Context, o LoadOptions, newest uint64) error
 }
 
 // generation notes a generation and returns when that is durable. The log has it from then on, so it is waited for even if
-// the caller gives up: the node must not go on in another generation than its log.
+// the caller gives up: the node must not continue in another generation than its log.
 func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 	if l == nil {
 		return nil
@@ -412,7 +412,7 @@ func (l *nodeLog) state(key string, value []byte) (record, error) {
 // would leave none for those that follow.
 const maxJump = 1 << 32
 
-// takes tells whether the border of a snapshot can come next. Errors: [ErrMismatch], and the log is as it was.
+// takes reports whether the border of a snapshot can come next. Errors: [ErrMismatch], and the log is as it was.
 func (l *nodeLog) takes(snapshot uint64) error {
 	if l == nil || snapshot == 0 {
 		return nil
@@ -430,7 +430,7 @@ func (l *nodeLog) expectCut(snapshot uint64) {
 	}
 }
 
-// rotate sets the border of a cut that the shard has just taken. What the snapshot will not hold is written again behind
+// rotate sets the border of a cut that the shard has just taken. What the snapshot will not hold is written again after
 // it: owners and what is staged.
 func (l *nodeLog) rotate(s *Shard, generation uint64) error {
 	if l == nil || l.expected == 0 {

@@ -13,7 +13,7 @@ import (
 // also [ErrUnreachable], [ErrMismatch] when what answers is of another job, folder or shard, and [ErrNotReady] while another
 // coordinator has it. A call that failed may have had its effect. Calls that change something may be repeated, except Load.
 type Peer interface {
-	// Status says how the shard is: its generation, the snapshots that its state and its log go back to, its rows. The error
+	// Status describes how the shard is: its generation, the snapshots that its state and its log go back to, its rows. The error
 	// of a log that cannot be written is returned beside it. It changes nothing and does no I/O on the shard's side.
 	Status(ctx context.Context) (NodeStatus, error)
 	// Load makes the shard go to a state of a generation above its own: a snapshot's, initial values, or the one it has.
@@ -26,8 +26,8 @@ type Peer interface {
 	// generation is the cluster's when the session began. The caller closes the stream. Errors: [ErrNotReady],
 	// [ErrRolledBack].
 	Connect(ctx context.Context, session, generation uint64, worker string) (Conn, error)
-	// BeginCut asks for cut id behind the markers of the given sessions; without sessions it is taken at once. A cut that was
-	// under way is given up. What comes behind the cut goes to the log of the given snapshot number, which is not below that
+	// BeginCut asks for cut id after the markers of the given sessions; without sessions it is taken at once. A cut that was
+	// under way is given up. What comes after the cut goes to the log of the given snapshot number, which is not below that
 	// of the last. It returns at once. Errors: [ErrNotReady], [ErrMismatch] for a number that the log cannot have, those of
 	// the log.
 	BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error
@@ -39,18 +39,18 @@ type Peer interface {
 	// such cut, [ErrNoSpace], [ErrNoDir] when the shard does not see the folder, [ErrFull] when there was no memory to keep
 	// rows that changed, [snapshot.ErrNotFinite].
 	WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error)
-	// EndCut ends cut id, [AnyCut] for whichever there is: streams go on, and what was kept for it is freed. durable is the
+	// EndCut ends cut id, [AnyCut] for whichever there is: streams continue, and what was kept for it is freed. durable is the
 	// snapshot that it has become, 0 for none, and lets the log forget what lies before. stall is the longest that a client
 	// waited for the cut. A cut that is not there is no error. Errors: those of the log.
 	EndCut(ctx context.Context, id, durable uint64) (stall time.Duration, err error)
 	// Progress returns how far every split is applied here; staged batches do not count. The caller owns the map.
 	Progress(ctx context.Context) (map[SplitID]Progress, error)
-	// Digest names what the shard holds at one moment, while updates go on: O(rows), with memory for the rows that change
+	// Digest names what the shard holds at one moment, while updates continue: O(rows), with memory for the rows that change
 	// meanwhile. It waits for a cut that is being written to end. Errors: [ErrFull].
 	Digest(ctx context.Context) (*ShardDigest, error)
 	// Stats returns what the shard holds; Tables has an entry for each table of the layout, in its order.
 	Stats(ctx context.Context) (Stats, error)
-	// Row appends the row of a fid in table number tbl of the layout to dst, state included, and tells whether there is one.
+	// Row appends the row of a fid in table number tbl of the layout to dst, state included, and reports whether there is one.
 	// The fid must be one of this shard's. Errors: [ErrLayout] for a table that is not there.
 	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
 	// Close ends the shard of this process, and of one behind the network the connection alone. It may be called more than

@@ -94,7 +94,7 @@ func (p *farPeer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) 
 	return reach(p, func(n *ps.Node) (bool, error) { return n.Row(ctx, tbl, fid, dst) })
 }
 
-// Close implements [ps.Peer]: the node goes on.
+// Close implements [ps.Peer]: the node continues.
 func (p *farPeer) Close() error { return nil }
 
 // far is a cluster of two shards of which the second outlives the coordinator.
@@ -113,7 +113,7 @@ func newFar(t *testing.T, o ps.Options) *far {
 	return f
 }
 
-// startOne starts shard 1, anew.
+// startOne starts shard 1, again.
 func (f *far) startOne() {
 	f.t.Helper()
 	n, err := ps.OpenNode(f.t.Context(), f.o.Node(1, 2))
@@ -253,7 +253,7 @@ func TestShardIsToldLater(t *testing.T) {
 
 func passed(n *ps.Node) int { return n.Passed() }
 
-// TestPartition cuts the coordinator off from a shard that the workers still reach: work goes on, no snapshot is taken, and
+// TestPartition cuts the coordinator off from a shard that the workers still reach: work continues, no snapshot is taken, and
 // when the network is whole again the next one is, with nothing lost.
 func TestPartition(t *testing.T) {
 	t.Parallel()
@@ -484,7 +484,7 @@ func TestAbsurdSnapshotNumber(t *testing.T) {
 		}
 	}
 	take()
-	// One that could be: the next snapshots come behind it.
+	// One that could be: the next snapshots come after it.
 	if err := c.First().BeginCut(t.Context(), 78, 1000, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -591,7 +591,7 @@ func TestGivenUpKeep(t *testing.T) {
 	}
 }
 
-// TestWriteCutWaitsForTheLog: a shard's part of a snapshot is there only when the border behind it is durable in the log;
+// TestWriteCutWaitsForTheLog: a shard's part of a snapshot is there only when the border after it is durable in the log;
 // otherwise a power failure leaves a snapshot that the log knows nothing of, and the log counts as one of an earlier life.
 func TestWriteCutWaitsForTheLog(t *testing.T) {
 	t.Parallel()
@@ -728,7 +728,7 @@ func TestOwnersAreCheckedAgain(t *testing.T) {
 }
 
 // TestNewOwnerDisturbs: a split that is taken over while a cut waits for markers may be settled differently before and
-// behind it, so the cut is not taken; once it is taken, it is nobody's business.
+// after it, so the cut is not taken; once it is taken, it is nobody's business.
 func TestNewOwnerDisturbs(t *testing.T) {
 	t.Parallel()
 	s, err := ps.NewShard(countingLayout(), 0, 1, 4, nil)

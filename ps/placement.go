@@ -48,7 +48,7 @@ func newPlacement(l *param.Layout, numShards int) placement {
 	return p
 }
 
-// checkRows tells whether a look-up fits the layout.
+// checkRows reports whether a lookup fits the layout.
 func (p *placement) checkRows(r *param.Rows) error {
 	if len(r.Keys) != len(p.dims) || len(r.Values) != len(p.dims) {
 		return fmt.Errorf("ps: look-up of %d tables with %d values, the layout has %d: %w", len(r.Keys), len(r.Values), len(p.dims), ErrLayout)
@@ -62,7 +62,7 @@ func (p *placement) checkRows(r *param.Rows) error {
 	return nil
 }
 
-// checkUpdate tells whether an update, with so many dense values or none, fits the layout.
+// checkUpdate reports whether an update, with so many dense values or none, fits the layout.
 func (p *placement) checkUpdate(u *param.Update, denseLen int) error {
 	if u.From < 0 || u.To < u.From || u.NumRows < 0 {
 		return fmt.Errorf("ps: %s/%s: update of %d examples from %d to %d: %w", u.Source, u.Split, u.NumRows, u.From, u.To, ErrLayout)
@@ -83,10 +83,10 @@ func (p *placement) checkUpdate(u *param.Update, denseLen int) error {
 	return nil
 }
 
-// rowsPart is the part of a look-up that goes to one shard. Buffers are reused.
+// rowsPart is the part of a lookup that goes to one shard. Buffers are reused.
 type rowsPart struct {
 	rows param.Rows
-	at   [][]int32 // row in the whole look-up
+	at   [][]int32 // row in the whole lookup
 	n    int
 }
 
@@ -94,7 +94,7 @@ func newRowsPart(tables int) rowsPart {
 	return rowsPart{rows: param.Rows{Keys: make([][]int64, tables), Values: make([][]float32, tables)}, at: make([][]int32, tables)}
 }
 
-// split deals the keys of a look-up out to the shards.
+// split deals the keys of a lookup out to the shards.
 func (p *placement) split(parts []rowsPart, r *param.Rows) {
 	for s := range parts {
 		parts[s].n = 0

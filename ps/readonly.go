@@ -25,7 +25,7 @@ func (r Role) String() string {
 	return "trainer"
 }
 
-// ReadOnly returns c as readers have it: look-ups and dense tensors alone. What would change something is refused with
+// ReadOnly returns c as readers have it: lookups and dense tensors alone. What would change something is refused with
 // [ErrReadOnly].
 func ReadOnly(c Conn) Conn { return readConn{c} }
 

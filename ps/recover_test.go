@@ -17,7 +17,7 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// passing tells whether a worker begins anew after an error.
+// passing reports whether a worker starts over after an error.
 func passing(err error) bool {
 	for _, e := range []error{pstest.ErrKilled, ps.ErrRolledBack, ps.ErrNotReady, ps.ErrClosed, ps.ErrUnreachable} {
 		if errors.Is(err, e) {

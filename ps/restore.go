@@ -90,7 +90,7 @@ func (c *Cluster) look() error {
 	return c.assemble(c.run, false)
 }
 
-// agree tells whether all shards have the state of the cluster's generation, as far as that can be told: while they are
+// agree reports whether all shards have the state of the cluster's generation, as far as that can be told: while they are
 // being given one, the next look will say.
 func (c *Cluster) agree() (bool, error) {
 	before := c.generation()
@@ -109,7 +109,7 @@ func (c *Cluster) generation() uint64 {
 	return c.mu.generation
 }
 
-// same tells that all shards have a state, of one generation.
+// same reports whether all shards have a state, of one generation.
 func same(st []NodeStatus) bool {
 	for _, s := range st {
 		if s.Generation == 0 || s.Generation != st[0].Generation {
@@ -207,7 +207,7 @@ const floorName = "floor"
 // shard has, from one that no state has had yet; back says that all go back.
 //
 // Under [Partial] it outlives the coordinator, in the snapshots' folder. Where the file is missing this is the first life of
-// the folder, or another one than that of states in logs elsewhere, begun anew: rows of a former life must not meet positions
+// the folder, or another one than that of states in logs elsewhere, started over: rows of a former life must not meet positions
 // of this one.
 func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 	c.mu.Lock()
@@ -243,7 +243,7 @@ func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 
 // goOn takes over shards that agree: their logs gave everything back, or only this process was started again.
 func (c *Cluster) goOn(ctx context.Context, st []NodeStatus) error {
-	// A shard that found the newest snapshot damaged goes back to the one before and more of its log: that is what all go on from.
+	// A shard that found the newest snapshot damaged goes back to the one before and more of its log: that is what all continue from.
 	base, records := st[0].Base, int64(0)
 	for _, s := range st {
 		base, records = min(base, s.Base), records+s.Recovery.Records
@@ -337,7 +337,7 @@ func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int)
 }
 
 // candidates returns the snapshots that the shards may go back to, the best first: those of the folder, the newest first,
-// or the one that was asked for, behind those that were taken since; where there is none, that of the run to begin from.
+// or the one that was asked for, after those that were taken since; where there is none, that of the run to begin from.
 func (c *Cluster) candidates() ([]snapshot.Entry, error) {
 	var entries []snapshot.Entry
 	if c.opts.Dir != "" {

@@ -74,7 +74,7 @@ func NewShard(l *param.Layout, index, numShards, maxStaged int, mem *table.Memor
 	return s, nil
 }
 
-// Lookup fills rows. It may overlap other look-ups. Errors: [ErrLayout], [ErrClosed].
+// Lookup fills rows. It may overlap other lookups. Errors: [ErrLayout], [ErrClosed].
 func (s *Shard) Lookup(rows *param.Rows) error {
 	if s.closed {
 		return ErrClosed
@@ -90,7 +90,7 @@ func (s *Shard) Lookup(rows *param.Rows) error {
 	return nil
 }
 
-// Dense writes the shard's dense tensors to dst unless their version is have. It may overlap look-ups. Errors:
+// Dense writes the shard's dense tensors to dst unless their version is have. It may overlap lookups. Errors:
 // [ErrLayout], [ErrClosed].
 func (s *Shard) Dense(have uint64, dst []float32) (version uint64, err error) {
 	switch {
@@ -108,7 +108,7 @@ func (s *Shard) Dense(have uint64, dst []float32) (version uint64, err error) {
 	return s.version, nil
 }
 
-// Progress returns what is applied of every split. It may overlap look-ups.
+// Progress returns what is applied of every split. It may overlap lookups.
 func (s *Shard) Progress() map[SplitID]Progress {
 	out := map[SplitID]Progress{}
 	for id, sp := range s.splits {
@@ -119,7 +119,7 @@ func (s *Shard) Progress() map[SplitID]Progress {
 	return out
 }
 
-// Stats adds what the shard holds to st, which has an entry for each table. It may overlap look-ups.
+// Stats adds what the shard holds to st, which has an entry for each table. It may overlap lookups.
 func (s *Shard) Stats(st *Stats) {
 	for i, t := range s.tables {
 		st.Tables[i].Rows += int64(t.Len())
@@ -131,7 +131,7 @@ func (s *Shard) Stats(st *Stats) {
 	st.Staged += s.numBatch
 }
 
-// Row appends the row of a fid to dst and tells whether there is one. It may overlap look-ups. Errors: [ErrLayout],
+// Row appends the row of a fid to dst and reports whether there is one. It may overlap lookups. Errors: [ErrLayout],
 // [ErrClosed].
 func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) (bool, error) {
 	switch {
@@ -194,7 +194,7 @@ func (s *Shard) State(key string) []byte {
 	return s.state[key]
 }
 
-// Cut is the state of a shard at one moment; the rows are read while updates go on.
+// Cut is the state of a shard at one moment; the rows are read while updates continue.
 type Cut struct {
 	Tables   []table.Cut
 	Tensors  []snapshot.Tensor

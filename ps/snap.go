@@ -32,7 +32,7 @@ type SnapshotOptions struct {
 // coordinator is the worker name of the client that settles splits whose owners are gone.
 const coordinator = "snapshot"
 
-// Snapshot writes what all shards hold in one cut (invariant 2) while training goes on, and returns when it is durable.
+// Snapshot writes what all shards hold in one cut (invariant 2) while training continues, and returns when it is durable.
 // Every client that owns a split passes a marker at its next Push, Flush or Idle; until the last has, those that have
 // wait before they commit more. Calls wait for each other. On an error the snapshots before stay as they are. Errors:
 // [ErrNoDir], [ErrNoSpace], [ErrTorn], [ErrNotReady], [ErrClosed], [ErrUnreachable], the context's, which names the
@@ -95,10 +95,10 @@ func (c *Cluster) Snapshot(ctx context.Context, o SnapshotOptions) (SnapshotInfo
 	return *info, nil
 }
 
-// sayAgain is how long a failure that goes on is not logged again.
+// sayAgain is how long a failure that continues is not logged again.
 const sayAgain = time.Minute
 
-// failed counts a snapshot that failed, and tells whether that is to be logged: the first of a row, one of another kind, and
+// failed counts a snapshot that failed, and reports whether that is to be logged: the first of a row, one of another kind, and
 // then one a minute.
 func (c *Cluster) failed(code string) (inARow int, say bool) {
 	c.mu.Lock()
@@ -193,7 +193,7 @@ func (c *Cluster) repay() {
 	}
 }
 
-// endCut lets the streams go on and returns the longest time that one of them waited. A shard that cannot be told is told
+// endCut lets the streams continue and returns the longest time that one of them waited. A shard that cannot be told is told
 // by the watch as soon as it can.
 func (c *Cluster) endCut(ctx context.Context, id, durable uint64) time.Duration {
 	// Also when the snapshot was given up: a shard that is not told would hold its streams for ever.
@@ -367,7 +367,7 @@ func (c *Cluster) await(ctx context.Context, id uint64) ([]*CutState, error) {
 			done = true
 		}
 	}
-	// The others have taken theirs. What happens to owners on shard 0 from here on comes behind the cut; what happened
+	// The others have taken theirs. What happens to owners on shard 0 from here on comes after the cut; what happened
 	// before is seen when it is taken.
 	var err error
 	if states[0], err = c.first.AwaitCut(ctx, id); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline/position"
 )
 
-// Resume takes over splits of a source and returns how far each was applied: reading goes on there. Former owners are
+// Resume takes over splits of a source and returns how far each was applied: reading continues there. Former owners are
 // refused from then on. Whatever a former owner had staged on every shard is committed, the rest is dropped.
 // With [Partial] recovery shards may hold different parts; see [Client.Cuts]. Errors: [ErrTorn], [ErrRolledBack],
 // [ErrUnreachable], [ErrClosed], the context's.
@@ -62,7 +62,7 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 	return p, nil
 }
 
-// Cuts returns the positions behind that of the last Resume at which other shards stand: no update may reach across one,
+// Cuts returns the positions after that of the last Resume at which other shards stand: no update may reach across one,
 // because a shard skips an update it has, or stages one it has not, as a whole. There are some only after a shard has
 // gone back alone.
 func (c *Client) Cuts(source, split string) []position.Position {
@@ -72,7 +72,7 @@ func (c *Client) Cuts(source, split string) []position.Position {
 }
 
 // apart settles a split of which shards hold different parts: each commits what it has staged of what any other has
-// applied, drops the rest, and reading goes on from the shard that is furthest behind.
+// applied, drops the rest, and reading continues from the shard that is furthest behind.
 func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress, []position.Position) {
 	furthest := position.None
 	for _, st := range states {

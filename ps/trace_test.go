@@ -219,7 +219,7 @@ func TestTraceIsPartOfTheCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		train(c, half, half+3, 0.75) // a snapshot does not know what came behind it
+		train(c, half, half+3, 0.75) // a snapshot does not know what came after it
 		if got, want := info.State[ps.TraceState], traced(t, all[:half*rows]...); !bytes.Equal(got, want) {
 			t.Errorf("%d shards: %d bytes of trace in the snapshot, want %d, or others", shards, len(got), len(want))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// twins are a cluster with a log, which dies now and then, and one without, which does not. Whatever the first has
+// references are a cluster with a log, which dies now and then, and one without, which does not. Whatever the first has
 // acknowledged the second does too.
 type twins struct {
 	t      *testing.T
@@ -167,7 +167,7 @@ func (x *twins) step() {
 	case 9:
 		x.tornPush()
 	case 10:
-		// Commits that ride in front of a look-up are not waited for: the next owner finds them, or makes them.
+		// Commits that ride in front of a lookup are not waited for: the next owner finds them, or makes them.
 		u := x.next()
 		x.push(u)
 		rows := &param.Rows{Keys: u.Keys, Values: make([][]float32, len(u.Keys))}
@@ -185,7 +185,7 @@ func (x *twins) step() {
 }
 
 // snapshot takes one on both, or begins one that is given up. If somebody else is to pass a marker too, the first stages
-// a batch between the markers: it lies behind the cut, but is there when that is taken.
+// a batch between the markers: it follows the cut, but is there when that is taken.
 func (x *twins) snapshot(whole bool) {
 	x.t.Helper()
 	u := x.next()

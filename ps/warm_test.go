@@ -126,7 +126,7 @@ func TestWarmStart(t *testing.T) {
 	}
 }
 
-// TestModelChangesInItsRun changes rules and shape of a model in the folder of its own snapshots: it goes on at its
+// TestModelChangesInItsRun changes rules and shape of a model in the folder of its own snapshots: it continues at its
 // positions, says what changed, and the snapshot before stays.
 func TestModelChangesInItsRun(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func countUpdateOf(l *param.Layout, fid, from, to int64) *param.Update {
 	return u
 }
 
-// TestRulesChangeUnderLog: a learning rate may change where a log is kept, a shape only behind a snapshot.
+// TestRulesChangeUnderLog: a learning rate may change where a log is kept, a shape only after a snapshot.
 func TestRulesChangeUnderLog(t *testing.T) {
 	t.Parallel()
 	o, _, digest := logged(t, 2)
@@ -211,7 +211,7 @@ func TestRulesChangeUnderLog(t *testing.T) {
 	if diff := cmp.Diff([]string{"w1: adagrad's lr is 7, was 0.05"}, c.Changes()); diff != "" {
 		t.Error(diff)
 	}
-	// What the log holds behind the snapshot is applied by the new rule.
+	// What the log holds after the snapshot is applied by the new rule.
 	if d := mustDigest(t, c); d == digest {
 		t.Error("the new rule is not in force")
 	}
@@ -227,7 +227,7 @@ func TestRulesChangeUnderLog(t *testing.T) {
 	}
 }
 
-// TestReadOnly gives the weights of a snapshot to shards without optimizer state: look-ups are the same, memory is less,
+// TestReadOnly gives the weights of a snapshot to shards without optimizer state: lookups are the same, memory is less,
 // and nothing can be pushed.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()

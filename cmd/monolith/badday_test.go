@@ -223,7 +223,7 @@ func TestBrokerTroubles(t *testing.T) {
 	job := writeJob(t, fmt.Sprintf(smallJob, t.TempDir(), kafka("cliks")))
 	monolith(t, "train", job).wants(t, 2, "cliks", "clicks")
 
-	// The broker goes away in the middle: an error with exit code 3 once patience is over, and a snapshot to go on from.
+	// The broker goes away in the middle: an error with exit code 3 once patience is over, and a snapshot to continue from.
 	dir := t.TempDir()
 	job = writeJob(t, fmt.Sprintf(smallJob, dir, kafka("clicks")))
 	path, err := bin()

@@ -80,7 +80,7 @@ func (c *cluster) alone(t *testing.T) string {
 	return digest(t, path, filepath.Join(c.dir, "alone"))
 }
 
-// exact tells whether the cluster's last snapshot is what one process comes to.
+// exact reports whether the cluster's last snapshot is what one process comes to.
 func (c *cluster) exact(t *testing.T) {
 	t.Helper()
 	path, err := bin()
@@ -221,7 +221,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 }
 
 // TestShardThatDoesNotComeBack loses a shard in the middle for good: the worker gives up in time, and what it trained
-// before is where the next one goes on.
+// before is where the next one continues.
 func TestShardThatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	for dies := range 2 {
@@ -273,7 +273,7 @@ func TestWrongCluster(t *testing.T) {
 	c.exact(t)
 }
 
-// TestSecondShardZero has another dir: it is told so by name and ends, and the first goes on.
+// TestSecondShardZero has another dir: it is told so by name and ends, and the first continues.
 func TestSecondShardZero(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1000, 0, "")

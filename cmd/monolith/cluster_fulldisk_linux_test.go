@@ -74,7 +74,7 @@ func TestFullDiskUnderTheLogs(t *testing.T) {
 	c.exact(t)
 }
 
-// TestFullDiskUnderTheSnapshots fills the disk of a cluster's snapshots: training goes on, the snapshots before stay
+// TestFullDiskUnderTheSnapshots fills the disk of a cluster's snapshots: training continues, the snapshots before stay
 // whole, and the last one is told to be missing.
 func TestFullDiskUnderTheSnapshots(t *testing.T) {
 	t.Parallel()

@@ -406,8 +406,8 @@ func restart(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// TestAsynchronousProcessesCountEveryExampleOnce runs three workers and later a fourth, with look-ups ahead and pushes behind, and kills
-// whatever there is. One worker is stopped until its splits have gone to others and then let go on: it must end with an
+// TestAsynchronousProcessesCountEveryExampleOnce runs three workers and later a fourth, with lookups ahead and pushes behind, and kills
+// whatever there is. One worker is stopped until its splits have gone to others and then let continue: it must end with an
 // error that says so. In the end every example must have been applied once on every shard: each id counts as often as it
 // occurs in the stream, by the commit that applies gradients.
 func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {

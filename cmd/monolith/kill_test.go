@@ -159,7 +159,7 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 	}
 }
 
-// TestAsynchronousRunsCountEveryExampleOnce kills asynchronous runs (two workers, look-ups ahead, pushes behind) and then
+// TestAsynchronousRunsCountEveryExampleOnce kills asynchronous runs (two workers, lookups ahead, pushes behind) and then
 // counts: every shard must have applied every example of every partition once, and each id must have been counted as often
 // as it occurs in the stream. Occurrences are counted where gradients are applied, by the same commit.
 func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
@@ -198,7 +198,7 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 	}
 }
 
-// occurrences counts how often each id stands in the stream.
+// occurrences counts how often each id is in the stream.
 func occurrences(t *testing.T) map[int64]uint64 {
 	t.Helper()
 	want := map[int64]uint64{}

@@ -215,7 +215,7 @@ func TestReadmeTour(t *testing.T) {
 			}
 		}},
 		{"$ bin/monolith check ratings.yaml", func(t *testing.T, f fenced) {
-			// Training goes on until somebody presses Ctrl-C.
+			// Training continues until somebody presses Ctrl-C.
 			endless := regexp.MustCompile(`(?m)^bin/monolith train ratings.yaml .*`)
 			if len(endless.FindAllString(f.shell(), -1)) != 1 {
 				t.Errorf("something is new here:\n%s", f.text)

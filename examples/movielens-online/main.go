@@ -1,5 +1,5 @@
 // Command movielens-online trains on the history of MovieLens-1M, then publishes later ratings to Kafka in the order in
-// which they happened and lets the same model go on learning from them, and compares it with the model that stopped. See
+// which they happened and lets the same model continue learning from them, and compares it with the model that stopped. See
 // the README beside it.
 package main
 

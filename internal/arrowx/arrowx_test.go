@@ -82,7 +82,7 @@ func fill(b array.Builder, rng *rand.Rand, nulls bool) {
 	}
 }
 
-// rows renders a record batch row by row: the slow twin of everything here.
+// rows renders a record batch row by row: the slow reference of everything here.
 func rows(rec arrow.RecordBatch) []string {
 	out := make([]string, rec.NumRows())
 	for i := range out {

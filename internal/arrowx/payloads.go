@@ -24,7 +24,7 @@ type Payloads struct {
 // NewPayloads returns an empty collection whose memory comes from mem.
 func NewPayloads(mem memory.Allocator) *Payloads { return &Payloads{mem: mem} }
 
-// Append adds a record that ends at position. The caller sees to it that no more than [MaxPayload] bytes are held.
+// Append adds a record that ends at position. The caller ensures that no more than [MaxPayload] bytes are held.
 func (p *Payloads) Append(record []byte, position int64) {
 	if p.data == nil {
 		p.data, p.offsets, p.positions = memory.NewResizableBuffer(p.mem), memory.NewResizableBuffer(p.mem), memory.NewResizableBuffer(p.mem)
@@ -62,7 +62,7 @@ func (p *Payloads) Len() int { return p.rows }
 // Bytes is the number of payload bytes held.
 func (p *Payloads) Bytes() int { return p.bytes }
 
-// Batch returns what is held as a record batch that the caller owns, and starts anew. The schema has two columns: binary
+// Batch returns what is held as a record batch that the caller owns, and starts over. The schema has two columns: binary
 // records and int64 positions.
 func (p *Payloads) Batch(schema *arrow.Schema) arrow.RecordBatch {
 	if p.data == nil { // an empty batch has buffers too

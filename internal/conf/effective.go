@@ -104,7 +104,7 @@ type KeyValue struct {
 	Key string
 	// Value is a section, a Go value, or the text of a value that writes itself.
 	Value any
-	// Section tells that Value is a section, or a pointer to one.
+	// Section reports whether Value is a section, or a pointer to one.
 	Section bool
 }
 

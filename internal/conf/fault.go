@@ -54,7 +54,7 @@ type Fault struct {
 	Where Where
 	// Path is the key path: train.batch, parse.features[2].slot.
 	Path string
-	// Message says what is wrong, with the value.
+	// Message is what is wrong, with the value.
 	Message string
 	// Suggestion is the name that was probably meant, or empty.
 	Suggestion string

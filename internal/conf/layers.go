@@ -18,7 +18,7 @@ type Layers struct {
 	Env []string
 }
 
-// Places says where each value of a configuration came from. It is only read; nil is a configuration made in Go, whose values
+// Places describes where each value of a configuration came from. It is only read; nil is a configuration made in Go, whose values
 // have no places.
 type Places struct {
 	file  string
@@ -60,7 +60,7 @@ func (p *Places) Notes() []string {
 	return p.notes
 }
 
-// Set tells that a layer above the defaults has set a key.
+// Set reports whether a layer above the defaults has set a key.
 func (p *Places) Set(path string) bool { return p != nil && p.where[path].Layer != FromDefault }
 
 // At finds where a key was set, or the innermost section around it that was.
@@ -136,7 +136,7 @@ func (s *Schema) settings(env []string) (out []string) {
 	return out
 }
 
-// Merge puts what checks found behind what reading found, without what fails only because of that: a value that could not
+// Merge puts what checks found after what reading found, without what fails only because of that: a value that could not
 // be read, or a key that is «missing» because its name is misspelt.
 func Merge(read, checked []Fault) []Fault {
 	out := slices.Clone(read)
@@ -148,7 +148,7 @@ func Merge(read, checked []Fault) []Fault {
 	return out
 }
 
-// explained tells that a check fails only because of something already reported.
+// explained reports whether a check fails only because of something already reported.
 func explained(f Fault, reported []Fault) bool {
 	for _, r := range reported {
 		if r.Path == "" && r.Message != "" {

@@ -161,7 +161,7 @@ func fieldNames(fields []field) []string {
 	return names
 }
 
-// isSection tells that values of the type have keys of the schema.
+// isSection reports whether values of the type have keys of the schema.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) && !isCustom(t)
 }
@@ -230,7 +230,7 @@ func (s *Schema) walk(t reflect.Type, prefix string, env bool) {
 	}
 }
 
-// Join puts a key behind the path of its section.
+// Join puts a key after the path of its section.
 func Join(prefix, name string) string {
 	if prefix == "" {
 		return name

@@ -73,7 +73,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Secret names where a secret is kept; it never holds one that stands in a file or on a command line, and renders
+// Secret names where a secret is kept; it never holds one that is in a file or on a command line, and renders
 // without the secret itself.
 type Secret struct {
 	// Env is the environment variable that holds the secret.
@@ -91,10 +91,10 @@ var (
 	_ slog.LogValuer = Secret{}
 )
 
-// IsZero tells that no secret is named.
+// IsZero reports whether no secret is named.
 func (s Secret) IsZero() bool { return s.Env == "" && s.File == "" }
 
-// String says where the secret is kept, never what it is.
+// String describes where the secret is kept, never what it is.
 func (s Secret) String() string {
 	switch {
 	case s.Env != "":
@@ -114,7 +114,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText keeps encoders from printing the secret.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Resolve fetches the secret. The file is read anew each time, so a rotated secret is seen. Errors name the variable or
+// Resolve fetches the secret. The file is read again each time, so a rotated secret is seen. Errors name the variable or
 // file, never its content.
 func (s Secret) Resolve() (string, error) {
 	switch {

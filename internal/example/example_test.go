@@ -125,7 +125,7 @@ func (o *oracle) parse(record []byte) (_ map[string]list, err error) {
 	return out, nil
 }
 
-// floatBits tells floats apart but not one NaN from another, of which the oracle changes some.
+// floatBits distinguishes floats but not one NaN from another, of which the oracle changes some.
 func floatBits(f float32) uint32 {
 	if f != f {
 		f = float32(math.NaN())

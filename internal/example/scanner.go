@@ -151,7 +151,7 @@ func (s *Scanner) entry(b []byte) error {
 	return nil
 }
 
-// isListTag tells whether a field of Feature is one of the lists.
+// isListTag reports whether a field of Feature is one of the lists.
 func isListTag(tag uint64) bool {
 	return tag == tagMessage1 || tag == tagMessage2 || tag == tagMessage3
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Kind says what a feature's list holds. Its numbers are the field numbers of tf.Feature.
+// Kind describes what a feature's list holds. Its numbers are the field numbers of tf.Feature.
 type Kind uint8
 
 // The kinds of lists.
@@ -47,7 +47,7 @@ type Value struct {
 // AppendInt64s appends the values of an [Int64] list to dst. On an error dst is returned as it grew so far.
 func (v Value) AppendInt64s(dst []int64) ([]int64, error) {
 	b := v.list
-	// Behind the list lies more of the record, which lets all but a record's last bytes be read eight at a time.
+	// After the list lies more of the record, which lets all but a record's last bytes be read eight at a time.
 	record := b[:cap(b)]
 	for p := 0; p < len(b); {
 		tag, at := uvarint(b, p)
@@ -190,7 +190,7 @@ func pack7(x uint64) uint64 {
 	return x&0x000000000fffffff | x&0x0fffffff00000000>>4
 }
 
-// skipField returns the position behind the field at p, whatever it is.
+// skipField returns the position after the field at p, whatever it is.
 func skipField(b []byte, p int) (int, error) {
 	num, typ, n := protowire.ConsumeTag(b[p:])
 	if n < 0 || num > protowire.MaxValidNumber {

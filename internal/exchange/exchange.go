@@ -37,7 +37,7 @@ type Options struct {
 	MemoryLimit int64
 	// Dir is where runs are written, in a folder of their own that goes with [Exchange.Close]; default os.TempDir.
 	Dir string
-	// BatchRows is how many rows a run's batches have, and the least number that a reader returns but at the end: it goes on
+	// BatchRows is how many rows a run's batches have, and the least number that a reader returns but at the end: it continues
 	// to the end of a group, up to 16 times as many rows. Default 4096.
 	BatchRows int
 	// Allocator is where Arrow memory comes from; default memory.DefaultAllocator.
@@ -53,7 +53,7 @@ type Stats struct {
 	Bytes         int64
 }
 
-// ErrClosed tells that the exchange was closed, or that rows are added after [Exchange.Done] or read before it.
+// ErrClosed means that the exchange was closed, or that rows are added after [Exchange.Done] or read before it.
 var ErrClosed = errors.New("exchange: closed")
 
 // Exchange holds the rows between those who add and those who read them. Methods may be called from several goroutines

@@ -200,7 +200,7 @@ func read(t *testing.T, x *exchange.Exchange, partition int, from int64) (all []
 	}
 }
 
-// twin sorts the rows of each partition, as the exchange found them to belong, in the obvious way.
+// reference sorts the rows of each partition, as the exchange found them to belong, in the obvious way.
 func twin(events []event, number bool) []string {
 	sorted := slices.Clone(events)
 	slices.SortFunc(sorted, func(a, b event) int {

@@ -42,7 +42,7 @@ func (x *Exchange) keysOf(rec arrow.RecordBatch) keys {
 	return k
 }
 
-// emptyList tells that a list has no first value.
+// emptyList reports whether a list has no first value.
 func emptyList(l *array.List, i int) bool {
 	from, to := l.ValueOffsets(i)
 	return l.IsNull(i) || from == to || l.ListValues().IsNull(int(from))

@@ -55,7 +55,7 @@ func (x *Exchange) Open(partition int, from int64) (*Reader, error) {
 // Position is the number of the next row.
 func (r *Reader) Position() int64 { return r.at }
 
-// Next returns the next rows, with the number behind each in the position column; the caller owns them. io.EOF ends the
+// Next returns the next rows, with the number after each in the position column; the caller owns them. io.EOF ends the
 // partition and repeats. Rows of one key are in one batch, unless there are more of them than the limit of [Options].
 func (r *Reader) Next() (arrow.RecordBatch, error) {
 	if r.closed {
@@ -88,7 +88,7 @@ func (r *Reader) next() (arrow.RecordBatch, error) {
 	return r.number(rec), nil
 }
 
-// number replaces the positions by the numbers behind the rows.
+// number replaces the positions by the numbers after the rows.
 func (r *Reader) number(rec arrow.RecordBatch) arrow.RecordBatch {
 	b := array.NewInt64Builder(r.merger.x.opts.Allocator)
 	defer b.Release()

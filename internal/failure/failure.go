@@ -101,7 +101,7 @@ func (c Code) Label() string {
 // Class is what the code means to whoever started the program.
 func (c Code) Class() Class { return kinds[c].class }
 
-// Lasting tells that waiting and trying again do not help.
+// Lasting reports whether waiting and trying again do not help.
 func (c Code) Lasting() bool { return kinds[c].lasting }
 
 // New returns an error with a code, for package-level variables that others wrap and errors.Is finds. Two are never equal.
@@ -145,7 +145,7 @@ func Of(err error) Code {
 	return best
 }
 
-// Has tells whether err, or anything that it wraps, has one of the codes.
+// Has reports whether err, or anything that it wraps, has one of the codes.
 func Has(err error, codes ...Code) (found bool) {
 	if err == nil {
 		return false
@@ -158,7 +158,7 @@ func Has(err error, codes ...Code) (found bool) {
 	return found
 }
 
-// Lasting tells whether err, or anything that it wraps, has a code that waiting does not help against.
+// Lasting reports whether err, or anything that it wraps, has a code that waiting does not help against.
 func Lasting(err error) (lasting bool) {
 	if err == nil {
 		return false

@@ -17,9 +17,9 @@ import (
 
 // File is one file of a source.
 type File struct {
-	// Name is what the file is called within its source, wherever the source lies: the path behind the folder that its
+	// Name is what the file is called within its source, wherever the source lies: the path after the folder that its
 	// pattern begins with, `part-0.csv` or `monday/part-0.csv` of `/data/*/part-0.csv`; where that is the same for several
-	// files, the path behind the folder that they have in common.
+	// files, the path after the folder that they have in common.
 	Name string
 	// Path is as the pattern gave it: relative patterns make relative paths.
 	Path string
@@ -130,7 +130,7 @@ func tail(path string, n int) string {
 	return strings.Join(p[max(len(p)-n, 0):], "/")
 }
 
-// depth is how many parts of a path a pattern leaves open: those behind the folder that it begins with, one at least.
+// depth is how many parts of a path a pattern leaves open: those after the folder that it begins with, one at least.
 func depth(pattern string) int {
 	parts := strings.Split(filepath.ToSlash(filepath.Clean(pattern)), "/")
 	for i, p := range parts {

@@ -155,7 +155,7 @@ func plain(name string) string {
 	return base
 }
 
-// is tells whether the file has the identity, or has had it before something was appended.
+// is reports whether the file has the identity, or has had it before something was appended.
 func (f *File) is(id string, identity func(f *File, size int64) (string, error)) (bool, error) {
 	size, ok := sizeOf(id)
 	if !ok || f.Size < size {

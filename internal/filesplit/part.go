@@ -8,7 +8,7 @@ import (
 // Part is a file as a split of a source that reads records.
 type Part struct {
 	Name, Identity string
-	// End is the position behind the last record, as [Records] counts: the size of a plain file, -1 for a gzip stream.
+	// End is the position after the last record, as [Records] counts: the size of a plain file, -1 for a gzip stream.
 	End int64
 }
 

@@ -47,7 +47,7 @@ func (e *BadRecord) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Er
 // Unwrap returns the detail.
 func (e *BadRecord) Unwrap() error { return e.Err }
 
-// PastEndError tells of a position behind the end of a file.
+// PastEndError tells of a position after the end of a file.
 type PastEndError struct{ Want, End int64 }
 
 // Error names both positions.
@@ -73,8 +73,8 @@ type Records struct {
 	opts   RecordsOptions
 	block  *arrowx.Payloads
 
-	pos     int64 // behind the last record that was added to the block or dropped
-	emitted int64 // behind the last block returned
+	pos     int64 // after the last record that was added to the block or dropped
+	emitted int64 // after the last block returned
 	number  int64 // records scanned of a gzip stream
 	done    bool
 	err     error // of the file system or of the position, for ever
@@ -174,7 +174,7 @@ func (r *Records) advance() {
 	}
 }
 
-// count returns the position behind what the scanner has just returned.
+// count returns the position after what the scanner has just returned.
 func (r *Records) count() int64 {
 	if !r.stream.IsGzip() {
 		return r.scan.Offset()
@@ -188,7 +188,7 @@ func (r *Records) finish() {
 	r.done = true
 	switch {
 	case !r.stream.IsGzip():
-		r.pos = max(r.pos, r.scan.Offset()) // what lies behind the last record, such as empty lines, is read too
+		r.pos = max(r.pos, r.scan.Offset()) // what follows the last record, such as empty lines, is read too
 	case r.number < r.opts.From:
 		r.err = &PastEndError{Want: r.opts.From, End: r.number}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/monolith-go/monolith/internal/fsx"
 )
 
-// Compression says how the bytes of a file are stored.
+// Compression describes how the bytes of a file are stored.
 type Compression string
 
 // The ways to store a file; the empty string means [Auto].
@@ -70,7 +70,7 @@ func newStream(f fsx.File, c Compression, isGzip func([]byte) bool) (*Stream, er
 	return s, nil
 }
 
-// IsGzip tells whether the file is compressed.
+// IsGzip reports whether the file is compressed.
 func (s *Stream) IsGzip() bool { return s.gz }
 
 // Size is the size of the file in bytes when it was opened.
@@ -113,13 +113,13 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// Damaged tells whether an error of [Stream.Read] means that the content is not what it should be, such as a truncated or
+// Damaged reports whether an error of [Stream.Read] means that the content is not what it should be, such as a truncated or
 // altered gzip stream, rather than that the file could not be read.
 func Damaged(err error) bool {
 	return err != nil && !errors.Is(err, io.EOF) && !Unreadable(err)
 }
 
-// Unreadable tells whether an error comes from the file system.
+// Unreadable reports whether an error comes from the file system.
 func Unreadable(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path)

@@ -140,5 +140,5 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SeekTo goes on at a byte.
+// SeekTo continues at a byte.
 func (r *Reader) SeekTo(offset int64) { r.at = offset }

@@ -51,7 +51,7 @@ func Glob(ctx context.Context, in FS, pattern string) ([]string, error) {
 	return slices.Clip(out), nil
 }
 
-// absent tells that there is nothing of a name, or that what should be a folder is a file.
+// absent reports whether there is nothing of a name, or that what should be a folder is a file.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG)
 }
@@ -68,7 +68,7 @@ func cleanDir(dir string) string {
 	}
 }
 
-// hasMeta tells whether a pattern has anything that is not itself.
+// hasMeta reports whether a pattern has anything that is not itself.
 func hasMeta(pattern string) bool {
 	magic := `*?[`
 	if filepath.Separator != '\\' {

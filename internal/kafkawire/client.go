@@ -173,7 +173,7 @@ func (c *Client) Leader(ctx context.Context, partition int32) (*Conn, *Partition
 	return cn, p, err
 }
 
-// Passes tells whether what a code says may pass without anyone changing anything.
+// Passes reports whether what a code says may pass without anyone changing anything.
 func Passes(code kafka.Error) bool {
 	switch code {
 	case kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,

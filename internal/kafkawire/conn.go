@@ -142,7 +142,7 @@ const (
 	sizeOfAlert = TooLarge(0x1503)
 )
 
-// hungUp tells that the other side ended the connection.
+// hungUp reports whether the other side ended the connection.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
@@ -258,7 +258,7 @@ func Answer[T any](m T, err error) func(c *Conn, key APIKey) (T, error) {
 	}
 }
 
-// TooLarge says how large an answer is that exceeds the limit.
+// TooLarge describes how large an answer is that exceeds the limit.
 type TooLarge int64
 
 // peekBytes is how much is read of an answer that is too large: enough for the header of its first batch.

@@ -10,7 +10,7 @@ import (
 
 // The fetch messages are encoded here and not taken from kafka-go, because kafka-go's Decoder drops what correctness
 // needs: the last offset of a batch (without it a reader stays for ever at a batch whose last record was compacted
-// away), and errors behind the first good batch of a response. From version 13 on a fetch names the topic by its id, so
+// away), and errors after the first good batch of a response. From version 13 on a fetch names the topic by its id, so
 // a broker refuses to read a re-created topic to us.
 const (
 	FetchMinVersion  = 4  // the first that returns v2 batches and aborted transactions

@@ -53,7 +53,7 @@ func varint(b []byte) (int64, []byte, bool) {
 	return v, b[n:], true
 }
 
-// varbytes reads a byte array behind its length; nil for null.
+// varbytes reads a byte array after its length; nil for null.
 func varbytes(b []byte) ([]byte, []byte, bool) {
 	n, b, ok := varint(b)
 	switch {

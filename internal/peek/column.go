@@ -13,7 +13,7 @@ const (
 	maxColumns  = 10_000
 )
 
-// Column says what the records looked at have under one name.
+// Column describes what the records looked at have under one name.
 type Column struct {
 	Name string
 	// Type is what the format calls it; the first one seen.
@@ -25,14 +25,14 @@ type Column struct {
 	Numbers, Integers, Texts int64
 	// Min, Max and Mean are of the numbers.
 	Min, Max, Mean float64
-	// Distinct is how many different values there are, at most 1,000 of which are told apart.
+	// Distinct is how many different values there are, at most 1,000 of which are distinguished.
 	Distinct int
 	// Examples are the first different values.
 	Examples []any
 
 	seen       map[string]struct{}
 	separators map[byte]int64 // texts that hold it
-	prose      int64          // texts with a blank behind one, as in a sentence
+	prose      int64          // texts with a blank after one, as in a sentence
 	objects    int64
 }
 

@@ -73,7 +73,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestDecode: every format's values as they are, in JSON, and bytes that are no text told apart.
+// TestDecode: every format's values as they are, in JSON, and bytes that are no text distinguished.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

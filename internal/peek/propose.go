@@ -25,7 +25,7 @@ type Proposal struct {
 type ProposeOptions struct {
 	// Format is that of the records; "columns" for Parquet.
 	Format string
-	// Header tells that the first line of the files names the columns; Names are all names in their order, for csv and tsv
+	// Header reports whether the first line of the files names the columns; Names are all names in their order, for csv and tsv
 	// without a header.
 	Header bool
 	Names  []string

@@ -106,7 +106,7 @@ func Sniff(records [][]byte) string {
 	return Text
 }
 
-// sameWidth tells that all records have as many csv fields.
+// sameWidth reports whether all records have as many csv fields.
 func sameWidth(records [][]byte) bool {
 	width := 0
 	for _, r := range records {
@@ -137,7 +137,7 @@ func isLibFM(r []byte) bool {
 	return true
 }
 
-// Header tells whether the first line of csv or tsv text names the columns, by the lines behind it: names are not empty, no
+// Header reports whether the first line of csv or tsv text names the columns, by the lines after it: names are not empty, no
 // numbers, and different. A name that comes twice is one all the same where there are numbers below: reading the file says so.
 func Header(format string, first []byte, rest [][]byte) bool {
 	names, err := split(format, first)

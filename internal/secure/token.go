@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Token is where a token is asked for. It may change: [Fresh] asks anew.
+// Token is where a token is asked for. It may change: [Fresh] asks again.
 type Token func() (string, error)
 
 // Fixed is a token that never changes.

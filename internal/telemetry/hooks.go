@@ -135,7 +135,7 @@ func (h *Metrics) TableRows(table string, rows int64) {
 	h.rows.WithLabelValues(table).Set(float64(rows))
 }
 
-// Staleness tells how many later look-ups came before a push.
+// Staleness tells how many later lookups came before a push.
 func (h *Metrics) Staleness(steps int64) { h.staleness.WithLabelValues().Observe(float64(steps)) }
 
 // SnapshotDone tells of a snapshot; only one with code "ok" changes the times and sizes.

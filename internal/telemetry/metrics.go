@@ -53,7 +53,7 @@ var metrics = [...]Metric{
 // Descriptions lists every metric of the program in the order of the documentation.
 func Descriptions() []Metric { return slices.Clone(metrics[:]) }
 
-// Durations from 10 µs to 40 s in steps of 4: a look-up in memory and a stalled broker both land in the middle.
+// Durations from 10 µs to 40 s in steps of 4: a lookup in memory and a stalled broker both land in the middle.
 func durationBuckets() []float64 { return prometheus.ExponentialBuckets(1e-5, 4, 12) }
 
 // maker registers metrics by name with help and labels from the table; a name that is not there is a bug of ours and

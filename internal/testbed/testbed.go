@@ -26,7 +26,7 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Required tells whether what may not be skipped.
+// Required reports whether what may not be skipped.
 func Required(what string) bool {
 	for w := range strings.SplitSeq(os.Getenv(EnvRequire), ",") {
 		if strings.TrimSpace(w) == what {

@@ -19,7 +19,7 @@ func Checksum(b []byte) uint32 {
 	return (crc>>15 | crc<<17) + maskDelta
 }
 
-// IsGzip tells whether the first bytes of a file are those of a gzip stream rather than of plain TFRecord framing. A
+// IsGzip reports whether the first bytes of a file are those of a gzip stream rather than of plain TFRecord framing. A
 // plain file whose first record is 559,903 bytes long begins with gzip's magic number too; its length checksum tells it
 // apart. Twelve bytes decide; fewer are a gzip stream when they begin like one.
 func IsGzip(head []byte) bool {

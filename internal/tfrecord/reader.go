@@ -27,7 +27,7 @@ const (
 	ReasonTooLarge  = "record too large"
 )
 
-// CorruptError says which record is corrupt and why.
+// CorruptError describes which record is corrupt and why.
 type CorruptError struct {
 	// Offset is the byte offset of the record in the (uncompressed) stream, Record its number from 0 since the reader
 	// started.
@@ -43,7 +43,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("record %d at byte %d: %s (%s)", e.Record, e.Offset, e.Reason, e.Detail)
 }
 
-// Resumable tells whether the next record's place is known, so that [Reader.Next] goes on behind this one.
+// Resumable reports whether the next record's place is known, so that [Reader.Next] continues after this one.
 func (e *CorruptError) Resumable() bool { return e.Reason == ReasonData || e.Reason == ReasonTooLarge }
 
 // ReaderOptions are the choices of a [Reader]; nil and the zero value work.
@@ -84,7 +84,7 @@ func (r *Reader) Offset() int64 { return r.off }
 func (r *Reader) Records() int64 { return r.records }
 
 // Next returns the data of the next record; it is valid until the next call. io.EOF ends the stream and repeats. A
-// [*CorruptError] tells of a bad record: if it is resumable, Next goes on behind it, and with [ReasonData] the data is
+// [*CorruptError] tells of a bad record: if it is resumable, Next continues after it, and with [ReasonData] the data is
 // returned beside the error; otherwise the error repeats. Errors of the stream itself come wrapped and repeat.
 func (r *Reader) Next() ([]byte, error) {
 	if r.err != nil {
@@ -119,7 +119,7 @@ func (r *Reader) Next() ([]byte, error) {
 	return data, err
 }
 
-// frame consumes the head and returns the n bytes behind it.
+// frame consumes the head and returns the n bytes after it.
 func (r *Reader) frame(n int) ([]byte, error) {
 	if headLen+n <= peekBytes {
 		b, err := r.br.Peek(headLen + n)

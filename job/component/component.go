@@ -56,7 +56,7 @@ type Source struct {
 	// Recognise, if not nil, tells from what a file begins with, or from its extension (".parquet", ".gz" cut off), that this
 	// source reads it. sure is false where only the extension says so.
 	Recognise func(head []byte, extension string) (ok, sure bool)
-	// Lines tells that it reads what no other source recognises: lines of text.
+	// Lines reports whether it reads what no other source recognises: lines of text.
 	Lines bool
 	// FromTarget, if not nil, reads what `inspect` and `init` are given in place of files, such as kafka://host:port/topic,
 	// and returns the keys of the section with their values. ok is false for a target of another kind.
@@ -70,7 +70,7 @@ type SourceConfig interface {
 	Formats() []string
 	// UsualFormat is the one that need not be named; empty: there is none.
 	UsualFormat() string
-	// Bounded tells whether it ends.
+	// Bounded reports whether it ends.
 	Bounded() bool
 }
 
@@ -188,7 +188,7 @@ type Stage struct {
 }
 
 // StageConfig is the section of a stage. What the stage gets and gives are parsed rows: batches with the columns of the
-// features and the labels and, for each row, the position behind it (pipeline.ColPosition).
+// features and the labels and, for each row, the position after it (pipeline.ColPosition).
 type StageConfig interface {
 	Stage() (pipeline.Stage[*pipeline.Batch, *pipeline.Batch], error)
 }
@@ -228,7 +228,7 @@ type DeadLetterConfig interface {
 	Open(worker string) (LetterBox, error)
 	// CanOpen looks whether that will work, without leaving anything behind; key is the one that is at fault.
 	CanOpen(worker string) (key string, err error)
-	// Shared tells that several workers may have the place open at once.
+	// Shared reports whether several workers may have the place open at once.
 	Shared() (ok bool, key, hint string)
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/monolith-go/monolith/sources/kafkasource"
 )
 
-// Kafka reads a Kafka topic. Where to go on is stored with the parameters, not in the consumer group.
+// Kafka reads a Kafka topic. Where to continue is stored with the parameters, not in the consumer group.
 type Kafka struct {
 	// Brokers are host:port addresses to begin with; the others are learnt from them.
 	Brokers []string `yaml:"brokers" required:"true"`
@@ -35,7 +35,7 @@ type Kafka struct {
 	End KafkaOffsets `yaml:"end" default:"" enum:"latest"`
 	// Isolation is read_committed to leave out what transactions have not committed, or read_uncommitted.
 	Isolation string `yaml:"isolation" default:"read_committed" enum:"read_committed|read_uncommitted"`
-	// OnGap says what happens when stored positions lie outside the log: fail, or skip (counted and logged).
+	// OnGap chooses what happens when stored positions lie outside the log: fail, or skip (counted and logged).
 	OnGap string `yaml:"on_gap" default:"fail" enum:"fail|skip"`
 	// GroupID is a consumer group to which the positions of each snapshot are committed, for lag tools. It is never read.
 	GroupID string `yaml:"group_id" default:""`
@@ -67,7 +67,7 @@ type KafkaOffsets struct {
 	Partitions map[int32]int64
 }
 
-// IsZero tells that no place is named.
+// IsZero reports whether no place is named.
 func (o KafkaOffsets) IsZero() bool { return o.At == "" && o.Partitions == nil }
 
 // String renders the word, or {0: 12, 1: 40}.
@@ -172,7 +172,7 @@ func (k *Kafka) Brief(rows int, patience time.Duration) component.SourceConfig {
 		brief.End = KafkaOffsets{At: "latest"}
 	}
 	if k.Start.At == "latest" {
-		brief.Start = KafkaOffsets{At: "earliest"} // behind the end there is nothing to see
+		brief.Start = KafkaOffsets{At: "earliest"} // after the end there is nothing to see
 	}
 	brief.MaxRows = min(k.MaxRows, rows)
 	return &brief

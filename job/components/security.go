@@ -32,7 +32,7 @@ type SASL struct {
 	Mechanism string `yaml:"mechanism" required:"true" enum:"plain|scram-256|scram-512"`
 	// User is the user's name.
 	User string `yaml:"user" required:"true"`
-	// Password is {env: VARIABLE} or {file: PATH}; it never stands in the job itself.
+	// Password is {env: VARIABLE} or {file: PATH}; it is never in the job itself.
 	Password conf.Secret `yaml:"password" required:"true"`
 }
 

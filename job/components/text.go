@@ -17,7 +17,7 @@ type Text struct {
 	// BlockBytes ends a block early.
 	BlockBytes conf.Size `yaml:"block_bytes" default:"4MiB" min:"1"`
 	// MaxLineBytes is the length above which a line is a bad row. Where a quote of csv is not closed by then, or within
-	// 1,000 lines, its line is the bad row and the lines behind it are read.
+	// 1,000 lines, its line is the bad row and the lines after it are read.
 	MaxLineBytes conf.Size `yaml:"max_line_bytes" default:"1MiB" min:"1"`
 }
 

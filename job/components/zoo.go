@@ -27,7 +27,7 @@ type Embedding struct {
 
 // Interaction is the option of models with a factorization machine.
 type Interaction struct {
-	// Interactions says which vectors meet. With entries all of a row do, those of one feature too (Rendle, 2010: every
+	// Interactions chooses which vectors meet. With entries all of a row do, those of one feature too (Rendle, 2010: every
 	// non-zero x). With fields a feature's vectors are pooled by its combiner first and only features meet. Where every
 	// feature has one value a row, both are the same. An entry is weighed by its value (libfm), and under combiner: mean by
 	// its share.

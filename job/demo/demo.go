@@ -44,7 +44,7 @@ const (
 // Run runs the demo.
 //
 // The folder (a temporary one unless opts.Dir names it) keeps the broker's log, the job file, the held-out examples, the
-// snapshots and the predictions; run again with the same folder and options, the demo says so and goes on where it was,
+// snapshots and the predictions; run again with the same folder and options, the demo says so and continues where it was,
 // even when it was killed: the result is that of all runs together. A demo that has ended returns its result again.
 func Run(ctx context.Context, opts job.DemoOptions) (_ *job.DemoResult, err error) {
 	d := &demo{opts: opts, began: time.Now(), log: opts.Logger}

@@ -82,7 +82,7 @@ func TestDrainedDemoGoesOn(t *testing.T) {
 }
 
 // TestInterruptedDemoGoesOnWithItsTable drains a demo before its middle, and makes another one's folder what kill -9 in the
-// second half leaves: with predictions behind the newest snapshot, the last of them torn. Both must say from where they go
+// second half leaves: with predictions after the newest snapshot, the last of them torn. Both must say from where they go
 // on, and end with the table of a demo that was not interrupted, as far as the order allows in which partitions arrive.
 func TestInterruptedDemoGoesOnWithItsTable(t *testing.T) {
 	if testing.Short() {

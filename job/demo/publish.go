@@ -92,7 +92,7 @@ func (d *demo) job() (*job.Config, error) {
 	return job.Load(path, job.LoadOptions{})
 }
 
-// publish sends the stream to the broker, going on where an earlier run stopped: the partitions say how far that was.
+// publish sends the stream to the broker, continuing where an earlier run stopped: the partitions say how far that was.
 func (d *demo) publish(ctx context.Context) (err error) {
 	p, err := kafkasink.NewProducer(kafkasink.Options{Brokers: d.brokers, Topic: topic})
 	if err != nil {

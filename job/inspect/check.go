@@ -93,7 +93,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	return findings, nil
 }
 
-// checkSnapshot tells whether training can begin with a snapshot.
+// checkSnapshot reports whether training can begin with a snapshot.
 func checkSnapshot(cfg *spec.Config, l *param.Layout, path string) error {
 	info, err := snapshot.ReadInfo(path)
 	if err != nil {

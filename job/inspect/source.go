@@ -499,7 +499,7 @@ func (l *looking) describeNumbers(f *spec.Feature, s *parse.Seen, info *result.F
 		f.Name, wiring.Short(s.Min), wiring.Short(s.Max), wiring.Short(s.Mean())))
 }
 
-// joined tells that a column comes from a side table.
+// joined reports whether a column comes from a side table.
 func joined(c *spec.Config, column string) bool {
 	for _, j := range c.Parse.Joins {
 		for _, name := range j.Columns {

@@ -13,7 +13,7 @@ import (
 
 // Progress is a glance at a run.
 type Progress struct {
-	// Phase is what goes on: "train", "eval".
+	// Phase is what continues: "train", "eval".
 	Phase string
 	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody
 	// knows.
@@ -86,7 +86,7 @@ type TrainResult struct {
 	Epochs int `json:"epochs"`
 	// Metrics are those of the last evaluation; with the prefix "best_" the best of all evaluations, where a plateau or
 	// early stop watches it; and of the last examples trained on, with the prefix "progressive_" when each was scored
-	// before, "training_" when there are several epochs. With heads the prefix stands behind the head's name: "click.best_auc".
+	// before, "training_" when there are several epochs. With heads the prefix stands after the head's name: "click.best_auc".
 	Metrics Scores `json:"metrics"`
 	// ProgressiveExamples and TrainingExamples are how many examples the metrics with these prefixes are over: the last ones
 	// trained on, 65,536 at most, earlier runs included.
@@ -98,7 +98,7 @@ type TrainResult struct {
 	// the first hundred gaps.
 	LostRecords int64       `json:"lost_records,omitempty"`
 	Lost        []LostRange `json:"lost,omitempty"`
-	// Features says how many of the examples that were read had a value of each feature.
+	// Features describes how many of the examples that were read had a value of each feature.
 	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the newest snapshot, empty when none was taken.
 	Snapshot string `json:"snapshot"`
@@ -106,11 +106,11 @@ type TrainResult struct {
 	// it came after; empty when there is none, or when it lies on another machine.
 	BestSnapshot string `json:"best_snapshot,omitempty"`
 	BestEpoch    int    `json:"best_epoch,omitempty"`
-	// ResumedFrom is the path of the snapshot the run went on from, empty when it began anew.
+	// ResumedFrom is the path of the snapshot the run continued from, empty when it started over.
 	ResumedFrom string `json:"resumed_from,omitempty"`
-	// Drained tells that the run was asked to stop before its input ended.
+	// Drained reports whether the run was asked to stop before its input ended.
 	Drained bool `json:"drained,omitempty"`
-	// EarlyStopped tells that train.early_stop ended the run.
+	// EarlyStopped reports whether train.early_stop ended the run.
 	EarlyStopped bool `json:"early_stopped,omitempty"`
 }
 
@@ -142,7 +142,7 @@ type EvalResult struct {
 	// Slices are the metrics of each head by the values of eval.slices.
 	Slices  []SliceScores    `json:"slices,omitempty"`
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
-	// Features says how many of the examples had a value of each feature.
+	// Features describes how many of the examples had a value of each feature.
 	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the snapshot that was evaluated, Which says which that is.
 	Snapshot string `json:"snapshot"`
@@ -233,7 +233,7 @@ type FeatureInfo struct {
 	Distinct int `json:"distinct"`
 	// Numbers summarise a dense feature, a label or a weight, as the model gets it before running moments scale it.
 	Numbers *NumbersInfo `json:"numbers,omitempty"`
-	// Unscaled tells that a dense feature is far from the size of 1, and nothing in the job scales it.
+	// Unscaled reports whether a dense feature is far from the size of 1, and nothing in the job scales it.
 	Unscaled bool `json:"unscaled,omitempty"`
 	// Examples are the first different values; ids are written slot:value.
 	Examples []any `json:"examples"`
@@ -256,7 +256,7 @@ type SnapshotInfo struct {
 	Path string `json:"path"`
 	// ID numbers the snapshots of a job from 1.
 	ID int64 `json:"id"`
-	// Which says which of the folder's it is: the newest, the best.
+	// Which describes which of the folder's it is: the newest, the best.
 	Which string `json:"which,omitempty"`
 	// Best is the path of the best snapshot of the folder, if that is another.
 	Best string `json:"best,omitempty"`
@@ -273,7 +273,7 @@ type SnapshotInfo struct {
 	Positions map[string]map[string]position.Progress `json:"positions"`
 	// Meta is what the job stored beside: its name, the plan's hash.
 	Meta map[string]string `json:"meta,omitempty"`
-	// Recipe says what the examples were made of that were trained on: the settings of each feature, label and weight.
+	// Recipe describes what the examples were made of that were trained on: the settings of each feature, label and weight.
 	Recipe json.RawMessage `json:"recipe,omitempty"`
 }
 
@@ -291,7 +291,7 @@ type TensorInfo struct {
 	Shape []int64 `json:"shape"`
 }
 
-// FillInfo says how many examples had a value of a feature.
+// FillInfo describes how many examples had a value of a feature.
 type FillInfo struct {
 	// Feature is its name, Column where it is looked for in a record.
 	Feature string `json:"feature"`
@@ -319,7 +319,7 @@ type Proposed struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ServeResult says what serving came to.
+// ServeResult describes what serving came to.
 type ServeResult struct {
 	Shards []int `json:"shards"`
 	// Snapshot is the last snapshot; empty when this process does not coordinate, or there is none.

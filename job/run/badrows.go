@@ -46,7 +46,7 @@ func newBadRows(c *spec.Config, worker string, log *slog.Logger) (*badRows, erro
 
 func (b *badRows) counts() map[string]int64 { return b.skip.Counts() }
 
-// flush makes the dead letters so far durable; it is called before positions behind them are stored.
+// flush makes the dead letters so far durable; it is called before positions after them are stored.
 func (b *badRows) flush() error {
 	if f, ok := b.closer.(interface{ Flush() error }); ok {
 		return f.Flush()

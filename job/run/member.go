@@ -75,7 +75,7 @@ func (m *member) stoodStill() time.Duration {
 	return m.stood
 }
 
-// takeStood returns stoodStill and begins anew.
+// takeStood returns stoodStill and starts over.
 func (m *member) takeStood() time.Duration {
 	stood := m.stoodStill()
 	m.mu.Lock()
@@ -143,7 +143,7 @@ func (m *member) set(a ps.Assignment, err error) {
 	m.changed = make(chan struct{})
 }
 
-// sameWork tells that two assignments ask for the same.
+// sameWork reports whether two assignments ask for the same.
 func sameWork(a, b ps.Assignment) bool {
 	return a.Generation == b.Generation && a.Phase == b.Phase && a.Task == b.Task && slices.Equal(a.Splits, b.Splits)
 }
@@ -291,7 +291,7 @@ func (m *member) expelled(ctx context.Context) error {
 	return nil
 }
 
-// leave ends the membership and tells whether it was the last.
+// leave ends the membership and reports whether it was the last.
 func (m *member) leave(ctx context.Context) (last bool, err error) {
 	m.close()
 	return m.shards.Leave(ctx, m.id)

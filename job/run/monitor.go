@@ -28,7 +28,7 @@ const (
 type monitor struct {
 	features featuresParsedHook // hears which features there are; may be nil
 	report   func(result.Progress)
-	also     trainstep.Observer // hears of every batch too, one at a time; may be nil
+	also     trainstep.Observer // is notified of every batch too, one at a time; may be nil
 	// numbers looks at what is trained on; may be nil.
 	numbers *numberWatch
 	// fills counts which features there are; may be nil. watched is the phase that both look at.
@@ -117,7 +117,7 @@ func (m *monitor) RowDropped(source, reason string) {
 	m.mu.Unlock()
 }
 
-// lostRanges is how many ranges of lost records a result names; those behind them are counted.
+// lostRanges is how many ranges of lost records a result names; those after them are counted.
 const lostRanges = 100
 
 // RecordsLost implements [pipeline.RecordsLostHook].

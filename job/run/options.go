@@ -20,15 +20,15 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Progress is told how far the run is, about four times a second, from one goroutine at a time; nil: nobody is told.
 	Progress func(result.Progress)
-	// Notice is told in one line what a person should know: that the run goes on from a snapshot, or is draining. nil:
+	// Notice is told in one line what a person should know: that the run continues from a snapshot, or is draining. nil:
 	// nobody is told.
 	Notice func(string)
 	// Drain, once closed, makes the run stop reading, train what is on its way, take a snapshot and return without an
 	// error. Cancelling the context instead stops at once. nil: never.
 	Drain <-chan struct{}
-	// Observe hears of every batch that is trained on, with the predictions made before; one call at a time. nil: nobody.
+	// Observe is notified of every batch that is trained on, with the predictions made before; one call at a time. nil: nobody.
 	Observe trainstep.Observer
-	// Evaluated hears of every evaluation while training, with the number of epochs done; nil: nobody.
+	// Evaluated is notified of every evaluation while training, with the number of epochs done; nil: nobody.
 	Evaluated func(epoch int, scores result.Scores)
 	// Pin, when not empty, exempts the run's last snapshot from retention and is stored with it as a note.
 	Pin string
@@ -38,8 +38,8 @@ type Options struct {
 	// Worker names this run among the workers of the job; empty: after the host and the process. A run that begins under
 	// the name of another takes its place: give a worker that is started again its old name.
 	Worker string
-	// Resume is nil to go on from the newest snapshot in the job's dir where there is one; true to demand one; false to
-	// begin anew.
+	// Resume is nil to continue from the newest snapshot in the job's dir where there is one; true to demand one; false to
+	// start over.
 	Resume *bool
 	// Memory is what the rows of shards in this process are taken from; nil has no limit.
 	Memory *table.Memory

@@ -56,7 +56,7 @@ type recipe struct {
 	Worker     string   `json:"worker"`
 }
 
-// add makes a run of this process known and returns its recipe; done forgets it.
+// add makes a run of this process known and returns its recipe; done resets it.
 func (r *Recipes) add(of recipe, build func() (*Rebuilt, error)) (config []byte, done func(), err error) {
 	of.Run = rand.Text()
 	if config, err = json.Marshal(of); err != nil {

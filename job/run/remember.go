@@ -236,7 +236,7 @@ func (t *trainer) watchGrowth(ctx context.Context, m *member) {
 	}
 }
 
-// sourceFault tells that an error is the source's, so that what was trained is as good as before it.
+// sourceFault reports whether an error is the source's, so that what was trained is as good as before it.
 func sourceFault(err error) bool {
 	if _, ok := errors.AsType[*pipeline.GapError](err); ok {
 		return true

@@ -47,7 +47,7 @@ type ServeOptions struct {
 	// Drain, once closed, makes the process take a last snapshot if it coordinates the shards, and return without an
 	// error. nil: never.
 	Drain <-chan struct{}
-	// Resume is nil to go on from what there is; false to begin anew, which shard 0's process does for all.
+	// Resume is nil to continue from what there is; false to start over, which shard 0's process does for all.
 	Resume *bool
 	// Memory is what the rows of the shards are taken from; nil has no limit.
 	Memory *table.Memory
@@ -300,7 +300,7 @@ func (s *serving) serve(shard int, node *ps.Node, dir string, l net.Listener) er
 	return nil
 }
 
-// wait returns when the process is asked to end, or a shard cannot go on.
+// wait returns when the process is asked to end, or a shard cannot continue.
 func (s *serving) wait(ctx context.Context) error {
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()

@@ -217,7 +217,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	}
 }
 
-// begin finds where a split goes on that is at a position, or has none.
+// begin finds where a split continues that is at a position, or has none.
 func (k *knownSplits) begin(split string, at pipeline.Position, parts []string, before map[string]splitRecord, progress map[string]ps.Progress, cfg *spec.Config, state *stored.Trainer) pipeline.Position {
 	// With and without shuffle.one_split the rows of an epoch are those of the same files: whole epochs that were read the
 	// other way count.

@@ -17,7 +17,7 @@ func newTelemetry(r prometheus.Registerer) (*telemetry.Metrics, error) {
 	return telemetry.New(r, wiring.NodeLookup, wiring.NodeStep, wiring.NodePush)
 }
 
-// runHooks are what hears of a run: what watches it, and the metrics, which may be nil.
+// runHooks are what is notified of a run: what watches it, and the metrics, which may be nil.
 func runHooks(watch any, m *telemetry.Metrics) *pipeline.Hooks {
 	if m == nil {
 		return pipeline.NewHooks(watch)

@@ -28,7 +28,7 @@ import (
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// Train trains a job: it goes on from the newest good snapshot in the job's dir where there is one, trains to the end of
+// Train trains a job: it continues from the newest good snapshot in the job's dir where there is one, trains to the end of
 // the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
 //
 // Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for
@@ -201,7 +201,7 @@ func (t *trainer) dial(ctx context.Context) error {
 	return nil
 }
 
-// resumed says what the run goes on from.
+// resumed says what the run continues from.
 func (t *trainer) resumed() error {
 	if r := t.shards.Restored(); r != nil {
 		made := ""
@@ -282,18 +282,18 @@ func (t *trainer) sourceName() string {
 	return sourceLabel(t.cfg.Source.Name(), t.known.set)
 }
 
-// evaluatesEpochs tells that training stops after each epoch to evaluate.
+// evaluatesEpochs reports whether training stops after each epoch to evaluate.
 func evaluatesEpochs(c *spec.Config) bool {
 	_, stream := c.Source.Stream()
 	return c.Eval.Source != nil && c.Eval.Every == "epoch" && c.Source.Bounded() && !stream
 }
 
-// progressive tells that each example is scored before it is trained on, as the model would serve it. From the second
+// progressive reports whether each example is scored before it is trained on, as the model would serve it. From the second
 // epoch on that would be no validation: the model has seen the example.
 func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 
 // evaluate scores the evaluation source with the parameters as they are. At the end of an epoch it decides what follows
-// for the learning rate and for going on; half an epoch or half an evaluation decides nothing, so that an interrupted run
+// for the learning rate and for continuing; half an epoch or half an evaluation decides nothing, so that an interrupted run
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(result.Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)

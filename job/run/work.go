@@ -449,7 +449,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 	})
 }
 
-// saved tells that the newest snapshot is as old as the shards' positions, and labelled as it should be.
+// saved reports whether the newest snapshot is as old as the shards' positions, and labelled as it should be.
 func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress, label string) (bool, error) {
 	newest, err := t.shards.Newest(ctx)
 	if err != nil || newest == nil {
@@ -472,7 +472,7 @@ func (t *trainer) save(ctx context.Context, label string) error {
 	return nil
 }
 
-// leave ends the membership of a drained run. The last to leave takes a snapshot, while others go on with its splits.
+// leave ends the membership of a drained run. The last to leave takes a snapshot, while others continue with its splits.
 func (t *trainer) leave(ctx context.Context, m *member) error {
 	t.drained = true
 	last, err := m.leave(context.WithoutCancel(ctx))

@@ -17,7 +17,7 @@ func SourceOf(name string, section component.SourceConfig) Source {
 	return Source{conf.Picked(name, section)}
 }
 
-// Bounded tells whether the source ends.
+// Bounded reports whether the source ends.
 func (s *Source) Bounded() bool { return s.Value() == nil || s.Value().Bounded() }
 
 // Stream returns the name of a source that keeps track of its positions itself; ok is false for others.
@@ -36,7 +36,7 @@ func (s *Source) FileList() []string {
 	return nil
 }
 
-// Columnar tells that the source has columns rather than records.
+// Columnar reports whether the source has columns rather than records.
 func (s *Source) Columnar() bool {
 	_, ok := s.Value().(component.Columns)
 	return ok

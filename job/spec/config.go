@@ -14,14 +14,14 @@ type Config struct {
 	Version int `yaml:"version" required:"true" min:"1" max:"1"`
 	// Name names the job in logs, metrics and snapshots. Default: the file's name without its extension.
 	Name string `yaml:"name"`
-	// Dir is where snapshots and logs go; `train` goes on from what it finds here. Relative paths, here and everywhere in
+	// Dir is where snapshots and logs go; `train` continues from what it finds here. Relative paths, here and everywhere in
 	// a job, count from the working directory. Default: runs/NAME.
 	Dir string `yaml:"dir"`
 	// Seed makes initial values, shuffles, dropout masks and the synthetic stream. Equal seeds and input give equal
 	// results in deterministic mode.
 	Seed uint64 `yaml:"seed" default:"1"`
 	// Deterministic asks for the same bits from the same input, however often the run is interrupted. It needs one worker
-	// and synchronous look-ups and pushes, so it costs the overlap of the three.
+	// and synchronous lookups and pushes, so it costs the overlap of the three.
 	Deterministic bool `yaml:"deterministic" default:"false"`
 	// Source is where examples come from.
 	Source Source `yaml:"source" required:"true"`
@@ -50,9 +50,9 @@ type Config struct {
 	Runner string `yaml:"runner" default:"local" enum:"local|prism"`
 	// PS is the parameter server.
 	PS PS `yaml:"ps"`
-	// Snapshot says how often the whole state is stored.
+	// Snapshot describes how often the whole state is stored.
 	Snapshot Snapshot `yaml:"snapshot"`
-	// Restore says how a run begins, and what becomes of parameters that do not fit the model.
+	// Restore describes how a run begins, and what becomes of parameters that do not fit the model.
 	Restore Restore `yaml:"restore"`
 	// Eval is evaluation on examples that are not trained on.
 	Eval Eval `yaml:"eval"`
@@ -68,7 +68,7 @@ type Config struct {
 }
 
 // Shuffle mixes the order in which a bounded source is read. An epoch's order is a function of the seed and the epoch
-// alone, so a resumed run goes on in the same order.
+// alone, so a resumed run continues in the same order.
 type Shuffle struct {
 	// Rows is the size of the window that is read into memory and permuted, in records; 0 keeps the source's order, -1
 	// takes a whole split at once. The larger, the better the mixing and the more memory.
@@ -77,7 +77,7 @@ type Shuffle struct {
 	OneSplit bool `yaml:"one_split" default:"false"`
 }
 
-// Snapshot says how often rows, optimizer state, dense parameters and positions are stored as one cut, in the job's dir.
+// Snapshot describes how often rows, optimizer state, dense parameters and positions are stored as one cut, in the job's dir.
 type Snapshot struct {
 	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,
 	// the less is trained again after a crash.
@@ -99,7 +99,7 @@ type Eval struct {
 	// Columns names the columns of these examples' csv and tsv files. Default: parse.columns, unless header says that the
 	// files name them.
 	Columns []string `yaml:"columns" blank:"true"`
-	// Header tells that the first line of each of these csv or tsv files names the columns. Default: parse.header, or
+	// Header is true when the first line of each of these csv or tsv files names the columns. Default: parse.header, or
 	// false when columns names them here.
 	Header *bool `yaml:"header"`
 	// Metrics are what is computed of a job without heads; heads name theirs. auc and gauc (the AUC within each group,
@@ -112,7 +112,7 @@ type Eval struct {
 	Group string `yaml:"group"`
 	// Slices are columns by whose values `monolith eval` measures too: the metrics of each country, say.
 	Slices []Slices `yaml:"slices"`
-	// Every says when training stops to evaluate: after each epoch, or only at the end.
+	// Every chooses when training stops to evaluate: after each epoch, or only at the end.
 	Every string `yaml:"every" default:"epoch" enum:"epoch|end"`
 	// MaxExamples ends an evaluation early, in examples; 0 reads the whole source.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
@@ -120,7 +120,7 @@ type Eval struct {
 
 // Slices is a column whose values are measured one by one. Short form: the name alone.
 type Slices struct {
-	// Column is where the value stands in the record.
+	// Column is where the value is in the record.
 	Column string `yaml:"column" short:"true" required:"true"`
 	// Max is how many values are shown, the most frequent ones; all others are measured together.
 	Max int `yaml:"max" default:"20" min:"1" max:"1000"`

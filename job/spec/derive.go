@@ -58,7 +58,7 @@ func (e *Eval) deriveColumns(p *Parse) {
 	}
 }
 
-// delimited tells that a format's records are lines whose columns need names.
+// delimited reports whether a format's records are lines whose columns need names.
 func delimited(format string) bool { return format == "csv" || format == "tsv" }
 
 func (p *Parse) derive() {

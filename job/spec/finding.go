@@ -10,7 +10,7 @@ type Finding struct {
 	Path string `json:"path,omitempty"`
 	// Where is file:line:col, or empty.
 	Where string `json:"where,omitempty"`
-	// Message says what is wrong and what to do.
+	// Message is what is wrong and what to do.
 	Message string `json:"message"`
 	// Suggestion is the name that was probably meant, or empty.
 	Suggestion string `json:"suggestion,omitempty"`

@@ -11,7 +11,7 @@ import (
 
 // Head is one thing that the model predicts, with what it learns from.
 type Head struct {
-	// Name tells the heads apart: letters, digits and underscores. Metrics of it are called NAME.METRIC.
+	// Name distinguishes the heads: letters, digits and underscores. Metrics of it are called NAME.METRIC.
 	Name string `yaml:"name" required:"true"`
 	// Label is what is predicted. Default: the column of the head's name. Which labels are good ones follows from the loss;
 	// others are bad rows.
@@ -22,7 +22,7 @@ type Head struct {
 	Loss LossName `yaml:"loss" default:"cross_entropy"`
 	// Weight multiplies the head's loss where the losses of the heads are added up.
 	Weight float64 `yaml:"weight" default:"1" above:"0"`
-	// Mask says which rows have this label. Absent: all, and one without it is a bad row. {}: those that have it.
+	// Mask chooses the rows that have this label. Absent: all, and one without it is a bad row. {}: those that have it.
 	Mask *Mask `yaml:"mask"`
 	// SampleRate is the share of the negative examples that the data holds; predictions are then those of all examples. For
 	// cross_entropy.
@@ -32,7 +32,7 @@ type Head struct {
 	Metrics []MetricName `yaml:"metrics"`
 }
 
-// Mask says which rows have a label. Short form: the column alone. Rows without the label never have it.
+// Mask describes which rows have a label. Short form: the column alone. Rows without the label never have it.
 type Mask struct {
 	// Column holds a number, or true and false: where it is 0 or missing a row has no label, whatever the label's column
 	// holds. Empty: only rows without a label have none.
@@ -73,7 +73,7 @@ func (c *Config) AllHeads() []Head {
 	return []Head{{Label: c.Parse.Label, Loss: loss.CrossEntropy, Weight: 1, SampleRate: 1, Metrics: c.Eval.Metrics}}
 }
 
-// Score is what results call a metric of the head: its name, behind that of the head.
+// Score is what results call a metric of the head: its name, after that of the head.
 func (h *Head) Score(metric string) string {
 	if h.Name == "" {
 		return metric
@@ -226,7 +226,7 @@ func (v *validator) positive(text, path string) {
 	}
 }
 
-// nameOrColumn is the key that a column's name stands in.
+// nameOrColumn is the key that a column's name is in.
 func nameOrColumn(section, name, column string) string {
 	if column == name {
 		return section + ".name"

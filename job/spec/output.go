@@ -6,15 +6,15 @@ import (
 )
 
 // Output writes rows of a training run somewhere, each exactly once, whatever was killed when. It keeps its own positions with
-// what it writes, and goes on where that ends: also when training begins anew, so give that another place or name. An output
+// what it writes, and continues where that ends: also when training starts over, so give that another place or name. An output
 // that is added to a job that has trained gets everything from the beginning of the source on, and predictions of what was
 // trained before are made by the model as it is then.
 type Output struct {
-	// Name tells outputs apart, in the plan and, before that of the job, in a topic that several of them share.
+	// Name distinguishes outputs, in the plan and, before that of the job, in a topic that several of them share.
 	Name string `yaml:"name" required:"true"`
-	// Of says what is written: rows are the batches that are trained on, with their features as fids and numbers, label and
+	// Of chooses what is written: rows are the batches that are trained on, with their features as fids and numbers, label and
 	// weight; predictions are what the model predicted for each row before it was trained on (in a first epoch), with label,
-	// weight, time, line id and whatever else tells the row apart. Both have the position in the source.
+	// weight, time, line id and whatever else distinguishes the row. Both have the position in the source.
 	//
 	// Predictions that are made again after a crash are the same under ps.durability: none, since what is not in a snapshot
 	// is trained again; under wal those of the last moments are made by a model that has learnt from their rows already.

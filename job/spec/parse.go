@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Parse says how records become features and labels.
+// Parse describes how records become features and labels.
 type Parse struct {
 	// Format is what a record is: tf_example, libfm, csv, tsv, jsonl, or columns for Parquet. Default: columns for a
 	// Parquet source, tf_example for TFRecord files and the synthetic stream, and none for the others.
 	Format string `yaml:"format" enum:"tf_example|libfm|csv|tsv|jsonl|columns"`
 	// Columns names the columns of csv and tsv files without a header, in order; an empty name skips one.
 	Columns []string `yaml:"columns" blank:"true"`
-	// Header tells that the first line of each csv or tsv file names the columns.
+	// Header is true when the first line of each csv or tsv file names the columns.
 	Header bool `yaml:"header" default:"false"`
 	// Fields names the fields of libfm rows: the k-th entry of a row belongs to the k-th field. Without it all entries
-	// of a row belong to one feature named features, and rows may have any number. The value behind an entry's colon weighs
+	// of a row belong to one feature named features, and rows may have any number. The value after an entry's colon weighs
 	// it: the entry's weight and vector are multiplied by it.
 	Fields []string `yaml:"fields"`
 	// Features are the inputs of the model. libfm may leave them out: each field is then a sparse feature.
@@ -36,7 +36,7 @@ type Parse struct {
 type Feature struct {
 	// Name is the feature's name. Names that begin and end with two underscores are reserved.
 	Name string `yaml:"name" required:"true"`
-	// Column is where its value stands in the record. Default: the name.
+	// Column is where its value is in the record. Default: the name.
 	Column string `yaml:"column"`
 	// Kind is sparse for ids with embeddings, dense for numbers.
 	Kind string `yaml:"kind" default:"sparse" enum:"sparse|dense"`
@@ -73,8 +73,8 @@ type Feature struct {
 	Standardise *Standardise `yaml:"standardise"`
 	// Buckets makes a sparse feature of a number: its id is how many of these boundaries, which ascend, are not above it.
 	Buckets []float64 `yaml:"buckets"`
-	// Missing says what a missing number is. default: the default, or without one 0 behind clip, log and standardise (so
-	// the mean), and no id in buckets. indicator: beside a dense feature there is another one, with _missing behind its
+	// Missing chooses what a missing number becomes. default: the default, or without one 0 after clip, log and standardise (so
+	// the mean), and no id in buckets. indicator: beside a dense feature there is another one, with _missing after its
 	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
 	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
 	// Combiner pools the embeddings of a row. max takes the largest number of each column; the entries of a feature that is
@@ -115,7 +115,7 @@ type RunningMoments struct {
 type Label struct {
 	// Name is what the label is called; libfm rows begin with it and need none. A snapshot remembers it.
 	Name string `yaml:"name" short:"true" default:""`
-	// Column is where it stands in the record. Default: the name.
+	// Column is where it is in the record. Default: the name.
 	Column string `yaml:"column"`
 	// Positive turns the number into a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4". Empty: the
 	// number itself, which for cross entropy must be from 0 to 1 (libfm: or -1).
@@ -126,7 +126,7 @@ type Label struct {
 type Weight struct {
 	// Name is what the weight is called. Default: the column. A snapshot remembers it.
 	Name string `yaml:"name" short:"true" required:"true"`
-	// Column is where it stands in the record. Default: the name.
+	// Column is where it is in the record. Default: the name.
 	Column string `yaml:"column"`
 }
 

@@ -59,5 +59,5 @@ type PSTLS struct {
 	ServerName string `yaml:"server_name" default:""`
 }
 
-// Remote tells that the shards are in other processes.
+// Remote reports whether the shards are in other processes.
 func (p *PS) Remote() bool { return len(p.Addresses) > 0 }

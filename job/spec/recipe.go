@@ -15,9 +15,9 @@ import (
 	"github.com/monolith-go/monolith/internal/conf"
 )
 
-// Recipe says what examples are made of: every setting of each feature, in order, and the rules of label and
+// Recipe describes what examples are made of: every setting of each feature, in order, and the rules of label and
 // weight. It is stored with each snapshot as JSON, because rows and weights mean nothing without it, and compared when a
-// snapshot is gone on from or evaluated and when processes of a cluster meet:
+// snapshot is continued from or evaluated and when processes of a cluster meet:
 //
 //	{"format": "csv",
 //	 "features": [{"name": "user", "kind": "sparse", "slot": 1, "type": "auto", "hash": "none", "column": "user_id"}, ...],
@@ -25,7 +25,7 @@ import (
 //	 "weight": {"name": "w"}}
 //
 // Settings at their defaults are left out, but for the first few. The format, and the column where a feature, the label or
-// the weight stands in a record, say where values are, not what: they are stored for readers of a snapshot, and may change.
+// the weight is in a record, say where values are, not what: they are stored for readers of a snapshot, and may change.
 type Recipe struct {
 	Format   string  `json:"format,omitzero"`
 	Features []keyed `json:"features"`
@@ -83,7 +83,7 @@ func (s keyed) name() string {
 }
 
 // settingsOf reads a section of the job. always are the keys that are written even at their defaults. A key that is added
-// to the section later is in it, and old recipes go on to fit as long as it has its default.
+// to the section later is in it, and old recipes continue to fit as long as it has its default.
 func settingsOf(section any, always ...string) keyed {
 	var s keyed
 	for _, x := range conf.NotDefault(section, always...) {

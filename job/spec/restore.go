@@ -9,14 +9,14 @@ import (
 	"github.com/monolith-go/monolith/internal/conf"
 )
 
-// Restore says how a run begins, and what becomes of parameters that do not fit the job's model. A model that has got a
-// feature, a layer or a head goes on from its snapshots, or from those of another run, without losing what it has learned:
+// Restore describes how a run begins, and what becomes of parameters that do not fit the job's model. A model that has got a
+// feature, a layer or a head continues from its snapshots, or from those of another run, without losing what it has learned:
 //
 //	restore: {from: runs/old, features: {genre: init}, tensors: {deep.0.weight: grow}}
 //
 // The policies are: fail, the default, says what does not fit and what to set; init gives what is new or has another shape
 // its initial values, and an optimizer that is another its initial state; grow keeps the elements that lie in both shapes,
-// from the first of each dimension, where something was added behind what there was; drop gives up what is stored. Rules
+// from the first of each dimension, where something was added after what there was; drop gives up what is stored. Rules
 // (learning rates, L2, initializers, the seed) are always the job's; training says which have changed.
 type Restore struct {
 	// From is a job's dir, a folder of snapshots or one snapshot, whose parameters a run begins with that has no snapshot in
@@ -36,7 +36,7 @@ type Restore struct {
 	// are more or fewer now; drop gives up what is stored; fail, the default, says what does not fit.
 	Tables Policies `yaml:"tables" default:"{}"`
 	// Tensors are policies by dense tensor, or "*" for all others, as for tables; grow keeps the elements that lie in both
-	// shapes, from the first of each dimension, which is right where something was added behind what there was.
+	// shapes, from the first of each dimension, which is right where something was added after what there was.
 	Tensors Policies `yaml:"tensors" default:"{}"`
 }
 

@@ -1,7 +1,7 @@
 package spec
 
 // Staleness is the largest number of batches of this process whose updates a batch's weights may lack: those of other
-// workers that are between look-up and push, and its own worker's in the queues. A queue of depth n above 0 lets n+1 batches
+// workers that are between lookup and push, and its own worker's in the queues. A queue of depth n above 0 lets n+1 batches
 // pass ahead: n in it and one in the hands of the stage before.
 func (t *Train) Staleness() int64 {
 	ahead := func(depth int) int64 {

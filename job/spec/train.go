@@ -9,11 +9,11 @@ type Train struct {
 	Workers int `yaml:"workers" default:"1" min:"1" max:"1024"`
 	// Prefetch is how far the stages run ahead of each other.
 	Prefetch Prefetch `yaml:"prefetch"`
-	// OnBadRow says what happens to records that cannot be used: fail, skip (counted by reason), or dead_letter.
+	// OnBadRow chooses what happens to records that cannot be used: fail, skip (counted by reason), or dead_letter.
 	OnBadRow string `yaml:"on_bad_row" default:"fail" enum:"fail|skip|dead_letter"`
 	// MaxBadShare ends the run with an error when more than this share of 1,000 records or more are bad under skip or
 	// dead_letter: of the first 1,000 and of each 1,000 after them. A wrong format or a mistyped label is not something to
-	// go on from. 1 never ends it.
+	// continue from. 1 never ends it.
 	MaxBadShare float64 `yaml:"max_bad_share" default:"0.5" min:"0" max:"1"`
 	// DeadLetter is where bad records are written with the reason, under on_bad_row: dead_letter.
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
@@ -32,14 +32,14 @@ type Train struct {
 // Prefetch is the depth of the queues between stages, in batches. Deeper queues hide waiting and use more memory. 0 makes
 // a stage run in step with the next. In deterministic mode lookup and push must be 0.
 //
-// Queues between look-up and push make gradients stale: they are computed with weights that lack the updates of the batches
+// Queues between lookup and push make gradients stale: they are computed with weights that lack the updates of the batches
 // under way, of all workers. The first steps are the largest, and stale ones add up in one direction, so it costs most where
 // batches are few and large.
 type Prefetch struct {
-	// Parse is how many parsed batches wait for their look-up.
+	// Parse is how many parsed batches wait for their lookup.
 	Parse int `yaml:"parse" default:"4" min:"0" max:"1024"`
 	// Lookup is how many looked-up batches may wait for their step. Above 0, weights of a batch may miss the updates of one
-	// more than so many batches before it, for each worker. It hides the time of look-ups, which matters where shards are
+	// more than so many batches before it, for each worker. It hides the time of lookups, which matters where shards are
 	// far away, and costs accuracy: with 500,000 rows, batches of 4096 and two workers, lookup 1 took the AUC from .736 to
 	// .640 where 0 left it; in MovieLens with batches of 512 and one worker, lookup 2 and push 2 from .813 to .810.
 	Lookup int `yaml:"lookup" default:"0" min:"0" max:"1024"`

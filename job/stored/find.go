@@ -77,7 +77,7 @@ func trainedOn(info *snapshot.Info) string {
 	return s.Source
 }
 
-// WhichIs says which of the snapshots beside it a snapshot is.
+// WhichIs describes which of the snapshots beside it a snapshot is.
 func WhichIs(info *snapshot.Info) string {
 	var is []string
 	if info.Label == BestLabel {

@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Fits tells whether a snapshot was trained on the job's features; moved are the changes that may be. Errors:
+// Fits reports whether a snapshot was trained on the job's features; moved are the changes that may be. Errors:
 // [pipeline.ErrConfig].
 func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	stored, err := spec.DecodeRecipe(info.Recipe)

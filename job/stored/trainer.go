@@ -28,7 +28,7 @@ type Trainer struct {
 	Top      *float64 `json:"top,omitempty"`
 	TopEpoch int      `json:"top_epoch,omitempty"`
 	TopAt    string   `json:"top_at,omitempty"`
-	// Stopped tells that early_stop has ended training.
+	// Stopped reports whether early_stop has ended training.
 	Stopped bool `json:"stopped"`
 	// Metrics are those of the last evaluation.
 	Metrics result.Scores `json:"metrics"`
@@ -46,7 +46,7 @@ type State interface {
 type SetState func(ctx context.Context, key string, value []byte) error
 
 // RestoreTrainer takes up what a snapshot stored, unless that was training on another source: then epochs and learning rate
-// begin anew, and the trace is emptied, with the parameters as they are. Only the leader of the workers stores that; for
+// start over, and the trace is emptied, with the parameters as they are. Only the leader of the workers stores that; for
 // the others set is nil.
 func RestoreTrainer(ctx context.Context, store State, source string, set SetState) (*Trainer, error) {
 	s := &Trainer{LR: 1}

@@ -41,7 +41,7 @@ const (
 	NodeMetrics = "metrics"
 )
 
-// TrainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push, with the job's outputs of rows behind the first queue
+// TrainGraph is source ─> parse ─> batch ─╫─> lookup ─╫─> step ─╫─> push, with the job's outputs of rows downstream of the first queue
 // and those of predictions beside the step. outs gets the writers of these; nil in a graph that is only planned.
 func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs *Outputs, step trainstep.StepOptions) (*pipeline.Plan, error) {
 	if outs == nil {

@@ -10,7 +10,7 @@ import (
 // A logarithm of counts stays below the first, and a standardised feature ends at ±10.
 const unscaledRMS, unscaledMost = 10, 1000
 
-// Unscaled tells whether numbers are too large for a model to take them as they are.
+// Unscaled reports whether numbers are too large for a model to take them as they are.
 func Unscaled(s *parse.Seen) bool {
 	return s.Numbers > 0 && (s.RMS() > unscaledRMS || max(-s.Min, s.Max) > unscaledMost)
 }

@@ -80,7 +80,7 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (ps.Opti
 	return o, nil
 }
 
-// ClientConfig says how processes of the job reach each other. It reads the token and the certificates, to see whether
+// ClientConfig describes how processes of the job reach each other. It reads the token and the certificates, to see whether
 // they are there. Errors: [pipeline.ErrConfig].
 func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
 	token, err := token(p)
@@ -96,7 +96,7 @@ func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
 	return c, nil
 }
 
-// token is where processes of the job ask for their token, which is read anew when its file changes; nil without one.
+// token is where processes of the job ask for their token, which is read again when its file changes; nil without one.
 func token(p *spec.PS) (secure.Token, error) {
 	if p.Token.IsZero() {
 		return nil, nil
@@ -107,7 +107,7 @@ func token(p *spec.PS) (secure.Token, error) {
 	return p.Token.Resolve, nil
 }
 
-// ServerConfig says how a shard is reached. Errors: [pipeline.ErrConfig].
+// ServerConfig describes how a shard is reached. Errors: [pipeline.ErrConfig].
 func ServerConfig(p *spec.PS) (wire.ServerConfig, error) {
 	token, err := token(p)
 	if err != nil {

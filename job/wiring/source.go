@@ -15,7 +15,7 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// Reading says how a source of a job is read: in training with the job's epochs and shuffle, in evaluation once and in
+// Reading describes how a source of a job is read: in training with the job's epochs and shuffle, in evaluation once and in
 // order.
 type Reading struct {
 	Job     *spec.Config
@@ -73,8 +73,8 @@ func EvalReading(c *spec.Config) Reading {
 // evalBatch is the number of rows that are scored at once: large enough for full speed, small enough for any memory.
 const evalBatch = 4096
 
-// repeats tells that the source is read through an epoch source, whose positions count epochs. That is so for one epoch
-// too, with the source's own positions: more epochs, or another order, then go on from them.
+// repeats reports whether the source is read through an epoch source, whose positions count epochs. That is so for one epoch
+// too, with the source's own positions: more epochs, or another order, then continue from them.
 func (r Reading) repeats() bool {
 	_, stream := r.Source.Stream()
 	return r.Epochs > 0 && r.Source.Bounded() && !stream

@@ -7,7 +7,7 @@
 // initial values and update rules travel in the graph's [param.Layout].
 //
 // A sparse feature is bound to its table when it is declared. [Builder.Lookup] gives the vectors of its entries, in their
-// order; pooling them is an operator like any other. Where a look-up is only pooled, its vectors are summed as they are
+// order; pooling them is an operator like any other. Where a lookup is only pooled, its vectors are summed as they are
 // read and never written down.
 //
 // A graph can be written ([Graph.Marshal]) and read back ([Unmarshal]). For that every operator is in the list of this
@@ -35,7 +35,7 @@ type Builder struct {
 	numSparse int
 	numDense  int
 	clipNorm  float64
-	// salt counts what tells the masks of dropouts apart.
+	// salt counts what distinguishes the masks of dropouts.
 	salt uint64
 	// unfused leaves everything as it is declared, for tests.
 	unfused bool
@@ -68,9 +68,9 @@ type node struct {
 	inputs []int
 	shape  Shape
 	dim    int // of shape
-	// needsGrad tells that a parameter lies somewhere before it.
+	// needsGrad reports whether a parameter lies somewhere before it.
 	needsGrad bool
-	// live tells that a head depends on it.
+	// live reports whether a head depends on it.
 	live bool
 }
 
@@ -252,7 +252,7 @@ func markLive(nodes []node, id int) {
 }
 
 // apply appends an operator to the graph, or keeps the fault and returns a value of the dimension expected, so that
-// building goes on and finds the others.
+// building continues and finds the others.
 func (b *Builder) apply(o op, expected int, inputs ...Node) Node {
 	if !b.owns(o.name(), inputs...) {
 		return b.broken(expected)
@@ -278,7 +278,7 @@ func (b *Builder) add(o op, shape Shape, inputs ...Node) Node {
 	return Node{b: b, id: n.id, shape: shape}
 }
 
-// owns tells whether all nodes are this builder's; a fault is kept if not.
+// owns reports whether all nodes are this builder's; a fault is kept if not.
 func (b *Builder) owns(what string, nodes ...Node) bool {
 	for _, n := range nodes {
 		if n.b != b {

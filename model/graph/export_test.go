@@ -1,9 +1,9 @@
 package graph
 
-// Unfused leaves everything as it is declared: the twin of what Build takes together.
+// Unfused leaves everything as it is declared: the reference of what Build takes together.
 func (b *Builder) Unfused() { b.unfused = true }
 
-// Gathered tells that no live look-up writes its vectors down.
+// Gathered reports whether no live lookup writes its vectors down.
 func (g *Graph) Gathered() bool {
 	for i := range g.nodes {
 		if _, ok := g.nodes[i].op.(*lookup); ok && g.nodes[i].live {

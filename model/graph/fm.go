@@ -118,7 +118,7 @@ type fmEntries struct {
 	plain
 	pool *pool
 	dim  int
-	// others is how many of the inputs are vectors of their own, the pooled ones included; behind them come values over
+	// others is how many of the inputs are vectors of their own, the pooled ones included; after them come values over
 	// entries that the pool does not read from a table.
 	others int
 }

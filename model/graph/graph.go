@@ -40,12 +40,12 @@ func (g *Graph) Heads() []model.Head {
 	return heads
 }
 
-// PredictsAsTrained tells that no operator before a head behaves differently in training.
+// PredictsAsTrained reports whether no operator before a head behaves differently in training.
 func (g *Graph) PredictsAsTrained() bool {
 	return !slices.ContainsFunc(g.nodes, func(n node) bool { return n.live && n.op.differs() })
 }
 
-// IsStatistic tells that dense tensor i of the layout holds observations (batch normalisation's moving statistics), so
+// IsStatistic reports whether dense tensor i of the layout holds observations (batch normalisation's moving statistics), so
 // that its part of the dense gradient is the newest observation and no derivative.
 func (g *Graph) IsStatistic(i int) bool { return g.tensors[i].statistic }
 

@@ -16,9 +16,9 @@ type op interface {
 	// bind checks inputs and settings, finds the parameters, and returns the shape of the value; a fault says what does not
 	// fit. It is called once, with inputs that are the builder's.
 	bind(b *Builder, in []Node) (Shape, error)
-	// learns tells that the operator has parameters of its own.
+	// learns reports whether the operator has parameters of its own.
 	learns() bool
-	// differs tells that the operator computes something else in training than in prediction.
+	// differs reports whether the operator computes something else in training than in prediction.
 	differs() bool
 	// exports is the ONNX operator that computes the same in prediction; empty: there is none, and an export composes it.
 	exports() string
@@ -29,7 +29,7 @@ type op interface {
 	forward(s *Session, n *node)
 	// backward adds to the gradients of n's inputs and parameters, given the gradient of n.
 	backward(s *Session, n *node)
-	// reference is the slow twin of forward, in float64.
+	// reference is the slow reference of forward, in float64.
 	reference(e *evaluation, n *node) []float64
 }
 
@@ -90,7 +90,7 @@ type Operator struct {
 	// Name is that of the list of operators, Text has the settings too.
 	Name, Text string
 	Shape      Shape
-	// Differs tells that it computes something else in training than in prediction.
+	// Differs reports whether it computes something else in training than in prediction.
 	Differs bool
 	// ONNX is the operator of that standard that computes the same in prediction; empty: an export composes it of several.
 	ONNX string

@@ -20,7 +20,7 @@ const (
 	Max Combiner = "max"
 )
 
-// Pooled says what a value over entries is pooled by.
+// Pooled describes what a value over entries is pooled by.
 type Pooled struct {
 	X  Node
 	By Combiner
@@ -36,19 +36,19 @@ type pool struct {
 }
 
 // part is one of the values that are pooled. It is read from where it lies: the value of a node, or, where that would be a
-// look-up, the rows of the table themselves.
+// lookup, the rows of the table themselves.
 type part struct {
 	by   Combiner
 	list int // in model.Inputs.Sparse
 	// at is the first column of the result, dim the number of columns.
 	at, dim int
-	// input is the node, or -1: then source is the look-up.
+	// input is the node, or -1: then source is the lookup.
 	input  int
 	source *lookup
 }
 
 // Pool makes one vector of each row's entries, each value by its combiner: [entries, dim] ... -> [rows, Σ dim], side by
-// side. A row without entries gives zeros. The sum and the mean of a look-up are taken as its rows are read.
+// side. A row without entries gives zeros. The sum and the mean of a lookup are taken as its rows are read.
 func (b *Builder) Pool(xs ...Pooled) Node {
 	o, dim := &pool{}, 0
 	nodes := make([]Node, len(xs))
@@ -97,7 +97,7 @@ func (o *pool) setDim() {
 	}
 }
 
-// compile reads look-ups from their tables where their sum or mean is wanted.
+// compile reads lookups from their tables where their sum or mean is wanted.
 func (o *pool) compile(before []node, n *node, fuse bool) (op, []int) {
 	c := &pool{Combiners: o.Combiners, parts: slices.Clone(o.parts), dim: o.dim}
 	var inputs []int

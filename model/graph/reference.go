@@ -17,7 +17,7 @@ type evaluation struct {
 }
 
 // Reference evaluates the graph in float64, one operator after the other, each written as its formula says. It is the
-// slow twin of [Session], of the operators as they were declared, against which forward passes and, by central differences, gradients are checked.
+// slow reference of [Session], of the operators as they were declared, against which forward passes and, by central differences, gradients are checked.
 //
 // dense holds the dense parameters and values[t] the weights of in's distinct fids of table t; they stand in for
 // in.Values, which is not read. It returns the predictions of each head and, in training, the heads' losses, each without

@@ -15,7 +15,7 @@ type Session struct {
 	dense, denseGrad []float32
 	// tableGrads[t] is the gradient of in.Values[t].
 	tableGrads [][]float32
-	// vals and grads are the activations of each node and their gradients. fresh[i] tells that nothing has
+	// vals and grads are the activations of each node and their gradients. fresh[i] is set when nothing has
 	// been added to grads[i] in this backward pass: what it holds is left from the step before.
 	vals, grads [][]float32
 	fresh       []bool
@@ -103,7 +103,7 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 		s.learn(h)
 	}
 	for i := len(s.g.nodes) - 1; i >= 0; i-- {
-		// A live node that needs a gradient has got one from a consumer or a head by now: all consumers come behind it.
+		// A live node that needs a gradient has got one from a consumer or a head by now: all consumers come after it.
 		if n := &s.g.nodes[i]; n.live && n.needsGrad {
 			n.op.backward(s, n)
 		}

@@ -2,7 +2,7 @@ package graph
 
 import "fmt"
 
-// Kind says what a value of a graph is one of.
+// Kind describes what a value of a graph is one of.
 type Kind uint8
 
 // The kinds of values.

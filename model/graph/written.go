@@ -154,7 +154,7 @@ func (r *writtenRule) read(b *Builder, what string) (param.Init, optim.Optimizer
 	return i, o
 }
 
-// Equal tells whether two graphs are written as the same bytes.
+// Equal reports whether two graphs are written as the same bytes.
 func Equal(a, b *Graph) bool {
 	x, errX := a.Marshal()
 	y, errY := b.Marshal()

@@ -81,7 +81,7 @@ func TestWrittenGraphsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestGatheredPoolsAreTheUnfused compares pools that read tables with pools of look-ups that were written down.
+// TestGatheredPoolsAreTheUnfused compares pools that read tables with pools of lookups that were written down.
 func TestGatheredPoolsAreTheUnfused(t *testing.T) {
 	t.Parallel()
 	gathered := 0

@@ -45,7 +45,7 @@ func (l Link) Apply(dst, outputs []float32, _ int) {
 	}
 }
 
-// Reference is the slow twin of Apply, in float64.
+// Reference is the slow reference of Apply, in float64.
 func (l Link) Reference(outputs []float64, _ int) []float64 {
 	out := make([]float64, len(outputs))
 	for i, z := range outputs {

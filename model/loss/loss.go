@@ -20,14 +20,14 @@ type Loss struct {
 	Link Link
 	// Metrics are the names of those that suit it, the most usual first.
 	Metrics []string
-	// Sampled tells that a head with this loss may have a sample rate of negatives.
+	// Sampled reports whether a head with this loss may have a sample rate of negatives.
 	Sampled bool
 
 	// numLabels is the number of label columns of width outputs; nil: one for each.
 	numLabels func(width int) int
 	// step is [Loss.Step] of at least one row, reference [Loss.Reference].
 	step func(b *Batch) float64
-	// predicts tells that step writes the predictions too.
+	// predicts reports whether step writes the predictions too.
 	predicts  bool
 	reference func(t Twin) float64
 }
@@ -35,11 +35,11 @@ type Loss struct {
 // Range is what a label may be: a finite number from Min to Max, both included.
 type Range struct {
 	Min, Max float32
-	// Whole tells that only whole numbers are.
+	// Whole reports whether only whole numbers are.
 	Whole bool
 }
 
-// Contains tells whether y is in the range; NaN and infinities never are.
+// Contains reports whether y is in the range; NaN and infinities never are.
 func (r Range) Contains(y float32) bool {
 	return y >= max(r.Min, -math.MaxFloat32) && y <= min(r.Max, math.MaxFloat32) && (!r.Whole || y == float32(math.Trunc(float64(y))))
 }
@@ -128,7 +128,7 @@ type Twin struct {
 	Rate float64
 }
 
-// Reference is the slow twin of Step, in float64: the formula and nothing else.
+// Reference is the slow reference of Step, in float64: the formula and nothing else.
 func (l *Loss) Reference(t Twin) float64 { return l.reference(t) }
 
 // Find returns the loss of that name.

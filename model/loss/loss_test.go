@@ -10,12 +10,12 @@ import (
 	"github.com/monolith-go/monolith/model/loss"
 )
 
-// near tells whether got is within tolerance of want, relative above 1.
+// near reports whether got is within tolerance of want, relative above 1.
 func near(got, want, tolerance float64) bool {
 	return math.Abs(got-want) <= tolerance*max(1, math.Abs(want))
 }
 
-// random makes a batch of a loss with labels in its range, and its twin.
+// random makes a batch of a loss with labels in its range, and its reference.
 func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Batch, loss.Twin) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	b := &loss.Batch{

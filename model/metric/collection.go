@@ -100,7 +100,7 @@ func (c *Collection) Set(head, key int) Set {
 
 // Slice is the examples of a head with one value of a key.
 type Slice struct {
-	// Value is the key's; of all values behind the most frequent ones together it is empty and Rest is how many these are.
+	// Value is the key's; of all values after the most frequent ones together it is empty and Rest is how many these are.
 	Value string
 	Rest  int
 	Set   Set

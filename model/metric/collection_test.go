@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/model/score"
 )
 
-// row is one example of a head, for the slow twin of a collection.
+// row is one example of a head, for the slow reference of a collection.
 type row struct {
 	p, y, w float32
 	key     string

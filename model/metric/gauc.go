@@ -38,7 +38,7 @@ func (w *Workspace) gauc(s *Set) float64 {
 	var sum, total float64
 	from := 0
 	for g := range s.NumGroups {
-		to := w.next[g] // behind the group's last
+		to := w.next[g] // after the group's last
 		if auc, weight := area(w.spare[from:to], s.Labels, s.Weights); !math.IsNaN(auc) {
 			sum += weight * auc
 			total += weight

@@ -38,18 +38,18 @@ type Metric struct {
 	Name string
 	// Doc says in a line what it is.
 	Doc string
-	// Direction says which values are better.
+	// Direction describes which values are better.
 	Direction Direction
-	// Probabilities tells that it is for predictions and labels from 0 to 1; the others take any numbers.
+	// Probabilities reports whether it is for predictions and labels from 0 to 1; the others take any numbers.
 	Probabilities bool
-	// Grouped tells that it needs [Set].Groups.
+	// Grouped reports whether it needs [Set].Groups.
 	Grouped bool
 	// Compute returns the measure, NaN where the examples do not define it. It panics when the lengths of the set's slices
 	// differ. Its time grows with the number of examples.
 	Compute func(w *Workspace, s *Set) float64
 }
 
-// Direction says which values of a metric are better.
+// Direction describes which values of a metric are better.
 type Direction uint8
 
 // The directions.
@@ -73,7 +73,7 @@ func (d Direction) String() string {
 	return "higher is better"
 }
 
-// Better tells that v is better than best by more than delta. NaN is better than nothing, and everything else better than
+// Better reports whether v is better than best by more than delta. NaN is better than nothing, and everything else better than
 // no value at all (nil).
 func (d Direction) Better(v float64, best *float64, delta float64) bool {
 	switch {

@@ -10,8 +10,8 @@ type Optimizer interface {
 	// String renders the rule with every setting, defaults included, in one canonical form. It is part of a plan's
 	// hash and of a snapshot's manifest: two rules with the same String do the same.
 	String() string
-	// StateDim is the number of float32 of state kept for dim weights: some vectors of dim, one behind the other, and some
-	// scalars behind them.
+	// StateDim is the number of float32 of state kept for dim weights: some vectors of dim, one after the other, and some
+	// scalars after them.
 	StateDim(dim int) int
 	// Init writes the state of a vector that has never been updated; len(state) is StateDim(len(w)).
 	Init(w, state []float32)

@@ -10,7 +10,7 @@ import (
 	"github.com/monolith-go/monolith/model/optim"
 )
 
-// Policy says what becomes of a parameter that does not fit: one that is new, has another shape or another optimizer, or
+// Policy describes what becomes of a parameter that does not fit: one that is new, has another shape or another optimizer, or
 // is not in the model any more.
 type Policy string
 
@@ -19,11 +19,11 @@ const (
 	// PolicyFail refuses; it is the default.
 	PolicyFail Policy = "fail"
 	// PolicyInit gives the parameter what it is missing from the beginning: initial values when it is new or its shape is
-	// another; when only the optimizer is another, the weights stay and the optimizer's state begins anew. Rows of a table
+	// another; when only the optimizer is another, the weights stay and the optimizer's state starts over. Rows of a table
 	// stay, with their times and counts.
 	PolicyInit Policy = "init"
 	// PolicyGrow keeps the elements that lie in both shapes, from the first of each dimension, with the optimizer's state of
-	// each, and gives the others initial values. It is right where something was added behind what there was. Where the
+	// each, and gives the others initial values. It is right where something was added after what there was. Where the
 	// shapes have another number of dimensions, or the optimizer is another, it does what PolicyInit does.
 	PolicyGrow Policy = "grow"
 	// PolicyDrop gives up what is stored: a table begins without rows, a tensor with initial values, and what the model has
@@ -52,14 +52,14 @@ type Fit struct {
 	Notes []string
 }
 
-// TableFit says where a table's rows come from.
+// TableFit describes where a table's rows come from.
 type TableFit struct {
 	// From is the number of the table in the snapshot, -1 for none.
 	From     int
 	Segments []SegmentFit
 }
 
-// SegmentFit says where a segment comes from.
+// SegmentFit describes where a segment comes from.
 type SegmentFit struct {
 	// From is the number of the segment in the snapshot's table, -1 for none.
 	From int
@@ -69,7 +69,7 @@ type SegmentFit struct {
 	State bool
 }
 
-// TensorFit says where a dense tensor comes from.
+// TensorFit describes where a dense tensor comes from.
 type TensorFit struct {
 	// From is the number of the tensor in the snapshot, -1 for none.
 	From int
@@ -144,7 +144,7 @@ func (p Policies) tensor(name string) Policy {
 	return PolicyFail
 }
 
-// Fit says how what a snapshot has becomes the parameters of l. Under [optim.Frozen] no state is wanted, and none is
+// Fit describes how what a snapshot has becomes the parameters of l. Under [optim.Frozen] no state is wanted, and none is
 // missed. Errors: [*FitError].
 func (l *Layout) Fit(have Shape, p Policies) (*Fit, error) {
 	f := &fitting{p: p, fit: &Fit{}, fault: FitError{Tables: map[string]Policy{}, Tensors: map[string]Policy{}}}
@@ -242,7 +242,7 @@ func (f *fitting) tables(have []TableShape, l *Layout) {
 	}
 }
 
-// segment fits one segment to old, nil for none, and tells whether the whole table is given up.
+// segment fits one segment to old, nil for none, and reports whether the whole table is given up.
 func (f *fitting) segment(table string, s Segment, old *SegmentShape, sf *SegmentFit, fresh bool) (drop bool) {
 	name, policy := SegmentName(table, s.Name), f.p.table(table, s.Name)
 	state, rule := s.Optimizer.StateDim(s.Dim), s.Optimizer.Name()
@@ -281,7 +281,7 @@ func (f *fitting) segment(table string, s Segment, old *SegmentShape, sf *Segmen
 
 const frozen = "frozen"
 
-// keepsState tells that the state of one element can go with it. Rules keep k vectors of the weights' length, and behind
+// keepsState reports whether the state of one element can go with it. Rules keep k vectors of the weights' length, and behind
 // them scalars.
 func keepsState(o optim.Optimizer, was string) bool { return o.Name() == was && o.Name() != frozen }
 

@@ -17,7 +17,7 @@ type Layout struct {
 // Table is a collisionless embedding table: one row per fid, created when a push for it is applied.
 type Table struct {
 	Name string
-	// Segments lie one behind the other in a row, each with its own initializer and optimizer.
+	// Segments lie one after the other in a row, each with its own initializer and optimizer.
 	Segments []Segment
 }
 
@@ -40,12 +40,12 @@ type Tensor struct {
 	L2        float32
 }
 
-// Rows is a look-up: the distinct fids of a batch for each table of the layout, and where their weights go. Buffers
+// Rows is a lookup: the distinct fids of a batch for each table of the layout, and where their weights go. Buffers
 // belong to the caller and are reused between batches.
 type Rows struct {
 	// Keys[t] are distinct fids of table t.
 	Keys [][]int64
-	// Values[t] is [len(Keys[t]), Tables[t].Dim()], row-major; the look-up fills it. A fid without a row gets its
+	// Values[t] is [len(Keys[t]), Tables[t].Dim()], row-major; the lookup fills it. A fid without a row gets its
 	// initial value and still has no row afterwards.
 	Values [][]float32
 }
@@ -66,7 +66,7 @@ type Update struct {
 	Keys   [][]int64
 	Counts [][]uint32
 	Grads  [][]float32
-	// Dense is the gradient of all dense tensors one behind the other ([Layout.DenseLen] values), or empty when the
+	// Dense is the gradient of all dense tensors one after the other ([Layout.DenseLen] values), or empty when the
 	// update has no rows.
 	Dense []float32
 	// Trace is what the parameter server adds to its trace when it applies the update, as package score writes it: the

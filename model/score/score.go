@@ -1,4 +1,4 @@
-// Package score holds what is known of examples behind a model's step: the predictions of each head with the labels, mask
+// Package score holds what is known of examples after a model's step: the predictions of each head with the labels, mask
 // and weights they are measured by, and the values of key columns ([Batch]); and the one binary form of it, the trace that
 // updates carry and the parameter server keeps the end of ([Encoder], [Decode], [Ring]).
 package score
@@ -57,7 +57,7 @@ func (k *Key) Append(value []byte) {
 	k.Offsets = append(k.Offsets, int32(len(k.Bytes)))
 }
 
-// Schema says what batches of a model hold.
+// Schema describes what batches of a model hold.
 type Schema struct {
 	Heads []HeadSchema
 	// Keys are the names of the key columns.

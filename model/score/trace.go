@@ -170,7 +170,7 @@ func Check(trace []byte) error {
 	return err
 }
 
-// Records is the part of a trace behind its header, or all bytes where they are no trace.
+// Records is the part of a trace after its header, or all bytes where they are no trace.
 func Records(trace []byte) []byte {
 	header, _, err := split(trace)
 	if err != nil {

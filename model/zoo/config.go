@@ -37,7 +37,7 @@ const (
 // Names lists the models of the zoo.
 func Names() []string { return []string{LR, FM, DeepFM, DCNv2, SharedBottom} }
 
-// Interactions says which vectors meet in the second-order term of FM and DeepFM.
+// Interactions describes which vectors meet in the second-order term of FM and DeepFM.
 type Interactions uint8
 
 // The ways.
@@ -60,7 +60,7 @@ type Config struct {
 	// Features are the inputs, at least one.
 	Features []Feature
 	// Tables say what of an embedding table is its own; tables that features name and that are not here have the settings
-	// below. Names are told apart, features share tables by them.
+	// below. Names are distinguished, features share tables by them.
 	Tables []Table
 	// Heads are the outputs. SharedBottom has any number, the others one of width 1. Default: the probability of the label.
 	Heads []model.Head
@@ -68,7 +68,7 @@ type Config struct {
 	Seed uint64
 	// Dim is the width of the embedding vectors (all but LR). Default 16.
 	Dim int
-	// Interactions says what meets in the second-order term (FM, DeepFM). Default [EntryInteractions]; where every feature
+	// Interactions describes what meets in the second-order term (FM, DeepFM). Default [EntryInteractions]; where every feature
 	// has at most one entry a row, both are the same model.
 	Interactions Interactions
 	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom). Default 36 (Zhou et
@@ -434,7 +434,7 @@ func (c Config) writeHeads(b *strings.Builder) {
 	}
 }
 
-// attends tells that a feature is pooled by attention.
+// attends reports whether a feature is pooled by attention.
 func (c Config) attends() bool {
 	return slices.ContainsFunc(c.Features, func(f Feature) bool { return f.Attends != "" })
 }

@@ -117,7 +117,7 @@ func TestWeightIsThatManyCopies(t *testing.T) {
 	}
 }
 
-// copies is the batch in which row r of in stands in.Weights[r] times, each with weight 1.
+// copies is the batch in which row r of in is in.Weights[r] times, each with weight 1.
 func copies(features []model.Feature, in *model.Inputs) *model.Inputs {
 	out := &model.Inputs{Values: in.Values, Sparse: make([]model.Ragged, len(in.Sparse)), Dense: make([][]float32, len(in.Dense)), Labels: make([][]float32, 1)}
 	for f := range out.Sparse {

@@ -17,11 +17,11 @@ type ResumerHarness[T pipeline.Element] struct {
 	// before they are asked to, but may.
 	New func(t *testing.T) pipeline.Sink[T]
 	// Make makes the element [from, to) of a split of the source "test": a row for each position, whose value is from, from+1
-	// and so on to to-1, ending at the position behind it.
+	// and so on to to-1, ending at the position after it.
 	Make func(t *testing.T, mem memory.Allocator, split string, from, to pipeline.Position) T
 	// Stored reads the values that a reader finds of each split, in order.
 	Stored func(t *testing.T) map[string][]int64
-	// Fences tells that an earlier owner of a split always fails, at the latest when it flushes. Otherwise one of two owners
+	// Fences reports whether an earlier owner of a split always fails, at the latest when it flushes. Otherwise one of two owners
 	// fails with [pipeline.ErrFenced], whichever is later.
 	Fences bool
 	// Lives is how many writers follow each other; default 40. Seed draws what they do.
@@ -36,9 +36,9 @@ const (
 
 var resumerSplits = []pipeline.Split{{Name: "a", End: resumerRows}, {Name: "some/path b.x", End: resumerRows}}
 
-// TestResumer runs the conformance suite of sinks that store positions. Writers follow each other; each goes on where what is
+// TestResumer runs the conformance suite of sinks that store positions. Writers follow each other; each continues where what is
 // stored ends, with elements of other sizes, and ends without a word, or closed, or flushed. Some of those that are thought
-// to be dead go on writing. Whenever a writer resumes, its positions are the ends of what a reader finds, no more and no less,
+// to be dead continue writing. Whenever a writer resumes, its positions are the ends of what a reader finds, no more and no less,
 // and in the end each row is there once.
 func TestResumer[T pipeline.Element](t *testing.T, h ResumerHarness[T]) {
 	if h.Lives == 0 {
@@ -121,7 +121,7 @@ func (r *resumerTest[T]) life(toTheEnd bool) bool {
 		}
 		l.at[sp.Name] = p.Position
 	}
-	if len(older) > 0 && r.rng.IntN(2) == 0 && !toTheEnd { // one that is thought to be dead goes on
+	if len(older) > 0 && r.rng.IntN(2) == 0 && !toTheEnd { // one that is thought to be dead continues
 		old := older[r.rng.IntN(len(older))]
 		if wrote, err := r.write(old, 1+r.rng.IntN(4)); wrote {
 			r.zombies++

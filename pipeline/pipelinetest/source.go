@@ -173,7 +173,7 @@ func (h SourceHarness[T]) with(t *testing.T, split pipeline.Split, from pipeline
 }
 
 // read reads n rows from a position, checks the contract of every element on the way, and returns the rows and every
-// position at which reading may go on.
+// position at which reading may continue.
 func (h SourceHarness[T]) read(t *testing.T, split pipeline.Split, from pipeline.Position, n int) (rows []string, ends []end) {
 	t.Helper()
 	bounded := h.New(t).Bounded()

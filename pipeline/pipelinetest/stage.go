@@ -23,7 +23,7 @@ type StageHarness[In, Out pipeline.Element] struct {
 
 // TestStage runs the conformance suite of stages: also of their side outputs ([pipeline.Sider]), which must cover the positions of
 // the input as the main output does, and of their state ([pipeline.Stateful]): a processor that begins with what another has
-// saved, behind the last element that it emitted, emits what the other would have.
+// saved, after the last element that it emitted, emits what the other would have.
 func TestStage[In, Out pipeline.Element](t *testing.T, h StageHarness[In, Out]) {
 	run := func(t *testing.T, f func(p pipeline.Processor[In, Out], in []In)) {
 		t.Helper()
@@ -168,7 +168,7 @@ func (h StageHarness[In, Out]) testSides(t *testing.T) {
 	}
 }
 
-// testState has another processor go on after each element, with the state that was saved there.
+// testState has another processor continue after each element, with the state that was saved there.
 func (h StageHarness[In, Out]) testState(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)

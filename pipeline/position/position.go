@@ -46,9 +46,9 @@ func (p Position) Epoch() (epoch int, at Position) {
 	return int(p >> EpochBits), p & (1<<EpochBits - 1)
 }
 
-// Progress says how far a split has been processed. Two are equal (==) when all three agree.
+// Progress describes how far a split has been processed. Two are equal (==) when all three agree.
 type Progress struct {
-	// Position is the end of what was applied: where reading goes on. [None]: nothing yet.
+	// Position is the end of what was applied: where reading continues. [None]: nothing yet.
 	Position Position `json:"position"`
 	// Rows counts examples and Batches elements with at least one example that were applied of the split since it was
 	// first read.

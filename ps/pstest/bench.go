@@ -18,7 +18,7 @@ const (
 	benchDim   = 16
 )
 
-// BenchmarkCluster measures look-ups, pushes and snapshots of a parameter server with a million rows, with 1 and 4 shards.
+// BenchmarkCluster measures lookups, pushes and snapshots of a parameter server with a million rows, with 1 and 4 shards.
 // Each operation is measured twice: the second time is the control of the first.
 func BenchmarkCluster(b *testing.B, open OpenFunc) {
 	b.Helper()
@@ -134,7 +134,7 @@ func benchCluster(b *testing.B, open OpenFunc, shards int) {
 	}
 }
 
-// benchSnapshot takes snapshots while pushes go on, and compares the longest push with the longest of as many without.
+// benchSnapshot takes snapshots while pushes continue, and compares the longest push with the longest of as many without.
 func benchSnapshot(b *testing.B, c Cluster, push func()) {
 	b.Helper()
 	longest := func(stop func() bool) (d time.Duration, n int) {

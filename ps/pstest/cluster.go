@@ -103,7 +103,7 @@ func progress(t *testing.T, c Cluster) map[string]ps.Progress {
 	return p
 }
 
-// row tells whether the first table has a row for a fid.
+// row reports whether the first table has a row for a fid.
 func row(t *testing.T, c Cluster, fid int64, dst *table.Rows) bool {
 	t.Helper()
 	ok, err := c.Row(t.Context(), 0, fid, dst)

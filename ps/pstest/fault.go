@@ -159,7 +159,7 @@ func (f *FaultFS) Ops() (ops, writes int) {
 	return f.ops, f.writes
 }
 
-// Dead tells whether the process was killed.
+// Dead reports whether the process was killed.
 func (f *FaultFS) Dead() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

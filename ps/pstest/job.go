@@ -80,7 +80,7 @@ func NewWorker(ctx context.Context, j Job, c *ps.Client) (*Worker, error) {
 	return w, nil
 }
 
-// Step trains on one batch, synchronously, and tells whether there was one. The next split follows from positions alone,
+// Step trains on one batch, synchronously, and reports whether there was one. The next split follows from positions alone,
 // so a resumed worker makes the same choice.
 func (w *Worker) Step(ctx context.Context) (bool, error) {
 	best := -1

@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 )
 
-// testKills kills the worker at random messages and all shards now and then, takes snapshots while training goes on, and
+// testKills kills the worker at random messages and all shards now and then, takes snapshots while training continues, and
 // restores on other numbers of shards. Nothing of that may show in the result.
 func (s suite) testKills(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// modelSplit is what the rules of exactly-once gradients (ARCHITECTURE.md) say a shard has of a split: the simple twin of the real one.
+// modelSplit is what the rules of exactly-once gradients (ARCHITECTURE.md) say a shard has of a split: the simple reference of the real one.
 type modelSplit struct {
 	applied ps.Progress
 	staged  []modelBatch

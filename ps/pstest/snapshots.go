@@ -120,7 +120,7 @@ func (s suite) testFullDisk(t *testing.T) {
 		if err != nil || len(names) != 1 {
 			t.Errorf("write %d: %d entries left in the folder (%v), want the good one", at, len(names), err)
 		}
-		// Training goes on, and so does the next snapshot once there is room.
+		// Training continues, and so does the next snapshot once there is room.
 		fill(t, j, c, 1)
 		again := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
 		if d := digest(t, again); d != good {

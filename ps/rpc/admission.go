@@ -63,7 +63,7 @@ func (a *admission) admit(method string, md metadata.MD) error {
 	return nil
 }
 
-// mayRead tells whether a call changes nothing, so that readers may make it.
+// mayRead reports whether a call changes nothing, so that readers may make it.
 func mayRead(method string) bool {
 	switch method {
 	case psv1.Coordinator_Info_FullMethodName, psv1.Coordinator_GetState_FullMethodName, psv1.Coordinator_Progress_FullMethodName,
@@ -91,7 +91,7 @@ func (a *admission) same(me, who string, theirs Identity) error {
 	return err
 }
 
-// coordinated tells whether a caller coordinates this shard. There is one shard 0 for a folder of snapshots; two of them
+// coordinated reports whether a caller coordinates this shard. There is one shard 0 for a folder of snapshots; two of them
 // would give the shard their states in turns. Errors: [ps.ErrMismatch] for one with another folder, [ps.ErrNotReady] while
 // another one is there.
 func (a *admission) coordinated(me string, md metadata.MD) error {

@@ -1,5 +1,5 @@
 // Package rpc puts the shards of a parameter server into processes of their own: a [Server] is one shard, and for shard 0
-// the coordinator, behind an address; a [Remote] is the whole cluster as a worker sees it; [NewPeer] is another process's
+// the coordinator, after an address; a [Remote] is the whole cluster as a worker sees it; [NewPeer] is another process's
 // shard as the coordinator sees it.
 //
 //	worker ── Remote ──┬─ Coordinator (unary) ─────> Server of shard 0 ── ps.Cluster ── Peer ─> Shard (unary) of 1, 2 ...

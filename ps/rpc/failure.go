@@ -42,7 +42,7 @@ func failed(err error) error {
 	return st.Err()
 }
 
-// lost tells that the call itself failed, so that another attempt may do better: nobody answered, or not the one who was
+// lost reports whether the call itself failed, so that another attempt may do better: nobody answered, or not the one who was
 // asked. known is what from made of it.
 func lost(err, known error) bool {
 	if failure.Has(known, failure.NotAdmitted, failure.Version, failure.Mismatch) {
@@ -52,7 +52,7 @@ func lost(err, known error) bool {
 	return ok && (st.Code() == codes.Unavailable || st.Code() == codes.DeadlineExceeded)
 }
 
-// relayed tells that the one who was asked has answered: what failed is somewhere else.
+// relayed reports whether the one who was asked has answered: what failed is somewhere else.
 func relayed(err error) bool {
 	st, _ := status.FromError(err)
 	for _, d := range st.Details() {

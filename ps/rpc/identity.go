@@ -12,7 +12,7 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// Identity says what a process belongs to and what it is there. Job and Shards must be equal on both sides. A trainer's
+// Identity describes what a process belongs to and what it is there. Job and Shards must be equal on both sides. A trainer's
 // Recipe, Model and Layout must be the server's, and its Plan where it reads the server's Source; a backfill and the stream
 // that follows it are two sources of one model. Of a reader only Shape counts, and Recipe if it names one.
 type Identity struct {
@@ -26,7 +26,7 @@ type Identity struct {
 	Shape, Layout, Model string
 	// Source names what is read, Plan is the hash of how.
 	Source, Plan string
-	// Recipe says what examples are made of, and what of it must be the same: [Recipe.Hash] travels with each call, and
+	// Recipe describes what examples are made of, and what of it must be the same: [Recipe.Hash] travels with each call, and
 	// the text with the refusal of one whose hash is another ([RecipeError]).
 	Recipe Recipe
 }
@@ -42,7 +42,7 @@ type RecipeError struct {
 	err    error
 }
 
-// Error says which hashes differ; Recipe says more to whoever can read it.
+// Error describes which hashes differ; Recipe says more to whoever can read it.
 func (e *RecipeError) Error() string { return e.err.Error() }
 
 // Unwrap returns the refusal.
@@ -141,7 +141,7 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// version tells whether a caller speaks our version of the protocol. Errors: [wire.ErrVersion].
+// version reports whether a caller speaks our version of the protocol. Errors: [wire.ErrVersion].
 func version(md metadata.MD, me string) error {
 	v := first(md, keyVersion)
 	if v == strconv.Itoa(wire.ProtocolVersion) {

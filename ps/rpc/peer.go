@@ -17,7 +17,7 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// Target is a shard behind an address.
+// Target is a shard after an address.
 type Target struct {
 	Identity Identity
 	Shard    int

@@ -152,7 +152,7 @@ type waitedError struct {
 	err  error
 }
 
-// Error says who waits for what.
+// Error describes who waits for what.
 func (e *waitedError) Error() string { return e.text }
 
 // Unwrap returns what the coordinator said, and that it did not help to wait.
@@ -371,7 +371,7 @@ func (r *Remote) Leave(ctx context.Context, member uint64) (bool, error) {
 	return resp.Last, nil
 }
 
-// Close ends the connections. The cluster goes on.
+// Close ends the connections. The cluster continues.
 func (r *Remote) Close(context.Context) error {
 	var errs []error
 	for _, p := range r.peers {

@@ -27,7 +27,7 @@ type ServerOptions struct {
 	Node  *ps.Node
 	// Cluster is nil for every shard but 0, whose node is its first.
 	Cluster *ps.Cluster
-	// Config says how the server is reached, MaxMessage the largest request or reply of a worker, bytes; default 256 MiB.
+	// Config describes how the server is reached, MaxMessage the largest request or reply of a worker, bytes; default 256 MiB.
 	Config     wire.ServerConfig
 	MaxMessage int
 	// Dir is the folder of the job's snapshots, as in [ps.Options]; a coordinator with another one is refused.

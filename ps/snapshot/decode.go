@@ -107,7 +107,7 @@ func (f *arrowFile) readAt(b []byte, at int64) error {
 	return nil
 }
 
-// checkSchema tells whether a schema is the one that writers write, names and types of every column.
+// checkSchema reports whether a schema is the one that writers write, names and types of every column.
 func checkSchema(got flat, want *arrow.Schema) error {
 	if native := endian.IsBigEndian; (got.number(schemaEndianness, 2) == 1) != native {
 		return fmt.Errorf("written on a machine of the other byte order: %w", ErrCorrupt)
@@ -212,7 +212,7 @@ func (b *batch) array(n int) error {
 // length is how many values the next array has.
 func (b *batch) length() int64 { return int64(le.Uint64(b.nodes[16*b.node:])) }
 
-// fits tells whether the next buffer has n values of size bytes, before memory is made for them.
+// fits reports whether the next buffer has n values of size bytes, before memory is made for them.
 func (b *batch) fits(n int64, size int) error {
 	at, length := int64(le.Uint64(b.buffers[16*b.buffer:])), int64(le.Uint64(b.buffers[16*b.buffer+8:]))
 	if at < 0 || length < 0 || at > b.body.body || length > b.body.body-at || n < 0 || n > length/int64(size) {

@@ -72,7 +72,7 @@ func (f *namesFS) Rename(from, to string) error {
 	return f.FS.Rename(from, to)
 }
 
-// whole tells whether a power failure leaves all of a snapshot but its manifest.
+// whole reports whether a power failure leaves all of a snapshot but its manifest.
 func (f *namesFS) whole(path string) {
 	for name := range f.now[path] {
 		if name != snapshot.ManifestName && !f.safe[path][name] {

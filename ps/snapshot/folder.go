@@ -32,7 +32,7 @@ func parseName(name string) (id uint64, ok bool) {
 	return id, err == nil && id > 0 && name == dirName(id)
 }
 
-// Named tells whether a path has a snapshot's name, whatever is there.
+// Named reports whether a path has a snapshot's name, whatever is there.
 func Named(path string) bool {
 	_, ok := parseName(filepath.Base(filepath.Clean(path)))
 	return ok

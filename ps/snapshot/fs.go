@@ -123,7 +123,7 @@ type osFile struct {
 
 func (f osFile) Size() int64 { return f.size }
 
-// Damage tells whether an error of reading a file speaks of the file: it is gone, shorter than it was, or the disk cannot
+// Damage reports whether an error of reading a file speaks of the file: it is gone, shorter than it was, or the disk cannot
 // give it back. Others speak of this process, which may not read it or has too many files open: another process, or a later
 // one, may find the file whole.
 func Damage(err error) bool {

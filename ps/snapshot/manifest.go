@@ -24,7 +24,7 @@ const ManifestName = "manifest.json"
 // maxManifestBytes bounds what is read of a manifest, worker state included.
 const maxManifestBytes = 256 << 20
 
-// Progress says how far a split was applied; see [position.Progress].
+// Progress describes how far a split was applied; see [position.Progress].
 type Progress = position.Progress
 
 // Table is a table in a snapshot.
@@ -33,7 +33,7 @@ type Table struct {
 	Rows int64 `json:"rows"`
 }
 
-// Kind says what a file of a snapshot holds.
+// Kind describes what a file of a snapshot holds.
 type Kind string
 
 // The kinds of files.
@@ -78,7 +78,7 @@ type Info struct {
 	// Pinned snapshots are kept whatever their age. Note is the caller's remark.
 	Pinned bool   `json:"pinned,omitempty"`
 	Note   string `json:"note,omitempty"`
-	// Label says what the snapshot is to the job. Of those with one label the newest is kept whatever its age.
+	// Label describes what the snapshot is to the job. Of those with one label the newest is kept whatever its age.
 	Label string `json:"label,omitempty"`
 	// Shards is how many wrote it; any number can read it.
 	Shards int `json:"shards"`
@@ -268,5 +268,5 @@ func (i *Info) check() error {
 	return nil
 }
 
-// state tells whether a file holds optimizer state.
+// state reports whether a file holds optimizer state.
 func (k Kind) state() bool { return k == KindState || k == KindDenseState }

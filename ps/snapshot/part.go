@@ -95,7 +95,7 @@ func (w *PartWriter) checkRows(t Table, rows *table.Rows) error {
 	return nil
 }
 
-// finite tells whether no element is NaN or infinite: these, and nothing else, have all bits of the exponent set.
+// finite reports whether no element is NaN or infinite: these, and nothing else, have all bits of the exponent set.
 func finite(x []float32) bool {
 	const exponent = 0x7f80_0000
 	largest := uint32(0)
@@ -105,7 +105,7 @@ func finite(x []float32) bool {
 	return largest != exponent
 }
 
-// Rows writes the rows of one table; next appends at most limit rows and tells whether there were any.
+// Rows writes the rows of one table; next appends at most limit rows and reports whether there were any.
 func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (err error) {
 	t := w.tables[tbl]
 	dim, stateDim := t.Dim(), t.StateDim()

@@ -214,7 +214,7 @@ func readStates(src Source, to []Tensor) error {
 	return nil
 }
 
-// Digest computes the digest of the contents anew; a whole snapshot gives [Info].Digest, and one that was opened for its
+// Digest computes the digest of the contents again; a whole snapshot gives [Info].Digest, and one that was opened for its
 // weights only has none. Errors: [ErrCorrupt].
 func (s *Snapshot) Digest() (string, error) {
 	if s.weightsOnly {

@@ -71,7 +71,7 @@ func Create(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Begun tells whether a place is seen where a snapshot was begun.
+// Begun reports whether a place is seen where a snapshot was begun.
 func Begun(s Store, dir string) (bool, error) {
 	names, err := s.List(dir)
 	return slices.Contains(names, begunName), err

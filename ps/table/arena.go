@@ -18,7 +18,7 @@ type arena struct {
 	chunks [][]byte
 	free   []uint32
 	taken  int64
-	// mapped tells that chunks are pages of their own.
+	// mapped reports whether chunks are pages of their own.
 	mapped bool
 }
 

@@ -66,7 +66,7 @@ func (c *cut) save(h uint64, id uint32) {
 	}
 }
 
-// fail ends a cut that cannot be whole. Updates go on.
+// fail ends a cut that cannot be whole. Updates continue.
 func (c *cut) fail(err error) {
 	c.err = fmt.Errorf("table %s: no memory to keep its %d rows as they were while they are copied: %w: %w", c.t.name, c.n, ErrFull, err)
 }
@@ -127,7 +127,7 @@ func (c *cut) spill(e entry) {
 	c.over = slices.Insert(c.over, at, e)
 }
 
-// copy reads pending rows and moves the cursor behind them.
+// copy reads pending rows and moves the cursor after them.
 func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 	l.Lock()
 	defer l.Unlock()

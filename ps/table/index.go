@@ -20,7 +20,7 @@ type line struct {
 	key    [slots]int64
 	id     [slots]uint32
 	n      uint8
-	passed uint8 // keys whose home is here or before and that lie behind, saturating; 0 ends a probe
+	passed uint8 // keys whose home is here or before and that follow, saturating; 0 ends a probe
 	_      [2]uint8
 }
 

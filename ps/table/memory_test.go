@@ -162,7 +162,7 @@ func TestTableThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// A cut for whose copies there is no memory is no cut, and updates go on.
+// A cut for whose copies there is no memory is no cut, and updates continue.
 func TestCutThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	const dim, rows = 16, 20000

@@ -17,7 +17,7 @@ const (
 	goSlabBytes = 64 << 10
 )
 
-// meta is what a row has besides weights and state. It lies apart, so that a look-up touches weights only.
+// meta is what a row has besides weights and state. It lies apart, so that a lookup touches weights only.
 type meta struct {
 	time  int64
 	count uint64

@@ -18,7 +18,7 @@ var ErrFull = failure.New(failure.Full, "table is full")
 var ErrDuplicate = errors.New("key has a row already")
 
 // Table maps every int64 to at most one row. What it holds is a function of the updates applied and rows put, never of
-// look-ups.
+// lookups.
 //
 // Lookup, Get, Len, Bytes and the reading half of a [Cut] may overlap each other; Reserve, Apply, Put, Cut and Close
 // exclude everything else. The caller keeps the lock, usually one for all tables of a shard.
@@ -37,7 +37,7 @@ type Table interface {
 	Apply(u Update)
 	// Put adds the rows of a snapshot, none of which may exist. Errors: [ErrFull], [ErrDuplicate].
 	Put(rows *Rows) error
-	// Get appends the row of key to dst and tells whether there is one.
+	// Get appends the row of key to dst and reports whether there is one.
 	Get(key int64, dst *Rows) bool
 	// Cut begins a copy on write of the rows as they are now. Any number of cuts may be open.
 	Cut() Cut
@@ -45,16 +45,16 @@ type Table interface {
 	Close()
 }
 
-// Cut reads a table as it was at one moment, while updates go on: a row that an update is about to change for the first
+// Cut reads a table as it was at one moment, while updates continue: a row that an update is about to change for the first
 // time is saved before, rows created later are left out. It is used by one goroutine at a time.
 type Cut interface {
 	// Len is the number of rows of the cut.
 	Len() int
-	// Next appends at most max rows to dst, in the order of [Hash], and tells whether it appended any. It holds l, which
+	// Next appends at most max rows to dst, in the order of [Hash], and reports whether it appended any. It holds l, which
 	// excludes Apply, only while it reads the table: for a scan of at most 64 KiB of index or a copy of max rows.
 	Next(l sync.Locker, dst *Rows, max int) bool
 	// Err says, once Next has returned false, why the cut is not whole. Errors: [ErrFull] when there was no memory to keep rows
-	// that were about to change; updates have gone on.
+	// that were about to change; updates have continued.
 	Err() error
 	// Close ends the cut under l, which must exclude everything else, and may be called more than once.
 	Close(l sync.Locker)
@@ -73,7 +73,7 @@ type Update struct {
 }
 
 // Rows holds rows column by column. Row i has Weights[i*Dim:(i+1)*Dim] and State[i*StateDim:(i+1)*StateDim], segments
-// one behind the other in the order of the layout.
+// one after the other in the order of the layout.
 type Rows struct {
 	Keys    []int64
 	Times   []int64

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Begin makes the log ready for appending behind what [Log.Replay] has read to its end. A log without segments begins at
+// Begin makes the log ready for appending after what [Log.Replay] has read to its end. A log without segments begins at
 // base 0. Errors: [ErrState] without a complete replay, [ErrNoSpace], those of the file system; the log is then as it was
 // and can be opened again.
 func (l *Log) Begin() error {
@@ -119,7 +119,7 @@ func (l *Log) rewrite(s *segment, size int64) error {
 // the last one for which Trim was called, or else of the one the log was replayed from or reset to. So if the newest
 // snapshot turns out to be damaged, the one before it and a longer log still make the shard. The oldest segments go first,
 // so that a process that is killed meanwhile leaves a log without gaps. Errors: [ErrBase] if no border of base was set,
-// [ErrState], [ErrClosed], those of removing files, after which the next Trim goes on.
+// [ErrState], [ErrClosed], those of removing files, after which the next Trim continues.
 func (l *Log) Trim(base uint64) error {
 	l.trim.Lock()
 	defer l.trim.Unlock()

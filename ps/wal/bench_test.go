@@ -54,7 +54,7 @@ func benchLog(tb testing.TB, o wal.Options) *wal.Log {
 	return l
 }
 
-// BenchmarkAppendWait has each writer append a record and wait for it. The twins a and b are the same; raw is one goroutine
+// BenchmarkAppendWait has each writer append a record and wait for it. The references a and b are the same; raw is one goroutine
 // that writes and syncs a file.
 func BenchmarkAppendWait(b *testing.B) {
 	const size = 64 << 10

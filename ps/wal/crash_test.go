@@ -44,7 +44,7 @@ func collect(into *[]string) func(byte, []byte) error {
 	}
 }
 
-// open recovers from the newest snapshot that the log goes on from. Every older one must give the same.
+// open recovers from the newest snapshot that the log continues from. Every older one must give the same.
 func (s *shard) open(ctx context.Context) error {
 	l, err := wal.Open(options(s.d))
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *shard) open(ctx context.Context) error {
 	if len(bases) == 0 {
 		bases = []uint64{0}
 	}
-	slices.Reverse(bases) // oldest first: Begin goes on from the last replay
+	slices.Reverse(bases) // oldest first: Begin continues from the last replay
 	var got []string
 	n := 0
 	for _, base := range bases {
@@ -247,7 +247,7 @@ func TestTornAnywhere(t *testing.T) {
 	last := "/ps/wal/" + files[len(files)-1]
 	full := len(d.names[last].data)
 	header := len(wal.EncodeSegment("shard 1 of 2", 1, 0, 1, 0, 0, false, 0))
-	// Ends of the records of the last segment, from behind.
+	// Ends of the records of the last segment, from after.
 	whole := func(cut int) int {
 		end, n := full, len(want)
 		for end > cut && end > header {
@@ -270,7 +270,7 @@ func TestTornAnywhere(t *testing.T) {
 		if cut > header && tail.Offset+tail.TornBytes != int64(cut) || cut <= header && cut > 0 && tail.TornBytes == 0 && cut != header {
 			t.Fatalf("cut at %d: tail %+v", cut, tail)
 		}
-		// And the log goes on from there.
+		// And the log continues from there.
 		s := &shard{d: c, snaps: map[uint64]int{0: 0}, state: slices.Clone(want), acked: n}
 		if err := s.open(t.Context()); err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
@@ -554,7 +554,7 @@ func TestFailedSyncThenStartedAgain(t *testing.T) {
 	}
 }
 
-// TestStaleBytes puts an older log's records behind the end of a newer one: a re-used block is not a record.
+// TestStaleBytes puts an older log's records after the end of a newer one: a re-used block is not a record.
 func TestStaleBytes(t *testing.T) {
 	t.Parallel()
 	old, now := build(t, true, "one", "two", "three"), build(t, true, "1", "2")

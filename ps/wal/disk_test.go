@@ -29,7 +29,7 @@ type disk struct {
 	dead        bool
 	written     int
 	fullAt      int
-	// failRead, if not 0, is the offset behind which no file can be read.
+	// failRead, if not 0, is the offset after which no file can be read.
 	failRead int64
 	// failSync makes every Sync fail, as on Linux: what was to be written counts as written from then on, so a later Sync
 	// succeeds, and processes read it; but it is not on the platter, and after a power failure it is not there.
@@ -205,7 +205,7 @@ func (d *disk) Open(path string) (snapshot.Source, error) {
 	return source{bytes.NewReader(slices.Clone(n.data)), d.failRead}, nil
 }
 
-// source is a file being read, of which no byte behind failAt, if that is not 0, can be read.
+// source is a file being read, of which no byte after failAt, if that is not 0, can be read.
 type source struct {
 	*bytes.Reader
 	failAt int64

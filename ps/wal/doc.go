@@ -2,7 +2,7 @@
 //
 // The shard appends what it must not lose, as records of a kind and bytes that mean nothing here, and acknowledges when
 // [Log.Wait] says that they are durable. Snapshots trim the log: a border ([Log.Rotate]) separates what lies before the
-// cut of a snapshot from what lies behind it, and a shard comes back as the snapshot plus the records behind its border.
+// cut of a snapshot from what follows it, and a shard comes back as the snapshot plus the records after its border.
 //
 //	l, err := wal.Open(opts)             reads headers, changes nothing
 //	l.Bases()                            snapshots from which the log goes on, newest first
@@ -36,7 +36,7 @@
 //	| checksum              4  |
 //	+--------------------------+
 //
-// Checksums are CRC-32C, of a header over everything before it, of a record over the salt and everything behind the
+// Checksums are CRC-32C, of a header over everything before it, of a record over the salt and everything after the
 // checksum. The salt is random for each segment and the lsn counts by one, so that old bytes of a block that the file
 // system used before are never taken for a record. The field durable is the lsn up to which the log was durable when the
 // record was written. Flags: 1, the segment begins at the border of its base (which takes an lsn of its own, the one
@@ -47,14 +47,14 @@
 // A process or machine that dies while it writes leaves the end of the last segment incomplete. Nothing of that was
 // acknowledged, and [Log.Replay] leaves it out and reports it ([Tail]). Anything else that is not as it was written is
 // [ErrCorrupt]: every fault in a segment that is not the last, a missing segment, and in the last segment a bad record x
-// with a good one behind it, for which it scans what is left of the file, unless both were in flight when the machine died:
-// no good record behind x says that x was durable, and x has a hole of zeros the size of a disk's sector where blocks
+// with a good one after it, for which it scans what is left of the file, unless both were in flight when the machine died:
+// no good record after x says that x was durable, and x has a hole of zeros the size of a disk's sector where blocks
 // reached the disk out of order.
 //
-// Two cases cannot be told apart from a torn tail and are taken for one: damage to the very last record with nothing good
-// behind it, and damage to a record of the last group if one of its sectors is zero. The first also holds for the header of
-// a last segment that has no records: the border is lost, but nothing that was acknowledged lies behind it.
+// Two cases cannot be distinguished from a torn tail and are taken for one: damage to the very last record with nothing good
+// after it, and damage to a record of the last group if one of its sectors is zero. The first also holds for the header of
+// a last segment that has no records: the border is lost, but nothing that was acknowledged follows it.
 //
-// Begin writes the last segment again instead of going on with it: that cuts off the torn end, and pages that an earlier
+// Begin writes the last segment again instead of continuing with it: that cuts off the torn end, and pages that an earlier
 // fsync failed to write, which a second one would call durable, go to disk after all.
 package wal

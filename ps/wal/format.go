@@ -17,7 +17,7 @@ const formatVersion = 1
 
 const (
 	magic = "MONOWAL\n"
-	// headerFixed is a header without its identity, the checksum behind it included.
+	// headerFixed is a header without its identity, the checksum after it included.
 	headerFixed = 8 + 4 + 4 + 8 + 8 + 8 + 8 + 4 + 4
 	// recordHead is a record without its payload.
 	recordHead = 4 + 4 + 8 + 8 + 1

@@ -86,7 +86,7 @@ func FuzzSegment(f *testing.F) {
 		if int64(end) != tail.Offset || tail.Offset+tail.TornBytes != int64(len(data)) {
 			t.Fatalf("%+v, want offset %d of %d", tail, end, len(data))
 		}
-		// What was taken for good can be gone on with.
+		// What was taken for good can be continued with.
 		if err := l.Begin(); err != nil {
 			t.Fatal(err)
 		}

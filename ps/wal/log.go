@@ -13,7 +13,7 @@ import (
 type Options struct {
 	// FS is the file system; nil is [snapshot.OS].
 	FS snapshot.FS
-	// Dir is the folder of this log alone. It is made by Begin or Reset. The caller sees to it that one process at a time
+	// Dir is the folder of this log alone. It is made by Begin or Reset. The caller ensures that one process at a time
 	// has the log open.
 	Dir string
 	// Identity says whose log it is, in at most [MaxIdentity] bytes; a log that says otherwise is refused.
@@ -27,7 +27,7 @@ type Options struct {
 	// MaxPending is how many bytes may be appended and not yet written before Append blocks; 0 is 32 MiB. A single larger
 	// record passes when nothing else waits. The log holds about this much memory, in two buffers.
 	MaxPending int
-	// Logger hears of torn tails and of failures; nil discards.
+	// Logger is notified of torn tails and of failures; nil discards.
 	Logger *slog.Logger
 }
 
@@ -75,7 +75,7 @@ type Log struct {
 		segs []segment
 		// base is that of the last border, durableBase the newest that is known to have a durable snapshot.
 		base, durableBase uint64
-		// buf and borders wait for the writer, spare and spareBorders are their twins that it writes or has written.
+		// buf and borders wait for the writer, spare and spareBorders are their references that it writes or has written.
 		buf, spare             []byte
 		borders, spareBorders  []border
 		writing                int
@@ -139,7 +139,7 @@ func (l *Log) Append(kind byte, parts ...[]byte) (lsn uint64, err error) {
 	return lsn, nil
 }
 
-// Rotate says that what follows lies behind the cut of snapshot base. It does no I/O: it only notes the border, which is
+// Rotate says that what follows follows the cut of snapshot base. It does no I/O: it only notes the border, which is
 // durable after [Log.Flush]. Borders ascend; that of a snapshot which came to nothing may be set again. Errors: [ErrBase],
 // those of Append.
 func (l *Log) Rotate(base uint64) error {
@@ -182,7 +182,7 @@ func (l *Log) Close() error {
 	return l.mu.err
 }
 
-// usable tells whether records are taken. The lock is held.
+// usable reports whether records are taken. The lock is held.
 func (l *Log) usable() error {
 	switch {
 	case l.mu.state == opened:

@@ -148,7 +148,7 @@ func (l *Log) Bases() []uint64 {
 	return out
 }
 
-// Found tells whether the folder holds anything of a log, whole or not.
+// Found reports whether the folder holds anything of a log, whole or not.
 func (l *Log) Found() bool { return l.maxSeq > 0 || l.damage != nil || l.tornFile != "" }
 
 // Tail is how a log ended.
@@ -167,7 +167,7 @@ type end struct {
 	offset     int64
 }
 
-// Replay calls f for every record behind the cut of snapshot base, in order. The payload is read only and f may use it
+// Replay calls f for every record after the cut of snapshot base, in order. The payload is read only and f may use it
 // until it returns. Replay may be called again, with another base. A log without segments is replayed from 0. Errors:
 // [ErrCorrupt], [ErrBase], [ErrState] after Begin, those of f, which end the replay, and of reading; the cause of ctx.
 func (l *Log) Replay(ctx context.Context, base uint64, f func(kind byte, payload []byte) error) (Tail, error) {

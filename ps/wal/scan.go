@@ -19,7 +19,7 @@ func tornAt(b []byte, off int64, seed uint32, lsn uint64) (torn bool, why string
 	return false, "bad record with good ones behind it"
 }
 
-// behind looks for good records behind a bad one, number lsn, at the beginning of b. It returns where the first of them is,
+// after looks for good records after a bad one, number lsn, at the beginning of b. It returns where the first of them is,
 // or -1, and the largest durable field of them all.
 func behind(b []byte, seed uint32, lsn uint64) (at int, durable uint64) {
 	at = -1
@@ -53,7 +53,7 @@ func behind(b []byte, seed uint32, lsn uint64) (at int, durable uint64) {
 	return at, durable
 }
 
-// hole tells whether a sector of b was never written. off is the offset of b in its file. In the first sector, whose
+// hole reports whether a sector of b was never written. off is the offset of b in its file. In the first sector, whose
 // beginning belongs to earlier records, at least the checksum of the record must be missing.
 func hole(b []byte, off int64) bool {
 	n := int(sectorBytes - off%sectorBytes)

@@ -55,7 +55,7 @@ func (l *Log) Wait(ctx context.Context, lsn uint64) error {
 	return err
 }
 
-// decided tells whether it is known what becomes of a record. The lock is held.
+// decided reports whether it is known what becomes of a record. The lock is held.
 func (l *Log) decided(lsn uint64) (bool, error) {
 	switch {
 	case l.mu.state != opened && lsn <= l.mu.durable:

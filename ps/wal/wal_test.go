@@ -149,7 +149,7 @@ func TestWaitGivesUp(t *testing.T) {
 	})
 }
 
-// TestBackPressure: Append blocks when too much waits, Room before that, and both go on when it is written.
+// TestBackPressure: Append blocks when too much waits, Room before that, and both continue when it is written.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

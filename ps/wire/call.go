@@ -12,7 +12,7 @@ import (
 type call struct {
 	kind kind
 	ctl  []ps.Control
-	// Of a look-up.
+	// Of a lookup.
 	rows *param.Rows
 	// Of dense tensors.
 	have, version uint64

@@ -27,7 +27,7 @@ type ConnOptions struct {
 	MinBackoff, MaxBackoff time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB. The server's own limit counts too.
 	MaxMessage int
-	// OnReconnect, if not nil, is called when a new stream stands in for one that broke of cause.
+	// OnReconnect, if not nil, is called when a new stream is in for one that broke of cause.
 	OnReconnect func(shard int, cause error)
 	// Logger gets streams that broke and were begun again; nil discards.
 	Logger *slog.Logger
@@ -108,7 +108,7 @@ func Dial(ctx context.Context, cc *grpc.ClientConn, h Hello, o ConnOptions) (*Co
 		cc: cc, hello: hello{h, o.CallTimeout / 4}, opts: o, codec: newCodec(), watch: newWatch(o.CallTimeout),
 		turn: make(chan struct{}, 1), closing: make(chan struct{}), commits: map[ps.SplitID]ps.Control{}, limit: uint64(o.MaxMessage),
 	}
-	// The session goes on when the context of Dial ends.
+	// The session continues when the context of Dial ends.
 	c.run, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := c.persist(ctx, nil, o.RetryFor); err != nil {
 		c.stop(err)

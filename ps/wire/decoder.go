@@ -187,7 +187,7 @@ func (d *decoder) appendBytes(dst []byte, n int) []byte {
 	return dst
 }
 
-// fits tells whether n numbers of size bytes can still come.
+// fits reports whether n numbers of size bytes can still come.
 func (d *decoder) fits(n int, size uint64) bool {
 	if d.err == nil && uint64(n)*size > d.left {
 		d.err = violation("%d numbers of %d bytes, the frame has %d more", n, size, d.left)

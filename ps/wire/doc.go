@@ -49,7 +49,7 @@
 // # Limits
 //
 // A frame has at most MaxMessage bytes on either side, [ErrTooLarge] otherwise. Both sides make room as bytes arrive, not
-// as lengths announce them; only the reply to a look-up, whose length the client says, is made whole, below that limit.
+// as lengths announce them; only the reply to a lookup, whose length the client says, is made whole, below that limit.
 //
 // # Trust
 //

@@ -85,7 +85,7 @@ func (h *header) parse(b *[headerLen]byte) error {
 // number is what bulk data is made of.
 type number interface{ int64 | uint32 | float32 }
 
-// littleEndian tells whether numbers in memory look as they do on the wire.
+// littleEndian reports whether numbers in memory look as they do on the wire.
 var littleEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1

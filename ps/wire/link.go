@@ -231,7 +231,7 @@ func (l *link) call(ctx context.Context, x *served, r request) (a answer, failed
 	return a, failed, nil
 }
 
-// readLookup reads the body of a look-up to l.rows. An error is the call's.
+// readLookup reads the body of a lookup to l.rows. An error is the call's.
 func (l *link) readLookup() error {
 	d := &l.dec
 	numKeys, numValues := d.count(4), d.count(4)

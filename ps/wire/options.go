@@ -45,7 +45,7 @@ const (
 	idleTimeout = 5 * time.Minute
 )
 
-// ServerConfig says how a server is reached. The zero value serves anybody without encryption, which is for loopback and
+// ServerConfig describes how a server is reached. The zero value serves anybody without encryption, which is for loopback and
 // unix sockets.
 type ServerConfig struct {
 	// TLS, if not nil, encrypts; its CAFile makes client certificates required.
@@ -88,12 +88,12 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 	return out, nil
 }
 
-// Authenticates tells whether whoever is admitted has shown that it belongs here: by a token, or by a certificate.
+// Authenticates reports whether whoever is admitted has shown that it belongs here: by a token, or by a certificate.
 func (c ServerConfig) Authenticates() bool {
 	return c.Token != nil || c.TLS != nil && c.TLS.CAFile != ""
 }
 
-// ClientConfig says how a server is reached. The zero value connects without encryption.
+// ClientConfig describes how a server is reached. The zero value connects without encryption.
 type ClientConfig struct {
 	// TLS, if not nil, encrypts.
 	TLS *TLS
@@ -229,7 +229,7 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
-// IsLocal tells whether what is sent to an address stays on this machine: it is of loopback or a unix socket.
+// IsLocal reports whether what is sent to an address stays on this machine: it is of loopback or a unix socket.
 func IsLocal(addr string) bool {
 	network, address, err := split(addr)
 	if err != nil || network == "unix" {

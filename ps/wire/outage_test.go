@@ -94,7 +94,7 @@ func (c *deafConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestCutNetwork finds a connection dead that nobody has closed, and goes on in another.
+// TestCutNetwork finds a connection dead that nobody has closed, and continues in another.
 func TestCutNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (c *panicConn) Control(ctx context.Context, ctl []ps.Control) (ps.Reply, er
 	return c.fakeConn.Control(ctx, ctl)
 }
 
-// TestPanicEndsItsCallOnly: the caller hears of a fault without its value, the session is given back, and others go on.
+// TestPanicEndsItsCallOnly: the caller is notified of a fault without its value, the session is given back, and others continue.
 func TestPanicEndsItsCallOnly(t *testing.T) {
 	t.Parallel()
 	r := serve(t, newHost(), remoteOptions{})

@@ -16,11 +16,11 @@ import (
 	"github.com/monolith-go/monolith/ps"
 )
 
-// Cause turns what a call or stream ended with into an error in plain words, and tells whether another attempt may do
+// Cause turns what a call or stream ended with into an error in plain words, and reports whether another attempt may do
 // better. gRPC's status stays in it. Errors: [ErrNotAdmitted], [ErrProtocol], [ErrTooLarge], or none of ours.
 func Cause(err error) (plain error, again bool) { return verdict(err) }
 
-// verdict turns what a stream ended with into an error for the caller, and tells whether a new stream may do better.
+// verdict turns what a stream ended with into an error for the caller, and reports whether a new stream may do better.
 func verdict(err error) (out error, again bool) {
 	if remote, ok := errors.AsType[*remoteError](err); ok {
 		return err, errors.Is(remote, ps.ErrNotReady)

@@ -81,7 +81,7 @@ func (a *authority) issue(t *testing.T, name string, parent *authority) (certFil
 	return certFile, keyFile, cert, key
 }
 
-// TestWhoMayConnect tells the cases apart, at once and by name.
+// TestWhoMayConnect distinguishes the cases, at once and by name.
 func TestWhoMayConnect(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")

@@ -154,7 +154,7 @@ func (s *rawStream) refusedBy() error {
 	return remote
 }
 
-// TestBadFramesEndTheStream with an error that says what is wrong, and the server goes on.
+// TestBadFramesEndTheStream with an error that says what is wrong, and the server continues.
 func TestBadFramesEndTheStream(t *testing.T) {
 	t.Parallel()
 	h := &rawHost{make(chan uint64, 100), make(chan uint64, 100), make(chan uint64, 100)}

@@ -36,7 +36,7 @@ func (c *Conn) do(ctx context.Context) error {
 	return nil
 }
 
-// persist makes a call, in as many streams as it takes; without one it only sees to it that there is a stream.
+// persist makes a call, in as many streams as it takes; without one it only ensures that there is a stream.
 func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error {
 	b := waits{bound: c.opts.MinBackoff, limit: c.opts.MaxBackoff, budget: budget}
 	c.seq++

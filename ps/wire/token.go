@@ -75,7 +75,7 @@ func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 	return ctx, nil
 }
 
-// bears tells whether the headers have the token.
+// bears reports whether the headers have the token.
 func (g *gate) bears(md metadata.MD) error {
 	if g.want == nil {
 		return nil

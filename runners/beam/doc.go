@@ -30,7 +30,7 @@
 // # Shipping
 //
 // A graph travels as a [Recipe]: the name of a [Builder] that every program registers, and its configuration. A worker
-// builds the graph anew, plans it and compares the plan's hash with that of the submitted plan ([ErrPlan]).
+// builds the graph again, plans it and compares the plan's hash with that of the submitted plan ([ErrPlan]).
 //
 // # State of the process
 //

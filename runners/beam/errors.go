@@ -14,6 +14,6 @@ var (
 	// ErrLease: an executor was stopped because no bundle renewed its lease. It is the cause that the executor's context
 	// ends with; [Run] does not return it, since the next bundle of the element starts another executor.
 	ErrLease = errors.New("lease not renewed")
-	// errEnded: a bundle came behind the end of its run.
+	// errEnded: a bundle came after the end of its run.
 	errEnded = errors.New("the run has ended")
 )

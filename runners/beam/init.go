@@ -37,5 +37,5 @@ func Init() {
 	})
 }
 
-// isWorker tells whether the arguments are those that Beam's boot program starts a worker with.
+// isWorker reports whether the arguments are those that Beam's boot program starts a worker with.
 func isWorker(args []string) bool { return len(args) > 0 && args[0] == "--worker=true" }

@@ -120,7 +120,7 @@ func (l *lease) renew() {
 	}
 }
 
-// expired tells that the executor, which has ended, did so because its lease ran out.
+// expired reports whether the executor, which has ended, did so because its lease ran out.
 func (l *lease) expired() bool { return errors.Is(l.err, ErrLease) }
 
 // endEarly drains the executor, or stops it now.
@@ -197,7 +197,7 @@ func (l *lease) wait(ctx context.Context) (ended bool, err error) {
 	}
 }
 
-// quiet tells that nothing was done since the last call of progress.
+// quiet reports whether nothing was done since the last call of progress.
 func (l *lease) quiet() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -67,7 +67,7 @@ func TestLeaseExpires(t *testing.T) {
 		if n := s.ledger.open.Load(); n != 0 || s.closes.Load() != 1 {
 			t.Errorf("%d writers open, graph closed %d times, want none and once", n, s.closes.Load())
 		}
-		// The element comes back: another executor goes on.
+		// The element comes back: another executor continues.
 		bundle(t, e)
 		synctest.Wait()
 		if s.ledger.resumes != 2 || s.ledger.open.Load() != 1 {

@@ -36,7 +36,7 @@ type Options struct {
 	// Renew is about how often a bundle renews a lease and reports progress; five times that when nothing arrives. It is
 	// how long a runner's checkpoint may have to wait. Default 200 ms, at most a quarter of Lease.
 	Renew time.Duration
-	// Logger hears of the run, and at debug what Beam logs; nil: discard.
+	// Logger is notified of the run, and at debug what Beam logs; nil: discard.
 	Logger *slog.Logger
 }
 

@@ -196,7 +196,7 @@ func (r *runState) counter(segment int) *atomic.Int64 {
 	return r.takenOf(segment)
 }
 
-// ending tells that the run ends early.
+// ending reports whether the run ends early.
 func (r *runState) ending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

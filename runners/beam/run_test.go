@@ -304,7 +304,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestLog: what Beam logs comes to our logger at debug, and what others say to the default logger goes on to it.
+// TestLog: what Beam logs comes to our logger at debug, and what others say to the default logger continues to it.
 func TestLog(t *testing.T) {
 	s := newScene(t, map[string]int{"a": 10})
 	h := &handler{seen: map[slog.Level]int{}}

@@ -17,7 +17,7 @@ import (
 
 // segmentFn is what both forms of the segment's DoFn share. Beam calls the exported methods by name.
 type segmentFn struct {
-	// Spec says which run it is; it travels as JSON.
+	// Spec describes which run it is; it travels as JSON.
 	Spec spec
 }
 
@@ -163,7 +163,7 @@ func (f *leaseFn) ProcessElement(ctx context.Context, we *sdf.ManualWatermarkEst
 	if rt.IsDone() {
 		return sdf.StopProcessing(), nil
 	}
-	// What is applied may be far ahead of a restored restriction, or behind it.
+	// What is applied may be far ahead of a restored restriction, or after it.
 	claim(rt, account)
 	return sdf.ResumeProcessingIn(0), nil
 }
@@ -240,10 +240,10 @@ var (
 	batches = sdk.NewCounter("monolith", "batches")
 )
 
-// collectFn hands records to the Run of this process. It stands behind a Reshuffle: Prism keeps a core busy for a stage
+// collectFn hands records to the Run of this process. It is downstream of a Reshuffle: Prism keeps a core busy for a stage
 // without outputs as long as a bundle of it lasts, so the segment must not be in such a stage.
 type collectFn struct {
-	// Spec says which run it is.
+	// Spec describes which run it is.
 	Spec spec
 }
 

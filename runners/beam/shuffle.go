@@ -94,7 +94,7 @@ func (f *pickFn) ProcessElement(key string, message []byte, emit func(string, []
 
 // feedFn runs a task of a segment that begins at sources.
 type feedFn struct {
-	// Spec says which run it is; it travels as JSON.
+	// Spec describes which run it is; it travels as JSON.
 	Spec spec
 }
 
@@ -111,7 +111,7 @@ func (f *feedFn) ProcessElement(ctx context.Context, elem []byte, rows func(stri
 
 // groupFn runs a partition of a segment that begins at shuffles.
 type groupFn struct {
-	// Spec says which run it is; it travels as JSON.
+	// Spec describes which run it is; it travels as JSON.
 	Spec spec
 }
 

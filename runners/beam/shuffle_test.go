@@ -162,7 +162,7 @@ func TestShuffle(t *testing.T) {
 		t.Errorf("%d rows, %+v", total, stats)
 	}
 
-	// An error behind a shuffle is the run's.
+	// An error downstream of a shuffle is the run's.
 	got[1].failAt = 100
 	if _, err := beam.Run(t.Context(), recipe, plan, beam.Options{}); !errors.Is(err, errSink) {
 		t.Errorf("a sink that fails: %v", err)
@@ -174,7 +174,7 @@ func TestShuffle(t *testing.T) {
 	}
 }
 
-// TestShuffleDrains: nothing runs behind a shuffle whose rows are not all there.
+// TestShuffleDrains: nothing runs downstream of a shuffle whose rows are not all there.
 func TestShuffleDrains(t *testing.T) {
 	first, second := newRowsOf(), newRowsOf()
 	drain := make(chan struct{})

@@ -58,5 +58,5 @@ func claim(rt *sdf.LockRTracker, at int64) {
 
 // finish claims the whole restriction.
 func finish(rt *sdf.LockRTracker) {
-	rt.TryClaim(int64(math.MaxInt64 - 1)) // a claim behind the end means done
+	rt.TryClaim(int64(math.MaxInt64 - 1)) // a claim after the end means done
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/monolith-go/monolith/runners/shuffle"
 )
 
-// Run runs every segment of the plan at the same time, each with the same options, but for those behind a shuffle
+// Run runs every segment of the plan at the same time, each with the same options, but for those downstream of a shuffle
 // ([pipeline.Shuffle]), which begin when what is in front has ended, and are left out when that has ended early. It returns
 // their statistics in the plan's order. The first error ends all of them; it has joined every goroutine when it returns.
 // Where options name splits a segment runs its own, and not at all when there are none; rows of some splits alone cannot
@@ -89,7 +89,7 @@ func newExchanges(infos []pipeline.ShuffleInfo, o pipeline.RunOptions) (*exchang
 	return x, nil
 }
 
-// feeds tells whether a segment ends in a shuffle.
+// feeds reports whether a segment ends in a shuffle.
 func (x *exchanges) feeds(segment int) bool {
 	for _, info := range x.infos {
 		if info.From == segment {
@@ -117,7 +117,7 @@ func (x *exchanges) wait(ctx context.Context, segment int) (goOn bool, err error
 	return true, nil
 }
 
-// ended lets those go on that wait for a segment.
+// ended lets those continue that wait for a segment.
 func (x *exchanges) ended(segment int, whole bool) error {
 	var errs []error
 	for i, info := range x.infos {

@@ -160,7 +160,7 @@ func (w *storeWriter) Close() error {
 	return nil
 }
 
-// byUser is clicks and views, merged, shared between a store and a shuffle, and behind that another store.
+// byUser is clicks and views, merged, shared between a store and a shuffle, and downstream of that another store.
 //
 //	clicks ─┬─ all ─> tee ─┬─> raw
 //	views ──┘              └─> shuffle ═> users ─[q]─> grouped
@@ -187,7 +187,7 @@ func byUser(t *testing.T, clicks, views map[string][]arrow.RecordBatch, raw, gro
 }
 
 // TestShuffle kills runs of a graph with a merge, a tee, a shuffle and two sinks at random, until one ends. Each row is then
-// once in both sinks, and behind the shuffle in the order of the twin, which sorts them all.
+// once in both sinks, and downstream of the shuffle in the order of the reference, which sorts them all.
 func TestShuffle(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -259,7 +259,7 @@ func TestShuffle(t *testing.T) {
 	}
 }
 
-// TestShuffleEndsEarly: when what is in front of a shuffle is drained, nothing behind it runs, because not all rows are there.
+// TestShuffleEndsEarly: when what is in front of a shuffle is drained, nothing downstream of it runs, because not all rows are there.
 func TestShuffleEndsEarly(t *testing.T) {
 	t.Parallel()
 	clicks, _ := site(rand.New(rand.NewPCG(1, 1)), "clicks", 1, 50)

@@ -97,7 +97,7 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// BadRow implements [pipeline.BadRowPolicy]: it writes the letter and goes on without the record. A letter that cannot
+// BadRow implements [pipeline.BadRowPolicy]: it writes the letter and continues without the record. A letter that cannot
 // be written fails the run, so that none is lost. Errors: [pipeline.ErrUnavailable], [pipeline.ErrClosed].
 func (f *File) BadRow(_ context.Context, err *pipeline.DataError, payload []byte) error {
 	line, jsonErr := json.Marshal(newLetter(f.opts.Now(), err, payload))

@@ -87,7 +87,7 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestResumeAndFencing takes a split over: the new writer goes on where the old one was, the old one is refused.
+// TestResumeAndFencing takes a split over: the new writer continues where the old one was, the old one is refused.
 func TestResumeAndFencing(t *testing.T) {
 	cluster := open(t)
 	var released atomic.Int64
@@ -153,7 +153,7 @@ func (s *store) Resume(context.Context, string, []string) (map[string]ps.Progres
 	return s.progress, s.err
 }
 
-// cutStore has shards that stand at different places.
+// cutStore has shards that are at different places.
 type cutStore struct {
 	store
 	cuts map[string][]pipeline.Position

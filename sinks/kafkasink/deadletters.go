@@ -8,7 +8,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// DeadLetters is a policy for bad rows that writes each to a topic, with where it came from and why it is bad, and goes on
+// DeadLetters is a policy for bad rows that writes each to a topic, with where it came from and why it is bad, and continues
 // without it once that is acknowledged. It is safe for concurrent use. Each bad row costs a round trip.
 //
 //	key      source/split

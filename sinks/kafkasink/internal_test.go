@@ -43,7 +43,7 @@ func FuzzAnswers(f *testing.F) {
 
 var someSplit = pipeline.SplitID{Source: "kafka", Split: "clicks-00003"}
 
-// someBatch is a batch of a transaction with n rows of a split behind position from, at an offset.
+// someBatch is a batch of a transaction with n rows of a split after position from, at an offset.
 func someBatch(t testing.TB, codec int, offset, producer int64, from, n int) []byte {
 	t.Helper()
 	var records []Record
@@ -147,7 +147,7 @@ func FuzzScan(f *testing.F) {
 		if from < 0 || to < from {
 			return
 		}
-		if sum && len(records) >= batchOverhead { // so that what lies behind the checksum is looked at
+		if sum && len(records) >= batchOverhead { // so that what follows the checksum is looked at
 			if n := int64(binary.BigEndian.Uint32(records[batchLengthAt:])) + batchPrefix; n <= int64(len(records)) && n >= batchOverhead {
 				records = bytes.Clone(records)
 				binary.BigEndian.PutUint32(records[batchCRCAt:], crc32.Checksum(records[batchAttrsAt:n], castagnoli))

@@ -40,7 +40,7 @@ type Header struct {
 	Value []byte
 }
 
-// ProduceError says which records were not acknowledged. Some of them may have been written all the same, when only the
+// ProduceError describes which records were not acknowledged. Some of them may have been written all the same, when only the
 // answer was lost.
 type ProduceError struct {
 	// Records are the indexes of the records without acknowledgement, ascending.
@@ -50,7 +50,7 @@ type ProduceError struct {
 	Err error
 }
 
-// Error says how many records are concerned and why.
+// Error describes how many records are concerned and why.
 func (e *ProduceError) Error() string {
 	return fmt.Sprintf("kafkasink: %d records not acknowledged, the first has index %d: %v", len(e.Records), e.Records[0], e.Err)
 }
@@ -325,7 +325,7 @@ func (p *Producer) send(ctx context.Context, cl *kafkawire.Client, records []Rec
 }
 
 // patiently calls f until it succeeds, fails for good, or patience ends. The client is f's for that time; after an error it
-// asks anew where partitions are.
+// asks again where partitions are.
 func (p *Producer) patiently(ctx context.Context, f func(context.Context, *kafkawire.Client) error) error {
 	began := time.Now()
 	cl := p.take()
@@ -364,7 +364,7 @@ func (p *Producer) patiently(ctx context.Context, f func(context.Context, *kafka
 	}
 }
 
-// permanent tells whether trying again is of no use.
+// permanent reports whether trying again is of no use.
 func permanent(err error) bool {
 	if errors.Is(err, pipeline.ErrConfig) {
 		return true

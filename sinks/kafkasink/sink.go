@@ -305,7 +305,7 @@ func (w *Writer[T]) Stored(id pipeline.SplitID) pipeline.Position {
 	return pipeline.NoPosition
 }
 
-// usable tells whether the writer can go on.
+// usable reports whether the writer can continue.
 func (w *Writer[T]) usable() error {
 	if w.closed {
 		return w.errClosed()

@@ -20,7 +20,7 @@ const (
 	HeaderOutput = "output"
 	HeaderSource = "source"
 	HeaderSplit  = "split"
-	// HeaderPosition is the position behind the row; that of the last row of a batch is where the batch ends. Of batches whose
+	// HeaderPosition is the position after the row; that of the last row of a batch is where the batch ends. Of batches whose
 	// rows have no positions only the last row has the batch's end, and the others its beginning.
 	HeaderPosition = "position"
 	// HeaderRows and HeaderBatches count what was written of the split since it was first read, this row included; a batch
@@ -186,7 +186,7 @@ func (r *readBack) fetch(ctx context.Context, cl *kafkawire.Client, partition in
 	return got.Records, nil
 }
 
-// chunk is a range of offsets of a partition, of which transactions may begin before and end behind.
+// chunk is a range of offsets of a partition, of which transactions may begin before and end after.
 type chunk struct {
 	from, to int64
 	output   string
@@ -210,7 +210,7 @@ const (
 // errLog says that a log holds what cannot be.
 var errLog = errors.New("damaged record batch")
 
-// scan takes the whole batches in records, which begin at offset at or before, and returns the offset behind the last.
+// scan takes the whole batches in records, which begin at offset at or before, and returns the offset after the last.
 func (c *chunk) scan(records []byte, at int64) (int64, error) {
 	for len(records) >= batchOverhead && at < c.to {
 		base, length := int64(binary.BigEndian.Uint64(records)), int64(int32(binary.BigEndian.Uint32(records[batchLengthAt:])))
@@ -315,7 +315,7 @@ func (c *chunk) end(producer int64, commit bool) {
 	delete(c.open, producer)
 }
 
-// settle ends the transactions that go on behind the chunk, as the first markers there say. One without a marker is not
+// settle ends the transactions that continue after the chunk, as the first markers there say. One without a marker is not
 // committed.
 func (c *chunk) settle(later map[int64]bool) {
 	for producer := range c.open {

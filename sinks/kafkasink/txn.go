@@ -13,7 +13,7 @@ import (
 )
 
 // txnTimeout is after how long brokers abort a transaction by themselves. Ours take milliseconds; one that was left by a
-// process that died hides what lies behind it in its partition from readers of committed records until its split has a
+// process that died hides what follows it in its partition from readers of committed records until its split has a
 // new owner, or that long.
 const txnTimeout = time.Minute
 
@@ -141,5 +141,5 @@ func (t *transaction) commit(ctx context.Context, records []Record) error {
 		func() []byte { return encodeEndTxn(t.by, true) }, decodeEndTxn)
 }
 
-// next is the sequence number n records on; behind the greatest comes 0.
+// next is the sequence number n records on; after the greatest comes 0.
 func next(seq int32, n int) int32 { return int32((int64(seq) + int64(n)) % (1 << 31)) }

@@ -32,7 +32,7 @@ func (s *Sink[T]) String() string { return "metrics" }
 // Fingerprint implements [pipeline.Sink]; there are no settings.
 func (s *Sink[T]) Fingerprint() string { return "metrics" }
 
-// Scores returns what has been collected, in the order in which it was written. It must not be called while a run goes on.
+// Scores returns what has been collected, in the order in which it was written. It must not be called while a run continues.
 func (s *Sink[T]) Scores() *metric.Collection { return &s.scores }
 
 // Open implements [pipeline.Sink].

@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// ColSplit is the column with the name of the split that each row comes from: with the position it tells rows apart. It is
+// ColSplit is the column with the name of the split that each row comes from: with the position it distinguishes rows. It is
 // written unless the batch has a column of that name.
 const ColSplit = "split"
 

@@ -6,7 +6,7 @@
 //
 // A file holds rows of one split, is named by the source, the split and the position that its rows begin at, and has in its
 // metadata the positions [from, to) that it covers. It is visible only when it is complete and synced. So what is visible
-// of a split is a chain of files, and its end is where writing goes on ([Writer.Resume]), whatever was killed when.
+// of a split is a chain of files, and its end is where writing continues ([Writer.Resume]), whatever was killed when.
 //
 // # What is promised
 //

@@ -61,7 +61,7 @@ func parseName(stem, name string) (from pipeline.Position, ok bool) {
 	return pipeline.Position(n), err == nil && n >= 0
 }
 
-// unfinished tells whether a file is one of the split that was never completed.
+// unfinished reports whether a file is one of the split that was never completed.
 func unfinished(stem, name string) bool {
 	return strings.HasPrefix(name, "."+stem) && strings.HasSuffix(name, temporarySuffix)
 }

@@ -17,9 +17,9 @@ import (
 type Options struct {
 	// Dir is the folder, which is made when it is missing. All workers of a job write to the same.
 	Dir string
-	// RowsPerFile ends a file behind the batch with which it has so many rows. Default 1,048,576.
+	// RowsPerFile ends a file after the batch with which it has so many rows. Default 1,048,576.
 	RowsPerFile int64
-	// BytesPerFile ends a file behind the batch with which it has about so many bytes. Default 256 MiB.
+	// BytesPerFile ends a file after the batch with which it has about so many bytes. Default 256 MiB.
 	BytesPerFile int64
 	// FileEvery ends a file so long after its first row, so that rows of a slow stream become visible. Default 1m.
 	FileEvery time.Duration

@@ -70,7 +70,7 @@ type split struct {
 	at                 pipeline.Progress // of what was taken
 	stored             pipeline.Position // the end of what is visible
 	file               *file             // nil: none is begun
-	failed             error             // of a file that did not become visible: the next one must not begin behind it
+	failed             error             // of a file that did not become visible: the next one must not begin after it
 }
 
 // Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
@@ -303,5 +303,5 @@ func (w *Writer) errClosed() error {
 	return fmt.Errorf("parquetsink: writer to %s: %w", w.opts.Dir, pipeline.ErrClosed)
 }
 
-// old tells whether the first row of a file was written so long ago.
+// old reports whether the first row of a file was written so long ago.
 func (f *file) old(d time.Duration) bool { return time.Since(f.began) >= d }

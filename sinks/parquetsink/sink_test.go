@@ -159,7 +159,7 @@ func TestResumer(t *testing.T) {
 	}
 }
 
-// TestFencing: a file that was begun before somebody else resumed does not become visible, and of two owners who both go on
+// TestFencing: a file that was begun before somebody else resumed does not become visible, and of two owners who both continue
 // from one position one does.
 func TestFencing(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestFencing(t *testing.T) {
 	if err := old.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
 		t.Fatalf("the old owner's file: %v", err)
 	}
-	for _, w := range []*parquetsink.Writer{young, old} { // the old one goes on although it was told
+	for _, w := range []*parquetsink.Writer{young, old} { // the old one continues although it was told
 		if err := w.Write(t.Context(), numbers(t, mem, "a", 0, 10)); (w == young) != (err == nil) {
 			t.Fatal(err) // the old one has taken 10 rows already
 		}

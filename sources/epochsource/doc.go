@@ -6,7 +6,7 @@
 //	elements ─> d a f c b e │ k g l ... │ one never spans two epochs
 //
 // The order of a window is a function of the seed, the epoch, what the split holds ([pipeline.Split].Identity, or its name)
-// and the window's place alone, so a run that stops anywhere goes on exactly where it was (invariant 6), and a copy of the
+// and the window's place alone, so a run that stops anywhere continues exactly where it was (invariant 6), and a copy of the
 // data is read in the same order.
 //
 // A position is [position.AtEpoch](epoch, place). Where rows are read in another order than the source's, the place is the
@@ -16,5 +16,5 @@
 // does, with an empty element [end, next epoch) where another follows.
 //
 // Rows that the bad row policy drops are reported whenever they are read: once an epoch, and once more when a run is
-// resumed behind them.
+// resumed after them.
 package epochsource

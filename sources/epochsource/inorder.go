@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline/position"
 )
 
-// inOrder tells that the epoch is read in the order of the source, split by split, and so from the source directly.
+// inOrder reports whether the epoch is read in the order of the source, split by split, and so from the source directly.
 func (r *Reader[T]) inOrder() bool { return r.rows() == 0 && !r.source.opts.OneSplit }
 
 // nextInOrder returns what the source's reader does, at the positions of the epoch.
@@ -49,7 +49,7 @@ func (r *Reader[T]) nextInOrder(ctx context.Context) (T, error) {
 	return border, err
 }
 
-// skip returns an element without rows that ends where the split goes on.
+// skip returns an element without rows that ends where the split continues.
 func (r *Reader[T]) skip() (T, error) {
 	origin := r.origin
 	origin.From, origin.To = r.origin.To, position.AtEpoch(r.epoch, pipeline.Position(r.row))

@@ -32,9 +32,9 @@ type Options struct {
 	// Seed chooses the permutations.
 	Seed uint64
 	// Orders are the orders that the epochs of splits have, by split, where they have another than ShuffleRows says: an
-	// epoch that was begun in one order goes on in it.
+	// epoch that was begun in one order continues in it.
 	Orders map[string][]Order
-	// Starts are the positions before which nothing is read, by split: a split begins there, or goes on there from a
+	// Starts are the positions before which nothing is read, by split: a split begins there, or continues there from a
 	// position before.
 	Starts map[string]pipeline.Position
 	// SplitName is the name of the one split; default [OneSplitName].

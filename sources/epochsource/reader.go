@@ -88,14 +88,14 @@ func (r *Reader[T]) rows() int64 {
 	return int64(size)
 }
 
-// load makes the window that holds r.row. Cancelled, it goes on with the next call.
+// load makes the window that holds r.row. Cancelled, it continues with the next call.
 func (r *Reader[T]) load(ctx context.Context) error {
 	size := r.rows()
 	start := r.row
 	if size > 0 {
 		start -= start % size
 	}
-	// One row more than the window tells whether the window is the epoch's last.
+	// One row more than the window shows whether the window is the epoch's last.
 	for !r.ended && !r.enough(size) {
 		p, err := r.feed.next(ctx, r.epoch+1 < r.source.opts.Epochs)
 		if errors.Is(err, io.EOF) {
@@ -126,7 +126,7 @@ func (r *Reader[T]) load(ctx context.Context) error {
 	return r.cut(size, start)
 }
 
-// enough tells whether the window and, beyond it, a row are there.
+// enough reports whether the window and, beyond it, a row are there.
 func (r *Reader[T]) enough(size int64) bool {
 	if size == 0 {
 		return len(r.read) > 1

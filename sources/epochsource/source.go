@@ -175,9 +175,9 @@ func seeded(inner []pipeline.Split, name string) string {
 }
 
 // Open implements [pipeline.Source]. The source is read from its beginning, without the rows before the window that holds
-// from; in the order of the source it is read from there. Behind the last epoch, as when there were more before, there is
+// from; in the order of the source it is read from there. After the last epoch, as when there were more before, there is
 // nothing. Errors: those of the source, [pipeline.ErrConfig] for a split that does not exist, a [*pipeline.GapError] for a
-// position that is none; one behind the rows of its epoch shows in Next.
+// position that is none; one after the rows of its epoch shows in Next.
 func (s *Source[T]) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[T], error) {
 	if from < 0 {
 		return nil, &pipeline.GapError{Source: env.Source, Split: split.Name, Want: from, Last: position.AtEpoch(s.opts.Epochs, 0)}

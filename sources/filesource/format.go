@@ -4,11 +4,11 @@ import (
 	"github.com/monolith-go/monolith/internal/filesplit"
 )
 
-// Stream is an open file: its bytes, uncompressed. IsGzip tells whether it was compressed; if not, SeekTo moves to a byte.
+// Stream is an open file: its bytes, uncompressed. IsGzip reports whether it was compressed; if not, SeekTo moves to a byte.
 type Stream = filesplit.Stream
 
 // Records finds the records of an open file: Scan returns the next one, valid until the next call, or io.EOF, or a
-// [*BadRecord] with what is known of its bytes; Offset is the byte just behind what Scan has last returned.
+// [*BadRecord] with what is known of its bytes; Offset is the byte just after what Scan has last returned.
 type Records = filesplit.Scanner
 
 // BadRecord is the error of a record that cannot be used.
@@ -24,7 +24,7 @@ type Headed interface {
 type Format interface {
 	// Name is what the format is called in plans and errors, such as "text": its package is called textsource.
 	Name() string
-	// IsGzip tells whether a file that begins with these bytes, 16 at most, is compressed.
+	// IsGzip reports whether a file that begins with these bytes, 16 at most, is compressed.
 	IsGzip(head []byte) bool
 	// Open begins to read a file, of which nothing has been read. The first record is the one at byte from of a plain file;
 	// of a compressed one from is 0, and records are counted by the caller. A [*BadRecord] says that no record of the file

@@ -12,8 +12,8 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Reader reads one file. Bad records go to [pipeline.Env.BadRow] with the reasons of their format, behind which reading
-// goes on, or "truncated", "damaged gzip stream" and others of the format behind which no record can be found: if the
+// Reader reads one file. Bad records go to [pipeline.Env.BadRow] with the reasons of their format, after which reading
+// continues, or "truncated", "damaged gzip stream" and others of the format after which no record can be found: if the
 // policy drops them, the rest of the file is given up. It is not for concurrent use and starts no goroutine. It holds one
 // record at most beyond its block, and what the format reads ahead.
 type Reader struct {
@@ -62,7 +62,7 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 	return block, err
 }
 
-// start has the format begin where the reader is to go on.
+// start has the format begin where the reader is to continue.
 func (r *Reader) start() error {
 	at := r.from
 	if r.stream.IsGzip() {

@@ -75,7 +75,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	return splits, nil
 }
 
-// Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position behind the file's end
+// Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position after the file's end
 // is a [*pipeline.GapError] of Next.
 func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
 	path, err := s.files.Path(ctx, split.Name)

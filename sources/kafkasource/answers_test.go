@@ -61,7 +61,7 @@ func use(ctx context.Context, o kafkasource.Options) error {
 // and no memory is taken for what it announces.
 func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 	const huge = 0x5d3eaaac
-	// A good batch, behind a hole that only the topic's configuration explains.
+	// A good batch, after a hole that only the topic's configuration explains.
 	batch := wiretest.Answer{}.I64(5).I32(61 - 12).I32(0).I8(2).I32(0).I16(0).I32(0).I64(0).I64(0).I64(-1).I16(-1).I32(-1).I32(0)
 	checksum(batch)
 	for name, answers := range map[string]map[int16][]byte{

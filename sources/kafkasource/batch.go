@@ -19,7 +19,7 @@ import (
 //	| int64  | int32  | int32 | int8  | u32 | int16 | int32      | int64   | int64   | int64    | int16 | int32    | int32 |
 //	+--------+--------+-------+-------+-----+-------+------------+---------+---------+----------+-------+----------+-------+
 //
-// The checksum covers everything behind it, in the compressed form. The records follow, compressed as a whole.
+// The checksum covers everything after it, in the compressed form. The records follow, compressed as a whole.
 const (
 	batchPrefix   = 12 // base offset and length: length counts what follows
 	batchMagicAt  = 16
@@ -78,7 +78,7 @@ type batch struct {
 	bad *batchError
 }
 
-// damaged makes a batch of something that is none. What is behind it goes on at last+1.
+// damaged makes a batch of something that is none. What is behind it continues at last+1.
 func damaged(base, last int64, err *batchError, raw []byte) batch {
 	return batch{base: base, last: max(base, last), bad: err, body: raw}
 }
@@ -92,7 +92,7 @@ type scanned struct {
 	next    int64 // the position after the last batch; the position scanned from when there is none
 	term    int32 // leader epoch of the last batch, -1 when there is none
 	hole    span  // the first range of offsets that should be there and is not; empty when from == to
-	cut     bool  // the response holds the beginning of a batch behind the last whole one
+	cut     bool  // the response holds the beginning of a batch after the last whole one
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -100,7 +100,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // scan reads the headers of the batches in records, from position pos on, without decompressing anything, and marks what
 // the isolation level hides. aborted, of the same response, lists the aborted transactions that touch it, by their first
 // offsets; a producer's batches are hidden from there to its abort marker. What is damaged becomes a batch that says so:
-// it is for the reader to decide whether to go on behind it. tail is the end of the log, which no damaged batch is believed
+// it is for the reader to decide whether to continue after it. tail is the end of the log, which no damaged batch is believed
 // to pass; -1: not known.
 func scan(records []byte, pos, tail int64, aborted []kafkawire.AbortedTxn, committed bool) scanned {
 	aborted = slices.Clone(aborted)
@@ -110,7 +110,7 @@ func scan(records []byte, pos, tail int64, aborted []kafkawire.AbortedTxn, commi
 	expect := int64(-1) // no batch may begin before it
 	for len(records) > batchMagicAt {
 		size, bad := batchSize(records, out.next)
-		if bad != nil { // where it ends is not known, nor what comes behind it
+		if bad != nil { // where it ends is not known, nor what comes after it
 			out.batches = append(out.batches, damaged(out.next, out.next, bad, records[:min(len(records), batchOverhead)]))
 			out.next++
 			return out
@@ -168,7 +168,7 @@ func scan(records []byte, pos, tail int64, aborted []kafkawire.AbortedTxn, commi
 }
 
 // lastOf returns the last offset of a damaged batch that is not before from, as far as its header can be believed and
-// what follows it allows: a reader that goes on behind it must neither meet it again for ever nor jump over others.
+// what follows it allows: a reader that continues after it must neither meet it again for ever nor jump over others.
 func lastOf(raw []byte, from, tail int64, behind []byte) int64 {
 	last := int64(-1)
 	if len(raw) >= batchOverhead {
@@ -232,7 +232,7 @@ func parseHeader(b []byte) (batch, *batchError) {
 	return out, nil
 }
 
-// aborts tells whether a control batch holds an abort marker. A control record's key is {version int16, type int16};
+// aborts reports whether a control batch holds an abort marker. A control record's key is {version int16, type int16};
 // type 0 is abort, 1 commit, and newer types have nothing to do with transactions.
 func aborts(b *batch) bool {
 	it := kafkawire.Records{Body: b.body, Left: b.count}

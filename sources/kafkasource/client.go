@@ -79,7 +79,7 @@ func (c *client) limits(ctx context.Context, partition int32) (first, last int64
 	return a[partition], b[partition], err
 }
 
-// compacted tells whether the topic's clean-up policy may take records out of the middle of the log.
+// compacted reports whether the topic's clean-up policy may take records out of the middle of the log.
 func (c *client) compacted(ctx context.Context) (bool, error) {
 	const policy = "cleanup.policy"
 	cn, err := c.Anywhere(ctx)
@@ -173,7 +173,7 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 	return nil
 }
 
-// retryable tells whether an error may pass without anyone changing anything: everything the network does, and what
+// retryable reports whether an error may pass without anyone changing anything: everything the network does, and what
 // Kafka calls retriable.
 func retryable(err error) bool {
 	var gap *pipeline.GapError

@@ -62,7 +62,7 @@ func (c *columns) add(b *batch, r *kafkawire.Record, offset int64) {
 	c.bytes += len(r.Value) + len(r.Key)
 }
 
-// take returns the rows as a record batch, which the caller owns, with an origin that has their times, and starts anew.
+// take returns the rows as a record batch, which the caller owns, with an origin that has their times, and starts over.
 func (c *columns) take() (arrow.RecordBatch, pipeline.Origin) {
 	cols := []arrow.Array{c.payload.NewArray(), c.position.NewArray(), c.key.NewArray(), c.time.NewArray()}
 	rec := array.NewRecordBatch(c.schema, cols, int64(c.rows))

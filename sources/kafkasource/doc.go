@@ -1,6 +1,6 @@
 // Package kafkasource reads the partitions of a Kafka topic as [pipeline.Block] elements.
 //
-// A training system must not lose records without saying so, and must be able to go on exactly where it stopped. The
+// A training system must not lose records without saying so, and must be able to continue exactly where it stopped. The
 // readers of the usual client libraries put availability first: they jump to the log's start when retention has passed
 // their position, read on in a topic that was deleted and re-created, and one of them hands out aborted records. So this
 // package has its own fetch loop, one for every partition, on the protocol messages of kafka-go. It promises:
@@ -12,7 +12,7 @@
 //     compaction explains them.
 //   - Under [ReadCommitted] only records of committed transactions are delivered, up to the last stable offset. Control
 //     records are never delivered.
-//   - A batch that is damaged or too large is a bad row; whoever passes over those goes on behind it. No answer makes the
+//   - A batch that is damaged or too large is a bad row; whoever passes over those continues after it. No answer makes the
 //     package take memory for more than has come, but for what [Options.MaxBatchBytes] allows.
 //   - Leader changes and broker restarts are waited out for [Options.RetryFor], then end in [pipeline.ErrUnavailable].
 //

@@ -58,7 +58,7 @@ type fetcher struct {
 // run fetches until the split ends, an error cannot be waited out, or ctx ends. It closes out.
 func (f *fetcher) run(ctx context.Context) {
 	defer close(f.out)
-	if f.begin > f.pos { // the position is gone, and it was decided to go on behind the gap
+	if f.begin > f.pos { // the position is gone, and it was decided to continue after the gap
 		select {
 		case f.out <- fetched{from: f.pos, to: f.begin}:
 			f.pos = f.begin
@@ -272,7 +272,7 @@ func (f *fetcher) empty(ctx context.Context, cut, throttled bool, stable int64) 
 		f.maxBytes = int(min(int64(f.maxBytes)*4, int64(f.opts.MaxBatchBytes)))
 		return none, nil
 	}
-	// A bounded split of a compacted topic may end in offsets that compaction took away: the log goes on past our
+	// A bounded split of a compacted topic may end in offsets that compaction took away: the log continues past our
 	// position, yet there is nothing. A broker that is busy or behind may answer the same for a while, so it takes time to
 	// believe it, and of a topic that is not compacted it is never believed.
 	if f.end < 0 || stable < f.end || throttled {
@@ -302,7 +302,7 @@ func (f *fetcher) empty(ctx context.Context, cut, throttled bool, stable int64) 
 }
 
 // emptyAnswers is how often in a row, as long as a broker may hold a request back each time, there must be nothing where
-// its log should go on.
+// its log should continue.
 const emptyAnswers = 10
 
 // hole decides about offsets that are missing inside the log.
@@ -317,7 +317,7 @@ func (f *fetcher) hole(ctx context.Context, h span) error {
 	})
 }
 
-// compacted tells whether compaction explains that offsets are missing.
+// compacted reports whether compaction explains that offsets are missing.
 func (f *fetcher) compacted(ctx context.Context, h span) (bool, error) {
 	if f.compact {
 		return true, nil
@@ -339,7 +339,7 @@ func isDenied(code kafka.Error) bool {
 	return code == kafka.TopicAuthorizationFailed || code == kafka.ClusterAuthorizationFailed
 }
 
-// lose applies the gap policy to a gap between our position and offset to. It returns nil when reading may go on there.
+// lose applies the gap policy to a gap between our position and offset to. It returns nil when reading may continue there.
 func (f *fetcher) lose(to int64, gap *pipeline.GapError) error {
 	if f.opts.OnGap != SkipGap {
 		return gap
@@ -356,7 +356,7 @@ func (f *fetcher) lose(to int64, gap *pipeline.GapError) error {
 // limits are asked for.
 func (f *fetcher) outOfRange(ctx context.Context) (fetched, error) {
 	none := fetched{from: f.pos, to: f.pos}
-	f.cl.Forget() // so that the topic's identity is looked at anew
+	f.cl.Forget() // so that the topic's identity is looked at again
 	first, last, err := f.limits(ctx)
 	if err != nil {
 		return none, err
@@ -394,7 +394,7 @@ func (f *fetcher) recreated(ctx context.Context) error {
 	return f.gap(ctx, recreated, false)
 }
 
-// cutBack is the error for a log that ends, or goes on otherwise, before what was read of it.
+// cutBack is the error for a log that ends, or continues otherwise, before what was read of it.
 func (f *fetcher) cutBack(ctx context.Context, at int64) error {
 	return f.gap(ctx, fmt.Sprintf("the log was cut back to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have; "+
 		"give source.kafka.name a new name to go on with the parameters as they are, from source.kafka.start on, or begin anew with --resume=false", at), true)

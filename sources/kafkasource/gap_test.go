@@ -70,7 +70,7 @@ func TestPositionBeforeTheLog(t *testing.T) {
 	if err := b.DeleteRecords("ratings", 0, 150); err != nil {
 		t.Fatal(err)
 	}
-	// A reader that has come so far finds out when it asks for more; it never delivers anything from behind the gap.
+	// A reader that has come so far finds out when it asks for more; it never delivers anything from after the gap.
 	rows, err := live.fails(t)
 	for i, r := range rows {
 		if want := fmt.Sprintf("a%d", 10+i); r.Value != want {
@@ -185,7 +185,7 @@ func TestCompactedTopicHasHoles(t *testing.T) {
 	if err := b.CreateTopic("users", 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
 		t.Fatal(err)
 	}
-	// kfake moves the log's start behind what compaction took, Apache Kafka does not: a first key of its own keeps it at 0.
+	// kfake moves the log's start after what compaction took, Apache Kafka does not: a first key of its own keeps it at 0.
 	produce(t, b, "users", 0, broker.Batch{}, broker.Record{Key: []byte("first"), Value: []byte("v")}, broker.Record{Key: []byte("same"), Value: []byte("w")})
 	for i := range 20 {
 		key := []byte{byte('a' + i%3)}
@@ -238,7 +238,7 @@ func answer(b *broker.Broker, at int64, n int, change func(*kmsg.FetchResponseTo
 	})
 }
 
-// TestHoleAtTheEnd: a log that goes on without records has a hole where it is compacted; otherwise its broker is not well.
+// TestHoleAtTheEnd: a log that continues without records has a hole where it is compacted; otherwise its broker is not well.
 func TestHoleAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"compact", "delete"} {
@@ -383,7 +383,7 @@ func TestOutOfRangeInRange(t *testing.T) {
 	}
 }
 
-// TestCorruptBatch: a damaged batch is a bad row. Whoever fails on those hears where it is; whoever skips goes on behind it.
+// TestCorruptBatch: a damaged batch is a bad row. Whoever fails on those hears where it is; whoever skips continues after it.
 func TestCorruptBatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

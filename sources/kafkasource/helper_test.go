@@ -145,7 +145,7 @@ type row struct {
 	Key, Value string
 	Null       bool // the key is null
 	Time       int64
-	At         int64 // position behind the record
+	At         int64 // position after the record
 }
 
 func rowsOf(t testing.TB, blk *pipeline.Block) []row {

@@ -147,7 +147,7 @@ func TestScanFaults(t *testing.T) {
 		name   string
 		raw    []byte
 		reason string
-		next   int64 // where it goes on
+		next   int64 // where it continues
 	}{
 		{"checksum", spoilt(len(good)-1, 0xff), reasonChecksum, 3},
 		{"checksum itself", spoilt(batchCRCAt, 0xff), reasonChecksum, 3},
@@ -182,7 +182,7 @@ func TestScanFaults(t *testing.T) {
 		raw  []byte
 		pos  int64
 		hole span
-		next int64 // behind what the batch was written with, or a reader would ask for the same batch for ever
+		next int64 // after what the batch was written with, or a reader would ask for the same batch for ever
 	}{
 		{join(data(0, -1, 3, 0), data(3, -1, 1, 0)), 0, span{}, 4},
 		{join(data(0, -1, 3, 0), data(3, -1, 1, 0)), 2, span{}, 4},
@@ -198,7 +198,7 @@ func TestScanFaults(t *testing.T) {
 	}
 }
 
-// FuzzScan feeds scan and everything behind it. The checksum is put right first, or nothing would get past it.
+// FuzzScan feeds scan and everything after it. The checksum is put right first, or nothing would get past it.
 func FuzzScan(f *testing.F) {
 	f.Add(data(0, -1, 3, 0).bytes(), int64(0), true)
 	f.Add(append(data(4, 9, 2, attrTransactional).bytes(), marker(6, 9, 0).bytes()...), int64(5), true)

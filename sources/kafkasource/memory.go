@@ -19,7 +19,7 @@ type splitMemory struct {
 	// Start is where the split was first taken up, Partitions how many the topic had then.
 	Start      int64 `json:"start"`
 	Partitions int   `json:"partitions"`
-	// Added tells that the partition was added to a topic that was being read: all of its records are new.
+	// Added reports whether the partition was added to a topic that was being read: all of its records are new.
 	Added bool `json:"added,omitempty"`
 	// Term is the leader epoch of a batch that ends at or before At; -1: nothing was read yet. It holds for as long as the
 	// log is what it was, wherever positions are: a log whose end of that epoch lies before At, and before a position too,
@@ -114,7 +114,7 @@ func (s *Source) Recall(splits []pipeline.Split, known map[string]string) ([]pip
 	return out, nil
 }
 
-// same tells whether a topic is the one that is remembered.
+// same reports whether a topic is the one that is remembered.
 func (m splitMemory) same(s *Source, split pipeline.Split, now splitMemory) error {
 	gap := &pipeline.GapError{
 		Source: s.String(), Split: split.Name, Want: pipeline.Position(max(m.At, m.Start)), First: pipeline.NoPosition, Last: pipeline.NoPosition,

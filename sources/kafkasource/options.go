@@ -25,7 +25,7 @@ const (
 	Latest Place = "latest"
 )
 
-// Bound says where reading begins or ends in the partitions of a topic.
+// Bound describes where reading begins or ends in the partitions of a topic.
 type Bound struct {
 	// Place holds for all partitions that Offsets does not name.
 	Place Place
@@ -33,7 +33,7 @@ type Bound struct {
 	Offsets map[int]int64
 }
 
-// Isolation says which records of transactions are read.
+// Isolation describes which records of transactions are read.
 type Isolation string
 
 // Isolation levels.
@@ -45,15 +45,15 @@ const (
 	ReadUncommitted Isolation = "read_uncommitted"
 )
 
-// GapPolicy says what becomes of a position whose records are gone.
+// GapPolicy describes what becomes of a position whose records are gone.
 type GapPolicy string
 
 // Gap policies.
 const (
 	// FailOnGap ends reading with a [*pipeline.GapError].
 	FailOnGap GapPolicy = "fail"
-	// SkipGap goes on with the oldest record after the gap, logs how many offsets were lost and reports one dropped row
-	// with the reason «gap» for each gap. It cannot help where a position lies behind the end of the log or the topic was
+	// SkipGap continues with the oldest record after the gap, logs how many offsets were lost and reports one dropped row
+	// with the reason «gap» for each gap. It cannot help where a position follows the end of the log or the topic was
 	// re-created: going back to smaller offsets would make the parameter servers take new records for known ones. These
 	// always fail.
 	SkipGap GapPolicy = "skip"
@@ -221,7 +221,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// bounded tells whether every partition has an end.
+// bounded reports whether every partition has an end.
 func (o *Options) bounded() bool { return o.End.Place != "" || len(o.End.Offsets) > 0 }
 
 // maxPartition bounds partition numbers, so that names of one width sort by number. Clusters stay far below it.

@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// patience decides how long to go on after errors that may pass. It is not for concurrent use.
+// patience decides how long to continue after errors that may pass. It is not for concurrent use.
 type patience struct {
 	limit time.Duration
 	log   *slog.Logger

@@ -43,7 +43,7 @@ var (
 type cursor struct {
 	fetched
 	full   bool              // there is an answer
-	at     int               // the batch to go on with
+	at     int               // the batch to continue with
 	term   int32             // leader epoch of the last batch that was begun, -1: none
 	opened bool              // walk has begun
 	walk   kafkawire.Records // the rest of that batch
@@ -93,7 +93,7 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 	return r.block(ctx)
 }
 
-// block makes a block of what the cursor points at, and moves the cursor behind it. When it fails because ctx ends,
+// block makes a block of what the cursor points at, and moves the cursor after it. When it fails because ctx ends,
 // nothing has moved.
 func (r *Reader) block(ctx context.Context) (*pipeline.Block, error) {
 	saved := r.cur
@@ -135,7 +135,7 @@ func (r *Reader) block(ctx context.Context) (*pipeline.Block, error) {
 }
 
 // fill appends records to the columns until the answer or the room in the block is used up. It returns the position
-// behind the last record or range it has dealt with.
+// after the last record or range it has dealt with.
 func (r *Reader) fill(ctx context.Context) (int64, error) {
 	c := &r.cur
 	r.reserve(c.batches[c.at:])
@@ -208,7 +208,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 	return c.to, nil
 }
 
-// bad hands what cannot be used of a batch to the job's policy: nil when reading may go on behind it.
+// bad hands what cannot be used of a batch to the job's policy: nil when reading may continue after it.
 func (r *Reader) bad(ctx context.Context, err *batchError, raw []byte) error {
 	return r.env.BadRow(ctx, r.fetch.dataError(err), raw)
 }

@@ -160,7 +160,7 @@ func TestRecordsLargerThanMaxBytes(t *testing.T) {
 	if !errors.As(err, &bad) || bad.Reason != "record batch too large" || bad.Position != 3 {
 		t.Errorf("compressed: %v", err)
 	}
-	// Whoever skips goes on behind them, and at every start again.
+	// Whoever skips continues after them, and at every start again.
 	produce(t, b, "ratings", 0, broker.Batch{Size: 1}, broker.Values("c")...)
 	for from, want := range map[pipeline.Position]string{0: "a b c", 1: "b c", 2: "b c", 3: "c"} {
 		policy := &pipeline.SkipBadRows{}

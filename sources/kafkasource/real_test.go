@@ -204,7 +204,7 @@ func TestApacheKafka(t *testing.T) {
 			}
 		}
 		o.End.Place = kafkasource.Latest
-		// The cleaner goes on while we read. A read counts when another client sees the same log before and after it; then
+		// The cleaner continues while we read. A read counts when another client sees the same log before and after it; then
 		// it must agree record by record.
 		counted := 0
 		for from := int64(0); from <= end; from += 3 {

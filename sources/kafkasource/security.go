@@ -16,7 +16,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TLS says how connections are encrypted. The zero value trusts the system's authorities. See [secure.TLS].
+// TLS describes how connections are encrypted. The zero value trusts the system's authorities. See [secure.TLS].
 type TLS = secure.TLS
 
 func checkTLS(t *TLS) error {
@@ -36,7 +36,7 @@ const (
 	ScramSHA512 Mechanism = "scram-512"
 )
 
-// SASL says who reads. The password stands in an environment variable or a file, so that it is in no job file, flag or
+// SASL describes who reads. The password is in an environment variable or a file, so that it is in no job file, flag or
 // log; it is looked up whenever a connection begins, so it may change. It is never printed.
 type SASL struct {
 	Mechanism Mechanism
@@ -104,7 +104,7 @@ func (s *SASL) password() (string, error) {
 	return password, nil
 }
 
-// mechanism sees to it that the password can be read. It returns nil for nil.
+// mechanism ensures that the password can be read. It returns nil for nil.
 func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	if s == nil {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// MaxRows cuts record batches into elements of at most so many rows; 0: as they are given.
 	MaxRows int
-	// Unbounded makes readers wait for their context behind the last row, as those of a topic do, instead of ending.
+	// Unbounded makes readers wait for their context after the last row, as those of a topic do, instead of ending.
 	Unbounded bool
 }
 
@@ -178,7 +178,7 @@ func (s *Source[T]) Splits(context.Context) ([]pipeline.Split, error) {
 }
 
 // Open implements [pipeline.Source]. Errors: [pipeline.ErrConfig] for a split that does not exist, a
-// [*pipeline.GapError] for a position behind the last row.
+// [*pipeline.GapError] for a position after the last row.
 func (s *Source[T]) Open(_ context.Context, env *pipeline.Env, sp pipeline.Split, from pipeline.Position) (pipeline.Reader[T], error) {
 	i := slices.IndexFunc(s.splits, func(have split) bool { return have.name == sp.Name })
 	if i < 0 {

@@ -149,7 +149,7 @@ func ExampleRecords() {
 	if err != nil {
 		panic(err)
 	}
-	r, err := src.Open(ctx, &pipeline.Env{Source: "demo"}, splits[0], 1) // behind the first row
+	r, err := src.Open(ctx, &pipeline.Env{Source: "demo"}, splits[0], 1) // after the first row
 	if err != nil {
 		panic(err)
 	}

@@ -22,7 +22,7 @@ type builder interface {
 // appender is a builder that takes the values of a page in the type it builds.
 type appender struct {
 	builder
-	// add appends values [from, to) and tells whether what is built stays within limit bytes; otherwise it adds nothing.
+	// add appends values [from, to) and reports whether what is built stays within limit bytes; otherwise it adds nothing.
 	add func(v *pqfile.Values, from, to, limit int) bool
 }
 

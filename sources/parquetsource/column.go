@@ -43,7 +43,7 @@ func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages
 	return &column{mem: mem, field: field, leaf: leaf, pages: pages, elems: newAppender(mem, elem, leaf), limits: maxBytes}
 }
 
-// fill sees to it that the page has an entry; io.EOF ends the column.
+// fill ensures that the page has an entry; io.EOF ends the column.
 func (c *column) fill() error {
 	if c.page != nil && c.at < c.page.Len {
 		return nil
@@ -93,7 +93,7 @@ func ones(mem memory.Allocator, list arrow.DataType, values arrow.Array) arrow.A
 }
 
 // goTo passes over the rows before a row: over most of them by the index of pages, where the file has one, then over whole
-// pages, and at last over what lies before the row in its page. Cancelled, it goes on with the next call.
+// pages, and at last over what lies before the row in its page. Cancelled, it continues with the next call.
 func (c *column) goTo(ctx context.Context, row int64) (err error) {
 	if c.row == 0 && row > 0 && c.page == nil {
 		if c.row, err = c.pages.SeekRow(row); err != nil {

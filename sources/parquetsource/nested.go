@@ -23,7 +23,7 @@ type listsOf struct {
 }
 
 // nested goes through n rows of a column of lists of lists, of any depth. With keep it returns them as an array that the
-// caller owns. An entry with repetition level r belongs to the list of depth r that is open; those below begin anew as far
+// caller owns. An entry with repetition level r belongs to the list of depth r that is open; those below start over as far
 // as its definition level says that there is an element above them.
 func (c *column) nested(n int, keep bool) (arrow.Array, error) {
 	defs := c.leaf.ElementDefs

@@ -81,7 +81,7 @@ func (b *numbers[T]) AppendNulls(k int) {
 	b.nulls += k
 }
 
-// NewArray returns what was built and starts anew.
+// NewArray returns what was built and starts over.
 func (b *numbers[T]) NewArray() arrow.Array {
 	if b.buf == nil {
 		b.buf = memory.NewResizableBuffer(b.mem)

@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
 	// {INT(0,7)}). Each must name at least one file. The splits of a file are named by
-	// its path behind the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
+	// its path after the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
 	Files []string
 	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
 	// a file that holds what one of them held has its name, whatever it is called now.
@@ -41,7 +41,7 @@ const gibibyte = 1 << 30
 // IDs is the type to ask for where numbers and text will both do.
 func IDs() arrow.DataType { return arrow.ListOf(arrow.Null) }
 
-// isIDs tells whether a type is [IDs].
+// isIDs reports whether a type is [IDs].
 func isIDs(dt arrow.DataType) bool {
 	l, ok := dt.(*arrow.ListType)
 	return ok && l.Elem().ID() == arrow.NULL
@@ -99,7 +99,7 @@ func (o Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// readable tells whether columns can be read as a type.
+// readable reports whether columns can be read as a type.
 func readable(dt arrow.DataType) bool {
 	if isIDs(dt) {
 		return true

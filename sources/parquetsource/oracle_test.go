@@ -14,7 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// oracle reads a file with parquet-go and renders the rows of each row group by column: the slow twin of the source. Only
+// oracle reads a file with parquet-go and renders the rows of each row group by column: the slow reference of the source. Only
 // columns of schema are rendered.
 func oracle(tb testing.TB, file []byte, schema *arrow.Schema) (groups [][]string) {
 	tb.Helper()

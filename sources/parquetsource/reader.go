@@ -40,7 +40,7 @@ type Reader struct {
 
 	pos, rows int64
 	scratch   *pqfile.Scratch // of cols
-	cols      []*column       // nil: to be opened anew at pos
+	cols      []*column       // nil: to be opened again at pos
 	bad       error           // of the content, not reported with success yet
 	closed    bool
 }
@@ -152,7 +152,7 @@ func (r *Reader) giveUp() (*pipeline.Batch, error) {
 	return r.batch(cols, 0, r.rows)
 }
 
-// start opens the columns and passes over the rows before pos. Cancelled, it goes on with the next call.
+// start opens the columns and passes over the rows before pos. Cancelled, it continues with the next call.
 func (r *Reader) start(ctx context.Context) error {
 	if r.cols == nil {
 		if r.scratch == nil {

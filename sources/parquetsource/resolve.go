@@ -127,7 +127,7 @@ func bottom(n *pqfile.Node) *pqfile.Node {
 	return n
 }
 
-// converts tells whether the values of a leaf can be read as a type without losing what they mean.
+// converts reports whether the values of a leaf can be read as a type without losing what they mean.
 func converts(leaf *pqfile.Node, to arrow.DataType) bool {
 	if leaf.Annotation == pqfile.Decimal && leaf.Scale != 0 || leaf.Annotation == pqfile.Float16 {
 		return false

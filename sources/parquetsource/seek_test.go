@@ -207,7 +207,7 @@ func (f countingFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestSeekReadsLittle: going on at a row deep in a row group reads the pages that hold what comes, and not those before,
+// TestSeekReadsLittle: continuing at a row deep in a row group reads the pages that hold what comes, and not those before,
 // with an index of pages and without one, and gives the same rows as reading from the beginning.
 func TestSeekReadsLittle(t *testing.T) {
 	t.Parallel()
@@ -257,7 +257,7 @@ func TestSeekReadsLittle(t *testing.T) {
 
 // withoutIndex makes the footer forget where the indexes of pages lie, by naming their fields what nobody knows.
 func withoutIndex(file []byte) []byte {
-	// parquet-go writes the four fields of the indexes behind the metadata of each chunk: an i64, an i32, an i64, an i32.
+	// parquet-go writes the four fields of the indexes after the metadata of each chunk: an i64, an i32, an i64, an i32.
 	out := bytes.Clone(file)
 	changed := 0
 	for i := len(out) / 2; i+1 < len(out); i++ {

@@ -61,7 +61,7 @@ var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
 //	integers, BOOLEAN and byte arrays        [IDs]
 //
 // Dates, times and decimals without a fraction are read as the integers that they are stored as. Columns are nullable
-// whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] behind
+// whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] after
 // them. Errors: those of [Options.Validate].
 func New(opts Options) (*Source, error) {
 	if err := opts.Validate(); err != nil {
@@ -145,7 +145,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	return splits, nil
 }
 
-// sameIDs sees to it that columns asked for as [IDs] are the same in all files: batches of different files may be joined.
+// sameIDs ensures that columns asked for as [IDs] are the same in all files: batches of different files may be joined.
 type sameIDs struct {
 	file   string
 	fields []arrow.Field
@@ -180,7 +180,7 @@ func cutName(split string) (file string, group int, ok bool) {
 	return split[:i], group, err == nil
 }
 
-// isBad tells whether an error says that the content of a file is at fault.
+// isBad reports whether an error says that the content of a file is at fault.
 func isBad(err error) bool {
 	return errors.Is(err, pqfile.ErrMalformed) || errors.Is(err, pqfile.ErrUnsupported) || errors.Is(err, pqfile.ErrTooLarge)
 }
@@ -269,7 +269,7 @@ func (s *Source) put(b *pqfile.Buffers) {
 }
 
 // Open opens a row group. Errors: [pipeline.ErrUnavailable] when the file cannot be read, [pipeline.ErrConfig] when it
-// lacks a column or the row group, a [*pipeline.GapError] for a position behind its last row.
+// lacks a column or the row group, a [*pipeline.GapError] for a position after its last row.
 func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
 	file, group, ok := cutName(split.Name)
 	if !ok {

@@ -32,5 +32,5 @@
 // One pass over the default stream with DeepFM (dim 8, hidden 64 and 32) ends about .009 below the best AUC and about .04
 // above the same model frozen half way; logistic regression stays more than .1 below the best. Rules that did well:
 // batches of 256, Adagrad (learning rate .05, initial accumulator 1e-4) for vectors, FTRL (the same) for biases, Adam
-// (.002) for dense parameters, and no more than about 500 examples between a look-up and the update that follows it.
+// (.002) for dense parameters, and no more than about 500 examples between a lookup and the update that follows it.
 package synthsource

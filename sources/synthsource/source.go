@@ -60,7 +60,7 @@ func (s *Source) last(k int) pipeline.Position {
 }
 
 // Open implements [pipeline.Source]. Errors: [pipeline.ErrConfig] for a split that the source does not have, a
-// [*pipeline.GapError] for a position behind its end.
+// [*pipeline.GapError] for a position after its end.
 func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
 	opts := s.stream.world.opts
 	var k int

@@ -221,7 +221,7 @@ func ExampleSource() {
 	stream := src.Stream()
 	fmt.Println(src)
 
-	// An evaluation behind the stream: what to predict, and the best prediction there is.
+	// An evaluation after the stream: what to predict, and the best prediction there is.
 	held := stream.HeldOut(stream.Len(), 20_000)
 	clicks, expected := 0, 0.0
 	for _, ex := range held {

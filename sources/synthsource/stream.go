@@ -42,7 +42,7 @@ const (
 	heldOutDraws = 11
 )
 
-// At fills ex with example i, counted from 0; i may lie behind the end of a bounded stream, where the world goes on. It
+// At fills ex with example i, counted from 0; i may lie after the end of a bounded stream, where the world continues. It
 // reuses ex.History and allocates nothing once that has room for four. i must not be negative.
 func (s *Stream) At(i int64, ex *Example) { s.world.example(ex, streamDraws, i, i) }
 

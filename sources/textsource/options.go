@@ -16,19 +16,19 @@ const DefaultMaxLineBytes = 1 << 20
 type Options struct {
 	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
 	// {INT(0,7)}). Each must name at least one file. A file's split is named by
-	// its path behind the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
+	// its path after the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
 	Files []string
 	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
 	// a file that holds what one of them held has its name, whatever it is called now.
 	Known map[string]string
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
-	// gzip file is the number of a line that is not empty, the header not counted, and going on from one reads the file
+	// gzip file is the number of a line that is not empty, the header not counted, and continuing from one reads the file
 	// again from its beginning.
 	Compression string
-	// Header tells that the first line of every file names the columns. It is no record, but stands in the metadata of
+	// Header reports whether the first line of every file names the columns. It is no record, but is in the metadata of
 	// the file's blocks under [pipeline.MetadataHeader].
 	Header bool
-	// Quoted tells that fields may be quoted as in RFC 4180, so that a line feed between quotes does not end a record.
+	// Quoted reports whether fields may be quoted as in RFC 4180, so that a line feed between quotes does not end a record.
 	// A field is quoted if it begins with a double quote.
 	Quoted bool
 	// Delimiter separates fields; it matters with Quoted only; default ','.

@@ -20,7 +20,7 @@ const (
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// maxQuotedLines bounds the lines of one quoted record. Where a quote is never closed, each line behind it is looked at
+// maxQuotedLines bounds the lines of one quoted record. Where a quote is never closed, each line after it is looked at
 // again so many times at most.
 const maxQuotedLines = 1000
 
@@ -32,7 +32,7 @@ type scanner struct {
 	quoted bool
 	quotes quotes
 	buf    []byte // a record that does not lie in one piece in br
-	back   []byte // read and given back: the lines behind a quote that is not closed
+	back   []byte // read and given back: the lines after a quote that is not closed
 }
 
 var _ filesource.Records = (*scanner)(nil)
@@ -69,7 +69,7 @@ func (s *scanner) Scan() ([]byte, error) {
 }
 
 // record returns the next line or quoted record, empty ones too. A quoted record that is not closed within the bound on
-// bytes and within maxQuotedLines is given up: its first line is a bad record, and the next one begins behind it.
+// bytes and within maxQuotedLines is given up: its first line is a bad record, and the next one begins after it.
 func (s *scanner) record() ([]byte, error) {
 	s.quotes.state = fieldStart
 	s.buf = s.buf[:0]
@@ -143,9 +143,9 @@ type quoteState uint8
 
 const (
 	fieldStart quoteState = iota // a quote here opens a quoted field
-	unquoted                     // within a field without quotes, or behind a closed one
+	unquoted                     // within a field without quotes, or after a closed one
 	inside                       // between quotes
-	quoteSeen                    // behind a quote within quotes: doubled, or the end of the field
+	quoteSeen                    // after a quote within quotes: doubled, or the end of the field
 )
 
 // quotes follows the quoting of one record, piece by piece (RFC 4180, section 2, rules 5 to 7).
@@ -154,7 +154,7 @@ type quotes struct {
 	state     quoteState
 }
 
-// open takes the next piece of a record and tells whether a quoted field is open behind it.
+// open takes the next piece of a record and reports whether a quoted field is open after it.
 func (q *quotes) open(piece []byte) bool {
 	for len(piece) > 0 {
 		switch q.state {

@@ -157,7 +157,7 @@ func FuzzScan(f *testing.F) {
 				t.Errorf("%q is not a part of %q", rec, text)
 			}
 		}
-		// What is read behind a position does not depend on what was read before.
+		// What is read after a position does not depend on what was read before.
 		s := newScanner(bytes.NewReader(text), 0, opts.withDefaults())
 		for i := range min(len(all), 20) {
 			if diff := cmp.Diff(all[i:], scanAll(t, bytes.NewReader(text[s.Offset():]), opts)); diff != "" {

@@ -14,13 +14,13 @@ import (
 type Options struct {
 	// Files are paths, with the wildcards of filepath.Match and Monolith's macros ({DATE(20260301,20260331)},
 	// {INT(0,7)}). Each must name at least one file. A file's split is named by
-	// its path behind the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
+	// its path after the folder that its pattern begins with, and known again by its bytes wherever it lies (see Known).
 	Files []string
 	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
 	// a file that holds what one of them held has its name, whatever it is called now.
 	Known map[string]string
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
-	// gzip file is a record number, and going on from one reads the file again from its beginning.
+	// gzip file is a record number, and continuing from one reads the file again from its beginning.
 	Compression string
 	// MaxRecordBytes bounds a record's data, default 64 MiB, at most 1 GiB; larger ones are bad rows.
 	MaxRecordBytes int64

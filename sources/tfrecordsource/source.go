@@ -9,7 +9,7 @@ import (
 )
 
 // New describes TFRecord files without touching one. Bad records have the reasons "crc mismatch" and "record too large",
-// behind which reading goes on, or "length crc mismatch", "truncated" and "damaged gzip stream", behind which no record can
+// after which reading continues, or "length crc mismatch", "truncated" and "damaged gzip stream", after which no record can
 // be found. Errors: those of [Options.Validate].
 func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Options says how large batches become.
+// Options describes how large batches become.
 type Options struct {
 	// Rows is the number of rows of every batch but a remainder. It has no default.
 	Rows int
@@ -56,7 +56,7 @@ func (o Options) Validate() error {
 //	in   |--300--|--500--|-0-|--400--|  end
 //	out          |--512--|-88|   |--512--| |--88-|       a cut behind row 600
 //
-// Behind a cut batches are of the full size again. The stage may stand in front of the first queue or behind it; it cuts by
+// After a cut batches are of the full size again. The stage may stand in front of the first queue or after it; it cuts by
 // [pipeline.ColPosition], whatever its unit, positions made by position.AtEpoch included. The stage's methods may be
 // called from several goroutines at once.
 type Stage struct{ opts Options }
@@ -144,7 +144,7 @@ func (d delayed) Tick(_ context.Context, now time.Time, emit func(*pipeline.Batc
 }
 
 // Process implements [pipeline.Processor]. Errors: [pipeline.ErrSchema] for a batch without positions, or one that does
-// not go on where the last of its split ended.
+// not continue where the last of its split ended.
 func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pipeline.Batch) error) error {
 	h := p.find(in.Origin())
 	pieces, err := p.pieces(in)
@@ -257,7 +257,7 @@ func (p *processor) find(o pipeline.Origin) *held {
 // piece is a batch, or a part of one, whose rows are of one epoch and between two cuts.
 type piece struct {
 	batch *pipeline.Batch
-	// lastOfEpoch and cut tell that an epoch ends with the piece, and that no batch may go on behind it.
+	// lastOfEpoch and cut tell that an epoch ends with the piece, and that no batch may continue after it.
 	lastOfEpoch, cut bool
 }
 

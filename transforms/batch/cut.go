@@ -6,8 +6,8 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// atCuts cuts pieces, which join without a gap, at ascending positions, and returns those that lie behind the last piece.
-// With epochs, what ends with an epoch is told apart. On an error it has released everything.
+// atCuts cuts pieces, which join without a gap, at ascending positions, and returns those that follow the last piece.
+// With epochs, what ends with an epoch is distinguished. On an error it has released everything.
 func atCuts(in []piece, cuts []pipeline.Position, epochs bool) (out []piece, left []pipeline.Position, err error) {
 	for i, p := range in {
 		for len(cuts) > 0 && cuts[0] <= p.batch.Origin().From {
@@ -31,8 +31,8 @@ func atCuts(in []piece, cuts []pipeline.Position, epochs bool) (out []piece, lef
 	return out, cuts, nil
 }
 
-// divide returns what lies before a position within a batch and what lies behind it; b stays whole and its owner's. The
-// records of a row end with its position, so the row belongs in front if that is not behind the cut. Where rows were
+// divide returns what lies before a position within a batch and what follows it; b stays whole and its owner's. The
+// records of a row end with its position, so the row belongs in front if that is not after the cut. Where rows were
 // dropped the cut lies between two of them, and becomes a border of the ranges all the same: a shard stands there.
 func divide(b *pipeline.Batch, at pipeline.Position) (front, back *pipeline.Batch, err error) {
 	pos, o, rec := b.Positions(), b.Origin(), b.Record()

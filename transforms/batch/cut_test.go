@@ -159,7 +159,7 @@ func slowSizes(at, borders []pipeline.Position, end pipeline.Position, opts batc
 	return sizes
 }
 
-// shards play a store whose parts stand at different positions: each takes an element whole, or has it already.
+// shards play a store whose parts are at different positions: each takes an element whole, or has it already.
 type shards struct {
 	mu    sync.Mutex
 	at    []map[string]pipeline.Position // of each shard

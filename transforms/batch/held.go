@@ -21,7 +21,7 @@ type held struct {
 	from, to pipeline.Position
 }
 
-// part is one batch, which held owns, with its origin; that also covers the batches without rows behind it.
+// part is one batch, which held owns, with its origin; that also covers the batches without rows after it.
 type part struct {
 	batch   *pipeline.Batch
 	origin  pipeline.Origin

@@ -23,7 +23,7 @@ func denseType(dim int) arrow.DataType {
 }
 
 // listColumn grows a list column of int64 or float32 row by row. Row r holds items[ends[r-1]:ends[r]]. A row is open
-// until end; truncate forgets it.
+// until end; truncate resets it.
 type listColumn[T int64 | float32] struct {
 	items []T
 	ends  []int32
@@ -61,7 +61,7 @@ func (c *listColumn[T]) truncate(rows int) {
 	c.items = c.items[:c.start()]
 }
 
-// array copies the column into Arrow memory as an array of type typ, and forgets it.
+// array copies the column into Arrow memory as an array of type typ, and resets it.
 func (c *listColumn[T]) array(mem memory.Allocator, typ *arrow.ListType) arrow.Array {
 	offsets := memory.NewResizableBuffer(mem)
 	defer offsets.Release()
@@ -86,7 +86,7 @@ func (c *denseColumn) truncate(rows int) { c.values = c.values[:min(rows*c.dim, 
 
 func (c *denseColumn) row(r int) []float32 { return c.values[r*c.dim : (r+1)*c.dim] }
 
-// array copies the column into Arrow memory and forgets it.
+// array copies the column into Arrow memory and resets it.
 func (c *denseColumn) array(mem memory.Allocator) arrow.Array {
 	data := fixedData(mem, arrow.PrimitiveTypes.Float32, arrow.GetBytes(c.values), len(c.values))
 	defer func() { data.Release() }()
@@ -104,7 +104,7 @@ type boolColumn struct{ values []bool }
 
 func (c *boolColumn) truncate(rows int) { c.values = c.values[:min(rows, len(c.values))] }
 
-// array copies the column into Arrow memory and forgets it.
+// array copies the column into Arrow memory and resets it.
 func (c *boolColumn) array(mem memory.Allocator) arrow.Array {
 	n := len(c.values)
 	bits := memory.NewResizableBuffer(mem)
@@ -145,7 +145,7 @@ func (c *bytesColumn) truncate(rows int) {
 	c.bytes = c.bytes[:size]
 }
 
-// array copies the column into Arrow memory and forgets it.
+// array copies the column into Arrow memory and resets it.
 func (c *bytesColumn) array(mem memory.Allocator) arrow.Array {
 	offsets, bytes := memory.NewResizableBuffer(mem), memory.NewResizableBuffer(mem)
 	defer offsets.Release()

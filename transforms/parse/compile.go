@@ -105,7 +105,7 @@ func (c *compiler) format() {
 	}
 }
 
-// duplicates reports names that stand twice; empty ones are columns to skip.
+// duplicates reports names that occurs twice; empty ones are columns to skip.
 func (c *compiler) duplicates(what string, names []string) {
 	seen := map[string]bool{"": true}
 	for _, n := range names {

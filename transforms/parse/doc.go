@@ -19,7 +19,7 @@
 // Empty text counts as missing, everywhere; a missing value is the feature's Default.
 //
 // A record that cannot be used goes to [pipeline.Env.BadRow] with one of the reasons of reason.go, and the others stay:
-// the position of a row is still the place behind its record, so nothing downstream notices.
+// the position of a row is still the place after its record, so nothing downstream notices.
 //
 // Parsing keeps its buffers: a block costs a few allocations for each column and none for each row, except where a
 // feature of a row's own column has a Regexp (one) and where JSON strings have escapes (two).

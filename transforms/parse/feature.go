@@ -40,7 +40,7 @@ type output struct {
 	dense  denseColumn
 	// missing is the column of the indicator.
 	missing denseColumn
-	// filled tells that the last row that was added has a value, and not the default.
+	// filled reports whether the last row that was added has a value, and not the default.
 	filled bool
 }
 

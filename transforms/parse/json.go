@@ -8,7 +8,7 @@ import (
 )
 
 // jsonRecord reads one JSON object. The whole object is checked (RFC 8259), also what nobody asks for; of a name that
-// stands twice the last value counts. Bytes of strings are passed on as they are, valid UTF-8 or not.
+// occurs twice the last value counts. Bytes of strings are passed on as they are, valid UTF-8 or not.
 type jsonRecord struct {
 	want  map[string]int // the program's columns
 	found [][]byte       // the raw value of each column, nil: not there
@@ -153,7 +153,7 @@ func unescape(raw []byte) ([]byte, error) {
 }
 
 // members reads the object at p and calls each with the raw name and the bounds of the value of every member. It
-// returns the place behind the object.
+// returns the place after the object.
 func members(b []byte, p, depth int, each func(name []byte, from, to int) error) (int, error) {
 	if p >= len(b) || b[p] != '{' {
 		return p, syntaxError(b, p, "an object")
@@ -193,7 +193,7 @@ func members(b []byte, p, depth int, each func(name []byte, from, to int) error)
 	}
 }
 
-// skipValue checks the value at p and returns the place behind it.
+// skipValue checks the value at p and returns the place after it.
 func skipValue(b []byte, p, depth int) (int, error) {
 	if depth > maxJSONDepth {
 		return p, fmt.Errorf("nesting of more than %d at byte %d", maxJSONDepth, p)

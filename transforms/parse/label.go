@@ -73,7 +73,7 @@ func (c *compiler) addLabel(o *Label) {
 	c.labels = append(c.labels, l)
 }
 
-// unit tells that the label is that of a click, or a share.
+// unit reports whether the label is that of a click, or a share.
 func (l *label) unit() bool { return l.accepts.Min == 0 && l.accepts.Max == 1 }
 
 // addLabel appends label i of the record.

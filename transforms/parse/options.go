@@ -5,7 +5,7 @@ import (
 	"github.com/monolith-go/monolith/model/loss"
 )
 
-// Format says how records are written.
+// Format describes how records are written.
 type Format string
 
 // The formats.
@@ -23,7 +23,7 @@ const (
 	JSONL Format = "jsonl"
 )
 
-// Kind says what a feature becomes.
+// Kind describes what a feature becomes.
 type Kind string
 
 // The kinds. The empty string is Sparse.
@@ -32,7 +32,7 @@ const (
 	Dense  Kind = "dense"
 )
 
-// Type says how a feature's values are read.
+// Type describes how a feature's values are read.
 type Type string
 
 // The types. The empty string is Auto.
@@ -54,7 +54,7 @@ const (
 	Float Type = "float"
 )
 
-// Hash says how integers become signatures. Text is always hashed ([fid.HashBytes]).
+// Hash describes how integers become signatures. Text is always hashed ([fid.HashBytes]).
 type Hash string
 
 // The ways. The empty string is HashNone.
@@ -65,7 +65,7 @@ const (
 	HashInt Hash = "hash"
 )
 
-// Encoding says how the text of a side table is written.
+// Encoding describes how the text of a side table is written.
 type Encoding string
 
 // The encodings. The empty string is UTF8.
@@ -76,7 +76,7 @@ const (
 	Latin1 Encoding = "latin1"
 )
 
-// Options says what to make of records. It is not changed by anything in this package.
+// Options describes what to make of records. It is not changed by anything in this package.
 type Options struct {
 	// Format is needed by [New] and left empty for [NewColumns].
 	Format Format
@@ -85,7 +85,7 @@ type Options struct {
 	Columns []string
 	// Delimiter stands between the fields of csv (one byte, default a comma) and tsv (default a tab).
 	Delimiter string
-	// Fields says which feature column each entry of a libfm record belongs to: the k-th entry to the k-th field, so
+	// Fields describes which feature column each entry of a libfm record belongs to: the k-th entry to the k-th field, so
 	// that a record has exactly as many entries. Without it all entries belong to one column named "features".
 	Fields []string
 	// Features lists the outputs. With libfm it may be empty: then each of Fields is a sparse feature with its place
@@ -106,7 +106,7 @@ type Options struct {
 	FS fsx.FS
 }
 
-// Feature is one output. A row is bad in which a dense feature is beyond ±1e9, behind all that its options make of it.
+// Feature is one output. A row is bad in which a dense feature is beyond ±1e9, after all that its options make of it.
 type Feature struct {
 	// Name is the output column; it may not begin and end with two underscores.
 	Name string
@@ -135,7 +135,7 @@ type Feature struct {
 	//	x = (x - Mean) / Std, cut at ±[model.MaxDeviations]
 	//
 	// Without (no Clip, false, Std 0) a step is left out. A Default goes the same way; without one a missing value is 0
-	// behind all of it.
+	// after all of it.
 	Clip      []float64
 	Log       bool
 	Mean, Std float64
@@ -147,14 +147,14 @@ type Feature struct {
 	// Buckets makes a sparse feature of numbers: the signature is the number of these boundaries, which ascend, that are
 	// not above the value. The type is Float.
 	Buckets []float64
-	// MissingBucket gives missing values a bucket of their own behind the last, where there is no Default.
+	// MissingBucket gives missing values a bucket of their own after the last, where there is no Default.
 	MissingBucket bool
 	// Values names an output column for the values of libfm's entries beside the fids. Without it a value other than 1
 	// makes the row bad. A dense feature on one of Fields takes the values themselves.
 	Values string
 }
 
-// Label says where the labels of one head come from. A row without a label is bad, unless the label is Optional, and so is
+// Label describes where the labels of one head come from. A row without a label is bad, unless the label is Optional, and so is
 // one whose label is not in the range Accepts, or beyond ±1e9, where no loss can learn any more.
 type Label struct {
 	// Name is the head's: the labels are in [pipeline.LabelColumn] of it. It may be empty.
@@ -187,7 +187,7 @@ type Key struct {
 	Column string
 }
 
-// Weight says where weights come from. A missing weight is 1; a negative or infinite one makes the row bad.
+// Weight describes where weights come from. A missing weight is 1; a negative or infinite one makes the row bad.
 type Weight struct {
 	Column string
 }
@@ -195,7 +195,7 @@ type Weight struct {
 // Join adds the columns of a side table to each record: those of the line whose KeyColumn holds what Key holds in the
 // record. The file is read when the stage is opened, once a worker, and only what features need is kept.
 type Join struct {
-	// File is a text file with one line for each key; a key that stands twice is an error.
+	// File is a text file with one line for each key; a key that occurs twice is an error.
 	File string
 	// Delimiter stands between the fields; default a tab. With a single comma the lines are csv.
 	Delimiter string

@@ -7,7 +7,7 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// Labels and numbers that no model can learn from are bad rows where they stand, and not an error of the step behind.
+// Labels and numbers that no model can learn from are bad rows where they are, and not an error of the step downstream.
 func TestOutOfRange(t *testing.T) {
 	t.Parallel()
 	opts := parse.Options{

@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 )
 
-// Seen says what a stage found of one feature in some records; bad rows are not counted.
+// Seen describes what a stage found of one feature in some records; bad rows are not counted.
 type Seen struct {
 	// Name is the feature's.
 	Name string
@@ -57,7 +57,7 @@ func (s *Seen) Mean() float64 { return s.Sum / float64(s.Numbers) }
 // RMS is the root of the mean square of the numbers: their size, or NaN when there are none.
 func (s *Seen) RMS() float64 { return math.Sqrt(s.Squares / float64(s.Numbers)) }
 
-// JoinObserver hears of examples that had no line in a side table, which is named by the last part of its file's path. A hook
+// JoinObserver is notified of examples that had no line in a side table, which is named by the last part of its file's path. A hook
 // of a run ([pipeline.NewHooks]) may be one. Its method is called once for a block at most, for each table.
 type JoinObserver interface {
 	JoinMissed(table string, examples int64)

@@ -132,7 +132,7 @@ func (s *splitter) fields(dst [][]byte, record []byte) ([][]byte, error) {
 	}
 }
 
-// quotedFields is fields by RFC 4180, section 2: fields with quotes, delimiters or line ends stand in quotes.
+// quotedFields is fields by RFC 4180, section 2: fields with quotes, delimiters or line ends are in quotes.
 func (s *splitter) quotedFields(dst [][]byte, record []byte) ([][]byte, error) {
 	s.unquoted = s.unquoted[:0]
 	for n := 1; ; n++ {

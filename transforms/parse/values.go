@@ -135,5 +135,5 @@ func parseFloat(b []byte) (float32, bool) {
 	return float32(v), err == nil
 }
 
-// finite tells whether v is a number and not an infinity.
+// finite reports whether v is a number and not an infinity.
 func finite(v float32) bool { return v-v == 0 }

@@ -164,7 +164,7 @@ func (p *Prepared) scores(stage *scoring) (*score.Batch, error) {
 	return b, nil
 }
 
-// scoring is what the stages behind a look-up know of scores.
+// scoring is what the stages downstream of a lookup need of scores.
 type scoring struct {
 	schema  score.Schema
 	columns []string // of the keys

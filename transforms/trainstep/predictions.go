@@ -16,7 +16,7 @@ import (
 //   - the predictions: prediction of a model with one head, prediction_HEAD of one with several; float32, or a fixed-size list
 //     of it for a head that is wider.
 //
-// They are those that are observed. A batch is emitted before its gradients are, so a sink behind this output that is in the
+// They are those that are observed. A batch is emitted before its gradients are, so a sink downstream of this output that is in the
 // step's goroutine has every prediction that the parameter server may have learnt from.
 const SidePredictions = "predictions"
 

@@ -23,7 +23,7 @@ type StepOptions struct {
 	LR float32
 	// Keys are the key columns ([pipeline.KeyColumn]) whose values go with the scores.
 	Keys []string
-	// Observe hears of every batch; nil: nobody does.
+	// Observe is notified of every batch; nil: nobody does.
 	Observe Observer
 	// Progressive makes the predictions that are observed, and pushed as the update's trace, as the model would serve
 	// them (no dropout, moving statistics), before the batch is trained on (progressive validation, Blum et al., 1999).

@@ -12,7 +12,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Store is where parameters are read from. One worker's stages share one store: a look-up and a read of the dense
+// Store is where parameters are read from. One worker's stages share one store: a lookup and a read of the dense
 // parameters may overlap each other and the pushes of the worker.
 type Store interface {
 	// Lookup fills rows.Values for rows.Keys and changes nothing in the store.
@@ -35,7 +35,7 @@ type Observation struct {
 	Losses []float64
 }
 
-// Observer hears of every step, from the goroutine of its worker.
+// Observer is notified of every step, from the goroutine of its worker.
 type Observer func(Observation)
 
 // Prepared is a batch as a model sees it, with the embedding rows it looked up. It implements [pipeline.Element].

@@ -333,7 +333,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestStepsAllocateNothing warms the buffers up and counts allocations of a whole look-up and step. The record batch
+// TestStepsAllocateNothing warms the buffers up and counts allocations of a whole lookup and step. The record batch
 // itself is made once: making it is the parser's cost.
 func TestStepsAllocateNothing(t *testing.T) {
 	m := newModel(t, zoo.Config{Name: "deepfm", Dim: 4, Hidden: []int{8}, DenseOptimizer: optim.SGD{LR: 0.1}})

@@ -30,7 +30,7 @@ func (a Answer) I32(v int32) Answer { return binary.BigEndian.AppendUint32(a, ui
 // I64 appends eight bytes.
 func (a Answer) I64(v int64) Answer { return binary.BigEndian.AppendUint64(a, uint64(v)) }
 
-// Str appends a string behind its length in two bytes.
+// Str appends a string after its length in two bytes.
 func (a Answer) Str(s string) Answer { return append(a.I16(int16(len(s))), s...) }
 
 // Broker listens on the loopback interface until the test ends and returns its address. A request is answered by its API

@@ -1,4 +1,4 @@
-// Package graphtest checks graphs against their slow twin: values against the float64 reference, gradients against
+// Package graphtest checks graphs against their slow reference: values against the float64 reference, gradients against
 // central differences of it.
 package graphtest
 
@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/model/loss"
 )
 
-// Shape says what random inputs look like.
+// Shape describes what random inputs look like.
 type Shape struct {
 	Rows int
 	// MaxList is the longest list of a sparse feature; lengths are uniform from 0, or always 1 when MaxList is 0.
@@ -210,7 +210,7 @@ func comparePredictions(t *testing.T, what string, g *graph.Graph, got [][]float
 	}
 }
 
-// near tells whether got is within tolerance of want, relative above 1/10 and absolute below.
+// near reports whether got is within tolerance of want, relative above 1/10 and absolute below.
 func near(got, want, tolerance float64) bool {
 	return math.Abs(got-want) <= tolerance*max(0.1, math.Abs(want))
 }

@@ -64,7 +64,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 	return cmd
 }
 
-// reaches tells that every AUC is known and large enough.
+// reaches reports whether every AUC is known and large enough.
 func reaches(scores job.Scores, least float64) error {
 	found := false
 	for _, name := range scores.Names() {

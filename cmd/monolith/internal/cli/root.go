@@ -188,7 +188,7 @@ func looksLikeJob(path string) bool {
 
 var versionKey = regexp.MustCompile(`(?m)^version:`)
 
-// isDir tells that path is a folder that is there.
+// isDir reports whether path is a folder that is there.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

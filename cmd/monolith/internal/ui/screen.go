@@ -13,7 +13,7 @@ import (
 // Screen is standard error with, on a terminal, one line at the bottom that is redrawn. Everything else that goes to
 // standard error goes through Write, which moves the line down. Its methods may be called from several goroutines.
 type Screen struct {
-	// Terminal tells that cursor movements are understood; Color that colours are wanted too.
+	// Terminal reports whether cursor movements are understood; Color that colours are wanted too.
 	Terminal, Color bool
 
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ func NewScreen(w io.Writer, noColor bool, env func(string) string) *Screen {
 	return s
 }
 
-// IsTerminal tells that w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

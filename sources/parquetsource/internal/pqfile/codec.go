@@ -75,7 +75,7 @@ func (c *codecs) decompress(codec int32, dst, src []byte) (err error) {
 	return unsupported("compression codec %d", codec)
 }
 
-// slack is how many bytes the decoder of zstd wants behind its output: with fewer it takes a path that checks each copy
+// slack is how many bytes the decoder of zstd wants after its output: with fewer it takes a path that checks each copy
 // and is a third slower (klauspost/compress: zstd/seqdec_amd64.go, maxCompressedBlockSizeAlloc).
 const slack = 128<<10 + 64
 
@@ -119,7 +119,7 @@ func lz4Block(dst, src []byte) error {
 	return nil
 }
 
-// lz4Frames reads Hadoop's framing: blocks behind their uncompressed and compressed length, big-endian.
+// lz4Frames reads Hadoop's framing: blocks after their uncompressed and compressed length, big-endian.
 func lz4Frames(dst, src []byte) error {
 	for len(dst) > 0 {
 		if len(src) < 8 {

@@ -101,7 +101,7 @@ func (c *Column) Skip(rows int64) (skipped int64, err error) {
 	return skipped, nil
 }
 
-// next reads one page of any kind and tells whether it had entries. With skip, a page of entries is passed over if it has
+// next reads one page of any kind and reports whether it had entries. With skip, a page of entries is passed over if it has
 // at most *skip rows, which it is lowered by; otherwise *skip becomes -1 and the page is left.
 func (c *Column) next(skip *int64) (bool, error) {
 	if c.off >= c.end {
@@ -251,7 +251,7 @@ func (c *Column) levelsV1(h header, raw []byte) ([]byte, error) {
 	return src, nil
 }
 
-// levels reads n levels at the beginning of src and returns what lies behind.
+// levels reads n levels at the beginning of src and returns what follows.
 func levels(buf *[]byte, src []byte, encoding int32, n int, most uint8) (out, rest []byte, err error) {
 	width := uint(bits.Len8(most))
 	*buf = grow(*buf, n)

@@ -5,7 +5,7 @@ import "encoding/binary"
 const maxDeltaBlock = 1 << 20 // values; writers use 128
 
 // deltaInts decodes at least want integers of DELTA_BINARY_PACKED (Encodings.md, 5) and returns the want first ones and
-// what lies behind the encoding. Sums wrap around at 64 bits, so they are right modulo 2^32 as well.
+// what follows the encoding. Sums wrap around at 64 bits, so they are right modulo 2^32 as well.
 //
 //	header := <block size> <miniblocks in a block> <number of values> <zigzag: first value>
 //	block  := <zigzag: least delta> <a byte for each miniblock: its width> <miniblocks of packed deltas over the least>
@@ -62,7 +62,7 @@ func deltaInts(dst []int64, src []byte, want int) (values []int64, rest []byte, 
 			if width <= 56 {
 				last = sums(out, src, uint(width), last, least)
 			} else {
-				unpackWide(deltas[:m], src, uint(width)) // what lies behind serves to read whole words
+				unpackWide(deltas[:m], src, uint(width)) // what follows serves to read whole words
 				for k, delta := range deltas[:m] {
 					last += least + int64(delta)
 					out[k] = last

@@ -60,7 +60,7 @@ const (
 type Node struct {
 	Name     string
 	Physical Physical
-	// Annotation says what the value means; Scale is that of Decimal.
+	// Annotation describes what the value means; Scale is that of Decimal.
 	Annotation Annotation
 	Scale      int32
 	Children   []*Node
@@ -77,7 +77,7 @@ type Node struct {
 	rep         repetition
 }
 
-// Chunk says where a column of a row group lies.
+// Chunk describes where a column of a row group lies.
 type Chunk struct {
 	physical   Physical
 	codec      int32

@@ -6,7 +6,7 @@ import "encoding/binary"
 //
 //	run := <varint: length << 1> <value in whole bytes>  |  <varint: groups << 1 | 1> <groups of 8 packed values>
 //
-// Values behind the last wanted one are padding.
+// Values after the last wanted one are padding.
 func hybrid[T uint8 | uint32](dst []T, src []byte, width uint) error {
 	if width > 32 {
 		return malformed("values of %d bits", width)

@@ -13,7 +13,7 @@ type pageLocation struct {
 
 // SeekRow goes to the page that holds a row by way of the chunk's offset index and returns the row that the page begins with.
 // Nothing may have been read of the column. A chunk without an index, or with one that cannot be true, is read from its
-// beginning: 0. An index that lies within what can be true shows when the chunk has more or fewer rows behind the page than
+// beginning: 0. An index that lies within what can be true shows when the chunk has more or fewer rows after the page than
 // it should. Errors are those of the file, and of the dictionary.
 func (c *Column) SeekRow(row int64) (int64, error) {
 	pages, err := c.index()

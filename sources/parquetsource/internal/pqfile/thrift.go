@@ -23,7 +23,7 @@ const (
 	typeUUID   = 13
 )
 
-// errShort tells that a structure goes on behind the bytes at hand; it is no fault until there are no more.
+// errShort means that a structure continues after the bytes at hand; it is no fault until there are no more.
 var errShort = errors.New("structure is truncated")
 
 // decoder reads Thrift's compact protocol. The first error stays; after it all results are zero. It allocates nothing

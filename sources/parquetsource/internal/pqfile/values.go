@@ -218,7 +218,7 @@ func little[T int32 | int64 | float32 | float64](own *[]T, src []byte, n int) []
 	return *own
 }
 
-// arrays reads byte arrays, each behind its length in four bytes.
+// arrays reads byte arrays, each after its length in four bytes.
 func (v *Values) arrays(src []byte, n int) error {
 	if n > len(src)/4 {
 		return malformed("%d byte arrays in %d bytes", n, len(src))
@@ -240,7 +240,7 @@ func (v *Values) arrays(src []byte, n int) error {
 	return nil
 }
 
-// runs reads booleans of the RLE encoding, which stands behind its length.
+// runs reads booleans of the RLE encoding, which stands after its length.
 func (v *Values) runs(src []byte, n int) error {
 	if len(src) < 4 || uint64(binary.LittleEndian.Uint32(src)) > uint64(len(src)-4) {
 		return malformed("booleans in %d bytes", len(src))
