@@ -197,7 +197,7 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) { return inspect
 // Run trains a job: it continues from the newest good snapshot in the job's dir where there is one, trains to the end of
 // the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
 //
-// Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for
+// Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can fix in the job, [pipeline.ErrUnavailable] for
 // what cannot be reached or stored, and what the parts of the graph return.
 func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error) {
 	return run.Train(ctx, cfg, opts)
@@ -212,7 +212,7 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 // Serve serves shards of a job's parameter server until it is drained or the context ends. The process of shard 0
 // coordinates the others and the workers.
 //
-// Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for an
+// Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can fix in the job, [pipeline.ErrUnavailable] for an
 // address that cannot be listened at or a disk that is full.
 func Serve(ctx context.Context, cfg *Config, opts ServeOptions) (*ServeResult, error) {
 	return run.Serve(ctx, cfg, opts)
@@ -220,7 +220,7 @@ func Serve(ctx context.Context, cfg *Config, opts ServeOptions) (*ServeResult, e
 
 // InspectSource looks into a job's source: what the records hold, what the job's parse section makes of them, and where
 // it has none, one that fits. Nothing is changed. Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user
-// can mend, [pipeline.ErrUnavailable] for what cannot be reached in time.
+// can fix, [pipeline.ErrUnavailable] for what cannot be reached in time.
 func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*SourceInfo, error) {
 	return inspect.Source(ctx, cfg, opts)
 }

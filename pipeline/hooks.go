@@ -43,7 +43,7 @@ type StageDoneHook interface {
 
 // QueueLenHook hears how full queues are.
 type QueueLenHook interface {
-	// QueueLen tells the fill of a prefetch queue after a put or get, and its capacity.
+	// QueueLen reports the fill of a prefetch queue after a put or get, and its capacity.
 	QueueLen(queue string, length, capacity int)
 }
 
@@ -132,7 +132,7 @@ func (h *Hooks) StageDone(stage string, rows int, d time.Duration) {
 	}
 }
 
-// QueueLen tells those who implement [QueueLenHook].
+// QueueLen reports those who implement [QueueLenHook].
 func (h *Hooks) QueueLen(queue string, length, capacity int) {
 	if h == nil {
 		return

@@ -328,7 +328,7 @@ func (l *lane) watchLag(stop <-chan struct{}) error {
 	hooks := l.env.Observe()
 	for last := false; ; {
 		for _, sp := range l.splits {
-			lag := int64(-1) // of a split that is somebody else's from now on
+			lag := int64(-1) // of a split that is another process's from now on
 			if !last || !l.run.stopped() {
 				lag = sp.reader.lag(Position(sp.writtenTo.Load()))
 			}

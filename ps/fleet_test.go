@@ -211,7 +211,7 @@ func (f *fleet) strike() {
 	}
 }
 
-// mend starts what is dead again and returns when the cluster is ready.
+// fix starts what is dead again and returns when the cluster is ready.
 func (f *fleet) mend() error {
 	f.mending.Lock()
 	defer f.mending.Unlock()

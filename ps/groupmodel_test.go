@@ -125,7 +125,7 @@ func (m *groupModel) poll(x *actor) {
 		r := x.report()
 		y := m.join(x.worker, r)
 		y.a, y.done = x.a, x.done
-		if m.c.t.Sub(m.born) <= ps.HoldFor { // otherwise somebody else may have them, and the shards fence it
+		if m.c.t.Sub(m.born) <= ps.HoldFor { // otherwise another process may have them, and the shards fence it
 			y.owned = x.owned
 		}
 		if r.Generation == m.generation && r.Phase >= m.phase {

@@ -19,13 +19,13 @@ type RequestDoneHook interface {
 
 // TableRowsHook hears how large tables are.
 type TableRowsHook interface {
-	// TableRows tells the number of rows of a table on all shards: when a cluster opens, every few seconds and when it closes.
+	// TableRows reports the number of rows of a table on all shards: when a cluster opens, every few seconds and when it closes.
 	TableRows(table string, rows int64)
 }
 
 // StalenessHook hears how old lookups are when they are used.
 type StalenessHook interface {
-	// Staleness tells, for a push, how many later lookups its client had done before: updates they did not see.
+	// Staleness reports, for a push, how many later lookups its client had done before: updates they did not see.
 	Staleness(steps int64)
 }
 
@@ -62,7 +62,7 @@ func (h *Hooks) RequestDone(method, code string, d time.Duration) {
 	}
 }
 
-// TableRows tells those who implement [TableRowsHook].
+// TableRows reports those who implement [TableRowsHook].
 func (h *Hooks) TableRows(table string, rows int64) {
 	if h == nil {
 		return
@@ -72,7 +72,7 @@ func (h *Hooks) TableRows(table string, rows int64) {
 	}
 }
 
-// Staleness tells those who implement [StalenessHook].
+// Staleness reports those who implement [StalenessHook].
 func (h *Hooks) Staleness(steps int64) {
 	if h == nil {
 		return

@@ -33,7 +33,7 @@ func TestRealDataMovieLensCluster(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bash, "cluster.sh")
 	cmd.Env = append(os.Environ(), "MONOLITH_DATA="+data, "DIR="+dir, "BROKERS=", "MOVIELENS_SHARD_0="+freeAddr(t), "MOVIELENS_SHARD_1="+freeAddr(t))
-	// The script ends its processes when it is told to end.
+	// The script ends its processes when it gets a signal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var out, errs bytes.Buffer

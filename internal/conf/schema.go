@@ -13,7 +13,7 @@ import (
 //
 //	yaml      the key, or ",inline" for an embedded struct
 //	alias     a second key for the same value
-//	default   what stands when no layer sets it, written as in a --set flag
+//	default   the value when no layer sets it, written as in a --set flag
 //	enum      the words allowed, separated by |; or @name, a list of [Options].Words
 //	min, max  bounds, inclusive; above: a lower bound, exclusive
 //	required  "true": must not be left out or empty
@@ -27,7 +27,7 @@ type Schema struct {
 	keys []Key
 }
 
-// Options say how a configuration is called and what stands around it.
+// Options are the name of a configuration and its surroundings.
 type Options struct {
 	// Noun is what messages call the configuration: "job".
 	Noun string
@@ -37,7 +37,7 @@ type Options struct {
 	EnvPrefix string
 	// Reserved are variables with that prefix that are no settings.
 	Reserved []string
-	// Alternatives are the sections that may stand in each type that embeds a [Pick].
+	// Alternatives are the sections that may be in each type that embeds a [Pick].
 	Alternatives map[reflect.Type][]Alternative
 	// Words are lists of words that a tag may name: enum:"@formats".
 	Words map[string][]string

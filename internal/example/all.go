@@ -2,7 +2,7 @@ package example
 
 // All returns every feature of a record by name, for looking into records whose names nobody knows yet. It agrees with a
 // [Scanner] made for those names, and is slower. The values alias the record. Errors: [*MalformedError]; also for lists
-// that are not well formed, which a Scanner leaves to whoever takes them apart.
+// that are not well formed, which a Scanner leaves to the decoder of the list.
 func All(record []byte) (map[string]Value, error) {
 	names := map[string]struct{}{}
 	err := messages(record, func(features []byte) error {

@@ -197,7 +197,7 @@ func (x *Exchange) put(p int, stream string, rec arrow.RecordBatch) {
 	x.stats.Rows += rec.NumRows()
 }
 
-// spill writes the largest partition to disk if memory is short; more tells that it did.
+// spill writes the largest partition to disk if memory is short; more is true if it did.
 func (x *Exchange) spill() (more bool, err error) {
 	x.mu.Lock()
 	if x.broken != nil || x.held <= x.opts.MemoryLimit {

@@ -22,7 +22,7 @@ type head struct {
 	columns []keys
 	rows    []row
 	place   int
-	// A run: the streams of the rows of the batch at hand.
+	// A run: the streams of the rows of the current batch.
 	run     *runReader
 	streams []int32
 

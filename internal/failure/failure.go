@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Code is the kind of an error. The order is that in which they count when an error is of several: what its reader can mend
+// Code is the kind of an error. The order is that in which they count when an error is of several: what its reader can fix
 // himself comes first.
 type Code uint8
 
@@ -40,18 +40,18 @@ const (
 	Torn             // shards disagree
 	Busy             // too much under way
 	Closed           // used after its end
-	Disk             // a disk that only its owner can mend, or no files left to open
+	Disk             // a disk that only its owner can fix, or no files left to open
 	Unknown          // an error of no code
 )
 
-// Class is what a code means to whoever started the program.
+// Class is what a code means to the user of the program.
 type Class uint8
 
 // The classes.
 const (
 	Failed      Class = iota // it failed while running
-	Mistake                  // the user can mend it in the job or on the command line
-	Environment              // the machine, its disks or what is reached over the network must be mended
+	Mistake                  // the user can fix it in the job or on the command line
+	Environment              // the machine, its disks or what is reached over the network must be fixed
 )
 
 // kinds has what follows from a code.
@@ -98,7 +98,7 @@ func (c Code) Label() string {
 	return "error"
 }
 
-// Class is what the code means to whoever started the program.
+// Class is what the code means to the user of the program.
 func (c Code) Class() Class { return kinds[c].class }
 
 // Lasting reports whether waiting and trying again do not help.

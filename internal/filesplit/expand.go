@@ -25,7 +25,7 @@ type File struct {
 	Path string
 	// Size is in bytes.
 	Size int64
-	// Identity tells the file by what it holds; [Expand] leaves it out. See [Files].
+	// Identity identifies the file by its content; [Expand] leaves it out. See [Files].
 	Identity string
 
 	abs   string // Path from the root on
@@ -35,7 +35,7 @@ type File struct {
 // maxPatterns bounds what the macros of one pattern may stand for.
 const maxPatterns = 100_000
 
-// NoMatchError tells of a pattern that names no file.
+// NoMatchError describes a pattern that names no file.
 type NoMatchError struct {
 	Pattern string
 	// Nearest is the file of the pattern's folder with the most similar name, or empty.

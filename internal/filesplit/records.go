@@ -24,7 +24,7 @@ const (
 
 // Scanner finds the records of an open file.
 type Scanner interface {
-	// Scan returns the next record; it is valid until the next call. io.EOF ends the file. A [*BadRecord] tells of a
+	// Scan returns the next record; it is valid until the next call. io.EOF ends the file. A [*BadRecord] describes a
 	// record that cannot be used; what is known of it may be returned beside the error.
 	Scan() ([]byte, error)
 	// Offset is the byte offset, uncompressed, just after what Scan last returned.
@@ -47,7 +47,7 @@ func (e *BadRecord) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Er
 // Unwrap returns the detail.
 func (e *BadRecord) Unwrap() error { return e.Err }
 
-// PastEndError tells of a position after the end of a file.
+// PastEndError describes a position after the end of a file.
 type PastEndError struct{ Want, End int64 }
 
 // Error names both positions.
@@ -103,7 +103,7 @@ func NewRecords(s *Stream, scan Scanner, opts RecordsOptions) *Records {
 func (r *Records) Position() int64 { return r.emitted }
 
 // Next returns the next block, of binary records and int64 positions under the given schema, and the range of positions
-// that it was made of. A block without rows tells that everything in its range was dropped. io.EOF ends the file and
+// that it was made of. A block without rows means that everything in its range was dropped. io.EOF ends the file and
 // repeats. bad decides about bad records: with nil the record is dropped, an error is returned and the record reported
 // again by the next call. Errors: those of bad, a [*PastEndError], those of the file system, and the context's cause;
 // after that one and those of bad, nothing is lost.

@@ -85,7 +85,7 @@ func (s *Stream) SeekTo(offset int64) error {
 	return nil
 }
 
-// Read reads the content, uncompressed. Concatenated gzip members are read as one. Errors of the content are told from
+// Read reads the content, uncompressed. Concatenated gzip members are read as one. Errors of the content are distinguished from
 // those of the file system by [Damaged].
 func (s *Stream) Read(p []byte) (int, error) {
 	if !s.gz {

@@ -44,7 +44,7 @@ type Writer interface {
 	// Commit makes the file whole, durable and visible under its name, and closes it. After an error it is not visible, or
 	// visible and whole.
 	Commit(ctx context.Context) error
-	// Close gives up a file that is not committed, of which nothing is left. After Commit it does nothing. It may be called
+	// Close discards a file that is not committed, of which nothing is left. After Commit it does nothing. It may be called
 	// more than once.
 	Close() error
 }

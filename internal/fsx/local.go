@@ -157,7 +157,7 @@ func syncDir(dir string) error {
 type localWriter struct {
 	f         *os.File
 	name, dir string
-	done      bool // committed, or given up
+	done      bool // committed, or discarded
 }
 
 // Write implements [Writer].

@@ -37,7 +37,7 @@ func (w *localWriter) CommitNew(ctx context.Context) error {
 	}
 	w.done = true
 	err := os.Remove(w.f.Name())
-	if errors.Is(err, fs.ErrNotExist) { // somebody else has removed it since, which changes nothing any more
+	if errors.Is(err, fs.ErrNotExist) { // another process has removed it since, which changes nothing any more
 		err = nil
 	}
 	return errors.Join(err, syncDir(w.dir))

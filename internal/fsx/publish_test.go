@@ -25,7 +25,7 @@ func begin(t *testing.T, path, content string) fsx.Exclusive {
 	return w.(fsx.Exclusive)
 }
 
-// TestCommitNewOnce: of many writers of one name exactly one succeeds, whole, and the others hear why and leave nothing.
+// TestCommitNewOnce: of many writers of one name exactly one succeeds, whole, and the others get the reason and leave nothing.
 func TestCommitNewOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// CanMake tells, without changing anything, whether a folder is there to be written to or could be made: nil, or what is
+// CanMake checks, without changing anything, whether a folder is there to be written to or could be made: nil, or what is
 // in the way. A disk that is full shows only when it is written to.
 func CanMake(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
@@ -32,7 +32,7 @@ func CanMake(dir string) error {
 	}
 }
 
-// CanWrite tells, without changing anything, whether a file is there to be written to or could be made.
+// CanWrite checks, without changing anything, whether a file is there to be written to or could be made.
 func CanWrite(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -1,4 +1,4 @@
 package fsx
 
-// writable does not ask: there is no cheap way to know. Whoever writes is notified of it.
+// writable does not ask: there is no cheap way to know. The write itself fails.
 func writable(string) error { return nil }

@@ -1,4 +1,4 @@
-// Package hook finds who wants to hear of an event.
+// Package hook finds the hooks that implement the interface of an event.
 package hook
 
 // Of returns those of some hooks that implement T, in their order.

@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Client speaks to the brokers of one cluster about one topic, each call once: whoever calls decides about repeating it.
+// Client speaks to the brokers of one cluster about one topic, each call once: the caller decides about retries.
 // It is not for concurrent use and starts no goroutine.
 type Client struct {
 	// Cluster is the last picture of the topic; nil: ask before the next use.
@@ -115,7 +115,7 @@ func (c *Client) Layout(ctx context.Context, topic string) (*Cluster, error) {
 	return Answer(decodeOldMetadata(b))(cn, Metadata)
 }
 
-// look asks a broker when nothing is known of the cluster.
+// look asks a broker when the cluster's metadata is not known.
 func (c *Client) look(ctx context.Context) error {
 	if c.Cluster != nil {
 		return nil

@@ -146,7 +146,7 @@ func (u *Unpacker) chunk(block []byte) error {
 	if err != nil {
 		return err
 	}
-	// A block says how large it gets, and one byte of it may stand for 64: what it says may be a lie either way.
+	// A block says how large it gets, and one byte of it may stand for 64: its claim may be false either way.
 	if n > u.Limit-u.out.Len() {
 		return ErrUnpacked
 	}
@@ -163,7 +163,7 @@ func (u *Unpacker) chunk(block []byte) error {
 	return nil
 }
 
-// Close gives up what is held; the unpacker may be used again.
+// Close releases the memory that is held; the unpacker may be used again.
 func (u *Unpacker) Close() {
 	if u.zstd != nil {
 		u.zstd.Close()

@@ -24,7 +24,7 @@ type Network struct {
 	Timeout  time.Duration
 	TLS      *tls.Config    // nil: plain text
 	SASL     sasl.Mechanism // nil: anonymous
-	// Config is wrapped by errors that only a change of the configuration mends.
+	// Config is wrapped by errors that only a change of the configuration fixes.
 	Config error
 	// Keys is what the keys tls and brokers of the configuration begin with, for errors that name them.
 	Keys string
@@ -122,7 +122,7 @@ func (c *Conn) hello(ctx context.Context) error {
 		if plain {
 			hint = fmt.Sprintf("does the listener want TLS (%stls), or is it none of Kafka's?", c.net.Keys)
 		}
-		return fmt.Errorf("%s (%s)", err, hint) //nolint:errorlint // what answers may change, so its size is no reason to give up
+		return fmt.Errorf("%s (%s)", err, hint) //nolint:errorlint // what answers may change, so its size alone is no fault
 	}
 	if err != nil {
 		return c.certFault(err) // in TLS 1.3 the verdict on our certificate comes with the first answer
@@ -147,7 +147,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// certFault marks what waiting does not mend.
+// certFault marks what waiting does not fix.
 func (c *Conn) certFault(err error) error {
 	var (
 		authority x509.UnknownAuthorityError

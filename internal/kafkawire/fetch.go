@@ -99,7 +99,7 @@ type FetchResponse struct {
 	Err           kafka.Error
 	HighWatermark int64
 	Stable        int64 // last stable offset: every transaction before it has ended
-	LogStart      int64 // -1: not told
+	LogStart      int64 // -1: not sent
 	Aborted       []AbortedTxn
 	// Diverges: the broker's history of leader epochs and ours part at DivergedAt, so records we have read do not
 	// exist any more.
@@ -155,7 +155,7 @@ func (r *FetchResponse) partition(d *Decoder, version int16, partition int32) {
 		d.Tags(nil)
 	}
 	if version >= 11 {
-		d.Int32() // preferred replica: only told to clients with a rack
+		d.Int32() // preferred replica: only sent to clients with a rack
 	}
 	p.Records = d.Bytes()
 	d.Tags(func(tag uint64, field *Decoder) {

@@ -20,16 +20,16 @@ func (id TopicID) String() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Cluster is what a metadata response tells.
+// Cluster is what a metadata response has.
 type Cluster struct {
-	ID      string           // empty: not told
+	ID      string           // empty: not sent
 	Brokers map[int32]string // addresses by node id
 	// Controller is the node id of the broker to send changes of topics to; -1: not known.
 	Controller int32
 	Topics     []TopicMeta
 }
 
-// TopicMeta is what it tells of a topic.
+// TopicMeta is what it has of a topic.
 type TopicMeta struct {
 	Err        kafka.Error
 	Name       string
@@ -38,12 +38,12 @@ type TopicMeta struct {
 	Partitions []PartitionMeta
 }
 
-// PartitionMeta is what it tells of a partition.
+// PartitionMeta is what it has of a partition.
 type PartitionMeta struct {
 	Err        kafka.Error
 	Partition  int32
 	Leader     int32 // a node id; -1: none
-	LeaderTerm int32 // the leader's epoch; -1 when the broker does not tell
+	LeaderTerm int32 // the leader's epoch; -1 when the broker does not send it
 }
 
 // Topic returns what is known of a topic, nil: nothing.
@@ -158,7 +158,7 @@ func decodeOldMetadata(b []byte) (*Cluster, error) {
 		t := TopicMeta{Err: kafka.Error(d.Int16()), Name: d.Text()}
 		t.Internal = d.Int8() != 0
 		for m := d.Array(18); m > 0 && d.Err == nil; m-- {
-			// A leader epoch is only told from version 7 on; sending none is always right.
+			// A leader epoch is only sent from version 7 on; sending none is always right.
 			p := PartitionMeta{Err: kafka.Error(d.Int16()), Partition: d.Int32(), Leader: d.Int32(), LeaderTerm: -1}
 			for range 2 { // replicas, in-sync replicas
 				d.Take(4 * d.Array(4))

@@ -12,7 +12,7 @@ const (
 	// ListOffsetsOld is the first with an isolation level, ListOffsetsWithTerm the first with epochs of leaders.
 	ListOffsetsOld      = 2
 	ListOffsetsWithTerm = 4
-	// FindCoordinatorVersion is the first that tells groups from transactions.
+	// FindCoordinatorVersion is the first that distinguishes groups from transactions.
 	FindCoordinatorVersion = 1
 )
 

@@ -33,7 +33,7 @@ func Find(root fs.FS) (l Limit, ok bool) {
 	return l, ok
 }
 
-// Free returns how much memory the machine has left for all programs; ok is false when that cannot be told.
+// Free returns how much memory the machine has left for all programs; ok is false when that is not known.
 func Free(root fs.FS) (bytes int64, ok bool) { return meminfo(root, "MemAvailable:") }
 
 // meminfo is a line of /proc/meminfo.

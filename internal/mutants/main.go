@@ -1,4 +1,4 @@
-// Command mutants breaks the project on purpose, one place at a time, and tells which breaks no test notices. Each change
+// Command mutants breaks the project on purpose, one place at a time, and lists those that no test notices. Each change
 // of list.txt takes something away that an incident has shown to be needed; it is made in a copy of the tree, the tests
 // that are to notice run there, and a change after which they pass has survived.
 //
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) (code int, err error
 	only := flags.Bool("list", false, "name the changes and what they come from")
 	verbose := flags.Bool("v", false, "show what the tests said")
 	if err := flags.Parse(args); err != nil {
-		return 2, nil // flag has said it
+		return 2, nil // flag has printed it
 	}
 	re, err := regexp.Compile(*pattern)
 	if err != nil {
@@ -113,7 +113,7 @@ type runner struct {
 	dir     string
 	limit   time.Duration
 	verbose bool
-	// clean is what the tests of a command said of the tree as it is.
+	// clean is the result of a command's tests on the unchanged tree.
 	clean map[string]error
 }
 
@@ -147,7 +147,7 @@ func (r *runner) try(ctx context.Context, m mutant) (noticed string, err error) 
 // buildTime is what building the tests may take beside running them; the first build is of everything.
 const buildTime = 10 * time.Minute
 
-// test runs go test with some arguments. It returns what was said, and an error when the tests did not pass.
+// test runs go test with some arguments. It returns the output, and an error when the tests did not pass.
 func (r *runner) test(ctx context.Context, args string, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+buildTime)
 	defer cancel()

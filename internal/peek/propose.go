@@ -34,7 +34,7 @@ type ProposeOptions struct {
 }
 
 // Propose writes a parse section for columns. What it guesses it says in comments: it has seen a few records, and what a number means nobody
-// can tell from numbers.
+// can be distinguished from numbers.
 func Propose(c *Columns, o ProposeOptions) Proposal {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -216,7 +216,7 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		more = fmt.Sprintf(", dim: %d", c.MaxValues)
 	}
 	// Numbers far from the size of 1 drown the other features; where most are small and few are large, it is their size
-	// that tells.
+	// that shows it.
 	if most := max(-c.Min, c.Max); most > 1000 && most > 20*math.Abs(c.Mean) {
 		more += ", log: true, standardise: running"
 	} else if most > 10 {

@@ -114,7 +114,7 @@ func (h *Metrics) StageDone(stage string, rows int, d time.Duration) {
 	}
 }
 
-// QueueLen tells the fill of a queue.
+// QueueLen reports the fill of a queue.
 func (h *Metrics) QueueLen(queue string, length, capacity int) {
 	h.queue.WithLabelValues(queue).Set(float64(length))
 	h.capacity.WithLabelValues(queue).Set(float64(capacity))
@@ -130,15 +130,15 @@ func (h *Metrics) RequestDone(method, code string, d time.Duration) {
 	h.request.WithLabelValues(method, code).Observe(d.Seconds())
 }
 
-// TableRows tells the number of rows of a table on all shards.
+// TableRows reports the number of rows of a table on all shards.
 func (h *Metrics) TableRows(table string, rows int64) {
 	h.rows.WithLabelValues(table).Set(float64(rows))
 }
 
-// Staleness tells how many later lookups came before a push.
+// Staleness reports how many later lookups came before a push.
 func (h *Metrics) Staleness(steps int64) { h.staleness.WithLabelValues().Observe(float64(steps)) }
 
-// SnapshotDone tells of a snapshot; only one with code "ok" changes the times and sizes.
+// SnapshotDone is called after a snapshot; only one with code "ok" changes the times and sizes.
 func (h *Metrics) SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration) {
 	h.snapshots.WithLabelValues(code).Inc()
 	if code != "ok" {

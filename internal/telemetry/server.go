@@ -28,7 +28,7 @@ type ServerOptions struct {
 	Pprof bool
 	// Registry is what /metrics shows; the Go runtime's and the process's own metrics are added to it.
 	Registry *prometheus.Registry
-	// Logger is told the address; nil: nobody is.
+	// Logger gets a line with the address; nil: none is written.
 	Logger *slog.Logger
 }
 

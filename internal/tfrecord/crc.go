@@ -20,7 +20,7 @@ func Checksum(b []byte) uint32 {
 }
 
 // IsGzip reports whether the first bytes of a file are those of a gzip stream rather than of plain TFRecord framing. A
-// plain file whose first record is 559,903 bytes long begins with gzip's magic number too; its length checksum tells it
+// plain file whose first record is 559,903 bytes long begins with gzip's magic number too; its length checksum distinguishes it
 // apart. Twelve bytes decide; fewer are a gzip stream when they begin like one.
 func IsGzip(head []byte) bool {
 	if len(head) < 3 || head[0] != 0x1f || head[1] != 0x8b || head[2] != 8 {

@@ -84,7 +84,7 @@ func (r *Reader) Offset() int64 { return r.off }
 func (r *Reader) Records() int64 { return r.records }
 
 // Next returns the data of the next record; it is valid until the next call. io.EOF ends the stream and repeats. A
-// [*CorruptError] tells of a bad record: if it is resumable, Next continues after it, and with [ReasonData] the data is
+// [*CorruptError] describes a bad record: if it is resumable, Next continues after it, and with [ReasonData] the data is
 // returned beside the error; otherwise the error repeats. Errors of the stream itself come wrapped and repeat.
 func (r *Reader) Next() ([]byte, error) {
 	if r.err != nil {

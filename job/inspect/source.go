@@ -23,7 +23,7 @@ import (
 // it has none, one that fits. Records come from all splits alike, and the look ends after [Options].Timeout with
 // what it has seen. Nothing is changed: no position is stored, and bad rows are counted and go nowhere.
 //
-// Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user can mend, [pipeline.ErrUnavailable] for what
+// Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user can fix, [pipeline.ErrUnavailable] for what
 // cannot be reached in time.
 func Source(ctx context.Context, cfg *spec.Config, opts Options) (*result.SourceInfo, error) {
 	l, err := look(ctx, cfg, opts)

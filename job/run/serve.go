@@ -59,7 +59,7 @@ const lastSnapshotFor = 10 * time.Second
 // Serve serves shards of a job's parameter server until it is drained or the context ends. The process of shard 0
 // coordinates the others and the workers.
 //
-// Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for an
+// Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can fix in the job, [pipeline.ErrUnavailable] for an
 // address that cannot be listened at or a disk that is full.
 func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.ServeResult, error) {
 	s := &serving{cfg: cfg, opts: opts, log: opts.Logger, began: time.Now()}

@@ -31,7 +31,7 @@ import (
 // Train trains a job: it continues from the newest good snapshot in the job's dir where there is one, trains to the end of
 // the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
 //
-// Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can mend in the job, [pipeline.ErrUnavailable] for
+// Errors: [*spec.ConfigError] and [pipeline.ErrConfig] for what the user can fix in the job, [pipeline.ErrUnavailable] for
 // what cannot be reached or stored, and what the parts of the graph return.
 func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -127,7 +127,7 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 		t.notice("the shards do not fit together any more; going back to the last snapshot")
 		return false, t.shards.RollBack(ctx, a.Generation, err.Error())
 	case errors.Is(err, ps.ErrFenced), errors.Is(err, pipeline.ErrFenced):
-		// A split was given to somebody else: in order, which the coordinator will say too, or because this worker is
+		// A split was given to another process: in order, which the coordinator will say too, or because this worker is
 		// thought to be dead.
 		if why := m.expelled(ctx); why != nil {
 			return false, why

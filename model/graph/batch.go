@@ -5,7 +5,7 @@ type similarity struct{ plain }
 
 // Similarity is the inner product of each row of x with each row of y: [rows, dim] and [rows, dim] -> pairs,
 // Sᵢⱼ = ⟨xᵢ, yⱼ⟩. The other rows of the batch are then what a row is distinguished from (in-batch negatives; Yi et al., 2019,
-// section 3). What comes of it depends on who else is in the batch.
+// section 3). The value depends on the other rows of the batch.
 func (b *Builder) Similarity(x, y Node) Node { return b.apply(&similarity{}, 1, x, y) }
 
 func (*similarity) name() string     { return "similarity" }

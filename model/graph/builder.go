@@ -289,7 +289,7 @@ func (b *Builder) owns(what string, nodes ...Node) bool {
 	return true
 }
 
-// ownsTensors tells the same of tensors.
+// ownsTensors is owns for tensors.
 func (b *Builder) ownsTensors(what string, tensors ...Tensor) bool {
 	for _, t := range tensors {
 		if t.b != b {

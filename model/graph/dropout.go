@@ -12,7 +12,7 @@ import (
 type dropout struct {
 	plain
 	Rate float64 `json:"rate"`
-	// Salt tells the masks of a graph's dropouts apart.
+	// Salt makes the masks of a graph's dropouts differ.
 	Salt uint64 `json:"salt"`
 }
 

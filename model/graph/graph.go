@@ -11,7 +11,7 @@ import (
 
 // Graph is an immutable computation with one or more heads. It is safe to share.
 type Graph struct {
-	// declared are the operators as the builder was told, nodes as they are run.
+	// declared are the operators as the caller declared them, nodes as they are run.
 	declared  []node
 	nodes     []node
 	tensors   []tensorInfo

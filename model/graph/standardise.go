@@ -14,7 +14,7 @@ import (
 const DefaultMomentsDecay = 0.999
 
 // constantShare is the standard deviation, as a share of the mean, up to which a column counts as constant: float32
-// cannot tell less from rounding.
+// cannot distinguish less from rounding.
 const constantShare = 1e-6
 
 // standardise scales each column by its running moments.

@@ -76,7 +76,7 @@ func Cross(b *graph.Builder, name string, x graph.Node, layers int, r Rule) grap
 //
 //	wᵢ = W₂·σ(W₁·[q, eᵢ, q∘eᵢ] + b₁) + b₂        y = Σᵢ wᵢ·eᵢ
 //
-// The weights are taken as they are, so that their sum tells how much of the sequence there is. The first layer has hidden
+// The weights are taken as they are, so their sum grows with the length of the sequence. The first layer has hidden
 // units; its tensors are "name.0.weight" [3n, hidden] and "name.0.bias", those of the second "name.1.weight" [hidden, 1] and
 // "name.1.bias". σ is the sigmoid, where the paper has PReLU or Dice.
 func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, hidden int, r Rule) graph.Node {

@@ -26,7 +26,7 @@ const (
 	// each, and gives the others initial values. It is right where something was added after what there was. Where the
 	// shapes have another number of dimensions, or the optimizer is another, it does what PolicyInit does.
 	PolicyGrow Policy = "grow"
-	// PolicyDrop gives up what is stored: a table begins without rows, a tensor with initial values, and what the model has
+	// PolicyDrop discards what is stored: a table begins without rows, a tensor with initial values, and what the model has
 	// not is left out.
 	PolicyDrop Policy = "drop"
 )
@@ -173,7 +173,7 @@ func (f *fitting) note(format string, args ...any) {
 	f.fit.Notes = append(f.fit.Notes, fmt.Sprintf(format, args...))
 }
 
-// stored is what is said of an optimizer and its state.
+// stored describes an optimizer and its state.
 func stored(name string, stateDim int) string { return fmt.Sprintf("%s (%d of state)", name, stateDim) }
 
 func (f *fitting) tables(have []TableShape, l *Layout) {
@@ -242,7 +242,7 @@ func (f *fitting) tables(have []TableShape, l *Layout) {
 	}
 }
 
-// segment fits one segment to old, nil for none, and reports whether the whole table is given up.
+// segment fits one segment to old, nil for none, and reports whether the whole table is discarded.
 func (f *fitting) segment(table string, s Segment, old *SegmentShape, sf *SegmentFit, fresh bool) (drop bool) {
 	name, policy := SegmentName(table, s.Name), f.p.table(table, s.Name)
 	state, rule := s.Optimizer.StateDim(s.Dim), s.Optimizer.Name()

@@ -304,7 +304,7 @@ func FuzzShape(f *testing.F) {
 				t.Errorf("table of dim %d and %d of state", d.Dim(), d.StateDim())
 			}
 		}
-		// Whatever it is, it fits or it is said why not.
+		// Any input fits or gives an error with the reason.
 		fit, err := trained(nil).Fit(s, param.Policies{Tables: map[string]param.Policy{"*": param.PolicyGrow}, Tensors: map[string]param.Policy{"*": param.PolicyDrop}})
 		if (fit == nil) == (err == nil) {
 			t.Errorf("fit %v, error %v", fit, err)

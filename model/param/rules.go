@@ -96,7 +96,7 @@ func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
 		was[renamed(rename, p.Name)] = p
 	}
 	var texts []string
-	names := map[string][]string{} // by what is said of them
+	names := map[string][]string{} // by their description
 	say := func(name, format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		if names[text] == nil {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Batch is what is known of a batch's examples. Slices belong to whoever made it.
+// Batch holds the columns of a batch's examples that are no features. Slices belong to its maker.
 type Batch struct {
 	// Rows is the number of examples.
 	Rows int

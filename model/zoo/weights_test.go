@@ -83,7 +83,7 @@ func TestExampleWeightsFollowNumpy(t *testing.T) {
 }
 
 // TestWeightIsThatManyCopies compares the gradient sums (rows times gradient, because the loss is a mean over the rows)
-// of a batch whose rows have weights k with those of a batch in which each row stands k times.
+// of a batch whose rows have weights k with those of a batch in which each row is repeated k times.
 func TestWeightIsThatManyCopies(t *testing.T) {
 	t.Parallel()
 	for _, name := range zoo.Names() {

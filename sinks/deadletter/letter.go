@@ -1,4 +1,4 @@
-// Package deadletter keeps records that cannot be used, with the reason, so that they can be looked at, mended and read
+// Package deadletter keeps records that cannot be used, with the reason, so that they can be looked at, fixed and read
 // again: in a file ([File]) or through any publisher, such as a Kafka producer ([To]). Both are policies for
 // [pipeline.Env.BadRows].
 //

@@ -25,10 +25,10 @@ type Store interface {
 	Resume(ctx context.Context, source string, splits []string) (map[string]ps.Progress, error)
 }
 
-// CutStore is a [Store] whose shards may are at different positions of a split, after one of them was lost.
+// CutStore is a [Store] whose shards may be at different positions of a split, after one of them was lost.
 type CutStore interface {
 	Store
-	// Cuts returns, after Resume, the positions of a split after the one that Resume gave at which some shard stands: what
+	// Cuts returns, after Resume, the positions of a split after the one that Resume gave that some shard is at: what
 	// is pushed must not straddle them, because a shard has an update whole or not at all. Mostly there are none.
 	Cuts(source, split string) []position.Position
 }

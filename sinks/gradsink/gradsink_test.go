@@ -142,7 +142,7 @@ func TestResumeAndFencing(t *testing.T) {
 	}
 }
 
-// store is one that has been told what to answer.
+// store gives prepared answers.
 type store struct {
 	gradsink.Store
 	progress map[string]ps.Progress
@@ -161,7 +161,7 @@ type cutStore struct {
 
 func (s *cutStore) Cuts(source, split string) []pipeline.Position { return s.cuts[source+"/"+split] }
 
-// TestCuts: a store whose shards stand apart has its positions handed on, any other has none.
+// TestCuts: a store whose shards are at different positions has its positions handed on, any other has none.
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	progress := map[string]ps.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}

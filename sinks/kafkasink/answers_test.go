@@ -103,7 +103,7 @@ func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 	})
 }
 
-// TestErrorsNameKeys: an error that a change of the configuration mends says of which key.
+// TestErrorsNameKeys: an error that a change of the configuration fixes says of which key.
 func TestErrorsNameKeys(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -37,7 +37,7 @@ type Options struct {
 	// options.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
-	// Output tells what a [Sink] writes from what others write to the topic: its own rows are looked for under this name when it
+	// Output distinguishes what a [Sink] writes from what others write to the topic: its own rows are looked for under this name when it
 	// resumes. It is the beginning of its transactional ids. Default "monolith".
 	Output string
 	// CommitEvery is how long a row that a [Sink] has taken waits until its transaction is committed, so that readers see it,

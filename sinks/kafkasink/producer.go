@@ -68,7 +68,7 @@ type Producer struct {
 
 		idle       []*kafkawire.Client
 		closed     bool
-		partitions int       // of the topic, as last told
+		partitions int       // of the topic, by the last answer
 		told       time.Time // when; zero: never
 	}
 }
@@ -88,7 +88,7 @@ func NewProducer(opts Options) (*Producer, error) {
 	return &Producer{opts: opts.withDefaults()}, nil
 }
 
-// Close gives up the producer's connections; those in use end with the calls that use them. It may be called more than
+// Close releases the producer's connections; those in use end with the calls that use them. It may be called more than
 // once.
 func (p *Producer) Close() error {
 	p.mu.Lock()
@@ -142,7 +142,7 @@ func (p *Producer) Partitions(ctx context.Context) (int, error) {
 		cl.Forget()
 		t, err := cl.Topic(ctx)
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
-			// A broker may not have heard yet of a topic that was just created.
+			// A broker may not know yet a topic that was just created.
 			if missing++; missing > 6 {
 				return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
 			}

@@ -26,7 +26,7 @@ type transaction struct {
 	addr      string // of the coordinator; empty: ask
 }
 
-// coordinated sends a request to the coordinator of the transactional id until it answers well. The code is what the
+// coordinated sends a request to the coordinator of the transactional id until it answers without an error. The code is what the
 // answer says.
 func (t *transaction) coordinated(ctx context.Context, key kafkawire.APIKey, versions []int16, body func() []byte, answer func([]byte) (kafka.Error, error)) error {
 	err := t.p.patiently(ctx, func(ctx context.Context, cl *kafkawire.Client) (err error) {

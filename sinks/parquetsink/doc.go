@@ -11,7 +11,7 @@
 // # What is promised
 //
 //   - Each position of a split lies in at most one visible file, however many processes write to the folder at a time: the
-//     next file of a split has one name, and a name is given once (fsx.Exclusive). Whoever comes second gets
+//     next file of a split has one name, and a name is given once (fsx.Exclusive). The second writer gets
 //     [pipeline.ErrFenced], and nothing of what it wrote becomes visible.
 //   - What an earlier owner of a split has begun when Resume is called never becomes visible. An owner that does not know yet
 //     that it is one no more may begin another file afterwards and be the first to finish it; then it is the newer owner that

@@ -159,7 +159,7 @@ func TestResumer(t *testing.T) {
 	}
 }
 
-// TestFencing: a file that was begun before somebody else resumed does not become visible, and of two owners who both continue
+// TestFencing: a file that was begun before another process resumed does not become visible, and of two owners who both continue
 // from one position one does.
 func TestFencing(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestFencing(t *testing.T) {
 	if err := old.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
 		t.Fatalf("the old owner's file: %v", err)
 	}
-	for _, w := range []*parquetsink.Writer{young, old} { // the old one continues although it was told
+	for _, w := range []*parquetsink.Writer{young, old} { // the old one continues despite the error
 		if err := w.Write(t.Context(), numbers(t, mem, "a", 0, 10)); (w == young) != (err == nil) {
 			t.Fatal(err) // the old one has taken 10 rows already
 		}
@@ -549,7 +549,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFolderGoesAway: what cannot be written is said to be unavailable, and the rows are written again later.
+// TestFolderGoesAway: what cannot be written is an ErrUnavailable, and the rows are written again later.
 func TestFolderGoesAway(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "rows")

@@ -34,7 +34,7 @@ type feed[T pipeline.Element] struct {
 	schema           *arrow.Schema // of the epoch's first rows
 }
 
-// next returns the next rows, at least one; the caller owns them. io.EOF ends the epoch. keep tells that the rows will
+// next returns the next rows, at least one; the caller owns them. io.EOF ends the epoch. keep is set if the rows will
 // be wanted again.
 func (f *feed[T]) next(ctx context.Context, keep bool) (piece, error) {
 	if ctx.Err() != nil {

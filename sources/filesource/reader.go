@@ -14,7 +14,7 @@ import (
 
 // Reader reads one file. Bad records go to [pipeline.Env.BadRow] with the reasons of their format, after which reading
 // continues, or "truncated", "damaged gzip stream" and others of the format after which no record can be found: if the
-// policy drops them, the rest of the file is given up. It is not for concurrent use and starts no goroutine. It holds one
+// policy drops them, the rest of the file is skipped. It is not for concurrent use and starts no goroutine. It holds one
 // record at most beyond its block, and what the format reads ahead.
 type Reader struct {
 	source *Source

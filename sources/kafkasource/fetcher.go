@@ -114,7 +114,7 @@ func (f *fetcher) dataError(e *batchError) *pipeline.DataError {
 	return &pipeline.DataError{Source: f.source, Split: f.split, Position: pipeline.Position(e.offset), Reason: e.reason, Err: e.err}
 }
 
-// limits returns the range of offsets [first, last) of the log, after a look at the topic's identity.
+// limits returns the range of offsets [first, last) of the log, after checking the topic's identity.
 func (f *fetcher) limits(ctx context.Context) (first, last int64, err error) {
 	if _, _, err := f.leader(ctx); err != nil {
 		return 0, 0, err
@@ -213,7 +213,7 @@ func (f *fetcher) accept(ctx context.Context, r kafkawire.FetchResponse, committ
 	case r.Err == kafka.InvalidMessage:
 		return f.unreadable()
 	case r.Err == kafka.UnknownTopicID || r.Err == kafka.InconsistentTopicID:
-		// The topic was deleted, and perhaps re-created: looking up the leader tells. Or the broker has not heard of it yet.
+		// The topic was deleted, and perhaps re-created: looking up the leader shows which. Or the broker does not know it yet.
 		return none, r.Err
 	case r.Err != 0:
 		return none, r.Err
@@ -400,7 +400,7 @@ func (f *fetcher) cutBack(ctx context.Context, at int64) error {
 		"give source.kafka.name a new name to go on with the parameters as they are, from source.kafka.start on, or begin anew with --resume=false", at), true)
 }
 
-// gap makes an error that no policy skips, with the log's limits as far as a broker tells them.
+// gap makes an error that no policy skips, with the log's limits as far as a broker reports them.
 func (f *fetcher) gap(ctx context.Context, hint string, forget bool) error {
 	if forget {
 		f.cl.Forget()

@@ -81,7 +81,7 @@ func TestPositionBeforeTheLog(t *testing.T) {
 	// So does one that is opened there.
 	_, err = s.Open(t.Context(), &pipeline.Env{Source: "in"}, split, 20)
 	wantGap(t, err, 20, 150, 200, "source.kafka.on_gap")
-	// At the limits all is well.
+	// At the limits there is no gap.
 	if got := openSplit(t, s, split, 150, nil).take(t, 50); got[0].Value != "a150" {
 		t.Errorf("first %q", got[0].Value)
 	}
@@ -238,7 +238,7 @@ func answer(b *broker.Broker, at int64, n int, change func(*kmsg.FetchResponseTo
 	})
 }
 
-// TestHoleAtTheEnd: a log that continues without records has a hole where it is compacted; otherwise its broker is not well.
+// TestHoleAtTheEnd: a log that continues without records has a hole where it is compacted; otherwise its broker is at fault.
 func TestHoleAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"compact", "delete"} {
@@ -383,7 +383,7 @@ func TestOutOfRangeInRange(t *testing.T) {
 	}
 }
 
-// TestCorruptBatch: a damaged batch is a bad row. Whoever fails on those hears where it is; whoever skips continues after it.
+// TestCorruptBatch: a damaged batch is a bad row. Policy fail names where it is; policy skip continues after it.
 func TestCorruptBatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 
 // splitMemory is what is remembered of a split beside its position, because an offset alone does not say in which log it counts.
 type splitMemory struct {
-	// Cluster and Topic are the identities that brokers tell; empty where they tell none.
+	// Cluster and Topic are the identities that brokers report; empty where they report none.
 	Cluster string `json:"cluster,omitempty"`
 	Topic   string `json:"topic_id,omitempty"`
 	// Start is where the split was first taken up, Partitions how many the topic had then.

@@ -224,7 +224,7 @@ func TestThrottled(t *testing.T) {
 }
 
 // TestSilentListenerIsWaitedForAsLongAsSaid: retry_for bounds the whole start, also where each try could take longer, and a
-// look that ends sooner names the address all the same.
+// attempt that ends sooner names the address all the same.
 func TestSilentListenerIsWaitedForAsLongAsSaid(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // whose connections nobody accepts

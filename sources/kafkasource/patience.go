@@ -18,7 +18,7 @@ type patience struct {
 	limit time.Duration
 	log   *slog.Logger
 	from  time.Time // when the try that may be the first to fail began; zero: time counts from its error
-	since time.Time // the first error of a row, or from; zero: all is well
+	since time.Time // the first error of a row, or from; zero: no error since
 	tries int
 }
 
@@ -61,7 +61,7 @@ func (p *patience) well() {
 	}
 }
 
-// configFault marks the answers of brokers that only a change of the configuration mends.
+// configFault marks the answers of brokers that only a change of the configuration fixes.
 func configFault(err error) error {
 	var code kafka.Error
 	if errors.As(err, &code) && !errors.Is(err, pipeline.ErrConfig) {

@@ -60,7 +60,7 @@ func open(ctx context.Context, env *pipeline.Env, f *fetcher, m splitMemory) *Re
 
 // Next implements [pipeline.Reader]. Blocks end where answers of the broker end, and at [Options.MaxRows] and
 // [Options.MaxBytes]. A range of offsets without any record to deliver (markers, aborted transactions, gaps that were
-// skipped) makes an empty block, so that Position tells the truth.
+// skipped) makes an empty block, so that Position is true.
 func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 	if r.closed {
 		return nil, fmt.Errorf("kafkasource: reader of %s: %w", r.fetch.split, pipeline.ErrClosed)
@@ -176,7 +176,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			if err == nil && (rec.OffsetDelta <= c.walked || rec.OffsetDelta > b.last-b.base) {
 				err = fmt.Errorf("record %d behind record %d of a batch of %d", rec.OffsetDelta, c.walked, b.last-b.base+1)
 			}
-			if err != nil { // the rest of the batch cannot be told from it
+			if err != nil { // the rest of the batch cannot be distinguished from it
 				if err := r.bad(ctx, &batchError{b.base + c.walked + 1, reasonCorrupt, err}, before.Body); err != nil {
 					return 0, err
 				}
@@ -213,7 +213,7 @@ func (r *Reader) bad(ctx context.Context, err *batchError, raw []byte) error {
 	return r.env.BadRow(ctx, r.fetch.dataError(err), raw)
 }
 
-// reserve makes room for the rows of a block, as far as batches tell without being unpacked.
+// reserve makes room for the rows of a block, as far as the headers of batches say.
 func (r *Reader) reserve(batches []batch) {
 	rows, bytes := 0, 0
 	for i := range batches {

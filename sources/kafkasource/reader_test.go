@@ -160,7 +160,7 @@ func TestRecordsLargerThanMaxBytes(t *testing.T) {
 	if !errors.As(err, &bad) || bad.Reason != "record batch too large" || bad.Position != 3 {
 		t.Errorf("compressed: %v", err)
 	}
-	// Whoever skips continues after them, and at every start again.
+	// Policy skip continues after them, and at every start again.
 	produce(t, b, "ratings", 0, broker.Batch{Size: 1}, broker.Values("c")...)
 	for from, want := range map[pipeline.Position]string{0: "a b c", 1: "b c", 2: "b c", 3: "c"} {
 		policy := &pipeline.SkipBadRows{}
@@ -226,7 +226,7 @@ func TestCancelledBadRowLosesNothing(t *testing.T) {
 		produce(t, b, "ratings", 0, broker.Batch{Codec: "gzip"}, rs...)
 		all = append(all, rs...)
 	}
-	// The batch that is given up overwrites what those before it were unpacked to: it is longer, and still fits into the
+	// The batch that is dropped overwrites what those before it were unpacked to: it is longer, and still fits into the
 	// buffer they left.
 	last := append([]broker.Record{{Key: []byte("k")}}, numbered("d"+long, 7)...)
 	produce(t, b, "ratings", 0, broker.Batch{Codec: "gzip"}, last...)
@@ -326,7 +326,7 @@ func TestCloseAndCancelAreQuick(t *testing.T) {
 	}
 }
 
-// stuck is a log handler that holds whoever logs until it is released.
+// stuck is a log handler that blocks its callers until it is released.
 type stuck struct {
 	slog.Handler
 	entered, released chan struct{}

@@ -64,7 +64,7 @@ const asidePatience = 5 * time.Second
 // with runs f with a client, again while errors may pass.
 func (s *Source) with(ctx context.Context, what string, limit time.Duration, f func(*client) error) (err error) {
 	opts := s.opts
-	opts.Timeout = min(opts.Timeout, max(limit, time.Second)) // whoever is silent is not waited for longer than for all tries
+	opts.Timeout = min(opts.Timeout, max(limit, time.Second)) // a broker that does not answer is not waited for longer than for all tries
 	cl, err := newClient(&opts)
 	if err != nil {
 		return err

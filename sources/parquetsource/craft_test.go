@@ -103,7 +103,7 @@ func (c crafted) file() []byte {
 	return append(binary.LittleEndian.AppendUint32(b, c.footerBytes), "PAR1"...)
 }
 
-// page is a page whose header says what it is told to: sizes of 0 are those of the body.
+// page is a page whose header has the given values: sizes of 0 are those of the body.
 func page(kind, values, encoding, flat, packed int64, body []byte) []byte {
 	if flat == 0 {
 		flat = int64(len(body))

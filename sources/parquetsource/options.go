@@ -29,7 +29,7 @@ type Options struct {
 	// MaxPageBytes bounds a page of a column, compressed and not; larger ones are not read. Reading a row
 	// group takes at worst six times that for each column. Default 128 MiB, at most 1 GiB.
 	MaxPageBytes int
-	// MaxBatchBytes bounds the variable-length values of a column in a batch: short pages of a malformed file may stand
+	// MaxBatchBytes bounds the variable-length values of a column in a batch: short pages of a malformed file may decode
 	// for endless ones. Default 512 MiB, at most 1 GiB.
 	MaxBatchBytes int
 	// FS is where the files are; nil: this machine.

@@ -27,7 +27,7 @@ const skipRows = 1 << 14
 
 // Reader reads one row group. A part of it that cannot be decoded goes to [pipeline.Env.BadRow] with the reasons
 // "malformed file", "unsupported feature" and "too large" (than the options allow): if the policy drops it, the rest of the row group, from the beginning of the
-// batch that could not be read, is given up. It is not for concurrent use and starts no goroutine.
+// batch that could not be read, is skipped. It is not for concurrent use and starts no goroutine.
 type Reader struct {
 	source *Source
 	env    *pipeline.Env
@@ -124,7 +124,7 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Batch, error) {
 	}
 }
 
-// report tells the policy of what could not be decoded.
+// report hands what could not be decoded to the policy.
 func (r *Reader) report(ctx context.Context) error {
 	reason := reasonMalformed
 	if errors.Is(r.bad, pqfile.ErrUnsupported) {

@@ -355,7 +355,7 @@ func TestFileWithoutRowGroups(t *testing.T) {
 	}
 }
 
-// TestLargePages: a page above the bound is not called malformed, and what to raise is said.
+// TestLargePages: a page above the bound is not called malformed, and the error says what to raise.
 func TestLargePages(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "f.parquet", encode(t, random(rand.New(rand.NewPCG(4, 4)), 3000), 3000, parquet.PageBufferSize(1<<20)))

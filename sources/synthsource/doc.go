@@ -1,10 +1,10 @@
 // Package synthsource is a synthetic click stream whose click probabilities are known, for demos, tests and benchmarks:
-// next to a model's AUC it tells the best AUC that any model could reach, and because the world it comes from drifts, it
+// next to a model's AUC it reports the best AUC that any model could reach, and because the world it comes from drifts, it
 // shows what training online is worth.
 //
 // [Stream] is the generator: example i is a function of the options and i alone, so any part of the stream can be made
 // anywhere, in any order. [Source] reads it as blocks of serialized tf.Example records (key: the user; time: event time),
-// and [Stream.HeldOut] draws examples that the stream does not hold for an honest evaluation.
+// and [Stream.HeldOut] draws examples that are not in the stream, for an unbiased evaluation.
 //
 // # The world
 //

@@ -19,7 +19,7 @@ type Example struct {
 	Hour    int64
 	Country Country
 	Device  Device
-	// History holds 0 to 4 categories the user has seen before, in no order; one may stand more than once.
+	// History holds 0 to 4 categories the user has seen before, in no order; one may occur more than once.
 	History []int64
 	// Price is the item's price on a scale of mean 0 and standard deviation 1.
 	Price float32

@@ -35,7 +35,7 @@ type Options struct {
 	// Audiences are the groups of users that share a taste; default 8. Each has a taste for every category, so more
 	// audiences or categories leave fewer examples to learn a taste from.
 	Audiences int
-	// Drift is how the world changes; nil means [DefaultDrift]. The zero Drift is a world that stands still.
+	// Drift is how the world changes; nil means [DefaultDrift]. The zero Drift is a world that does not change.
 	Drift *Drift
 
 	// Start is the event time of the first example; default 2026-01-01T00:00:00Z.
@@ -104,7 +104,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate reports every fault at once, each wrapping [pipeline.ErrConfig]. Zero fields stand for their defaults.
+// Validate reports every fault at once, each wrapping [pipeline.ErrConfig]. Zero fields mean their defaults.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var faults []error

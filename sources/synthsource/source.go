@@ -10,7 +10,7 @@ import (
 )
 
 // Source reads a [Stream] as blocks of tf.Example records with their users as keys and with event times. The position of
-// a split is the number of its examples before it: position p of split k of n stands before example p·n+k. Reading is
+// a split is the number of its examples before it: position p of split k of n is before example p·n+k. Reading is
 // pure computation, so no position is ever lost.
 type Source struct {
 	stream *Stream

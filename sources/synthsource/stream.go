@@ -46,8 +46,8 @@ const (
 // reuses ex.History and allocates nothing once that has room for four. i must not be negative.
 func (s *Stream) At(i int64, ex *Example) { s.world.example(ex, streamDraws, i, i) }
 
-// HeldOut returns n examples that follow example from-1 and that no stream contains. The world stands still meanwhile:
-// all are drawn from it as it is at from, so that they ask how well a model knows the present. Use [Stream.Len] as from
+// HeldOut returns n examples that follow example from-1 and that no stream contains. The world does not change meanwhile:
+// all are drawn from it as it is at from, so they measure how well a model fits the present. Use [Stream.Len] as from
 // to follow a bounded stream.
 func (s *Stream) HeldOut(from int64, n int) []Example {
 	held := make([]Example, n)

@@ -69,7 +69,7 @@ func (s *scanner) Scan() ([]byte, error) {
 }
 
 // record returns the next line or quoted record, empty ones too. A quoted record that is not closed within the bound on
-// bytes and within maxQuotedLines is given up: its first line is a bad record, and the next one begins after it.
+// bytes and within maxQuotedLines is dropped: its first line is a bad record, and the next one begins after it.
 func (s *scanner) record() ([]byte, error) {
 	s.quotes.state = fieldStart
 	s.buf = s.buf[:0]
@@ -118,7 +118,7 @@ func (s *scanner) record() ([]byte, error) {
 	}
 }
 
-// piece returns what comes next up to a line feed, or as much of it as is at hand with [bufio.ErrBufferFull].
+// piece returns what comes next up to a line feed, or as much of it as is buffered with [bufio.ErrBufferFull].
 func (s *scanner) piece() ([]byte, error) {
 	if len(s.back) == 0 {
 		return s.br.ReadSlice('\n')

@@ -56,7 +56,7 @@ func (o Options) Validate() error {
 //	in   |--300--|--500--|-0-|--400--|  end
 //	out          |--512--|-88|   |--512--| |--88-|       a cut behind row 600
 //
-// After a cut batches are of the full size again. The stage may stand in front of the first queue or after it; it cuts by
+// After a cut batches are of the full size again. The stage may be in front of the first queue or after it; it cuts by
 // [pipeline.ColPosition], whatever its unit, positions made by position.AtEpoch included. The stage's methods may be
 // called from several goroutines at once.
 type Stage struct{ opts Options }
@@ -257,7 +257,7 @@ func (p *processor) find(o pipeline.Origin) *held {
 // piece is a batch, or a part of one, whose rows are of one epoch and between two cuts.
 type piece struct {
 	batch *pipeline.Batch
-	// lastOfEpoch and cut tell that an epoch ends with the piece, and that no batch may continue after it.
+	// lastOfEpoch and cut: an epoch ends with the piece, and no batch may continue after it.
 	lastOfEpoch, cut bool
 }
 

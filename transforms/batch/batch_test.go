@@ -235,7 +235,7 @@ func TestBatchAgainstOracle(t *testing.T) {
 			}
 			return in
 		}, true)
-		for split := range want { // cmp tells nil from an empty list
+		for split := range want { // cmp distinguishes nil from an empty list
 			if len(want[split]) == 0 {
 				delete(want, split)
 				delete(all, split)
@@ -264,7 +264,7 @@ func TestBatchAgainstOracle(t *testing.T) {
 	}
 }
 
-// A batch may not be made of parts with a gap, and what is held is released when the stage gives up.
+// A batch may not be made of parts with a gap, and what is held is released when the stage fails.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())

@@ -33,7 +33,7 @@ func atCuts(in []piece, cuts []pipeline.Position, epochs bool) (out []piece, lef
 
 // divide returns what lies before a position within a batch and what follows it; b stays whole and its owner's. The
 // records of a row end with its position, so the row belongs in front if that is not after the cut. Where rows were
-// dropped the cut lies between two of them, and becomes a border of the ranges all the same: a shard stands there.
+// dropped the cut is between two of them, and becomes a border of the ranges all the same: a shard has it as its position.
 func divide(b *pipeline.Batch, at pipeline.Position) (front, back *pipeline.Batch, err error) {
 	pos, o, rec := b.Positions(), b.Origin(), b.Record()
 	row := int64(sort.Search(len(pos), func(i int) bool { return pipeline.Position(pos[i]) > at }))

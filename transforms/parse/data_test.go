@@ -136,7 +136,7 @@ func criteo() parse.Options {
 	return opts
 }
 
-// The same trips stand in a csv file and, as tf.Example, in TFRecord files: both must become the same rows.
+// The same trips are in a csv file and, as tf.Example, in TFRecord files: both must become the same rows.
 func TestChicagoTaxi(t *testing.T) {
 	t.Parallel()
 	dir := testbed.Data(t, "datasets/chicago_taxi")

@@ -216,7 +216,7 @@ func (x *extractor) number(r record, col int, reason string) (y float32, ok bool
 	return y, err == nil, err
 }
 
-// numberAt is the finite number at a place of the values at hand, which column col holds.
+// numberAt is the finite number at an index of the current values, which column col holds.
 func (x *extractor) numberAt(col, at int, reason string) (y float32, err error) {
 	name := x.p.columns[col]
 	switch x.v.kind {

@@ -63,7 +63,7 @@ func (f *feature) add(o *output, v *values) error {
 	return f.end(o)
 }
 
-// copy appends a row of another output of the same feature to o; filled tells that it has a value.
+// copy appends a row of another output of the same feature to o; filled is set if it has a value.
 func (f *feature) copy(o, from *output, row int, filled bool) error {
 	o.filled = filled
 	if f.kind == Dense {

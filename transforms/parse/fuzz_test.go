@@ -24,7 +24,7 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// fuzzOne parses one record and returns the batch's record, or the error that the policy heard.
+// fuzzOne parses one record and returns the batch's record, or the error that the policy got.
 func fuzzOne(t *testing.T, stage *parse.Stage, payload []byte) (row arrow.RecordBatch, bad *pipeline.DataError) {
 	t.Helper()
 	p, err := stage.Open(t.Context(), nil)

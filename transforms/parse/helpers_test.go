@@ -46,7 +46,7 @@ func lines(text string) (out [][]byte) {
 	return out
 }
 
-// badRows is a policy that keeps what it hears.
+// badRows is a policy that keeps what it gets.
 type badRows struct{ lines []string }
 
 func (b *badRows) BadRow(_ context.Context, err *pipeline.DataError, payload []byte) error {

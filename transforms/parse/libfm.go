@@ -82,7 +82,7 @@ func (r *libfmRecord) get(col int, v *values) error {
 	return nil
 }
 
-// nextToken cuts off what stands before the next blank, tab or line end. At the end it returns nothing.
+// nextToken cuts off what precedes the next blank, tab or line end. At the end it returns nothing.
 func nextToken(b []byte) (token, rest []byte) {
 	from := 0
 	for from < len(b) && isBlank(b[from]) {

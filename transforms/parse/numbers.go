@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxDense bounds dense values. The products of a few of them, and squares of these, must still be a float32, and the
-	// number itself be one that a model can learn from; a larger one is a slip of whoever wrote it.
+	// number itself be one that a model can learn from; a larger one is a mistake in the data.
 	maxDense = 1e9
 	// maxObserved bounds dense values that the model standardises itself: their squares must be a float32.
 	maxObserved = 1e15

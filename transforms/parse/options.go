@@ -14,7 +14,7 @@ const (
 	TFExample Format = "tf_example"
 	// LibFM is `label index:value index:value ...`, blanks between.
 	LibFM Format = "libfm"
-	// CSV is RFC 4180: fields may stand in double quotes, within which a double quote is written twice.
+	// CSV is RFC 4180: fields may be in double quotes, within which a double quote is written twice.
 	CSV Format = "csv"
 	// TSV is fields between delimiters, taken as they are.
 	TSV Format = "tsv"
@@ -83,7 +83,7 @@ type Options struct {
 	// Columns names the fields of csv and tsv records from left to right; the empty string skips one. Without it, the
 	// names come from the header line, which the source puts into the block's schema metadata under [pipeline.MetadataHeader].
 	Columns []string
-	// Delimiter stands between the fields of csv (one byte, default a comma) and tsv (default a tab).
+	// Delimiter separates the fields of csv (one byte, default a comma) and tsv (default a tab).
 	Delimiter string
 	// Fields describes which feature column each entry of a libfm record belongs to: the k-th entry to the k-th field, so
 	// that a record has exactly as many entries. Without it all entries belong to one column named "features".
@@ -97,7 +97,7 @@ type Options struct {
 	Weight Weight
 	// Keys are columns passed on as text, for metrics that group and slice by them.
 	Keys []Key
-	// LineID names columns whose values (the first of each) tell who and what an example is about. One is passed on as
+	// LineID names columns whose values (the first of each) identify what an example is about. One is passed on as
 	// it is, several are joined by tabs; numbers are written in decimal.
 	LineID []string
 	// Joins adds columns from side tables.
@@ -197,7 +197,7 @@ type Weight struct {
 type Join struct {
 	// File is a text file with one line for each key; a key that occurs twice is an error.
 	File string
-	// Delimiter stands between the fields; default a tab. With a single comma the lines are csv.
+	// Delimiter separates the fields; default a tab. With a single comma the lines are csv.
 	Delimiter string
 	// Header says that the first line holds no data.
 	Header bool

@@ -63,7 +63,7 @@ type JoinObserver interface {
 	JoinMissed(table string, examples int64)
 }
 
-// Observer hears what stages find of their features. A hook of a run ([pipeline.NewHooks]) may be one. Its method is called for
+// Observer is notified of what stages find of their features. A hook of a run ([pipeline.NewHooks]) may be one. Its method is called for
 // each block, from many goroutines, and must not keep the slice.
 type Observer interface {
 	FeaturesParsed(seen []Seen)
@@ -110,7 +110,7 @@ func namesIn(format Format, payload *array.Binary) []string {
 			}
 			continue
 		}
-		_, _ = members(b, skipBlanks(b, 0), 0, func(name []byte, _, _ int) error { // a bad record has said so already
+		_, _ = members(b, skipBlanks(b, 0), 0, func(name []byte, _, _ int) error { // a bad record was reported already
 			s, err := unescape(name)
 			found[string(s)] = true
 			return err

@@ -3,7 +3,7 @@ package trainstep
 import "github.com/monolith-go/monolith/model/param"
 
 // dedup numbers distinct fids in the order of their first occurrence: an open-addressing hash table whose entries are
-// valid for one batch, told by a stamp, so that emptying it costs nothing.
+// valid for one batch, marked by a stamp, so that emptying it costs nothing.
 type dedup struct {
 	keys   []int64
 	counts []uint32

@@ -51,7 +51,7 @@ func (s *step) check(p *Prepared, losses []float64) error {
 }
 
 // firstOutside returns the first element that is not within ±limit, NaN included, or -1. Without their sign, floats are
-// ordered as their bits are, with infinity and NaN at the end, so that one whole number tells for all of them.
+// ordered as their bits are, with infinity and NaN at the end, so that the largest as a whole number decides for all of them.
 func firstOutside(x []float32, limit float32) int {
 	const sign = 1 << 31
 	bound, largest := math.Float32bits(limit), uint32(0)

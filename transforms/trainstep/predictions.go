@@ -11,7 +11,7 @@ import (
 
 // SidePredictions is a side output of [Step]: a [*pipeline.Batch] for each batch, whose columns are
 //
-//   - those of the batch that tell a row apart or judge its prediction: all reserved ones (label, weight, position, time,
+//   - those of the batch that identify a row or judge its prediction: all reserved ones (label, weight, position, time,
 //     line id, key), and the labels and masks of the model's heads;
 //   - the predictions: prediction of a model with one head, prediction_HEAD of one with several; float32, or a fixed-size list
 //     of it for a head that is wider.

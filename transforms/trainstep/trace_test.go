@@ -37,7 +37,7 @@ func withWeights(t *testing.T, mem memory.Allocator, from, n int) *pipeline.Batc
 	return batch
 }
 
-// TestTraceIsWhatWasObserved compares the trace of every update with what the observer heard, where predicting and
+// TestTraceIsWhatWasObserved compares the trace of every update with what the observer got, where predicting and
 // training differ and where not; and with nobody observing.
 func TestTraceIsWhatWasObserved(t *testing.T) {
 	for name, cfg := range map[string]zoo.Config{

@@ -176,7 +176,7 @@ func (b *Broker) prepare(ctx context.Context) error {
 		"log.retention.check.interval.ms=500",
 		"log.cleaner.backoff.ms=200",
 		"log.segment.delete.delay.ms=0",
-		// A broker that was killed may come back only after its old session has run out, 9 s unless told.
+		// A broker that was killed may come back only after its old session has run out, 9 s unless configured.
 		"broker.heartbeat.interval.ms=300",
 		"broker.session.timeout.ms=1500",
 	}

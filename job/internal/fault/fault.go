@@ -39,7 +39,7 @@ func Config(format string, args ...any) error {
 const OtherModel = "set these back in the job, or train into another dir (--set dir=...), or put the snapshots aside and begin anew with --resume=false"
 
 // Unavailable marks what the machine or its disk is to blame for, so that the command exits with 3, and what the user can
-// mend in the job, which makes it 2.
+// fix in the job, which makes it 2.
 func Unavailable(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrSchema) || errors.Is(err, pipeline.ErrUnavailable) {
 		return err

@@ -163,7 +163,7 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return slog.String(a.Key, d.Round(unit).String())
 }
 
-// notice tells a person something in a line of its own; -q silences it.
+// notice prints a line for the user; -q silences it.
 func (a *App) notice(text string) {
 	if !a.quiet {
 		_, _ = io.WriteString(a.screen, "monolith: "+text+"\n")

@@ -232,7 +232,7 @@ func fakes() cli.Ops {
 	}
 }
 
-// mark writes the process's id to a file, which tells a script that it has come so far.
+// mark writes the process's id to a file, which shows a script that it has come so far.
 func mark(file string) error { return os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600) }
 
 type fakePlan struct{}

@@ -44,7 +44,7 @@ runs together; one that has ended shows its result again.`,
 			case a.Ops.Demo == nil:
 				return errMissing
 			}
-			a.setLogger(&job.Log{Level: "warn", Format: "text"}) // a first look is no place for life-cycle messages; -v shows them
+			a.setLogger(&job.Log{Level: "warn", Format: "text"}) // the demo shows no life-cycle messages without -v
 			run, stop, err := a.run(cmd.Context(), nil)
 			if err != nil {
 				return err

@@ -88,7 +88,7 @@ func addTimeout(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", job.InspectTimeout, "end the look after this `time` with what was seen")
 }
 
-// isEmptyOfSnapshots tells a folder that holds files and no sign of a job's dir or a snapshot: data, most likely.
+// isEmptyOfSnapshots reports whether path is a folder that holds files and no sign of a job's dir or a snapshot: data, most likely.
 func isEmptyOfSnapshots(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -169,13 +169,13 @@ func (a *App) read(path string, set []string) (*job.Config, error) {
 	return cfg, nil
 }
 
-// isJobFile tells a job file by its name; - is standard input.
+// isJobFile recognises a job file by its name; - is standard input.
 func isJobFile(path string) bool {
 	ext := filepath.Ext(path)
 	return ext == ".yaml" || ext == ".yml" || path == stdinJob
 }
 
-// looksLikeJob tells a file that has the first key of every job, whatever it is called.
+// looksLikeJob reports whether a file has the first key of every job, whatever it is called.
 func looksLikeJob(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -139,7 +139,7 @@ func number(k job.Key, x float64) string {
 	return strconv.FormatFloat(x, 'f', -1, 64)
 }
 
-// sentence drops the Go name a doc comment begins with: the key stands before it.
+// sentence drops the Go name a doc comment begins with: the key precedes it.
 func sentence(doc, goName string) string {
 	for _, verb := range []string{" is ", " are "} {
 		if rest, ok := strings.CutPrefix(doc, goName+verb); ok {

@@ -29,7 +29,7 @@ type codecs struct {
 	gzip *gzip.Reader
 }
 
-// decompress fills dst, whose length the page header tells, with the content of src, and nothing more.
+// decompress fills dst, whose length the page header has, with the content of src, and nothing more.
 func (c *codecs) decompress(codec int32, dst, src []byte) (err error) {
 	defer func() { // other people's decoders meet hostile bytes here
 		if p := recover(); p != nil {

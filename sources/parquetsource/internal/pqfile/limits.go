@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrMalformed is wrapped by all errors that tell of a file that is not as the format asks.
+// ErrMalformed is wrapped by all errors about a file that is not as the format asks.
 var ErrMalformed = errors.New("malformed parquet file")
 
-// ErrUnsupported is wrapped by errors that tell of a file that may be fine but that this package cannot read.
+// ErrUnsupported is wrapped by errors about a file that may be fine but that this package cannot read.
 var ErrUnsupported = errors.New("unsupported parquet feature")
 
-// ErrTooLarge is wrapped by errors that tell of a file that may be fine but asks for more memory than [Limits] allow.
+// ErrTooLarge is wrapped by errors about a file that may be fine but asks for more memory than [Limits] allow.
 var ErrTooLarge = errors.New("larger than allowed")
 
 func tooLarge(format string, args ...any) error {

@@ -27,7 +27,7 @@ const (
 var errShort = errors.New("structure is truncated")
 
 // decoder reads Thrift's compact protocol. The first error stays; after it all results are zero. It allocates nothing
-// itself, and every element of a list takes at least one byte, so whoever appends as it reads is bounded by the input.
+// itself, and every element of a list takes at least one byte, so a caller that appends as it reads is bounded by the input.
 type decoder struct {
 	b     []byte
 	off   int

@@ -240,7 +240,7 @@ func (v *Values) arrays(src []byte, n int) error {
 	return nil
 }
 
-// runs reads booleans of the RLE encoding, which stands after its length.
+// runs reads booleans of the RLE encoding, which follows its length.
 func (v *Values) runs(src []byte, n int) error {
 	if len(src) < 4 || uint64(binary.LittleEndian.Uint32(src)) > uint64(len(src)-4) {
 		return malformed("booleans in %d bytes", len(src))
