@@ -83,7 +83,7 @@ model: lr
 	}
 }
 
-// TestInspectTellsOfHeaders: the columns of a file are those that its first line names, and a name that it gives twice is said
+// TestInspectTellsOfHeaders: the columns of a file are those that its first line names, and a name that it gives twice is reported
 // once, however many blocks there are.
 func TestInspectTellsOfHeaders(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func (d *disturbed) run(at func(cancel context.CancelFunc)) (*job.TrainResult, e
 	}})
 }
 
-// TestEpochsAreConcludedOnce fails and kills whoever takes part in the end of an epoch, in the windows between storing what
+// TestEpochsAreConcludedOnce fails and kills those that take part in the end of an epoch, in the windows between storing what
 // was decided, the snapshot and the report. The job must end with the bits of one that nobody disturbed: with every epoch
 // trained, and with learning rate and early stop decided once an epoch.
 func TestEpochsAreConcludedOnce(t *testing.T) {

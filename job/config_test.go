@@ -426,7 +426,7 @@ model: lr
 	}
 }
 
-// TestVariablesAnywhere: a variable may stand wherever a value may, in quotes or not, and columns of faults stay true.
+// TestVariablesAnywhere: a variable may be wherever a value may, in quotes or not, and columns of faults stay true.
 func TestVariablesAnywhere(t *testing.T) {
 	t.Parallel()
 	env := []string{"DIR=/data/a: {b}", "LABEL=click", "N=7"}

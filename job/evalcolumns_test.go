@@ -94,7 +94,7 @@ func TestEvaluationFilesHaveTheirOwnColumns(t *testing.T) {
 	}
 }
 
-// TestEvaluationColumnsThatCannotBe looks at what is said of names that do not fit.
+// TestEvaluationColumnsThatCannotBe checks the errors for names that do not fit.
 func TestEvaluationColumnsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for eval, want := range map[string]string{

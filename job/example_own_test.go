@@ -71,7 +71,7 @@ func Example_own() {
 	// Output: trained on 1000 examples; the stage has counted 1000
 }
 
-// attention is the program's model: what a user clicked before is weighed by the item at hand. Users have a table of their
+// attention is the program's model: what a user clicked before is weighed by the candidate item. Users have a table of their
 // own. Its fields are the keys of its section.
 type attention struct {
 	// Hidden is the width of the layer before the output.

@@ -71,7 +71,7 @@ const (
 
 // What runs take and report.
 type (
-	// RunOptions are what a run gets from whoever starts it. The zero value works.
+	// RunOptions are what a run gets from its caller. The zero value works.
 	RunOptions = run.Options
 	// Progress is a glance at a run.
 	Progress = result.Progress
@@ -111,7 +111,7 @@ type (
 	InspectOptions = inspect.Options
 	// ProposeOptions say what to look at for a job.
 	ProposeOptions = inspect.ProposeOptions
-	// Proposed is a job that was made of a look at its source.
+	// Proposed is a job that was made of a sample of its source.
 	Proposed = result.Proposed
 	// SourceInfo is what a source looks like.
 	SourceInfo = result.SourceInfo
@@ -140,7 +140,7 @@ const (
 	Best = stored.Best
 	// RecipeName is the name under which programs register [Recipes.Build] with a runner.
 	RecipeName = run.RecipeName
-	// InspectTimeout is how long a look into a source takes at most.
+	// InspectTimeout is how long reading a sample of a source takes at most.
 	InspectTimeout = inspect.Timeout
 )
 

@@ -168,7 +168,7 @@ func positions(t *testing.T, path string, want map[string]int64) {
 	}
 }
 
-// TestStartLatestIsStored: what was written since a job first began is read, whoever is killed before anything is applied.
+// TestStartLatestIsStored: what was written since a job first began is read, also by a worker killed before anything is applied.
 func TestStartLatestIsStored(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
@@ -308,7 +308,7 @@ func TestDeletedTopic(t *testing.T) {
 	positions(t, j.dir, map[string]int64{"clicks-00000": 40})
 }
 
-// TestLostRecordsStandInTheResult: what retention took before it was read, and on_gap passes over, is told.
+// TestLostRecordsStandInTheResult: what retention took before it was read, and on_gap passes over, is reported.
 func TestLostRecordsStandInTheResult(t *testing.T) {
 	t.Parallel()
 	j := newTopicJob(t, false, 1, "on_gap: skip")
@@ -362,7 +362,7 @@ func TestOnlyBadRecordsEndAStream(t *testing.T) {
 }
 
 // TestBrokerComesLate: a broker that is not there yet when a job starts is waited for, and as soon as it is there the job
-// trains. Until something has begun there is no progress to tell.
+// trains. Until something has begun there is no progress to report.
 func TestBrokerComesLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -410,7 +410,7 @@ func TestBrokerComesLate(t *testing.T) {
 	}
 }
 
-// TestBrokerStaysAway: the wait has an end, which is told with the address.
+// TestBrokerStaysAway: the wait has an end, which the error names with the address.
 func TestBrokerStaysAway(t *testing.T) {
 	t.Parallel()
 	j := newTopicJob(t, false, 1)

@@ -21,7 +21,7 @@ import (
 // rolesJob trains on users and items behind shards at an address.
 func rolesJob(t *testing.T, dir, address, source, format string, set ...string) *job.Config {
 	t.Helper()
-	token := filepath.Join(dir, "token") // who bears it is told both values
+	token := filepath.Join(dir, "token") // a client with it gets both values
 	if err := os.WriteFile(token, []byte("a token of the test"), 0o600); err != nil {
 		t.Fatal(err)
 	}

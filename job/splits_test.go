@@ -35,7 +35,7 @@ func copyTo(t *testing.T, from, to string) {
 	}
 }
 
-// reads runs the job of epochsJob on files, which are patterns, and returns the result and what it said.
+// reads runs the job of epochsJob on files, which are patterns, and returns the result and what it logged.
 func reads(t *testing.T, dir, run string, files []string, set ...string) (*job.TrainResult, string) {
 	t.Helper()
 	cfg := epochsJob(t, dir, "train.libfm", run, set...)

@@ -12,7 +12,7 @@ import (
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// observed collects what a run predicts of its examples before it trains on them, as an observer hears it.
+// observed collects what a run predicts of its examples before it trains on them, as an observer gets it.
 type observed struct{ probs, labels []float32 }
 
 func (s *observed) add(o trainstep.Observation) {

@@ -13,7 +13,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TestSharedLogDir: two jobs with one ps.wal.dir. The second is refused and told whose log it is; beginning again it leaves
+// TestSharedLogDir: two jobs with one ps.wal.dir. The second is refused with whose log it is; beginning again it leaves
 // what is not its own alone.
 func TestSharedLogDir(t *testing.T) {
 	t.Parallel()

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Cutter is a [Processor] that joins elements and can end them at given positions: see [CutResumer]. It may stand in
+// Cutter is a [Processor] that joins elements and can end them at given positions: see [CutResumer]. It may be in
 // front of the first queue, where it sees one split, or after it, where it sees all splits of its worker. Before a Cutter
 // elements may straddle a cut; a stage after the last Cutter must hand on elements as they are, in smaller ones or
 // larger ones of its own that a cut does not fall into.
 //
-// In a graph with several sinks or with state it also hears where those downstream that are ahead of the others continue, so
+// In a graph with several sinks or with state it also gets the positions where those downstream that are ahead of the others continue, so
 // that what they have and what they have not are different elements.
 type Cutter interface {
 	// CutAt says that nothing emitted of the split may straddle one of the positions, which ascend: an element ends there
@@ -106,7 +106,7 @@ func (f *floors) pass(next func(Element) error) func(Element) error {
 	}
 }
 
-// cut tells every Cutter of the split's way where elements must end, and has the writers' ends watch over it.
+// cut passes on to every Cutter of the split's way where elements must end, and has the writers' ends watch over it.
 func (l *lane) cut(sp *splitRun) error {
 	id := sp.ID()
 	at := map[*node][]Position{} // what each node asks for

@@ -76,7 +76,7 @@ func (p tickingProcessor) Tick(ctx context.Context, now time.Time, emit func(*it
 	return p.Flush(ctx, emit)
 }
 
-// counting counts what hooks hear of rows and lag.
+// counting counts what hooks get of rows and lag.
 type counting struct {
 	mu   sync.Mutex
 	read int64
@@ -154,7 +154,7 @@ func TestEnds(t *testing.T) {
 					}
 					time.Sleep(10 * time.Millisecond) // queues fill
 					close(end)
-					time.Sleep(10 * time.Millisecond) // and readers hear of it
+					time.Sleep(10 * time.Millisecond) // and readers are notified
 					close(gate)
 				}()
 				stats, err := f.plan.Segments[0].Run(t.Context(), opts)
@@ -251,11 +251,11 @@ func TestLagCountsWhatIsNotWritten(t *testing.T) {
 			_, err := f.plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: pipeline.NewHooks(&hooks)} }})
 			done <- err
 		}()
-		time.Sleep(5100 * time.Millisecond) // not when lag is told
+		time.Sleep(5100 * time.Millisecond) // not when lag is reported
 		for range 3 {
 			gate <- struct{}{}
 		}
-		time.Sleep(5100 * time.Millisecond) // not when lag is told
+		time.Sleep(5100 * time.Millisecond) // not when lag is reported
 		close(gate)
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -59,7 +59,7 @@ const (
 	// every block and in every batch up to the stage that makes training batches.
 	ColPosition = "__position__"
 	// ColLabel holds the labels of a model's only head: float32, or a fixed-size list of float32 where it has several a row.
-	// They are in the range that the head's loss accepts: whoever makes the column ensures that, and nobody downstream checks
+	// They are in the range that the head's loss accepts: the stage that makes the column ensures that, and nobody downstream checks
 	// again. The labels of named heads lie in columns of their own, see [LabelColumn].
 	ColLabel = "__label__"
 	// ColWeight holds example weights: float32; absent means 1.
@@ -93,7 +93,7 @@ func Reserved(name string) bool {
 	return len(name) >= 4 && name[:2] == "__" && name[len(name)-2:] == "__"
 }
 
-// PlainName is the name of a column of a schema for whoever knows nothing of reserved ones: label, weight, time and so on,
+// PlainName is the name of a column of a schema without the prefix of reserved ones: label, weight, time and so on,
 // without the underscores, unless another column has that name.
 func PlainName(s *arrow.Schema, name string) string {
 	if Reserved(name) {

@@ -13,7 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// Env is what running parts get from whoever runs them. One Env serves one worker; its methods may be called from
+// Env is what running parts get from their runner. One Env serves one worker; its methods may be called from
 // several goroutines at once. The zero value works: it discards logs, fails on bad rows and allocates from the Go heap.
 type Env struct {
 	// Source is the name of the source's node in the graph, for origins and errors; empty where several come together.
@@ -114,7 +114,7 @@ func (e *Env) Remember(split, memory string) {
 	}
 }
 
-// Locate tells in which file the records of a split lie, for messages about them: names of splits have no folder, because
+// Locate returns in which file the records of a split lie, for messages about them: names of splits have no folder, because
 // positions are stored under them and files may be moved.
 func (e *Env) Locate(split, path string) {
 	if e == nil {
@@ -130,7 +130,7 @@ func (e *Env) Locate(split, path string) {
 	e.mu.paths[id] = path
 }
 
-// path is what [Env.Locate] was told.
+// path is what [Env.Locate] was given.
 func (e *Env) path(split SplitID) string {
 	if e == nil {
 		return ""
@@ -200,7 +200,7 @@ type BadRowPolicy interface {
 	BadRow(ctx context.Context, err *DataError, payload []byte) error
 }
 
-// GoodRows tells the policy how many records of a block of a split could be used; the bad ones among them were reported
+// GoodRows reports to the policy how many records of a block of a split could be used; the bad ones among them were reported
 // before. The error, if any, is to fail with: too many were bad.
 func (e *Env) GoodRows(source, split string, rows int) error {
 	if e == nil {

@@ -34,7 +34,7 @@ type anyStage interface {
 type anyProcessor interface {
 	process(ctx context.Context, e Element) error
 	flush(ctx context.Context) error
-	// drain emits what a [Drainer] holds back, held counts it; ticks tells that there is a [Ticker], due and tick are its.
+	// drain emits what a [Drainer] holds back, held counts it; ticks is set if there is a [Ticker], due and tick are its.
 	drain(ctx context.Context) error
 	held() int
 	ticks() bool

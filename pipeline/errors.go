@@ -60,9 +60,9 @@ func (e *DataError) Unwrap() []error {
 // position, or the log was truncated or re-created. Reading on would lose records silently, so nothing does by itself.
 type GapError struct {
 	Source, Split string
-	// Want is the position asked for; the source has [First, Last), NoPosition where that is not the reason or cannot be told.
+	// Want is the position asked for; the source has [First, Last), NoPosition where that is not the reason or is not known.
 	Want, First, Last Position
-	// Hint tells what the user can do.
+	// Hint is what the user can do.
 	Hint string
 }
 

@@ -28,7 +28,7 @@ func (l *lane) openUnits() {
 	}
 }
 
-// announce tells the gather that sp has an element more, or has ended. It never blocks: ready has room for a token for
+// announce notifies the gather that sp has an element more, or has ended. It never blocks: ready has room for a token for
 // each queued element and end. In deterministic order nobody listens.
 func (l *lane) announce(sp *splitRun) {
 	if !l.run.opts.Deterministic {
@@ -126,7 +126,7 @@ func (l *lane) enough() bool {
 	return true
 }
 
-// silent tells whatever acts on event time that a split gives nothing any more, or for a while.
+// silent notifies the stages that act on event time that a split gives nothing any more, or for a while.
 func (l *lane) silent(ctx context.Context, sp *splitRun) error {
 	first := l.regions[0]
 	if !first.timed() {

@@ -177,7 +177,7 @@ func Prefetch[T Element](s Stream[T], name string, depth int) Stream[T] {
 }
 
 // Merge makes one stream of several of one element type and schema. Elements keep their origin: downstream of a Merge a split is
-// told by its source and its name ([SplitID]). The streams must come from different sources, by way of stages alone:
+// identified by its source and its name ([SplitID]). The streams must come from different sources, by way of stages alone:
 // a Merge lies before the first [Prefetch], which is where the splits of a worker come together.
 //
 //	clicks   |-c1-|----|-c2-|-c3-|

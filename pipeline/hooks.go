@@ -10,15 +10,15 @@ import (
 // event breaks nobody. Hooks must be cheap and safe for concurrent use. Names are those of the graph's nodes. Other packages
 // have events of their own; see [HooksOf].
 
-// RowsReadHook hears what is read.
+// RowsReadHook is notified of what is read.
 type RowsReadHook interface {
 	// RowsRead counts examples or records a source returned.
 	RowsRead(source, split string, rows int)
 }
 
-// LagHook hears how far behind a split is.
+// LagHook is notified how far behind a split is.
 type LagHook interface {
-	// Lag tells, some times a second, how many records of a split the sink has not taken yet (-1: unknown): what is on its
+	// Lag reports, some times a second, how many records of a split the sink has not taken yet (-1: unknown): what is on its
 	// way through the graph or held back by a stage counts too.
 	Lag(source, split string, records int64)
 }
@@ -31,17 +31,17 @@ type RowDroppedHook interface {
 
 // RecordsLostHook is notified of gaps.
 type RecordsLostHook interface {
-	// RecordsLost tells of records [from, to) of a split that are gone and were passed over.
+	// RecordsLost reports records [from, to) of a split that are gone and were passed over.
 	RecordsLost(source, split string, from, to int64)
 }
 
 // StageDoneHook is notified of work.
 type StageDoneHook interface {
-	// StageDone tells how long a stage or sink took for one element of so many rows.
+	// StageDone reports how long a stage or sink took for one element of so many rows.
 	StageDone(stage string, rows int, d time.Duration)
 }
 
-// QueueLenHook hears how full queues are.
+// QueueLenHook is notified how full queues are.
 type QueueLenHook interface {
 	// QueueLen reports the fill of a prefetch queue after a put or get, and its capacity.
 	QueueLen(queue string, length, capacity int)
@@ -49,7 +49,7 @@ type QueueLenHook interface {
 
 // QueueWaitHook is notified of waits at queues.
 type QueueWaitHook interface {
-	// QueueWait tells how long a side of a queue waited: side is "put" (the reader is too fast) or "get" (starved).
+	// QueueWait reports how long a side of a queue waited: side is "put" (the reader is too fast) or "get" (starved).
 	QueueWait(queue, side string, d time.Duration)
 }
 
@@ -65,7 +65,7 @@ type Hooks struct {
 	queueWait   []QueueWaitHook
 }
 
-// NewHooks has each event told to those hooks that implement it, in their order. One that implements none hears nothing.
+// NewHooks returns hooks that hand each event to those that implement it, in their order. One that implements none gets nothing.
 func NewHooks(hooks ...any) *Hooks {
 	return &Hooks{
 		all: hooks, rowsRead: hook.Of[RowsReadHook](hooks), lag: hook.Of[LagHook](hooks), rowDropped: hook.Of[RowDroppedHook](hooks),
@@ -82,7 +82,7 @@ func HooksOf[T any](h *Hooks) []T {
 	return hook.Of[T](h.all)
 }
 
-// RowsRead tells those who implement [RowsReadHook].
+// RowsRead calls the hooks that implement [RowsReadHook].
 func (h *Hooks) RowsRead(source, split string, rows int) {
 	if h == nil {
 		return
@@ -92,7 +92,7 @@ func (h *Hooks) RowsRead(source, split string, rows int) {
 	}
 }
 
-// Lag tells those who implement [LagHook].
+// Lag calls the hooks that implement [LagHook].
 func (h *Hooks) Lag(source, split string, records int64) {
 	if h == nil {
 		return
@@ -102,7 +102,7 @@ func (h *Hooks) Lag(source, split string, records int64) {
 	}
 }
 
-// RowDropped tells those who implement [RowDroppedHook].
+// RowDropped calls the hooks that implement [RowDroppedHook].
 func (h *Hooks) RowDropped(source, reason string) {
 	if h == nil {
 		return
@@ -112,7 +112,7 @@ func (h *Hooks) RowDropped(source, reason string) {
 	}
 }
 
-// RecordsLost tells those who implement [RecordsLostHook].
+// RecordsLost calls the hooks that implement [RecordsLostHook].
 func (h *Hooks) RecordsLost(source, split string, from, to int64) {
 	if h == nil {
 		return
@@ -122,7 +122,7 @@ func (h *Hooks) RecordsLost(source, split string, from, to int64) {
 	}
 }
 
-// StageDone tells those who implement [StageDoneHook].
+// StageDone calls the hooks that implement [StageDoneHook].
 func (h *Hooks) StageDone(stage string, rows int, d time.Duration) {
 	if h == nil {
 		return
@@ -142,7 +142,7 @@ func (h *Hooks) QueueLen(queue string, length, capacity int) {
 	}
 }
 
-// QueueWait tells those who implement [QueueWaitHook].
+// QueueWait calls the hooks that implement [QueueWaitHook].
 func (h *Hooks) QueueWait(queue, side string, d time.Duration) {
 	if h == nil {
 		return

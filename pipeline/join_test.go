@@ -487,7 +487,7 @@ func (l *listener) Advance(_ context.Context, watermark int64, _ func(*item) err
 	return nil
 }
 
-// number gives each row its number within its split, which nothing but state can tell after a kill.
+// number gives each row its number within its split, which only state can give after a kill.
 type number struct{ pool *pool }
 
 func (s *number) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }

@@ -317,10 +317,10 @@ func (l *lane) close() error {
 	return errors.Join(append(errs, l.env.CloseResources())...)
 }
 
-// lagEvery is how often the lag of each split is told.
+// lagEvery is how often the lag of each split is reported.
 const lagEvery = 250 * time.Millisecond
 
-// watchLag tells the hooks how far behind the writers are until stop is closed, and once more then. It has a goroutine of
+// watchLag reports to the hooks how far behind the writers are until stop is closed, and once more then. It has a goroutine of
 // its own, because reader and writer may both be waiting just when lag grows.
 func (l *lane) watchLag(stop <-chan struct{}) error {
 	tick := time.NewTicker(lagEvery)
@@ -377,7 +377,7 @@ func (l *lane) loop(ctx context.Context, r *region) error {
 	})
 }
 
-// take has the region do with an element, or with the news that a split gives none.
+// take has the region do with an element, or with the notice that a split gives none.
 func (r *region) take(ctx context.Context, e Element, root func(Element) error, silent *SplitID) error {
 	if silent == nil {
 		return r.section.process(e, root)

@@ -27,7 +27,7 @@ type Split struct {
 	Name string
 	// Start is the first position of the split when nothing has been read of it yet.
 	Start Position
-	// Identity, if not empty, tells the split by what it holds, wherever that lies: a copy has the same. What is drawn by
+	// Identity, if not empty, identifies the split by its content, wherever that lies: a copy has the same. What is drawn by
 	// chance for the split is seeded by it. It is not for people.
 	Identity string
 	// End is the position after the last record, or NoPosition when it is not known or there is none.

@@ -296,7 +296,7 @@ func (p *Plan) Hash() string {
 	return hex.EncodeToString(h[:8])
 }
 
-// portOf tells which stream of n a consumer reads.
+// portOf returns which stream of n a consumer reads.
 func (n *node) portOf(consumer *node) int {
 	if i := slices.Index(n.next, consumer); i >= 0 {
 		return n.ports[i]

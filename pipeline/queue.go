@@ -12,7 +12,7 @@ type queue struct {
 	hooks *Hooks
 }
 
-// item is what a queue holds: an element and, in the queue of a split, the exit that it goes to; or the news that a split
+// item is what a queue holds: an element and, in the queue of a split, the exit that it goes to; or the notice that a split
 // gives nothing any more, or for a while.
 type item struct {
 	e      Element
@@ -46,7 +46,7 @@ func (q *queue) put(ctx context.Context, it item) error {
 	}
 }
 
-// got tells the hooks of an element taken from ch by someone who waited since start.
+// got reports to the hooks an element taken from ch by someone who waited since start.
 func (q *queue) got(start time.Time) {
 	q.hooks.QueueWait(q.name, "get", time.Since(start))
 	q.hooks.QueueLen(q.name, len(q.ch), cap(q.ch))

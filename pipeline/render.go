@@ -111,7 +111,7 @@ func (s *Segment) allEdges() []edge {
 	return out
 }
 
-// edgeLabel tells the weight and priority with which a merge reads from.
+// edgeLabel returns the weight and priority with which a merge reads from.
 func edgeLabel(from, to *node) string {
 	for _, in := range to.in {
 		if in.n == from && in.pref.set {

@@ -39,7 +39,7 @@ type RunOptions struct {
 	Stop <-chan struct{}
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
-	// Reached hears how far each split is: once before anything is read of it, with where it continues, and then after each
+	// Reached is called with how far each split is: once before anything is read of it, with where it continues, and then after each
 	// element that a writer has taken; at has the position of the sink that is furthest behind and the counts of the main
 	// one, earlier runs included. watermark is that of the element ([Origin].Watermark). What a writer has taken may still
 	// be in flight: the sink alone knows what is applied. Lanes call it at the same time, each for its own splits; it is in

@@ -90,7 +90,7 @@ func TestShufflePlan(t *testing.T) {
 	}
 }
 
-// TestShuffleFaults: what cannot be grouped is told when the graph is planned.
+// TestShuffleFaults: what cannot be grouped is an error when the graph is planned.
 func TestShuffleFaults(t *testing.T) {
 	t.Parallel()
 	g := pipeline.New("bad")

@@ -29,7 +29,7 @@ type Writer[T Element] interface {
 // worker asks where to continue; from then on any earlier owner of the split is refused.
 //
 // In a graph with several sinks each answers for itself. Reading continues at the smallest position, and the executor gives
-// none of them what lies before its own. A Resumer need not be told how far the others are.
+// none of them what lies before its own. A Resumer need not know how far the others are.
 type Resumer interface {
 	// Resume returns how far the given splits of a source are stored; what is not in it begins. It is called once for each
 	// source, before any Write.

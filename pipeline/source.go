@@ -45,7 +45,7 @@ type Reader[T Element] interface {
 // LagReporter is a [Reader] that knows how many records its split has.
 type LagReporter interface {
 	// Lag is the number of records from position at, which is one that the sink has got to, to the newest record; -1 when
-	// it is not known, because the source has no end to count to or has not been heard of lately. Unlike the other methods
+	// it is not known, because the source has no end to count to or has not been seen lately. Unlike the other methods
 	// it may be called at any time and from any goroutine.
 	Lag(at Position) int64
 }
@@ -55,7 +55,7 @@ type LagReporter interface {
 //
 //	Splits ─> Recall ─> stored with the positions ─> Open ─> Env.Remember ─> stored with the positions
 //
-// Splits gives each split the [Split].Memory of this moment. Whoever stores positions gives Recall what was stored before,
+// Splits gives each split the [Split].Memory of this moment. The run that stores positions gives Recall what was stored before,
 // stores the memories that come back before anything is read, and has those splits opened. Readers replace a memory with
 // [Env.Remember].
 type Rememberer interface {
@@ -71,8 +71,8 @@ type Growing interface {
 	GrowsEvery() time.Duration
 }
 
-// Acknowledger is a [Source] that wants to hear which positions are stored durably, for example to commit them to a
-// consumer group so that lag tools see them. It is only ever told positions that a snapshot contains.
+// Acknowledger is a [Source] that is notified of the positions that are stored durably, for example to commit them to a
+// consumer group so that lag tools see them. It only gets positions that a snapshot contains.
 type Acknowledger interface {
 	Acknowledge(ctx context.Context, positions map[string]Position) error
 }

@@ -34,7 +34,7 @@ type splitRun struct {
 	mainFrom Position
 	newest   int64     // greatest event time that was read; the pump's
 	lastSeen time.Time // when the gather took something; only for sources with an idle time
-	idle     bool      // its silence was told
+	idle     bool      // its silence was reported
 
 	// written counts what the writers have taken: positions by the sink that is furthest behind, rows by the main sink.
 	written struct {
@@ -135,7 +135,7 @@ func (sp *splitRun) lowest() Position {
 	return low
 }
 
-// advance counts an element that a writer has taken, and tells whoever listens.
+// advance counts an element that a writer has taken, and notifies [RunOptions].Reached.
 func (sp *splitRun) advance(s *sinkRun, o Origin, rows int, main bool) {
 	w := &sp.written
 	w.Lock()

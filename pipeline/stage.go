@@ -50,7 +50,7 @@ type Ticker[Out Element] interface {
 	Tick(ctx context.Context, now time.Time, emit func(Out) error) error
 }
 
-// EventTimer is a [Processor] that acts when event time passes: it ends windows, or gives up waiting for what belongs
+// EventTimer is a [Processor] that acts when event time passes: it ends windows, or stops waiting for what belongs
 // together. The watermark of its input is the smallest over the splits that it sees of what each can still have
 // ([Origin].Watermark); a split that has ended, or is silent for longer than [ReadOptions].Idle, is left out, but not where
 // a [Drainer] stands between it and the splits, which may hold some of it back. It never falls, and is a function of

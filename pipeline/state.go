@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Stateful is a [Processor] that remembers something of each split beyond the element at hand: what waits for what belongs
+// Stateful is a [Processor] that remembers something of each split beyond the current element: what waits for what belongs
 // to it, counts, windows. The executor takes the state from time to time, keeps it until every sink downstream has stored what
 // was made of the elements before it, and then gives it to the run's [StateStore], which keeps it in one cut with the
-// positions of the parameters. Whoever reads the split next, in this process or another, begins with the state that is stored
+// positions of the parameters. The next reader of the split, in this process or another, begins with the state that is stored
 // and reads on from its position, or from where a sink continues if that is before; sinks that are ahead are not given what
 // they have. So what a Stateful emits comes to every sink that stores positions exactly once, if
 //
@@ -65,7 +65,7 @@ type StateStore interface {
 	Put(stage string, states map[SplitID]State)
 }
 
-// states are the Stateful stages of a lane. What is stored of their sinks is told by several goroutines.
+// states are the Stateful stages of a lane. Several goroutines report what their sinks have stored.
 type states struct {
 	runs []*stateRun // downstream ones first
 

@@ -5,11 +5,11 @@ type clock struct {
 	at     map[SplitID]int64 // of each split; 0: not known yet
 	silent map[SplitID]bool  // those that are left out
 	now    int64
-	// elements reports whether news of silent splits overtake elements that a stage before holds back, so they do not count.
+	// elements reports whether notices of silent splits overtake elements that a stage before holds back, so they do not count.
 	elements bool
 }
 
-// clocked has a stage that acts on event time told of it.
+// clocked has a stage that acts on event time notified of it.
 func (b builder) clocked(o *opened, call func(Element) error) func(Element) error {
 	c := &clock{at: map[SplitID]int64{}, silent: map[SplitID]bool{}}
 	o.clock, b.section.timed = c, true
@@ -28,7 +28,7 @@ func (b builder) clocked(o *opened, call func(Element) error) func(Element) erro
 	}
 }
 
-// advance tells a stage of its watermark, if that has risen.
+// advance gives a stage its watermark, if that has risen.
 func (s *section) advance(o *opened, risen bool) error {
 	if !risen {
 		return nil
@@ -40,7 +40,7 @@ func (s *section) advance(o *opened, risen bool) error {
 	return nil
 }
 
-// silent tells the stages that a split gives nothing any more, or for a while.
+// silent notifies the stages that a split gives nothing any more, or for a while.
 func (s *section) silent(id SplitID) error {
 	for _, o := range s.procs {
 		if c := o.clock; c != nil && !c.elements {

@@ -79,7 +79,7 @@ func (s *Shard) orphaned(id SplitID, session uint64) bool {
 }
 
 // BeginCut asks for a cut after the markers of the given sessions. Without sessions it is taken at once. A cut under way
-// is given up.
+// is abandoned.
 func (s *Shard) BeginCut(id uint64, sessions []uint64) {
 	s.EndCut()
 	s.barrier = barrier{id: id, waiting: map[uint64]bool{}, passed: map[uint64]bool{}}
@@ -91,7 +91,7 @@ func (s *Shard) BeginCut(id uint64, sessions []uint64) {
 	}
 }
 
-// CutState tells how a cut is going: cut is not nil once it is taken, disturbed says that owners have changed since it was
+// CutState describes the progress of a cut: cut is not nil once it is taken, disturbed says that owners have changed since it was
 // begun, so that it must be begun again. It may overlap lookups.
 func (s *Shard) CutState(id uint64) (cut *Cut, disturbed bool) {
 	if s.barrier.id != id {

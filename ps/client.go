@@ -210,7 +210,7 @@ func (c *Client) denseOn(ctx context.Context, s int) error {
 }
 
 // Push stages an update on every shard and returns when all have it. From then on it is decided: it will be applied on
-// all shards, by this client's next call or by whoever takes the split over. Pushing an update again after an error is
+// all shards, by this client's next call or by the next owner of the split. Pushing an update again after an error is
 // safe. u may be changed afterwards. Errors: [ErrFenced], [ErrGap], [ErrOverlap], [ErrFull], [ErrLayout], [ErrClosed], the
 // context's.
 func (c *Client) Push(ctx context.Context, u *param.Update) error {
@@ -406,7 +406,7 @@ func (c *Client) enqueueOn(s int, ctl Control) {
 	c.mu.queues[s] = append(c.mu.queues[s], ctl)
 }
 
-// drain delivers all controls. Shard 0 gets a message in any case, to hear of cuts.
+// drain delivers all controls. Shard 0 gets a message in any case, to be notified of cuts.
 func (c *Client) drain(ctx context.Context) error {
 	return c.fan.each(ctx, len(c.streams), c.do.drain)
 }

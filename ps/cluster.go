@@ -64,7 +64,7 @@ type Options struct {
 	// Tolerate is how many of those snapshots in a row may fail before GaveUp is called, once, with the error of the last
 	// one: from then on nothing that is trained is safe. 0, or a Log, which keeps what is acknowledged: it is never called.
 	Tolerate int
-	// GaveUp must return soon and not close the cluster itself; nil: nobody is told.
+	// GaveUp must return soon and not close the cluster itself; nil: none.
 	GaveUp func(error)
 	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
 	MaxStaged int
@@ -179,7 +179,7 @@ type Cluster struct {
 	done   chan struct{}
 	// before is the number of the newest snapshot that there was when the cluster was opened.
 	before uint64
-	// turn is held by whoever takes a snapshot or gives the shards a state.
+	// turn is held by the one that takes a snapshot or gives the shards a state.
 	turn chan struct{}
 
 	mu struct {
@@ -196,7 +196,7 @@ type Cluster struct {
 		cuts       uint64
 		giveUp     context.CancelCauseFunc // of the snapshot under way
 		saved      uint64                  // changes of shard 0 that the newest snapshot holds
-		owed       map[int]cutEnd          // to shards that could not be told of the end of a cut
+		owed       map[int]cutEnd          // to shards that could not be notified of the end of a cut
 		failures   int
 		inARow     int       // failures since the last snapshot that was taken
 		said       time.Time // when a failure was logged last
@@ -206,7 +206,7 @@ type Cluster struct {
 }
 
 // Open starts a cluster. When all shards are in this process it is ready at once: from the newest good snapshot in
-// [Options].Dir, or with initial values when there is none. A damaged snapshot is logged and told by [Cluster.Skipped],
+// [Options].Dir, or with initial values when there is none. A damaged snapshot is logged and reported by [Cluster.Skipped],
 // and the one before it is used; when none is good that is an error, because starting over would not be what anybody
 // wants. With shards in other processes Open does not wait for them; until they all answer, [Cluster.Ready] says what is
 // missing. Errors: [ErrLayout], which says what differs, [ErrCorrupt], [ErrFull].
@@ -527,7 +527,7 @@ func splitOfState(key string) (id SplitID, ok bool) {
 // Errors: [ErrClosed].
 func (c *Cluster) State(_ context.Context, key string) ([]byte, error) { return c.first.state(key) }
 
-// Close stops periodic snapshots, makes one under way give up and waits for that, and frees the memory. It takes no snapshot.
+// Close stops periodic snapshots, cancels one under way and waits for that, and frees the memory. It takes no snapshot.
 // Clients that are still open get [ErrClosed]. It may be called more than once.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
@@ -587,7 +587,7 @@ func (c *Cluster) loop() {
 			missing := c.mu.missing
 			c.mu.Unlock()
 			if missing || c.Ready() != nil {
-				continue // that has been said
+				continue // that has been logged
 			}
 			if !c.changed() {
 				continue

@@ -62,7 +62,7 @@ type SplitState struct {
 // repeating it is safe.
 //
 // What Stage, Control and Acquire have answered survives the shard's process if it keeps a log. A commit in front of a
-// lookup may not, because nobody waits for it: whoever continues a session on a shard that was started again first
+// lookup may not, because nobody waits for it: the client that continues a session on a shard that was started again first
 // repeats the last commit of each split.
 type Conn interface {
 	// Lookup fills rows, which holds keys of this shard only.
@@ -78,6 +78,6 @@ type Conn interface {
 	// owner is refused. Errors: [*EpochError].
 	Acquire(ctx context.Context, id SplitID, epoch uint64) (SplitState, Reply, error)
 	// Close ends the stream. clean says that everything the client had decided was committed on every shard; otherwise the
-	// splits it owns are settled by whoever takes them over.
+	// splits it owns are settled by the next owner of them.
 	Close(ctx context.Context, clean bool) error
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// Look gives the shards a state if they need one, as the watch does from time to time.
+// Look restores the shards if they need one, as the watch does from time to time.
 func (c *Cluster) Look() error { return c.look() }
 
 // Generation is that of the node's state.

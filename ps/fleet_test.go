@@ -22,7 +22,7 @@ type host struct {
 }
 
 // kill waits for the change to a file that is under way. Nothing that is done afterwards has an effect, so what somebody
-// was told before is in the files.
+// was acknowledged before is in the files.
 func (h *host) kill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ type fleet struct {
 		p       float64
 		kills   []int // by shard; the last is of the worker
 	}
-	// reconnects counts streams that were opened again, cuts those that a shard but 0 has told its coordinator of.
+	// reconnects counts streams that were opened again, cuts those that a shard but 0 has reported to its coordinator.
 	reconnects, cuts atomic.Int64
 }
 

@@ -70,7 +70,7 @@ func (c *tether) do(ctx context.Context, ctl []ps.Control, call func(ps.Conn) er
 			return err
 		}
 		if c.at.alive() != nil {
-			continue // whatever it said was not heard
+			continue // its message was lost
 		}
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ type JoinOptions struct {
 	// Source names what it reads: members of one source share its splits, and those of another are nothing to them. Plan is
 	// the hash of how; all members of a source must have one.
 	Source, Plan string
-	// Single makes one member work on all splits while the others stand by: deterministic mode needs that.
+	// Single makes one member work on all splits while the others wait (standby): deterministic mode needs that.
 	Single bool
 	// Splits are what the member sees to read: it is given no others, and what no member sees any more is forgotten.
 	Splits []string
@@ -31,7 +31,7 @@ type Task uint8
 
 // The tasks.
 const (
-	// Stand by: there is nothing to do for now.
+	// StandBy: there is nothing to do for now.
 	StandBy Task = iota
 	// Work on the splits of the assignment until their end.
 	Work
@@ -55,7 +55,7 @@ type Assignment struct {
 	Task  Task
 	// Splits are sorted.
 	Splits []string
-	// Leader tells the one member that speaks for all: it tells others what a snapshot holds.
+	// Leader tells the one member that acts for all: it acknowledges what a snapshot holds.
 	Leader bool
 	// Members is how many there are.
 	Members int
@@ -73,7 +73,7 @@ func (a *Assignment) equal(b *Assignment) bool {
 type Report struct {
 	// Generation and Phase are those of the assignment that the report is about.
 	Generation, Phase uint64
-	// Owned are the splits that it may still push to; what it gives up others get.
+	// Owned are the splits that it may still push to; what it releases others get.
 	Owned []string
 	// Done are splits that it has read to their end and committed.
 	Done []string
@@ -84,10 +84,10 @@ type Report struct {
 	Splits []string
 }
 
-// group shares the splits of one source among members and tells them what to do. Its methods may overlap.
+// group shares the splits of one source among members and assigns them work. Its methods may overlap.
 //
-// A split that is taken from a member goes to another only once the first has said that it does not push to it any more,
-// or has been silent for the length of the lease: then it is fenced by the shards when it comes back, and told here.
+// A split that is taken from a member goes to another only once the first has reported that it does not push to it any more,
+// or has been silent for the length of the lease: then it is fenced by the shards when it comes back, and notified here.
 type group struct {
 	lease, grace time.Duration
 	now          func() time.Time
@@ -115,15 +115,15 @@ type member struct {
 	id, order uint64
 	worker    string
 	sees      map[string]bool // splits
-	heard     time.Time       // when it was heard of last
+	heard     time.Time       // when it was last seen
 	lost      time.Time       // when its connection broke; zero: it is there
 	asked     Assignment
 	waiting   int // calls of wait under way
 }
 
 type splitState struct {
-	owner, next uint64 // members; 0: nobody. next is who gets it once owner lets go
-	told        bool   // owner has been told, so it may work on it
+	owner, next uint64 // members; 0: nobody. next is who gets it once owner releases it
+	told        bool   // owner has been notified, so it may work on it
 	done        bool
 }
 
@@ -192,10 +192,10 @@ func (g *group) claim(m *member, r *Report) {
 		return
 	}
 	phase, done := r.Phase, r.Done
-	if r.Concluded { // the coordinator before may have died without telling anybody
+	if r.Concluded { // the coordinator before may have died before it reported
 		phase, done = r.Phase+1, nil
 	}
-	if phase > g.phase { // others have not heard of it yet: what they have read they read in the phase before
+	if phase > g.phase { // others do not know it yet: what they have read they read in the phase before
 		g.phase = phase
 		g.finished = r.Finished
 		for _, s := range g.splits {
@@ -363,7 +363,7 @@ func (g *group) leave(id uint64) (last bool) {
 	return len(g.members) == 0 && g.hold.IsZero()
 }
 
-// taken tells of a snapshot.
+// taken reports a snapshot.
 func (g *group) taken(number uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -489,12 +489,12 @@ func (g *group) deal(members []*member) (open bool) {
 			continue
 		}
 		if s.owner != 0 && !s.told {
-			s.owner = 0 // nobody has heard of it, so nobody has to let go
+			s.owner = 0 // nobody was notified of it, so nobody has to release it
 		}
 		free = append(free, name)
 	}
 	for _, name := range free {
-		// Whoever sees it and has the most room; where all who see it have their share, one of them gets more.
+		// The member that sees it and has the most room; where all who see it have their share, one of them gets more.
 		var to *member
 		for _, m := range workers {
 			if m.sees[name] && (to == nil || quota[m.id] > quota[to.id]) {
@@ -519,7 +519,7 @@ func (g *group) deal(members []*member) (open bool) {
 	return open
 }
 
-// forget drops splits that no member sees: whoever named them is gone, or has made them up.
+// forget drops splits that no member sees: the member that named them is gone, or has made them up.
 func (g *group) forget(members []*member) {
 	if len(members) == 0 {
 		return
@@ -577,11 +577,11 @@ func (c *Cluster) Report(_ context.Context, member uint64, r Report) error {
 	return g.report(member, r)
 }
 
-// Leave ends a membership and reports whether it was the last of its source. Its splits must have been given up.
+// Leave ends a membership and reports whether it was the last of its source. Its splits must have been released.
 func (c *Cluster) Leave(_ context.Context, member uint64) (last bool, err error) {
 	g, err := c.groups.of(member)
 	if err != nil {
-		return c.groups.empty(), nil //nolint:nilerr // whoever is no member has left
+		return c.groups.empty(), nil //nolint:nilerr // a process that is no member has left
 	}
 	return g.leave(member), nil
 }

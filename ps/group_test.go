@@ -66,7 +66,7 @@ func TestGroupHandsSplitsOver(t *testing.T) {
 	if second.Version <= first.Version || !second.Leader || second.Members != 2 {
 		t.Errorf("assignment %+v after %+v", second, first)
 	}
-	// b waits until a has said that it does not push to them any more.
+	// b waits until a has reported that it does not push to them any more.
 	asked(t, g, b, ps.StandBy)
 	tell(t, g, a, ps.Report{Owned: []string{"1", "2", "4"}})
 	asked(t, g, b, ps.Work, "3")
@@ -193,7 +193,7 @@ func TestGroupLease(t *testing.T) {
 	if gone := g.Expire(); len(gone) != 0 {
 		t.Errorf("%q are gone within their lease", gone)
 	}
-	asked(t, g, b, ps.Work, "2") // heard of
+	asked(t, g, b, ps.Work, "2") // seen
 	c.t = c.t.Add(1)
 	if gone := g.Expire(); !slices.Equal(gone, []string{"a"}) {
 		t.Errorf("gone: %q, want a", gone)
@@ -206,7 +206,7 @@ func TestGroupLease(t *testing.T) {
 	}
 }
 
-// TestGroupConnections is about who waits: it is heard of all the time, and lost when its connection is.
+// TestGroupConnections is about who waits: it is seen all the time, and lost when its connection is.
 func TestGroupConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestGroupPhases(t *testing.T) {
 		t.Errorf("phase %d after the first was concluded", x.Phase)
 	}
 	asked(t, g, b, ps.Work, "2")
-	// What is said of the phase before counts no more.
+	// Reports of the phase before have no effect.
 	tell(t, g, b, ps.Report{Done: []string{"1", "2"}})
 	asked(t, g, b, ps.Work, "2")
 	tell(t, g, a, ps.Report{Phase: 1, Done: []string{"1"}})
@@ -347,7 +347,7 @@ func TestGroupPhases(t *testing.T) {
 	asked(t, g, c, ps.Finished)
 	g.Leave(b)
 	g.Leave(c)
-	// Whoever comes when all are gone finds the job begun again.
+	// A member that joins when all are gone finds the job begun again.
 	d := join(g, "d", "1", "2", "3")
 	asked(t, g, d, ps.Work, "1", "2", "3")
 }
@@ -420,7 +420,7 @@ func TestGroupCoordinatorStartedAgain(t *testing.T) {
 	}
 }
 
-// TestConclusionOutlivesTheCoordinator: the leader concluded the phase, and the coordinator died before it heard of it. What
+// TestConclusionOutlivesTheCoordinator: the leader concluded the phase, and the coordinator died before it was notified. What
 // others have done in that phase must not count as done in the next.
 func TestConclusionOutlivesTheCoordinator(t *testing.T) {
 	t.Parallel()
@@ -448,7 +448,7 @@ func TestConclusionOutlivesTheCoordinator(t *testing.T) {
 	}
 }
 
-// TestUntoldSplitsGoOver: a member that never heard of splits that were meant for it does not have to let them go.
+// TestUntoldSplitsGoOver: a member that was never notified of splits that were meant for it does not have to let them go.
 func TestUntoldSplitsGoOver(t *testing.T) {
 	t.Parallel()
 	g := newTestGroup(newClock())

@@ -31,7 +31,7 @@ func (x *actor) report() ps.Report {
 	}
 }
 
-// take takes a new assignment up: splits that are not in it any more are given up with the next report.
+// take takes a new assignment up: splits that are not in it any more are released with the next report.
 func (x *actor) take(a ps.Assignment) {
 	if a.Generation != x.a.Generation || a.Phase != x.a.Phase {
 		x.owned, x.done = map[string]bool{}, map[string]bool{}
@@ -42,7 +42,7 @@ func (x *actor) take(a ps.Assignment) {
 	}
 }
 
-// drop gives up what is not asked for.
+// drop releases what is not assigned.
 func (x *actor) drop() {
 	for s := range x.owned {
 		if !slices.Contains(x.a.Splits, s) || x.done[s] {
@@ -63,7 +63,7 @@ type groupModel struct {
 	home       int
 	born       time.Time // of this coordinator
 	actors     []*actor
-	// read is what has been read to its end and said so in this generation and phase.
+	// read is what has been read to its end and reported in this generation and phase.
 	read     map[string]bool
 	phase    uint64
 	finished bool
@@ -221,7 +221,7 @@ func (m *groupModel) quiet() {
 	}
 	if m.c.t.Sub(m.born) <= ps.HoldFor {
 		m.c.t = m.c.t.Add(ps.HoldFor + 1)
-		m.check() // everybody is heard of
+		m.check() // everybody is seen
 		if gone := m.g.Expire(); len(gone) > 0 {
 			m.fatal("%q are gone", gone)
 		}
@@ -302,7 +302,7 @@ func (m *groupModel) step() {
 			m.fatal("%s was the last: %v, want %v", x.worker, last, want)
 		}
 	case op < 84:
-		// Somebody is silent for longer than the lease; the others are heard of.
+		// One member is silent for longer than the lease; the others are seen.
 		m.seen["expired"]++
 		m.c.t = m.c.t.Add(groupLease)
 		for _, y := range m.members() {

@@ -135,7 +135,7 @@ func (s *groups) begin(generation uint64, held bool) {
 	}
 }
 
-// taken tells of a snapshot.
+// taken reports a snapshot.
 func (s *groups) taken(number uint64) {
 	s.mu.Lock()
 	s.snapshot = number

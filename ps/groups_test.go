@@ -83,7 +83,7 @@ func TestTwoSources(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %d", source, p, err, want)
 		}
 	}
-	// Whoever comes when all of a source have left may read it in another way.
+	// A member that joins when all of a source have left may read it in another way.
 	if last, err := c.Leave(t.Context(), b); err != nil || !last {
 		t.Errorf("the last of the stream: %v, %v", last, err)
 	}

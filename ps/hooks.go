@@ -12,18 +12,18 @@ import (
 
 // RequestDoneHook is notified of requests.
 type RequestDoneHook interface {
-	// RequestDone tells how long a client's method took: "lookup", "dense", "push", "flush", "idle" or "resume", with code
+	// RequestDone reports how long a client's method took: "lookup", "dense", "push", "flush", "idle" or "resume", with code
 	// "ok", "fenced", "gap", "overlap", "torn", "layout", "busy", "full", "no_space", "closed", "canceled" or "error".
 	RequestDone(method, code string, d time.Duration)
 }
 
-// TableRowsHook hears how large tables are.
+// TableRowsHook is notified how large tables are.
 type TableRowsHook interface {
 	// TableRows reports the number of rows of a table on all shards: when a cluster opens, every few seconds and when it closes.
 	TableRows(table string, rows int64)
 }
 
-// StalenessHook hears how old lookups are when they are used.
+// StalenessHook is notified how old lookups are when they are used.
 type StalenessHook interface {
 	// Staleness reports, for a push, how many later lookups its client had done before: updates they did not see.
 	Staleness(steps int64)
@@ -31,7 +31,7 @@ type StalenessHook interface {
 
 // SnapshotDoneHook is notified of snapshots.
 type SnapshotDoneHook interface {
-	// SnapshotDone tells how long a snapshot took with code "ok", "no_space", "canceled" or another of
+	// SnapshotDone reports how long a snapshot took with code "ok", "no_space", "canceled" or another of
 	// [RequestDoneHook].RequestDone, its size, and the longest time a push had to wait for it.
 	SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration)
 }
@@ -44,7 +44,7 @@ type Hooks struct {
 	snapshotDone []SnapshotDoneHook
 }
 
-// NewHooks has each event told to those hooks that implement it, in their order. One that implements none hears nothing.
+// NewHooks returns hooks that hand each event to those that implement it, in their order. One that implements none gets nothing.
 func NewHooks(hooks ...any) *Hooks {
 	return &Hooks{
 		requestDone: hook.Of[RequestDoneHook](hooks), tableRows: hook.Of[TableRowsHook](hooks),
@@ -52,7 +52,7 @@ func NewHooks(hooks ...any) *Hooks {
 	}
 }
 
-// RequestDone tells those who implement [RequestDoneHook].
+// RequestDone calls the hooks that implement [RequestDoneHook].
 func (h *Hooks) RequestDone(method, code string, d time.Duration) {
 	if h == nil {
 		return
@@ -82,7 +82,7 @@ func (h *Hooks) Staleness(steps int64) {
 	}
 }
 
-// SnapshotDone tells those who implement [SnapshotDoneHook].
+// SnapshotDone calls the hooks that implement [SnapshotDoneHook].
 func (h *Hooks) SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration) {
 	if h == nil {
 		return

@@ -369,7 +369,7 @@ func TestLogKeepsWhatIsStaged(t *testing.T) {
 	}
 }
 
-// TestLateMarkerLeavesNothing is about a marker of a cut that was given up: the worker state with it counts for nothing,
+// TestLateMarkerLeavesNothing is about a marker of a cut that was abandoned: the worker state with it counts for nothing,
 // before a death and behind it.
 func TestLateMarkerLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Files in a log's folder: whoever has the log open holds the one locked, the other names the job.
+// Files in a log's folder: the process that has the log open holds the one locked, the other names the job.
 const (
 	logLockName  = "lock"
 	logOwnerName = "owner"

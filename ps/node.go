@@ -61,7 +61,7 @@ type Node struct {
 	highest   uint64
 	base      uint64 // snapshot that this state goes back to, 0: none
 	recovered LogRecovery
-	// wake is closed, and replaced, whenever a cut is taken, given up or disturbed.
+	// wake is closed, and replaced, whenever a cut is taken, abandoned or disturbed.
 	wake chan struct{}
 	// streams is the number of the newest stream of each session: an older one that ends late changes nothing.
 	streams map[uint64]uint64
@@ -79,7 +79,7 @@ type Node struct {
 type LogRecovery struct {
 	// Records were replayed. TornBytes were an unfinished record at the end, which nobody had an answer to.
 	Records, TornBytes int64
-	// Lost describes why the log gives back nothing, or less than was acknowledged; empty when all is well.
+	// Lost describes why the log gives back nothing, or less than was acknowledged; empty when nothing is missing.
 	Lost string
 }
 
@@ -148,7 +148,7 @@ func (n *Node) connect(session, generation uint64, worker string, settles bool) 
 	return c, nil
 }
 
-// update runs f under the lock and wakes whoever waits for the barrier, when f says so.
+// update runs f under the lock and wakes those that wait for the barrier, when f says so.
 func (n *Node) update(f func(*Shard) (wake bool)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,7 +178,7 @@ func (n *Node) failed() error {
 }
 
 // forsake ends the sessions of a worker that was replaced, so that no cut waits for it: what it has left is settled, or
-// taken over by whoever gets its splits, and it is refused then.
+// taken over by the next owner of its splits, and it is refused then.
 func (n *Node) forsake(worker string) {
 	n.update(func(s *Shard) bool {
 		if s.closed {
@@ -360,7 +360,7 @@ func (n *Node) above(generation uint64) error {
 // maxAhead is by how much a generation may be above the one before and the clock, in microseconds: about twelve days.
 const maxAhead = 1 << 40
 
-// keep only changes the generation: whoever was connected connects again and settles what it left.
+// keep only changes the generation: clients connect again and settles what it left.
 func (n *Node) keep(ctx context.Context, generation uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

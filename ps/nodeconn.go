@@ -191,7 +191,7 @@ func (c *localConn) controls(ctx context.Context, ctl []Control) (last record, e
 	return last, nil
 }
 
-// locked is run under the lock; wake tells when to continue.
+// locked is run under the lock; wake is closed when to continue.
 func (c *localConn) locked(ctl []Control) (done int, last record, wake chan struct{}, err error) {
 	c.n.lock()
 	defer c.n.mu.Unlock()

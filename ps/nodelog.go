@@ -21,14 +21,14 @@ import (
 type LogOptions struct {
 	// Dir is the folder of the log of one shard ([NodeOptions]), or of those of all shards of a process ([Options]).
 	Dir string
-	// Owner is what no other job has: a log of another owner is refused. Empty: whoever opens the folder may have it. Either way
+	// Owner is what no other job has: a log of another owner is refused. Empty: any owner may open the folder. Either way
 	// one process at a time has it.
 	Owner string
 	// Job names the owner for people, such as "job click in /data/runs/click". It is not compared.
 	Job string
 	// NoSync leaves out fsync: the log then survives the end of the process, not that of the machine.
 	NoSync bool
-	// Identity describes what must be the same, beside the shard and the layout, for whoever continues from the log; short.
+	// Identity describes what must be the same, beside the shard and the layout, for a process that continues from the log; short.
 	Identity string
 	// SegmentBytes is the size of a file of the log; default 64 MiB.
 	SegmentBytes int64
@@ -68,7 +68,7 @@ type nodeLog struct {
 	parts [][]byte
 }
 
-// liveLog is a log from its beginning to the node's next state: whoever waits for one of its records continues doing so when
+// liveLog is a log from its beginning to the node's next state: a caller that waits for one of its records continues doing so when
 // the node has another one.
 type liveLog struct {
 	*wal.Log
@@ -126,7 +126,7 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 			o.Dir, newest)
 	}
 	if len(bases) == 0 {
-		bases = []uint64{0} // never begun, or so damaged that no base is left: the replay tells
+		bases = []uint64{0} // never begun, or so damaged that no base is left: the replay reports which
 	}
 	var lost []error
 	for _, base := range bases {
@@ -204,7 +204,7 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
 	}
 	s.maxStaged = n.opts.MaxStaged
-	// Nobody is connected. Whoever comes back to its session continues; what the others left is settled.
+	// Nobody is connected. A client that comes back to its session continues; what the others left is settled.
 	for _, se := range s.sessions {
 		se.gone = true
 	}
@@ -237,7 +237,7 @@ func (l *nodeLog) reset(ctx context.Context, o LoadOptions, newest uint64) error
 }
 
 // generation notes a generation and returns when that is durable. The log has it from then on, so it is waited for even if
-// the caller gives up: the node must not continue in another generation than its log.
+// the caller's context ended: the node must not continue in another generation than its log.
 func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 	if l == nil {
 		return nil

@@ -27,12 +27,12 @@ type Peer interface {
 	// [ErrRolledBack].
 	Connect(ctx context.Context, session, generation uint64, worker string) (Conn, error)
 	// BeginCut asks for cut id after the markers of the given sessions; without sessions it is taken at once. A cut that was
-	// under way is given up. What comes after the cut goes to the log of the given snapshot number, which is not below that
+	// under way is abandoned. What comes after the cut goes to the log of the given snapshot number, which is not below that
 	// of the last. It returns at once. Errors: [ErrNotReady], [ErrMismatch] for a number that the log cannot have, those of
 	// the log.
 	BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error
 	// AwaitCut returns when cut id is taken: from then until EndCut the shard keeps its rows as they were, and copies those
-	// that change. Errors: [ErrDisturbed] when owners have changed meanwhile or the cut was given up: it must begin again.
+	// that change. Errors: [ErrDisturbed] when owners have changed meanwhile or the cut was abandoned: it must begin again.
 	AwaitCut(ctx context.Context, id uint64) (*CutState, error)
 	// WriteCut writes the shard's part of cut id into dir, a snapshot that shard 0's process has begun, and returns what
 	// the manifest must name once all of it, and the border in the log, is durable. Errors: [ErrDisturbed] when there is no

@@ -215,7 +215,7 @@ func TestCutOfADeadCoordinator(t *testing.T) {
 	})
 }
 
-// TestShardIsToldLater: a shard that cannot be reached at the end of a cut is told of it when it can, without another
+// TestShardIsToldLater: a shard that cannot be reached at the end of a cut is notified of it when it can, without another
 // snapshot: it holds streams until then.
 func TestShardIsToldLater(t *testing.T) {
 	t.Parallel()
@@ -322,7 +322,7 @@ func TestKeptShardForgetsSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A worker that will never be heard of again, and closes nothing: it has a session on each shard.
+	// A worker that will never come back, and closes nothing: it has a session on each shard.
 	split := ps.SplitID{Source: "s", Split: "x"}
 	for _, p := range []ps.Peer{c.First(), f.peer} {
 		conn, err := p.Connect(t.Context(), 77, in.Generation, "dead")
@@ -375,7 +375,7 @@ func TestLateCoordinator(t *testing.T) {
 	}
 }
 
-// TestLargestEpoch: nobody gets to the end of the epochs by one call, and who meets it is told instead of trying for ever.
+// TestLargestEpoch: nobody gets to the end of the epochs by one call, and a caller that meets it gets an error instead of trying for ever.
 func TestLargestEpoch(t *testing.T) {
 	t.Parallel()
 	c := mustOpen(t, ps.Options{Layout: countingLayout()})
@@ -435,7 +435,7 @@ func (c *orderConn) Acquire(ctx context.Context, id ps.SplitID, epoch uint64) (p
 }
 
 // TestShardZeroFirst: a split is taken over on shard 0 before it is anywhere else. A cut is begun on shard 0 last, for the
-// owners it has: were it the last to hear of a new one, a cut could be taken in which the others have the new owner's
+// owners it has: were it the last to be notified of a new one, a cut could be taken in which the others have the new owner's
 // work and shard 0 has not.
 func TestShardZeroFirst(t *testing.T) {
 	t.Parallel()
@@ -553,7 +553,7 @@ func TestCutsHaveNoOrder(t *testing.T) {
 	}
 }
 
-// TestGivenUpKeep: a call that gives up while the log is waited for leaves node and log in one generation.
+// TestGivenUpKeep: a call that is cancelled while it waits for the log leaves node and log in one generation.
 func TestGivenUpKeep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

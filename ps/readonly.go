@@ -13,7 +13,7 @@ type Role uint8
 const (
 	// Trainer processes read and push: they own splits.
 	Trainer Role = iota
-	// Reader processes look up and read dense tensors: evaluation, export, serving, whoever follows.
+	// Reader processes look up and read dense tensors: evaluation, export, serving, a follower.
 	Reader
 )
 

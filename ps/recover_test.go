@@ -115,7 +115,7 @@ func (f *fleet) train(j pstest.Job, seed uint64, p float64) (digest string, snap
 	if err := f.mend(); err != nil {
 		return "", 0, err
 	}
-	// Whoever died after the last commit may have come back from before it, or be of a generation without it.
+	// A client that died after the last commit may have come back from before it, or be of a generation without it.
 	if err := l.run(ctx, func(ctx context.Context, cl *ps.Client) error {
 		w, err := pstest.NewWorker(ctx, j, cl)
 		for more := true; more && err == nil; {

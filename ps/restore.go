@@ -67,7 +67,7 @@ func (c *Cluster) watch() {
 	}
 }
 
-// look gives the shards a state if they need one.
+// look restores the shards if they need a state.
 func (c *Cluster) look() error {
 	if agree, err := c.agree(); agree || err != nil {
 		return err
@@ -90,8 +90,8 @@ func (c *Cluster) look() error {
 	return c.assemble(c.run, false)
 }
 
-// agree reports whether all shards have the state of the cluster's generation, as far as that can be told: while they are
-// being given one, the next look will say.
+// agree reports whether all shards have the state of the cluster's generation, as far as that is known: while they are
+// being given one, the next check decides.
 func (c *Cluster) agree() (bool, error) {
 	before := c.generation()
 	st, err := c.statuses(c.run)
@@ -230,7 +230,7 @@ func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 		}
 	}
 	if store && c.opts.Dir != "" {
-		// Before any shard is given a state: whoever comes after a death in the middle must not keep what was to be given up.
+		// Before any shard is given a state: a process started after a death in the middle must not keep what was to be discarded.
 		if err := snapshot.WriteNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
 			return 0, fmt.Errorf("ps: %w", err)
 		}
@@ -457,7 +457,7 @@ func (n *Node) open(path string) (*snapshot.Snapshot, error) {
 	return s, nil
 }
 
-// fit tells where the parameters of a snapshot go. Errors: [ErrLayout].
+// fit returns where the parameters of a snapshot go. Errors: [ErrLayout].
 func (n *Node) fit(info *SnapshotInfo) (*param.Fit, error) {
 	fit, err := n.opts.Layout.Fit(info.Shape(), param.Policies{})
 	switch {

@@ -178,7 +178,7 @@ func (s *Shard) SetState(key string, value []byte) {
 	}
 	switch {
 	case key == TraceState:
-		_ = s.trace.Set(value) // whoever takes in what others send has checked it
+		_ = s.trace.Set(value) // the caller has checked what others send
 	case value == nil:
 		delete(s.state, key)
 	default:

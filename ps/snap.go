@@ -117,7 +117,7 @@ func (c *Cluster) onGiveUp(f context.CancelCauseFunc) {
 	c.mu.giveUp = f
 }
 
-// interrupt makes a snapshot under way give up, because the shards need a state. It may be waiting for a worker that waits
+// interrupt cancels a snapshot under way, because the shards need a state. It may be waiting for a worker that waits
 // for just that.
 func (c *Cluster) interrupt(why error) {
 	c.mu.Lock()
@@ -170,10 +170,10 @@ func (c *Cluster) nextSnapshot(ctx context.Context) (uint64, error) {
 	return c.mu.newest, nil
 }
 
-// cutEnd is what a shard has to be told at the end of a cut.
+// cutEnd is what a shard has to get at the end of a cut.
 type cutEnd struct{ id, durable uint64 }
 
-// repay tells shards of the end of a cut that did not hear of it: they hold streams until they do.
+// repay notifies shards that missed the end of a cut: they hold streams until they do.
 func (c *Cluster) repay() {
 	c.mu.Lock()
 	owed := maps.Clone(c.mu.owed)
@@ -193,10 +193,10 @@ func (c *Cluster) repay() {
 	}
 }
 
-// endCut lets the streams continue and returns the longest time that one of them waited. A shard that cannot be told is told
+// endCut lets the streams continue and returns the longest time that one of them waited. A shard that cannot be reached is notified
 // by the watch as soon as it can.
 func (c *Cluster) endCut(ctx context.Context, id, durable uint64) time.Duration {
-	// Also when the snapshot was given up: a shard that is not told would hold its streams for ever.
+	// Also when the snapshot was abandoned: a shard that is not notified would hold its streams for ever.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTimeout)
 	defer cancel()
 	var mu sync.Mutex

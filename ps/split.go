@@ -196,7 +196,7 @@ func (s *Shard) drop(sp *split, n int) {
 }
 
 // Controls handles controls in order and returns how many it has handled. It stops before a commit that must wait for a
-// cut; the caller continues once the cut is taken or given up. Errors: [ErrGap], [ErrClosed].
+// cut; the caller continues once the cut is taken or abandoned. Errors: [ErrGap], [ErrClosed].
 func (s *Shard) Controls(session uint64, ctl []Control) (done int, err error) {
 	if s.closed {
 		return 0, ErrClosed

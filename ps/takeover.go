@@ -62,7 +62,7 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 	return p, nil
 }
 
-// Cuts returns the positions after that of the last Resume at which other shards stand: no update may reach across one,
+// Cuts returns the positions after that of the last Resume that other shards are at: no update may reach across one,
 // because a shard skips an update it has, or stages one it has not, as a whole. There are some only after a shard has
 // gone back alone.
 func (c *Client) Cuts(source, split string) []position.Position {

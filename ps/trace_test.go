@@ -27,7 +27,7 @@ func traced(tb testing.TB, predictions ...float32) []byte {
 	return mustTrace(predictions...)
 }
 
-// mustTrace is traced where there is no test at hand.
+// mustTrace is traced where there is no testing.T.
 func mustTrace(predictions ...float32) []byte {
 	e, err := score.NewEncoder(score.Schema{Heads: []score.HeadSchema{{Width: 1, NumLabels: 1}}})
 	if err != nil {

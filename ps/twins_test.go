@@ -184,7 +184,7 @@ func (x *twins) step() {
 	}
 }
 
-// snapshot takes one on both, or begins one that is given up. If another process is to pass a marker too, the first stages
+// snapshot takes one on both, or begins one that is abandoned. If another process is to pass a marker too, the first stages
 // a batch between the markers: it follows the cut, but is there when that is taken.
 func (x *twins) snapshot(whole bool) {
 	x.t.Helper()

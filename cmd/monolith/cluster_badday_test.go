@@ -220,7 +220,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	zero.end(syscall.SIGTERM).wants(t, 0, "taking a last snapshot", "no last snapshot could be taken", c.addrs[1])
 }
 
-// TestShardThatDoesNotComeBack loses a shard in the middle for good: the worker gives up in time, and what it trained
+// TestShardThatDoesNotComeBack loses a shard in the middle for good: the worker fails in time, and what it trained
 // before is where the next one continues.
 func TestShardThatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
@@ -273,7 +273,7 @@ func TestWrongCluster(t *testing.T) {
 	c.exact(t)
 }
 
-// TestSecondShardZero has another dir: it is told so by name and ends, and the first continues.
+// TestSecondShardZero has another dir: it gets an error with the name and ends, and the first continues.
 func TestSecondShardZero(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1000, 0, "")
@@ -311,7 +311,7 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// TestOpenToStrangers: a shard listens beyond this machine only where strangers are kept away, or if it is said.
+// TestOpenToStrangers: a shard listens beyond this machine only where strangers are kept away, or if the job allows it.
 func TestOpenToStrangers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 100, 0, "")
@@ -331,7 +331,7 @@ func TestFullTables(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 20000, 0, "")
 	full := []string{"table embedding: it has ", "table is full", "(ps.memory; raise it, or spread the table over more shards"}
-	// Without snapshots under way, which fail for want of memory too and would end the shard before the worker is told.
+	// Without snapshots under way, which fail for want of memory too and would end the shard before the worker is notified.
 	set := []string{"--set", "ps.memory=256KiB", "--set", "model={fm: {dim: 64}}", "--set", "snapshot.every=0s"}
 	alone := c.write(t, "alone.yaml", "alone", "eval: {source: {synthetic: {examples: 100}}}\n")
 	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 3, full...)
@@ -373,7 +373,7 @@ func TestShardsOfTwoJobs(t *testing.T) {
 	start(t, "", "ps", c.job, "--shard", "0").end(0).wants(t, 2, "ps.addresses", "another order")
 }
 
-// TestDamagedStateOfShards damages what all shards go back to: the cut before is used, and said so.
+// TestDamagedStateOfShards damages what all shards go back to: the cut before is used, and logged.
 func TestDamagedStateOfShards(t *testing.T) {
 	t.Parallel()
 	for _, durability := range []string{"none", "wal"} {
@@ -564,7 +564,7 @@ func issue(t *testing.T, dir, file, name string, parent *x509.Certificate, paren
 	return cert, key
 }
 
-// TestWhoIsAdmitted has processes with other tokens and certificates: each is told at once what does not fit.
+// TestWhoIsAdmitted has processes with other tokens and certificates: each gets at once what does not fit.
 func TestWhoIsAdmitted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -621,7 +621,7 @@ func TestFolderNotShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = bytes.Replace(text, []byte(filepath.Join(c.dir, "run")), []byte("run"), 1)
-	// Shard 0 would end after a few failures; here the worker is to be told.
+	// Shard 0 would end after a few failures; here the worker is to be notified.
 	if text = bytes.Replace(text, []byte("snapshot: {"), []byte("snapshot: {tolerate: 0, "), 1); !bytes.Contains(text, []byte("tolerate")) {
 		t.Fatal("the job has no section snapshot")
 	}

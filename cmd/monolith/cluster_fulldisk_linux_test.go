@@ -46,7 +46,7 @@ func smallDisk(t *testing.T) (dir string, fill func() (free func())) {
 	}
 }
 
-// TestFullDiskUnderTheLogs fills the disk of the shards' logs: whoever meets it says so and ends, and nothing that was
+// TestFullDiskUnderTheLogs fills the disk of the shards' logs: a process that meets it says so and ends, and nothing that was
 // acknowledged is lost.
 func TestFullDiskUnderTheLogs(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestFullDiskUnderTheLogs(t *testing.T) {
 }
 
 // TestFullDiskUnderTheSnapshots fills the disk of a cluster's snapshots: training continues, the snapshots before stay
-// whole, and the last one is told to be missing.
+// whole, and the last one is reported as missing.
 func TestFullDiskUnderTheSnapshots(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)

@@ -47,7 +47,7 @@ type process struct {
 	done  chan struct{} // closed when it has ended for good
 }
 
-// launch starts a process and keeps it running until it ends well or is told to.
+// launch starts a process and keeps it running until it ends without an error or is stopped.
 func (p *processes) launch(name string, args ...string) *process {
 	p.t.Helper()
 	pr := &process{name: name, args: args, out: &output{}, done: make(chan struct{})}

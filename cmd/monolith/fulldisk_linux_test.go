@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 	monolith(t, "train", job).wants(t, 0, "going on from snapshot")
 }
 
-// TestFullDiskIsNotTrainedOnto fills the disk under an endless run: it is said once, not at every snapshot, and after
+// TestFullDiskIsNotTrainedOnto fills the disk under an endless run: it is logged once, not at every snapshot, and after
 // snapshot.tolerate of them the run ends, unless a log keeps what is trained.
 func TestFullDiskIsNotTrainedOnto(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 )
 
 // TestTablesLeaveRoomForTheProgram: where memory is short, what the program itself needs is not the tables', so that they are
-// told to be full before the system ends the process.
+// full by its settings before the system ends the process.
 func TestTablesLeaveRoomForTheProgram(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ memory, tables int64 }{

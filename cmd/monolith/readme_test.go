@@ -51,7 +51,7 @@ func fencedBlocks(t *testing.T, path string) (out []fenced) {
 	return out
 }
 
-// shell returns what a block of `$ command` lines tells a reader to type, with the lines of its here documents.
+// shell returns what a block of `$ command` lines has a reader type, with the lines of its here documents.
 func (f fenced) shell() string {
 	var b strings.Builder
 	end := "" // of a here document

@@ -362,7 +362,7 @@ func TestCommandsRefuseWhatTheyCannotUse(t *testing.T) {
 }
 
 // TestInspectIsNotHeldUp: topics with few records, an endless rate and a source that is away do not make inspect wait
-// longer than it is told, and bad rows go nowhere.
+// longer than its timeout, and bad rows go nowhere.
 func TestInspectIsNotHeldUp(t *testing.T) {
 	t.Parallel()
 	b, err := broker.Start(broker.Options{Topics: map[string]int{"few": 3, "none": 2, "bad": 2}})

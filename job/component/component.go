@@ -74,14 +74,14 @@ type SourceConfig interface {
 	Bounded() bool
 }
 
-// Opening is what a job tells a source beside its section.
+// Opening is what a job gives a source beside its section.
 type Opening struct {
 	// Seed is the job's.
 	Seed uint64
 	// Format is what the records are, Header that the first line of each file names the columns.
 	Format string
 	Header bool
-	// Known tells splits that were read before by what they hold, by name.
+	// Known identifies splits that were read before by their content, by name.
 	Known map[string]string
 }
 
@@ -103,7 +103,7 @@ type Columns interface {
 // IDs is the type that a schema for [Columns] asks for where lists of numbers and of text will both do.
 func IDs() arrow.DataType { return arrow.ListOf(arrow.Null) }
 
-// Report tells what is wrong with a key of a section, "" for the section itself, in the words of fmt.Sprintf.
+// Report reports what is wrong with a key of a section, "" for the section itself, in the words of fmt.Sprintf.
 type Report func(key, format string, args ...any)
 
 // Checker is a section whose keys have to do with each other.
@@ -115,7 +115,7 @@ type Files interface{ FileList() []string }
 // Stream is a source that keeps track of its positions by itself ([pipeline.Rememberer]) and is read once: it has no epochs
 // and no order of its own.
 type Stream interface {
-	// StreamName tells it from other streams of its kind.
+	// StreamName distinguishes it from other streams of its kind.
 	StreamName() string
 }
 
@@ -124,7 +124,7 @@ type Sized interface{ NumExamples() int64 }
 
 // Brief is a source that can be read so that it takes little time.
 type Brief interface {
-	// Brief returns a copy that gives up on what does not answer within patience. rows above 0 is how many records are to be
+	// Brief returns a copy that waits no longer than patience for an answer. rows above 0 is how many records are to be
 	// looked at: blocks need be no larger, and the source begins where there is something and ends where it ends now.
 	Brief(rows int, patience time.Duration) SourceConfig
 }
@@ -147,7 +147,7 @@ type ModelConfig interface {
 	Build(in ModelInputs) (model.Model, error)
 }
 
-// ModelInputs are what a job tells a model beside its section.
+// ModelInputs are what a job gives a model beside its section.
 type ModelInputs struct {
 	Features []zoo.Feature
 	// Heads are what it predicts; none: one head, the probability of the label.
@@ -197,7 +197,7 @@ type StageConfig interface {
 type Input struct {
 	Name  string
 	Dense bool
-	// Width is that of a dense feature; Many tells that a sparse one may have several values in a row.
+	// Width is that of a dense feature; Many: a sparse one may have several values in a row.
 	Width int
 	Many  bool
 }
@@ -241,7 +241,7 @@ type Sink struct {
 // SinkConfig is the section of a sink. It may have the method of [Checker].
 type SinkConfig interface {
 	// Sink describes the sink, without I/O but for secrets. Its writers are [pipeline.Resumer], [pipeline.Storer] and
-	// [pipeline.Idler]. output tells what it writes from what others write to the same place; keys is what errors put before
+	// [pipeline.Idler]. output distinguishes what it writes from what others write to the same place; keys is what errors put before
 	// the names of the section's keys.
 	Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], error)
 	// CanOpen looks whether that will work, without leaving anything behind; key is the one that is at fault.

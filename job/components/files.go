@@ -16,7 +16,7 @@ func (f *FileSet) FileList() []string { return f.Files }
 // Bounded implements [component.SourceConfig].
 func (*FileSet) Bounded() bool { return true }
 
-// brief is the set for a look at so many records; 0: all.
+// brief is the set for a sample of so many records; 0: all.
 func (f FileSet) brief(rows int) FileSet {
 	if rows > 0 {
 		f.BlockRows = min(f.BlockRows, rows)

@@ -44,7 +44,7 @@ func (f *Parquet) OpenColumns(o component.Opening, columns *arrow.Schema) (pipel
 	})
 }
 
-// Describe implements [component.Columns]. Files that differ are a fault that the job's own columns tell; here the first that
+// Describe implements [component.Columns]. Files that differ are a fault that the job's own columns show; here the first that
 // can be read stands for all.
 func (f *Parquet) Describe(ctx context.Context) (columns *arrow.Schema, unreadable []string, err error) {
 	files, err := filesplit.Expand(ctx, fsx.Local{}, f.Files)
@@ -59,7 +59,7 @@ func (f *Parquet) Describe(ctx context.Context) (columns *arrow.Schema, unreadab
 	return columns, unreadable, err
 }
 
-// isParquet tells a file by its first bytes, or by its name.
+// isParquet recognises a file by its first bytes, or by its name.
 func isParquet(head []byte, extension string) (ok, sure bool) {
 	if bytes.HasPrefix(head, []byte("PAR1")) {
 		return true, true

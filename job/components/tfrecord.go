@@ -43,7 +43,7 @@ func (f *TFRecord) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Bl
 	})
 }
 
-// isTFRecord tells a file by its first record's checksums, or by its name.
+// isTFRecord recognises a file by its first record's checksums, or by its name.
 func isTFRecord(head []byte, extension string) (ok, sure bool) {
 	if len(head) >= 12 {
 		_, err := tfrecord.NewReader(bytes.NewReader(head), nil).Next()

@@ -209,7 +209,7 @@ func (d *demo) run(ctx context.Context) (_ *job.DemoResult, err error) {
 	training.Eval.Source = nil // the demo compares on the held-out examples itself
 	run.Observe = d.observe(cancel)
 	run.Notice = func(text string) {
-		if d.trains.Load() { // what comes before tells of snapshots, also that of the demo's own first half
+		if d.trains.Load() { // what comes before is about snapshots, also that of the demo's own first half
 			d.notice("%s", text)
 		}
 	}

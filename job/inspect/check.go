@@ -46,7 +46,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		if r.Source == nil {
 			return
 		}
-		if b, ok := r.Source.Value().(component.Brief); ok { // who checks wants to hear about a wrong address
+		if b, ok := r.Source.Value().(component.Brief); ok { // check reports a wrong address
 			brief := spec.SourceOf(r.Source.Name(), b.Brief(0, checkPatience))
 			r.Source = &brief
 		}
@@ -76,7 +76,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		add("ps", err)
 	}
 	checkPlaces(cfg, add)
-	if m, err := wiring.Model(cfg); err == nil { // else the plan has told
+	if m, err := wiring.Model(cfg); err == nil { // else the plan has reported it
 		key := "dir"
 		path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg))
 		if err != nil { // there is none yet

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// sampleRows is how many records a look into a source is to see, over all splits.
+	// sampleRows is how many records a sample of a source has, over all splits.
 	sampleRows = 1000
 	// sampleReaders is how many splits are read at a time.
 	sampleReaders = 8
@@ -122,7 +122,7 @@ func (k *keptBad) BadRow(ctx context.Context, err *pipeline.DataError, payload [
 	return k.SkipBadRows.BadRow(ctx, err, payload)
 }
 
-// toLookAt is the job for a look of so many records in all: read once, in order, from where there is something, to the
+// toLookAt is the job for a sample of so many records in all: read once, in order, from where there is something, to the
 // end as it is now.
 func toLookAt(c *spec.Config, rows int, timeout time.Duration) *spec.Config {
 	look := *c
@@ -134,7 +134,7 @@ func toLookAt(c *spec.Config, rows int, timeout time.Duration) *spec.Config {
 	return &look
 }
 
-// outOfTime says what an error of a look means when its time is over.
+// outOfTime says what an error of a sample means when its time is over.
 func outOfTime(ctx context.Context, err error, timeout time.Duration) error {
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("job: the source gave no answer within %v (--timeout): %w: %w", timeout, err, pipeline.ErrUnavailable)

@@ -20,7 +20,7 @@ import (
 )
 
 // Source looks into a job's source: what the records hold, what the job's parse section makes of them, and where
-// it has none, one that fits. Records come from all splits alike, and the look ends after [Options].Timeout with
+// it has none, one that fits. Records come from all splits alike, and reading ends after [Options].Timeout with
 // what it has seen. Nothing is changed: no position is stored, and bad rows are counted and go nowhere.
 //
 // Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user can fix, [pipeline.ErrUnavailable] for what
@@ -33,7 +33,7 @@ func Source(ctx context.Context, cfg *spec.Config, opts Options) (*result.Source
 	return l.info(cfg), nil
 }
 
-// look reads what there is to see.
+// look reads a sample.
 func look(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error) {
 	timeout := cmp.Or(opts.Timeout, Timeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -57,7 +57,7 @@ func look(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error)
 	return l, nil
 }
 
-// looking is one look into a source.
+// looking is one sample of a source being read.
 type looking struct {
 	cfg     *spec.Config
 	opts    Options
@@ -144,7 +144,7 @@ func (l *looking) blocks(ctx context.Context) error {
 	return broken
 }
 
-// env is what the parts of a look get.
+// env is what the parts of a sample's graph get.
 func (l *looking) env(source string) *pipeline.Env {
 	l.found = foundFeatures{seen: map[string]*parse.Seen{}}
 	return &pipeline.Env{Source: source, BadRows: l.bad, Logger: l.opts.Logger, Hooks: pipeline.NewHooks(&l.found)}
@@ -353,7 +353,7 @@ func (l *looking) examples(split int, b *pipeline.Batch) error {
 	return nil
 }
 
-// isMissing tells of a dense feature's value that it is NaN, which stands for a missing one.
+// isMissing reports whether a dense feature's value is NaN, which stands for a missing one.
 func isMissing(v any) bool {
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		v = list[0]

@@ -300,14 +300,14 @@ type FillInfo struct {
 	Rows   int64 `json:"rows"`
 	Filled int64 `json:"filled"`
 	// Nearest is the name that records have and that is probably meant, when no example had a value; empty when there is
-	// none, or the format does not tell.
+	// none, or the format does not say.
 	Nearest string `json:"nearest,omitempty"`
 }
 
 // Share is the part of the examples with a value, 0 to 1; without examples it is 0.
 func (f FillInfo) Share() float64 { return float64(f.Filled) / float64(max(f.Rows, 1)) }
 
-// Proposed is a job that was made of a look at its source.
+// Proposed is a job that was made of a sample of its source.
 type Proposed struct {
 	// Name is the job's name.
 	Name string `json:"name"`

@@ -24,7 +24,7 @@ const (
 	// badFew is how many records, none of them good, are enough to say so; after badPatience one is.
 	badFew      = 10
 	badPatience = 10 * time.Second
-	// badEvery is how often it is said that all are bad.
+	// badEvery is how often it is logged that all are bad.
 	badEvery = time.Minute
 )
 
@@ -90,7 +90,7 @@ func (g *badGuard) warn() {
 	switch {
 	case g.allBad == g.badThen:
 		return
-	case g.badThen == 0: // nothing was said yet
+	case g.badThen == 0: // nothing was logged yet
 		if g.allGood > 0 || g.allBad < badFew && now.Sub(g.firstAt) < badPatience {
 			return
 		}

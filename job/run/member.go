@@ -30,7 +30,7 @@ type member struct {
 	report  ps.Report
 	err     error
 	changed chan struct{} // closed, and replaced, by every change
-	// beat is when the process was last seen running, stood the longest that it was not since listen asked.
+	// beat is when the process was last seen running, stood the longest time that it was not since listen asked.
 	beat  time.Time
 	stood time.Duration
 }
@@ -50,7 +50,7 @@ func enrol(ctx context.Context, s shards, who ps.JoinOptions, lease time.Duratio
 	return m, nil
 }
 
-// watch notices when the process stands still, stopped by a signal or starved: who was silent for longer than its lease
+// watch notices when the process is stalled, stopped by a signal or starved: who was silent for longer than its lease
 // has been replaced, and must not claim its splits from a coordinator that was started meanwhile and does not know.
 func (m *member) watch() {
 	t := time.NewTicker(m.lease / 8)
@@ -65,7 +65,7 @@ func (m *member) watch() {
 	}
 }
 
-// stoodStill returns the longest time that the process stood still since listen asked for it last.
+// stoodStill returns the longest time that the process was stalled since listen asked for it last.
 func (m *member) stoodStill() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *member) listen() {
 				m.who.Worker, longest.Round(time.Millisecond), m.lease, ps.ErrFenced)
 		}
 		if err == nil && stood <= m.lease {
-			longest = 0 // the answer to a call that was made after the process stood still
+			longest = 0 // the answer to a call that was made after the process was stalled
 		}
 		if errors.Is(err, ps.ErrRejoin) {
 			m.log.Info("joining the workers again: the coordinator was started again")
@@ -205,7 +205,7 @@ func (m *member) until(version uint64, maxRows int64, applied func() (int64, err
 	return out, func() bool { stop(); return enough }, stop
 }
 
-// total returns what tells how many examples all workers have trained on, of the source of which before are applied now,
+// total returns how many examples all workers have trained on, of the source of which before are applied now,
 // and how many workers there are. It may be as old as the last answer of the coordinator, about a second.
 func (m *member) total(before int64) func() (examples int64, workers int) {
 	m.mu.Lock()
@@ -254,7 +254,7 @@ func (m *member) store(ctx context.Context, generation uint64, key string, value
 	}
 }
 
-// grown tells of splits that the source has got, now and whenever the run joins again.
+// grown reports splits that the source has got, now and whenever the run joins again.
 func (m *member) grown(ctx context.Context, splits []string) error {
 	m.mu.Lock()
 	m.who.Splits = slices.Concat(m.who.Splits, splits)
@@ -268,7 +268,7 @@ func (m *member) grown(ctx context.Context, splits []string) error {
 }
 
 // accept reports what the run may push to from now on: the splits of its assignment and no others, also such as an
-// assignment gave it that it never heard of.
+// assignment gave it that it was never notified of.
 func (m *member) accept(ctx context.Context, a ps.Assignment) error {
 	r := ps.Report{Generation: a.Generation, Phase: a.Phase, Owned: a.Splits}
 	m.mu.Lock()
@@ -279,7 +279,7 @@ func (m *member) accept(ctx context.Context, a ps.Assignment) error {
 	return m.tell(ctx, r)
 }
 
-// expelled tells why the coordinator has replaced this worker; nil when it has not.
+// expelled returns why the coordinator has replaced this worker; nil when it has not.
 func (m *member) expelled(ctx context.Context) error {
 	m.mu.Lock()
 	id := m.id

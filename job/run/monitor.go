@@ -26,12 +26,12 @@ const (
 // monitor watches a run: it keeps the metrics of a progress line, counts, and reports progress. Its methods may be called
 // from several goroutines at once.
 type monitor struct {
-	features featuresParsedHook // hears which features there are; may be nil
+	features featuresParsedHook // is called with the features; may be nil
 	report   func(result.Progress)
 	also     trainstep.Observer // is notified of every batch too, one at a time; may be nil
 	// numbers looks at what is trained on; may be nil.
 	numbers *numberWatch
-	// fills counts which features there are; may be nil. watched is the phase that both look at.
+	// fills counts which features there are; may be nil. watched is the phase that both watch.
 	fills   *fillWatch
 	watched string
 
@@ -165,7 +165,7 @@ func (m *monitor) run(stop <-chan struct{}) {
 	}
 }
 
-// look takes a glance at the run.
+// look samples the run.
 func (m *monitor) look() result.Progress {
 	m.mu.Lock()
 	defer m.mu.Unlock()

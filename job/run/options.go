@@ -11,17 +11,17 @@ import (
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// Options are what a run gets from whoever starts it. The zero value works: it logs nothing, reports nothing and goes
+// Options are what a run gets from its caller. The zero value works: it logs nothing, reports nothing and goes
 // on from the newest snapshot if there is one.
 type Options struct {
 	// Logger is never a global; nil: discard.
 	Logger *slog.Logger
 	// Registerer takes the run's metrics; nil: none are kept.
 	Registerer prometheus.Registerer
-	// Progress is told how far the run is, about four times a second, from one goroutine at a time; nil: nobody is told.
+	// Progress is called with how far the run is, about four times a second, from one goroutine at a time; nil: none.
 	Progress func(result.Progress)
-	// Notice is told in one line what a person should know: that the run continues from a snapshot, or is draining. nil:
-	// nobody is told.
+	// Notice is called with one line for the user: that the run continues from a snapshot, or is draining. nil:
+	// nobody is notified.
 	Notice func(string)
 	// Drain, once closed, makes the run stop reading, train what is on its way, take a snapshot and return without an
 	// error. Cancelling the context instead stops at once. nil: never.

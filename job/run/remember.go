@@ -152,7 +152,7 @@ func (t *trainer) recall(ctx context.Context, m *member, a ps.Assignment, all, m
 	return splits, nil
 }
 
-// remember stores what is remembered of the splits of an assignment, before they are given up. What it does not store is
+// remember stores what is remembered of the splits of an assignment, before they are released. What it does not store is
 // looked after less well later, and no more.
 func (t *trainer) remember(ctx context.Context, m *member, a ps.Assignment) {
 	tell, telling := errgroup.WithContext(ctx)
@@ -186,7 +186,7 @@ func (t *trainer) growsEvery() time.Duration {
 	return 0
 }
 
-// watchGrowth tells the coordinator of splits that the source has got, until ctx ends. Every worker does, as none is
+// watchGrowth reports to the coordinator splits that the source has got, until ctx ends. Every worker does, as none is
 // given what it does not see.
 func (t *trainer) watchGrowth(ctx context.Context, m *member) {
 	every := t.growsEvery()

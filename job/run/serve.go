@@ -42,7 +42,7 @@ type ServeOptions struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil: none are kept.
 	Registerer prometheus.Registerer
-	// Notice is told in one line what a person should know. nil: nobody is told.
+	// Notice is called with one line for the user. nil: none.
 	Notice func(string)
 	// Drain, once closed, makes the process take a last snapshot if it coordinates the shards, and return without an
 	// error. nil: never.
@@ -128,7 +128,7 @@ func (s *serving) check() error {
 	return s.guarded()
 }
 
-// guarded refuses an address that strangers can reach where nothing asks them who they are: whoever reaches a shard can
+// guarded refuses an address that strangers can reach where nothing asks them who they are: who reaches a shard can
 // read and change parameters.
 func (s *serving) guarded() error {
 	conf, err := wiring.ServerConfig(&s.cfg.PS)
@@ -193,7 +193,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Listening comes before loading: whoever asks is told that the shard is starting.
+	// Listening comes before loading: clients get that the shard is starting.
 	listeners := map[int]net.Listener{}
 	defer func() {
 		for _, l := range listeners { // those that no server has taken
@@ -381,7 +381,7 @@ func (s *serving) snapshot(ctx context.Context) {
 }
 
 func (s *serving) close() error {
-	// Streams end before shards do: a client whose stream breaks tries again, one that is told of the end gives up.
+	// Streams end before shards do: a client whose stream breaks tries again, one that gets the end stops.
 	for _, server := range s.servers {
 		server.Stop()
 	}

@@ -20,7 +20,7 @@ import (
 
 // splitRecord is what is stored of a split beside its position, so that another run knows what the position means.
 type splitRecord struct {
-	// Identity tells the split by what it holds ([pipeline.Split].Identity).
+	// Identity identifies the split by its content ([pipeline.Split].Identity).
 	Identity string `json:"id,omitempty"`
 	// Set numbers the sources that were trained on: splits that were ever read together, or with one in common, are of one
 	// source, whatever files come and go.
@@ -254,7 +254,7 @@ func (k *knownSplits) begin(split string, at pipeline.Position, parts []string, 
 // sourceLabel names a source in the trainer's state.
 func sourceLabel(node string, set int) string { return fmt.Sprintf("%s %d", node, set) }
 
-// sayWhatIsRead tells what of the source was read before and what will be.
+// sayWhatIsRead logs what of the source was read before and what will be.
 func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	k := t.known
 	if _, stream := t.cfg.Source.Stream(); stream || t.shards.Restored() == nil {

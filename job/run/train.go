@@ -70,7 +70,7 @@ func unsafe(err error) error {
 
 // trainer is one run of a job.
 type trainer struct {
-	// gaveUp is told when the shards in this process cannot be stored any more.
+	// gaveUp is called when the shards in this process cannot be stored any more.
 	gaveUp  func(error)
 	cfg     *spec.Config
 	opts    Options
@@ -230,7 +230,7 @@ func (t *trainer) notice(format string, args ...any) {
 	}
 }
 
-// tellSource tells the source which positions a snapshot holds. Nothing depends on it but lag tools.
+// tellSource acknowledges to the source which positions a snapshot holds. Nothing depends on it but lag tools.
 func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]ps.Progress) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -274,7 +274,7 @@ func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
 	}
 }
 
-// sourceName tells one source from another in what a snapshot remembers of training.
+// sourceName distinguishes one source from another in what a snapshot remembers of training.
 func (t *trainer) sourceName() string {
 	if name, ok := t.cfg.Source.Stream(); ok {
 		return t.cfg.Source.Name() + " " + name

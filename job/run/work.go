@@ -26,7 +26,7 @@ import (
 // maxSetbacks is how often in a row a run lets the shards go back without any example being trained in between.
 const maxSetbacks = 10
 
-// noAnswer is after how long a person hears that the source does not answer.
+// noAnswer is after how long the user is notified that the source does not answer.
 const noAnswer = 5 * time.Second
 
 // train works as a member of the job's workers until the job is finished or the run is drained.
@@ -269,7 +269,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		},
 	})
 	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
-	t.remember(ctx, m, a) // no marker comes by any more before the splits are given up
+	t.remember(ctx, m, a) // no marker comes by any more before the splits are released
 	if err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// pickFor is how long a split that the coordinator knows of is looked for in a source that grows: brokers do not hear of a
+// pickFor is how long a split that the coordinator knows of is looked for in a source that grows: brokers do not know a
 // new partition at the same time.
 const pickFor = 10 * time.Second
 
@@ -389,7 +389,7 @@ func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*sto
 }
 
 // conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot. It may be asked to
-// again, by a coordinator that never heard of the end, after it failed or was killed in the midst: what was decided is
+// again, by a coordinator that was never notified of the end, after it failed or was killed in the midst: what was decided is
 // stored in one step with the positions that it was decided at, so nothing is decided twice, and no epoch counts as read
 // because it was concluded twice.
 func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err error) {
@@ -493,7 +493,7 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 	return t.save(ctx, "")
 }
 
-// acknowledgeAll tells the source of every snapshot that is taken while this run is the leader.
+// acknowledgeAll acknowledges to the source every snapshot that is taken while this run is the leader.
 func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan struct{}) {
 	last := uint64(0)
 	for {

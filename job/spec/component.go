@@ -58,7 +58,7 @@ func (s *Source) formats() []string {
 	return s.Value().Formats()
 }
 
-// usualFormat is the format the records have without being told, or "".
+// usualFormat is the format the records have without a setting, or "".
 func (s *Source) usualFormat() string {
 	if s.Value() == nil {
 		return ""

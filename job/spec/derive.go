@@ -43,7 +43,7 @@ func (c *Config) derive() {
 }
 
 // deriveColumns takes from parse what evaluation's csv and tsv files do not say otherwise. Files whose first line names the
-// columns take no names from parse: theirs may stand in another order.
+// columns take no names from parse: theirs may have another order.
 func (e *Eval) deriveColumns(p *Parse) {
 	if e.Source == nil || !delimited(e.Format) {
 		return

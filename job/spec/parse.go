@@ -81,10 +81,10 @@ type Feature struct {
 	// pooled so cannot interact (fm, deepfm).
 	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|max"`
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
-	// named here, as those of a history by the item at hand. For shared_bottom.
+	// named here, as those of a history by the candidate item. For shared_bottom.
 	Attends string `yaml:"attends" default:""`
 	// Table is the embedding table of a sparse feature; features of one table and slot share embeddings. What a table has of
-	// its own is said under tables. Empty: the one table of all features that name none.
+	// its own settings are under tables. Empty: the one table of all features that name none.
 	Table string `yaml:"table" default:""`
 }
 

@@ -17,7 +17,7 @@ type PS struct {
 	Recovery string `yaml:"recovery" default:"rollback" enum:"rollback|partial"`
 	// WAL is the write-ahead log.
 	WAL WAL `yaml:"wal"`
-	// Retry is how long a worker tries to reach a shard before it gives up. Longer survives longer restarts, shorter tells
+	// Retry is how long a worker retries to reach a shard. Longer survives longer restarts, shorter fails
 	// sooner.
 	Retry Duration `yaml:"retry" default:"30s" min:"0"`
 	// Lease is after how much silence a worker is replaced: its splits go to others.

@@ -16,7 +16,7 @@ import (
 //
 // The policies are: fail, the default, says what does not fit and what to set; init gives what is new or has another shape
 // its initial values, and an optimizer that is another its initial state; grow keeps the elements that lie in both shapes,
-// from the first of each dimension, where something was added after what there was; drop gives up what is stored. Rules
+// from the first of each dimension, where something was added after what there was; drop discards what is stored. Rules
 // (learning rates, L2, initializers, the seed) are always the job's; training says which have changed.
 type Restore struct {
 	// From is a job's dir, a folder of snapshots or one snapshot, whose parameters a run begins with that has no snapshot in
@@ -33,7 +33,7 @@ type Restore struct {
 	Heads Policies `yaml:"heads" default:"{}"`
 	// Tables are policies by table, or table.segment, or "*" for all others: init gives what is new or of another shape its
 	// initial values, and an optimizer that is another its initial state; grow keeps the weights that were there where there
-	// are more or fewer now; drop gives up what is stored; fail, the default, says what does not fit.
+	// are more or fewer now; drop discards what is stored; fail, the default, says what does not fit.
 	Tables Policies `yaml:"tables" default:"{}"`
 	// Tensors are policies by dense tensor, or "*" for all others, as for tables; grow keeps the elements that lie in both
 	// shapes, from the first of each dimension, which is right where something was added after what there was.

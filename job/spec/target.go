@@ -19,7 +19,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// ForTarget makes a job that only has a source, for looking into data without a job file: a file or pattern, whose content tells
+// ForTarget makes a job that only has a source, for looking into data without a job file: a file or pattern, whose content shows
 // what it is, kafka://host:port[,host:port]/topic, or synthetic. Options put keys over it as they do with [Load], such as source.kafka.tls={} or
 // parse.format=tsv. Errors: a [*ConfigError] for those, one that wraps [pipeline.ErrConfig] when there is no such source,
 // [pipeline.ErrUnavailable] when a file cannot be read.

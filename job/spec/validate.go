@@ -93,7 +93,7 @@ func (v *validator) evalColumns(e *Eval) {
 	}
 }
 
-// evalHas looks for the columns that parsing reads among those that evaluation's files are said to have.
+// evalHas looks for the columns that parsing reads among those that evaluation's files have by the job.
 func (v *validator) evalHas(columns []string, p *Parse) {
 	if len(columns) == 0 {
 		return

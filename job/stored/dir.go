@@ -89,7 +89,7 @@ func putAside(dir string) (string, error) {
 }
 
 // ID is what no other job has, wherever its dir is moved to and whatever it is called: a random number in a file of the dir,
-// made when it is first asked for. Logs outside of the dir are told from those of other jobs by it.
+// made when it is first asked for. Logs outside of the dir are distinguished from those of other jobs by it.
 func ID(c *spec.Config) (string, error) {
 	path := filepath.Join(c.Dir, "id")
 	for {

@@ -14,7 +14,7 @@ type Trainer struct {
 	// Source is what is trained on; all the rest belongs to it.
 	Source string `json:"source"`
 	// Epochs counts the epochs that are complete, evaluated and decided on, and Concluded names the positions that the last
-	// of them ended at ([placesOf]): whoever finds the shards there must not conclude again. Both are stored in one step
+	// of them ended at ([placesOf]): a worker that finds the shards there must not conclude again. Both are stored in one step
 	// with what was decided.
 	Epochs    int    `json:"epochs"`
 	Concluded string `json:"concluded,omitempty"`

@@ -31,7 +31,7 @@ type Reading struct {
 
 // Known is what earlier runs found out about a source. The zero value knows nothing.
 type Known struct {
-	// Identities tell splits by what they hold, by name.
+	// Identities identify splits by their content, by name.
 	Identities map[string]string
 	// Orders and Starts are those of the epochs of each split, OneSplit the name of the one split of shuffle.one_split; empty:
 	// the usual one.
@@ -124,7 +124,7 @@ func repeat[T pipeline.Element](r Reading, src pipeline.Source[T]) (pipeline.Sou
 	return epochsource.New(src, o)
 }
 
-// opening is what the job tells its source.
+// opening is what the job gives its source.
 func (r Reading) opening() component.Opening {
 	return component.Opening{Seed: r.Job.Seed, Format: r.Format, Header: r.Header, Known: r.Known.Identities}
 }

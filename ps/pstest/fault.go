@@ -111,7 +111,7 @@ func (c *killedConn) Acquire(ctx context.Context, id ps.SplitID, epoch uint64) (
 	return st, r, errors.Join(err, c.k.point())
 }
 
-// Close of a killed client tells the shard nothing.
+// Close of a killed client sends nothing to the shard.
 func (c *killedConn) Close(ctx context.Context, clean bool) error {
 	if err := c.k.point(); err != nil {
 		return err

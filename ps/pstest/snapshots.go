@@ -51,7 +51,7 @@ func TestSnapshots(t *testing.T, open OpenFunc) {
 		if _, err := c.Snapshot(ctx, ps.SnapshotOptions{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "sleepy") {
 			t.Errorf("Snapshot: %v, want one that names the worker", err)
 		}
-		// The attempt is given up: nobody is held by it.
+		// The attempt is abandoned: nobody waits for it.
 		for n := range int64(3) {
 			if err := cl.Push(t.Context(), countUpdate("x", n, n+1, someIDs(4))); err != nil {
 				t.Fatal(err)

@@ -27,7 +27,7 @@ type admission struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// coordinator is the shard 0 that was heard of last, process what it calls itself, heard when.
+	// coordinator is the shard 0 that was last seen, process its name for itself, heard when it was seen.
 	coordinator, process string
 	heard                time.Time
 	said                 time.Time // when a refusal was logged last
@@ -36,7 +36,7 @@ type admission struct {
 // admit is [wire.ServerConfig].Admit: health and reflection are for anybody who bears the token.
 func (a *admission) admit(method string, md metadata.MD) error {
 	if !strings.HasPrefix(method, "/monolith.") || strings.HasPrefix(method, "/monolith.ps.v1.Stream/") {
-		return nil // a stream tells who it is in its hello
+		return nil // a stream identifies itself in its hello
 	}
 	me := fmt.Sprintf("shard %d", a.o.Shard)
 	if err := version(md, me); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestFailures follows errors from a server to a client: what they are, whether the call is made again, and what a reader
-// is told of it.
+// gets it.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	third := fmt.Errorf("ps: shard 1 at b:1: connection refused: %w", ps.ErrUnreachable)
@@ -73,7 +73,7 @@ func TestGaveUp(t *testing.T) {
 	}
 }
 
-// TestDiffers tells what is not the same on which side, without what follows from it.
+// TestDiffers names what is not the same on which side, without what follows from it.
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 	mine := Identity{Job: "a", Source: "s", Plan: "p", Shape: "h", Model: "g", Layout: "l", Shards: 2, Recipe: Recipe{Hash: "r"}}
@@ -111,7 +111,7 @@ func but(i Identity, change func(*Identity)) Identity {
 	return i
 }
 
-// TestOtherRecipe is told with the recipe of the other side, across the wire, to whom it may be told.
+// TestOtherRecipe is an error with the recipe of the other side, across the wire, for clients that may see it.
 func TestOtherRecipe(t *testing.T) {
 	t.Parallel()
 	mine := Identity{Job: "a", Plan: "p", Layout: "l", Shards: 2, Recipe: Recipe{Hash: "1111", Text: `{"features":["our feature"]}`}}
@@ -138,7 +138,7 @@ func mdOf(ctx context.Context) metadata.MD {
 	return md
 }
 
-// TestStrangers hear only which of their own values do not fit.
+// TestStrangers get only which of their own values do not fit.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	mine := Identity{Job: "our job", Plan: "our plan", Layout: "our layout", Shards: 77}
@@ -152,7 +152,7 @@ func TestStrangers(t *testing.T) {
 			}
 			secrets := []string{"our job", "our plan", "our layout", "77"}
 			if known && theirs.Job == mine.Job {
-				continue // who bears the token and means this job is told
+				continue // a client with the token and this job gets it
 			}
 			for _, s := range secrets {
 				if strings.Contains(err.Error(), s) && s != theirs.Job && s != theirs.Layout && s != fmt.Sprint(theirs.Shards) {

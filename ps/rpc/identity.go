@@ -42,7 +42,7 @@ type RecipeError struct {
 	err    error
 }
 
-// Error describes which hashes differ; Recipe says more to whoever can read it.
+// Error describes which hashes differ; Recipe has the detail for callers that can parse it.
 func (e *RecipeError) Error() string { return e.err.Error() }
 
 // Unwrap returns the refusal.
@@ -65,8 +65,8 @@ const (
 	keyProcess     = "monolith-process"
 )
 
-// differs says what is not the same at who, the other side, and at me. What follows from something else that is told is
-// left out. What I have is said only to whom I know: a stranger hears which of its own values do not fit.
+// differs says what is not the same at who, the other side, and at me. What follows from another difference that is reported is
+// left out. The own values are sent only to authenticated clients: others get which of their own values do not fit.
 func (i Identity) differs(me, who string, o Identity, known bool) error {
 	var faults []string
 	recipe := false
@@ -82,7 +82,7 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 		return true
 	}
 	if o.Job != i.Job {
-		known = false // whoever knows the name of another job only is none of this one's
+		known = false // a client that has the name of another job is not one of this's
 		add("the jobs have other names", strconv.Quote(o.Job), strconv.Quote(i.Job))
 	} else {
 		add("the numbers of shards differ", strconv.Itoa(o.Shards), strconv.Itoa(i.Shards))

@@ -28,7 +28,7 @@ type Options struct {
 	// Addrs are the addresses of the shards, in their order: host:port or unix:path.
 	Addrs  []string
 	Config wire.ClientConfig
-	// RetryFor is how long a call tries to reach its process before it gives up; default 30 s.
+	// RetryFor is how long a call retries to reach its process; default 30 s.
 	RetryFor time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
 	MaxMessage int
@@ -155,7 +155,7 @@ type waitedError struct {
 // Error describes who waits for what.
 func (e *waitedError) Error() string { return e.text }
 
-// Unwrap returns what the coordinator said, and that it did not help to wait.
+// Unwrap returns the coordinator's error, and that waiting did not help.
 func (e *waitedError) Unwrap() []error { return []error{e.err, ps.ErrUnreachable} }
 
 // Client opens a client to all shards, as of now. Errors: [ps.ErrUnreachable], [ps.ErrRolledBack] when the shards go back

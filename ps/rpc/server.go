@@ -91,7 +91,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// watch tells the health service whether there is a state to serve.
+// watch reports to the health service whether there is a state to serve.
 func (s *Server) watch() {
 	defer s.wg.Done()
 	t := time.NewTicker(100 * time.Millisecond)
@@ -128,7 +128,7 @@ type host struct{ s *Server }
 // Open implements [wire.Host].
 func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
 	o := &h.s.o
-	// A worker has told the coordinator of its recipe before; here the plan's hash stands for it.
+	// A worker has sent its recipe to the coordinator before; here the plan's hash stands for it.
 	theirs := Identity{
 		Role: hello.Role, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape, Shards: hello.Shards,
 		Recipe: o.Identity.Recipe,

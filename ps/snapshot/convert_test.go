@@ -219,7 +219,7 @@ func put(store snapshot.Store, id uint64, rows *table.Rows) (*snapshot.Info, err
 	return w.Commit()
 }
 
-// TestObjectStore keeps snapshots in whole objects and kills the writer, and whoever trims, at every change: a snapshot is
+// TestObjectStore keeps snapshots in whole objects and kills the writer, and the process that trims, at every change: a snapshot is
 // there, all of it, or it is not, and what is left of one that is not is removed.
 func TestObjectStore(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 
 const (
 	dirPrefix = "snap-"
-	// begunName is the first object of a snapshot that is being written: whoever sees it sees the same place. It goes when
+	// begunName is the first object of a snapshot that is being written: other writers see that the name is taken. It goes when
 	// there is a manifest.
 	begunName = "begun"
 )

@@ -87,9 +87,9 @@ type Info struct {
 	Dense  []param.TensorShape `json:"dense"`
 	// Rules are what the parameters were trained by until now: what may change.
 	Rules param.Rules `json:"rules"`
-	// Model is the graph that the parameters belong to; nil when whoever trained it did not say.
+	// Model is the graph that the parameters belong to; nil when the trainer gave none.
 	Model *Model `json:"model,omitempty"`
-	// Meta is what the job said about itself.
+	// Meta is what the job adds about itself.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Recipe is what the job says its examples are made of: JSON that a program can read, and this package does not.
 	Recipe json.RawMessage `json:"recipe,omitempty"`

@@ -111,7 +111,7 @@ func (w *Writer) Commit() (*Info, error) {
 		return nil, w.fail(err)
 	}
 	w.info.Path = w.path
-	// It is in nobody's way: whoever is killed before this leaves it to Clean.
+	// It blocks nobody: a writer killed before this leaves it to Clean.
 	_ = w.store.Delete(filepath.Join(w.path, begunName))
 	return w.info, nil
 }

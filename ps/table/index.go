@@ -42,7 +42,7 @@ type index struct {
 	segs  int
 	bytes int64
 	over  map[int64]uint32
-	// spilled are keys that a rebuilt segment had no place for; the table tells its cuts and empties it.
+	// spilled are keys that a rebuilt segment had no place for; the table notifies its cuts and empties it.
 	spilled []entry
 	spare   []line // of the last split, reused
 }

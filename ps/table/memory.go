@@ -32,11 +32,11 @@ type MemoryOptions struct {
 	Limit int64
 	// Of says whose limit it is, for errors: "the limit of cgroup /x, 4 GiB".
 	Of string
-	// Changed, if not nil, hears how many bytes are taken outside of the Go heap, whenever that has changed, one call at a time.
+	// Changed, if not nil, is called with how many bytes are taken outside of the Go heap, whenever that has changed, one call at a time.
 	// It must not call back.
 	Changed func(mapped int64)
-	// Free, if not nil, is how many bytes the machine has left, whoever has the rest; below Least nothing more is taken. ok is
-	// false when that cannot be told.
+	// Free, if not nil, is how many bytes the machine has left, regardless of who has the rest; below Least nothing more is taken. ok is
+	// false when that is not known.
 	Free  func() (bytes int64, ok bool)
 	Least int64
 }

@@ -54,7 +54,7 @@ func (l *Log) Reset(base uint64) error {
 	}
 	l.mu.segs, l.mu.durableBase = nil, base
 	l.mu.Unlock()
-	// From here on, the older segments count for nothing, whoever of them stays.
+	// From here on, the older segments have no effect, even those that stay.
 	if err := l.start(header{flags: flagBorder | flagReset, base: base, first: 1}); err != nil {
 		return err
 	}

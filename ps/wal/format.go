@@ -142,7 +142,7 @@ type record struct {
 
 func (r *record) len() int { return recordHead + len(r.payload) }
 
-// shape reads a record without looking at its checksum; ok tells that it lies within b.
+// shape reads a record without looking at its checksum; ok is set if it lies within b.
 func shape(b []byte) (r record, ok bool) {
 	if len(b) < recordHead {
 		return record{}, false

@@ -10,7 +10,7 @@ import (
 type waiter struct {
 	lsn   uint64
 	err   error
-	ready chan struct{} // of one place; filled under the lock by whoever takes the waiter off the list
+	ready chan struct{} // of one place; filled under the lock by the goroutine that takes the waiter off the list
 }
 
 // Wait returns when the record lsn and all before it are durable. Many may wait at once and share one fsync. Errors: what

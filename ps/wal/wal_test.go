@@ -186,7 +186,7 @@ func TestBackPressure(t *testing.T) {
 		if !appended || !room {
 			t.Errorf("nothing waits: appended %t, room %t", appended, room)
 		}
-		// Whoever waits in Append when the log fails or is closed, is told.
+		// A caller that waits in Append when the log fails or is closed gets an error.
 		fail := make(chan error)
 		go func() {
 			_, err := l.Append(1, make([]byte, 990))

@@ -16,11 +16,11 @@ import (
 
 // ConnOptions configure a [Conn]. The zero value works.
 type ConnOptions struct {
-	// CallTimeout is how long nothing may arrive while a call is under way before its stream is given up and the call is
+	// CallTimeout is how long nothing may arrive while a call is under way before its stream is closed and the call is
 	// sent again; default 10 s. A server that is still busy with a call says so every second or more often.
 	CallTimeout time.Duration
 	// RetryFor is how long a call tries to reach its shard from the first failure on before it returns [ErrUnreachable];
-	// default 30 s, negative: it does not try again. Longer survives longer restarts, shorter tells sooner.
+	// default 30 s, negative: it does not try again. Longer survives longer restarts, shorter fails sooner.
 	RetryFor time.Duration
 	// MinBackoff and MaxBackoff bound the waits between attempts, which double and are drawn at random from zero up to the
 	// bound; default 20 ms and 2 s.
@@ -80,7 +80,7 @@ type Conn struct {
 
 	run  context.Context // ends when the Conn is closed
 	stop context.CancelCauseFunc
-	turn chan struct{} // held by whoever makes a call; everything below belongs to him
+	turn chan struct{} // held by the goroutine that makes a call; it guards everything below
 
 	stream  *stream // nil: there is none
 	broke   error   // what the last stream ended with
@@ -174,7 +174,7 @@ func (c *Conn) Acquire(ctx context.Context, id ps.SplitID, epoch uint64) (ps.Spl
 	return c.request.state, c.request.reply, err
 }
 
-// Close implements [ps.Conn]. It tries for no more than some seconds to tell the shard, which otherwise finds the stream
+// Close implements [ps.Conn]. It tries for no more than some seconds to reach the shard, which otherwise finds the stream
 // broken. Later calls return [ps.ErrClosed]; it may be called more than once.
 func (c *Conn) Close(ctx context.Context, clean bool) error {
 	select {

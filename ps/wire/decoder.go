@@ -112,7 +112,7 @@ func (d *decoder) read(p []byte) {
 		}
 	}
 	if d.err != nil {
-		clear(p) // whoever looks at it before the error sees zeros
+		clear(p) // a caller that looks at it before the error sees zeros
 	}
 }
 

@@ -53,6 +53,6 @@
 //
 // # Trust
 //
-// TLS and a token say who may connect ([ServerOptions], [DialOptions]). Whoever may is trusted with the parameters, but no
+// TLS and a token say who may connect ([ServerOptions], [DialOptions]). A client that may is trusted with the parameters, but no
 // bytes that he sends make a process panic.
 package wire

@@ -26,7 +26,7 @@ var (
 	// ErrNotAdmitted means that the server wants another token or certificate, or TLS at all, or that its own certificate is
 	// not trusted. [Dial] and calls that had to connect again return it. It is not tried again.
 	ErrNotAdmitted = failure.New(failure.NotAdmitted, "not admitted")
-	// ErrBroken is what [Breaker].Break is told when a client's stream ended without a goodbye.
+	// ErrBroken is what [Breaker].Break gets when a client's stream ended without a goodbye.
 	ErrBroken = errors.New("stream broke")
 
 	errSilent     = errors.New("nothing arrived in time")

@@ -142,7 +142,7 @@ func newEncoder(to sender, pool *chunkPool) encoder {
 	return encoder{to: to, pool: pool, portable: !littleEndian}
 }
 
-// begin starts a frame, of which h tells the lengths.
+// begin starts a frame, of which h has the lengths.
 func (e *encoder) begin(h header) {
 	e.err, e.left = nil, h.size()
 	e.next()

@@ -41,7 +41,7 @@ type Welcome struct {
 	MaxMessage int
 }
 
-// hello is what travels: Hello and how often the client wants to be told that its call is still being handled.
+// hello is what travels: Hello and how often the client wants a heartbeat while its call is still being handled.
 type hello struct {
 	Hello
 	alive time.Duration

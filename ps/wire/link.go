@@ -17,7 +17,7 @@ type link struct {
 	alive time.Duration
 	dec   decoder
 
-	// mu makes frames go out one at a time: replies, and signs of life from the timer.
+	// mu makes frames go out one at a time: replies, and heartbeat from the timer.
 	mu   sync.Mutex
 	enc  encoder
 	busy bool // a call is being handled
@@ -63,7 +63,7 @@ func (l *link) refuse(seq uint64, cause error) error {
 // serve handles calls until the client says goodbye or the stream ends.
 func (l *link) serve(ctx context.Context, x *served) error {
 	defer func() {
-		l.mu.Lock() // a sign of life that is being sent is waited for, and none follows
+		l.mu.Lock() // a heartbeat that is being sent is waited for, and none follows
 		defer l.mu.Unlock()
 		if l.busy = false; l.timer != nil {
 			l.timer.Stop()
@@ -74,7 +74,7 @@ func (l *link) serve(ctx context.Context, x *served) error {
 		if err != nil {
 			return err
 		}
-		// Without the session's lock: a request of which the rest never comes must not keep whoever continues the session waiting.
+		// Without the session's lock: a request of which the rest never comes must not keep the client that continues the session waiting.
 		r, failed := l.read(h)
 		if l.dec.err != nil {
 			return l.dec.err
@@ -92,7 +92,7 @@ func (l *link) serve(ctx context.Context, x *served) error {
 	}
 }
 
-// begin lets signs of life be sent from now on.
+// begin lets heartbeat be sent from now on.
 func (l *link) begin(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

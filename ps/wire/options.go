@@ -88,7 +88,7 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 	return out, nil
 }
 
-// Authenticates reports whether whoever is admitted has shown that it belongs here: by a token, or by a certificate.
+// Authenticates reports whether each admitted client is authenticated: by a token, or by a certificate.
 func (c ServerConfig) Authenticates() bool {
 	return c.Token != nil || c.TLS != nil && c.TLS.CAFile != ""
 }
@@ -217,7 +217,7 @@ func split(addr string) (network, address string, err error) {
 // Bound takes no more connections of a listener at a time than a server is made for; more wait to be taken.
 func Bound(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConns) }
 
-// CheckAddress tells what is wrong with an address for [Listen].
+// CheckAddress returns what is wrong with an address for [Listen].
 func CheckAddress(addr string) error {
 	network, address, err := split(addr)
 	if err != nil || network == "unix" {

@@ -43,7 +43,7 @@ func TestLongCallsAreShownAlive(t *testing.T) {
 	})
 }
 
-// TestSilenceIsNoticed hangs in the server where no sign of life is sent.
+// TestSilenceIsNoticed hangs in the server where no heartbeat is sent.
 func TestSilenceIsNoticed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 		r, c := newRemote(t, f, remoteOptions{conn: wire.ConnOptions{CallTimeout: 3 * time.Second, RetryFor: 20 * time.Second}})
 		r.host.open = func(wire.Hello) error {
 			if hang.Load() {
-				time.Sleep(8 * time.Second) // two attempts are given up meanwhile
+				time.Sleep(8 * time.Second) // two attempts fail meanwhile
 				hang.Store(false)
 			}
 			return nil
@@ -184,7 +184,7 @@ func TestCloseDuringACall(t *testing.T) {
 	})
 }
 
-// TestCloseDuringAnOutage does not wait until the call has given up.
+// TestCloseDuringAnOutage does not wait until the call has failed.
 func TestCloseDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

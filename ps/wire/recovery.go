@@ -24,7 +24,7 @@ func (r recovery) stream(srv any, st grpc.ServerStream, info *grpc.StreamServerI
 	return next(srv, st)
 }
 
-// caught must be deferred. The caller hears nothing of the panic's value, which may hold what is not for it.
+// caught must be deferred. The caller does not get the panic's value, which may hold what is not for it.
 func (r recovery) caught(method string, err *error) {
 	if p := recover(); p != nil {
 		r.log.Error("a handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))

@@ -59,7 +59,7 @@ func verdict(err error) (out error, again bool) {
 	return &transportError{st.Code().String() + ": " + unwrapped(st.Message()), err}, true
 }
 
-// handshakeFault tells why a connection will never come about, as far as the text of the transport's error says.
+// handshakeFault returns why a connection can never be made, as far as the text of the transport's error says.
 func handshakeFault(text string) string {
 	var why string
 	switch {
@@ -89,7 +89,7 @@ type transportError struct {
 // Error returns the plain words.
 func (e *transportError) Error() string { return e.text }
 
-// Unwrap returns what gRPC said.
+// Unwrap returns gRPC's error.
 func (e *transportError) Unwrap() error { return e.err }
 
 // prefaceFault is how gRPC begins the error of a connection whose server did not begin as HTTP/2 does.

@@ -52,7 +52,7 @@ func TestPlainWords(t *testing.T) {
 	}
 }
 
-// TestWaitsUseTheWholeBudget waits neither longer than the budget nor gives up before.
+// TestWaitsUseTheWholeBudget waits neither longer than the budget nor stops before.
 func TestWaitsUseTheWholeBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -231,7 +231,7 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// TestServerWithoutTheService is told at once, and so is one whose codec is missing.
+// TestServerWithoutTheService is an error at once, and so is one whose codec is missing.
 func TestServerWithoutTheService(t *testing.T) {
 	t.Parallel()
 	for name, register := range map[string]func(*grpc.Server){

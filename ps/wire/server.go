@@ -27,8 +27,8 @@ const (
 // Host is what a server serves: the shards of a process.
 type Host interface {
 	// Open begins a stream, or continues a session whose stream broke (Hello.Resumed). The server calls Close(ctx, clean) of
-	// the Conn once: clean as the client said, or false when the stream broke; see [Breaker]. Streams of one session never
-	// overlap: the one before is closed when Open is called. An error is sent to the client, which gives up, unless it is
+	// the Conn once: clean as the client asked, or false when the stream broke; see [Breaker]. Streams of one session never
+	// overlap: the one before is closed when Open is called. An error is sent to the client, which stops, unless it is
 	// [ps.ErrNotReady].
 	Open(ctx context.Context, h Hello) (ps.Conn, Welcome, error)
 }
@@ -43,7 +43,7 @@ type Breaker interface {
 type HostOptions struct {
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB. What announces more is refused.
 	MaxMessage int
-	// Alive is the time between two signs of life while a call is being handled; default 1 s. A client that is less patient
+	// Alive is the time between two heartbeat while a call is being handled; default 1 s. A client that is less patient
 	// gets them more often.
 	Alive time.Duration
 	// Logger gets streams that begin and end, at debug, and those that break the protocol; nil discards.
@@ -105,7 +105,7 @@ type streamKey struct {
 	shard       int
 }
 
-// served is a stream's hold on its session. turn is held while a call is handled, so that whoever continues the session in
+// served is a stream's hold on its session. turn is held while a call is handled, so that the client that continues the session in
 // another stream can wait for that. A call may take long, which is why it is no mutex.
 type served struct {
 	attempt uint64

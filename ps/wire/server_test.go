@@ -17,7 +17,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 )
 
-// rawHost opens conns that block, and tells of them.
+// rawHost opens conns that block, and reports them.
 type rawHost struct {
 	opened, broken, entered chan uint64 // generations of hellos
 }

@@ -15,7 +15,7 @@ import (
 // TLS names the files, in PEM, that one side of an encrypted connection needs; see [secure.TLS]. Version 1.3 is spoken.
 type TLS = secure.TLS
 
-// serverCreds are TLS credentials that tell a client without TLS what is wrong. TLS alone would just hang up, which looks
+// serverCreds are TLS credentials that answer a client without TLS with what is wrong. TLS alone would just hang up, which looks
 // like a server that is being started.
 type serverCreds struct {
 	credentials.TransportCredentials

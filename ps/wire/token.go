@@ -89,7 +89,7 @@ func (g *gate) bears(md metadata.MD) error {
 		return status.Error(codes.Unauthenticated, "the server wants a token, and none was sent")
 	}
 	token, ok := strings.CutPrefix(got[0], "Bearer ")
-	// Hashes have one length, so that the time tells nothing about the token's either.
+	// Hashes have one length, so that the time shows nothing about the token's either.
 	hash, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
 	if !ok || subtle.ConstantTimeCompare(hash[:], wanted[:]) != 1 {
 		return status.Error(codes.Unauthenticated, "the token is not the server's")

@@ -24,7 +24,7 @@ type watch struct {
 
 func newWatch(timeout time.Duration) *watch { return &watch{timeout: timeout, begun: time.Now()} }
 
-// touch notes a sign of life.
+// touch notes a heartbeat.
 func (w *watch) touch() { w.last.Store(int64(time.Since(w.begun))) }
 
 // begin watches over a call until end. cancel is called with the cause if it must stop.
@@ -59,7 +59,7 @@ func (w *watch) end() {
 	w.timer.Stop()
 }
 
-// close lets go of the context and the timer.
+// close releases the context and the timer.
 func (w *watch) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,7 +49,7 @@ type Element struct {
 	elem      []byte
 	Rest      offsetrange.Restriction
 	watermark int64
-	// Stats are what the element's executor did; valid when Process has said that it ended.
+	// Stats are what the element's executor did; valid when Process has returned that it ended.
 	Stats pipeline.RunStats
 }
 

@@ -95,7 +95,7 @@ func newScene(t testing.TB, sizes map[string]int) *scene {
 
 func (s *scene) recipe() beam.Recipe { return beam.Recipe{Name: "scene", Config: []byte(s.t.Name())} }
 
-// records makes the source, when the test has said all it wants to.
+// records makes the source, when the test has set all it wants.
 func (s *scene) records() *memsource.Source[*pipeline.Block] {
 	records := map[string][][]byte{}
 	for name, n := range s.sizes {

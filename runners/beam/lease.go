@@ -12,7 +12,7 @@ import (
 )
 
 // lease is an executor that lives in the process as long as bundles of its task renew it. Its goroutine is joined by
-// whoever receives from done; it cancels, joins, drains and releases as [pipeline.Segment.Run] does (invariant 3).
+// who receives from done; it cancels, joins, drains and releases as [pipeline.Segment.Run] does (invariant 3).
 type lease struct {
 	run   *runState
 	task  task
@@ -39,7 +39,7 @@ type lease struct {
 	}
 }
 
-// acquire renews the lease of a task, or begins one; fresh tells which.
+// acquire renews the lease of a task, or begins one; fresh reports which.
 func (r *runState) acquire(ctx context.Context, t task) (l *lease, fresh bool, err error) {
 	built, err := r.graph()
 	if err != nil {
@@ -176,7 +176,7 @@ func (l *lease) take(rows int64) int64 {
 }
 
 // wait returns when the executor has ended, with true, or after a while: the run's renewal period shared among the tasks
-// of this process, which its runner may process one after the other. An executor without news is asked less often.
+// of this process, which its runner may process one after the other. An executor without new results is asked less often.
 func (l *lease) wait(ctx context.Context) (ended bool, err error) {
 	l.run.mu.Lock()
 	tasks := len(l.run.mu.leases)

@@ -104,7 +104,7 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	sdk.ParDo0(s, &collectFn{state.spec}, sdk.Reshuffle(s, out))
 
 	// Prism ends the process when the context of a job ends, or its deadline passes, at the wrong moment. So executors are
-	// told to end, their error fails the job, and the job's own context is the last resort.
+	// cancelled, their error fails the job, and the job's own context is the last resort.
 	jobCtx, stopJob := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan struct{})
 	var watch sync.WaitGroup

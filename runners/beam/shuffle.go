@@ -21,7 +21,7 @@ import (
 //	tasks ─> feed ─┬─> pick ─> GroupByKey ─> group ─┬─> pick ─> ...
 //	               └─> records                      └─> records
 //
-// Rows travel as Arrow batches of a partition, under the key "segment/shuffle/partition"; whoever groups sorts them again, on
+// Rows travel as Arrow batches of a partition, under the key "segment/shuffle/partition"; the grouping side sorts them again, on
 // disk if need be, so that a bundle that is repeated gives the same. Such a plan ends, its bundles run to their end, and what
 // one puts is Beam's until the bundle has succeeded.
 

@@ -188,7 +188,7 @@ func TestShuffleDrains(t *testing.T) {
 		mu.Unlock()
 		if enough {
 			once.Do(func() { close(drain) })
-			time.Sleep(20 * time.Millisecond) // so that the others hear of it before the end
+			time.Sleep(20 * time.Millisecond) // so that the others are notified before the end
 		}
 	})
 	plans.Store(t.Name(), plan)

@@ -71,7 +71,7 @@ func Run(ctx context.Context, plan *pipeline.Plan, opts pipeline.RunOptions) (_ 
 type exchanges struct {
 	infos []pipeline.ShuffleInfo
 	all   map[string]pipeline.Exchange
-	// over is closed when what is in front of a shuffle has ended; whole tells then that it has put everything.
+	// over is closed when what is in front of a shuffle has ended; whole is then set if it has put everything.
 	over  []chan struct{}
 	whole []bool
 }
