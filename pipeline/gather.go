@@ -61,11 +61,16 @@ func (l *lane) gather(ctx context.Context) error {
 					l.caughtUp(sp)
 				}
 				if sp.whole {
-					if err := l.silent(ctx, sp); err != nil {
+					if err := l.silent(ctx, sp, Position(sp.readTo.Load())); err != nil {
 						return err
 					}
 				}
 				continue
+			}
+			if sp.source.read.Idle > 0 {
+				if err := l.seen(ctx, sp); err != nil {
+					return err
+				}
 			}
 			l.count(sp, it)
 			if err := first.take(ctx, it.e, l.roots[it.exit], nil); err != nil {
@@ -78,10 +83,6 @@ func (l *lane) gather(ctx context.Context) error {
 
 // count counts an element that is taken on the way to the main sink.
 func (l *lane) count(sp *splitRun, it item) {
-	sp.idle = false
-	if sp.source.read.Idle > 0 {
-		sp.lastSeen = time.Now()
-	}
 	if it.exit != sp.mainExit {
 		return
 	}
@@ -126,35 +127,48 @@ func (l *lane) enough() bool {
 	return true
 }
 
-// silent notifies the stages that act on event time that a split gives nothing any more, or for a while.
-func (l *lane) silent(ctx context.Context, sp *splitRun) error {
+// silent notifies the stages that act on event time that a split gives nothing behind a position any more, or for a while.
+func (l *lane) silent(ctx context.Context, sp *splitRun, at Position) error {
 	first := l.regions[0]
 	if !first.timed() {
 		return nil
 	}
-	id := sp.ID()
-	return first.take(ctx, nil, nil, &id)
+	return first.take(ctx, nil, nil, &silence{sp.ID(), at})
 }
 
 // silences looks for splits that have given nothing for longer than they may.
 func (l *lane) silences(ctx context.Context) error {
 	for _, sp := range l.splits {
 		limit := sp.source.read.Idle
-		if limit == 0 || sp.ended || sp.idle || l.run.opts.Deterministic || len(sp.queue.ch) > 0 {
+		if limit == 0 || sp.ended || l.run.opts.Deterministic {
 			continue
 		}
-		if sp.lastSeen.IsZero() {
-			sp.lastSeen = time.Now()
+		if err := l.seen(ctx, sp); err != nil {
+			return err
 		}
-		if time.Since(sp.lastSeen) < limit {
+		if sp.idle || len(sp.queue.ch) > 0 || time.Since(sp.lastSeen) < limit {
 			continue
 		}
 		sp.idle = true
-		if err := l.silent(ctx, sp); err != nil {
+		if err := l.silent(ctx, sp, sp.seenTo); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// seen looks whether the reader of a split has given something.
+func (l *lane) seen(ctx context.Context, sp *splitRun) error {
+	to := Position(sp.readTo.Load())
+	if to == sp.seenTo {
+		return nil
+	}
+	sp.seenTo, sp.lastSeen = to, time.Now()
+	if !sp.idle {
+		return nil
+	}
+	sp.idle = false
+	return l.silent(ctx, sp, awake)
 }
 
 // take returns the next element and its split; an item without one: the split has ended; a nil split: the run is stopped. A

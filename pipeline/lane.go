@@ -25,6 +25,7 @@ type lane struct {
 	units   []*unit
 	served  float64 // the virtual time of the unit that was served last
 	floors  []*floors
+	clocks  []*opened // the stages that act on event time
 	states  states
 }
 
@@ -156,6 +157,7 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 		sp.begin()
 	}
 	l.openFloors()
+	l.openClocks()
 	for _, sp := range l.splits {
 		if err := l.cut(sp); err != nil {
 			return err
@@ -378,7 +380,7 @@ func (l *lane) loop(ctx context.Context, r *region) error {
 }
 
 // take has the region do with an element, or with the notice that a split gives none.
-func (r *region) take(ctx context.Context, e Element, root func(Element) error, silent *SplitID) error {
+func (r *region) take(ctx context.Context, e Element, root func(Element) error, silent *silence) error {
 	if silent == nil {
 		return r.section.process(e, root)
 	}

@@ -13,11 +13,11 @@ type queue struct {
 }
 
 // item is what a queue holds: an element and, in the queue of a split, the exit that it goes to; or the notice that a split
-// gives nothing any more, or for a while.
+// gives nothing any more, or for a while, or does again.
 type item struct {
 	e      Element
 	exit   int
-	silent *SplitID
+	silent *silence
 }
 
 func newQueue(name string, depth int, hooks *Hooks) *queue {

@@ -32,9 +32,13 @@ type splitRun struct {
 	// mainFrom is where the main sink continues. Until progress is there the split is behind: it was read that far for the
 	// main sink, not for all others.
 	mainFrom Position
-	newest   int64     // greatest event time that was read; the pump's
-	lastSeen time.Time // when the gather took something; only for sources with an idle time
-	idle     bool      // its silence was reported
+	readTo   atomic.Int64 // how far it was read
+	newest   int64        // greatest event time that was read; the pump's
+	// seenTo is how far it was read when the gather looked, lastSeen when that was more than before, and idle reports whether
+	// its silence since then was reported; only for sources with an idle time.
+	seenTo   Position
+	lastSeen time.Time
+	idle     bool
 
 	// written counts what the writers have taken: positions by the sink that is furthest behind, rows by the main sink.
 	written struct {
@@ -104,6 +108,8 @@ func (sp *splitRun) begin() {
 		sp.mainFrom = from
 	}
 	sp.progress.Position = from
+	sp.readTo.Store(int64(from))
+	sp.seenTo, sp.lastSeen = from, time.Now()
 	l.run.resumed(sp.progress.Rows)
 	if sp.behind() {
 		l.run.behind.Add(1)
@@ -266,5 +272,9 @@ func (sp *splitRun) read(ctx context.Context) (Element, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return sp.reader.next(ctx)
+	e, err := sp.reader.next(ctx)
+	if err == nil {
+		sp.readTo.Store(int64(e.Origin().To))
+	}
+	return e, err
 }

@@ -52,9 +52,9 @@ type Ticker[Out Element] interface {
 
 // EventTimer is a [Processor] that acts when event time passes: it ends windows, or stops waiting for what belongs
 // together. The watermark of its input is the smallest over the splits that it sees of what each can still have
-// ([Origin].Watermark); a split that has ended, or is silent for longer than [ReadOptions].Idle, is left out, but not where
-// a [Drainer] stands between it and the splits, which may hold some of it back. It never falls, and is a function of
-// positions where the order of elements is one.
+// ([Origin].Watermark); a split that has ended, or is silent for longer than [ReadOptions].Idle, is left out as soon as
+// everything that was read of it has come: what stages in front hold back counts until then. The watermark never falls, and is a
+// function of positions where the order of elements is one.
 type EventTimer[Out Element] interface {
 	// Advance is called whenever the watermark has risen, after the Process of the element that raised it: no element that
 	// comes later has an event before watermark (microseconds since 1970), except one that is late. It emits as Process
