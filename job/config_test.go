@@ -524,16 +524,6 @@ func TestForTarget(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"train", "eval", "plan", "check", "inspect"}
-	for in, want := range map[string]string{"trian": "train", "Train": "train", "evl": "eval", "chek": "check", "xyzzy": "", "": "", "inspct": "inspect"} {
-		if got := job.Nearest(in, names); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestDurationsAndSizes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]job.Size{"4096": 4096, "64KiB": 64 << 10, "4mib": 4 << 20, "1GB": 1e9, "12 B": 12, "0": 0} {

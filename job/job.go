@@ -184,9 +184,6 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 // Keys lists every key of a job file in the order of the file.
 func Keys() []Key { return spec.Keys(components.All()) }
 
-// Nearest returns the candidate that name was probably meant to be, or "" when none is near.
-func Nearest(name string, candidates []string) string { return spec.Nearest(name, candidates) }
-
 // BuildPlan makes and checks the training graph of a job without any I/O but reading secrets.
 func BuildPlan(cfg *Config) (*pipeline.Plan, error) { return wiring.BuildPlan(cfg) }
 

@@ -2,13 +2,10 @@ package pipeline_test
 
 import (
 	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -23,22 +20,7 @@ func TestPlanGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, map[string]int{"a": 1}, 3, depths...)
-			for ext, got := range map[string]string{"plan": f.plan.Text(), "dot": f.plan.DOT(), "mmd": f.plan.Mermaid(), "json": f.plan.JSON()} {
-				path := filepath.Join("testdata", name+"."+ext)
-				if *rewrite {
-					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-					continue
-				}
-				want, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Errorf("%s differs (-want +got); go test ./pipeline -rewrite writes it anew:\n%s", path, diff)
-				}
-			}
+			golden(t, name, f.plan)
 		})
 	}
 }

@@ -2,13 +2,10 @@ package pipeline_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/memsource"
@@ -68,22 +65,7 @@ func TestShufflePlan(t *testing.T) {
 	if err != nil || len(splits) != 4 || splits[3].Name != infos[0].Split(3) {
 		t.Errorf("splits %v, %v", splits, err)
 	}
-	for ext, got := range map[string]string{"plan": p.Text(), "dot": p.DOT(), "mmd": p.Mermaid(), "json": p.JSON()} {
-		path := filepath.Join("testdata", "shuffle."+ext)
-		if *rewrite {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s differs (-want +got); go test ./pipeline -rewrite writes it anew:\n%s", path, diff)
-		}
-	}
+	golden(t, "shuffle", p)
 	// Without a runner that keeps rows nothing runs.
 	if _, err := p.Segments[1].Run(t.Context(), pipeline.RunOptions{}); err == nil || !strings.Contains(err.Error(), "run the whole plan") {
 		t.Errorf("a segment by itself: %v", err)

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // Check checks a struct of the schema, given by pointer, against its tags. Places may be nil.
@@ -102,7 +104,7 @@ func (v *checker) scalar(x reflect.Value, f field, path string) {
 	if isWord {
 		if len(f.enum) > 0 && word != "" && !slices.Contains(f.enum, word) {
 			v.faults = append(v.faults, Fault{
-				Where: v.places.At(path), Path: path, Suggestion: Nearest(word, f.enum),
+				Where: v.places.At(path), Path: path, Suggestion: nearest.Name(word, f.enum),
 				Message: fmt.Sprintf("is %q, not one of %s", word, strings.Join(f.enum, ", ")),
 			})
 		}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // decoder fills a struct from nodes, noting where each value came from and every fault.
@@ -23,7 +25,7 @@ func (d *decoder) fault(at Where, path, message, suggestion string) {
 // unknown reports a key that is none of names.
 func (d *decoder) unknown(e entry, path string, names []string) {
 	message := "unknown key"
-	near := Nearest(e.key, names)
+	near := nearest.Name(e.key, names)
 	elsewhere := d.keysNamed(e.key)
 	switch {
 	case len(elsewhere) == 1 && path == "":
@@ -39,7 +41,7 @@ func (d *decoder) unknown(e entry, path string, names []string) {
 // unknownChoice reports a choice, of a model for example, that is none of names.
 func (d *decoder) unknownChoice(at Where, path, choice string, names []string) {
 	message := fmt.Sprintf("%q is none of %s", choice, strings.Join(names, ", "))
-	d.fault(at, path, message, Nearest(choice, names))
+	d.fault(at, path, message, nearest.Name(choice, names))
 }
 
 // keysNamed lists the paths of keys outside of lists that have a name, in other sections than the outermost.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // Layers are what lies above the file.
@@ -201,13 +203,14 @@ func (d *decoder) overlayEnv(root *Node, env []string) (notes []string) {
 	}
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
-		if near := Nearest(name, names); strings.HasPrefix(name, d.schema.o.EnvPrefix) && !known[name] && !slices.Contains(d.schema.o.Reserved, name) {
-			note := fmt.Sprintf("environment variable %s sets nothing", name)
-			if near != "" {
-				note += fmt.Sprintf("; did you mean %s?", near)
-			}
-			notes = append(notes, note)
+		if !strings.HasPrefix(name, d.schema.o.EnvPrefix) || known[name] || slices.Contains(d.schema.o.Reserved, name) {
+			continue
 		}
+		note := fmt.Sprintf("environment variable %s sets nothing", name)
+		if near := nearest.Name(name, names); near != "" {
+			note += fmt.Sprintf("; did you mean %s?", near)
+		}
+		notes = append(notes, note)
 	}
 	slices.Sort(notes)
 	return notes

@@ -122,7 +122,8 @@ func fieldsOf(t reflect.Type) []field {
 		f.def, f.hasDefault = sf.Tag.Lookup("default")
 		if e := sf.Tag.Get("enum"); e != "" {
 			f.enum = strings.Split(e, "|")
-		} else if l, ok := reflect.TypeAssert[Listed](reflect.New(element(sf.Type))); ok {
+		} else if e := element(sf.Type); reflect.PointerTo(e).Implements(reflect.TypeFor[Listed]()) {
+			l, _ := reflect.TypeAssert[Listed](reflect.New(e))
 			f.enum = l.Words()
 		}
 		out = append(out, f)
@@ -139,10 +140,15 @@ func element(t reflect.Type) reflect.Type {
 }
 
 func bound(tag reflect.StructTag, key string) *float64 {
-	if v, err := strconv.ParseFloat(tag.Get(key), 64); err == nil {
-		return &v
+	text, ok := tag.Lookup(key)
+	if !ok {
+		return nil
 	}
-	return nil
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil
+	}
+	return &v
 }
 
 func findField(fields []field, key string) (field, bool) {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/result"
@@ -76,7 +77,7 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 }
 
 func near(name string, names []string) string {
-	if n := spec.Nearest(name, names); n != "" && name != "" {
+	if n := nearest.Name(name, names); n != "" && name != "" {
 		return fmt.Sprintf("; did you mean %q?", n)
 	}
 	return ""

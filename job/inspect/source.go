@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/result"
@@ -472,7 +473,7 @@ func (l *looking) describeFeatures(cfg *spec.Config, out *result.SourceInfo) {
 		}
 		if from.Rows == 0 && l.columns.Records > 0 && l.format != peek.LibFM && !joined(cfg, f.Column) {
 			note := fmt.Sprintf("feature %q: none of %d records has a column %q", f.Name, l.columns.Records, f.Column)
-			if near := spec.Nearest(f.Column, stored); near != "" && near != f.Column {
+			if near := nearest.Name(f.Column, stored); near != "" && near != f.Column {
 				note += fmt.Sprintf("; did you mean %q?", near)
 			}
 			l.notes = append(l.notes, note)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -58,9 +59,6 @@ func (e *ConfigError) Error() string { return conf.Message("job", e.Faults) }
 // Unwrap makes errors.Is find pipeline.ErrConfig.
 func (e *ConfigError) Unwrap() error { return pipeline.ErrConfig }
 
-// Nearest returns the candidate that name was probably meant to be, or "" when none is near.
-func Nearest(name string, candidates []string) string { return conf.Nearest(name, candidates) }
-
 // Load reads a job file, puts the other layers over it and checks the whole. Errors: a [*ConfigError] with every fault
 // when the job is wrong or the file is not there; an error that wraps pipeline.ErrUnavailable when the disk fails.
 func Load(path string, opts LoadOptions) (*Config, error) {
@@ -92,7 +90,7 @@ func nearestFile(path string) string {
 			names = append(names, e.Name())
 		}
 	}
-	near := conf.Nearest(filepath.Base(path), names)
+	near := nearest.Name(filepath.Base(path), names)
 	if near == "" {
 		return ""
 	}

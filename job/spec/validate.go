@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/component"
 )
 
@@ -45,7 +46,7 @@ func (v *validator) fault(path, format string, args ...any) {
 }
 
 func (v *validator) near(path, word string, known []string, format string, args ...any) {
-	f := Fault{Where: v.c.places.At(path), Path: path, Message: fmt.Sprintf(format, args...), Suggestion: conf.Nearest(word, known)}
+	f := Fault{Where: v.c.places.At(path), Path: path, Message: fmt.Sprintf(format, args...), Suggestion: nearest.Name(word, known)}
 	if f.Suggestion == "" && len(known) > 0 {
 		f.Message += "; known are " + strings.Join(known, ", ")
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -25,24 +23,6 @@ import (
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
 )
-
-// numbers is a batch with a row for each position in [from, to), whose value it is.
-func numbers(t testing.TB, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
-	t.Helper()
-	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{
-		{Name: "value", Type: arrow.PrimitiveTypes.Int64}, {Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
-	}, nil))
-	defer b.Release()
-	for i := from; i < to; i++ {
-		b.Field(0).(*array.Int64Builder).Append(int64(i))
-		b.Field(1).(*array.Int64Builder).Append(int64(i) + 1)
-	}
-	out, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "test", Split: split, From: from, To: to})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 // committed reads what is committed in a topic, with franz-go, up to its last stable offsets: the members "value" of the rows by
 // the header split, in the order of the partitions.
@@ -153,7 +133,7 @@ func resumes(t *testing.T, addrs []string, topic string, lives int, seed uint64)
 			})
 		},
 		Make: func(t *testing.T, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
-			return numbers(t, mem, split, from, to)
+			return pipelinetest.Numbers(t, mem, split, from, to)
 		},
 		Stored: func(t *testing.T) map[string][]int64 { return committed(t, addrs, topic) },
 		Fences: true, Lives: lives, Seed: seed,
@@ -192,7 +172,7 @@ func TestApacheKafka(t *testing.T) {
 		w := rowsWriter(t, o)
 		mem := memory.NewGoAllocator()
 		for i := range pipeline.Position(6) {
-			if err := w.Write(t.Context(), numbers(t, mem, "a", i*10, i*10+10)); err != nil {
+			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*10, i*10+10)); err != nil {
 				t.Fatal(err)
 			}
 			if i == 3 {
@@ -215,7 +195,7 @@ func TestApacheKafka(t *testing.T) {
 					t.Fatalf("%+v, %v", p, err)
 				}
 				if p["a"].Position == i*10 {
-					err = errors.Join(w.Write(t.Context(), numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context()))
+					err = errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context()))
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -244,7 +224,7 @@ func TestDiesBeforeTheCommit(t *testing.T) {
 	o.RetryFor = 300 * time.Millisecond
 	mem := memory.NewGoAllocator()
 	w := rowsWriter(t, o)
-	if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", 0, 10)), w.Flush(t.Context())); err != nil {
+	if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)), w.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	var dead atomic.Bool
@@ -258,10 +238,10 @@ func TestDiesBeforeTheCommit(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", 10, 20)), w.Flush(t.Context())); !errors.Is(err, pipeline.ErrUnavailable) {
+	if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 10, 20)), w.Flush(t.Context())); !errors.Is(err, pipeline.ErrUnavailable) {
 		t.Fatal(err)
 	}
-	if err := w.Write(t.Context(), numbers(t, mem, "a", 20, 30)); !errors.Is(err, pipeline.ErrUnavailable) {
+	if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 20, 30)); !errors.Is(err, pipeline.ErrUnavailable) {
 		t.Errorf("it goes on although nobody knows what became of its rows: %v", err)
 	}
 	if ends.Load() == 0 {
@@ -273,7 +253,7 @@ func TestDiesBeforeTheCommit(t *testing.T) {
 	if want := (pipeline.Progress{Position: 10, Rows: 10, Batches: 1}); err != nil || p["a"] != want {
 		t.Fatalf("%+v, %v, want %+v", p, err, want)
 	}
-	if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", 10, 20)), w.Flush(t.Context())); err != nil {
+	if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 10, 20)), w.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if got := committed(t, b.Addrs(), "out")["a"]; len(got) != 20 || got[10] != 10 {
@@ -296,7 +276,7 @@ func TestAnswersThatAreLost(t *testing.T) {
 			b.Cluster.Fault(fault)
 			mem := memory.NewGoAllocator()
 			for i := range pipeline.Position(4) {
-				if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context())); err != nil {
+				if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context())); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -334,7 +314,7 @@ func TestPartitionsAreAdded(t *testing.T) {
 				continue
 			}
 			from := max(got[sp.Name].Position, 0)
-			if err := w.Write(t.Context(), numbers(t, mem, sp.Name, from, from+5)); err != nil {
+			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, sp.Name, from, from+5)); err != nil {
 				t.Fatal(err)
 			}
 			p := want[sp.Name]
@@ -365,7 +345,7 @@ func TestOutputsShareATopic(t *testing.T) {
 			t.Fatalf("%+v, %v", p, err)
 		}
 		n := pipeline.Position(10 + i)
-		if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", 0, n)), w.Flush(t.Context())); err != nil {
+		if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, n)), w.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if err := producer(t, o).Produce(t.Context(), kafkasink.Record{Value: []byte("x"), Headers: []kafkasink.Header{{Key: "split", Value: []byte("a")}}}); err != nil {
@@ -383,7 +363,7 @@ func TestConformance(t *testing.T) {
 	pipelinetest.TestSink(t, pipelinetest.SinkHarness[*pipeline.Batch]{
 		New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] { return rowsSink(t, options(b)) },
 		Inputs: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
-			return []*pipeline.Batch{numbers(t, mem, "a", 5, 9), numbers(t, mem, "b", 0, 1), numbers(t, mem, "a", 9, 9), numbers(t, mem, "a", 9, 30)}
+			return []*pipeline.Batch{pipelinetest.Numbers(t, mem, "a", 5, 9), pipelinetest.Numbers(t, mem, "b", 0, 1), pipelinetest.Numbers(t, mem, "a", 9, 9), pipelinetest.Numbers(t, mem, "a", 9, 30)}
 		},
 		Check: func(t *testing.T, rows int) {
 			if n := len(committedRecords(t, b.Addrs(), "out")); n != rows {

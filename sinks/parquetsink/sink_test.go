@@ -48,24 +48,6 @@ func writer(t testing.TB, o parquetsink.Options) *parquetsink.Writer {
 	return w.(*parquetsink.Writer)
 }
 
-// numbers is a batch with a row for each position in [from, to), whose value it is.
-func numbers(t testing.TB, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
-	t.Helper()
-	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{
-		{Name: "value", Type: arrow.PrimitiveTypes.Int64}, {Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
-	}, nil))
-	defer b.Release()
-	for i := from; i < to; i++ {
-		b.Field(0).(*array.Int64Builder).Append(int64(i))
-		b.Field(1).(*array.Int64Builder).Append(int64(i) + 1)
-	}
-	out, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "test", Split: split, From: from, To: to})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // stored reads the column value of all files of a folder by the column split.
 func stored(t testing.TB, dir string) map[string][]int64 {
 	t.Helper()
@@ -128,7 +110,7 @@ func TestConformance(t *testing.T) {
 	pipelinetest.TestSink(t, pipelinetest.SinkHarness[*pipeline.Batch]{
 		New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] { return sink(t, parquetsink.Options{Dir: dir}) },
 		Inputs: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
-			return []*pipeline.Batch{numbers(t, mem, "a", 5, 9), numbers(t, mem, "b", 0, 1), numbers(t, mem, "a", 9, 9), numbers(t, mem, "a", 9, 30)}
+			return []*pipeline.Batch{pipelinetest.Numbers(t, mem, "a", 5, 9), pipelinetest.Numbers(t, mem, "b", 0, 1), pipelinetest.Numbers(t, mem, "a", 9, 9), pipelinetest.Numbers(t, mem, "a", 9, 30)}
 		},
 		Check: func(t *testing.T, rows int) {
 			got := stored(t, dir)
@@ -150,7 +132,7 @@ func TestResumer(t *testing.T) {
 					return sink(t, parquetsink.Options{Dir: dir, RowsPerFile: 20 + int64(seed)*10, RowsPerGroup: 16, FileEvery: time.Duration(1+seed) * time.Millisecond})
 				},
 				Make: func(t *testing.T, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
-					return numbers(t, mem, split, from, to)
+					return pipelinetest.Numbers(t, mem, split, from, to)
 				},
 				Stored: func(t *testing.T) map[string][]int64 { return stored(t, dir) },
 				Seed:   seed,
@@ -175,7 +157,7 @@ func TestFencing(t *testing.T) {
 	}
 	old, young := writer(t, o), writer(t, o)
 	resume(old)
-	if err := old.Write(t.Context(), numbers(t, mem, "a", 0, 10)); err != nil {
+	if err := old.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); err != nil {
 		t.Fatal(err)
 	}
 	resume(young)
@@ -183,7 +165,7 @@ func TestFencing(t *testing.T) {
 		t.Fatalf("the old owner's file: %v", err)
 	}
 	for _, w := range []*parquetsink.Writer{young, old} { // the old one continues despite the error
-		if err := w.Write(t.Context(), numbers(t, mem, "a", 0, 10)); (w == young) != (err == nil) {
+		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); (w == young) != (err == nil) {
 			t.Fatal(err) // the old one has taken 10 rows already
 		}
 	}
@@ -194,7 +176,7 @@ func TestFencing(t *testing.T) {
 	fourth := writer(t, o)
 	resume(fourth)
 	for _, w := range []*parquetsink.Writer{third, fourth} { // both begin their files now
-		if err := w.Write(t.Context(), numbers(t, mem, "a", 0, 10)); err != nil {
+		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -438,7 +420,7 @@ func TestRolls(t *testing.T) {
 		o := parquetsink.Options{Dir: t.TempDir(), RowsPerFile: 10}
 		w := writer(t, o)
 		for i := range pipeline.Position(5) {
-			if err := w.Write(t.Context(), numbers(t, mem, "a", i*5, i*5+5)); err != nil {
+			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*5, i*5+5)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -473,7 +455,7 @@ func TestRolls(t *testing.T) {
 		t.Parallel()
 		o := parquetsink.Options{Dir: t.TempDir(), FileEvery: 50 * time.Millisecond}
 		w := writer(t, o)
-		if err := w.Write(t.Context(), numbers(t, mem, "a", 0, 5)); err != nil {
+		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 5)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(60 * time.Millisecond)
@@ -492,10 +474,10 @@ func TestFaults(t *testing.T) {
 	o := parquetsink.Options{Dir: t.TempDir()}
 	w := writer(t, o)
 	ctx := t.Context()
-	if err := errors.Join(w.Write(ctx, numbers(t, mem, "a", 0, 5)), w.Flush(ctx)); err != nil {
+	if err := errors.Join(w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 0, 5)), w.Flush(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Write(ctx, numbers(t, mem, "a", 7, 9)); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "does not begin at position 5") {
+	if err := w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 7, 9)); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "does not begin at position 5") {
 		t.Errorf("a gap: %v", err)
 	}
 	other := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
@@ -538,7 +520,7 @@ func TestFaults(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = w.Resume(ctx, "test", nil)
-	for _, err := range []error{err, w.Write(ctx, numbers(t, mem, "a", 5, 6)), w.Flush(ctx), w.Idle(ctx)} {
+	for _, err := range []error{err, w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 5, 6)), w.Flush(ctx), w.Idle(ctx)} {
 		if !errors.Is(err, pipeline.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
@@ -557,7 +539,7 @@ func TestFolderGoesAway(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Write(t.Context(), numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) {
+	if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/components"
 )
@@ -36,7 +37,7 @@ runs together; one that has ended shows its result again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !slices.Contains(models, opts.Model):
-				return &usageError{fmt.Sprintf("--model is %q, not one of %s", opts.Model, strings.Join(models, ", ")), job.Nearest(opts.Model, models)}
+				return &usageError{fmt.Sprintf("--model is %q, not one of %s", opts.Model, strings.Join(models, ", ")), nearest.Name(opts.Model, models)}
 			case opts.Examples < 1:
 				return &usageError{message: fmt.Sprintf("--examples is %d, must be at least 1", opts.Examples)}
 			case opts.Workers < 1:

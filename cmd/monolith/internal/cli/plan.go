@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -31,7 +32,7 @@ text is for people, dot for Graphviz, mermaid for Markdown pages, json for progr
 		RunE: func(_ *cobra.Command, args []string) error {
 			render := map[string]func(job.Plan) string{"text": job.Plan.Text, "dot": job.Plan.DOT, "mermaid": job.Plan.Mermaid, "json": job.Plan.JSON}[format]
 			if render == nil {
-				return &usageError{fmt.Sprintf("--format is %q, not one of %s", format, strings.Join(formats, ", ")), job.Nearest(format, formats)}
+				return &usageError{fmt.Sprintf("--format is %q, not one of %s", format, strings.Join(formats, ", ")), nearest.Name(format, formats)}
 			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {

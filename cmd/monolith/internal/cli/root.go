@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -46,7 +47,7 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 					names = append(names, c.Name())
 				}
 			}
-			return &usageError{fmt.Sprintf("unknown command %q", args[0]), job.Nearest(args[0], names)}
+			return &usageError{fmt.Sprintf("unknown command %q", args[0]), nearest.Name(args[0], names)}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
@@ -89,7 +90,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		collect := func(f *pflag.Flag) { names = append(names, f.Name) }
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
-		if near := job.Nearest(name, names); near != "" {
+		if near := nearest.Name(name, names); near != "" {
 			e.suggestion = "--" + near
 		}
 	}
