@@ -2,6 +2,7 @@ package peek
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,7 @@ type Column struct {
 	separators map[byte]int64 // texts that hold it
 	prose      int64          // texts with a blank after one, as in a sentence
 	objects    int64
+	holds      []uint64 // a bit a record: it has a value that is not 0
 }
 
 // Columns gathers what records hold. The zero value is ready; it is not for concurrent use.
@@ -65,13 +67,36 @@ func (c *Columns) Add(fields []Field) {
 		if col.Type == "" || col.Type == "null" || col.Type == "none" {
 			col.Type = f.Type
 		}
-		col.add(f.Value)
+		if col.add(f.Value) {
+			col.mark(c.Records - 1)
+		}
 	}
 }
 
-func (c *Column) add(v any) {
+// mark sets a record's bit in holds.
+func (c *Column) mark(record int64) {
+	for int64(len(c.holds)) <= record/64 {
+		c.holds = append(c.holds, 0)
+	}
+	c.holds[record/64] |= 1 << (record % 64)
+}
+
+// numHolding counts the records in which the column holds a value that is not 0, and of these those in which other does not.
+func (c *Column) numHolding(other *Column) (n, alone int) {
+	for i, w := range c.holds {
+		n += bits.OnesCount64(w)
+		if i < len(other.holds) {
+			w &^= other.holds[i]
+		}
+		alone += bits.OnesCount64(w)
+	}
+	return n, alone
+}
+
+// add takes the values of one record, and tells whether there is one that is not 0.
+func (c *Column) add(v any) (holds bool) {
 	if v == nil {
-		return
+		return false
 	}
 	list, ok := v.([]any)
 	if !ok {
@@ -83,11 +108,13 @@ func (c *Column) add(v any) {
 	}
 	c.MinValues, c.MaxValues = min(c.MinValues, len(list)), max(c.MaxValues, len(list))
 	for _, x := range list {
-		c.value(x)
+		holds = c.value(x) || holds
 	}
+	return holds
 }
 
-func (c *Column) value(x any) {
+// value takes one value, and tells whether it is something else than 0.
+func (c *Column) value(x any) (holds bool) {
 	c.Values++
 	text, isNum, whole, num := "", true, false, 0.0
 	switch x := x.(type) {
@@ -143,6 +170,7 @@ func (c *Column) value(x any) {
 			c.Examples = append(c.Examples, x)
 		}
 	}
+	return text != "" && (!isNum || num != 0)
 }
 
 // Kind is Type, or for text that is all numbers, what these are.

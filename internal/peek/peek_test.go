@@ -200,6 +200,52 @@ func TestPropose(t *testing.T) {
 	}
 }
 
+// TestProposeSeveralLabels: what holds something only after a click, or is named like a label, is left out of the features and
+// proposed as a head.
+func TestProposeSeveralLabels(t *testing.T) {
+	t.Parallel()
+	var c peek.Columns
+	for i := range 200 {
+		f := []peek.Field{
+			{Name: "user_id", Type: "number", Value: int64(i % 50)},
+			{Name: "click", Type: "number", Value: int64(i % 2)},
+			{Name: "bought", Type: "text", Value: []string{"0", "0", "0", "1"}[i%4]},
+			{Name: "watch time", Type: "number"},
+			{Name: "like", Type: "number", Value: int64(i / 3 % 2)},
+			{Name: "price", Type: "number", Value: float64(i%7) / 4},
+			{Name: "seldom", Type: "number"},
+		}
+		if i%2 == 1 {
+			f[3].Value = 1.5 * float64(i)
+		}
+		if i%100 == 1 { // only after a click, by chance
+			f[6].Value = 2.5
+		}
+		c.Add(f)
+	}
+	want := `parse:
+  format: jsonl
+  features:
+    - {name: user_id, slot: 1}
+    # - bought: left out, it holds something only where click does: what is known afterwards is no input, but a label too
+    # - "watch time": left out, it holds something only where click does: what is known afterwards is no input, but a label too
+    # - like: left out, it is named like a label, as click is
+    - {name: price, kind: dense}   # 0 to 1.5, mean 0.7425
+    - {name: seldom, kind: dense}   # in 1 % of the records; 2.5 to 2.5, mean 2.5
+  label: click
+# To learn more than one thing, put heads in the place of the label, and a model that has any number of them:
+# heads:
+#   - {name: click}
+#   - {name: bought, mask: click}
+#   - {name: watch_time, label: "watch time", loss: poisson, mask: click}
+#   - {name: like}
+# model: {shared_bottom: {dim: 16, hidden: [128, 64]}}
+`
+	if diff := cmp.Diff(want, peek.Propose(&c, peek.ProposeOptions{Format: peek.JSONL}).YAML); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

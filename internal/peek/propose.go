@@ -1,6 +1,7 @@
 package peek
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -66,8 +67,14 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	label := c.label(o.Label)
 	line("  features:")
 	slot := 0
+	var others []*Column // more labels
 	for _, col := range c.List {
 		if label != nil && col == label {
+			continue
+		}
+		if why := col.isLabelToo(label, c.Records); why != "" {
+			line("    # - %s: left out, %s", quote(col.Name), why)
+			others = append(others, col)
 			continue
 		}
 		text, why := col.feature(o.Format, slot+1, c.Records)
@@ -97,8 +104,77 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 			line("  label: {name: %s, positive: %q}   # %s to %s: choose what counts as positive", quote(label.Name), p.Positive, number(label.Min), number(label.Max))
 		}
 	}
+	if len(others) > 0 {
+		line("# To learn more than one thing, put heads in the place of the label, and a model that has any number of them:")
+		line("# heads:")
+		line("#   - {name: %s%s}", headName(label.Name), labelOf(label, p.Positive))
+		for _, col := range others {
+			line("#   - {%s}", col.head(label, p.Positive))
+		}
+		line("# model: {shared_bottom: {dim: 16, hidden: [128, 64]}}")
+	}
 	p.YAML = b.String()
 	return p
+}
+
+// isLabelToo tells why a column looks like a label beside the one that is predicted, or "": it is 0 and 1 and named like one, or it
+// holds something only where the other is not 0, as a purchase or a time watched does after a click. What is known only afterwards
+// must not be a feature.
+func (c *Column) isLabelToo(label *Column, records int64) string {
+	if label == nil || c.Rows == 0 || c.MaxValues > 1 || c.Numbers != c.Values {
+		return ""
+	}
+	// By chance so many records of so few would not all be the label's.
+	const few = 10
+	n, alone := c.numHolding(label)
+	positive, _ := label.numHolding(&Column{})
+	if n >= few && alone == 0 && records-int64(positive) >= few && float64(n)*math.Log(float64(positive)/float64(records)) < -few {
+		return fmt.Sprintf("it holds something only where %s does: what is known afterwards is no input, but a label too", label.Name)
+	}
+	if c.Distinct == 2 && c.Min == 0 && c.Max == 1 && slices.ContainsFunc(labelNames, func(name string) bool { return strings.EqualFold(c.Name, name) }) {
+		return fmt.Sprintf("it is named like a label, as %s is", label.Name)
+	}
+	return ""
+}
+
+// head writes the column as a head beside that of the label.
+func (c *Column) head(label *Column, positive string) string {
+	text := "name: " + headName(c.Name) + labelOf(c, "")
+	switch {
+	case c.Distinct <= 2 && c.Min >= 0 && c.Max <= 1: // a click of another kind
+	case c.Min >= 0:
+		text += ", loss: poisson"
+	default:
+		text += ", loss: squared"
+	}
+	if n, alone := c.numHolding(label); n > 0 && alone == 0 {
+		mask := "mask: " + quote(label.Name)
+		if positive != "" {
+			mask = fmt.Sprintf("mask: {column: %s, positive: %q}", quote(label.Name), positive)
+		}
+		text += ", " + mask
+	}
+	return text
+}
+
+// labelOf writes the key label of a head, where it needs one.
+func labelOf(c *Column, positive string) string {
+	name := headName(c.Name)
+	switch {
+	case positive != "":
+		return fmt.Sprintf(", label: {name: %s, positive: %q}", quote(c.Name), positive)
+	case name != c.Name:
+		return ", label: " + quote(c.Name)
+	}
+	return ""
+}
+
+var notInHead = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+
+// headName makes a head's name of a column's.
+func headName(column string) string {
+	name := strings.Trim(notInHead.ReplaceAllString(column, "_"), "_")
+	return quote(cmp.Or(name[:min(len(name), 64)], "head"))
 }
 
 // labelNames are what labels are usually called, the surest first.

@@ -328,8 +328,12 @@ func (l *looking) asStored(split int, b *pipeline.Batch) {
 func (l *looking) examples(split int, b *pipeline.Batch) error {
 	defer b.Release()
 	sparse := map[string]bool{}
+	var labels, masks []string // of the heads
+	for _, h := range l.cfg.AllHeads() {
+		labels, masks = append(labels, pipeline.LabelColumn(h.Name)), append(masks, pipeline.MaskColumn(h.Name))
+	}
 	named := func(name string) string {
-		if pipeline.Reserved(name) && name != pipeline.ColLabel && name != pipeline.ColWeight {
+		if pipeline.Reserved(name) && name != pipeline.ColWeight && !slices.Contains(labels, name) && !slices.Contains(masks, name) {
 			return ""
 		}
 		return name
@@ -346,12 +350,27 @@ func (l *looking) examples(split int, b *pipeline.Batch) error {
 				fields[j].Value = nil
 			}
 		}
+		fields = withoutMasks(fields, labels, masks)
 		l.features.Add(fields)
 		if j, ok := slices.BinarySearch(l.ends[split], end); ok {
 			l.rows[split][j].Features = valuesOf(fields)
 		}
 	}
 	return nil
+}
+
+// withoutMasks makes missing values of the labels that masks rule out, and leaves out the masks.
+func withoutMasks(fields []peek.Field, labels, masks []string) []peek.Field {
+	at := func(name string) int {
+		return slices.IndexFunc(fields, func(f peek.Field) bool { return f.Name == name })
+	}
+	for i, mask := range masks {
+		m, y := at(mask), at(labels[i])
+		if m >= 0 && y >= 0 && fields[m].Value == false {
+			fields[y].Value = nil
+		}
+	}
+	return slices.DeleteFunc(fields, func(f peek.Field) bool { return slices.Contains(masks, f.Name) })
 }
 
 // isMissing reports whether a dense feature's value is NaN, which stands for a missing one.
@@ -445,7 +464,7 @@ func (l *looking) describeFeatures(cfg *spec.Config, out *result.SourceInfo) {
 	add := func(name, column, kind string, slot int) *result.FeatureInfo {
 		c := find(l.features.List, column)
 		out.Features = append(out.Features, result.FeatureInfo{
-			Name: name, Kind: kind, Slot: slot, Rows: c.Rows, Share: share(c.Rows, l.features.Records), MaxValues: c.MaxValues,
+			Name: name, Column: column, Kind: kind, Slot: slot, Rows: c.Rows, Share: share(c.Rows, l.features.Records), MaxValues: c.MaxValues,
 			Distinct: c.Distinct, Numbers: numbersOf(c), Examples: examplesOf(c),
 		})
 		return &out.Features[len(out.Features)-1]
@@ -479,7 +498,9 @@ func (l *looking) describeFeatures(cfg *spec.Config, out *result.SourceInfo) {
 			l.notes = append(l.notes, note)
 		}
 	}
-	add("label", pipeline.ColLabel, "label", 0)
+	for _, h := range cfg.AllHeads() {
+		add(cmp.Or(h.Name, "label"), pipeline.LabelColumn(h.Name), "label", 0)
+	}
 	if cfg.Parse.Weight != nil {
 		add("weight", pipeline.ColWeight, "weight", 0)
 	}

@@ -217,9 +217,12 @@ type NumbersInfo struct {
 	Mean float64 `json:"mean"`
 }
 
-// FeatureInfo is one input of the model, or the label or weight, as it is made of the records.
+// FeatureInfo is one input of the model, or the label of a head or the weight, as it is made of the records.
 type FeatureInfo struct {
+	// Name is that of the feature or of the head; label in a job without heads.
 	Name string `json:"name"`
+	// Column is where [RowInfo].Features has it.
+	Column string `json:"column"`
 	// Kind is sparse, dense, label or weight.
 	Kind string `json:"kind"`
 	// Slot is that of a sparse feature.

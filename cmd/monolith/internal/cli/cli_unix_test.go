@@ -175,8 +175,8 @@ func fakes() cli.Ops {
 				return &job.SourceInfo{
 					Source: c.Source.Name(), Bounded: true, Format: "csv", Read: 3, Splits: []job.SplitInfo{{Name: "a", End: 120, Read: 3}},
 					Features: []job.FeatureInfo{
-						{Name: "user", Kind: "sparse", Slot: 1, Rows: 1, Share: .5, MaxValues: 2, Distinct: 2, Examples: []any{"1:7", "1:8"}},
-						{Name: "label", Kind: "label", Rows: 2, Share: 1, MaxValues: 1, Distinct: 2, Numbers: &job.NumbersInfo{Max: 1, Mean: .5}, Examples: []any{1., 0.}},
+						{Name: "user", Column: "user", Kind: "sparse", Slot: 1, Rows: 1, Share: .5, MaxValues: 2, Distinct: 2, Examples: []any{"1:7", "1:8"}},
+						{Name: "label", Column: "__label__", Kind: "label", Rows: 2, Share: 1, MaxValues: 1, Distinct: 2, Numbers: &job.NumbersInfo{Max: 1, Mean: .5}, Examples: []any{1., 0.}},
 					},
 					Rows: []job.RowInfo{
 						{Split: "a", Features: map[string]any{"user": []any{"1:7", "1:8"}, "__label__": 1.}},

@@ -214,11 +214,7 @@ func writeRows(w io.Writer, s *job.SourceInfo) error {
 	if len(s.Features) > 0 {
 		value = func(r job.RowInfo, key string) any { return r.Features[key] }
 		for _, f := range s.Features {
-			key := f.Name
-			if f.Kind == "label" || f.Kind == "weight" {
-				key = "__" + f.Kind + "__"
-			}
-			names, keys = append(names, f.Name), append(keys, key)
+			names, keys = append(names, f.Name), append(keys, f.Column)
 		}
 	} else {
 		for _, c := range s.Columns {
