@@ -93,7 +93,7 @@ func (c *Column) numHolding(other *Column) (n, alone int) {
 	return n, alone
 }
 
-// add takes the values of one record, and tells whether there is one that is not 0.
+// add takes the values of one record and reports whether there is one that is not 0.
 func (c *Column) add(v any) (holds bool) {
 	if v == nil {
 		return false
@@ -113,7 +113,7 @@ func (c *Column) add(v any) (holds bool) {
 	return holds
 }
 
-// value takes one value, and tells whether it is something else than 0.
+// value takes one value and reports whether it is something else than 0.
 func (c *Column) value(x any) (holds bool) {
 	c.Values++
 	text, isNum, whole, num := "", true, false, 0.0

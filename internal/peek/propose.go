@@ -117,7 +117,7 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	return p
 }
 
-// isLabelToo tells why a column looks like a label beside the one that is predicted, or "": it is 0 and 1 and named like one, or it
+// isLabelToo says why a column looks like a label beside the one that is predicted, or "": it is 0 and 1 and named like one, or it
 // holds something only where the other is not 0, as a purchase or a time watched does after a click. What is known only afterwards
 // must not be a feature.
 func (c *Column) isLabelToo(label *Column, records int64) string {

@@ -18,6 +18,9 @@ type Synthetic struct {
 	Splits int `yaml:"splits" default:"1" min:"1" max:"1024"`
 	// Seed makes the world; 0 takes the job's seed.
 	Seed uint64 `yaml:"seed" default:"0"`
+	// HeldOut, if not 0, gives so many examples that follow a stream of that many examples and that it does not hold, in place of
+	// the stream: for eval.source, with examples and seed of the source.
+	HeldOut int64 `yaml:"held_out" default:"0" min:"0"`
 	// Rate is how many examples come a second, over all splits; 0 is as fast as they are read.
 	Rate float64 `yaml:"rate" default:"0" min:"0"`
 	// BlockRows is the number of examples of a block.
@@ -27,7 +30,7 @@ type Synthetic struct {
 // OpenBlocks implements [component.Blocks].
 func (s *Synthetic) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	opts := synthsource.Options{
-		Seed: s.Seed, Examples: s.Examples, Splits: s.Splits, Rate: s.Rate, BlockRows: s.BlockRows,
+		Seed: s.Seed, Examples: s.Examples, HeldOut: s.HeldOut, Splits: s.Splits, Rate: s.Rate, BlockRows: s.BlockRows,
 	}
 	if opts.Seed == 0 {
 		opts.Seed = o.Seed
@@ -36,6 +39,13 @@ func (s *Synthetic) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.B
 		opts.Examples = synthsource.Unbounded
 	}
 	return synthsource.New(opts)
+}
+
+// Check implements [component.Checker].
+func (s *Synthetic) Check(report component.Report) {
+	if s.HeldOut > 0 && s.Examples == 0 {
+		report("held_out", "is %d, but a stream without end has nothing behind it; set examples", s.HeldOut)
+	}
 }
 
 // Formats implements [component.SourceConfig].
@@ -48,7 +58,12 @@ func (*Synthetic) UsualFormat() string { return "tf_example" }
 func (s *Synthetic) Bounded() bool { return s.Examples > 0 }
 
 // NumExamples implements [component.Sized].
-func (s *Synthetic) NumExamples() int64 { return s.Examples }
+func (s *Synthetic) NumExamples() int64 {
+	if s.HeldOut > 0 {
+		return s.HeldOut
+	}
+	return s.Examples
+}
 
 // SelfDescribing implements [component.SelfDescribing].
 func (*Synthetic) SelfDescribing() {}

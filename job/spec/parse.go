@@ -159,11 +159,17 @@ func (f *Feature) Indicator() string {
 	return f.Name + "_missing"
 }
 
+// attendsWithin reports whether a feature attends to one of its own slot, as a history of items to the item at hand: their ids mean
+// the same things.
+func (p *Parse) attendsWithin(f *Feature) bool {
+	return slices.ContainsFunc(p.Features, func(g Feature) bool { return g.Name == f.Attends && g.Slot != nil && *g.Slot == *f.Slot })
+}
+
 // warnings lists what is odd about the features, but may be meant.
 func (p *Parse) warnings(heads []Head) (out []string) {
 	bySlot := map[int][]string{}
 	for i, f := range p.Features {
-		if f.Kind == "sparse" && f.Slot != nil {
+		if f.Kind == "sparse" && f.Slot != nil && !p.attendsWithin(&f) {
 			bySlot[*f.Slot] = append(bySlot[*f.Slot], f.Name)
 		}
 		for _, h := range heads {

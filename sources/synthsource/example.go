@@ -6,8 +6,8 @@ import (
 	"github.com/monolith-go/monolith/internal/example"
 )
 
-// Example is one impression: what a model may see, the click, and the click's true probability. Numbers that stand for
-// something (user, item, category, audience) count from 1.
+// Example is one impression: what a model may see, the click and the minutes watched after it, and what both were expected
+// to be. Numbers that stand for something (user, item, category, audience) count from 1.
 type Example struct {
 	// Index is the example's number in the stream, from 0.
 	Index int64
@@ -24,11 +24,16 @@ type Example struct {
 	// Price is the item's price on a scale of mean 0 and standard deviation 1.
 	Price float32
 
-	// Click is the label.
-	Click bool
+	// Click is a label. Minutes is another: how long the user watched after the click, above 0; without a click it is 0 and not
+	// a part of the record.
+	Click   bool
+	Minutes float32
 	// Probability is the chance that Click had of being true, in (0, 1). No model can rank better than it. It is not a
 	// part of the record.
 	Probability float64
+	// ExpectedMinutes is the mean that Minutes was drawn about, or would have been had there been a click; above 0. No model can
+	// have a smaller mean squared error than it. It is not a part of the record.
+	ExpectedMinutes float64
 }
 
 // Device is what the user looks at; its string is the feature's value.
@@ -83,17 +88,18 @@ func (c Country) hoursAhead() int64 { return 2 * int64(c) }
 const (
 	FeatureAudience = "audience" // int64
 	FeatureCategory = "category" // int64
-	FeatureClick    = "click"    // float, 0 or 1: the label
+	FeatureClick    = "click"    // float, 0 or 1: a label
 	FeatureCountry  = "country"  // bytes, see [Country]
 	FeatureDevice   = "device"   // bytes, see [Device]
 	FeatureHistory  = "history"  // list of 0 to 4 int64
 	FeatureHour     = "hour"     // int64
 	FeatureItem     = "item"     // int64
+	FeatureMinutes  = "minutes"  // float above 0, after a click: the other label
 	FeaturePrice    = "price"    // float
 	FeatureUser     = "user"     // int64
 )
 
-// AppendTFExample appends the example as a serialized tf.Example without its probability. Equal examples give equal
+// AppendTFExample appends the example as a serialized tf.Example without what was expected of it. Equal examples give equal
 // bytes. It may be called from several goroutines at once.
 func (ex *Example) AppendTFExample(dst []byte) []byte {
 	return ex.encode(new(example.Encoder), dst)
@@ -113,6 +119,9 @@ func (ex *Example) encode(enc *example.Encoder, dst []byte) []byte {
 	enc.Int64s(FeatureHistory, ex.History...)
 	enc.Int64s(FeatureHour, ex.Hour)
 	enc.Int64s(FeatureItem, ex.Item)
+	if ex.Click {
+		enc.Floats(FeatureMinutes, ex.Minutes)
+	}
 	enc.Floats(FeaturePrice, ex.Price)
 	enc.Int64s(FeatureUser, ex.User)
 	return enc.Append(dst)

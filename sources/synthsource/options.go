@@ -23,6 +23,9 @@ type Options struct {
 	// Period is the number of examples in which the world drifts as [Drift] says; default Examples, or 200,000 when
 	// the stream is unbounded. With more examples a period there is more time to learn the same changes.
 	Period int64
+	// HeldOut, if not 0, has a source read so many held-out examples ([Stream.HeldOut]) that follow a bounded stream in place of
+	// the stream itself: for an evaluation of what was trained on the stream of the same other options.
+	HeldOut int64
 	// Splits is the number of splits; split k holds the examples k, k+Splits, k+2·Splits, ... Default 1.
 	Splits int
 
@@ -117,6 +120,8 @@ func (o Options) Validate() error {
 		check(low <= v && v <= high, "%s is %d, not in %d to %d", name, v, low, high)
 	}
 	check(o.Examples >= Unbounded && o.Examples <= maxExamples, "examples is %d, not in 1 to %d or %d (unbounded)", o.Examples, int64(maxExamples), Unbounded)
+	check(o.HeldOut >= 0 && o.HeldOut <= maxExamples, "held_out is %d, not in 0 to %d", o.HeldOut, int64(maxExamples))
+	check(o.HeldOut == 0 || o.Examples != Unbounded, "held_out is %d, but a stream without end has nothing behind it; set examples", o.HeldOut)
 	check(1 <= o.Period && o.Period <= maxExamples, "period is %d, not in 1 to %d", o.Period, int64(maxExamples))
 	inRange("splits", o.Splits, 1, 100_000)
 	inRange("users", o.Users, 1, 100_000_000)
@@ -134,7 +139,7 @@ func (o Options) Validate() error {
 	if examples == Unbounded {
 		examples = maxExamples
 	}
-	span := float64(examples) * float64(o.Interval.Microseconds())
+	span := float64(examples+o.HeldOut) * float64(o.Interval.Microseconds())
 	check(span <= maxSpan, "examples × interval is %g µs, more than %d", span, int64(maxSpan))
 	items := float64(o.Items) * (2 + o.Drift.Turnover*float64(examples)/float64(o.Period))
 	check(items <= maxItems, "drift would number %g items (items × turnover × examples ÷ period), more than %d", items, int64(maxItems))

@@ -94,7 +94,7 @@ func (r *reader) block(rows int) (*pipeline.Block, error) {
 
 	origin := pipeline.Origin{Source: r.source, Split: r.split, From: r.at, To: r.at + pipeline.Position(rows)}
 	for k := range rows {
-		r.stream.At((int64(r.at)+int64(k))*r.splits+r.number, &r.ex)
+		r.stream.read((int64(r.at)+int64(k))*r.splits+r.number, &r.ex)
 		r.buf = r.ex.encode(&r.enc, r.buf[:0])
 		payload.Append(r.buf)
 		r.buf = r.ex.AppendKey(r.buf[:0])

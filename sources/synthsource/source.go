@@ -9,9 +9,9 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Source reads a [Stream] as blocks of tf.Example records with their users as keys and with event times. The position of
-// a split is the number of its examples before it: position p of split k of n is before example p·n+k. Reading is
-// pure computation, so no position is ever lost.
+// Source reads a [Stream], or what is held out behind it, as blocks of tf.Example records with their users as keys and with
+// event times. The position of a split is the number of its examples before it: position p of split k of n is before example
+// p·n+k. Reading is pure computation, so no position is ever lost.
 type Source struct {
 	stream *Stream
 }
@@ -52,7 +52,11 @@ func splitName(k int) string { return fmt.Sprintf("%05d", k) }
 
 // last is the number of examples of split k, of a stream without end that of those which can be numbered.
 func (s *Source) last(k int) pipeline.Position {
-	n, examples := int64(s.stream.world.opts.Splits), s.stream.Len()
+	opts := &s.stream.world.opts
+	n, examples := int64(opts.Splits), opts.Examples
+	if opts.HeldOut > 0 {
+		examples = opts.HeldOut
+	}
 	if examples == Unbounded {
 		examples = maxExamples
 	}
@@ -77,11 +81,15 @@ func (s *Source) Open(_ context.Context, env *pipeline.Env, split pipeline.Split
 	return newReader(s.stream, env, split.Name, k, from, last), nil
 }
 
-// String implements [pipeline.Source]: `synthetic 200000 examples, seed 7`.
+// String implements [pipeline.Source]: `synthetic 200000 examples, seed 7`, or `synthetic 5000 examples behind 200000, seed 7`
+// of held-out ones.
 func (s *Source) String() string {
 	opts := s.stream.Options()
 	if !s.Bounded() {
 		return fmt.Sprintf("synthetic without end, seed %d", opts.Seed)
+	}
+	if opts.HeldOut > 0 {
+		return fmt.Sprintf("synthetic %d examples behind %d, seed %d", opts.HeldOut, opts.Examples, opts.Seed)
 	}
 	return fmt.Sprintf("synthetic %d examples, seed %d", opts.Examples, opts.Seed)
 }

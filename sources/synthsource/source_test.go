@@ -36,6 +36,7 @@ func TestConformance(t *testing.T) {
 		"uneven splits":         {synthsource.Options{Examples: 200, Splits: 3, BlockRows: 16}, map[string]int{"00000": 67, "00001": 67, "00002": 66}},
 		"more splits than rows": {synthsource.Options{Examples: 2, Splits: 3}, map[string]int{"00000": 1, "00001": 1, "00002": 0}},
 		"without end":           {synthsource.Options{Examples: synthsource.Unbounded, Splits: 2, BlockRows: 1}, map[string]int{"00000": 100, "00001": 100}},
+		"held out":              {synthsource.Options{Examples: 1000, HeldOut: 50, Splits: 3}, map[string]int{"00000": 17, "00001": 17, "00002": 16}},
 		"with a rate":           {synthsource.Options{Examples: 40, Rate: 1000}, map[string]int{"00000": 40}},
 	}
 	for name, test := range tests {
@@ -123,6 +124,27 @@ func TestSplitsDivideTheStream(t *testing.T) {
 	}
 }
 
+func TestHeldOutIsBehindTheStream(t *testing.T) {
+	t.Parallel()
+	held := newStream(t, synthsource.Options{Seed: 8, Examples: 1000}).HeldOut(1000, 50)
+	n := 0
+	readAll(t, newSource(t, synthsource.Options{Seed: 8, Examples: 1000, HeldOut: 50, Splits: 3}), func(split pipeline.Split, b *pipeline.Block) {
+		for row, at := range b.Positions() {
+			var number int64
+			if _, err := fmt.Sscanf(split.Name, "%d", &number); err != nil {
+				t.Fatal(err)
+			}
+			n++
+			if want := held[(at-1)*3+number]; string(b.Payload().Value(row)) != string(want.AppendTFExample(nil)) {
+				t.Fatalf("split %s position %d is not held-out example %d", split.Name, at, want.Index-1000)
+			}
+		}
+	})
+	if n != len(held) {
+		t.Errorf("%d held-out examples, want %d", n, len(held))
+	}
+}
+
 func TestOpenFaults(t *testing.T) {
 	t.Parallel()
 	src := newSource(t, synthsource.Options{Examples: 10, Splits: 2})
@@ -203,8 +225,9 @@ func TestRate(t *testing.T) {
 func TestStrings(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]synthsource.Options{
-		"synthetic 200000 examples, seed 0": {},
-		"synthetic without end, seed 7":     {Seed: 7, Examples: synthsource.Unbounded},
+		"synthetic 200000 examples, seed 0":      {},
+		"synthetic without end, seed 7":          {Seed: 7, Examples: synthsource.Unbounded},
+		"synthetic 5 examples behind 10, seed 0": {Examples: 10, HeldOut: 5},
 	} {
 		if got := newSource(t, opts).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -46,6 +46,15 @@ const (
 // reuses ex.History and allocates nothing once that has room for four. i must not be negative.
 func (s *Stream) At(i int64, ex *Example) { s.world.example(ex, streamDraws, i, i) }
 
+// read fills ex with example i of what a source of the stream reads.
+func (s *Stream) read(i int64, ex *Example) {
+	if o := &s.world.opts; o.HeldOut > 0 {
+		s.world.example(ex, heldOutDraws, o.Examples+i, o.Examples)
+		return
+	}
+	s.At(i, ex)
+}
+
 // HeldOut returns n examples that follow example from-1 and that no stream contains. The world does not change meanwhile:
 // all are drawn from it as it is at from, so they measure how well a model fits the present. Use [Stream.Len] as from
 // to follow a bounded stream.
@@ -96,8 +105,13 @@ func (w *world) example(ex *Example, kind uint64, i, now int64) {
 		ex.History = append(ex.History, int64(seen)+1)
 	}
 
-	ex.Probability = probability(w.logit(ex, now))
-	ex.Click = d.unit() < ex.Probability
+	logit := w.logit(ex, now)
+	ex.Probability, ex.ExpectedMinutes = probability(logit), meanMinutes*math.Exp(minutesPower*logit)
+	ex.Click, ex.Minutes = d.unit() < ex.Probability, 0
+	if ex.Click {
+		// The mean of eˣ of a normal x lies half its variance above that of its middle.
+		ex.Minutes = float32(ex.ExpectedMinutes * math.Exp(minutesDeviation*normal(d.unit())-minutesDeviation*minutesDeviation/2))
+	}
 }
 
 // probability is the logistic function.

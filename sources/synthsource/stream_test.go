@@ -55,14 +55,14 @@ func TestGolden(t *testing.T) {
 	var ex synthsource.Example
 	for _, i := range []int64{0, 1, 2, 199_999} {
 		s.At(i, &ex)
-		fmt.Fprintf(&got, "%d %s user=%d item=%d category=%d audience=%d hour=%d %s %s history=%v price=%.3f p=%.6f click=%t\n",
+		fmt.Fprintf(&got, "%d %s user=%d item=%d category=%d audience=%d hour=%d %s %s history=%v price=%.3f p=%.6f click=%t minutes=%.3f of %.3f\n",
 			ex.Index, time.UnixMicro(ex.Time).UTC().Format(time.RFC3339), ex.User, ex.Item, ex.Category, ex.Audience, ex.Hour,
-			ex.Country, ex.Device, ex.History, ex.Price, ex.Probability, ex.Click)
+			ex.Country, ex.Device, ex.History, ex.Price, ex.Probability, ex.Click, ex.Minutes, ex.ExpectedMinutes)
 	}
-	want := `0 2026-01-01T00:00:00Z user=46 item=298 category=2 audience=2 hour=10 cn phone history=[9] price=0.252 p=0.169001 click=false
-1 2026-01-01T00:00:03Z user=340 item=247 category=5 audience=1 hour=4 sa phone history=[11] price=0.089 p=0.721364 click=true
-2 2026-01-01T00:00:06Z user=19 item=25 category=3 audience=1 hour=14 nz phone history=[3 3 2 3] price=1.780 p=0.317152 click=true
-199999 2026-01-07T22:39:57Z user=8 item=106 category=8 audience=6 hour=10 au desktop history=[] price=1.214 p=0.067775 click=false
+	want := `0 2026-01-01T00:00:00Z user=46 item=298 category=2 audience=2 hour=10 cn phone history=[9] price=0.252 p=0.169001 click=false minutes=0.000 of 1.353
+1 2026-01-01T00:00:03Z user=340 item=247 category=5 audience=1 hour=4 sa phone history=[11] price=0.089 p=0.721364 click=true minutes=6.151 of 4.827
+2 2026-01-01T00:00:06Z user=19 item=25 category=3 audience=1 hour=14 nz phone history=[3 3 2 3] price=1.780 p=0.317152 click=true minutes=1.417 of 2.045
+199999 2026-01-07T22:39:57Z user=8 item=106 category=8 audience=6 hour=10 au desktop history=[] price=1.214 p=0.067775 click=false minutes=0.000 of 0.809
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("examples differ (-want +got):\n%s", diff)
@@ -74,7 +74,7 @@ func TestGolden(t *testing.T) {
 		buf = ex.AppendTFExample(buf[:0])
 		h.Write(buf)
 	}
-	if got, want := hex.EncodeToString(h.Sum(nil)[:8]), "aecc9ac26fc1fc36"; got != want {
+	if got, want := hex.EncodeToString(h.Sum(nil)[:8]), "41aa5f49a9261afa"; got != want {
 		t.Errorf("the first 1000 records hash to %s, want %s", got, want)
 	}
 }
@@ -119,7 +119,7 @@ func TestRecordHoldsTheExample(t *testing.T) {
 	names := []string{
 		synthsource.FeatureUser, synthsource.FeatureItem, synthsource.FeatureCategory, synthsource.FeatureAudience,
 		synthsource.FeatureHour, synthsource.FeatureHistory, synthsource.FeatureCountry, synthsource.FeatureDevice,
-		synthsource.FeaturePrice, synthsource.FeatureClick,
+		synthsource.FeaturePrice, synthsource.FeatureClick, synthsource.FeatureMinutes,
 	}
 	scanner, err := example.NewScanner(names)
 	if err != nil {
@@ -150,6 +150,10 @@ func TestRecordHoldsTheExample(t *testing.T) {
 		click := float32(0)
 		if ex.Click {
 			click = 1
+		}
+		minutes, err := values[10].AppendFloats(nil)
+		if err != nil || len(minutes) != int(click) || ex.Click && (minutes[0] != ex.Minutes || !(ex.Minutes > 0)) || !ex.Click && ex.Minutes != 0 {
+			t.Errorf("example %d: minutes are %v in the record and %v (%v), click %v", i, minutes, ex.Minutes, err, ex.Click)
 		}
 		for k, want := range map[int]float32{8: ex.Price, 9: click} {
 			if got, err := values[k].AppendFloats(nil); err != nil || len(got) != 1 || got[0] != want {
@@ -184,6 +188,44 @@ func TestProbabilitiesAreCalibrated(t *testing.T) {
 				t.Errorf("%s, tenth %d: %v clicks, want %.1f: %.1f standard deviations apart", name, k, clicks[k], expected[k], z)
 			}
 		}
+	}
+}
+
+// TestMinutesAreAsExpected: the mean of what clicks were watched over what was expected is 1 wherever the odds are, and the
+// expectation is a better guess than the mean of all.
+func TestMinutesAreAsExpected(t *testing.T) {
+	t.Parallel()
+	const n = 200_000
+	s := newStream(t, synthsource.Options{Seed: 3, Examples: n})
+	var clicks, ratio, squares [11]float64 // by tenth of the probability; the last is the total
+	var sum, sumSquares, left float64
+	var ex synthsource.Example
+	for i := range int64(n) {
+		if s.At(i, &ex); !ex.Click {
+			continue
+		}
+		if want := 3 * math.Sqrt(ex.Probability/(1-ex.Probability)); math.Abs(ex.ExpectedMinutes-want) > 1e-9*want {
+			t.Fatalf("example %d is expected to be watched for %v minutes at probability %v, want %v", i, ex.ExpectedMinutes, ex.Probability, want)
+		}
+		y := float64(ex.Minutes)
+		for _, k := range []int{int(ex.Probability * 10), 10} {
+			clicks[k]++
+			ratio[k] += y / ex.ExpectedMinutes
+			squares[k] += (y/ex.ExpectedMinutes - 1) * (y/ex.ExpectedMinutes - 1)
+		}
+		sum, sumSquares, left = sum+y, sumSquares+y*y, left+(y-ex.ExpectedMinutes)*(y-ex.ExpectedMinutes)
+	}
+	for k, c := range clicks {
+		if c < 10 {
+			continue
+		}
+		if z := (ratio[k]/c - 1) / math.Sqrt(squares[k]) * c; math.Abs(z) > 4 {
+			t.Errorf("tenth %d: %.0f clicks are watched %.4f of what is expected, %.1f standard deviations from 1", k, c, ratio[k]/c, z)
+		}
+	}
+	variance := sumSquares - sum*sum/clicks[10]
+	if share := left / variance; share < 0.18 || share > 0.32 {
+		t.Errorf("%.3f of the variance is left over, want about a quarter", share)
 	}
 }
 
@@ -310,16 +352,17 @@ func TestOptionsFaults(t *testing.T) {
 		{
 			"everything",
 			synthsource.Options{
-				Examples: -2, Period: -1, Splits: -1, Users: -1, Items: -1, Categories: 4, Audiences: -1, Interval: time.Nanosecond,
+				Examples: -2, HeldOut: -3, Period: -1, Splits: -1, Users: -1, Items: -1, Categories: 4, Audiences: -1, Interval: time.Nanosecond,
 				Start: time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC), Rate: math.NaN(), BlockRows: -1,
 				Drift: &synthsource.Drift{Turnover: -1, Rotation: math.Inf(1), Shifts: []float64{0, 1}},
 			},
 			[]string{
-				"examples is -2", "period is -1", "splits is -1", "users is -1", "items is -1", "categories is 4", "audiences is -1", "interval is 1ns",
+				"examples is -2", "held_out is -3", "period is -1", "splits is -1", "users is -1", "items is -1", "categories is 4", "audiences is -1", "interval is 1ns",
 				"start is 1969", "rate is NaN", "block_rows is -1", "turnover is -1", "rotation is +Inf", "shift 1 is 1",
 			},
 		},
 		{"only the length", synthsource.Options{Examples: -5}, []string{"examples is -5"}},
+		{"held out behind no end", synthsource.Options{Examples: synthsource.Unbounded, HeldOut: 5}, []string{"held_out is 5, but a stream without end"}},
 		{"times overflow", synthsource.Options{Examples: synthsource.Unbounded, Interval: time.Hour}, []string{"examples × interval is"}},
 		{"item numbers overflow", synthsource.Options{Examples: synthsource.Unbounded, Period: 1}, []string{"drift would number"}},
 	}

@@ -15,6 +15,12 @@ const (
 	historyLength    = 0.4
 	moodLength       = 0.2
 
+	// The minutes watched after a click are log-normal: their mean is meanMinutes where a click is as likely as not, and grows
+	// with the odds to the power minutesPower.
+	meanMinutes      = 3
+	minutesPower     = 0.5
+	minutesDeviation = 0.4 // of their logarithm, about what it is expected to be
+
 	shiftAngle = math.Pi / 3 // by which a shift turns a taste: half of what was learned of it holds on
 	shiftEvery = 8           // a shift hits one in so many audiences
 )
