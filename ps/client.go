@@ -25,7 +25,7 @@ const closeTimeout = time.Second
 // next message of any kind to each shard. All commits and markers travel in one order on every stream, so that a marker
 // divides the client's updates in the same place everywhere.
 type Client struct {
-	place   placement
+	place   Placement
 	worker  string
 	hooks   *Hooks
 	streams []stream
@@ -86,10 +86,10 @@ type ClientOptions struct {
 	Parallel bool
 }
 
-// NewClient makes a client over streams to all shards. Those of a [Cluster] come from [Cluster.Client].
+// NewClient makes a client over streams to all shards. Those of a coordinator.Cluster come from coordinator.Cluster.Client.
 func NewClient(o ClientOptions) *Client {
 	n := len(o.Conns)
-	c := &Client{place: newPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{o.Parallel}}
+	c := &Client{place: NewPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{o.Parallel}}
 	c.do.lookup, c.do.dense, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.stageOn, c.drainOn
 	c.dense.of = make([]uint64, n)
 	for s, conn := range o.Conns {
@@ -116,7 +116,7 @@ func (c *Client) Lookup(ctx context.Context, rows *param.Rows) error {
 }
 
 func (c *Client) lookup(ctx context.Context, rows *param.Rows) error {
-	if err := c.place.checkRows(rows); err != nil {
+	if err := c.place.CheckRows(rows); err != nil {
 		return err
 	}
 	if len(c.streams) == 1 {
@@ -232,7 +232,7 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 	for _, n := range c.place.denseLen {
 		total += n
 	}
-	if err := c.place.checkUpdate(u, total); err != nil {
+	if err := c.place.CheckUpdate(u, total); err != nil {
 		return err
 	}
 	id := SplitID{Source: u.Source, Split: u.Split}

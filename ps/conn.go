@@ -81,3 +81,6 @@ type Conn interface {
 	// splits it owns are settled by the next owner of them.
 	Close(ctx context.Context, clean bool) error
 }
+
+// MaxEpoch is the last epoch that somebody may own a split under: nobody gets there by counting.
+const MaxEpoch = 1 << 62

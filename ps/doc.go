@@ -1,5 +1,13 @@
-// Package ps is the parameter server: shards that hold embedding rows, dense tensors and their optimizer state, a client
-// that looks them up and pushes gradients, and snapshots. A [Cluster] is any number of shards in this process.
+// Package ps is the contract of the parameter server and the client of it: what a shard is to a client ([Conn]) and to the
+// coordinator ([Peer]), what workers and the coordinator tell each other, errors, hooks, and which part of a layout lies where
+// ([Placement]). Shards hold embedding rows, dense tensors and their optimizer state; a [Client] looks them up and pushes
+// gradients. The parts are rooms of their own, which meet here:
+//
+//	ps/shard        one shard: rows, staged updates, streams, write-ahead log, its part of a cut
+//	ps/coordinator  all of them: their state, cuts and snapshots, the workers. coordinator.Open is a whole parameter server
+//	ps/wire ps/rpc  the same two interfaces on gRPC
+//	ps/table ps/snapshot ps/wal  rows, the files of snapshots, the log of one shard
+//	ps/pstest       the suites that every arrangement must pass
 //
 // # A push is applied once, on all shards or on none
 //
@@ -16,30 +24,14 @@
 // A client that takes a split over fences the former owner with a higher epoch, commits what all shards have and drops the
 // rest, so the result is the same bit for bit however often owners die ([Client.Resume]).
 //
-// # A snapshot is one cut
-//
-// [Cluster.Snapshot] asks every client that owns a split for a marker. Commits and markers are queued in one order for all
-// streams, so the marker divides a client's updates in the same place on every shard. A shard lets nobody who has passed
-// commit more until all have; then it continues at once, while the rows of that moment are copied on write to disk. Whatever
-// happens to owners between the first marker and the last makes the cut begin again; orphaned splits are settled first.
-//
 // # What depends on what
 //
-// [Shard] is the state machine of one shard: no I/O, clocks or goroutines. [Conn] is a client's ordered stream to it;
-// [Client] partitions, queues and takes over against that interface alone. Cluster joins the two in one process and
-// coordinates cuts. Rows live in ps/table, files in ps/snapshot; ps/pstest has the suites that all must pass.
+// [Client] partitions, queues and takes over against [Conn] alone, and the coordinator gives shards their state and takes cuts
+// against [Peer]; of its own process' shard, which is shard 0, it asks a few things more. A shard knows neither. internal/arch
+// keeps it so.
 //
-// A shard's place in a cluster is a [Node]: the shard with its lock, its streams and, if it keeps one, its write-ahead log.
-// Nodes may be in processes of their own, behind [Peer]; that of shard 0 has the Cluster, which gives all of them a state of
-// one generation, whenever one of them has lost its own.
+// # Locks
 //
-// # Shape, rules and roles
-//
-// A snapshot's parameters must fit the layout's shape; their rules may be others ([Cluster.Changes]). What fits only by
-// [Options].Fit, and the parameters of another run ([Options].From), become a snapshot of the cluster's own first, so that
-// shards, logs and going back know of snapshots that fit alone. Workers are [Trainer] or [Reader]; those of one source form
-// a group that shares its splits, and positions of several sources lie side by side.
-//
-// Locks, in the order they are taken: Cluster.turn, Node.use, Client stream turn, Node.mu (by shard), Client.mu, groups.mu,
-// group.mu, Cluster.mu.
+// In the order they are taken: coordinator.Cluster.turn, shard.Node.use, the turn of a Client's stream, shard.Node.mu (by
+// shard), Client.mu, and in the coordinator groups.mu, group.mu, Cluster.mu.
 package ps

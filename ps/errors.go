@@ -19,14 +19,14 @@ var (
 	// ErrOverlap means that an update covers some, but not all, positions that the shard has already. It is a fault of the caller.
 	ErrOverlap = failure.New(failure.Overlap, "update overlaps what the shard has")
 	// ErrTorn means that shards hold different parts of a split: one of them has lost state, or something was applied to one shard
-	// alone. [Client.Resume], [Cluster.Snapshot] and [Cluster.Digest] return it. Roll back to a snapshot.
+	// alone. [Client.Resume], coordinator.Cluster.Snapshot and coordinator.Cluster.Digest return it. Roll back to a snapshot.
 	ErrTorn = failure.New(failure.Torn, "shards disagree about a split")
 	// ErrLayout means that options, rows or an update do not fit the layout, or that a snapshot does not fit the model.
 	ErrLayout = failure.New(failure.Layout, "layout mismatch")
 	// ErrReadOnly means that a reader, or a client of shards that hold weights alone, has tried to change something. Take part as a
 	// trainer.
 	ErrReadOnly = failure.New(failure.Config, "only for reading")
-	// ErrBusy means that a split has as many batches staged as [Options].MaxStaged allows. Commit first.
+	// ErrBusy means that a split has as many batches staged as coordinator.Options.MaxStaged allows. Commit first.
 	ErrBusy = failure.New(failure.Busy, "too many batches staged")
 	// ErrClosed means that the cluster or client was closed.
 	ErrClosed = failure.New(failure.Closed, "parameter server is closed")
@@ -41,14 +41,14 @@ var (
 	ErrRejoin = errors.New("the coordinator was started again")
 	// ErrUnreachable means that a shard or the coordinator did not answer for as long as was allowed.
 	ErrUnreachable = failure.New(failure.Unreachable, "parameter server unreachable")
-	// ErrInUse means that another process has a shard's log open; the error names the job. [Open] and [OpenNode] return it.
+	// ErrInUse means that another process has a shard's log open; the error names the job. coordinator.Open and shard.Open return it.
 	ErrInUse = failure.New(failure.InUse, "log in use")
 	// ErrOthersLog means that the log in a shard's folder is another job's, which the error names; nothing that this job does to
-	// itself changes that. It comes with [ErrMismatch]. [Open] and [OpenNode] return it.
+	// itself changes that. It comes with [ErrMismatch]. coordinator.Open and shard.Open return it.
 	ErrOthersLog = errors.New("log of another job")
 	// ErrMismatch means that the other side, or a log, belongs to another job, another version of it, or a cluster of another shape.
 	ErrMismatch = failure.New(failure.Mismatch, "not the same job")
-	// ErrNoDir means that a snapshot was asked for, and [Options].Dir names no folder.
+	// ErrNoDir means that a snapshot was asked for, and coordinator.Options.Dir names no folder.
 	ErrNoDir = failure.New(failure.NoDir, "no snapshot folder")
 	// ErrCorrupt is [snapshot.ErrCorrupt].
 	ErrCorrupt = snapshot.ErrCorrupt
@@ -73,3 +73,8 @@ func (e *EpochError) Error() string {
 
 // Unwrap makes errors.Is find [ErrFenced].
 func (e *EpochError) Unwrap() error { return ErrFenced }
+
+// Unfit says that a snapshot's parameters do not fit the model's. It wraps [ErrLayout].
+func Unfit(path, why string) error {
+	return fmt.Errorf("ps: snapshot %s does not fit the model: %w:\n  %s", path, ErrLayout, why)
+}

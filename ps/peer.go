@@ -8,7 +8,7 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// Peer is a shard as the coordinator of a cluster sees it: a [Node] of this process, or one behind the network. Methods
+// Peer is a shard as the coordinator of a cluster sees it: a shard.Node of this process, or one behind the network. Methods
 // may overlap. Each returns [ErrClosed] once the shard is closed and the context's error when it ends; one behind the network
 // also [ErrUnreachable], [ErrMismatch] when what answers is of another job, folder or shard, and [ErrNotReady] while another
 // coordinator has it. A call that failed may have had its effect. Calls that change something may be repeated, except Load.
@@ -58,4 +58,86 @@ type Peer interface {
 	Close() error
 }
 
-var _ Peer = (*Node)(nil)
+// NodeStatus describes how a node is.
+type NodeStatus struct {
+	Shard, NumShards int
+	// Incarnation is another one after every start of the node.
+	Incarnation uint64
+	// Generation is that of its state, 0 for none.
+	Generation uint64
+	// Base is the snapshot that the state goes back to, LogBase the newest that the log speaks of; 0 for none.
+	Base, LogBase uint64
+	Recovery      LogRecovery
+	Rows          int64
+}
+
+// LogRecovery describes what a node's log gave back.
+type LogRecovery struct {
+	// Records were replayed. TornBytes were an unfinished record at the end, which nobody had an answer to.
+	Records, TornBytes int64
+	// Lost describes why the log gives back nothing, or less than was acknowledged; empty when nothing is missing.
+	Lost string
+}
+
+// LoadOptions say which state a node goes to.
+type LoadOptions struct {
+	// Generation is the cluster's from now on, above the node's.
+	Generation uint64
+	// Keep leaves the state as it is: only the generation changes.
+	Keep bool
+	// Path is the snapshot to load; "" stands for initial values.
+	Path string
+	// ID is that of the snapshot.
+	ID uint64
+}
+
+// CutState is what a coordinator has to know of a cut that a node has taken.
+type CutState struct {
+	// Progress is what is applied in the cut.
+	Progress map[SplitID]Progress
+	// Bytes estimates what writing it takes.
+	Bytes int64
+	// State is the worker state in the cut; shard 0 has it.
+	State map[string][]byte
+	// Changes is how often the state was changed until the cut; only a node of this process says so.
+	Changes uint64
+}
+
+// AnyCut stands for whatever cut is under way.
+const AnyCut = 0
+
+// ShardDigest names what a shard holds.
+type ShardDigest struct {
+	// Digest is that of rows and tensors.
+	Digest   snapshot.Digest
+	Progress map[SplitID]Progress
+	// State is the worker state; shard 0 has it.
+	State map[string][]byte
+}
+
+// Stats describes what a cluster holds.
+type Stats struct {
+	Tables []TableStats
+	// DenseBytes is the memory of dense tensors and their state.
+	DenseBytes int64
+	// Staged counts batches that shards have staged, each shard for itself.
+	Staged int
+	// SnapshotFailures counts snapshots that failed.
+	SnapshotFailures int
+}
+
+// TableStats describes what a table holds on all shards.
+type TableStats struct {
+	Name  string
+	Rows  int64
+	Bytes int64
+}
+
+// Rows is the number of rows of all tables.
+func (s Stats) Rows() int64 {
+	n := int64(0)
+	for _, t := range s.Tables {
+		n += t.Rows
+	}
+	return n
+}

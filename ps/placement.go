@@ -18,13 +18,13 @@ func Bucket(fid int64) int { return int(table.Hash(fid) >> (64 - bucketBits)) }
 // ShardOf returns the shard, of numShards, that owns a bucket.
 func ShardOf(bucket, numShards int) int { return bucket * numShards / NumBuckets }
 
-// tensorShard returns the shard of a dense tensor, which lies there whole.
-func tensorShard(name string, numShards int) int {
+// TensorShard returns the shard of a dense tensor, which lies there whole.
+func TensorShard(name string, numShards int) int {
 	return ShardOf(Bucket(int64(param.HashName(name))), numShards)
 }
 
-// placement knows which part of a layout lies on which shard.
-type placement struct {
+// Placement knows which part of a layout lies on which shard. It is immutable; the methods may overlap.
+type Placement struct {
 	layout *param.Layout
 	dims   []int // of the tables
 	shards int
@@ -35,21 +35,25 @@ type placement struct {
 
 type span struct{ from, to int }
 
-func newPlacement(l *param.Layout, numShards int) placement {
-	p := placement{layout: l, shards: numShards, tensors: make([][]span, numShards), denseLen: make([]int, numShards)}
+// NewPlacement places a valid layout on so many shards.
+func NewPlacement(l *param.Layout, numShards int) Placement {
+	p := Placement{layout: l, shards: numShards, tensors: make([][]span, numShards), denseLen: make([]int, numShards)}
 	for _, t := range l.Tables {
 		p.dims = append(p.dims, t.Dim())
 	}
 	for i, t := range l.Dense {
-		s, at := tensorShard(t.Name, numShards), l.DenseOffset(i)
+		s, at := TensorShard(t.Name, numShards), l.DenseOffset(i)
 		p.tensors[s] = append(p.tensors[s], span{at, at + t.Len()})
 		p.denseLen[s] += t.Len()
 	}
 	return p
 }
 
-// checkRows reports whether a lookup fits the layout.
-func (p *placement) checkRows(r *param.Rows) error {
+// DenseLen is the number of values of a shard's dense tensors.
+func (p *Placement) DenseLen(shard int) int { return p.denseLen[shard] }
+
+// CheckRows reports whether a lookup fits the layout. Errors: [ErrLayout].
+func (p *Placement) CheckRows(r *param.Rows) error {
 	if len(r.Keys) != len(p.dims) || len(r.Values) != len(p.dims) {
 		return fmt.Errorf("ps: look-up of %d tables with %d values, the layout has %d: %w", len(r.Keys), len(r.Values), len(p.dims), ErrLayout)
 	}
@@ -62,8 +66,8 @@ func (p *placement) checkRows(r *param.Rows) error {
 	return nil
 }
 
-// checkUpdate reports whether an update, with so many dense values or none, fits the layout.
-func (p *placement) checkUpdate(u *param.Update, denseLen int) error {
+// CheckUpdate reports whether an update, with so many dense values or none, fits the layout. Errors: [ErrLayout].
+func (p *Placement) CheckUpdate(u *param.Update, denseLen int) error {
 	if u.From < 0 || u.To < u.From || u.NumRows < 0 {
 		return fmt.Errorf("ps: %s/%s: update of %d examples from %d to %d: %w", u.Source, u.Split, u.NumRows, u.From, u.To, ErrLayout)
 	}
@@ -95,7 +99,7 @@ func newRowsPart(tables int) rowsPart {
 }
 
 // split deals the keys of a lookup out to the shards.
-func (p *placement) split(parts []rowsPart, r *param.Rows) {
+func (p *Placement) split(parts []rowsPart, r *param.Rows) {
 	for s := range parts {
 		parts[s].n = 0
 		for t := range p.dims {
@@ -116,7 +120,7 @@ func (p *placement) split(parts []rowsPart, r *param.Rows) {
 }
 
 // join puts the values of a part where they belong.
-func (p *placement) join(part *rowsPart, r *param.Rows) {
+func (p *Placement) join(part *rowsPart, r *param.Rows) {
 	for t, dim := range p.dims {
 		for i, at := range part.at[t] {
 			copy(r.Values[t][int(at)*dim:][:dim], part.rows.Values[t][i*dim:])
@@ -129,7 +133,7 @@ func newUpdatePart(tables int) param.Update {
 }
 
 // splitUpdate deals an update out to the shards; each part keeps the order of the rows.
-func (p *placement) splitUpdate(parts []param.Update, u *param.Update) {
+func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 	for s := range parts {
 		q := &parts[s]
 		q.Source, q.Split, q.From, q.To = u.Source, u.Split, u.From, u.To

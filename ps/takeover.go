@@ -100,9 +100,6 @@ func (c *Client) apart(id SplitID, epoch uint64, states []SplitState) (Progress,
 	return least, ends
 }
 
-// maxEpoch is the last epoch that somebody may own a split under: nobody gets there by counting.
-const maxEpoch = 1 << 62
-
 // acquire becomes the owner of a split on every shard under one epoch, shard 0 first: that is where cuts begin.
 func (c *Client) acquire(ctx context.Context, id SplitID) (epoch uint64, states []SplitState, err error) {
 	epoch = 1
@@ -121,7 +118,7 @@ func (c *Client) acquire(ctx context.Context, id SplitID) (epoch uint64, states 
 			if err := context.Cause(ctx); err != nil {
 				return 0, nil, err
 			}
-			if stale.Current < epoch || stale.Current >= maxEpoch {
+			if stale.Current < epoch || stale.Current >= MaxEpoch {
 				return 0, nil, fmt.Errorf("ps: worker %s: no epoch is left above that of shard %d; begin the job anew (--resume=false): %w", c.worker, s, stale)
 			}
 			epoch, states, s = stale.Current+1, states[:0], 0

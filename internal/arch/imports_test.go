@@ -38,13 +38,28 @@ var layers = map[string][]string{
 	"examples":   {"*"},
 }
 
+// psRooms lists, for each room of the parameter server, the others it may import: shards and the coordinator meet in the
+// contract (ps), and the coordinator alone knows shards of its own process.
+var psRooms = map[string][]string{
+	"ps":             {"ps/snapshot", "ps/table"},
+	"ps/shard":       {"ps", "ps/snapshot", "ps/table", "ps/wal"},
+	"ps/coordinator": {"ps", "ps/shard", "ps/snapshot", "ps/table"},
+	"ps/table":       {},
+	"ps/snapshot":    {"ps/table"},
+	"ps/wal":         {"ps/snapshot"},
+	"ps/wire":        {"ps"},
+	"ps/rpc":         {"ps", "ps/shard", "ps/coordinator", "ps/snapshot", "ps/table", "ps/wire"},
+	"ps/pstest":      {"ps", "ps/coordinator", "ps/snapshot", "ps/table"},
+}
+
 // TestCoreLinksNoEngine: a program that imports only the contract and the parameter server links neither Beam nor Parquet
 // nor a cloud's SDK, and the contract no gRPC either; one that reads jobs links nothing that runs them.
 func TestCoreLinksNoEngine(t *testing.T) {
 	for pkg, forbidden := range map[string][]string{
-		"pipeline": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
-		"ps":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb"},
-		"job/spec": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
+		"pipeline":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
+		"ps":             {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb", "google.golang.org/grpc"},
+		"ps/coordinator": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb", "google.golang.org/grpc"},
+		"job/spec":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", mod+pkg).Output()
 		if err != nil {
@@ -99,6 +114,12 @@ func TestImportDirection(t *testing.T) {
 				return err
 			}
 			to, ours := strings.CutPrefix(imp, mod)
+			if ours && top == "ps" && within(to, "ps") {
+				room := filepath.ToSlash(filepath.Dir(rel))
+				if may, ok := psRooms[room]; !ok || to != room && !slices.Contains(may, to) {
+					t.Errorf("%s may not import %s", rel, to)
+				}
+			}
 			if !ours || within(to, top) || slices.Contains(allowed, "*") {
 				continue
 			}

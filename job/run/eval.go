@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -56,7 +57,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if len(moved) > 0 && opts.Notice != nil {
 		opts.Notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", path, strings.Join(moved, "; ")))
 	}
-	cluster, err := ps.Open(ctx, ps.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, ReadOnly: true, Logger: log, Hooks: psHooks(hooks), Memory: tableMemory(cfg, opts.Memory)})
+	cluster, err := coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, ReadOnly: true, Logger: log, Hooks: psHooks(hooks), Memory: tableMemory(cfg, opts.Memory)})
 	if err != nil {
 		return nil, fault.Unavailable(err)
 	}

@@ -10,14 +10,15 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 )
 
 // TestStageStates: what a stage puts is in the next snapshot, comes back from it, and is forgotten
 // here when other splits are read.
 func TestStageStates(t *testing.T) {
 	t.Parallel()
-	open := func(dir string) *ps.Cluster {
-		c, err := ps.Open(t.Context(), ps.Options{Dir: dir, NumShards: 2, Layout: &param.Layout{Tables: []param.Table{{
+	open := func(dir string) *coordinator.Cluster {
+		c, err := coordinator.Open(t.Context(), coordinator.Options{Dir: dir, NumShards: 2, Layout: &param.Layout{Tables: []param.Table{{
 			Name: "t", Segments: []param.Segment{{Name: "w", Dim: 1, Optimizer: optim.SGD{LR: 1}}},
 		}}}})
 		if err != nil {

@@ -24,7 +24,9 @@ import (
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -87,8 +89,8 @@ type serving struct {
 	log     *slog.Logger
 	began   time.Time
 	id      rpc.Identity
-	cluster *ps.Cluster // nil without shard 0
-	nodes   []*ps.Node
+	cluster *coordinator.Cluster // nil without shard 0
+	nodes   []*shard.Node
 	servers []*rpc.Server
 	locks   []*fsx.Lock
 	failed  chan error
@@ -223,17 +225,17 @@ func (s *serving) open(ctx context.Context) error {
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, len(s.opts.Shards)+1)
 	for _, i := range s.opts.Shards {
-		var node *ps.Node
+		var node *shard.Node
 		if i == 0 {
 			if o.Peers, err = s.peers(o.Dir); err != nil {
 				return err
 			}
-			if s.cluster, err = ps.Open(ctx, o); err != nil {
+			if s.cluster, err = coordinator.Open(ctx, o); err != nil {
 				return err
 			}
 			node = s.cluster.First()
 		} else {
-			if node, err = ps.OpenNode(ctx, o.Node(i, len(s.cfg.PS.Addresses))); err != nil {
+			if node, err = shard.Open(ctx, o.Node(i, len(s.cfg.PS.Addresses))); err != nil {
 				return err
 			}
 			s.nodes = append(s.nodes, node)
@@ -274,7 +276,7 @@ func (s *serving) peers(dir string) ([]ps.Peer, error) {
 	return out, nil
 }
 
-func (s *serving) serve(shard int, node *ps.Node, dir string, l net.Listener) error {
+func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener) error {
 	conf, err := wiring.ServerConfig(&s.cfg.PS)
 	if err != nil {
 		return err
@@ -353,11 +355,11 @@ func (s *serving) state() string {
 	return b.String()
 }
 
-func (s *serving) all() []*ps.Node {
+func (s *serving) all() []*shard.Node {
 	if s.cluster == nil {
 		return s.nodes
 	}
-	return append([]*ps.Node{s.cluster.First()}, s.nodes...)
+	return append([]*shard.Node{s.cluster.First()}, s.nodes...)
 }
 
 // snapshot takes the last snapshot.

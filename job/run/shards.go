@@ -5,10 +5,11 @@ import (
 
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/rpc"
 )
 
-// shards is the parameter server as a run sees it: a [*ps.Cluster] in this process or a [*rpc.Remote].
+// shards is the parameter server as a run sees it: a [*coordinator.Cluster] in this process or a [*rpc.Remote].
 type shards interface {
 	stored.State
 	Client(ctx context.Context, worker string) (*ps.Client, error)
@@ -29,6 +30,6 @@ type shards interface {
 }
 
 var (
-	_ shards = (*ps.Cluster)(nil)
+	_ shards = (*coordinator.Cluster)(nil)
 	_ shards = (*rpc.Remote)(nil)
 )

@@ -23,6 +23,7 @@ import (
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/runners/local"
 	"github.com/monolith-go/monolith/sinks/metricsink"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -174,7 +175,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	}
 	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), tableMemory(t.cfg, t.opts.Memory)
 	o.GaveUp = t.gaveUp
-	cluster, err := ps.Open(ctx, o)
+	cluster, err := coordinator.Open(ctx, o)
 	if err != nil {
 		return fault.Unavailable(err)
 	}
@@ -205,11 +206,11 @@ func (t *trainer) dial(ctx context.Context) error {
 func (t *trainer) resumed() error {
 	if r := t.shards.Restored(); r != nil {
 		made := ""
-		if strings.HasPrefix(r.Note, ps.MadeOf) {
+		if strings.HasPrefix(r.Note, coordinator.MadeOf) {
 			made = ", " + r.Note
 		}
 		t.notice("going on from snapshot %s (%d rows%s)", r.Path, r.Rows(), made)
-		if c, here := t.shards.(*ps.Cluster); here {
+		if c, here := t.shards.(*coordinator.Cluster); here {
 			for _, line := range c.Changes() {
 				t.notice("%s", line)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
-	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/shard"
 )
 
 // SnapshotsIn is where a job's snapshots lie.
@@ -53,12 +53,12 @@ func BeginAnew(c *spec.Config, notice func(string, ...any)) error {
 		if err != nil {
 			return err
 		}
-		logs, err := filepath.Glob(filepath.Join(o.Dir, ps.LogPattern))
+		logs, err := filepath.Glob(filepath.Join(o.Dir, shard.LogPattern))
 		if err != nil {
 			return fault.Config("ps.wal.dir: %s: %w", o.Dir, err)
 		}
 		for _, dir := range logs {
-			if owner, _ := ps.LogOwner(dir); owner == mine {
+			if owner, _ := shard.LogOwner(dir); owner == mine {
 				dirs = append(dirs, dir)
 			}
 		}
@@ -125,7 +125,7 @@ func ID(c *spec.Config) (string, error) {
 }
 
 // LogOptions is nil without durability: wal.
-func LogOptions(c *spec.Config) *ps.LogOptions {
+func LogOptions(c *spec.Config) *shard.LogOptions {
 	if c.PS.Durability != "wal" {
 		return nil
 	}
@@ -133,7 +133,7 @@ func LogOptions(c *spec.Config) *ps.LogOptions {
 	if dir == "" {
 		dir = filepath.Join(c.Dir, "wal")
 	}
-	return &ps.LogOptions{Dir: dir, Identity: "features " + c.Recipe().Hash(), NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
+	return &shard.LogOptions{Dir: dir, Identity: "features " + c.Recipe().Hash(), NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
 }
 
 // LockName is the lock of a shard in the job's dir; that of shard 0 is also what a run with shards of its own takes.

@@ -18,6 +18,7 @@ import (
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/rpc"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/wire"
@@ -53,8 +54,8 @@ func recovery(c *spec.Config) ps.RecoveryMode {
 func maxStaged(c *spec.Config) int { return max(c.Train.Prefetch.Push, 1) }
 
 // ClusterOptions are those of a process with shards. The job's dir must be there. Errors: [pipeline.ErrUnavailable].
-func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (ps.Options, error) {
-	o := ps.Options{
+func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordinator.Options, error) {
+	o := coordinator.Options{
 		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
 		MaxStaged: maxStaged(c), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
@@ -65,11 +66,11 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (ps.Opti
 	}
 	var err error
 	if o.From, err = stored.Beginning(c); err != nil {
-		return ps.Options{}, err
+		return coordinator.Options{}, err
 	}
 	if o.Log != nil {
 		if o.Log.Owner, err = stored.ID(c); err != nil {
-			return ps.Options{}, err
+			return coordinator.Options{}, err
 		}
 		dir := c.Dir
 		if abs, err := filepath.Abs(dir); err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 )
 
 const (
@@ -54,7 +55,7 @@ func benchUpdate(keys []int64) *param.Update {
 func benchCluster(b *testing.B, open OpenFunc, shards int) {
 	b.Helper()
 	ctx := context.WithoutCancel(b.Context())
-	c, err := open(ctx, ps.Options{Layout: benchLayout(), NumShards: shards, Dir: b.TempDir(), Keep: 1})
+	c, err := open(ctx, coordinator.Options{Layout: benchLayout(), NumShards: shards, Dir: b.TempDir(), Keep: 1})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -31,10 +32,10 @@ type Cluster interface {
 	Close(ctx context.Context) error
 }
 
-var _ Cluster = (*ps.Cluster)(nil)
+var _ Cluster = (*coordinator.Cluster)(nil)
 
-// OpenFunc opens a cluster; it passes [ps.Options].WrapConn on to every stream of a client.
-type OpenFunc func(ctx context.Context, o ps.Options) (Cluster, error)
+// OpenFunc opens a cluster; it passes [coordinator.Options].WrapConn on to every stream of a client.
+type OpenFunc func(ctx context.Context, o coordinator.Options) (Cluster, error)
 
 // TestCluster checks a parameter server of 1, 2 and 5 shards and its client.
 func TestCluster(t *testing.T, open OpenFunc) {
@@ -61,7 +62,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 
 type suite struct{ open OpenFunc }
 
-func (s suite) must(t *testing.T, o ps.Options) Cluster {
+func (s suite) must(t *testing.T, o coordinator.Options) Cluster {
 	t.Helper()
 	c, err := s.open(t.Context(), o)
 	if err != nil {
@@ -116,7 +117,7 @@ func row(t *testing.T, c Cluster, fid int64, dst *table.Rows) bool {
 // reference runs a job on one shard without trouble.
 func (s suite) reference(t *testing.T, j Job) string {
 	t.Helper()
-	c := s.must(t, ps.Options{Layout: j.Layout()})
+	c := s.must(t, coordinator.Options{Layout: j.Layout()})
 	w, err := NewWorker(t.Context(), j, client(t, c, "reference"))
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func (s suite) testShards(t *testing.T) {
 	j := SmallJob()
 	want := s.reference(t, j)
 	for _, shards := range []int{2, 5, 64} {
-		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: shards})
+		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: shards})
 		w, err := NewWorker(t.Context(), j, client(t, c, "w"))
 		if err != nil {
 			t.Fatal(err)
@@ -191,7 +192,7 @@ func someIDs(n int) []int64 {
 
 func (s suite) testFencing(t *testing.T, shards int) {
 	t.Parallel()
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards})
 	ids := someIDs(20)
 	a, b := client(t, c, "a"), client(t, c, "b")
 	ctx := t.Context()
@@ -235,7 +236,7 @@ func (s suite) testFencing(t *testing.T, shards int) {
 
 func (s suite) testRules(t *testing.T, shards int) {
 	t.Parallel()
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards})
 	ctx, ids, cl := t.Context(), someIDs(20), client(t, c, "w")
 	if _, err := cl.Resume(ctx, Source, []string{"x"}); err != nil {
 		t.Fatal(err)
@@ -290,7 +291,7 @@ func (s suite) testRules(t *testing.T, shards int) {
 func (s suite) testDense(t *testing.T, shards int) {
 	t.Parallel()
 	j := SmallJob()
-	c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: shards})
+	c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: shards})
 	ctx, a, b := t.Context(), client(t, c, "a"), client(t, c, "b")
 	n := j.Layout().DenseLen()
 	x, y := make([]float32, n), make([]float32, n)
@@ -341,7 +342,7 @@ func (s suite) testDense(t *testing.T, shards int) {
 // it speaks of.
 func (s suite) testWhoDecides(t *testing.T, shards int) {
 	t.Parallel()
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards})
 	ctx := t.Context()
 	join := func(worker string) (member uint64, a ps.Assignment) {
 		t.Helper()
@@ -382,7 +383,7 @@ func (s suite) testWhoDecides(t *testing.T, shards int) {
 func (s suite) testState(t *testing.T, shards int) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards, Dir: dir})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: dir})
 	ctx, ids, cl := t.Context(), someIDs(20), client(t, c, "w")
 	if _, err := cl.Resume(ctx, Source, []string{"x"}); err != nil {
 		t.Fatal(err)
@@ -425,7 +426,7 @@ func (s suite) testState(t *testing.T, shards int) {
 	if diff := cmp.Diff(want, info.State); diff != "" {
 		t.Errorf("state of the snapshot (-want +got):\n%s", diff)
 	}
-	again := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards%3 + 1, Dir: dir})
+	again := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards%3 + 1, Dir: dir})
 	if got, err := again.State(ctx, "at"); err != nil || string(got) != string(want["at"]) || again.Restored().Note != "n" {
 		t.Errorf("restored state %q, note %q", got, again.Restored().Note)
 	}

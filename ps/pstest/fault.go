@@ -63,7 +63,7 @@ func (k *Killer) point() error {
 	return nil
 }
 
-// Wrap is for [ps.Options].WrapConn.
+// Wrap is for [coordinator.Options].WrapConn.
 func (k *Killer) Wrap(_ string, _ int, c ps.Conn) ps.Conn { return &killedConn{c, k} }
 
 type killedConn struct {
@@ -119,7 +119,7 @@ func (c *killedConn) Close(ctx context.Context, clean bool) error {
 	return c.Conn.Close(ctx, clean)
 }
 
-// ApplyAtOnce is the control experiment for [ps.Options].WrapConn: every update is applied by each shard as soon as that
+// ApplyAtOnce is the control experiment for [coordinator.Options].WrapConn: every update is applied by each shard as soon as that
 // shard has it, without waiting for the others.
 func ApplyAtOnce(_ string, _ int, c ps.Conn) ps.Conn { return &hastyConn{c} }
 

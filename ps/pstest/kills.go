@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 )
 
 // testKills kills the worker at random messages and all shards now and then, takes snapshots while training continues, and
@@ -40,7 +41,7 @@ func (s suite) run(t *testing.T, j Job, k *Killer, r *rand.Rand) (digest string,
 	t.Helper()
 	dir := t.TempDir()
 	openAgain := func() Cluster {
-		o := ps.Options{Layout: j.Layout(), NumShards: []int{1, 2, 5}[r.IntN(3)], Dir: dir, Keep: 2, WrapConn: k.Wrap}
+		o := coordinator.Options{Layout: j.Layout(), NumShards: []int{1, 2, 5}[r.IntN(3)], Dir: dir, Keep: 2, WrapConn: k.Wrap}
 		c, err := s.open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +147,7 @@ func (s suite) testTorn(t *testing.T) {
 	torn := 0
 	for seed := range uint64(20) {
 		k := NewKiller(seed, 0.01)
-		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 5, WrapConn: func(w string, shard int, conn ps.Conn) ps.Conn {
+		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 5, WrapConn: func(w string, shard int, conn ps.Conn) ps.Conn {
 			return k.Wrap(w, shard, ApplyAtOnce(w, shard, conn))
 		}})
 		for range 100 {

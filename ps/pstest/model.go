@@ -11,6 +11,7 @@ import (
 
 	"github.com/monolith-go/monolith/pipeline/position"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -79,7 +80,7 @@ func (s suite) testModel(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		var conns []ps.Conn
-		c := s.must(t, ps.Options{Layout: countLayout(), MaxStaged: maxStaged, WrapConn: func(_ string, _ int, conn ps.Conn) ps.Conn {
+		c := s.must(t, coordinator.Options{Layout: countLayout(), MaxStaged: maxStaged, WrapConn: func(_ string, _ int, conn ps.Conn) ps.Conn {
 			conns = append(conns, conn)
 			return conn
 		}})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -19,7 +20,7 @@ import (
 // row has counted exactly the examples of the positions stored with it.
 func (s suite) testExactlyOnce(t *testing.T, shards int) {
 	t.Parallel()
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir(), Keep: 100})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir(), Keep: 100})
 	ids := someIDs(50)
 	const workers, batches, batch, snapshots = 4, 150, 3, 5
 	var wg sync.WaitGroup
@@ -112,7 +113,7 @@ func checkCounts(t *testing.T, info ps.SnapshotInfo, ids []int64) int64 {
 // testJoinLeave takes snapshots while clients come and go.
 func (s suite) testJoinLeave(t *testing.T, shards int) {
 	t.Parallel()
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir()})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir()})
 	ids := someIDs(20)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -173,7 +174,7 @@ func (s suite) testJoinLeave(t *testing.T, shards int) {
 func (s suite) testHalfStaged(t *testing.T, shards int) {
 	t.Parallel()
 	ids := someIDs(20)
-	c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards, WrapConn: func(worker string, shard int, c ps.Conn) ps.Conn {
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, WrapConn: func(worker string, shard int, c ps.Conn) ps.Conn {
 		if worker == "doomed" && shard == shards-1 {
 			return &noStageConn{c}
 		}
@@ -216,7 +217,7 @@ func (s suite) testDeadOwner(t *testing.T, shards int) {
 		k := &Killer{at: at}
 		// Only the end of the stream is noticed, as by a server whose connection breaks.
 		broken := func(_ string, _ int, c ps.Conn) ps.Conn { return &brokenConn{killedConn{c, k}} }
-		c := s.must(t, ps.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir(), WrapConn: broken})
+		c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir(), WrapConn: broken})
 		cl, err := c.Client(t.Context(), "doomed")
 		if err != nil {
 			t.Fatal(err)

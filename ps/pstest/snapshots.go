@@ -18,6 +18,7 @@ import (
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -34,14 +35,14 @@ func TestSnapshots(t *testing.T, open OpenFunc) {
 	t.Run("taken by itself", s.testPeriodic)
 	t.Run("no folder", func(t *testing.T) {
 		t.Parallel()
-		c := s.must(t, ps.Options{Layout: countLayout()})
+		c := s.must(t, coordinator.Options{Layout: countLayout()})
 		if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); !errors.Is(err, ps.ErrNoDir) {
 			t.Errorf("Snapshot: %v, want ErrNoDir", err)
 		}
 	})
 	t.Run("worker that does not answer", func(t *testing.T) {
 		t.Parallel()
-		c := s.must(t, ps.Options{Layout: countLayout(), Dir: t.TempDir(), NumShards: 2})
+		c := s.must(t, coordinator.Options{Layout: countLayout(), Dir: t.TempDir(), NumShards: 2})
 		cl := client(t, c, "sleepy")
 		if _, err := cl.Resume(t.Context(), Source, []string{"x"}); err != nil {
 			t.Fatal(err)
@@ -95,7 +96,7 @@ func (s suite) testFullDisk(t *testing.T) {
 	j, dir := SmallJob(), t.TempDir()
 	for at := 1; ; at++ {
 		fs := NewFaultFS(snapshot.OS{}, 0, 0)
-		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, Store: snapshot.OnFS(fs)})
+		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, Store: snapshot.OnFS(fs)})
 		if c.Restored() == nil {
 			fill(t, j, c, 10)
 			take(t, c, ps.SnapshotOptions{})
@@ -122,7 +123,7 @@ func (s suite) testFullDisk(t *testing.T) {
 		}
 		// Training continues, and so does the next snapshot once there is room.
 		fill(t, j, c, 1)
-		again := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
+		again := s.must(t, coordinator.Options{Layout: j.Layout(), Dir: dir})
 		if d := digest(t, again); d != good {
 			t.Fatalf("write %d: restored %s, want %s", at, d, good)
 		}
@@ -144,12 +145,12 @@ func (s suite) testFileKills(t *testing.T) {
 	j := SmallJob()
 	for at := 1; ; at++ {
 		dir := t.TempDir()
-		c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 2, Dir: dir})
+		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir})
 		fill(t, j, c, 5)
 		old := take(t, c, ps.SnapshotOptions{})
 
 		fs := NewFaultFS(snapshot.OS{}, 0, 0)
-		c = s.must(t, ps.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, Store: snapshot.OnFS(fs), Keep: 1})
+		c = s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, Store: snapshot.OnFS(fs), Keep: 1})
 		fill(t, j, c, 5)
 		want := digest(t, c)
 		ops, _ := fs.Ops()
@@ -169,7 +170,7 @@ func (s suite) testFileKills(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		again := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 5, Dir: dir})
+		again := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 5, Dir: dir})
 		if again.Restored() == nil {
 			t.Fatalf("operation %d: nothing was restored", at)
 		}
@@ -233,7 +234,7 @@ func (s suite) testDamaged(t *testing.T) {
 	} {
 		for _, file := range []string{"rows-0000-0000.arrow", "state-0000-0000.arrow", "dense-0000.arrow", snapshot.ManifestName} {
 			dir := t.TempDir()
-			c := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
+			c := s.must(t, coordinator.Options{Layout: j.Layout(), Dir: dir})
 			fill(t, j, c, 5)
 			first := take(t, c, ps.SnapshotOptions{})
 			fill(t, j, c, 5)
@@ -242,7 +243,7 @@ func (s suite) testDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			again := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			again := s.must(t, coordinator.Options{Layout: j.Layout(), Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if again.Restored() == nil || again.Restored().ID != first.ID || digest(t, again) != first.Digest {
 				t.Errorf("%s %s: the snapshot before was not restored: %+v", damage.name, file, again.Restored())
 			}
@@ -269,7 +270,7 @@ func (s suite) testDamaged(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "snap-00000001", snapshot.ManifestName), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.open(t.Context(), ps.Options{Layout: j.Layout(), Dir: dir}); !errors.Is(err, ps.ErrCorrupt) {
+	if _, err := s.open(t.Context(), coordinator.Options{Layout: j.Layout(), Dir: dir}); !errors.Is(err, ps.ErrCorrupt) {
 		t.Errorf("nothing but damage: %v, want ErrCorrupt", err)
 	}
 }
@@ -277,13 +278,13 @@ func (s suite) testDamaged(t *testing.T) {
 func (s suite) testOtherModel(t *testing.T) {
 	t.Parallel()
 	j, dir := SmallJob(), t.TempDir()
-	c := s.must(t, ps.Options{Layout: j.Layout(), Dir: dir})
+	c := s.must(t, coordinator.Options{Layout: j.Layout(), Dir: dir})
 	fill(t, j, c, 2)
 	take(t, c, ps.SnapshotOptions{})
 	l := j.Layout()
 	l.Tables[1].Segments[0].Optimizer = optim.SGD{LR: 0.5}
 	l.Dense = append(l.Dense, param.Tensor{Name: "extra", Shape: []int{1}, Optimizer: optim.SGD{}})
-	_, err := s.open(t.Context(), ps.Options{Layout: l, Dir: dir})
+	_, err := s.open(t.Context(), coordinator.Options{Layout: l, Dir: dir})
 	if !errors.Is(err, ps.ErrLayout) {
 		t.Fatalf("Open: %v, want ErrLayout", err)
 	}
@@ -303,7 +304,7 @@ func (s suite) testOtherModel(t *testing.T) {
 func (s suite) testRetention(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := s.must(t, ps.Options{Layout: countLayout(), Dir: dir, Keep: 2, Meta: map[string]string{"job": "j"}})
+	c := s.must(t, coordinator.Options{Layout: countLayout(), Dir: dir, Keep: 2, Meta: map[string]string{"job": "j"}})
 	var want []uint64
 	for i := range 6 {
 		info := take(t, c, ps.SnapshotOptions{Pin: i == 1})
@@ -330,16 +331,16 @@ func (s suite) testRetention(t *testing.T) {
 func (s suite) testRestoreOne(t *testing.T) {
 	t.Parallel()
 	j, dir := SmallJob(), t.TempDir()
-	c := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 3, Dir: dir})
+	c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 3, Dir: dir})
 	fill(t, j, c, 5)
 	first := take(t, c, ps.SnapshotOptions{})
 	fill(t, j, c, 5)
 	take(t, c, ps.SnapshotOptions{})
-	again := s.must(t, ps.Options{Layout: j.Layout(), NumShards: 4, Dir: t.TempDir(), Restore: first.Path})
+	again := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 4, Dir: t.TempDir(), Restore: first.Path})
 	if d := digest(t, again); d != first.Digest {
 		t.Errorf("digest %s, want %s", d, first.Digest)
 	}
-	if _, err := s.open(t.Context(), ps.Options{Layout: j.Layout(), Restore: filepath.Join(dir, "none")}); !errors.Is(err, ps.ErrCorrupt) {
+	if _, err := s.open(t.Context(), coordinator.Options{Layout: j.Layout(), Restore: filepath.Join(dir, "none")}); !errors.Is(err, ps.ErrCorrupt) {
 		t.Errorf("a folder that is not there: %v, want ErrCorrupt", err)
 	}
 	sn, err := snapshot.Open(first.Path)
@@ -361,7 +362,7 @@ func (s suite) testPeriodic(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		fs := NewFaultFS(snapshot.OS{}, 0, 1)
-		c, err := s.open(t.Context(), ps.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, Store: snapshot.OnFS(fs)})
+		c, err := s.open(t.Context(), coordinator.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, Store: snapshot.OnFS(fs)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,11 +5,12 @@ import (
 
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 )
 
 // coordinatorService serves workers' calls to the coordinator.
 type coordinatorService struct {
-	c *ps.Cluster
+	c *coordinator.Cluster
 }
 
 func (s *coordinatorService) Info(context.Context, *psv1.InfoRequest) (*psv1.InfoResponse, error) {

@@ -16,7 +16,9 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/shard"
 )
 
 // fuzzLayout has a table and nothing else.
@@ -69,7 +71,7 @@ func FuzzShard(f *testing.F) {
 		script(desc, "EndCut", &psv1.EndCutRequest{Id: 7, Durable: math.MaxUint64})...)...))
 	f.Add(script(desc, "WriteCut", &psv1.WriteCutRequest{Id: 0, Dir: "/"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n, err := ps.OpenNode(t.Context(), ps.Options{Layout: fuzzLayout()}.Node(0, 1))
+		n, err := shard.Open(t.Context(), coordinator.Options{Layout: fuzzLayout()}.Node(0, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +125,7 @@ func FuzzCoordinator(f *testing.F) {
 	f.Add(script(desc, "Await", &psv1.AwaitRequest{Member: math.MaxUint64, Have: math.MaxUint64}))
 	f.Add(script(desc, "Report", &psv1.ReportRequest{Member: 1, Concluded: true}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := ps.Open(t.Context(), ps.Options{Layout: fuzzLayout()})
+		c, err := coordinator.Open(t.Context(), coordinator.Options{Layout: fuzzLayout()})
 		if err != nil {
 			t.Fatal(err)
 		}

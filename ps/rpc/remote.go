@@ -34,7 +34,7 @@ type Options struct {
 	MaxMessage int
 	Logger     *slog.Logger
 	Hooks      *ps.Hooks
-	// WrapConn is as in [ps.Options].
+	// WrapConn is as in [coordinator.Options].
 	WrapConn func(worker string, shard int, conn ps.Conn) ps.Conn
 }
 
@@ -247,7 +247,7 @@ func (r *Remote) Restored() *ps.SnapshotInfo { return r.Info().Restored }
 // Skipped returns, for each damaged snapshot that was passed over, which it was and why.
 func (r *Remote) Skipped() []error { return r.Info().Skipped }
 
-// Newest is [ps.Cluster.Newest]. Worker state is left out.
+// Newest is [coordinator.Cluster.Newest]. Worker state is left out.
 func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
 	if err := r.refresh(ctx); err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
 	return r.Info().Restored, nil
 }
 
-// Snapshot is [ps.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
+// Snapshot is [coordinator.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
 func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {
 	resp, err := again(ctx, r, r.coord.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note, Label: o.Label})
 	if err != nil {
@@ -272,7 +272,7 @@ func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.Snapsho
 	return *info, nil
 }
 
-// Progress is [ps.Cluster.Progress].
+// Progress is [coordinator.Cluster.Progress].
 func (r *Remote) Progress(ctx context.Context, source string) (map[string]ps.Progress, error) {
 	resp, err := again(ctx, r, r.coord.Progress, &psv1.ProgressRequest{Source: source})
 	if err != nil {
@@ -285,7 +285,7 @@ func (r *Remote) Progress(ctx context.Context, source string) (map[string]ps.Pro
 	return out, nil
 }
 
-// Stats is [ps.Cluster.Stats].
+// Stats is [coordinator.Cluster.Stats].
 func (r *Remote) Stats(ctx context.Context) (ps.Stats, error) {
 	resp, err := again(ctx, r, r.coord.Stats, &psv1.StatsRequest{})
 	if err != nil {
@@ -294,24 +294,24 @@ func (r *Remote) Stats(ctx context.Context) (ps.Stats, error) {
 	return fromStats(resp), nil
 }
 
-// Row is [ps.Cluster.Row].
+// Row is [coordinator.Cluster.Row].
 func (r *Remote) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
 	return r.peers[ps.ShardOf(ps.Bucket(fid), len(r.peers))].Row(ctx, tbl, fid, dst)
 }
 
-// SetState is [ps.Cluster.SetState].
+// SetState is [coordinator.Cluster.SetState].
 func (r *Remote) SetState(ctx context.Context, key string, value []byte) error {
 	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value})
 	return err
 }
 
-// SetStateAt is [ps.Cluster.SetStateAt].
+// SetStateAt is [coordinator.Cluster.SetStateAt].
 func (r *Remote) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
 	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value, Member: member, Generation: generation})
 	return err
 }
 
-// State is [ps.Cluster.State].
+// State is [coordinator.Cluster.State].
 func (r *Remote) State(ctx context.Context, key string) ([]byte, error) {
 	resp, err := again(ctx, r, r.coord.GetState, &psv1.GetStateRequest{Key: key})
 	if err != nil {
@@ -320,7 +320,7 @@ func (r *Remote) State(ctx context.Context, key string) ([]byte, error) {
 	return resp.Value, nil
 }
 
-// Digest is [ps.Cluster.Digest].
+// Digest is [coordinator.Cluster.Digest].
 func (r *Remote) Digest(ctx context.Context) (string, error) {
 	resp, err := again(ctx, r, r.coord.Digest, &psv1.DigestRequest{})
 	if err != nil {
@@ -329,13 +329,13 @@ func (r *Remote) Digest(ctx context.Context) (string, error) {
 	return resp.Digest, nil
 }
 
-// RollBack is [ps.Cluster.RollBack].
+// RollBack is [coordinator.Cluster.RollBack].
 func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) error {
 	_, err := again(ctx, r, r.coord.RollBack, &psv1.RollBackRequest{Generation: generation, Why: why})
 	return err
 }
 
-// Join is [ps.Cluster.Join].
+// Join is [coordinator.Cluster.Join].
 func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
 	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Source: o.Source, Plan: o.Plan, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report)})
 	if err != nil {
@@ -344,7 +344,7 @@ func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
 	return resp.Member, nil
 }
 
-// Await is [ps.Cluster.Await].
+// Await is [coordinator.Cluster.Await].
 func (r *Remote) Await(ctx context.Context, member, have uint64) (ps.Assignment, error) {
 	resp, err := again(ctx, r, r.coord.Await, &psv1.AwaitRequest{Member: member, Have: have})
 	if err != nil {
@@ -356,13 +356,13 @@ func (r *Remote) Await(ctx context.Context, member, have uint64) (ps.Assignment,
 	}, nil
 }
 
-// Report is [ps.Cluster.Report].
+// Report is [coordinator.Cluster.Report].
 func (r *Remote) Report(ctx context.Context, member uint64, p ps.Report) error {
 	_, err := again(ctx, r, r.coord.Report, toReport(member, p))
 	return err
 }
 
-// Leave is [ps.Cluster.Leave].
+// Leave is [coordinator.Cluster.Leave].
 func (r *Remote) Leave(ctx context.Context, member uint64) (bool, error) {
 	resp, err := again(ctx, r, r.coord.Leave, &psv1.LeaveRequest{Member: member})
 	if err != nil {

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -35,11 +37,11 @@ func (c *cluster) Close(ctx context.Context) error {
 }
 
 // open starts a server for each shard on loopback and connects to them.
-func open(ctx context.Context, o ps.Options) (pstest.Cluster, error) {
+func open(ctx context.Context, o coordinator.Options) (pstest.Cluster, error) {
 	return start(ctx, o, "127.0.0.1:0")
 }
 
-func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
+func start(ctx context.Context, o coordinator.Options, listen string) (*cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: o.Dir}
 	addrs := make([]string, n)
 	c := &cluster{id: id, addrs: addrs}
-	serve := func(shard int, node *ps.Node, cl *ps.Cluster) error {
+	serve := func(shard int, node *shard.Node, cl *coordinator.Cluster) error {
 		s, err := rpc.NewServer(rpc.ServerOptions{Identity: id, Shard: shard, Node: node, Cluster: cl, Dir: o.Dir})
 		if err != nil {
 			return err
@@ -72,7 +74,7 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 	o.WrapConn = nil
 	o.Peers = []ps.Peer{}
 	for i := 1; i < n; i++ {
-		node, err := ps.OpenNode(ctx, o.Node(i, n))
+		node, err := shard.Open(ctx, o.Node(i, n))
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +88,7 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 		}
 		o.Peers = append(o.Peers, p)
 	}
-	cl, err := ps.Open(ctx, o)
+	cl, err := coordinator.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func start(ctx context.Context, o ps.Options, listen string) (*cluster, error) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	l := pstest.SmallJob().Layout()
-	c, err := start(t.Context(), ps.Options{Layout: l, NumShards: 2, Dir: t.TempDir()}, "127.0.0.1:0")
+	c, err := start(t.Context(), coordinator.Options{Layout: l, NumShards: 2, Dir: t.TempDir()}, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,13 +190,13 @@ func BenchmarkCluster(b *testing.B) {
 		transport, log string
 	}{{"grpc", "none"}, {"unix", "none"}, {"unix", "wal"}, {"unix", "wal-nosync"}} {
 		b.Run("transport="+c.transport+"/log="+c.log, func(b *testing.B) {
-			pstest.BenchmarkCluster(b, func(ctx context.Context, o ps.Options) (pstest.Cluster, error) {
+			pstest.BenchmarkCluster(b, func(ctx context.Context, o coordinator.Options) (pstest.Cluster, error) {
 				listen := "127.0.0.1:0"
 				if c.transport == "unix" {
 					listen = "unix:" + filepath.Join(b.TempDir(), "SHARD")
 				}
 				if c.log != "none" {
-					o.Log = &ps.LogOptions{Dir: b.TempDir(), NoSync: c.log == "wal-nosync"}
+					o.Log = &shard.LogOptions{Dir: b.TempDir(), NoSync: c.log == "wal-nosync"}
 				}
 				return start(ctx, o, listen)
 			})

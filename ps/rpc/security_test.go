@@ -21,8 +21,10 @@ import (
 	"github.com/monolith-go/monolith/internal/secure"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -53,18 +55,18 @@ func (c *countingConn) Read(p []byte) (int, error) {
 }
 
 // serveShard serves a shard of a new cluster, 0 or 1 of two, and returns a plain connection to it.
-func serveShard(t *testing.T, shard int, config wire.ServerConfig, dir string) (*grpc.ClientConn, *countingListener, rpc.Identity) {
+func serveShard(t *testing.T, index int, config wire.ServerConfig, dir string) (*grpc.ClientConn, *countingListener, rpc.Identity) {
 	t.Helper()
 	l := pstest.SmallJob().Layout()
-	id := rpc.Identity{Job: "job", Plan: "p", Layout: l.Hash(), Shards: shard + 1}
-	o := rpc.ServerOptions{Identity: id, Shard: shard, Config: config, Dir: dir}
+	id := rpc.Identity{Job: "job", Plan: "p", Layout: l.Hash(), Shards: index + 1}
+	o := rpc.ServerOptions{Identity: id, Shard: index, Config: config, Dir: dir}
 	var err error
-	if shard == 0 {
-		if o.Cluster, err = ps.Open(t.Context(), ps.Options{Layout: l, Dir: dir}); err == nil {
+	if index == 0 {
+		if o.Cluster, err = coordinator.Open(t.Context(), coordinator.Options{Layout: l, Dir: dir}); err == nil {
 			o.Node = o.Cluster.First()
 			t.Cleanup(func() { _ = o.Cluster.Close(context.WithoutCancel(t.Context())) })
 		}
-	} else if o.Node, err = ps.OpenNode(t.Context(), ps.Options{Layout: l, Dir: dir}.Node(shard, shard+1)); err == nil {
+	} else if o.Node, err = shard.Open(t.Context(), shard.Options{Layout: l, Dir: dir, Index: index, NumShards: index + 1}); err == nil {
 		t.Cleanup(func() { _ = o.Node.Close() })
 	}
 	if err != nil {

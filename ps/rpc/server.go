@@ -16,6 +16,8 @@ import (
 
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -24,13 +26,13 @@ type ServerOptions struct {
 	Identity Identity
 	// Shard is the index of the shard that Node is.
 	Shard int
-	Node  *ps.Node
+	Node  *shard.Node
 	// Cluster is nil for every shard but 0, whose node is its first.
-	Cluster *ps.Cluster
+	Cluster *coordinator.Cluster
 	// Config describes how the server is reached, MaxMessage the largest request or reply of a worker, bytes; default 256 MiB.
 	Config     wire.ServerConfig
 	MaxMessage int
-	// Dir is the folder of the job's snapshots, as in [ps.Options]; a coordinator with another one is refused.
+	// Dir is the folder of the job's snapshots, as in [coordinator.Options]; a coordinator with another one is refused.
 	Dir    string
 	Logger *slog.Logger
 }

@@ -5,12 +5,13 @@ import (
 
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
 // shardService serves the coordinator's calls to a shard.
 type shardService struct {
-	n *ps.Node
+	n *shard.Node
 }
 
 func (s *shardService) Status(ctx context.Context, _ *psv1.StatusRequest) (*psv1.StatusResponse, error) {

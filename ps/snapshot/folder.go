@@ -139,3 +139,11 @@ func Prune(s Store, dir string, keep int) ([]string, error) {
 	}
 	return gone, errors.Join(errs...)
 }
+
+// Absolute is where a snapshot lies, made absolute for messages where that is possible.
+func Absolute(p string) string {
+	if abs, err := filepath.Abs(p); err == nil {
+		return abs
+	}
+	return p
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 )
 
 // The transports that are compared. framing is the control: lengths and bytes over TCP with writev and ReadFull, without a
@@ -26,7 +27,7 @@ const benchDim = 16
 func benchConn(b *testing.B, transport string, keys []int64) ps.Conn {
 	b.Helper()
 	var conn ps.Conn
-	c, err := ps.Open(b.Context(), ps.Options{
+	c, err := coordinator.Open(b.Context(), coordinator.Options{
 		Layout: &param.Layout{Tables: []param.Table{{Name: "t", Segments: []param.Segment{
 			{Name: "v", Dim: benchDim, Init: param.Uniform(-0.1, 0.1), Optimizer: optim.Adagrad{LR: 0.05}},
 		}}}},

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -120,7 +120,7 @@ func runJob(t *testing.T, c pstest.Cluster, j pstest.Job) string {
 func TestBrokenStreams(t *testing.T) {
 	t.Parallel()
 	j := pstest.SmallJob()
-	local, err := ps.Open(t.Context(), ps.Options{Layout: j.Layout()})
+	local, err := coordinator.Open(t.Context(), coordinator.Options{Layout: j.Layout()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestBrokenStreams(t *testing.T) {
 						OnReconnect: func(int, error) { reconnects.Add(1) },
 					},
 				})
-				c, err := open(t.Context(), ps.Options{Layout: j.Layout(), NumShards: shards})
+				c, err := open(t.Context(), coordinator.Options{Layout: j.Layout(), NumShards: shards})
 				if err != nil {
 					t.Fatal(err)
 				}

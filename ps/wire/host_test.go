@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -181,7 +182,7 @@ func (r *remote) wrap(t testing.TB, worker string, shard int, c ps.Conn) *wire.C
 
 // remoteCluster is a cluster of this process whose clients are behind the wire.
 type remoteCluster struct {
-	*ps.Cluster
+	*coordinator.Cluster
 	t testing.TB
 	r *remote
 }
@@ -194,7 +195,7 @@ func (c *remoteCluster) Close(ctx context.Context) error {
 }
 
 func openRemote(t testing.TB, o remoteOptions) pstest.OpenFunc {
-	return func(ctx context.Context, po ps.Options) (pstest.Cluster, error) {
+	return func(ctx context.Context, po coordinator.Options) (pstest.Cluster, error) {
 		r := serve(t, newHost(), o)
 		inner := po.WrapConn
 		po.WrapConn = func(worker string, shard int, c ps.Conn) ps.Conn {
@@ -204,7 +205,7 @@ func openRemote(t testing.TB, o remoteOptions) pstest.OpenFunc {
 			}
 			return out
 		}
-		c, err := ps.Open(ctx, po)
+		c, err := coordinator.Open(ctx, po)
 		if err != nil {
 			r.close(t)
 			return nil, err

@@ -11,7 +11,7 @@ import (
 )
 
 // recovery turns a handler's panic into an Internal error of its call: what one caller sends must not end the process for
-// all others. A panic in the middle of a change of the parameters is another matter, which [ps.Node] sees to.
+// all others. A panic in the middle of a change of the parameters is another matter, which [shard.Node] sees to.
 type recovery struct{ log *slog.Logger }
 
 func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {

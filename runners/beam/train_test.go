@@ -13,6 +13,7 @@ import (
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/runners/beam"
 	"github.com/monolith-go/monolith/runners/local"
 	"github.com/monolith-go/monolith/sinks/gradsink"
@@ -43,7 +44,7 @@ func table(n, seed int) arrow.RecordBatch {
 
 // trainer is a training graph over a parameter server in this process.
 type trainer struct {
-	cluster *ps.Cluster
+	cluster *coordinator.Cluster
 	model   model.Model
 	source  *memsource.Source[*pipeline.Batch]
 }
@@ -58,7 +59,7 @@ func newTrainer(t *testing.T) *trainer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := ps.Open(t.Context(), ps.Options{Layout: m.Layout(), NumShards: 2})
+	cluster, err := coordinator.Open(t.Context(), coordinator.Options{Layout: m.Layout(), NumShards: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

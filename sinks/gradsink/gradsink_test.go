@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/sinks/gradsink"
 )
@@ -38,9 +39,9 @@ func push(from, to int64, released *atomic.Int64) *elem {
 	}, released}
 }
 
-func open(t *testing.T) *ps.Cluster {
+func open(t *testing.T) *coordinator.Cluster {
 	t.Helper()
-	c, err := ps.Open(t.Context(), ps.Options{NumShards: 2, Layout: &param.Layout{Tables: []param.Table{{
+	c, err := coordinator.Open(t.Context(), coordinator.Options{NumShards: 2, Layout: &param.Layout{Tables: []param.Table{{
 		Name: "t", Segments: []param.Segment{{Name: "w", Dim: 1, Optimizer: optim.SGD{LR: 1}}},
 	}}}})
 	if err != nil {

@@ -1,0 +1,604 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/shard"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Options configure a [Cluster]. The zero value of every field but Layout works.
+type Options struct {
+	// Layout describes the parameters. It must be valid.
+	Layout *param.Layout
+	// NumShards is how many shards there are, 1 to [ps.NumBuckets]; default 1. More shards let more workers update at once;
+	// the result is the same bit for bit.
+	NumShards int
+	// Peers are the shards 1 and up in other processes. Shard 0 is always in this one, and coordinates. nil: all shards are
+	// in this process. The cluster closes them, also when Open fails over anything but the options.
+	Peers []ps.Peer
+	// Dir is the folder of the job's snapshots; "" keeps none. All shards must see it under this name.
+	Dir string
+	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir. Those that are taken later
+	// come before it when the shards have to go back.
+	Restore string
+	// From is the folder of a snapshot of another run whose parameters a run begins with that has no snapshot in Dir yet.
+	// They become the first snapshot of Dir, without positions and worker state.
+	From string
+	// Fit describes what to do with parameters of a snapshot that do not fit the layout, in Dir and From; what is renamed is
+	// renamed in both. A snapshot that fits only by it becomes a new snapshot in Dir first.
+	Fit param.Policies
+	// ReadOnly makes the shards hold weights alone, without the optimizers' state. Pushes are refused, and no snapshots are
+	// taken.
+	ReadOnly bool
+	// Keep is how many snapshots stay in Dir, apart from pinned ones; default 3.
+	Keep int
+	// Every is the time between snapshots taken by the cluster itself; 0 takes none, and a turn in which nothing has changed
+	// takes none either. One that fails, or for which a worker
+	// does not pass its marker within Every (at least a minute), is logged and counted, and the next is tried in its turn.
+	Every time.Duration
+	// Tolerate is how many of those snapshots in a row may fail before GaveUp is called, once, with the error of the last
+	// one: from then on nothing that is trained is safe. 0, or a Log, which keeps what is acknowledged: it is never called.
+	Tolerate int
+	// GaveUp must return soon and not close the cluster itself; nil: none.
+	GaveUp func(error)
+	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
+	MaxStaged int
+	// Log, if not nil, makes the shards of this process keep write-ahead logs, each in a folder below Log.Dir.
+	Log *shard.LogOptions
+	// Recovery is for a shard that has lost its state.
+	Recovery ps.RecoveryMode
+	// Grace is how long a session may be without its stream before its splits count as left behind. It is for clients in
+	// other processes, whose connections may break.
+	Grace time.Duration
+	// Lease is after how much silence a member is replaced; default 10 s. See [Cluster.Join].
+	Lease time.Duration
+	// Meta is stored with every snapshot: the job's name, the plan's hash.
+	Meta map[string]string
+	// Recipe is stored with every snapshot too: JSON that says what examples are made of. So is Model, which may be nil.
+	Recipe json.RawMessage
+	Model  *snapshot.Model
+	// Logger gets life-cycle and trouble; nil discards.
+	Logger *slog.Logger
+	// Hooks observes; nil: nothing does.
+	Hooks *ps.Hooks
+	// Store is where snapshots are kept; nil: [snapshot.Disk].
+	Store snapshot.Store
+	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
+	// has no limit.
+	Memory *table.Memory
+	// WrapConn, if not nil, gets every stream that a client opens and returns what is used in its place: tests put faults
+	// there.
+	WrapConn func(worker string, shard int, conn ps.Conn) ps.Conn
+}
+
+const (
+	defaultKeep  = 3
+	defaultLease = 10 * time.Second
+	// rowsInterval is how often [ps.Hooks].TableRows is called.
+	rowsInterval = 5 * time.Second
+	// minPatience is how long, at least, a periodic snapshot waits for a worker that is busy with something else.
+	minPatience = time.Minute
+	// watchEvery is how often shards in other processes are asked how they are.
+	watchEvery = 200 * time.Millisecond
+	// statusTimeout bounds one such question.
+	statusTimeout = 5 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	if o.Peers != nil {
+		o.NumShards = len(o.Peers) + 1
+	}
+	if o.NumShards == 0 {
+		o.NumShards = 1
+	}
+	if o.Keep <= 0 {
+		o.Keep = defaultKeep
+	}
+	switch {
+	case o.Peers == nil:
+		o.Lease = time.Duration(math.MaxInt64) // workers in this process die with it
+	case o.Lease <= 0:
+		o.Lease = defaultLease
+	}
+	o.MaxStaged = max(o.MaxStaged, 1)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Store == nil {
+		o.Store = snapshot.Disk()
+	}
+	if o.ReadOnly && o.Layout != nil {
+		o.Layout, o.Every = o.Layout.Frozen(), 0
+	}
+	return o
+}
+
+// Validate reports every fault at once. Errors: [ps.ErrLayout].
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	if o.Layout == nil {
+		return fmt.Errorf("ps: no layout: %w", ps.ErrLayout)
+	}
+	var errs []error
+	if err := o.Layout.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("ps: %w: %w", ps.ErrLayout, err))
+	}
+	if o.NumShards < 1 || o.NumShards > ps.NumBuckets {
+		errs = append(errs, fmt.Errorf("ps: %d shards, between 1 and %d are possible: %w", o.NumShards, ps.NumBuckets, ps.ErrLayout))
+	}
+	if o.Restore != "" && o.Log != nil {
+		errs = append(errs, fmt.Errorf("ps: a log goes on from the snapshots of its own folder, not from %s: %w", o.Restore, ps.ErrLayout))
+	}
+	if o.From != "" && (o.Restore != "" || o.Dir == "" || o.ReadOnly) {
+		errs = append(errs, fmt.Errorf("ps: a run that begins with the parameters of %s keeps them in a folder of its own, restores nothing else and trains: %w", o.From, ps.ErrLayout))
+	}
+	if o.ReadOnly && (o.Log != nil || o.Dir != "") {
+		errs = append(errs, fmt.Errorf("ps: shards that are only read keep no log and no snapshots: %w", ps.ErrLayout))
+	}
+	if err := o.Fit.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("ps: %w: %w", ps.ErrLayout, err))
+	}
+	return errors.Join(errs...)
+}
+
+// Cluster is a parameter server of any number of shards, seen from the process of shard 0: it gives the shards their
+// state, coordinates cuts and knows the workers. Its methods may overlap. It owns one goroutine, for periodic work, which
+// Close joins.
+type Cluster struct {
+	opts   Options
+	first  *shard.Node
+	peers  []ps.Peer // all shards
+	groups *groups
+	run    context.Context // ends with Close
+	stop   context.CancelCauseFunc
+	done   chan struct{}
+	// before is the number of the newest snapshot that there was when the cluster was opened.
+	before uint64
+	// turn is held by the one that takes a snapshot or gives the shards a state.
+	turn chan struct{}
+
+	mu struct {
+		sync.Mutex
+		generation uint64 // 0: not ready
+		notReady   error  // why
+		missing    bool   // a shard did not answer when it was asked last
+		restored   *ps.SnapshotInfo
+		last       *ps.SnapshotInfo // the newest that this cluster has taken
+		skipped    []error
+		changes    []string // what is not as in the snapshot that was restored
+		newest     uint64   // number of the newest snapshot there is or was to be
+		floor      uint64   // the lowest generation whose state a shard may keep, 0: not known yet
+		cuts       uint64
+		giveUp     context.CancelCauseFunc // of the snapshot under way
+		saved      uint64                  // changes of shard 0 that the newest snapshot holds
+		owed       map[int]cutEnd          // to shards that could not be notified of the end of a cut
+		failures   int
+		inARow     int       // failures since the last snapshot that was taken
+		said       time.Time // when a failure was logged last
+		saidCode   string    // and which kind it was
+		closed     bool
+	}
+}
+
+// Open starts a cluster. When all shards are in this process it is ready at once: from the newest good snapshot in
+// [Options].Dir, or with initial values when there is none. A damaged snapshot is logged and reported by [Cluster.Skipped],
+// and the one before it is used; when none is good that is an error, because starting over would not be what anybody
+// wants. With shards in other processes Open does not wait for them; until they all answer, [Cluster.Ready] says what is
+// missing. Errors: [ps.ErrLayout], which says what differs, [ps.ErrCorrupt], [ps.ErrFull].
+func Open(ctx context.Context, o Options) (*Cluster, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	c := &Cluster{opts: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	c.groups = newGroups(o.Lease, o.Grace)
+	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.
+	c.mu.cuts = ps.NewID()
+	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ps.ErrNotReady)
+	for i := range o.NumShards {
+		if i > 0 && o.Peers != nil {
+			c.peers = append(c.peers, o.Peers[i-1])
+			continue
+		}
+		n, err := shard.Open(ctx, o.Node(i, o.NumShards))
+		if err != nil {
+			c.peers = append(c.peers, o.Peers...)
+			return nil, errors.Join(err, c.closePeers())
+		}
+		c.peers = append(c.peers, n)
+		if i == 0 {
+			c.first = n
+		}
+	}
+	if err := c.prepareDir(ctx); err != nil {
+		return nil, errors.Join(err, c.closePeers())
+	}
+	if o.Peers == nil {
+		if err := c.assemble(ctx, false); err != nil {
+			return nil, errors.Join(err, c.closePeers())
+		}
+	}
+	// The run context ends with Close; it does not end with that of Open.
+	c.run, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	go c.loop()
+	return c, nil
+}
+
+// Node returns the options of one shard, of so many, that fit those of the cluster.
+func (o Options) Node(index, numShards int) shard.Options {
+	n := shard.Options{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, Store: o.Store, Memory: o.Memory, ReadOnly: o.ReadOnly}
+	if o.Log != nil {
+		l := *o.Log
+		l.Dir = filepath.Join(l.Dir, shard.LogName(index, numShards))
+		n.Log = &l
+	}
+	return n
+}
+
+// Ready returns nil when the cluster can be worked with, and otherwise what is missing. Errors: [ps.ErrNotReady],
+// [ps.ErrMismatch], [ps.ErrClosed].
+func (c *Cluster) Ready() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.missing()
+}
+
+// missing is Ready. It needs the lock.
+func (c *Cluster) missing() error {
+	switch {
+	case c.mu.closed:
+		return ps.ErrClosed
+	case c.mu.generation != 0:
+		return nil
+	}
+	if failure.Lasting(c.mu.notReady) || failure.Has(c.mu.notReady, failure.Full, failure.NotReady) {
+		return c.mu.notReady // it will not get better by itself, or says what this would
+	}
+	return fmt.Errorf("%w: %w", c.mu.notReady, ps.ErrNotReady)
+}
+
+// Client opens a client to all shards. worker names it in errors and logs. Errors: [ps.ErrNotReady], [ps.ErrClosed].
+func (c *Cluster) Client(ctx context.Context, worker string) (*ps.Client, error) {
+	in, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	return c.clientAt(ctx, worker, in.Generation, false)
+}
+
+// ClientAt opens a client to the shards' state of a generation. Errors: [ps.ErrRolledBack], [ps.ErrNotReady], [ps.ErrClosed].
+func (c *Cluster) ClientAt(ctx context.Context, worker string, generation uint64) (*ps.Client, error) {
+	return c.clientAt(ctx, worker, generation, false)
+}
+
+// Reader opens a client that can look up and read dense tensors, and neither push nor take over splits ([ps.ErrReadOnly]).
+// Errors: [ps.ErrNotReady], [ps.ErrClosed].
+func (c *Cluster) Reader(ctx context.Context, worker string) (*ps.Client, error) {
+	in, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	conns, err := c.connect(ctx, worker, in.Generation, false)
+	if err != nil {
+		return nil, err
+	}
+	for i := range conns {
+		conns[i] = ps.ReadOnly(conns[i])
+	}
+	return c.client(worker, conns), nil
+}
+
+// clientAt opens a client; settles, if it may take over orphaned splits only.
+func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64, settles bool) (*ps.Client, error) {
+	conns, err := c.connect(ctx, worker, generation, settles)
+	if err != nil {
+		return nil, err
+	}
+	return c.client(worker, conns), nil
+}
+
+// client makes a client of open streams.
+func (c *Cluster) client(worker string, conns []ps.Conn) *ps.Client {
+	return ps.NewClient(ps.ClientOptions{
+		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == ps.Partial, Parallel: c.opts.Peers != nil,
+	})
+}
+
+// connect opens the streams of a new session.
+func (c *Cluster) connect(ctx context.Context, worker string, generation uint64, settles bool) ([]ps.Conn, error) {
+	session := ps.NewID()
+	conns := make([]ps.Conn, len(c.peers))
+	for i, p := range c.peers {
+		var conn ps.Conn
+		var err error
+		if i == 0 && settles {
+			conn, err = c.first.ConnectHeir(session, generation, worker)
+		} else {
+			conn, err = p.Connect(ctx, session, generation, worker)
+		}
+		if err != nil {
+			for _, open := range conns[:i] {
+				err = errors.Join(err, open.Close(ctx, true))
+			}
+			return nil, err
+		}
+		if conns[i] = conn; c.opts.WrapConn != nil {
+			conns[i] = c.opts.WrapConn(worker, i, conn)
+		}
+	}
+	return conns, nil
+}
+
+// Restored returns the snapshot that the cluster's state goes back to, or nil.
+func (c *Cluster) Restored() *ps.SnapshotInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.restored
+}
+
+// Changes returns what is not as in the snapshot that was restored, one a line: rules that are others now, parameters that did
+// not fit and what became of them under [Options].Fit.
+func (c *Cluster) Changes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.changes
+}
+
+// Skipped returns, for each damaged snapshot that was passed over, which it was and why.
+func (c *Cluster) Skipped() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.skipped
+}
+
+// each calls f for every shard at the same time and joins the errors.
+func (c *Cluster) each(ctx context.Context, f func(ctx context.Context, i int, p ps.Peer) error) error {
+	if c.opts.Peers == nil { // calls into this process gain nothing from goroutines
+		var errs []error
+		for i, p := range c.peers {
+			errs = append(errs, f(ctx, i, p))
+		}
+		return errors.Join(errs...)
+	}
+	var g errgroup.Group
+	errs := make([]error, len(c.peers))
+	for i, p := range c.peers {
+		g.Go(func() error { errs[i] = f(ctx, i, p); return nil })
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
+}
+
+// Progress returns how far the splits of a source are applied on all shards. Splits of which nothing is applied are left
+// out. Errors: [ps.ErrClosed], [ps.ErrUnreachable], the context's.
+func (c *Cluster) Progress(ctx context.Context, source string) (map[string]ps.Progress, error) {
+	all := make([]map[ps.SplitID]ps.Progress, len(c.peers))
+	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+		all[i], err = p.Progress(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]ps.Progress{}
+	for i, of := range all {
+		for id, p := range of {
+			if id.Source != source {
+				continue
+			}
+			if have, ok := out[id.Split]; i == 0 || ok && p.Position < have.Position {
+				out[id.Split] = p
+			}
+		}
+		for split := range out {
+			if _, ok := of[ps.SplitID{Source: source, Split: split}]; !ok {
+				delete(out, split)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Stats returns what the cluster holds. Errors: [ps.ErrClosed], [ps.ErrUnreachable], the context's.
+func (c *Cluster) Stats(ctx context.Context) (ps.Stats, error) {
+	st := ps.Stats{Tables: make([]ps.TableStats, len(c.opts.Layout.Tables))}
+	for i, t := range c.opts.Layout.Tables {
+		st.Tables[i].Name = t.Name
+	}
+	all := make([]ps.Stats, len(c.peers))
+	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+		all[i], err = p.Stats(ctx)
+		return err
+	})
+	for _, s := range all {
+		for i := range s.Tables {
+			st.Tables[i].Rows += s.Tables[i].Rows
+			st.Tables[i].Bytes += s.Tables[i].Bytes
+		}
+		st.DenseBytes += s.DenseBytes
+		st.Staged += s.Staged
+	}
+	c.mu.Lock()
+	st.SnapshotFailures = c.mu.failures
+	c.mu.Unlock()
+	return st, err
+}
+
+// Row appends the row of a fid in table number tbl of the layout to dst and reports whether there is one. Errors:
+// [ps.ErrClosed], [ps.ErrUnreachable], the context's.
+func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	return c.peers[ps.ShardOf(ps.Bucket(fid), len(c.peers))].Row(ctx, tbl, fid, dst)
+}
+
+// SetState stores a blob of worker state, kept with every later snapshot; nil removes it. See also [ps.Client.OnMarker]. The
+// cluster keeps value. Errors: [ps.ErrLayout] for a [ps.TraceState] that is no trace, [ps.ErrClosed].
+func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error {
+	return c.first.SetState(ctx, 0, key, value)
+}
+
+// SetStateAt is SetState for what the leader of the workers has decided on a state of the shards: a leader that was
+// replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. The state of a
+// split, under [ps.SourceState], is its owner's instead. Errors: [ps.ErrFenced] for who does not lead or own (any more), [ps.ErrRolledBack] for another generation, [ps.ErrRejoin], [ps.ErrClosed].
+func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
+	may := c.groups.leads
+	if id, ok := splitOfState(key); ok {
+		may = func(member uint64) error { return c.groups.owns(member, id) }
+	}
+	if err := may(member); err != nil {
+		return err
+	}
+	return c.first.SetState(ctx, generation, key, value)
+}
+
+// splitOfState is the inverse of SourceState.
+func splitOfState(key string) (id ps.SplitID, ok bool) {
+	rest, ok := strings.CutPrefix(key, snapshot.SourceState)
+	if !ok {
+		return ps.SplitID{}, false
+	}
+	id.Source, id.Split, ok = strings.Cut(rest, "/")
+	return id, ok
+}
+
+// State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.
+// Errors: [ps.ErrClosed].
+func (c *Cluster) State(_ context.Context, key string) ([]byte, error) { return c.first.State(key) }
+
+// Close stops periodic snapshots, cancels one under way and waits for that, and frees the memory. It takes no snapshot.
+// Clients that are still open get [ps.ErrClosed]. It may be called more than once.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.mu.Lock()
+	closed := c.mu.closed
+	c.mu.closed = true
+	c.mu.Unlock()
+	if closed {
+		return nil
+	}
+	c.stop(ps.ErrClosed)
+	c.groups.close()
+	<-c.done
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("ps: waiting for a snapshot to end: %w", context.Cause(ctx))
+	}
+	return c.closePeers()
+}
+
+func (c *Cluster) closePeers() error {
+	var errs []error
+	for _, p := range c.peers {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// loop takes periodic snapshots, watches shards in other processes and reports table sizes until the cluster is closed.
+func (c *Cluster) loop() {
+	defer close(c.done)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if c.opts.Peers != nil {
+		wg.Go(c.watch)
+	}
+	wg.Go(func() { c.groups.tick(c.run, c.opts.Logger, c.first.Forsake) })
+	var due <-chan time.Time
+	if c.opts.Every > 0 && c.opts.Dir != "" {
+		t := time.NewTicker(c.opts.Every)
+		defer t.Stop()
+		due = t.C
+	}
+	report := time.NewTicker(rowsInterval)
+	defer report.Stop()
+	c.reportRows()
+	for {
+		select {
+		case <-c.run.Done():
+			c.reportRows()
+			return
+		case <-report.C:
+			c.reportRows()
+		case <-due:
+			c.mu.Lock()
+			missing := c.mu.missing
+			c.mu.Unlock()
+			if missing || c.Ready() != nil {
+				continue // that has been logged
+			}
+			if !c.changed() {
+				continue
+			}
+			// Failure is counted and logged by Snapshot; training continues and the next turn tries again.
+			_, err := c.take(c.run, ps.SnapshotOptions{}, max(c.opts.Every, minPatience))
+			c.mu.Lock()
+			inARow := c.mu.inARow
+			c.mu.Unlock()
+			if err != nil && inARow == c.opts.Tolerate && c.opts.Log == nil && c.opts.GaveUp != nil {
+				c.opts.GaveUp(fmt.Errorf("ps: %d snapshots in a row have failed: %w", inARow, err))
+			}
+		}
+	}
+}
+
+// changed reports whether the newest snapshot, or what the shards began with, is not what they hold now. Every update goes to
+// every shard, so shard 0 knows for all.
+func (c *Cluster) changed() bool {
+	c.mu.Lock()
+	saved := c.mu.saved
+	c.mu.Unlock()
+	return c.first.Changes() != saved
+}
+
+func (c *Cluster) reportRows() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.run), statusTimeout)
+	defer cancel()
+	st, err := c.Stats(ctx)
+	if err != nil {
+		return // a part of the rows would be no number to show; the watch says what is wrong
+	}
+	for _, t := range st.Tables {
+		c.opts.Hooks.TableRows(t.Name, t.Rows)
+	}
+}
+
+// Info describes how the cluster is. Errors: those of [Cluster.Ready].
+func (c *Cluster) Info() (ps.ClusterInfo, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.missing(); err != nil {
+		return ps.ClusterInfo{}, err
+	}
+	return ps.ClusterInfo{
+		Generation: c.mu.generation, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Newest: c.mu.last, Skipped: c.mu.skipped,
+	}, nil
+}
+
+// Newest returns the last snapshot that was taken, or what the cluster was restored from, or nil.
+func (c *Cluster) Newest(context.Context) (*ps.SnapshotInfo, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.last != nil {
+		return c.mu.last, nil
+	}
+	return c.mu.restored, nil
+}
+
+// First returns the node of shard 0, for the server of this process.
+func (c *Cluster) First() *shard.Node { return c.first }

@@ -1,0 +1,252 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/shard"
+)
+
+// until calls f until it says true, or the test has waited for too long.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waiting in vain: %s", what)
+		}
+	}
+}
+
+// beforeAcquire does something before a take-over.
+type beforeAcquire struct {
+	ps.Conn
+	do func()
+}
+
+func (c *beforeAcquire) Acquire(ctx context.Context, id ps.SplitID, epoch uint64) (ps.SplitState, ps.Reply, error) {
+	c.do()
+	return c.Conn.Acquire(ctx, id, epoch)
+}
+
+// TestSnapshotLeavesHeirsAlone lets an heir come at the moment at which a snapshot settles what the dead owner has left: the
+// heir stays the owner.
+func TestSnapshotLeavesHeirsAlone(t *testing.T) {
+	t.Parallel()
+	var heir *ps.Client
+	var streams []ps.Conn
+	came := 0
+	ids := []int64{1, 2, 3, 4, 5}
+	c := mustOpen(t, coordinator.Options{Layout: pstest.CountingLayout(), NumShards: 2, Dir: t.TempDir(), WrapConn: func(worker string, shard int, conn ps.Conn) ps.Conn {
+		if worker == "dead" {
+			streams = append(streams, conn)
+		}
+		if worker != "snapshot" || shard > 0 {
+			return conn
+		}
+		return &beforeAcquire{conn, func() {
+			if came++; came > 1 {
+				return
+			}
+			if _, err := heir.Resume(t.Context(), "s", []string{"x"}); err != nil {
+				t.Error(err)
+			}
+		}}
+	}})
+	dead, err := c.Client(t.Context(), "dead")
+	if err == nil {
+		_, err = dead.Resume(t.Context(), "s", []string{"x"})
+	}
+	if err == nil {
+		err = dead.Push(t.Context(), pstest.CountingUpdate("x", 0, 4, ids))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	heir = mustClient(t, c)
+	for _, conn := range streams { // as a server finds them broken
+		if err := conn.Close(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		done <- err
+	}()
+	until(t, "the snapshot", func() bool {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return true
+		default:
+			if err := heir.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		}
+	})
+	if came == 0 {
+		t.Error("the snapshot has settled nothing")
+	}
+	if err := errors.Join(heir.Push(t.Context(), pstest.CountingUpdate("x", 4, 9, ids)), heir.Flush(t.Context())); err != nil {
+		t.Errorf("the heir: %v", err)
+	}
+}
+
+// TestSnapshotGivesUpForLostShard is about a shard that dies when it has taken its cut and another has not: the snapshot
+// waits for a worker, which cannot continue before the shard has a state again.
+func TestSnapshotGivesUpForLostShard(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, coordinator.Options{Layout: pstest.CountingLayout()}, 2, 1, false)
+	c := f.cluster()
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ps.SplitID{Source: "s", Split: "x"}
+	var conns []ps.Conn
+	for s := range 2 {
+		n, _ := f.current(s)
+		conn, err := n.Connect(t.Context(), 5, info.Generation, "w")
+		if err == nil {
+			_, _, err = conn.Acquire(t.Context(), id, 1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		done <- err
+	}()
+	var cut uint64
+	until(t, "a wish for a marker", func() bool {
+		r, err := conns[0].Control(t.Context(), nil)
+		cut = r.Cut
+		return cut > 0 || err != nil
+	})
+	if _, err := conns[1].Control(t.Context(), []ps.Control{{Kind: ps.Marker, Cut: cut}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the cut of shard 1", func() bool { return f.cuts.Load() > 0 })
+	f.kill(1)
+	if err := f.mend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("a snapshot of a shard that is gone")
+	}
+	if _, err := conns[0].Control(t.Context(), nil); !errors.Is(err, ps.ErrRolledBack) {
+		t.Errorf("a stream of before: %v, want ErrRolledBack", err)
+	}
+}
+
+func TestCutWithoutState(t *testing.T) {
+	t.Parallel()
+	n, err := shard.Open(t.Context(), shard.Options{Layout: pstest.CountingLayout(), NumShards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.BeginCut(t.Context(), 1, 1, nil); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("a cut of a shard without a state: %v, want ErrNotReady", err)
+	}
+	if _, err := n.Connect(t.Context(), 1, 1, "w"); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("a stream to it: %v, want ErrNotReady", err)
+	}
+	for range 2 {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := n.BeginCut(t.Context(), 1, 1, nil); !errors.Is(err, ps.ErrClosed) {
+		t.Errorf("a cut of a closed shard: %v, want ErrClosed", err)
+	}
+}
+
+// TestRollBackAfterRestore goes back to what was taken since, not to the snapshot that the cluster was started from.
+func TestRollBackAfterRestore(t *testing.T) {
+	t.Parallel()
+	ids := []int64{1, 2, 3}
+	other := mustOpen(t, coordinator.Options{Layout: pstest.CountingLayout(), Dir: t.TempDir()})
+	cl := mustClient(t, other, "x")
+	if err := errors.Join(cl.Push(t.Context(), pstest.CountingUpdate("x", 0, 5, ids)), cl.Close()); err != nil {
+		t.Fatal(err)
+	}
+	from, err := other.Snapshot(t.Context(), ps.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustOpen(t, coordinator.Options{Layout: pstest.CountingLayout(), NumShards: 2, Dir: t.TempDir(), Restore: from.Path})
+	position := func() int64 {
+		t.Helper()
+		p, err := c.Progress(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int64(p["x"].Position)
+	}
+	back := func() {
+		t.Helper()
+		info, err := c.Info()
+		if err == nil {
+			err = c.RollBack(t.Context(), info.Generation, "test")
+		}
+		if err == nil {
+			err = c.RollBack(t.Context(), info.Generation, "once is enough")
+		}
+		if now, _ := c.Info(); err != nil || now.Generation <= info.Generation {
+			t.Fatalf("generation %d after %d: %v", now.Generation, info.Generation, err)
+		}
+	}
+	for _, want := range []int64{5, 9} {
+		if got := position(); got != 5 {
+			t.Errorf("position %d, want 5", got)
+		}
+		cl, err := c.Client(t.Context(), "w")
+		if err == nil {
+			_, err = cl.Resume(t.Context(), "s", []string{"x"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == 9 { // taken after 9
+			if err := errors.Join(cl.Push(t.Context(), pstest.CountingUpdate("x", 5, 9, ids)), cl.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if cl, err = c.Client(t.Context(), "w"); err == nil {
+				_, err = cl.Resume(t.Context(), "s", []string{"x"})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(cl.Push(t.Context(), pstest.CountingUpdate("x", want, want+3, ids)), cl.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		back()
+		if got := position(); got != want {
+			t.Errorf("after going back: position %d, want %d", got, want)
+		}
+		if err := cl.Push(t.Context(), pstest.CountingUpdate("x", want+3, want+4, ids)); !errors.Is(err, ps.ErrRolledBack) {
+			t.Errorf("a client of before: %v, want ErrRolledBack", err)
+		}
+	}
+}

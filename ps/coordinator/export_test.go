@@ -1,0 +1,40 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/monolith-go/monolith/ps"
+)
+
+// Look restores the shards if they need one, as the watch does from time to time.
+func (c *Cluster) Look() error { return c.look() }
+
+// HoldFor is how long a coordinator that was started again waits for claims.
+const HoldFor = holdFor
+
+// Group is what a coordinator knows of its members.
+type Group struct{ g *group }
+
+func NewGroup(lease, grace time.Duration, now func() time.Time) Group {
+	g := newGroup(lease, grace)
+	g.now = now
+	return Group{g}
+}
+
+func (g Group) Begin(generation uint64, held bool)  { g.g.begin(generation, held) }
+func (g Group) Join(o ps.JoinOptions) uint64        { id, _ := g.g.join(o); return id }
+func (g Group) Report(id uint64, r ps.Report) error { return g.g.report(id, r) }
+func (g Group) Leave(id uint64) bool                { return g.g.leave(id) }
+func (g Group) Expire() []string                    { return g.g.expire() }
+func (g Group) Taken(snapshot uint64)               { g.g.taken(snapshot) }
+func (g Group) Close()                              { g.g.close() }
+
+// Task is what a member is asked to do now.
+func (g Group) Task(id uint64) (ps.Assignment, error) {
+	return g.g.wait(context.Background(), id, 0, time.Hour)
+}
+
+func (g Group) Wait(ctx context.Context, id, have uint64, atMost time.Duration) (ps.Assignment, error) {
+	return g.g.wait(ctx, id, have, atMost)
+}

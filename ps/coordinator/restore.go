@@ -1,0 +1,432 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// prepareDir removes what killed writers have left and finds the number of the newest snapshot.
+func (c *Cluster) prepareDir(ctx context.Context) error {
+	if c.opts.Dir == "" {
+		return nil
+	}
+	gone, err := snapshot.Clean(c.opts.Store, c.opts.Dir)
+	if err != nil {
+		return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
+	}
+	if len(gone) > 0 {
+		c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
+	}
+	entries, err := snapshot.ListIn(c.opts.Store, c.opts.Dir)
+	if err != nil {
+		return fmt.Errorf("ps: %w", err)
+	}
+	if len(entries) > 0 {
+		c.before = entries[0].ID
+		c.mu.newest = c.before
+	}
+	return nil
+}
+
+// watch asks the shards how they are, and gives them a state whenever one has none or another than the rest.
+func (c *Cluster) watch() {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	said := ""
+	for {
+		err := c.look()
+		c.mu.Lock()
+		if c.mu.missing = err != nil; err != nil {
+			c.mu.notReady = err
+		}
+		c.mu.Unlock()
+		if err != nil && c.run.Err() == nil {
+			if text := err.Error(); text != said {
+				said = text
+				c.opts.Logger.WarnContext(c.run, "shards not all there", "err", err)
+			}
+		} else if said != "" && err == nil {
+			said = ""
+			c.opts.Logger.InfoContext(c.run, "all shards are there")
+		}
+		select {
+		case <-c.run.Done():
+			return
+		case <-t.C:
+		}
+		c.repay()
+	}
+}
+
+// look restores the shards if they need a state.
+func (c *Cluster) look() error {
+	if agree, err := c.agree(); agree || err != nil {
+		return err
+	}
+	select {
+	case c.turn <- struct{}{}:
+	default:
+		// Somebody is at it already, or takes a snapshot, perhaps since a moment ago.
+		if agree, err := c.agree(); agree || err != nil {
+			return err
+		}
+		c.interrupt(fmt.Errorf("ps: a shard has lost its state: %w", ps.ErrNotReady))
+		select {
+		case c.turn <- struct{}{}:
+		case <-c.run.Done():
+			return context.Cause(c.run)
+		}
+	}
+	defer func() { <-c.turn }()
+	return c.assemble(c.run, false)
+}
+
+// agree reports whether all shards have the state of the cluster's generation, as far as that is known: while they are
+// being given one, the next check decides.
+func (c *Cluster) agree() (bool, error) {
+	before := c.generation()
+	st, err := c.statuses(c.run)
+	if err != nil {
+		return false, err
+	}
+	now := c.generation()
+	return before != now || same(st) && st[0].Generation == now, nil
+}
+
+// generation is that of the state the shards were given, 0 while they have none.
+func (c *Cluster) generation() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.generation
+}
+
+// same reports whether all shards have a state, of one generation.
+func same(st []ps.NodeStatus) bool {
+	for _, s := range st {
+		if s.Generation == 0 || s.Generation != st[0].Generation {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Cluster) statuses(ctx context.Context) ([]ps.NodeStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	st := make([]ps.NodeStatus, len(c.peers))
+	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+		st[i], err = p.Status(ctx)
+		return err
+	})
+	return st, err
+}
+
+// RollBack makes all shards go back to the newest snapshot, because a worker found that they do not fit together. A call
+// that comes after the shards have left the generation has no effect. Errors: those of restoring, [ps.ErrClosed].
+func (c *Cluster) RollBack(ctx context.Context, generation uint64, why string) error {
+	c.mu.Lock()
+	current := c.mu.generation
+	c.mu.Unlock()
+	if current != generation {
+		return nil
+	}
+	c.interrupt(fmt.Errorf("ps: the shards go back to the newest snapshot: %w", ps.ErrRolledBack))
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.run.Done():
+		return ps.ErrClosed
+	}
+	c.mu.Lock()
+	current = c.mu.generation
+	c.mu.Unlock()
+	if current != generation {
+		return nil
+	}
+	c.opts.Logger.WarnContext(ctx, "going back to the newest snapshot", "why", why)
+	return c.assemble(ctx, true)
+}
+
+// assemble makes all shards hold one state of one generation: the one they have, if they agree, or that of a snapshot. The
+// caller has the turn, or is alone.
+func (c *Cluster) assemble(ctx context.Context, back bool) error {
+	st, err := c.statuses(ctx)
+	if err != nil {
+		return err
+	}
+	newest := uint64(0)
+	for _, s := range st {
+		newest = max(newest, s.Generation)
+		c.mu.Lock()
+		c.mu.newest = max(c.mu.newest, s.LogBase) // also of a snapshot that was begun only
+		c.mu.Unlock()
+		if s.Recovery.Lost != "" {
+			c.opts.Logger.WarnContext(ctx, "log gives back nothing", "shard", s.Shard, "why", s.Recovery.Lost)
+		}
+	}
+	if same(st) && !back {
+		return c.goOn(ctx, st)
+	}
+	c.notReady(fmt.Errorf("ps: the shards are being given a state: %w", ps.ErrNotReady))
+	// Generations do not come again when all shards have forgotten theirs: workers may have survived, and what they did in a
+	// state that is no more must not count in this one.
+	from := max(newest, uint64(time.Now().UnixMicro()))
+	floor, err := c.floor(from, newest, back)
+	if err != nil {
+		return err
+	}
+	keep := func(i int) bool { return st[i].Generation >= floor }
+	generation, info, err := c.loadNewest(ctx, from, keep)
+	if err != nil {
+		return err
+	}
+	c.ready(generation, info, false)
+	attrs := []any{"generation", generation}
+	if info != nil {
+		attrs = append(attrs, "path", snapshot.Absolute(info.Path), "rows", info.Rows(), "shards_then", info.Shards)
+	}
+	c.opts.Logger.InfoContext(ctx, "shards are ready", attrs...)
+	return nil
+}
+
+// floorName is the file in the snapshots' folder that has the lowest generation whose state a shard may keep, under [ps.Partial].
+const floorName = "floor"
+
+// floor returns the lowest generation whose state a shard may keep while others lose theirs. newest is the highest that a
+// shard has, from one that no state has had yet; back says that all go back.
+//
+// Under [ps.Partial] it outlives the coordinator, in the snapshots' folder. Where the file is missing this is the first life of
+// the folder, or another one than that of states in logs elsewhere, started over: rows of a former life must not meet positions
+// of this one.
+func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
+	c.mu.Lock()
+	floor := c.mu.floor
+	c.mu.Unlock()
+	store := false
+	switch {
+	case back || c.opts.Recovery != ps.Partial:
+		floor, store = from+1, c.opts.Recovery == ps.Partial
+	case floor != 0:
+	case c.opts.Dir == "":
+		floor = max(newest, 1)
+	default:
+		stored, err := snapshot.ReadNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName))
+		if err != nil {
+			return 0, fmt.Errorf("ps: %w", err)
+		}
+		if floor = max(newest, stored); stored == 0 {
+			floor, store = from+1, true
+		}
+	}
+	if store && c.opts.Dir != "" {
+		// Before any shard is given a state: a process started after a death in the middle must not keep what was to be discarded.
+		if err := snapshot.WriteNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
+			return 0, fmt.Errorf("ps: %w", err)
+		}
+	}
+	c.mu.Lock()
+	c.mu.floor = floor
+	c.mu.Unlock()
+	return floor, nil
+}
+
+// goOn takes over shards that agree: their logs gave everything back, or only this process was started again.
+func (c *Cluster) goOn(ctx context.Context, st []ps.NodeStatus) error {
+	// A shard that found the newest snapshot damaged goes back to the one before and more of its log: that is what all continue from.
+	base, records := st[0].Base, int64(0)
+	for _, s := range st {
+		base, records = min(base, s.Base), records+s.Recovery.Records
+	}
+	var info *ps.SnapshotInfo
+	if base > 0 && c.opts.Dir != "" {
+		entries, err := snapshot.ListIn(c.opts.Store, c.opts.Dir)
+		if err != nil {
+			return fmt.Errorf("ps: %w", err)
+		}
+		for _, e := range entries {
+			if e.ID == base {
+				info = e.Info
+			}
+		}
+	}
+	if info != nil {
+		c.differs(ctx, c.opts.Layout.Rules().Changes(info.Rules, nil))
+	}
+	// What a coordinator before this one has begun, nobody will end.
+	if err := c.each(ctx, func(ctx context.Context, _ int, p ps.Peer) error {
+		_, err := p.EndCut(ctx, ps.AnyCut, 0)
+		return err
+	}); err != nil {
+		return err
+	}
+	c.ready(st[0].Generation, info, c.opts.Peers != nil)
+	c.opts.Logger.InfoContext(ctx, "shards go on from their logs", "generation", st[0].Generation, "base", base, "records", records)
+	return nil
+}
+
+func (c *Cluster) nextCut() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.cuts++; c.mu.cuts == ps.AnyCut {
+		c.mu.cuts++
+	}
+	return c.mu.cuts
+}
+
+func (c *Cluster) notReady(why error) {
+	c.mu.Lock()
+	c.mu.generation, c.mu.notReady = 0, why
+	c.mu.Unlock()
+}
+
+func (c *Cluster) ready(generation uint64, info *ps.SnapshotInfo, held bool) {
+	c.mu.Lock()
+	c.mu.generation, c.mu.restored, c.mu.saved = generation, info, 0
+	c.mu.Unlock()
+	c.groups.begin(generation, held)
+}
+
+// loadNewest loads the newest good snapshot, or initial values when there is none, into all shards but those that keep
+// what they have. It returns the generation of that state. Each attempt is one of its own, above the given: shards that
+// were interrupted between two would otherwise pass for being of one state.
+func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int) bool) (uint64, *ps.SnapshotInfo, error) {
+	generation := above + 1
+	entries, err := c.candidates()
+	if err != nil {
+		return 0, nil, err
+	}
+	var skipped []error
+	for _, e := range entries {
+		info, err := e.Info, e.Err
+		if err == nil {
+			info, err = c.fitting(ctx, info)
+		}
+		if err == nil {
+			err = c.load(ctx, generation, info, keep)
+		}
+		c.mu.Lock()
+		c.mu.skipped = skipped
+		c.mu.Unlock()
+		if !errors.Is(err, ps.ErrCorrupt) {
+			return generation, info, err
+		}
+		generation++
+		skipped = append(skipped, fmt.Errorf("ps: %w", err))
+		c.opts.Logger.WarnContext(ctx, "damaged snapshot passed over", "path", e.Path, "err", err)
+	}
+	switch {
+	case c.opts.Restore != "":
+		return 0, nil, fmt.Errorf("ps: restoring %s: %w", c.opts.Restore, errors.Join(skipped...))
+	case c.opts.From != "" && len(entries) == 1 && entries[0].Path == c.opts.From:
+		return 0, nil, fmt.Errorf("ps: beginning with the parameters of %s: %w", c.opts.From, errors.Join(skipped...))
+	case len(skipped) > 0:
+		return 0, nil, fmt.Errorf("ps: no snapshot in %s is whole; to start over, move them away: %w", c.opts.Dir, errors.Join(skipped...))
+	}
+	return generation, nil, c.load(ctx, generation, nil, keep)
+}
+
+// candidates returns the snapshots that the shards may go back to, the best first: those of the folder, the newest first,
+// or the one that was asked for, after those that were taken since; where there is none, that of the run to begin from.
+func (c *Cluster) candidates() ([]snapshot.Entry, error) {
+	var entries []snapshot.Entry
+	if c.opts.Dir != "" {
+		var err error
+		if entries, err = snapshot.ListIn(c.opts.Store, c.opts.Dir); err != nil {
+			return nil, fmt.Errorf("ps: %w", err)
+		}
+	}
+	if c.opts.Restore == "" {
+		if len(entries) == 0 && c.opts.From != "" {
+			info, err := snapshot.ReadInfoIn(c.opts.Store, c.opts.From)
+			return []snapshot.Entry{{Path: c.opts.From, Info: info, Err: err}}, nil
+		}
+		return entries, nil
+	}
+	entries = slices.DeleteFunc(entries, func(e snapshot.Entry) bool { return e.ID <= c.before })
+	info, err := snapshot.ReadInfoIn(c.opts.Store, c.opts.Restore)
+	asked := snapshot.Entry{Path: c.opts.Restore, Info: info, Err: err}
+	if info != nil {
+		asked.ID = info.ID
+	}
+	return append(entries, asked), nil
+}
+
+func (c *Cluster) load(ctx context.Context, generation uint64, info *ps.SnapshotInfo, keep func(i int) bool) error {
+	o := ps.LoadOptions{Generation: generation}
+	if info != nil {
+		o.Path, o.ID = info.Path, info.ID
+	}
+	return c.each(ctx, func(ctx context.Context, i int, p ps.Peer) error {
+		o := o
+		o.Keep = keep(i)
+		return p.Load(ctx, o)
+	})
+}
+
+// fitting returns the snapshot itself when its parameters fit the layout, and otherwise, where [Options].Fit lets them be
+// made to fit, one in the job's folder that does. It says what changes. Errors: [ps.ErrLayout], [ps.ErrCorrupt], those of writing.
+func (c *Cluster) fitting(ctx context.Context, info *ps.SnapshotInfo) (*ps.SnapshotInfo, error) {
+	fit, err := c.opts.Layout.Fit(info.Shape(), c.opts.Fit)
+	if err != nil {
+		return nil, ps.Unfit(info.Path, err.Error())
+	}
+	changes := fit.Notes
+	if !c.opts.ReadOnly {
+		changes = append(changes, c.opts.Layout.Rules().Changes(info.Rules, c.opts.Fit.Rename)...)
+	}
+	foreign := c.opts.From != "" && info.Path == c.opts.From
+	if (!fit.Exact || foreign) && c.opts.Dir != "" && c.opts.Restore == "" {
+		if info, err = c.convert(ctx, info, fit, !foreign); err != nil {
+			return nil, err
+		}
+	} else if !fit.Exact {
+		return nil, ps.Unfit(info.Path, strings.Join(fit.Notes, "\n  "))
+	}
+	c.differs(ctx, changes)
+	return info, nil
+}
+
+// MadeOf begins the note of a snapshot that was made of another one, whose path follows.
+const MadeOf = "made of "
+
+// convert writes a snapshot of the layout into the job's folder.
+func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param.Fit, keep bool) (*ps.SnapshotInfo, error) {
+	from, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{Store: c.opts.Store})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.mu.newest++
+	number := c.mu.newest
+	c.mu.Unlock()
+	made, err := snapshot.Convert(ctx, from, fit, snapshot.Options{
+		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: MadeOf + snapshot.Absolute(info.Path),
+		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(),
+	}, keep, func(tensor string) int { return ps.TensorShard(tensor, info.Shards) })
+	if err = errors.Join(err, from.Close()); err != nil {
+		return nil, fmt.Errorf("ps: making a snapshot that fits of %s: %w", info.Path, err)
+	}
+	c.opts.Logger.InfoContext(ctx, "snapshot made to fit", "path", made.Path, "of", info.Path, "rows", made.Rows())
+	return made, nil
+}
+
+// differs notes what is not as in the snapshot that is restored.
+func (c *Cluster) differs(ctx context.Context, changes []string) {
+	c.mu.Lock()
+	c.mu.changes = changes
+	c.mu.Unlock()
+	for _, line := range changes {
+		c.opts.Logger.InfoContext(ctx, "not as in the snapshot", "change", line)
+	}
+}

@@ -1,0 +1,237 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// localConn is a client's stream to a shard of the same process: calls, under the shard's lock.
+type localConn struct {
+	n                           *Node
+	session, generation, stream uint64
+	// settles refuses to take a split over from a client that is there: a snapshot settles what somebody has left behind, and
+	// that somebody's successor may come at the same moment.
+	settles bool
+}
+
+var _ ps.Conn = (*localConn)(nil)
+
+// check needs the lock, for reading at least.
+func (c *localConn) check() error {
+	switch n := c.n; {
+	case n.shard.closed:
+		return ps.ErrClosed
+	case n.generation == 0 && n.highest > c.generation:
+		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was given up for another, of generation %d: %w",
+			n.opts.Index, n.opts.NumShards, c.generation, n.highest, ps.ErrRolledBack)
+	case n.generation == 0:
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+	case n.generation != c.generation:
+		return fmt.Errorf("ps: shard %d of %d: the state is now generation %d, this session began in %d: %w",
+			n.opts.Index, n.opts.NumShards, n.generation, c.generation, ps.ErrRolledBack)
+	case c.stream != 0 && n.streams[c.session] == 0:
+		return fmt.Errorf("ps: shard %d of %d: the worker was replaced: %w", n.opts.Index, n.opts.NumShards, ps.ErrFenced)
+	case c.stream != 0 && n.streams[c.session] != c.stream:
+		return fmt.Errorf("ps: shard %d of %d: the session goes on in another stream: %w", n.opts.Index, n.opts.NumShards, ps.ErrClosed)
+	default:
+		return n.failed()
+	}
+}
+
+// Lookup implements [ps.Conn].
+func (c *localConn) Lookup(ctx context.Context, ctl []ps.Control, rows *param.Rows) (ps.Reply, error) {
+	if _, err := c.controls(ctx, ctl); err != nil {
+		return ps.Reply{}, err
+	}
+	c.n.mu.RLock()
+	defer c.n.mu.RUnlock()
+	if err := c.check(); err != nil {
+		return ps.Reply{}, err
+	}
+	return ps.Reply{Cut: c.n.shard.Wanted(c.session)}, c.n.shard.Lookup(rows)
+}
+
+// Dense implements [ps.Conn].
+func (c *localConn) Dense(ctx context.Context, ctl []ps.Control, have uint64, dst []float32) (uint64, ps.Reply, error) {
+	if _, err := c.controls(ctx, ctl); err != nil {
+		return 0, ps.Reply{}, err
+	}
+	c.n.mu.RLock()
+	defer c.n.mu.RUnlock()
+	if err := c.check(); err != nil {
+		return 0, ps.Reply{}, err
+	}
+	version, err := c.n.shard.Dense(have, dst)
+	return version, ps.Reply{Cut: c.n.shard.Wanted(c.session)}, err
+}
+
+// Stage implements [ps.Conn]. With a log it returns once the update is durable, and every commit before it.
+func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u *param.Update) (ps.Reply, error) {
+	if _, err := c.controls(ctx, ctl); err != nil {
+		return ps.Reply{}, err
+	}
+	if err := c.n.log.room(ctx, u); err != nil {
+		return ps.Reply{}, err
+	}
+	r, rec, err := c.stage(epoch, u)
+	if err == nil {
+		err = rec.wait(ctx)
+	}
+	if err != nil {
+		return ps.Reply{}, err
+	}
+	return r, nil
+}
+
+func (c *localConn) stage(epoch uint64, u *param.Update) (r ps.Reply, rec record, err error) {
+	c.n.lock()
+	defer c.n.mu.Unlock()
+	defer c.n.changing()
+	if err = c.check(); err != nil {
+		return r, rec, err
+	}
+	// One that the shard has already is written again too: it may have come just before and not be durable yet.
+	if err = c.n.shard.Stage(c.session, epoch, u); err == nil {
+		rec, err = c.n.log.staged(c.session, epoch, u)
+	}
+	return ps.Reply{Cut: c.n.shard.Wanted(c.session)}, rec, err
+}
+
+// Control implements [ps.Conn]. With a log it returns once everything is durable.
+func (c *localConn) Control(ctx context.Context, ctl []ps.Control) (ps.Reply, error) {
+	rec, err := c.controls(ctx, ctl)
+	if err == nil {
+		err = rec.wait(ctx)
+	}
+	if err != nil {
+		return ps.Reply{}, err
+	}
+	c.n.mu.RLock()
+	defer c.n.mu.RUnlock()
+	if err := c.check(); err != nil {
+		return ps.Reply{}, err
+	}
+	return ps.Reply{Cut: c.n.shard.Wanted(c.session)}, nil
+}
+
+// Acquire implements [ps.Conn].
+func (c *localConn) Acquire(ctx context.Context, id ps.SplitID, epoch uint64) (st ps.SplitState, reply ps.Reply, err error) {
+	var rec record
+	c.n.update(func(s *Shard) bool {
+		if err = c.check(); err != nil {
+			return false
+		}
+		if epoch > ps.MaxEpoch {
+			err = fmt.Errorf("ps: shard %d: %s: epoch %d is above %d, the last there is: %w", s.index, id, epoch, uint64(ps.MaxEpoch), ps.ErrFenced)
+			return false
+		}
+		if c.settles && !s.orphaned(id, c.session) {
+			err = fmt.Errorf("ps: shard %d: %s: somebody else settles it: %w", s.index, id, ps.ErrFenced)
+			return false
+		}
+		if st, err = s.Acquire(c.session, id, epoch); err == nil {
+			rec, err = c.n.log.acquired(c.session, s.sessions[c.session].worker, id, epoch)
+		}
+		reply.Cut = s.Wanted(c.session)
+		return true
+	})
+	if err == nil {
+		err = rec.wait(ctx)
+	}
+	return st, reply, err
+}
+
+// Close implements [ps.Conn].
+func (c *localConn) Close(ctx context.Context, clean bool) error {
+	var rec record
+	var err error
+	c.n.update(func(s *Shard) bool {
+		if c.n.generation != c.generation || c.n.streams[c.session] != c.stream {
+			return false // whatever it was, it is no more, or continues elsewhere
+		}
+		delete(c.n.streams, c.session)
+		s.Leave(c.session, clean)
+		if clean && !s.closed {
+			rec, err = c.n.log.left(c.session)
+		}
+		err = errors.Join(err, c.n.cutTaken())
+		return true
+	})
+	if err == nil {
+		err = rec.wait(ctx)
+	}
+	return err
+}
+
+// controls handles controls, waiting where a commit must wait for a cut, and returns what has to be durable.
+func (c *localConn) controls(ctx context.Context, ctl []ps.Control) (last record, err error) {
+	for len(ctl) > 0 {
+		done, rec, wake, err := c.locked(ctl)
+		if err != nil {
+			return record{}, err
+		}
+		if rec.in != nil {
+			last = rec
+		}
+		if ctl = ctl[done:]; len(ctl) == 0 {
+			return last, nil
+		}
+		start := time.Now()
+		select {
+		case <-wake:
+			c.n.waited(start)
+		case <-ctx.Done():
+			return record{}, fmt.Errorf("ps: waiting for other workers at a snapshot's marker: %w", context.Cause(ctx))
+		}
+	}
+	return last, nil
+}
+
+// locked is run under the lock; wake is closed when to continue.
+func (c *localConn) locked(ctl []ps.Control) (done int, last record, wake chan struct{}, err error) {
+	c.n.lock()
+	defer c.n.mu.Unlock()
+	defer c.n.changing()
+	done, last, err = c.run(ctl)
+	return done, last, c.n.wake, err
+}
+
+// run handles controls up to one that must wait, one by one, so that the log has them before and behind a cut as the shard
+// has. It needs the lock.
+func (c *localConn) run(ctl []ps.Control) (done int, last record, err error) {
+	if err := c.check(); err != nil {
+		return 0, last, err
+	}
+	n := c.n
+	for i := range ctl {
+		ct := &ctl[i]
+		// A marker that comes too late for its cut changes nothing.
+		passes := ct.Kind == ps.Marker && n.shard.awaits(c.session, ct.Cut)
+		did, err := n.shard.Controls(c.session, ctl[i:i+1])
+		if err != nil || did == 0 {
+			return i, last, err
+		}
+		switch {
+		case passes:
+			for k, v := range ct.State {
+				if last, err = n.log.state(k, v); err != nil {
+					return i, last, err
+				}
+			}
+			if err := n.cutTaken(); err != nil {
+				return i, last, err
+			}
+			n.wakeUp()
+		case ct.Kind != ps.Marker:
+			if last, err = n.log.control(c.session, ct); err != nil {
+				return i, last, err
+			}
+		}
+	}
+	return len(ctl), last, nil
+}

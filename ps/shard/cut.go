@@ -1,0 +1,223 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// BeginCut asks for a cut after the markers of the given sessions; without sessions it is taken at once. What is behind
+// the cut goes to the log of the given snapshot. Errors: [ps.ErrNotReady], [ps.ErrClosed],
+// those of the log.
+func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint64) error {
+	_, err := n.beginCut(id, snapshot, sessions, false)
+	return err
+}
+
+// beginCut begins a cut, if asked to only when the owners of splits are still the given sessions.
+func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (begun bool, err error) {
+	n.use.Lock() // waits for the reader of a cut before, whose coordinator is gone
+	defer n.use.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.shard.closed:
+		return false, ps.ErrClosed
+	case n.generation == 0: // nobody could pass a marker here
+		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+	}
+	if err := n.failed(); err != nil {
+		return false, err
+	}
+	if err := n.log.takes(snapshot); err != nil {
+		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	}
+	if check {
+		if now, orphans := n.shard.Participants(); !slices.Equal(now, sessions) || len(orphans) > 0 {
+			return false, nil
+		}
+	}
+	n.cutting.Store(true)
+	n.dropCut()
+	n.shard.BeginCut(id, sessions)
+	n.log.expectCut(snapshot)
+	n.wakeUp()
+	return true, n.cutTaken()
+}
+
+// cutTaken begins a new segment of the log at the moment of a cut. It needs the lock.
+func (n *Node) cutTaken() error {
+	if n.shard.barrier.cut == nil {
+		return nil
+	}
+	return n.log.rotate(n.shard, n.generation)
+}
+
+// AwaitCut returns when the cut is taken; it is then kept until [Node.EndCut]. Errors: [ps.ErrDisturbed] when it must begin
+// again, [ps.ErrClosed], the context's.
+func (n *Node) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
+	for {
+		n.mu.Lock()
+		st, err := n.takeCut(id)
+		wake := n.wake
+		n.mu.Unlock()
+		if st != nil || err != nil {
+			return st, err
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("ps: shard %d of %d: waiting for a cut: %w", n.opts.Index, n.opts.NumShards, context.Cause(ctx))
+		}
+	}
+}
+
+// takeCut needs the lock.
+func (n *Node) takeCut(id uint64) (*ps.CutState, error) {
+	if n.shard.closed {
+		return nil, ps.ErrClosed
+	}
+	if err := n.failed(); err != nil {
+		return nil, err
+	}
+	if n.taken == nil || n.cut != id {
+		cut, disturbed := n.shard.CutState(id)
+		if disturbed {
+			return nil, ps.ErrDisturbed
+		}
+		if cut == nil {
+			return nil, nil
+		}
+		n.taken, n.cut = n.shard.TakeCut(id), id
+	}
+	st := &ps.CutState{Progress: n.taken.Progress, State: n.taken.State, Changes: n.taken.changes}
+	st.Bytes = n.bytes(n.taken)
+	return st, nil
+}
+
+// bytes estimates what writing a cut takes.
+func (n *Node) bytes(cut *Cut) int64 {
+	total := int64(0)
+	for t, tc := range cut.Tables {
+		spec := n.opts.Layout.Tables[t]
+		total += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
+	}
+	for _, d := range cut.Tensors {
+		total += int64(4 * (len(d.Weights) + len(d.State)))
+	}
+	return total
+}
+
+// WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
+// under this name. Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
+func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
+	n.use.RLock()
+	defer n.use.RUnlock()
+	n.mu.RLock()
+	cut, closed := n.taken, n.shard.closed
+	if n.cut != id {
+		cut = nil
+	}
+	n.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, ps.ErrClosed
+	case cut == nil:
+		return nil, ps.ErrDisturbed
+	}
+	if mine := filepath.Clean(n.opts.Dir); filepath.Dir(dir) != mine { // its log would look for the snapshot there
+		return nil, fmt.Errorf("ps: shard %d of %d keeps its snapshots in %s, shard 0 in %s; start all shards with the same dir: %w",
+			n.opts.Index, n.opts.NumShards, mine, filepath.Dir(dir), ps.ErrNoDir)
+	}
+	if begun, err := snapshot.Begun(n.opts.Store, dir); err != nil || !begun {
+		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
+			n.opts.Index, n.opts.NumShards, dir, ps.ErrNoDir)
+	}
+	w := snapshot.NewPart(snapshot.PartOptions{Store: n.opts.Store, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut)})
+	for t, tc := range cut.Tables {
+		err := w.Rows(t, func(dst *table.Rows, limit int) bool {
+			runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
+			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
+		})
+		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Dense(cut.Tensors); err != nil {
+		return nil, err
+	}
+	// The log continues from this snapshot: its border must be there before the snapshot is.
+	return w.Part(), n.log.flush(ctx)
+}
+
+// EndCut ends a cut, taken or not, lets the streams continue and returns the longest time that a push has waited because of
+// it. durable is the snapshot that holds it, 0 when there is none: the log before that is not needed any more.
+func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, error) {
+	n.use.Lock()
+	n.mu.Lock()
+	closed := n.shard.closed
+	if !closed {
+		if id == ps.AnyCut || n.cut == id {
+			n.dropCut()
+		}
+		if id == ps.AnyCut || n.shard.barrier.id == id {
+			n.shard.EndCut()
+		}
+		n.cutting.Store(false)
+		n.wakeUp()
+	}
+	n.mu.Unlock()
+	n.use.Unlock()
+	if closed {
+		return 0, ps.ErrClosed
+	}
+	return time.Duration(n.stall.Swap(0)), n.log.trim(durable)
+}
+
+// dropCut needs the lock.
+func (n *Node) dropCut() {
+	if n.taken != nil {
+		n.taken.close(nopLocker{})
+	}
+	n.taken, n.cut = nil, 0
+}
+
+// Digest names what the shard holds at one moment, while updates continue. Errors: [ps.ErrClosed], the context's.
+func (n *Node) Digest(ctx context.Context) (*ps.ShardDigest, error) {
+	n.use.RLock()
+	defer n.use.RUnlock()
+	n.mu.Lock()
+	if n.shard.closed {
+		n.mu.Unlock()
+		return nil, ps.ErrClosed
+	}
+	cut := n.shard.Cut()
+	n.mu.Unlock()
+	defer cut.close(&n.mu)
+	d := &ps.ShardDigest{Progress: cut.Progress, State: cut.State}
+	var rows table.Rows
+	for t, tc := range cut.Tables {
+		spec := n.opts.Layout.Tables[t]
+		for dim, stateDim := spec.Dim(), spec.StateDim(); tc.Next(n.mu.RLocker(), &rows, 512); rows.Reset() {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			d.Digest.Rows(spec.Name, dim, stateDim, &rows)
+		}
+		if err := tc.Err(); err != nil {
+			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+		}
+	}
+	for _, t := range cut.Tensors {
+		d.Digest.Dense(t)
+	}
+	return d, nil
+}

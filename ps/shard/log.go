@@ -1,0 +1,524 @@
+package shard
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/wal"
+)
+
+// LogOptions configure a node's write-ahead log: with one, staged pushes and commits that were acknowledged survive the
+// end of the process.
+type LogOptions struct {
+	// Dir is the folder of the log of one shard ([Options]), or of those of all shards of a process (coordinator.Options).
+	Dir string
+	// Owner is what no other job has: a log of another owner is refused. Empty: any owner may open the folder. Either way
+	// one process at a time has it.
+	Owner string
+	// Job names the owner for people, such as "job click in /data/runs/click". It is not compared.
+	Job string
+	// NoSync leaves out fsync: the log then survives the end of the process, not that of the machine.
+	NoSync bool
+	// Identity describes what must be the same, beside the shard and the layout, for a process that continues from the log; short.
+	Identity string
+	// SegmentBytes is the size of a file of the log; default 64 MiB.
+	SegmentBytes int64
+	// FS is where the log is kept; nil: [snapshot.OS].
+	FS snapshot.FS
+}
+
+// LogName is the folder of a shard's log.
+func LogName(index, numShards int) string { return fmt.Sprintf("shard-%04d-of-%04d", index, numShards) }
+
+// LogPattern is what [LogName] matches, for filepath.Glob.
+const LogPattern = "shard-[0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9]"
+
+// The kinds of records. What they hold is in codec.go; each is applied to the shard as the call that wrote it was, and
+// applying one that the shard has already changes nothing.
+const (
+	recGeneration byte = iota + 1
+	recOwner
+	recStage
+	recCommit
+	recAbort
+	recLeave
+	recState
+)
+
+// nodeLog is a node's log. Methods that write need the node's lock; the nil log does nothing.
+type nodeLog struct {
+	opts wal.Options
+	lock *logLock
+	// live is replaced with the node's lock only, and read without.
+	live atomic.Pointer[liveLog]
+	// expected is the snapshot whose cut comes next, 0 for none or when the border is set.
+	expected uint64
+	// seen is the newest snapshot that there was when the log was begun.
+	seen  uint64
+	head  []byte
+	parts [][]byte
+}
+
+// liveLog is a log from its beginning to the node's next state: a caller that waits for one of its records continues doing so when
+// the node has another one.
+type liveLog struct {
+	*wal.Log
+	broken atomic.Pointer[error]
+}
+
+// record is a record's place, to wait for. The zero record is durable.
+type record struct {
+	in  *liveLog
+	lsn uint64
+}
+
+// openLog takes up the log: what it gives back becomes the node's state.
+func (n *Node) openLog(ctx context.Context) (err error) {
+	o := n.opts.Log
+	l := &nodeLog{opts: wal.Options{
+		FS: o.FS, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
+		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, shape %s, %s", n.opts.Index, n.opts.NumShards, logShape(n.opts.Layout), o.Identity), ", "),
+	}}
+	if o.Owner != "" {
+		l.opts.Identity = "job " + o.Owner + ", " + l.opts.Identity
+	}
+	if l.lock, err = lockLog(o); err != nil {
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.lock.Close())
+			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, logError(err))
+		}
+	}()
+	w, err := wal.Open(l.opts)
+	if errors.Is(err, wal.ErrIdentity) {
+		owner, job := LogOwner(o.Dir)
+		if job != "" && o.Owner != "" && owner != o.Owner {
+			return fmt.Errorf("%s is the log of %s: %w; give this job another ps.wal.dir", o.Dir, job, ps.ErrOthersLog)
+		}
+		if job != "" && o.Owner != "" {
+			return fmt.Errorf("%s is the log of %s: %w", o.Dir, job, err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.lock.own(o)
+	l.live.Store(&liveLog{Log: w})
+	n.log = l
+	newest, err := n.newestSnapshot()
+	if err != nil {
+		return err
+	}
+	bases := w.Bases()
+	if len(bases) == 0 && newest > 0 && !w.Found() {
+		n.recovered.Lost = fmt.Sprintf("there is no log in %s, though there is snapshot %d: what came after the snapshot is read from the source again (has ps.wal.dir moved, or the number of shards changed?)",
+			o.Dir, newest)
+	}
+	if len(bases) == 0 {
+		bases = []uint64{0} // never begun, or so damaged that no base is left: the replay reports which
+	}
+	var lost []error
+	for _, base := range bases {
+		err := n.replay(ctx, base, newest)
+		if err == nil && n.generation > 0 {
+			return w.Begin()
+		}
+		if err == nil {
+			break // it was begun, but never got a state
+		}
+		if !errors.Is(err, wal.ErrCorrupt) && !errors.Is(err, ps.ErrCorrupt) {
+			return err
+		}
+		lost = append(lost, err)
+		n.opts.Logger.WarnContext(ctx, "log cannot be replayed", "shard", n.opts.Index, "base", base, "err", err)
+	}
+	if err := errors.Join(lost...); err != nil {
+		n.recovered.Lost = err.Error()
+	}
+	return nil
+}
+
+// logShape names what a log's records must fit: the shape and what the optimizers keep, not their settings. Records after
+// the last snapshot are applied by the rules there are now.
+func logShape(l *param.Layout) string {
+	b, err := json.Marshal(l.Shape())
+	if err != nil {
+		panic("ps: a shape does not marshal: " + err.Error()) // names and numbers only
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// newestSnapshot is the number of the newest snapshot in the job's folder, good or not, or 0.
+func (n *Node) newestSnapshot() (uint64, error) {
+	if n.opts.Dir == "" {
+		return 0, nil
+	}
+	entries, err := snapshot.ListIn(n.opts.Store, n.opts.Dir)
+	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	return entries[0].ID, nil
+}
+
+// replay brings the node to where its log ends, or leaves it without a state when that never got one.
+func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
+	s, err := n.empty()
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			s.Close()
+		}
+	}()
+	if base > 0 {
+		if err := n.read(ctx, s, snapshot.Path(n.opts.Dir, base)); err != nil {
+			return err
+		}
+	}
+	d := logDecoder{shard: s}
+	s.maxStaged = math.MaxInt // whatever the limit was
+	l := n.log.live.Load()
+	tail, err := l.Replay(ctx, base, d.apply)
+	if err != nil || d.generation == 0 {
+		return err
+	}
+	// The border of a snapshot is durable before the snapshot is. One without a border was taken while the shard had another
+	// log, in a cluster of another number of shards for instance.
+	n.log.seen = max(d.seen, l.Stats().Base)
+	if newest > n.log.seen {
+		return fmt.Errorf("ps: shard %d: the log ends before snapshot %d, at that of %d: it is of an earlier life of the cluster: %w",
+			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
+	}
+	s.maxStaged = n.opts.MaxStaged
+	// Nobody is connected. A client that comes back to its session continues; what the others left is settled.
+	for _, se := range s.sessions {
+		se.gone = true
+	}
+	s.forgetGone()
+	done = true
+	n.shard.Close()
+	n.shard, n.generation, n.highest, n.base = s, d.generation, d.generation, base
+	n.recovered = ps.LogRecovery{Records: int64(tail.Records), TornBytes: tail.TornBytes}
+	return nil
+}
+
+// reset begins a new log after a snapshot. newest is the newest that there is.
+func (l *nodeLog) reset(ctx context.Context, o ps.LoadOptions, newest uint64) error {
+	if l == nil {
+		return nil
+	}
+	// A log that runs is ended first; that it may be broken does not matter any more.
+	old := l.live.Load()
+	_ = old.Close()
+	fresh, err := wal.Open(l.opts)
+	if err == nil {
+		err = fresh.Reset(o.ID)
+	}
+	if err != nil {
+		return old.fail(err)
+	}
+	l.live.Store(&liveLog{Log: fresh})
+	l.expected, l.seen = 0, max(o.ID, newest)
+	return l.generation(ctx, o.Generation)
+}
+
+// generation notes a generation and returns when that is durable. The log has it from then on, so it is waited for even if
+// the caller's context ended: the node must not continue in another generation than its log.
+func (l *nodeLog) generation(ctx context.Context, g uint64) error {
+	if l == nil {
+		return nil
+	}
+	r, err := l.generated(g)
+	if err != nil {
+		return err
+	}
+	return r.wait(context.WithoutCancel(ctx))
+}
+
+func (l *nodeLog) generated(g uint64) (record, error) {
+	l.head = appendU64(appendU64(l.head[:0], g), l.seen)
+	return l.append(recGeneration)
+}
+
+// append writes a record of head and parts.
+func (l *nodeLog) append(kind byte, parts ...[]byte) (record, error) {
+	l.parts = append(append(l.parts[:0], l.head), parts...)
+	return l.write(kind)
+}
+
+// write writes a record of the parts.
+func (l *nodeLog) write(kind byte) (record, error) {
+	live := l.live.Load()
+	if err := live.failed(); err != nil {
+		return record{}, err
+	}
+	lsn, err := live.Append(kind, l.parts...)
+	clear(l.parts) // they point into what is the caller's
+	return record{live, lsn}, live.fail(err)
+}
+
+// fullDisk is [ps.ErrNoSpace] with the text of the log's own error.
+type fullDisk struct{ error }
+
+// Is makes it [ps.ErrNoSpace].
+func (e *fullDisk) Is(target error) bool { return target == ps.ErrNoSpace }
+
+// Unwrap returns the log's error.
+func (e *fullDisk) Unwrap() error { return e.error }
+
+// logError is an error of the log as callers know it.
+func logError(err error) error {
+	switch {
+	case errors.Is(err, wal.ErrNoSpace):
+		return &fullDisk{err}
+	case errors.Is(err, wal.ErrClosed):
+		return fmt.Errorf("%w: %w", ps.ErrClosed, err)
+	case errors.Is(err, ps.ErrOthersLog):
+		return fmt.Errorf("%w: %w", err, ps.ErrMismatch)
+	case errors.Is(err, wal.ErrIdentity):
+		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside; what it holds behind the last snapshot is then read from the source again: %w", err, ps.ErrMismatch)
+	}
+	return err
+}
+
+// fail remembers what broke the log: the shard has effects then that the log has not, so it serves nobody any more.
+func (l *liveLog) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	why := fmt.Errorf("ps: write-ahead log: %w", logError(err)) // of its own, so that no error costs no memory
+	l.broken.CompareAndSwap(nil, &why)
+	return why
+}
+
+func (l *liveLog) failed() error {
+	if err := l.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// failed returns what broke the log, or nil.
+func (l *nodeLog) failed() error {
+	if l == nil {
+		return nil
+	}
+	return l.live.Load().failed()
+}
+
+// room waits while the log is far behind, so that nobody waits for it under the node's lock. Errors: [ps.ErrLayout] for an
+// update that no record can hold, which must not get as far as the shard; those of the log.
+func (l *nodeLog) room(ctx context.Context, u *param.Update) error {
+	if l == nil {
+		return nil
+	}
+	size := 256 + len(u.Source) + len(u.Split) + 4*len(u.Dense) + len(u.Trace)
+	for t := range u.Keys {
+		size += 64 + 8*len(u.Keys[t])
+		if t < len(u.Counts) && t < len(u.Grads) {
+			size += 4*len(u.Counts[t]) + 4*len(u.Grads[t])
+		}
+	}
+	if size > wal.MaxRecord {
+		return fmt.Errorf("ps: %s/%s: an update of %d bytes, a record of the log has at most %d: %w", u.Source, u.Split, size, wal.MaxRecord, ps.ErrLayout)
+	}
+	if err := l.live.Load().Room(ctx); err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return nil
+}
+
+// wait returns when the record and all before it are durable. It must be called without the node's lock, but for the
+// first record of a log.
+func (r record) wait(ctx context.Context) error {
+	if r.in == nil {
+		return nil
+	}
+	err := r.in.Wait(ctx, r.lsn)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || errors.Is(err, wal.ErrClosed):
+		// If the log is broken all the same, the next record meets that.
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return r.in.fail(err)
+}
+
+func (l *nodeLog) staged(session, epoch uint64, u *param.Update) (record, error) {
+	if l == nil {
+		return record{}, nil
+	}
+	l.head = appendOwner(l.head[:0], session, ps.SplitID{Source: u.Source, Split: u.Split}, epoch)
+	l.head, l.parts = appendUpdate(l.head, l.parts[:0], u)
+	return l.write(recStage)
+}
+
+func (l *nodeLog) acquired(session uint64, worker string, id ps.SplitID, epoch uint64) (record, error) {
+	if l == nil {
+		return record{}, nil
+	}
+	l.head = appendText(appendOwner(l.head[:0], session, id, epoch), worker)
+	return l.append(recOwner)
+}
+
+func (l *nodeLog) left(session uint64) (record, error) {
+	if l == nil {
+		return record{}, nil
+	}
+	l.head = appendU64(l.head[:0], session)
+	return l.append(recLeave)
+}
+
+func (l *nodeLog) control(session uint64, c *ps.Control) (record, error) {
+	if l == nil {
+		return record{}, nil
+	}
+	l.head = appendOwner(l.head[:0], session, c.Split, c.Epoch)
+	if c.Kind == ps.Abort {
+		return l.append(recAbort)
+	}
+	l.head = appendU64(l.head, uint64(c.To))
+	return l.append(recCommit)
+}
+
+func (l *nodeLog) state(key string, value []byte) (record, error) {
+	if l == nil {
+		return record{}, nil
+	}
+	set := uint64(0)
+	if value != nil {
+		set = 1
+	}
+	l.head = appendText(appendU64(l.head[:0], set), key)
+	return l.append(recState, value)
+}
+
+// maxJump is by how much the number of a snapshot may be above that of the log's last border: numbers that nobody counts to
+// would leave none for those that follow.
+const maxJump = 1 << 32
+
+// takes reports whether the border of a snapshot can come next. Errors: [ps.ErrMismatch], and the log is as it was.
+func (l *nodeLog) takes(snapshot uint64) error {
+	if l == nil || snapshot == 0 {
+		return nil
+	}
+	if base := l.base(); snapshot < base || snapshot-base > maxJump {
+		return fmt.Errorf("ps: the log is behind snapshot %d already and cannot have the border of snapshot %d next: %w", base, snapshot, ps.ErrMismatch)
+	}
+	return nil
+}
+
+// expectCut says of which snapshot the next cut is.
+func (l *nodeLog) expectCut(snapshot uint64) {
+	if l != nil {
+		l.expected = snapshot
+	}
+}
+
+// rotate sets the border of a cut that the shard has just taken. What the snapshot will not hold is written again after
+// it: owners and what is staged.
+func (l *nodeLog) rotate(s *Shard, generation uint64) error {
+	if l == nil || l.expected == 0 {
+		return nil
+	}
+	number := l.expected
+	l.expected = 0
+	if err := l.failed(); err != nil {
+		return err
+	}
+	live := l.live.Load()
+	if err := live.Rotate(number); err != nil {
+		return live.fail(err)
+	}
+	if _, err := l.generated(generation); err != nil {
+		return err
+	}
+	var u param.Update
+	for id, sp := range s.splits {
+		se := s.sessions[sp.session]
+		if sp.epoch == 0 {
+			continue
+		}
+		worker := ""
+		if se != nil {
+			worker = se.worker
+		}
+		if _, err := l.acquired(sp.session, worker, id, sp.epoch); err != nil {
+			return err
+		}
+		for _, b := range sp.staged {
+			b.update(&u, id)
+			if _, err := l.staged(sp.session, sp.epoch, &u); err != nil {
+				return err
+			}
+		}
+		if se == nil { // it has left, with everything committed
+			if _, err := l.left(sp.session); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flush returns when everything so far is durable.
+func (l *nodeLog) flush(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	if err := l.live.Load().Flush(ctx); err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return nil
+}
+
+// trim says that a snapshot is durable, 0 for none.
+func (l *nodeLog) trim(durable uint64) error {
+	if l == nil || durable == 0 {
+		return nil
+	}
+	live := l.live.Load()
+	if err := live.failed(); err != nil {
+		return err
+	}
+	if err := live.Trim(durable); err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return nil
+}
+
+// base is the snapshot of the last border.
+func (l *nodeLog) base() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.live.Load().Stats().Base
+}
+
+func (l *nodeLog) close() error {
+	if l == nil {
+		return nil
+	}
+	live := l.live.Load()
+	err := live.Close()
+	if err != nil && live.failed() == nil {
+		return errors.Join(fmt.Errorf("ps: write-ahead log: %w", logError(err)), l.lock.Close())
+	}
+	return l.lock.Close()
+}

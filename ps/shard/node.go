@@ -1,0 +1,375 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// NodeOptions configure a [Node].
+type Options struct {
+	// Layout describes the parameters. It must be valid.
+	Layout *param.Layout
+	// Index is the shard's, of NumShards.
+	Index, NumShards int
+	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
+	MaxStaged int
+	// Dir is the folder of the job's snapshots; all shards see the same one.
+	Dir string
+	// Log, if not nil, makes the node keep a write-ahead log.
+	Log *LogOptions
+	// Logger gets life-cycle and trouble; nil discards.
+	Logger *slog.Logger
+	// Store is where snapshots are kept; nil: [snapshot.Disk].
+	Store snapshot.Store
+	// ReadOnly makes the shard hold weights alone, and refuse to change them; the layout is one of [param.Layout.Frozen].
+	ReadOnly bool
+	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
+	Memory *table.Memory
+}
+
+// Node is a shard with its lock, its streams and its log: whatever serves it, in this process or another one's. Its
+// methods may overlap.
+//
+// A node begins at generation 0, in which it serves nobody, unless its log brings a state back; the coordinator of the
+// cluster gives it one with [Node.Load].
+type Node struct {
+	opts        Options
+	incarnation uint64
+	log         *nodeLog // nil without one
+	// use is held for reading while cuts are read, for writing to replace or free the memory.
+	use sync.RWMutex
+
+	mu    sync.RWMutex
+	shard *Shard
+	// torn, if not nil, says that a change of the state was broken off by a panic: nobody knows what it holds.
+	torn error
+	// generation counts the states that the cluster has gone back to; a stream belongs to one.
+	generation uint64
+	// highest is the highest generation that a state was loaded for, or was to be.
+	highest   uint64
+	base      uint64 // snapshot that this state goes back to, 0: none
+	recovered ps.LogRecovery
+	// wake is closed, and replaced, whenever a cut is taken, abandoned or disturbed.
+	wake chan struct{}
+	// streams is the number of the newest stream of each session: an older one that ends late changes nothing.
+	streams map[uint64]uint64
+	opened  uint64
+	// taken is the cut to be written, of number cut.
+	taken *Cut
+	cut   uint64
+
+	// cutting is set while a snapshot aligns streams or copies rows; stall is the longest that a push waited meanwhile.
+	cutting atomic.Bool
+	stall   atomic.Int64
+}
+
+// OpenNode makes a node, with the state of its log where there is one. What the log cannot give back is said by
+// [Node.Status], not an error. Errors: [ps.ErrLayout], those of the file system.
+func Open(ctx context.Context, o Options) (*Node, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Store == nil {
+		o.Store = snapshot.Disk()
+	}
+	o.MaxStaged = max(o.MaxStaged, 1)
+	n := &Node{opts: o, incarnation: ps.NewID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}
+	var err error
+	if n.shard, err = n.empty(); err != nil {
+		return nil, err
+	}
+	if o.Log != nil {
+		if err := n.openLog(ctx); err != nil {
+			n.shard.Close()
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// empty makes a shard with initial values.
+func (n *Node) empty() (*Shard, error) {
+	s, err := New(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged, n.opts.Memory)
+	if err != nil {
+		return nil, err
+	}
+	// A client that outlives the node remembers which version of the dense tensors it has: the numbers of another start must
+	// not mean other values.
+	s.version = ps.NewID()<<32 | 1
+	return s, nil
+}
+
+// Connect opens the stream of a session, or opens it again after it broke. generation is that of the cluster when the
+// session began. Errors: [ps.ErrNotReady], [ps.ErrRolledBack], [ps.ErrClosed].
+func (n *Node) Connect(_ context.Context, session, generation uint64, worker string) (ps.Conn, error) {
+	return n.connect(session, generation, worker, false)
+}
+
+func (n *Node) connect(session, generation uint64, worker string, settles bool) (ps.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := &localConn{n: n, session: session, generation: generation, settles: settles}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	n.opened++
+	c.stream, n.streams[session] = n.opened, n.opened
+	n.shard.Open(session, worker)
+	if n.opts.ReadOnly {
+		return ps.ReadOnly(c), nil
+	}
+	return c, nil
+}
+
+// update runs f under the lock and wakes those that wait for the barrier, when f says so.
+func (n *Node) update(f func(*Shard) (wake bool)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer n.changing()
+	if f(n.shard) {
+		n.wakeUp()
+	}
+}
+
+// changing must be deferred around every change of the state, with the lock. A server turns panics into errors of their
+// calls, but after one in the middle of a change nothing of the state may be believed: the node serves nobody any more, and
+// its process ends and begins again with what the log or a snapshot holds.
+func (n *Node) changing() {
+	if p := recover(); p != nil {
+		n.torn = fmt.Errorf("ps: shard %d of %d: a change of its state was broken off by a fault of the program (%v); it must be started again: %w",
+			n.opts.Index, n.opts.NumShards, p, ps.ErrNotReady)
+		panic(p)
+	}
+}
+
+// failed returns why the node cannot continue, or nil. It needs the lock, for reading at least.
+func (n *Node) failed() error {
+	if n.torn != nil {
+		return n.torn
+	}
+	return n.log.failed()
+}
+
+// wakeUp needs the lock.
+func (n *Node) wakeUp() {
+	close(n.wake)
+	n.wake = make(chan struct{})
+}
+
+// lock is mu.Lock for clients, which takes note of how long a snapshot kept them waiting.
+func (n *Node) lock() {
+	if !n.cutting.Load() {
+		n.mu.Lock()
+		return
+	}
+	start := time.Now()
+	n.mu.Lock()
+	n.waited(start)
+}
+
+// waited takes note of a wait during a snapshot.
+func (n *Node) waited(since time.Time) {
+	d := int64(time.Since(since))
+	for {
+		old := n.stall.Load()
+		if d <= old || n.stall.CompareAndSwap(old, d) {
+			return
+		}
+	}
+}
+
+// Status describes how the node is. Errors: [ps.ErrClosed], that of a log which cannot be written.
+func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	st := ps.NodeStatus{
+		Shard: n.opts.Index, NumShards: n.opts.NumShards, Incarnation: n.incarnation, Generation: n.generation, Base: n.base, LogBase: n.log.base(),
+		Recovery: n.recovered,
+	}
+	if n.shard.closed {
+		return st, ps.ErrClosed
+	}
+	for _, t := range n.shard.tables {
+		st.Rows += int64(t.Len())
+	}
+	return st, n.failed()
+}
+
+// Load makes the node go to a state. Streams of generations before are refused from then on. The old state is freed before
+// the new one is read, because a machine need not hold both: when a snapshot that was whole as long as it was checked cannot
+// be loaded after all, the node has no state, says so by [ps.NodeStatus].Generation, and is given one again. Errors:
+// [ps.ErrCorrupt], [ps.ErrLayout], after which the node has what it had; [ps.ErrFull]; [ps.ErrRolledBack] when it has that generation or
+// one above already, [ps.ErrNotReady] when there is nothing to keep, [ps.ErrClosed], those of the log.
+func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
+	n.use.Lock() // waits for readers of a cut, whose context the coordinator has ended
+	defer n.use.Unlock()
+	if o.Keep {
+		return n.keep(ctx, o.Generation)
+	}
+	newest, err := n.newestSnapshot()
+	if err != nil {
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+	}
+	var from *snapshot.Snapshot
+	if o.Path != "" {
+		if from, err = n.open(o.Path); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, from.Close()) }()
+	}
+	if err := n.giveUp(o.Generation); err != nil {
+		return err
+	}
+	s, err := n.empty()
+	if err != nil {
+		return err
+	}
+	if from != nil {
+		if err := n.fill(ctx, s, from); err != nil {
+			s.Close()
+			return err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		err = ps.ErrClosed
+	} else {
+		err = n.log.reset(ctx, o, newest)
+	}
+	if err != nil {
+		s.Close()
+		return err
+	}
+	n.shard.Close()
+	s.changes = 0 // it is what the snapshot holds
+	n.shard, n.generation, n.base, n.recovered = s, o.Generation, o.ID, ps.LogRecovery{}
+	clear(n.streams)
+	n.wakeUp()
+	if from != nil {
+		n.opts.Logger.InfoContext(ctx, "snapshot restored", "shard", n.opts.Index, "path", snapshot.Absolute(o.Path), "generation", o.Generation)
+	}
+	return nil
+}
+
+// giveUp frees the state for one of a generation. Errors: those of above.
+func (n *Node) giveUp(generation uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.above(generation); err != nil {
+		return err
+	}
+	none, err := n.empty()
+	if err != nil {
+		return err
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	n.shard.Close()
+	n.shard, n.generation, n.highest, n.base = none, 0, generation, 0
+	clear(n.streams)
+	n.wakeUp()
+	return nil
+}
+
+// above reports whether the node may go to a generation. A call of a coordinator that is gone may arrive late. It needs the
+// lock. Errors: [ps.ErrClosed], [ps.ErrRolledBack].
+func (n *Node) above(generation uint64) error {
+	switch {
+	case n.shard.closed:
+		return ps.ErrClosed
+	case generation <= n.highest:
+		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
+			n.opts.Index, n.opts.NumShards, n.highest, generation, ps.ErrRolledBack)
+	case generation > max(n.highest, uint64(time.Now().UnixMicro()))+maxAhead:
+		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it: %w",
+			n.opts.Index, n.opts.NumShards, generation, n.highest, ps.ErrMismatch)
+	}
+	return nil
+}
+
+// maxAhead is by how much a generation may be above the one before and the clock, in microseconds: about twelve days.
+const maxAhead = 1 << 40
+
+// keep only changes the generation: clients connect again and settles what it left.
+func (n *Node) keep(ctx context.Context, generation uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.above(generation); err != nil {
+		return err
+	}
+	if n.generation == 0 {
+		return fmt.Errorf("ps: shard %d of %d has no state to keep: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	if err := n.log.generation(ctx, generation); err != nil {
+		return err
+	}
+	for session := range n.shard.sessions {
+		n.shard.Leave(session, false)
+	}
+	n.generation, n.highest = generation, generation
+	clear(n.streams)
+	n.wakeUp()
+	return nil
+}
+
+// Close gives the memory back. Every later call is answered with [ps.ErrClosed]. It may be called more than once.
+func (n *Node) Close() error {
+	n.use.Lock()
+	defer n.use.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		return nil
+	}
+	n.dropCut()
+	n.shard.EndCut()
+	n.shard.Close()
+	n.wakeUp()
+	return n.log.close()
+}
+
+// Row appends the row of a fid in table number tbl to dst and reports whether there is one. Errors: [ps.ErrLayout] for a table
+// that is not there, [ps.ErrClosed].
+func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.shard.Row(tbl, fid, dst)
+}
+
+// Stats returns what the shard holds.
+func (n *Node) Stats(context.Context) (ps.Stats, error) {
+	st := ps.Stats{Tables: make([]ps.TableStats, len(n.opts.Layout.Tables))}
+	for i, t := range n.opts.Layout.Tables {
+		st.Tables[i].Name = t.Name
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.shard.closed {
+		return st, ps.ErrClosed
+	}
+	n.shard.Stats(&st)
+	return st, nil
+}
+
+// Progress returns what is applied of every split.
+func (n *Node) Progress(context.Context) (map[ps.SplitID]ps.Progress, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.shard.closed {
+		return nil, ps.ErrClosed
+	}
+	return n.shard.Progress(), nil
+}

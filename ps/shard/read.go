@@ -1,0 +1,132 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// read loads the shard's part of a snapshot, of any number of shards.
+func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
+	s, err := n.open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.fill(ctx, to, s), s.Close())
+}
+
+// open opens and verifies the shard's part of a snapshot of this model. Errors: [ps.ErrCorrupt], [ps.ErrLayout].
+func (n *Node) open(path string) (*snapshot.Snapshot, error) {
+	s, err := snapshot.OpenWith(path, snapshot.OpenOptions{Store: n.opts.Store, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := n.fit(s.Info()); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// fit returns where the parameters of a snapshot go. Errors: [ps.ErrLayout].
+func (n *Node) fit(info *ps.SnapshotInfo) (*param.Fit, error) {
+	fit, err := n.opts.Layout.Fit(info.Shape(), param.Policies{})
+	switch {
+	case err != nil:
+		return nil, ps.Unfit(info.Path, err.Error())
+	case !fit.Exact:
+		return nil, ps.Unfit(info.Path, strings.Join(fit.Notes, "\n  "))
+	}
+	return fit, nil
+}
+
+// fill reads a snapshot into an empty shard.
+func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error {
+	info := s.Info()
+	fit, err := n.fit(info)
+	if err != nil {
+		return err
+	}
+	var mine table.Rows
+	for t, spec := range n.opts.Layout.Tables {
+		err := s.Rows(fit.Tables[t].From, func(rows *table.Rows) error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if info.Shards != n.opts.NumShards {
+				n.pick(&mine, rows, spec.Dim(), spec.StateDim())
+				rows = &mine
+			}
+			err := to.PutRows(t, rows)
+			if errors.Is(err, table.ErrDuplicate) {
+				return fmt.Errorf("%w: %w", ps.ErrCorrupt, err)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	tensors, err := s.Tensors()
+	if err != nil {
+		return err
+	}
+	if err := to.putTensors(tensors); err != nil {
+		return fmt.Errorf("ps: snapshot %s: %w", info.Path, err)
+	}
+	for source, splits := range info.Positions {
+		for name, p := range splits {
+			to.PutProgress(ps.SplitID{Source: source, Split: name}, p)
+		}
+	}
+	if n.opts.Index == 0 {
+		for k, v := range info.State {
+			if err := checkState(k, v); err != nil {
+				return fmt.Errorf("ps: snapshot %s: %w", info.Path, err)
+			}
+			to.SetState(k, v)
+		}
+	}
+	return nil
+}
+
+// pick takes the rows of this shard.
+func (n *Node) pick(mine, rows *table.Rows, dim, stateDim int) {
+	mine.Reset()
+	for i, fid := range rows.Keys {
+		if ps.ShardOf(ps.Bucket(fid), n.opts.NumShards) != n.opts.Index {
+			continue
+		}
+		mine.Keys = append(mine.Keys, fid)
+		mine.Times = append(mine.Times, rows.Times[i])
+		mine.Counts = append(mine.Counts, rows.Counts[i])
+		mine.Weights = append(mine.Weights, rows.Weights[i*dim:][:dim]...)
+		mine.State = append(mine.State, rows.State[i*stateDim:][:stateDim]...)
+	}
+}
+
+// putTensors sets the dense tensors that lie here, all of which must be there.
+func (s *Shard) putTensors(tensors []snapshot.Tensor) error {
+	missing := map[string]bool{}
+	for _, d := range s.dense {
+		missing[d.spec.Name] = true
+	}
+	for _, t := range tensors {
+		here, err := s.PutTensor(t)
+		if err != nil {
+			return err
+		}
+		if here {
+			delete(missing, t.Name)
+		}
+	}
+	for name := range missing {
+		return fmt.Errorf("no dense tensor %s: %w", name, ps.ErrCorrupt)
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package shard
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Shard is the state of one shard: the rows of its virtual buckets, the dense tensors that lie there, what is applied and
+// staged of every split, and the sessions of clients. It is plain functions over memory, without I/O, clocks or
+// goroutines. Lookup, Dense and the methods that say so may overlap each other; all others exclude everything. The caller
+// keeps the lock.
+type Shard struct {
+	place     ps.Placement
+	index     int
+	maxStaged int
+	tables    []table.Table
+	dense     []denseTensor
+	// version counts changes of the dense tensors from 1.
+	version  uint64
+	splits   map[ps.SplitID]*split
+	sessions map[uint64]*session
+	state    map[string][]byte
+	trace    score.Ring // state under [ps.TraceState]
+	free     []*batch   // staged batches to reuse
+	reserved []int      // keys staged of each table
+	numBatch int        // staged
+	barrier  barrier
+	// changes counts changes of what a snapshot holds, since the shard was made or loaded.
+	changes uint64
+	closed  bool
+}
+
+// denseTensor is a dense parameter with its optimizer's state.
+type denseTensor struct {
+	spec           param.Tensor
+	weights, state []float32
+	grad           []float32 // scratch for the L2 term
+}
+
+// NewShard makes shard index of numShards with the initial values of the layout. Its tables take their memory from mem, which
+// may be nil. Errors: [ps.ErrLayout].
+func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*Shard, error) {
+	if err := l.Validate(); err != nil {
+		return nil, fmt.Errorf("ps: %w: %w", ps.ErrLayout, err)
+	}
+	if numShards < 1 || numShards > ps.NumBuckets || index < 0 || index >= numShards {
+		return nil, fmt.Errorf("ps: shard %d of %d: between 1 and %d shards are possible: %w", index, numShards, ps.NumBuckets, ps.ErrLayout)
+	}
+	s := &Shard{
+		place: ps.NewPlacement(l, numShards), index: index, maxStaged: max(maxStaged, 1), version: 1,
+		splits: map[ps.SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
+	}
+	for _, t := range l.Tables {
+		s.tables = append(s.tables, table.New(t, l.Seed, mem))
+	}
+	for _, t := range l.Dense {
+		if ps.TensorShard(t.Name, numShards) != index {
+			continue
+		}
+		d := denseTensor{spec: t, weights: make([]float32, t.Len()), state: make([]float32, t.Optimizer.StateDim(t.Len()))}
+		t.Init.Fill(d.weights, l.Seed, param.HashName(t.Name), 0)
+		t.Optimizer.Init(d.weights, d.state)
+		if t.L2 != 0 {
+			d.grad = make([]float32, t.Len())
+		}
+		s.dense = append(s.dense, d)
+	}
+	return s, nil
+}
+
+// Lookup fills rows. It may overlap other lookups. Errors: [ps.ErrLayout], [ps.ErrClosed].
+func (s *Shard) Lookup(rows *param.Rows) error {
+	if s.closed {
+		return ps.ErrClosed
+	}
+	if err := s.place.CheckRows(rows); err != nil {
+		return err
+	}
+	for t, keys := range rows.Keys {
+		if len(keys) > 0 {
+			s.tables[t].Lookup(keys, rows.Values[t])
+		}
+	}
+	return nil
+}
+
+// Dense writes the shard's dense tensors to dst unless their version is have. It may overlap lookups. Errors:
+// [ps.ErrLayout], [ps.ErrClosed].
+func (s *Shard) Dense(have uint64, dst []float32) (version uint64, err error) {
+	switch {
+	case s.closed:
+		return 0, ps.ErrClosed
+	case len(dst) != s.place.DenseLen(s.index):
+		return 0, fmt.Errorf("ps: %d dense values of %d: %w", len(dst), s.place.DenseLen(s.index), ps.ErrLayout)
+	case have == s.version:
+		return have, nil
+	}
+	for _, t := range s.dense {
+		copy(dst, t.weights)
+		dst = dst[len(t.weights):]
+	}
+	return s.version, nil
+}
+
+// Progress returns what is applied of every split. It may overlap lookups.
+func (s *Shard) Progress() map[ps.SplitID]ps.Progress {
+	out := map[ps.SplitID]ps.Progress{}
+	for id, sp := range s.splits {
+		if sp.applied.Position >= 0 {
+			out[id] = sp.applied
+		}
+	}
+	return out
+}
+
+// Stats adds what the shard holds to st, which has an entry for each table. It may overlap lookups.
+func (s *Shard) Stats(st *ps.Stats) {
+	for i, t := range s.tables {
+		st.Tables[i].Rows += int64(t.Len())
+		st.Tables[i].Bytes += t.Bytes()
+	}
+	for _, d := range s.dense {
+		st.DenseBytes += int64(4 * (len(d.weights) + len(d.state)))
+	}
+	st.Staged += s.numBatch
+}
+
+// Row appends the row of a fid to dst and reports whether there is one. It may overlap lookups. Errors: [ps.ErrLayout],
+// [ps.ErrClosed].
+func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) (bool, error) {
+	switch {
+	case s.closed:
+		return false, ps.ErrClosed
+	case tbl < 0 || tbl >= len(s.tables):
+		return false, fmt.Errorf("ps: table %d of %d: %w", tbl, len(s.tables), ps.ErrLayout)
+	}
+	return s.tables[tbl].Get(fid, dst), nil
+}
+
+// PutRows adds rows of a snapshot. Errors: [ps.ErrFull], [table.ErrDuplicate].
+func (s *Shard) PutRows(tbl int, rows *table.Rows) error { return s.tables[tbl].Put(rows) }
+
+// PutTensor sets a dense tensor, if it lies here. Errors: [ps.ErrLayout].
+func (s *Shard) PutTensor(t snapshot.Tensor) (here bool, err error) {
+	for _, d := range s.dense {
+		if d.spec.Name != t.Name {
+			continue
+		}
+		if len(t.Weights) != len(d.weights) || len(t.State) != len(d.state) {
+			return true, fmt.Errorf("ps: dense tensor %s has %d values and %d of state instead of %d and %d: %w",
+				t.Name, len(t.Weights), len(t.State), len(d.weights), len(d.state), ps.ErrLayout)
+		}
+		copy(d.weights, t.Weights)
+		copy(d.state, t.State)
+		s.version++
+		return true, nil
+	}
+	return false, nil
+}
+
+// PutProgress sets what is applied of a split.
+func (s *Shard) PutProgress(id ps.SplitID, p ps.Progress) {
+	sp := s.split(id)
+	sp.applied = p
+}
+
+// SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [ps.TraceState] sets the trace; what is
+// none ([score.Check]) changes nothing.
+func (s *Shard) SetState(key string, value []byte) {
+	if !bytes.Equal(value, s.state[key]) || key == ps.TraceState {
+		s.changes++
+	}
+	switch {
+	case key == ps.TraceState:
+		_ = s.trace.Set(value) // the caller has checked what others send
+	case value == nil:
+		delete(s.state, key)
+	default:
+		s.state[key] = value
+	}
+}
+
+// State returns a blob of worker state, which must not be changed, or nil. That of [ps.TraceState] is a copy.
+func (s *Shard) State(key string) []byte {
+	if key == ps.TraceState {
+		return s.trace.Bytes()
+	}
+	return s.state[key]
+}
+
+// Cut is the state of a shard at one moment; the rows are read while updates continue.
+type Cut struct {
+	Tables   []table.Cut
+	Tensors  []snapshot.Tensor
+	Progress map[ps.SplitID]ps.Progress
+	State    map[string][]byte
+	changes  uint64
+}
+
+// Cut begins a copy on write of the shard as it is.
+func (s *Shard) Cut() *Cut {
+	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state), changes: s.changes}
+	if b := s.trace.Bytes(); b != nil {
+		c.State[ps.TraceState] = b
+	}
+	for _, t := range s.tables {
+		c.Tables = append(c.Tables, t.Cut())
+	}
+	for _, d := range s.dense {
+		t := snapshot.Tensor{Name: d.spec.Name, Weights: append([]float32(nil), d.weights...), State: append([]float32(nil), d.state...)}
+		for _, n := range d.spec.Shape {
+			t.Shape = append(t.Shape, int64(n))
+		}
+		c.Tensors = append(c.Tensors, t)
+	}
+	return c
+}
+
+// Close gives the memory back. Every later call is answered with [ps.ErrClosed].
+func (s *Shard) Close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, t := range s.tables {
+		t.Close()
+	}
+}

@@ -1,0 +1,328 @@
+package shard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/score"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/shard"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/wal"
+)
+
+// TestNewOwnerDisturbs: a split that is taken over while a cut waits for markers may be settled differently before and
+// after it, so the cut is not taken; once it is taken, it is nobody's business.
+func TestNewOwnerDisturbs(t *testing.T) {
+	t.Parallel()
+	s, err := shard.New(pstest.CountingLayout(), 0, 1, 4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id := ps.SplitID{Source: "s", Split: "x"}
+	s.Open(1, "old")
+	s.Open(2, "new")
+	if _, err := s.Acquire(1, id, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.BeginCut(7, []uint64{1})
+	if _, disturbed := s.CutState(7); disturbed {
+		t.Error("a cut is disturbed although nothing has happened")
+	}
+	if _, err := s.Acquire(2, id, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, disturbed := s.CutState(7); !disturbed {
+		t.Error("a cut goes on although a split has a new owner")
+	}
+}
+
+// TestLateCoordinator: what a coordinator had decided that is gone comes too late, and changes nothing.
+func TestLateCoordinator(t *testing.T) {
+	t.Parallel()
+	for name, log := range map[string]*shard.LogOptions{"no log": nil, "log": {Dir: t.TempDir(), NoSync: true}} {
+		n, err := shard.Open(t.Context(), shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Load(t.Context(), ps.LoadOptions{Generation: 5}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []ps.LoadOptions{{Generation: 5}, {Generation: 4}, {Generation: 4, Keep: true}, {Generation: 5, Keep: true}} {
+			if err := n.Load(t.Context(), o); !errors.Is(err, ps.ErrRolledBack) {
+				t.Errorf("%s: %+v after generation 5: %v, want ErrRolledBack", name, o, err)
+			}
+		}
+		for _, g := range []uint64{math.MaxUint64, math.MaxInt64} {
+			if err := n.Load(t.Context(), ps.LoadOptions{Generation: g}); !errors.Is(err, ps.ErrMismatch) {
+				t.Errorf("%s: generation %d: %v, want ErrMismatch", name, g, err)
+			}
+		}
+		if g := n.Generation(); g != 5 {
+			t.Errorf("%s: generation %d, want 5", name, g)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGivenUpKeep: a call that is cancelled while it waits for the log leaves node and log in one generation.
+func TestGivenUpKeep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fs := &gateFS{FS: snapshot.OS{}}
+	o := shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Dir: t.TempDir(), Log: &shard.LogOptions{Dir: dir, FS: fs}}
+	n, err := shard.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
+		t.Fatal(err)
+	}
+	open := fs.shut()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Load(ctx, ps.LoadOptions{Generation: 2, Keep: true}) }()
+	fs.await(t)
+	cancel()
+	time.Sleep(10 * time.Millisecond) // a call that does not wait has returned by now
+	open()
+	if err := <-done; err != nil {
+		t.Errorf("the log has the generation, the call says %v", err)
+	}
+	before := n.Generation()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := shard.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if g := again.Generation(); g != before {
+		t.Errorf("the node was in generation %d, its log gives %d", before, g)
+	}
+}
+
+// TestTraceLiesOnShardZero refuses what no client sends.
+func TestTraceLiesOnShardZero(t *testing.T) {
+	t.Parallel()
+	l := pstest.BenchLayout(2)
+	s, err := shard.New(l, 1, 2, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.Open(1, "w")
+	if _, err := s.Acquire(1, ps.SplitID{Source: "s", Split: "x"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	u := &param.Update{Source: "s", Split: "x", To: 1, Trace: pstest.Trace(1)}
+	if err := s.Stage(1, 1, u); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("got %v, want ErrLayout", err)
+	}
+	u.Trace = nil
+	if err := s.Stage(1, 1, u); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzWorkerState sets any blobs of worker state, the trace among them: what is kept is bounded and comes back the same.
+func FuzzWorkerState(f *testing.F) {
+	f.Add("k", []byte("v"))
+	f.Add(ps.TraceState, []byte("no trace"))
+	f.Add(ps.TraceState, pstest.Trace(1, 2, 3))
+	f.Add(ps.TraceState, pstest.Trace(make([]float32, score.MaxExamples+5)...))
+	f.Add("", []byte(nil))
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		s, err := shard.New(pstest.CountingLayout(), 0, 1, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.SetState(key, value)
+		got := s.State(key)
+		want := value
+		if key == ps.TraceState {
+			var err error
+			if want, err = score.AppendTail(nil, value); err != nil || len(score.Records(want)) == 0 {
+				want = nil
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes under %q come back as %d", len(value), key, len(got))
+		}
+		if c := s.Cut(); !bytes.Equal(c.State[key], want) {
+			t.Fatalf("a cut has %d bytes of %d", len(c.State[key]), len(want))
+		}
+		s.SetState(key, got)
+		if again := s.State(key); !bytes.Equal(again, want) {
+			t.Fatalf("set again, %d bytes are %d", len(want), len(again))
+		}
+	})
+}
+
+func TestLogRecords(t *testing.T) {
+	t.Parallel()
+	l := pstest.SmallJob().Layout()
+	u := pstest.RandomUpdate(l, "x", 3, 9)
+	records := shard.LogRecords(u)
+	s, err := shard.ApplyRecords(l, records[:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if diff := cmp.Diff(u, s.Staged(ps.SplitID{Source: "s", Split: "x"}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("staged (-written +read):\n%s", diff)
+	}
+	for i, r := range records {
+		for n := range r.Payload {
+			if r.Kind == 7 && n >= len(r.Payload)-5 { // a value ends with the record
+				continue
+			}
+			short := append(slices.Clone(records[:i]), shard.LogRecord{Kind: r.Kind, Payload: r.Payload[:n]})
+			s, err := shard.ApplyRecords(l, short)
+			s.Close()
+			if !errors.Is(err, wal.ErrCorrupt) {
+				t.Fatalf("record of kind %d cut to %d of %d bytes: %v, want ErrCorrupt", r.Kind, n, len(r.Payload), err)
+			}
+		}
+	}
+}
+
+// FuzzLogRecord applies any record after those of a session that owns a split.
+func FuzzLogRecord(f *testing.F) {
+	l := pstest.SmallJob().Layout()
+	records := shard.LogRecords(pstest.RandomUpdate(l, "x", 3, 9))
+	for _, r := range records {
+		f.Add(r.Kind, r.Payload)
+	}
+	f.Add(byte(0), []byte{})
+	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+		s, err := shard.ApplyRecords(l, append(slices.Clone(records[:3]), shard.LogRecord{Kind: kind, Payload: payload}))
+		s.Close()
+		if err != nil && !errors.Is(err, wal.ErrCorrupt) && !errors.Is(err, ps.ErrFull) {
+			t.Errorf("%v, want ErrCorrupt", err)
+		}
+	})
+}
+
+// TestWriteCutWaitsForTheLog: a shard's part of a snapshot is there only when the border after it is durable in the log;
+// otherwise a power failure leaves a snapshot that the log knows nothing of, and the log counts as one of an earlier life.
+func TestWriteCutWaitsForTheLog(t *testing.T) {
+	t.Parallel()
+	fs := &gateFS{FS: snapshot.OS{}}
+	dir := t.TempDir()
+	o := shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Dir: dir, Log: &shard.LogOptions{Dir: t.TempDir(), FS: fs}}
+	n, err := shard.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = n.Close() }()
+	if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
+		t.Fatal(err)
+	}
+	open := fs.shut()
+	defer open()
+	if err := n.BeginCut(t.Context(), 5, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.AwaitCut(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	w, err := snapshot.Create(snapshot.Options{Dir: dir, ID: 1, Layout: o.Layout, Shards: 1, Created: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.await(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := n.WriteCut(ctx, 5, w.Dir()); err == nil {
+		t.Error("the part of a snapshot is there, and its border in the log is not")
+	}
+	open()
+	if _, err := n.WriteCut(t.Context(), 5, w.Dir()); err != nil && !strings.Contains(err.Error(), "exist") {
+		t.Error(err)
+	}
+}
+
+// gateFS holds every fsync, of files and folders, while it is shut.
+type gateFS struct {
+	snapshot.FS
+	mu      sync.Mutex
+	gate    chan struct{} // nil: open
+	waiting atomic.Int32
+}
+
+// shut makes syncs wait until open is called.
+func (f *gateFS) shut() (open func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gate := make(chan struct{})
+	f.gate = gate
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		f.gate = nil
+		f.mu.Unlock()
+		close(gate)
+	})
+}
+
+// await returns when a sync is waiting.
+func (f *gateFS) await(t *testing.T) {
+	t.Helper()
+	eventually(t, "something is synced", func() bool { return f.waiting.Load() > 0 })
+}
+
+func (f *gateFS) pass() {
+	f.mu.Lock()
+	gate := f.gate
+	f.mu.Unlock()
+	if gate != nil {
+		f.waiting.Add(1)
+		<-gate
+		f.waiting.Add(-1)
+	}
+}
+
+func (f *gateFS) Create(path string) (snapshot.File, error) {
+	file, err := f.FS.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &gateFile{file, f}, nil
+}
+
+func (f *gateFS) SyncDir(path string) error { f.pass(); return f.FS.SyncDir(path) }
+
+type gateFile struct {
+	snapshot.File
+	f *gateFS
+}
+
+func (f *gateFile) Sync() error { f.f.pass(); return f.File.Sync() }
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

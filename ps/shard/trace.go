@@ -1,0 +1,19 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/model/score"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// checkState reports worker state that cannot be what its key says. Errors: [ps.ErrLayout].
+func checkState(key string, value []byte) error {
+	if key != ps.TraceState {
+		return nil
+	}
+	if err := score.Check(value); err != nil {
+		return fmt.Errorf("ps: worker state %q: %w: %w", key, err, ps.ErrLayout)
+	}
+	return nil
+}

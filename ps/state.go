@@ -1,0 +1,24 @@
+package ps
+
+import (
+	"strings"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// TraceState is the key of the worker state that holds the trace: what the updates applied so far predicted in
+// [param.Update].Trace, the last examples, the oldest first, in the order of their commits, as score.Ring keeps them. It is
+// as old as the rows, to the update, wherever worker state goes: snapshots, digests, coordinator.Cluster.State. Setting it replaces the
+// trace and nil empties it; an empty trace is no entry.
+const TraceState = "trace"
+
+// SourceState is the key of the worker state that a source keeps of one of its splits. It is in snapshots like other
+// state, but not in digests.
+func SourceState(source, split string) string { return snapshot.SourceState + source + "/" + split }
+
+// StageState is the key of the worker state that a stage with state keeps of a split of a source. It is its owner's and left
+// out of digests like [SourceState]: when it was taken depends on the moment.
+func StageState(stage, source, split string) string {
+	plain := strings.NewReplacer("%", "%25", "/", "%2F", " ", "%20")
+	return SourceState(plain.Replace(stage)+" of "+plain.Replace(source), split)
+}
