@@ -241,10 +241,10 @@ func (r *run) endEarly(now, full bool) {
 	if !r.stats.Full && !r.stats.Drained {
 		r.stats.Full, r.stats.Drained = full, !full
 	}
-	r.drain()
-	if now && !r.stopped() {
+	if now && !r.stopped() { // before stages give what they hold back, which would be taken otherwise
 		close(r.stop)
 	}
+	r.drain()
 }
 
 func (r *run) stopped() bool {
