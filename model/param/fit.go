@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model/optim"
 )
 
@@ -83,11 +84,20 @@ type FitError struct {
 	Faults []string
 	// Tables and Tensors are the policies that would let everything pass, those that keep least.
 	Tables, Tensors map[string]Policy
+	// Shapes says that some have the same name and another shape, which [PolicyGrow] is for.
+	Shapes bool
 }
 
 // Error renders one fault a line.
 func (e *FitError) Error() string {
-	return strings.Join(e.Faults, "\n  ") + "\n  to go on without what does not fit, set " + e.Setting()
+	s := strings.Join(e.Faults, "\n  ")
+	if len(e.Tables)+len(e.Tensors) > 0 {
+		s += "\n  to go on without what does not fit, set " + e.Setting()
+	}
+	if e.Shapes {
+		s += " (grow instead of init keeps what lies in both shapes)"
+	}
+	return s
 }
 
 // Setting is what to set in the job.
@@ -152,6 +162,7 @@ func (l *Layout) Fit(have Shape, p Policies) (*Fit, error) {
 	f.tensors(have.Dense, l)
 	f.renames(have, l)
 	if len(f.fault.Faults) > 0 {
+		f.strangers(have, l)
 		return nil, &f.fault
 	}
 	f.fit.Exact = len(f.fit.Notes) == 0
@@ -253,6 +264,7 @@ func (f *fitting) segment(table string, s Segment, old *SegmentShape, sf *Segmen
 	case old == nil:
 		f.note("%s begins with initial values: it is new", name)
 	case old.Dim != s.Dim && !allowed:
+		f.fault.Shapes = true
 		f.bad(f.fault.Tables, name, PolicyInit, "table %s segment %s: the snapshot has dim %d, the model dim %d", table, s.Name, old.Dim, s.Dim)
 	case old.Dim != s.Dim && policy == PolicyDrop:
 		f.note("the rows of table %s are dropped: %s has dim %d, was %d", table, name, s.Dim, old.Dim)
@@ -322,6 +334,7 @@ func (f *fitting) tensor(t Tensor, have []TensorShape, tf *TensorFit) {
 	old := have[tf.From]
 	switch {
 	case !slices.Equal(old.Shape, t.Shape) && policy == PolicyFail:
+		f.fault.Shapes = f.fault.Shapes || len(old.Shape) == len(t.Shape)
 		f.bad(f.fault.Tensors, t.Name, PolicyInit, "tensor %s: the snapshot has shape %v, the model %v", t.Name, old.Shape, t.Shape)
 	case !slices.Equal(old.Shape, t.Shape) && policy == PolicyGrow && len(old.Shape) == len(t.Shape):
 		tf.State = keepsState(t.Optimizer, old.Optimizer)
@@ -343,32 +356,54 @@ func (f *fitting) tensor(t Tensor, have []TensorShape, tf *TensorFit) {
 	}
 }
 
+// names are those of tables, segments and tensors; with parts also the first parts of the names of tensors.
+func names(s Shape, parts bool) map[string]bool {
+	out := map[string]bool{}
+	for _, t := range s.Tables {
+		out[t.Name] = true
+		for _, g := range t.Segments {
+			out[SegmentName(t.Name, g.Name)] = true
+		}
+	}
+	for _, t := range s.Dense {
+		out[t.Name] = true
+		if first, _, ok := strings.Cut(t.Name, "."); ok && parts {
+			out[first] = true
+		}
+	}
+	return out
+}
+
+// strangers adds the policies that name neither what the snapshot has nor what the model has. They are mistakes only where
+// something does not fit: what was dropped once is nowhere later on.
+func (f *fitting) strangers(have Shape, l *Layout) {
+	known := names(l.Shape(), false)
+	for name := range names(have, false) {
+		known[renamed(f.p.Rename, name)] = true
+	}
+	for _, m := range []struct {
+		key string
+		of  map[string]Policy
+	}{{"tables", f.p.Tables}, {"tensors", f.p.Tensors}} {
+		for _, name := range slices.Sorted(maps.Keys(m.of)) {
+			if name != "*" && !known[name] {
+				f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("%s: a policy is set for %s, which neither the snapshot nor the model has%s",
+					m.key, name, nearest.Suggest(name, slices.Sorted(maps.Keys(known)))))
+			}
+		}
+	}
+}
+
 // renames refuses to rename what neither the snapshot has under the old name nor anybody under the new one.
 func (f *fitting) renames(have Shape, l *Layout) {
-	names := func(s Shape) map[string]bool {
-		out := map[string]bool{}
-		for _, t := range s.Tables {
-			out[t.Name] = true
-			for _, g := range t.Segments {
-				out[SegmentName(t.Name, g.Name)] = true
-			}
-		}
-		for _, t := range s.Dense {
-			out[t.Name] = true
-			if first, _, ok := strings.Cut(t.Name, "."); ok {
-				out[first] = true
-			}
-		}
-		return out
-	}
-	there, wanted := names(have), names(l.Shape())
+	there, wanted := names(have, true), names(l.Shape(), true)
 	for _, from := range slices.Sorted(maps.Keys(f.p.Rename)) {
 		to := f.p.Rename[from]
 		switch {
 		case !wanted[to]:
-			f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("rename %s to %s: the model has nothing of that name", from, to))
+			f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("rename %s to %s: the model has nothing of that name%s", from, to, nearest.Suggest(to, slices.Sorted(maps.Keys(wanted)))))
 		case !there[from] && !there[to]:
-			f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("rename %s to %s: the snapshot has nothing called %s", from, to, from))
+			f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("rename %s to %s: the snapshot has nothing called %s%s", from, to, from, nearest.Suggest(from, slices.Sorted(maps.Keys(there)))))
 		}
 	}
 }

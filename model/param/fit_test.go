@@ -159,8 +159,16 @@ func TestFit(t *testing.T) {
 		{name: "another order of tensors", change: func(l *param.Layout) { l.Dense[0], l.Dense[3] = l.Dense[3], l.Dense[0] }},
 		{name: "another order of segments", change: func(l *param.Layout) { slices.Reverse(l.Tables[0].Segments) }, notes: []string{"table embedding: its segments come in another order"}},
 		{name: "wider layer", change: func(l *param.Layout) { l.Dense[0].Shape = []int{32, 8} }, faults: []string{
-			"tensor deep.0.weight: the snapshot has shape [24 8], the model [32 8]", "set restore: {tensors: {deep.0.weight: init}}",
+			"tensor deep.0.weight: the snapshot has shape [24 8], the model [32 8]",
+			"set restore: {tensors: {deep.0.weight: init}} (grow instead of init keeps what lies in both shapes)",
 		}},
+		{name: "policy for a stranger", change: func(l *param.Layout) { l.Dense[0].Shape = []int{32, 8} }, p: param.Policies{
+			Tensors: map[string]param.Policy{"deep.0.weigth": param.PolicyGrow}, Tables: map[string]param.Policy{"embeding": param.PolicyInit},
+		}, faults: []string{
+			`tensors: a policy is set for deep.0.weigth, which neither the snapshot nor the model has, did you mean "deep.0.weight"?`,
+			`tables: a policy is set for embeding, which neither the snapshot nor the model has, did you mean "embedding"?`,
+		}},
+		{name: "policy for what was dropped before", p: param.Policies{Tables: map[string]param.Policy{"old": param.PolicyDrop}}},
 		{name: "wider layer begins anew", change: func(l *param.Layout) { l.Dense[0].Shape = []int{32, 8} }, p: param.Policies{Tensors: map[string]param.Policy{"deep.0.weight": param.PolicyInit}}, notes: []string{
 			"tensor deep.0.weight begins with initial values: it has shape [32 8], was [24 8]",
 		}},
