@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -153,7 +154,15 @@ type stageError struct {
 	err   error
 }
 
-func (e *stageError) Error() string { return e.stage + ": " + e.err.Error() }
+// Error puts the stage's name in front, unless the stage has done so.
+func (e *stageError) Error() string {
+	s := e.err.Error()
+	if strings.HasPrefix(s, e.stage+": ") {
+		return s
+	}
+	return e.stage + ": " + s
+}
+
 func (e *stageError) Unwrap() error { return e.err }
 
 // process hands an element to a way into the section.

@@ -3,6 +3,7 @@ package nearest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -31,8 +32,24 @@ func Suggest(name string, candidates []string) string {
 	if near := Name(name, candidates); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
-	return fmt.Sprintf(" (there are %q)", candidates)
+	more := ""
+	if n := len(candidates) - maxListed; n > 0 {
+		candidates, more = candidates[:maxListed], fmt.Sprintf(" and %d more", n)
+	}
+	shown := make([]string, len(candidates))
+	for i, c := range candidates {
+		if shown[i] = strconv.Quote(c); len(c) > maxShown {
+			shown[i] = strconv.Quote(c[:maxShown]) + "..."
+		}
+	}
+	return " (there are [" + strings.Join(shown, " ") + "]" + more + ")"
 }
+
+// What is listed is bounded: a file of another format can pass for a header of any size.
+const (
+	maxListed = 20
+	maxShown  = 40
+)
 
 func distance(a, b string) int {
 	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

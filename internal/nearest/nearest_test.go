@@ -2,6 +2,7 @@ package nearest_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/internal/nearest"
@@ -46,6 +47,19 @@ func TestSuggest(t *testing.T) {
 }
 
 // TestEdits: a name with one edit for each three bytes is found among others that are far.
+// A file that is no csv can have a header of any size.
+func TestSuggestIsBounded(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = strings.Repeat("\x00", 1000)
+	}
+	got := nearest.Suggest("user_id", many)
+	if len(got) > 20*200 || !strings.HasSuffix(got, "] and 980 more)") {
+		t.Errorf("%d bytes, ends with %q", len(got), got[max(0, len(got)-40):])
+	}
+}
+
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -302,7 +302,7 @@ func (p *blockProcessor) Process(ctx context.Context, in *pipeline.Block, emit f
 		}
 		if in.NumRows() > 0 || at >= 0 {
 			if err := p.text.useHeader(line, at >= 0); err != nil {
-				return err
+				return fmt.Errorf("parse: %s/%s: %w", in.Origin().Source, in.Origin().Split, err)
 			}
 		}
 	}

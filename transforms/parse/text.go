@@ -45,12 +45,12 @@ func (r *textRecord) useHeader(line string, present bool) error {
 		if r.width > 0 {
 			return nil
 		}
-		return fmt.Errorf("parse: %s without columns in the options or a header line in the file: %w", r.format, pipeline.ErrSchema)
+		return fmt.Errorf("%s without columns in the options or a header line in the file: %w", r.format, pipeline.ErrSchema)
 	}
 	// Some programs begin a file with a byte order mark.
 	fields, err := r.split.fields(nil, []byte(strings.TrimPrefix(line, "\ufeff")))
 	if err != nil {
-		return fmt.Errorf("parse: header %q: %w: %w", line, err, pipeline.ErrSchema)
+		return fmt.Errorf("header %q: %w: %w", line[:min(len(line), 80)], err, pipeline.ErrSchema)
 	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -68,10 +68,10 @@ func (r *textRecord) resolve(names []string) error {
 	at := make([]int, len(r.want))
 	for i, name := range r.want {
 		if at[i] = slices.Index(names, name); at[i] < 0 {
-			return fmt.Errorf("parse: %s has no column %q%s: %w", r.format, name, nearest.Suggest(name, names), pipeline.ErrSchema)
+			return fmt.Errorf("%s has no column %q%s: %w", r.format, name, nearest.Suggest(name, names), pipeline.ErrSchema)
 		}
 		if again := slices.Index(names[at[i]+1:], name); again >= 0 {
-			return fmt.Errorf("parse: the header of the %s names column %q twice, fields %d and %d: %w", r.format, name, at[i]+1, at[i]+2+again, pipeline.ErrSchema)
+			return fmt.Errorf("the header of the %s names column %q twice, fields %d and %d: %w", r.format, name, at[i]+1, at[i]+2+again, pipeline.ErrSchema)
 		}
 	}
 	r.at, r.width = at, len(names)
