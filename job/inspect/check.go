@@ -42,7 +42,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	if _, err := wiring.BuildPlan(cfg); err != nil {
 		add("", err)
 	}
-	look := func(path string, r wiring.Reading) {
+	look := func(r wiring.Reading) {
 		if r.Source == nil {
 			return
 		}
@@ -64,11 +64,11 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 			}
 		}
 		if err != nil {
-			add(path, err)
+			add(r.KeyOf(err), err)
 		}
 	}
-	look("source", wiring.TrainReading(cfg, 0))
-	look("eval.source", wiring.EvalReading(cfg))
+	look(wiring.TrainReading(cfg, 0))
+	look(wiring.EvalReading(cfg))
 	if err := checkTables(ctx, cfg); err != nil {
 		add("parse.joins", err)
 	}

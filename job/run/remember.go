@@ -251,13 +251,30 @@ func sourceFault(err error) bool {
 	return errors.Is(err, pipeline.ErrUnavailable) || errors.Is(err, pipeline.ErrBadData)
 }
 
-// rescue stores a last snapshot of what was trained before the source failed, if this run is the last. The failure stays
+// untrained reports that a run of its own shards has trained nothing, and neither has one before: a snapshot would hold
+// nothing but the features of a job whose first try went wrong, and refuse the next one's.
+func (t *trainer) untrained(ctx context.Context) (bool, error) {
+	if t.cfg.PS.Remote() {
+		return false, nil
+	}
+	newest, err := t.shards.Newest(ctx)
+	if err != nil || newest != nil {
+		return false, err
+	}
+	applied, err := t.progress(ctx)
+	return rowsOf(applied) == 0, err
+}
+
+// rescue stores a last snapshot of what was trained before the run failed, if this run is the last. The failure stays
 // what the run ends with.
 func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
 	if !sourceFault(cause) || ctx.Err() != nil {
 		return cause
 	}
-	t.notice("the source has failed; what was trained before is kept")
+	if none, err := t.untrained(ctx); err == nil && none {
+		return cause
+	}
+	t.notice("training has failed; what was trained before is kept")
 	drained := t.drained
 	err := t.leave(ctx, m)
 	t.drained = drained

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/internal/fault"
@@ -387,6 +388,9 @@ func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.
 	// One worker: the sum of the log loss then has one order, so that equal parameters give equal metrics.
 	stats, err := local.Run(ctx, plan, pipeline.RunOptions{MaxRows: maxExamples, Drain: drain, Deterministic: true, Env: env})
 	if err != nil {
+		if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
+			err = fmt.Errorf("%s: %w", wiring.EvalReading(cfg).KeyOf(err), err)
+		}
 		return nil, pipeline.RunStats{}, err
 	}
 	group := -1

@@ -425,6 +425,9 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 				return nil
 			}
 		}
+		if ended && rows == 0 {
+			t.notice("the source has ended and had no examples: %s", t.source().Source)
+		}
 		if ended {
 			t.state.Epochs, t.state.Concluded = max(upTo, t.state.Epochs), places
 		}

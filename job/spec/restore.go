@@ -27,10 +27,10 @@ type Restore struct {
 	Rename Names `yaml:"rename" default:"{}"`
 	// Features say which features may be new (init) and which may be gone (drop), by name, or "*" for all others. Their other
 	// settings must stay as they are.
-	Features Policies `yaml:"features" default:"{}"`
+	Features Presence `yaml:"features" default:"{}"`
 	// Heads say which heads may be new (init) and which may be gone (drop), as features do. Their parameters are tables' and
 	// tensors': those of a new head need a policy too.
-	Heads Policies `yaml:"heads" default:"{}"`
+	Heads Presence `yaml:"heads" default:"{}"`
 	// Tables are policies by table, or table.segment, or "*" for all others: init gives what is new or of another shape its
 	// initial values, and an optimizer that is another its initial state; grow keeps the weights that were there where there
 	// are more or fewer now; drop discards what is stored; fail, the default, says what does not fit.
@@ -73,13 +73,18 @@ func (Policies) Written() string { return "{name: fail|init|grow|drop}" }
 
 // DecodeNode implements [conf.Custom].
 func (p *Policies) DecodeNode(node *conf.Node, report func(at Where, below, message string)) {
-	*p = words(node, "{name: policy}", report)
-	known := []string{PolicyFail, PolicyInit, PolicyGrow, PolicyDrop}
-	for _, name := range slices.Sorted(maps.Keys(*p)) {
-		if word := (*p)[name]; !slices.Contains(known, word) {
+	*p = policies(node, report, PolicyFail, PolicyInit, PolicyGrow, PolicyDrop)
+}
+
+// policies reads a mapping of words that are known.
+func policies(node *conf.Node, report func(at Where, below, message string), known ...string) map[string]string {
+	p := words(node, "{name: policy}", report)
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		if word := p[name]; !slices.Contains(known, word) {
 			report(node.At(), name, fmt.Sprintf("is %q, not one of %s", word, strings.Join(known, ", ")))
 		}
 	}
+	return p
 }
 
 // Of is the policy of a name.
@@ -91,6 +96,23 @@ func (p Policies) Of(name string) string {
 	}
 	return PolicyFail
 }
+
+// Presence are policies of what is there or is not: fail, init or drop. Nothing of it can grow.
+type Presence map[string]string
+
+// String renders {name: policy}.
+func (p Presence) String() string { return pairs(p) }
+
+// Written implements [conf.Described].
+func (Presence) Written() string { return "{name: fail|init|drop}" }
+
+// DecodeNode implements [conf.Custom].
+func (p *Presence) DecodeNode(node *conf.Node, report func(at Where, below, message string)) {
+	*p = policies(node, report, PolicyFail, PolicyInit, PolicyDrop)
+}
+
+// Of is the policy of a name.
+func (p Presence) Of(name string) string { return Policies(p).Of(name) }
 
 func pairs(m map[string]string) string {
 	out := make([]string, 0, len(m))

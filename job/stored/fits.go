@@ -24,7 +24,7 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	for _, of := range []struct {
 		what     string
 		changed  spec.Changed
-		policies spec.Policies
+		policies spec.Presence
 	}{{"feature", features, c.Restore.Features}, {"head", heads, c.Restore.Heads}} {
 		var set []string
 		may := func(names []string, text, policy string) {
@@ -46,7 +46,7 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 		if len(sections) > 0 {
 			hint = "to go on with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
 		}
-		return moved, fault.Config("job: snapshot %s was trained on other features than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
+		return moved, fault.Config("job: snapshot %s was trained on other features, labels or heads than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
 			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train anew", info.Path, strings.Join(faults, "\n  "), hint)
 	}
 	return moved, nil

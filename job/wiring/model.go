@@ -1,10 +1,13 @@
 package wiring
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
@@ -19,9 +22,17 @@ func Model(c *spec.Config) (model.Model, error) {
 	if section == nil {
 		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
-	return section.Build(component.ModelInputs{
+	m, err := section.Build(component.ModelInputs{
 		Features: features(c), Heads: heads(c), Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
 	})
+	if err != nil {
+		var faults []error
+		for _, err := range failure.Flatten(err) {
+			faults = append(faults, fault.Config("model.%s: %w", c.Model.Name(), err))
+		}
+		return nil, errors.Join(faults...)
+	}
+	return m, nil
 }
 
 // rule is the update rule with its settings; nil when none is chosen.

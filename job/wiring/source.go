@@ -2,11 +2,13 @@ package wiring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
@@ -19,6 +21,7 @@ import (
 // order.
 type Reading struct {
 	Job     *spec.Config
+	Key     string // of the source in the job
 	Source  *spec.Source
 	Format  string
 	Columns []string // names of csv and tsv columns
@@ -44,7 +47,7 @@ type Known struct {
 // are the source as it is, without epochs and order.
 func TrainReading(c *spec.Config, epochs int) Reading {
 	return Reading{
-		Job: c, Source: &c.Source, Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
+		Job: c, Key: "source", Source: &c.Source, Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
 		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)},
 	}
 }
@@ -65,7 +68,7 @@ func maxBatchDelay(c *spec.Config) time.Duration {
 func EvalReading(c *spec.Config) Reading {
 	e := &c.Eval
 	return Reading{
-		Job: c, Source: e.Source, Format: e.Format, Columns: e.Columns, Header: e.Header != nil && *e.Header,
+		Job: c, Key: "eval.source", Source: e.Source, Format: e.Format, Columns: e.Columns, Header: e.Header != nil && *e.Header,
 		Batch: batch.Options{Rows: evalBatch},
 	}
 }
@@ -252,8 +255,25 @@ func (r Reading) ParseOptions() parse.Options {
 	return out
 }
 
-// Splits lists the splits of the source as it is.
+// Splits lists the splits of the source as it is. Errors name the section of the job that describes it.
 func (r Reading) Splits(ctx context.Context) ([]pipeline.Split, error) {
+	splits, err := r.splits(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s: %w", r.KeyOf(err), err)
+	}
+	return splits, err
+}
+
+// KeyOf is the key of the job that an error of the source belongs to.
+func (r Reading) KeyOf(err error) string {
+	key := r.Key + "." + r.Source.Pick.Name()
+	if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
+		key += ".files"
+	}
+	return key
+}
+
+func (r Reading) splits(ctx context.Context) ([]pipeline.Split, error) {
 	if r.Source.Columnar() {
 		src, err := r.OpenColumns(r.ParseOptions())
 		if err != nil {

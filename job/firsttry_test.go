@@ -1,0 +1,124 @@
+package job_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// TestFirstTryGoesWrong: a run that fails before it has trained anything leaves no snapshot, which would hold nothing but the
+// features of the wrong job and refuse the right one; what has been trained is kept.
+func TestFirstTryGoesWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	try := func(rows, features string) (*job.TrainResult, error) {
+		t.Helper()
+		file := filepath.Join(dir, "rows.csv")
+		if err := os.WriteFile(file, []byte(rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: x
+dir: %q
+source: {text: {files: [%q]}}
+parse: {format: csv, header: true, features: [%s], label: click}
+model: lr
+train: {batch: 2}
+`, filepath.Join(dir, "run"), file, features), "x.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job.Run(t.Context(), cfg, job.RunOptions{})
+	}
+	snapshots := func() int {
+		there, err := filepath.Glob(filepath.Join(dir, "run", "snapshots", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(there)
+	}
+	const rows = "user,item,click\n1,1,5\n1,2,1\n2,2,0\n"
+	if _, err := try(rows, "{name: user}"); !errors.Is(err, pipeline.ErrBadData) || snapshots() != 0 {
+		t.Fatalf("%v with %d snapshots, want bad data and none", err, snapshots())
+	}
+	r, err := try(strings.ReplaceAll(rows, "5", "1"), "{name: user}, {name: item}")
+	if err != nil || r.Examples != 3 || snapshots() != 1 {
+		t.Fatalf("%+v, %v with %d snapshots: the second try is not a first one", r, err, snapshots())
+	}
+	if _, err := try(strings.ReplaceAll(rows, "5", "1")+"3,3,1\n4,4,1\n5,5,7\n", "{name: user}, {name: item}"); !errors.Is(err, pipeline.ErrBadData) || snapshots() != 2 {
+		t.Fatalf("%v with %d snapshots: what was trained is not kept", err, snapshots())
+	}
+}
+
+// TestNamesTheKey: what is wrong with a source or a model is an error of the job, and names the key.
+func TestNamesTheKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rows, empty := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "empty.csv")
+	for file, text := range map[string]string{rows: "user,click\n1,1\n", empty: ""} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		set    string
+		eval   bool
+		err    string // the beginning of the error
+		notice string
+	}{
+		{set: "source.text.files=" + dir + "/none", err: "source.text.files: "},
+		{set: "eval.source.text.files=" + dir + "/none", eval: true, err: "eval.source.text.files: "},
+		{set: "parse.label=clikc", err: `parse: text/rows.csv: csv has no column "clikc", did you mean "click"?`},
+		{set: "model={deepfm: {hidden: [8]}, fm: {}}", err: "--set model: "},
+		{set: "tables=[{name: t, dim: 3}]", err: "--set tables: "},
+		{set: "heads=[{name: a, label: click}, {name: b, label: click}]", err: "model.lr: zoo: lr has one head"},
+		{set: "source.text.files=" + empty, notice: "the source has ended and had no examples: text " + empty},
+	} {
+		t.Run(tt.set, func(t *testing.T) {
+			t.Parallel()
+			label := "label: click"
+			if strings.HasPrefix(tt.set, "heads=") {
+				label = ""
+			}
+			own := t.TempDir()
+			cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: x
+dir: %q
+source: {text: {files: [%q]}}
+parse:
+  format: csv
+  header: true
+  features: [{name: user}]
+  %s
+model: lr
+eval: {source: {text: {files: [%q]}}}
+`, own, rows, label, rows), "x.yaml", job.LoadOptions{Set: []string{tt.set}})
+			var notices []string
+			if err == nil {
+				_, err = job.Run(t.Context(), cfg, job.RunOptions{Notice: func(s string) { notices = append(notices, s) }})
+			}
+			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
+				t.Errorf("%v, want %q", err, tt.err)
+			}
+			if _, ok := errors.AsType[*job.ConfigError](err); err != nil && !ok && !errors.Is(err, pipeline.ErrConfig) && !errors.Is(err, pipeline.ErrSchema) {
+				t.Errorf("%v is not the user's to mend", err)
+			}
+			if tt.notice != "" && !strings.Contains(strings.Join(notices, "\n"), tt.notice) {
+				t.Errorf("notices %q, want %q", notices, tt.notice)
+			}
+			if tt.eval {
+				if findings, err := job.Check(t.Context(), cfg); err != nil || len(findings) != 1 || findings[0].Path+": " != tt.err {
+					t.Errorf("check: %+v, %v", findings, err)
+				}
+			}
+		})
+	}
+}
