@@ -122,3 +122,41 @@ eval: {source: {text: {files: [%q]}}}
 		})
 	}
 }
+
+// TestOutputsOfARunBefore: a run that begins anew says that outputs have the rows of the one before; one that continues says
+// nothing.
+func TestOutputsOfARunBefore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	train := func(run string, examples int) string {
+		t.Helper()
+		cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: x
+dir: %q
+source: {synthetic: {examples: 1000, splits: 2}}
+parse: {features: [{name: user}], label: click}
+model: lr
+train: {batch: 100, max_examples: %d}
+outputs: [{name: shown, of: rows, to: {parquet: {dir: %q}}}]
+`, filepath.Join(dir, run), examples, filepath.Join(dir, "rows")), "x.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var notices []string
+		if _, err := job.Run(t.Context(), cfg, job.RunOptions{Notice: func(s string) { notices = append(notices, s) }}); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(notices, "\n")
+	}
+	const want = "output shown has rows of this source from a run before"
+	for _, tt := range []struct {
+		run      string
+		examples int
+		times    int
+	}{{"first", 400, 0}, {"first", 1000, 0}, {"second", 1000, 1}} {
+		if got := train(tt.run, tt.examples); strings.Count(got, want) != tt.times {
+			t.Errorf("%s to %d: %q, want it %d times", tt.run, tt.examples, got, tt.times)
+		}
+	}
+}

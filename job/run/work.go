@@ -251,6 +251,10 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if maxRows > 0 {
 		ownRows -= before - rowsOf(only(applied, a.Splits))
 	}
+	t.outputs.Found = nil
+	if before == 0 { // otherwise what they have was trained on before
+		t.outputs.Found = t.foundRows()
+	}
 	t.monitor.begin(t.glance(upTo), before)
 	if t.cfg.PS.Remote() { // others train on the same source
 		t.monitor.follow(m.total(before))
@@ -287,6 +291,21 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		r.Done = a.Splits
 	}
 	return m.tell(ctx, r)
+}
+
+// foundRows returns what notifies the user, once for each output, that it has rows although nothing was trained: a run that begins
+// anew does not write them again.
+func (t *trainer) foundRows() func(output string) {
+	var mu sync.Mutex
+	told := map[string]bool{}
+	return func(output string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !told[output] {
+			told[output] = true
+			t.notice("output %s has rows of this source from a run before, which are not written again; give it another place, or remove them, to have those of this run", output)
+		}
+	}
 }
 
 // nothingGood is the error of a run that found only bad records, while nobody else has found better ones since there were

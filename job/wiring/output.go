@@ -18,6 +18,10 @@ const outputQueue = 4
 // Outputs are the open writers of a job's outputs, by worker. The zero value is ready; nil is for a graph that is only planned.
 // It is safe for concurrent use.
 type Outputs struct {
+	// Found, unless nil, is called with the name of an output that has rows of the source already when a worker opens it. It is set
+	// before a run, and called by several goroutines.
+	Found func(output string)
+
 	mu       sync.Mutex
 	byWorker map[int][]*output
 }
@@ -60,13 +64,14 @@ func (o *Outputs) sink(c *spec.Config, i int) (pipeline.Sink[*pipeline.Batch], e
 	if err != nil {
 		return nil, err
 	}
-	return outputSink{inner, o}, nil
+	return outputSink{inner, out.Name, o}, nil
 }
 
 // outputSink is a sink whose writers may be flushed from elsewhere.
 type outputSink struct {
 	pipeline.Sink[*pipeline.Batch]
-	all *Outputs
+	name string
+	all  *Outputs
 }
 
 // Open implements [pipeline.Sink].
@@ -79,7 +84,7 @@ func (s outputSink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Write
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("job: %s stores no positions: %w", s, pipeline.ErrConfig), w.Close())
 	}
-	out := &output{w: stores, all: s.all, worker: env.Worker}
+	out := &output{w: stores, name: s.name, all: s.all, worker: env.Worker}
 	s.all.add(env.Worker, out)
 	return out, nil
 }
@@ -96,6 +101,7 @@ type storing interface {
 type output struct {
 	mu     sync.Mutex
 	w      storing
+	name   string
 	all    *Outputs
 	worker int
 }
@@ -127,7 +133,11 @@ func (o *output) Idle(ctx context.Context) error {
 func (o *output) Resume(ctx context.Context, source string, splits []pipeline.Split) (map[string]pipeline.Progress, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Resume(ctx, source, splits)
+	have, err := o.w.Resume(ctx, source, splits)
+	if len(have) > 0 && o.all.Found != nil {
+		o.all.Found(o.name)
+	}
+	return have, err
 }
 
 // Stored implements [pipeline.Storer].
