@@ -13,7 +13,7 @@ import (
 //
 //	yaml      the key, or ",inline" for an embedded struct
 //	alias     a second key for the same value
-//	default   the value when no layer sets it, written as in a --set flag
+//	default   the value when no layer sets it, written as in a --set flag; keys without the tag have that of [Defaulted]
 //	enum      the words allowed, separated by |; or @name, a list of [Options].Words
 //	min, max  bounds, inclusive; above: a lower bound, exclusive
 //	required  "true": must not be left out or empty
@@ -70,6 +70,10 @@ type Listed interface {
 	Words() []string
 }
 
+// Defaulted is a section whose defaults are those of the code that it configures, so that they are written down once, there.
+// It is asked of the zero value; the text is what the tag default would have, by key.
+type Defaulted interface{ Defaults() map[string]string }
+
 // Described is a value of its own kind that says how it is written, for the reference page.
 type Described interface{ Written() string }
 
@@ -101,6 +105,11 @@ type field struct {
 // fieldsOf lists the keys of a section type, inlined ones in their place.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
+	var defaults map[string]string
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[Defaulted]()) {
+		d, _ := reflect.TypeAssert[Defaulted](reflect.New(t))
+		defaults = d.Defaults()
+	}
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		name, inline := strings.CutSuffix(sf.Tag.Get("yaml"), ",inline")
@@ -119,7 +128,9 @@ func fieldsOf(t reflect.Type) []field {
 			required: sf.Tag.Get("required") == "true", short: sf.Tag.Get("short") == "true", blank: sf.Tag.Get("blank") == "true",
 			min: bound(sf.Tag, "min"), max: bound(sf.Tag, "max"), above: bound(sf.Tag, "above"),
 		}
-		f.def, f.hasDefault = sf.Tag.Lookup("default")
+		if f.def, f.hasDefault = sf.Tag.Lookup("default"); !f.hasDefault {
+			f.def, f.hasDefault = defaults[name], defaults[name] != ""
+		}
 		if e := sf.Tag.Get("enum"); e != "" {
 			f.enum = strings.Split(e, "|")
 		} else if e := element(sf.Type); reflect.PointerTo(e).Implements(reflect.TypeFor[Listed]()) {

@@ -4,21 +4,24 @@ import (
 	"github.com/monolith-go/monolith/model/optim"
 )
 
-// Adam are the settings of Adam, with the paper's defaults (the Go rule's zero value has those of the original Monolith).
+// Adam are the settings of Adam.
 type Adam struct {
 	// LR is the learning rate.
-	LR float64 `yaml:"lr" default:"0.001" above:"0"`
+	LR float64 `yaml:"lr" above:"0"`
 	// Beta1 is the decay of the mean.
-	Beta1 float64 `yaml:"beta1" default:"0.9" above:"0" max:"0.999999"`
+	Beta1 float64 `yaml:"beta1" above:"0" max:"0.999999"`
 	// Beta2 is the decay of the mean square.
-	Beta2 float64 `yaml:"beta2" default:"0.999" above:"0" max:"0.999999"`
+	Beta2 float64 `yaml:"beta2" above:"0" max:"0.999999"`
 	// Epsilon is added to the root of the mean square.
-	Epsilon float64 `yaml:"epsilon" default:"1e-8" above:"0"`
+	Epsilon float64 `yaml:"epsilon" above:"0"`
 	// WeightDecay adds WeightDecay·w to the gradient.
-	WeightDecay float64 `yaml:"weight_decay" default:"0" min:"0"`
+	WeightDecay float64 `yaml:"weight_decay" min:"0"`
 	// Nesterov looks ahead by the newest gradient.
-	Nesterov bool `yaml:"nesterov" default:"false"`
+	Nesterov bool `yaml:"nesterov"`
 }
+
+// Defaults implements [conf.Defaulted].
+func (*Adam) Defaults() map[string]string { return ruleDefaults(optim.Adam{}) }
 
 // Rule implements [component.OptimizerConfig].
 func (a *Adam) Rule() optim.Optimizer {

@@ -10,9 +10,14 @@ import (
 type DCNv2 struct {
 	Embedding `yaml:",inline"`
 	// CrossLayers is the number of cross layers: the highest degree of feature products less one.
-	CrossLayers    int `yaml:"cross_layers" default:"3" min:"1" max:"32"`
+	CrossLayers    int `yaml:"cross_layers" min:"1" max:"32"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*DCNv2) Defaults() map[string]string {
+	return map[string]string{"cross_layers": written(zoo.Config{}.WithDefaults().CrossLayers)}
 }
 
 // Build implements [component.ModelConfig].

@@ -1,5 +1,10 @@
 package components
 
+import (
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/sources/filesource"
+)
+
 // FileSet are the options all file sources share.
 type FileSet struct {
 	// Files are paths or patterns (*, ?, [...]). Each file is a split, named by its path after the folder that its pattern
@@ -7,7 +12,12 @@ type FileSet struct {
 	// pattern without a match is an error.
 	Files []string `yaml:"files" required:"true"`
 	// BlockRows is the number of records of a block.
-	BlockRows int `yaml:"block_rows" default:"4096" min:"1"`
+	BlockRows int `yaml:"block_rows" min:"1"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*FileSet) Defaults() map[string]string {
+	return map[string]string{"block_rows": written(filesource.Options{}.WithDefaults().BlockRows)}
 }
 
 // FileList implements [component.Files].
@@ -22,4 +32,19 @@ func (f FileSet) brief(rows int) FileSet {
 		f.BlockRows = min(f.BlockRows, rows)
 	}
 	return f
+}
+
+// RecordFiles are the options that sources of files of records share.
+type RecordFiles struct {
+	FileSet `yaml:",inline"`
+	// Compression is that of the files; auto goes by their first bytes.
+	Compression string `yaml:"compression" enum:"auto|none|gzip"`
+	// BlockBytes ends a block early.
+	BlockBytes conf.Size `yaml:"block_bytes" min:"1"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*RecordFiles) Defaults() map[string]string {
+	o := filesource.Options{}.WithDefaults()
+	return map[string]string{"compression": o.Compression, "block_bytes": written(size(o.BlockBytes))}
 }

@@ -7,16 +7,19 @@ import (
 // FTRL are the settings of FTRL-Proximal.
 type FTRL struct {
 	// LR is the learning rate, the paper's alpha.
-	LR float64 `yaml:"lr" default:"0.05" above:"0"`
+	LR float64 `yaml:"lr" above:"0"`
 	// Beta smooths the first steps.
-	Beta float64 `yaml:"beta" default:"0" min:"0"`
+	Beta float64 `yaml:"beta" min:"0"`
 	// L1 sets weights that matter little to 0.
-	L1 float64 `yaml:"l1" default:"0" min:"0"`
+	L1 float64 `yaml:"l1" min:"0"`
 	// L2 pulls weights towards 0.
-	L2 float64 `yaml:"l2" default:"0" min:"0"`
+	L2 float64 `yaml:"l2" min:"0"`
 	// InitialAccumulator is the sum of squares before the first gradient.
-	InitialAccumulator float64 `yaml:"initial_accumulator" default:"0.000001" above:"0"`
+	InitialAccumulator float64 `yaml:"initial_accumulator" above:"0"`
 }
+
+// Defaults implements [conf.Defaulted].
+func (*FTRL) Defaults() map[string]string { return ruleDefaults(optim.FTRL{}) }
 
 // Rule implements [component.OptimizerConfig].
 func (a *FTRL) Rule() optim.Optimizer {

@@ -34,29 +34,39 @@ type Kafka struct {
 	// source with an end is bounded.
 	End KafkaOffsets `yaml:"end" default:"" enum:"latest"`
 	// Isolation is read_committed to leave out what transactions have not committed, or read_uncommitted.
-	Isolation string `yaml:"isolation" default:"read_committed" enum:"read_committed|read_uncommitted"`
+	Isolation string `yaml:"isolation" enum:"read_committed|read_uncommitted"`
 	// OnGap chooses what happens when stored positions lie outside the log: fail, or skip (counted and logged).
-	OnGap string `yaml:"on_gap" default:"fail" enum:"fail|skip"`
+	OnGap string `yaml:"on_gap" enum:"fail|skip"`
 	// GroupID is a consumer group to which the positions of each snapshot are committed, for lag tools. It is never read.
 	GroupID string `yaml:"group_id" default:""`
 	// ClientID names this client in the broker's logs and quotas.
-	ClientID string `yaml:"client_id" default:"monolith"`
+	ClientID string `yaml:"client_id"`
 	// MaxWait is how long a fetch waits for data at the broker.
-	MaxWait conf.Duration `yaml:"max_wait" default:"500ms" above:"0"`
+	MaxWait conf.Duration `yaml:"max_wait" above:"0"`
 	// MaxBytes is the size of a fetch response. The larger, the fewer round trips and the more memory.
-	MaxBytes conf.Size `yaml:"max_bytes" default:"4MiB" min:"1024" max:"1073741824"`
+	MaxBytes conf.Size `yaml:"max_bytes" min:"1024" max:"1073741824"`
 	// MaxBatchBytes is the size above which one record batch, compressed or not, is a bad row. At least max_bytes.
-	MaxBatchBytes conf.Size `yaml:"max_batch_bytes" default:"128MiB" min:"1024" max:"1073741824"`
+	MaxBatchBytes conf.Size `yaml:"max_batch_bytes" min:"1024" max:"1073741824"`
 	// MaxRows is the number of records of a block.
-	MaxRows int `yaml:"max_rows" default:"4096" min:"1"`
+	MaxRows int `yaml:"max_rows" min:"1"`
 	// DiscoverEvery is how often to look for partitions that are added to a topic that is read without an end.
-	DiscoverEvery conf.Duration `yaml:"discover_every" default:"30s" min:"1ms"`
+	DiscoverEvery conf.Duration `yaml:"discover_every" min:"1ms"`
 	// RetryFor is how long an unreachable broker is tried before the run ends with exit code 3.
-	RetryFor conf.Duration `yaml:"retry_for" default:"1m" min:"0"`
+	RetryFor conf.Duration `yaml:"retry_for" min:"0"`
 	// TLS encrypts the connections; absent: plain text.
 	TLS *TLS `yaml:"tls"`
 	// SASL logs in; absent: no log-in.
 	SASL *SASL `yaml:"sasl"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*Kafka) Defaults() map[string]string {
+	o := kafkasource.Options{}.WithDefaults()
+	return map[string]string{
+		"isolation": written(o.Isolation), "on_gap": written(o.OnGap), "client_id": o.ClientID, "max_wait": written(conf.Duration(o.MaxWait)),
+		"max_bytes": written(size(o.MaxBytes)), "max_batch_bytes": written(size(o.MaxBatchBytes)), "max_rows": written(o.MaxRows),
+		"discover_every": written(conf.Duration(o.DiscoverEvery)), "retry_for": written(conf.Duration(o.RetryFor)),
+	}
 }
 
 // KafkaOffsets is a place in every partition of a topic: a word for all of them, or an offset for each.

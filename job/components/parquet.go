@@ -21,7 +21,12 @@ type Parquet struct {
 	FileSet `yaml:",inline"`
 	// MaxPageBytes bounds a page of a column, compressed and not: a row group with a larger one is not read. Reading a row
 	// group takes at worst six times that for each column.
-	MaxPageBytes conf.Size `yaml:"max_page_bytes" default:"128MiB" min:"1" max:"1073741824"`
+	MaxPageBytes conf.Size `yaml:"max_page_bytes" min:"1" max:"1073741824"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*Parquet) Defaults() map[string]string {
+	return map[string]string{"max_page_bytes": written(size(parquetsource.Options{}.WithDefaults().MaxPageBytes))}
 }
 
 // Formats implements [component.SourceConfig].

@@ -7,8 +7,11 @@ import (
 // SGD are the settings of stochastic gradient descent.
 type SGD struct {
 	// LR is the learning rate.
-	LR float64 `yaml:"lr" default:"0.01" above:"0"`
+	LR float64 `yaml:"lr" above:"0"`
 }
+
+// Defaults implements [conf.Defaulted].
+func (*SGD) Defaults() map[string]string { return ruleDefaults(optim.SGD{}) }
 
 // Rule implements [component.OptimizerConfig].
 func (a *SGD) Rule() optim.Optimizer {

@@ -10,9 +10,14 @@ import (
 type SharedBottom struct {
 	Embedding `yaml:",inline"`
 	// Attention is the width of the hidden layer that weighs the entries of a sequence, for features that attend.
-	Attention      int `yaml:"attention" default:"36" min:"1" max:"65536"`
+	Attention      int `yaml:"attention" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*SharedBottom) Defaults() map[string]string {
+	return map[string]string{"attention": written(zoo.Config{}.WithDefaults().Attention)}
 }
 
 // Build implements [component.ModelConfig].

@@ -13,9 +13,9 @@ import (
 // Synthetic makes clicks from a drifting world whose click probabilities it knows.
 type Synthetic struct {
 	// Examples is the length of the stream; 0 never ends.
-	Examples int64 `yaml:"examples" default:"200000" min:"0"`
+	Examples int64 `yaml:"examples" min:"0"`
 	// Splits is the number of splits the stream is dealt to.
-	Splits int `yaml:"splits" default:"1" min:"1" max:"1024"`
+	Splits int `yaml:"splits" min:"1" max:"1024"`
 	// Seed makes the world; 0 takes the job's seed.
 	Seed uint64 `yaml:"seed" default:"0"`
 	// HeldOut, if not 0, gives so many examples that follow a stream of that many examples and that it does not hold, in place of
@@ -24,7 +24,13 @@ type Synthetic struct {
 	// Rate is how many examples come a second, over all splits; 0 is as fast as they are read.
 	Rate float64 `yaml:"rate" default:"0" min:"0"`
 	// BlockRows is the number of examples of a block.
-	BlockRows int `yaml:"block_rows" default:"1024" min:"1"`
+	BlockRows int `yaml:"block_rows" min:"1"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*Synthetic) Defaults() map[string]string {
+	o := synthsource.Options{}.WithDefaults()
+	return map[string]string{"examples": written(o.Examples), "splits": written(o.Splits), "block_rows": written(o.BlockRows)}
 }
 
 // OpenBlocks implements [component.Blocks].

@@ -11,14 +11,15 @@ import (
 
 // Text reads lines. What they hold is parse.format's.
 type Text struct {
-	FileSet `yaml:",inline"`
-	// Compression is that of the files; auto goes by their first bytes.
-	Compression string `yaml:"compression" default:"auto" enum:"auto|none|gzip"`
-	// BlockBytes ends a block early.
-	BlockBytes conf.Size `yaml:"block_bytes" default:"4MiB" min:"1"`
+	RecordFiles `yaml:",inline"`
 	// MaxLineBytes is the length above which a line is a bad row. Where a quote of csv is not closed by then, or within
 	// 1,000 lines, its line is the bad row and the lines after it are read.
-	MaxLineBytes conf.Size `yaml:"max_line_bytes" default:"1MiB" min:"1"`
+	MaxLineBytes conf.Size `yaml:"max_line_bytes" min:"1"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*Text) Defaults() map[string]string {
+	return map[string]string{"max_line_bytes": written(size(textsource.Options{}.WithDefaults().MaxLineBytes))}
 }
 
 // Formats implements [component.SourceConfig].

@@ -14,13 +14,14 @@ import (
 
 // TFRecord reads TFRecord files and checks both checksums of each record.
 type TFRecord struct {
-	FileSet `yaml:",inline"`
-	// Compression is that of the files; auto goes by their first bytes.
-	Compression string `yaml:"compression" default:"auto" enum:"auto|none|gzip"`
-	// BlockBytes ends a block early.
-	BlockBytes conf.Size `yaml:"block_bytes" default:"4MiB" min:"1"`
+	RecordFiles `yaml:",inline"`
 	// MaxRecordBytes is the size above which a record is a bad row.
-	MaxRecordBytes conf.Size `yaml:"max_record_bytes" default:"64MiB" min:"1"`
+	MaxRecordBytes conf.Size `yaml:"max_record_bytes" min:"1"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*TFRecord) Defaults() map[string]string {
+	return map[string]string{"max_record_bytes": written(size(tfrecordsource.Options{}.WithDefaults().MaxRecordBytes))}
 }
 
 // Formats implements [component.SourceConfig].

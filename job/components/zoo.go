@@ -18,11 +18,18 @@ type Regularisation struct {
 // Embedding are the options of models with embedding vectors.
 type Embedding struct {
 	// Dim is the number of floats of an embedding vector. Memory and time grow with it.
-	Dim int `yaml:"dim" default:"16" min:"1" max:"4096"`
+	Dim int `yaml:"dim" min:"1" max:"4096"`
 	// EmbeddingInit is how a vector begins that was never updated.
-	EmbeddingInit component.EmbeddingInit `yaml:"embedding_init" default:"{uniform: 0.05}"`
+	EmbeddingInit component.EmbeddingInit `yaml:"embedding_init"`
 	// EmbeddingL2 adds EmbeddingL2·w to the gradient of each embedding vector a batch touches.
 	EmbeddingL2 float64 `yaml:"embedding_l2" default:"0" min:"0"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*Embedding) Defaults() map[string]string {
+	return map[string]string{
+		"dim": written(zoo.Config{}.WithDefaults().Dim), "embedding_init": "{uniform: " + written(zoo.DefaultSpread) + "}",
+	}
 }
 
 // Interaction is the option of models with a factorization machine.
@@ -37,11 +44,16 @@ type Interaction struct {
 // MLP are the options of models with a multi-layer perceptron.
 type MLP struct {
 	// Hidden are the widths of the layers, from the input on; empty: none.
-	Hidden []int `yaml:"hidden" default:"128,64" min:"1" max:"65536"`
+	Hidden []int `yaml:"hidden" min:"1" max:"65536"`
 	// BatchNorm normalises each layer by its batch's mean and variance.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*MLP) Defaults() map[string]string {
+	return map[string]string{"hidden": written(zoo.Config{}.WithDefaults().Hidden)}
 }
 
 // inputs are the settings of a model of the zoo that every job has.

@@ -2,10 +2,11 @@ package optim
 
 import "fmt"
 
-// The settings of an [Adagrad] that names none (bytedance/monolith: AdagradOptimizerConfig).
+// The settings of an [Adagrad] that names none, for a loss that is a mean over the batch. bytedance/monolith has 0.001 and 0.1
+// (AdagradOptimizerConfig) for losses that are sums: its gradients are as many times larger as a batch has rows.
 const (
-	DefaultAdagradLR                 = 0.001
-	DefaultAdagradInitialAccumulator = 0.1
+	DefaultAdagradLR                 = 0.05
+	DefaultAdagradInitialAccumulator = 1e-6
 )
 
 // Adagrad divides each element's step by the root of the sum of its squared gradients (Duchi, Hazan and Singer, 2011,

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// The settings of an [Adam] that names none (bytedance/monolith: AdamOptimizerConfig). The paper's are lr 0.001, β2
-// 0.999 and ε 1e-8.
+// The settings of an [Adam] that names none: the paper's. bytedance/monolith has a learning rate of 0.01, β2 0.99 and ε 0.01
+// (AdamOptimizerConfig).
 const (
-	DefaultAdamLR      = 0.01
+	DefaultAdamLR      = 0.001
 	DefaultAdamBeta1   = 0.9
-	DefaultAdamBeta2   = 0.99
-	DefaultAdamEpsilon = 0.01
+	DefaultAdamBeta2   = 0.999
+	DefaultAdamEpsilon = 1e-8
 )
 
 // Adam scales bias-corrected moving averages of the gradient (Kingma and Ba, 2015, algorithm 1 in the efficient order of

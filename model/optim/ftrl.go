@@ -2,10 +2,11 @@ package optim
 
 import "fmt"
 
-// The settings of an [FTRL] that names none (bytedance/monolith: FtrlOptimizerConfig).
+// The settings of an [FTRL] that names none, for a loss that is a mean over the batch; bytedance/monolith has 0.01 and 0.1
+// (FtrlOptimizerConfig), see [DefaultAdagradLR].
 const (
-	DefaultFTRLLR                 = 0.01
-	DefaultFTRLInitialAccumulator = 0.1
+	DefaultFTRLLR                 = 0.05
+	DefaultFTRLInitialAccumulator = 1e-6
 )
 
 // FTRL is follow the regularised leader with proximal terms and L1 and L2 (McMahan et al., 2013, algorithm 1), which

@@ -78,14 +78,14 @@ var rules = []struct {
 }{
 	{rule: optim.SGD{}, lr: 0.01, ref: func() reference { return &refSGD{} }},
 	{rule: optim.SGD{LR: 0.5}, lr: 0.5, ref: func() reference { return &refSGD{} }},
-	{rule: optim.Adagrad{}, lr: 0.001, ref: func() reference { return &refAdagrad{n: 0.1} }},
+	{rule: optim.Adagrad{}, lr: 0.05, ref: func() reference { return &refAdagrad{n: 1e-6} }},
 	{rule: optim.Adagrad{LR: 0.05, InitialAccumulator: 1, WeightDecay: 0.1}, lr: 0.05, ref: func() reference { return &refAdagrad{n: 1, wd: 0.1} }},
-	{rule: optim.Adam{}, lr: 0.01, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.99, eps: 0.01} }},
-	{rule: optim.Adam{LR: 1e-3, Beta2: 0.999, Epsilon: 1e-8}, lr: 1e-3, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.999, eps: 1e-8} }},
-	{rule: optim.Adam{Beta1: 0.8, Nesterov: true, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
+	{rule: optim.Adam{LR: 0.01, Beta2: 0.99, Epsilon: 0.01}, lr: 0.01, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.99, eps: 0.01} }},
+	{rule: optim.Adam{}, lr: 1e-3, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.999, eps: 1e-8} }},
+	{rule: optim.Adam{LR: 0.01, Beta1: 0.8, Beta2: 0.99, Epsilon: 0.01, Nesterov: true, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
 		return &refAdam{b1: 0.8, b2: 0.99, eps: 0.01, wd: 0.2, nesterov: true}
 	}},
-	{rule: optim.FTRL{}, lr: 0.01, ref: func() reference { return &refFTRL{n: 0.1} }, zeroInit: true},
+	{rule: optim.FTRL{}, lr: 0.05, ref: func() reference { return &refFTRL{n: 1e-6} }, zeroInit: true},
 	{rule: optim.FTRL{LR: 0.1, Beta: 1, L1: 0.7, L2: 0.3, InitialAccumulator: 1e-6}, lr: 0.1, ref: func() reference {
 		return &refFTRL{n: 1e-6, beta: 1, l1: 0.7, l2: 0.3}
 	}, zeroInit: true},
@@ -265,9 +265,9 @@ func TestStringIsCanonical(t *testing.T) {
 	}
 	want := []string{
 		"sgd(lr=0.01)",
-		"adagrad(lr=0.001,initial_accumulator=0.1,weight_decay=0)",
-		"adam(lr=0.01,beta1=0.9,beta2=0.99,epsilon=0.01,weight_decay=0,nesterov=false)",
-		"ftrl(lr=0.01,beta=0,l1=0,l2=0,initial_accumulator=0.1)",
+		"adagrad(lr=0.05,initial_accumulator=1e-06,weight_decay=0)",
+		"adam(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
+		"ftrl(lr=0.05,beta=0,l1=0,l2=0,initial_accumulator=1e-06)",
 		"ema(decay=0.9)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -49,6 +49,9 @@ const (
 	FieldInteractions
 )
 
+// DefaultSpread bounds the uniform distribution that new vectors are drawn from (bytedance/monolith: RandomUniformInitializer).
+const DefaultSpread = 0.05
+
 // maxWidth bounds every dimension of a model, so that a slip of the finger is a fault and not a machine out of memory.
 const maxWidth = 1 << 16
 
@@ -84,7 +87,7 @@ type Config struct {
 	// CrossLayers is the number of cross layers (DCNv2). Default 3.
 	CrossLayers int
 
-	// EmbeddingInit draws new vectors. Default uniform in ±0.05 (bytedance/monolith: RandomUniformInitializer). Biases
+	// EmbeddingInit draws new vectors. Default uniform in ±[DefaultSpread]. Biases
 	// begin at 0.
 	EmbeddingInit param.Init
 	// EmbeddingL2 and BiasL2 are the L2 factors of the rows a batch touches (see [param.Segment]); DenseL2 is that of
@@ -149,21 +152,19 @@ func (c Config) table(name string) Table {
 }
 
 // DefaultBiasOptimizer is bytedance/monolith's rule for the bias slice (FeatureSlotConfig in
-// native_training/feature.py), with settings for a loss that is a mean: upstream's losses are sums over the batch, so
-// their gradients are as many times larger as a batch has rows, and β = 1 would swallow ours.
+// native_training/feature.py), with β 0 in place of 1, which would swallow the gradients of a loss that is a mean.
 func DefaultBiasOptimizer() optim.Optimizer {
-	return optim.FTRL{LR: 0.05, InitialAccumulator: 1e-6}
+	return optim.FTRL{}.WithDefaults()
 }
 
-// DefaultVecOptimizer is bytedance/monolith's rule for the vec slice, with an initial accumulator for a loss that is a
-// mean (see [DefaultBiasOptimizer]).
+// DefaultVecOptimizer is bytedance/monolith's rule for the vec slice.
 func DefaultVecOptimizer() optim.Optimizer {
-	return optim.Adagrad{LR: 0.05, InitialAccumulator: 1e-6}
+	return optim.Adagrad{}.WithDefaults()
 }
 
-// DefaultDenseOptimizer is Adam with the settings of its paper.
+// DefaultDenseOptimizer is Adam.
 func DefaultDenseOptimizer() optim.Optimizer {
-	return optim.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	return optim.Adam{}.WithDefaults()
 }
 
 // WithDefaults returns a copy in which every zero field has its default.
@@ -194,7 +195,7 @@ func (c Config) WithDefaults() Config {
 		c.CrossLayers = 3
 	}
 	if c.EmbeddingInit == param.Zeros() {
-		c.EmbeddingInit = param.Uniform(-0.05, 0.05)
+		c.EmbeddingInit = param.Uniform(-DefaultSpread, DefaultSpread)
 	}
 	if c.BiasOptimizer == nil {
 		c.BiasOptimizer = DefaultBiasOptimizer()

@@ -76,7 +76,7 @@ func TestConvert(t *testing.T) {
 					param.Normal(0, 1).Fill(fresh, 9, param.HashName("ab", "new"), uint64(fid))
 					want := slices.Concat(vec, fresh, was(1, 3))
 					// FTRL keeps 2 for bias, SGD nothing for plain, Adagrad 3 for vec.
-					state := slices.Concat(rows.State[at*5+2:][:3], []float32{.1, .1, .1, .1, 0, 0}, make([]float32, 6))
+					state := slices.Concat(rows.State[at*5+2:][:3], []float32{1e-6, 1e-6, 1e-6, 1e-6, 0, 0}, make([]float32, 6))
 					if fid != rows.Keys[at] || r.Times[i] != rows.Times[at] || r.Counts[i] != rows.Counts[at] ||
 						!slices.Equal(r.Weights[i*9:][:9], want) || !slices.Equal(r.State[i*15:][:15], state[:15]) {
 						t.Fatalf("row %d: %v %v, want %v %v", at, r.Weights[i*9:][:9], r.State[i*15:][:15], want, state)

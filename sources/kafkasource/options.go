@@ -91,10 +91,10 @@ type Options struct {
 	MaxBytes int
 	// MaxBatchBytes bounds one record batch, compressed or not; a larger one is a data error. Default 128 MiB.
 	MaxBatchBytes int
-	// MaxRows bounds the rows of a block. Default 8192.
+	// MaxRows bounds the rows of a block. Default 4096.
 	MaxRows int
 	// RetryFor is the patience with a broker that cannot be reached, a partition without a leader and the like, at the start
-	// as well as while reading; acknowledging has at most 5s of it. Default 2m.
+	// as well as while reading; acknowledging has at most 5s of it. Default 1m.
 	RetryFor time.Duration
 	// DiscoverEvery is how often to look for partitions that are added while the topic is read without an end. Default 30s.
 	DiscoverEvery time.Duration
@@ -106,7 +106,8 @@ type Options struct {
 	SASL *SASL
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
 	set := func(s *string, v string) {
 		if *s == "" {
 			*s = v
@@ -130,14 +131,14 @@ func (o Options) withDefaults() Options {
 	}
 	number(&o.MaxBytes, 4<<20)
 	number(&o.MaxBatchBytes, 128<<20)
-	number(&o.MaxRows, 8192)
+	number(&o.MaxRows, 4096)
 	duration := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
 			*d = v
 		}
 	}
 	duration(&o.MaxWait, 500*time.Millisecond)
-	duration(&o.RetryFor, 2*time.Minute)
+	duration(&o.RetryFor, time.Minute)
 	duration(&o.Timeout, 10*time.Second)
 	duration(&o.DiscoverEvery, 30*time.Second)
 	return o
@@ -146,7 +147,7 @@ func (o Options) withDefaults() Options {
 // Validate returns all faults of the options at once, each an [pipeline.ErrConfig]. It opens nothing. Messages here and
 // elsewhere in the package name options as the keys of a job file do: max_bytes for MaxBytes.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("kafkasource: "+format+": %w", append(args, pipeline.ErrConfig)...))

@@ -40,7 +40,7 @@ func New(opts Options) (*Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Source{opts: opts.withDefaults()}, nil
+	return &Source{opts: opts.WithDefaults()}, nil
 }
 
 // Schema implements [pipeline.Source]: payload, position, key (nullable) and time.

@@ -23,7 +23,7 @@ type Options struct {
 	// top-level column or the path to a nested one, its parts joined by dots. A list of null ([IDs]) is read as a list of
 	// int64 or of binary, by what is stored, which must be the same in all files.
 	Columns *arrow.Schema
-	// BatchRows bounds the rows of a batch, default 1024. More cost memory and time until the first row, fewer cost
+	// BatchRows bounds the rows of a batch, default 4096. More cost memory and time until the first row, fewer cost
 	// speed.
 	BatchRows int
 	// MaxPageBytes bounds a page of a column, compressed and not; larger ones are not read. Reading a row
@@ -47,9 +47,10 @@ func isIDs(dt arrow.DataType) bool {
 	return ok && l.Elem().ID() == arrow.NULL
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
 	if o.BatchRows == 0 {
-		o.BatchRows = 1024
+		o.BatchRows = 4096
 	}
 	if o.MaxPageBytes == 0 {
 		o.MaxPageBytes = 128 << 20
@@ -65,7 +66,7 @@ func (o Options) withDefaults() Options {
 
 // Validate returns every fault of the options at once, each wrapping [pipeline.ErrConfig]. Zero values mean defaults.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("parquetsource: "+format+": %w", append(args, pipeline.ErrConfig)...))

@@ -67,7 +67,7 @@ func New(opts Options) (*Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	opts = opts.withDefaults()
+	opts = opts.WithDefaults()
 	var fields []arrow.Field
 	for _, f := range opts.Columns.Fields() {
 		f.Nullable = true

@@ -29,11 +29,11 @@ type Options struct {
 	// Splits is the number of splits; split k holds the examples k, k+Splits, k+2·Splits, ... Default 1.
 	Splits int
 
-	// Users is the number of users; default 1000. More users leave fewer examples to learn each one's readiness from.
+	// Users is the number of users; default 500. More users leave fewer examples to learn each one's readiness from.
 	Users int
-	// Items is the number of items that exist at any time; default 400. More items leave fewer examples for each.
+	// Items is the number of items that exist at any time; default 300. More items leave fewer examples for each.
 	Items int
-	// Categories of items, default 16, at least 5 (topics have four dimensions).
+	// Categories of items, default 12, at least 5 (topics have four dimensions).
 	Categories int
 	// Audiences are the groups of users that share a taste; default 8. Each has a taste for every category, so more
 	// audiences or categories leave fewer examples to learn a taste from.
@@ -74,8 +74,8 @@ func DefaultDrift() *Drift {
 	return &Drift{Turnover: 0.4, Rotation: 0.05, Shifts: []float64{0.55, 0.7}}
 }
 
-// withDefaults returns a copy in which every field has its effective value and that shares nothing with o.
-func (o Options) withDefaults() Options {
+// WithDefaults returns a copy in which every field has its effective value and that shares nothing with o.
+func (o Options) WithDefaults() Options {
 	const examples = 200_000
 	setDefault(&o.Examples, examples)
 	setDefault(&o.Period, max(o.Examples, 0))
@@ -109,7 +109,7 @@ func setDefault[T comparable](field *T, value T) {
 
 // Validate reports every fault at once, each wrapping [pipeline.ErrConfig]. Zero fields mean their defaults.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

@@ -27,11 +27,11 @@ func NewStream(opts Options) (*Stream, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Stream{newWorld(opts.withDefaults())}, nil
+	return &Stream{newWorld(opts.WithDefaults())}, nil
 }
 
 // Options returns the options with every default filled in.
-func (s *Stream) Options() Options { return s.world.opts.withDefaults() }
+func (s *Stream) Options() Options { return s.world.opts.WithDefaults() }
 
 // Len is the number of examples of the stream, or [Unbounded].
 func (s *Stream) Len() int64 { return s.world.opts.Examples }

@@ -1,7 +1,7 @@
 // Package textsource reads lines of plain or gzip files as blocks of undecoded records: one split a file. What the lines
 // mean (libfm, CSV, TSV, JSON) is for a parse stage to know.
 //
-//	clicks.tsv ─> [header line] line line line ... ─> block of up to 1024 lines
+//	clicks.tsv ─> [header line] line line line ... ─> block of up to 4096 lines
 //	                    │                               __payload__ binary, __position__ int64
 //	                    └──────────────────────────────> schema metadata "header"
 //

@@ -36,10 +36,10 @@ type Options struct {
 	// MaxLineBytes bounds a line or quoted record, default 1 MiB, at most 1 GiB; longer ones are bad rows. Of a quoted
 	// record that is not closed by then, or within 1,000 lines, the first line is the bad row and the next ones are read.
 	MaxLineBytes int
-	// BlockRows bounds the lines of a block, default 1024. More cost memory and time until the first row, fewer cost
+	// BlockRows bounds the lines of a block, default 4096. More cost memory and time until the first row, fewer cost
 	// speed.
 	BlockRows int
-	// BlockBytes ends a block that holds as many bytes of lines, default 1 MiB, at most 1 GiB.
+	// BlockBytes ends a block that holds as many bytes of lines, default 4 MiB, at most 1 GiB.
 	BlockBytes int
 	// FS is where the files are; nil: this machine.
 	FS fsx.FS
@@ -52,7 +52,8 @@ func (o Options) files() filesource.Options {
 	}
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
 	files := o.files().WithDefaults()
 	o.Compression, o.BlockRows, o.BlockBytes, o.FS = files.Compression, files.BlockRows, files.BlockBytes, files.FS
 	if o.Delimiter == 0 {
@@ -66,7 +67,7 @@ func (o Options) withDefaults() Options {
 
 // Validate returns every fault of the options at once, each wrapping [pipeline.ErrConfig]. Zero values mean defaults.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("textsource: "+format+": %w", append(args, pipeline.ErrConfig)...))

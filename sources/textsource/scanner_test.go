@@ -19,7 +19,7 @@ import (
 // scanAll returns the lines of a text; bad records show as `<reason>`.
 func scanAll(tb testing.TB, r io.Reader, opts Options) []string {
 	tb.Helper()
-	s := newScanner(r, 0, opts.withDefaults())
+	s := newScanner(r, 0, opts.WithDefaults())
 	var out []string
 	last := int64(0)
 	for {
@@ -158,7 +158,7 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 		// What is read after a position does not depend on what was read before.
-		s := newScanner(bytes.NewReader(text), 0, opts.withDefaults())
+		s := newScanner(bytes.NewReader(text), 0, opts.WithDefaults())
 		for i := range min(len(all), 20) {
 			if diff := cmp.Diff(all[i:], scanAll(t, bytes.NewReader(text[s.Offset():]), opts)); diff != "" {
 				t.Fatalf("%q from byte %d (-want +got):\n%s", text, s.Offset(), diff)
@@ -178,7 +178,7 @@ func BenchmarkScan(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				s := newScanner(strings.NewReader(text), 0, Options{Quoted: name == "quoted"}.withDefaults())
+				s := newScanner(strings.NewReader(text), 0, Options{Quoted: name == "quoted"}.WithDefaults())
 				for i := range lines {
 					if _, err := s.Scan(); err != nil {
 						b.Fatal(fmt.Errorf("line %d: %w", i, err))

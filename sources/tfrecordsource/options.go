@@ -24,10 +24,10 @@ type Options struct {
 	Compression string
 	// MaxRecordBytes bounds a record's data, default 64 MiB, at most 1 GiB; larger ones are bad rows.
 	MaxRecordBytes int64
-	// BlockRows bounds the records of a block, default 1024. More cost memory and time until the first row, fewer cost
+	// BlockRows bounds the records of a block, default 4096. More cost memory and time until the first row, fewer cost
 	// speed.
 	BlockRows int
-	// BlockBytes ends a block that holds as many bytes of records, default 1 MiB, at most 1 GiB.
+	// BlockBytes ends a block that holds as many bytes of records, default 4 MiB, at most 1 GiB.
 	BlockBytes int
 	// FS is where the files are; nil: this machine.
 	FS fsx.FS
@@ -40,7 +40,8 @@ func (o Options) files() filesource.Options {
 	}
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
 	files := o.files().WithDefaults()
 	o.Compression, o.BlockRows, o.BlockBytes, o.FS = files.Compression, files.BlockRows, files.BlockBytes, files.FS
 	if o.MaxRecordBytes == 0 {
@@ -51,7 +52,7 @@ func (o Options) withDefaults() Options {
 
 // Validate returns every fault of the options at once, each wrapping [pipeline.ErrConfig]. Zero values mean defaults.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("tfrecordsource: "+format+": %w", append(args, pipeline.ErrConfig)...))

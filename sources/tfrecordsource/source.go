@@ -15,7 +15,7 @@ func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return filesource.New(format{opts.withDefaults()}, opts.files())
+	return filesource.New(format{opts.WithDefaults()}, opts.files())
 }
 
 // format finds framed records.
