@@ -94,7 +94,7 @@ func TestConvert(t *testing.T) {
 			}
 			slices.SortFunc(got, func(a, b snapshot.Tensor) int { return strings.Compare(b.Name, a.Name) })
 			want := []snapshot.Tensor{
-				{Name: "w", Shape: []int64{3, 3}, Weights: []float32{1, 2, 3, 4, 5, 6, 0, 0, 0}, State: []float32{6, 5, 4, 3, 2, 1, .1, .1, .1}},
+				{Name: "w", Shape: []int64{3, 3}, Weights: []float32{1, 2, 3, 4, 5, 6, 0, 0, 0}, State: []float32{6, 5, 4, 3, 2, 1, 1e-6, 1e-6, 1e-6}},
 				{Name: "head", Shape: []int64{2}, Weights: []float32{.5, .5}, State: []float32{}},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
