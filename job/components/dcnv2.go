@@ -22,10 +22,5 @@ func (*DCNv2) Defaults() map[string]string {
 
 // Build implements [component.ModelConfig].
 func (m *DCNv2) Build(in component.ModelInputs) (model.Model, error) {
-	c := inputs(zoo.DCNv2, in)
-	c.CrossLayers = m.CrossLayers
-	m.Embedding.put(&c)
-	m.MLP.put(&c)
-	m.Regularisation.put(&c)
-	return zoo.New(c)
+	return build(zoo.DCNv2, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) { c.CrossLayers = m.CrossLayers }))
 }

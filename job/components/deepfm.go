@@ -16,10 +16,5 @@ type DeepFM struct {
 
 // Build implements [component.ModelConfig].
 func (m *DeepFM) Build(in component.ModelInputs) (model.Model, error) {
-	c := inputs(zoo.DeepFM, in)
-	m.Embedding.put(&c)
-	m.Interaction.put(&c)
-	m.MLP.put(&c)
-	m.Regularisation.put(&c)
-	return zoo.New(c)
+	return build(zoo.DeepFM, in, &m.Embedding, &m.Interaction, &m.MLP, &m.Regularisation)
 }

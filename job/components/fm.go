@@ -15,11 +15,7 @@ type FM struct {
 
 // Build implements [component.ModelConfig].
 func (m *FM) Build(in component.ModelInputs) (model.Model, error) {
-	c := inputs(zoo.FM, in)
-	m.Embedding.put(&c)
-	m.Interaction.put(&c)
-	m.Regularisation.put(&c)
-	return zoo.New(c)
+	return build(zoo.FM, in, &m.Embedding, &m.Interaction, &m.Regularisation)
 }
 
 // CheckInputs implements [component.InputChecker]: a factorization machine whose vectors never meet would be logistic

@@ -13,7 +13,5 @@ type LR struct {
 
 // Build implements [component.ModelConfig].
 func (m *LR) Build(in component.ModelInputs) (model.Model, error) {
-	c := inputs(zoo.LR, in)
-	m.put(&c)
-	return zoo.New(c)
+	return build(zoo.LR, in, &m.Regularisation)
 }

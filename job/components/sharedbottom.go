@@ -22,10 +22,5 @@ func (*SharedBottom) Defaults() map[string]string {
 
 // Build implements [component.ModelConfig].
 func (m *SharedBottom) Build(in component.ModelInputs) (model.Model, error) {
-	c := inputs(zoo.SharedBottom, in)
-	c.Attention = m.Attention
-	m.Embedding.put(&c)
-	m.MLP.put(&c)
-	m.Regularisation.put(&c)
-	return zoo.New(c)
+	return build(zoo.SharedBottom, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) { c.Attention = m.Attention }))
 }

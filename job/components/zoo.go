@@ -2,6 +2,7 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -56,12 +57,24 @@ func (*MLP) Defaults() map[string]string {
 	return map[string]string{"hidden": written(zoo.Config{}.WithDefaults().Hidden)}
 }
 
-// inputs are the settings of a model of the zoo that every job has.
-func inputs(name string, in component.ModelInputs) zoo.Config {
-	return zoo.Config{
+// settings are keys of a section that go into the settings of a model of the zoo.
+type settings interface{ put(c *zoo.Config) }
+
+// own are the keys that one model alone has.
+type own func(c *zoo.Config)
+
+func (f own) put(c *zoo.Config) { f(c) }
+
+// build makes a model of the zoo of what every job has and the keys of its section.
+func build(name string, in component.ModelInputs, keys ...settings) (model.Model, error) {
+	c := zoo.Config{
 		Name: name, Features: in.Features, Heads: in.Heads, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
 		Tables: in.Tables,
 	}
+	for _, k := range keys {
+		k.put(&c)
+	}
+	return zoo.New(c)
 }
 
 func (r *Regularisation) put(c *zoo.Config) {

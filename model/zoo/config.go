@@ -19,24 +19,6 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// The models of the zoo.
-const (
-	// LR is logistic regression: σ(b + Σ weights of the fids + Σ w·x).
-	LR = "lr"
-	// FM is a factorization machine of second order (Rendle, 2010, equation 1) over all entries of a row.
-	FM = "fm"
-	// DeepFM adds a multilayer perceptron over the same vectors to FM (Guo et al., 2017, equation 1).
-	DeepFM = "deepfm"
-	// DCNv2 is a cross network beside a multilayer perceptron (Wang et al., 2021, the parallel structure of figure 1b).
-	DCNv2 = "dcnv2"
-	// SharedBottom is a multilayer perceptron that any number of heads share (Caruana, 1997; Ma et al., 2018, figure 1a). It
-	// takes the features' vectors side by side; a sequence is pooled by attention (Zhou et al., 2018).
-	SharedBottom = "shared_bottom"
-)
-
-// Names lists the models of the zoo.
-func Names() []string { return []string{LR, FM, DeepFM, DCNv2, SharedBottom} }
-
 // Interactions describes which vectors meet in the second-order term of FM and DeepFM.
 type Interactions uint8
 
@@ -214,7 +196,8 @@ func (c Config) Validate() error {
 	c = c.WithDefaults()
 	var faults []error
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf("zoo: "+format, args...)) }
-	if !slices.Contains(Names(), c.Name) {
+	shape := c.topology()
+	if shape.name == "" {
 		bad("model %q is unknown%s", c.Name, nearest.Suggest(c.Name, Names()))
 	}
 	width := func(what string, v int) {
@@ -230,8 +213,8 @@ func (c Config) Validate() error {
 	if c.Interactions > FieldInteractions {
 		bad("interactions %d are unknown", c.Interactions)
 	}
-	if c.Name == FM && c.numVectors() == 1 && (c.Interactions == FieldInteractions || c.Features[0].Kind == model.Dense) {
-		bad("fm of one field has no two vectors that meet and would be logistic regression; let its entries interact, add features, or use lr")
+	if shape.check != nil {
+		shape.check(c, bad)
 	}
 	for i, h := range c.Hidden {
 		width(fmt.Sprintf("hidden layer %d", i), h)
@@ -297,7 +280,7 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	switch f.Combiner {
 	case graph.Sum, graph.Mean:
 	case graph.Max:
-		if (c.Name == FM || c.Name == DeepFM) && c.Interactions == EntryInteractions {
+		if c.topology().interacts && c.Interactions == EntryInteractions {
 			bad("feature %q: its entries interact and cannot be pooled by their maximum", f.Name)
 		}
 	default:
@@ -306,8 +289,9 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	if f.Attends == "" {
 		return
 	}
-	if c.Name != SharedBottom {
-		bad("feature %q attends to %q, which %s does not know; use %s", f.Name, f.Attends, c.Name, SharedBottom)
+	if !c.topology().attends {
+		bad("feature %q attends to %q, which %s does not know; use %s", f.Name, f.Attends, c.Name,
+			strings.Join(can(func(t topology) bool { return t.attends }), " or "))
 	}
 	i := slices.IndexFunc(c.Features, func(g Feature) bool { return g.Name == f.Attends })
 	switch {
@@ -330,7 +314,7 @@ func (c Config) validateTables(bad func(string, ...any), width func(string, int)
 		}
 		full := c.table(t.Name)
 		width(fmt.Sprintf("table %q: dim", t.Name), full.Dim)
-		if (c.Name == FM || c.Name == DeepFM) && full.Dim != c.Dim {
+		if c.topology().interacts && full.Dim != c.Dim {
 			bad("table %q: dim %d is not %d, and vectors that meet in %s must be of one width", t.Name, full.Dim, c.Dim, c.Name)
 		}
 		for _, l2 := range []float32{*full.EmbeddingL2, *full.BiasL2} {
@@ -348,11 +332,8 @@ func (c Config) validateTables(bad func(string, ...any), width func(string, int)
 
 // validateHeads checks what the model needs of them; the graph checks the rest.
 func (c Config) validateHeads(bad func(string, ...any)) {
-	if c.Name == SharedBottom {
-		return
-	}
-	if len(c.Heads) != 1 || c.Heads[0].Width != 1 {
-		bad("%s has one head of width 1, not %d; use %s", c.Name, len(c.Heads), SharedBottom)
+	if !c.topology().heads && (len(c.Heads) != 1 || c.Heads[0].Width != 1) {
+		bad("%s has one head of width 1, not %d; use %s", c.Name, len(c.Heads), strings.Join(can(func(t topology) bool { return t.heads }), " or "))
 	}
 }
 
@@ -360,21 +341,22 @@ func (c Config) validateHeads(bad func(string, ...any)) {
 // the same model.
 func (c Config) String() string {
 	c = c.WithDefaults()
+	shape := c.topology()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s(seed=%d", c.Name, c.Seed)
-	if c.usesVec() {
+	if c.topology().vectors {
 		fmt.Fprintf(&b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", c.Dim, c.EmbeddingInit, c.EmbeddingL2, c.VecOptimizer)
 	}
-	if (c.Name == FM || c.Name == DeepFM) && c.Interactions == FieldInteractions {
+	if shape.interacts && c.Interactions == FieldInteractions {
 		b.WriteString(",interactions=fields")
 	}
-	if c.usesBias() {
+	if c.topology().bias {
 		fmt.Fprintf(&b, ",bias_l2=%g,bias=%s", c.BiasL2, c.BiasOptimizer)
 	}
-	if c.usesMLP() {
+	if shape.perceptron {
 		fmt.Fprintf(&b, ",hidden=%v,batch_norm=%t,dropout=%g", c.Hidden, c.BatchNorm, c.Dropout)
 	}
-	if c.Name == DCNv2 {
+	if shape.crosses {
 		fmt.Fprintf(&b, ",cross_layers=%d", c.CrossLayers)
 	}
 	if c.attends() {
@@ -414,10 +396,10 @@ func (c Config) writeTables(b *strings.Builder) {
 	for _, own := range c.Tables {
 		t := c.table(own.Name)
 		fmt.Fprintf(b, ",table(%q", t.Name)
-		if c.usesVec() {
+		if c.topology().vectors {
 			fmt.Fprintf(b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", t.Dim, t.EmbeddingInit, *t.EmbeddingL2, t.VecOptimizer)
 		}
-		if c.usesBias() {
+		if c.topology().bias {
 			fmt.Fprintf(b, ",bias_l2=%g,bias=%s", *t.BiasL2, t.BiasOptimizer)
 		}
 		b.WriteByte(')')
@@ -452,7 +434,3 @@ func (c Config) numVectors() int {
 	}
 	return n
 }
-
-func (c Config) usesVec() bool  { return c.Name != LR }
-func (c Config) usesBias() bool { return c.Name != DCNv2 && c.Name != SharedBottom }
-func (c Config) usesMLP() bool  { return c.Name == DeepFM || c.Name == DCNv2 || c.Name == SharedBottom }

@@ -38,30 +38,9 @@ func New(cfg Config) (model.Model, error) {
 	cfg = cfg.WithDefaults()
 	cfg.Hidden, cfg.Tables = slices.Clone(cfg.Hidden), slices.Clone(cfg.Tables)
 	a := newAssembly(cfg)
-	var logit graph.Node
 	var heads []graph.Output
-	switch cfg.Name {
-	case LR:
-		logit = a.linear()
-	case FM:
-		linear := a.linear()
-		logit = a.b.Add(linear, a.secondOrder(a.vectors()))
-	case DeepFM:
-		vectors := a.vectors()
-		linear := a.linear()
-		logit = a.b.Add(linear, a.secondOrder(vectors), layer.Dense(a.b, "deep.out", a.deep(a.b.Concat(vectors...)), 1, a.rule))
-	case DCNv2:
-		vectors := a.b.Concat(a.vectors()...)
-		cross := layer.Cross(a.b, "cross", vectors, cfg.CrossLayers, a.rule)
-		logit = layer.Dense(a.b, "out", a.b.Concat(cross, a.deep(vectors)), 1, a.rule)
-	case SharedBottom:
-		bottom := a.deep(a.inputs())
-		for _, h := range cfg.Heads {
-			heads = append(heads, graph.Output{Head: h, Node: layer.Dense(a.b, "head."+h.Name, bottom, h.Width, a.rule)})
-		}
-	}
-	if heads == nil {
-		heads = []graph.Output{{Head: cfg.Heads[0], Node: logit}}
+	for i, value := range cfg.topology().build(a) {
+		heads = append(heads, graph.Output{Head: cfg.Heads[i], Node: value})
 	}
 	a.b.ClipNorm(cfg.ClipNorm)
 	g, err := a.b.Build(cfg.Seed, heads...)
@@ -117,10 +96,10 @@ func newAssembly(cfg Config) *assembly {
 // table declares a table with the segments that the model uses.
 func (a *assembly) table(own Table) graph.Table {
 	t := param.Table{Name: own.Name}
-	if a.cfg.usesBias() {
+	if a.cfg.topology().bias {
 		t.Segments = append(t.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: own.BiasOptimizer, L2: *own.BiasL2})
 	}
-	if a.cfg.usesVec() {
+	if a.cfg.topology().vectors {
 		t.Segments = append(t.Segments, param.Segment{
 			Name: VecSegment, Dim: own.Dim, Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: *own.EmbeddingL2,
 		})
