@@ -141,7 +141,7 @@ func TestEpochsAreConcludedOnce(t *testing.T) {
 			d.unblock()
 			d.serve()
 		},
-		"the coordinator dies before it is told what was decided": func(t *testing.T, d *disturbed) {
+		"the coordinator dies before it gets what was decided": func(t *testing.T, d *disturbed) {
 			if _, err := d.run(func(context.CancelFunc) { d.stop(); d.serve() }); err != nil {
 				t.Error(err)
 			}

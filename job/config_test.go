@@ -252,7 +252,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{"dead letters nowhere", edit("on_bad_row: skip", "on_bad_row: dead_letter"), nil, []string{"job.yaml:14:8: train.dead_letter: is missing; say where bad rows go"}},
 		{"secret in the job", edit("topic: ratings", "topic: ratings, sasl: {mechanism: plain, user: u, password: hunter2}"), nil, []string{
-			"job.yaml:5:105: source.kafka.sasl.password: a secret does not stand in a job; write {env: VARIABLE} or {file: PATH}",
+			"job.yaml:5:105: source.kafka.sasl.password: a secret may not be in a job; write {env: VARIABLE} or {file: PATH}",
 		}},
 		{"many at once", strings.NewReplacer("batch: 512", "btach: 512", "keep: 3", "keep: 0", "on_bad_row: skip", "on_bad_row: never").Replace(movielens), nil, []string{
 			`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`,

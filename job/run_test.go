@@ -172,7 +172,7 @@ func TestEvaluateIsWhatTrainingSaw(t *testing.T) {
 	}
 	begin := false
 	if _, err := job.Run(t.Context(), other, job.RunOptions{Resume: &begin}); err != nil {
-		t.Errorf("beginning anew: %v", err)
+		t.Errorf("starting over: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "run", "snapshots.1")); err != nil {
 		t.Errorf("the earlier snapshots were not put aside: %v", err)

@@ -136,7 +136,7 @@ func TestWhatWasReadIsNotReadAgain(t *testing.T) {
 		"more epochs": {
 			{[]string{train}, plain, 500, 1, ""},
 			{[]string{train}, plain, 0, 1, "500 examples of this source were trained on before, in 1 epoch(s), and are not read again"},
-			{[]string{train}, []string{"epochs=3", "shuffle.rows=0"}, 1000, 3, "going on with epoch 2 of 3"},
+			{[]string{train}, []string{"epochs=3", "shuffle.rows=0"}, 1000, 3, "continuing with epoch 2 of 3"},
 			{[]string{train}, plain, 0, 3, "in 3 epoch(s)"},
 			{[]string{train}, []string{"epochs=4", "shuffle.rows=200"}, 500, 4, ""},
 		},

@@ -119,7 +119,7 @@ func TestTableFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ old, with, want string }{
 		{"name: words, dim", "name: wods, dim", `tables.yaml:17:12: tables[1].name: "wods" is the table of no feature; did you mean "words"?`},
-		{"name: words, dim", "name: users, dim", `tables[1]: is "users", which stands at [0] already`},
+		{"name: words, dim", "name: users, dim", `tables[1]: is "users", which is at [0] already`},
 		{"kind: dense", "kind: dense, table: users", "parse.features[4].table: is for sparse features"},
 		{"attends: item", "attends: itm", `parse.features[2].attends: "itm" is no sparse feature; did you mean "item"?`},
 		{"dim: 4", "dim: 0", "tables[0].dim"},
@@ -133,7 +133,7 @@ func TestTableFaults(t *testing.T) {
 	// What only the model knows, it says.
 	for _, test := range []struct{ old, with, want string }{
 		{"attends: item", "attends: user", "their vectors have 8 and 4 numbers"},
-		{"shared_bottom: {dim: 8, hidden: [6], attention: 5}", "dcnv2: {}", `attends to "item", which dcnv2 does not know; use shared_bottom`},
+		{"shared_bottom: {dim: 8, hidden: [6], attention: 5}", "dcnv2: {}", `attends to "item", which dcnv2 does not support; use shared_bottom`},
 	} {
 		cfg, err := job.Decode([]byte(strings.Replace(sharedBottom, test.old, test.with, 1)), "tables.yaml", job.LoadOptions{})
 		if err != nil {

@@ -51,7 +51,7 @@ func TestSharedLogDir(t *testing.T) {
 	}
 	shard := filepath.Join(logs, "shard-0000-of-0001")
 	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, shard+".1") }) {
-		t.Errorf("the first job, anew, said %q, want that its log is in %s.1", said, shard)
+		t.Errorf("the first job, started over, said %q, want that its log is in %s.1", said, shard)
 	}
 	for _, p := range []string{shard, shard + ".1"} {
 		if _, err := os.Stat(p); err != nil {

@@ -516,7 +516,7 @@ func golden(t *testing.T, name string, p *pipeline.Plan) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s differs (-want +got); go test ./pipeline -rewrite writes it anew:\n%s", path, diff)
+			t.Errorf("%s differs (-want +got); go test ./pipeline -rewrite updates it:\n%s", path, diff)
 		}
 	}
 }

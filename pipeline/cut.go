@@ -192,7 +192,7 @@ func (s *sinkRun) whole(o Origin) error {
 	if len(cuts) > 0 {
 		s.cuts[id] = cuts
 		if cuts[0] < o.To {
-			return fmt.Errorf("%s straddles position %d, where it had to be cut: a stage behind batch joins elements: %w", o, cuts[0], ErrConfig)
+			return fmt.Errorf("%s straddles position %d, where it had to be cut: a stage downstream of batch joins elements: %w", o, cuts[0], ErrConfig)
 		}
 	} else {
 		delete(s.cuts, id)

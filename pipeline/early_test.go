@@ -172,7 +172,7 @@ func TestEnds(t *testing.T) {
 				rows := int64(0)
 				for _, o := range f.sink.origins {
 					if o.From != to[o.Split] {
-						t.Errorf("%s does not go on at %d", o, to[o.Split])
+						t.Errorf("%s does not continue at %d", o, to[o.Split])
 					}
 					to[o.Split] = o.To
 					rows += int64(o.To - o.From)

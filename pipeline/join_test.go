@@ -359,7 +359,7 @@ func TestStateIsStoredWhenSinksHaveIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := len(fresh.steps); got != 4 {
-		t.Errorf("%d elements, want those behind position 6", got)
+		t.Errorf("%d elements, want those after position 6", got)
 	}
 	store.state.Data = []byte("not JSON")
 	if err := run(newDurableAt(10)); err == nil {

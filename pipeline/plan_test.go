@@ -10,7 +10,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 func TestPlanGolden(t *testing.T) {
 	for name, depths := range map[string][]int{

@@ -100,7 +100,7 @@ func TestRunDeliversEverySplitInOrder(t *testing.T) {
 						t.Errorf("progress of a: %s", diff)
 					}
 					if len(depths) > 0 && int(f.pass[0].opened.Load()) != lanes {
-						t.Errorf("%d processors behind the merge for %d workers", f.pass[0].opened.Load(), lanes)
+						t.Errorf("%d processors downstream of the merge for %d workers", f.pass[0].opened.Load(), lanes)
 					}
 				})
 			}

@@ -166,7 +166,7 @@ func (s *states) restore(ctx context.Context, l *lane) error {
 			loaded[id] = st
 			if limit, known := s.limit(r, sp); known && st.Position > limit {
 				useful = false
-				l.env.Log().Warn("state is not used: a sink lacks what was made before it; reading begins anew", "stage", r.name, "split", id.String(),
+				l.env.Log().Warn("state is not used: a sink lacks what was made before it; reading starts over", "stage", r.name, "split", id.String(),
 					"state", int64(st.Position), "sink", int64(limit))
 			}
 		}

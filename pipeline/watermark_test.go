@@ -103,8 +103,8 @@ func (p *watching) Advance(ctx context.Context, watermark int64, emit func(*item
 	return p.listener.Advance(ctx, watermark, emit)
 }
 
-// TestWatermarkWaitsForWhatIsHeld: in graphs of any shape, whatever holds rows back and wherever sinks go on, no event comes
-// to an event timer behind the watermark that it was told of. Splits end early and late, and none has late events.
+// TestWatermarkWaitsForWhatIsHeld: in graphs of any shape, whatever holds rows back and wherever sinks continue, no event comes
+// to an event timer after the watermark that it was told of. Splits end early and late, and none has late events.
 func TestWatermarkWaitsForWhatIsHeld(t *testing.T) {
 	advances := 0
 	for seed := range uint64(200) {

@@ -55,7 +55,7 @@ func (p *Placement) DenseLen(shard int) int { return p.denseLen[shard] }
 // CheckRows reports whether a lookup fits the layout. Errors: [ErrLayout].
 func (p *Placement) CheckRows(r *param.Rows) error {
 	if len(r.Keys) != len(p.dims) || len(r.Values) != len(p.dims) {
-		return fmt.Errorf("ps: look-up of %d tables with %d values, the layout has %d: %w", len(r.Keys), len(r.Values), len(p.dims), ErrLayout)
+		return fmt.Errorf("ps: lookup of %d tables with %d values, the layout has %d: %w", len(r.Keys), len(r.Values), len(p.dims), ErrLayout)
 	}
 	for t, dim := range p.dims {
 		if len(r.Values[t]) != len(r.Keys[t])*dim {

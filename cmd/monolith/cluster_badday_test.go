@@ -234,7 +234,7 @@ func TestShardThatDoesNotComeBack(t *testing.T) {
 			shards[dies].end(syscall.SIGKILL)
 			worker.end(0).wants(t, 3, fmt.Sprintf("shard %d at %s", dies, c.addrs[dies]), "tried for 1", "ps.retry", fmt.Sprint("--shard ", dies))
 			start(t, "", "ps", c.job, "--shard", fmt.Sprint(dies)).says("snapshot restored")
-			monolith(t, "train", c.job).wants(t, 0, "going on from snapshot")
+			monolith(t, "train", c.job).wants(t, 0, "continuing from snapshot")
 			c.exact(t)
 		})
 	}
@@ -397,7 +397,7 @@ func TestDamagedStateOfShards(t *testing.T) {
 				if durability == "wal" {
 					shards[1].says("log cannot be replayed")
 				}
-				monolith(t, "train", c.job).wants(t, 0, "going on from snapshot")
+				monolith(t, "train", c.job).wants(t, 0, "continuing from snapshot")
 				c.exact(t)
 				if durability == "wal" || damage == "flipped" {
 					return

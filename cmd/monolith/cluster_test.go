@@ -472,7 +472,7 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 			case <-zombie.done:
 			case <-time.After(time.Minute):
 				p.dump()
-				t.Fatal("the worker that was stopped goes on")
+				t.Fatal("the worker that was stopped continues")
 			}
 			if text := zombie.log(); zombie.err == nil || !strings.Contains(text, "replaced") {
 				t.Errorf("the worker that was stopped ended with %v, want an error that says that it was replaced", zombie.err)

@@ -49,7 +49,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	monolith(t, "train", job).wants(t, 0, "going on from snapshot")
+	monolith(t, "train", job).wants(t, 0, "continuing from snapshot")
 }
 
 // TestFullDiskIsNotTrainedOnto fills the disk under an endless run: it is logged once, not at every snapshot, and after

@@ -204,7 +204,7 @@ func TestReadmeTour(t *testing.T) {
 				t.Errorf("something is new here:\n%s", f.text)
 			}
 		}}, // TestRealDataReadmeTour types it
-		{"$ cat > click.yaml", typed("progressive_auc", "going on from", "runs/click16/snapshots")},
+		{"$ cat > click.yaml", typed("progressive_auc", "continuing from", "runs/click16/snapshots")},
 		{"$ bin/monolith inspect kafka://", typed("genres", "int64_list", "label: {name: rating")},
 		{"# ratings.yaml", func(t *testing.T, f fenced) {
 			if f.lang != "yaml" {
@@ -222,7 +222,7 @@ func TestReadmeTour(t *testing.T) {
 			}
 			commands := endless.ReplaceAllString(f.shell(), "timeout --preserve-status -s INT 6 bin/monolith train ratings.yaml")
 			wantAll(t, r.run(t, commands), "ratings.yaml is all right", "1:0", "SIGINT: reading stops", "30,000 in", "ended by")
-			wantAll(t, r.run(t, commands), "going on from")
+			wantAll(t, r.run(t, commands), "continuing from")
 		}},
 		{"$ cat > cluster.yaml", typed("50,000", "shards are ready")},
 	}

@@ -134,7 +134,7 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// TestComponentsStandInOnePlace: what a job can name is a file of job/components and a line of its list. The other rooms of
+// TestComponentsStandInOnePlace: what a job can name is a file of job/components and a line of its list. The other packages of
 // job know neither the names nor the packages, so that a new source, model, optimizer or dead letter changes none of them.
 func TestComponentsStandInOnePlace(t *testing.T) {
 	t.Parallel()

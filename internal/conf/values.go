@@ -139,7 +139,7 @@ func (s Secret) Resolve() (string, error) {
 
 func (s *Secret) decode(d *decoder, n *Node, path string) {
 	if n.kind != mappingNode || len(n.entries) != 1 {
-		d.fault(n.at, path, "a secret does not stand in a "+d.schema.o.Noun+"; write {env: VARIABLE} or {file: PATH}", "")
+		d.fault(n.at, path, "a secret may not be in a "+d.schema.o.Noun+"; write {env: VARIABLE} or {file: PATH}", "")
 		return
 	}
 	e := n.entries[0]

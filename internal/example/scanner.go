@@ -50,7 +50,7 @@ func NewScanner(names []string) (*Scanner, error) {
 	}
 	for i, name := range names {
 		if s.find([]byte(name)) >= 0 {
-			return nil, fmt.Errorf("example: name %q stands twice", name)
+			return nil, fmt.Errorf("example: name %q occurs twice", name)
 		}
 		h := hashName([]byte(name)) >> s.shift
 		for s.table[h] >= 0 {

@@ -52,7 +52,7 @@ type PastEndError struct{ Want, End int64 }
 
 // Error names both positions.
 func (e *PastEndError) Error() string {
-	return fmt.Sprintf("position %d lies behind the end at %d", e.Want, e.End)
+	return fmt.Sprintf("position %d is after the end at %d", e.Want, e.End)
 }
 
 // RecordsOptions are the choices of [NewRecords]; all are required.

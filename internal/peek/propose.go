@@ -43,7 +43,7 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	line("parse:")
 	line("  format: %s", o.Format)
 	if o.Format == LibFM {
-		line("  # each row is a label and index:value entries; to tell fields apart, name them in the order of the entries:")
+		line("  # each row is a label and index:value entries; to distinguish fields, name them in the order of the entries:")
 		line("  # fields: [user, item]")
 		p.Label, p.Sparse, p.YAML = "label", 1, b.String()
 		if label := c.column("label"); label != nil {

@@ -39,7 +39,7 @@ var metrics = [...]Metric{
 	{"monolith_train_auc_ratio", gauge, "AUC of the last window of examples, before they were trained on.", []string{"head"}},
 	{"monolith_train_score", gauge, "Other metrics of the last window of examples, before they were trained on: those of heads that predict values.", []string{"head", "metric"}},
 	{"monolith_eval_score", gauge, "Metrics of the last evaluation while training.", []string{"head", "metric"}},
-	{"monolith_push_staleness_steps", histogram, "Look-ups a worker had done between a batch's own and its push.", nil},
+	{"monolith_push_staleness_steps", histogram, "Lookups a worker had done between a batch's own and its push.", nil},
 	{"monolith_ps_request_duration_seconds", histogram, "Time a request to the parameter server took.", []string{"method", "code"}},
 	{"monolith_ps_rows", gauge, "Embedding rows of a table on all shards.", []string{"table"}},
 	{"monolith_snapshots_total", counter, "Snapshots tried, by result.", []string{"code"}},

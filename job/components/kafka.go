@@ -200,7 +200,7 @@ func (k *Kafka) Written() []string {
 		"    brokers: [" + strings.Join(brokers, ", ") + "]",
 		"    topic: " + strconv.Quote(k.Topic),
 		"    start: earliest              # latest: only what comes from now on",
-		"    # end: latest                # what is there now, and then the job ends; without it training goes on for ever",
+		"    # end: latest                # what is there now, and then the job ends; without it training continues for ever",
 	}
 	if k.TLS != nil || k.SASL != nil {
 		lines = append(lines, "    # tls and sasl are as they were given to init: put them here, or give them to every command with --set")

@@ -99,7 +99,7 @@ func openCurve(path string, stream *synthsource.Stream, every int64, held [parti
 		trained += position
 	}
 	if trained != c.examples() {
-		return nil, fmt.Errorf("demo: %s has the predictions of %d examples, the snapshot was trained on %d: begin anew in another --dir: %w", path, c.examples(), trained, pipeline.ErrConfig)
+		return nil, fmt.Errorf("demo: %s has the predictions of %d examples, the snapshot was trained on %d: start over in another --dir: %w", path, c.examples(), trained, pipeline.ErrConfig)
 	}
 	if err := replace(path, keep); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (d *demo) held() (at [partitions]int64, err error) {
 	for _, e := range entries {
 		s, err := snapshot.Open(e.Path)
 		if err != nil {
-			d.log.Warn("demo: not a snapshot to go on from", "path", e.Path, "err", err)
+			d.log.Warn("demo: not a snapshot to continue from", "path", e.Path, "err", err)
 			continue
 		}
 		for _, splits := range s.Info().Positions {

@@ -167,7 +167,7 @@ func (d *demo) open() error {
 		return err
 	}
 	if d.resumed = d.curve.examples(); d.resumed > 0 {
-		d.notice("the demo in %s goes on from %d of %d examples", d.dir, d.resumed, d.opts.Examples)
+		d.notice("the demo in %s continues from %d of %d examples", d.dir, d.resumed, d.opts.Examples)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func TestInterruptedDemoGoesOnWithItsTable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := fmt.Sprintf("the demo in %s goes on from %d of %d examples", opts.Dir, c.from, examples)
+			want := fmt.Sprintf("the demo in %s continues from %d of %d examples", opts.Dir, c.from, examples)
 			if !slices.Equal(said, []string{want}) {
 				t.Errorf("said %q, want %q", said, want)
 			}

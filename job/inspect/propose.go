@@ -107,7 +107,7 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 	line("# through the features and the label, then check and train. docs/reference/job.md describes every key.")
 	line("version: 1")
 	line("name: %s", name)
-	line("# dir: runs/%s                   # snapshots; train goes on from what it finds there", name)
+	line("# dir: runs/%s                   # snapshots; train continues from what it finds there", name)
 	if w, ok := c.Source.Value().(component.Written); ok {
 		for _, l := range w.Written() {
 			line("%s", l)

@@ -94,7 +94,7 @@ func (m *member) listen() {
 		a, err := m.shards.Await(m.run, id, have)
 		stood := m.takeStood()
 		if longest = max(longest, stood); errors.Is(err, ps.ErrRejoin) && m.lease > 0 && longest > m.lease {
-			err = fmt.Errorf("worker %s stood still for %v, longer than its lease of %v, and was replaced: %w",
+			err = fmt.Errorf("worker %s was stalled for %v, longer than its lease of %v, and was replaced: %w",
 				m.who.Worker, longest.Round(time.Millisecond), m.lease, ps.ErrFenced)
 		}
 		if err == nil && stood <= m.lease {

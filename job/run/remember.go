@@ -147,7 +147,7 @@ func (t *trainer) recall(ctx context.Context, m *member, a ps.Assignment, all, m
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		t.log.Warn("where the splits begin is in no snapshot yet: a crash before the first one makes them begin anew", "err", err)
+		t.log.Warn("where the splits begin is in no snapshot yet: a crash before the first one makes them start over", "err", err)
 	}
 	return splits, nil
 }
@@ -222,7 +222,7 @@ func (t *trainer) watchGrowth(ctx context.Context, m *member) {
 			continue
 		}
 		if err := m.grown(ctx, added); err != nil {
-			t.log.Warn("the coordinator does not hear of new splits; trying again", "splits", len(added), "err", err)
+			t.log.Warn("new splits cannot be reported to the coordinator; trying again", "splits", len(added), "err", err)
 			continue
 		}
 		for _, s := range added {

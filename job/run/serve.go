@@ -211,7 +211,7 @@ func (s *serving) open(ctx context.Context) error {
 		if err != nil {
 			return fault.Mark(
 				fmt.Errorf("job: shard %d: %w", i, err), pipeline.ErrUnavailable,
-				"end what listens there (this shard, perhaps), mend ps.addresses, or say with --listen where else to listen on this machine",
+				"end what listens there (this shard, perhaps), fix ps.addresses, or say with --listen where else to listen on this machine",
 			)
 		}
 		listeners[i] = l
@@ -342,7 +342,7 @@ func (s *serving) state() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d shards are ready", len(s.cfg.PS.Addresses))
 	if r := s.cluster.Restored(); r != nil {
-		fmt.Fprintf(&b, ", going on from snapshot %s (%d rows)", r.Path, r.Rows())
+		fmt.Fprintf(&b, ", continuing from snapshot %s (%d rows)", r.Path, r.Rows())
 	} else {
 		b.WriteString(", with initial values")
 	}

@@ -278,16 +278,16 @@ func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	rows := rowsOf(progress)
 	switch {
 	case len(progress) == 0:
-		t.notice("nothing of this source was trained on before: %s will be read from the beginning; epochs, learning rate and early stop begin anew", list(k.names))
+		t.notice("nothing of this source was trained on before: %s will be read from the beginning; epochs, learning rate and early stop start over", list(k.names))
 		return nil
 	case state.Stopped:
 		t.notice("%d examples of this source were trained on before, and train.early_stop has ended it after epoch %d", rows, state.Epochs)
 	case state.Epochs >= t.cfg.Epochs:
 		t.notice("%d examples of this source were trained on before, in %d epoch(s), and are not read again", rows, state.Epochs)
 	case state.Epochs > 0:
-		t.notice("%d examples of this source were trained on before, in %d epoch(s); going on with epoch %d of %d", rows, state.Epochs, state.Epochs+1, t.cfg.Epochs)
+		t.notice("%d examples of this source were trained on before, in %d epoch(s); continuing with epoch %d of %d", rows, state.Epochs, state.Epochs+1, t.cfg.Epochs)
 	default:
-		t.notice("%d examples of this source were trained on before; going on behind them", rows)
+		t.notice("%d examples of this source were trained on before; continuing after them", rows)
 	}
 	if k.again != "" {
 		t.notice("%s", k.again)

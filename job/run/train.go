@@ -66,7 +66,7 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 func unsafe(err error) error {
 	return fault.Mark(
 		fmt.Errorf("job: what is trained is not safe any more: %w", err), pipeline.ErrUnavailable,
-		"make room or mend what is in the way and train again, which goes on from the last snapshot; snapshot.tolerate says how many may fail, ps.durability: wal keeps what is trained between them",
+		"make room or fix what is in the way and train again, which continues from the last snapshot; snapshot.tolerate says how many may fail, ps.durability: wal keeps what is trained between them",
 	)
 }
 
@@ -241,7 +241,7 @@ func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]p
 		at[split] = p.Position
 	}
 	if err := source.Acknowledge(ctx, at); err != nil {
-		t.log.Warn("consumer group not told of the snapshot", "err", err)
+		t.log.Warn("consumer group not updated to the snapshot", "err", err)
 	}
 }
 

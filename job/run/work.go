@@ -485,7 +485,7 @@ func (t *trainer) save(ctx context.Context, label string) error {
 	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin, Label: label})
 	switch {
 	case err != nil && t.cfg.PS.Remote():
-		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: mend that and train again", err)
+		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: fix that and train again", err)
 	case err != nil:
 		return fmt.Errorf("job: the last snapshot: %w", err)
 	}

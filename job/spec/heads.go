@@ -159,7 +159,7 @@ func (v *validator) heads(known []string) {
 			continue // the name has been refused
 		}
 		if h.SampleRate != 1 && !l.Sampled {
-			v.fault(path+".sample_rate", "is %v, but %s knows no negatives", h.SampleRate, l.Name)
+			v.fault(path+".sample_rate", "is %v, but %s does not support sampled negatives", h.SampleRate, l.Name)
 		}
 		if m := h.Mask; m != nil {
 			v.column(m.Column, path+".mask.column", known)

@@ -83,8 +83,8 @@ type Feature struct {
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
 	// named here, as those of a history by the candidate item. For shared_bottom.
 	Attends string `yaml:"attends" default:""`
-	// Table is the embedding table of a sparse feature; features of one table and slot share embeddings. What a table has of
-	// its own settings are under tables. Empty: the one table of all features that name none.
+	// Table is the embedding table of a sparse feature; features of one table and slot share embeddings. A table's
+	// own settings are under tables. Empty: the one table of all features that name none.
 	Table string `yaml:"table" default:""`
 }
 

@@ -112,7 +112,7 @@ func recognise(pattern string, kinds []component.Source) (*recognised, error) {
 		}
 		r := recogniseHead(f.Name, head, whole, kinds)
 		if len(r.columns) > 0 && !whole && !bytes.ContainsRune(head, '\n') {
-			return nil, fmt.Errorf("job: %s: its first line has no end within %d bytes, so that its columns cannot be told; is it %s? %w", f.Path, len(head), r.format, pipeline.ErrConfig)
+			return nil, fmt.Errorf("job: %s: its first line has no end within %d bytes, so that its columns are unknown; is it %s? %w", f.Path, len(head), r.format, pipeline.ErrConfig)
 		}
 		return r, nil
 	}

@@ -247,7 +247,7 @@ func (v *validator) tables(c *Config) {
 func (v *validator) unique(names []string, path string) {
 	for i, n := range names {
 		if j := slices.Index(names, n); n != "" && j < i {
-			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, which stands at [%d] already", n, j)
+			v.fault(fmt.Sprintf("%s[%d]", path, i), "is %q, which is at [%d] already", n, j)
 		}
 	}
 }
@@ -514,7 +514,7 @@ func (v *validator) outputs(c *Config) {
 		path = conf.Join(path+".to", o.To.Name())
 		if key, place := to.Place(); place != "" {
 			if other, ok := places[place]; ok {
-				v.report(path)(key, "is that of %s; rows of two outputs would not be told apart", other)
+				v.report(path)(key, "is that of %s; rows of two outputs would not be distinguishable", other)
 			}
 			places[place] = o.Name
 		}

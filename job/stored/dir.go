@@ -69,7 +69,7 @@ func BeginAnew(c *spec.Config, notice func(string, ...any)) error {
 			return fmt.Errorf("job: put the earlier state aside: %w", err)
 		}
 		if aside != "" {
-			notice("beginning anew; what was in %s is now in %s", dir, aside)
+			notice("starting over; what was in %s is now in %s", dir, aside)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	stored, err := spec.DecodeRecipe(info.Recipe)
 	if err != nil {
-		return nil, fault.Config("job: snapshot %s: %w: use another dir, or begin anew with --resume=false", info.Path, err)
+		return nil, fault.Config("job: snapshot %s: %w: use another dir, or start over with --resume=false", info.Path, err)
 	}
 	was, is, features, heads := stored.Common(c.Recipe())
 	faults, moved := was.Differences(is, "was", "is")
@@ -44,7 +44,7 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	if len(faults) > 0 {
 		hint := ""
 		if len(sections) > 0 {
-			hint = "to go on with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
+			hint = "to continue with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
 		}
 		return moved, fault.Config("job: snapshot %s was trained on other features, labels or heads than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
 			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train anew", info.Path, strings.Join(faults, "\n  "), hint)

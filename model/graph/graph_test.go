@@ -682,7 +682,7 @@ func TestBuildReportsEveryFault(t *testing.T) {
 		"sgd: lr -3",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 }
@@ -807,12 +807,12 @@ func TestHeadFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"a head has no name", `head "a": loss "mse" is unknown`, `head "a" is there twice`, `head "a": weight -1`,
-		`head "b": squared knows no sampled negatives`, `head "c": sample rate 2 is not in (0, 1]`,
+		`head "b": squared does not support sampled negatives`, `head "c": sample rate 2 is not in (0, 1]`,
 		`head "d": 2 label columns, cross_entropy of 1 outputs reads 1`, `head "e": 5 label columns, cross_entropy of 6 outputs reads 6`,
 		`head "f": a value of another graph`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 }

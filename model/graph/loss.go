@@ -56,7 +56,7 @@ func (b *Builder) addOutput(o Output) output {
 		b.fault("head %q: %d label columns, %s of %d outputs reads %d", h.Name, len(h.Labels), l.Name, h.Width, n)
 	}
 	if h.SampleRate != 1 && !l.Sampled {
-		b.fault("head %q: %s knows no sampled negatives, its sample rate is %v", h.Name, l.Name, h.SampleRate)
+		b.fault("head %q: %s does not support sampled negatives, its sample rate is %v", h.Name, l.Name, h.SampleRate)
 	}
 	return out
 }

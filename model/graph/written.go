@@ -194,7 +194,7 @@ func strict(data []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind it")
+		return errors.New("there is more after it")
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the goldens anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the goldens")
 
 // run returns everything a session computes of a batch.
 func run(g *graph.Graph, in *model.Inputs) (out [][]float32) {
@@ -115,7 +115,7 @@ func TestGatheredPoolsAreTheUnfused(t *testing.T) {
 		}
 	}
 	if gathered < 10 {
-		t.Errorf("only %d graphs write no look-up down", gathered)
+		t.Errorf("only %d graphs write no lookup down", gathered)
 	}
 	b := newBed()
 	b.Unfused()
@@ -213,7 +213,7 @@ func TestOwnRulesCannotBeWritten(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if one, again, two := build(1).String(), build(1).String(), build(2).String(); one != again || one == two {
-		t.Error("the name of a graph that cannot be written must tell its rules apart")
+		t.Error("the name of a graph that cannot be written must distinguish its rules")
 	}
 }
 

@@ -286,7 +286,7 @@ func (f *fitting) segment(table string, s Segment, old *SegmentShape, sf *Segmen
 		return true
 	default:
 		sf.Dim = s.Dim
-		f.note("%s keeps its weights; the optimizer's state begins anew: it is %s, was %s", name, rule, old.Optimizer)
+		f.note("%s keeps its weights; the optimizer's state starts over: it is %s, was %s", name, rule, old.Optimizer)
 	}
 	return false
 }
@@ -352,7 +352,7 @@ func (f *fitting) tensor(t Tensor, have []TensorShape, tf *TensorFit) {
 		tf.From = -1
 		f.note("tensor %s begins with initial values: the optimizer is %s, was %s", t.Name, rule, old.Optimizer)
 	default:
-		f.note("tensor %s keeps its weights; the optimizer's state begins anew: it is %s, was %s", t.Name, rule, old.Optimizer)
+		f.note("tensor %s keeps its weights; the optimizer's state starts over: it is %s, was %s", t.Name, rule, old.Optimizer)
 	}
 }
 

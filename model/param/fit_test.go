@@ -192,14 +192,14 @@ func TestFit(t *testing.T) {
 		{name: "another optimizer", change: func(l *param.Layout) { l.Tables[0].Segments[1].Optimizer = optim.Adam{} }, faults: []string{
 			"table embedding segment vec: the snapshot has the state of adagrad (8 of state), the model's optimizer is adam (18 of state)", "tables: {embedding.vec: init}",
 		}},
-		{name: "another optimizer begins anew", change: func(l *param.Layout) {
+		{name: "another optimizer starts over", change: func(l *param.Layout) {
 			l.Tables[0].Segments[1].Optimizer, l.Dense[0].Optimizer = optim.Adam{}, optim.SGD{}
 		}, p: all(param.PolicyInit), notes: []string{
-			"embedding.vec keeps its weights; the optimizer's state begins anew: it is adam, was adagrad",
-			"tensor deep.0.weight keeps its weights; the optimizer's state begins anew: it is sgd, was adam",
+			"embedding.vec keeps its weights; the optimizer's state starts over: it is adam, was adagrad",
+			"tensor deep.0.weight keeps its weights; the optimizer's state starts over: it is sgd, was adam",
 		}},
 		{name: "dim", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, faults: []string{"table embedding segment vec: the snapshot has dim 8, the model dim 16"}},
-		{name: "dim begins anew", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, p: all(param.PolicyInit), notes: []string{"embedding.vec begins with initial values: it has dim 16, was 8"}},
+		{name: "dim starts over", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, p: all(param.PolicyInit), notes: []string{"embedding.vec begins with initial values: it has dim 16, was 8"}},
 		{name: "dim grows", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, p: all(param.PolicyGrow), notes: []string{"embedding.vec keeps its first 8 of 8 weights: it has dim 16 now"}},
 		{name: "dim drops rows", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, p: all(param.PolicyDrop), notes: []string{"the rows of table embedding are dropped: embedding.vec has dim 16, was 8"}},
 		{name: "segment gone", change: func(l *param.Layout) { l.Tables[0].Segments = l.Tables[0].Segments[1:] }, faults: []string{"table embedding: the snapshot has segment bias of dim 1, the model none of that name"}},

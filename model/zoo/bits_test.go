@@ -21,7 +21,7 @@ import (
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the goldens anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the goldens")
 
 // TestBits trains each model with and without what behaves differently in training and compares a hash of all parameters
 // with that of earlier versions. The kernels of other processors round differently.

@@ -130,7 +130,7 @@ func TestSharedBottomFaults(t *testing.T) {
 		`table "spare": dim -1`, `table "spare": l2 -1`, `table "spare": optim: sgd: lr -1`, "attention -1",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 	cfg = sharedBottom()
@@ -146,7 +146,7 @@ func TestSharedBottomFaults(t *testing.T) {
 		`table "users": dim 3 is not 4`, `feature "tags": its entries interact and cannot be pooled by their maximum`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		"bias optimizer: optim: sgd: lr -1", "vec optimizer: optim: adam: beta1 3", "dense optimizer: optim: ema: decay 2",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 	if _, err := zoo.New(zoo.Config{Name: zoo.LR}); err == nil || !strings.Contains(err.Error(), "no features") {

@@ -216,7 +216,7 @@ func TestHooks(t *testing.T) {
 	}
 	u.From, u.To = 99, 100
 	if err := cl.Push(t.Context(), u); !errors.Is(err, ps.ErrGap) {
-		t.Errorf("push behind a gap: %v", err)
+		t.Errorf("push after a gap: %v", err)
 	}
 	if err := cl.Close(); err != nil {
 		t.Fatal(err)

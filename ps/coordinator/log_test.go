@@ -169,10 +169,10 @@ func TestLogDamaged(t *testing.T) {
 				if back := map[int]uint64{0: infos[0].ID, 1: infos[1].ID, 2: infos[1].ID}; tc.lost == "" && strings.HasPrefix(tc.name, "newest") {
 					// The log has brought back everything, from the snapshot before the damaged one.
 					if r := c.Restored(); r == nil || r.ID != infos[0].ID {
-						t.Errorf("goes on from %+v, want snapshot %d", r, infos[0].ID)
+						t.Errorf("continues from %+v, want snapshot %d", r, infos[0].ID)
 					}
 				} else if r := c.Restored(); tc.name != "log of another life" && (r == nil || r.ID != back[tc.want]) {
-					t.Errorf("goes on from %+v, want snapshot %d", r, back[tc.want])
+					t.Errorf("continues from %+v, want snapshot %d", r, back[tc.want])
 				}
 				if len(c.Skipped()) != tc.skipped {
 					t.Errorf("skipped %v, want %d", c.Skipped(), tc.skipped)

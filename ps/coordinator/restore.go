@@ -271,7 +271,7 @@ func (c *Cluster) goOn(ctx context.Context, st []ps.NodeStatus) error {
 		return err
 	}
 	c.ready(st[0].Generation, info, c.opts.Peers != nil)
-	c.opts.Logger.InfoContext(ctx, "shards go on from their logs", "generation", st[0].Generation, "base", base, "records", records)
+	c.opts.Logger.InfoContext(ctx, "shards continue from their logs", "generation", st[0].Generation, "base", base, "records", records)
 	return nil
 }
 

@@ -180,7 +180,7 @@ func (x *twins) step() {
 		x.die()
 		x.open()
 		x.resume()
-		x.same("after a look-up, a death and the take-over")
+		x.same("after a lookup, a death and the take-over")
 	default:
 		x.push(x.next())
 	}

@@ -179,7 +179,7 @@ func TestModelChangesInItsRun(t *testing.T) {
 	wider.Layout, wider.Fit = grown(), growing
 	c = mustOpen(t, wider)
 	if p, err := c.Progress(t.Context(), "s"); err != nil || p["x"].Position != 20 {
-		t.Errorf("the run goes on at %v, %v; want 20", p, err)
+		t.Errorf("the run continues at %v, %v; want 20", p, err)
 	}
 	if info := c.Restored(); info == nil || info.ID == first.ID || info.Note != "made of "+first.Path {
 		t.Errorf("restored %+v", info)

@@ -267,7 +267,7 @@ func (s suite) testRules(t *testing.T, shards int) {
 		t.Errorf("push with a gradient too few: %v, want ErrLayout", err)
 	}
 	if err := cl.Lookup(ctx, &param.Rows{Keys: [][]int64{ids}, Values: [][]float32{nil}}); !errors.Is(err, ps.ErrLayout) {
-		t.Errorf("look-up without room: %v, want ErrLayout", err)
+		t.Errorf("lookup without room: %v, want ErrLayout", err)
 	}
 	rows := &param.Rows{Keys: [][]int64{append(slices.Clone(ids), 4711)}, Values: [][]float32{make([]float32, len(ids)+1)}}
 	for range 2 {
@@ -281,7 +281,7 @@ func (s suite) testRules(t *testing.T, shards int) {
 		}
 	}
 	if row(t, c, 4711, &table.Rows{}) {
-		t.Error("a look-up has made a row")
+		t.Error("a lookup has made a row")
 	}
 	if diff := cmp.Diff(map[string]ps.Progress{"x": {Position: 30, Rows: 20, Batches: 3}}, progress(t, c)); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)

@@ -45,7 +45,7 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 			}
 		})
 	}
-	t.Run("look-ups change nothing", func(t *testing.T) {
+	t.Run("lookups change nothing", func(t *testing.T) {
 		t.Parallel()
 		spec := twoSegments()
 		tab := open(t, spec, 7)
@@ -115,7 +115,7 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 			t.Errorf("Apply allocates %v times", n)
 		}
 	})
-	t.Run("concurrent look-ups and cut", func(t *testing.T) {
+	t.Run("concurrent lookups and cut", func(t *testing.T) {
 		t.Parallel()
 		testConcurrent(t, open)
 	})
@@ -200,7 +200,7 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 			a, b := make([]float32, len(u.Keys)*spec.Dim()), make([]float32, len(u.Keys)*spec.Dim())
 			n, m := got.Lookup(u.Keys, a), want.Lookup(u.Keys, b)
 			if n != m || !slices.Equal(a, b) {
-				t.Fatalf("look-up of %d keys: %d found, want %d; values equal %v", len(u.Keys), n, m, slices.Equal(a, b))
+				t.Fatalf("lookup of %d keys: %d found, want %d; values equal %v", len(u.Keys), n, m, slices.Equal(a, b))
 			}
 		case 2:
 			if len(cuts) < 2 {

@@ -149,7 +149,7 @@ func (l *Log) Rotate(base uint64) error {
 		return err
 	}
 	if base < l.mu.base {
-		return fmt.Errorf("wal: border of snapshot %d behind that of %d: %w", base, l.mu.base, ErrBase)
+		return fmt.Errorf("wal: border of snapshot %d after that of %d: %w", base, l.mu.base, ErrBase)
 	}
 	l.mu.base = base
 	l.mu.borders = append(l.mu.borders, border{len(l.mu.buf), base, l.mu.next})

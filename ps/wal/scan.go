@@ -16,7 +16,7 @@ func tornAt(b []byte, off int64, seed uint32, lsn uint64) (torn bool, why string
 	case hole(b[:at], off):
 		return true, ""
 	}
-	return false, "bad record with good ones behind it"
+	return false, "bad record with good ones after it"
 }
 
 // after looks for good records after a bad one, number lsn, at the beginning of b. It returns where the first of them is,

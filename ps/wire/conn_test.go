@@ -180,7 +180,7 @@ func TestCallsArriveAsTheyWereMade(t *testing.T) {
 		}
 		rows := &param.Rows{Keys: u.Keys, Values: [][]float32{make([]float32, 2*n), {}, {0}}}
 		if reply, err := c.Lookup(ctx, nil, rows); err != nil || reply.Cut != 3 {
-			t.Fatalf("look-up of %d keys: %v, %v", n, reply, err)
+			t.Fatalf("lookup of %d keys: %v, %v", n, reply, err)
 		}
 		for i, v := range rows.Values[0] {
 			if want := float32(u.Keys[0][i/2]); v != want {

@@ -66,7 +66,7 @@ func (d *decoder) fill() {
 func (d *decoder) next(limit uint64, setting string) (header, error) {
 	var h header
 	if d.err == nil && d.at < len(d.msg.in) {
-		d.err = violation("bytes behind a frame")
+		d.err = violation("bytes after a frame")
 	}
 	var b [headerLen]byte
 	d.left = headerLen

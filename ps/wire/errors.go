@@ -30,7 +30,7 @@ var (
 	ErrBroken = errors.New("stream broke")
 
 	errSilent     = errors.New("nothing arrived in time")
-	errContinued  = errors.New("the session goes on in another stream")
+	errContinued  = errors.New("the session continues in another stream")
 	errStreamOver = errors.New("the server ended the stream")
 )
 

@@ -245,7 +245,7 @@ func (l *link) readLookup() error {
 	case d.err != nil:
 		return d.err
 	case size > l.limit:
-		return tooLarge("reply to a look-up", size, l.limit, "MaxMessage of the server")
+		return tooLarge("reply to a lookup", size, l.limit, "MaxMessage of the server")
 	}
 	for len(l.rows.Values) < numValues {
 		l.rows.Values = append(l.rows.Values, nil)

@@ -118,7 +118,7 @@ func plainText(text string) string {
 		case strings.Contains(why, "http2: "):
 			return "what answers there is no server of shards (" + why + ")"
 		}
-		return "it hangs up on whoever connects, so it is no server of shards, or it is just ending (" + why + ")"
+		return "it closes every connection, so it is no server of shards, or it is just ending (" + why + ")"
 	}
 	if why, ok := strings.CutPrefix(text, "error reading from server: "); ok {
 		return "the connection broke (" + why + ")"

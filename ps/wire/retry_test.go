@@ -25,7 +25,7 @@ func TestPlainWords(t *testing.T) {
 		},
 		{codes.Unavailable, "error reading from server: EOF", "the connection broke (EOF)", true},
 		{codes.Unavailable, `connection error: desc = "error reading server preface: http2: frame too large"`, "what answers there is no server of shards (http2: frame too large)", true},
-		{codes.Unavailable, `connection error: desc = "error reading server preface: EOF"`, "it hangs up on whoever connects, so it is no server of shards, or it is just ending (EOF)", true},
+		{codes.Unavailable, `connection error: desc = "error reading server preface: EOF"`, "it closes every connection, so it is no server of shards, or it is just ending (EOF)", true},
 		{
 			codes.Unavailable, `connection error: desc = "error reading server preface: raw-read tcp a->b: use of closed network connection"`,
 			"it takes connections and says nothing for 5s, so it is no server of shards, or it hangs", true,

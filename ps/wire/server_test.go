@@ -173,7 +173,7 @@ func TestBadFramesEndTheStream(t *testing.T) {
 		"second hello":     {then: header{kind: kindHello, bodyLen: 4}, body: make([]byte, 4), code: codes.InvalidArgument, text: "where a request is due"},
 		"reply":            {then: header{kind: kindReply, bodyLen: 8}, body: make([]byte, 8), code: codes.InvalidArgument, text: "reply where a request"},
 		"message too long": {then: header{kind: kindStage, bodyLen: 100_000}, code: codes.ResourceExhausted, text: "stage of 100032 bytes, the limit is 100000 (MaxMessage of the server)"},
-		"two frames":       {then: header{kind: kindAcquire, bodyLen: 16}, body: make([]byte, 17), code: codes.InvalidArgument, text: "bytes behind a frame"},
+		"two frames":       {then: header{kind: kindAcquire, bodyLen: 16}, body: make([]byte, 17), code: codes.InvalidArgument, text: "bytes after a frame"},
 		"unknown control":  {then: header{kind: kindControl, numCtl: 1, ctlLen: minControl}, body: make([]byte, minControl), code: codes.InvalidArgument, text: "unknown kind 0"},
 		"controls too few": {then: header{kind: kindControl, ctlLen: 3}, body: make([]byte, 3), code: codes.InvalidArgument, text: "another length"},
 		"unknown kind":     {then: header{kind: 99}, code: codes.InvalidArgument, text: "unknown kind 99"},

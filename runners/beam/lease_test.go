@@ -46,7 +46,7 @@ func drained(t *testing.T, e *beam.Element) {
 		t.Fatal(err)
 	}
 	if !bundle(t, e) {
-		t.Error("a truncated element goes on")
+		t.Error("a truncated element continues")
 	}
 }
 
@@ -133,13 +133,13 @@ func TestRestriction(t *testing.T) {
 				bundle(t, e)
 				bundle(t, e)
 				if want := max(c.start, c.applied); e.Rest.Start != want {
-					t.Errorf("restriction goes on at %d, want %d", e.Rest.Start, want)
+					t.Errorf("restriction continues at %d, want %d", e.Rest.Start, want)
 				}
 				close(s.stage.gate)
 				bundle(t, e)
 				bundle(t, e)
 				if e.Rest.Start != 20 || s.ledger.rows() != 20 {
-					t.Errorf("restriction goes on at %d, %d rows, want 20", e.Rest.Start, s.ledger.rows())
+					t.Errorf("restriction continues at %d, %d rows, want 20", e.Rest.Start, s.ledger.rows())
 				}
 				drained(t, e)
 			})

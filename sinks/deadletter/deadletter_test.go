@@ -115,7 +115,7 @@ func TestFileEndsATornLine(t *testing.T) {
 		t.Errorf("the torn line gives %v", err)
 	}
 	if l, err := deadletter.Parse([]byte(lines[1])); err != nil || l.Position != 3 {
-		t.Errorf("the line behind it gives %+v, %v", l, err)
+		t.Errorf("the line after it gives %+v, %v", l, err)
 	}
 }
 

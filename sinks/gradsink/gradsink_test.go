@@ -119,7 +119,7 @@ func TestResumeAndFencing(t *testing.T) {
 	}
 	second, c2 := writer("second")
 	if diff := cmp.Diff(pipeline.Progress{Position: 4, Rows: 4, Batches: 1}, resume(second)); diff != "" {
-		t.Errorf("the second owner goes on at (-want +got):\n%s", diff)
+		t.Errorf("the second owner continues at (-want +got):\n%s", diff)
 	}
 	err := first.Write(t.Context(), push(4, 5, &released))
 	if err == nil {

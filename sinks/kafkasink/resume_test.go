@@ -242,7 +242,7 @@ func TestDiesBeforeTheCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 20, 30)); !errors.Is(err, pipeline.ErrUnavailable) {
-		t.Errorf("it goes on although nobody knows what became of its rows: %v", err)
+		t.Errorf("it continues although nobody knows what became of its rows: %v", err)
 	}
 	if ends.Load() == 0 {
 		t.Fatal("nobody tried to commit")

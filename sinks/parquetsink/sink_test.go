@@ -171,7 +171,7 @@ func TestFencing(t *testing.T) {
 	}
 	third := writer(t, o)
 	if at := resume(third); at != 0 {
-		t.Fatalf("nothing is visible, and yet writing goes on at %d", at)
+		t.Fatalf("nothing is visible, and yet writing continues at %d", at)
 	}
 	fourth := writer(t, o)
 	resume(fourth)
@@ -187,7 +187,7 @@ func TestFencing(t *testing.T) {
 		t.Fatalf("the second with the same rows: %v", err)
 	}
 	if at := resume(fourth); at != 10 {
-		t.Fatalf("it goes on at %d", at)
+		t.Fatalf("it continues at %d", at)
 	}
 	if got := stored(t, o.Dir)["a"]; len(got) != 10 {
 		t.Fatalf("%d rows", len(got))

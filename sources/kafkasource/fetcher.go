@@ -295,7 +295,7 @@ func (f *fetcher) empty(ctx context.Context, cut, throttled bool, stable int64) 
 		f.emptySince = time.Time{}
 		return fetched{from: f.pos, to: f.end}, nil
 	case lasted > f.opts.RetryFor:
-		return none, fmt.Errorf("the broker says that its log goes on to offset %d, and has given nothing of it for %s, see source.kafka.retry_for: %w",
+		return none, fmt.Errorf("the broker says that its log continues to offset %d, and has given nothing of it for %s, see source.kafka.retry_for: %w",
 			stable, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
 	}
 	return none, sleep(ctx, f.opts.MaxWait)
@@ -380,7 +380,7 @@ func (f *fetcher) judge(first, last int64) error {
 	}
 	switch {
 	case f.pos < first:
-		gap.Hint = "retention or DeleteRecords has passed the position; set source.kafka.on_gap to skip to go on at its first record, or read the missing ones from elsewhere"
+		gap.Hint = "retention or DeleteRecords has passed the position; set source.kafka.on_gap to skip to continue at its first record, or read the missing ones from elsewhere"
 		return f.lose(first, gap)
 	case f.pos > last:
 		gap.Hint = "the log was truncated, or the topic deleted and re-created; " + otherRecords
@@ -397,7 +397,7 @@ func (f *fetcher) recreated(ctx context.Context) error {
 // cutBack is the error for a log that ends, or continues otherwise, before what was read of it.
 func (f *fetcher) cutBack(ctx context.Context, at int64) error {
 	return f.gap(ctx, fmt.Sprintf("the log was cut back to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have; "+
-		"give source.kafka.name a new name to go on with the parameters as they are, from source.kafka.start on, or begin anew with --resume=false", at), true)
+		"give source.kafka.name a new name to continue with the parameters as they are, from source.kafka.start on, or start over with --resume=false", at), true)
 }
 
 // gap makes an error that no policy skips, with the log's limits as far as a broker reports them.

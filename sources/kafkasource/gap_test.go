@@ -259,7 +259,7 @@ func TestHoleAtTheEnd(t *testing.T) {
 				}
 				return
 			}
-			if _, err := r.fails(t); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "goes on to offset 10") {
+			if _, err := r.fails(t); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "continues to offset 10") {
 				t.Errorf("%v", err)
 			}
 		})

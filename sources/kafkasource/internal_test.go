@@ -169,7 +169,7 @@ func TestScanFaults(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.name, got, c.reason)
 		}
 		if got.next != c.next {
-			t.Errorf("%s: goes on at %d, want %d", c.name, got.next, c.next)
+			t.Errorf("%s: continues at %d, want %d", c.name, got.next, c.next)
 		}
 	}
 	for n := range len(good) {

@@ -63,7 +63,7 @@ var (
 
 // What to do when records are not those that stored positions count.
 const (
-	otherRecords = "its records are not those the position counts: give source.kafka.name a new name to read it from source.kafka.start on with the parameters as they are, or begin anew with --resume=false"
+	otherRecords = "its records are not those the position counts: give source.kafka.name a new name to read it from source.kafka.start on with the parameters as they are, or start over with --resume=false"
 	recreated    = "the topic was deleted and re-created; " + otherRecords
 )
 

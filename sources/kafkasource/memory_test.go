@@ -176,7 +176,7 @@ func TestCutBackBetweenRuns(t *testing.T) {
 		r, err := s.Open(t.Context(), nil, split, pipeline.Position(c.from))
 		var gap *pipeline.GapError
 		if cut := errors.As(err, &gap) && strings.Contains(gap.Hint, "cut back to offset 7"); cut != c.cut || err != nil && !cut {
-			t.Errorf("epoch ends at %d, going on at %d: %v", c.end, c.from, err)
+			t.Errorf("epoch ends at %d, continuing at %d: %v", c.end, c.from, err)
 		}
 		if err == nil {
 			if err := r.Close(); err != nil {

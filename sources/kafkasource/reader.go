@@ -174,7 +174,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 				return b.base + c.walked + 1, nil
 			}
 			if err == nil && (rec.OffsetDelta <= c.walked || rec.OffsetDelta > b.last-b.base) {
-				err = fmt.Errorf("record %d behind record %d of a batch of %d", rec.OffsetDelta, c.walked, b.last-b.base+1)
+				err = fmt.Errorf("record %d after record %d of a batch of %d", rec.OffsetDelta, c.walked, b.last-b.base+1)
 			}
 			if err != nil { // the rest of the batch cannot be distinguished from it
 				if err := r.bad(ctx, &batchError{b.base + c.walked + 1, reasonCorrupt, err}, before.Body); err != nil {

@@ -287,7 +287,7 @@ func (c *column) walk(n int, s *shape) (count int, err error) {
 		}
 		switch {
 		case rows == 0 || rep > 0 && def < c.leaf.ElementDef:
-			return 0, fmt.Errorf("column %q: a list goes on that has not begun: %w", c.field.Name, pqfile.ErrMalformed)
+			return 0, fmt.Errorf("column %q: a list continues that has not begun: %w", c.field.Name, pqfile.ErrMalformed)
 		case def == c.leaf.MaxDef:
 			run++
 			count++

@@ -68,7 +68,7 @@ func (c *column) nested(n int, keep bool) (arrow.Array, error) {
 		case rep == 0:
 			rows++
 		case rows == 0 || before < defs[rep-1] || def < defs[rep-1]:
-			return nil, fmt.Errorf("column %q: a list goes on that has not begun: %w", c.field.Name, pqfile.ErrMalformed)
+			return nil, fmt.Errorf("column %q: a list continues that has not begun: %w", c.field.Name, pqfile.ErrMalformed)
 		}
 		before = def
 		c.at++

@@ -399,7 +399,7 @@ func TestOptions(t *testing.T) {
 	_, err := stage.Schema(arrow.NewSchema(nil, nil))
 	for _, want := range []string{"rows is 0", "max_delay is -1ns", pipeline.ColPosition} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 	}
 	if !errors.Is(err, pipeline.ErrConfig) || !errors.Is(err, pipeline.ErrSchema) {

@@ -152,7 +152,7 @@ func TestColumnFaults(t *testing.T) {
 		`column "vec": feature "g" has floats, not integers`, pipeline.ColPosition,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("nothing says %s in\n%v", want, err)
+			t.Errorf("no error says %s in\n%v", want, err)
 		}
 	}
 	if !errors.Is(err, pipeline.ErrSchema) {

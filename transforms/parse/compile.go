@@ -110,7 +110,7 @@ func (c *compiler) duplicates(what string, names []string) {
 	seen := map[string]bool{"": true}
 	for _, n := range names {
 		if n != "" && seen[n] {
-			c.fault("%s %q stands twice", what, n)
+			c.fault("%s %q occurs twice", what, n)
 		}
 		seen[n] = true
 	}
@@ -229,14 +229,14 @@ func (c *compiler) reserved() {
 		case pipeline.Reserved(name):
 			c.fault("feature %q has a reserved name", name)
 		case seen[name]:
-			c.fault("feature %q stands twice", name)
+			c.fault("feature %q occurs twice", name)
 		}
 		seen[name] = true
 	}
 	twice := func(what string, names []string) {
 		for i, n := range names {
 			if slices.Contains(names[:i], n) {
-				c.fault("%s %q stands twice", what, n)
+				c.fault("%s %q occurs twice", what, n)
 			}
 		}
 	}

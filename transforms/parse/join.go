@@ -77,7 +77,7 @@ func loadSide(ctx context.Context, from fsx.FS, p *program, j *join) (*side, err
 		}
 		key := string(fields[j.keyAt])
 		if _, ok := s.rows[key]; ok {
-			return nil, fmt.Errorf("%s:%d: key %q stands twice: %w", j.File, number, key, pipeline.ErrConfig)
+			return nil, fmt.Errorf("%s:%d: key %q occurs twice: %w", j.File, number, key, pipeline.ErrConfig)
 		}
 		if err := s.add(p, j, fields); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", j.File, number, err)

@@ -170,7 +170,7 @@ func TestJoinFaults(t *testing.T) {
 		want       string
 	}{
 		{"fields", "1\ta\n2\n", 0, pipeline.ErrConfig, "side:2: 1 fields instead of 2"},
-		{"key twice", "1\ta\n2\tb\n1\tc\n", 0, pipeline.ErrConfig, `side:3: key "1" stands twice`},
+		{"key twice", "1\ta\n2\tb\n1\tc\n", 0, pipeline.ErrConfig, `side:3: key "1" occurs twice`},
 		{"encoding", "1\tCaf\xe9\n", 0, pipeline.ErrConfig, "side:1: not UTF-8, is it latin1?"},
 		{"size", "1\tabcdef\n", 5, pipeline.ErrConfig, "is larger than max_bytes, 5"},
 	} {

@@ -248,9 +248,9 @@ func TestLabelFaults(t *testing.T) {
 		`label "x": split cuts several numbers, but the width is 1`:       base(parse.Label{Name: "x", Column: "paid", Split: "|"}),
 		`label "x": width is -1`:                                          base(parse.Label{Name: "x", Column: "paid", Width: -1}),
 		`label "x": nothing is between 2 and 1`:                           base(parse.Label{Name: "x", Column: "paid", Accepts: loss.Range{Min: 2, Max: 1}}),
-		`label "x" stands twice`:                                          base(parse.Label{Name: "x", Column: "paid"}, parse.Label{Name: "x", Column: "user"}),
+		`label "x" occurs twice`:                                          base(parse.Label{Name: "x", Column: "paid"}, parse.Label{Name: "x", Column: "user"}),
 		`key "usr": there is no column "usr", did you mean "user"?`:       key,
-		`key "user" stands twice`:                                         key,
+		`key "user" occurs twice`:                                         key,
 		`a key has no name`:                                               key,
 		`label: positive is "> 1", but there is no column`:                base(parse.Label{Positive: "> 1"}),
 	} {

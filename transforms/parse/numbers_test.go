@@ -107,7 +107,7 @@ func TestFaultsOfNumbers(t *testing.T) {
 		"a default and a bucket of their own":           sparse(parse.Feature{Buckets: []float64{1}, MissingBucket: true, Default: "3"}),
 		"a bucket for missing values, but no buckets":   sparse(parse.Feature{MissingBucket: true}),
 		"are for dense features":                        sparse(parse.Feature{Log: true}),
-		`feature "x" stands twice`:                      dense(parse.Feature{Indicator: "x"}),
+		`feature "x" occurs twice`:                      dense(parse.Feature{Indicator: "x"}),
 	} {
 		err := parse.Options{Format: parse.JSONL, Features: []parse.Feature{f}}.Validate()
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -52,7 +52,7 @@ func TestValidateReportsAll(t *testing.T) {
 				LineID: []string{"id"},
 			},
 			want: []string{
-				`column "user" stands twice`, `feature "user" stands twice`, `a feature has no name`, `feature "__time__" has a reserved name`,
+				`column "user" occurs twice`, `feature "user" occurs twice`, `a feature has no name`, `feature "__time__" has a reserved name`,
 				`feature "a": there is no column "prize", did you mean "price"?`, `feature "b": slot 0 is outside 1 to 32767`,
 				`feature "c": slot 32768 is outside 1 to 32767`, `feature "d": kind "dens" is not known, did you mean "dense"?`,
 				`feature "e": type "integer" is not known`, `feature "f": hash "md5" is not known`, `feature "g": regexp: `,
@@ -87,7 +87,7 @@ func TestValidateReportsAll(t *testing.T) {
 				Features: []parse.Feature{{Name: "a", Slot: 1, Type: parse.String}, {Name: "b", Column: "label", Slot: 2}, {Name: "c", Column: "x", Slot: 1}, {Name: "d", Column: "a", Kind: parse.Dense, Dim: 2}},
 			},
 			want: []string{
-				`field "a" stands twice`, `field "label" has the name of libfm's label`, `feature "a": type is string, but libfm has integers`,
+				`field "a" occurs twice`, `field "label" has the name of libfm's label`, `feature "a": type is string, but libfm has integers`,
 				`feature "b" takes libfm's label`, `feature "c": there is no column "x"`, `feature "d": a dense feature of libfm is the value of one of the fields`,
 			},
 		},
@@ -109,7 +109,7 @@ func TestValidateReportsAll(t *testing.T) {
 			},
 			want: []string{
 				`join 1 has no file`, `join 1 (): the record has a column "item" too; use a prefix`, `join 2 (b): encoding "latin9" is not known, did you mean "latin1"?`,
-				`join 2 (b): max_bytes is -1`, `join 2 (b): column "id" stands twice`, `join 2 (b): key: there is no column "itm", did you mean "item"?`,
+				`join 2 (b): max_bytes is -1`, `join 2 (b): column "id" occurs twice`, `join 2 (b): key: there is no column "itm", did you mean "item"?`,
 				`join 2 (b): there is no column "key"`, `join 2 (b): join 1 has a column "age" too; use a prefix`, `join 3 (c) has no key`,
 				`feature "agee": there is no column "agee", did you mean "age"?`, `feature "vec": dim is 2, but without split text is one number`,
 			},
@@ -123,7 +123,7 @@ func TestValidateReportsAll(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("nothing says %s in\n%v", want, err)
+					t.Errorf("no error says %s in\n%v", want, err)
 				}
 			}
 			if _, schemaErr := parse.New(tc.opts).Schema(pipeline.BlockSchema(false, false)); !errors.Is(schemaErr, pipeline.ErrConfig) {

@@ -231,7 +231,7 @@ func TestCSV(t *testing.T) {
 		"wrong number of fields: 5 instead of 6", "wrong number of fields: 7 instead of 6",
 		`bad number: feature "id" is "7.5", not an integer`, `bad number: feature "fare" is "1e99", not a number`,
 		`not finite: feature "fare" is NaN`, `wrong length: feature "at" has 3 values, not 2`,
-		"malformed csv: field 4 has a quote or a line end outside of quotes", "malformed csv: field 4 goes on behind its closing quote",
+		"malformed csv: field 4 has a quote or a line end outside of quotes", "malformed csv: field 4 continues after its closing quote",
 		"malformed csv: field 4 has no closing quote", "malformed csv: field 4 has a quote or a line end outside of quotes",
 		`no label: column "y"`, `bad label: column "y" is "yes", not a number`,
 	} {

@@ -172,7 +172,7 @@ func (s *splitter) quotedFields(dst [][]byte, record []byte) ([][]byte, error) {
 			return dst, nil
 		}
 		if field[0] != s.delimiter[0] {
-			return dst, fmt.Errorf("field %d goes on behind its closing quote", n)
+			return dst, fmt.Errorf("field %d continues after its closing quote", n)
 		}
 		record = field[1:]
 	}

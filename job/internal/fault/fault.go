@@ -36,7 +36,7 @@ func Config(format string, args ...any) error {
 }
 
 // OtherModel is what to do about a snapshot of another model.
-const OtherModel = "set these back in the job, or train into another dir (--set dir=...), or put the snapshots aside and begin anew with --resume=false"
+const OtherModel = "set these back in the job, or train into another dir (--set dir=...), or put the snapshots aside and start over with --resume=false"
 
 // Unavailable marks what the machine or its disk is to blame for, so that the command exits with 3, and what the user can
 // fix in the job, which makes it 2.
@@ -62,7 +62,7 @@ func hint(code failure.Code) string {
 	case failure.TooLarge:
 		return "raise ps.max_message for all processes, or make train.batch smaller"
 	case failure.Identity:
-		return "set the job back to what it was; or give it another dir, or --resume=false, to train anew"
+		return "set the job back to what it was; or give it another dir, or --resume=false, to train from the start"
 	case failure.Layout:
 		return OtherModel
 	}

@@ -123,7 +123,7 @@ func fakes() cli.Ops {
 			}
 			switch {
 			case o.Resume == nil:
-				o.Notice("going on from " + filepath.Join(c.Dir, "snap-00000000"))
+				o.Notice("continuing from " + filepath.Join(c.Dir, "snap-00000000"))
 			case *o.Resume:
 				return nil, fmt.Errorf("job: no snapshot in %s: %w", c.Dir, pipeline.ErrConfig)
 			}
@@ -219,7 +219,7 @@ func fakes() cli.Ops {
 			var resumed int64
 			if o.Dir == "begun" {
 				resumed = 600
-				o.Notice("the demo in begun goes on from 600 of 1000 examples")
+				o.Notice("the demo in begun continues from 600 of 1000 examples")
 			}
 			return &job.DemoResult{
 				Examples: o.Examples, ResumedFrom: resumed, ExamplesPerSecond: 20000, Seconds: 10, Rows: 4321, Snapshot: filepath.Join(o.Dir, "snap-00000001"),

@@ -27,7 +27,7 @@ The stream drifts: items are born, tastes shift. The generator knows its own cli
 good a model can be at best, how good the trained one is on examples it has not seen, and how good it would be had it
 stopped learning half way.
 
-Stopped or killed and run again with the same --dir, the demo goes on where it was, and its table and result are those of all
+Stopped or killed and run again with the same --dir, the demo continues where it was, and its table and result are those of all
 runs together; one that has ended shows its result again.`,
 		Example: `  monolith demo
   monolith demo --examples 200000 --workers 1
@@ -67,7 +67,7 @@ runs together; one that has ended shows its result again.`,
 	f.Uint64Var(&opts.Seed, "seed", opts.Seed, "`number` that makes the world and the initial values")
 	f.StringVar(&opts.Model, "model", opts.Model, "`model` to train: "+strings.Join(models, ", "))
 	f.IntVar(&opts.Workers, "workers", opts.Workers, "how many `batches` are trained at once")
-	f.StringVar(&opts.Dir, "dir", "", "`folder` for the broker's log and the snapshots; the same folder again goes on; default: a new temporary one")
+	f.StringVar(&opts.Dir, "dir", "", "`folder` for the broker's log and the snapshots; the same folder again continues; default: a new temporary one")
 	_ = cmd.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(models, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

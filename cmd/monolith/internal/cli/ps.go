@@ -26,18 +26,18 @@ func (a *App) psCommand(out *outcome) *cobra.Command {
 
 The job's ps.addresses say how many shards there are and where each listens; --shard says which of them this process is.
 The process of shard 0 coordinates the others: it shares the splits among the workers and takes snapshots, in the job's
-dir, which all shards must see under the same name. The shards go on from the newest good snapshot, or with
+dir, which all shards must see under the same name. The shards continue from the newest good snapshot, or with
 ps.durability: wal from their logs. What is lost when which process dies: docs/cluster.md.
 
-Whoever reaches a shard can read and change parameters. So an address that others than this machine can reach is refused
-without ps.tls and ps.token (or ps.tls.ca, for certificates on both sides), unless --insecure is said.
+Anyone who reaches a shard can read and change parameters. So an address that others than this machine can reach is refused
+without ps.tls and ps.token (or ps.tls.ca, for certificates on both sides), unless --insecure is given.
 
 The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code 0; a second one stops at once.`,
 		Example: `  monolith ps job.yaml --shard 0
   monolith ps job.yaml --shard 1,2                 # two shards in one process
   monolith ps job.yaml                             # all shards in one process
   monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000    # with ps.tls and ps.token, or --insecure
-  monolith ps job.yaml --shard 0 --resume=false    # begin anew; what there is, is put aside`,
+  monolith ps job.yaml --shard 0 --resume=false    # start over; what there is, is put aside`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +76,7 @@ The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code
 	cmd.Flags().IntSliceVar(&shards, "shard", nil, "`indexes` of the shards to serve, from 0 (default: all)")
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen at instead of the shard's own in ps.addresses")
 	cmd.Flags().BoolVar(&open, "insecure", false, "listen beyond this machine though ps.tls and ps.token do not keep strangers away")
-	cmd.Flags().BoolVar(&resume, "resume", true, "go on from what there is; =false begins anew (shard 0)")
+	cmd.Flags().BoolVar(&resume, "resume", true, "continue from what there is; =false starts over (shard 0)")
 	return cmd
 }
 

@@ -33,7 +33,7 @@ A job is one YAML file: where examples come from, what they look like, the model
 on from the newest snapshot in the job's dir, and every example counts exactly once, whatever was killed in between.`,
 		Example: `  monolith demo                      # see it work; needs nothing installed
   monolith check job.yaml            # is the job all right?
-  monolith train job.yaml            # train, or go on training
+  monolith train job.yaml            # train, or continue training
   monolith eval job.yaml             # how good is it?`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -14,7 +14,7 @@ import (
 // ExampleJob is the job that `monolith help config` shows. A test loads it.
 const ExampleJob = `version: 1
 name: movielens
-dir: runs/movielens                  # snapshots; train goes on from what it finds here
+dir: runs/movielens                  # snapshots; train continues from what it finds here
 seed: 7
 source: {kafka: {brokers: [localhost:9092], topic: ratings}}
 parse:
@@ -59,7 +59,7 @@ Lists are replaced, never merged. An element of a list is parse.features[0].slot
 (sources, models, optimizers) the higher layer's choice counts: --set model=fm replaces the file's deepfm. A section
 without settings may be written as its name alone: model: fm.
 
-A password never stands in a job. Write {env: VARIABLE} or {file: PATH}.
+A password is never in a job. Write {env: VARIABLE} or {file: PATH}.
 
 monolith train JOB.yaml --print-config shows each value in force and where it came from; docs/reference/job.md describes
 every key.

@@ -27,14 +27,14 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		Short: "Train a model, or go on training it",
 		Long: `Train the model of a job until its source ends, then take a snapshot.
 
-Where the job's dir holds a snapshot, training goes on from the newest good one and says so. The first SIGINT or SIGTERM
+Where the job's dir holds a snapshot, training continues from the newest good one and says so. The first SIGINT or SIGTERM
 stops reading, trains what is on its way, takes a snapshot and ends with exit code 0; a second one stops at once.
 
 Where the job has ps.addresses, the shards are the processes that monolith ps runs, and any number of train processes
 share the splits of the source: start the same command on as many machines as there is work for.`,
 		Example: `  monolith train job.yaml
   monolith train job.yaml --set train.batch=1024 --set model.deepfm.hidden=64,32
-  monolith train job.yaml --resume=false          # begin anew
+  monolith train job.yaml --resume=false          # start over
   monolith train job.yaml --print-config          # every value in force, and where it came from
   monolith train job.yaml --json | jq .result.metrics.auc`,
 		Args:              exactly("a job file"),
@@ -77,7 +77,7 @@ share the splits of the source: start the same command on as many machines as th
 	addSet(cmd, &set)
 	cmd.Flags().StringVar(&runner, "runner", "", "`runner` of the training graph, as --set runner=: local or prism (Apache Beam's)")
 	cmd.Flags().StringVar(&worker, "worker", "", "`name` of this worker among those of the job; one that is started again under its name takes its place at once (default: host and process)")
-	cmd.Flags().BoolVar(&resume, "resume", true, "go on from the newest snapshot; given explicitly it demands one, =false begins anew")
+	cmd.Flags().BoolVar(&resume, "resume", true, "continue from the newest snapshot; given explicitly it demands one, =false starts over")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write every value in force and where it came from, and stop")
 	return cmd
 }
@@ -123,7 +123,7 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		rows = append(rows, []string{"ended by", "train.early_stop"})
 	}
 	if r.Drained {
-		rows = append(rows, []string{"ended by", "a signal, before the source's end; train again to go on"})
+		rows = append(rows, []string{"ended by", "a signal, before the source's end; train again to continue"})
 	}
 	if r.Snapshot != "" {
 		rows = append(rows, []string{"snapshot", r.Snapshot})

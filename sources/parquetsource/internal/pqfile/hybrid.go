@@ -15,7 +15,7 @@ func hybrid[T uint8 | uint32](dst []T, src []byte, width uint) error {
 	for len(dst) > 0 {
 		head, n := binary.Uvarint(src)
 		if n <= 0 {
-			return malformed("%d values are missing behind the last run", len(dst))
+			return malformed("%d values are missing after the last run", len(dst))
 		}
 		src = src[n:]
 		if head&1 == 0 {
