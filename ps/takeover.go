@@ -119,7 +119,7 @@ func (c *Client) acquire(ctx context.Context, id SplitID) (epoch uint64, states 
 				return 0, nil, err
 			}
 			if stale.Current < epoch || stale.Current >= MaxEpoch {
-				return 0, nil, fmt.Errorf("ps: worker %s: no epoch is left above that of shard %d; begin the job anew (--resume=false): %w", c.worker, s, stale)
+				return 0, nil, fmt.Errorf("ps: worker %s: no epoch is left above that of shard %d; start the job over (--resume=false): %w", c.worker, s, stale)
 			}
 			epoch, states, s = stale.Current+1, states[:0], 0
 		default:

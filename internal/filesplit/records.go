@@ -37,7 +37,7 @@ type BadRecord struct {
 	Reason string
 	// Err says more.
 	Err error
-	// Last means that nothing behind the record can be read either.
+	// Last means that nothing after the record can be read either.
 	Last bool
 }
 
@@ -80,10 +80,10 @@ type Records struct {
 	err     error // of the file system or of the position, for ever
 
 	// A bad record that is not yet reported with success, with what is known of its bytes and the positions
-	// before and behind it.
+	// before and after it.
 	bad        *BadRecord
 	payload    []byte
-	at, behind int64
+	at, after int64
 }
 
 // NewRecords starts reading s, whose content scan finds records in, at opts.From. Of a plain file scan must begin there.
@@ -116,7 +116,7 @@ func (r *Records) Next(ctx context.Context, schema *arrow.Schema, bad func(at in
 			if err := bad(r.at, r.bad, r.payload); err != nil {
 				return nil, 0, 0, err
 			}
-			r.pos, r.done = r.behind, r.bad.Last
+			r.pos, r.done = r.after, r.bad.Last
 			r.bad, r.payload = nil, nil
 		}
 		if r.err != nil {
@@ -168,7 +168,7 @@ func (r *Records) advance() {
 	}
 	switch {
 	case end > r.opts.From:
-		r.bad, r.payload, r.at, r.behind = bad, record, at, end
+		r.bad, r.payload, r.at, r.after = bad, record, at, end
 	case bad.Last: // it was reported before From was stored
 		r.finish()
 	}

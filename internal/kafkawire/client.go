@@ -115,8 +115,8 @@ func (c *Client) Layout(ctx context.Context, topic string) (*Cluster, error) {
 	return Answer(decodeOldMetadata(b))(cn, Metadata)
 }
 
-// look asks a broker when the cluster's metadata is not known.
-func (c *Client) look(ctx context.Context) error {
+// ask asks a broker when the cluster's metadata is not known.
+func (c *Client) ask(ctx context.Context) error {
 	if c.Cluster != nil {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (c *Client) look(ctx context.Context) error {
 
 // Controller returns a connection to the broker that takes changes of topics.
 func (c *Client) Controller(ctx context.Context) (*Conn, error) {
-	if err := c.look(ctx); err != nil {
+	if err := c.ask(ctx); err != nil {
 		return nil, err
 	}
 	addr, ok := c.Cluster.Brokers[c.Cluster.Controller]
@@ -142,7 +142,7 @@ func (c *Client) Controller(ctx context.Context) (*Conn, error) {
 // Topic returns what is known of the topic, asking a broker when nothing is. Errors: kafka.UnknownTopicOrPartition, and
 // any other code a broker has for the topic.
 func (c *Client) Topic(ctx context.Context) (*TopicMeta, error) {
-	if err := c.look(ctx); err != nil {
+	if err := c.ask(ctx); err != nil {
 		return nil, err
 	}
 	t := c.Cluster.Topic(c.name)

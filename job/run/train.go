@@ -210,7 +210,7 @@ func (t *trainer) resumed() error {
 		if strings.HasPrefix(r.Note, coordinator.MadeOf) {
 			made = ", " + r.Note
 		}
-		t.notice("going on from snapshot %s (%d rows%s)", r.Path, r.Rows(), made)
+		t.notice("continuing from snapshot %s (%d rows%s)", r.Path, r.Rows(), made)
 		if c, here := t.shards.(*coordinator.Cluster); here {
 			for _, line := range c.Changes() {
 				t.notice("%s", line)

@@ -102,8 +102,8 @@ func stepEach(f func(z, y float64) (value, slope float64)) func(b *Batch) float6
 }
 
 // each is the reference of a loss that looks at one output at a time.
-func each(value func(z, y float64) float64) func(t Twin) float64 {
-	return func(t Twin) float64 {
+func each(value func(z, y float64) float64) func(t Batch64) float64 {
+	return func(t Batch64) float64 {
 		sum := 0.0
 		for i, z := range t.Outputs {
 			r, w := i/t.Width, 1.0

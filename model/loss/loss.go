@@ -29,7 +29,7 @@ type Loss struct {
 	step func(b *Batch) float64
 	// predicts reports whether step writes the predictions too.
 	predicts  bool
-	reference func(t Twin) float64
+	reference func(t Batch64) float64
 }
 
 // Range is what a label may be: a finite number from Min to Max, both included.
@@ -117,8 +117,8 @@ func (l *Loss) Step(b *Batch) float64 {
 	return l.step(b)
 }
 
-// Twin is what [Loss.Reference] is computed over: a [Batch] in float64.
-type Twin struct {
+// Batch64 is what [Loss.Reference] is computed over: a [Batch] in float64.
+type Batch64 struct {
 	Rows, Width int
 	Outputs     []float64
 	Labels      []float32
@@ -129,7 +129,7 @@ type Twin struct {
 }
 
 // Reference is the slow reference of Step, in float64: the formula and nothing else.
-func (l *Loss) Reference(t Twin) float64 { return l.reference(t) }
+func (l *Loss) Reference(t Batch64) float64 { return l.reference(t) }
 
 // Find returns the loss of that name.
 func Find(name string) (*Loss, error) {

@@ -16,13 +16,13 @@ func near(got, want, tolerance float64) bool {
 }
 
 // random makes a batch of a loss with labels in its range, and its reference.
-func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Batch, loss.Twin) {
+func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Batch, loss.Batch64) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	b := &loss.Batch{
 		Rows: rows, Width: width, Shift: -math.Log(rate), Scale: 3,
 		Predictions: make([]float32, rows*width), Grad: make([]float32, rows*width),
 	}
-	t := loss.Twin{Rows: rows, Width: width, Rate: rate}
+	t := loss.Batch64{Rows: rows, Width: width, Rate: rate}
 	for range rows {
 		b.Weights = append(b.Weights, float32(rng.IntN(3)))
 		b.Mask = append(b.Mask, rng.IntN(4) > 0)

@@ -183,8 +183,8 @@ func slowAUC(p, y, w []float64) float64 {
 	return won / all
 }
 
-// TestSlowTwins compares every metric with its definition, on random sets, the smallest among them.
-func TestSlowTwins(t *testing.T) {
+// TestReferences compares every metric with its definition, on random sets, the smallest among them.
+func TestReferences(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 1))
 	wide := func(x []float32) []float64 {

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrTrace is what [Decode], [Check] and the methods of [Ring] return, wrapped, for bytes that are no trace.
-var ErrTrace = errors.New("score: bad trace")
+var ErrTrace = errors.New("score: malformed trace")
 
 // version is the first byte of a trace. Another form gets another number.
 const version = 1

@@ -143,7 +143,7 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("ps: %d shards, between 1 and %d are possible: %w", o.NumShards, ps.NumBuckets, ps.ErrLayout))
 	}
 	if o.Restore != "" && o.Log != nil {
-		errs = append(errs, fmt.Errorf("ps: a log goes on from the snapshots of its own folder, not from %s: %w", o.Restore, ps.ErrLayout))
+		errs = append(errs, fmt.Errorf("ps: a log continues from the snapshots of its own folder, not from %s: %w", o.Restore, ps.ErrLayout))
 	}
 	if o.From != "" && (o.Restore != "" || o.Dir == "" || o.ReadOnly) {
 		errs = append(errs, fmt.Errorf("ps: a run that begins with the parameters of %s keeps them in a folder of its own, restores nothing else and trains: %w", o.From, ps.ErrLayout))

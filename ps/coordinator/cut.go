@@ -210,7 +210,7 @@ func (c *Cluster) endCut(ctx context.Context, id, durable uint64) time.Duration 
 		return err
 	})
 	if err != nil && !errors.Is(err, ps.ErrClosed) {
-		c.opts.Logger.WarnContext(ctx, "a shard was not told that the cut is over", "err", err)
+		c.opts.Logger.WarnContext(ctx, "a shard was not notified of the end of the cut", "err", err)
 	}
 	return longest
 }

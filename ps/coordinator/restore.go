@@ -154,7 +154,7 @@ func (c *Cluster) RollBack(ctx context.Context, generation uint64, why string) e
 	if current != generation {
 		return nil
 	}
-	c.opts.Logger.WarnContext(ctx, "going back to the newest snapshot", "why", why)
+	c.opts.Logger.WarnContext(ctx, "going back to the newest snapshot", "reason", why)
 	return c.assemble(ctx, true)
 }
 
@@ -172,7 +172,7 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 		c.mu.newest = max(c.mu.newest, s.LogBase) // also of a snapshot that was begun only
 		c.mu.Unlock()
 		if s.Recovery.Lost != "" {
-			c.opts.Logger.WarnContext(ctx, "log gives back nothing", "shard", s.Shard, "why", s.Recovery.Lost)
+			c.opts.Logger.WarnContext(ctx, "log gives back nothing", "shard", s.Shard, "reason", s.Recovery.Lost)
 		}
 	}
 	if same(st) && !back {
@@ -417,7 +417,7 @@ func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param
 	if err = errors.Join(err, from.Close()); err != nil {
 		return nil, fmt.Errorf("ps: making a snapshot that fits of %s: %w", info.Path, err)
 	}
-	c.opts.Logger.InfoContext(ctx, "snapshot made to fit", "path", made.Path, "of", info.Path, "rows", made.Rows())
+	c.opts.Logger.InfoContext(ctx, "snapshot made to fit", "path", made.Path, "from", info.Path, "rows", made.Rows())
 	return made, nil
 }
 

@@ -27,7 +27,7 @@ func (c *localConn) check() error {
 	case n.shard.closed:
 		return ps.ErrClosed
 	case n.generation == 0 && n.highest > c.generation:
-		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was given up for another, of generation %d: %w",
+		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was replaced by another, of generation %d: %w",
 			n.opts.Index, n.opts.NumShards, c.generation, n.highest, ps.ErrRolledBack)
 	case n.generation == 0:
 		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
@@ -37,7 +37,7 @@ func (c *localConn) check() error {
 	case c.stream != 0 && n.streams[c.session] == 0:
 		return fmt.Errorf("ps: shard %d of %d: the worker was replaced: %w", n.opts.Index, n.opts.NumShards, ps.ErrFenced)
 	case c.stream != 0 && n.streams[c.session] != c.stream:
-		return fmt.Errorf("ps: shard %d of %d: the session goes on in another stream: %w", n.opts.Index, n.opts.NumShards, ps.ErrClosed)
+		return fmt.Errorf("ps: shard %d of %d: the session continues in another stream: %w", n.opts.Index, n.opts.NumShards, ps.ErrClosed)
 	default:
 		return n.failed()
 	}

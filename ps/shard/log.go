@@ -291,7 +291,7 @@ func logError(err error) error {
 	case errors.Is(err, ps.ErrOthersLog):
 		return fmt.Errorf("%w: %w", err, ps.ErrMismatch)
 	case errors.Is(err, wal.ErrIdentity):
-		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside; what it holds behind the last snapshot is then read from the source again: %w", err, ps.ErrMismatch)
+		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside; what it holds after the last snapshot is then read from the source again: %w", err, ps.ErrMismatch)
 	}
 	return err
 }

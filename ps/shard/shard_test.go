@@ -47,7 +47,7 @@ func TestNewOwnerDisturbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, disturbed := s.CutState(7); !disturbed {
-		t.Error("a cut goes on although a split has a new owner")
+		t.Error("a cut continues although a split has a new owner")
 	}
 }
 

@@ -123,7 +123,7 @@ func (r *Reader[T]) load(ctx context.Context) error {
 	if r.readRows == 0 { // an epoch without rows
 		return nil
 	}
-	return r.cut(size, start)
+	return r.makeWindow(size, start)
 }
 
 // enough reports whether the window and, beyond it, a row are there.
@@ -152,8 +152,8 @@ func (r *Reader[T]) take(p piece, start int64) {
 	r.readBytes += arrowx.Size(p.rec)
 }
 
-// cut makes a window of the first rows read.
-func (r *Reader[T]) cut(size, start int64) error {
+// makeWindow makes a window of the first rows read.
+func (r *Reader[T]) makeWindow(size, start int64) error {
 	if size == 0 {
 		r.window = window{piece: r.read[0], start: r.readFrom}
 		r.drop(1)

@@ -78,7 +78,7 @@ type batch struct {
 	bad *batchError
 }
 
-// damaged makes a batch of something that is none. What is behind it continues at last+1.
+// damaged makes a batch of something that is none. What follows it continues at last+1.
 func damaged(base, last int64, err *batchError, raw []byte) batch {
 	return batch{base: base, last: max(base, last), bad: err, body: raw}
 }
@@ -92,7 +92,7 @@ type scanned struct {
 	next    int64 // the position after the last batch; the position scanned from when there is none
 	term    int32 // leader epoch of the last batch, -1 when there is none
 	hole    span  // the first range of offsets that should be there and is not; empty when from == to
-	cut     bool  // the response holds the beginning of a batch after the last whole one
+	partial bool  // the response holds the beginning of a batch after the last whole one
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -163,13 +163,13 @@ func scan(records []byte, pos, tail int64, aborted []kafkawire.AbortedTxn, commi
 		out.batches = append(out.batches, b)
 		out.next, out.term = b.last+1, b.term
 	}
-	out.cut = len(records) > 0
+	out.partial = len(records) > 0
 	return out
 }
 
 // lastOf returns the last offset of a damaged batch that is not before from, as far as its header can be believed and
 // what follows it allows: a reader that continues after it must neither meet it again for ever nor jump over others.
-func lastOf(raw []byte, from, tail int64, behind []byte) int64 {
+func lastOf(raw []byte, from, tail int64, rest []byte) int64 {
 	last := int64(-1)
 	if len(raw) >= batchOverhead {
 		base, delta, count := int64(binary.BigEndian.Uint64(raw)), int32(binary.BigEndian.Uint32(raw[23:])), int32(binary.BigEndian.Uint32(raw[57:]))
@@ -178,8 +178,8 @@ func lastOf(raw []byte, from, tail int64, behind []byte) int64 {
 			last = base + int64(delta)
 		}
 	}
-	if len(behind) > batchMagicAt && behind[batchMagicAt] == 2 {
-		next := int64(binary.BigEndian.Uint64(behind))
+	if len(rest) > batchMagicAt && rest[batchMagicAt] == 2 {
+		next := int64(binary.BigEndian.Uint64(rest))
 		if next > from && (last < 0 || last >= next) && next-from < maxBatchOffsets {
 			return next - 1
 		}

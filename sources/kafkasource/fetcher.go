@@ -86,7 +86,7 @@ func (f *fetcher) next(ctx context.Context) fetched {
 	for {
 		got, err := f.once(ctx)
 		if err == nil {
-			f.patience.well()
+			f.patience.answered()
 			if got.to == got.from {
 				f.asked.Store(time.Now().UnixMilli())
 				continue
@@ -218,7 +218,7 @@ func (f *fetcher) accept(ctx context.Context, r kafkawire.FetchResponse, committ
 	case r.Err != 0:
 		return none, r.Err
 	case r.Diverges && r.DivergedAt < f.pos:
-		return none, f.cutBack(ctx, r.DivergedAt)
+		return none, f.truncated(ctx, r.DivergedAt)
 	case !r.Present:
 		return none, nil
 	}
@@ -231,10 +231,10 @@ func (f *fetcher) accept(ctx context.Context, r kafkawire.FetchResponse, committ
 	f.corrupt = 0
 	got := scan(r.Records, f.pos, r.HighWatermark, r.Aborted, committed)
 	if len(got.batches) == 0 {
-		if got.cut && f.maxBytes >= f.opts.MaxBatchBytes {
+		if got.partial && f.maxBytes >= f.opts.MaxBatchBytes {
 			return f.tooLarge(r.Records, fmt.Errorf("it does not fit into source.kafka.max_batch_bytes, %d; raise it", f.opts.MaxBatchBytes)), nil
 		}
-		return f.empty(ctx, got.cut, r.Throttle > 0, stable)
+		return f.empty(ctx, got.partial, r.Throttle > 0, stable)
 	}
 	f.emptySince, f.maxBytes = time.Time{}, f.opts.MaxBytes
 	if got.hole.from != got.hole.to {
@@ -266,9 +266,9 @@ func (f *fetcher) tooLarge(head []byte, err error) fetched {
 }
 
 // empty handles an answer without a whole batch.
-func (f *fetcher) empty(ctx context.Context, cut, throttled bool, stable int64) (fetched, error) {
+func (f *fetcher) empty(ctx context.Context, partial, throttled bool, stable int64) (fetched, error) {
 	none := fetched{from: f.pos, to: f.pos}
-	if cut {
+	if partial {
 		f.maxBytes = int(min(int64(f.maxBytes)*4, int64(f.opts.MaxBatchBytes)))
 		return none, nil
 	}
@@ -394,9 +394,9 @@ func (f *fetcher) recreated(ctx context.Context) error {
 	return f.gap(ctx, recreated, false)
 }
 
-// cutBack is the error for a log that ends, or continues otherwise, before what was read of it.
-func (f *fetcher) cutBack(ctx context.Context, at int64) error {
-	return f.gap(ctx, fmt.Sprintf("the log was cut back to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have; "+
+// truncated is the error for a log that ends, or continues otherwise, before what was read of it.
+func (f *fetcher) truncated(ctx context.Context, at int64) error {
+	return f.gap(ctx, fmt.Sprintf("the log was truncated to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have; "+
 		"give source.kafka.name a new name to continue with the parameters as they are, from source.kafka.start on, or start over with --resume=false", at), true)
 }
 

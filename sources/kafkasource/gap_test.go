@@ -365,7 +365,7 @@ func TestLogIsCutBack(t *testing.T) {
 	})
 	r := open(t, source(t, options(b.Addrs()...)), 0, nil)
 	_, err := r.fails(t)
-	wantGap(t, err, 10, 0, 10, "cut back to offset 7")
+	wantGap(t, err, 10, 0, 10, "truncated to offset 7")
 }
 
 // TestOutOfRangeInRange: a broker without a history of leader epochs may refuse a position that is in its log.

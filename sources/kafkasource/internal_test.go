@@ -108,7 +108,7 @@ func TestScanIsolation(t *testing.T) {
 			}
 		}
 		got := scan(raw, pos, -1, named, committed)
-		if got.next != 13 || got.term != 5 || got.hole != (span{}) || got.cut {
+		if got.next != 13 || got.term != 5 || got.hole != (span{}) || got.partial {
 			t.Errorf("from %d: %+v", pos, got)
 		}
 		for _, b := range got.batches {
@@ -174,7 +174,7 @@ func TestScanFaults(t *testing.T) {
 	}
 	for n := range len(good) {
 		got := scan(good[:n], 0, -1, nil, true)
-		if len(got.batches) != 0 || got.next != 0 || got.cut != (n > 0) {
+		if len(got.batches) != 0 || got.next != 0 || got.partial != (n > 0) {
 			t.Errorf("first %d bytes: %+v", n, got)
 		}
 	}

@@ -166,7 +166,7 @@ func TestCutBackBetweenRuns(t *testing.T) {
 	})
 	for _, c := range []struct {
 		end, from int64
-		cut       bool
+		truncated bool
 	}{
 		{10, 10, false}, {20, 10, false}, {-1, 10, false}, // whole; whole; the broker does not know
 		{7, 10, true}, {7, 8, true}, {7, 7, false}, {7, 5, false}, // what is not applied yet is no loss
@@ -175,7 +175,7 @@ func TestCutBackBetweenRuns(t *testing.T) {
 		end = c.end
 		r, err := s.Open(t.Context(), nil, split, pipeline.Position(c.from))
 		var gap *pipeline.GapError
-		if cut := errors.As(err, &gap) && strings.Contains(gap.Hint, "cut back to offset 7"); cut != c.cut || err != nil && !cut {
+		if truncated := errors.As(err, &gap) && strings.Contains(gap.Hint, "truncated to offset 7"); truncated != c.truncated || err != nil && !truncated {
 			t.Errorf("epoch ends at %d, continuing at %d: %v", c.end, c.from, err)
 		}
 		if err == nil {

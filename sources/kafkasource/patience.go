@@ -53,8 +53,8 @@ func (p *patience) after(ctx context.Context, err error) error {
 	return sleep(ctx, min(pause, p.limit-lasted)) // the last try is at the limit
 }
 
-// well ends a row of errors.
-func (p *patience) well() {
+// answered ends a row of errors.
+func (p *patience) answered() {
 	if !p.since.IsZero() {
 		p.log.Info("kafka answers again", "duration", time.Since(p.since))
 		p.since, p.tries = time.Time{}, 0

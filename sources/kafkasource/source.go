@@ -263,13 +263,13 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m 
 		first, last, err := f.limits(ctx)
 		if read := min(m.At, f.pos); err == nil && m.Term >= 0 && read > first {
 			// What was read of the epoch, as far as it counts in the parameters, must still be there.
-			var cut int64
-			if cut, err = f.cl.epochEnd(ctx, f.partition, m.Term); err == nil && cut >= 0 && cut < read {
-				return f.cutBack(ctx, cut)
+			var end int64
+			if end, err = f.cl.epochEnd(ctx, f.partition, m.Term); err == nil && end >= 0 && end < read {
+				return f.truncated(ctx, end)
 			}
 		}
 		if err == nil {
-			f.patience.well()
+			f.patience.answered()
 			f.begin = first
 			_, explicit := s.opts.Start.Offsets[int(f.partition)]
 			if f.pos < first && f.pos == int64(split.Start) && (s.opts.Start.Place == Earliest || m.Added) && !explicit {

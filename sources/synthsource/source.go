@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Source reads a [Stream], or what is held out behind it, as blocks of tf.Example records with their users as keys and with
+// Source reads a [Stream], or what is held out after it, as blocks of tf.Example records with their users as keys and with
 // event times. The position of a split is the number of its examples before it: position p of split k of n is before example
 // p·n+k. Reading is pure computation, so no position is ever lost.
 type Source struct {

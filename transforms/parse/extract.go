@@ -110,7 +110,7 @@ func (x *extractor) truncate(rows int) {
 func (x *extractor) try(r record) error {
 	x.none = x.none[:0]
 	for i := range x.p.joins {
-		if err := x.look(r, i); err != nil {
+		if err := x.find(r, i); err != nil {
 			return err
 		}
 	}
@@ -166,8 +166,8 @@ func (x *extractor) try(r record) error {
 	return x.identify(r)
 }
 
-// look finds the row of side table i.
-func (x *extractor) look(r record, i int) error {
+// find finds the row of side table i.
+func (x *extractor) find(r record, i int) error {
 	x.joined[i], x.missing[i] = -1, true
 	if err := r.get(x.p.joins[i].key, &x.v); err != nil {
 		return err

@@ -139,7 +139,7 @@ func (a *App) load(path string, set []string) (*job.Config, error) {
 		return nil, err
 	}
 	for _, w := range cfg.Warnings() {
-		a.logger.Load().Warn("look at the job", "what", w)
+		a.logger.Load().Warn("the job may not mean what it says", "note", w)
 	}
 	return cfg, nil
 }

@@ -89,7 +89,7 @@ func (v *Values) decode(s shape, encoding int32, src []byte, n int, dict *Values
 		if dict == nil {
 			return malformed("page of dictionary indexes without a dictionary")
 		}
-		return v.look(s, src, n, dict)
+		return v.indexed(s, src, n, dict)
 	case encRLE:
 		if s.physical == Boolean {
 			return v.runs(src, n)
@@ -293,8 +293,8 @@ func (v *Values) split(s shape, src []byte, n int) error {
 	return nil
 }
 
-// look replaces indexes into the dictionary by its values.
-func (v *Values) look(s shape, src []byte, n int, dict *Values) error {
+// indexed replaces indexes into the dictionary by its values.
+func (v *Values) indexed(s shape, src []byte, n int, dict *Values) error {
 	v.index = grow(v.index, n)
 	if n > 0 {
 		if len(src) == 0 {
