@@ -47,7 +47,7 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 			hint = "to continue with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
 		}
 		return moved, fault.Config("job: snapshot %s was trained on other features, labels or heads than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
-			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train anew", info.Path, strings.Join(faults, "\n  "), hint)
+			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train from the start", info.Path, strings.Join(faults, "\n  "), hint)
 	}
 	return moved, nil
 }

@@ -92,7 +92,7 @@ type FitError struct {
 func (e *FitError) Error() string {
 	s := strings.Join(e.Faults, "\n  ")
 	if len(e.Tables)+len(e.Tensors) > 0 {
-		s += "\n  to go on without what does not fit, set " + e.Setting()
+		s += "\n  to continue without what does not fit, set " + e.Setting()
 	}
 	if e.Shapes {
 		s += " (grow instead of init keeps what lies in both shapes)"

@@ -169,7 +169,7 @@ func TestFit(t *testing.T) {
 			`tables: a policy is set for embeding, which neither the snapshot nor the model has, did you mean "embedding"?`,
 		}},
 		{name: "policy for what was dropped before", p: param.Policies{Tables: map[string]param.Policy{"old": param.PolicyDrop}}},
-		{name: "wider layer begins anew", change: func(l *param.Layout) { l.Dense[0].Shape = []int{32, 8} }, p: param.Policies{Tensors: map[string]param.Policy{"deep.0.weight": param.PolicyInit}}, notes: []string{
+		{name: "wider layer starts over", change: func(l *param.Layout) { l.Dense[0].Shape = []int{32, 8} }, p: param.Policies{Tensors: map[string]param.Policy{"deep.0.weight": param.PolicyInit}}, notes: []string{
 			"tensor deep.0.weight begins with initial values: it has shape [32 8], was [24 8]",
 		}},
 		{name: "wider layer grows", change: func(l *param.Layout) { l.Dense[0].Shape = []int{32, 8} }, p: all(param.PolicyGrow), notes: []string{
