@@ -123,7 +123,7 @@ eval: {source: {text: {files: [%q]}}}
 	}
 }
 
-// TestOutputsOfARunBefore: a run that begins anew says that outputs have the rows of the one before; one that continues says
+// TestOutputsOfARunBefore: a run that starts over says that outputs have the rows of the one before; one that continues says
 // nothing.
 func TestOutputsOfARunBefore(t *testing.T) {
 	t.Parallel()

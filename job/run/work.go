@@ -294,7 +294,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 }
 
 // foundRows returns what notifies the user, once for each output, that it has rows although nothing was trained: a run that begins
-// anew does not write them again.
+// again does not write them again.
 func (t *trainer) foundRows() func(output string) {
 	var mu sync.Mutex
 	told := map[string]bool{}
