@@ -81,8 +81,8 @@ type Records struct {
 
 	// A bad record that is not yet reported with success, with what is known of its bytes and the positions
 	// before and after it.
-	bad        *BadRecord
-	payload    []byte
+	bad       *BadRecord
+	payload   []byte
 	at, after int64
 }
 

@@ -290,7 +290,7 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 		return
 	}
 	if !c.topology().attends {
-		bad("feature %q attends to %q, which %s does not know; use %s", f.Name, f.Attends, c.Name,
+		bad("feature %q attends to %q, which %s does not support; use %s", f.Name, f.Attends, c.Name,
 			strings.Join(can(func(t topology) bool { return t.attends }), " or "))
 	}
 	i := slices.IndexFunc(c.Features, func(g Feature) bool { return g.Name == f.Attends })
