@@ -41,31 +41,57 @@ type Metrics struct {
 // registry takes one run only: a second is an error.
 func New(reg prometheus.Registerer, phases ...string) (*Metrics, error) {
 	m := &maker{reg: reg}
-	h := &Metrics{
-		now:        time.Now,
-		phases:     phases,
-		examples:   m.counter("monolith_source_examples_total"),
-		lag:        m.gauge("monolith_source_lag_records"),
-		dropped:    m.counter("monolith_transform_dropped_examples_total"),
-		lost:       m.counter("monolith_source_lost_records_total"),
-		features:   m.counter("monolith_transform_feature_examples_total"),
-		misses:     m.counter("monolith_transform_join_misses_total"),
-		transform:  m.histogram("monolith_transform_duration_seconds", durationBuckets()),
-		processed:  m.counter("monolith_transform_examples_total"),
-		queue:      m.gauge("monolith_queue_batches"),
-		capacity:   m.gauge("monolith_queue_capacity_batches"),
-		wait:       m.histogram("monolith_queue_wait_seconds", durationBuckets()),
-		step:       m.histogram("monolith_step_duration_seconds", durationBuckets()),
-		staleness:  m.histogram("monolith_push_staleness_steps", []float64{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64}),
-		request:    m.histogram("monolith_ps_request_duration_seconds", durationBuckets()),
-		rows:       m.gauge("monolith_ps_rows"),
-		snapshots:  m.counter("monolith_snapshots_total"),
-		snapTime:   m.histogram("monolith_snapshot_duration_seconds", prometheus.ExponentialBuckets(0.01, 4, 9)),
-		snapBytes:  m.gauge("monolith_snapshot_size_bytes"),
-		snapStall:  m.gauge("monolith_snapshot_stall_seconds"),
-		snapLastOK: m.gauge("monolith_snapshot_last_success_timestamp_seconds"),
-	}
+	h := newMetrics(m)
+	h.phases = phases
 	return h, errors.Join(m.errs...)
+}
+
+// newMetrics is the list of the metrics of a run.
+func newMetrics(m *maker) *Metrics {
+	return &Metrics{
+		now: time.Now,
+
+		examples: m.counter("monolith_source_examples_total",
+			"Examples or records a source returned.", "source"),
+		lag: m.gauge("monolith_source_lag_records",
+			"Records of a split that are not trained yet, those on their way included. No series where it is not known: the source has no end to count to, or its broker does not answer.", "source", "split"),
+		dropped: m.counter("monolith_transform_dropped_examples_total",
+			"Bad rows left out, by the source they came from.", "source", "reason"),
+		lost: m.counter("monolith_source_lost_records_total",
+			"Records that were gone before they were read, and passed over (source.kafka.on_gap: skip).", "source"),
+		features: m.counter("monolith_transform_feature_examples_total",
+			"Examples that were parsed, by feature: with a value of it, or absent.", "feature", "value"),
+		misses: m.counter("monolith_transform_join_misses_total",
+			"Examples that had no line in a side table (parse.joins), by the name of its file.", "table"),
+		transform: m.histogram(durationBuckets(), "monolith_transform_duration_seconds",
+			"Time a stage or sink took for one batch.", "transform"),
+		processed: m.counter("monolith_transform_examples_total",
+			"Examples a stage or sink was given.", "transform"),
+		queue: m.gauge("monolith_queue_batches",
+			"Batches in a prefetch queue.", "queue"),
+		capacity: m.gauge("monolith_queue_capacity_batches",
+			"Batches a prefetch queue can hold.", "queue"),
+		wait: m.histogram(durationBuckets(), "monolith_queue_wait_seconds",
+			"Time one side of a queue waited: put when it is full, get when it is empty.", "queue", "side"),
+		step: m.histogram(durationBuckets(), "monolith_step_duration_seconds",
+			"Time a phase of a training step took: lookup, step or push.", "phase"),
+		staleness: m.histogram([]float64{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64}, "monolith_push_staleness_steps",
+			"Lookups a worker had done between a batch's own and its push."),
+		request: m.histogram(durationBuckets(), "monolith_ps_request_duration_seconds",
+			"Time a request to the parameter server took.", "method", "code"),
+		rows: m.gauge("monolith_ps_rows",
+			"Embedding rows of a table on all shards.", "table"),
+		snapshots: m.counter("monolith_snapshots_total",
+			"Snapshots tried, by result.", "code"),
+		snapTime: m.histogram(prometheus.ExponentialBuckets(0.01, 4, 9), "monolith_snapshot_duration_seconds",
+			"Time a good snapshot took."),
+		snapBytes: m.gauge("monolith_snapshot_size_bytes",
+			"Size of the last good snapshot."),
+		snapStall: m.gauge("monolith_snapshot_stall_seconds",
+			"Longest time a push waited for the last good snapshot."),
+		snapLastOK: m.gauge("monolith_snapshot_last_success_timestamp_seconds",
+			"When the last good snapshot was complete, in Unix time."),
+	}
 }
 
 // RowsRead counts what a source returned.
@@ -158,10 +184,19 @@ type Training struct {
 // NewTraining registers the gauges with reg.
 func NewTraining(reg prometheus.Registerer) (*Training, error) {
 	m := &maker{reg: reg}
-	t := &Training{
-		loss: m.gauge("monolith_train_loss"), auc: m.gauge("monolith_train_auc_ratio"), score: m.gauge("monolith_train_score"), eval: m.gauge("monolith_eval_score"),
-	}
+	t := newTraining(m)
 	return t, errors.Join(m.errs...)
+}
+
+// newTraining is the list of those gauges.
+func newTraining(m *maker) *Training {
+	return &Training{
+		loss: m.gauge("monolith_train_loss",
+			"Log loss of the last window of examples, before they were trained on. head is empty in a job without heads.", "head"), auc: m.gauge("monolith_train_auc_ratio",
+			"AUC of the last window of examples, before they were trained on.", "head"), score: m.gauge("monolith_train_score",
+			"Other metrics of the last window of examples, before they were trained on: those of heads that predict values.", "head", "metric"), eval: m.gauge("monolith_eval_score",
+			"Metrics of the last evaluation while training.", "head", "metric"),
+	}
 }
 
 // Observe sets the gauge of a metric of a head while it trains; NaN leaves it as it is.
@@ -192,6 +227,12 @@ type Build struct {
 // RegisterBuild registers the build_info gauge.
 func RegisterBuild(reg prometheus.Registerer, b Build) error {
 	m := &maker{reg: reg}
-	m.gauge("monolith_build_info").WithLabelValues(b.Version, b.Revision, b.Go).Set(1)
+	newBuild(m).WithLabelValues(b.Version, b.Revision, b.Go).Set(1)
 	return errors.Join(m.errs...)
+}
+
+// newBuild is the gauge of what runs.
+func newBuild(m *maker) *prometheus.GaugeVec {
+	return m.gauge("monolith_build_info",
+		"Always 1; the labels say what runs.", "version", "revision", "go_version")
 }

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -81,6 +82,8 @@ func observe(t *testing.T) *prometheus.Registry {
 	return reg
 }
 
+var rewrite = flag.Bool("rewrite", false, "write the table of docs/metrics.md anew")
+
 // TestDocs: what a scrape shows and what docs/metrics.md says are the same names, types, labels and sentences.
 func TestDocs(t *testing.T) {
 	t.Parallel()
@@ -97,15 +100,27 @@ func TestDocs(t *testing.T) {
 		slices.Sort(labels)
 		scraped = append(scraped, fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp()))
 	}
-	page, err := os.ReadFile("../../docs/metrics.md")
+	const path = "../../docs/metrics.md"
+	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *rewrite {
+		var rows strings.Builder
+		for _, d := range telemetry.Descriptions() {
+			labels := slices.Sorted(slices.Values(d.Labels))
+			fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", d.Name, d.Type, strings.Join(labels, ", "), d.Help)
+		}
+		page = regexp.MustCompile("(?m)(^\\| `monolith_.*\n)+").ReplaceAllLiteral(page, []byte(rows.String()))
+		if err := os.WriteFile(path, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	documented := regexp.MustCompile("(?m)^\\| `monolith_.*$").FindAllString(string(page), -1)
 	slices.Sort(scraped)
 	slices.Sort(documented)
 	if diff := cmp.Diff(scraped, documented); diff != "" {
-		t.Errorf("docs/metrics.md differs from a scrape (-scrape +docs):\n%s", diff)
+		t.Errorf("docs/metrics.md differs from a scrape (-scrape +docs); go test ./internal/telemetry -rewrite writes it anew:\n%s", diff)
 	}
 	if len(scraped) != len(telemetry.Descriptions()) {
 		t.Errorf("%d metrics scraped, %d in the table", len(scraped), len(telemetry.Descriptions()))
