@@ -46,7 +46,7 @@ var psRooms = map[string][]string{
 	"ps/coordinator": {"ps", "ps/shard", "ps/snapshot", "ps/table"},
 	"ps/table":       {},
 	"ps/snapshot":    {"ps/table"},
-	"ps/wal":         {"ps/snapshot"},
+	"ps/wal":         {},
 	"ps/wire":        {"ps"},
 	"ps/rpc":         {"ps", "ps/shard", "ps/coordinator", "ps/snapshot", "ps/table", "ps/wire"},
 	"ps/pstest":      {"ps", "ps/coordinator", "ps/snapshot", "ps/table"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 )
 
 // Exclusive is a [Writer] that can refuse to replace a file: those of [Local] are. The file system must have hard links.
@@ -20,25 +19,16 @@ var _ Exclusive = (*localWriter)(nil)
 
 // CommitNew implements [Exclusive].
 func (w *localWriter) CommitNew(ctx context.Context) error {
-	if w.done {
-		return fs.ErrClosed
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := w.f.Sync(); err != nil {
+	if err := w.finish(ctx); err != nil {
 		return err
 	}
-	if err := w.f.Close(); err != nil {
-		return err
-	}
-	if err := os.Link(w.f.Name(), w.name); err != nil { // a rename would replace what is there
+	if err := w.disk.Link(w.tmp, w.name); err != nil { // a rename would replace what is there
 		return err
 	}
 	w.done = true
-	err := os.Remove(w.f.Name())
+	err := w.disk.Remove(w.tmp)
 	if errors.Is(err, fs.ErrNotExist) { // another process has removed it since, which changes nothing any more
 		err = nil
 	}
-	return errors.Join(err, syncDir(w.dir))
+	return errors.Join(err, w.syncNames())
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/shard"
@@ -77,8 +78,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Hooks observes; nil: nothing does.
 	Hooks *ps.Hooks
-	// Store is where snapshots are kept; nil: [snapshot.Disk].
-	Store snapshot.Store
+	// FS is where snapshots are kept; nil: [fsx.Local].
+	FS fsx.FS
 	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
 	// has no limit.
 	Memory *table.Memory
@@ -120,8 +121,8 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Store == nil {
-		o.Store = snapshot.Disk()
+	if o.FS == nil {
+		o.FS = fsx.Local{}
 	}
 	if o.ReadOnly && o.Layout != nil {
 		o.Layout, o.Every = o.Layout.Frozen(), 0
@@ -242,7 +243,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 
 // Node returns the options of one shard, of so many, that fit those of the cluster.
 func (o Options) Node(index, numShards int) shard.Options {
-	n := shard.Options{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, Store: o.Store, Memory: o.Memory, ReadOnly: o.ReadOnly}
+	n := shard.Options{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory, ReadOnly: o.ReadOnly}
 	if o.Log != nil {
 		l := *o.Log
 		l.Dir = filepath.Join(l.Dir, shard.LogName(index, numShards))

@@ -73,7 +73,7 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 	c.opts.Hooks.SnapshotDone("ok", took, info.Bytes(), stall)
 	c.opts.Logger.InfoContext(ctx, "snapshot taken", "path", info.Path, "rows", info.Rows(), "bytes", info.Bytes(),
 		"duration", took, "longest_stall", stall)
-	gone, err := snapshot.Prune(c.opts.Store, c.opts.Dir, c.opts.Keep)
+	gone, err := snapshot.Prune(c.opts.FS, c.opts.Dir, c.opts.Keep)
 	if err != nil {
 		c.opts.Logger.WarnContext(ctx, "old snapshots not removed", "err", err)
 	}
@@ -228,7 +228,7 @@ func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number ui
 		return nil, err
 	}
 	w, err := snapshot.Create(snapshot.Options{
-		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
+		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
 		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/shard"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // host is what dies together, as a process does: what it writes, what it answers and what it asks of others.
@@ -52,26 +52,26 @@ func (h *host) do(f func() error) error {
 // mortalFS is the file system as a host sees it. What is written is there for the host's next life; that it would survive
 // the machine's death costs time and is another test's matter.
 type mortalFS struct {
-	snapshot.FS
+	fsx.Disk
 	h *host
 }
 
 func (m mortalFS) MkdirAll(p string) error {
-	return m.h.do(func() error { return m.FS.MkdirAll(p) })
+	return m.h.do(func() error { return m.Disk.MkdirAll(p) })
 }
 
 func (m mortalFS) Rename(a, b string) error {
-	return m.h.do(func() error { return m.FS.Rename(a, b) })
+	return m.h.do(func() error { return m.Disk.Rename(a, b) })
 }
 
-func (m mortalFS) RemoveAll(p string) error {
-	return m.h.do(func() error { return m.FS.RemoveAll(p) })
+func (m mortalFS) Remove(p string) error {
+	return m.h.do(func() error { return m.Disk.Remove(p) })
 }
 
 func (m mortalFS) SyncDir(string) error { return m.h.alive() }
 
-func (m mortalFS) Create(p string) (f snapshot.File, err error) {
-	err = m.h.do(func() error { f, err = m.FS.Create(p); return err })
+func (m mortalFS) Create(p string) (f fsx.DiskFile, err error) {
+	err = m.h.do(func() error { f, err = m.Disk.Create(p); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (m mortalFS) Create(p string) (f snapshot.File, err error) {
 }
 
 type mortalFile struct {
-	snapshot.File
+	fsx.DiskFile
 	h *host
 }
 
@@ -87,7 +87,7 @@ type mortalFile struct {
 func (f mortalFile) Write(p []byte) (n int, err error) {
 	half := len(p) / 2
 	for _, part := range [][]byte{p[:half], p[half:]} {
-		err := f.h.do(func() error { k, err := f.File.Write(part); n += k; return err })
+		err := f.h.do(func() error { k, err := f.DiskFile.Write(part); n += k; return err })
 		if err != nil {
 			return n, err
 		}
@@ -156,7 +156,7 @@ func (f *fleet) log(index int, h *host) *shard.LogOptions {
 	if index > 0 { // a cluster adds the name of the shard itself
 		dir = filepath.Join(dir, shard.LogName(index, f.shards))
 	}
-	return &shard.LogOptions{Dir: dir, NoSync: !f.sync, SegmentBytes: 16 << 10, FS: mortalFS{snapshot.OS{}, h}}
+	return &shard.LogOptions{Dir: dir, NoSync: !f.sync, SegmentBytes: 16 << 10, Disk: mortalFS{fsx.OS{}, h}}
 }
 
 // current returns a shard and what it runs on, which may be dead.
@@ -223,7 +223,7 @@ func (f *fleet) mend() error {
 			continue
 		}
 		h := &host{}
-		o := shard.Options{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Log: f.log(s, h), Store: snapshot.OnFS(mortalFS{snapshot.OS{}, h})}
+		o := shard.Options{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Log: f.log(s, h), FS: fsx.Local{Disk: mortalFS{fsx.OS{}, h}}}
 		n, err := shard.Open(ctx, o)
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (f *fleet) mend() error {
 	if _, h := f.current(0); h == nil || h.alive() != nil {
 		h := &host{}
 		o := f.opts
-		o.Log, o.Store, o.Peers = f.log(0, h), snapshot.OnFS(mortalFS{snapshot.OS{}, h}), []ps.Peer{}
+		o.Log, o.FS, o.Peers = f.log(0, h), fsx.Local{Disk: mortalFS{fsx.OS{}, h}}, []ps.Peer{}
 		for s := 1; s < f.shards; s++ {
 			o.Peers = append(o.Peers, &remotePeer{f, s, h})
 		}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/shard"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // logged is a cluster with a log and two snapshots, with pushes before, between and behind them. It is left as a killed
@@ -213,8 +213,8 @@ func TestUnreadable(t *testing.T) {
 		}, 0},
 	} {
 		o, infos, digest := logged(t, 2)
-		disk := pstest.BadDisk{FS: snapshot.OS{}, Bad: tc.bad}
-		o.Store, o.Log.FS = snapshot.OnFS(disk), disk
+		disk := pstest.BadDisk{Disk: fsx.OS{}, Bad: tc.bad}
+		o.FS, o.Log.Disk = fsx.Local{Disk: disk}, disk
 		c, err := coordinator.Open(t.Context(), o)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
@@ -234,9 +234,9 @@ func TestLogFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 3} {
 		for fullAt := 4 * shards; fullAt < 40*shards; fullAt += 7 {
-			fs := pstest.NewFaultFS(snapshot.OS{}, 0, fullAt)
+			fs := pstest.NewFaultFS(fsx.OS{}, 0, fullAt)
 			o := coordinator.Options{
-				Layout: pstest.SmallJob().Layout(), NumShards: shards, Dir: t.TempDir(), Log: &shard.LogOptions{Dir: t.TempDir(), FS: fs, SegmentBytes: 4 << 10},
+				Layout: pstest.SmallJob().Layout(), NumShards: shards, Dir: t.TempDir(), Log: &shard.LogOptions{Dir: t.TempDir(), Disk: fs, SegmentBytes: 4 << 10},
 			}
 			c := mustOpen(t, o)
 			cl, err := c.Client(t.Context(), "w")
@@ -282,7 +282,7 @@ func TestLogKeepsWhatIsStaged(t *testing.T) {
 	t.Parallel()
 	h := &host{}
 	l := pstest.SmallJob().Layout()
-	o := shard.Options{Layout: l, NumShards: 1, Log: &shard.LogOptions{Dir: filepath.Join(t.TempDir(), "x"), FS: mortalFS{snapshot.OS{}, h}}}
+	o := shard.Options{Layout: l, NumShards: 1, Log: &shard.LogOptions{Dir: filepath.Join(t.TempDir(), "x"), Disk: mortalFS{fsx.OS{}, h}}}
 	n, err := shard.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func TestLogKeepsWhatIsStaged(t *testing.T) {
 	}
 	h.kill()
 	_ = n.Close()
-	o.Log.FS = nil
+	o.Log.Disk = nil
 	if n, err = shard.Open(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -19,14 +19,14 @@ func (c *Cluster) prepareDir(ctx context.Context) error {
 	if c.opts.Dir == "" {
 		return nil
 	}
-	gone, err := snapshot.Clean(c.opts.Store, c.opts.Dir)
+	gone, err := snapshot.Clean(c.opts.FS, c.opts.Dir)
 	if err != nil {
 		return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
 	}
 	if len(gone) > 0 {
 		c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
 	}
-	entries, err := snapshot.ListIn(c.opts.Store, c.opts.Dir)
+	entries, err := snapshot.ListIn(c.opts.FS, c.opts.Dir)
 	if err != nil {
 		return fmt.Errorf("ps: %w", err)
 	}
@@ -221,7 +221,7 @@ func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 	case c.opts.Dir == "":
 		floor = max(newest, 1)
 	default:
-		stored, err := snapshot.ReadNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName))
+		stored, err := snapshot.ReadNumber(c.opts.FS, filepath.Join(c.opts.Dir, floorName))
 		if err != nil {
 			return 0, fmt.Errorf("ps: %w", err)
 		}
@@ -231,7 +231,7 @@ func (c *Cluster) floor(from, newest uint64, back bool) (uint64, error) {
 	}
 	if store && c.opts.Dir != "" {
 		// Before any shard is given a state: a process started after a death in the middle must not keep what was to be discarded.
-		if err := snapshot.WriteNumber(c.opts.Store, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
+		if err := snapshot.WriteNumber(c.opts.FS, filepath.Join(c.opts.Dir, floorName), floor); err != nil {
 			return 0, fmt.Errorf("ps: %w", err)
 		}
 	}
@@ -250,7 +250,7 @@ func (c *Cluster) goOn(ctx context.Context, st []ps.NodeStatus) error {
 	}
 	var info *ps.SnapshotInfo
 	if base > 0 && c.opts.Dir != "" {
-		entries, err := snapshot.ListIn(c.opts.Store, c.opts.Dir)
+		entries, err := snapshot.ListIn(c.opts.FS, c.opts.Dir)
 		if err != nil {
 			return fmt.Errorf("ps: %w", err)
 		}
@@ -342,19 +342,19 @@ func (c *Cluster) candidates() ([]snapshot.Entry, error) {
 	var entries []snapshot.Entry
 	if c.opts.Dir != "" {
 		var err error
-		if entries, err = snapshot.ListIn(c.opts.Store, c.opts.Dir); err != nil {
+		if entries, err = snapshot.ListIn(c.opts.FS, c.opts.Dir); err != nil {
 			return nil, fmt.Errorf("ps: %w", err)
 		}
 	}
 	if c.opts.Restore == "" {
 		if len(entries) == 0 && c.opts.From != "" {
-			info, err := snapshot.ReadInfoIn(c.opts.Store, c.opts.From)
+			info, err := snapshot.ReadInfoIn(c.opts.FS, c.opts.From)
 			return []snapshot.Entry{{Path: c.opts.From, Info: info, Err: err}}, nil
 		}
 		return entries, nil
 	}
 	entries = slices.DeleteFunc(entries, func(e snapshot.Entry) bool { return e.ID <= c.before })
-	info, err := snapshot.ReadInfoIn(c.opts.Store, c.opts.Restore)
+	info, err := snapshot.ReadInfoIn(c.opts.FS, c.opts.Restore)
 	asked := snapshot.Entry{Path: c.opts.Restore, Info: info, Err: err}
 	if info != nil {
 		asked.ID = info.ID
@@ -402,7 +402,7 @@ const MadeOf = "made of "
 
 // convert writes a snapshot of the layout into the job's folder.
 func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param.Fit, keep bool) (*ps.SnapshotInfo, error) {
-	from, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{Store: c.opts.Store})
+	from, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{FS: c.opts.FS})
 	if err != nil {
 		return nil, err
 	}
@@ -411,7 +411,7 @@ func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param
 	number := c.mu.newest
 	c.mu.Unlock()
 	made, err := snapshot.Convert(ctx, from, fit, snapshot.Options{
-		Store: c.opts.Store, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: MadeOf + snapshot.Absolute(info.Path),
+		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: MadeOf + snapshot.Absolute(info.Path),
 		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(),
 	}, keep, func(tensor string) int { return ps.TensorShard(tensor, info.Shards) })
 	if err = errors.Join(err, from.Close()); err != nil {

@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/shard"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // references are a cluster with a log, which dies now and then, and one without, which does not. Whatever the first has
@@ -54,7 +54,7 @@ func (x *twins) open() {
 	x.h = &host{}
 	o := x.opts
 	log := *o.Log
-	o.Store, log.FS = snapshot.OnFS(mortalFS{snapshot.OS{}, x.h}), mortalFS{snapshot.OS{}, x.h}
+	o.FS, log.Disk = fsx.Local{Disk: mortalFS{fsx.OS{}, x.h}}, mortalFS{fsx.OS{}, x.h}
 	o.Log = &log
 	var err error
 	if x.c[0], err = coordinator.Open(x.t.Context(), o); err != nil {

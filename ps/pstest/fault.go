@@ -7,9 +7,9 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // ErrKilled is what everything returns in a process that a fault has killed.
@@ -136,7 +136,7 @@ func (c *hastyConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 // FaultFS is a file system that fails at chosen operations. What was written but not synced before a kill is lost in
 // part, as after a power failure.
 type FaultFS struct {
-	snapshot.FS
+	fsx.Disk
 	mu       sync.Mutex
 	ops      int
 	writes   int
@@ -146,10 +146,10 @@ type FaultFS struct {
 	unsynced map[string]int64 // bytes of files that are not synced
 }
 
-// NewFaultFS works on fs. killAt is the number, from 1, of the changing operation at which the process dies; fullAt that
+// NewFaultFS works on a disk. killAt is the number, from 1, of the changing operation at which the process dies; fullAt that
 // of the write at which the disk is full, and stays so until [FaultFS.Empty]. 0 means never.
-func NewFaultFS(fs snapshot.FS, killAt, fullAt int) *FaultFS {
-	return &FaultFS{FS: fs, killAt: killAt, fullAt: fullAt, unsynced: map[string]int64{}}
+func NewFaultFS(on fsx.Disk, killAt, fullAt int) *FaultFS {
+	return &FaultFS{Disk: on, killAt: killAt, fullAt: fullAt, unsynced: map[string]int64{}}
 }
 
 // Ops returns how many changing operations and how many writes there were.
@@ -198,20 +198,20 @@ func (f *FaultFS) op() error {
 	return nil
 }
 
-// MkdirAll implements [snapshot.FS].
+// MkdirAll implements [fsx.Disk].
 func (f *FaultFS) MkdirAll(path string) error {
 	if err := f.op(); err != nil {
 		return err
 	}
-	return f.FS.MkdirAll(path)
+	return f.Disk.MkdirAll(path)
 }
 
-// Create implements [snapshot.FS].
-func (f *FaultFS) Create(path string) (snapshot.File, error) {
+// Create implements [fsx.Disk].
+func (f *FaultFS) Create(path string) (fsx.DiskFile, error) {
 	if err := f.op(); err != nil {
 		return nil, err
 	}
-	file, err := f.FS.Create(path)
+	file, err := f.Disk.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -221,12 +221,12 @@ func (f *FaultFS) Create(path string) (snapshot.File, error) {
 	return &faultFile{file, f, path}, nil
 }
 
-// Rename implements [snapshot.FS].
+// Rename implements [fsx.Disk].
 func (f *FaultFS) Rename(from, to string) error {
 	if err := f.op(); err != nil {
 		return err
 	}
-	if err := f.FS.Rename(from, to); err != nil {
+	if err := f.Disk.Rename(from, to); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -238,24 +238,24 @@ func (f *FaultFS) Rename(from, to string) error {
 	return nil
 }
 
-// RemoveAll implements [snapshot.FS].
-func (f *FaultFS) RemoveAll(path string) error {
+// Remove implements [fsx.Disk].
+func (f *FaultFS) Remove(path string) error {
 	if err := f.op(); err != nil {
 		return err
 	}
-	return f.FS.RemoveAll(path)
+	return f.Disk.Remove(path)
 }
 
-// SyncDir implements [snapshot.FS].
+// SyncDir implements [fsx.Disk].
 func (f *FaultFS) SyncDir(path string) error {
 	if err := f.op(); err != nil {
 		return err
 	}
-	return f.FS.SyncDir(path)
+	return f.Disk.SyncDir(path)
 }
 
 type faultFile struct {
-	snapshot.File
+	fsx.DiskFile
 	fs   *FaultFS
 	path string
 }
@@ -271,17 +271,17 @@ func (f *faultFile) Write(p []byte) (int, error) {
 		err = syscall.ENOSPC
 	}
 	if err != nil {
-		n, _ := f.File.Write(p[:len(p)/2])
+		n, _ := f.DiskFile.Write(p[:len(p)/2])
 		return n, err
 	}
-	return f.File.Write(p)
+	return f.DiskFile.Write(p)
 }
 
 func (f *faultFile) Sync() error {
 	if err := f.fs.op(); err != nil {
 		return err
 	}
-	if err := f.File.Sync(); err != nil {
+	if err := f.DiskFile.Sync(); err != nil {
 		return err
 	}
 	f.fs.mu.Lock()
@@ -291,29 +291,29 @@ func (f *faultFile) Sync() error {
 }
 
 // Close gives the handle back even in a killed process, which the system would do.
-func (f *faultFile) Close() error { return errors.Join(f.File.Close(), f.fs.op()) }
+func (f *faultFile) Close() error { return errors.Join(f.DiskFile.Close(), f.fs.op()) }
 
 // BadDisk is a file system of which some files cannot be read to their end, as on a disk with a bad sector.
 type BadDisk struct {
-	snapshot.FS
+	fsx.Disk
 	// Bad names the files.
 	Bad func(path string) bool
 }
 
-// Open implements [snapshot.FS].
-func (d BadDisk) Open(path string) (snapshot.Source, error) {
-	src, err := d.FS.Open(path)
+// Open implements [fsx.Disk].
+func (d BadDisk) Open(path string) (fsx.File, error) {
+	src, err := d.Disk.Open(path)
 	if err != nil || !d.Bad(path) {
 		return src, err
 	}
 	return badSource{src}, nil
 }
 
-type badSource struct{ snapshot.Source }
+type badSource struct{ fsx.File }
 
 func (s badSource) ReadAt(p []byte, at int64) (int, error) {
-	good := max(0, min(int64(len(p)), s.Size()/2-at))
-	n, err := s.Source.ReadAt(p[:good], at)
+	good := max(0, min(int64(len(p)), s.Info().Size/2-at))
+	n, err := s.File.ReadAt(p[:good], at)
 	if err == nil && n < len(p) {
 		err = syscall.EIO
 	}

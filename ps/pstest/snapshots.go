@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
@@ -95,8 +96,8 @@ func (s suite) testFullDisk(t *testing.T) {
 	t.Parallel()
 	j, dir := SmallJob(), t.TempDir()
 	for at := 1; ; at++ {
-		fs := NewFaultFS(snapshot.OS{}, 0, 0)
-		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, Store: snapshot.OnFS(fs)})
+		fs := NewFaultFS(fsx.OS{}, 0, 0)
+		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, FS: fsx.Local{Disk: fs}})
 		if c.Restored() == nil {
 			fill(t, j, c, 10)
 			take(t, c, ps.SnapshotOptions{})
@@ -149,8 +150,8 @@ func (s suite) testFileKills(t *testing.T) {
 		fill(t, j, c, 5)
 		old := take(t, c, ps.SnapshotOptions{})
 
-		fs := NewFaultFS(snapshot.OS{}, 0, 0)
-		c = s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, Store: snapshot.OnFS(fs), Keep: 1})
+		fs := NewFaultFS(fsx.OS{}, 0, 0)
+		c = s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, FS: fsx.Local{Disk: fs}, Keep: 1})
 		fill(t, j, c, 5)
 		want := digest(t, c)
 		ops, _ := fs.Ops()
@@ -361,8 +362,8 @@ func (s suite) testRestoreOne(t *testing.T) {
 func (s suite) testPeriodic(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		fs := NewFaultFS(snapshot.OS{}, 0, 1)
-		c, err := s.open(t.Context(), coordinator.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, Store: snapshot.OnFS(fs)})
+		fs := NewFaultFS(fsx.OS{}, 0, 1)
+		c, err := s.open(t.Context(), coordinator.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, FS: fsx.Local{Disk: fs}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,11 +137,11 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 		return nil, fmt.Errorf("ps: shard %d of %d keeps its snapshots in %s, shard 0 in %s; start all shards with the same dir: %w",
 			n.opts.Index, n.opts.NumShards, mine, filepath.Dir(dir), ps.ErrNoDir)
 	}
-	if begun, err := snapshot.Begun(n.opts.Store, dir); err != nil || !begun {
+	if begun, err := snapshot.Begun(n.opts.FS, dir); err != nil || !begun {
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
 			n.opts.Index, n.opts.NumShards, dir, ps.ErrNoDir)
 	}
-	w := snapshot.NewPart(snapshot.PartOptions{Store: n.opts.Store, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut)})
+	w := snapshot.NewPart(snapshot.PartOptions{FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut)})
 	for t, tc := range cut.Tables {
 		err := w.Rows(t, func(dst *table.Rows, limit int) bool {
 			runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms

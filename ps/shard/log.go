@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -33,8 +34,8 @@ type LogOptions struct {
 	Identity string
 	// SegmentBytes is the size of a file of the log; default 64 MiB.
 	SegmentBytes int64
-	// FS is where the log is kept; nil: [snapshot.OS].
-	FS snapshot.FS
+	// Disk is where the log is kept; nil: [fsx.OS].
+	Disk fsx.Disk
 }
 
 // LogName is the folder of a shard's log.
@@ -86,7 +87,7 @@ type record struct {
 func (n *Node) openLog(ctx context.Context) (err error) {
 	o := n.opts.Log
 	l := &nodeLog{opts: wal.Options{
-		FS: o.FS, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
+		Disk: o.Disk, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
 		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, shape %s, %s", n.opts.Index, n.opts.NumShards, logShape(n.opts.Layout), o.Identity), ", "),
 	}}
 	if o.Owner != "" {
@@ -166,7 +167,7 @@ func (n *Node) newestSnapshot() (uint64, error) {
 	if n.opts.Dir == "" {
 		return 0, nil
 	}
-	entries, err := snapshot.ListIn(n.opts.Store, n.opts.Dir)
+	entries, err := snapshot.ListIn(n.opts.FS, n.opts.Dir)
 	if err != nil || len(entries) == 0 {
 		return 0, err
 	}

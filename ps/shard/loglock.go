@@ -9,7 +9,6 @@ import (
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // Files in a log's folder: the process that has the log open holds the one locked, the other names the job.
@@ -23,7 +22,7 @@ type logLock struct{ held *fsx.Lock }
 
 // lockLog claims a log's folder. Logs on file systems of tests have no locks. Errors: [ps.ErrInUse], those of making the file.
 func lockLog(o *LogOptions) (*logLock, error) {
-	if _, real := o.FS.(snapshot.OS); !real && o.FS != nil {
+	if _, real := o.Disk.(fsx.OS); !real && o.Disk != nil {
 		return nil, nil
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {

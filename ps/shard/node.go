@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -29,8 +30,8 @@ type Options struct {
 	Log *LogOptions
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
-	// Store is where snapshots are kept; nil: [snapshot.Disk].
-	Store snapshot.Store
+	// FS is where snapshots are kept; nil: [fsx.Local].
+	FS fsx.FS
 	// ReadOnly makes the shard hold weights alone, and refuse to change them; the layout is one of [param.Layout.Frozen].
 	ReadOnly bool
 	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
@@ -79,8 +80,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Store == nil {
-		o.Store = snapshot.Disk()
+	if o.FS == nil {
+		o.FS = fsx.Local{}
 	}
 	o.MaxStaged = max(o.MaxStaged, 1)
 	n := &Node{opts: o, incarnation: ps.NewID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}

@@ -23,7 +23,7 @@ func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
 
 // open opens and verifies the shard's part of a snapshot of this model. Errors: [ps.ErrCorrupt], [ps.ErrLayout].
 func (n *Node) open(path string) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenWith(path, snapshot.OpenOptions{Store: n.opts.Store, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
+	s, err := snapshot.OpenWith(path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
 	if err != nil {
 		return nil, err
 	}

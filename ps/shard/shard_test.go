@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/ps"
@@ -85,8 +86,8 @@ func TestLateCoordinator(t *testing.T) {
 func TestGivenUpKeep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	fs := &gateFS{FS: snapshot.OS{}}
-	o := shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Dir: t.TempDir(), Log: &shard.LogOptions{Dir: dir, FS: fs}}
+	fs := &gateFS{Disk: fsx.OS{}}
+	o := shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Dir: t.TempDir(), Log: &shard.LogOptions{Dir: dir, Disk: fs}}
 	n, err := shard.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -226,9 +227,9 @@ func FuzzLogRecord(f *testing.F) {
 // otherwise a power failure leaves a snapshot that the log knows nothing of, and the log counts as one of an earlier life.
 func TestWriteCutWaitsForTheLog(t *testing.T) {
 	t.Parallel()
-	fs := &gateFS{FS: snapshot.OS{}}
+	fs := &gateFS{Disk: fsx.OS{}}
 	dir := t.TempDir()
-	o := shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Dir: dir, Log: &shard.LogOptions{Dir: t.TempDir(), FS: fs}}
+	o := shard.Options{Layout: pstest.CountingLayout(), NumShards: 1, Dir: dir, Log: &shard.LogOptions{Dir: t.TempDir(), Disk: fs}}
 	n, err := shard.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +264,7 @@ func TestWriteCutWaitsForTheLog(t *testing.T) {
 
 // gateFS holds every fsync, of files and folders, while it is shut.
 type gateFS struct {
-	snapshot.FS
+	fsx.Disk
 	mu      sync.Mutex
 	gate    chan struct{} // nil: open
 	waiting atomic.Int32
@@ -300,22 +301,22 @@ func (f *gateFS) pass() {
 	}
 }
 
-func (f *gateFS) Create(path string) (snapshot.File, error) {
-	file, err := f.FS.Create(path)
+func (f *gateFS) Create(path string) (fsx.DiskFile, error) {
+	file, err := f.Disk.Create(path)
 	if err != nil {
 		return nil, err
 	}
 	return &gateFile{file, f}, nil
 }
 
-func (f *gateFS) SyncDir(path string) error { f.pass(); return f.FS.SyncDir(path) }
+func (f *gateFS) SyncDir(path string) error { f.pass(); return f.Disk.SyncDir(path) }
 
 type gateFile struct {
-	snapshot.File
+	fsx.DiskFile
 	f *gateFS
 }
 
-func (f *gateFile) Sync() error { f.f.pass(); return f.File.Sync() }
+func (f *gateFile) Sync() error { f.f.pass(); return f.DiskFile.Sync() }
 
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {

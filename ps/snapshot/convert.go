@@ -30,7 +30,7 @@ func Convert(ctx context.Context, from *Snapshot, fit *param.Fit, o Options, kee
 		return nil, err
 	}
 	for shard := range was.Shards {
-		p := NewPart(PartOptions{Store: w.store, Dir: w.Dir(), Layout: o.Layout, Shard: shard, Need: o.Need})
+		p := NewPart(PartOptions{FS: w.fs, Dir: w.Dir(), Layout: o.Layout, Shard: shard, Need: o.Need})
 		err := convertTables(ctx, from, fit, o.Layout, p)
 		if err == nil {
 			err = p.Dense(slices.DeleteFunc(slices.Clone(converted), func(t Tensor) bool { return home(t.Name) != shard }))

@@ -1,10 +1,9 @@
 package snapshot_test
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -112,8 +113,8 @@ func TestConvert(t *testing.T) {
 
 // objects is a store that has nothing but whole objects, as an object store does, and counts what is read.
 type objects struct {
+	fsxtest.Mem
 	mu   sync.Mutex
-	of   map[string][]byte
 	read int64
 	// dieAt is the number of the change, from 1, at which the process dies; 0 is never.
 	dieAt, changes int
@@ -122,6 +123,8 @@ type objects struct {
 var errDied = errors.New("died")
 
 func (o *objects) change() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.changes++
 	if o.dieAt > 0 && o.changes >= o.dieAt {
 		return errDied
@@ -130,85 +133,77 @@ func (o *objects) change() error {
 }
 
 type upload struct {
-	bytes.Buffer
-	o    *objects
-	name string
+	fsx.Writer
+	o *objects
 }
 
-func (u *upload) Commit() error {
-	u.o.mu.Lock()
-	defer u.o.mu.Unlock()
+func (u *upload) Commit(ctx context.Context) error {
 	if err := u.o.change(); err != nil {
 		return err
 	}
-	u.o.of[u.name] = u.Bytes()
-	return nil
+	return u.Writer.Commit(ctx)
 }
 
-func (u *upload) Abort() error { return nil }
+func (o *objects) Create(ctx context.Context, name string) (fsx.Writer, error) {
+	w, err := o.Mem.Create(ctx, name)
+	return &upload{w, o}, err
+}
 
-func (o *objects) Put(name string) (snapshot.Object, error) { return &upload{o: o, name: name}, nil }
+func (o *objects) Remove(ctx context.Context, name string) error {
+	if _, err := o.Mem.Open(ctx, name); err == nil {
+		if err := o.change(); err != nil {
+			return err
+		}
+	}
+	return o.Mem.Remove(ctx, name)
+}
 
 type download struct {
-	*bytes.Reader
+	fsx.File
 	o *objects
 }
 
 func (d download) ReadAt(p []byte, at int64) (int, error) {
-	n, err := d.Reader.ReadAt(p, at)
+	n, err := d.File.ReadAt(p, at)
 	d.o.mu.Lock()
 	defer d.o.mu.Unlock()
 	d.o.read += int64(n)
 	return n, err
 }
 
-func (download) Close() error { return nil }
-
-func (o *objects) Get(name string) (snapshot.Source, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	b, ok := o.of[name]
-	if !ok {
-		return nil, &fs.PathError{Op: "get", Path: name, Err: fs.ErrNotExist}
-	}
-	return download{bytes.NewReader(b), o}, nil
-}
-
-func (o *objects) List(dir string) ([]string, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	names := map[string]bool{}
-	for name := range o.of {
-		if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
-			first, _, _ := strings.Cut(rest, "/")
-			names[first] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names)), nil
-}
-
-func (o *objects) Delete(name string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(o.of)) {
-		if n == name || strings.HasPrefix(n, name+"/") {
-			if err := o.change(); err != nil {
-				return err
-			}
-			delete(o.of, n)
-		}
-	}
-	return nil
-}
-
-// put writes a snapshot of the test's layout.
-func put(store snapshot.Store, id uint64, rows *table.Rows) (*snapshot.Info, error) {
-	l := layout()
-	w, err := snapshot.Create(snapshot.Options{Store: store, Dir: "bucket/run", ID: id, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
+func (o *objects) Open(ctx context.Context, name string) (fsx.File, error) {
+	f, err := o.Mem.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	p := snapshot.NewPart(snapshot.PartOptions{Store: store, Dir: w.Dir(), Layout: l})
+	return download{f, o}, nil
+}
+
+// below are the names of the objects below a folder.
+func below(t *testing.T, f fsx.FS, dir string) (out []string) {
+	t.Helper()
+	infos, err := f.List(t.Context(), dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		if name := filepath.Join(dir, i.Name); i.Dir {
+			out = append(out, below(t, f, name)...)
+		} else {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// put writes a snapshot of the test's layout.
+func put(store fsx.FS, id uint64, rows *table.Rows) (*snapshot.Info, error) {
+	l := layout()
+	w, err := snapshot.Create(snapshot.Options{FS: store, Dir: "bucket/run", ID: id, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
+	if err != nil {
+		return nil, err
+	}
+	p := snapshot.NewPart(snapshot.PartOptions{FS: store, Dir: w.Dir(), Layout: l})
 	if err := p.Rows(0, feed(rows, l.Tables[0], 0, len(rows.Keys))); err != nil {
 		return nil, err
 	}
@@ -225,7 +220,7 @@ func TestObjectStore(t *testing.T) {
 	t.Parallel()
 	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 100)
 	for at := 1; ; at++ {
-		store := &objects{of: map[string][]byte{}}
+		store := &objects{}
 		first, err := put(store, 1, &rows)
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +246,7 @@ func TestObjectStore(t *testing.T) {
 		}
 		names := 0
 		for _, e := range entries {
-			s, err := snapshot.OpenWith(e.Path, snapshot.OpenOptions{Store: store})
+			s, err := snapshot.OpenWith(e.Path, snapshot.OpenOptions{FS: store})
 			if err != nil {
 				t.Fatalf("change %d: %v", at, err)
 			}
@@ -260,8 +255,8 @@ func TestObjectStore(t *testing.T) {
 			}
 			names += len(s.Info().Files) + 1
 		}
-		if names != len(store.of) {
-			t.Errorf("change %d: %d objects of %d snapshots that have %d", at, len(store.of), len(entries), names)
+		if all := below(t, store, "bucket"); names != len(all) {
+			t.Errorf("change %d: %d objects of %d snapshots that have %d", at, len(all), len(entries), names)
 		}
 	}
 }
@@ -270,14 +265,14 @@ func TestObjectStore(t *testing.T) {
 func TestWeightsOnly(t *testing.T) {
 	t.Parallel()
 	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 5000)
-	store := &objects{of: map[string][]byte{}}
+	store := &objects{}
 	info, err := put(store, 1, &rows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := func(weightsOnly bool) (bytes int64, weights, state []float32, dense []snapshot.Tensor) {
 		store.read = 0
-		s, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{Store: store, WeightsOnly: weightsOnly})
+		s, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{FS: store, WeightsOnly: weightsOnly})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,9 +302,11 @@ func TestWeightsOnly(t *testing.T) {
 	if some*4 > all*3 {
 		t.Errorf("%d bytes were read for the weights, of %d", some, all)
 	}
-	for name := range store.of { // nobody misses the state
+	for _, name := range below(t, store, "bucket") { // nobody misses the state
 		if strings.Contains(filepath.Base(name), "state") {
-			delete(store.of, name)
+			if err := store.Remove(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	read(true)

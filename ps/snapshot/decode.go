@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/endian"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -44,17 +45,17 @@ type blockInfo struct{ at, meta, body int64 }
 
 // arrowFile is an open file whose footer was checked: it has the schema and its blocks lie within it.
 type arrowFile struct {
-	src    Source
+	src    fsx.File
 	blocks []blockInfo
 	buf    []byte
 }
 
 // openArrow reads and checks the footer. Errors: [ErrCorrupt], those of reading that are none.
-func openArrow(src Source, want *arrow.Schema) (*arrowFile, error) {
+func openArrow(src fsx.File, want *arrow.Schema) (*arrowFile, error) {
 	f := &arrowFile{src: src}
 	err := guard(func() error {
 		const tail = 4 + len(magic)
-		size := src.Size()
+		size := src.Info().Size
 		if size < int64(8+tail) {
 			return fmt.Errorf("file of %d bytes: %w", size, ErrCorrupt)
 		}
@@ -249,7 +250,7 @@ func values[T any](b *batch, dst []T, n, size int, bytes func([]T) []byte) ([]T,
 }
 
 // readRows decodes a file of rows, and beside it that of their state unless it is nil, neither of which need be sound.
-func readRows(src, state Source, t Table, each func(*table.Rows) error) (n int64, err error) {
+func readRows(src, state fsx.File, t Table, each func(*table.Rows) error) (n int64, err error) {
 	f, err := openArrow(src, rowsSchema(t))
 	if err != nil {
 		return 0, err
@@ -373,7 +374,7 @@ func (b *batch) vectors(m, part []float32, stride, at, width int) ([]float32, er
 }
 
 // readTensors decodes a file of dense tensors that need not be sound; its values become weights, whatever they are. Memory is bounded by the size of the file.
-func readTensors(src Source) (out []Tensor, err error) {
+func readTensors(src fsx.File) (out []Tensor, err error) {
 	f, err := openArrow(src, denseSchema())
 	if err != nil {
 		return nil, err

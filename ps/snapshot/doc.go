@@ -8,8 +8,8 @@
 //	    dense-state-SSSS.arrow     the optimizers' state of the same tensors
 //	    manifest.json              everything else, written last; see [Info]
 //
-// A snapshot is kept in a [Store], which needs nothing but whole objects: it is there as soon as its manifest is, and gone
-// as soon as that is gone; what has none is removed by [Clean]. Weights and optimizer state are objects of their own, so that
+// A snapshot is kept in an [fsx.FS], of which it needs nothing but whole files: it is there as soon as its manifest is, and gone
+// as soon as that is gone; what has none is removed by [Clean]. Weights and optimizer state are files of their own, so that
 // who only evaluates or serves reads no state ([OpenOptions].WeightsOnly).
 //
 // The manifest says what the parameters are: their shape, which must fit ([param.Shape]), their rules, which may change

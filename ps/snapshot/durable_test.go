@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -15,7 +16,7 @@ import (
 // namesFS is a file system of which it is known what a power failure leaves at worst: the names that were there when their
 // folder was synced last, and of files what was synced.
 type namesFS struct {
-	snapshot.FS
+	fsx.Disk
 	mu sync.Mutex
 	// now are the names of each folder, safe those that a power failure leaves; dirty are files that are not synced.
 	now, safe map[string]map[string]bool
@@ -24,7 +25,7 @@ type namesFS struct {
 }
 
 func newNamesFS() *namesFS {
-	return &namesFS{FS: snapshot.OS{}, now: map[string]map[string]bool{}, safe: map[string]map[string]bool{}, dirty: map[string]bool{}}
+	return &namesFS{Disk: fsx.OS{}, now: map[string]map[string]bool{}, safe: map[string]map[string]bool{}, dirty: map[string]bool{}}
 }
 
 // add notes a name.
@@ -42,11 +43,11 @@ func (f *namesFS) MkdirAll(path string) error {
 	for p := path; !f.now[filepath.Dir(p)][filepath.Base(p)] && p != filepath.Dir(p); p = filepath.Dir(p) {
 		f.add(p)
 	}
-	return f.FS.MkdirAll(path)
+	return f.Disk.MkdirAll(path)
 }
 
-func (f *namesFS) Create(path string) (snapshot.File, error) {
-	file, err := f.FS.Create(path)
+func (f *namesFS) Create(path string) (fsx.DiskFile, error) {
+	file, err := f.Disk.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (f *namesFS) Rename(from, to string) error {
 	if filepath.Base(to) == snapshot.ManifestName {
 		f.whole(filepath.Dir(to))
 	}
-	return f.FS.Rename(from, to)
+	return f.Disk.Rename(from, to)
 }
 
 // whole reports whether a power failure leaves all of a snapshot but its manifest.
@@ -84,22 +85,22 @@ func (f *namesFS) whole(path string) {
 	}
 }
 
-func (f *namesFS) RemoveAll(path string) error {
+func (f *namesFS) Remove(path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.now[filepath.Dir(path)], filepath.Base(path))
-	return f.FS.RemoveAll(path)
+	return f.Disk.Remove(path)
 }
 
 func (f *namesFS) SyncDir(path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.safe[path] = maps.Clone(f.now[path])
-	return f.FS.SyncDir(path)
+	return f.Disk.SyncDir(path)
 }
 
 type namedFile struct {
-	snapshot.File
+	fsx.DiskFile
 	f    *namesFS
 	path string
 }
@@ -108,7 +109,7 @@ func (f *namedFile) Sync() error {
 	f.f.mu.Lock()
 	defer f.f.mu.Unlock()
 	delete(f.f.dirty, f.path)
-	return f.File.Sync()
+	return f.DiskFile.Sync()
 }
 
 // TestDurable looks at the worst that a power failure leaves of a snapshot: it is whole wherever it has its
@@ -116,15 +117,15 @@ func (f *namedFile) Sync() error {
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	fs, root := newNamesFS(), t.TempDir()
-	dir, store := filepath.Join(root, "snapshots"), snapshot.OnFS(fs)
+	dir, store := filepath.Join(root, "snapshots"), fsx.Local{Disk: fs}
 	l := layout()
 	var rows table.Rows
 	for id := range uint64(3) {
-		w, err := snapshot.Create(snapshot.Options{Store: store, Dir: dir, ID: id + 1, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
+		w, err := snapshot.Create(snapshot.Options{FS: store, Dir: dir, ID: id + 1, Layout: l, Shards: 1, Created: time.Unix(1700000000, 5)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := snapshot.NewPart(snapshot.PartOptions{Store: store, Dir: w.Dir(), Layout: l})
+		p := snapshot.NewPart(snapshot.PartOptions{FS: store, Dir: w.Dir(), Layout: l})
 		for i, spec := range l.Tables {
 			if err := p.Rows(i, feed(&rows, spec, 0, 0)); err != nil {
 				t.Fatal(err)

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -24,6 +25,8 @@ func TablesOf(l *param.Layout) []Table { return tablesOf(l) }
 func ReadTensors(b []byte) ([]Tensor, error) { return readTensors(memSource{bytes.NewReader(b)}) }
 
 type memSource struct{ *bytes.Reader }
+
+func (m memSource) Info() fsx.Info { return fsx.Info{Size: m.Size()} }
 
 func (memSource) Close() error { return nil }
 

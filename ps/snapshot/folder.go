@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 const (
@@ -49,22 +51,22 @@ type Entry struct {
 
 // List returns the snapshots of a folder, newest first. A folder that does not exist has none, and what has no manifest is
 // none.
-func List(dir string) ([]Entry, error) { return ListIn(Disk(), dir) }
+func List(dir string) ([]Entry, error) { return ListIn(fsx.Local{}, dir) }
 
 // ListIn is [List] in another store.
-func ListIn(s Store, dir string) ([]Entry, error) {
-	names, err := s.List(dir)
+func ListIn(f fsx.FS, dir string) ([]Entry, error) {
+	found, err := names(f, dir)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	var out []Entry
-	for _, name := range names {
+	for _, name := range found {
 		id, ok := parseName(name)
 		if !ok {
 			continue
 		}
 		e := Entry{ID: id, Path: filepath.Join(dir, name)}
-		if e.Info, e.Err = ReadInfoIn(s, e.Path); errors.Is(e.Err, fs.ErrNotExist) {
+		if e.Info, e.Err = ReadInfoIn(f, e.Path); errors.Is(e.Err, fs.ErrNotExist) {
 			continue
 		}
 		out = append(out, e)
@@ -80,27 +82,27 @@ func ListIn(s Store, dir string) ([]Entry, error) {
 
 // Clean removes what killed writers and removers left in a folder, which is what has no manifest, and returns the names.
 // Nobody else may be writing.
-func Clean(s Store, dir string) ([]string, error) {
-	names, err := s.List(dir)
+func Clean(f fsx.FS, dir string) ([]string, error) {
+	found, err := names(f, dir)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	var gone []string
 	var errs []error
-	for _, name := range names {
+	for _, name := range found {
 		if _, ok := parseName(name); !ok {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		inside, err := s.List(path)
+		inside, err := names(f, path)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
 		case !slices.Contains(inside, ManifestName):
-			errs = append(errs, s.Delete(path))
+			errs = append(errs, remove(f, path))
 			gone = append(gone, name)
 		case slices.Contains(inside, begunName):
-			errs = append(errs, s.Delete(filepath.Join(path, begunName)))
+			errs = append(errs, remove(f, filepath.Join(path, begunName)))
 		}
 	}
 	return gone, errors.Join(errs...)
@@ -108,8 +110,8 @@ func Clean(s Store, dir string) ([]string, error) {
 
 // Prune keeps the newest keep snapshots, the pinned ones and the newest of each label, and returns the paths of those it removed. What cannot be
 // read does not count towards keep and is left for its owner to look at.
-func Prune(s Store, dir string, keep int) ([]string, error) {
-	entries, err := ListIn(s, dir)
+func Prune(f fsx.FS, dir string, keep int) ([]string, error) {
+	entries, err := ListIn(f, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +132,11 @@ func Prune(s Store, dir string, keep int) ([]string, error) {
 			continue
 		}
 		// The manifest goes first: of a removal that is cut short no snapshot is left.
-		if err := s.Delete(filepath.Join(e.Path, ManifestName)); err != nil {
+		if err := remove(f, filepath.Join(e.Path, ManifestName)); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, s.Delete(e.Path))
+		errs = append(errs, remove(f, e.Path))
 		gone = append(gone, e.Path)
 	}
 	return gone, errors.Join(errs...)

@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 // ReadNumber reads what [WriteNumber] wrote, or 0 where there is no such object.
-func ReadNumber(s Store, name string) (uint64, error) {
-	b, err := get(s, name, 64)
+func ReadNumber(f fsx.FS, name string) (uint64, error) {
+	b, err := get(f, name, 64)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -25,8 +27,8 @@ func ReadNumber(s Store, name string) (uint64, error) {
 }
 
 // WriteNumber replaces a small object with a number above 0; it is durable when the error is nil.
-func WriteNumber(s Store, name string, n uint64) error {
-	if err := put(s, name, fmt.Appendln(nil, n)); err != nil {
+func WriteNumber(f fsx.FS, name string, n uint64) error {
+	if err := put(f, name, fmt.Appendln(nil, n)); err != nil {
 		return fmt.Errorf("snapshot: writing %s: %w", name, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -40,8 +42,8 @@ type Part struct {
 
 // PartOptions say which part is written, and where.
 type PartOptions struct {
-	// Store is where it goes; nil is [Disk].
-	Store Store
+	// FS is where it goes; nil is [fsx.Local].
+	FS fsx.FS
 	// Dir is [Writer.Dir], which every shard must see under this name.
 	Dir    string
 	Layout *param.Layout
@@ -65,9 +67,7 @@ type PartWriter struct {
 
 // NewPart begins a part.
 func NewPart(o PartOptions) *PartWriter {
-	if o.Store == nil {
-		o.Store = Disk()
-	}
+	o.FS = disk(o.FS)
 	if o.Allocator == nil {
 		o.Allocator = memory.DefaultAllocator
 	}
@@ -208,7 +208,7 @@ func (w *PartWriter) tensors(name string, kind Kind, tensors []Tensor, values fu
 type file struct {
 	w     *PartWriter
 	name  string
-	o     Object
+	o     fsx.Writer
 	buf   *bufio.Writer
 	sum   hash.Hash
 	bytes int64
@@ -218,7 +218,7 @@ type file struct {
 func (w *PartWriter) create(name string, schema *arrow.Schema) (*file, error) {
 	f := &file{w: w, name: name, sum: sha256.New()}
 	var err error
-	if f.o, err = w.o.Store.Put(filepath.Join(w.o.Dir, name)); err != nil {
+	if f.o, err = w.o.FS.Create(context.Background(), filepath.Join(w.o.Dir, name)); err != nil {
 		return nil, w.fail(err)
 	}
 	f.buf = bufio.NewWriterSize(sink{f}, 1<<20)
@@ -253,7 +253,7 @@ func (f *file) abort() error {
 	if f == nil {
 		return nil
 	}
-	return f.o.Abort()
+	return f.o.Close()
 }
 
 func (w *PartWriter) finish(f *file, info FileInfo) error {
@@ -262,7 +262,7 @@ func (w *PartWriter) finish(f *file, info FileInfo) error {
 		err = f.buf.Flush()
 	}
 	if err == nil {
-		err = f.o.Commit()
+		err = f.o.Commit(context.Background())
 	}
 	if err != nil {
 		return w.fail(err)

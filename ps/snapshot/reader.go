@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -16,16 +18,16 @@ import (
 type Snapshot struct {
 	info        *Info
 	weightsOnly bool
-	files       []Source // of info.Files
+	files       []fsx.File // of info.Files
 }
 
 // ReadInfo returns the manifest of a snapshot without looking at its data. Errors: [ErrCorrupt], [ErrVersion]; what has no
 // manifest is fs.ErrNotExist too.
-func ReadInfo(path string) (*Info, error) { return ReadInfoIn(Disk(), path) }
+func ReadInfo(path string) (*Info, error) { return ReadInfoIn(fsx.Local{}, path) }
 
 // ReadInfoIn is [ReadInfo] in another store.
-func ReadInfoIn(s Store, path string) (*Info, error) {
-	b, err := get(s, filepath.Join(path, ManifestName), maxManifestBytes)
+func ReadInfoIn(f fsx.FS, path string) (*Info, error) {
+	b, err := get(f, filepath.Join(path, ManifestName), maxManifestBytes)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %s: %w", path, unreadable(err))
 	}
@@ -39,8 +41,8 @@ func ReadInfoIn(s Store, path string) (*Info, error) {
 
 // OpenOptions say what of a snapshot is opened. The zero value is all of one on the machine's disk.
 type OpenOptions struct {
-	// Store is where it lies; nil is [Disk].
-	Store Store
+	// FS is where it lies; nil is [fsx.Local].
+	FS fsx.FS
 	// Shard, of Shards, is whose files alone are opened, when that many wrote the snapshot; of one that another number wrote
 	// every file is. Shards 0 stands for all.
 	Shard, Shards int
@@ -54,10 +56,8 @@ func Open(path string) (*Snapshot, error) { return OpenWith(path, OpenOptions{})
 
 // OpenWith is [Open] with options.
 func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
-	if o.Store == nil {
-		o.Store = Disk()
-	}
-	info, err := ReadInfoIn(o.Store, path)
+	o.FS = disk(o.FS)
+	info, err := ReadInfoIn(o.FS, path)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
 	})
 	s := &Snapshot{info: info, weightsOnly: o.WeightsOnly}
 	for _, f := range info.Files {
-		if err := s.add(o.Store, f); err != nil {
+		if err := s.add(o.FS, f); err != nil {
 			return nil, errors.Join(fmt.Errorf("snapshot: %s: %s: %w", path, f.Name, err), s.Close())
 		}
 	}
@@ -74,14 +74,14 @@ func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
 }
 
 // add opens a file and verifies it.
-func (s *Snapshot) add(store Store, f FileInfo) error {
-	src, err := store.Get(filepath.Join(s.info.Path, f.Name))
+func (s *Snapshot) add(in fsx.FS, f FileInfo) error {
+	src, err := in.Open(context.Background(), filepath.Join(s.info.Path, f.Name))
 	if err != nil {
 		return unreadable(err)
 	}
 	s.files = append(s.files, src)
-	if src.Size() != f.Bytes {
-		return fmt.Errorf("%d bytes of %d: %w", src.Size(), f.Bytes, ErrCorrupt)
+	if src.Info().Size != f.Bytes {
+		return fmt.Errorf("%d bytes of %d: %w", src.Info().Size, f.Bytes, ErrCorrupt)
 	}
 	h := sha256.New()
 	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(src, 0, f.Bytes)}, make([]byte, 1<<20))
@@ -98,7 +98,7 @@ func (s *Snapshot) add(store Store, f FileInfo) error {
 
 // unreadable is an error of reading a file as callers know it.
 func unreadable(err error) error {
-	if !Damage(err) || errors.Is(err, ErrCorrupt) {
+	if !fsx.Damage(err) || errors.Is(err, ErrCorrupt) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -118,7 +118,7 @@ func (s *Snapshot) Close() error {
 }
 
 // find returns the file of a kind, table and shard, nil when there is none.
-func (s *Snapshot) find(kind Kind, tbl, shard int) (Source, FileInfo) {
+func (s *Snapshot) find(kind Kind, tbl, shard int) (fsx.File, FileInfo) {
 	for i, f := range s.info.Files {
 		if f.Kind == kind && f.Table == tbl && f.Shard == shard {
 			return s.files[i], f
@@ -150,7 +150,7 @@ func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
 		return nil
 	}
 	t := s.info.Tables[tbl]
-	var state Source
+	var state fsx.File
 	if stateDim := t.StateDim(); stateDim > 0 && !s.weightsOnly {
 		var of FileInfo
 		if state, of = s.find(KindState, tbl, shard); state == nil || of.Rows != f.Rows {
@@ -194,7 +194,7 @@ func (s *Snapshot) Tensors() ([]Tensor, error) {
 }
 
 // readStates reads the state of tensors.
-func readStates(src Source, to []Tensor) error {
+func readStates(src fsx.File, to []Tensor) error {
 	if src == nil {
 		return fmt.Errorf("no state of %d tensors: %w", len(to), ErrCorrupt)
 	}

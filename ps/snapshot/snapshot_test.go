@@ -21,6 +21,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -301,11 +302,11 @@ func allocated() uint64 {
 
 // fails is a file system on which opening a file fails.
 type fails struct {
-	snapshot.OS
+	fsx.OS
 	err error
 }
 
-func (f fails) Open(string) (snapshot.Source, error) { return nil, f.err }
+func (f fails) Open(string) (fsx.File, error) { return nil, f.err }
 
 // A file that this process may not read, or has no handle left for, is not damaged: an older snapshot would be the wrong
 // answer.
@@ -314,7 +315,7 @@ func TestUnreadable(t *testing.T) {
 	var rows table.Rows
 	info := write(t, t.TempDir(), 1, &rows, 1)
 	for err, damaged := range map[error]bool{syscall.EIO: true, os.ErrNotExist: true, syscall.EMFILE: false, os.ErrPermission: false} {
-		_, got := snapshot.OpenWith(info.Path, snapshot.OpenOptions{Store: snapshot.OnFS(fails{err: err})})
+		_, got := snapshot.OpenWith(info.Path, snapshot.OpenOptions{FS: fsx.Local{Disk: fails{err: err}}})
 		if !errors.Is(got, err) || errors.Is(got, snapshot.ErrCorrupt) != damaged {
 			t.Errorf("%v: %v, want ErrCorrupt: %v", err, got, damaged)
 		}
@@ -408,7 +409,7 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gone, err := snapshot.Clean(snapshot.Disk(), dir)
+	gone, err := snapshot.Clean(fsx.Local{}, dir)
 	if diff := cmp.Diff([]string{"snap-00000009"}, gone); diff != "" || err != nil {
 		t.Errorf("cleaned: %v\n%s", err, diff)
 	}
@@ -426,7 +427,7 @@ func TestStore(t *testing.T) {
 	if text != "4 false; 3 true; 2 true; 1 true; " || !errors.Is(entries[0].Err, snapshot.ErrCorrupt) {
 		t.Errorf("listed %s", text)
 	}
-	if gone, err := snapshot.Prune(snapshot.Disk(), dir, 2); err != nil || len(gone) != 1 || filepath.Base(gone[0]) != "snap-00000001" {
+	if gone, err := snapshot.Prune(fsx.Local{}, dir, 2); err != nil || len(gone) != 1 || filepath.Base(gone[0]) != "snap-00000001" {
 		t.Errorf("pruned %v, %v", gone, err)
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 )
 
 // Options describe a snapshot to be written.
 type Options struct {
-	// Store is where it goes; nil is [Disk].
-	Store Store
+	// FS is where it goes; nil is [fsx.Local].
+	FS fsx.FS
 	// Dir holds the snapshots of one job.
 	Dir string
 	// ID is above that of every snapshot in Dir.
@@ -40,7 +41,7 @@ type Options struct {
 // Writer writes one snapshot: every shard writes its [Part] into [Writer.Dir], wherever it runs, and Commit the manifest. It
 // is not for concurrent use. After an error only [Writer.Abort] may be called.
 type Writer struct {
-	store  Store
+	fs     fsx.FS
 	path   string
 	info   *Info
 	digest Digest
@@ -51,30 +52,27 @@ type Writer struct {
 // Create begins a snapshot. Errors: [ErrNoSpace].
 func Create(o Options) (*Writer, error) {
 	w := &Writer{
-		store: o.Store, need: o.Need, path: Path(o.Dir, o.ID),
+		fs: disk(o.FS), need: o.Need, path: Path(o.Dir, o.ID),
 		info: &Info{
 			Version: Version, ID: o.ID, Created: o.Created.UTC(), Pinned: o.Pinned, Note: o.Note, Label: o.Label, Shards: o.Shards,
 			Tables: tablesOf(o.Layout), Dense: o.Layout.Shape().Dense, Rules: o.Layout.Rules(), Model: o.Model,
 			Meta: o.Meta, Recipe: o.Recipe, Positions: o.Positions, State: o.State,
 		},
 	}
-	if w.store == nil {
-		w.store = Disk()
-	}
-	if err := w.store.Delete(w.path); err != nil {
+	if err := remove(w.fs, w.path); err != nil {
 		return nil, w.fail(err)
 	}
 	// Shards look for this to see that they see the same place.
-	if err := put(w.store, filepath.Join(w.path, begunName), nil); err != nil {
+	if err := put(w.fs, filepath.Join(w.path, begunName), nil); err != nil {
 		return nil, errors.Join(w.fail(err), w.Abort())
 	}
 	return w, nil
 }
 
 // Begun reports whether a place is seen where a snapshot was begun.
-func Begun(s Store, dir string) (bool, error) {
-	names, err := s.List(dir)
-	return slices.Contains(names, begunName), err
+func Begun(f fsx.FS, dir string) (bool, error) {
+	found, err := names(f, dir)
+	return slices.Contains(found, begunName), err
 }
 
 // Dir is the folder that shards write their parts to.
@@ -107,17 +105,17 @@ func (w *Writer) Commit() (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := put(w.store, filepath.Join(w.path, ManifestName), b); err != nil {
+	if err := put(w.fs, filepath.Join(w.path, ManifestName), b); err != nil {
 		return nil, w.fail(err)
 	}
 	w.info.Path = w.path
 	// It blocks nobody: a writer killed before this leaves it to Clean.
-	_ = w.store.Delete(filepath.Join(w.path, begunName))
+	_ = remove(w.fs, filepath.Join(w.path, begunName))
 	return w.info, nil
 }
 
 // Abort removes what was written.
-func (w *Writer) Abort() error { return w.store.Delete(w.path) }
+func (w *Writer) Abort() error { return remove(w.fs, w.path) }
 
 // fail says what failed, and for a full disk what can be done; need and wrote are bytes.
 func fail(path string, need, wrote int64, err error) error {

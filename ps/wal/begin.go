@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 )
@@ -66,25 +67,26 @@ func (l *Log) Reset(base uint64) error {
 
 // tidy makes the folder and removes what a killed process left in it.
 func (l *Log) tidy() error {
-	if err := l.o.FS.MkdirAll(l.o.Dir); err != nil {
+	if err := l.o.Disk.MkdirAll(l.o.Dir); err != nil {
 		return l.fail("making", l.o.Dir, err)
 	}
 	if !l.o.NoSync {
 		if parent := filepath.Dir(l.o.Dir); parent != l.o.Dir {
-			if err := l.o.FS.SyncDir(parent); err != nil {
+			if err := l.o.Disk.SyncDir(parent); err != nil {
 				return l.fail("syncing", parent, err)
 			}
 		}
 	}
-	names, err := l.o.FS.ReadDir(l.o.Dir)
+	infos, err := l.o.Disk.List(l.o.Dir)
 	if err != nil {
 		return fmt.Errorf("wal: listing %s: %w", l.o.Dir, err)
 	}
-	for _, name := range names {
+	for _, info := range infos {
+		name := info.Name
 		path := filepath.Join(l.o.Dir, name)
 		left := strings.HasPrefix(name, namePrefix) && strings.HasSuffix(name, nameSuffix+tmpSuffix)
 		if left || path == l.tornFile {
-			if err := l.o.FS.RemoveAll(path); err != nil {
+			if err := l.remove(path); err != nil {
 				return l.fail("removing", path, err)
 			}
 		}
@@ -102,14 +104,14 @@ func (l *Log) rewrite(s *segment, size int64) error {
 		return corrupt(s.path, int64(len(data)), "segment became shorter")
 	}
 	tmp := s.path + tmpSuffix
-	f, err := l.o.FS.Create(tmp)
+	f, err := l.o.Disk.Create(tmp)
 	if err != nil {
 		return l.fail("making", tmp, err)
 	}
 	if err := errors.Join(l.writeSynced(f, data[:size]), f.Close()); err != nil {
 		return l.fail("writing", tmp, err)
 	}
-	if err := l.o.FS.Rename(tmp, s.path); err != nil {
+	if err := l.o.Disk.Rename(tmp, s.path); err != nil {
 		return l.fail("renaming", tmp, err)
 	}
 	return l.syncDir()
@@ -149,10 +151,18 @@ func (l *Log) Trim(base uint64) error {
 	return l.removeOlder()
 }
 
+// remove removes a file, if it is there.
+func (l *Log) remove(path string) error {
+	if err := l.o.Disk.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // removeOlder removes the files that count for nothing. The caller holds trim, or is alone.
 func (l *Log) removeOlder() error {
 	for len(l.older) > 0 {
-		if err := l.o.FS.RemoveAll(l.older[0]); err != nil {
+		if err := l.remove(l.older[0]); err != nil {
 			return l.fail("removing", l.older[0], err)
 		}
 		l.older = l.older[1:]

@@ -26,7 +26,7 @@ type shard struct {
 
 // options of the tests: segments so small that they end often.
 func options(d *disk) wal.Options {
-	return wal.Options{FS: d, Dir: "/ps/wal", Identity: "shard 1 of 2", SegmentBytes: 900}
+	return wal.Options{Disk: d, Dir: "/ps/wal", Identity: "shard 1 of 2", SegmentBytes: 900}
 }
 
 // payload is text without zeros, so that no sector of it looks unwritten.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 var errKilled = errors.New("killed")
@@ -42,7 +42,7 @@ type node struct {
 	lost   [][2]int // of data, between two offsets: a failed Sync has dropped it
 }
 
-var _ snapshot.FS = (*disk)(nil)
+var _ fsx.Disk = (*disk)(nil)
 
 func newDisk() *disk { return &disk{names: map[string]*node{}, safe: map[string]*node{}} }
 
@@ -130,7 +130,7 @@ func (d *disk) MkdirAll(string) error {
 	return d.op()
 }
 
-func (d *disk) Create(path string) (snapshot.File, error) {
+func (d *disk) Create(path string) (fsx.DiskFile, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.op(); err != nil {
@@ -155,7 +155,9 @@ func (d *disk) Rename(from, to string) error {
 	return nil
 }
 
-func (d *disk) RemoveAll(path string) error {
+func (d *disk) Link(string, string) error { return errors.ErrUnsupported }
+
+func (d *disk) Remove(path string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.op(); err != nil {
@@ -180,22 +182,29 @@ func (d *disk) SyncDir(path string) error {
 	return nil
 }
 
-func (d *disk) ReadDir(path string) ([]string, error) {
+func (d *disk) List(path string) ([]fsx.Info, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []string
-	for name := range d.names {
+	var out []fsx.Info
+	for _, name := range slices.Sorted(maps.Keys(d.names)) {
 		if filepath.Dir(name) == path {
-			out = append(out, filepath.Base(name))
+			out = append(out, fsx.Info{Name: filepath.Base(name), Size: int64(len(d.names[name].data))})
 		}
 	}
-	slices.Sort(out)
 	return out, nil
 }
 
-func (d *disk) ReadFile(string, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
+func (d *disk) Stat(path string) (fsx.Info, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.names[path]
+	if n == nil {
+		return fsx.Info{}, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
+	return fsx.Info{Name: filepath.Base(path), Size: int64(len(n.data))}, nil
+}
 
-func (d *disk) Open(path string) (snapshot.Source, error) {
+func (d *disk) Open(path string) (fsx.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.names[path]
@@ -218,6 +227,8 @@ func (s source) ReadAt(p []byte, at int64) (int, error) {
 	}
 	return s.Reader.ReadAt(p, at)
 }
+
+func (s source) Info() fsx.Info { return fsx.Info{Size: s.Size()} }
 
 func (source) Close() error { return nil }
 

@@ -6,7 +6,7 @@ import (
 	"syscall"
 
 	"github.com/monolith-go/monolith/internal/failure"
-	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 var (
@@ -51,7 +51,7 @@ func (l *Log) fail(doing, path string, err error) error {
 
 // unreadable is an error of reading a file as callers know it: [ErrCorrupt], unless it speaks of this process.
 func unreadable(path string, offset int64, err error) error {
-	if !snapshot.Damage(err) {
+	if !fsx.Damage(err) {
 		return fmt.Errorf("wal: reading %s: %w", path, err)
 	}
 	return corrupt(path, offset, "%w", err)

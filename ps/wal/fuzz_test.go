@@ -56,7 +56,7 @@ func FuzzSegment(f *testing.F) {
 		}
 		d := newDisk()
 		d.names["/log/wal-0000000000000001.log"] = &node{data: data}
-		o := wal.Options{FS: d, Dir: "/log", Identity: "fuzz"}
+		o := wal.Options{Disk: d, Dir: "/log", Identity: "fuzz"}
 		l, err := wal.Open(o)
 		if err != nil {
 			if !errors.Is(err, wal.ErrIdentity) && !errors.Is(err, wal.ErrVersion) {

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 // Options say where a log is and how it is written.
 type Options struct {
-	// FS is the file system; nil is [snapshot.OS].
-	FS snapshot.FS
+	// Disk is the file system; nil is [fsx.OS].
+	Disk fsx.Disk
 	// Dir is the folder of this log alone. It is made by Begin or Reset. The caller ensures that one process at a time
 	// has the log open.
 	Dir string
@@ -32,8 +32,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.FS == nil {
-		o.FS = snapshot.OS{}
+	if o.Disk == nil {
+		o.Disk = fsx.OS{}
 	}
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = 64 << 20

@@ -67,7 +67,7 @@ func Open(o Options) (*Log, error) {
 
 // list returns the numbers of the segments in the folder, ascending.
 func (l *Log) list() ([]uint64, error) {
-	names, err := l.o.FS.ReadDir(l.o.Dir)
+	infos, err := l.o.Disk.List(l.o.Dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -75,7 +75,8 @@ func (l *Log) list() ([]uint64, error) {
 		return nil, fmt.Errorf("wal: listing %s: %w", l.o.Dir, err)
 	}
 	var seqs []uint64
-	for _, name := range names {
+	for _, info := range infos {
+		name := info.Name
 		digits, ok := strings.CutPrefix(name, namePrefix)
 		digits, is := strings.CutSuffix(digits, nameSuffix)
 		if seq, err := strconv.ParseUint(digits, 10, 64); ok && is && err == nil && seq > 0 && name == fileName(seq) {
@@ -114,12 +115,12 @@ func (l *Log) readHeader(path string, seq uint64) (s segment, err error) {
 // read, not mapped: what a disk cannot give back is damage then, and not the end of the process. Errors: [ErrCorrupt] for
 // that, those that speak of this process and not of the file.
 func (l *Log) read(path string, buf []byte, most int) (b []byte, size int64, err error) {
-	f, err := l.o.FS.Open(path)
+	f, err := l.o.Disk.Open(path)
 	if err != nil {
 		return nil, 0, unreadable(path, 0, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	size = f.Size()
+	size = f.Info().Size
 	n := int(size)
 	if most >= 0 {
 		n = min(n, most)

@@ -16,28 +16,28 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/wal"
 )
 
 // gate is a file system whose Sync of files waits for permission.
 type gate struct {
-	snapshot.FS
+	fsx.Disk
 	asked chan struct{}
 	grant chan error
 }
 
-func newGate(fs snapshot.FS) *gate {
-	return &gate{fs, make(chan struct{}), make(chan error)}
+func newGate(on fsx.Disk) *gate {
+	return &gate{on, make(chan struct{}), make(chan error)}
 }
 
-func (g *gate) Create(path string) (snapshot.File, error) {
-	f, err := g.FS.Create(path)
+func (g *gate) Create(path string) (fsx.DiskFile, error) {
+	f, err := g.Disk.Create(path)
 	return &gateFile{f, g}, err
 }
 
 type gateFile struct {
-	snapshot.File
+	fsx.DiskFile
 	g *gate
 }
 
@@ -46,13 +46,13 @@ func (f *gateFile) Sync() error {
 	if err := <-f.g.grant; err != nil {
 		return err
 	}
-	return f.File.Sync()
+	return f.DiskFile.Sync()
 }
 
 // begin opens a gated log; the header's sync is let through.
 func (g *gate) begin(t *testing.T, o wal.Options) *wal.Log {
 	t.Helper()
-	o.FS, o.Dir = g, "/log"
+	o.Disk, o.Dir = g, "/log"
 	l, err := wal.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestBackPressure(t *testing.T) {
 func TestBasesAndTrim(t *testing.T) {
 	t.Parallel()
 	d := newDisk()
-	o := wal.Options{FS: d, Dir: "/log", SegmentBytes: 60, Identity: "a"}
+	o := wal.Options{Disk: d, Dir: "/log", SegmentBytes: 60, Identity: "a"}
 	l, err := wal.Open(o)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/internal/fsx"
 )
 
 const (
@@ -21,7 +21,7 @@ func fileName(seq uint64) string { return fmt.Sprintf("%s%016d%s", namePrefix, s
 // writer is the goroutine that writes, and nobody else touches its fields.
 type writer struct {
 	l    *Log
-	file snapshot.File
+	file fsx.DiskFile
 	path string
 	seq  uint64
 	base uint64
@@ -165,7 +165,7 @@ func (w *writer) begin(h header) error {
 	_, _ = rand.Read(salt[:]) // never fails
 	h.seq, h.salt, h.identity = w.seq+1, binary.LittleEndian.Uint64(salt[:]), l.o.Identity
 	path := filepath.Join(l.o.Dir, fileName(h.seq))
-	f, err := l.o.FS.Create(path)
+	f, err := l.o.Disk.Create(path)
 	if err != nil {
 		return l.fail("making", path, err)
 	}
@@ -185,7 +185,7 @@ func (w *writer) begin(h header) error {
 	return nil
 }
 
-func (l *Log) writeSynced(f snapshot.File, b []byte) error {
+func (l *Log) writeSynced(f fsx.DiskFile, b []byte) error {
 	if _, err := f.Write(b); err != nil || l.o.NoSync {
 		return err
 	}
@@ -196,7 +196,7 @@ func (l *Log) syncDir() error {
 	if l.o.NoSync {
 		return nil
 	}
-	return l.fail("syncing", l.o.Dir, l.o.FS.SyncDir(l.o.Dir))
+	return l.fail("syncing", l.o.Dir, l.o.Disk.SyncDir(l.o.Dir))
 }
 
 // start makes the log ready for appending, at h. It runs before the writer's goroutine does.

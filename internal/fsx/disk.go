@@ -1,0 +1,149 @@
+package fsx
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Disk is the calls of a file system of this machine that a [Local] is made of, and logs, which append to files and sync them.
+// Tests put faults behind it. Methods may be called from several goroutines. Errors are as those of [FS].
+type Disk interface {
+	MkdirAll(path string) error
+	// Create makes a file that must not exist.
+	Create(path string) (DiskFile, error)
+	// Rename gives a file another name in its folder, in place of one that has it; it is atomic.
+	Rename(from, to string) error
+	// Link gives a file a second name, which nothing may have.
+	Link(from, to string) error
+	// Remove removes a file, or a folder that is empty.
+	Remove(path string) error
+	// SyncDir makes the names in a folder durable.
+	SyncDir(path string) error
+	// List describes what is in a folder, sorted by name. Entries that are gone when they are asked for their size are left out;
+	// a symbolic link is what it leads to.
+	List(path string) ([]Info, error)
+	Stat(path string) (Info, error)
+	// Open opens a file to read. It is read, never mapped: what a disk cannot give back is an error then, in a mapping it
+	// would be the end of the process.
+	Open(path string) (File, error)
+}
+
+// DiskFile is a file being written.
+type DiskFile interface {
+	io.Writer
+	// Sync returns when what was written is durable.
+	Sync() error
+	Close() error
+}
+
+// OS is the disks of this machine.
+type OS struct{}
+
+var _ Disk = OS{}
+
+// MkdirAll implements [Disk].
+func (OS) MkdirAll(path string) error { return os.MkdirAll(path, 0o755) }
+
+// Create implements [Disk].
+func (OS) Create(path string) (DiskFile, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+}
+
+// Rename implements [Disk].
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Link implements [Disk].
+func (OS) Link(from, to string) error { return os.Link(from, to) }
+
+// Remove implements [Disk].
+func (OS) Remove(path string) error { return os.Remove(path) }
+
+// SyncDir implements [Disk]. File systems that cannot sync a folder need not.
+func (OS) SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ignoreUnsupported(d.Sync()), d.Close())
+}
+
+// Stat implements [Disk]. It describes what a symbolic link leads to.
+func (OS) Stat(path string) (Info, error) {
+	i, err := os.Stat(path)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(i), nil
+}
+
+// List implements [Disk].
+func (OS) List(path string) ([]Info, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Info, 0, len(entries))
+	for _, e := range entries {
+		i, err := e.Info()
+		if err == nil && i.Mode()&fs.ModeSymlink != 0 {
+			if i, err = os.Stat(filepath.Join(path, e.Name())); err != nil {
+				continue // it leads nowhere
+			}
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // removed since
+		case err != nil:
+			return nil, err
+		}
+		info := infoOf(i)
+		info.Name = e.Name() // and not what a link leads to
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+// Open implements [Disk].
+func (OS) Open(path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return localFile{f, infoOf(info)}, nil
+}
+
+// localFile is an open file.
+type localFile struct {
+	*os.File
+	info Info
+}
+
+// Info implements [File].
+func (f localFile) Info() Info { return f.info }
+
+func infoOf(i fs.FileInfo) Info {
+	return Info{Name: i.Name(), Dir: i.IsDir(), Size: i.Size(), ModTime: i.ModTime()}
+}
+
+// Damage reports whether an error of reading a file speaks of the file: it is gone, shorter than it was, or the disk cannot
+// give it back. Others speak of this process, which may not read it or has too many files open: another process, or a later
+// one, may find the file whole.
+func Damage(err error) bool {
+	for _, ours := range []error{
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, ours) {
+			return false
+		}
+	}
+	return err != nil
+}
