@@ -114,7 +114,7 @@ func (s *Scanner) features(b []byte) error {
 	return nil
 }
 
-// entry reads one map entry: almost always a key and behind it a value with exactly one list. Then each length but
+// entry reads one map entry: almost always a key and after it a value with exactly one list. Then each length but
 // the key's must reach to the end of the entry, and in an entry of less than 128 bytes each is one byte.
 func (s *Scanner) entry(b []byte) error {
 	if len(b) < 2 || b[0] != tagMessage1 {

@@ -186,7 +186,7 @@ func Unmarshal(data []byte) (*Graph, error) {
 	return g, nil
 }
 
-// strict decodes one value that has no unknown keys and nothing behind it.
+// strict decodes one value that has no unknown keys and nothing after it.
 func strict(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -512,7 +512,7 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// TestNotFiniteIsNotWritten puts a NaN or an infinity into a weight or a state of the first row, of one far behind it, and of a
+// TestNotFiniteIsNotWritten puts a NaN or an infinity into a weight or a state of the first row, of one far after it, and of a
 // dense tensor.
 func TestNotFiniteIsNotWritten(t *testing.T) {
 	t.Parallel()

@@ -234,7 +234,7 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.Wait(ctx, lsn)
 }
 
-// Room returns when there is room for more, at once unless half of [Options].MaxPending waits to be written. Whoever
+// Room returns when there is room for more, at once unless half of [Options].MaxPending waits to be written. A caller that
 // appends under a lock calls it before taking the lock, so that Append hardly ever blocks there. Errors: those of
 // [Log.Wait].
 func (l *Log) Room(ctx context.Context) error {

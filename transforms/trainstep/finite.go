@@ -17,7 +17,7 @@ const maxGradient = 1e15
 
 // check refuses a batch whose loss is no number, or with an element of a gradient that is NaN, infinite or beyond
 // [maxGradient]: pushed once, it would stay in the shards, their logs and every snapshot from then on. Nothing of the batch is
-// applied then and its position stays behind it; the run ends. Observations (statistics of batch normalisation, moments) need
+// applied then and its position stays before it; the run ends. Observations (statistics of batch normalisation, moments) need
 // only be finite.
 func (s *step) check(p *Prepared, losses []float64) error {
 	for h, loss := range losses {
