@@ -80,7 +80,7 @@ func (l Local) Create(ctx context.Context, name string) (Writer, error) {
 		w.tmp = filepath.Join(w.dir, tempPrefix+filepath.Base(name)+"-"+strconv.FormatUint(rand.Uint64(), 36)+tempSuffix)
 		f, err := w.disk.Create(w.tmp)
 		if errors.Is(err, fs.ErrExist) {
-			continue // somebody else's
+			continue // another process's
 		}
 		if err != nil {
 			return nil, err

@@ -29,7 +29,7 @@ func Descriptions() []Metric {
 	return m.made
 }
 
-// Durations from 10 µs to 40 s in steps of 4: a look-up in memory and a stalled broker both land in the middle.
+// Durations from 10 µs to 40 s in steps of 4: a lookup in memory and a stalled broker both land in the middle.
 func durationBuckets() []float64 { return prometheus.ExponentialBuckets(1e-5, 4, 12) }
 
 // maker registers metrics and keeps their descriptions.

@@ -120,7 +120,7 @@ func TestDocs(t *testing.T) {
 	slices.Sort(scraped)
 	slices.Sort(documented)
 	if diff := cmp.Diff(scraped, documented); diff != "" {
-		t.Errorf("docs/metrics.md differs from a scrape (-scrape +docs); go test ./internal/telemetry -rewrite writes it anew:\n%s", diff)
+		t.Errorf("docs/metrics.md differs from a scrape (-scrape +docs); go test ./internal/telemetry -rewrite updates it:\n%s", diff)
 	}
 	if len(scraped) != len(telemetry.Descriptions()) {
 		t.Errorf("%d metrics scraped, %d in the table", len(scraped), len(telemetry.Descriptions()))
