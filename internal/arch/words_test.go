@@ -14,7 +14,7 @@ import (
 // glossary. A word that has a plain use too is not in the list.
 var words = []struct{ pattern, instead string }{
 	{`anew`, "again, or start over"},
-	{`continues|go on|going on|went on`, "continue, resume"},
+	{`goes on|go on|going on|went on`, "continue, resume"},
 	{`whoever`, "the caller, the client, the next owner"},
 	{`hears|heard of`, "is notified of, gets"},
 	{`tells? (that|whether)`, "reports whether, is set if"},
@@ -22,7 +22,7 @@ var words = []struct{ pattern, instead string }{
 	{`signs? of life`, "heartbeat"},
 	{`stood still|stands? (at|twice)`, "stalled, is at, occurs twice"},
 	{`sees to it`, "ensures"},
-	{`lookups?`, "lookup"},
+	{`look-ups?`, "lookup"},
 	{`slow twins?`, "slow reference"},
 	{`lies? behind|goes behind`, "follows; is downstream in a graph"},
 	{`DESIGN \d+|issue #?\d+`, "what that text says: readers do not have it"},
