@@ -230,32 +230,46 @@ func TestOutputsAreExact(t *testing.T) {
 	}
 }
 
-// TestOutputIsAdded: an output that a trained job gets is written from the beginning on, and training is not touched by it.
+// TestOutputIsAdded: an output that a trained job gets is written from the beginning on, though the job has its examples, and
+// training is not touched by it.
 func TestOutputIsAdded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	writeLibfm(t, filepath.Join(dir, "train-0.libfm"), 1000, 0)
-	bed, err := broker.Start(broker.Options{Topics: map[string]int{"added": 1}})
+	for i := range 3 {
+		writeLibfm(t, filepath.Join(dir, fmt.Sprintf("train-%d.libfm", i)), 1000, i*1000)
+	}
+	bed, err := broker.Start(broker.Options{Topics: map[string]int{"fixed": 1, "arrival": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bed.Close() })
-	before, err := job.Run(t.Context(), outputsJob(t, dir, "added", bed.Addrs(), "outputs=[]", "train.max_examples=1200"), job.RunOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := job.Run(t.Context(), outputsJob(t, dir, "added", bed.Addrs(), "train.max_examples=1200"), job.RunOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(rowsIn(t, filepath.Join(dir, "added-rows"))); n < 1200 || n > 1300 {
-		t.Errorf("%d rows", n)
-	}
-	if n := len(predictionsIn(t, bed.Addrs(), "added", 1200)); n < 1200 || n > 1300 {
-		t.Errorf("%d predictions", n)
-	}
-	if want, got := digest(t, before.Snapshot), digest(t, after.Snapshot); got != want {
-		t.Errorf("digest %s, before %s", got, want)
+	for name, set := range map[string][]string{
+		"fixed":   {"train.max_examples=2200"},
+		"arrival": {"train.max_examples=2200", "deterministic=false", "train.workers=2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, err := job.Run(t.Context(), outputsJob(t, dir, name, bed.Addrs(), append(set, "outputs=[]")...), job.RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := job.Run(t.Context(), outputsJob(t, dir, name, bed.Addrs(), set...), job.RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after.Examples != 0 {
+				t.Errorf("%d examples were trained on again", after.Examples)
+			}
+			if n := len(rowsIn(t, filepath.Join(dir, name+"-rows"))); n != int(before.Examples) {
+				t.Errorf("%d rows are written of %d that were trained on", n, before.Examples)
+			}
+			if n := len(predictionsIn(t, bed.Addrs(), name, int(before.Examples))); n != int(before.Examples) {
+				t.Errorf("%d predictions are written of %d", n, before.Examples)
+			}
+			if want, got := digest(t, before.Snapshot), digest(t, after.Snapshot); got != want {
+				t.Errorf("digest %s, before %s", got, want)
+			}
+		})
 	}
 }
 

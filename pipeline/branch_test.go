@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -800,5 +801,72 @@ func TestWithoutPositions(t *testing.T) {
 	}
 	if got := n.odd.ranges()["clicks/a"]; got != "[2,3)[3,4)[4,5)[5,6)" {
 		t.Errorf("third got %s", got)
+	}
+}
+
+// TestEnough: a run that is told that others have taken the rows that are wanted takes no more for its main sink, and completes
+// the sinks that were behind it, also while nothing arrives and whoever else has nothing to complete.
+func TestEnough(t *testing.T) {
+	for _, workers := range []int{1, 2} {
+		for _, det := range []bool{false, true} {
+			for _, late := range []bool{false, true} {
+				t.Run(fmt.Sprintf("workers=%d/deterministic=%v/late=%v", workers, det, late), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						p := &pool{}
+						src := &fakeSource{pool: p, sizes: map[string]int{"a": 30, "b": -1}, slow: make(chan struct{})}
+						main, other := newDurable(1), newDurable(100)
+						main.at[pipeline.SplitID{Source: "in", Split: "a"}] = pipeline.Progress{Position: 20, Rows: 20}
+						g := pipeline.New("test")
+						both := pipeline.Tee(pipeline.Prefetch(pipeline.Read(g, "in", src), "q", 1), "tee", 2)
+						pipeline.Into(pipeline.Via(both[0], "hold", &fakeStage{pool: p, join: 7}), "main", main)
+						pipeline.Into(both[1], "other", other)
+						plan, err := g.Plan()
+						if err != nil {
+							t.Fatal(err)
+						}
+						enough := make(chan struct{})
+						if !late {
+							close(enough)
+						}
+						type result struct {
+							stats pipeline.RunStats
+							err   error
+						}
+						done := make(chan result, 1)
+						go func() {
+							stats, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Workers: workers, Deterministic: det, Enough: enough})
+							done <- result{stats, err}
+						}()
+						want := pipeline.Position(20)
+						give := func() {
+							select {
+							case src.slow <- struct{}{}:
+							case <-time.After(time.Hour): // nobody reads any more
+							}
+						}
+						for range 20 {
+							give()
+						}
+						if late {
+							if !det { // otherwise b, which gives nothing, is waited for
+								give() // held back for the main sink, whole in the other
+								want++
+							}
+							synctest.Wait()
+							close(enough)
+						}
+						r := <-done
+						p.check(t)
+						if r.err != nil || !r.stats.Full || r.stats.Drained || r.stats.Rows != 0 {
+							t.Fatalf("%+v, %v", r.stats, r.err)
+						}
+						id := pipeline.SplitID{Source: "in", Split: "a"}
+						if main.at[id].Position != 20 || other.at[id].Position != want {
+							t.Errorf("the main sink is at %d, the other at %d; want 20 and %d", main.at[id].Position, other.at[id].Position, want)
+						}
+					})
+				})
+			}
+		}
 	}
 }

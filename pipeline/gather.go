@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -28,11 +29,16 @@ func (l *lane) openUnits() {
 	}
 }
 
-// announce notifies the gather that sp has an element more, or has ended. It never blocks: ready has room for a token for
-// each queued element and end. In deterministic order nobody listens.
+// announce notifies the gather that sp has an element more, or has ended. ready has room for a token for each queued element and
+// end, so it does not wait but for a gather that takes from one split alone, without looking at the tokens, or has ended. In
+// deterministic order nobody listens.
 func (l *lane) announce(sp *splitRun) {
-	if !l.run.opts.Deterministic {
-		l.ready <- sp
+	if l.run.opts.Deterministic {
+		return
+	}
+	select {
+	case l.ready <- sp:
+	case <-l.over:
 	}
 }
 
@@ -45,13 +51,18 @@ func (l *lane) gather(ctx context.Context) error {
 		first := l.regions[0]
 		for open := len(l.splits); open > 0; {
 			if l.enough() {
+				l.early.Store(true)
 				return nil
 			}
 			sp, it, err := l.take(ctx, tick)
-			if err != nil {
+			switch {
+			case errors.Is(err, errEnough):
+				continue
+			case err != nil:
 				return err
 			}
 			if sp == nil { // stopped
+				l.early.Store(true)
 				return nil
 			}
 			if it.e == nil {
@@ -80,6 +91,9 @@ func (l *lane) gather(ctx context.Context) error {
 		return nil
 	})
 }
+
+// errEnough ends waiting for an element: the run may have all that it wants.
+var errEnough = errors.New("pipeline: enough")
 
 // count counts an element that is taken on the way to the main sink.
 func (l *lane) count(sp *splitRun, it item) {
@@ -123,6 +137,8 @@ func (l *lane) enough() bool {
 	}
 	if l.run.behind.Load() == 0 {
 		l.run.endEarly(true, true)
+	} else {
+		l.run.noteFull() // who is behind may end with its splits
 	}
 	return true
 }
@@ -180,7 +196,12 @@ func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, item, er
 	// is full only those that are behind have turns.
 	var turn *splitRun
 	var only chan item
-	if l.run.opts.Deterministic || l.run.full() {
+	enough := l.run.opts.Enough
+	full := l.run.full()
+	if full {
+		enough = nil // the turns are those of splits that are behind
+	}
+	if l.run.opts.Deterministic || full {
 		turn = l.turn()
 		if it := turn.head; it.e != nil {
 			turn.head = item{}
@@ -208,6 +229,8 @@ func (l *lane) take(ctx context.Context, tick *time.Ticker) (*splitRun, item, er
 			return nil, item{}, context.Cause(ctx)
 		case <-l.run.stop:
 			return nil, item{}, nil
+		case <-enough:
+			return nil, item{}, errEnough
 		case <-alarm.c():
 			if err := first.section.tick(); err != nil {
 				return nil, item{}, err

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,8 +23,10 @@ type lane struct {
 	regions []*region
 	roots   []func(Element) error
 	ready   chan *splitRun // a token for each element that a split has queued, and one for its end
+	over    chan struct{}  // closed when the gather has ended
 	units   []*unit
-	served  float64 // the virtual time of the unit that was served last
+	early   atomic.Bool // the gather ended before its splits did
+	served  float64     // the virtual time of the unit that was served last
 	floors  []*floors
 	clocks  []*opened // the stages that act on event time
 	states  states
@@ -96,6 +99,7 @@ func (l *lane) work(parent context.Context) (err error) {
 		})
 	}
 	err = l.gather(ctx)
+	close(l.over)
 	if err == nil {
 		err = l.finish(ctx, l.regions[0])
 	}
@@ -144,6 +148,7 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	if q := l.run.shape.gather; q != nil {
 		depth = max(q.depth, 1)
 	}
+	l.over = make(chan struct{})
 	l.ready = make(chan *splitRun, len(l.splits)*(depth+1))
 	for _, sp := range l.splits {
 		if err := sp.openSection(readCtx, depth); err != nil {
@@ -409,7 +414,7 @@ func (l *lane) finish(ctx context.Context, r *region) error {
 	}
 	empty := r.section.flush
 	switch {
-	case l.run.stopped():
+	case l.run.stopped() || l.early.Load():
 		empty = nil // what is held back is read again by the next run
 	case l.run.drained.Err() != nil:
 		empty = r.section.drain

@@ -37,6 +37,9 @@ type RunOptions struct {
 	// Stop, when closed, ends the run sooner: what workers have taken from their splits is finished and flushed, the rest
 	// of what has been read is dropped and read again by the next run.
 	Stop <-chan struct{}
+	// Enough, when closed, ends the run as MaxRows does, because the rows that are wanted were taken, here or by others: nothing
+	// more is taken for the main sink, and sinks that were behind it get what it has. nil: nobody says so.
+	Enough <-chan struct{}
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
 	// Reached is called with how far each split is: once before anything is read of it, with where it continues, and then after each
@@ -84,7 +87,7 @@ type RunStats struct {
 	Drained bool
 	// Left are rows that were read and not written, because the run ended early; the next run reads them again.
 	Left int64
-	// Full reports whether the run ended because of [RunOptions.MaxRows].
+	// Full reports whether the run ended because of [RunOptions.MaxRows] or Enough.
 	Full bool
 	// Splits has the last position of each split that every sink has flushed. JSON has no keys like these.
 	Splits map[SplitID]Progress `json:"-"`
@@ -140,6 +143,7 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 	defer cancel(nil)
 	r := &run{opts: opts, shape: s.shape, stop: make(chan struct{})}
 	r.stats, r.sinks = Sum(), make([]SinkStats, len(s.shape.sinks))
+	r.behind.Store(int64(len(splits)))
 	var release context.CancelFunc
 	r.drained, release = context.WithCancel(context.Background())
 	defer release()
@@ -224,7 +228,7 @@ type run struct {
 
 	taken   func(rows int64) (total int64) // counts rows handed to lanes, with those of earlier runs
 	total   atomic.Int64                   // what it has returned
-	behind  atomic.Int64                   // splits that are read for other sinks than the main one
+	behind  atomic.Int64                   // splits that are read for other sinks than the main one, or have not begun
 	drained context.Context                // ends when the run is to end early, by drain
 	drain   func()
 	stop    chan struct{} // closed when nothing more is to be taken from splits
@@ -245,6 +249,13 @@ func (r *run) endEarly(now, full bool) {
 		close(r.stop)
 	}
 	r.drain()
+}
+
+// noteFull notes that a lane has ended because the run has all the rows it wants.
+func (r *run) noteFull() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Full = !r.stats.Drained
 }
 
 func (r *run) stopped() bool {
@@ -275,7 +286,14 @@ func (r *run) count(rows int64) {
 }
 
 // full reports whether the run has all the rows it wants.
-func (r *run) full() bool { return r.opts.MaxRows > 0 && r.total.Load() >= r.opts.MaxRows }
+func (r *run) full() bool {
+	select {
+	case <-r.opts.Enough:
+		return true
+	default:
+		return r.opts.MaxRows > 0 && r.total.Load() >= r.opts.MaxRows
+	}
+}
 
 // resumed counts rows that earlier runs applied.
 func (r *run) resumed(rows int64) {

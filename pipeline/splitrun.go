@@ -111,8 +111,8 @@ func (sp *splitRun) begin() {
 	sp.readTo.Store(int64(from))
 	sp.seenTo, sp.lastSeen = from, time.Now()
 	l.run.resumed(sp.progress.Rows)
-	if sp.behind() {
-		l.run.behind.Add(1)
+	if !sp.behind() {
+		l.run.behind.Add(-1)
 	}
 	sp.unit.rows += sp.progress.Rows
 	sp.written.at = sp.progress
@@ -166,7 +166,7 @@ func (sp *splitRun) advance(s *sinkRun, o Origin, rows int, main bool) {
 // pump reads one split to its end and sends what comes through the split's own stages. It works under ctx; nextCtx, which
 // may end before, is for reading alone.
 func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
-	run, hooks := sp.lane.run, sp.lane.env.Observe()
+	hooks := sp.lane.env.Observe()
 	return guard(sp.Source, func() error {
 		next, join := sp.next(nextCtx)
 		defer join()
@@ -190,7 +190,7 @@ func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
 				return err
 			}
 			if ctx.Err() != nil {
-				if run.stopped() {
+				if context.Cause(ctx) == errStopped { //nolint:errorlint // identity is meant
 					return errors.Join(sp.section.saveAll(), context.Cause(ctx))
 				}
 				return context.Cause(ctx)

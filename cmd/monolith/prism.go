@@ -26,7 +26,7 @@ func runners(recipes *job.Recipes) map[string]job.Runner {
 func onBeam(name string) job.Runner {
 	return func(ctx context.Context, recipe []byte, plan *pipeline.Plan, o pipeline.RunOptions) (pipeline.RunStats, error) {
 		stats, err := beam.Run(ctx, beam.Recipe{Name: job.RecipeName, Config: recipe}, plan, beam.Options{
-			Runner: name, Workers: o.Workers, Deterministic: o.Deterministic, MaxRows: o.MaxRows, Splits: o.Splits, Drain: o.Drain, Stop: o.Stop,
+			Runner: name, Workers: o.Workers, Deterministic: o.Deterministic, MaxRows: o.MaxRows, Splits: o.Splits, Drain: o.Drain, Stop: o.Stop, Enough: o.Enough,
 			IdleEvery: o.IdleEvery, Logger: o.Env(0).Log(),
 		})
 		return pipeline.Sum(stats...), err

@@ -175,23 +175,24 @@ func (m *member) next(ctx context.Context, drain <-chan struct{}, handled uint64
 	}
 }
 
-// until returns a channel that is closed when work of a version is no more what is to be done, or when the source has given
-// maxRows examples (full is then true). applied counts the source's examples; the coordinator counts those of all sources
-// there ever were. stop must be called.
-func (m *member) until(version uint64, maxRows int64, applied func() (int64, error)) (ended <-chan struct{}, full func() bool, stop func()) {
-	out, quit := make(chan struct{}), make(chan struct{})
-	enough := false
+// until returns two channels: ended is closed when work of a version is no more what is to be done, enough when the source has
+// given maxRows examples; 0: no bound. applied counts the source's examples; the coordinator counts those of all sources there
+// ever were. stop must be called.
+func (m *member) until(version uint64, maxRows int64, applied func() (int64, error)) (ended, enough <-chan struct{}, stop func()) {
+	over, full, quit := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
 			a, v, changed, err := m.look()
-			if maxRows > 0 && a.Rows >= maxRows {
-				rows, err := applied() // an error shows in the work itself
-				enough = err == nil && rows >= maxRows
-			}
-			if v != version || err != nil || enough {
-				close(out)
+			if v != version || err != nil {
+				close(over)
 				return
+			}
+			if maxRows > 0 && a.Rows >= maxRows {
+				if rows, err := applied(); err == nil && rows >= maxRows { // an error shows in the work itself
+					close(full)
+					maxRows = 0
+				}
 			}
 			select {
 			case <-changed:
@@ -201,8 +202,7 @@ func (m *member) until(version uint64, maxRows int64, applied func() (int64, err
 		}
 	})
 	var once sync.Once
-	stop = func() { once.Do(func() { close(quit); wg.Wait() }) }
-	return out, func() bool { stop(); return enough }, stop
+	return over, full, func() { once.Do(func() { close(quit); wg.Wait() }) }
 }
 
 // total returns how many examples all workers have trained on, of the source of which before are applied now,

@@ -262,12 +262,12 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if t.cfg.Deterministic {
 		maxRows = 0 // one worker counts for itself, exactly
 	}
-	ended, full, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
+	ended, enough, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
 	defer stop()
 	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
 	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
-		Drain: t.opts.Drain, Stop: ended,
+		Drain: t.opts.Drain, Stop: ended, Enough: enough,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy, Memory: t.memories.put, State: t.stageStates()}
 		},
@@ -285,7 +285,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	case stats.Drained && closed(t.opts.Drain):
 		t.drained = true
 		t.left += stats.Left
-	case stats.Drained && !full():
+	case stats.Drained:
 		// The splits are given back; some of them may come again.
 	default:
 		r.Done = a.Splits

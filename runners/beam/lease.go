@@ -19,6 +19,7 @@ type lease struct {
 	again bool // an earlier executor of this process had the task
 
 	taken  *atomic.Int64
+	enough <-chan struct{}
 	expiry *time.Timer // stops the executor; guarded by run.mu, as is the lease's place in run.mu.leases
 	cancel context.CancelCauseFunc
 	drain  chan struct{} // closed by endEarly, as stop is
@@ -78,7 +79,7 @@ func (r *runState) acquire(ctx context.Context, t task) (l *lease, fresh bool, e
 func (r *runState) newLease(t task, built *Built) *lease {
 	l := &lease{run: r, task: t, again: r.mu.had[t.Index], drain: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
 	l.mu.at, l.mu.times = map[pipeline.SplitID]pipeline.Progress{}, map[pipeline.SplitID]int64{}
-	l.taken = r.takenOf(t.Segment)
+	l.taken, l.enough = r.takenOf(t.Segment), r.enoughOf(t.Segment)
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancelCause(r.ctx)
 	l.expiry = time.AfterFunc(time.Duration(r.spec.Lease), func() {
@@ -88,8 +89,8 @@ func (r *runState) newLease(t task, built *Built) *lease {
 		l.abandon()
 	})
 	r.mu.leases[t.Index] = l
-	if full := r.mu.full[t.Segment]; r.mu.draining || full {
-		l.endEarly(r.mu.stopping || full)
+	if r.mu.draining {
+		l.endEarly(r.mu.stopping)
 	}
 	r.mu.Unlock()
 	process.stay(r)
@@ -104,7 +105,7 @@ func (l *lease) execute(ctx context.Context, built *Built) {
 	l.stats, l.err = built.Plan.Segments[l.task.Segment].Run(ctx, pipeline.RunOptions{
 		Workers: l.task.Lanes, Deterministic: s.Deterministic, MaxRows: s.MaxRows, Splits: l.task.Splits,
 		Env:   l.task.env(built),
-		Drain: l.drain, Stop: l.stop, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
+		Drain: l.drain, Stop: l.stop, Enough: l.enough, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
 	})
 	if l.stats.Full {
 		l.run.full(l.task.Segment)

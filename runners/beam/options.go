@@ -28,6 +28,8 @@ type Options struct {
 	Splits []pipeline.Split
 	// Drain and Stop, when closed, end the run early and in order. They reach the executors of this process.
 	Drain, Stop <-chan struct{}
+	// Enough, when closed, ends the run as MaxRows does. It reaches the executors of this process.
+	Enough <-chan struct{}
 	// IdleEvery is how often a writer without input is called. Default 100 ms.
 	IdleEvery time.Duration
 	// Lease is how long an executor lives without a bundle of its element. Default 10 s; longer survives a slow runner,

@@ -44,6 +44,7 @@ type runState struct {
 		had      map[int]bool              // tasks whose executors were abandoned
 		taken    map[int]*atomic.Int64     // rows for MaxRows, by segment
 		full     map[int]bool              // segments that have MaxRows
+		enough   map[int]chan struct{}     // closed when they have
 		draining bool                      // the run ends early, so leases that begin do too
 		stopping bool                      // and what they have read is not wanted any more
 		err      error                     // what an executor failed with first
@@ -79,6 +80,7 @@ func newRun(s spec, logger *slog.Logger) *runState {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // bundles come and go, the run stays
 	r.mu.leases, r.mu.had = map[int]*lease{}, map[int]bool{}
 	r.mu.taken, r.mu.full, r.mu.stats = map[int]*atomic.Int64{}, map[int]bool{}, map[int]pipeline.RunStats{}
+	r.mu.enough = map[int]chan struct{}{}
 	return r
 }
 
@@ -218,16 +220,36 @@ func (r *runState) endEarly(now bool) {
 	}
 }
 
-// full ends the executors of a segment, which has MaxRows.
+// full ends the executors of a segment, which has MaxRows: they take no more, but for sinks that are behind.
 func (r *runState) full(segment int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.full[segment] = true
-	for _, l := range r.mu.leases {
-		if l.task.Segment == segment {
-			l.endEarly(true)
-		}
+	if !r.mu.full[segment] {
+		r.mu.full[segment] = true
+		close(r.enoughOf(segment))
 	}
+}
+
+// allFull ends the executors of all segments as full does.
+func (r *runState) allFull(segments int) {
+	for i := range segments {
+		r.full(i)
+	}
+}
+
+// enoughOf is closed when a segment has MaxRows; mu is locked.
+func (r *runState) enoughOf(segment int) chan struct{} {
+	if r.mu.enough[segment] == nil {
+		r.mu.enough[segment] = make(chan struct{})
+	}
+	return r.mu.enough[segment]
+}
+
+// enough is enoughOf for who does not hold mu.
+func (r *runState) enough(segment int) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.enoughOf(segment)
 }
 
 // failed keeps the first error, with its type, for a Run in this process: Beam passes on text alone.

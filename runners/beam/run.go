@@ -109,7 +109,7 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	over := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		drain, stop := o.Drain, o.Stop
+		drain, stop, enough := o.Drain, o.Stop, o.Enough
 		for {
 			select {
 			case <-drain:
@@ -118,6 +118,9 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 			case <-stop:
 				stop = nil
 				state.endEarly(true)
+			case <-enough:
+				enough = nil
+				state.allFull(len(plan.Segments))
 			case <-ctx.Done():
 				state.cancel(context.Cause(ctx))
 				last := time.AfterFunc(grace, stopJob)

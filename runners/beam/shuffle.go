@@ -206,7 +206,7 @@ func (r *runState) execute(ctx context.Context, built *Built, t task, in map[str
 		Env: t.env(built), Drain: r.drain, Stop: r.stop, Taken: r.counter(t.Segment).Add,
 	}
 	if !feeds {
-		opts.MaxRows = r.spec.MaxRows
+		opts.MaxRows, opts.Enough = r.spec.MaxRows, r.enough(t.Segment)
 	}
 	var stats pipeline.RunStats
 	var err error

@@ -16,7 +16,7 @@ import (
 // ([pipeline.Shuffle]), which begin when what is in front has ended, and are left out when that has ended early. It returns
 // their statistics in the plan's order. The first error ends all of them; it has joined every goroutine when it returns.
 // Where options name splits a segment runs its own, and not at all when there are none; rows of some splits alone cannot
-// be grouped, so a plan with shuffles takes none. MaxRows bounds the segments that end in no shuffle.
+// be grouped, so a plan with shuffles takes none. MaxRows and Enough are for the segments that end in no shuffle.
 func Run(ctx context.Context, plan *pipeline.Plan, opts pipeline.RunOptions) (_ []pipeline.RunStats, err error) {
 	own := make([][]pipeline.Split, len(plan.Segments))
 	shuffles := plan.Shuffles()
@@ -44,7 +44,7 @@ func Run(ctx context.Context, plan *pipeline.Plan, opts pipeline.RunOptions) (_ 
 		opts.Splits = own[i]
 		opts.Exchanges = x.all
 		if x.feeds(i) {
-			opts.MaxRows = 0
+			opts.MaxRows, opts.Enough = 0, nil
 		}
 		group.Go(func() (err error) {
 			if goOn, err := x.wait(ctx, i); !goOn {
