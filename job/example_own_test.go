@@ -13,6 +13,8 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
@@ -29,16 +31,18 @@ parse:
   features: [{name: user, slot: 1}, {name: item, slot: 2}, {name: history, slot: 2}]
 heads:
   - {name: click}
-  - {name: seconds, loss: huber}
+  - {name: seconds, loss: upper, metrics: [covered, mae]}
 stages: [count]
 model: {attention: {hidden: 16}}
-train: {batch: 50}
+train: {batch: 10}
 snapshot: {every: 0s}
+outputs: [{name: seen, of: predictions, to: memory}]
 `
 
-// A program trains a model of its own, on a source of its own, through a stage of its own. Its lists of what a job may name are
-// monolith's and its own, and all that a job can do is done with them too: checks, snapshots, evaluation, shards in other
-// processes.
+// A program trains a model of its own by a loss of its own, on a source of its own, through a stage of its own, measured by a
+// metric of its own, and writes the predictions to a sink of its own. All are known by name: the lists of what a job may name are
+// monolith's and the program's. All that a job can do is done with them too: checks, snapshots, evaluation, shards in other
+// processes. Optimizers and places for bad rows come in the same way.
 func Example_own() {
 	dir, err := os.MkdirTemp("", "own")
 	if err != nil {
@@ -46,7 +50,7 @@ func Example_own() {
 		return
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	rows := &counter{}
+	rows, seen := &counter{}, &memory{}
 	parts := components.All()
 	parts.Sources = append(parts.Sources, component.Source{
 		Name: "clicks", Doc: "makes clicks in memory.", New: func() component.SourceConfig { return &ownClicks{} },
@@ -56,6 +60,11 @@ func Example_own() {
 	})
 	parts.Models = append(parts.Models, component.Model{
 		Name: "attention", Doc: "a model of the program's own.", New: func() component.ModelConfig { return &attention{} },
+	})
+	parts.Losses = append(parts.Losses, upper())
+	parts.Metrics = append(parts.Metrics, covered())
+	parts.Sinks = append(parts.Sinks, component.Sink{
+		Name: "memory", Doc: "keeps rows in memory.", New: func() component.SinkConfig { return &remembering{seen} },
 	})
 	cfg, err := job.Decode([]byte(ownJob), "own.yaml", job.LoadOptions{Components: parts, Set: []string{"dir=" + dir}})
 	if err != nil {
@@ -68,7 +77,13 @@ func Example_own() {
 		return
 	}
 	fmt.Println("trained on", result.Examples, "examples; the stage has counted", rows.n)
-	// Output: trained on 1000 examples; the stage has counted 1000
+	fmt.Println("predictions kept:", seen.rows)
+	share := result.Metrics["seconds.progressive_covered"]
+	fmt.Println("most labels are below their predictions:", share > 0.5 && share < 1)
+	// Output:
+	// trained on 1000 examples; the stage has counted 1000
+	// predictions kept: 1000
+	// most labels are below their predictions: true
 }
 
 // attention is the program's model: what a user clicked before is weighed by the candidate item. Users have a table of their
@@ -120,6 +135,90 @@ func (c *ownClicks) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Blo
 	}
 	return memsource.Records(map[string][][]byte{"memory": lines}, memsource.Options{}), nil
 }
+
+// upper is the program's loss: what it learns is above nine labels in ten (the quantile loss of Koenker and Bassett, 1978).
+func upper() loss.Loss {
+	like := loss.Loss{
+		Name: "upper", Formula: "max(0.9·(y-z), 0.1·(z-y))", Labels: loss.AnyNumber(), Link: loss.Identity, Metrics: []string{"mae"},
+	}
+	return *loss.Own(like, func(z, y float64) (value, slope float64) {
+		if z < y {
+			return 0.9 * (y - z), -0.9
+		}
+		return 0.1 * (z - y), 0.1
+	})
+}
+
+// covered is the program's metric: the share of labels that are not above their predictions.
+func covered() metric.Metric {
+	return metric.Metric{
+		Name: "covered", Doc: "share of labels that are not above their predictions.", Direction: metric.Higher,
+		Compute: func(_ *metric.Workspace, s *metric.Set) float64 {
+			n := 0.0
+			for i, y := range s.Labels {
+				if y <= s.Predictions[i] {
+					n++
+				}
+			}
+			return n / float64(s.Len()) // NaN of nothing
+		},
+	}
+}
+
+// remembering is the section of the program's sink, which has no keys.
+type remembering struct{ sink *memory }
+
+func (r *remembering) Sink(string, string) (pipeline.Sink[*pipeline.Batch], error) {
+	return r.sink, nil
+}
+func (*remembering) CanOpen() (string, error)   { return "", nil }
+func (*remembering) Place() (key, place string) { return "", "" }
+
+// memory is a sink that keeps how many rows it was given, with their positions: another would store both together, and answer
+// from there.
+type memory struct {
+	rows int
+	at   map[pipeline.SplitID]pipeline.Progress
+}
+
+func (*memory) String() string      { return "memory" }
+func (*memory) Fingerprint() string { return "memory" }
+
+func (m *memory) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	return m, nil // the job has one worker
+}
+
+func (m *memory) Write(_ context.Context, b *pipeline.Batch) error {
+	defer b.Release()
+	o := b.Origin()
+	m.rows += b.NumRows()
+	m.at[o.ID()] = pipeline.Progress{Position: o.To, Rows: int64(m.rows)}
+	return nil
+}
+
+func (m *memory) Resume(_ context.Context, source string, splits []pipeline.Split) (map[string]pipeline.Progress, error) {
+	if m.at == nil {
+		m.at = map[pipeline.SplitID]pipeline.Progress{}
+	}
+	out := map[string]pipeline.Progress{}
+	for _, s := range splits {
+		if at, ok := m.at[pipeline.SplitID{Source: source, Split: s.Name}]; ok {
+			out[s.Name] = at
+		}
+	}
+	return out, nil
+}
+
+func (m *memory) Stored(split pipeline.SplitID) pipeline.Position {
+	if at, ok := m.at[split]; ok {
+		return at.Position
+	}
+	return pipeline.NoPosition
+}
+
+func (*memory) Idle(context.Context) error  { return nil }
+func (*memory) Flush(context.Context) error { return nil }
+func (*memory) Close() error                { return nil }
 
 // counting is the section of the program's stage, which has no keys.
 type counting struct{ stage *counter }

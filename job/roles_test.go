@@ -126,6 +126,48 @@ func TestBackfillThenStream(t *testing.T) {
 	}
 }
 
+// TestTwoTextSourcesInTurn trains one model from two jobs that read files of the same names in other folders: with names of
+// their own the positions of both lie side by side, each job continues where it was, and metrics and batches are their own.
+func TestTwoTextSourcesInTurn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, folder := range []string{"history", "recent"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeLibfm(t, filepath.Join(dir, folder, "part.libfm"), 300, 1000*i)
+	}
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 50, 5000)
+	train := func(source string, epochs, batch int) *job.TrainResult {
+		t.Helper()
+		c := epochsJob(t, dir, source+"/part.libfm", "run", fmt.Sprintf("epochs=%d", epochs), fmt.Sprintf("train.batch=%d", batch), "source_name="+source)
+		r, err := job.Run(t.Context(), c, job.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, step := range []struct {
+		source        string
+		epochs, batch int
+		examples      int64
+	}{{"history", 1, 32, 300}, {"recent", 1, 16, 300}, {"history", 1, 32, 0}, {"recent", 2, 16, 300}, {"history", 2, 32, 300}} {
+		r := train(step.source, step.epochs, step.batch)
+		if r.Examples != step.examples {
+			t.Errorf("%+v: %d examples", step, r.Examples)
+		}
+	}
+	info, err := snapshot.ReadInfo(train("recent", 2, 16).Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{"history", "recent"} {
+		if got := info.Positions[source]["part.libfm"]; len(info.Positions[source]) != 1 || got.Rows != 600 {
+			t.Errorf("%s: %+v, want one split with 600 examples", source, info.Positions)
+		}
+	}
+}
+
 // slotted is a job whose item has another slot.
 func slotted(t *testing.T, dir, address, source string) *job.Config {
 	t.Helper()

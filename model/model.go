@@ -3,7 +3,10 @@
 // and its differentiation in model/graph.
 package model
 
-import "github.com/monolith-go/monolith/model/param"
+import (
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/param"
+)
 
 // Kind describes how a feature's values reach the model.
 type Kind uint8
@@ -43,6 +46,9 @@ type Head struct {
 	Name string `json:"name"`
 	// Loss is the name of a loss of package loss: "cross_entropy", "squared" and so on.
 	Loss string `json:"loss"`
+	// Own, if not nil, is the loss itself, where it is none of package loss; Loss is then its name. A graph with such a head
+	// cannot be written.
+	Own *loss.Loss `json:"-"`
 	// Labels are the columns that the loss reads: one that holds all that [loss.Loss.NumLabels] wants for Width outputs, or as
 	// many columns. Empty: the batch's label column.
 	Labels []string `json:"labels,omitempty"`
@@ -59,6 +65,14 @@ type Head struct {
 	Mask string `json:"mask,omitempty"`
 	// Metrics are the names of those that the head is measured by; empty: what suits the loss.
 	Metrics []string `json:"metrics,omitempty"`
+}
+
+// FindLoss returns the head's loss. Errors: a name that package loss does not know.
+func (h Head) FindLoss() (*loss.Loss, error) {
+	if h.Own != nil {
+		return h.Own, nil
+	}
+	return loss.Find(h.Loss)
 }
 
 // WithDefaults returns a copy in which every zero field has its default.
@@ -86,7 +100,7 @@ type Model interface {
 	// Heads lists the outputs, at least one, with every default filled in; labels, predictions and losses follow this order.
 	Heads() []Head
 	// Marshal writes the model with all its settings, for graph.Unmarshal: what is read back gives the same bits. It fails
-	// where an update rule is the program's own.
+	// where an update rule or a loss is the program's own.
 	Marshal() ([]byte, error)
 	// NewSession makes a worker's own activations. Sessions share nothing that changes.
 	NewSession() Session

@@ -64,12 +64,6 @@ type Custom interface {
 // Word is a value of its own kind that may be a word, which the tag enum bounds.
 type Word interface{ Word() string }
 
-// Listed is a word, of a type whose kind is string, that says itself which words there are; it needs no tag enum.
-type Listed interface {
-	Word
-	Words() []string
-}
-
 // Defaulted is a section whose defaults are those of the code that it configures, so that they are written down once, there.
 // It is asked of the zero value; the text is what the tag default would have, by key.
 type Defaulted interface{ Defaults() map[string]string }
@@ -133,21 +127,10 @@ func fieldsOf(t reflect.Type) []field {
 		}
 		if e := sf.Tag.Get("enum"); e != "" {
 			f.enum = strings.Split(e, "|")
-		} else if e := element(sf.Type); reflect.PointerTo(e).Implements(reflect.TypeFor[Listed]()) {
-			l, _ := reflect.TypeAssert[Listed](reflect.New(e))
-			f.enum = l.Words()
 		}
 		out = append(out, f)
 	}
 	return out
-}
-
-// element is the type of a value, or of the values of a list.
-func element(t reflect.Type) reflect.Type {
-	if t = deref(t); t.Kind() == reflect.Slice {
-		return deref(t.Elem())
-	}
-	return t
 }
 
 func bound(tag reflect.StructTag, key string) *float64 {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
@@ -26,6 +28,9 @@ type Set struct {
 	Optimizers  []Optimizer
 	DeadLetters []DeadLetter
 	Sinks       []Sink
+	// Losses are what heads learn by, Metrics what they are measured by. nil: those of monolith.
+	Losses  []loss.Loss
+	Metrics []metric.Metric
 }
 
 // ModelNames lists the models.

@@ -3,12 +3,20 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
 )
 
 // Or returns a set, or everything when it has no sources and no models.
 func Or(set component.Set) component.Set {
 	if set.Sources == nil && set.Models == nil {
 		return All()
+	}
+	if set.Losses == nil {
+		set.Losses = loss.All()
+	}
+	if set.Metrics == nil {
+		set.Metrics = metric.All()
 	}
 	return set
 }
@@ -44,5 +52,7 @@ func All() component.Set {
 			{Name: "parquet", Doc: "a folder of Parquet files.", New: func() component.SinkConfig { return &ParquetSink{} }},
 			{Name: "kafka", Doc: "a topic of JSON objects.", New: func() component.SinkConfig { return &KafkaSink{} }},
 		},
+		Losses:  loss.All(),
+		Metrics: metric.All(),
 	}
 }

@@ -117,7 +117,7 @@ func (l *looking) blocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env := l.env(r.Name())
+	env := l.env(r.Name)
 	defer env.CloseResources() //nolint:errcheck // they were only read
 	var p pipeline.Processor[*pipeline.Block, *pipeline.Batch]
 	if stage != nil {
@@ -258,7 +258,7 @@ func (l *looking) stored(ctx context.Context) error {
 			return err
 		}
 		l.sampled = sampling[*pipeline.Batch]{
-			source: src, env: l.env(l.cfg.Source.Name()), splits: l.splits, each: each,
+			source: src, env: l.env(l.cfg.SourceNode()), splits: l.splits, each: each,
 			take: func(_ context.Context, split int, b *pipeline.Batch) error {
 				defer b.Release()
 				l.asStored(split, b)
@@ -284,7 +284,7 @@ func (l *looking) stored(ctx context.Context) error {
 		return err
 	}
 	l.bad = &keptBad{} // the first reading met the same files
-	env := l.env(r.Name())
+	env := l.env(r.Name)
 	defer env.CloseResources() //nolint:errcheck // they were only read
 	p, err := stage.Open(ctx, env)
 	if err != nil {

@@ -8,17 +8,16 @@ import (
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
-	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/ps"
 )
 
 // metricsOf are the metrics of a head. Unknown names have been refused.
-func metricsOf(h *spec.Head) []metric.Metric {
+func metricsOf(cfg *spec.Config, h *spec.Head) []metric.Metric {
 	var out []metric.Metric
 	for _, name := range h.Metrics {
-		if m, ok := metric.Find(string(name)); ok {
+		if m, ok := cfg.FindMetric(name); ok {
 			out = append(out, m)
 		}
 	}
@@ -27,11 +26,11 @@ func metricsOf(h *spec.Head) []metric.Metric {
 
 // usual are the metrics of a head that are looked at while it trains: the first two of those that suit its loss and need no
 // groups.
-func usual(h *spec.Head) []metric.Metric {
+func usual(cfg *spec.Config, h *spec.Head) []metric.Metric {
 	var out []metric.Metric
-	if l, err := loss.Find(string(h.Loss)); err == nil {
+	if l, ok := cfg.FindLoss(h.Loss); ok {
 		for _, name := range l.Metrics {
-			if m, ok := metric.Find(name); ok && !m.Grouped && len(out) < 2 {
+			if m, ok := cfg.FindMetric(name); ok && !m.Grouped && len(out) < 2 {
 				out = append(out, m)
 			}
 		}
@@ -45,7 +44,7 @@ func measure(cfg *spec.Config, c *metric.Collection, group int) result.Scores {
 	var w metric.Workspace
 	for i, h := range cfg.AllHeads() {
 		set := c.Set(i, group)
-		for _, m := range metricsOf(&h) {
+		for _, m := range metricsOf(cfg, &h) {
 			scores[h.Score(m.Name)] = m.Compute(&w, &set)
 		}
 	}
@@ -63,7 +62,7 @@ func measureSlices(cfg *spec.Config, c *metric.Collection) (out []result.SliceSc
 		for _, of := range cfg.Eval.Slices {
 			for _, s := range c.Slices(i, slices.Index(keys, of.Column), of.Max) {
 				scores := result.Scores{}
-				for _, m := range metricsOf(&h) {
+				for _, m := range metricsOf(cfg, &h) {
 					if !m.Grouped {
 						scores[m.Name] = m.Compute(&w, &s.Set)
 					}
@@ -112,9 +111,9 @@ func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, prog
 		if at < 0 || at >= len(batch.Heads) {
 			continue
 		}
-		set, metrics := c.Set(at, group), metricsOf(&h)
+		set, metrics := c.Set(at, group), metricsOf(cfg, &h)
 		if h.Name == "" {
-			metrics = usual(&h)
+			metrics = usual(cfg, &h)
 		}
 		for _, m := range metrics {
 			scores[h.Score(prefix+m.Name)] = m.Compute(&w, &set)
@@ -133,7 +132,7 @@ type glance struct {
 func glancesOf(cfg *spec.Config) []glance {
 	var out []glance
 	for _, h := range cfg.AllHeads() {
-		out = append(out, glance{h.Name, usual(&h), metric.NewWindow(glanceWindow)})
+		out = append(out, glance{h.Name, usual(cfg, &h), metric.NewWindow(glanceWindow)})
 	}
 	return out
 }

@@ -101,7 +101,7 @@ func (t *trainer) know(ctx context.Context) error {
 		}
 		return err
 	}
-	node := t.cfg.Source.Name()
+	node := t.cfg.SourceNode()
 	all := map[string]map[string]splitRecord{}
 	before, err := t.shards.State(ctx, splitsKey)
 	if err == nil && before != nil {
@@ -233,7 +233,7 @@ func (k *knownSplits) begin(split string, at pipeline.Position, parts []string, 
 	}
 	added := cfg.Shuffle.OneSplit && slices.ContainsFunc(parts, func(part string) bool { return before[part].Set != k.set })
 	start := position.AtEpoch(state.Epochs, 0)
-	if otherwise > at && start > at && !added && state.Source == sourceLabel(cfg.Source.Name(), k.set) {
+	if otherwise > at && start > at && !added && state.Source == sourceLabel(cfg.SourceNode(), k.set) {
 		if k.starts[split] = start; state.Epochs < cfg.Epochs && otherwise > start {
 			k.again = fmt.Sprintf("shuffle.one_split has changed: epoch %d is read from its beginning", state.Epochs+1)
 		}

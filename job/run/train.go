@@ -279,9 +279,9 @@ func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
 // sourceName distinguishes one source from another in what a snapshot remembers of training.
 func (t *trainer) sourceName() string {
 	if name, ok := t.cfg.Source.Stream(); ok {
-		return t.cfg.Source.Name() + " " + name
+		return t.cfg.SourceNode() + " " + name
 	}
-	return sourceLabel(t.cfg.Source.Name(), t.known.set)
+	return sourceLabel(t.cfg.SourceNode(), t.known.set)
 }
 
 // evaluatesEpochs reports whether training stops after each epoch to evaluate.

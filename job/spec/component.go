@@ -5,6 +5,8 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
 )
 
 // Source is exactly one place examples come from. Short form: the name alone, as in `source: synthetic`.
@@ -119,6 +121,7 @@ func schema(set component.Set) *conf.Schema {
 	return conf.New[Config](conf.Options{
 		Noun: "job", Empty: "; a job begins with `version: 1`", EnvPrefix: "MONOLITH_", Fixed: []string{"version"},
 		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
+		Words:    map[string][]string{"losses": names(set.Losses, func(l loss.Loss) string { return l.Name }), "metrics": names(set.Metrics, func(m metric.Metric) string { return m.Name })},
 		Alternatives: map[reflect.Type][]conf.Alternative{
 			reflect.TypeFor[Source]():     alternatives(set.Sources, func(s component.Source) (string, string, any) { return s.Name, s.Doc, s.New() }),
 			reflect.TypeFor[Stage]():      alternatives(set.Stages, func(s component.Stage) (string, string, any) { return s.Name, s.Doc, s.New() }),
@@ -128,6 +131,13 @@ func schema(set component.Set) *conf.Schema {
 			reflect.TypeFor[OutputTo]():   alternatives(set.Sinks, func(s component.Sink) (string, string, any) { return s.Name, s.Doc, s.New() }),
 		},
 	})
+}
+
+func names[T any](list []T, of func(T) string) (out []string) {
+	for _, x := range list {
+		out = append(out, of(x))
+	}
+	return out
 }
 
 func alternatives[T any](list []T, of func(T) (name, doc string, section any)) (out []conf.Alternative) {

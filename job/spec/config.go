@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -25,6 +26,11 @@ type Config struct {
 	Deterministic bool `yaml:"deterministic" default:"false"`
 	// Source is where examples come from.
 	Source Source `yaml:"source" required:"true"`
+	// SourceName is the name of the source in snapshots, metrics and logs: letters, digits, dots, dashes and underscores. The
+	// positions of splits are stored under it, so jobs that train one model on different data in turn, such as two sets of files,
+	// each have a name. Default: the kind of the source, such as text. A job that has trained and is given another name reads its
+	// source from the beginning.
+	SourceName string `yaml:"source_name" default:""`
 	// Epochs is how often a bounded source is read.
 	Epochs int `yaml:"epochs" default:"1" min:"1"`
 	// Shuffle mixes the order of a bounded source, differently in each epoch.
@@ -106,7 +112,7 @@ type Eval struct {
 	// averaged by the groups' weights; it needs eval.group) are of the order of predictions; log_loss, normalized_entropy (the
 	// log loss over that of always predicting the mean label) and accuracy of probabilities; calibration (mean prediction over
 	// mean label) and ece (expected calibration error) of their level; mse, rmse, mae and r2 of values.
-	Metrics []MetricName `yaml:"metrics" default:"auc,log_loss,calibration"`
+	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"@metrics"`
 	// Group is the column that metrics within groups go by: the user, or the request. Its hash is stored with the predictions
 	// of the last examples.
 	Group string `yaml:"group"`
@@ -145,6 +151,9 @@ type Log struct {
 
 // File is the path the job was loaded from, empty for a job made in Go.
 func (c *Config) File() string { return c.places.File() }
+
+// SourceNode is the name that positions of the source are stored under: source_name, or the kind of the source.
+func (c *Config) SourceNode() string { return cmp.Or(c.SourceName, c.Source.Name()) }
 
 // Raw is what a loaded job was made of, for another process to load it again.
 func (c *Config) Raw() conf.Raw { return c.places.Raw() }

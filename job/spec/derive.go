@@ -28,7 +28,7 @@ func (c *Config) derive() {
 	c.Eval.deriveColumns(&c.Parse)
 	c.Parse.derive()
 	for i := range c.Heads {
-		c.Heads[i].derive()
+		c.Heads[i].derive(c)
 	}
 	decides := "auc"
 	if scores := c.Scores(); len(c.Heads) > 0 && len(scores) > 0 {

@@ -19,7 +19,7 @@ type Head struct {
 	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; squared, absolute and huber
 	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
 	// up and predicts their mean.
-	Loss LossName `yaml:"loss" default:"cross_entropy"`
+	Loss string `yaml:"loss" default:"cross_entropy" enum:"@losses"`
 	// Weight multiplies the head's loss where the losses of the heads are added up.
 	Weight float64 `yaml:"weight" default:"1" above:"0"`
 	// Mask chooses the rows that have this label. Absent: all, and one without it is a bad row. {}: those that have it.
@@ -29,7 +29,7 @@ type Head struct {
 	SampleRate float64 `yaml:"sample_rate" default:"1" above:"0" max:"1"`
 	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
 	// probabilities, of values mae, rmse and, for squared, r2.
-	Metrics []MetricName `yaml:"metrics"`
+	Metrics []string `yaml:"metrics" enum:"@metrics"`
 }
 
 // Mask describes which rows have a label. Short form: the column alone. Rows without the label never have it.
@@ -41,28 +41,23 @@ type Mask struct {
 	Positive string `yaml:"positive" default:""`
 }
 
-// LossName is the name of a loss.
-type LossName string
-
-// Word implements conf.Word.
-func (n LossName) Word() string { return string(n) }
-
-// Words lists the losses there are.
-func (LossName) Words() (names []string) {
-	for _, l := range loss.All() {
-		names = append(names, l.Name)
+// FindLoss returns the loss of that name, of those that the job may name.
+func (c *Config) FindLoss(name string) (*loss.Loss, bool) {
+	i := slices.IndexFunc(c.set.Losses, func(l loss.Loss) bool { return l.Name == name })
+	if i < 0 {
+		return nil, false
 	}
-	return names
+	return &c.set.Losses[i], true
 }
 
-// MetricName is the name of a metric.
-type MetricName string
-
-// Word implements conf.Word.
-func (n MetricName) Word() string { return string(n) }
-
-// Words lists the metrics there are.
-func (MetricName) Words() []string { return metric.Names() }
+// FindMetric returns the metric of that name, of those that the job may name.
+func (c *Config) FindMetric(name string) (metric.Metric, bool) {
+	i := slices.IndexFunc(c.set.Metrics, func(m metric.Metric) bool { return m.Name == name })
+	if i < 0 {
+		return metric.Metric{}, false
+	}
+	return c.set.Metrics[i], true
+}
 
 // AllHeads are the heads of the job; of a job without heads the one that parse.label and eval.metrics describe, which has no
 // name.
@@ -85,7 +80,7 @@ func (h *Head) Score(metric string) string {
 func (c *Config) Scores() (names []string) {
 	for _, h := range c.AllHeads() {
 		for _, m := range h.Metrics {
-			names = append(names, h.Score(string(m)))
+			names = append(names, h.Score(m))
 		}
 	}
 	return names
@@ -95,8 +90,8 @@ func (c *Config) Scores() (names []string) {
 func (c *Config) Measured(score string) (metric.Metric, bool) {
 	for _, h := range c.AllHeads() {
 		for _, m := range h.Metrics {
-			if h.Score(string(m)) == score {
-				return metric.Find(string(m))
+			if h.Score(m) == score {
+				return c.FindMetric(m)
 			}
 		}
 	}
@@ -116,7 +111,7 @@ func (e *Eval) Keys() (columns []string) {
 	return columns
 }
 
-func (h *Head) derive() {
+func (h *Head) derive(c *Config) {
 	if h.Label.Name == "" && h.Label.Column == "" {
 		h.Label.Name = h.Name
 	}
@@ -124,10 +119,8 @@ func (h *Head) derive() {
 	if len(h.Metrics) > 0 {
 		return
 	}
-	if l, err := loss.Find(string(h.Loss)); err == nil {
-		for _, m := range l.Metrics {
-			h.Metrics = append(h.Metrics, MetricName(m))
-		}
+	if l, ok := c.FindLoss(h.Loss); ok {
+		h.Metrics = slices.Clone(l.Metrics)
 	}
 }
 
@@ -154,8 +147,8 @@ func (v *validator) heads(known []string) {
 			v.fault(path+".name", "is %q, which head %d is called already", h.Name, j)
 		}
 		v.label(&h.Label, path+".label", known)
-		l, err := loss.Find(string(h.Loss))
-		if err != nil {
+		l, ok := c.FindLoss(h.Loss)
+		if !ok {
 			continue // the name has been refused
 		}
 		if h.SampleRate != 1 && !l.Sampled {
@@ -171,8 +164,7 @@ func (v *validator) heads(known []string) {
 		v.metrics(h.Metrics, path+".metrics", l)
 	}
 	if len(c.Heads) == 0 {
-		l, err := loss.Find(loss.CrossEntropy)
-		if err == nil {
+		if l, ok := c.FindLoss(loss.CrossEntropy); ok {
 			v.metrics(c.Eval.Metrics, "eval.metrics", l)
 		}
 	} else {
@@ -194,10 +186,10 @@ func (v *validator) heads(known []string) {
 }
 
 // metrics checks that metrics suit the predictions of a loss.
-func (v *validator) metrics(names []MetricName, path string, l *loss.Loss) {
+func (v *validator) metrics(names []string, path string, l *loss.Loss) {
 	probabilities := l.Link == loss.Sigmoid
 	for i, name := range names {
-		m, ok := metric.Find(string(name))
+		m, ok := v.c.FindMetric(name)
 		if !ok {
 			continue // the name has been refused
 		}

@@ -19,6 +19,9 @@ import (
 func (c *Config) Validate() error {
 	v := &validator{c: c, faults: schema(c.set).Check(c, c.places)}
 	v.source(&c.Source, "source", c.Parse.Format)
+	if c.SourceName != "" && !sourceName.MatchString(c.SourceName) {
+		v.fault("source_name", "is %q; names are letters, digits, dots, dashes and underscores, 64 at most, and begin with a letter or digit", c.SourceName)
+	}
 	if c.Eval.Source != nil {
 		v.source(c.Eval.Source, "eval.source", c.Eval.Format)
 		if !c.Eval.Source.Bounded() && c.Eval.MaxExamples == 0 {
@@ -35,6 +38,8 @@ func (c *Config) Validate() error {
 	}
 	return &ConfigError{Faults: v.faults}
 }
+
+var sourceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 type validator struct {
 	c      *Config

@@ -13,14 +13,15 @@ func heads(c *spec.Config) []model.Head {
 	var out []model.Head
 	for _, h := range c.Heads {
 		g := model.Head{
-			Name: h.Name, Loss: string(h.Loss), Labels: []string{pipeline.LabelColumn(h.Name)}, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate),
+			Name: h.Name, Loss: h.Loss, Labels: []string{pipeline.LabelColumn(h.Name)}, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate),
+		}
+		if _, err := loss.Find(h.Loss); err != nil {
+			g.Own, _ = c.FindLoss(h.Loss) // the program's
 		}
 		if h.Mask != nil {
 			g.Mask = pipeline.MaskColumn(h.Name)
 		}
-		for _, m := range h.Metrics {
-			g.Metrics = append(g.Metrics, string(m))
-		}
+		g.Metrics = h.Metrics
 		out = append(out, g)
 	}
 	return out
@@ -34,7 +35,7 @@ func labels(c *spec.Config, format string) []parse.Label {
 			continue // a job that only has a source
 		}
 		l := parse.Label{Name: h.Name, Column: h.Label.Column, Positive: h.Label.Positive}
-		if found, err := loss.Find(string(h.Loss)); err == nil {
+		if found, ok := c.FindLoss(h.Loss); ok {
 			l.Accepts = found.Labels
 		}
 		if h.Mask != nil {

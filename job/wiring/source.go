@@ -23,6 +23,7 @@ type Reading struct {
 	Job     *spec.Config
 	Key     string // of the source in the job
 	Source  *spec.Source
+	Name    string // of the source's node, under which positions are stored
 	Format  string
 	Columns []string // names of csv and tsv columns
 	Header  bool     // the first line of each file names them
@@ -47,7 +48,7 @@ type Known struct {
 // are the source as it is, without epochs and order.
 func TrainReading(c *spec.Config, epochs int) Reading {
 	return Reading{
-		Job: c, Key: "source", Source: &c.Source, Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
+		Job: c, Key: "source", Source: &c.Source, Name: c.SourceNode(), Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
 		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)},
 	}
 }
@@ -66,9 +67,12 @@ func maxBatchDelay(c *spec.Config) time.Duration {
 
 // EvalReading reads the evaluation source once.
 func EvalReading(c *spec.Config) Reading {
-	e := &c.Eval
+	e, name := &c.Eval, ""
+	if e.Source != nil {
+		name = e.Source.Name()
+	}
 	return Reading{
-		Job: c, Key: "eval.source", Source: e.Source, Format: e.Format, Columns: e.Columns, Header: e.Header != nil && *e.Header,
+		Job: c, Key: "eval.source", Source: e.Source, Name: name, Format: e.Format, Columns: e.Columns, Header: e.Header != nil && *e.Header,
 		Batch: batch.Options{Rows: evalBatch},
 	}
 }
@@ -83,9 +87,6 @@ func (r Reading) repeats() bool {
 	return r.Epochs > 0 && r.Source.Bounded() && !stream
 }
 
-// Name is that of the source's node, under which positions are stored.
-func (r Reading) Name() string { return r.Source.Name() }
-
 // examples adds source, parse and batch to a graph.
 func (r Reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], error) {
 	var none pipeline.Stream[*pipeline.Batch]
@@ -96,14 +97,14 @@ func (r Reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], 
 		if err != nil {
 			return none, err
 		}
-		parsed = pipeline.Via(pipeline.Read(g, r.Name(), src), "parse", parse.NewColumns(opts))
+		parsed = pipeline.Via(pipeline.Read(g, r.Name, src), "parse", parse.NewColumns(opts))
 	} else {
 		src, err := r.OpenBlocks()
 		if err != nil {
 			return none, err
 		}
 		opts.Format = parse.Format(r.Format)
-		parsed = pipeline.Via(pipeline.Read(g, r.Name(), src), "parse", parse.New(opts))
+		parsed = pipeline.Via(pipeline.Read(g, r.Name, src), "parse", parse.New(opts))
 	}
 	for _, s := range r.Job.Stages {
 		stage, err := s.Value().Stage()

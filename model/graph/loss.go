@@ -46,7 +46,7 @@ func (b *Builder) addOutput(o Output) output {
 	if !(h.SampleRate > 0 && h.SampleRate <= 1) {
 		b.fault("head %q: sample rate %v is not in (0, 1]", h.Name, h.SampleRate)
 	}
-	l, err := loss.Find(h.Loss)
+	l, err := h.FindLoss()
 	if err != nil {
 		b.fault("head %q: %w", h.Name, err)
 		return out

@@ -78,7 +78,8 @@ type (
 )
 
 // Marshal writes the graph as indented JSON: parameters with their rules, features with their tables, operators as they
-// were declared, heads. Equal graphs are written as equal bytes. It fails where an update rule is none of package optim's.
+// were declared, heads. Equal graphs are written as equal bytes. It fails where an update rule is none of package optim's
+// or a loss none of package loss's.
 func (g *Graph) Marshal() ([]byte, error) {
 	w := writtenGraph{Version: Version, Seed: g.layout.Seed, ClipNorm: g.clipNorm}
 	for _, t := range g.layout.Tables {
@@ -118,6 +119,9 @@ func (g *Graph) Marshal() ([]byte, error) {
 		w.Operators = append(w.Operators, writtenOp{Op: n.op.name(), Inputs: n.inputs, Settings: settings})
 	}
 	for _, o := range g.outputs {
+		if o.head.Own != nil {
+			return nil, fmt.Errorf("graph: head %q: loss %s cannot be written: it is none of package loss's", o.head.Name, o.head.Loss)
+		}
 		w.Heads = append(w.Heads, writtenHead{o.head, o.node})
 	}
 	b, err := json.MarshalIndent(w, "", " ")

@@ -322,3 +322,24 @@ func TestOperatorsAnswer(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestOwnLossIsNotWritten: a graph whose head has a loss of the program's own trains, and says why it cannot be written.
+func TestOwnLossIsNotWritten(t *testing.T) {
+	t.Parallel()
+	own := loss.Own(loss.Loss{Name: "mine", Labels: loss.AnyNumber(), Link: loss.Identity}, func(z, y float64) (float64, float64) { return (z - y) * (z - y), 2 * (z - y) })
+	b := graph.NewBuilder()
+	x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 1})
+	w := b.Tensor(param.Tensor{Name: "w", Shape: []int{1, 1}, Optimizer: optim.SGD{LR: 1}})
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "h", Loss: "mine", Own: own}, Node: b.Linear(x, w, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.NewSession()
+	s.SetDense([]float32{2})
+	if _, losses := s.Step(&model.Inputs{NumRows: 1, Dense: [][]float32{{3}}, Labels: [][]float32{{1}}}, 1); losses[0] != 25 || s.DenseGrad()[0] != 30 {
+		t.Errorf("loss %v, gradient %v, want 25 and 30", losses, s.DenseGrad())
+	}
+	if _, err := g.Marshal(); err == nil || !strings.Contains(err.Error(), `head "h": loss mine cannot be written`) {
+		t.Errorf("written: %v", err)
+	}
+}

@@ -27,20 +27,20 @@ var all = []Loss{
 	},
 	{
 		Name: Squared, Formula: "(z-y)²",
-		Labels: anyNumber(), Link: Identity, Metrics: []string{"rmse", "mae", "r2"},
+		Labels: AnyNumber(), Link: Identity, Metrics: []string{"rmse", "mae", "r2"},
 		step:      stepEach(func(z, y float64) (float64, float64) { return (z - y) * (z - y), 2 * (z - y) }),
 		reference: each(func(z, y float64) float64 { return z*z - 2*z*y + y*y }),
 	},
 	{
 		Name: Absolute, Formula: "|z-y|; the derivative at y is 0",
-		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "rmse"},
+		Labels: AnyNumber(), Link: Identity, Metrics: []string{"mae", "rmse"},
 		step:      stepEach(absolute),
 		reference: each(func(z, y float64) float64 { return max(z-y, y-z) }),
 	},
 	{
 		// Huber (1964), equation for k = 1.
 		Name: Huber, Formula: "½(z-y)² where |z-y| ≤ 1, |z-y| - ½ beyond",
-		Labels: anyNumber(), Link: Identity, Metrics: []string{"mae", "rmse"},
+		Labels: AnyNumber(), Link: Identity, Metrics: []string{"mae", "rmse"},
 		step: stepEach(func(z, y float64) (float64, float64) {
 			if d := z - y; d >= -1 && d <= 1 {
 				return d * d / 2, d

@@ -61,8 +61,8 @@ func (r Range) String() string {
 	return what
 }
 
-// anyNumber is the range of all finite numbers.
-func anyNumber() Range { return Range{Min: -math.MaxFloat32, Max: math.MaxFloat32} }
+// AnyNumber is the range of all finite numbers.
+func AnyNumber() Range { return Range{Min: -math.MaxFloat32, Max: math.MaxFloat32} }
 
 // Batch is what a loss is computed over. Slices are row-major and belong to the caller.
 type Batch struct {
@@ -130,6 +130,18 @@ type Batch64 struct {
 
 // Reference is the slow reference of Step, in float64: the formula and nothing else.
 func (l *Loss) Reference(t Batch64) float64 { return l.reference(t) }
+
+// Own makes a loss that is no entry of [All], for outputs that are looked at one at a time. like has its name, formula, labels,
+// link and metrics; value returns the loss of one output z, before the link, with label y, and its derivative by z. It is
+// called for each output of a batch, by several workers at once.
+func Own(like Loss, value func(z, y float64) (loss, slope float64)) *Loss {
+	like.step = stepEach(value)
+	like.reference = each(func(z, y float64) float64 {
+		loss, _ := value(z, y)
+		return loss
+	})
+	return &like
+}
 
 // Find returns the loss of that name.
 func Find(name string) (*Loss, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,5 +205,36 @@ func TestFindNamesWhatIsKnown(t *testing.T) {
 	_, err := loss.Find("mse")
 	if err == nil || !strings.Contains(err.Error(), `loss "mse" is unknown (known: `+strings.Join(names, ", ")+")") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestOwn: a loss of a program's own is computed as one of the list with the same formula, with weights, masks and several
+// outputs, and its reference is its value.
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	squared, err := loss.Find(loss.Squared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := loss.Own(loss.Loss{Name: "mine", Labels: loss.AnyNumber(), Link: loss.Identity}, func(z, y float64) (float64, float64) {
+		return (z - y) * (z - y), 2 * (z - y)
+	})
+	batch := func() *loss.Batch {
+		return &loss.Batch{
+			Rows: 3, Width: 2, Outputs: []float32{1, 2, -1, .5, 3, 0}, Labels: []float32{0, 2, 1, 1, 7, 7}, Weights: []float32{1, 2, 3},
+			Mask: []bool{true, true, false}, Scale: 2, Predictions: make([]float32, 6), Grad: make([]float32, 6),
+		}
+	}
+	a, b := batch(), batch()
+	x, y := own.Step(a), squared.Step(b)
+	if x != y || !slices.Equal(a.Grad, b.Grad) || !slices.Equal(a.Predictions, b.Predictions) {
+		t.Errorf("%v, %v, %v; want %v, %v, %v", x, a.Grad, a.Predictions, y, b.Grad, b.Predictions)
+	}
+	twin := loss.Batch64{Rows: 3, Width: 2, Outputs: []float64{1, 2, -1, .5, 3, 0}, Labels: a.Labels, Weights: a.Weights, Mask: a.Mask, Rate: 1}
+	if got := own.Reference(twin); math.Abs(got-x) > 1e-12 {
+		t.Errorf("the reference is %v, the step's loss %v", got, x)
+	}
+	if own.NumLabels(2) != 2 {
+		t.Errorf("%d labels of 2 outputs", own.NumLabels(2))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/model"
-	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -34,10 +33,10 @@ func labelsOf(m model.Model) []labels {
 
 // numLabels is how many labels a row has for a head.
 func numLabels(h model.Head) int {
-	if l, err := loss.Find(h.Loss); err == nil {
+	if l, err := h.FindLoss(); err == nil {
 		return l.NumLabels(h.Width)
 	}
-	return h.Width // a loss of the program's own
+	return h.Width // the model is not one of package graph, which would have refused the loss
 }
 
 // schemaOf is what the scores of a model hold.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
-	"github.com/monolith-go/monolith/model/loss"
 )
 
 // Shape describes what random inputs look like.
@@ -74,7 +73,7 @@ func Inputs(m model.Model, shape Shape, seed uint64) *model.Inputs {
 		in.Values = append(in.Values, normal(rng, numKeys*t.Dim(), 0.7))
 	}
 	for _, h := range m.Heads() {
-		l, err := loss.Find(h.Loss)
+		l, err := h.FindLoss()
 		if err != nil {
 			panic(err)
 		}
