@@ -66,7 +66,7 @@ func TestPrismEndsWithTheSameDigest(t *testing.T) {
 			// Killed and drained on the way it ends the same.
 			dir, job := makeJob(t, text)
 			killOnce(t, path, job, 300*time.Millisecond, "--runner=prism")
-			drained := exec.CommandContext(t.Context(), path, "train", job, "--runner=prism", "--json")
+			drained := exec.CommandContext(t.Context(), path, "train", job, "--runner=prism", "--json", "--set", "log.level=debug")
 			said := &output{}
 			drained.Stderr = said
 			if err := drained.Start(); err != nil {

@@ -88,11 +88,11 @@ type FitError struct {
 	Shapes bool
 }
 
-// Error renders one fault a line.
+// Error renders one fault a line, and what would let them pass on a line that is no fault.
 func (e *FitError) Error() string {
 	s := strings.Join(e.Faults, "\n  ")
 	if len(e.Tables)+len(e.Tensors) > 0 {
-		s += "\n  to continue without what does not fit, set " + e.Setting()
+		s += "\nto continue without what does not fit, set " + e.Setting()
 	}
 	if e.Shapes {
 		s += " (grow instead of init keeps what lies in both shapes)"

@@ -217,7 +217,9 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 			c.peers = append(c.peers, o.Peers[i-1])
 			continue
 		}
-		n, err := shard.Open(ctx, o.Node(i, o.NumShards))
+		led := o.Node(i, o.NumShards)
+		led.Led = true
+		n, err := shard.Open(ctx, led)
 		if err != nil {
 			c.peers = append(c.peers, o.Peers...)
 			return nil, errors.Join(err, c.closePeers())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -191,12 +192,16 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	if err != nil {
 		return err
 	}
+	level := slog.LevelInfo
+	if c.generation() == 0 { // the beginning, which is for whoever opened the cluster to report: see Restored
+		level = slog.LevelDebug
+	}
 	c.ready(generation, info, false)
 	attrs := []any{"generation", generation}
 	if info != nil {
 		attrs = append(attrs, "path", snapshot.Absolute(info.Path), "rows", info.Rows(), "shards_then", info.Shards)
 	}
-	c.opts.Logger.InfoContext(ctx, "shards are ready", attrs...)
+	c.opts.Logger.Log(ctx, level, "shards are ready", attrs...)
 	return nil
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	Log *LogOptions
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
+	// Led reports whether the coordinator is in this process: it reports itself what its shards were given.
+	Led bool
 	// FS is where snapshots are kept; nil: [fsx.Local].
 	FS fsx.FS
 	// ReadOnly makes the shard hold weights alone, and refuse to change them; the layout is one of [param.Layout.Frozen].
@@ -258,7 +260,11 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	clear(n.streams)
 	n.wakeUp()
 	if from != nil {
-		n.opts.Logger.InfoContext(ctx, "snapshot restored", "shard", n.opts.Index, "path", snapshot.Absolute(o.Path), "generation", o.Generation)
+		level := slog.LevelInfo
+		if n.opts.Led {
+			level = slog.LevelDebug
+		}
+		n.opts.Logger.Log(ctx, level, "snapshot restored", "shard", n.opts.Index, "path", snapshot.Absolute(o.Path), "generation", o.Generation)
 	}
 	return nil
 }

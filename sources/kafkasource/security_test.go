@@ -108,6 +108,20 @@ func TestSASL(t *testing.T) {
 			if got := values(open(t, source(t, o), pipeline.NoPosition, nil).take(t, -1)); got != "a b c" {
 				t.Error(got)
 			}
+			// A password that is changed in its file is used by the next connection.
+			if err := os.WriteFile(file, []byte("former\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			src := source(t, o)
+			if _, err := src.Splits(t.Context()); !errors.Is(err, pipeline.ErrConfig) {
+				t.Errorf("with the former password: %v", err)
+			}
+			if err := os.WriteFile(file, []byte(who[1]+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := src.Splits(t.Context()); err != nil {
+				t.Errorf("with the password put into the file: %v", err)
+			}
 			for name, bad := range map[string]kafkasource.SASL{
 				"password": {Mechanism: mechanism, User: who[0], Password: "wrong"},
 				"user":     {Mechanism: mechanism, User: "nobody", Password: who[1]},
