@@ -144,7 +144,7 @@ func start(t *testing.T, dir string, args ...string) *child {
 // says waits until standard error holds words.
 func (p *child) says(words string) *child {
 	p.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(p.text(), words); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.text(), words); time.Sleep(5 * time.Millisecond) {
 		over := time.Now().After(deadline)
 		select {
 		case <-p.done:
@@ -308,7 +308,7 @@ func TestTwoRunsOneDir(t *testing.T) {
 
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never comes")
 		}

@@ -72,6 +72,9 @@ func numbered(tag string, n int) []broker.Record {
 }
 
 // options are those of a patient test: quick answers, little retrying.
+// patience bounds what a test waits for: far more than it takes on a busy machine.
+const patience = time.Minute
+
 func options(addrs ...string) kafkasource.Options {
 	return kafkasource.Options{
 		Brokers: addrs, Topic: "ratings", MaxWait: 50 * time.Millisecond, RetryFor: 5 * time.Second, Timeout: 5 * time.Second,
@@ -191,7 +194,7 @@ func (r rig) next(ctx context.Context, t testing.TB) ([]row, error) {
 // take reads until it has n rows, or to the end of the split for n < 0.
 func (r rig) take(t testing.TB, n int) []row {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []row
 	for n < 0 || len(out) < n {
@@ -210,7 +213,7 @@ func (r rig) take(t testing.TB, n int) []row {
 // until reads until the position is reached.
 func (r rig) until(t testing.TB, at pipeline.Position) []row {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []row
 	for r.Position() < at {
@@ -226,7 +229,7 @@ func (r rig) until(t testing.TB, at pipeline.Position) []row {
 // fails reads until an error and returns it.
 func (r rig) fails(t testing.TB) ([]row, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []row
 	for {

@@ -220,7 +220,7 @@ func oracle(t testing.TB, addrs []string, topic string, level kafkasource.Isolat
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out := []row{}
 	for at := int64(0); at < end; {
