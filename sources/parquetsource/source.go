@@ -228,26 +228,25 @@ func (s *Source) read(f fsx.File, path string) (*pqfile.Meta, error) {
 func (s *Source) take() *pqfile.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.mu.buffers)
-	if n == 0 {
-		return new(pqfile.Buffers)
-	}
-	b := s.mu.buffers[n-1]
-	s.mu.buffers = s.mu.buffers[:n-1]
-	return b
+	return pop(&s.mu.buffers)
 }
 
 // scratch returns what the columns of a reader share.
 func (s *Source) scratch() *pqfile.Scratch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.mu.scratches)
+	return pop(&s.mu.scratches)
+}
+
+// pop takes the last of a list of spare things, or makes one.
+func pop[T any](spare *[]*T) *T {
+	n := len(*spare)
 	if n == 0 {
-		return new(pqfile.Scratch)
+		return new(T)
 	}
-	b := s.mu.scratches[n-1]
-	s.mu.scratches = s.mu.scratches[:n-1]
-	return b
+	last := (*spare)[n-1]
+	*spare = (*spare)[:n-1]
+	return last
 }
 
 // giveBack is called when a reader needs its scratch no longer.
