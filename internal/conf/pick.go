@@ -63,6 +63,14 @@ func chosenOf(s reflect.Value) (name string, section reflect.Value, ok bool) {
 
 // fields lists the keys of a section type: those of its struct, or the alternatives of a [Pick].
 func (s *Schema) fields(t reflect.Type) []field {
+	if known, ok := s.known[t]; ok {
+		return known
+	}
+	return s.read(t)
+}
+
+// read makes the list that fields returns.
+func (s *Schema) read(t reflect.Type) []field {
 	if isPick(t) {
 		var out []field
 		for _, a := range s.o.Alternatives[t] {

@@ -25,6 +25,8 @@ type Schema struct {
 	root reflect.Type
 	o    Options
 	keys []Key
+	// known are the fields of each type of section that there is a key of.
+	known map[reflect.Type][]field
 }
 
 // Options are the name of a configuration and its surroundings.
@@ -47,7 +49,7 @@ type Options struct {
 
 // New makes the schema of a struct type.
 func New[T any](o Options) *Schema {
-	s := &Schema{root: reflect.TypeFor[T](), o: o}
+	s := &Schema{root: reflect.TypeFor[T](), o: o, known: map[reflect.Type][]field{}}
 	s.walk(s.root, "", true)
 	return s
 }
@@ -211,6 +213,9 @@ type Key struct {
 func (s *Schema) Keys() []Key { return slices.Clone(s.keys) }
 
 func (s *Schema) walk(t reflect.Type, prefix string, env bool) {
+	if s.known[t] == nil {
+		s.known[t] = s.read(t)
+	}
 	for _, f := range s.fields(t) {
 		path := Join(prefix, f.name)
 		k := Key{
