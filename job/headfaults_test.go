@@ -1,0 +1,61 @@
+package job_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/wiring"
+)
+
+const headsJob = `
+version: 1
+name: heads
+source: {text: {files: [x]}}
+parse:
+  format: csv
+  columns: [user, item, click, bought, seconds]
+  features: [{name: user, slot: 1}, {name: item, slot: 2}]
+heads:
+  - {name: click, metrics: [auc]}
+  - {name: seconds, loss: huber, mask: click}
+model: {shared_bottom: {dim: 4, hidden: [8]}}
+`
+
+// TestHeadFaults: each mistake in a head is an error that names the key and says what to do.
+func TestHeadFaults(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ old, with, want string }{
+		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson; did you mean "huber"?`},
+		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
+		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
+		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},
+		{"name: seconds, loss", "name: the seconds, label: seconds, loss", `heads[1].name: is "the seconds"; names are letters, digits and underscores`},
+		{"mask: click", "mask: clik", `heads[1].mask.column: `},
+		{"mask: click", "mask: clik", `did you mean "click"?`},
+		{"mask: click", "mask: {positive: '>= 1'}", `heads[1].mask.positive: is ">= 1", but there is no column`},
+		{"mask: click", "mask: {column: click, positive: most}", `heads[1].mask.positive: is "most", not an operator and a number such as ">= 4"`},
+		{"loss: huber", "loss: huber, metrics: [auc]", `heads[1].metrics[0]: is auc, which is of probabilities, and huber predicts none; take of mse, rmse, mae, r2, calibration`},
+		{"loss: huber", "loss: huber, metrics: [rms]", `heads[1].metrics[0]: is "rms", not one of `},
+		{"metrics: [auc]", "metrics: [gauc]", `heads[0].metrics[0]: is gauc, which needs eval.group`},
+		{"loss: huber", "loss: huber, sample_rate: 0.5", `heads[1].sample_rate: is 0.5, but huber does not support sampled negatives`},
+		{"loss: huber", "loss: huber, weight: 0", `heads[1].weight: is 0, must be above 0`},
+		{"heads:", "  label: bought\nheads:", `parse.label: is the label of a job without heads; each of heads has its own`},
+		{"model:", "eval: {source: {text: {files: [y]}}}\ntrain: {early_stop: {metric: seconds.auc}}\nmodel:", `train.early_stop.metric: is seconds.auc, which the heads' metrics do not compute; did you mean`},
+	} {
+		if strings.Count(headsJob, test.old) != 1 {
+			t.Fatalf("%q is not once in the job", test.old)
+		}
+		_, err := job.Decode([]byte(strings.Replace(headsJob, test.old, test.with, 1)), "heads.yaml", job.LoadOptions{})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", test.with, err, test.want)
+		}
+	}
+	cfg, err := job.Decode([]byte(strings.Replace(headsJob, "shared_bottom: {dim: 4, hidden: [8]}", "deepfm: {}", 1)), "heads.yaml", job.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wiring.Model(cfg); err == nil || !strings.Contains(err.Error(), "deepfm has one head of width 1, not 2; use shared_bottom") {
+		t.Errorf("two heads of deepfm: %v", err)
+	}
+}
