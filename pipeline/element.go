@@ -208,10 +208,10 @@ func (t *table) Positions() []int64 {
 // Payload returns the records of a block; row i is what [array.Binary.Value] returns.
 func (b *Block) Payload() *array.Binary { return b.Column(ColPayload).(*array.Binary) }
 
-// Cut returns rows [from, to) as a batch of its own with its own reference; b stays whole and owned by the caller. The
-// origin follows [ColPosition]; without that column only the whole batch may be cut out of it. Errors: [ErrSchema].
-func (b *Batch) Cut(from, to int) (*Batch, error) {
-	rec, origin, err := b.cut(from, to)
+// Slice returns rows [from, to) as a batch of its own with its own reference; b stays whole and owned by the caller. The
+// origin follows [ColPosition]; without that column only the whole batch can be had. Errors: [ErrSchema].
+func (b *Batch) Slice(from, to int) (*Batch, error) {
+	rec, origin, err := b.slice(from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (b *Block) After(at Position) (Element, error) {
 func (t *table) after(at Position) (table, error) {
 	pos, origin := t.Positions(), t.origin
 	if pos == nil {
-		return table{}, fmt.Errorf("pipeline: %s has no %s column, so it cannot be cut at %d: %w", origin, ColPosition, at, ErrSchema)
+		return table{}, fmt.Errorf("pipeline: %s has no %s column, so it cannot be divided at %d: %w", origin, ColPosition, at, ErrSchema)
 	}
 	if at < origin.From || at > origin.To {
 		return table{}, fmt.Errorf("pipeline: position %d lies outside of %s: %w", at, origin, ErrSchema)
@@ -249,13 +249,13 @@ func (t *table) after(at Position) (table, error) {
 	return table{t.rec.NewSlice(int64(first), t.rec.NumRows()), origin}, nil
 }
 
-func (t *table) cut(from, to int) (arrow.RecordBatch, Origin, error) {
+func (t *table) slice(from, to int) (arrow.RecordBatch, Origin, error) {
 	n, pos, origin := t.NumRows(), t.Positions(), t.origin
 	if from < 0 || to > n || from > to {
 		return nil, origin, fmt.Errorf("pipeline: rows [%d,%d) of %d of %s: %w", from, to, n, origin, ErrSchema)
 	}
 	if pos == nil && (from != 0 || to != n) {
-		return nil, origin, fmt.Errorf("pipeline: %s has no %s column, so it cannot be cut: %w", origin, ColPosition, ErrSchema)
+		return nil, origin, fmt.Errorf("pipeline: %s has no %s column, so it cannot be divided: %w", origin, ColPosition, ErrSchema)
 	}
 	if from > 0 {
 		origin.From = Position(pos[from-1])

@@ -26,7 +26,7 @@ func record(t *testing.T, mem memory.Allocator, positions ...int64) arrow.Record
 	return b.NewRecordBatch()
 }
 
-func TestCutFollowsPositions(t *testing.T) {
+func TestSliceFollowsPositions(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
 	// Rows end at 12, 13 and 17; 10, 11 and 14 to 16 were dropped, and so were 18 and 19.
@@ -48,7 +48,7 @@ func TestCutFollowsPositions(t *testing.T) {
 		{3, 3, "s/p[17,20)"},
 		{2, 2, "s/p[13,13)"},
 	} {
-		got, err := b.Cut(c.from, c.to)
+		got, err := b.Slice(c.from, c.to)
 		if err != nil {
 			t.Fatalf("Cut(%d, %d): %v", c.from, c.to, err)
 		}
@@ -58,7 +58,7 @@ func TestCutFollowsPositions(t *testing.T) {
 		got.Release()
 	}
 	for _, c := range [][2]int{{-1, 2}, {0, 4}, {2, 1}} {
-		if _, err := b.Cut(c[0], c[1]); !errors.Is(err, pipeline.ErrSchema) {
+		if _, err := b.Slice(c[0], c[1]); !errors.Is(err, pipeline.ErrSchema) {
 			t.Errorf("Cut(%d, %d): %v, want ErrSchema", c[0], c[1], err)
 		}
 	}

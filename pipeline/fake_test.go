@@ -190,16 +190,16 @@ func (p *fakeProcessor) Close() error {
 
 // fakeSink remembers the origins it was given and plays a store that keeps positions.
 type fakeSink struct {
-	resume  map[string]pipeline.Progress
-	cuts    map[string][]pipeline.Position
-	failAt  int // elements; 0: never
-	gate    chan struct{}
-	mu      sync.Mutex
-	origins []pipeline.Origin
-	workers map[int]int
-	flushed int
-	idles   int
-	closed  int
+	resume     map[string]pipeline.Progress
+	boundaries map[string][]pipeline.Position
+	failAt     int // elements; 0: never
+	gate       chan struct{}
+	mu         sync.Mutex
+	origins    []pipeline.Origin
+	workers    map[int]int
+	flushed    int
+	idles      int
+	closed     int
 }
 
 func (s *fakeSink) String() string      { return "fake sink" }
@@ -258,7 +258,7 @@ func (w *fakeWriter) Resume(context.Context, string, []pipeline.Split) (map[stri
 	return w.s.resume, nil
 }
 
-func (w *fakeWriter) Cuts(_, split string) []pipeline.Position { return w.s.cuts[split] }
+func (w *fakeWriter) Boundaries(_, split string) []pipeline.Position { return w.s.boundaries[split] }
 
 func (w *fakeWriter) Idle(context.Context) error {
 	w.s.mu.Lock()

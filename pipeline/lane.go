@@ -164,7 +164,7 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	l.openFloors()
 	l.openClocks()
 	for _, sp := range l.splits {
-		if err := l.cut(sp); err != nil {
+		if err := l.divide(sp); err != nil {
 			return err
 		}
 		err := guard(sp.Source, func() (err error) {

@@ -36,12 +36,12 @@ type Resumer interface {
 	Resume(ctx context.Context, source string, splits []Split) (map[string]Progress, error)
 }
 
-// CutResumer is a [Resumer] whose parts may be at different positions of a split. A graph with one needs a [Cutter].
-type CutResumer interface {
+// BoundaryResumer is a [Resumer] whose parts may be at different positions of a split. A graph with one needs a [Divider].
+type BoundaryResumer interface {
 	Resumer
-	// Cuts returns, after Resume, the positions after the one that Resume gave that no element of the split may straddle
-	// (From < cut < To is forbidden), so that each part takes an element whole or not at all. Nearly always none.
-	Cuts(source, split string) []Position
+	// Boundaries returns, after Resume, the positions after the one that Resume gave that no element of the split may straddle
+	// (From < boundary < To is forbidden), so that each part takes an element whole or not at all. Nearly always none.
+	Boundaries(source, split string) []Position
 }
 
 // Storer is a [Resumer] that stores what it has taken later than Write returns, or Flush: a file that becomes visible when

@@ -15,11 +15,11 @@ type sinkRun struct {
 	storer  Storer // nil when what it takes counts as stored
 	resumes bool
 	from    map[SplitID]Progress   // where the splits continue for it; empty unless it stores positions
-	parts   map[SplitID][]Position // where parts of the sink continue, after from ([CutResumer])
+	parts   map[SplitID][]Position // where parts of the sink continue, after from ([BoundaryResumer])
 	floors  floors
-	// cuts are the positions of each split that no element may straddle and that none has passed yet; nil when there are
+	// boundaries are the positions of each split that no element may straddle and that none has passed yet; nil when there are
 	// none. After open the writer's alone.
-	cuts map[SplitID][]Position
+	boundaries map[SplitID][]Position
 }
 
 // openSinks opens the writers of the sinks that the splits lead to.
@@ -84,8 +84,8 @@ func (s *sinkRun) resume(ctx context.Context) error {
 				p = Progress{Position: sp.Start}
 			}
 			s.from[sp.ID()] = p
-			if parts, ok := r.(CutResumer); ok {
-				s.parts[sp.ID()] = parts.Cuts(sp.Source, sp.Name)
+			if parts, ok := r.(BoundaryResumer); ok {
+				s.parts[sp.ID()] = parts.Boundaries(sp.Source, sp.Name)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Resume takes over splits of a source and returns how far each was applied: reading continues there. Former owners are
 // refused from then on. Whatever a former owner had staged on every shard is committed, the rest is dropped.
-// With [Partial] recovery shards may hold different parts; see [Client.Cuts]. Errors: [ErrTorn], [ErrRolledBack],
+// With [Partial] recovery shards may hold different parts; see [Client.Boundaries]. Errors: [ErrTorn], [ErrRolledBack],
 // [ErrUnreachable], [ErrClosed], the context's.
 func (c *Client) Resume(ctx context.Context, source string, splits []string) (map[string]Progress, error) {
 	start := time.Now()
@@ -62,10 +62,10 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 	return p, nil
 }
 
-// Cuts returns the positions after that of the last Resume that other shards are at: no update may reach across one,
+// Boundaries returns the positions after that of the last Resume that other shards are at: no update may reach across one,
 // because a shard skips an update it has, or stages one it has not, as a whole. There are some only after a shard has
 // gone back alone.
-func (c *Client) Cuts(source, split string) []position.Position {
+func (c *Client) Boundaries(source, split string) []position.Position {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.cuts[SplitID{Source: source, Split: split}]

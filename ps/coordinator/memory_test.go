@@ -198,8 +198,8 @@ func TestPartialAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at := int64(max(p["x"].Position, 0)); at != from || !slices.Equal(cl.Cuts("s", "x"), cuts) {
-				t.Errorf("mode %d: resumed at %d with cuts %v, want %d and %v", mode, at, cl.Cuts("s", "x"), from, cuts)
+			if at := int64(max(p["x"].Position, 0)); at != from || !slices.Equal(cl.Boundaries("s", "x"), cuts) {
+				t.Errorf("mode %d: resumed at %d with cuts %v, want %d and %v", mode, at, cl.Boundaries("s", "x"), from, cuts)
 			}
 			for at := int64(max(p["x"].Position, 0)); at < want; at++ {
 				if err := cl.Push(t.Context(), pstest.CountingUpdate("x", at, at+1, ids)); err != nil {

@@ -236,7 +236,7 @@ func TestPartialRecovery(t *testing.T) {
 					pos := map[string]int64{}
 					for _, s := range splits {
 						pos[s] = int64(max(progress[s].Position, 0))
-						cuts += len(cl.Cuts("s", s))
+						cuts += len(cl.Boundaries("s", s))
 					}
 					for len(pos) > 0 {
 						s := splits[l.rng.IntN(len(splits))]
@@ -245,7 +245,7 @@ func TestPartialRecovery(t *testing.T) {
 							continue
 						}
 						to := min(from+1+l.rng.Int64N(9), length)
-						for _, cut := range cl.Cuts("s", s) {
+						for _, cut := range cl.Boundaries("s", s) {
 							if cut := int64(cut); cut > from {
 								to = min(to, cut)
 							}

@@ -25,12 +25,12 @@ type Store interface {
 	Resume(ctx context.Context, source string, splits []string) (map[string]ps.Progress, error)
 }
 
-// CutStore is a [Store] whose shards may be at different positions of a split, after one of them was lost.
-type CutStore interface {
+// BoundaryStore is a [Store] whose shards may be at different positions of a split, after one of them was lost.
+type BoundaryStore interface {
 	Store
-	// Cuts returns, after Resume, the positions of a split after the one that Resume gave that some shard is at: what
+	// Boundaries returns, after Resume, the positions of a split after the one that Resume gave that some shard is at: what
 	// is pushed must not straddle them, because a shard has an update whole or not at all. Mostly there are none.
-	Cuts(source, split string) []position.Position
+	Boundaries(source, split string) []position.Position
 }
 
 var _ Store = (*ps.Client)(nil)
@@ -99,10 +99,10 @@ func (w *writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 	return progress, nil
 }
 
-// Cuts implements [pipeline.CutResumer].
-func (w *writer[T]) Cuts(source, split string) []pipeline.Position {
-	if store, ok := w.store.(CutStore); ok {
-		return store.Cuts(source, split)
+// Boundaries implements [pipeline.BoundaryResumer].
+func (w *writer[T]) Boundaries(source, split string) []pipeline.Position {
+	if store, ok := w.store.(BoundaryStore); ok {
+		return store.Boundaries(source, split)
 	}
 	return nil
 }

@@ -154,16 +154,18 @@ func (s *store) Resume(context.Context, string, []string) (map[string]ps.Progres
 	return s.progress, s.err
 }
 
-// cutStore has shards that are at different places.
-type cutStore struct {
+// boundaryStore has shards that are at different places.
+type boundaryStore struct {
 	store
-	cuts map[string][]pipeline.Position
+	boundaries map[string][]pipeline.Position
 }
 
-func (s *cutStore) Cuts(source, split string) []pipeline.Position { return s.cuts[source+"/"+split] }
+func (s *boundaryStore) Boundaries(source, split string) []pipeline.Position {
+	return s.boundaries[source+"/"+split]
+}
 
-// TestCuts: a store whose shards are at different positions has its positions handed on, any other has none.
-func TestCuts(t *testing.T) {
+// TestBoundaries: a store whose shards are at different positions has its positions handed on, any other has none.
+func TestBoundaries(t *testing.T) {
 	t.Parallel()
 	progress := map[string]ps.Progress{"a": {Position: 4, Rows: 3, Batches: 2}, "b": {Position: 9, Rows: 9, Batches: 3}}
 	plain := store{progress: progress}
@@ -171,10 +173,10 @@ func TestCuts(t *testing.T) {
 		store gradsink.Store
 		want  map[string][]pipeline.Position
 	}{
-		"plain":   {&plain, map[string][]pipeline.Position{"a": nil, "b": nil, "c": nil}},
-		"no cuts": {&cutStore{store: plain}, map[string][]pipeline.Position{"a": nil, "b": nil, "c": nil}},
-		"cuts": {
-			&cutStore{plain, map[string][]pipeline.Position{"s/a": {6, 8}, "s/c": {1}, "other/b": {10}}},
+		"plain":         {&plain, map[string][]pipeline.Position{"a": nil, "b": nil, "c": nil}},
+		"no boundaries": {&boundaryStore{store: plain}, map[string][]pipeline.Position{"a": nil, "b": nil, "c": nil}},
+		"boundaries": {
+			&boundaryStore{plain, map[string][]pipeline.Position{"s/a": {6, 8}, "s/c": {1}, "other/b": {10}}},
 			map[string][]pipeline.Position{"a": {6, 8}, "b": nil, "c": {1}},
 		},
 	} {
@@ -186,15 +188,15 @@ func TestCuts(t *testing.T) {
 		if diff := cmp.Diff(progress, got); diff != "" || err != nil {
 			t.Errorf("%s (-want +got), %v:\n%s", name, err, diff)
 		}
-		cuts := map[string][]pipeline.Position{}
+		boundaries := map[string][]pipeline.Position{}
 		for _, split := range []string{"a", "b", "c"} {
-			cuts[split] = w.(pipeline.CutResumer).Cuts("s", split)
+			boundaries[split] = w.(pipeline.BoundaryResumer).Boundaries("s", split)
 		}
-		if diff := cmp.Diff(tc.want, cuts); diff != "" {
-			t.Errorf("%s: cuts (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff(tc.want, boundaries); diff != "" {
+			t.Errorf("%s: boundaries (-want +got):\n%s", name, diff)
 		}
 	}
-	failing := &cutStore{store{err: ps.ErrFenced}, map[string][]pipeline.Position{"s/a": {6}}}
+	failing := &boundaryStore{store{err: ps.ErrFenced}, map[string][]pipeline.Position{"s/a": {6}}}
 	w, err := gradsink.New[*elem](func(context.Context, *pipeline.Env) (gradsink.Store, error) { return failing, nil }).Open(t.Context(), &pipeline.Env{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package batch cuts and joins batches to a fixed number of rows, the unit of one training step.
+// Package batch boundaries and joins batches to a fixed number of rows, the unit of one training step.
 package batch
 
 import (
@@ -51,12 +51,12 @@ func (o Options) Validate() error {
 // all its rows were dropped before. A batch that holds a whole input, or a part of one, shares its memory; only batches
 // joined from several inputs are copied.
 //
-// A batch also ends where a sink asks for it ([pipeline.Cutter]), and is short then:
+// A batch also ends where a sink asks for it ([pipeline.Divider]), and is short then:
 //
 //	in   |--300--|--500--|-0-|--400--|  end
-//	out          |--512--|-88|   |--512--| |--88-|       a cut behind row 600
+//	out          |--512--|-88|   |--512--| |--88-|       a boundary after row 600
 //
-// After a cut batches are of the full size again. The stage may be in front of the first queue or after it; it cuts by
+// After a boundary batches are of the full size again. The stage may be in front of the first queue or after it; it divides by
 // [pipeline.ColPosition], whatever its unit, positions made by position.AtEpoch included. The stage's methods may be
 // called from several goroutines at once.
 type Stage struct{ opts Options }
@@ -86,7 +86,7 @@ func (s *Stage) Open(_ context.Context, env *pipeline.Env) (pipeline.Processor[*
 	if err := s.opts.Validate(); err != nil {
 		return nil, err
 	}
-	p := &processor{opts: s.opts, mem: env.Mem(), bySplit: map[pipeline.SplitID]*held{}, cuts: map[pipeline.SplitID][]pipeline.Position{}}
+	p := &processor{opts: s.opts, mem: env.Mem(), bySplit: map[pipeline.SplitID]*held{}, boundaries: map[pipeline.SplitID][]pipeline.Position{}}
 	if s.opts.MaxDelay > 0 {
 		return delayed{p}, nil
 	}
@@ -99,12 +99,12 @@ type processor struct {
 	mem     memory.Allocator
 	held    []*held // in the order in which splits first came
 	bySplit map[pipeline.SplitID]*held
-	// cuts are those of each split that no input has passed yet.
-	cuts map[pipeline.SplitID][]pipeline.Position
+	// boundaries are those of each split that no input has passed yet.
+	boundaries map[pipeline.SplitID][]pipeline.Position
 }
 
 var (
-	_ pipeline.Cutter                   = (*processor)(nil)
+	_ pipeline.Divider                  = (*processor)(nil)
 	_ pipeline.Drainer[*pipeline.Batch] = (*processor)(nil)
 )
 
@@ -112,7 +112,7 @@ var (
 type delayed struct{ *processor }
 
 var (
-	_ pipeline.Cutter                   = delayed{}
+	_ pipeline.Divider                  = delayed{}
 	_ pipeline.Drainer[*pipeline.Batch] = delayed{}
 	_ pipeline.Ticker[*pipeline.Batch]  = delayed{}
 )
@@ -164,12 +164,12 @@ func (p *processor) Process(_ context.Context, in *pipeline.Batch, emit func(*pi
 	return nil
 }
 
-// CutAt implements [pipeline.Cutter]. A batch that ends at a cut may be short, also with [Options].DropRemainder.
-func (p *processor) CutAt(split pipeline.SplitID, positions []pipeline.Position) {
-	p.cuts[split] = positions
+// DivideAt implements [pipeline.Divider]. A batch that ends at a boundary may be short, also with [Options].DropRemainder.
+func (p *processor) DivideAt(split pipeline.SplitID, positions []pipeline.Position) {
+	p.boundaries[split] = positions
 }
 
-// drain emits every full batch of h and, at the end of an epoch or at a cut, what is left over.
+// drain emits every full batch of h and, at the end of an epoch or at a boundary, what is left over.
 func (p *processor) drain(h *held, last piece, emit func(*pipeline.Batch) error) error {
 	for h.rows >= p.opts.Rows {
 		if err := p.emit(h, p.opts.Rows, emit); err != nil {
@@ -179,7 +179,7 @@ func (p *processor) drain(h *held, last piece, emit func(*pipeline.Batch) error)
 	switch {
 	case last.lastOfEpoch:
 		return p.rest(h, emit)
-	case last.cut && h.from != h.to:
+	case last.atBoundary && h.from != h.to:
 		return p.emit(h, h.rows, emit)
 	}
 	return nil
@@ -254,11 +254,11 @@ func (p *processor) find(o pipeline.Origin) *held {
 	return h
 }
 
-// piece is a batch, or a part of one, whose rows are of one epoch and between two cuts.
+// piece is a batch, or a part of one, whose rows are of one epoch and between two boundaries.
 type piece struct {
 	batch *pipeline.Batch
-	// lastOfEpoch and cut: an epoch ends with the piece, and no batch may continue after it.
-	lastOfEpoch, cut bool
+	// lastOfEpoch and atBoundary: an epoch ends with the piece, and no batch may continue after it.
+	lastOfEpoch, atBoundary bool
 }
 
 func release(pieces []piece) {
@@ -267,7 +267,7 @@ func release(pieces []piece) {
 	}
 }
 
-// pieces cuts in where an epoch ends and at the cuts of its split, and takes it over.
+// pieces divides in where an epoch ends and at the boundaries of its split, and takes it over.
 func (p *processor) pieces(in *pipeline.Batch) ([]piece, error) {
 	o := in.Origin()
 	if in.Column(pipeline.ColPosition) == nil {
@@ -275,13 +275,13 @@ func (p *processor) pieces(in *pipeline.Batch) ([]piece, error) {
 		return nil, fmt.Errorf("batch: %s has no column %s: %w", o, pipeline.ColPosition, pipeline.ErrSchema)
 	}
 	out, err := p.epochs(in)
-	if cuts := p.cuts[o.ID()]; err == nil && len(cuts) > 0 {
-		out, p.cuts[o.ID()], err = atCuts(out, cuts, p.opts.Epochs)
+	if boundaries := p.boundaries[o.ID()]; err == nil && len(boundaries) > 0 {
+		out, p.boundaries[o.ID()], err = divideAll(out, boundaries, p.opts.Epochs)
 	}
 	return out, err
 }
 
-// epochs cuts in where an epoch ends, and takes it over. The epoch of a row is that of the last place in its record: the
+// epochs divides in where an epoch ends, and takes it over. The epoch of a row is that of the last place in its record: the
 // record that ends an epoch ends where the next one begins.
 func (p *processor) epochs(in *pipeline.Batch) (out []piece, err error) {
 	pos, o := in.Positions(), in.Origin()
@@ -291,23 +291,23 @@ func (p *processor) epochs(in *pipeline.Batch) (out []piece, err error) {
 		return []piece{{batch: in}}, nil
 	}
 	defer in.Release()
-	cut := func(from, to int, lastOfEpoch bool) {
+	add := func(from, to int, lastOfEpoch bool) {
 		if err != nil {
 			return
 		}
 		var b *pipeline.Batch
-		if b, err = in.Cut(from, to); err == nil {
+		if b, err = in.Slice(from, to); err == nil {
 			out = append(out, piece{batch: b, lastOfEpoch: lastOfEpoch})
 		}
 	}
 	from := 0
 	for i, end := range pos {
 		if e, _ := pipeline.Position(end - 1).Epoch(); e != epoch {
-			cut(from, i, true)
+			add(from, i, true)
 			epoch, from = e, i
 		}
 	}
-	cut(from, len(pos), place == 0)
+	add(from, len(pos), place == 0)
 	if err != nil {
 		release(out)
 		return nil, err

@@ -102,7 +102,7 @@ func (h *held) take(mem memory.Allocator, rows int) (*pipeline.Batch, error) {
 // drop forgets the rows but not their positions.
 func (h *held) drop() error {
 	first := h.parts[0]
-	b, err := first.batch.Cut(0, 0)
+	b, err := first.batch.Slice(0, 0)
 	if err != nil {
 		return err
 	}

@@ -271,7 +271,7 @@ func BenchmarkColumns(b *testing.B) {
 	defer batch.Release()
 	b.ReportAllocs()
 	for b.Loop() {
-		again, err := batch.Cut(0, len(rows))
+		again, err := batch.Slice(0, len(rows))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -98,7 +98,7 @@ func TestColumns(t *testing.T) {
 	defer whole.Release()
 	// A batch cut out of another has arrays with offsets.
 	for _, cut := range [][2]int{{0, 7}, {1, 7}, {5, 7}, {2, 5}, {6, 7}, {3, 3}} {
-		in, err := whole.Cut(cut[0], cut[1])
+		in, err := whole.Slice(cut[0], cut[1])
 		if err != nil {
 			t.Fatal(err)
 		}

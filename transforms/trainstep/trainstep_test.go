@@ -135,7 +135,7 @@ func TestLookupReadsColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := newBatch(t, mem, 0, 8)
-	part, err := whole.Cut(3, 6) // rows 3, 4, 5
+	part, err := whole.Slice(3, 6) // rows 3, 4, 5
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +412,7 @@ func TestLookupReadsValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			part, err := whole.Cut(1, 4)
+			part, err := whole.Slice(1, 4)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,22 +18,22 @@ type cutStage struct{ fakeStage }
 
 func (s *cutStage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*item, *item], error) {
 	s.opened.Add(1)
-	return &cutProcessor{stage: &s.fakeStage, held: map[pipeline.SplitID]*fakeProcessor{}, cuts: map[pipeline.SplitID][]pipeline.Position{}}, nil
+	return &cutProcessor{stage: &s.fakeStage, held: map[pipeline.SplitID]*fakeProcessor{}, boundaries: map[pipeline.SplitID][]pipeline.Position{}}, nil
 }
 
 type cutProcessor struct {
-	stage *fakeStage
-	held  map[pipeline.SplitID]*fakeProcessor
-	cuts  map[pipeline.SplitID][]pipeline.Position
+	stage      *fakeStage
+	held       map[pipeline.SplitID]*fakeProcessor
+	boundaries map[pipeline.SplitID][]pipeline.Position
 }
 
-var _ pipeline.Cutter = (*cutProcessor)(nil)
+var _ pipeline.Divider = (*cutProcessor)(nil)
 
-func (p *cutProcessor) CutAt(id pipeline.SplitID, positions []pipeline.Position) {
-	if p.cuts[id] != nil || p.held[id] != nil {
-		panic("CutAt is called twice, or too late")
+func (p *cutProcessor) DivideAt(id pipeline.SplitID, positions []pipeline.Position) {
+	if p.boundaries[id] != nil || p.held[id] != nil {
+		panic("DivideAt is called twice, or too late")
 	}
-	p.cuts[id] = positions
+	p.boundaries[id] = positions
 }
 
 func (p *cutProcessor) Process(ctx context.Context, in *item, emit func(*item) error) error {
@@ -46,7 +46,7 @@ func (p *cutProcessor) Process(ctx context.Context, in *item, emit func(*item) e
 	if err := f.Process(ctx, in, emit); err != nil {
 		return err
 	}
-	if slices.Contains(p.cuts[o.ID()], o.To) {
+	if slices.Contains(p.boundaries[o.ID()], o.To) {
 		return f.Flush(ctx, emit)
 	}
 	return nil
@@ -68,8 +68,8 @@ func (p *cutProcessor) Close() error {
 	return errors.Join(errs...)
 }
 
-// TestCuts: the positions that a sink gives reach whatever can cut, wherever it stands, and only for their split.
-func TestCuts(t *testing.T) {
+// TestBoundaries: the positions that a sink gives reach each Divider, wherever it is, and only for their split.
+func TestBoundaries(t *testing.T) {
 	for _, queues := range []int{0, 1, 2, 3} { // before the stage, or after it
 		for _, workers := range []int{1, 2} {
 			t.Run(fmt.Sprintf("queues=%d/workers=%d", queues, workers), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestCuts(t *testing.T) {
 				f.sink.resume = map[string]pipeline.Progress{
 					"a": {Position: 2, Rows: 2, Batches: 1}, "b": {Position: pipeline.NoPosition},
 				}
-				f.sink.cuts = map[string][]pipeline.Position{"a": {9, 3, 3, 2, 1, 100}, "b": {pipeline.NoPosition, 0, 5}}
+				f.sink.boundaries = map[string][]pipeline.Position{"a": {9, 3, 3, 2, 1, 100}, "b": {pipeline.NoPosition, 0, 5}}
 				stats, err := f.run(t, pipeline.RunOptions{Workers: workers})
 				if err != nil {
 					t.Fatal(err)
@@ -114,19 +114,19 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestCutsNeedACutter: a graph that cannot cut says so before it reads, and cuts that are no matter need nothing.
-func TestCutsNeedACutter(t *testing.T) {
+// TestBoundariesNeedADivider: a graph that cannot divide says so before it reads, and boundaries that are no matter need nothing.
+func TestBoundariesNeedADivider(t *testing.T) {
 	for _, depths := range [][]int{{}, {2, 1}} {
 		f := newFixture(t, map[string]int{"a": 8}, 3, depths...)
 		f.sink.resume = map[string]pipeline.Progress{"a": {Position: 3, Rows: 3}}
-		f.sink.cuts = map[string][]pipeline.Position{"a": {3, 5}}
+		f.sink.boundaries = map[string][]pipeline.Position{"a": {3, 5}}
 		_, err := f.run(t, pipeline.RunOptions{})
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), "batch can") || f.src.opened.Load() > 0 {
 			t.Errorf("depths %v: %v, want ErrConfig that names the split, before anything is read", depths, err)
 		}
-		f.sink.cuts["a"] = []pipeline.Position{3, 1}
+		f.sink.boundaries["a"] = []pipeline.Position{3, 1}
 		if _, err := f.run(t, pipeline.RunOptions{}); err != nil {
-			t.Errorf("depths %v, cuts that are passed already: %v", depths, err)
+			t.Errorf("depths %v, boundaries that are passed already: %v", depths, err)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestStraddling(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.sink.resume = map[string]pipeline.Progress{"a": {}}
-	f.sink.cuts = map[string][]pipeline.Position{"a": {5}}
+	f.sink.boundaries = map[string][]pipeline.Position{"a": {5}}
 	// [0,2)[2,4)[4,5)[5,7) two by two.
 	_, err = f.run(t, pipeline.RunOptions{})
 	if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "clicks/a[4,7) straddles position 5") {

@@ -23,8 +23,8 @@ import (
 	"github.com/monolith-go/monolith/transforms/batch"
 )
 
-// TestCuts cuts random inputs at random places and compares the sizes with what a list of rows gives.
-func TestCuts(t *testing.T) {
+// TestBoundaries divides random inputs at random places and compares the sizes with what a list of rows gives.
+func TestBoundaries(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -34,9 +34,9 @@ func TestCuts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Positions with gaps, where rows were dropped; cuts at rows' ends, between them, and outside.
+		// Positions with gaps, where rows were dropped; boundaries at rows' ends, between them, and outside.
 		splits := []string{"a", "b"}[:1+rng.IntN(2)]
-		cuts, borders, at, next := map[string][]pipeline.Position{}, map[string][]pipeline.Position{}, map[string][]pipeline.Position{}, map[string]pipeline.Position{}
+		boundaries, borders, at, next := map[string][]pipeline.Position{}, map[string][]pipeline.Position{}, map[string][]pipeline.Position{}, map[string]pipeline.Position{}
 		for _, split := range splits {
 			for epoch := range 3 {
 				n := 0
@@ -50,18 +50,18 @@ func TestCuts(t *testing.T) {
 					within = max(n, 1)
 				}
 				for range rng.IntN(5) {
-					cuts[split] = append(cuts[split], position.AtEpoch(epoch, pipeline.Position(rng.IntN(within))))
+					boundaries[split] = append(boundaries[split], position.AtEpoch(epoch, pipeline.Position(rng.IntN(within))))
 				}
 				if opts.Epochs {
 					borders[split] = append(borders[split], position.AtEpoch(epoch+1, 0))
 				}
 			}
-			slices.Sort(cuts[split])
-			cuts[split] = slices.Compact(cuts[split])
-			if len(cuts[split]) > 0 {
-				p.(pipeline.Cutter).CutAt(pipeline.SplitID{Source: "s", Split: split}, slices.Clone(cuts[split]))
+			slices.Sort(boundaries[split])
+			boundaries[split] = slices.Compact(boundaries[split])
+			if len(boundaries[split]) > 0 {
+				p.(pipeline.Divider).DivideAt(pipeline.SplitID{Source: "s", Split: split}, slices.Clone(boundaries[split]))
 			}
-			borders[split] = append(borders[split], cuts[split]...)
+			borders[split] = append(borders[split], boundaries[split]...)
 			slices.Sort(borders[split])
 			next[split] = 0
 		}
@@ -80,7 +80,7 @@ func TestCuts(t *testing.T) {
 			if o.From != g.to {
 				t.Errorf("seed %d: %s after position %d", seed, o, g.to)
 			}
-			for _, c := range cuts[o.Split] {
+			for _, c := range boundaries[o.Split] {
 				if o.From < c && c < o.To {
 					t.Errorf("seed %d: %s straddles %d", seed, o, c)
 				}
@@ -215,7 +215,7 @@ func (s shardsWriter) Resume(_ context.Context, _ string, splits []pipeline.Spli
 	return out, nil
 }
 
-func (s shardsWriter) Cuts(_, split string) []pipeline.Position {
+func (s shardsWriter) Boundaries(_, split string) []pipeline.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ends(split)
@@ -232,9 +232,9 @@ func (s shardsWriter) ends(split string) (out []pipeline.Position) {
 	return out
 }
 
-// TestCutsInGraph stops shards at different places, and reads on from the smallest with batches of another size: each
+// TestBoundariesInGraph stops shards at different places, and reads on from the smallest with batches of another size: each
 // shard has every row once and in the order of the source, wherever in the graph the batches are made.
-func TestCutsInGraph(t *testing.T) {
+func TestBoundariesInGraph(t *testing.T) {
 	t.Parallel()
 	schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	type stream = pipeline.Stream[*pipeline.Batch]
@@ -336,8 +336,8 @@ func made(s pipeline.Stream[*pipeline.Batch], rows int) pipeline.Stream[*pipelin
 	return pipeline.Via(s, "batch", batch.New(batch.Options{Rows: rows, Epochs: true}))
 }
 
-// Without cuts nothing changes: CutAt is never called, and an empty list is as none.
-func TestNoCuts(t *testing.T) {
+// Without boundaries nothing changes: DivideAt is never called, and an empty list is as none.
+func TestNoBoundaries(t *testing.T) {
 	t.Parallel()
 	var got [2][]string
 	for i := range got {
@@ -346,8 +346,8 @@ func TestNoCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 1 {
-			p.(pipeline.Cutter).CutAt(pipeline.SplitID{Source: "s", Split: "a"}, nil)
-			p.(pipeline.Cutter).CutAt(pipeline.SplitID{Source: "s", Split: "other"}, []pipeline.Position{4})
+			p.(pipeline.Divider).DivideAt(pipeline.SplitID{Source: "s", Split: "a"}, nil)
+			p.(pipeline.Divider).DivideAt(pipeline.SplitID{Source: "s", Split: "other"}, []pipeline.Position{4})
 		}
 		emit := func(b *pipeline.Batch) error {
 			defer b.Release()

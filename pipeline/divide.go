@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Cutter is a [Processor] that joins elements and can end them at given positions: see [CutResumer]. It may be in
-// front of the first queue, where it sees one split, or after it, where it sees all splits of its worker. Before a Cutter
-// elements may straddle a cut; a stage after the last Cutter must hand on elements as they are, in smaller ones or
-// larger ones of its own that a cut does not fall into.
+// Divider is a [Processor] that joins elements and can end them at given positions: see [BoundaryResumer]. It may be in
+// front of the first queue, where it sees one split, or after it, where it sees all splits of its worker. Before a Divider
+// elements may straddle a boundary; a stage after the last Divider must hand on elements as they are, in smaller ones or
+// larger ones of its own that no boundary falls into.
 //
 // In a graph with several sinks or with state it also gets the positions where those downstream that are ahead of the others continue, so
 // that what they have and what they have not are different elements.
-type Cutter interface {
-	// CutAt says that nothing emitted of the split may straddle one of the positions, which ascend: an element ends there
+type Divider interface {
+	// DivideAt says that nothing emitted of the split may straddle one of the positions, which ascend: an element ends there
 	// even if it is short. A position between two rows, where records were dropped, becomes the end of one element and
 	// the beginning of the next. It is called once for a split, before the first element of it, and not at all for a
-	// split without cuts. The slice belongs to the Cutter, which must not change it.
-	CutAt(split SplitID, positions []Position)
+	// split without boundaries. The slice belongs to the Divider, which must not change it.
+	DivideAt(split SplitID, positions []Position)
 }
 
 // need is the position from which on a node, or what is downstream of it, needs what a split gives. ok is false when that is
@@ -73,7 +73,7 @@ func (l *lane) openFloors() {
 }
 
 // pass returns next with the floors in front of it. What straddles one loses its front if it is [Divisible]; otherwise it is passed on,
-// for a [Cutter] downstream, or to be refused by the sink.
+// for a [Divider] downstream, or to be refused by the sink.
 func (f *floors) pass(next func(Element) error) func(Element) error {
 	return func(e Element) error {
 		if len(f.at) == 0 {
@@ -99,15 +99,15 @@ func (f *floors) pass(next func(Element) error) func(Element) error {
 		rest, err := d.After(floor)
 		e.Release()
 		if err != nil {
-			return fmt.Errorf("%s: cut at %d, which %q has already: %w", o, floor, f.node.name, err)
+			return fmt.Errorf("%s: divided at %d, which %q has already: %w", o, floor, f.node.name, err)
 		}
 		delete(f.at, id)
 		return next(rest)
 	}
 }
 
-// cut passes on to every Cutter of the split's way where elements must end, and has the writers' ends watch over it.
-func (l *lane) cut(sp *splitRun) error {
+// divide passes on to every Divider of the split's way where elements must end, and has the writers' ends watch over it.
+func (l *lane) divide(sp *splitRun) error {
 	id := sp.ID()
 	at := map[*node][]Position{} // what each node asks for
 	for _, s := range l.sinks {
@@ -115,16 +115,16 @@ func (l *lane) cut(sp *splitRun) error {
 		if !ok {
 			continue
 		}
-		if wanted := l.ahead(sp, s.parts[id]); len(wanted) > 0 && !l.cuttable(sp, s.node) {
-			return fmt.Errorf("%s: split %q must be cut at %d position(s) from %d on, where the sink already has what lies before, and no stage can cut (batch can): %w",
+		if wanted := l.ahead(sp, s.parts[id]); len(wanted) > 0 && !l.canDivide(sp, s.node) {
+			return fmt.Errorf("%s: split %q must be divided at %d position(s) from %d on, where the sink already has what lies before, and no stage can divide (batch can): %w",
 				sp.Source, sp.Name, len(wanted), wanted[0], ErrConfig)
 		}
-		if cuts := l.ahead(sp, append([]Position{p.Position}, s.parts[id]...)); len(cuts) > 0 {
-			at[s.node] = cuts
-			if s.cuts == nil {
-				s.cuts = map[SplitID][]Position{}
+		if boundaries := l.ahead(sp, append([]Position{p.Position}, s.parts[id]...)); len(boundaries) > 0 {
+			at[s.node] = boundaries
+			if s.boundaries == nil {
+				s.boundaries = map[SplitID][]Position{}
 			}
-			s.cuts[id] = cuts
+			s.boundaries[id] = boundaries
 		}
 	}
 	for _, r := range l.states.runs {
@@ -133,18 +133,18 @@ func (l *lane) cut(sp *splitRun) error {
 		}
 	}
 	for _, o := range l.way(sp) {
-		c, ok := o.proc.value().(Cutter)
+		c, ok := o.proc.value().(Divider)
 		if !ok {
 			continue
 		}
-		var cuts []Position
+		var boundaries []Position
 		for _, n := range o.node.below() {
 			if n != o.node {
-				cuts = append(cuts, at[n]...)
+				boundaries = append(boundaries, at[n]...)
 			}
 		}
-		if cuts = l.ahead(sp, cuts); len(cuts) > 0 {
-			c.CutAt(id, cuts)
+		if boundaries = l.ahead(sp, boundaries); len(boundaries) > 0 {
+			c.DivideAt(id, boundaries)
 		}
 	}
 	return nil
@@ -171,31 +171,31 @@ func (l *lane) way(sp *splitRun) []*opened {
 	return out
 }
 
-// cuttable reports whether a stage before the sink can cut.
-func (l *lane) cuttable(sp *splitRun, sink *node) bool {
+// canDivide reports whether a stage upstream of the sink is a [Divider].
+func (l *lane) canDivide(sp *splitRun, sink *node) bool {
 	return slices.ContainsFunc(l.way(sp), func(o *opened) bool {
-		_, ok := o.proc.value().(Cutter)
+		_, ok := o.proc.value().(Divider)
 		return ok && slices.Contains(o.node.below(), sink)
 	})
 }
 
-// whole makes sure that an element on its way to the writer straddles no cut.
+// whole makes sure that an element on its way to the writer straddles no boundary.
 func (s *sinkRun) whole(o Origin) error {
-	if len(s.cuts) == 0 {
+	if len(s.boundaries) == 0 {
 		return nil
 	}
 	id := o.ID()
-	cuts := s.cuts[id]
-	for len(cuts) > 0 && cuts[0] <= o.From {
-		cuts = cuts[1:]
+	boundaries := s.boundaries[id]
+	for len(boundaries) > 0 && boundaries[0] <= o.From {
+		boundaries = boundaries[1:]
 	}
-	if len(cuts) > 0 {
-		s.cuts[id] = cuts
-		if cuts[0] < o.To {
-			return fmt.Errorf("%s straddles position %d, where it had to be cut: a stage downstream of batch joins elements: %w", o, cuts[0], ErrConfig)
+	if len(boundaries) > 0 {
+		s.boundaries[id] = boundaries
+		if boundaries[0] < o.To {
+			return fmt.Errorf("%s straddles position %d, where it had to be divided: a stage downstream of batch joins elements: %w", o, boundaries[0], ErrConfig)
 		}
 	} else {
-		delete(s.cuts, id)
+		delete(s.boundaries, id)
 	}
 	return nil
 }
