@@ -1,0 +1,160 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// TestHeldIsNotFlushedByAnError: what a stage holds back when its source fails is not the end of the input.
+func TestHeldIsNotFlushedByAnError(t *testing.T) {
+	for range 60 { // the error and the end of the split come at the same time
+		p := &pool{}
+		sink := &fakeSink{}
+		g := pipeline.New("test")
+		s := pipeline.Prefetch(pipeline.Read(g, "in", &fakeSource{pool: p, sizes: map[string]int{"a": 100}, failAt: 10}), "q", 20)
+		pipeline.Into(pipeline.Via(s, "hold", &fakeStage{pool: p, join: 7}), "sink", sink)
+		plan, err := g.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{}); !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+		p.check(t)
+		for _, o := range sink.origins {
+			if o.To-o.From != 7 {
+				t.Fatalf("%s was flushed", o)
+			}
+		}
+	}
+}
+
+// TestDrainFlushesNobody: a drained run does not take a stage that gives nothing back early ([pipeline.Drainer]) for one whose
+// input has ended.
+func TestDrainFlushesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pool{}
+		sink := &fakeSink{}
+		src := &fakeSource{pool: p, sizes: map[string]int{"a": 100}, slow: make(chan struct{})}
+		g := pipeline.New("test")
+		s := pipeline.Prefetch(pipeline.Read(g, "in", src), "q", 20)
+		pipeline.Into(pipeline.Via(s, "hold", &fakeStage{pool: p, join: 7}), "sink", sink)
+		plan, err := g.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		drain, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Drain: drain})
+			done <- err
+		}()
+		for range 10 {
+			src.slow <- struct{}{}
+		}
+		synctest.Wait()
+		close(drain)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		p.check(t)
+		if diff := gocmp.Diff(map[string]string{"in/a": "[0,7)"}, sink.ranges()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestDrainedSplitIsNotOver: a split whose reading ends because the run does holds the watermark back, as the next run reads
+// more of it.
+func TestDrainedSplitIsNotOver(t *testing.T) {
+	for range 10 { // splits end in any order
+		synctest.Test(t, func(t *testing.T) {
+			p := &pool{}
+			src := &eventSource{pool: p, events: map[string][]event{}, gates: map[string]chan struct{}{}}
+			for i, split := range []string{"a", "b", "c", "d"} {
+				src.events[split], src.gates[split] = []event{{Time: int64(10 * (i + 1))}}, make(chan struct{})
+			}
+			var mu sync.Mutex
+			var heard []int64
+			g := pipeline.New("test")
+			s := pipeline.Via(pipeline.Prefetch(pipeline.Read(g, "in", src), "q", 1), "timer", &punctual{listener{mu: &mu, heard: &heard}})
+			pipeline.Into(s, "sink", &fakeSink{})
+			plan, err := g.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			drain, done := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Drain: drain})
+				done <- err
+			}()
+			for _, gate := range src.gates {
+				gate <- struct{}{}
+			}
+			synctest.Wait()
+			close(drain)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			p.check(t)
+			if diff := gocmp.Diff([]int64{10}, heard); diff != "" {
+				t.Errorf("watermarks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestStateIsStoredWhileSinksAreBehind: state that waits for a sink is not replaced by newer state, which would wait as well, so
+// that a sink that is always behind has none stored; and the last is stored at the end.
+func TestStateIsStoredWhileSinksAreBehind(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &pool{}
+			store, sink := &lastPut{}, &fakeSink{gate: make(chan struct{})}
+			g := pipeline.New("test")
+			src := &fakeSource{pool: p, sizes: map[string]int{"a": 10}, slow: make(chan struct{})}
+			s := pipeline.Read(g, "in", src)
+			if behind {
+				s = pipeline.Prefetch(s, "q", 1)
+			}
+			s = pipeline.Prefetch(pipeline.Via(s, "number", &number{p}), "r", 20)
+			pipeline.Into(s, "sink", sink)
+			plan, err := g.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				_, err := plan.Segments[0].Run(context.WithoutCancel(t.Context()), pipeline.RunOptions{
+					StateEvery: time.Nanosecond, Env: func(int) *pipeline.Env { return &pipeline.Env{State: store} },
+				})
+				done <- err
+			}()
+			for range 9 {
+				src.slow <- struct{}{}
+			}
+			synctest.Wait()
+			sink.gate <- struct{}{}
+			synctest.Wait()
+			if store.state.Position != 1 {
+				t.Errorf("behind=%v: the state is at %d when the sink is at 1", behind, store.state.Position)
+			}
+			close(src.slow)
+			close(sink.gate)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			p.check(t)
+			if store.state.Position != 10 {
+				t.Errorf("behind=%v: the last state is at %d, want 10", behind, store.state.Position)
+			}
+		})
+	}
+}
