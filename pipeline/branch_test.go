@@ -805,7 +805,7 @@ func TestWithoutPositions(t *testing.T) {
 }
 
 // TestEnough: a run that is told that others have taken the rows that are wanted takes no more for its main sink, and completes
-// the sinks that were behind it, also while nothing arrives and whoever else has nothing to complete.
+// the sinks that were behind it, also while nothing arrives and other lanes have nothing to complete.
 func TestEnough(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		for _, det := range []bool{false, true} {

@@ -49,7 +49,8 @@ type RunOptions struct {
 	// the way of the writer, so it must be quick. nil: nobody listens.
 	Reached func(split SplitID, at Progress, watermark int64)
 	// StateEvery is about how often the state of [Stateful] processors is taken, so how far behind the sinks reading may
-	// have to begin after a crash. Default 1 s.
+	// have to begin after a crash. Default 1 s. Jobs have no key for it: they store state with their snapshots, which are
+	// further apart than that.
 	StateEvery time.Duration
 	// Exchanges keep the rows of shuffles, by name ([Plan.Shuffles]): of those that the segment ends in, until they are read,
 	// and of those that it begins with.
