@@ -12,7 +12,7 @@ import (
 // Fingerprint renders the settings of a part, for its Fingerprint method: `kind{A: 1, B: "x", C: {D: true}}` with every
 // exported field of options, a struct, in the order of its declaration. So a setting that is added later is in it without
 // anybody thinking of it. without names those that do not matter to what the part gives (how large a block is, how long a
-// broker is waited for), or that are nobody's business (passwords); that of a nested one is "TLS.CAFile".
+// broker is waited for), or that are nobody's business (passwords); that of a nested one is "TLS.CA".
 //
 // Values are numbers, booleans, text, times, schemas and structs, pointers, slices and maps of these; anything else is
 // rendered by its type alone, which says nothing, and pipelinetest.TestFingerprint finds it.

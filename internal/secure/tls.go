@@ -10,22 +10,24 @@ import (
 	"os"
 )
 
-// TLS names the files, in PEM, that one side of an encrypted connection needs. A client's zero value trusts the system's
-// authorities and shows no certificate.
+// TLS names the files, in PEM, that one side of an encrypted connection needs. It is a section of job files too. A client's zero
+// value trusts the system's authorities and shows no certificate.
 type TLS struct {
-	// CAFile is whom this side trusts to certify the other one. Empty: a client trusts the system's authorities, a server
-	// asks for no certificate.
-	CAFile string
-	// CertFile and KeyFile are this side's certificate and key; both or none. A server needs them; a client only if the server
-	// asks for a certificate.
-	CertFile, KeyFile string
-	// ServerName is the name that the server's certificate must be of; empty: the host of the address. Clients only.
-	ServerName string
+	// CA is the PEM file of whom this side trusts to certify the other. Empty: who connects trusts the system's authorities, who
+	// is connected to asks for no certificate.
+	CA string `yaml:"ca" default:""`
+	// Cert is the PEM file of this side's certificate; it needs a key. Who is connected to (shards) needs one, who connects only
+	// where a certificate is asked for.
+	Cert string `yaml:"cert" default:""`
+	// Key is the PEM file of the certificate's key.
+	Key string `yaml:"key" default:""`
+	// ServerName is checked against the other side's certificate by who connects; empty: the host of the address.
+	ServerName string `yaml:"server_name" default:""`
 }
 
 // Check finds what is wrong with the names alone. nil has no fault.
 func (t *TLS) Check() error {
-	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
+	if t != nil && (t.Cert == "") != (t.Key == "") {
 		return errors.New("needs both cert and key, or neither")
 	}
 	return nil
@@ -48,9 +50,9 @@ func (t *TLS) Client(least uint16) (*tls.Config, error) {
 	return c, err
 }
 
-// Server reads the files for the side that is called. With a CAFile it demands a certificate.
+// Server reads the files for the side that is called. With a CA it demands a certificate.
 func (t *TLS) Server(least uint16) (*tls.Config, error) {
-	if t.CertFile == "" || t.KeyFile == "" {
+	if t.Cert == "" || t.Key == "" {
 		return nil, errors.New("a TLS server needs a certificate file and a key file")
 	}
 	c := &tls.Config{MinVersion: least}
@@ -65,29 +67,29 @@ func (t *TLS) Server(least uint16) (*tls.Config, error) {
 }
 
 func (t *TLS) certificate(c *tls.Config) error {
-	if t.CertFile == "" {
+	if t.Cert == "" {
 		return nil
 	}
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
-		return fmt.Errorf("certificate (cert) %s with key %s: %w", t.CertFile, t.KeyFile, err)
+		return fmt.Errorf("certificate (cert) %s with key %s: %w", t.Cert, t.Key, err)
 	}
 	c.Certificates = []tls.Certificate{cert}
 	return nil
 }
 
-// authorities are those of CAFile; nil without one.
+// authorities are those of CA; nil without one.
 func (t *TLS) authorities() (*x509.CertPool, error) {
-	if t.CAFile == "" {
+	if t.CA == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(t.CAFile)
+	pem, err := os.ReadFile(t.CA)
 	if err != nil {
 		return nil, fmt.Errorf("authorities (ca): %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("authorities (ca): %s holds no PEM certificate", t.CAFile)
+		return nil, fmt.Errorf("authorities (ca): %s holds no PEM certificate", t.CA)
 	}
 	return pool, nil
 }

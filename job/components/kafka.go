@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/kafkasource"
@@ -54,7 +55,7 @@ type Kafka struct {
 	// RetryFor is how long an unreachable broker is tried before the run ends with exit code 3.
 	RetryFor conf.Duration `yaml:"retry_for" min:"0"`
 	// TLS encrypts the connections; absent: plain text.
-	TLS *TLS `yaml:"tls"`
+	TLS *secure.TLS `yaml:"tls"`
 	// SASL logs in; absent: no log-in.
 	SASL *SASL `yaml:"sasl"`
 }
@@ -144,7 +145,7 @@ func (k *Kafka) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Block],
 		Isolation: kafkasource.Isolation(k.Isolation), OnGap: kafkasource.GapPolicy(k.OnGap), GroupID: k.GroupID, ClientID: k.ClientID,
 		MaxWait: time.Duration(k.MaxWait), MaxBytes: int(k.MaxBytes), MaxBatchBytes: int(k.MaxBatchBytes), MaxRows: k.MaxRows,
 		RetryFor: max(time.Duration(k.RetryFor), time.Millisecond),
-		TLS:      tlsOptions(k.TLS),
+		TLS:      k.TLS,
 	}
 	var err error
 	if opts.SASL, err = saslOptions(k.SASL); err != nil {
@@ -168,7 +169,7 @@ func (k *Kafka) StreamName() string { return cmp.Or(k.Name, k.Topic) }
 // Check implements [component.Checker].
 func (k *Kafka) Check(report component.Report) {
 	checkBrokers(k.Brokers, report)
-	k.TLS.check(report)
+	checkTLS(k.TLS, report)
 }
 
 // Brief implements [component.Brief].

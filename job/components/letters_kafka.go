@@ -1,6 +1,7 @@
 package components
 
 import (
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
 	"github.com/monolith-go/monolith/sources/kafkasource"
@@ -13,7 +14,7 @@ type KafkaLetters struct {
 	// Topic must exist.
 	Topic string `yaml:"topic" required:"true"`
 	// TLS encrypts the connections; absent: plain text.
-	TLS *TLS `yaml:"tls"`
+	TLS *secure.TLS `yaml:"tls"`
 	// SASL logs in; absent: no log-in.
 	SASL *SASL `yaml:"sasl"`
 }
@@ -24,7 +25,7 @@ func (k *KafkaLetters) Open(string) (component.LetterBox, error) {
 	if err != nil {
 		return nil, err
 	}
-	tc, mechanism, err := kafkasource.Options{TLS: tlsOptions(k.TLS), SASL: sasl}.Security()
+	tc, mechanism, err := kafkasource.Options{TLS: k.TLS, SASL: sasl}.Security()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (*KafkaLetters) Shared() (ok bool, key, hint string) { return true, "", "" 
 // Check implements [component.Checker].
 func (k *KafkaLetters) Check(report component.Report) {
 	checkBrokers(k.Brokers, report)
-	k.TLS.check(report)
+	checkTLS(k.TLS, report)
 }
 
 // topicBox publishes bad rows to a Kafka topic.

@@ -2,29 +2,11 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/sources/kafkasource"
 )
-
-// TLS is how connections are encrypted and who is trusted. An empty section uses the system's authorities.
-type TLS struct {
-	// CA is a PEM file of authorities; empty: the system's.
-	CA string `yaml:"ca" default:""`
-	// Cert is the PEM file of a client certificate; it needs a key.
-	Cert string `yaml:"cert" default:""`
-	// Key is the PEM file of the client certificate's key.
-	Key string `yaml:"key" default:""`
-	// ServerName is checked against the server's certificate; empty: the host of the address.
-	ServerName string `yaml:"server_name" default:""`
-}
-
-func tlsOptions(t *TLS) *kafkasource.TLS {
-	if t == nil {
-		return nil
-	}
-	return &kafkasource.TLS{CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName}
-}
 
 // SASL is a log-in with user and password.
 type SASL struct {
@@ -52,8 +34,8 @@ func saslOptions(s *SASL) (*kafkasource.SASL, error) {
 	return out, nil
 }
 
-func (t *TLS) check(report component.Report) {
-	if t != nil && (t.Cert == "") != (t.Key == "") {
-		report("tls", "needs both cert and key, or neither")
+func checkTLS(t *secure.TLS, report component.Report) {
+	if err := t.Check(); err != nil {
+		report("tls", "%v", err)
 	}
 }

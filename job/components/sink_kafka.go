@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
@@ -22,7 +23,7 @@ type KafkaSink struct {
 	// Compression is that of record batches.
 	Compression string `yaml:"compression" default:"zstd" enum:"zstd|lz4|snappy|gzip|none"`
 	// TLS encrypts the connections; absent: plain text.
-	TLS *TLS `yaml:"tls"`
+	TLS *secure.TLS `yaml:"tls"`
 	// SASL logs in; absent: no log-in.
 	SASL *SASL `yaml:"sasl"`
 }
@@ -33,7 +34,7 @@ func (k *KafkaSink) Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], e
 	if err != nil {
 		return nil, err
 	}
-	tc, mechanism, err := kafkasource.Options{TLS: tlsOptions(k.TLS), SASL: sasl}.Security()
+	tc, mechanism, err := kafkasource.Options{TLS: k.TLS, SASL: sasl}.Security()
 	if err != nil {
 		return nil, err
 	}
@@ -55,5 +56,5 @@ func (*KafkaSink) Place() (key, place string) { return "", "" }
 // Check implements [component.Checker].
 func (k *KafkaSink) Check(report component.Report) {
 	checkBrokers(k.Brokers, report)
-	k.TLS.check(report)
+	checkTLS(k.TLS, report)
 }

@@ -1,5 +1,7 @@
 package spec
 
+import "github.com/monolith-go/monolith/internal/secure"
+
 // PS is the parameter server: shards in this process, or in processes of their own (monolith ps).
 type PS struct {
 	// Shards is the number of shards the parameters are spread over. The result does not depend on it. With addresses it is
@@ -28,8 +30,9 @@ type PS struct {
 	// machine, or the process's control group, has, less a sixteenth for the system and an eighth, at least 128 MiB, for the
 	// program.
 	Memory Size `yaml:"memory" default:"0" min:"0"`
-	// TLS encrypts; absent: plain text, for loopback and unix sockets.
-	TLS *PSTLS `yaml:"tls"`
+	// TLS encrypts what workers and shards exchange; absent: plain text, for loopback and unix sockets. One section serves both
+	// sides: cert is that of the shards, and of workers where ca makes one necessary.
+	TLS *secure.TLS `yaml:"tls"`
 	// Token is what every call must bear: {env: VARIABLE} or {file: PATH}. Over the network it needs TLS.
 	Token Secret `yaml:"token"`
 }
@@ -44,19 +47,6 @@ type WAL struct {
 	Sync bool `yaml:"sync" default:"true"`
 	// SegmentBytes is the size of a file of the log.
 	SegmentBytes Size `yaml:"segment_bytes" default:"64MiB" min:"4096"`
-}
-
-// PSTLS encrypts what workers and shards exchange. The same section serves both sides.
-type PSTLS struct {
-	// Cert is the PEM file of the certificate of the shards, and of workers where ca makes one necessary; it needs a key.
-	Cert string `yaml:"cert" default:""`
-	// Key is the PEM file of the certificate's key.
-	Key string `yaml:"key" default:""`
-	// CA is the PEM file of whom each side trusts to certify the other. Empty: workers trust the system's authorities and
-	// need no certificate.
-	CA string `yaml:"ca" default:""`
-	// ServerName is checked against the shards' certificates; empty: the host of the address.
-	ServerName string `yaml:"server_name" default:""`
 }
 
 // Remote reports whether the shards are in other processes.

@@ -424,8 +424,8 @@ func (v *validator) ps(p *PS) {
 	if p.Lease <= 0 {
 		v.fault("ps.lease", "is %v, not above 0", p.Lease)
 	}
-	if p.TLS != nil && (p.TLS.Cert == "") != (p.TLS.Key == "") {
-		v.fault("ps.tls", "needs a cert and a key, or neither")
+	if err := p.TLS.Check(); err != nil {
+		v.fault("ps.tls", "%v", err)
 	}
 }
 

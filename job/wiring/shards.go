@@ -88,7 +88,7 @@ func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
 	if err != nil {
 		return wire.ClientConfig{}, err
 	}
-	c := wire.ClientConfig{TLS: psTLS(p.TLS), Token: token}
+	c := wire.ClientConfig{TLS: p.TLS, Token: token}
 	for _, addr := range p.Addresses {
 		if _, err := wire.DialOptions(addr, c); err != nil {
 			return c, fault.Config("ps.tls: %w", err)
@@ -114,7 +114,7 @@ func ServerConfig(p *spec.PS) (wire.ServerConfig, error) {
 	if err != nil {
 		return wire.ServerConfig{}, err
 	}
-	return wire.ServerConfig{TLS: psTLS(p.TLS), Token: token}, nil
+	return wire.ServerConfig{TLS: p.TLS, Token: token}, nil
 }
 
 // RetryFor is how long calls try, as package wire means it: 0 would be its default there.
@@ -123,13 +123,6 @@ func RetryFor(p *spec.PS) time.Duration {
 		return -1
 	}
 	return time.Duration(p.Retry)
-}
-
-func psTLS(t *spec.PSTLS) *wire.TLS {
-	if t == nil {
-		return nil
-	}
-	return &wire.TLS{CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, ServerName: t.ServerName}
 }
 
 // Dial connects to shards in other processes.

@@ -48,7 +48,7 @@ const (
 // ServerConfig describes how a server is reached. The zero value serves anybody without encryption, which is for loopback and
 // unix sockets.
 type ServerConfig struct {
-	// TLS, if not nil, encrypts; its CAFile makes client certificates required.
+	// TLS, if not nil, encrypts; its CA makes client certificates required.
 	TLS *TLS
 	// Token, if not nil, is where to ask what every call must bear, the health service's apart. It may change.
 	Token secure.Token
@@ -90,7 +90,7 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 
 // Authenticates reports whether each admitted client is authenticated: by a token, or by a certificate.
 func (c ServerConfig) Authenticates() bool {
-	return c.Token != nil || c.TLS != nil && c.TLS.CAFile != ""
+	return c.Token != nil || c.TLS != nil && c.TLS.CA != ""
 }
 
 // ClientConfig describes how a server is reached. The zero value connects without encryption.

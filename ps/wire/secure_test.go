@@ -89,8 +89,8 @@ func TestWhoMayConnect(t *testing.T) {
 	clientCert, clientKey, _, _ := ca.issue(t, "worker", ca)
 	strangeCert, strangeKey, _, _ := other.issue(t, "stranger", other)
 	plain := wire.ServerConfig{}
-	encrypted := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey}, Token: secure.Fixed("secret")}
-	mutual := wire.ServerConfig{TLS: &wire.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file}}
+	encrypted := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey}, Token: secure.Fixed("secret")}
+	mutual := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey, CA: ca.file}}
 	for _, x := range []struct {
 		name   string
 		server wire.ServerConfig
@@ -101,18 +101,18 @@ func TestWhoMayConnect(t *testing.T) {
 		{"token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{Token: secure.Fixed("secret")}, ""},
 		{"wrong token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{Token: secure.Fixed("Secret")}, "the token is not the server's"},
 		{"no token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{}, "none was sent"},
-		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: secure.Fixed("secret")}, ""},
-		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}, Token: secure.Fixed("no")}, "the token is not the server's"},
-		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: other.file}, Token: secure.Fixed("secret")}, "the server's certificate is not trusted"},
-		{"server of another name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "elsewhere"}}, "the server's certificate is not trusted"},
-		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, ServerName: "shard"}, Token: secure.Fixed("secret")}, ""},
+		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}, Token: secure.Fixed("secret")}, ""},
+		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}, Token: secure.Fixed("no")}, "the token is not the server's"},
+		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: other.file}, Token: secure.Fixed("secret")}, "the server's certificate is not trusted"},
+		{"server of another name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, ServerName: "elsewhere"}}, "the server's certificate is not trusted"},
+		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, ServerName: "shard"}, Token: secure.Fixed("secret")}, ""},
 		{"client without tls", encrypted, wire.ClientConfig{Token: secure.Fixed("secret")}, "the server wants TLS"},
-		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server does not speak TLS"},
-		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: clientCert, KeyFile: clientKey}}, ""},
-		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file}}, "the server wants another client certificate"},
+		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}}, "the server does not speak TLS"},
+		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: clientCert, Key: clientKey}}, ""},
+		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}}, "the server wants another client certificate"},
 		{
 			"client of another authority", mutual,
-			wire.ClientConfig{TLS: &wire.TLS{CAFile: ca.file, CertFile: strangeCert, KeyFile: strangeKey}},
+			wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: strangeCert, Key: strangeKey}},
 			"the server wants another client certificate",
 		},
 	} {

@@ -171,7 +171,7 @@ func TestApacheKafka(t *testing.T) {
 		o := create(t, "secret", nil)
 		send(t, "secret", broker.Batch{}, numbered("a", 3)...)
 		o.Brokers, o.End.Place = []string{k.SecureAddr}, kafkasource.Latest
-		o.TLS = &kafkasource.TLS{CAFile: k.CAFile}
+		o.TLS = &kafkasource.TLS{CA: k.CAFile}
 		for _, m := range []kafkasource.Mechanism{kafkasource.Plain, kafkasource.ScramSHA256, kafkasource.ScramSHA512} {
 			o.SASL = &kafkasource.SASL{Mechanism: m, User: realkafka.User, Password: realkafka.Password}
 			if got := values(open(t, source(t, o), pipeline.NoPosition, nil).take(t, -1)); got != "a0 a1 a2" {

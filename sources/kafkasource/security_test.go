@@ -160,24 +160,24 @@ func TestTLS(t *testing.T) {
 	b := start(t, broker.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}})
 	o := options(b.Addrs()...)
 	o.End.Place = kafkasource.Latest
-	o.TLS = &kafkasource.TLS{CAFile: ca, CertFile: ca, KeyFile: key}
+	o.TLS = &kafkasource.TLS{CA: ca, Cert: ca, Key: key}
 	securedRecords(t, o, 3)
 	if got := values(open(t, source(t, o), pipeline.NoPosition, nil).take(t, -1)); got != "a b c" {
 		t.Error(got)
 	}
 	named := o
-	named.TLS = &kafkasource.TLS{CAFile: ca, CertFile: ca, KeyFile: key, ServerName: "kafka.test"}
+	named.TLS = &kafkasource.TLS{CA: ca, Cert: ca, Key: key, ServerName: "kafka.test"}
 	splits(t, source(t, named))
 	for name, c := range map[string]struct {
 		tls  *kafkasource.TLS
 		want error
 	}{
-		"unknown authority":  {&kafkasource.TLS{CAFile: otherCA, CertFile: ca, KeyFile: key}, pipeline.ErrConfig},
-		"system authorities": {&kafkasource.TLS{CertFile: ca, KeyFile: key}, pipeline.ErrConfig},
-		"wrong name":         {&kafkasource.TLS{CAFile: ca, CertFile: ca, KeyFile: key, ServerName: "other.test"}, pipeline.ErrConfig},
-		"no own certificate": {&kafkasource.TLS{CAFile: ca}, pipeline.ErrConfig},
-		"no file":            {&kafkasource.TLS{CAFile: ca + ".none"}, pipeline.ErrConfig},
-		"no PEM":             {&kafkasource.TLS{CAFile: key}, pipeline.ErrConfig},
+		"unknown authority":  {&kafkasource.TLS{CA: otherCA, Cert: ca, Key: key}, pipeline.ErrConfig},
+		"system authorities": {&kafkasource.TLS{Cert: ca, Key: key}, pipeline.ErrConfig},
+		"wrong name":         {&kafkasource.TLS{CA: ca, Cert: ca, Key: key, ServerName: "other.test"}, pipeline.ErrConfig},
+		"no own certificate": {&kafkasource.TLS{CA: ca}, pipeline.ErrConfig},
+		"no file":            {&kafkasource.TLS{CA: ca + ".none"}, pipeline.ErrConfig},
+		"no PEM":             {&kafkasource.TLS{CA: key}, pipeline.ErrConfig},
 		"plain text":         {nil, pipeline.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -128,7 +128,7 @@ func TestValidateReportsAllFaults(t *testing.T) {
 		Brokers: []string{"localhost", "a:b"}, Topic: "a b", Partitions: []int{1, 1},
 		Start: kafkasource.Bound{Place: "middle"}, End: kafkasource.Bound{Place: "earliest", Offsets: map[int]int64{0: -1}},
 		Isolation: "serializable", OnGap: "ignore", MaxBytes: -1, MaxWait: time.Nanosecond,
-		TLS: &kafkasource.TLS{CertFile: "c.pem"}, SASL: &kafkasource.SASL{Mechanism: "kerberos"},
+		TLS: &kafkasource.TLS{Cert: "c.pem"}, SASL: &kafkasource.SASL{Mechanism: "kerberos"},
 	})
 	if !errors.Is(err, pipeline.ErrConfig) {
 		t.Fatalf("%v", err)
