@@ -193,7 +193,7 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 		return err
 	}
 	level := slog.LevelInfo
-	if c.generation() == 0 { // the beginning, which is for whoever opened the cluster to report: see Restored
+	if c.generation() == 0 { // the beginning, which the caller that opened the cluster reports: see Restored
 		level = slog.LevelDebug
 	}
 	c.ready(generation, info, false)
