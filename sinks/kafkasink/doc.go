@@ -12,7 +12,7 @@
 // this project's source):
 //
 //		source split a ─> waiting ─ begin, produce, commit ─> partition murmur2("source/a")
-//		                            transactional id output/source/a
+//		                            transactional id output/topic/source/a
 //
 //	  - Rows of a split wait in memory, for CommitEvery at most, and then are written in one transaction of milliseconds: all of
 //	    them count or none. A request that is repeated is known by its sequence number.

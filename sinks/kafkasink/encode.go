@@ -118,14 +118,13 @@ func encodeRows(b *pipeline.Batch, r *rows) error {
 		}
 	}
 	keys, _ := b.Column(pipeline.ColKey).(*array.Binary)
-	times, _ := b.Column(pipeline.ColTime).(*array.Int64)
 	for i := range b.NumRows() {
 		var key []byte
 		hasKey := keys != nil && keys.IsValid(i)
 		if hasKey {
 			key = keys.Value(i)
 		}
-		r.add(key, hasKey, micros(times, i), func(dst []byte) []byte {
+		r.add(key, hasKey, time.Time{}, func(dst []byte) []byte {
 			open := byte('{')
 			for c, value := range values {
 				if value == nil {

@@ -230,7 +230,7 @@ func TestRowsAsJSON(t *testing.T) {
 			t.Errorf("row %d\n%s, want\n%s", i, got[i].Value, want)
 		}
 	}
-	if string(got[0].Key) != "k" || got[1].Key != nil || !got[0].Time.IsZero() || got[1].Time.Unix() != 1_700_000_000 {
+	if string(got[0].Key) != "k" || got[1].Key != nil || !got[0].Time.IsZero() || !got[1].Time.IsZero() { // the time of writing, whatever time a row has
 		t.Errorf("keys %q %q, times %v %v", got[0].Key, got[1].Key, got[0].Time, got[1].Time)
 	}
 }

@@ -261,6 +261,29 @@ func TestDiesBeforeTheCommit(t *testing.T) {
 	}
 }
 
+// TestTopicsHaveOwnersOfTheirOwn: an output of one name writes to two topics, and neither refuses the other.
+func TestTopicsHaveOwnersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{Topics: map[string]int{"out": 1, "other": 1}})
+	mem := memory.NewGoAllocator()
+	o := options(b)
+	one := rowsWriter(t, o)
+	o.Topic = "other"
+	two := rowsWriter(t, o)
+	for i := range pipeline.Position(3) {
+		for _, w := range []*kafkasink.Writer[*pipeline.Batch]{one, two} {
+			if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, topic := range []string{"out", "other"} {
+		if got := committed(t, b.Addrs(), topic)["a"]; len(got) != 30 {
+			t.Errorf("%d rows in %s", len(got), topic)
+		}
+	}
+}
+
 // TestAnswersThatAreLost: brokers that append and do not say so are asked again, and append nothing twice.
 func TestAnswersThatAreLost(t *testing.T) {
 	t.Parallel()

@@ -25,15 +25,16 @@ var (
 	_ pipeline.Sink[*pipeline.Batch] = (*Sink[*pipeline.Batch])(nil)
 )
 
-// New describes a sink that writes the records of blocks: payload, key and time as far as the block has them. It opens
-// nothing. Errors: [pipeline.ErrConfig], all faults of the options at once.
+// New describes a sink that writes the records of blocks: payload, key and time as far as the block has them. Records that are older
+// than the topic's retention, by these times, are removed soon and with them how far a split is. It opens nothing. Errors: [pipeline.ErrConfig], all faults of the options at once.
 func New(opts Options) (*Sink[*pipeline.Block], error) {
 	return newSink(opts, "records", encodeBlock)
 }
 
 // NewRows describes a sink that writes each row of a batch as a JSON object, whose members are the columns in their order;
-// reserved ones are called label, weight, time, position and line_id. A column [pipeline.ColKey] becomes the record's key, and
-// [pipeline.ColTime] its time too. Numbers are exact; what JSON cannot hold (NaN, infinity) is null, and bytes that are not
+// reserved ones are called label, weight, time, position and line_id. A column [pipeline.ColKey] becomes the record's key. The
+// record's time is that of writing, whatever time the row has, so that retention by time keeps the last rows of each split, which
+// Resume needs, also when old rows are written. Numbers are exact; what JSON cannot hold (NaN, infinity) is null, and bytes that are not
 // UTF-8 are {"base64": "..."}. It opens nothing. Errors: [pipeline.ErrConfig], all faults of the options at once.
 func NewRows(opts Options) (*Sink[*pipeline.Batch], error) {
 	return newSink(opts, "rows", encodeRows)
@@ -118,7 +119,7 @@ func (w *Writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 	for i, sp := range splits {
 		id := pipeline.SplitID{Source: source, Split: sp.Name}
 		s := &split{id: id, at: pipeline.Progress{Position: pipeline.NoPosition}, stored: pipeline.Progress{Position: pipeline.NoPosition}}
-		s.txn = transaction{p: w.p, partition: int32(w.p.choose([]byte(id.String()), n)), by: producing{txn: w.p.opts.Output + "/" + id.String()}}
+		s.txn = transaction{p: w.p, partition: int32(w.p.choose([]byte(id.String()), n)), by: producing{txn: w.p.opts.Output + "/" + w.p.opts.Topic + "/" + id.String()}}
 		s.headers = []Header{{HeaderOutput, []byte(w.p.opts.Output)}, {HeaderSource, []byte(source)}, {HeaderSplit, []byte(sp.Name)}}
 		mine[i] = s
 		group.Go(func() error {
