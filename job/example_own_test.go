@@ -168,7 +168,7 @@ func covered() metric.Metric {
 // remembering is the section of the program's sink, which has no keys.
 type remembering struct{ sink *memory }
 
-func (r *remembering) Sink(string, string) (pipeline.Sink[*pipeline.Batch], error) {
+func (r *remembering) Sink(component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
 	return r.sink, nil
 }
 func (*remembering) CanOpen() (string, error)   { return "", nil }
@@ -215,6 +215,9 @@ func (m *memory) Stored(split pipeline.SplitID) pipeline.Position {
 	}
 	return pipeline.NoPosition
 }
+
+// Totals says what is stored, for metrics: here each row by itself, of no size.
+func (m *memory) Totals() (stores, rows, bytes int64) { return int64(m.rows), int64(m.rows), 0 }
 
 func (*memory) Idle(context.Context) error  { return nil }
 func (*memory) Flush(context.Context) error { return nil }

@@ -79,6 +79,8 @@ type (
 	Scores = result.Scores
 	// HeadScore is one metric of a head in a [Progress].
 	HeadScore = result.HeadScore
+	// OutputState is how an output does, in a [Progress].
+	OutputState = result.OutputState
 	// SliceScores are the metrics of one head over the examples with one value of a column.
 	SliceScores = result.SliceScores
 	// TrainResult is what a training run did.

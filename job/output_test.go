@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +19,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/monolith-go/monolith/internal/broker"
@@ -295,5 +300,260 @@ outputs:
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %s in\n%v", want, err)
 		}
+	}
+}
+
+// TestOutputsOfAnEvaluation: an evaluation writes its predictions with keys as training does, once however often it is cut off or
+// run again; another snapshot, and other examples, are other parts.
+func TestOutputsOfAnEvaluation(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const held = 9000
+	writeLibfm(t, filepath.Join(dir, "train-0.libfm"), 1000, 0)
+	writeLibfm(t, filepath.Join(dir, "held-0.libfm"), held/2, 7000)
+	writeLibfm(t, filepath.Join(dir, "held-1.libfm"), held/2, 20000)
+	bed, err := broker.Start(broker.Options{Topics: map[string]int{"eval": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bed.Close() })
+	out := filepath.Join(dir, "held-rows")
+	section := fmt.Sprintf(`eval={source: {text: {files: [%q]}}, outputs: [
+  {name: examples, of: rows, to: {parquet: {dir: %q, rows_per_file: 500}}},
+  {name: scores, of: predictions, to: {parquet: {dir: %q, rows_per_file: 500}}},
+  {name: predictions, of: predictions, to: {kafka: {brokers: [%s], topic: eval, commit_every: 1ms}}}]}`,
+		filepath.Join(dir, "held-*.libfm"), out, filepath.Join(dir, "held-scores"), strings.Join(bed.Addrs(), ", "))
+	config := func(set ...string) *job.Config {
+		return outputsJob(t, dir, "eval", bed.Addrs(), append([]string{"outputs=[]", "deterministic=false", section}, set...)...)
+	}
+	if _, err := job.Run(t.Context(), config("eval.every=end", "eval.max_examples=100"), job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an evaluation while training has written something: %v", err)
+	}
+	// Runs that are cut off as soon as something is visible; then one to the end, and one more.
+	cutOff := 0
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		before := len(visible(t, out))
+		go func() {
+			for len(visible(t, out)) <= before && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}()
+		_, err := job.Evaluate(ctx, config(), job.EvalOptions{})
+		cancel()
+		if err != nil {
+			cutOff++
+		}
+	}
+	if cutOff == 0 {
+		t.Error("no evaluation was cut off")
+	}
+	var first *job.EvalResult
+	for range 2 {
+		r, err := job.Evaluate(t.Context(), config(), job.EvalOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Examples != held || r.Part == "" {
+			t.Errorf("%+v", r)
+		}
+		if first == nil {
+			first = r
+		} else if r.Part != first.Part || r.Metrics["auc"] != first.Metrics["auc"] {
+			t.Errorf("part %s auc %g, before %s and %g", r.Part, r.Metrics["auc"], first.Part, first.Metrics["auc"])
+		}
+		if n := len(rowsIn(t, filepath.Join(out, r.Part))); n != held {
+			t.Errorf("%d rows, want %d", n, held)
+		}
+		if n := len(predictionsIn(t, bed.Addrs(), "eval", held)); n != held {
+			t.Errorf("%d predictions, want %d", n, held)
+		}
+	}
+	scores, auc := scoresIn(t, filepath.Join(dir, "held-scores", first.Part))
+	if diff := cmp.Diff(predictionsIn(t, bed.Addrs(), "eval", held), scores); diff != "" {
+		t.Errorf("predictions (-topic +files):\n%.500s", diff)
+	}
+	if want := first.Metrics["auc"]; math.Abs(auc-want) > 1e-9 {
+		t.Errorf("the auc of what was written is %g, of the evaluation %g", auc, want)
+	}
+	// Other examples, and another snapshot.
+	writeLibfm(t, filepath.Join(dir, "held-2.libfm"), 10, 90000)
+	more, err := job.Evaluate(t.Context(), config(), job.EvalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Run(t.Context(), config("epochs=3", "eval={}"), job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	later, err := job.Evaluate(t.Context(), config(), job.EvalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more.Part == first.Part || later.Part == more.Part || later.Part == first.Part {
+		t.Errorf("parts %s, %s with other examples, %s of another snapshot", first.Part, more.Part, later.Part)
+	}
+	if n := len(rowsIn(t, filepath.Join(out, later.Part))); n != held+10 {
+		t.Errorf("%d rows, want %d", n, held+10)
+	}
+}
+
+// visible are the files of rows in a folder's folders.
+func visible(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "*.parquet"))
+	if err != nil {
+		t.Error(err)
+	}
+	return found
+}
+
+// scoresIn reads the predictions of a folder of Parquet files, and computes their AUC over all pairs.
+func scoresIn(t *testing.T, dir string) (map[rowPlace]float64, float64) {
+	t.Helper()
+	src, err := parquetsource.New(parquetsource.Options{Files: []string{filepath.Join(dir, "*.parquet")}, Columns: arrow.NewSchema([]arrow.Field{
+		{Name: "split", Type: arrow.BinaryTypes.String},
+		{Name: "position", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "label", Type: arrow.PrimitiveTypes.Float32},
+		{Name: "prediction", Type: arrow.PrimitiveTypes.Float32},
+	}, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	splits, err := src.Splits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[rowPlace]float64{}
+	var good, bad []float64
+	for _, sp := range splits {
+		r, err := src.Open(t.Context(), &pipeline.Env{}, sp, sp.Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			b, err := r.Next(t.Context())
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.NumRows() {
+				at := rowPlace{b.Column("split").(*array.String).Value(i), b.Column("position").(*array.Int64).Value(i)}
+				p, err := strconv.ParseFloat(strconv.FormatFloat(float64(b.Column("prediction").(*array.Float32).Value(i)), 'g', -1, 32), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out[at] = p // as in a topic: the shortest digits
+				if b.Column("label").(*array.Float32).Value(i) > 0 {
+					good = append(good, p)
+				} else {
+					bad = append(bad, p)
+				}
+			}
+			b.Release()
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wins := 0.
+	for _, g := range good {
+		for _, b := range bad {
+			switch {
+			case g > b:
+				wins++
+			case g == b:
+				wins += .5
+			}
+		}
+	}
+	return out, wins / float64(len(good)*len(bad))
+}
+
+// TestOutputsAreCounted: the metrics of an output are what it has stored, and what it lacks of what was trained before it came.
+func TestOutputsAreCounted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const rows = 1000
+	writeLibfm(t, filepath.Join(dir, "train-0.libfm"), rows, 0)
+	bed, err := broker.Start(broker.Options{Topics: map[string]int{"counted": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bed.Close() })
+	if _, err := job.Run(t.Context(), outputsJob(t, dir, "counted", bed.Addrs(), "outputs=[]", "epochs=1"), job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	value := func(name, output, code string) float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				labels := map[string]string{}
+				for _, l := range m.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				if f.GetName() == name && labels["output"] == output && labels["code"] == code {
+					return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+		return -1
+	}
+	most := 0.
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			most = max(most, value("monolith_output_lag_rows", "examples", ""))
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	_, err = job.Run(t.Context(), outputsJob(t, dir, "counted", bed.Addrs()), job.RunOptions{Registerer: reg})
+	close(stop)
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "counted-rows", "*.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(0)
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	for _, output := range []string{"examples", "predictions"} {
+		if n, lag := value("monolith_output_rows_total", output, ""), value("monolith_output_lag_rows", output, ""); n != 2*rows || lag != 0 {
+			t.Errorf("%s: %g rows, lag %g; want %d and 0", output, n, lag, 2*rows)
+		}
+		if n := value("monolith_output_stores_total", output, "ok"); n < 2*rows/300 {
+			t.Errorf("%s: stored %g times", output, n)
+		}
+	}
+	if n := value("monolith_output_stores_total", "examples", "ok"); n != float64(len(files)) {
+		t.Errorf("%g files are counted, and there are %d", n, len(files))
+	}
+	if n := value("monolith_output_bytes_total", "examples", ""); n < .7*float64(size) || n > 1.1*float64(size) {
+		t.Errorf("%g bytes are counted of files of %d", n, size)
+	}
+	if most >= 2*rows { // what was trained before the output came, and what a file holds
+		t.Errorf("the lag was up to %g", most)
 	}
 }

@@ -28,6 +28,10 @@ type Metrics struct {
 	wait       *prometheus.HistogramVec
 	step       *prometheus.HistogramVec
 	staleness  *prometheus.HistogramVec
+	outRows    *prometheus.CounterVec
+	outBytes   *prometheus.CounterVec
+	outStores  *prometheus.CounterVec
+	outLag     *prometheus.GaugeVec
 	request    *prometheus.HistogramVec
 	rows       *prometheus.GaugeVec
 	snapshots  *prometheus.CounterVec
@@ -77,6 +81,14 @@ func newMetrics(m *maker) *Metrics {
 			"Time a phase of a training step took: lookup, step or push.", "phase"),
 		staleness: m.histogram([]float64{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64}, "monolith_push_staleness_steps",
 			"Lookups a worker had done between a batch's own and its push."),
+		outRows: m.counter("monolith_output_rows_total",
+			"Rows an output of the job has stored, so that its readers see them.", "output"),
+		outBytes: m.counter("monolith_output_bytes_total",
+			"Bytes of what an output has stored: of its files, or of the keys and values of its records.", "output"),
+		outStores: m.counter("monolith_output_stores_total",
+			"Files or transactions of an output, by result; after a failure the run ends, or the output is opened anew.", "output", "code"),
+		outLag: m.gauge("monolith_output_lag_rows",
+			"Rows that are trained or on their way to an output, and that it has not stored yet.", "output"),
 		request: m.histogram(durationBuckets(), "monolith_ps_request_duration_seconds",
 			"Time a request to the parameter server took.", "method", "code"),
 		rows: m.gauge("monolith_ps_rows",
@@ -149,6 +161,21 @@ func (h *Metrics) QueueLen(queue string, length, capacity int) {
 // QueueWait times a side that had to wait.
 func (h *Metrics) QueueWait(queue, side string, d time.Duration) {
 	h.wait.WithLabelValues(queue, side).Observe(d.Seconds())
+}
+
+// OutputStored counts files or transactions of an output that became visible, with what is in them.
+func (h *Metrics) OutputStored(output string, stores, rows, bytes int64) {
+	h.outStores.WithLabelValues(output, "ok").Add(float64(stores))
+	h.outRows.WithLabelValues(output).Add(float64(rows))
+	h.outBytes.WithLabelValues(output).Add(float64(bytes))
+}
+
+// OutputFailed counts a file or transaction that failed.
+func (h *Metrics) OutputFailed(output, code string) { h.outStores.WithLabelValues(output, code).Inc() }
+
+// OutputLag tells how many rows an output has not stored yet.
+func (h *Metrics) OutputLag(output string, rows int64) {
+	h.outLag.WithLabelValues(output).Set(float64(rows))
 }
 
 // RequestDone times a request to the parameter server.

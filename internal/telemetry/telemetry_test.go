@@ -60,6 +60,11 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.StageDone("parse", 512, time.Millisecond)
 	h.QueueLen("lookup", 1, 2)
 	h.QueueWait("lookup", "get", time.Microsecond)
+	h.OutputStored("examples", 2, 300, 4096)
+	h.OutputStored("examples", 1, 100, 904)
+	h.OutputFailed("examples", "no_space")
+	h.OutputLag("examples", 9)
+	h.OutputLag("examples", 7)
 	h.RequestDone("push", "ok", time.Millisecond)
 	h.TableRows("embedding", 12)
 	h.Staleness(2)
@@ -141,6 +146,19 @@ func TestLint(t *testing.T) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	want := `
+# HELP monolith_output_bytes_total Bytes of what an output has stored: of its files, or of the keys and values of its records.
+# TYPE monolith_output_bytes_total counter
+monolith_output_bytes_total{output="examples"} 5000
+# HELP monolith_output_lag_rows Rows that are trained or on their way to an output, and that it has not stored yet.
+# TYPE monolith_output_lag_rows gauge
+monolith_output_lag_rows{output="examples"} 7
+# HELP monolith_output_rows_total Rows an output of the job has stored, so that its readers see them.
+# TYPE monolith_output_rows_total counter
+monolith_output_rows_total{output="examples"} 400
+# HELP monolith_output_stores_total Files or transactions of an output, by result; after a failure the run ends, or the output is opened anew.
+# TYPE monolith_output_stores_total counter
+monolith_output_stores_total{code="no_space",output="examples"} 1
+monolith_output_stores_total{code="ok",output="examples"} 3
 # HELP monolith_snapshot_size_bytes Size of the last good snapshot.
 # TYPE monolith_snapshot_size_bytes gauge
 monolith_snapshot_size_bytes 1.048576e+06
@@ -161,6 +179,7 @@ monolith_train_auc_ratio{head="click"} 0.75
 `
 	err := testutil.GatherAndCompare(
 		observe(t), strings.NewReader(want),
+		"monolith_output_rows_total", "monolith_output_bytes_total", "monolith_output_stores_total", "monolith_output_lag_rows",
 		"monolith_snapshot_size_bytes", "monolith_snapshots_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
 	)
 	if err != nil {

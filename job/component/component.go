@@ -245,14 +245,34 @@ type Sink struct {
 
 // SinkConfig is the section of a sink. It may have the method of [Checker].
 type SinkConfig interface {
-	// Sink describes the sink, without I/O but for secrets. Its writers are [pipeline.Resumer], [pipeline.Storer] and
-	// [pipeline.Idler]. output distinguishes what it writes from what others write to the same place; keys is what errors put before
-	// the names of the section's keys.
-	Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], error)
+	// Sink describes the sink, without I/O but for secrets. Its writers are [OutputWriter].
+	Sink(w Writing) (pipeline.Sink[*pipeline.Batch], error)
 	// CanOpen looks whether that will work, without leaving anything behind; key is the one that is at fault.
 	CanOpen() (key string, err error)
 	// Place is what no other output may name, with its key; empty where several may share it.
 	Place() (key, place string)
+}
+
+// Writing is what a job tells a sink beside its section.
+type Writing struct {
+	// Output tells what is written from what others write to the same place.
+	Output string
+	// Part keeps what is written apart from other parts of the same output, each with positions of its own: an evaluation is a
+	// part for each state that it evaluates. It could be the name of a folder. Empty: the output has no parts.
+	Part string
+	// Keys is what errors put before the names of the section's keys.
+	Keys string
+}
+
+// OutputWriter is what a sink of an output opens: it stores positions with the rows.
+type OutputWriter interface {
+	pipeline.Writer[*pipeline.Batch]
+	pipeline.Resumer
+	pipeline.Storer
+	pipeline.Idler
+	// Totals returns what was stored since the writer was opened: how many files or transactions became visible, and their rows
+	// and bytes. It is asked after each call of another method.
+	Totals() (stores, rows, bytes int64)
 }
 
 // LetterBox is a policy that keeps bad rows somewhere. It may have a method Flush() error, which makes them durable.

@@ -29,7 +29,7 @@ type KafkaSink struct {
 }
 
 // Sink implements [component.SinkConfig].
-func (k *KafkaSink) Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], error) {
+func (k *KafkaSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
 	sasl, err := saslOptions(k.SASL)
 	if err != nil {
 		return nil, err
@@ -38,9 +38,13 @@ func (k *KafkaSink) Sink(output, keys string) (pipeline.Sink[*pipeline.Batch], e
 	if err != nil {
 		return nil, err
 	}
+	output := w.Output
+	if w.Part != "" {
+		output += "/" + w.Part
+	}
 	return kafkasink.NewRows(kafkasink.Options{
 		Brokers: k.Brokers, Topic: k.Topic, Codec: k.Compression, CommitEvery: time.Duration(k.CommitEvery), Output: output,
-		TLS: tc, SASL: mechanism, Keys: keys,
+		TLS: tc, SASL: mechanism, Keys: w.Keys,
 	})
 }
 

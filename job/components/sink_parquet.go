@@ -7,6 +7,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/parquetsink"
 )
@@ -29,9 +30,9 @@ type ParquetSink struct {
 }
 
 // Sink implements [component.SinkConfig].
-func (p *ParquetSink) Sink(string, string) (pipeline.Sink[*pipeline.Batch], error) {
+func (p *ParquetSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
 	return parquetsink.New(parquetsink.Options{
-		Dir: p.Dir, FileEvery: time.Duration(p.FileEvery), RowsPerFile: p.RowsPerFile, BytesPerFile: int64(p.BytesPerFile),
+		Dir: filepath.Join(p.Dir, w.Part), FileEvery: time.Duration(p.FileEvery), RowsPerFile: p.RowsPerFile, BytesPerFile: int64(p.BytesPerFile),
 		RowsPerGroup: p.RowsPerGroup, Compression: p.Compression,
 	})
 }

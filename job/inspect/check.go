@@ -142,15 +142,19 @@ func checkPlaces(c *spec.Config, add func(path string, err error)) {
 	if o := stored.LogOptions(c); o != nil && c.PS.WAL.Dir != "" {
 		place("ps.wal.dir", fsx.CanMake(o.Dir))
 	}
-	for i := range c.Outputs {
-		to := &c.Outputs[i].To
-		if to.Value() == nil {
-			continue
-		}
-		if key, err := to.Value().CanOpen(); err != nil {
-			add(fmt.Sprintf("outputs[%d].to.%s.%s", i, to.Name(), key), err)
+	outputs := func(list []spec.Output, at string) {
+		for i := range list {
+			to := &list[i].To
+			if to.Value() == nil {
+				continue
+			}
+			if key, err := to.Value().CanOpen(); err != nil {
+				add(fmt.Sprintf("%s[%d].to.%s.%s", at, i, to.Name(), key), err)
+			}
 		}
 	}
+	outputs(c.Outputs, "outputs")
+	outputs(c.Eval.Outputs, "eval.outputs")
 	if d := c.Train.DeadLetter; c.Train.OnBadRow == "dead_letter" && d != nil && d.Value() != nil {
 		if key, err := d.Value().CanOpen(stored.WorkerName()); err != nil {
 			add("train.dead_letter."+d.Name()+"."+key, err)

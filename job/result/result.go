@@ -29,10 +29,21 @@ type Progress struct {
 	// Scores are the first metrics of each head over the last window of examples, computed before each was trained on; none
 	// where nothing is known.
 	Scores []HeadScore
+	// Outputs are those of the job that fall behind: they lack rows that are trained, or have been busy for seconds.
+	Outputs []OutputState
 	// Epoch counts from 1; Epochs is how many there will be, 0: not known.
 	Epoch, Epochs int
 	// Elapsed is the time since the run began.
 	Elapsed time.Duration
+}
+
+// OutputState is how an output of this process does.
+type OutputState struct {
+	Name string
+	// Lacks is how many rows are trained that the output was not given yet: they are read again for it.
+	Lacks int64
+	// Waits is how long it has been busy with one batch, file or transaction; 0 below two seconds.
+	Waits time.Duration
 }
 
 // HeadScore is one metric of a head, NaN where the examples do not define it.
@@ -147,6 +158,8 @@ type EvalResult struct {
 	// Snapshot is the path of the snapshot that was evaluated, Which says which that is.
 	Snapshot string `json:"snapshot"`
 	Which    string `json:"which,omitempty"`
+	// Part is what eval.outputs call what they have written of this evaluation: a folder, or the end of the header output.
+	Part string `json:"part,omitempty"`
 }
 
 // Plan is a checked graph that can be shown. Text is for people, DOT for Graphviz, Mermaid for Markdown pages, JSON for

@@ -2,8 +2,11 @@ package run
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,10 +15,13 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/sinks/metricsink"
+	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
 // Evaluate scores the job's evaluation source with the parameters of a snapshot. Nothing is changed: the snapshot is
@@ -77,7 +83,16 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	open := func(ctx context.Context, worker int) (*ps.Client, error) {
 		return cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
 	}
-	found, stats, err := evaluate(ctx, cfg, m, open, limit, opts.Drain, func(worker int) *pipeline.Env {
+	var outs *wiring.Outputs
+	if len(cfg.Eval.Outputs) > 0 {
+		part, err := partOf(ctx, cfg, m, info)
+		if err != nil {
+			return nil, fault.Unavailable(err)
+		}
+		outs = &wiring.Outputs{Part: part}
+		mon.outputs = outs
+	}
+	found, stats, err := evaluate(ctx, cfg, m, open, outs, limit, opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: log, Hooks: runHooks(mon, hooks), BadRows: bad.policy}
 	})
 	if err != nil {
@@ -91,9 +106,32 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
 	seconds := time.Since(began).Seconds()
+	part := ""
+	if outs != nil {
+		part = outs.Part
+	}
 	return &result.EvalResult{
 		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: found.scores,
 		Slices:  measureSlices(cfg, found.predictions),
-		BadRows: bad.counts(), Features: mon.fills.end(), Snapshot: path, Which: which,
+		BadRows: bad.counts(), Features: mon.fills.end(), Snapshot: path, Which: which, Part: part,
 	}, nil
+}
+
+// partOf names what the outputs of an evaluation write: after the snapshot, its contents, the graph and the splits that are read.
+// The same evaluation has the same name, and continues what it has written.
+func partOf(ctx context.Context, cfg *spec.Config, m model.Model, of *snapshot.Info) (string, error) {
+	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, nil, nil, metricsink.New[*trainstep.Scored]())
+	if err != nil {
+		return "", err
+	}
+	splits, err := plan.Splits(ctx)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%q %q\n", of.Digest, plan.Hash())
+	for _, s := range splits {
+		_, _ = fmt.Fprintf(h, "%q %q\n", s.Name, s.Identity)
+	}
+	return filepath.Base(of.Path) + "-" + hex.EncodeToString(h.Sum(nil)[:4]), nil
 }

@@ -21,6 +21,8 @@ const (
 	glanceEvery = 250 * time.Millisecond
 	// rateOver is the time that a rate is measured over.
 	rateOver = 5 * time.Second
+	// outputWaits is from when on progress says that an output is busy.
+	outputWaits = 2 * time.Second
 )
 
 // monitor watches a run: it keeps the metrics of a progress line, counts, and reports progress. Its methods may be called
@@ -34,6 +36,7 @@ type monitor struct {
 	// fills counts which features there are; may be nil. watched is the phase that both watch.
 	fills   *fillWatch
 	watched string
+	outputs *wiring.Outputs // of the job; nil: there are none
 
 	mu       sync.Mutex
 	phase    result.Progress
@@ -192,6 +195,17 @@ func (m *monitor) look() result.Progress {
 	p.Rate = math.NaN()
 	if first := m.rates[0]; now.Sub(first.at) > 0 {
 		p.Rate = float64(p.Examples-first.examples) / now.Sub(first.at).Seconds()
+	}
+	p.Outputs = nil
+	if m.outputs != nil {
+		for _, s := range m.outputs.States() {
+			if s.Waits < outputWaits {
+				s.Waits = 0
+			}
+			if s.Lacks > 0 || s.Waits > 0 {
+				p.Outputs = append(p.Outputs, result.OutputState(s))
+			}
+		}
 	}
 	p.Scores = nil
 	if p.Phase == "train" {

@@ -123,6 +123,10 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 		return nil, err
 	}
 	t.monitor = newMonitor(cfg, opts, t.hooks)
+	t.monitor.outputs = &t.outputs
+	t.outputs.Trained = func(ctx context.Context, source string) (map[string]pipeline.Progress, error) {
+		return t.shards.Progress(ctx, source)
+	}
 	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
 	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
 		return nil, err
@@ -299,7 +303,7 @@ func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(result.Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
-	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
+	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, nil, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
 	})
 	if err != nil || stats.Drained {
@@ -375,10 +379,10 @@ type evaluated struct {
 	predictions *metric.Collection
 }
 
-// evaluate runs the evaluation graph of a job over parameters that open reads.
-func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (*evaluated, pipeline.RunStats, error) {
+// evaluate runs the evaluation graph of a job over parameters that open reads. outs gets its outputs; nil: it writes none.
+func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, outs *wiring.Outputs, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (*evaluated, pipeline.RunStats, error) {
 	sink := metricsink.New[*trainstep.Scored]()
-	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, sink)
+	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, outs, sink)
 	if err != nil {
 		return nil, pipeline.RunStats{}, err
 	}

@@ -120,6 +120,12 @@ type Eval struct {
 	Slices []Slices `yaml:"slices"`
 	// Every chooses when training stops to evaluate: after each epoch, or only at the end.
 	Every string `yaml:"every" default:"epoch" enum:"epoch|end"`
+	// Outputs write what `monolith eval` reads, or what the snapshot predicts of it, each row exactly once; evaluations in training
+	// write none. A snapshot evaluated on a source is a part of its own, named by the snapshot and a hash of both: a folder within
+	// the one of parquet, and what the header "output" of a topic's records ends in. An evaluation that was killed is continued in
+	// its part when it is run again, one that is complete adds nothing to it, and another snapshot or other files make
+	// another part.
+	Outputs []Output `yaml:"outputs"`
 	// MaxExamples ends an evaluation early, in examples; 0 reads the whole source.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
 }

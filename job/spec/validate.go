@@ -501,10 +501,17 @@ func (v *validator) outputs(c *Config) {
 	if len(c.Outputs) > 0 && c.Runner != "local" {
 		v.fault("runner", "is %s, but outputs are written by the runner local alone", c.Runner)
 	}
-	names, places := map[string]bool{}, map[string]string{}
-	for i := range c.Outputs {
-		o := &c.Outputs[i]
-		path := fmt.Sprintf("outputs[%d]", i)
+	places := map[string]string{}
+	v.outputList(c.Outputs, "outputs", places)
+	v.outputList(c.Eval.Outputs, "eval.outputs", places)
+}
+
+// outputList checks a list of outputs; places are those of lists before, by whose output it is.
+func (v *validator) outputList(list []Output, at string, places map[string]string) {
+	names := map[string]bool{}
+	for i := range list {
+		o := &list[i]
+		path := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case names[o.Name]:
 			v.fault(path+".name", "is %q, as that of another output", o.Name)

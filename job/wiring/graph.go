@@ -55,23 +55,16 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	step.Keys = TraceKeys(c)
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
-	endRows, err := outs.ends(c, "rows", func(n int) []pipeline.Stream[*pipeline.Batch] {
-		branches := pipeline.Tee(examples, "share rows", n+1)
-		examples = branches[0]
-		return branches[1:]
-	}, outputQueue)
+	of := outputList{c, c.Outputs, "outputs"}
+	endRows, err := outs.shareRows(of, &examples)
 	if err != nil {
 		return nil, err
 	}
 	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
 	grads := pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step))
-	endPredictions, err := outs.ends(c, "predictions", func(n int) []pipeline.Stream[*pipeline.Batch] {
-		side := pipeline.Side[*pipeline.Batch](grads, trainstep.SidePredictions)
-		if n == 1 {
-			return []pipeline.Stream[*pipeline.Batch]{side}
-		}
-		return pipeline.Tee(side, "share predictions", n)
-	}, 0)
+	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {
+		return pipeline.Side[*pipeline.Batch](grads, trainstep.SidePredictions)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +74,9 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	return g.Plan()
 }
 
-// EvalGraph is source ─> parse ─> batch ─╫─> lookup ─> score ─> metrics.
-func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, sink *metricsink.Sink[*trainstep.Scored]) (*pipeline.Plan, error) {
+// EvalGraph is source ─> parse ─> batch ─╫─> lookup ─> score ─> metrics, with the outputs of the evaluation beside as those of
+// training are. outs gets the writers of these; nil in a graph without them.
+func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *Outputs, sink *metricsink.Sink[*trainstep.Scored]) (*pipeline.Plan, error) {
 	if r.Source == nil {
 		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
 	}
@@ -92,8 +86,25 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, sink *
 		return nil, err
 	}
 	examples = pipeline.Prefetch(examples, "prefetch", max(c.Train.Prefetch.Parse, 1))
+	of := outputList{c, c.Eval.Outputs, "eval.outputs"}
+	if outs == nil {
+		outs, of.list = &Outputs{}, nil
+	}
+	endRows, err := outs.shareRows(of, &examples)
+	if err != nil {
+		return nil, err
+	}
 	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
-	pipeline.Into(pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.Eval.Keys()...)), NodeMetrics, sink)
+	scored := pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.Eval.Keys()...))
+	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {
+		return pipeline.Side[*pipeline.Batch](scored, trainstep.SidePredictions)
+	})
+	if err != nil {
+		return nil, err
+	}
+	pipeline.Into(scored, NodeMetrics, sink)
+	endRows()
+	endPredictions()
 	return g.Plan()
 }
 

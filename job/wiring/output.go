@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -15,15 +19,73 @@ import (
 // Predictions do not wait: what the shards have learnt from must have been taken ([Outputs.Flush]).
 const outputQueue = 4
 
+// OutputStoredHook hears of what outputs store.
+type OutputStoredHook interface {
+	// OutputStored tells of files or transactions that became visible, with all their rows and bytes.
+	OutputStored(output string, stores, rows, bytes int64)
+}
+
+// OutputFailedHook hears of outputs that cannot store.
+type OutputFailedHook interface {
+	// OutputFailed tells of a file or transaction that failed, with the label of the error's code.
+	OutputFailed(output, code string)
+}
+
+// OutputLagHook hears how far behind outputs are.
+type OutputLagHook interface {
+	// OutputLag tells how many rows this process has given an output, or is to give it because others have them already, that
+	// are not stored yet.
+	OutputLag(output string, rows int64)
+}
+
 // Outputs are the open writers of a job's outputs, by worker. The zero value is ready; nil is for a graph that is only planned.
-// It is safe for concurrent use.
+// It is safe for concurrent use, but for the fields.
 type Outputs struct {
+	// Part keeps what is written apart from what else is written to the same places ([component.Writing]).
+	Part string
+	// Trained returns how far the parameters are in the splits of a source, to say how much an output lacks of what is trained;
+	// nil: nothing is trained.
+	Trained func(ctx context.Context, source string) (map[string]pipeline.Progress, error)
 	// Found, unless nil, is called with the name of an output that has rows of the source already when a worker opens it. It is set
 	// before a run, and called by several goroutines.
 	Found func(output string)
 
 	mu       sync.Mutex
 	byWorker map[int][]*output
+	lags     map[string]*outputLag
+}
+
+// outputLag is how far behind an output is, over all workers of the process.
+type outputLag struct {
+	waiting atomic.Int64 // rows that were taken and are not stored
+	lacking atomic.Int64 // rows that are trained and were not taken
+	calls   atomic.Int64 // under way
+	since   atomic.Int64 // when the oldest of them may have begun, in Unix nanoseconds
+}
+
+// OutputState is how an output does.
+type OutputState struct {
+	Name string
+	// Lacks is how many rows are trained that it was never given: it is being given them.
+	Lacks int64
+	// Waits is how long it has been busy with one batch, file or transaction.
+	Waits time.Duration
+}
+
+// States tells how the outputs do that are open.
+func (o *Outputs) States() []OutputState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []OutputState
+	for name, l := range o.lags {
+		s := OutputState{Name: name, Lacks: l.lacking.Load()}
+		if l.calls.Load() > 0 {
+			s.Waits = max(0, time.Since(time.Unix(0, l.since.Load())))
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b OutputState) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	return out
 }
 
 // Flush makes what the outputs of a worker have taken durable. It is called before the shards store a snapshot, so that
@@ -43,28 +105,19 @@ func (o *Outputs) add(worker int, w *output) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byWorker == nil {
-		o.byWorker = map[int][]*output{}
+		o.byWorker, o.lags = map[int][]*output{}, map[string]*outputLag{}
 	}
 	o.byWorker[worker] = append(o.byWorker[worker], w)
+	if o.lags[w.name] == nil {
+		o.lags[w.name] = &outputLag{}
+	}
+	w.lag = o.lags[w.name]
 }
 
 func (o *Outputs) remove(worker int, w *output) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.byWorker[worker] = slices.DeleteFunc(o.byWorker[worker], func(x *output) bool { return x == w })
-}
-
-// sink makes the sink of output i, whose writers are in all.
-func (o *Outputs) sink(c *spec.Config, i int) (pipeline.Sink[*pipeline.Batch], error) {
-	out := &c.Outputs[i]
-	if out.To.Value() == nil {
-		return nil, fmt.Errorf("job: outputs[%d].to is not set: say where the rows go: %w", i, pipeline.ErrConfig)
-	}
-	inner, err := out.To.Value().Sink(out.Name+"/"+c.Name, fmt.Sprintf("outputs[%d].to.%s.", i, out.To.Name()))
-	if err != nil {
-		return nil, err
-	}
-	return outputSink{inner, out.Name, o}, nil
 }
 
 // outputSink is a sink whose writers may be flushed from elsewhere.
@@ -78,66 +131,136 @@ type outputSink struct {
 func (s outputSink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
 	w, err := s.Sink.Open(ctx, env)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("job: output %s: %w", s.name, err)
 	}
-	stores, ok := w.(storing)
+	stores, ok := w.(component.OutputWriter)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("job: %s stores no positions: %w", s, pipeline.ErrConfig), w.Close())
+		return nil, errors.Join(fmt.Errorf("job: output %s: %s stores no positions: %w", s.name, s, pipeline.ErrConfig), w.Close())
 	}
-	out := &output{w: stores, name: s.name, all: s.all, worker: env.Worker}
+	hooks := env.Observe()
+	out := &output{
+		w: stores, all: s.all, worker: env.Worker, name: s.name, lacking: map[pipeline.SplitID]int64{},
+		stored: pipeline.HooksOf[OutputStoredHook](hooks), failed: pipeline.HooksOf[OutputFailedHook](hooks), behind: pipeline.HooksOf[OutputLagHook](hooks),
+	}
 	s.all.add(env.Worker, out)
 	return out, nil
 }
 
-// storing is what the writers of outputs are.
-type storing interface {
-	pipeline.Writer[*pipeline.Batch]
-	pipeline.Resumer
-	pipeline.Storer
-	pipeline.Idler
-}
-
-// output is a writer for two goroutines: that which writes, and that which flushes before a snapshot.
+// output is a writer for two goroutines: that which writes, and that which flushes before a snapshot. It counts what is stored.
 type output struct {
-	mu     sync.Mutex
-	w      storing
-	name   string
 	all    *Outputs
 	worker int
+	name   string
+	lag    *outputLag
+	stored []OutputStoredHook
+	failed []OutputFailedHook
+	behind []OutputLagHook
+
+	mu      sync.Mutex
+	w       component.OutputWriter
+	counted [3]int64 // stores, rows, bytes that the hooks know of
+	waiting int64    // its rows in lag
+	lacking map[pipeline.SplitID]int64
+	broken  bool // the failure was told
 }
 
-var _ storing = (*output)(nil)
+var _ component.OutputWriter = (*output)(nil)
+
+// do calls the writer and tells the hooks what it has stored. The lock is held.
+func (o *output) do(call func() error) error {
+	if o.lag.calls.Add(1) == 1 {
+		o.lag.since.Store(time.Now().UnixNano())
+	}
+	err := call()
+	o.lag.calls.Add(-1)
+	stores, rows, bytes := o.w.Totals()
+	if d := [3]int64{stores - o.counted[0], rows - o.counted[1], bytes - o.counted[2]}; d[0] > 0 {
+		o.counted = [3]int64{stores, rows, bytes}
+		for _, h := range o.stored {
+			h.OutputStored(o.name, d[0], d[1], d[2])
+		}
+		o.wait(-d[1])
+	}
+	if err != nil && !o.broken {
+		o.broken = true
+		for _, h := range o.failed {
+			h.OutputFailed(o.name, failure.Of(err).Label())
+		}
+		err = fmt.Errorf("job: output %s: %w", o.name, err)
+	}
+	return err
+}
+
+// wait changes the number of rows that wait.
+func (o *output) wait(rows int64) {
+	o.waiting += rows
+	o.lag.waiting.Add(rows)
+	o.tell()
+}
+
+func (o *output) tell() {
+	for _, h := range o.behind {
+		h.OutputLag(o.name, o.lag.waiting.Load()+o.lag.lacking.Load())
+	}
+}
 
 // Write implements [pipeline.Writer].
 func (o *output) Write(ctx context.Context, b *pipeline.Batch) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Write(ctx, b)
+	rows := int64(b.NumRows())
+	if len(o.lacking) > 0 {
+		id := b.Origin().ID()
+		if n := min(rows, o.lacking[id]); n > 0 {
+			o.lag.lacking.Add(-n)
+			if o.lacking[id] -= n; o.lacking[id] == 0 {
+				delete(o.lacking, id)
+			}
+		}
+	}
+	o.wait(rows)
+	return o.do(func() error { return o.w.Write(ctx, b) })
 }
 
 // Flush implements [pipeline.Writer].
 func (o *output) Flush(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Flush(ctx)
+	return o.do(func() error { return o.w.Flush(ctx) })
 }
 
 // Idle implements [pipeline.Idler].
 func (o *output) Idle(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Idle(ctx)
+	return o.do(func() error { return o.w.Idle(ctx) })
 }
 
 // Resume implements [pipeline.Resumer].
-func (o *output) Resume(ctx context.Context, source string, splits []pipeline.Split) (map[string]pipeline.Progress, error) {
+func (o *output) Resume(ctx context.Context, source string, splits []pipeline.Split) (at map[string]pipeline.Progress, err error) {
+	var trained map[string]pipeline.Progress
+	if o.all.Trained != nil {
+		if trained, err = o.all.Trained(ctx, source); err != nil {
+			return nil, err
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	have, err := o.w.Resume(ctx, source, splits)
-	if len(have) > 0 && o.all.Found != nil {
+	err = o.do(func() (err error) {
+		at, err = o.w.Resume(ctx, source, splits)
+		return err
+	})
+	for _, sp := range splits {
+		if n := trained[sp.Name].Rows - at[sp.Name].Rows; n > 0 {
+			o.lacking[pipeline.SplitID{Source: source, Split: sp.Name}] += n
+			o.lag.lacking.Add(n)
+		}
+	}
+	o.tell()
+	if len(at) > 0 && o.all.Found != nil {
 		o.all.Found(o.name)
 	}
-	return have, err
+	return at, err
 }
 
 // Stored implements [pipeline.Storer].
@@ -147,29 +270,52 @@ func (o *output) Stored(split pipeline.SplitID) pipeline.Position {
 	return o.w.Stored(split)
 }
 
+// Totals implements [component.OutputWriter].
+func (o *output) Totals() (stores, rows, bytes int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Totals()
+}
+
 // Close implements [pipeline.Writer].
 func (o *output) Close() error {
 	o.all.remove(o.worker, o)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for id, n := range o.lacking { // who reads the split next says so again
+		o.lag.lacking.Add(-n)
+		delete(o.lacking, id)
+	}
+	o.wait(-o.waiting)
 	return o.w.Close()
 }
 
-// ends makes the sinks of the job's outputs of a kind. streams gives a stream for each of them, if there are any. What it
+// outputList is a list of outputs in a job, with the path of its key.
+type outputList struct {
+	job  *spec.Config
+	list []spec.Output
+	path string
+}
+
+// ends makes the sinks of the outputs of a kind. streams gives a stream for each of them, if there are any. What it
 // returns ends the streams in the sinks; it is called once the graph's main sink is built, which is the first one.
-func (o *Outputs) ends(c *spec.Config, of string, streams func(n int) []pipeline.Stream[*pipeline.Batch], queue int) (func(), error) {
+func (o *Outputs) ends(of outputList, kind string, streams func(n int) []pipeline.Stream[*pipeline.Batch], queue int) (func(), error) {
 	var names []string
 	var sinks []pipeline.Sink[*pipeline.Batch]
-	for i := range c.Outputs {
-		out := &c.Outputs[i]
-		if out.Of != of {
+	for i := range of.list {
+		out := &of.list[i]
+		if out.Of != kind {
 			continue
 		}
-		s, err := o.sink(c, i)
+		path := fmt.Sprintf("%s[%d].to", of.path, i)
+		if out.To.Value() == nil {
+			return nil, fmt.Errorf("job: %s is not set: say where the rows go: %w", path, pipeline.ErrConfig)
+		}
+		s, err := out.To.Value().Sink(component.Writing{Output: out.Name + "/" + of.job.Name, Part: o.Part, Keys: path + "." + out.To.Name() + "."})
 		if err != nil {
 			return nil, err
 		}
-		names, sinks = append(names, "output "+out.Name), append(sinks, s)
+		names, sinks = append(names, "output "+out.Name), append(sinks, outputSink{s, out.Name, o})
 	}
 	if len(sinks) == 0 {
 		return func() {}, nil
@@ -184,4 +330,23 @@ func (o *Outputs) ends(c *spec.Config, of string, streams func(n int) []pipeline
 			pipeline.Into(b, names[i], s)
 		}
 	}, nil
+}
+
+// shareRows gives outputs of rows their streams, and examples on to what else is done with them.
+func (o *Outputs) shareRows(of outputList, examples *pipeline.Stream[*pipeline.Batch]) (func(), error) {
+	return o.ends(of, "rows", func(n int) []pipeline.Stream[*pipeline.Batch] {
+		branches := pipeline.Tee(*examples, "share rows", n+1)
+		*examples = branches[0]
+		return branches[1:]
+	}, outputQueue)
+}
+
+// sharePredictions gives outputs of predictions their streams, of a side output.
+func (o *Outputs) sharePredictions(of outputList, side func() pipeline.Stream[*pipeline.Batch]) (func(), error) {
+	return o.ends(of, "predictions", func(n int) []pipeline.Stream[*pipeline.Batch] {
+		if n == 1 {
+			return []pipeline.Stream[*pipeline.Batch]{side()}
+		}
+		return pipeline.Tee(side(), "share predictions", n)
+	}, 0)
 }

@@ -272,7 +272,7 @@ func TestTopicsHaveOwnersOfTheirOwn(t *testing.T) {
 	two := rowsWriter(t, o)
 	for i := range pipeline.Position(3) {
 		for _, w := range []*kafkasink.Writer[*pipeline.Batch]{one, two} {
-			if err := errors.Join(w.Write(t.Context(), numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context())); err != nil {
+			if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*10, i*10+10)), w.Flush(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,6 +77,7 @@ type Writer[T pipeline.Element] struct {
 	encode func(T, *rows) error
 	splits map[pipeline.SplitID]*split
 	failed error // of a commit, of which it is not known what became
+	totals struct{ transactions, rows, bytes atomic.Int64 }
 	closed bool
 }
 
@@ -268,6 +270,9 @@ func (w *Writer[T]) commit(ctx context.Context, splits []*split) error {
 			if err := s.txn.commit(ctx, s.records); err != nil {
 				return fmt.Errorf("kafkasink: topic %q: positions %d to %d of %s: %w", w.p.opts.Topic, s.stored.Position, s.at.Position, s.id, err)
 			}
+			w.totals.transactions.Add(1)
+			w.totals.rows.Add(int64(len(s.waiting.spans)))
+			w.totals.bytes.Add(int64(len(s.waiting.data)))
 			s.waiting.reset()
 			s.stored = s.at
 			return nil
@@ -275,6 +280,12 @@ func (w *Writer[T]) commit(ctx context.Context, splits []*split) error {
 	}
 	w.failed = group.Wait()
 	return w.failed
+}
+
+// Totals returns how many transactions this writer has committed, and how many rows of how many bytes of keys and values were in
+// them.
+func (w *Writer[T]) Totals() (transactions, rows, bytes int64) {
+	return w.totals.transactions.Load(), w.totals.rows.Load(), w.totals.bytes.Load()
 }
 
 // Flush implements [pipeline.Writer]: it commits what was written. Errors: as Write.

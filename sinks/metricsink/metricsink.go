@@ -42,6 +42,13 @@ func (s *Sink[T]) Open(context.Context, *pipeline.Env) (pipeline.Writer[T], erro
 
 type writer[T Scorer] struct{ s *Sink[T] }
 
+var _ pipeline.Resumer = (*writer[Scorer])(nil)
+
+// Resume implements [pipeline.Resumer]: nothing is stored, so the metrics are over everything, whatever other sinks have.
+func (w *writer[T]) Resume(context.Context, string, []pipeline.Split) (map[string]pipeline.Progress, error) {
+	return nil, nil
+}
+
 // Write implements [pipeline.Writer].
 func (w *writer[T]) Write(_ context.Context, e T) error {
 	defer e.Release()

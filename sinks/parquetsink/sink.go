@@ -54,6 +54,7 @@ type Writer struct {
 	opts   Options
 	layout *layout              // nil before the first batch
 	splits map[[2]string]*split // by source and split
+	totals struct{ files, rows, bytes int64 }
 	closed bool
 }
 
@@ -242,6 +243,7 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 	switch {
 	case err == nil:
 		sp.stored = sp.at.Position
+		w.totals.files, w.totals.rows, w.totals.bytes = w.totals.files+1, w.totals.rows+f.rows, w.totals.bytes+f.size()
 		return nil
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("parquetsink: positions %d to %d of %s/%s: %w: %w", f.from, sp.at.Position, sp.source, sp.name, err, pipeline.ErrFenced)
@@ -258,6 +260,11 @@ func (w *Writer) Stored(id pipeline.SplitID) pipeline.Position {
 		return sp.stored
 	}
 	return pipeline.NoPosition
+}
+
+// Totals returns how many files this writer has made visible, and how many rows and about how many bytes they have.
+func (w *Writer) Totals() (files, rows, bytes int64) {
+	return w.totals.files, w.totals.rows, w.totals.bytes
 }
 
 // Flush implements [pipeline.Writer]: it completes all files, so that what was written is visible. Errors: as Write.

@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// SidePredictions is a side output of [Step]: a [*pipeline.Batch] for each batch, whose columns are
+// SidePredictions is a side output of [Step] and [Score]: a [*pipeline.Batch] for each batch, whose columns are
 //
 //   - those of the batch that identify a row or judge its prediction: all reserved ones (label, weight, position, time,
 //     line id, key), and the labels and masks of the model's heads;

@@ -213,18 +213,29 @@ func (s *Score) Fingerprint() string {
 // Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
 func (s *Score) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, s.scoring.check(in) }
 
+// Sides implements [pipeline.Sider].
+func (s *Score) Sides(in *arrow.Schema) (map[string]*arrow.Schema, error) {
+	out, _ := predictionSchema(in, s.model.Heads())
+	return map[string]*arrow.Schema{SidePredictions: out}, nil
+}
+
 // Open implements [pipeline.Stage].
 func (s *Score) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[*Prepared, *Scored], error) {
 	store, err := s.open(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	return &scorer{&s.scoring, newRunner(s.model, store), newPool[Scored]()}, nil
+	side, err := openPredictions(env, s.model)
+	if err != nil {
+		return nil, err
+	}
+	return &scorer{&s.scoring, newRunner(s.model, store), side, newPool[Scored]()}, nil
 }
 
 type scorer struct {
 	scoring *scoring
 	runner
+	side predictions
 	pool *pool[Scored]
 }
 
@@ -233,6 +244,7 @@ func (s *scorer) Process(ctx context.Context, p *Prepared, emit func(*Scored) er
 	out := s.pool.get()
 	out.from, out.pool = p, s.pool
 	var err error
+	var made [][]float32
 	if out.scores, err = p.scores(s.scoring); err != nil {
 		out.Release()
 		return err
@@ -244,6 +256,11 @@ func (s *scorer) Process(ctx context.Context, p *Prepared, emit func(*Scored) er
 		}
 		out.predictions = keep(out.predictions, s.session.Predict(&p.in))
 		out.scores.SetPredictions(out.predictions)
+		made = out.predictions
+	}
+	if err := s.side.emit(p.batch, made); err != nil {
+		out.Release()
+		return err
 	}
 	return emit(out)
 }

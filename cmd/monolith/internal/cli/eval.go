@@ -25,6 +25,9 @@ func (a *App) evalCommand(out *outcome) *cobra.Command {
 		Long: `Evaluate a snapshot on the examples of eval.source: the best one where the job has train.early_stop, which marks and keeps it,
 otherwise the newest in the job's dir, or the one that --snapshot names.
 
+Where the job has eval.outputs, what is read or predicted is written there too, each row exactly once: an evaluation that was killed is
+continued when it is run again.
+
 With --min-auc the exit code is 4 when the model is not good enough, so that a script can decide.`,
 		Example: `  monolith eval job.yaml
   monolith eval job.yaml --min-auc 0.75 && ./publish
@@ -124,6 +127,9 @@ func writeEvaluated(w io.Writer, r *job.EvalResult) error {
 	rows = append(rows, fillRows(r.Features)...)
 	if r.Snapshot != "" {
 		rows = append(rows, []string{"snapshot", whichSnapshot(r.Snapshot, r.Which)})
+	}
+	if r.Part != "" {
+		rows = append(rows, []string{"outputs", "part " + r.Part})
 	}
 	return pairs(w, rows...)
 }

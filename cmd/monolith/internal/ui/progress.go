@@ -76,6 +76,14 @@ func (b *Progress) log(p job.Progress) {
 	if p.Lag >= 0 {
 		attrs = append(attrs, slog.Int64("lag", p.Lag))
 	}
+	for _, o := range p.Outputs {
+		if o.Lacks > 0 {
+			attrs = append(attrs, slog.Int64("output_"+o.Name+"_lacks", o.Lacks))
+		}
+		if o.Waits > 0 {
+			attrs = append(attrs, slog.Duration("output_"+o.Name+"_waits", o.Waits.Round(time.Second)))
+		}
+	}
 	for _, s := range p.Scores {
 		if !math.IsNaN(s.Value) {
 			attrs = append(attrs, slog.Float64(scoreName(s, "_"), round4(s.Value)))
@@ -142,6 +150,14 @@ func Line(p job.Progress, width int) string {
 	}
 	if p.Lag >= 0 && p.Total == 0 {
 		add("lag %s", Count(p.Lag))
+	}
+	for _, o := range p.Outputs {
+		if o.Lacks > 0 {
+			add("output %s lacks %s", o.Name, Count(o.Lacks))
+		}
+		if o.Waits > 0 {
+			add("waiting for output %s for %s", o.Name, o.Waits.Round(time.Second))
+		}
 	}
 	for rest := p.Scores; len(rest) > 0; {
 		n := 1

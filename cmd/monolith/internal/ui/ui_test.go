@@ -57,6 +57,7 @@ func TestLine(t *testing.T) {
 	}{
 		{"bounded", 140, job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 10000, Lag: 150000, Scores: scores(0.5, 0.75)}, "train  [=====               ]  25%  50,000/200,000  10.0k/s  loss 0.5000  auc 0.7500  eta 15s"},
 		{"unbounded", 140, job.Progress{Phase: "train", Examples: 1234, Rate: 500, Lag: 7}, "train  1,234 examples  500/s  lag 7"},
+		{"outputs", 140, job.Progress{Phase: "train", Examples: 1234, Rate: 0, Lag: 7, Outputs: []job.OutputState{{Name: "rows", Lacks: 1500}, {Name: "scores", Waits: 2345 * time.Millisecond}}}, "train  1,234 examples  0.00/s  lag 7  output rows lacks 1,500  waiting for output scores for 2s"},
 		{"cluster", 140, job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 20000, Workers: 3, Lag: 7}, "train  [=====               ]  25%  50,000/200,000  20.0k/s, 3 workers  eta 8s"},
 		{"epochs", 140, job.Progress{Phase: "train", Examples: 10, Total: 10, Epoch: 2, Epochs: 3, Lag: -1}, "train  epoch 2/3  [====================] 100%  10/10  0.00/s"},
 		{"no rate yet", 140, job.Progress{Phase: "train", Examples: 700, Rate: nan, Lag: 7}, "train  700 examples  lag 7"},

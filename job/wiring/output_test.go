@@ -1,0 +1,86 @@
+package wiring
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/sinks/parquetsink"
+)
+
+// told hears of an output.
+type told struct {
+	lag                 int64
+	stores, rows, bytes int64
+}
+
+func (h *told) OutputLag(_ string, rows int64) { h.lag = rows }
+
+func (h *told) OutputStored(_ string, stores, rows, bytes int64) {
+	h.stores, h.rows, h.bytes = h.stores+stores, h.rows+rows, h.bytes+bytes
+}
+
+// TestOutputLag: what is trained and was never given to an output is its lag, and what it has taken and not stored; what a
+// writer leaves behind is the lag of nobody.
+func TestOutputLag(t *testing.T) {
+	t.Parallel()
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	sink, err := parquetsink.New(parquetsink.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &Outputs{Trained: func(context.Context, string) (map[string]pipeline.Progress, error) {
+		return map[string]pipeline.Progress{"a": {Position: 15, Rows: 15}, "b": {Position: 5, Rows: 5}}, nil
+	}}
+	heard := &told{}
+	open := func() pipeline.Writer[*pipeline.Batch] {
+		w, err := outputSink{sink, "rows", all}.Open(t.Context(), &pipeline.Env{Hooks: pipeline.NewHooks(heard)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.(pipeline.Resumer).Resume(t.Context(), "test", []pipeline.Split{{Name: "a"}, {Name: "b"}}); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	wants := func(lag, lacks int64) {
+		t.Helper()
+		if s := all.States(); heard.lag != lag || len(s) != 1 || s[0].Lacks != lacks || s[0].Name != "rows" || s[0].Waits != 0 {
+			t.Errorf("lag %d, %+v; want a lag of %d, %d of them lacking", heard.lag, s, lag, lacks)
+		}
+	}
+	write := func(w pipeline.Writer[*pipeline.Batch], from, to pipeline.Position) {
+		t.Helper()
+		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", from, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := open()
+	wants(20, 20)
+	write(w, 0, 10)
+	wants(20, 10)
+	write(w, 10, 20)
+	wants(25, 5)
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wants(5, 5)
+	write(w, 20, 30)
+	wants(15, 5)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wants(0, 0)
+	w = open()
+	wants(5, 5)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if heard.stores != 1 || heard.rows != 20 || heard.bytes == 0 {
+		t.Errorf("stored %+v", heard)
+	}
+}
