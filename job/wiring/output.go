@@ -19,19 +19,19 @@ import (
 // Predictions do not wait: what the shards have learnt from must have been taken ([Outputs.Flush]).
 const outputQueue = 4
 
-// OutputStoredHook hears of what outputs store.
+// OutputStoredHook is notified of what outputs store.
 type OutputStoredHook interface {
 	// OutputStored tells of files or transactions that became visible, with all their rows and bytes.
 	OutputStored(output string, stores, rows, bytes int64)
 }
 
-// OutputFailedHook hears of outputs that cannot store.
+// OutputFailedHook is notified of outputs that cannot store.
 type OutputFailedHook interface {
 	// OutputFailed tells of a file or transaction that failed, with the label of the error's code.
 	OutputFailed(output, code string)
 }
 
-// OutputLagHook hears how far behind outputs are.
+// OutputLagHook is notified how far behind outputs are.
 type OutputLagHook interface {
 	// OutputLag tells how many rows this process has given an output, or is to give it because others have them already, that
 	// are not stored yet.

@@ -11,7 +11,7 @@ import (
 	"github.com/monolith-go/monolith/sinks/parquetsink"
 )
 
-// told hears of an output.
+// told is notified of an output.
 type told struct {
 	lag                 int64
 	stores, rows, bytes int64
