@@ -114,7 +114,7 @@ func (c *Config) Recipe() Recipe {
 	for _, h := range c.Heads {
 		k := keyed{}
 		k.set("name", h.Name)
-		k.set("loss", string(h.Loss))
+		k.set("loss", h.Loss)
 		label := canonical(h.Label)
 		if label.Positive != "" {
 			k.set("positive", label.Positive)

@@ -267,7 +267,7 @@ func (r Reading) Splits(ctx context.Context) ([]pipeline.Split, error) {
 
 // KeyOf is the key of the job that an error of the source belongs to.
 func (r Reading) KeyOf(err error) string {
-	key := r.Key + "." + r.Source.Pick.Name()
+	key := r.Key + "." + r.Source.Name()
 	if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
 		key += ".files"
 	}
