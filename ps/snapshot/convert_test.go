@@ -312,6 +312,16 @@ func TestWeightsOnly(t *testing.T) {
 	read(true)
 }
 
+// TestIncrementalIsRefused: what adds to another snapshot is not damaged, and not read as if it were whole.
+func TestIncrementalIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"version":2,"base":7}`, `{"version":2,"removed":[]}`} {
+		if _, err := snapshot.DecodeManifest([]byte(text)); !errors.Is(err, snapshot.ErrVersion) || errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "whole") {
+			t.Errorf("%s: %v, want ErrVersion", text, err)
+		}
+	}
+}
+
 func TestOldVersionSaysSo(t *testing.T) {
 	t.Parallel()
 	_, err := snapshot.DecodeManifest([]byte(`{"version":1,"layout":"seed 1\n"}`))

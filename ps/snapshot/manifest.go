@@ -178,6 +178,10 @@ func (i Info) sum() (string, error) {
 func decodeManifest(b []byte) (*Info, error) {
 	var head struct {
 		Version int `json:"version"`
+		// Base and Removed are kept for snapshots that hold what has changed since another: the number of that one, and the files
+		// of fids whose rows are gone. This program writes none.
+		Base    json.RawMessage `json:"base"`
+		Removed json.RawMessage `json:"removed"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", ManifestName, ErrCorrupt, err)
@@ -188,6 +192,9 @@ func decodeManifest(b []byte) (*Info, error) {
 	}
 	if head.Version != Version {
 		return nil, fmt.Errorf("%s: version %d, this program reads %d: %w", ManifestName, head.Version, Version, ErrVersion)
+	}
+	if head.Base != nil || head.Removed != nil {
+		return nil, fmt.Errorf("%s: the snapshot holds what has changed since another (base, removed), and this program reads whole ones: %w", ManifestName, ErrVersion)
 	}
 	info := &Info{}
 	dec := json.NewDecoder(bytes.NewReader(b))
