@@ -59,6 +59,7 @@ func BenchLayout(dim int) *param.Layout {
 	}
 }
 
+// BenchUpdate is one example on each of keys.
 func BenchUpdate(keys []int64, dim int) *param.Update {
 	u := &param.Update{
 		Source: "s", Split: "x", LR: 1, NumRows: len(keys), Dense: make([]float32, 64),
@@ -73,6 +74,7 @@ func BenchUpdate(keys []int64, dim int) *param.Update {
 	return u
 }
 
+// Distinct returns n fids below limit, each once.
 func Distinct(r *rand.Rand, n int, limit int64) []int64 {
 	seen := map[int64]bool{}
 	for len(seen) < n {

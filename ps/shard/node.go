@@ -16,7 +16,7 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// NodeOptions configure a [Node].
+// Options configure a [Node].
 type Options struct {
 	// Layout describes the parameters. It must be valid.
 	Layout *param.Layout
@@ -76,7 +76,7 @@ type Node struct {
 	stall   atomic.Int64
 }
 
-// OpenNode makes a node, with the state of its log where there is one. What the log cannot give back is said by
+// Open makes a node, with the state of its log where there is one. What the log cannot give back is said by
 // [Node.Status], not an error. Errors: [ps.ErrLayout], those of the file system.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Logger == nil {

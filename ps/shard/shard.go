@@ -44,7 +44,7 @@ type denseTensor struct {
 	grad           []float32 // scratch for the L2 term
 }
 
-// NewShard makes shard index of numShards with the initial values of the layout. Its tables take their memory from mem, which
+// New makes shard index of numShards with the initial values of the layout. Its tables take their memory from mem, which
 // may be nil. Errors: [ps.ErrLayout].
 func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*Shard, error) {
 	if err := l.Validate(); err != nil {
