@@ -421,7 +421,7 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 	records := killRecords(t)
 	addr := startBroker(t)
 	fill(t, addr, records, 0, killExamples)
-	want := occurrences(t)
+	want := occurrences(t, killExamples)
 	for _, c := range []struct{ durability, recovery string }{{"none", "rollback"}, {"none", "partial"}, {"wal", "rollback"}} {
 		t.Run(c.durability+"/"+c.recovery, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
@@ -477,7 +477,7 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 			if text := zombie.log(); zombie.err == nil || !strings.Contains(text, "replaced") {
 				t.Errorf("the worker that was stopped ended with %v, want an error that says that it was replaced", zombie.err)
 			}
-			checkOccurrences(t, p.dir, want)
+			checkOccurrences(t, p.dir, killExamples, want)
 			if t.Failed() {
 				p.dump()
 			}

@@ -173,7 +173,7 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 	records := killRecords(t)
 	addr := startBroker(t)
 	fill(t, addr, records, 0, killExamples)
-	want := occurrences(t)
+	want := occurrences(t, killExamples)
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
@@ -193,13 +193,13 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
 				t.Fatalf("the last life: %v\n%s", err, out)
 			}
-			checkOccurrences(t, dir, want)
+			checkOccurrences(t, dir, killExamples, want)
 		})
 	}
 }
 
-// occurrences counts how often each id is in the stream.
-func occurrences(t *testing.T) map[int64]uint64 {
+// occurrences counts how often each id is in the first examples of the stream.
+func occurrences(t *testing.T, examples int) map[int64]uint64 {
 	t.Helper()
 	want := map[int64]uint64{}
 	count := func(slot int, ids ...int64) {
@@ -216,7 +216,7 @@ func occurrences(t *testing.T) map[int64]uint64 {
 		t.Fatal(err)
 	}
 	var ex synthsource.Example
-	for i := range killExamples {
+	for i := range examples {
 		stream.At(int64(i), &ex)
 		count(1, ex.User)
 		count(2, ex.Item)
@@ -226,9 +226,9 @@ func occurrences(t *testing.T) map[int64]uint64 {
 	return want
 }
 
-// checkOccurrences compares the newest snapshot in a job's dir with the stream: every partition to its end, every id
-// counted as often as it occurs.
-func checkOccurrences(t *testing.T, dir string, want map[int64]uint64) {
+// checkOccurrences compares the newest snapshot in a job's dir with a stream of so many examples: every partition to its end,
+// every id counted as often as it occurs.
+func checkOccurrences(t *testing.T, dir string, examples int64, want map[int64]uint64) {
 	t.Helper()
 	entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
 	if err != nil || len(entries) == 0 {
@@ -247,8 +247,8 @@ func checkOccurrences(t *testing.T, dir string, want map[int64]uint64) {
 		t.Errorf("the snapshot knows %d partitions, want %d", n, killPartitions)
 	}
 	for split, p := range snap.Info().Positions["kafka"] {
-		if p.Rows != killExamples/killPartitions || p.Position != killExamples/killPartitions {
-			t.Errorf("partition %s: %d examples up to position %d, want %d", split, p.Rows, p.Position, killExamples/killPartitions)
+		if want := examples / killPartitions; p.Rows != want || int64(p.Position) != want {
+			t.Errorf("partition %s: %d examples up to position %d, want %d", split, p.Rows, p.Position, want)
 		}
 	}
 	got := map[int64]uint64{}
