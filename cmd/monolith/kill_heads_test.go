@@ -1,0 +1,97 @@
+//go:build unix
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// killHeads replaces the model of [killJob]: two heads, one of them a regression over the rows that were clicked, a sequence
+// that attends to the item's category, and a table of the users' own.
+var killHeads = strings.NewReplacer(
+	"{name: user, slot: 1}", "{name: user, slot: 1, table: users}",
+	"{name: history, slot: 4, max: 3, combiner: mean}", "{name: history, slot: 3, attends: category}",
+	"  label: click\n", "heads: [{name: click}, {name: minutes, loss: poisson, weight: 0.1, mask: click}]\n",
+	"deepfm: {dim: 4,", "shared_bottom: {dim: 4,",
+	"optimizer:", "tables: [{name: users, dim: 3, sparse: {adagrad: {lr: 0.1}}}]\noptimizer:",
+)
+
+// TestKilledWithHeadsEndsWithTheSameDigest kills the training of two heads on two tables and a sequence ten times, on one and on
+// three shards: rows, optimizer state, dense parameters, positions and worker state are those of a run that nobody touched, and
+// so are the metrics of both heads over the last examples.
+func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute; part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := startBroker(t)
+	fill(t, addr, killRecords(t), 0, killExamples)
+	job := func(t *testing.T, shards int) (dir, job string) {
+		dir = filepath.Join(t.TempDir(), "run")
+		job = filepath.Join(filepath.Dir(dir), "job.yaml")
+		text := killHeads.Replace(fmt.Sprintf(killJob, dir, addr, killExamples/killPartitions, shards))
+		if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir, job
+	}
+	end := func(t *testing.T, job string) (examples int64, metrics map[string]any) {
+		out, err := exec.CommandContext(t.Context(), path, "train", job, "--json").Output()
+		if err != nil {
+			t.Fatalf("train: %v\n%s", err, stderr(err))
+		}
+		var r struct {
+			Result struct {
+				Examples int64
+				Metrics  map[string]any
+			}
+		}
+		if err := json.Unmarshal(out, &r); err != nil {
+			t.Fatalf("%v in %s", err, out)
+		}
+		return r.Result.Examples, r.Result.Metrics
+	}
+	dir, untouched := job(t, 1)
+	_, wantMetrics := end(t, untouched)
+	want := digest(t, path, dir)
+	t.Logf("untouched: digest %s, %v", want, wantMetrics)
+	for _, name := range []string{"click.progressive_auc", "minutes.progressive_rmse"} {
+		if wantMetrics[name] == nil {
+			t.Errorf("%s is not among the metrics %v", name, wantMetrics)
+		}
+	}
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed of the kills: %d", seed)
+			rng := rand.New(rand.NewPCG(seed, uint64(shards)))
+			dir, killed := job(t, shards)
+			for range kills / 2 {
+				killOnce(t, path, killed, time.Duration(300+rng.IntN(600))*time.Millisecond)
+			}
+			left, metrics := end(t, killed)
+			t.Logf("%d examples were left for the last life", left)
+			if left == 0 {
+				t.Error("nothing was left for the last life: the kills came too late to be a test")
+			}
+			if got := digest(t, path, dir); got != want {
+				t.Errorf("digest %s after %d kills, %s untouched", got, kills/2, want)
+			}
+			if !maps.Equal(metrics, wantMetrics) {
+				t.Errorf("metrics %v after %d kills, %v untouched", metrics, kills/2, wantMetrics)
+			}
+		})
+	}
+}
