@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // killHeads replaces the model of [killJob]: two heads, one of them a regression over the rows that were clicked, a sequence
@@ -25,8 +27,11 @@ var killHeads = strings.NewReplacer(
 	"optimizer:", "tables: [{name: users, dim: 3, sparse: {adagrad: {lr: 0.1}}}]\noptimizer:",
 )
 
-// TestKilledWithHeadsEndsWithTheSameDigest kills the training of two heads on two tables and a sequence ten times, on one and on
-// three shards: rows, optimizer state, dense parameters, positions and worker state are those of a run that nobody touched, and
+// headKills is how often each run is killed.
+const headKills = 5
+
+// TestKilledWithHeadsEndsWithTheSameDigest kills the training of two heads on two tables and a sequence, each time after it has
+// stored a snapshot, on one and on three shards: rows, optimizer state, dense parameters, positions and worker state are those of a run that nobody touched, and
 // so are the metrics of both heads over the last examples.
 func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
 	if testing.Short() {
@@ -78,19 +83,32 @@ func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, uint64(shards)))
 			dir, killed := job(t, shards)
-			for range kills / 2 {
-				killOnce(t, path, killed, time.Duration(300+rng.IntN(600))*time.Millisecond)
+			newest := func() string {
+				entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
+				if err != nil || len(entries) == 0 {
+					return ""
+				}
+				return entries[0].Path
+			}
+			for range headKills {
+				before, after, since := newest(), time.Duration(rng.IntN(800))*time.Millisecond, time.Time{}
+				killWhen(t, path, killed, func() bool {
+					if since.IsZero() && newest() != before {
+						since = time.Now()
+					}
+					return !since.IsZero() && time.Since(since) >= after
+				})
 			}
 			left, metrics := end(t, killed)
 			t.Logf("%d examples were left for the last life", left)
-			if left == 0 {
-				t.Error("nothing was left for the last life: the kills came too late to be a test")
+			if left == 0 || left == killExamples {
+				t.Error("the kills came too late, or too early, to be a test")
 			}
 			if got := digest(t, path, dir); got != want {
-				t.Errorf("digest %s after %d kills, %s untouched", got, kills/2, want)
+				t.Errorf("digest %s after %d kills, %s untouched", got, headKills, want)
 			}
 			if !maps.Equal(metrics, wantMetrics) {
-				t.Errorf("metrics %v after %d kills, %v untouched", metrics, kills/2, wantMetrics)
+				t.Errorf("metrics %v after %d kills, %v untouched", metrics, headKills, wantMetrics)
 			}
 		})
 	}

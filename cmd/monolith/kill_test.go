@@ -274,8 +274,15 @@ func checkOccurrences(t *testing.T, dir string, examples int64, want map[int64]u
 	}
 }
 
-// killOnce starts the job and kills it after a while; it must not have ended by itself.
+// killOnce starts a training and kills it after a while; it must not have ended before.
 func killOnce(t *testing.T, path, job string, after time.Duration, more ...string) {
+	t.Helper()
+	began := time.Now()
+	killWhen(t, path, job, func() bool { return time.Since(began) >= after }, more...)
+}
+
+// killWhen starts a training and kills it when something is true, within a minute; it must not have ended before.
+func killWhen(t *testing.T, path, job string, when func() bool, more ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, append([]string{"train", job}, more...)...)
 	var out bytes.Buffer
@@ -285,10 +292,16 @@ func killOnce(t *testing.T, path, job string, after time.Duration, more ...strin
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		t.Fatalf("the process ended by itself before it was killed: %v\n%s", err, &out)
-	case <-time.After(after):
+	for deadline := time.Now().Add(time.Minute); !when(); {
+		select {
+		case err := <-ended:
+			t.Fatalf("the process ended by itself before it was killed: %v\n%s", err, &out)
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Error("what the kill waits for was not there after a minute")
+			break
+		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -192,7 +192,8 @@ func TestKilledOutputsHaveEachRowOnce(t *testing.T) {
 				t.Errorf("rows (-untouched +killed):\n%.2000s", diff)
 			}
 			got := out.predictions(t)
-			if c.durability == "wal" || c.workers > 1 { // the values are those of another model
+			// Where shards outlive a worker, an output may be behind them: what it lacks is predicted by the model as it is then.
+			if c.durability == "wal" || c.shards > 0 {
 				for at := range got {
 					if v, ok := wantPredictions[at]; ok {
 						got[at] = v
