@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 
@@ -28,7 +27,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *file, *dir); err != nil {
-		slog.Error("no model", "err", err)
+		fmt.Fprintln(os.Stderr, "watch-time:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
 	}
@@ -39,7 +38,7 @@ func run(ctx context.Context, file, dir string) error {
 	if err != nil {
 		return err
 	}
-	result, err := job.Run(ctx, cfg, job.RunOptions{Notice: func(line string) { slog.Info(line) }})
+	result, err := job.Run(ctx, cfg, job.RunOptions{Notice: func(line string) { fmt.Fprintln(os.Stderr, line) }})
 	if err != nil {
 		return err
 	}
