@@ -543,7 +543,7 @@ func TestOutputsAreCounted(t *testing.T) {
 		if n, lag := value("monolith_output_rows_total", output, ""), value("monolith_output_lag_rows", output, ""); n != 2*rows || lag != 0 {
 			t.Errorf("%s: %g rows, lag %g; want %d and 0", output, n, lag, 2*rows)
 		}
-		if n := value("monolith_output_stores_total", output, "ok"); n < 2*rows/300 {
+		if n := value("monolith_output_stores_total", output, "ok"); n < 2*rows/500 { // 300 and what a batch adds, two batches where one is under way
 			t.Errorf("%s: stored %g times", output, n)
 		}
 	}
