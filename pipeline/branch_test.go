@@ -809,11 +809,12 @@ func TestWithoutPositions(t *testing.T) {
 func TestEnough(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		for _, det := range []bool{false, true} {
-			for _, late := range []bool{false, true} {
-				t.Run(fmt.Sprintf("workers=%d/deterministic=%v/late=%v", workers, det, late), func(t *testing.T) {
+			for _, when := range []string{"before", "while behind", "after"} {
+				late := when == "after"
+				t.Run(fmt.Sprintf("workers=%d/deterministic=%v/%s", workers, det, when), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						p := &pool{}
-						src := &fakeSource{pool: p, sizes: map[string]int{"a": 30, "b": -1}, slow: make(chan struct{})}
+						src := &fakeSource{pool: p, sizes: map[string]int{"a": 30, "b": -1, "c": 0, "d": 3}, slow: make(chan struct{})}
 						main, other := newDurable(1), newDurable(100)
 						main.at[pipeline.SplitID{Source: "in", Split: "a"}] = pipeline.Progress{Position: 20, Rows: 20}
 						g := pipeline.New("test")
@@ -825,7 +826,7 @@ func TestEnough(t *testing.T) {
 							t.Fatal(err)
 						}
 						enough := make(chan struct{})
-						if !late {
+						if when == "before" {
 							close(enough)
 						}
 						type result struct {
@@ -837,6 +838,10 @@ func TestEnough(t *testing.T) {
 							stats, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Workers: workers, Deterministic: det, Enough: enough})
 							done <- result{stats, err}
 						}()
+						if when == "while behind" { // and another lane holds rows back
+							synctest.Wait()
+							close(enough)
+						}
 						want := pipeline.Position(20)
 						give := func() {
 							select {
@@ -859,6 +864,9 @@ func TestEnough(t *testing.T) {
 						p.check(t)
 						if r.err != nil || !r.stats.Full || r.stats.Drained || r.stats.Rows != 0 {
 							t.Fatalf("%+v, %v", r.stats, r.err)
+						}
+						if got := main.at[pipeline.SplitID{Source: "in", Split: "d"}]; got.Position != 0 {
+							t.Errorf("what was held back was flushed up to %d", got.Position)
 						}
 						id := pipeline.SplitID{Source: "in", Split: "a"}
 						if main.at[id].Position != 20 || other.at[id].Position != want {

@@ -285,7 +285,7 @@ func watchOutputs(t *testing.T, addr, topic string) *writtenOutputs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
