@@ -31,4 +31,7 @@ type SnapshotOptions struct {
 	Note string
 	// Label, if not empty, keeps it until there is a newer one with the label.
 	Label string
+	// IfChanged takes none while the newest snapshot, or what the shards were restored from, is what they hold: that one is
+	// returned.
+	IfChanged bool
 }

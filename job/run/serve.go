@@ -370,15 +370,24 @@ func (s *serving) snapshot(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshotFor)
 	defer cancel()
-	info, err := s.cluster.Snapshot(ctx, ps.SnapshotOptions{})
+	newest, err := s.cluster.Newest(ctx)
 	if err != nil {
 		s.notice("no last snapshot could be taken (%v); the ones before are whole", err)
-		if newest, _ := s.cluster.Newest(ctx); newest != nil {
+		return
+	}
+	info, err := s.cluster.Snapshot(ctx, ps.SnapshotOptions{IfChanged: true})
+	if err != nil {
+		s.notice("no last snapshot could be taken (%v); the ones before are whole", err)
+		if newest != nil {
 			s.last = newest.Path
 		}
 		return
 	}
 	s.last = info.Path
+	if newest != nil && newest.Path == info.Path {
+		s.notice("nothing has changed since snapshot %s", info.Path)
+		return
+	}
 	s.notice("snapshot %s taken", info.Path)
 }
 

@@ -461,7 +461,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 	if saved, err := t.saved(ctx, progress, label); err != nil {
 		return err
 	} else if !known || !saved {
-		if err := t.save(ctx, label); err != nil {
+		if err := t.save(ctx, ps.SnapshotOptions{Label: label}); err != nil {
 			return err
 		}
 	}
@@ -480,9 +480,10 @@ func (t *trainer) saved(ctx context.Context, progress map[string]ps.Progress, la
 	return newest.Label == label && placesOf(t.ownOf(newest.Positions[t.source().Name])) == placesOf(progress), nil
 }
 
-// save takes a snapshot.
-func (t *trainer) save(ctx context.Context, label string) error {
-	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), ps.SnapshotOptions{Pin: t.opts.Pin != "", Note: t.opts.Pin, Label: label})
+// save takes a snapshot, which is pinned if the run's last is to be.
+func (t *trainer) save(ctx context.Context, o ps.SnapshotOptions) error {
+	o.Pin, o.Note = t.opts.Pin != "", t.opts.Pin
+	info, err := t.shards.Snapshot(context.WithoutCancel(ctx), o)
 	switch {
 	case err != nil && t.cfg.PS.Remote():
 		return fmt.Errorf("job: the last snapshot could not be taken: %w; what was trained is in the shards as long as they run: fix that and train again", err)
@@ -506,13 +507,23 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 	} else {
 		t.notice("draining: what was read is trained")
 	}
+	newest, err := t.shards.Newest(ctx)
+	if err != nil {
+		return err
+	}
 	t.notice("now the last snapshot is taken")
 	// What another worker has decided meanwhile is what the snapshot holds.
 	ctx = context.WithoutCancel(ctx)
 	if t.state, err = stored.RestoreTrainer(ctx, t.shards, t.sourceName(), nil); err != nil {
 		return err
 	}
-	return t.save(ctx, "")
+	if err := t.save(ctx, ps.SnapshotOptions{IfChanged: t.opts.Pin == ""}); err != nil {
+		return err
+	}
+	if newest != nil && t.snapshot.Path == newest.Path {
+		t.notice("nothing was trained since %s, which stays the last", newest.Path)
+	}
+	return nil
 }
 
 // acknowledgeAll acknowledges to the source every snapshot that is taken while this run is the leader.

@@ -45,6 +45,11 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 	if err := c.Ready(); err != nil {
 		return ps.SnapshotInfo{}, err
 	}
+	if newest, err := c.Newest(ctx); err != nil {
+		return ps.SnapshotInfo{}, err
+	} else if o.IfChanged && newest != nil && !c.changed() {
+		return *newest, nil
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.run, func() { cancel(ps.ErrClosed) })()

@@ -34,6 +34,7 @@ func TestSnapshots(t *testing.T, open OpenFunc) {
 	t.Run("retention and pins", s.testRetention)
 	t.Run("one snapshot by name", s.testRestoreOne)
 	t.Run("taken by itself", s.testPeriodic)
+	t.Run("only when something has changed", s.testIfChanged)
 	t.Run("no folder", func(t *testing.T) {
 		t.Parallel()
 		c := s.must(t, coordinator.Options{Layout: countLayout()})
@@ -90,6 +91,34 @@ func take(t *testing.T, c Cluster, o ps.SnapshotOptions) ps.SnapshotInfo {
 		t.Fatal(err)
 	}
 	return info
+}
+
+// testIfChanged: a snapshot that is wanted only if there is something new is the one before where there is not, also after a
+// restart.
+func (s suite) testIfChanged(t *testing.T) {
+	t.Parallel()
+	j, dir := SmallJob(), t.TempDir()
+	opts := coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir}
+	ifChanged := ps.SnapshotOptions{IfChanged: true}
+	c := s.must(t, opts)
+	none := take(t, c, ifChanged) // there is none before, so an empty one is taken
+	fill(t, j, c, 3)
+	first := take(t, c, ifChanged)
+	again, whether := take(t, c, ifChanged), take(t, c, ps.SnapshotOptions{})
+	if none.Path == first.Path || first.Rows() == 0 || again.Path != first.Path || whether.Path == first.Path {
+		t.Errorf("taken were %q, %q with %d rows, %q and, in any case, %q", none.Path, first.Path, first.Rows(), again.Path, whether.Path)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c = s.must(t, opts)
+	if restored := take(t, c, ifChanged); restored.Path != whether.Path {
+		t.Errorf("taken was %q after a restart from %q", restored.Path, whether.Path)
+	}
+	fill(t, j, c, 1)
+	if last := take(t, c, ifChanged); last.Path == whether.Path {
+		t.Errorf("taken was %q though a batch was applied", last.Path)
+	}
 }
 
 func (s suite) testFullDisk(t *testing.T) {

@@ -62,7 +62,7 @@ func (s *coordinatorService) Leave(ctx context.Context, r *psv1.LeaveRequest) (*
 }
 
 func (s *coordinatorService) Snapshot(ctx context.Context, r *psv1.SnapshotRequest) (*psv1.SnapshotResponse, error) {
-	info, err := s.c.Snapshot(ctx, ps.SnapshotOptions{Pin: r.Pin, Note: r.Note, Label: r.Label})
+	info, err := s.c.Snapshot(ctx, ps.SnapshotOptions{Pin: r.Pin, Note: r.Note, Label: r.Label, IfChanged: r.IfChanged})
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -260,7 +260,7 @@ func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
 
 // Snapshot is [coordinator.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
 func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {
-	resp, err := again(ctx, r, r.coord.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note, Label: o.Label})
+	resp, err := again(ctx, r, r.coord.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note, Label: o.Label, IfChanged: o.IfChanged})
 	if err != nil {
 		return ps.SnapshotInfo{}, err
 	}

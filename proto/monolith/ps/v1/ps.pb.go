@@ -2060,7 +2060,9 @@ type SnapshotRequest struct {
 	Pin   bool                   `protobuf:"varint,1,opt,name=pin,proto3" json:"pin,omitempty"`
 	Note  string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
 	// Of the snapshots with one label the newest is kept.
-	Label         string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	// While the newest snapshot is what the shards hold it is the answer, and none is taken.
+	IfChanged     bool `protobuf:"varint,4,opt,name=if_changed,json=ifChanged,proto3" json:"if_changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2114,6 +2116,13 @@ func (x *SnapshotRequest) GetLabel() string {
 		return x.Label
 	}
 	return ""
+}
+
+func (x *SnapshotRequest) GetIfChanged() bool {
+	if x != nil {
+		return x.IfChanged
+	}
+	return false
 }
 
 type SnapshotResponse struct {
@@ -2618,11 +2627,13 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\fLeaveRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\"#\n" +
 	"\rLeaveResponse\x12\x12\n" +
-	"\x04last\x18\x01 \x01(\bR\x04last\"M\n" +
+	"\x04last\x18\x01 \x01(\bR\x04last\"l\n" +
 	"\x0fSnapshotRequest\x12\x10\n" +
 	"\x03pin\x18\x01 \x01(\bR\x03pin\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\tR\x04note\x12\x14\n" +
-	"\x05label\x18\x03 \x01(\tR\x05label\"\x82\x01\n" +
+	"\x05label\x18\x03 \x01(\tR\x05label\x12\x1d\n" +
+	"\n" +
+	"if_changed\x18\x04 \x01(\bR\tifChanged\"\x82\x01\n" +
 	"\x10SnapshotResponse\x12\x1a\n" +
 	"\bmanifest\x18\x01 \x01(\fR\bmanifest\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1d\n" +
