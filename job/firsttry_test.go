@@ -52,7 +52,12 @@ train: {batch: 2}
 	if err != nil || r.Examples != 3 || snapshots() != 1 {
 		t.Fatalf("%+v, %v with %d snapshots: the second try is not a first one", r, err, snapshots())
 	}
-	if _, err := try(strings.ReplaceAll(rows, "5", "1")+"3,3,1\n4,4,1\n5,5,7\n", "{name: user}, {name: item}"); !errors.Is(err, pipeline.ErrBadData) || snapshots() != 2 {
+	bad := strings.ReplaceAll(rows, "5", "1") + "3,3,1\n4,4,1\n5,5,7\n"
+	if _, err := try(bad, "{name: user}, {name: item}"); !errors.Is(err, pipeline.ErrBadData) || snapshots() != 1 {
+		t.Fatalf("%v with %d snapshots: one was taken though the bad row's block was the first", err, snapshots())
+	}
+	good := strings.ReplaceAll(rows, "5", "1") + strings.Repeat("3,3,1\n", 5000) // more than a block
+	if _, err := try(good+"5,5,7\n", "{name: user}, {name: item}"); !errors.Is(err, pipeline.ErrBadData) || snapshots() != 2 {
 		t.Fatalf("%v with %d snapshots: what was trained is not kept", err, snapshots())
 	}
 }
