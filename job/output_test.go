@@ -1,6 +1,8 @@
 package job_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +30,8 @@ import (
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
 
-// outputsJob trains on three files and writes the rows to a folder and the predictions to a topic.
+// outputsJob trains on three files and writes the rows to a folder of Parquet files, and the predictions to a topic and to a folder of
+// JSON lines.
 func outputsJob(t *testing.T, dir, run string, addrs []string, set ...string) *job.Config {
 	t.Helper()
 	text := fmt.Sprintf(`
@@ -45,8 +48,9 @@ train: {batch: 32}
 snapshot: {every: 15ms}
 outputs:
 - {name: examples, of: rows, to: {parquet: {dir: %[4]q, rows_per_file: 300, file_every: 30ms}}}
+- {name: lines, of: predictions, to: {jsonl: {dir: %[6]q, rows_per_file: 400, file_every: 20ms}}}
 - {name: predictions, of: predictions, to: {kafka: {brokers: [%[5]s], topic: %[2]s, commit_every: 10ms}}}
-`, dir, run, filepath.Join(dir, "train-*.libfm"), filepath.Join(dir, run+"-rows"), strings.Join(addrs, ", "))
+`, dir, run, filepath.Join(dir, "train-*.libfm"), filepath.Join(dir, run+"-rows"), strings.Join(addrs, ", "), filepath.Join(dir, run+"-lines"))
 	c, err := job.Decode([]byte(text), run+".yaml", job.LoadOptions{Set: append([]string{"dir=" + filepath.Join(dir, run)}, set...)})
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +115,44 @@ func rowsIn(t *testing.T, dir string) map[rowPlace]string {
 	return out
 }
 
+// linesIn reads the predictions of a folder of JSON lines; each may be there once.
+func linesIn(t *testing.T, dir string) map[rowPlace]float64 {
+	t.Helper()
+	out := map[rowPlace]float64{}
+	paths, err := filepath.Glob(filepath.Join(dir, "[^.]*.jsonl.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		for d := json.NewDecoder(z); ; {
+			var row struct {
+				Prediction *float64
+				Position   int64
+				Split      string
+			}
+			if err := d.Decode(&row); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil || row.Prediction == nil {
+				t.Fatalf("%s: %+v, %v", path, row, err)
+			}
+			at := rowPlace{row.Split, row.Position}
+			if _, ok := out[at]; ok {
+				t.Errorf("%v is there twice", at)
+			}
+			out[at] = *row.Prediction
+		}
+	}
+	return out
+}
+
 // predictionsIn reads the predictions that are committed in a topic, n of them and whatever comes after; each may be there once.
 func predictionsIn(t *testing.T, addrs []string, topic string, n int) map[rowPlace]float64 {
 	t.Helper()
@@ -153,7 +195,7 @@ func predictionsIn(t *testing.T, addrs []string, topic string, n int) map[rowPla
 }
 
 // TestOutputsAreExact ends runs at random moments, without a word, and drains some; a row then is once in the parameters, in the
-// files and in the topic, with the same values as in a run that nobody touched, and the digest is the same.
+// files of both formats and in the topic, with the same values as in a run that nobody touched, and the digest is the same.
 func TestOutputsAreExact(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -219,14 +261,20 @@ func TestOutputsAreExact(t *testing.T) {
 			if diff := cmp.Diff(wantRows, rowsIn(t, filepath.Join(dir, durability+"-rows"))); diff != "" {
 				t.Errorf("rows (-untouched +cut off):\n%.2000s", diff)
 			}
-			got := predictionsIn(t, bed.Addrs(), durability, rows*epochs)
-			if durability == "wal" { // of the last moments before a death they are those of a later model
-				for at := range got {
-					got[at] = wantPredictions[at]
+			for place, got := range map[string]map[rowPlace]float64{
+				"topic": predictionsIn(t, bed.Addrs(), durability, rows*epochs),
+				"lines": linesIn(t, filepath.Join(dir, durability+"-lines")),
+			} {
+				if durability == "wal" { // of the last moments before a death they are those of a later model
+					for at := range got {
+						if v, ok := wantPredictions[at]; ok {
+							got[at] = v
+						}
+					}
 				}
-			}
-			if diff := cmp.Diff(wantPredictions, got); diff != "" {
-				t.Errorf("predictions (-untouched +cut off):\n%.2000s", diff)
+				if diff := cmp.Diff(wantPredictions, got); diff != "" {
+					t.Errorf("predictions in the %s (-untouched +cut off):\n%.2000s", place, diff)
+				}
 			}
 			if want, got := digest(t, whole.Snapshot), digest(t, last.Snapshot); got != want {
 				t.Errorf("digest %s, untouched %s", got, want)
@@ -294,7 +342,7 @@ outputs:
 - {name: d, of: rows, to: {parquet: x, kafka: {brokers: ["h:1"], topic: t}}}
 `), "job.yaml", job.LoadOptions{})
 	for _, want := range []string{
-		"runner: is prism, but outputs", `"a/b"`, "outputs[1].of", `"nohost"`, `outputs[2].name: is "a", as that of another output`, "outputs[2].to.parquet.dir: is that of a/b",
+		"runner: is prism, but outputs", `"a/b"`, "outputs[1].of", `"nohost"`, `outputs[2].name: is "a", as that of another output`, "outputs[2].to.parquet.dir: is that of output a/b",
 		"outputs[3].to", "outputs[4].to",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -19,13 +19,19 @@ type KafkaSink struct {
 	// Topic must exist.
 	Topic string `yaml:"topic" required:"true"`
 	// CommitEvery is how long a row waits for its transaction at most.
-	CommitEvery conf.Duration `yaml:"commit_every" default:"1s" min:"1ms"`
+	CommitEvery conf.Duration `yaml:"commit_every" min:"1ms"`
 	// Compression is that of record batches.
-	Compression string `yaml:"compression" default:"zstd" enum:"zstd|lz4|snappy|gzip|none"`
+	Compression string `yaml:"compression" enum:"zstd|lz4|snappy|gzip|none"`
 	// TLS encrypts the connections; absent: plain text.
 	TLS *secure.TLS `yaml:"tls"`
 	// SASL logs in; absent: no log-in.
 	SASL *SASL `yaml:"sasl"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*KafkaSink) Defaults() map[string]string {
+	o := kafkasink.Options{}.WithDefaults()
+	return map[string]string{"commit_every": written(conf.Duration(o.CommitEvery)), "compression": kafkasink.SinkCodec}
 }
 
 // Sink implements [component.SinkConfig].

@@ -526,7 +526,7 @@ func (v *validator) outputList(list []Output, at string, places map[string]strin
 		path = conf.Join(path+".to", o.To.Name())
 		if key, place := to.Place(); place != "" {
 			if other, ok := places[place]; ok {
-				v.report(path)(key, "is that of %s; rows of two outputs would not be distinguishable", other)
+				v.report(path)(key, "is that of output %s; their rows would not be distinguishable, so give each its own", other)
 			}
 			places[place] = o.Name
 		}

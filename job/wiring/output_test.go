@@ -8,7 +8,8 @@ import (
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
-	"github.com/monolith-go/monolith/sinks/parquetsink"
+	"github.com/monolith-go/monolith/sinks/filesink"
+	"github.com/monolith-go/monolith/sinks/jsonlsink"
 )
 
 // told is notified of an output.
@@ -29,7 +30,7 @@ func TestOutputLag(t *testing.T) {
 	t.Parallel()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
-	sink, err := parquetsink.New(parquetsink.Options{Dir: t.TempDir()})
+	sink, err := jsonlsink.New(filesink.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

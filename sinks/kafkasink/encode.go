@@ -1,24 +1,25 @@
 package kafkasink
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sinks/jsonrow"
 )
 
 // rows are records that wait for their commit. Their bytes lie in one buffer, which is used again.
 type rows struct {
 	data  []byte
 	spans []span
+	json  jsonrow.Encoder
+	// headers and digits are what the headers of records are made of.
+	headers []Header
+	digits  []byte
 }
 
 // span is one record within rows; a key of length -1 is null.
@@ -44,10 +45,11 @@ func (r *rows) add(key []byte, hasKey bool, at time.Time, value func(dst []byte)
 	r.spans = append(r.spans, s)
 }
 
-// records makes records of the rows for one partition; fixed are headers that all have.
+// records makes records of the rows for one partition; fixed are headers that all have. They are valid until rows are added, or
+// records made, again.
 func (r *rows) records(dst []Record, partition int, fixed []Header) []Record {
-	headers := make([]Header, 0, len(r.spans)*(len(fixed)+3))
-	digits := make([]byte, 0, len(r.spans)*24)
+	headers := slices.Grow(r.headers[:0], len(r.spans)*(len(fixed)+3))
+	digits := slices.Grow(r.digits[:0], len(r.spans)*3*maxDigits)
 	number := func(n int64) []byte {
 		from := len(digits)
 		digits = strconv.AppendInt(digits, n, 10)
@@ -64,8 +66,12 @@ func (r *rows) records(dst []Record, partition int, fixed []Header) []Record {
 		rec.Headers = headers[from:len(headers):len(headers)]
 		dst = append(dst, rec)
 	}
+	r.headers, r.digits = headers, digits
 	return dst
 }
+
+// maxDigits is how many digits a position or count has at most.
+const maxDigits = 19
 
 // notNil makes an empty record of one without bytes: it is not null, which would be a tombstone.
 func notNil(b []byte) []byte {
@@ -98,24 +104,11 @@ func encodeBlock(blk *pipeline.Block, r *rows) error {
 	return nil
 }
 
-// encodeBatch makes a JSON object of each row, with the columns in their order.
+// encodeRows makes a JSON object of each row, with the columns in their order; the one that is the record's key is none of it.
 func encodeRows(b *pipeline.Batch, r *rows) error {
-	rec := b.Record()
-	schema := rec.Schema()
-	names := make([]string, schema.NumFields())
-	values := make([]func(dst []byte, i int) []byte, schema.NumFields())
-	for c, f := range schema.Fields() {
-		if f.Name == pipeline.ColKey {
-			continue
-		}
-		name, err := json.Marshal(pipeline.PlainName(schema, f.Name))
-		if err != nil {
-			return err
-		}
-		names[c] = string(name) + ":"
-		if values[c], err = jsonOf(rec.Column(c)); err != nil {
-			return fmt.Errorf("kafkasink: column %q: %w", f.Name, err)
-		}
+	r.json.Without = pipeline.ColKey
+	if err := r.json.Begin(b.Record()); err != nil {
+		return fmt.Errorf("kafkasink: %w", err)
 	}
 	keys, _ := b.Column(pipeline.ColKey).(*array.Binary)
 	for i := range b.NumRows() {
@@ -124,88 +117,7 @@ func encodeRows(b *pipeline.Batch, r *rows) error {
 		if hasKey {
 			key = keys.Value(i)
 		}
-		r.add(key, hasKey, time.Time{}, func(dst []byte) []byte {
-			open := byte('{')
-			for c, value := range values {
-				if value == nil {
-					continue
-				}
-				dst = append(append(dst, open), names[c]...)
-				dst, open = value(dst, i), ','
-			}
-			if open == '{' {
-				dst = append(dst, '{')
-			}
-			return append(dst, '}')
-		})
+		r.add(key, hasKey, time.Time{}, func(dst []byte) []byte { return r.json.Append(dst, i) })
 	}
 	return nil
-}
-
-// jsonOf returns what appends the values of a column as JSON. NaN and infinity, for which JSON has no words, become null, and
-// bytes that are no UTF-8 {"base64": "..."}. Errors: [pipeline.ErrSchema].
-func jsonOf(col arrow.Array) (func(dst []byte, i int) []byte, error) {
-	var value func(dst []byte, i int) []byte
-	switch c := col.(type) {
-	case *array.Boolean:
-		value = func(dst []byte, i int) []byte { return strconv.AppendBool(dst, c.Value(i)) }
-	case *array.Int32:
-		value = func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(c.Value(i)), 10) }
-	case *array.Int64:
-		value = func(dst []byte, i int) []byte { return strconv.AppendInt(dst, c.Value(i), 10) }
-	case *array.Float32:
-		value = func(dst []byte, i int) []byte { return appendFloat(dst, float64(c.Value(i)), 32) }
-	case *array.Float64:
-		value = func(dst []byte, i int) []byte { return appendFloat(dst, c.Value(i), 64) }
-	case *array.String:
-		value = func(dst []byte, i int) []byte { return appendText(dst, []byte(c.Value(i))) }
-	case *array.Binary:
-		value = func(dst []byte, i int) []byte { return appendText(dst, c.Value(i)) }
-	case array.ListLike:
-		elem, err := jsonOf(c.ListValues())
-		if err != nil {
-			return nil, err
-		}
-		value = func(dst []byte, i int) []byte {
-			dst = append(dst, '[')
-			from, to := c.ValueOffsets(i)
-			for at := from; at < to; at++ {
-				if at > from {
-					dst = append(dst, ',')
-				}
-				dst = elem(dst, int(at))
-			}
-			return append(dst, ']')
-		}
-	default:
-		return nil, fmt.Errorf("%s has no form in JSON here: %w", col.DataType(), pipeline.ErrSchema)
-	}
-	if col.NullN() == 0 {
-		return value, nil
-	}
-	return func(dst []byte, i int) []byte {
-		if col.IsNull(i) {
-			return append(dst, "null"...)
-		}
-		return value(dst, i)
-	}, nil
-}
-
-func appendFloat(dst []byte, v float64, bits int) []byte {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return append(dst, "null"...)
-	}
-	return strconv.AppendFloat(dst, v, 'g', -1, bits)
-}
-
-func appendText(dst, text []byte) []byte {
-	if !utf8.Valid(text) {
-		dst = append(dst, `{"base64":"`...)
-		return append(base64.StdEncoding.AppendEncode(dst, text), `"}`...)
-	}
-	b, err := json.Marshal(string(text))
-	if err != nil { // which a string never gives
-		return append(dst, "null"...)
-	}
-	return append(dst, b...)
 }

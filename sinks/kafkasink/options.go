@@ -22,7 +22,7 @@ type Options struct {
 	Brokers []string
 	// Topic must exist, see [CreateTopic].
 	Topic string
-	// Codec compresses record batches: none (default), gzip, snappy, lz4 or zstd.
+	// Codec compresses record batches: none (default), gzip, snappy, lz4 or zstd. A [Sink] has [SinkCodec] as its default.
 	Codec string
 	// MaxBytes bounds the keys and values of a request. It must leave room below the topic's max.message.bytes, which is
 	// 1 MiB unless changed. A single record may be larger; the broker decides. Default 512 KiB.
@@ -49,7 +49,8 @@ type Options struct {
 	Keys string
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
 	if o.Codec == "" {
 		o.Codec = "none"
 	}
@@ -74,11 +75,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// SinkCodec compresses the record batches of a [Sink] whose [Options] name no Codec.
+const SinkCodec = "zstd"
+
 var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"} // in the order of Kafka's numbers
 
 // Validate returns all faults of the options at once, each an [pipeline.ErrConfig]. It opens nothing.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("kafkasink: "+format+": %w", append(args, pipeline.ErrConfig)...))

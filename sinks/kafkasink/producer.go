@@ -85,7 +85,7 @@ func NewProducer(opts Options) (*Producer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Producer{opts: opts.withDefaults()}, nil
+	return &Producer{opts: opts.WithDefaults()}, nil
 }
 
 // Close releases the producer's connections; those in use end with the calls that use them. It may be called more than

@@ -1,6 +1,7 @@
 package kafkasink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -45,7 +46,8 @@ func newSink[T pipeline.Element](opts Options, kind string, encode func(T, *rows
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Sink[T]{opts.withDefaults(), kind, encode}, nil
+	opts.Codec = cmp.Or(opts.Codec, SinkCodec)
+	return &Sink[T]{opts.WithDefaults(), kind, encode}, nil
 }
 
 // String implements [pipeline.Sink].

@@ -19,7 +19,6 @@ const ColSplit = "split"
 
 // layout is how the columns of batches are written: a leaf of the Parquet schema for each.
 type layout struct {
-	arrow  *arrow.Schema
 	schema *parquet.Schema
 	leaves []leaf
 	split  int // the leaf of ColSplit; -1: none
@@ -32,15 +31,15 @@ type leaf struct {
 
 // newLayout makes the layout of a schema. Errors: [pipeline.ErrSchema], all columns at once.
 func newLayout(s *arrow.Schema) (*layout, error) {
-	l := &layout{arrow: s, split: -1}
+	l := &layout{split: -1}
 	root := ordered{Group: parquet.Group{}}
 	var faults []error
 	add := func(name string, node parquet.Node, f leaf) {
 		switch {
 		case root.Group[name] != nil:
-			faults = append(faults, fmt.Errorf("parquetsink: two columns would be named %q: %w", name, pipeline.ErrSchema))
+			faults = append(faults, fmt.Errorf("two columns would be named %q: %w", name, pipeline.ErrSchema))
 		case name == "" || strings.Contains(name, ","):
-			faults = append(faults, fmt.Errorf("parquetsink: column %q: names must not be empty or hold a comma: %w", name, pipeline.ErrSchema))
+			faults = append(faults, fmt.Errorf("column %q: names must not be empty or hold a comma: %w", name, pipeline.ErrSchema))
 		}
 		root.Group[name] = node
 		root.order = append(root.order, name)
@@ -107,7 +106,7 @@ func nodeOf(f arrow.Field) (parquet.Node, leaf, error) {
 	case arrow.STRING:
 		node = parquet.String()
 	default:
-		return nil, shape, fmt.Errorf("parquetsink: column %q is %s; there are bool, int32, int64, float32, float64, binary, string and lists of these: %w", f.Name, f.Type, pipeline.ErrSchema)
+		return nil, shape, fmt.Errorf("column %q is %s; there are bool, int32, int64, float32, float64, binary, string and lists of these: %w", f.Name, f.Type, pipeline.ErrSchema)
 	}
 	switch {
 	case f.Name == pipeline.ColTime && elem.ID() == arrow.INT64:

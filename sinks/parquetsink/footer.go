@@ -2,88 +2,34 @@ package parquetsink
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
-	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sinks/filesink"
 )
-
-// Keys of a file's metadata.
-const (
-	// MetaSource and MetaSplit say which split the rows are of.
-	MetaSource = "monolith.source"
-	MetaSplit  = "monolith.split"
-	// MetaFrom and MetaTo are the positions [from, to) that the file covers.
-	MetaFrom = "monolith.from"
-	MetaTo   = "monolith.to"
-	// MetaRows and MetaBatches count what was written of the split since it was first read, this file included.
-	MetaRows    = "monolith.rows"
-	MetaBatches = "monolith.batches"
-)
-
-// covered is what a visible file says about itself.
-type covered struct {
-	source, split string
-	from          pipeline.Position
-	pipeline.Progress
-}
-
-func (c covered) metadata() map[string]string {
-	return map[string]string{
-		MetaSource: c.source, MetaSplit: c.split,
-		MetaFrom: strconv.FormatInt(int64(c.from), 10), MetaTo: strconv.FormatInt(int64(c.Position), 10),
-		MetaRows: strconv.FormatInt(c.Rows, 10), MetaBatches: strconv.FormatInt(c.Batches, 10),
-	}
-}
 
 // maxFooter bounds the footer that is read back.
 const maxFooter = 64 << 20
 
-// errDamaged says that a file is no Parquet file, or none that this sink has written.
-var errDamaged = fmt.Errorf("not a complete file of this sink: %w", pipeline.ErrBadData)
-
-// readCovered reads the metadata of a file of size bytes. It reads the end of the file alone, no column of it. Errors: those
-// of r; errDamaged.
-func readCovered(r io.ReaderAt, size int64) (covered, error) {
+// readMetadata reads the key-value metadata of a file of size bytes. It reads the end of the file alone, no column of it. Errors:
+// those of r; [filesink.ErrDamaged].
+func readMetadata(r io.ReaderAt, size int64) (map[string]string, error) {
 	var tail [8]byte
 	if size < 12 {
-		return covered{}, fmt.Errorf("%d bytes: %w", size, errDamaged)
+		return nil, fmt.Errorf("%d bytes: %w", size, filesink.ErrDamaged)
 	}
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
-		return covered{}, err
+		return nil, err
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:4]))
 	if string(tail[4:]) != "PAR1" || n > size-12 || n > maxFooter {
-		return covered{}, fmt.Errorf("no footer: %w", errDamaged)
+		return nil, fmt.Errorf("no footer: %w", filesink.ErrDamaged)
 	}
 	b := make([]byte, n)
 	if _, err := r.ReadAt(b, size-8-n); err != nil {
-		return covered{}, err
+		return nil, err
 	}
-	meta, err := keyValues(b)
-	if err != nil {
-		return covered{}, err
-	}
-	c := covered{source: meta[MetaSource], split: meta[MetaSplit]}
-	var errs []error
-	number := func(key string) int64 {
-		v, err := strconv.ParseInt(meta[key], 10, 64)
-		if err != nil || v < 0 {
-			errs = append(errs, fmt.Errorf("%s is %.40q: %w", key, meta[key], errDamaged))
-		}
-		return v
-	}
-	c.from, c.Position = pipeline.Position(number(MetaFrom)), pipeline.Position(number(MetaTo))
-	c.Rows, c.Batches = number(MetaRows), number(MetaBatches)
-	if len(errs) == 0 && c.Position <= c.from {
-		errs = append(errs, fmt.Errorf("positions [%d,%d): %w", c.from, c.Position, errDamaged))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return covered{}, err
-	}
-	return c, nil
+	return keyValues(b)
 }
 
 // keyValues returns the key-value metadata of a footer, field 5 of a FileMetaData in Thrift's compact protocol
@@ -120,7 +66,7 @@ func keyValues(b []byte) (map[string]string, error) {
 		return true
 	})
 	if t.bad {
-		return nil, fmt.Errorf("the footer ends early or holds impossible lengths: %w", errDamaged)
+		return nil, fmt.Errorf("the footer ends early or holds impossible lengths: %w", filesink.ErrDamaged)
 	}
 	return out, nil
 }

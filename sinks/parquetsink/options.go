@@ -1,28 +1,23 @@
 package parquetsink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/sinks/filesink"
 )
 
 // Options say where to write and how large files become. Dir is required; the zero value of everything else works.
 type Options struct {
-	// Dir is the folder, which is made when it is missing. All workers of a job write to the same.
-	Dir string
-	// RowsPerFile ends a file after the batch with which it has so many rows. Default 1,048,576.
-	RowsPerFile int64
-	// BytesPerFile ends a file after the batch with which it has about so many bytes. Default 256 MiB.
-	BytesPerFile int64
-	// FileEvery ends a file so long after its first row, so that rows of a slow stream become visible. Default 1m.
-	FileEvery time.Duration
+	// Options are those of files of any format.
+	filesink.Options
 	// RowsPerGroup is the size of a row group, the unit that readers share out. A group is held in memory, for each split
 	// that is written. Default 65,536.
 	RowsPerGroup int64
@@ -30,40 +25,24 @@ type Options struct {
 	Compression string
 }
 
-func (o Options) withDefaults() Options {
-	if o.RowsPerFile == 0 {
-		o.RowsPerFile = 1 << 20
-	}
-	if o.BytesPerFile == 0 {
-		o.BytesPerFile = 256 << 20
-	}
-	if o.FileEvery == 0 {
-		o.FileEvery = time.Minute
-	}
-	if o.RowsPerGroup == 0 {
-		o.RowsPerGroup = 1 << 16
-	}
-	if o.Compression == "" {
-		o.Compression = "zstd"
-	}
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
+	o.Options = o.Options.WithDefaults()
+	o.RowsPerGroup = cmp.Or(o.RowsPerGroup, 1<<16)
+	o.Compression = cmp.Or(o.Compression, "zstd")
 	return o
 }
 
 // Validate returns all faults of the options at once, each an [pipeline.ErrConfig]. It opens nothing.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	var faults []error
 	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("parquetsink: "+format+": %w", append(args, pipeline.ErrConfig)...))
 	}
-	if o.Dir == "" {
-		bad("no Dir")
-	}
-	if o.RowsPerFile < 1 || o.BytesPerFile < 1 || o.RowsPerGroup < 1 {
-		bad("RowsPerFile is %d, BytesPerFile %d and RowsPerGroup %d; each must be at least 1", o.RowsPerFile, o.BytesPerFile, o.RowsPerGroup)
-	}
-	if o.FileEvery < time.Millisecond {
-		bad("FileEvery is %s, at least 1ms is needed", o.FileEvery)
+	o.Options.Check(bad)
+	if o.RowsPerGroup < 1 {
+		bad("RowsPerGroup is %d, must be at least 1", o.RowsPerGroup)
 	}
 	if _, ok := codec(o.Compression); !ok {
 		bad("Compression %q is none of %s", o.Compression, strings.Join(Codecs(), ", "))

@@ -21,11 +21,12 @@ import (
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/sinks/filesink"
 	"github.com/monolith-go/monolith/sinks/parquetsink"
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
 
-func sink(t testing.TB, o parquetsink.Options) *parquetsink.Sink {
+func sink(t testing.TB, o parquetsink.Options) *filesink.Sink {
 	t.Helper()
 	s, err := parquetsink.New(o)
 	if err != nil {
@@ -34,7 +35,7 @@ func sink(t testing.TB, o parquetsink.Options) *parquetsink.Sink {
 	return s
 }
 
-func writer(t testing.TB, o parquetsink.Options) *parquetsink.Writer {
+func writer(t testing.TB, o parquetsink.Options) *filesink.Writer {
 	t.Helper()
 	w, err := sink(t, o).Open(t.Context(), &pipeline.Env{})
 	if err != nil {
@@ -45,23 +46,7 @@ func writer(t testing.TB, o parquetsink.Options) *parquetsink.Writer {
 			t.Error(err)
 		}
 	})
-	return w.(*parquetsink.Writer)
-}
-
-// stored reads the column value of all files of a folder by the column split.
-func stored(t testing.TB, dir string) map[string][]int64 {
-	t.Helper()
-	out := map[string][]int64{}
-	columns := arrow.NewSchema([]arrow.Field{
-		{Name: "value", Type: arrow.PrimitiveTypes.Int64}, {Name: "split", Type: arrow.BinaryTypes.String},
-	}, nil)
-	readAll(t, dir, columns, func(b *pipeline.Batch) {
-		values, splits := b.Column("value").(*array.Int64), b.Column("split").(*array.String)
-		for i := range b.NumRows() {
-			out[splits.Value(i)] = append(out[splits.Value(i)], values.Value(i))
-		}
-	})
-	return out
+	return w.(*filesink.Writer)
 }
 
 // readAll reads all files of a folder in the order of their names.
@@ -101,96 +86,6 @@ func readAll(t testing.TB, dir string, columns *arrow.Schema, each func(*pipelin
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	pipelinetest.TestSink(t, pipelinetest.SinkHarness[*pipeline.Batch]{
-		New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] { return sink(t, parquetsink.Options{Dir: dir}) },
-		Inputs: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
-			return []*pipeline.Batch{pipelinetest.Numbers(t, mem, "a", 5, 9), pipelinetest.Numbers(t, mem, "b", 0, 1), pipelinetest.Numbers(t, mem, "a", 9, 9), pipelinetest.Numbers(t, mem, "a", 9, 30)}
-		},
-		Check: func(t *testing.T, rows int) {
-			got := stored(t, dir)
-			if n := len(got["a"]) + len(got["b"]); n != rows {
-				t.Errorf("%d rows of %d are there", n, rows)
-			}
-		},
-	})
-}
-
-func TestResumer(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(12) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "deep", "rows")
-			pipelinetest.TestResumer(t, pipelinetest.ResumerHarness[*pipeline.Batch]{
-				New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] {
-					return sink(t, parquetsink.Options{Dir: dir, RowsPerFile: 20 + int64(seed)*10, RowsPerGroup: 16, FileEvery: time.Duration(1+seed) * time.Millisecond})
-				},
-				Make: func(t *testing.T, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
-					return pipelinetest.Numbers(t, mem, split, from, to)
-				},
-				Stored: func(t *testing.T) map[string][]int64 { return stored(t, dir) },
-				Seed:   seed,
-			})
-		})
-	}
-}
-
-// TestFencing: a file that was begun before another process resumed does not become visible, and of two owners who both continue
-// from one position one does.
-func TestFencing(t *testing.T) {
-	t.Parallel()
-	mem := memory.NewGoAllocator()
-	o := parquetsink.Options{Dir: t.TempDir()}
-	resume := func(w *parquetsink.Writer) pipeline.Position {
-		t.Helper()
-		p, err := w.Resume(t.Context(), "test", []pipeline.Split{{Name: "a"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p["a"].Position
-	}
-	old, young := writer(t, o), writer(t, o)
-	resume(old)
-	if err := old.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); err != nil {
-		t.Fatal(err)
-	}
-	resume(young)
-	if err := old.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
-		t.Fatalf("the old owner's file: %v", err)
-	}
-	for _, w := range []*parquetsink.Writer{young, old} { // the old one continues despite the error
-		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); (w == young) != (err == nil) {
-			t.Fatal(err) // the old one has taken 10 rows already
-		}
-	}
-	third := writer(t, o)
-	if at := resume(third); at != 0 {
-		t.Fatalf("nothing is visible, and yet writing continues at %d", at)
-	}
-	fourth := writer(t, o)
-	resume(fourth)
-	for _, w := range []*parquetsink.Writer{third, fourth} { // both begin their files now
-		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(third.Flush(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if err := fourth.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
-		t.Fatalf("the second with the same rows: %v", err)
-	}
-	if at := resume(fourth); at != 10 {
-		t.Fatalf("it continues at %d", at)
-	}
-	if got := stored(t, o.Dir)["a"]; len(got) != 10 {
-		t.Fatalf("%d rows", len(got))
 	}
 }
 
@@ -311,7 +206,7 @@ func TestReadBack(t *testing.T) {
 		t.Run(codec, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			want := written(t, parquetsink.Options{Dir: dir, Compression: codec, RowsPerGroup: 7 + int64(i)*50, RowsPerFile: 500}, uint64(i))
+			want := written(t, parquetsink.Options{Options: filesink.Options{Dir: dir, RowsPerFile: 500}, Compression: codec, RowsPerGroup: 7 + int64(i)*50}, uint64(i))
 			fields := make([]arrow.Field, 0, every.NumFields())
 			for _, f := range every.Fields() {
 				name := f.Name
@@ -373,7 +268,7 @@ func TestPyarrow(t *testing.T) {
 	}
 	for i, codec := range parquetsink.Codecs() {
 		dir := t.TempDir()
-		want := written(t, parquetsink.Options{Dir: dir, Compression: codec, RowsPerGroup: 100, RowsPerFile: 700}, uint64(i))
+		want := written(t, parquetsink.Options{Options: filesink.Options{Dir: dir, RowsPerFile: 700}, Compression: codec, RowsPerGroup: 100}, uint64(i))
 		out, err := exec.CommandContext(t.Context(), python, "-c", pyarrowScript, dir).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", codec, err, out)
@@ -408,146 +303,25 @@ func TestPyarrow(t *testing.T) {
 	}
 }
 
-func TestRolls(t *testing.T) {
+func TestColumnsThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	mem := memory.NewGoAllocator()
-	files := func(dir string) int {
-		names, _ := filepath.Glob(filepath.Join(dir, "*.parquet"))
-		return len(names)
-	}
-	t.Run("rows", func(t *testing.T) {
-		t.Parallel()
-		o := parquetsink.Options{Dir: t.TempDir(), RowsPerFile: 10}
-		w := writer(t, o)
-		for i := range pipeline.Position(5) {
-			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*5, i*5+5)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := files(o.Dir); n != 2 {
-			t.Errorf("%d files are visible, want 2", n)
-		}
-	})
-	t.Run("bytes", func(t *testing.T) {
-		t.Parallel()
-		o := parquetsink.Options{Dir: t.TempDir(), BytesPerFile: 100_000, RowsPerGroup: 100, Compression: "none"}
-		w := writer(t, o)
-		rng := rand.New(rand.NewPCG(1, 1))
-		for from := pipeline.Position(0); from < 30_000; from += 1000 {
-			b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
-			for range 1000 {
-				b.Field(0).(*array.Float64Builder).Append(rng.Float64())
-			}
-			batch, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "s", Split: "a", From: from, To: from + 1000})
-			b.Release()
-			if err == nil {
-				err = w.Write(t.Context(), batch)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := files(o.Dir); n < 2 || n > 4 {
-			t.Errorf("%d files of 240,000 bytes in all, each to have about 100,000", n)
-		}
-	})
-	t.Run("time", func(t *testing.T) {
-		t.Parallel()
-		o := parquetsink.Options{Dir: t.TempDir(), FileEvery: 50 * time.Millisecond}
-		w := writer(t, o)
-		if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 5)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(60 * time.Millisecond)
-		if err := w.Idle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := files(o.Dir); n != 1 {
-			t.Errorf("%d files are visible, want 1", n)
-		}
-	})
-}
-
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	mem := memory.NewGoAllocator()
-	o := parquetsink.Options{Dir: t.TempDir()}
-	w := writer(t, o)
-	ctx := t.Context()
-	if err := errors.Join(w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 0, 5)), w.Flush(ctx)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 7, 9)); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "does not begin at position 5") {
-		t.Errorf("a gap: %v", err)
-	}
-	other := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
-	other.Field(0).(*array.Float64Builder).Append(1)
-	batch, err := pipeline.NewBatch(other.NewRecordBatch(), pipeline.Origin{Source: "test", Split: "a", From: 5, To: 6})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write(ctx, batch); !errors.Is(err, pipeline.ErrSchema) {
-		t.Errorf("other columns: %v", err)
-	}
-	odd := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.FixedWidthTypes.Date32}, {Name: "a,b", Type: arrow.PrimitiveTypes.Int64}}, nil))
+	odd := array.NewRecordBuilder(memory.NewGoAllocator(), arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.FixedWidthTypes.Date32}, {Name: "a,b", Type: arrow.PrimitiveTypes.Int64}}, nil))
 	odd.Field(0).AppendNull()
 	odd.Field(1).AppendNull()
-	if batch, err = pipeline.NewBatch(odd.NewRecordBatch(), pipeline.Origin{Source: "test", Split: "a", From: 0, To: 1}); err != nil {
-		t.Fatal(err)
-	}
-	err = writer(t, parquetsink.Options{Dir: t.TempDir()}).Write(ctx, batch)
-	if !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), `"x" is date32`) || !strings.Contains(err.Error(), `"a,b"`) {
-		t.Errorf("columns that cannot be written: %v", err)
-	}
-	names, _ := filepath.Glob(filepath.Join(o.Dir, "*.parquet"))
-	if len(names) != 1 || filepath.Base(names[0]) != "test~a~00000000000000000000.parquet" {
-		t.Fatalf("%q", names)
-	}
-	content, err := os.ReadFile(names[0])
+	batch, err := pipeline.NewBatch(odd.NewRecordBatch(), pipeline.Origin{Source: "test", Split: "a", From: 0, To: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, damaged := range map[string][]byte{"cut": content[:len(content)-1], "empty": {}, "another's": []byte(strings.ReplaceAll(string(content), "monolith.source", "monolith.sauce!"))} {
-		if err := os.WriteFile(names[0], damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := writer(t, o).Resume(ctx, "test", []pipeline.Split{{Name: "a"}})
-		if !errors.Is(err, pipeline.ErrBadData) || !strings.Contains(err.Error(), names[0]) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := errors.Join(w.Close(), w.Close()); err != nil {
-		t.Error(err)
-	}
-	_, err = w.Resume(ctx, "test", nil)
-	for _, err := range []error{err, w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 5, 6)), w.Flush(ctx), w.Idle(ctx)} {
-		if !errors.Is(err, pipeline.ErrClosed) {
-			t.Errorf("closed: %v", err)
-		}
-	}
-	left, err := os.ReadDir(o.Dir)
-	if err != nil || len(left) != 1 {
-		t.Errorf("%v, %v: something is left", left, err)
-	}
-}
-
-// TestFolderGoesAway: what cannot be written is an ErrUnavailable, and the rows are written again later.
-func TestFolderGoesAway(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "rows")
-	w := writer(t, parquetsink.Options{Dir: dir})
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) {
-		t.Error(err)
+	err = writer(t, parquetsink.Options{Options: filesink.Options{Dir: t.TempDir()}}).Write(t.Context(), batch)
+	if !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), `"x" is date32`) || !strings.Contains(err.Error(), `"a,b"`) {
+		t.Errorf("%v", err)
 	}
 }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	_, err := parquetsink.New(parquetsink.Options{RowsPerFile: -1, FileEvery: 1, Compression: "rar"})
-	for _, want := range []string{"no Dir", "RowsPerFile is -1", "FileEvery", `"rar"`} {
+	_, err := parquetsink.New(parquetsink.Options{Options: filesink.Options{RowsPerFile: -1, FileEvery: 1}, RowsPerGroup: -2, Compression: "rar"})
+	for _, want := range []string{"no Dir", "RowsPerFile is -1", "FileEvery", "RowsPerGroup is -2", `"rar"`} {
 		if err == nil || !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %s in %v", want, err)
 		}
@@ -557,14 +331,14 @@ func TestValidate(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parquetsink.Options]{
-		Options: parquetsink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second, RowsPerGroup: 100, Compression: "zstd"},
+		Options: parquetsink.Options{Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second}, RowsPerGroup: 100, Compression: "zstd"},
 		New: func(t *testing.T, o parquetsink.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			return sink(t, o)
 		},
 		Other: map[string]any{"Compression": "gzip"},
 		Free: map[string]string{
-			"RowsPerFile": "how rows are cut into files", "BytesPerFile": "as RowsPerFile", "FileEvery": "as RowsPerFile",
+			"Options.RowsPerFile": "how rows are cut into files", "Options.BytesPerFile": "as RowsPerFile", "Options.FileEvery": "as RowsPerFile",
 			"RowsPerGroup": "as RowsPerFile", "Compression": "how pages are stored",
 		},
 	})
@@ -591,7 +365,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 	rec := rb.NewRecordBatch()
 	defer rec.Release()
-	w := writer(b, parquetsink.Options{Dir: b.TempDir()})
+	w := writer(b, parquetsink.Options{Options: filesink.Options{Dir: b.TempDir()}})
 	b.ReportAllocs()
 	at := pipeline.Position(0)
 	for b.Loop() {

@@ -1,4 +1,4 @@
-package parquetsink
+package filesink
 
 import (
 	"crypto/sha256"
@@ -10,10 +10,10 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Names of files: source~split~from.parquet once they are complete, .source~split~from~RANDOM.tmp before. In source and
-// split everything but letters, digits, dots, underscores and hyphens is written %XX, so that ~ separates.
+// Names of files: source~split~from.extension once they are complete, .source~split~from.extension-RANDOM.tmp before
+// ([fsx.Local]). In source and split everything but letters, digits, dots, underscores and hyphens is written %XX, so that ~
+// separates.
 const (
-	suffix          = ".parquet"
 	temporarySuffix = ".tmp"
 	maxStem         = 160 // bytes of source~split; longer ones end in a hash
 )
@@ -43,17 +43,17 @@ func escape(s string) string {
 }
 
 // fileName is the name of the file that begins at a position.
-func fileName(stem string, from pipeline.Position) string {
-	return fmt.Sprintf("%s%020d%s", stem, from, suffix)
+func fileName(stem string, from pipeline.Position, extension string) string {
+	return fmt.Sprintf("%s%020d%s", stem, from, extension)
 }
 
 // parseName returns the position that a visible file of the split begins at; ok is false for any other file.
-func parseName(stem, name string) (from pipeline.Position, ok bool) {
+func parseName(stem, extension, name string) (from pipeline.Position, ok bool) {
 	rest, ok := strings.CutPrefix(name, stem)
 	if !ok {
 		return 0, false
 	}
-	digits, ok := strings.CutSuffix(rest, suffix)
+	digits, ok := strings.CutSuffix(rest, extension)
 	if !ok || len(digits) != 20 {
 		return 0, false
 	}
@@ -62,6 +62,12 @@ func parseName(stem, name string) (from pipeline.Position, ok bool) {
 }
 
 // unfinished reports whether a file is one of the split that was never completed.
-func unfinished(stem, name string) bool {
-	return strings.HasPrefix(name, "."+stem) && strings.HasSuffix(name, temporarySuffix)
+func unfinished(stem, extension, name string) bool {
+	rest, ok := strings.CutPrefix(name, ".")
+	if !ok || !strings.HasSuffix(rest, temporarySuffix) {
+		return false
+	}
+	final := rest[:max(0, strings.LastIndexByte(rest, '-'))] // what follows is random
+	_, ok = parseName(stem, extension, final)
+	return ok
 }

@@ -1,4 +1,4 @@
-package parquetsink
+package filesink
 
 import (
 	"context"
@@ -7,55 +7,57 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Sink writes batches with whatever columns they have: bool, int32, int64, float32, float64, binary, string, and lists of
-// these, of fixed size or not. Columns keep their order and names; reserved ones are written as label, weight, time (a
-// timestamp), position and line_id, and a column split names the split. All files of a run have the same columns. It is
-// safe for concurrent use.
-type Sink struct{ opts Options }
+// Sink writes batches with whatever columns the format has a form for. All files of a run have the same columns. It is safe for
+// concurrent use.
+type Sink struct {
+	format Format
+	opts   Options
+}
 
 var _ pipeline.Sink[*pipeline.Batch] = (*Sink)(nil)
 
 // New describes a sink. It opens nothing. Errors: [pipeline.ErrConfig], all faults of the options at once.
-func New(opts Options) (*Sink, error) {
-	if err := opts.Validate(); err != nil {
+func New(format Format, opts Options) (*Sink, error) {
+	var faults []error
+	opts.Check(func(text string, args ...any) {
+		faults = append(faults, fmt.Errorf("%ssink: "+text+": %w", slices.Concat([]any{format.Name()}, args, []any{pipeline.ErrConfig})...))
+	})
+	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return &Sink{opts.withDefaults()}, nil
+	return &Sink{format, opts.WithDefaults()}, nil
 }
 
 // String implements [pipeline.Sink].
-func (s *Sink) String() string { return "parquet " + s.opts.Dir }
+func (s *Sink) String() string { return s.format.Name() + " " + s.opts.Dir }
 
-// Fingerprint implements [pipeline.Sink]: the folder, which rows are looked for in; not how they are cut into files.
-func (s *Sink) Fingerprint() string {
-	return pipeline.Fingerprint("parquet", s.opts, "RowsPerFile", "BytesPerFile", "FileEvery", "RowsPerGroup", "Compression")
-}
+// Fingerprint implements [pipeline.Sink].
+func (s *Sink) Fingerprint() string { return s.format.Fingerprint() }
 
 // Open implements [pipeline.Sink]. It makes the folder. Errors: [pipeline.ErrUnavailable].
 func (s *Sink) Open(_ context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	w := &Writer{format: s.format, opts: s.opts, splits: map[pipeline.SplitID]*split{}}
 	if err := os.MkdirAll(s.opts.Dir, 0o755); err != nil {
-		return nil, unavailable(err)
+		return nil, w.unavailable(err)
 	}
-	return &Writer{opts: s.opts, splits: map[[2]string]*split{}}, nil
-}
-
-// unavailable names the package and what the user can do something about.
-func unavailable(err error) error {
-	return fmt.Errorf("parquetsink: %w: %w", err, pipeline.ErrUnavailable)
+	return w, nil
 }
 
 // Writer writes the files of a worker's splits. It is not for concurrent use.
 type Writer struct {
-	opts   Options
-	layout *layout              // nil before the first batch
-	splits map[[2]string]*split // by source and split
-	totals struct{ files, rows, bytes int64 }
-	closed bool
+	format  Format
+	opts    Options
+	columns *arrow.Schema // nil before the first batch
+	splits  map[pipeline.SplitID]*split
+	totals  struct{ files, rows, bytes int64 }
+	closed  bool
 }
 
 var (
@@ -67,12 +69,21 @@ var (
 
 // split is how far a split has been written.
 type split struct {
-	source, name, stem string
-	at                 pipeline.Progress // of what was taken
-	stored             pipeline.Position // the end of what is visible
-	file               *file             // nil: none is begun
-	failed             error             // of a file that did not become visible: the next one must not begin after it
+	id     pipeline.SplitID
+	stem   string
+	at     pipeline.Progress // of what was taken
+	stored pipeline.Position // the end of what is visible
+	file   *file             // nil: none is begun
+	failed error             // of a file that did not become visible: the next one must not begin after it
 }
+
+// fault gives an error the name of the format's package.
+func (w *Writer) fault(text string, args ...any) error {
+	return fmt.Errorf("%ssink: "+text, slices.Concat([]any{w.format.Name()}, args)...)
+}
+
+// unavailable is what the user can do something about outside the process.
+func (w *Writer) unavailable(err error) error { return w.fault("%w: %w", err, pipeline.ErrUnavailable) }
 
 // Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
 // it, and returns the end of what is visible. Errors: [pipeline.ErrUnavailable]; [pipeline.ErrBadData] for a last file of a
@@ -93,11 +104,11 @@ func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Sp
 	}
 	for _, s := range stems {
 		for _, name := range names {
-			if !unfinished(s, name) {
+			if !unfinished(s, w.format.Extension(), name) {
 				continue
 			}
 			if err := os.Remove(filepath.Join(w.opts.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, unavailable(err)
+				return nil, w.unavailable(err)
 			}
 		}
 	}
@@ -108,14 +119,15 @@ func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Sp
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		at, err := w.last(source, sp.Name, stems[i], names)
+		id := pipeline.SplitID{Source: source, Split: sp.Name}
+		at, err := w.last(id, stems[i], names)
 		if err != nil {
 			return nil, err
 		}
-		if old := w.splits[[2]string{source, sp.Name}]; old != nil && old.file != nil {
+		if old := w.splits[id]; old != nil && old.file != nil {
 			old.file.abandon()
 		}
-		w.splits[[2]string{source, sp.Name}] = &split{source: source, name: sp.Name, stem: stems[i], at: at, stored: at.Position}
+		w.splits[id] = &split{id: id, stem: stems[i], at: at, stored: at.Position}
 		if at.Position != pipeline.NoPosition {
 			out[sp.Name] = at
 		}
@@ -126,7 +138,7 @@ func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Sp
 func (w *Writer) names() ([]string, error) {
 	entries, err := os.ReadDir(w.opts.Dir)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, w.unavailable(err)
 	}
 	names := make([]string, len(entries))
 	for i, e := range entries {
@@ -136,31 +148,31 @@ func (w *Writer) names() ([]string, error) {
 }
 
 // last reads how far the visible files of a split go, from the last of them. NoPosition: there is none.
-func (w *Writer) last(source, split, stem string, names []string) (pipeline.Progress, error) {
+func (w *Writer) last(id pipeline.SplitID, stem string, names []string) (pipeline.Progress, error) {
 	newest := pipeline.NoPosition
 	for _, name := range names {
-		if from, ok := parseName(stem, name); ok {
+		if from, ok := parseName(stem, w.format.Extension(), name); ok {
 			newest = max(newest, from)
 		}
 	}
 	if newest == pipeline.NoPosition {
 		return pipeline.Progress{Position: pipeline.NoPosition}, nil
 	}
-	path := filepath.Join(w.opts.Dir, fileName(stem, newest))
-	c, err := readFile(path)
-	if err == nil && (c.source != source || c.split != split || c.from != newest) {
-		err = fmt.Errorf("it says that it holds %s/%s from position %d on: %w", c.source, c.split, c.from, errDamaged)
+	path := filepath.Join(w.opts.Dir, fileName(stem, newest, w.format.Extension()))
+	c, err := w.readFile(path)
+	if err == nil && (c.source != id.Source || c.split != id.Split || c.from != newest) {
+		err = fmt.Errorf("it says that it holds %s/%s from position %d on: %w", c.source, c.split, c.from, ErrDamaged)
 	}
 	switch {
-	case errors.Is(err, errDamaged):
-		return pipeline.Progress{}, fmt.Errorf("parquetsink: %s: %w; what %s/%s has from position %d on is written again when this file is gone", path, err, source, split, newest)
+	case errors.Is(err, ErrDamaged):
+		return pipeline.Progress{}, w.fault("%s: %w; what %s has from position %d on is written again when this file is gone", path, err, id, newest)
 	case err != nil:
-		return pipeline.Progress{}, unavailable(err)
+		return pipeline.Progress{}, w.unavailable(err)
 	}
 	return c.Progress, nil
 }
 
-func readFile(path string) (c covered, err error) {
+func (w *Writer) readFile(path string) (c covered, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return c, err
@@ -170,7 +182,7 @@ func readFile(path string) (c covered, err error) {
 	if err != nil {
 		return c, err
 	}
-	return readCovered(f, info.Size())
+	return readCovered(w.format, f, info.Size())
 }
 
 // Write implements [pipeline.Writer]. Rows are not visible before their file is complete. A split that Resume was not asked
@@ -183,13 +195,12 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		return w.errClosed()
 	}
 	o := b.Origin()
-	key := [2]string{o.Source, o.Split}
-	sp := w.splits[key]
+	sp := w.splits[o.ID()]
 	if sp == nil {
 		if _, err := w.Resume(ctx, o.Source, []pipeline.Split{{Name: o.Split}}); err != nil {
 			return err
 		}
-		sp = w.splits[key]
+		sp = w.splits[o.ID()]
 	}
 	if sp.failed != nil {
 		return sp.failed
@@ -198,7 +209,7 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		sp.at.Position = o.From
 	}
 	if o.From != sp.at.Position {
-		return fmt.Errorf("parquetsink: %s does not begin at position %d, where what is written ends: %w", o, sp.at.Position, pipeline.ErrConfig)
+		return w.fault("%s does not begin at position %d, where what is written ends: %w", o, sp.at.Position, pipeline.ErrConfig)
 	}
 	if n := b.NumRows(); n > 0 {
 		if err := w.put(ctx, sp, b); err != nil {
@@ -209,27 +220,41 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		sp.at.Batches++
 	}
 	sp.at.Position = o.To
-	if f := sp.file; f != nil && (f.rows >= w.opts.RowsPerFile || f.size() >= w.opts.BytesPerFile || f.old(w.opts.FileEvery)) {
+	if f := sp.file; f != nil && (f.rows >= w.opts.RowsPerFile || f.Size() >= w.opts.BytesPerFile || f.old(w.opts.FileEvery)) {
 		return w.finish(ctx, sp)
 	}
 	return nil
 }
 
-func (w *Writer) put(ctx context.Context, sp *split, b *pipeline.Batch) (err error) {
-	schema := b.Record().Schema()
-	if w.layout == nil {
-		if w.layout, err = newLayout(schema); err != nil {
-			return err
-		}
-	} else if w.layout.arrow != schema && !w.layout.arrow.Equal(schema) {
-		return fmt.Errorf("parquetsink: %s has columns %s, earlier ones %s: %w", b.Origin(), schema, w.layout.arrow, pipeline.ErrSchema)
+func (w *Writer) put(ctx context.Context, sp *split, b *pipeline.Batch) error {
+	columns := b.Record().Schema()
+	if w.columns == nil {
+		w.columns = columns
+	} else if w.columns != columns && !w.columns.Equal(columns) {
+		return w.fault("%s has columns %s, earlier ones %s: %w", b.Origin(), columns, w.columns, pipeline.ErrSchema)
 	}
 	if sp.file == nil {
-		if sp.file, err = begin(ctx, w.opts, w.layout, sp.stem, sp.at.Position); err != nil {
-			return err
+		f, err := begin(ctx, w.opts.Dir, fileName(sp.stem, sp.at.Position, w.format.Extension()), w.format, columns, sp.at.Position)
+		if err != nil {
+			return w.cannotWrite(ctx, err)
 		}
+		sp.file = f
 	}
-	return sp.file.write(b)
+	if err := sp.file.write(b); err != nil {
+		return w.cannotWrite(ctx, err)
+	}
+	return nil
+}
+
+// cannotWrite is the error of a file that cannot be written: for the columns, or for the disk.
+func (w *Writer) cannotWrite(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, pipeline.ErrSchema):
+		return w.fault("%w", err)
+	}
+	return w.unavailable(err)
 }
 
 // finish makes the file of a split visible.
@@ -239,16 +264,16 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 	if f == nil {
 		return nil
 	}
-	err := f.publish(ctx, covered{source: sp.source, split: sp.name, from: f.from, Progress: sp.at})
+	err := f.publish(ctx, covered{source: sp.id.Source, split: sp.id.Split, from: f.from, Progress: sp.at})
 	switch {
 	case err == nil:
 		sp.stored = sp.at.Position
-		w.totals.files, w.totals.rows, w.totals.bytes = w.totals.files+1, w.totals.rows+f.rows, w.totals.bytes+f.size()
+		w.totals.files, w.totals.rows, w.totals.bytes = w.totals.files+1, w.totals.rows+f.rows, w.totals.bytes+f.Size()
 		return nil
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("parquetsink: positions %d to %d of %s/%s: %w: %w", f.from, sp.at.Position, sp.source, sp.name, err, pipeline.ErrFenced)
-	case ctx.Err() == nil:
-		err = unavailable(err)
+		err = w.fault("positions %d to %d of %s: %w: %w", f.from, sp.at.Position, sp.id, err, pipeline.ErrFenced)
+	default:
+		err = w.cannotWrite(ctx, err)
 	}
 	sp.failed = err
 	return err
@@ -256,7 +281,7 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 
 // Stored implements [pipeline.Storer].
 func (w *Writer) Stored(id pipeline.SplitID) pipeline.Position {
-	if sp := w.splits[[2]string{id.Source, id.Split}]; sp != nil {
+	if sp := w.splits[id]; sp != nil {
 		return sp.stored
 	}
 	return pipeline.NoPosition
@@ -307,8 +332,5 @@ func (w *Writer) Close() error {
 }
 
 func (w *Writer) errClosed() error {
-	return fmt.Errorf("parquetsink: writer to %s: %w", w.opts.Dir, pipeline.ErrClosed)
+	return w.fault("writer to %s: %w", w.opts.Dir, pipeline.ErrClosed)
 }
-
-// old reports whether the first row of a file was written so long ago.
-func (f *file) old(d time.Duration) bool { return time.Since(f.began) >= d }

@@ -1,0 +1,353 @@
+package filesink_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/sinks/filesink"
+	"github.com/monolith-go/monolith/sinks/jsonlsink"
+	"github.com/monolith-go/monolith/sinks/parquetsink"
+)
+
+// format is a format of files: how a sink is made, and how others read a file, row by row.
+type format struct {
+	extension string
+	new       func(o filesink.Options) (*filesink.Sink, error)
+	read      func(path string, row func(split string, value int64)) error
+}
+
+var formats = map[string]format{
+	"parquet": {
+		".parquet",
+		func(o filesink.Options) (*filesink.Sink, error) {
+			return parquetsink.New(parquetsink.Options{Options: o, RowsPerGroup: 16})
+		},
+		func(path string, row func(string, int64)) error {
+			rows, err := parquet.ReadFile[struct {
+				Value int64  `parquet:"value"`
+				Split string `parquet:"split"`
+			}](path)
+			for _, r := range rows {
+				row(r.Split, r.Value)
+			}
+			return err
+		},
+	},
+	"jsonl": {".jsonl.gz", jsonlsink.New, func(path string, row func(string, int64)) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		z, err := gzip.NewReader(bufio.NewReader(f))
+		if err != nil {
+			return err
+		}
+		for d := json.NewDecoder(z); ; {
+			var r struct {
+				Value int64
+				Split string
+			}
+			if err := d.Decode(&r); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			row(r.Split, r.Value)
+		}
+	}},
+}
+
+// each runs a test for each format.
+func each(t *testing.T, test func(t *testing.T, f format)) {
+	t.Parallel()
+	for name, f := range formats {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, f)
+		})
+	}
+}
+
+func (f format) sink(t testing.TB, o filesink.Options) *filesink.Sink {
+	t.Helper()
+	s, err := f.new(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (f format) writer(t testing.TB, o filesink.Options) *filesink.Writer {
+	t.Helper()
+	w, err := f.sink(t, o).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w.(*filesink.Writer)
+}
+
+// files are the visible files of a folder, sorted.
+func (f format) files(t testing.TB, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*"+f.extension))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return filepath.Base(name)[0] == '.' })
+	slices.Sort(names)
+	return names
+}
+
+// stored reads the column value of all files of a folder by the column split.
+func (f format) stored(t testing.TB, dir string) map[string][]int64 {
+	t.Helper()
+	out := map[string][]int64{}
+	for _, path := range f.files(t, dir) {
+		if err := f.read(path, func(split string, value int64) { out[split] = append(out[split], value) }); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	return out
+}
+
+func TestConformance(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		dir := t.TempDir()
+		pipelinetest.TestSink(t, pipelinetest.SinkHarness[*pipeline.Batch]{
+			New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] { return f.sink(t, filesink.Options{Dir: dir}) },
+			Inputs: func(t *testing.T, mem memory.Allocator) []*pipeline.Batch {
+				return []*pipeline.Batch{pipelinetest.Numbers(t, mem, "a", 5, 9), pipelinetest.Numbers(t, mem, "b", 0, 1), pipelinetest.Numbers(t, mem, "a", 9, 9), pipelinetest.Numbers(t, mem, "a", 9, 30)}
+			},
+			Check: func(t *testing.T, rows int) {
+				got := f.stored(t, dir)
+				if n := len(got["a"]) + len(got["b"]); n != rows {
+					t.Errorf("%d rows of %d are there", n, rows)
+				}
+			},
+		})
+	})
+}
+
+func TestResumer(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		for seed := range uint64(8) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "deep", "rows")
+				pipelinetest.TestResumer(t, pipelinetest.ResumerHarness[*pipeline.Batch]{
+					New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] {
+						return f.sink(t, filesink.Options{Dir: dir, RowsPerFile: 20 + int64(seed)*10, FileEvery: time.Duration(1+seed) * time.Millisecond})
+					},
+					Make: func(t *testing.T, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
+						return pipelinetest.Numbers(t, mem, split, from, to)
+					},
+					Stored: func(t *testing.T) map[string][]int64 { return f.stored(t, dir) },
+					Seed:   seed,
+				})
+			})
+		}
+	})
+}
+
+// TestFencing: a file that was begun before another process resumed does not become visible, and of two owners who both continue
+// from one position one does.
+func TestFencing(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		mem := memory.NewGoAllocator()
+		o := filesink.Options{Dir: t.TempDir()}
+		resume := func(w *filesink.Writer) pipeline.Position {
+			t.Helper()
+			p, err := w.Resume(t.Context(), "test", []pipeline.Split{{Name: "a"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p["a"].Position
+		}
+		old, young := f.writer(t, o), f.writer(t, o)
+		resume(old)
+		if err := old.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); err != nil {
+			t.Fatal(err)
+		}
+		resume(young)
+		if err := old.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
+			t.Fatalf("the old owner's file: %v", err)
+		}
+		for _, w := range []*filesink.Writer{young, old} { // the old one continues despite the error
+			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); (w == young) != (err == nil) {
+				t.Fatal(err) // the old one has taken 10 rows already
+			}
+		}
+		third := f.writer(t, o)
+		if at := resume(third); at != 0 {
+			t.Fatalf("nothing is visible, and yet writing continues at %d", at)
+		}
+		fourth := f.writer(t, o)
+		resume(fourth)
+		for _, w := range []*filesink.Writer{third, fourth} { // both begin their files now
+			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(third.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if err := fourth.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
+			t.Fatalf("the second with the same rows: %v", err)
+		}
+		if at := resume(fourth); at != 10 {
+			t.Fatalf("it continues at %d", at)
+		}
+		if got := f.stored(t, o.Dir)["a"]; len(got) != 10 {
+			t.Fatalf("%d rows", len(got))
+		}
+	})
+}
+
+func TestRolls(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		mem := memory.NewGoAllocator()
+		t.Run("rows", func(t *testing.T) {
+			t.Parallel()
+			o := filesink.Options{Dir: t.TempDir(), RowsPerFile: 10}
+			w := f.writer(t, o)
+			for i := range pipeline.Position(5) {
+				if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", i*5, i*5+5)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(f.files(t, o.Dir)); n != 2 {
+				t.Errorf("%d files are visible, want 2", n)
+			}
+		})
+		t.Run("bytes", func(t *testing.T) {
+			t.Parallel()
+			o := filesink.Options{Dir: t.TempDir(), BytesPerFile: 50_000}
+			w := f.writer(t, o)
+			rng := rand.New(rand.NewPCG(1, 1))
+			for from := pipeline.Position(0); from < 30_000; from += 1000 {
+				b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
+				for range 1000 {
+					b.Field(0).(*array.Float64Builder).Append(rng.Float64())
+				}
+				batch, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "s", Split: "a", From: from, To: from + 1000})
+				b.Release()
+				if err == nil {
+					err = w.Write(t.Context(), batch)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(f.files(t, o.Dir)); n < 2 || n > 15 {
+				t.Errorf("%d files of 30,000 random numbers, each to have about 50,000 bytes", n)
+			}
+		})
+		t.Run("time", func(t *testing.T) {
+			t.Parallel()
+			o := filesink.Options{Dir: t.TempDir(), FileEvery: 50 * time.Millisecond}
+			w := f.writer(t, o)
+			if err := w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 5)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(60 * time.Millisecond)
+			if err := w.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(f.files(t, o.Dir)); n != 1 {
+				t.Errorf("%d files are visible, want 1", n)
+			}
+		})
+	})
+}
+
+func TestFaults(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		mem := memory.NewGoAllocator()
+		o := filesink.Options{Dir: t.TempDir()}
+		w := f.writer(t, o)
+		ctx := t.Context()
+		if err := errors.Join(w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 0, 5)), w.Flush(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 7, 9)); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "does not begin at position 5") {
+			t.Errorf("a gap: %v", err)
+		}
+		other := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
+		other.Field(0).(*array.Float64Builder).Append(1)
+		batch, err := pipeline.NewBatch(other.NewRecordBatch(), pipeline.Origin{Source: "test", Split: "a", From: 5, To: 6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(ctx, batch); !errors.Is(err, pipeline.ErrSchema) {
+			t.Errorf("other columns: %v", err)
+		}
+		names := f.files(t, o.Dir)
+		if len(names) != 1 || filepath.Base(names[0]) != "test~a~00000000000000000000"+f.extension {
+			t.Fatalf("%q", names)
+		}
+		content, err := os.ReadFile(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, damaged := range map[string][]byte{"cut": content[:len(content)-1], "empty": {}, "another's": []byte(strings.ReplaceAll(string(content), "monolith.from", "monolith.farm"))} {
+			if err := os.WriteFile(names[0], damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := f.writer(t, o).Resume(ctx, "test", []pipeline.Split{{Name: "a"}})
+			if !errors.Is(err, pipeline.ErrBadData) || !strings.Contains(err.Error(), names[0]) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := errors.Join(w.Close(), w.Close()); err != nil {
+			t.Error(err)
+		}
+		_, err = w.Resume(ctx, "test", nil)
+		for _, err := range []error{err, w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 5, 6)), w.Flush(ctx), w.Idle(ctx)} {
+			if !errors.Is(err, pipeline.ErrClosed) {
+				t.Errorf("closed: %v", err)
+			}
+		}
+		left, err := os.ReadDir(o.Dir)
+		if err != nil || len(left) != 1 {
+			t.Errorf("%v, %v: something is left", left, err)
+		}
+	})
+}
+
+// TestFolderGoesAway: what cannot be written is an ErrUnavailable, and the rows are written again later.
+func TestFolderGoesAway(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		dir := filepath.Join(t.TempDir(), "rows")
+		w := f.writer(t, filesink.Options{Dir: dir})
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) {
+			t.Error(err)
+		}
+	})
+}
