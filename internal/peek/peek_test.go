@@ -212,6 +212,7 @@ func TestProposeSeveralLabels(t *testing.T) {
 			{Name: "bought", Type: "text", Value: []string{"0", "0", "0", "1"}[i%4]},
 			{Name: "watch time", Type: "number"},
 			{Name: "like", Type: "number", Value: int64(i / 3 % 2)},
+			{Name: "Rating", Type: "number", Value: int64(1 + i%5)},
 			{Name: "price", Type: "number", Value: float64(i%7) / 4},
 			{Name: "seldom", Type: "number"},
 		}
@@ -219,7 +220,7 @@ func TestProposeSeveralLabels(t *testing.T) {
 			f[3].Value = 1.5 * float64(i)
 		}
 		if i%100 == 1 { // only after a click, by chance
-			f[6].Value = 2.5
+			f[7].Value = 2.5
 		}
 		c.Add(f)
 	}
@@ -229,7 +230,8 @@ func TestProposeSeveralLabels(t *testing.T) {
     - {name: user_id, slot: 1}
     # - bought: left out, it holds something only where click does: what is known afterwards is no input, but a label too
     # - "watch time": left out, it holds something only where click does: what is known afterwards is no input, but a label too
-    # - like: left out, it is named like a label, as click is
+    # - like: left out, it is named like a label, as click is, which may have been made of it
+    # - Rating: left out, it is named like a label, as click is, which may have been made of it
     - {name: price, kind: dense}   # 0 to 1.5, mean 0.7425
     - {name: seldom, kind: dense}   # in 1 % of the records; 2.5 to 2.5, mean 2.5
   label: click
@@ -239,6 +241,7 @@ func TestProposeSeveralLabels(t *testing.T) {
 #   - {name: bought, mask: click}
 #   - {name: watch_time, label: "watch time", loss: poisson, mask: click}
 #   - {name: like}
+#   - {name: Rating, loss: squared}
 # model: {shared_bottom: {dim: 16, hidden: [128, 64]}}
 `
 	if diff := cmp.Diff(want, peek.Propose(&c, peek.ProposeOptions{Format: peek.JSONL}).YAML); diff != "" {

@@ -117,8 +117,8 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	return p
 }
 
-// isLabelToo says why a column looks like a label beside the one that is predicted, or "": it is 0 and 1 and named like one, or it
-// holds something only where the other is not 0, as a purchase or a time watched does after a click. What is known only afterwards
+// isLabelToo says why a column looks like a label beside the one that is predicted, or "": it is a number and named like one, such as
+// the rating that a label of 0 and 1 was made of, or it holds something only where the other is not 0, as a purchase or a time watched does after a click. What is known only afterwards
 // must not be a feature.
 func (c *Column) isLabelToo(label *Column, records int64) string {
 	if label == nil || c.Rows == 0 || c.MaxValues > 1 || c.Numbers != c.Values {
@@ -131,10 +131,15 @@ func (c *Column) isLabelToo(label *Column, records int64) string {
 	if n >= few && alone == 0 && records-int64(positive) >= few && float64(n)*math.Log(float64(positive)/float64(records)) < -few {
 		return fmt.Sprintf("it holds something only where %s does: what is known afterwards is no input, but a label too", label.Name)
 	}
-	if c.Distinct == 2 && c.Min == 0 && c.Max == 1 && slices.ContainsFunc(labelNames, func(name string) bool { return strings.EqualFold(c.Name, name) }) {
-		return fmt.Sprintf("it is named like a label, as %s is", label.Name)
+	if c.namedLikeLabel() {
+		return fmt.Sprintf("it is named like a label, as %s is, which may have been made of it", label.Name)
 	}
 	return ""
+}
+
+// namedLikeLabel reports whether the column has a name that labels have.
+func (c *Column) namedLikeLabel() bool {
+	return slices.ContainsFunc(labelNames, func(name string) bool { return strings.EqualFold(c.Name, name) })
 }
 
 // head writes the column as a head beside that of the label.
@@ -142,7 +147,7 @@ func (c *Column) head(label *Column, positive string) string {
 	text := "name: " + headName(c.Name) + labelOf(c, "")
 	switch {
 	case c.Distinct <= 2 && c.Min >= 0 && c.Max <= 1: // a click of another kind
-	case c.Min >= 0:
+	case c.Min >= 0 && !c.namedLikeLabel(): // a time or a count; ratings and scores are on a scale
 		text += ", loss: poisson"
 	default:
 		text += ", loss: squared"
