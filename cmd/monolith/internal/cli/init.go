@@ -31,7 +31,7 @@ SOURCE is data files or a pattern, kafka://host:port/topic, or synthetic, as wit
 its values alone: look through the features and the label before you train.`,
 		Example: `  monolith init ratings.csv > ratings.yaml
   monolith init 'clicks/part-*.tfrecord.gz' --label clicked --out clicks.yaml
-  monolith init kafka://localhost:9092/ratings --out ratings.yaml && monolith check ratings.yaml`,
+  monolith init kafka://localhost:9092/ratings --out ratings.yaml`,
 		Args: exactly("a source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := args[0]

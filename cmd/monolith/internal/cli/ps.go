@@ -36,8 +36,8 @@ The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code
 		Example: `  monolith ps job.yaml --shard 0
   monolith ps job.yaml --shard 1,2                 # two shards in one process
   monolith ps job.yaml                             # all shards in one process
-  monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000    # with ps.tls and ps.token, or --insecure
-  monolith ps job.yaml --shard 0 --resume=false    # start over; what there is, is put aside`,
+  monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000   # with ps.tls, ps.token
+  monolith ps job.yaml --shard 0 --resume=false    # start over`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

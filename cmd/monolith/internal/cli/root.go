@@ -79,6 +79,7 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(topics()...)
+	a.setHelp(root)
 	return root
 }
 

@@ -89,8 +89,7 @@ const exitTopic = `  0      done; also when a first SIGINT or SIGTERM ended the 
   1      failed while running: bad data under on_bad_row: fail, a gap in a topic, a lost split
   2      the command line or the job is wrong, or data and job do not fit together
   3      something outside cannot be reached, is full or in use by another process: broker, disk, the job's dir
-  4      it ran, and the answer is no: check found something, eval --min-auc is not reached, all records or more than train.max_bad_share of
-         them are bad
+  4      it ran, and the answer is no: check found something, eval --min-auc is not reached, all records or more than train.max_bad_share of them are bad
   130    stopped by SIGINT without draining (the second one)
   143    stopped by SIGTERM without draining (the second one)
   134    the program crashed (SIGABRT): a fault of its own, never of the job; start it again, and report what it printed

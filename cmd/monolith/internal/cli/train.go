@@ -35,7 +35,7 @@ share the splits of the source: start the same command on as many machines as th
 		Example: `  monolith train job.yaml
   monolith train job.yaml --set train.batch=1024 --set model.deepfm.hidden=64,32
   monolith train job.yaml --resume=false          # start over
-  monolith train job.yaml --print-config          # every value in force, and where it came from
+  monolith train job.yaml --print-config          # each value and its origin
   monolith train job.yaml --json | jq .result.metrics.auc`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,

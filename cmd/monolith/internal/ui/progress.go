@@ -38,7 +38,7 @@ func NewProgress(screen *Screen, logger *slog.Logger, now func() time.Time) *Pro
 // Update shows p.
 func (b *Progress) Update(p job.Progress) {
 	if b.screen.Terminal {
-		b.screen.SetLine(Line(p, b.screen.width()))
+		b.screen.SetLine(Line(p, Width(b.screen.w)))
 		return
 	}
 	b.mu.Lock()

@@ -65,13 +65,14 @@ func (s *Screen) SetLine(line string) {
 	if line == s.line {
 		return
 	}
-	s.line = fit(line, s.width())
+	s.line = fit(line, Width(s.w))
 	// A terminal that has gone away must not stop the run.
 	_, _ = io.WriteString(s.w, clearLine+s.line)
 }
 
-func (s *Screen) width() int {
-	if f, ok := s.w.(*os.File); ok {
+// Width is how many columns a terminal has; 80 for what is none.
+func Width(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}
