@@ -129,6 +129,11 @@ type (
 	RowInfo = result.RowInfo
 	// SnapshotInfo is what a snapshot holds.
 	SnapshotInfo = result.SnapshotInfo
+	// SnapshotHead is an output of the model of a snapshot, SnapshotFeature an input.
+	SnapshotHead    = result.SnapshotHead
+	SnapshotFeature = result.SnapshotFeature
+	// SegmentInfo is a part of the rows of a table.
+	SegmentInfo = result.SegmentInfo
 	// TableInfo is one table of a snapshot.
 	TableInfo = result.TableInfo
 	// TensorInfo is one dense tensor of a snapshot.

@@ -1,12 +1,17 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
+	"strings"
 
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -58,8 +63,13 @@ func describe(found string) (*result.SnapshotInfo, error) {
 		out.Best = best.Path
 	}
 	for _, t := range info.Tables {
-		out.Tables = append(out.Tables, result.TableInfo{Name: t.Name, Rows: t.Rows, Dim: t.Dim()})
+		table := result.TableInfo{Name: t.Name, Rows: t.Rows, Dim: t.Dim()}
+		for _, s := range t.Segments {
+			table.Segments = append(table.Segments, result.SegmentInfo{Name: s.Name, Dim: s.Dim})
+		}
+		out.Tables = append(out.Tables, table)
 	}
+	describeModel(info, out)
 	tensors, err := s.Tensors()
 	if err != nil {
 		return nil, err
@@ -68,4 +78,69 @@ func describe(found string) (*result.SnapshotInfo, error) {
 		out.Dense = append(out.Dense, result.TensorInfo{Name: t.Name, Shape: t.Shape})
 	}
 	return out, nil
+}
+
+// storedRecipe is what is shown of a parse recipe ([spec.Recipe]).
+type storedRecipe struct {
+	Features []struct {
+		Name, Column string
+		Slot         int
+	}
+	Label storedLabel
+	Heads []struct {
+		Name string
+		storedLabel
+		Mask *storedLabel
+	}
+}
+
+// storedLabel is a column with the condition on its value.
+type storedLabel struct{ Name, Column, Positive string }
+
+// text is what a label or mask is made of, in a column that is called name where nothing else is said.
+func (l storedLabel) text(name string) string {
+	return strings.TrimSpace(cmp.Or(l.Column, name) + " " + l.Positive)
+}
+
+// describeModel says what goes into the model of a snapshot and what comes out, by its graph and its recipe. What they do not say is left
+// out: it is damage only where somebody trains on.
+func describeModel(info *snapshot.Info, out *result.SnapshotInfo) {
+	if info.Model == nil {
+		return
+	}
+	out.Model = info.Model.Name
+	g, err := graph.Unmarshal(info.Model.Graph)
+	if err != nil {
+		return
+	}
+	var recipe storedRecipe
+	_ = json.Unmarshal(info.Recipe, &recipe) // see above
+	for _, f := range g.Features() {
+		feature := result.SnapshotFeature{Name: f.Name, Kind: "dense", Dim: f.Dim}
+		for _, r := range recipe.Features {
+			if r.Name == f.Name {
+				feature.Column, feature.Slot = cmp.Or(r.Column, r.Name), r.Slot
+			}
+		}
+		if f.Kind == model.Sparse {
+			feature.Kind, feature.Table, feature.Dim = "sparse", g.Layout().Tables[f.Table].Name, 0
+		}
+		out.Features = append(out.Features, feature)
+	}
+	for _, h := range g.Heads() {
+		head := result.SnapshotHead{Name: h.Name, Loss: h.Loss, Weight: h.Weight}
+		if len(recipe.Heads) == 0 {
+			head.Label = recipe.Label.text(recipe.Label.Name)
+		}
+		for _, r := range recipe.Heads {
+			if r.Name != h.Name {
+				continue
+			}
+			head.Label = r.text(r.Name)
+			if r.Mask != nil {
+				head.Mask = cmp.Or(r.Mask.text(""), "(no label)")
+			}
+		}
+		out.Heads = append(out.Heads, head)
+	}
 }

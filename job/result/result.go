@@ -283,6 +283,11 @@ type SnapshotInfo struct {
 	Digest string `json:"digest"`
 	// Rows counts the embedding rows of all tables.
 	Rows int64 `json:"rows"`
+	// Model is the name of the model in the job that trained it, empty where a program did not say.
+	Model string `json:"model,omitempty"`
+	// Heads are what the model predicts, Features its inputs, in its order.
+	Heads    []SnapshotHead    `json:"heads,omitempty"`
+	Features []SnapshotFeature `json:"features,omitempty"`
 	// Tables and Dense say what there is, Positions how far each source and split was read.
 	Tables    []TableInfo                             `json:"tables"`
 	Dense     []TensorInfo                            `json:"dense,omitempty"`
@@ -297,8 +302,38 @@ type SnapshotInfo struct {
 type TableInfo struct {
 	Name string `json:"name"`
 	Rows int64  `json:"rows"`
-	// Dim is the number of weights of a row.
-	Dim int `json:"dim"`
+	// Dim is the number of weights of a row, of all Segments together.
+	Dim      int           `json:"dim"`
+	Segments []SegmentInfo `json:"segments"`
+}
+
+// SegmentInfo is a part of the rows of a table.
+type SegmentInfo struct {
+	Name string `json:"name"`
+	Dim  int    `json:"dim"`
+}
+
+// SnapshotHead is an output of the model of a snapshot.
+type SnapshotHead struct {
+	Name string `json:"name"`
+	Loss string `json:"loss"`
+	// Label and Mask are the columns of records that it learnt from, with the condition where there is one ("rating >= 4"). Mask is
+	// empty where all rows have the label, and "(no label)" where those have none that lack it.
+	Label  string  `json:"label,omitempty"`
+	Mask   string  `json:"mask,omitempty"`
+	Weight float32 `json:"weight"`
+}
+
+// SnapshotFeature is an input of the model of a snapshot.
+type SnapshotFeature struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // sparse or dense
+	// Column is where its value is in a record; empty for one that is made of another feature.
+	Column string `json:"column,omitempty"`
+	// Slot and Table are those of a sparse feature, Dim is the width of a dense one.
+	Slot  int    `json:"slot,omitempty"`
+	Table string `json:"table,omitempty"`
+	Dim   int    `json:"dim,omitempty"`
 }
 
 // TensorInfo is one dense tensor of a snapshot.

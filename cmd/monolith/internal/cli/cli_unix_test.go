@@ -208,7 +208,11 @@ func fakes() cli.Ops {
 		InspectSnapshot: func(_ context.Context, path string) (*job.SnapshotInfo, error) {
 			return &job.SnapshotInfo{
 				Path: path, ID: 3, Created: time.Unix(1700000000, 0), Digest: "d1935e", Rows: 12345,
-				Tables:    []job.TableInfo{{Name: "embedding", Rows: 12345, Dim: 17}},
+				Model:     "deepfm",
+				Heads:     []job.SnapshotHead{{Name: "click", Loss: "cross_entropy", Label: "rating >= 4", Weight: 1}, {Name: "minutes", Loss: "poisson", Label: "minutes", Mask: "click", Weight: .1}},
+				Features:  []job.SnapshotFeature{{Name: "user", Kind: "sparse", Column: "user_id", Slot: 1, Table: "embedding"}, {Name: "vector", Kind: "dense", Column: "vector", Dim: 4}, {Name: "vector_missing", Kind: "dense", Dim: 1}},
+				Tables:    []job.TableInfo{{Name: "embedding", Rows: 12345, Dim: 17, Segments: []job.SegmentInfo{{Name: "bias", Dim: 1}, {Name: "vec", Dim: 16}}}},
+				Dense:     []job.TensorInfo{{Name: "w", Shape: []int64{20, 60}}, {Name: "b", Shape: []int64{60}}},
 				Positions: map[string]map[string]position.Progress{"ratings": {"ratings-0": {Position: 99, Rows: 98, Batches: 2}, "ratings-1": {Position: position.AtEpoch(2, 7), Rows: 21, Batches: 2}}},
 			}, nil
 		},

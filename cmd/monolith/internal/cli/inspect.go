@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -347,25 +348,76 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	for _, d := range s.Damaged {
 		head = append(head, []string{"damaged", d})
 	}
+	if s.Model != "" {
+		head = append(head, []string{"model", s.Model})
+	}
+	if len(s.Dense) > 0 {
+		numbers := int64(0)
+		for _, t := range s.Dense {
+			n := int64(1)
+			for _, d := range t.Shape {
+				n *= d
+			}
+			numbers += n
+		}
+		head = append(head, []string{"dense", fmt.Sprintf("%s parameters in %s", ui.Count(numbers), plural(len(s.Dense), "tensor"))})
+	}
 	if err := pairs(w, head...); err != nil {
 		return err
 	}
-	tables := [][]string{{"", "", ""}, {"TABLE", "ROWS", "DIM"}}
-	for _, t := range s.Tables {
-		tables = append(tables, []string{t.Name, ui.Count(t.Rows), strconv.Itoa(t.Dim)})
+	if len(s.Heads) > 0 {
+		rows := [][]string{{"HEAD", "LOSS", "LABEL", "MASK", "WEIGHT"}}
+		for _, h := range s.Heads {
+			rows = append(rows, []string{h.Name, h.Loss, orDash(h.Label), orDash(h.Mask), strconv.FormatFloat(float64(h.Weight), 'g', -1, 32)})
+		}
+		if err := block(w, rows, 4); err != nil {
+			return err
+		}
 	}
-	if err := ui.Table(w, tables, 1, 2); err != nil {
-		return err
+	if len(s.Features) > 0 {
+		rows := [][]string{{"FEATURE", "KIND", "COLUMN", "SLOT", "TABLE"}}
+		for _, f := range s.Features {
+			kind, slot := f.Kind, strconv.Itoa(f.Slot)
+			if f.Kind == "dense" {
+				slot = "-"
+			}
+			if f.Dim > 1 {
+				kind += fmt.Sprintf("[%d]", f.Dim)
+			}
+			rows = append(rows, []string{clip(f.Name, 40), kind, clip(orDash(f.Column), 40), slot, orDash(f.Table)})
+		}
+		if err := block(w, rows, 3); err != nil {
+			return err
+		}
 	}
-	positions := [][]string{{"", "", "", ""}, {"SOURCE", "SPLIT", "POSITION", "ROWS"}}
+	if len(s.Tables) > 0 {
+		rows := [][]string{{"TABLE", "ROWS", "DIM", "SEGMENTS"}}
+		for _, t := range s.Tables {
+			var segments []string
+			for _, s := range t.Segments {
+				segments = append(segments, fmt.Sprintf("%s %d", s.Name, s.Dim))
+			}
+			rows = append(rows, []string{t.Name, ui.Count(t.Rows), strconv.Itoa(t.Dim), strings.Join(segments, ", ")})
+		}
+		if err := block(w, rows, 1, 2); err != nil {
+			return err
+		}
+	}
+	positions := [][]string{{"SOURCE", "SPLIT", "POSITION", "ROWS"}}
 	for _, source := range slices.Sorted(maps.Keys(s.Positions)) {
 		for _, split := range slices.Sorted(maps.Keys(s.Positions[source])) {
 			p := s.Positions[source][split]
 			positions = append(positions, []string{source, split, positionText(p.Position), ui.Count(p.Rows)})
 		}
 	}
-	return ui.Table(w, positions, 2, 3)
+	if len(positions) == 1 {
+		_, err := fmt.Fprintln(w, "\nno positions: nothing was read yet")
+		return err
+	}
+	return block(w, positions, 2, 3)
 }
+
+func orDash(s string) string { return cmp.Or(s, "-") }
 
 // positionText is a position as its source counts, and of which epoch from the second on.
 func positionText(p position.Position) string {
