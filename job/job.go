@@ -16,6 +16,7 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -191,7 +192,11 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 // Keys lists every key of a job file in the order of the file.
 func Keys() []Key { return spec.Keys(components.All()) }
 
-// BuildPlan makes and checks the training graph of a job without any I/O but reading secrets.
+// BuildModel makes a job's model. Its Marshal writes the graph that model: {graph: FILE} reads. Errors: [pipeline.ErrConfig];
+// [pipeline.ErrUnavailable] where a file of the model cannot be read.
+func BuildModel(cfg *Config) (model.Model, error) { return wiring.Model(cfg) }
+
+// BuildPlan makes and checks the training graph of a job without any I/O but reading secrets and what the model is made of.
 func BuildPlan(cfg *Config) (*pipeline.Plan, error) { return wiring.BuildPlan(cfg) }
 
 // Check looks for everything that would keep a job from running, without reading data and without changing anything.

@@ -34,6 +34,13 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			}
 			return p, nil
 		},
+		Model: func(c *job.Config) ([]byte, error) {
+			m, err := job.BuildModel(c)
+			if err != nil {
+				return nil, err
+			}
+			return m.Marshal()
+		},
 		Check:           job.Check,
 		InspectSource:   job.InspectSource,
 		Propose:         job.Propose,

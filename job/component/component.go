@@ -33,11 +33,13 @@ type Set struct {
 	Metrics []metric.Metric
 }
 
-// ModelNames lists the models.
+// ModelNames lists the models that are made for any features, without those that bring their own ([OwnRules]).
 func (s Set) ModelNames() []string {
-	names := make([]string, len(s.Models))
-	for i, m := range s.Models {
-		names[i] = m.Name
+	var names []string
+	for _, m := range s.Models {
+		if _, own := m.New().(OwnRules); !own {
+			names = append(names, m.Name)
+		}
 	}
 	return names
 }
@@ -146,7 +148,7 @@ type Model struct {
 	New       func() ModelConfig
 }
 
-// ModelConfig is the section of a model. It may have the method of [InputChecker].
+// ModelConfig is the section of a model. It may have the methods of [InputChecker] and [OwnRules].
 type ModelConfig interface {
 	// Build makes the model. Errors: [pipeline.ErrConfig].
 	Build(in ModelInputs) (model.Model, error)
@@ -211,6 +213,9 @@ type Input struct {
 type InputChecker interface {
 	CheckInputs(in []Input, report Report)
 }
+
+// OwnRules is a model that brings its tables with their dimensions and all update rules: a job that sets some is at fault.
+type OwnRules interface{ OwnRules() }
 
 // Optimizer is an update rule.
 type Optimizer struct {

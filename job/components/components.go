@@ -37,6 +37,7 @@ func All() component.Set {
 			{Name: "deepfm", Doc: "a factorization machine beside a multi-layer perceptron over shared embeddings (Guo et al., 2017).", New: func() component.ModelConfig { return &DeepFM{} }},
 			{Name: "dcnv2", Doc: "a cross network beside a multi-layer perceptron (Wang et al., 2021).", New: func() component.ModelConfig { return &DCNv2{} }},
 			{Name: "shared_bottom", Doc: "a multi-layer perceptron that any number of heads share (Caruana, 1997; Ma et al., 2018, figure 1a), with attention over sequences (Zhou et al., 2018).", New: func() component.ModelConfig { return &SharedBottom{} }},
+			{Name: "graph", Doc: "a model that was written down, from a file.", New: func() component.ModelConfig { return &Graph{} }},
 		},
 		Optimizers: []component.Optimizer{
 			{Name: "adam", Doc: "the rule of Kingma and Ba (2015).", New: func() component.OptimizerConfig { return &Adam{} }},

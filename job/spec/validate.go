@@ -32,6 +32,7 @@ func (c *Config) Validate() error {
 	v.heads(v.parse(&c.Parse))
 	v.tables(c)
 	v.inputs(c)
+	v.rules(c)
 	v.run(c)
 	if len(v.faults) == 0 {
 		return nil
@@ -218,6 +219,21 @@ func (v *validator) inputs(c *Config) {
 	m.CheckInputs(in, v.report(conf.Join("model", c.Model.Name())))
 }
 
+// rules checks that a model with rules of its own is given no others.
+func (v *validator) rules(c *Config) {
+	if _, ok := c.Model.Value().(component.OwnRules); !ok {
+		return
+	}
+	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias"} {
+		if v.c.places.Set(path) {
+			v.fault(path, "is not for model %s, which brings its rules along; leave it out", c.Model.Name())
+		}
+	}
+	if len(c.Tables) > 0 {
+		v.fault("tables", "are not for model %s, which brings its tables along; leave them out", c.Model.Name())
+	}
+}
+
 // tables checks that features and tables name each other, and what is for sparse features alone. The model checks the rest.
 func (v *validator) tables(c *Config) {
 	var names []string
@@ -400,7 +416,6 @@ func deflt(s *string) string {
 	return *s
 }
 
-// run checks what depends on several sections.
 // ps checks what concerns several keys of the parameter server.
 func (v *validator) ps(p *PS) {
 	seen := map[string]bool{}
@@ -429,6 +444,7 @@ func (v *validator) ps(p *PS) {
 	}
 }
 
+// run checks what depends on several sections.
 func (v *validator) run(c *Config) {
 	if c.Source.Name() != "" && !c.Source.Bounded() {
 		if c.Epochs > 1 {

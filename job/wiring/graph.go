@@ -108,7 +108,7 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *
 	return g.Plan()
 }
 
-// BuildPlan makes and checks the training graph of a job without any I/O but reading secrets.
+// BuildPlan makes and checks the training graph of a job without any I/O but reading secrets and what the model is made of.
 func BuildPlan(c *spec.Config) (*pipeline.Plan, error) {
 	m, err := Model(c)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Model makes the job's model with its parameters' rules. Errors: [pipeline.ErrConfig].
+// Model makes the job's model with its parameters' rules. Errors: [pipeline.ErrConfig]; [pipeline.ErrUnavailable] where a file of the
+// model cannot be read.
 func Model(c *spec.Config) (model.Model, error) {
 	section := c.Model.Value()
 	if section == nil {
@@ -26,6 +27,9 @@ func Model(c *spec.Config) (model.Model, error) {
 		Features: features(c), Heads: heads(c), Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
 	})
 	if err != nil {
+		if errors.Is(err, pipeline.ErrUnavailable) {
+			return nil, fmt.Errorf("job: model.%s: %w", c.Model.Name(), err)
+		}
 		var faults []error
 		for _, err := range failure.Flatten(err) {
 			faults = append(faults, fault.Config("model.%s: %w", c.Model.Name(), err))

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,6 +39,37 @@ func (g *Graph) Heads() []model.Head {
 		heads[i] = o.head
 	}
 	return heads
+}
+
+// With returns the graph with another seed and with these heads in place of its own, in this order: the same names, losses and
+// widths (0 means 1), each with labels, mask, weight, sample rate and metrics of its own. A loss that is the program's is brought by the
+// head. Errors: every fault at once.
+func (g *Graph) With(seed uint64, heads []model.Head) (*Graph, error) {
+	b, layout, out := &Builder{nodes: g.declared}, *g.layout, *g
+	out.outputs = nil
+	layout.Seed, out.layout = seed, &layout
+	for _, h := range heads {
+		i := slices.IndexFunc(g.outputs, func(o output) bool { return o.head.Name == h.Name })
+		switch {
+		case i < 0:
+			b.fault("head %q is none of the graph's", h.Name)
+		case slices.ContainsFunc(out.outputs, func(o output) bool { return o.head.Name == h.Name }):
+			b.fault("head %q is there twice", h.Name)
+		case g.outputs[i].head.Loss != h.Loss:
+			b.fault("head %q learns by %s, in the graph by %s", h.Name, h.Loss, g.outputs[i].head.Loss)
+		default:
+			out.outputs = append(out.outputs, b.addOutput(Output{Head: h, Node: b.node(g.outputs[i].node)}))
+		}
+	}
+	for _, o := range g.outputs {
+		if !slices.ContainsFunc(heads, func(h model.Head) bool { return h.Name == o.head.Name }) {
+			b.fault("the graph has a head %q too", o.head.Name)
+		}
+	}
+	if len(b.faults) > 0 {
+		return nil, errors.Join(b.faults...)
+	}
+	return &out, nil
 }
 
 // PredictsAsTrained reports whether no operator before a head behaves differently in training.

@@ -16,11 +16,11 @@ import (
 // Version is that of written graphs; [Unmarshal] reads no other.
 const Version = 1
 
-// The bounds of what [Unmarshal] reads: what is beyond is damage.
-const (
-	maxWritten  = 64 << 20
-	maxElements = 1 << 31
-)
+// MaxWritten is the length of what [Unmarshal] reads, in bytes; what is longer is damage.
+const MaxWritten = 64 << 20
+
+// maxElements bounds the elements of the tensors of a graph that is read.
+const maxElements = 1 << 31
 
 // ErrWritten is what [Unmarshal] returns, wrapped, for bytes that are no graph of this version.
 var ErrWritten = errors.New("graph: not a written graph")
@@ -167,8 +167,8 @@ func Equal(a, b *Graph) bool {
 
 // Unmarshal reads what [Graph.Marshal] wrote, and checks it as a [Builder] would. Errors: [ErrWritten] with every fault.
 func Unmarshal(data []byte) (*Graph, error) {
-	if len(data) > maxWritten {
-		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrWritten, len(data), maxWritten)
+	if len(data) > MaxWritten {
+		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrWritten, len(data), MaxWritten)
 	}
 	var v struct {
 		Version int `json:"version"`

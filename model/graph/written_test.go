@@ -193,6 +193,65 @@ func mustUnclipped(t *testing.T, written []byte) *graph.Graph {
 	return g
 }
 
+// TestWithOtherHeads compares a graph with other heads and another seed with one that was built so: what is written, and the bits of
+// a step.
+func TestWithOtherHeads(t *testing.T) {
+	t.Parallel()
+	build := func(seed uint64, heads ...model.Head) *graph.Graph {
+		b := newBed()
+		x := b.Concat(b.vec(), b.dense)
+		var outputs []graph.Output
+		values := map[string]graph.Node{"click": b.linear(x, "click", 1), "times": b.linear(x, "times", 2)}
+		for _, h := range heads {
+			outputs = append(outputs, graph.Output{Head: h, Node: values[h.Name]})
+		}
+		g, err := b.Build(seed, outputs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	click, times := model.Head{Name: "click", Loss: loss.CrossEntropy}, model.Head{Name: "times", Loss: loss.Poisson, Width: 2}
+	masked, weighed := click, times
+	masked.Mask, masked.SampleRate, masked.Metrics = "seen", 0.1, []string{"auc"}
+	weighed.Labels, weighed.Weight = []string{"watch", "wait"}, 0.25
+	first := build(1, click, times)
+	before := first.String()
+	got, err := first.With(7, []model.Head{weighed, masked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := build(7, weighed, masked)
+	if !graph.Equal(want, got) || got.Layout().Seed != 7 {
+		x, _ := want.Marshal()
+		y, _ := got.Marshal()
+		t.Errorf("it is written as something else: %s", cmp.Diff(string(x), string(y)))
+	}
+	in := graphtest.Inputs(want, graphtest.Shape{Rows: 9, MaxList: 3}, 5)
+	if diff := cmp.Diff(run(want, in), run(got, in)); diff != "" {
+		t.Errorf("other bits: %s", diff)
+	}
+	if first.String() != before || len(first.Heads()) != 2 || first.Layout().Seed != 1 {
+		t.Error("the graph itself has changed")
+	}
+	other := click
+	other.Loss = loss.Squared
+	for _, test := range []struct {
+		heads []model.Head
+		want  string
+	}{
+		{[]model.Head{click}, `the graph has a head "times" too`},
+		{[]model.Head{click, times, {Name: "like", Loss: loss.CrossEntropy}}, `head "like" is none of the graph's`},
+		{[]model.Head{click, click, times}, `head "click" is there twice`},
+		{[]model.Head{other, times}, `head "click" learns by squared, in the graph by cross_entropy`},
+		{[]model.Head{click, {Name: "times", Loss: loss.Poisson}}, "the output has 2 columns, want 1"},
+	} {
+		if _, err := first.With(1, test.heads); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("error %v, want %q", err, test.want)
+		}
+	}
+}
+
 // ownRule is an update rule that package optim does not have.
 type ownRule struct{ optim.SGD }
 

@@ -31,6 +31,8 @@ type Ops struct {
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
 	// Plan checks a job's graph without I/O.
 	Plan func(*job.Config) (job.Plan, error)
+	// Model writes the graph of a job's model.
+	Model func(*job.Config) ([]byte, error)
 	// Check looks for everything that would keep a job from running, without reading data.
 	Check func(context.Context, *job.Config) ([]job.Finding, error)
 	// InspectSource looks into a job's source.

@@ -164,6 +164,7 @@ func fakes() cli.Ops {
 			}
 			return fakePlan{}, nil
 		},
+		Model: func(*job.Config) ([]byte, error) { return []byte("{\"version\": 1}\n"), fail() },
 		Check: func(context.Context, *job.Config) ([]job.Finding, error) {
 			if fake == "finding" {
 				return []job.Finding{{Path: "model.deepfm", Where: "job.yaml:4:8", Message: "has no dense features"}}, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,37 +18,49 @@ func (a *App) planCommand(out *outcome) *cobra.Command {
 		set    []string
 		format string
 	)
-	formats := []string{"text", "dot", "mermaid", "json"}
+	formats := []string{"text", "dot", "mermaid", "json", "model"}
+	renders := map[string]func(job.Plan) string{"text": job.Plan.Text, "dot": job.Plan.DOT, "mermaid": job.Plan.Mermaid, "json": job.Plan.JSON}
 	cmd := &cobra.Command{
 		Use:   "plan JOB.yaml",
 		Short: "Show the graph a job runs",
 		Long: `Build and check the graph of a job and show it, without reading any data.
 
-text is for people, dot for Graphviz, mermaid for Markdown pages, json for programs.`,
+text is for people, dot for Graphviz, mermaid for Markdown pages, json for programs. model is the graph of the model in place of that of
+the job, as JSON: its features, tables, operators, rules and heads, which a job reads again with model: {graph: FILE}.`,
 		Example: `  monolith plan job.yaml
   monolith plan job.yaml --format dot | dot -Tsvg > graph.svg
-  monolith plan job.yaml --format mermaid`,
+  monolith plan job.yaml --format mermaid
+  monolith plan job.yaml --format model > model.json`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(_ *cobra.Command, args []string) error {
-			render := map[string]func(job.Plan) string{"text": job.Plan.Text, "dot": job.Plan.DOT, "mermaid": job.Plan.Mermaid, "json": job.Plan.JSON}[format]
-			if render == nil {
+			if !slices.Contains(formats, format) {
 				return &usageError{fmt.Sprintf("--format is %q, not one of %s", format, strings.Join(formats, ", ")), nearest.Name(format, formats)}
 			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
 			}
-			if a.Ops.Plan == nil {
+			if a.Ops.Plan == nil || a.Ops.Model == nil {
 				return errMissing
 			}
-			plan, err := a.Ops.Plan(cfg)
-			if err != nil {
-				return err
+			var text, graph string
+			if render := renders[format]; render != nil {
+				plan, err := a.Ops.Plan(cfg)
+				if err != nil {
+					return err
+				}
+				text, graph = render(plan), plan.JSON()
+			} else {
+				written, err := a.Ops.Model(cfg)
+				if err != nil {
+					return err
+				}
+				text, graph = string(written), string(written)
 			}
-			text := strings.TrimSuffix(render(plan), "\n") + "\n"
+			text = strings.TrimSuffix(text, "\n") + "\n"
 			out.result = map[string]any{"format": format, "text": text}
-			if graph := plan.JSON(); json.Valid([]byte(graph)) {
+			if json.Valid([]byte(graph)) {
 				out.result = json.RawMessage(graph)
 			}
 			out.text = func(w io.Writer) error {

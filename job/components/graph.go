@@ -1,0 +1,119 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/zoo"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// Graph is a model that was written down: by `monolith plan --format model`, or by a program ([model.Model].Marshal).
+type Graph struct {
+	// File holds the graph, as JSON: operators, tables, initial values and update rules, so that `tables` and `optimizer` are not
+	// for this model, nor what features say of combiner and attends. The job's are the seed, the features, and of the heads labels, masks, weights, sample
+	// rates and metrics; names, losses and kinds must be those of the graph. Every process of the job reads the file, and refuses to
+	// join others that have read another one.
+	File string `yaml:"file" short:"true" required:"true"`
+}
+
+// OwnRules implements [component.OwnRules].
+func (*Graph) OwnRules() {}
+
+// Build implements [component.ModelConfig].
+func (m *Graph) Build(in component.ModelInputs) (model.Model, error) {
+	written, err := fsx.ReadFile(context.Background(), fsx.Local{}, m.File, graph.MaxWritten)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no file %q; `monolith plan JOB.yaml --format model` writes the graph of a job's model", m.File)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", err, pipeline.ErrUnavailable)
+	}
+	g, err := graph.Unmarshal(written)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w; `monolith plan JOB.yaml --format model` writes the graph of a job's model", m.File, err)
+	}
+	heads, err := headsOf(g, in.Heads)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", m.File, err)
+	}
+	faults := featureFaults(g, in.Features)
+	g, err = g.With(in.Seed, heads)
+	if faults = append(faults, err); errors.Join(faults...) != nil {
+		for i, err := range faults {
+			if err != nil {
+				faults[i] = fmt.Errorf("%q: %w", m.File, err)
+			}
+		}
+		return nil, errors.Join(faults...)
+	}
+	return g, nil
+}
+
+// headsOf are the heads as the job wants them. A job without heads has one, the probability of the label, whatever its name is.
+func headsOf(g *graph.Graph, want []model.Head) ([]model.Head, error) {
+	if len(want) > 0 {
+		want = slices.Clone(want)
+		for i, h := range want { // a job does not say how wide a head is
+			if j := slices.IndexFunc(g.Heads(), func(own model.Head) bool { return own.Name == h.Name }); j >= 0 {
+				want[i].Width = g.Heads()[j].Width
+			}
+		}
+		return want, nil
+	}
+	own := g.Heads()
+	if h := own[0]; len(own) > 1 || h.Loss != loss.CrossEntropy || h.Width != 1 || h.Mask != "" || h.SampleRate != 1 {
+		var names []string
+		for _, h := range own {
+			names = append(names, fmt.Sprintf("%s (%s)", h.Name, h.Loss))
+		}
+		return nil, fmt.Errorf("the graph does more than predict the probability of one label; give the job heads: %s", names)
+	}
+	return []model.Head{{Name: own[0].Name, Loss: own[0].Loss}}, nil
+}
+
+// featureFaults compares the inputs of a graph with the features of a job.
+func featureFaults(g *graph.Graph, have []zoo.Feature) (faults []error) {
+	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	kinds := map[model.Kind]string{model.Sparse: "sparse", model.Dense: "dense"}
+	var names []string
+	for _, f := range have {
+		names = append(names, f.Name)
+	}
+	own := g.Features()
+	for _, f := range own {
+		i := slices.Index(names, f.Name)
+		if i < 0 {
+			bad("its feature %q is none of the job's%s", f.Name, nearest.Suggest(f.Name, names))
+			continue
+		}
+		h := have[i]
+		switch table := g.Layout().Tables; {
+		case f.Kind != h.Kind:
+			bad("feature %q is %s in the graph, %s in the job", f.Name, kinds[f.Kind], kinds[h.Kind])
+		case f.Kind == model.Dense && f.Dim != h.Dim:
+			bad("feature %q has %d numbers in the graph, %d in the job", f.Name, f.Dim, h.Dim)
+		case f.Decay != h.Decay:
+			bad("feature %q is standardised with decay %v in the graph, %v in the job (0: not at all)", f.Name, f.Decay, h.Decay)
+		case f.Kind == model.Sparse && h.Table != "" && h.Table != table[f.Table].Name:
+			bad("feature %q is bound to table %q in the graph, to %q in the job", f.Name, table[f.Table].Name, h.Table)
+		case h.Values != "" && f.Values != h.Values:
+			bad("the entries of feature %q have values in the job that the graph does not read", f.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(own, func(f model.Feature) bool { return f.Name == name }) {
+			bad("feature %q is no input of the graph; leave it out of parse.features", name)
+		}
+	}
+	return faults
+}
