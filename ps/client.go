@@ -322,9 +322,12 @@ func (c *Client) Close() error {
 	if closed {
 		return nil
 	}
+	// Shard 0 first: a cut waits everywhere for the sessions that shard 0 knows when it begins. One that has left another shard
+	// before would be waited for there for ever, and so would everybody who has passed the marker.
 	errs := make([]error, len(c.streams))
-	_ = c.fan.each(ctx, len(c.streams), func(_ context.Context, s int) error {
-		errs[s] = c.streams[s].conn.Close(ctx, clean)
+	errs[0] = c.streams[0].conn.Close(ctx, clean)
+	_ = c.fan.each(ctx, len(errs)-1, func(_ context.Context, s int) error {
+		errs[s+1] = c.streams[s+1].conn.Close(ctx, clean)
 		return nil
 	})
 	return errors.Join(errs...)

@@ -78,7 +78,7 @@ type Conn interface {
 	// owner is refused. Errors: [*EpochError].
 	Acquire(ctx context.Context, id SplitID, epoch uint64) (SplitState, Reply, error)
 	// Close ends the stream. clean says that everything the client had decided was committed on every shard; otherwise the
-	// splits it owns are settled by the next owner of them.
+	// splits it owns are settled by the next owner of them. That to shard 0 is ended before the others are: see Client.Close.
 	Close(ctx context.Context, clean bool) error
 }
 

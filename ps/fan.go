@@ -12,7 +12,7 @@ type fan struct{ parallel bool }
 
 // each calls do for every shard. One after another it stops at the first error, otherwise it joins the errors of all.
 func (f fan) each(ctx context.Context, shards int, do func(ctx context.Context, s int) error) error {
-	if !f.parallel || shards == 1 {
+	if !f.parallel || shards <= 1 {
 		for s := range shards {
 			if err := do(ctx, s); err != nil {
 				return err

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -248,5 +249,62 @@ func TestRollBackAfterRestore(t *testing.T) {
 		if err := cl.Push(t.Context(), pstest.CountingUpdate("x", want+3, want+4, ids)); !errors.Is(err, ps.ErrRolledBack) {
 			t.Errorf("a client of before: %v, want ErrRolledBack", err)
 		}
+	}
+}
+
+// partingConn is a stream of which the end is seen, and waits.
+type partingConn struct {
+	ps.Conn
+	before <-chan struct{} // it ends once this is closed
+	after  func()          // called when it has ended
+}
+
+func (c *partingConn) Close(ctx context.Context, clean bool) error {
+	<-c.before
+	defer c.after()
+	return c.Conn.Close(context.WithoutCancel(ctx), clean)
+}
+
+// TestLeavingWhileACutBegins: a worker leaves at the moment at which a snapshot begins. Shards get a cut that waits for the
+// sessions that shard 0 knows, so one that has left elsewhere but not there would be waited for until the end of time.
+func TestLeavingWhileACutBegins(t *testing.T) {
+	t.Parallel()
+	begun, left, now := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	close(now)
+	begin := sync.OnceFunc(func() { close(begun) })
+	defer begin()
+	f := newFar(t, coordinator.Options{Dir: t.TempDir(), WrapConn: func(_ string, shard int, conn ps.Conn) ps.Conn {
+		if shard == 0 {
+			return &partingConn{conn, begun, func() {}}
+		}
+		return &partingConn{conn, now, sync.OnceFunc(func() { close(left) })}
+	}})
+	c := f.coordinate()
+	cl, err := c.Client(t.Context(), "w")
+	if err == nil {
+		_, err = cl.Resume(t.Context(), "s", []string{"x"})
+	}
+	if err == nil {
+		err = errors.Join(cl.Push(t.Context(), pstest.CountingUpdate("x", 0, 3, []int64{1, 2, 3, 4})), cl.Flush(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed, taken := make(chan error, 1), make(chan error, 1)
+	go func() { closed <- cl.Close() }()
+	select {
+	case <-left: // it has left shard 1, and shard 0 does not know
+	case <-time.After(100 * time.Millisecond):
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	go func() { _, err := c.Snapshot(ctx, ps.SnapshotOptions{}); taken <- err }()
+	eventually(t, "the cut has begun", func() bool { return len(c.First().Missing()) > 0 })
+	begin()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := <-taken; err != nil {
+		t.Errorf("a snapshot while a worker leaves: %v", err)
 	}
 }

@@ -20,6 +20,8 @@ import (
 // row has counted exactly the examples of the positions stored with it.
 func (s suite) testExactlyOnce(t *testing.T, shards int) {
 	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir(), Keep: 100})
 	ids := someIDs(50)
 	const workers, batches, batch, snapshots = 4, 150, 3, 5
@@ -31,7 +33,7 @@ func (s suite) testExactlyOnce(t *testing.T, shards int) {
 		wg.Go(func() {
 			defer left.Add(-1)
 			split := fmt.Sprint(i)
-			if _, err := cl.Resume(t.Context(), Source, []string{split}); err != nil {
+			if _, err := cl.Resume(ctx, Source, []string{split}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -41,25 +43,25 @@ func (s suite) testExactlyOnce(t *testing.T, shards int) {
 				if b%10 == 9 { // a batch that came to nothing
 					u = &param.Update{Source: Source, Split: split, From: b * batch, To: (b + 1) * batch, LR: 1}
 				}
-				if err := cl.Push(t.Context(), u); err != nil {
+				if err := cl.Push(ctx, u); err != nil {
 					t.Error(err)
 					return
 				}
 				if b%7 == 0 {
 					time.Sleep(time.Millisecond) // float32 counts to 2^24 only, so the workers take their time
-					if err := cl.Idle(t.Context()); err != nil {
+					if err := cl.Idle(ctx); err != nil {
 						t.Error(err)
 					}
 				}
 			}
 			total.Add(b*batch - b/10*batch)
-			if err := errors.Join(cl.Flush(t.Context()), cl.Close()); err != nil {
+			if err := errors.Join(cl.Flush(ctx), cl.Close()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	for left.Load() > 0 {
-		info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		info, err := c.Snapshot(ctx, ps.SnapshotOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,7 @@ func (s suite) testExactlyOnce(t *testing.T, shards int) {
 		taken.Add(1)
 	}
 	wg.Wait()
-	info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+	info, err := c.Snapshot(ctx, ps.SnapshotOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
