@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 // linesJob trains on the lines of a file.
@@ -40,6 +41,17 @@ eval: {source: {text: {files: [%[1]q]}}, every: end}
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestBadRowSaysWhatToDo: a run that ends at a bad row names the settings by which it does not, and the error is still that of the row.
+func TestBadRowSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	c := linesJob(t, []string{`{"user":1,"age":2,"y":1}`, `{"user":`}, "format: jsonl, "+userAge, "train.on_bad_row=fail")
+	_, err := job.Run(t.Context(), c, job.RunOptions{})
+	bad, ok := errors.AsType[*pipeline.DataError](err)
+	if !ok || !errors.Is(err, pipeline.ErrBadData) || bad.Position != 25 || !strings.Contains(err.Error(), "train.on_bad_row: skip leaves out") {
+		t.Errorf("error %v", err)
+	}
 }
 
 const userAge = "features: [{name: user, slot: 1}, {name: age, kind: dense}], label: y"

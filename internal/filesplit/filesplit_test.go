@@ -206,6 +206,9 @@ func TestStream(t *testing.T) {
 			if filesplit.Damaged(err) != tc.damaged || !strings.HasPrefix(tc.want, string(got)) || !tc.damaged && string(got) != tc.want {
 				t.Errorf("read %q, %v", got, err)
 			}
+			if tc.name == "not gzip" && !strings.Contains(err.Error(), "leave compression out") {
+				t.Errorf("what to do is not in %v", err)
+			}
 			if err := errors.Join(s.Close(), s.Close()); err != nil {
 				t.Error(err)
 			}

@@ -97,6 +97,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 			if errors.Is(err, io.EOF) && s.size > 0 {
 				err = io.ErrUnexpectedEOF
 			}
+			if errors.Is(err, gzip.ErrHeader) {
+				err = fmt.Errorf("%w: it is not compressed so; leave compression out, or make it auto", err)
+			}
 			return 0, err // io.EOF: an empty file is an empty stream
 		}
 		s.zr = zr

@@ -2,6 +2,7 @@ package tfrecord
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 	length := binary.LittleEndian.Uint64(head)
 	if want, got := binary.LittleEndian.Uint32(head[8:]), Checksum(head[:8]); want != got {
-		r.err = r.corrupt(ReasonLength, fmt.Sprintf("want %08x, got %08x", want, got))
+		r.err = r.corrupt(ReasonLength, fmt.Sprintf("want %08x, got %08x; %s", want, got, r.why(head)))
 		return nil, r.err
 	}
 	if length > uint64(r.max) {
@@ -112,11 +113,22 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 	data := rest[:length:length]
 	if want, got := binary.LittleEndian.Uint32(rest[length:]), Checksum(data); want != got {
-		err = r.corrupt(ReasonData, fmt.Sprintf("want %08x, got %08x", want, got))
+		err = r.corrupt(ReasonData, fmt.Sprintf("want %08x, got %08x; the record is damaged: fetch or write the file again", want, got))
 	}
 	r.off += headLen + int64(len(rest))
 	r.records++
 	return data, err
+}
+
+// why says what may be the matter with a head whose checksum is wrong, and what to do.
+func (r *Reader) why(head []byte) string {
+	switch {
+	case r.off > 0:
+		return "the file is damaged from here on: fetch or write it again"
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return "it is compressed with gzip: leave compression out, or make it auto"
+	}
+	return fmt.Sprintf("it begins with %q and is no TFRecord file: name the source that reads it", head)
 }
 
 // frame consumes the head and returns the n bytes after it.
@@ -174,7 +186,7 @@ func (r *Reader) corrupt(reason, detail string) error {
 // broken makes the reader's last error of an error of the stream after have of want bytes of a record.
 func (r *Reader) broken(err error, have, want int) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		r.err = r.corrupt(ReasonTruncated, fmt.Sprintf("%d of %d bytes", have, want))
+		r.err = r.corrupt(ReasonTruncated, fmt.Sprintf("%d of %d bytes; the file ends within a record: it is still being written, or was not copied whole", have, want))
 	} else {
 		r.err = fmt.Errorf("tfrecord: record %d at byte %d: %w", r.records, r.off, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -103,6 +104,38 @@ func TestRoundTrip(t *testing.T) {
 			if _, err := rd.Next(); !errors.Is(err, io.EOF) {
 				t.Errorf("gzip=%v: at the end: %v", zip, err)
 			}
+		}
+	}
+}
+
+// TestCorruptSaysWhatToDo: what a user meets first, a file cut short, one that is no TFRecord file, and one that is compressed.
+func TestCorruptSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	file, _ := encode(t, nil, 10, 20, 30)
+	zipped, _ := encode(t, &tfrecord.WriterOptions{Gzip: true}, 10, 20, 30)
+	flip := func(at int) []byte {
+		out := bytes.Clone(file)
+		out[at] ^= 0x10
+		return out
+	}
+	for _, tc := range []struct {
+		name string
+		file []byte
+		want string
+	}{
+		{"cut", file[:len(file)-3], "it is still being written, or was not copied whole"},
+		{"text", []byte("user,item,click\n1,2,0\n"), `it begins with "user,item,cl" and is no TFRecord file`},
+		{"gzip", zipped, "it is compressed with gzip: leave compression out"},
+		{"length", flip(26), "the file is damaged from here on"},
+		{"data", flip(26 + 12), "the record is damaged"},
+	} {
+		r := tfrecord.NewReader(bytes.NewReader(tc.file), nil)
+		var err error
+		for err == nil {
+			_, err = r.Next()
+		}
+		if !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q in it", tc.name, err, tc.want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -39,9 +40,17 @@ func newBadRows(c *spec.Config, worker string, log *slog.Logger) (*badRows, erro
 		b.guard.next = &countedPolicy{b.skip, target}
 		b.policy, b.closer = b.guard, target
 	default:
-		b.policy = pipeline.FailOnBadRow{}
+		b.policy = failing{}
 	}
 	return b, nil
+}
+
+// failing is [pipeline.FailOnBadRow] with what a user can do.
+type failing struct{ pipeline.FailOnBadRow }
+
+// BadRow implements [pipeline.BadRowPolicy].
+func (f failing) BadRow(ctx context.Context, err *pipeline.DataError, payload []byte) error {
+	return fault.Mark(f.FailOnBadRow.BadRow(ctx, err, payload), pipeline.ErrBadData, "train.on_bad_row: skip leaves out what cannot be read, dead_letter keeps it")
 }
 
 func (b *badRows) counts() map[string]int64 { return b.skip.Counts() }
