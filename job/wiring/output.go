@@ -63,12 +63,21 @@ type outputLag struct {
 	since   atomic.Int64 // when the oldest of them may have begun, in Unix nanoseconds
 }
 
+// busy makes a call of an output.
+func (l *outputLag) busy(call func() error) error {
+	if l.calls.Add(1) == 1 {
+		l.since.Store(time.Now().UnixNano())
+	}
+	defer l.calls.Add(-1)
+	return call()
+}
+
 // OutputState is how an output does.
 type OutputState struct {
 	Name string
 	// Lacks is how many rows are trained that it was never given: it is being given them.
 	Lacks int64
-	// Waits is how long it has been busy with one batch, file or transaction.
+	// Waits is how long it has been busy with one batch, file or transaction, or with being opened.
 	Waits time.Duration
 }
 
@@ -101,17 +110,26 @@ func (o *Outputs) Flush(ctx context.Context, worker int) error {
 	return errors.Join(errs...)
 }
 
+// lag is how far behind an output is, by name.
+func (o *Outputs) lag(name string) *outputLag {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lags[name] == nil {
+		if o.lags == nil {
+			o.lags = map[string]*outputLag{}
+		}
+		o.lags[name] = &outputLag{}
+	}
+	return o.lags[name]
+}
+
 func (o *Outputs) add(worker int, w *output) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byWorker == nil {
-		o.byWorker, o.lags = map[int][]*output{}, map[string]*outputLag{}
+		o.byWorker = map[int][]*output{}
 	}
 	o.byWorker[worker] = append(o.byWorker[worker], w)
-	if o.lags[w.name] == nil {
-		o.lags[w.name] = &outputLag{}
-	}
-	w.lag = o.lags[w.name]
 }
 
 func (o *Outputs) remove(worker int, w *output) {
@@ -129,7 +147,12 @@ type outputSink struct {
 
 // Open implements [pipeline.Sink].
 func (s outputSink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
-	w, err := s.Sink.Open(ctx, env)
+	lag := s.all.lag(s.name)
+	var w pipeline.Writer[*pipeline.Batch]
+	err := lag.busy(func() (err error) {
+		w, err = s.Sink.Open(ctx, env)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("job: output %s: %w", s.name, err)
 	}
@@ -139,7 +162,7 @@ func (s outputSink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Write
 	}
 	hooks := env.Observe()
 	out := &output{
-		w: stores, all: s.all, worker: env.Worker, name: s.name, lacking: map[pipeline.SplitID]int64{},
+		w: stores, all: s.all, worker: env.Worker, name: s.name, lag: lag, lacking: map[pipeline.SplitID]int64{},
 		stored: pipeline.HooksOf[OutputStoredHook](hooks), failed: pipeline.HooksOf[OutputFailedHook](hooks), behind: pipeline.HooksOf[OutputLagHook](hooks),
 	}
 	s.all.add(env.Worker, out)
@@ -166,13 +189,10 @@ type output struct {
 
 var _ component.OutputWriter = (*output)(nil)
 
-// do calls the writer and tells the hooks what it has stored. The lock is held.
+// do calls the writer and tells the hooks what it has stored. Every error names the output: that of a flush before a snapshot is
+// logged alone, and the next one ends the run. The lock is held.
 func (o *output) do(call func() error) error {
-	if o.lag.calls.Add(1) == 1 {
-		o.lag.since.Store(time.Now().UnixNano())
-	}
-	err := call()
-	o.lag.calls.Add(-1)
+	err := o.lag.busy(call)
 	stores, rows, bytes := o.w.Totals()
 	if d := [3]int64{stores - o.counted[0], rows - o.counted[1], bytes - o.counted[2]}; d[0] > 0 {
 		o.counted = [3]int64{stores, rows, bytes}
@@ -181,14 +201,16 @@ func (o *output) do(call func() error) error {
 		}
 		o.wait(-d[1])
 	}
-	if err != nil && !o.broken {
+	if err == nil {
+		return nil
+	}
+	if !o.broken {
 		o.broken = true
 		for _, h := range o.failed {
 			h.OutputFailed(o.name, failure.Of(err).Label())
 		}
-		err = fmt.Errorf("job: output %s: %w", o.name, err)
 	}
-	return err
+	return fmt.Errorf("job: output %s: %w", o.name, err)
 }
 
 // wait changes the number of rows that wait.

@@ -2,6 +2,10 @@ package wiring
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -83,5 +87,68 @@ func TestOutputLag(t *testing.T) {
 	}
 	if heard.stores != 1 || heard.rows != 20 || heard.bytes == 0 {
 		t.Errorf("stored %+v", heard)
+	}
+}
+
+// TestOutputErrorsNameIt: each error of a writer names its output, also those after the first one, which may be logged alone.
+func TestOutputErrorsNameIt(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "rows")
+	sink, err := jsonlsink.New(filesink.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &Outputs{}
+	w, err := outputSink{sink, "rows", all}.Open(t.Context(), &pipeline.Env{Worker: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := memory.NewGoAllocator()
+	if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)), os.RemoveAll(dir)); err != nil {
+		t.Fatal(err)
+	}
+	first := all.Flush(t.Context(), 1)
+	for i, err := range []error{first, w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 10, 20)), w.Flush(t.Context())} {
+		if err == nil || !strings.HasPrefix(err.Error(), "job: output rows: jsonlsink: ") {
+			t.Errorf("error %d: %v", i, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// slow takes its time to open.
+type slow struct {
+	pipeline.Sink[*pipeline.Batch]
+	opening, open chan struct{}
+}
+
+func (s slow) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	close(s.opening)
+	<-s.open
+	return nil, pipeline.ErrUnavailable
+}
+
+// TestOutputThatIsOpened: progress names an output that takes long to be opened, such as one whose brokers do not answer.
+func TestOutputThatIsOpened(t *testing.T) {
+	t.Parallel()
+	all, s, done := &Outputs{}, slow{opening: make(chan struct{}), open: make(chan struct{})}, make(chan error)
+	go func() {
+		_, err := outputSink{s, "topic", all}.Open(t.Context(), &pipeline.Env{})
+		done <- err
+	}()
+	<-s.opening
+	for {
+		if states := all.States(); len(states) == 1 && states[0].Name == "topic" && states[0].Waits > 0 {
+			break
+		}
+	}
+	close(s.open)
+	if err := <-done; !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "output topic") {
+		t.Error(err)
+	}
+	if states := all.States(); states[0].Waits != 0 {
+		t.Errorf("%+v after it was opened", states)
 	}
 }

@@ -83,7 +83,9 @@ func (w *Writer) fault(text string, args ...any) error {
 }
 
 // unavailable is what the user can do something about outside the process.
-func (w *Writer) unavailable(err error) error { return w.fault("%w: %w", err, pipeline.ErrUnavailable) }
+func (w *Writer) unavailable(err error) error {
+	return w.fault("folder %s: %w: %w; make room or give the right to write there, or name another folder in %sdir", w.opts.Dir, err, pipeline.ErrUnavailable, w.opts.Keys)
+}
 
 // Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
 // it, and returns the end of what is visible. Errors: [pipeline.ErrUnavailable]; [pipeline.ErrBadData] for a last file of a

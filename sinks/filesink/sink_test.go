@@ -338,15 +338,16 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestFolderGoesAway: what cannot be written is an ErrUnavailable, and the rows are written again later.
+// TestFolderGoesAway: what cannot be written is an ErrUnavailable that says what to do.
 func TestFolderGoesAway(t *testing.T) {
 	each(t, func(t *testing.T, f format) {
 		dir := filepath.Join(t.TempDir(), "rows")
-		w := f.writer(t, filesink.Options{Dir: dir})
+		w := f.writer(t, filesink.Options{Dir: dir, Keys: "to."})
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) {
+		if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "folder "+dir) || !strings.Contains(err.Error(), "name another folder in to.dir") {
 			t.Error(err)
 		}
 	})

@@ -38,7 +38,7 @@ func (format) Extension() string { return ".jsonl.gz" }
 
 // Fingerprint implements [filesink.Format]: the folder; not how rows are cut into files.
 func (f format) Fingerprint() string {
-	return pipeline.Fingerprint("jsonl", f.opts, "RowsPerFile", "BytesPerFile", "FileEvery")
+	return pipeline.Fingerprint("jsonl", f.opts, "RowsPerFile", "BytesPerFile", "FileEvery", "Keys")
 }
 
 // Begin implements [filesink.Format].

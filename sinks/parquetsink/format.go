@@ -34,7 +34,7 @@ func (format) Extension() string { return ".parquet" }
 
 // Fingerprint implements [filesink.Format]: the folder, which rows are looked for in; not how they are cut into files.
 func (f format) Fingerprint() string {
-	return pipeline.Fingerprint("parquet", f.opts, "Options.RowsPerFile", "Options.BytesPerFile", "Options.FileEvery", "RowsPerGroup", "Compression")
+	return pipeline.Fingerprint("parquet", f.opts, "Options.RowsPerFile", "Options.BytesPerFile", "Options.FileEvery", "Options.Keys", "RowsPerGroup", "Compression")
 }
 
 // Metadata implements [filesink.Format].

@@ -331,14 +331,14 @@ func TestValidate(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parquetsink.Options]{
-		Options: parquetsink.Options{Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second}, RowsPerGroup: 100, Compression: "zstd"},
+		Options: parquetsink.Options{Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second, Keys: "k."}, RowsPerGroup: 100, Compression: "zstd"},
 		New: func(t *testing.T, o parquetsink.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			return sink(t, o)
 		},
 		Other: map[string]any{"Compression": "gzip"},
 		Free: map[string]string{
-			"Options.RowsPerFile": "how rows are cut into files", "Options.BytesPerFile": "as RowsPerFile", "Options.FileEvery": "as RowsPerFile",
+			"Options.RowsPerFile": "how rows are cut into files", "Options.BytesPerFile": "as RowsPerFile", "Options.FileEvery": "as RowsPerFile", "Options.Keys": "how errors are worded",
 			"RowsPerGroup": "as RowsPerFile", "Compression": "how pages are stored",
 		},
 	})
