@@ -34,7 +34,7 @@ func (*SinkFiles) Defaults() map[string]string {
 // files are the options of what is written.
 func (f *SinkFiles) files(w component.Writing) filesink.Options {
 	return filesink.Options{
-		Dir: filepath.Join(f.Dir, w.Part), FileEvery: time.Duration(f.FileEvery), RowsPerFile: f.RowsPerFile, BytesPerFile: int64(f.BytesPerFile), Keys: w.Keys,
+		Dir: filepath.Join(f.Dir, w.Part), FileEvery: time.Duration(f.FileEvery), RowsPerFile: f.RowsPerFile, BytesPerFile: int64(f.BytesPerFile), Output: w.Output, Keys: w.Keys,
 	}
 }
 

@@ -6,9 +6,10 @@ import (
 )
 
 // Output writes rows of a training run somewhere, each exactly once, whatever was killed when. It keeps its own positions with
-// what it writes, and continues where that ends: also when training starts over, so give that another place or name. An output
-// that is added to a job that has trained gets everything from the beginning of the source on, and predictions of what was
-// trained before are made by the model as it is then.
+// what it writes, and continues where that ends: also when training starts over, so give that another place or name. A folder
+// that has rows of another name, kind or job is refused; in a topic they lie side by side. An output that is added to a job that
+// has trained gets everything from the beginning of the source on, and predictions of what was trained before are made by the
+// model as it is then.
 type Output struct {
 	// Name distinguishes outputs, in the plan and, before that of the job, in a topic that several of them share.
 	Name string `yaml:"name" required:"true"`

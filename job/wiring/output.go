@@ -105,7 +105,7 @@ func (o *Outputs) Flush(ctx context.Context, worker int) error {
 	o.mu.Unlock()
 	errs := make([]error, len(open))
 	for i, w := range open {
-		errs[i] = w.Flush(ctx)
+		errs[i] = w.named(w.Flush(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -154,11 +154,11 @@ func (s outputSink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Write
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("job: output %s: %w", s.name, err)
+		return nil, fmt.Errorf("output %s: %w", s.name, err)
 	}
 	stores, ok := w.(component.OutputWriter)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("job: output %s: %s stores no positions: %w", s.name, s, pipeline.ErrConfig), w.Close())
+		return nil, errors.Join(fmt.Errorf("output %s: %s stores no positions: %w", s.name, s, pipeline.ErrConfig), w.Close())
 	}
 	hooks := env.Observe()
 	out := &output{
@@ -189,8 +189,7 @@ type output struct {
 
 var _ component.OutputWriter = (*output)(nil)
 
-// do calls the writer and tells the hooks what it has stored. Every error names the output: that of a flush before a snapshot is
-// logged alone, and the next one ends the run. The lock is held.
+// do calls the writer and tells the hooks what it has stored. The lock is held.
 func (o *output) do(call func() error) error {
 	err := o.lag.busy(call)
 	stores, rows, bytes := o.w.Totals()
@@ -201,16 +200,21 @@ func (o *output) do(call func() error) error {
 		}
 		o.wait(-d[1])
 	}
-	if err == nil {
-		return nil
-	}
-	if !o.broken {
+	if err != nil && !o.broken {
 		o.broken = true
 		for _, h := range o.failed {
 			h.OutputFailed(o.name, failure.Of(err).Label())
 		}
 	}
-	return fmt.Errorf("job: output %s: %w", o.name, err)
+	return err
+}
+
+// named gives an error the output's name where the executor does not: it does for Write and the Flush at the end.
+func (o *output) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("output %s: %w", o.name, err)
 }
 
 // wait changes the number of rows that wait.
@@ -255,7 +259,7 @@ func (o *output) Flush(ctx context.Context) error {
 func (o *output) Idle(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.do(func() error { return o.w.Idle(ctx) })
+	return o.named(o.do(func() error { return o.w.Idle(ctx) }))
 }
 
 // Resume implements [pipeline.Resumer].
@@ -282,7 +286,7 @@ func (o *output) Resume(ctx context.Context, source string, splits []pipeline.Sp
 	if len(at) > 0 && o.all.Found != nil {
 		o.all.Found(o.name)
 	}
-	return at, err
+	return at, o.named(err)
 }
 
 // Stored implements [pipeline.Storer].
@@ -333,7 +337,7 @@ func (o *Outputs) ends(of outputList, kind string, streams func(n int) []pipelin
 		if out.To.Value() == nil {
 			return nil, fmt.Errorf("job: %s is not set: say where the rows go: %w", path, pipeline.ErrConfig)
 		}
-		s, err := out.To.Value().Sink(component.Writing{Output: out.Name + "/" + of.job.Name, Part: o.Part, Keys: path + "." + out.To.Name() + "."})
+		s, err := out.To.Value().Sink(component.Writing{Output: out.Name + "/" + of.job.Name + "/" + kind, Part: o.Part, Keys: path + "." + out.To.Name() + "."})
 		if err != nil {
 			return nil, err
 		}

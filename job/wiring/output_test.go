@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -90,11 +91,11 @@ func TestOutputLag(t *testing.T) {
 	}
 }
 
-// TestOutputErrorsNameIt: each error of a writer names its output, also those after the first one, which may be logged alone.
+// TestOutputErrorsNameIt: errors of a writer name its output where the executor does not.
 func TestOutputErrorsNameIt(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "rows")
-	sink, err := jsonlsink.New(filesink.Options{Dir: dir})
+	sink, err := jsonlsink.New(filesink.Options{Dir: dir, FileEvery: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,15 +104,19 @@ func TestOutputErrorsNameIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := memory.NewGoAllocator()
-	if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 0, 10)), os.RemoveAll(dir)); err != nil {
+	if err := errors.Join(w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 10)), os.RemoveAll(dir)); err != nil {
 		t.Fatal(err)
 	}
-	first := all.Flush(t.Context(), 1)
-	for i, err := range []error{first, w.Write(t.Context(), pipelinetest.Numbers(t, mem, "a", 10, 20)), w.Flush(t.Context())} {
-		if err == nil || !strings.HasPrefix(err.Error(), "job: output rows: jsonlsink: ") {
+	before := all.Flush(t.Context(), 1)
+	_, resume := w.(pipeline.Resumer).Resume(t.Context(), "test", nil)
+	again := all.Flush(t.Context(), 1) // the first may have been logged alone
+	for i, err := range []error{before, resume, again, w.(pipeline.Idler).Idle(t.Context())} {
+		if err == nil || !strings.HasPrefix(err.Error(), "output rows: jsonlsink: ") {
 			t.Errorf("error %d: %v", i, err)
 		}
+	}
+	if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 10, 20)); err == nil || strings.Contains(err.Error(), "output rows") {
+		t.Errorf("the executor's name comes twice: %v", err)
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)

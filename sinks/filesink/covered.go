@@ -11,6 +11,8 @@ import (
 
 // Keys of a file's metadata.
 const (
+	// MetaOutput is [Options].Output.
+	MetaOutput = "monolith.output"
 	// MetaSource and MetaSplit say which split the rows are of.
 	MetaSource = "monolith.source"
 	MetaSplit  = "monolith.split"
@@ -24,6 +26,7 @@ const (
 
 // covered is what a visible file says about itself.
 type covered struct {
+	output        string
 	source, split string
 	from          pipeline.Position
 	pipeline.Progress
@@ -31,7 +34,7 @@ type covered struct {
 
 func (c covered) metadata() map[string]string {
 	return map[string]string{
-		MetaSource: c.source, MetaSplit: c.split,
+		MetaOutput: c.output, MetaSource: c.source, MetaSplit: c.split,
 		MetaFrom: strconv.FormatInt(int64(c.from), 10), MetaTo: strconv.FormatInt(int64(c.Position), 10),
 		MetaRows: strconv.FormatInt(c.Rows, 10), MetaBatches: strconv.FormatInt(c.Batches, 10),
 	}
@@ -43,7 +46,7 @@ func readCovered(f Format, r io.ReaderAt, size int64) (covered, error) {
 	if err != nil {
 		return covered{}, err
 	}
-	c := covered{source: meta[MetaSource], split: meta[MetaSplit]}
+	c := covered{output: meta[MetaOutput], source: meta[MetaSource], split: meta[MetaSplit]}
 	var errs []error
 	number := func(key string) int64 {
 		v, err := strconv.ParseInt(meta[key], 10, 64)

@@ -24,7 +24,7 @@ func (f says) Metadata(io.ReaderAt, int64) (map[string]string, error) { return f
 
 func TestCoveredIsReadBack(t *testing.T) {
 	t.Parallel()
-	want := covered{source: "kafka", split: "clicks-00003", from: 17, Progress: pipeline.Progress{Position: 1 << 41, Rows: 99, Batches: 3}}
+	want := covered{output: "a/job", source: "kafka", split: "clicks-00003", from: 17, Progress: pipeline.Progress{Position: 1 << 41, Rows: 99, Batches: 3}}
 	got, err := readCovered(says{metadata: want.metadata()}, bytes.NewReader(nil), 0)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(covered{})); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)

@@ -15,6 +15,8 @@ type Options struct {
 	BytesPerFile int64
 	// FileEvery ends a file so long after its first row, so that rows of a slow stream become visible. Default 1m.
 	FileEvery time.Duration
+	// Output is what the rows are, in the metadata of the files: a split whose last file has another one's is refused. Default "".
+	Output string
 	// Keys is what errors put before the name dir where they say which key of a configuration to change. Default "".
 	Keys string
 }

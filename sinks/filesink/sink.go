@@ -89,7 +89,7 @@ func (w *Writer) unavailable(err error) error {
 
 // Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
 // it, and returns the end of what is visible. Errors: [pipeline.ErrUnavailable]; [pipeline.ErrBadData] for a last file of a
-// split that is damaged.
+// split that is damaged; [pipeline.ErrConfig] for one of another output.
 func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Split) (map[string]pipeline.Progress, error) {
 	if w.closed {
 		return nil, w.errClosed()
@@ -170,6 +170,9 @@ func (w *Writer) last(id pipeline.SplitID, stem string, names []string) (pipelin
 		return pipeline.Progress{}, w.fault("%s: %w; what %s has from position %d on is written again when this file is gone", path, err, id, newest)
 	case err != nil:
 		return pipeline.Progress{}, w.unavailable(err)
+	case c.output != w.opts.Output:
+		return pipeline.Progress{}, w.fault("%s has rows of output %q, and those of %q are to be written; name another folder in %sdir: %w",
+			path, c.output, w.opts.Output, w.opts.Keys, pipeline.ErrConfig)
 	}
 	return c.Progress, nil
 }
@@ -266,7 +269,7 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 	if f == nil {
 		return nil
 	}
-	err := f.publish(ctx, covered{source: sp.id.Source, split: sp.id.Split, from: f.from, Progress: sp.at})
+	err := f.publish(ctx, covered{output: w.opts.Output, source: sp.id.Source, split: sp.id.Split, from: f.from, Progress: sp.at})
 	switch {
 	case err == nil:
 		sp.stored = sp.at.Position

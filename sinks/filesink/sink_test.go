@@ -287,7 +287,7 @@ func TestRolls(t *testing.T) {
 func TestFaults(t *testing.T) {
 	each(t, func(t *testing.T, f format) {
 		mem := memory.NewGoAllocator()
-		o := filesink.Options{Dir: t.TempDir()}
+		o := filesink.Options{Dir: t.TempDir(), Output: "a"}
 		w := f.writer(t, o)
 		ctx := t.Context()
 		if err := errors.Join(w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 0, 5)), w.Flush(ctx)); err != nil {
@@ -321,6 +321,15 @@ func TestFaults(t *testing.T) {
 			if !errors.Is(err, pipeline.ErrBadData) || !strings.Contains(err.Error(), names[0]) {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+		if err := os.WriteFile(names[0], content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		another := o
+		another.Output, another.Keys = "b", "to."
+		_, err = f.writer(t, another).Resume(ctx, "test", []pipeline.Split{{Name: "a"}})
+		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), names[0]+` has rows of output "a", and those of "b"`) || !strings.Contains(err.Error(), "to.dir") {
+			t.Errorf("another's: %v", err)
 		}
 		if err := errors.Join(w.Close(), w.Close()); err != nil {
 			t.Error(err)

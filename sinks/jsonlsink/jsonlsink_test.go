@@ -132,7 +132,7 @@ func FuzzMetadata(f *testing.F) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[filesink.Options]{
-		Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second, Keys: "k."},
+		Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second, Output: "a", Keys: "k."},
 		New: func(t *testing.T, o filesink.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			s, err := New(o)

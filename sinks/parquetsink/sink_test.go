@@ -331,7 +331,7 @@ func TestValidate(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parquetsink.Options]{
-		Options: parquetsink.Options{Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second, Keys: "k."}, RowsPerGroup: 100, Compression: "zstd"},
+		Options: parquetsink.Options{Options: filesink.Options{Dir: "rows", RowsPerFile: 1000, BytesPerFile: 1000, FileEvery: time.Second, Output: "a", Keys: "k."}, RowsPerGroup: 100, Compression: "zstd"},
 		New: func(t *testing.T, o parquetsink.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			return sink(t, o)
