@@ -1,5 +1,5 @@
 // Package job is what a `monolith` job is made of: the job file ([Config], read with [Load]), what a run reports
-// ([Progress], [TrainResult] and its like), and the functions that check, train, evaluate, serve and look at what a job
+// ([Status], [TrainResult] and its like), and the functions that check, train, evaluate, serve and look at what a job
 // describes. It is the one package that a program needs; the work is done by those below it: spec (what a job may hold),
 // wiring (what it builds), run, inspect, result and stored (what lies in its dir).
 package job
@@ -74,13 +74,13 @@ const (
 type (
 	// RunOptions are what a run gets from its caller. The zero value works.
 	RunOptions = run.Options
-	// Progress is a glance at a run.
-	Progress = result.Progress
+	// Status is a glance at a run.
+	Status = result.Status
 	// Scores holds metrics by name, those of heads as HEAD.METRIC.
 	Scores = result.Scores
-	// HeadScore is one metric of a head in a [Progress].
+	// HeadScore is one metric of a head in a [Status].
 	HeadScore = result.HeadScore
-	// OutputState is how an output does, in a [Progress].
+	// OutputState is how an output does, in a [Status].
 	OutputState = result.OutputState
 	// SliceScores are the metrics of one head over the examples with one value of a column.
 	SliceScores = result.SliceScores

@@ -114,7 +114,7 @@ func (j *topicJob) start(worker string, set ...string) *running {
 	closed := false
 	go func() {
 		var err error
-		r.got, err = job.Run(ctx, cfg, job.RunOptions{Worker: worker, Drain: r.drain, Observe: func(o trainstep.Observation) { r.examples.Add(int64(o.Scores.Rows)) }, Progress: func(p job.Progress) {
+		r.got, err = job.Run(ctx, cfg, job.RunOptions{Worker: worker, Drain: r.drain, Observe: func(o trainstep.Observation) { r.examples.Add(int64(o.Scores.Rows)) }, Status: func(p job.Status) {
 			if !closed && p.Phase == "train" {
 				closed = true
 				close(r.seen)
@@ -350,7 +350,7 @@ func TestOnlyBadRecordsEndAStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	drain, told := make(chan struct{}), false
-	_, err = job.Run(ctx, j.config("train.on_bad_row=skip", "train.max_bad_share=1"), job.RunOptions{Drain: drain, Progress: func(p job.Progress) {
+	_, err = job.Run(ctx, j.config("train.on_bad_row=skip", "train.max_bad_share=1"), job.RunOptions{Drain: drain, Status: func(p job.Status) {
 		if p.Bad == 1500 && !told {
 			told = true
 			close(drain)
@@ -391,7 +391,7 @@ func TestBrokerComesLate(t *testing.T) {
 				default:
 				}
 			},
-			Progress: func(p job.Progress) { nothing = nothing || p.Phase == "" },
+			Status: func(p job.Status) { nothing = nothing || p.Phase == "" },
 		})
 		if nothing {
 			t.Error("progress is told of what has not begun")

@@ -85,9 +85,9 @@ func TestTailIsTrained(t *testing.T) {
 	}()
 	most := int64(0)
 	r, err := job.Run(t.Context(), c.config(t, "train.max_batch_delay=1500ms"), job.RunOptions{
-		Drain:    drain,
-		Observe:  func(o trainstep.Observation) { trained <- o.Scores.Rows },
-		Progress: func(p job.Progress) { most = max(most, p.Lag); lags <- p.Lag },
+		Drain:   drain,
+		Observe: func(o trainstep.Observation) { trained <- o.Scores.Rows },
+		Status:  func(p job.Status) { most = max(most, p.Lag); lags <- p.Lag },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestDrainTrainsWhatWasRead(t *testing.T) {
 			opts := job.RunOptions{
 				Drain:  drain,
 				Notice: func(s string) { notices = append(notices, s) },
-				Progress: func(p job.Progress) {
+				Status: func(p job.Status) {
 					if !once && p.Examples == 64 && p.Lag == 36 {
 						once = true
 						close(drain)
@@ -177,7 +177,7 @@ ps: {addresses: [%q], lease: 30s}
 	type outcome struct {
 		result *job.TrainResult
 		err    error
-		last   job.Progress
+		last   job.Status
 	}
 	outcomes := make(chan outcome, 2)
 	together := make(chan struct{}) // closed when somebody has seen both workers
@@ -187,7 +187,7 @@ ps: {addresses: [%q], lease: 30s}
 			var o outcome
 			o.result, o.err = job.Run(t.Context(), cfg, job.RunOptions{
 				Worker: name,
-				Progress: func(p job.Progress) {
+				Status: func(p job.Status) {
 					if o.last = p; p.Workers == 2 {
 						once.Do(func() { close(together) })
 					}

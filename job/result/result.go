@@ -11,8 +11,8 @@ import (
 	"github.com/monolith-go/monolith/pipeline/position"
 )
 
-// Progress is a glance at a run.
-type Progress struct {
+// Status is a glance at a run.
+type Status struct {
 	// Phase is what continues: "train", "eval".
 	Phase string
 	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody

@@ -75,7 +75,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if opts.MaxExamples > 0 {
 		limit = opts.MaxExamples
 	}
-	mon.begin(result.Progress{Phase: "eval", Total: limit}, 0)
+	mon.begin(result.Status{Phase: "eval", Total: limit}, 0)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); mon.run(stop) }()
 	defer func() { close(stop); <-done }()

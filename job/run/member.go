@@ -30,14 +30,14 @@ type member struct {
 	report  ps.Report
 	err     error
 	changed chan struct{} // closed, and replaced, by every change
-	// beat is when the process was last seen running, stood the longest time that it was not since listen asked.
-	beat  time.Time
-	stood time.Duration
+	// lastSeen is when the process was last seen running, pause the longest time that it was not since listen asked.
+	lastSeen time.Time
+	pause    time.Duration
 }
 
 // enrol makes the run a member.
 func enrol(ctx context.Context, s shards, who ps.JoinOptions, lease time.Duration, log *slog.Logger) (*member, error) {
-	m := &member{shards: s, who: who, lease: lease, log: log, changed: make(chan struct{}), beat: time.Now()}
+	m := &member{shards: s, who: who, lease: lease, log: log, changed: make(chan struct{}), lastSeen: time.Now()}
 	var err error
 	if m.id, err = s.Join(ctx, who); err != nil {
 		return nil, err
@@ -60,28 +60,28 @@ func (m *member) watch() {
 		case <-m.run.Done():
 			return
 		case <-t.C:
-			m.stoodStill()
+			m.longestPause()
 		}
 	}
 }
 
-// stoodStill returns the longest time that the process was stalled since listen asked for it last.
-func (m *member) stoodStill() time.Duration {
+// longestPause returns the longest time that the process was stalled since listen asked for it last.
+func (m *member) longestPause() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	m.stood = max(m.stood, now.Sub(m.beat))
-	m.beat = now
-	return m.stood
+	m.pause = max(m.pause, now.Sub(m.lastSeen))
+	m.lastSeen = now
+	return m.pause
 }
 
-// takeStood returns stoodStill and starts over.
-func (m *member) takeStood() time.Duration {
-	stood := m.stoodStill()
+// takePause returns longestPause and starts over.
+func (m *member) takePause() time.Duration {
+	pause := m.longestPause()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stood = 0
-	return stood
+	m.pause = 0
+	return pause
 }
 
 // listen keeps the assignment up to date until close.
@@ -92,12 +92,12 @@ func (m *member) listen() {
 		id := m.id
 		m.mu.Unlock()
 		a, err := m.shards.Await(m.run, id, have)
-		stood := m.takeStood()
-		if longest = max(longest, stood); errors.Is(err, ps.ErrRejoin) && m.lease > 0 && longest > m.lease {
+		pause := m.takePause()
+		if longest = max(longest, pause); errors.Is(err, ps.ErrRejoin) && m.lease > 0 && longest > m.lease {
 			err = fmt.Errorf("worker %s was stalled for %v, longer than its lease of %v, and was replaced: %w",
 				m.who.Worker, longest.Round(time.Millisecond), m.lease, ps.ErrFenced)
 		}
-		if err == nil && stood <= m.lease {
+		if err == nil && pause <= m.lease {
 			longest = 0 // the answer to a call that was made after the process was stalled
 		}
 		if errors.Is(err, ps.ErrRejoin) {
@@ -148,8 +148,8 @@ func sameWork(a, b ps.Assignment) bool {
 	return a.Generation == b.Generation && a.Phase == b.Phase && a.Task == b.Task && slices.Equal(a.Splits, b.Splits)
 }
 
-// look returns what is to be done, which version of it that is, and a channel that is closed by the next change.
-func (m *member) look() (a ps.Assignment, version uint64, changed <-chan struct{}, err error) {
+// current returns what is to be done, which version of it that is, and a channel that is closed by the next change.
+func (m *member) current() (a ps.Assignment, version uint64, changed <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now, m.version, m.changed, m.err
@@ -158,7 +158,7 @@ func (m *member) look() (a ps.Assignment, version uint64, changed <-chan struct{
 // next waits for something to do of a version above handled. ok is false when the run is drained before.
 func (m *member) next(ctx context.Context, drain <-chan struct{}, handled uint64) (a ps.Assignment, version uint64, ok bool, err error) {
 	for {
-		a, version, changed, err := m.look()
+		a, version, changed, err := m.current()
 		if err != nil {
 			return a, version, false, err
 		}
@@ -183,7 +183,7 @@ func (m *member) until(version uint64, maxRows int64, applied func() (int64, err
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
-			a, v, changed, err := m.look()
+			a, v, changed, err := m.current()
 			if v != version || err != nil {
 				close(over)
 				return
@@ -248,7 +248,7 @@ func (m *member) store(ctx context.Context, generation uint64, key string, value
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if _, _, _, err := m.look(); err != nil {
+		if _, _, _, err := m.current(); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ const (
 // from several goroutines at once.
 type monitor struct {
 	features featuresParsedHook // is called with the features; may be nil
-	report   func(result.Progress)
+	report   func(result.Status)
 	also     trainstep.Observer // is notified of every batch too, one at a time; may be nil
 	// numbers looks at what is trained on; may be nil.
 	numbers *numberWatch
@@ -39,7 +39,7 @@ type monitor struct {
 	outputs *wiring.Outputs // of the job; nil: there are none
 
 	mu       sync.Mutex
-	phase    result.Progress
+	phase    result.Status
 	began    time.Time
 	examples int64
 	bad      int64                                // rows left out, of the run
@@ -59,7 +59,7 @@ type ratePoint struct {
 
 func newMonitor(cfg *spec.Config, opts Options, metrics *telemetry.Metrics) *monitor {
 	m := &monitor{
-		watched: "train", report: opts.Progress, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
+		watched: "train", report: opts.Status, also: opts.Observe, began: time.Now(), lag: map[string]int64{},
 		glances: glancesOf(cfg),
 	}
 	if metrics != nil {
@@ -76,7 +76,7 @@ var (
 )
 
 // begin starts a phase; done is the number of examples of it that earlier runs have done.
-func (m *monitor) begin(p result.Progress, done int64) {
+func (m *monitor) begin(p result.Status, done int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.phase, m.examples, m.rates, m.total = p, done, nil, nil
@@ -161,15 +161,15 @@ func (m *monitor) run(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-tick.C:
-			if p := m.look(); p.Phase != "" { // something has begun
+			if p := m.current(); p.Phase != "" { // something has begun
 				m.report(p)
 			}
 		}
 	}
 }
 
-// look samples the run.
-func (m *monitor) look() result.Progress {
+// current samples the run.
+func (m *monitor) current() result.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p, now := m.phase, time.Now()

@@ -18,8 +18,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer takes the run's metrics; nil: none are kept.
 	Registerer prometheus.Registerer
-	// Progress is called with how far the run is, about four times a second, from one goroutine at a time; nil: none.
-	Progress func(result.Progress)
+	// Status is called with how far the run is, about four times a second, from one goroutine at a time; nil: none.
+	Status func(result.Status)
 	// Notice is called with one line for the user: that the run continues from a snapshot, or is draining. nil:
 	// nobody is notified.
 	Notice func(string)

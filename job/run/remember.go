@@ -228,7 +228,7 @@ func (t *trainer) watchGrowth(ctx context.Context, m *member) {
 		for _, s := range added {
 			told[s] = true
 		}
-		if a, _, _, _ := m.look(); !a.Leader { // who speaks for all
+		if a, _, _, _ := m.current(); !a.Leader { // who speaks for all
 			continue
 		}
 		t.notice("the source has %d new split(s), which are read from now on: %q", len(added), added)

@@ -304,8 +304,8 @@ func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener)
 
 // wait returns when the process is asked to end, or a shard cannot continue.
 func (s *serving) wait(ctx context.Context) error {
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
 	ready := false
 	for {
 		select {
@@ -316,7 +316,7 @@ func (s *serving) wait(ctx context.Context) error {
 		case <-s.opts.Drain:
 			s.snapshot(ctx)
 			return nil
-		case <-look.C:
+		case <-poll.C:
 		}
 		for _, n := range s.all() {
 			if _, err := n.Status(ctx); err != nil {

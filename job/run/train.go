@@ -302,7 +302,7 @@ func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 // for the learning rate and for continuing; half an epoch or half an evaluation decides nothing, so that an interrupted run
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
-	t.monitor.begin(result.Progress{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
+	t.monitor.begin(result.Status{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
 	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, nil, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
 	})

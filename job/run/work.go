@@ -380,8 +380,8 @@ func (t *trainer) pick(ctx context.Context, plan *pipeline.Plan, names []string)
 }
 
 // glance describes the phase that ends with an epoch.
-func (t *trainer) glance(upTo int) result.Progress {
-	p := result.Progress{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}
+func (t *trainer) glance(upTo int) result.Status {
+	p := result.Status{Phase: "train", Total: t.cfg.Train.MaxExamples, Epochs: t.cfg.Epochs}
 	if t.cfg.Source.Bounded() && t.cfg.Epochs > 1 {
 		p.Epoch = upTo
 	}
@@ -530,7 +530,7 @@ func (t *trainer) leave(ctx context.Context, m *member) error {
 func (t *trainer) acknowledgeAll(ctx context.Context, m *member, quit <-chan struct{}) {
 	last := uint64(0)
 	for {
-		a, _, changed, err := m.look()
+		a, _, changed, err := m.current()
 		if err != nil {
 			return
 		}

@@ -48,12 +48,12 @@ func (e *Eval) deriveColumns(p *Parse) {
 	if e.Source == nil || !delimited(e.Format) {
 		return
 	}
-	said := e.Header != nil
-	if !said {
+	given := e.Header != nil
+	if !given {
 		header := p.Header && len(e.Columns) == 0
 		e.Header = &header
 	}
-	if len(e.Columns) == 0 && (!said || !*e.Header) {
+	if len(e.Columns) == 0 && (!given || !*e.Header) {
 		e.Columns = p.Columns
 	}
 }

@@ -180,7 +180,7 @@ func (r Recipe) Hash() string {
 // Differences lists what is not the same in another recipe, feature by feature: what must not change, and what may but
 // should be known. was and is are the words for the two: "was" and "is".
 func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []string) {
-	said := func(s keyed, key string) string {
+	settingOf := func(s keyed, key string) string {
 		if v, ok := s.values[key]; ok {
 			return plainJSON(v)
 		}
@@ -195,15 +195,15 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 		}
 		slices.Sort(keys)
 		for _, k := range keys {
-			x, y := said(a, k), said(b, k)
+			x, y := settingOf(a, k), settingOf(b, k)
 			switch {
 			case x == y:
 			case k == location:
 				at := func(s keyed) string {
 					if _, ok := s.values[k]; ok {
-						return said(s, k)
+						return settingOf(s, k)
 					}
-					return said(s, "name")
+					return settingOf(s, "name")
 				}
 				moved = append(moved, fmt.Sprintf("%s: column %s %s, %s %s", what, was, at(a), is, at(b)))
 			default:

@@ -191,8 +191,8 @@ type Cluster struct {
 		owed       map[int]cutEnd          // to shards that could not be notified of the end of a cut
 		failures   int
 		inARow     int       // failures since the last snapshot that was taken
-		said       time.Time // when a failure was logged last
-		saidCode   string    // and which kind it was
+		logged     time.Time // when a failure was logged last
+		loggedCode string    // and which kind it was
 		closed     bool
 	}
 }

@@ -88,7 +88,7 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 	c.groups.taken(info.ID)
 	c.mu.Lock()
 	c.mu.last = info
-	c.mu.inARow, c.mu.said = 0, time.Time{}
+	c.mu.inARow, c.mu.logged = 0, time.Time{}
 	c.mu.Unlock()
 	return *info, nil
 }
@@ -103,8 +103,8 @@ func (c *Cluster) failed(code string) (inARow int, say bool) {
 	defer c.mu.Unlock()
 	c.mu.inARow++
 	now := time.Now()
-	if say = c.mu.said.IsZero() || code != c.mu.saidCode || now.Sub(c.mu.said) >= sayAgain; say {
-		c.mu.said, c.mu.saidCode = now, code
+	if say = c.mu.logged.IsZero() || code != c.mu.loggedCode || now.Sub(c.mu.logged) >= sayAgain; say {
+		c.mu.logged, c.mu.loggedCode = now, code
 	}
 	return c.mu.inARow, say
 }

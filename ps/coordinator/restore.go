@@ -42,7 +42,7 @@ func (c *Cluster) prepareDir(ctx context.Context) error {
 func (c *Cluster) watch() {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
-	said := ""
+	logged := ""
 	for {
 		err := c.look()
 		c.mu.Lock()
@@ -51,12 +51,12 @@ func (c *Cluster) watch() {
 		}
 		c.mu.Unlock()
 		if err != nil && c.run.Err() == nil {
-			if text := err.Error(); text != said {
-				said = text
+			if text := err.Error(); text != logged {
+				logged = text
 				c.opts.Logger.WarnContext(c.run, "shards not all there", "err", err)
 			}
-		} else if said != "" && err == nil {
-			said = ""
+		} else if logged != "" && err == nil {
+			logged = ""
 			c.opts.Logger.InfoContext(c.run, "all shards are there")
 		}
 		select {

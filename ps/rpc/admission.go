@@ -30,7 +30,7 @@ type admission struct {
 	// coordinator is the shard 0 that was last seen, process its name for itself, heard when it was seen.
 	coordinator, process string
 	heard                time.Time
-	said                 time.Time // when a refusal was logged last
+	logged               time.Time // when a refusal was logged last
 }
 
 // admit is [wire.ServerConfig].Admit: health and reflection are for anybody who bears the token.
@@ -80,9 +80,9 @@ func (a *admission) same(me, who string, theirs Identity) error {
 		return nil
 	}
 	a.mu.Lock()
-	say := a.now().Sub(a.said) >= sayEvery
+	say := a.now().Sub(a.logged) >= sayEvery
 	if say {
-		a.said = a.now()
+		a.logged = a.now()
 	}
 	a.mu.Unlock()
 	if say {

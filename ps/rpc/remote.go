@@ -110,7 +110,7 @@ func (r *Remote) refresh(ctx context.Context) error {
 // again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready.
 func again[Req, Resp any](ctx context.Context, r *Remote, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
 	first, began := &r.peers[0].t, time.Now()
-	said := false
+	logged := false
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		resp, err := f(first.Identity.outgoing(ctx), req, callOptions()...)
 		if err == nil {
@@ -124,8 +124,8 @@ func again[Req, Resp any](ctx context.Context, r *Remote, f func(context.Context
 		if tried >= r.o.RetryFor {
 			return nil, gaveUp(first, known, relayed(err), tried)
 		}
-		if !said {
-			said = true
+		if !logged {
+			logged = true
 			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", first.Addr, "err", known)
 		}
 		select {

@@ -76,7 +76,7 @@ type Node struct {
 	stall   atomic.Int64
 }
 
-// Open makes a node, with the state of its log where there is one. What the log cannot give back is said by
+// Open makes a node, with the state of its log where there is one. What the log cannot give back is reported by
 // [Node.Status], not an error. Errors: [ps.ErrLayout], those of the file system.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Logger == nil {

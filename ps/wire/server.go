@@ -120,7 +120,7 @@ func (x *served) lock()   { x.turn <- struct{}{} }
 func (x *served) unlock() { <-x.turn }
 
 // finish closes the conn, once. It needs the lock.
-func (x *served) finish(ctx context.Context, said, clean bool, cause error) error {
+func (x *served) finish(ctx context.Context, answered, clean bool, cause error) error {
 	if x.over {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (x *served) finish(ctx context.Context, said, clean bool, cause error) erro
 	if x.conn == nil {
 		return nil
 	}
-	if b, ok := x.conn.(Breaker); ok && !said {
+	if b, ok := x.conn.(Breaker); ok && !answered {
 		b.Break(errors.Join(ErrBroken, cause))
 		return nil
 	}

@@ -128,7 +128,7 @@ func fakes() cli.Ops {
 				return nil, fmt.Errorf("job: no snapshot in %s: %w", c.Dir, pipeline.ErrConfig)
 			}
 			o.Logger.Debug("a detail")
-			o.Progress(job.Progress{Phase: "train", Examples: 10, Lag: -1})
+			o.Status(job.Status{Phase: "train", Examples: 10, Lag: -1})
 			if fake == "wait" || fake == "stubborn" {
 				if err := mark("started"); err != nil {
 					return nil, err

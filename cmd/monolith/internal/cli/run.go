@@ -22,14 +22,14 @@ func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, s
 	logger := a.logger.Load()
 	opts = job.RunOptions{Logger: logger, Notice: a.notice, Drain: a.drain}
 	stop = func() {}
-	watch := func(job.Progress) {}
+	watch := func(job.Status) {}
 	if cfg != nil && cfg.Listen != "" {
 		reg := prometheus.NewRegistry()
 		training, err := telemetry.NewTraining(reg)
 		if err := errors.Join(err, telemetry.RegisterBuild(reg, a.buildInfo().telemetry())); err != nil {
 			return opts, stop, err
 		}
-		watch = func(p job.Progress) {
+		watch = func(p job.Status) {
 			for _, s := range p.Scores {
 				training.Observe(s.Head, s.Metric, s.Value)
 			}
@@ -54,9 +54,9 @@ func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, s
 		}
 	}
 	if !a.json && !a.quiet {
-		progress := ui.NewProgress(a.screen, logger, nil)
+		progress := ui.NewStatusLine(a.screen, logger, nil)
 		closeServer, record := stop, watch
-		watch = func(p job.Progress) {
+		watch = func(p job.Status) {
 			record(p)
 			progress.Update(p)
 		}
@@ -65,7 +65,7 @@ func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, s
 			closeServer()
 		}
 	}
-	opts.Progress = watch
+	opts.Status = watch
 	return opts, stop, nil
 }
 

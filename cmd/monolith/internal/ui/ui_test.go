@@ -52,18 +52,18 @@ func TestLine(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		width int
-		p     job.Progress
+		p     job.Status
 		want  string
 	}{
-		{"bounded", 140, job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 10000, Lag: 150000, Scores: scores(0.5, 0.75)}, "train  [=====               ]  25%  50,000/200,000  10.0k/s  loss 0.5000  auc 0.7500  eta 15s"},
-		{"unbounded", 140, job.Progress{Phase: "train", Examples: 1234, Rate: 500, Lag: 7}, "train  1,234 examples  500/s  lag 7"},
-		{"outputs", 140, job.Progress{Phase: "train", Examples: 1234, Rate: 0, Lag: 7, Outputs: []job.OutputState{{Name: "rows", Lacks: 1500}, {Name: "scores", Waits: 2345 * time.Millisecond}}}, "train  1,234 examples  0.00/s  lag 7  output rows lacks 1,500  waiting for output scores for 2s"},
-		{"cluster", 140, job.Progress{Phase: "train", Examples: 50000, Total: 200000, Rate: 20000, Workers: 3, Lag: 7}, "train  [=====               ]  25%  50,000/200,000  20.0k/s, 3 workers  eta 8s"},
-		{"epochs", 140, job.Progress{Phase: "train", Examples: 10, Total: 10, Epoch: 2, Epochs: 3, Lag: -1}, "train  epoch 2/3  [====================] 100%  10/10  0.00/s"},
-		{"no rate yet", 140, job.Progress{Phase: "train", Examples: 700, Rate: nan, Lag: 7}, "train  700 examples  lag 7"},
-		{"80 columns", 80, job.Progress{Phase: "train", Examples: 109568, Total: 150000, Rate: 37500, Lag: 7, Scores: scores(.4994, .7998)}, "train   73%  109,568/150,000  37.5k/s  loss 0.4994  auc 0.7998  eta 1s"},
-		{"60 columns", 60, job.Progress{Phase: "train", Examples: 109568, Total: 150000, Rate: 37500, Bad: 5, Lag: 7, Scores: scores(.4994, .7998)}, "train   73%  109,568/150,000  37.5k/s  bad 5  eta 1s"},
-		{"heads", 140, job.Progress{Phase: "train", Examples: 9, Rate: nan, Lag: -1, Scores: []job.HeadScore{
+		{"bounded", 140, job.Status{Phase: "train", Examples: 50000, Total: 200000, Rate: 10000, Lag: 150000, Scores: scores(0.5, 0.75)}, "train  [=====               ]  25%  50,000/200,000  10.0k/s  loss 0.5000  auc 0.7500  eta 15s"},
+		{"unbounded", 140, job.Status{Phase: "train", Examples: 1234, Rate: 500, Lag: 7}, "train  1,234 examples  500/s  lag 7"},
+		{"outputs", 140, job.Status{Phase: "train", Examples: 1234, Rate: 0, Lag: 7, Outputs: []job.OutputState{{Name: "rows", Lacks: 1500}, {Name: "scores", Waits: 2345 * time.Millisecond}}}, "train  1,234 examples  0.00/s  lag 7  output rows lacks 1,500  waiting for output scores for 2s"},
+		{"cluster", 140, job.Status{Phase: "train", Examples: 50000, Total: 200000, Rate: 20000, Workers: 3, Lag: 7}, "train  [=====               ]  25%  50,000/200,000  20.0k/s, 3 workers  eta 8s"},
+		{"epochs", 140, job.Status{Phase: "train", Examples: 10, Total: 10, Epoch: 2, Epochs: 3, Lag: -1}, "train  epoch 2/3  [====================] 100%  10/10  0.00/s"},
+		{"no rate yet", 140, job.Status{Phase: "train", Examples: 700, Rate: nan, Lag: 7}, "train  700 examples  lag 7"},
+		{"80 columns", 80, job.Status{Phase: "train", Examples: 109568, Total: 150000, Rate: 37500, Lag: 7, Scores: scores(.4994, .7998)}, "train   73%  109,568/150,000  37.5k/s  loss 0.4994  auc 0.7998  eta 1s"},
+		{"60 columns", 60, job.Status{Phase: "train", Examples: 109568, Total: 150000, Rate: 37500, Bad: 5, Lag: 7, Scores: scores(.4994, .7998)}, "train   73%  109,568/150,000  37.5k/s  bad 5  eta 1s"},
+		{"heads", 140, job.Status{Phase: "train", Examples: 9, Rate: nan, Lag: -1, Scores: []job.HeadScore{
 			{Head: "click", Metric: "auc", Value: .75}, {Head: "click", Metric: "log_loss", Value: .5}, {Head: "price", Metric: "rmse", Value: 12.5}, {Head: "price", Metric: "mae", Value: nan},
 		}}, "train  9 examples  click loss 0.5000  click auc 0.7500  price rmse 12.5000"},
 	} {
@@ -79,9 +79,9 @@ func TestProgressLogs(t *testing.T) {
 	var b bytes.Buffer
 	screen := ui.NewScreen(&b, false, func(string) string { return "" })
 	now := time.Unix(0, 0)
-	p := ui.NewProgress(screen, slog.New(slog.NewTextHandler(screen, nil)), func() time.Time { return now })
+	p := ui.NewStatusLine(screen, slog.New(slog.NewTextHandler(screen, nil)), func() time.Time { return now })
 	for range 100 {
-		p.Update(job.Progress{Phase: "train", Examples: 5, Lag: -1, Scores: []job.HeadScore{{Metric: "auc", Value: 0.71239}, {Metric: "log_loss", Value: math.NaN()}}})
+		p.Update(job.Status{Phase: "train", Examples: 5, Lag: -1, Scores: []job.HeadScore{{Metric: "auc", Value: 0.71239}, {Metric: "log_loss", Value: math.NaN()}}})
 		now = now.Add(250 * time.Millisecond)
 	}
 	p.Done()

@@ -16,9 +16,9 @@ import (
 // LogEvery is how often a run without a terminal logs its progress.
 const LogEvery = 10 * time.Second
 
-// Progress shows how far a run is: on a terminal as a line that is redrawn, elsewhere as a log line every [LogEvery]. Its
+// StatusLine shows how far a run is: on a terminal as a line that is redrawn, elsewhere as a log line every [LogEvery]. Its
 // methods may be called from several goroutines.
-type Progress struct {
+type StatusLine struct {
 	screen *Screen
 	logger *slog.Logger
 	now    func() time.Time
@@ -27,16 +27,16 @@ type Progress struct {
 	next time.Time
 }
 
-// NewProgress shows on screen or logs to logger. now is the clock; nil: time.Now.
-func NewProgress(screen *Screen, logger *slog.Logger, now func() time.Time) *Progress {
+// NewStatusLine shows on screen or logs to logger. now is the clock; nil: time.Now.
+func NewStatusLine(screen *Screen, logger *slog.Logger, now func() time.Time) *StatusLine {
 	if now == nil {
 		now = time.Now
 	}
-	return &Progress{screen: screen, logger: logger, now: now, next: now().Add(LogEvery)}
+	return &StatusLine{screen: screen, logger: logger, now: now, next: now().Add(LogEvery)}
 }
 
 // Update shows p.
-func (b *Progress) Update(p job.Progress) {
+func (b *StatusLine) Update(p job.Status) {
 	if b.screen.Terminal {
 		b.screen.SetLine(Line(p, Width(b.screen.w)))
 		return
@@ -53,7 +53,7 @@ func (b *Progress) Update(p job.Progress) {
 	}
 }
 
-func (b *Progress) log(p job.Progress) {
+func (b *StatusLine) log(p job.Status) {
 	attrs := []slog.Attr{
 		slog.String("phase", p.Phase),
 		slog.Int64("examples", p.Examples),
@@ -93,7 +93,7 @@ func (b *Progress) log(p job.Progress) {
 }
 
 // Done removes the line.
-func (b *Progress) Done() { b.screen.SetLine("") }
+func (b *StatusLine) Done() { b.screen.SetLine("") }
 
 // scoreName is what people call a score: loss, auc, click auc.
 func scoreName(s job.HeadScore, between string) string {
@@ -111,7 +111,7 @@ func round4(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
 // Line renders progress in one line: a bar, share and remaining time where the total is known, the lag where it is not, and
 // no rate before there is one. Where it would not be shorter than width, what says least goes: the bar, the AUC, the loss.
-func Line(p job.Progress, width int) string {
+func Line(p job.Status, width int) string {
 	type part struct {
 		text, short string
 		goes        int // when it gets its short text; 0: never
