@@ -43,6 +43,17 @@ func DecodeTask(b []byte) (start, end int64, err error) {
 // IsWorker is isWorker.
 func IsWorker(args []string) bool { return isWorker(args) }
 
+// Parcels are examples of what travels between segments.
+func Parcels() [][]byte {
+	return [][]byte{parcel{task: []byte("{}")}.encode(), parcel{shuffle: "users", partition: 300, rows: []byte("rows")}.encode()}
+}
+
+// DecodeParcel decodes a parcel and encodes it again.
+func DecodeParcel(b []byte) ([]byte, error) {
+	p, err := decodeParcel(b)
+	return p.encode(), err
+}
+
 // Element is one element of a run in another process than the one that submitted it, with what a runner keeps of it.
 type Element struct {
 	fn        leaseFn

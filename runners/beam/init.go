@@ -26,6 +26,7 @@ func Init() {
 		sdk.RegisterDoFn(reflect.TypeFor[feedFn]())
 		sdk.RegisterDoFn(reflect.TypeFor[groupFn]())
 		sdk.RegisterDoFn(reflect.TypeFor[pickFn]())
+		sdk.RegisterDoFn(reflect.TypeFor[handFn]())
 		if isWorker(os.Args[1:]) {
 			flag.Parse()
 			sdk.Init() // does not return

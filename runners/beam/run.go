@@ -82,19 +82,22 @@ func splitsOf(ctx context.Context, plan *pipeline.Plan, o Options) ([]pipeline.S
 
 // submit runs the Beam graph and ends the run in this process: every executor is joined when it returns.
 func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []task, o Options, c capability) ([]pipeline.RunStats, error) {
-	elems := make([][]byte, len(tasks))
-	for i, t := range tasks {
-		var err error
-		if elems[i], err = t.encode(); err != nil {
-			return nil, errors.Join(fmt.Errorf("beam: task %d: %w", i, err), state.end(errEnded))
-		}
-	}
 	p, s := sdk.NewPipelineWithRoot()
 	s = s.Scope(plan.Name)
 	var out sdk.PCollection
 	if len(plan.Shuffles()) > 0 {
-		out = shuffled(s, state.spec, plan, tasks, elems)
+		var err error
+		if out, err = shuffled(s, state.spec, plan, tasks); err != nil {
+			return nil, errors.Join(err, state.end(errEnded))
+		}
 	} else {
+		elems := make([][]byte, len(tasks))
+		for i, t := range tasks {
+			var err error
+			if elems[i], err = t.encode(); err != nil {
+				return nil, errors.Join(fmt.Errorf("beam: task %d: %w", i, err), state.end(errEnded))
+			}
+		}
 		var fn any = &leaseFn{segmentFn{state.spec}}
 		if plan.Bounded() && !c.resumesBounded {
 			fn = &boundedFn{segmentFn{state.spec}}

@@ -1,10 +1,12 @@
 package beam_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +55,8 @@ func visitsOf(rng *rand.Rand, first, splits, rows int) map[string][]arrow.Record
 type rowsOf struct {
 	mu     sync.Mutex
 	rows   map[pipeline.SplitID][]string
-	failAt int // rows until Write fails; negative: never
+	order  []string // of the elements
+	failAt int      // rows until Write fails; negative: never
 }
 
 var errSink = errors.New("the sink is full")
@@ -71,6 +74,7 @@ func (s *rowsOf) Write(_ context.Context, b *pipeline.Batch) error {
 	if s.failAt -= b.NumRows(); s.failAt < 0 && s.failAt > -1<<30 {
 		return errSink
 	}
+	s.order = append(s.order, b.Origin().String())
 	for i := range b.NumRows() {
 		s.rows[b.Origin().ID()] = append(s.rows[b.Origin().ID()], fmt.Sprintf("user %d row %d at %d",
 			b.Column("user").(*array.Int64).Value(i), b.Column("row").(*array.Int64).Value(i), b.Positions()[i]))
@@ -167,11 +171,83 @@ func TestShuffle(t *testing.T) {
 	if _, err := beam.Run(t.Context(), recipe, plan, beam.Options{}); !errors.Is(err, errSink) {
 		t.Errorf("a sink that fails: %v", err)
 	}
-	mixed := shuffling(t, newRowsOf(), newRowsOf(), true, nil)
-	plans.Store("mixed", mixed)
-	if _, err := beam.Run(t.Context(), beam.Recipe{Name: "plan", Config: []byte("mixed")}, mixed, beam.Options{}); !errors.Is(err, pipeline.ErrConfig) {
-		t.Errorf("a shuffle merged with a source: %v", err)
+}
+
+// TestShuffleBesideASource: a segment that begins with a shuffle and a source reads both, in groups or, where the order is fixed, in one.
+func TestShuffleBesideASource(t *testing.T) {
+	for _, deterministic := range []bool{false, true} {
+		want := [2]*rowsOf{newRowsOf(), newRowsOf()}
+		locally, err := local.Run(t.Context(), shuffling(t, want[0], want[1], true, nil), pipeline.RunOptions{Deterministic: deterministic})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [2]*rowsOf{newRowsOf(), newRowsOf()}
+		plan := shuffling(t, got[0], got[1], true, nil)
+		plans.Store(t.Name(), plan)
+		stats, err := beam.Run(t.Context(), beam.Recipe{Name: "plan", Config: []byte(t.Name())}, plan, beam.Options{Workers: map[bool]int{false: 2, true: 1}[deterministic], Deterministic: deterministic})
+		plans.Delete(t.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range locally {
+			if a, b := locally[i], stats[i]; a.Rows != b.Rows || !cmp.Equal(a.Splits, b.Splits) {
+				t.Errorf("segment %d: %+v, locally %+v", i, b, a)
+			}
+		}
+		for i := range want {
+			if diff := cmp.Diff(want[i].rows, got[i].rows); diff != "" {
+				t.Errorf("deterministic=%v: sink %d: %s", deterministic, i, diff)
+			}
+		}
+		if deterministic {
+			if diff := cmp.Diff(want[1].order, got[1].order); diff != "" {
+				t.Errorf("order: %s", diff)
+			}
+		}
 	}
+}
+
+// TestShuffleFaults: what is not run beside a shuffle.
+func TestShuffleFaults(t *testing.T) {
+	endless := pipeline.New("endless")
+	for name, unbounded := range map[string]bool{"ends": false, "goes on": true} {
+		src, err := memsource.Batches(visits, visitsOf(rand.New(rand.NewPCG(1, 1)), 0, 1, 10), memsource.Options{Unbounded: unbounded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := pipeline.Read(endless, name, pipeline.Source[*pipeline.Batch](src))
+		if !unbounded {
+			in = pipeline.Shuffle(in, "users", pipeline.ShuffleOptions{Key: "user", Partitions: 1})
+		}
+		pipeline.Into(in, "sink "+name, pipeline.Sink[*pipeline.Batch](newRowsOf()))
+	}
+	plan, err := endless.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipe := beam.Recipe{Name: "plan", Config: []byte(t.Name())}
+	if _, err := beam.Run(t.Context(), recipe, plan, beam.Options{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), `"goes on" has no end`) {
+		t.Errorf("a source without an end: %v", err)
+	}
+	splits := []pipeline.Split{{Source: "ends", Name: "s0"}}
+	if _, err := beam.Run(t.Context(), recipe, plan, beam.Options{Splits: splits}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "takes the rows of all") {
+		t.Errorf("some splits alone: %v", err)
+	}
+}
+
+func FuzzDecodeParcel(f *testing.F) {
+	for _, p := range beam.Parcels() {
+		f.Add(p)
+	}
+	f.Add([]byte{1, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if again, err := beam.DecodeParcel(b); err == nil && !bytes.Equal(again, b) {
+			third, err := beam.DecodeParcel(again) // numbers may have been longer than they need be
+			if err != nil || !bytes.Equal(third, again) {
+				t.Errorf("%x is %x, and that is %x, %v", b, again, third, err)
+			}
+		}
+	})
 }
 
 // TestShuffleDrains: nothing runs downstream of a shuffle whose rows are not all there.
