@@ -110,6 +110,11 @@ func wantAll(t *testing.T, text string, words ...string) {
 
 func newTour(t *testing.T) *tour {
 	t.Helper()
+	for _, command := range []string{"bash", "make", "timeout"} {
+		if _, err := exec.LookPath(command); err != nil {
+			testbed.Require(t, "posix", "the commands of README want "+command+"(1), which is not installed")
+		}
+	}
 	path, err := bin()
 	if err != nil {
 		t.Fatal(err)

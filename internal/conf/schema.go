@@ -175,18 +175,6 @@ func deref(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Chosen returns the name of the alternative that is set in a [Choice] given by pointer; the first if there are more, "" if
-// none is.
-func Chosen(section Choice) string {
-	v := reflect.ValueOf(section).Elem()
-	for _, f := range fieldsOf(v.Type()) {
-		if !v.FieldByIndex(f.index).IsNil() {
-			return f.name
-		}
-	}
-	return ""
-}
-
 // Key is one key, for reference pages and completion.
 type Key struct {
 	// Path is the key path; [] stands for an element of a list.

@@ -49,7 +49,7 @@ func (c *Client) At(ctx context.Context, addr string) (*Conn, error) {
 		_ = cn.Close() // it broke, and that was reported
 		delete(c.conns, addr)
 	}
-	cn, err := Dial(ctx, c.net, addr)
+	cn, err := dial(ctx, c.net, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (c *Client) Layout(ctx context.Context, topic string) (*Cluster, error) {
 	}
 	have := cn.versions[Metadata]
 	if v := min(have[1], metadataMaxForIDs); v >= max(have[0], metadataWithIDs) {
-		b, err := cn.Exchange(ctx, Metadata, v, true, encodeMetadata(topic, v), 0, nil, MaxAnswer)
+		b, err := cn.Exchange(ctx, Metadata, v, true, encodeMetadata(topic, v), 0, nil, maxAnswer)
 		if err != nil {
 			return nil, err
 		}

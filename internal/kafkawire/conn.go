@@ -43,9 +43,9 @@ type Conn struct {
 	broken   bool // an exchange was interrupted: no more can be sent
 }
 
-// Dial connects, negotiates versions and authenticates. Errors: Network.Config for certificates and credentials
+// dial connects, negotiates versions and authenticates. Errors: Network.Config for certificates and credentials
 // that are refused; others may pass.
-func Dial(ctx context.Context, n Network, addr string) (*Conn, error) {
+func dial(ctx context.Context, n Network, addr string) (*Conn, error) {
 	d := net.Dialer{Timeout: n.Timeout}
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -227,15 +227,15 @@ func (c *Conn) Version(key APIKey, versions ...int16) (int16, error) {
 	return 0, fmt.Errorf("broker %s: no common version of the %s request: %w", c.addr, key, c.net.Config)
 }
 
-// MaxAnswer bounds answers to everything but fetches: more than the largest clusters need.
-const MaxAnswer = 64 << 20
+// maxAnswer bounds answers to everything but fetches: more than the largest clusters need.
+const maxAnswer = 64 << 20
 
 // Call sends the body of a request of the older layout and returns that of the answer.
 func (c *Conn) Call(ctx context.Context, key APIKey, version int16, body []byte) ([]byte, error) {
 	if _, err := c.Version(key, version); err != nil {
 		return nil, err
 	}
-	b, err := c.Exchange(ctx, key, version, false, body, 0, nil, MaxAnswer)
+	b, err := c.Exchange(ctx, key, version, false, body, 0, nil, maxAnswer)
 	if _, ok := errors.AsType[TooLarge](err); ok {
 		return nil, c.Malformed(key, fmt.Errorf("%w: %s", ErrWire, err)) //nolint:errorlint // not the verdict on a batch
 	}

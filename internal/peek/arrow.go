@@ -12,14 +12,14 @@ func FromArrow(rec arrow.RecordBatch, row int, keep func(name string) string) []
 	var out []Field
 	for i, f := range rec.Schema().Fields() {
 		if name := keep(f.Name); name != "" {
-			out = append(out, Field{Name: name, Type: f.Type.String(), Value: ArrowValue(rec.Column(i), row)})
+			out = append(out, Field{Name: name, Type: f.Type.String(), Value: arrowValue(rec.Column(i), row)})
 		}
 	}
 	return out
 }
 
-// ArrowValue copies a value out of an array; an empty list is nil, as null is.
-func ArrowValue(col arrow.Array, row int) any {
+// arrowValue copies a value out of an array; an empty list is nil, as null is.
+func arrowValue(col arrow.Array, row int) any {
 	if col.IsNull(row) {
 		return nil
 	}
@@ -42,7 +42,7 @@ func ArrowValue(col arrow.Array, row int) any {
 		from, to := col.ValueOffsets(row)
 		var list []any
 		for i := from; i < to; i++ {
-			list = append(list, ArrowValue(col.ListValues(), int(i)))
+			list = append(list, arrowValue(col.ListValues(), int(i)))
 		}
 		if list == nil {
 			return nil

@@ -52,7 +52,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	if err != nil {
 		return nil, err
 	}
-	step.Keys = TraceKeys(c)
+	step.Keys = traceKeys(c)
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	of := outputList{c, c.Outputs, "outputs"}

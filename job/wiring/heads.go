@@ -46,8 +46,8 @@ func labels(c *spec.Config, format string) []parse.Label {
 	return out
 }
 
-// TraceKeys are the keys whose values go with the predictions that training stores.
-func TraceKeys(c *spec.Config) []string {
+// traceKeys are the keys whose values go with the predictions that training stores.
+func traceKeys(c *spec.Config) []string {
 	if c.Eval.Group == "" {
 		return nil
 	}

@@ -171,7 +171,10 @@ func TestTopicIsRecreated(t *testing.T) {
 			if len(rows) != 0 {
 				t.Errorf("read %s", values(rows))
 			}
-			wantGap(t, err, 10, 0, pipeline.Position(c.after), "re-created")
+			gap, ok := errors.AsType[*pipeline.GapError](err) // the reader, which fetches ahead, may have met it before it was filled
+			if !ok || gap.Want != 10 || gap.First != 0 || gap.Last != 0 && gap.Last != pipeline.Position(c.after) || !strings.Contains(gap.Hint, "re-created") {
+				t.Errorf("error %v", err)
+			}
 			// The same source knows the topic it listed.
 			_, err = s.Open(t.Context(), &pipeline.Env{Source: "in"}, split, 10)
 			wantGap(t, err, 10, 0, pipeline.Position(c.after), "re-created")

@@ -9,8 +9,8 @@ import (
 	"github.com/monolith-go/monolith/sources/filesource"
 )
 
-// DefaultMaxLineBytes bounds lines when [Options] names no bound: 1 MiB.
-const DefaultMaxLineBytes = 1 << 20
+// defaultMaxLineBytes bounds lines when [Options] names no bound: 1 MiB.
+const defaultMaxLineBytes = 1 << 20
 
 // Options are the choices of a source ([New]). Only Files is required.
 type Options struct {
@@ -60,7 +60,7 @@ func (o Options) WithDefaults() Options {
 		o.Delimiter = ','
 	}
 	if o.MaxLineBytes == 0 {
-		o.MaxLineBytes = DefaultMaxLineBytes
+		o.MaxLineBytes = defaultMaxLineBytes
 	}
 	return o
 }

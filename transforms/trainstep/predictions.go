@@ -20,8 +20,8 @@ import (
 // step's goroutine has every prediction that the parameter server may have learnt from.
 const SidePredictions = "predictions"
 
-// PredictionColumn is the column of the predictions of head i.
-func PredictionColumn(heads []model.Head, i int) string {
+// predictionColumn is the column of the predictions of head i.
+func predictionColumn(heads []model.Head, i int) string {
 	if len(heads) == 1 {
 		return "prediction"
 	}
@@ -45,7 +45,7 @@ func predictionSchema(in *arrow.Schema, heads []model.Head) (*arrow.Schema, []in
 		}
 	}
 	for i, h := range heads {
-		f := arrow.Field{Name: PredictionColumn(heads, i), Type: arrow.PrimitiveTypes.Float32}
+		f := arrow.Field{Name: predictionColumn(heads, i), Type: arrow.PrimitiveTypes.Float32}
 		if h.Width > 1 {
 			f.Type = arrow.FixedSizeListOfNonNullable(int32(h.Width), arrow.PrimitiveTypes.Float32)
 		}
