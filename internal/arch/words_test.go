@@ -1,11 +1,13 @@
 package arch_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,7 +30,16 @@ var words = []struct{ pattern, instead string }{
 	{`DESIGN \d+|issue #?\d+`, "what that text says: readers do not have it"},
 }
 
-// TestPlainWords: comments use the words of the glossary. What an Example prints is no comment.
+// names must not be given in the program itself, alone or as the beginning of one such as saidAt.
+var names = []struct{ pattern, instead string }{
+	{`beat`, "lastSeen"},
+	{`stood`, "pause, stalled"},
+	{`said`, "logged, output, given"},
+	{`heard`, "lastSeen"},
+	{`look`, "current, probe, poll"},
+}
+
+// TestPlainWords: comments and names use the words of the glossary. What an Example prints is no comment.
 func TestPlainWords(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -36,6 +47,11 @@ func TestPlainWords(t *testing.T) {
 		all = append(all, "("+w.pattern+")")
 	}
 	re := regexp.MustCompile(`(?i)\b(?:` + strings.Join(all, "|") + `)\b`)
+	var bad []string
+	for _, n := range names {
+		bad = append(bad, "("+n.pattern+")")
+	}
+	name := regexp.MustCompile(`^(?:` + strings.Join(bad, "|") + `)(?:$|[A-Z])`)
 	seen := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -54,6 +70,19 @@ func TestPlainWords(t *testing.T) {
 		f, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			ast.Inspect(f, func(n ast.Node) bool {
+				id, ok := n.(*ast.Ident)
+				if !ok {
+					return true
+				}
+				if m := name.FindStringSubmatch(id.Name); m != nil {
+					i := slices.IndexFunc(m[1:], func(s string) bool { return s != "" })
+					t.Errorf("%s: the name %s: better: %s", set.Position(id.Pos()), id.Name, names[i].instead)
+				}
+				return true
+			})
 		}
 		for _, group := range f.Comments {
 			for _, c := range group.List {

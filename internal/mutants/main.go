@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) (code int, err error
 	pattern := flags.String("run", "", "only changes whose name matches this `regexp`")
 	limit := flags.Duration("timeout", 4*time.Minute, "the `time` that the tests of one change have; hanging is noticed, too")
 	only := flags.Bool("list", false, "name the changes and what they come from")
-	verbose := flags.Bool("v", false, "show what the tests said")
+	verbose := flags.Bool("v", false, "show what the tests printed")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // flag has printed it
 	}
@@ -132,16 +132,16 @@ func (r *runner) try(ctx context.Context, m mutant) (noticed string, err error) 
 	if err != nil {
 		return "", err
 	}
-	said, err := r.test(ctx, m.test, r.limit)
+	output, err := r.test(ctx, m.test, r.limit)
 	switch {
 	case err == nil:
 		return "", nil
-	case strings.Contains(said, "[build failed]") || strings.Contains(said, "[setup failed]"):
-		return "", fmt.Errorf("the change does not compile:\n%s", said)
-	case errors.Is(err, context.DeadlineExceeded), strings.Contains(said, "panic: test timed out"):
+	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
+		return "", fmt.Errorf("the change does not compile:\n%s", output)
+	case errors.Is(err, context.DeadlineExceeded), strings.Contains(output, "panic: test timed out"):
 		return "noticed: the tests hang", nil
 	}
-	return "noticed by " + failures(said), nil
+	return "noticed by " + failures(output), nil
 }
 
 // buildTime is what building the tests may take beside running them; the first build is of everything.
@@ -154,28 +154,28 @@ func (r *runner) test(ctx context.Context, args string, limit time.Duration) (st
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout", limit.String()}, strings.Fields(args)...)...)
 	cmd.Dir = r.dir
 	cmd.WaitDelay = 5 * time.Second
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if r.verbose {
-		_, _ = r.out.Write(said)
+		_, _ = r.out.Write(output)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err == nil && !strings.Contains(string(said), "ok  \t") {
+	if err == nil && !strings.Contains(string(output), "ok  \t") {
 		err = errors.New("no test ran")
 	}
-	if strings.Contains(string(said), "[no tests to run]") {
-		err = fmt.Errorf("no test ran: %s", said)
+	if strings.Contains(string(output), "[no tests to run]") {
+		err = fmt.Errorf("no test ran: %s", output)
 	}
-	return string(said), err
+	return string(output), err
 }
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)$`)
 
 // failures are the tests that failed, the outermost ones.
-func failures(said string) string {
+func failures(output string) string {
 	var names []string
-	for _, m := range failed.FindAllStringSubmatch(said, 4) {
+	for _, m := range failed.FindAllStringSubmatch(output, 4) {
 		names = append(names, strings.TrimSpace(m[1]+m[2]))
 	}
 	if len(names) == 0 {

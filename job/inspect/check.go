@@ -42,7 +42,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	if _, err := wiring.BuildPlan(cfg); err != nil {
 		add("", err)
 	}
-	look := func(r wiring.Reading) {
+	probe := func(r wiring.Reading) {
 		if r.Source == nil {
 			return
 		}
@@ -67,8 +67,8 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 			add(r.KeyOf(err), err)
 		}
 	}
-	look(wiring.TrainReading(cfg, 0))
-	look(wiring.EvalReading(cfg))
+	probe(wiring.TrainReading(cfg, 0))
+	probe(wiring.EvalReading(cfg))
 	if err := checkTables(ctx, cfg); err != nil {
 		add("parse.joins", err)
 	}

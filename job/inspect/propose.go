@@ -34,7 +34,7 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 	if err != nil {
 		return nil, err
 	}
-	l, err := look(ctx, cfg, opts.Options)
+	l, err := probe(ctx, cfg, opts.Options)
 	if err != nil {
 		return nil, err
 	}

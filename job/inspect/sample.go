@@ -125,13 +125,13 @@ func (k *keptBad) BadRow(ctx context.Context, err *pipeline.DataError, payload [
 // toLookAt is the job for a sample of so many records in all: read once, in order, from where there is something, to the
 // end as it is now.
 func toLookAt(c *spec.Config, rows int, timeout time.Duration) *spec.Config {
-	look := *c
-	look.Epochs, look.Shuffle = 1, spec.Shuffle{}
+	sample := *c
+	sample.Epochs, sample.Shuffle = 1, spec.Shuffle{}
 	rows = max(rows, 1)
 	if b, ok := c.Source.Value().(component.Brief); ok {
-		look.Source = spec.SourceOf(c.Source.Name(), b.Brief(rows, timeout/2))
+		sample.Source = spec.SourceOf(c.Source.Name(), b.Brief(rows, timeout/2))
 	}
-	return &look
+	return &sample
 }
 
 // outOfTime says what an error of a sample means when its time is over.

@@ -27,15 +27,15 @@ import (
 // Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user can fix, [pipeline.ErrUnavailable] for what
 // cannot be reached in time.
 func Source(ctx context.Context, cfg *spec.Config, opts Options) (*result.SourceInfo, error) {
-	l, err := look(ctx, cfg, opts)
+	l, err := probe(ctx, cfg, opts)
 	if err != nil {
 		return nil, err
 	}
 	return l.info(cfg), nil
 }
 
-// look reads a sample.
-func look(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error) {
+// probe reads a sample.
+func probe(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error) {
 	timeout := cmp.Or(opts.Timeout, Timeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

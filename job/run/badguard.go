@@ -44,8 +44,8 @@ type badGuard struct {
 	good, bad, allGood, allBad int64
 	first                      string // what the first bad row was
 	firstAt                    time.Time
-	// saidAt is when it was last looked whether all are bad, goodThen and badThen what there was.
-	saidAt            time.Time
+	// checkedAt is when it was last checked whether all are bad, goodThen and badThen what there was.
+	checkedAt         time.Time
 	goodThen, badThen int64
 }
 
@@ -56,7 +56,7 @@ func (g *badGuard) BadRow(ctx context.Context, err *pipeline.DataError, payload 
 	g.mu.Lock()
 	g.blocks[[2]string{err.Source, err.Split}]++
 	if g.allBad++; g.first == "" {
-		g.first, g.firstAt, g.saidAt = err.Error(), g.now(), g.now()
+		g.first, g.firstAt, g.checkedAt = err.Error(), g.now(), g.now()
 	}
 	g.mu.Unlock()
 	return g.next.BadRow(ctx, err, payload)
@@ -94,13 +94,13 @@ func (g *badGuard) warn() {
 		if g.allGood > 0 || g.allBad < badFew && now.Sub(g.firstAt) < badPatience {
 			return
 		}
-	case now.Sub(g.saidAt) < badEvery:
+	case now.Sub(g.checkedAt) < badEvery:
 		return
 	}
 	if g.allGood == g.goodThen {
 		g.log.Warn("no record can be used: parse.format or the label does not fit them", "records", g.allBad-g.badThen, "format", g.format, "first", g.first)
 	}
-	g.saidAt, g.goodThen, g.badThen = now, g.allGood, g.allBad
+	g.checkedAt, g.goodThen, g.badThen = now, g.allGood, g.allBad
 }
 
 // nothing is the error of a run that has come to an end and found only bad records; nil when there was a good one, or none

@@ -7,8 +7,8 @@ import (
 	"github.com/monolith-go/monolith/ps"
 )
 
-// Look restores the shards if they need one, as the watch does from time to time.
-func (c *Cluster) Look() error { return c.look() }
+// EnsureState restores the shards if they need that, as the watch does from time to time.
+func (c *Cluster) EnsureState() error { return c.ensureState() }
 
 // HoldFor is how long a coordinator that was started again waits for claims.
 const HoldFor = holdFor

@@ -249,7 +249,7 @@ func (f *fleet) mend() error {
 	}
 	for range 1000 {
 		c := f.cluster()
-		if err := c.Look(); err != nil && !errors.Is(err, ps.ErrNotReady) {
+		if err := c.EnsureState(); err != nil && !errors.Is(err, ps.ErrNotReady) {
 			return err
 		}
 		info, err := c.Info()

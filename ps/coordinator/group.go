@@ -48,7 +48,7 @@ type member struct {
 	id, order uint64
 	worker    string
 	sees      map[string]bool // splits
-	heard     time.Time       // when it was last seen
+	lastSeen  time.Time       // when it was last seen
 	lost      time.Time       // when its connection broke; zero: it is there
 	asked     ps.Assignment
 	waiting   int // calls of wait under way
@@ -98,7 +98,7 @@ func (g *group) join(o ps.JoinOptions) (id uint64, replaced bool) {
 		}
 	}
 	g.joined++
-	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, sees: map[string]bool{}, heard: g.now()}
+	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, sees: map[string]bool{}, lastSeen: g.now()}
 	g.members[m.id] = m
 	g.single = g.single || o.Single
 	for _, s := range o.Splits {
@@ -171,7 +171,7 @@ func (g *group) of(id uint64) (*member, error) {
 	if m == nil {
 		return nil, fmt.Errorf("ps: this worker was replaced, by one of the same name or because it was silent for longer than %v: %w", g.lease, ps.ErrFenced)
 	}
-	m.heard, m.lost = g.now(), time.Time{}
+	m.lastSeen, m.lost = g.now(), time.Time{}
 	return m, nil
 }
 
@@ -322,9 +322,9 @@ func (g *group) expire() (gone []string) {
 	now := g.now()
 	for id, m := range g.members {
 		if m.waiting > 0 && m.lost.IsZero() {
-			m.heard = now // it is listening
+			m.lastSeen = now // it is listening
 		}
-		if now.Sub(m.heard) > g.lease || !m.lost.IsZero() && now.Sub(m.lost) > g.grace {
+		if now.Sub(m.lastSeen) > g.lease || !m.lost.IsZero() && now.Sub(m.lost) > g.grace {
 			gone = append(gone, m.worker)
 			g.remove(id)
 		}

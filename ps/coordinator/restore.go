@@ -44,7 +44,7 @@ func (c *Cluster) watch() {
 	defer t.Stop()
 	logged := ""
 	for {
-		err := c.look()
+		err := c.ensureState()
 		c.mu.Lock()
 		if c.mu.missing = err != nil; err != nil {
 			c.mu.notReady = err
@@ -68,8 +68,8 @@ func (c *Cluster) watch() {
 	}
 }
 
-// look restores the shards if they need a state.
-func (c *Cluster) look() error {
+// ensureState restores the shards if they need a state.
+func (c *Cluster) ensureState() error {
 	if agree, err := c.agree(); agree || err != nil {
 		return err
 	}

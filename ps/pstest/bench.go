@@ -102,14 +102,14 @@ func benchCluster(b *testing.B, open OpenFunc, shards int) {
 		}
 		updates[i] = benchUpdate(keys)
 	}
-	look := &param.Rows{Values: [][]float32{make([]float32, benchBatch*benchDim)}}
+	found := &param.Rows{Values: [][]float32{make([]float32, benchBatch*benchDim)}}
 	for _, run := range []string{"a", "b"} {
 		b.Run("op=lookup/run="+run, func(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				look.Keys = updates[n%len(updates)].Keys
-				if err := cl.Lookup(ctx, look); err != nil {
+				found.Keys = updates[n%len(updates)].Keys
+				if err := cl.Lookup(ctx, found); err != nil {
 					b.Fatal(err)
 				}
 				n++

@@ -27,9 +27,9 @@ type admission struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// coordinator is the shard 0 that was last seen, process its name for itself, heard when it was seen.
+	// coordinator is the shard 0 that was last seen, process its name for itself, lastSeen when it was seen.
 	coordinator, process string
-	heard                time.Time
+	lastSeen             time.Time
 	logged               time.Time // when a refusal was logged last
 }
 
@@ -106,13 +106,13 @@ func (a *admission) coordinated(me string, md metadata.MD) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
-	if ago := now.Sub(a.heard); a.coordinator != "" && a.coordinator != id && ago < coordinatorLease {
+	if ago := now.Sub(a.lastSeen); a.coordinator != "" && a.coordinator != id && ago < coordinatorLease {
 		return fmt.Errorf("ps: %s is coordinated by the shard 0 in %s, which called %v ago; end one of the two: %w",
 			me, a.process, ago.Round(time.Millisecond), ps.ErrNotReady)
 	}
 	if a.coordinator != id && a.coordinator != "" {
 		a.o.Logger.Info("another shard 0 coordinates this shard", "process", process, "before", a.process)
 	}
-	a.coordinator, a.process, a.heard = id, fmt.Sprintf("%.200s", process), now
+	a.coordinator, a.process, a.lastSeen = id, fmt.Sprintf("%.200s", process), now
 	return nil
 }

@@ -152,7 +152,7 @@ func (w *Writer[T]) Resume(ctx context.Context, source string, splits []pipeline
 // readBack finds the last committed row of splits: in the partition that each would go to as a new one, and where it is not
 // there in the others, because the topic may have had fewer partitions. A split stays in the partition where it is found.
 func (w *Writer[T]) readBack(ctx context.Context, splits []*split, partitions int) error {
-	look := func(wanted func(s *split, partition int32) bool) error {
+	search := func(wanted func(s *split, partition int32) bool) error {
 		wants := make([]map[pipeline.SplitID]bool, partitions) // before any split is changed by what is found
 		for p := range wants {
 			wants[p] = map[pipeline.SplitID]bool{}
@@ -186,14 +186,14 @@ func (w *Writer[T]) readBack(ctx context.Context, splits []*split, partitions in
 		}
 		return group.Wait()
 	}
-	if err := look(func(s *split, p int32) bool { return s.txn.partition == p }); err != nil {
+	if err := search(func(s *split, p int32) bool { return s.txn.partition == p }); err != nil {
 		return err
 	}
 	missing := map[*split]bool{}
 	for _, s := range splits {
 		missing[s] = s.stored.Position == pipeline.NoPosition
 	}
-	return look(func(s *split, p int32) bool { return missing[s] && s.txn.partition != p })
+	return search(func(s *split, p int32) bool { return missing[s] && s.txn.partition != p })
 }
 
 // Write implements [pipeline.Writer]. Rows are not visible before they are committed. A split that Resume was not asked about
