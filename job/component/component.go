@@ -248,7 +248,7 @@ type Sink struct {
 	New       func() SinkConfig
 }
 
-// SinkConfig is the section of a sink. It may have the method of [Checker].
+// SinkConfig is the section of a sink. It may have the methods of [Checker] and [Feeder].
 type SinkConfig interface {
 	// Sink describes the sink, without I/O but for secrets. Its writers are [OutputWriter].
 	Sink(w Writing) (pipeline.Sink[*pipeline.Batch], error)
@@ -256,6 +256,12 @@ type SinkConfig interface {
 	CanOpen() (key string, err error)
 	// Place is what no other output may name, with its key; empty where several may share it.
 	Place() (key, place string)
+}
+
+// Feeder is a sink that can write what a source reads.
+type Feeder interface {
+	// Feeds reports whether it would write to where the source of a job reads; key is the one that is at fault.
+	Feeds(source SourceConfig) (key string, ok bool)
 }
 
 // Writing is what a job tells a sink beside its section.

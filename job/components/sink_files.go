@@ -3,6 +3,7 @@ package components
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -48,6 +49,14 @@ func (f *SinkFiles) CanOpen() (key string, err error) {
 
 // Place implements [component.SinkConfig]: the folder, whatever way it is written.
 func (f *SinkFiles) Place() (key, place string) { return "dir", resolved(f.Dir) }
+
+// Feeds implements [component.Feeder].
+func (f *SinkFiles) Feeds(source component.SourceConfig) (key string, ok bool) {
+	from, ok := source.(component.Files)
+	return "dir", ok && slices.ContainsFunc(from.FileList(), func(pattern string) bool {
+		return resolved(filepath.Dir(pattern)) == resolved(f.Dir)
+	})
+}
 
 // resolved is the path of a folder from the root, with symbolic links followed as far as the folders above it exist.
 func resolved(dir string) string {

@@ -1,6 +1,9 @@
 package components
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -36,28 +39,55 @@ func (*KafkaSink) Defaults() map[string]string {
 
 // Sink implements [component.SinkConfig].
 func (k *KafkaSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
-	sasl, err := saslOptions(k.SASL)
+	o, err := k.options()
 	if err != nil {
 		return nil, err
 	}
-	tc, mechanism, err := kafkasource.Options{TLS: k.TLS, SASL: sasl}.Security()
-	if err != nil {
-		return nil, err
-	}
-	output := w.Output
+	o.Output, o.Keys = w.Output, w.Keys
 	if w.Part != "" {
-		output += "/" + w.Part
+		o.Output += "/" + w.Part
 	}
-	return kafkasink.NewRows(kafkasink.Options{
-		Brokers: k.Brokers, Topic: k.Topic, Codec: k.Compression, CommitEvery: time.Duration(k.CommitEvery), Output: output,
-		TLS: tc, SASL: mechanism, Keys: w.Keys,
-	})
+	return kafkasink.NewRows(o)
 }
 
-// CanOpen implements [component.SinkConfig].
+func (k *KafkaSink) options() (kafkasink.Options, error) {
+	sasl, err := saslOptions(k.SASL)
+	if err != nil {
+		return kafkasink.Options{}, err
+	}
+	tc, mechanism, err := kafkasource.Options{TLS: k.TLS, SASL: sasl}.Security()
+	return kafkasink.Options{
+		Brokers: k.Brokers, Topic: k.Topic, Codec: k.Compression, CommitEvery: time.Duration(k.CommitEvery), TLS: tc, SASL: mechanism,
+	}, err
+}
+
+// lookFor is how long CanOpen waits for brokers.
+const lookFor = 3 * time.Second
+
+// CanOpen implements [component.SinkConfig]: it asks the brokers for the topic.
 func (k *KafkaSink) CanOpen() (key string, err error) {
-	_, err = saslOptions(k.SASL)
-	return "sasl", err
+	o, err := k.options()
+	if err != nil {
+		return "sasl", err
+	}
+	o.RetryFor, o.Timeout = lookFor, lookFor
+	p, err := kafkasink.NewProducer(o)
+	if err != nil {
+		return "brokers", err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if _, err := p.Partitions(context.Background()); errors.Is(err, pipeline.ErrUnavailable) {
+		return "brokers", err
+	} else if err != nil {
+		return "topic", err
+	}
+	return "", nil
+}
+
+// Feeds implements [component.Feeder].
+func (k *KafkaSink) Feeds(source component.SourceConfig) (key string, ok bool) {
+	from, ok := source.(*Kafka)
+	return "topic", ok && from.Topic == k.Topic && slices.ContainsFunc(k.Brokers, func(b string) bool { return slices.Contains(from.Brokers, b) })
 }
 
 // Place implements [component.SinkConfig].

@@ -518,12 +518,13 @@ func (v *validator) outputs(c *Config) {
 		v.fault("runner", "is %s, but outputs are written by the runner local alone", c.Runner)
 	}
 	places := map[string]string{}
-	v.outputList(c.Outputs, "outputs", places)
-	v.outputList(c.Eval.Outputs, "eval.outputs", places)
+	v.outputList(c.Outputs, "outputs", places, &c.Source)
+	v.outputList(c.Eval.Outputs, "eval.outputs", places, &c.Source, c.Eval.Source)
 }
 
-// outputList checks a list of outputs; places are those of lists before, by whose output it is.
-func (v *validator) outputList(list []Output, at string, places map[string]string) {
+// outputList checks a list of outputs; places are those of lists before, by whose output it is, and sources what the
+// job reads.
+func (v *validator) outputList(list []Output, at string, places map[string]string, sources ...*Source) {
 	names := map[string]bool{}
 	for i := range list {
 		o := &list[i]
@@ -545,6 +546,17 @@ func (v *validator) outputList(list []Output, at string, places map[string]strin
 				v.report(path)(key, "is that of output %s; their rows would not be distinguishable, so give each its own", other)
 			}
 			places[place] = o.Name
+		}
+		if f, ok := to.(component.Feeder); ok {
+			for _, src := range sources {
+				if src == nil || src.Value() == nil {
+					continue
+				}
+				if key, ok := f.Feeds(src.Value()); ok {
+					v.report(path)(key, "is where a source of the job reads, which would read what this output writes; name another place")
+					break
+				}
+			}
 		}
 		v.component(to, path)
 	}

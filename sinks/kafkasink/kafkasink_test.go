@@ -382,7 +382,7 @@ func TestSink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Open(t.Context(), nil); !errors.Is(err, pipeline.ErrConfig) {
+	if _, err := s.Open(t.Context(), nil); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "name another in kafka.topic") {
 		t.Errorf("missing topic: %v", err)
 	}
 	if s.String() != "kafka none" {

@@ -144,7 +144,7 @@ func (p *Producer) Partitions(ctx context.Context) (int, error) {
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
 			// A broker may not know yet a topic that was just created.
 			if missing++; missing > 6 {
-				return fmt.Errorf("%w: %w", err, pipeline.ErrConfig)
+				return fmt.Errorf("%w: %w; create it, or name another in %stopic", err, pipeline.ErrConfig, p.opts.Keys)
 			}
 		}
 		if err != nil {
