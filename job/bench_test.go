@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/internal/testbed"
@@ -67,4 +68,36 @@ func BenchmarkTrain(b *testing.B) {
 			return cfg, err
 		})
 	})
+}
+
+// BenchmarkOutputs runs the demo's job without outputs, twice (the control), and with each of the outputs to files, by turns: run it
+// with -benchtime 1x -count N and compare within a count.
+func BenchmarkOutputs(b *testing.B) {
+	for _, c := range []struct{ name, outputs string }{
+		{"none", "[]"},
+		{"rows-parquet", "[{name: o, of: rows, to: {parquet: DIR}}]"},
+		{"predictions-parquet", "[{name: o, of: predictions, to: {parquet: DIR}}]"},
+		{"predictions-jsonl", "[{name: o, of: predictions, to: {jsonl: DIR}}]"},
+		{"none-again", "[]"},
+	} {
+		b.Run("outputs="+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			examples := int64(0)
+			for b.Loop() {
+				dir := b.TempDir()
+				cfg, err := job.Decode([]byte(clicks), "bench.yaml", job.LoadOptions{Set: []string{
+					"dir=" + filepath.Join(dir, "run"), "source.synthetic.examples=400000", "outputs=" + strings.ReplaceAll(c.outputs, "DIR", filepath.Join(dir, "out")),
+				}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				r, err := job.Run(b.Context(), cfg, job.RunOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				examples += r.Examples
+			}
+			b.ReportMetric(float64(examples)/b.Elapsed().Seconds(), "examples/s")
+		})
+	}
 }

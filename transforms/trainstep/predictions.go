@@ -103,19 +103,19 @@ func (p *predictions) emit(b *pipeline.Batch, made [][]float32) error {
 	return p.out.Emit(out)
 }
 
-// column makes a column of values, width a row.
+// column makes a column of values, width a row. Its buffer is the only thing that is copied: a builder would make a bitmap of
+// values that are never null as well.
 func (p *predictions) column(values []float32, width int) arrow.Array {
+	buf := memory.NewResizableBuffer(p.mem)
+	defer buf.Release()
+	buf.Resize(arrow.Float32Traits.BytesRequired(len(values)))
+	copy(arrow.Float32Traits.CastFromBytes(buf.Bytes()), values)
+	data := array.NewData(arrow.PrimitiveTypes.Float32, len(values), []*memory.Buffer{nil, buf}, nil, 0, 0)
+	defer data.Release()
 	if width <= 1 {
-		b := array.NewFloat32Builder(p.mem)
-		defer b.Release()
-		b.AppendValues(values, nil)
-		return b.NewArray()
+		return array.NewFloat32Data(data)
 	}
-	b := array.NewFixedSizeListBuilderWithField(p.mem, int32(width), arrow.Field{Name: "item", Type: arrow.PrimitiveTypes.Float32})
-	defer b.Release()
-	for range len(values) / width {
-		b.Append(true)
-	}
-	b.ValueBuilder().(*array.Float32Builder).AppendValues(values, nil)
-	return b.NewArray()
+	lists := array.NewData(arrow.FixedSizeListOfNonNullable(int32(width), arrow.PrimitiveTypes.Float32), len(values)/width, []*memory.Buffer{nil}, []arrow.ArrayData{data}, 0, 0)
+	defer lists.Release()
+	return array.NewFixedSizeListData(lists)
 }
