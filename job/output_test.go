@@ -64,18 +64,11 @@ type rowPlace struct {
 	position int64
 }
 
-// rowsIn reads the rows of a folder of Parquet files as text, by their places; each may be there once.
-func rowsIn(t *testing.T, dir string) map[rowPlace]string {
+// eachRow reads columns of a folder of Parquet files, row by row, with the place of each; a place may be there once.
+func eachRow(t *testing.T, dir string, columns []arrow.Field, row func(at rowPlace, b *pipeline.Batch, i int)) {
 	t.Helper()
-	ids := arrow.ListOf(arrow.PrimitiveTypes.Int64)
-	src, err := parquetsource.New(parquetsource.Options{Files: []string{filepath.Join(dir, "*.parquet")}, Columns: arrow.NewSchema([]arrow.Field{
-		{Name: "split", Type: arrow.BinaryTypes.String},
-		{Name: "position", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "a", Type: ids},
-		{Name: "b", Type: ids},
-		{Name: "c", Type: ids},
-		{Name: "label", Type: arrow.PrimitiveTypes.Float32},
-	}, nil)})
+	columns = append([]arrow.Field{{Name: "split", Type: arrow.BinaryTypes.String}, {Name: "position", Type: arrow.PrimitiveTypes.Int64}}, columns...)
+	src, err := parquetsource.New(parquetsource.Options{Files: []string{filepath.Join(dir, "*.parquet")}, Columns: arrow.NewSchema(columns, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +76,7 @@ func rowsIn(t *testing.T, dir string) map[rowPlace]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[rowPlace]string{}
+	seen := map[rowPlace]bool{}
 	for _, sp := range splits {
 		r, err := src.Open(t.Context(), &pipeline.Env{}, sp, sp.Start)
 		if err != nil {
@@ -99,12 +92,11 @@ func rowsIn(t *testing.T, dir string) map[rowPlace]string {
 			}
 			for i := range b.NumRows() {
 				at := rowPlace{b.Column("split").(*array.String).Value(i), b.Column("position").(*array.Int64).Value(i)}
-				if _, ok := out[at]; ok {
+				if seen[at] {
 					t.Errorf("%v is there twice", at)
 				}
-				for _, name := range []string{"a", "b", "c", "label"} {
-					out[at] += b.Column(name).ValueStr(i) + " "
-				}
+				seen[at] = true
+				row(at, b, i)
 			}
 			b.Release()
 		}
@@ -112,6 +104,19 @@ func rowsIn(t *testing.T, dir string) map[rowPlace]string {
 			t.Fatal(err)
 		}
 	}
+}
+
+// rowsIn reads the rows of a folder of Parquet files as text, by their places.
+func rowsIn(t *testing.T, dir string) map[rowPlace]string {
+	t.Helper()
+	ids := arrow.ListOf(arrow.PrimitiveTypes.Int64)
+	out := map[rowPlace]string{}
+	columns := []arrow.Field{{Name: "a", Type: ids}, {Name: "b", Type: ids}, {Name: "c", Type: ids}, {Name: "label", Type: arrow.PrimitiveTypes.Float32}}
+	eachRow(t, dir, columns, func(at rowPlace, b *pipeline.Batch, i int) {
+		for _, c := range columns {
+			out[at] += b.Column(c.Name).ValueStr(i) + " "
+		}
+	})
 	return out
 }
 
@@ -482,53 +487,21 @@ func visible(t *testing.T, dir string) []string {
 // scoresIn reads the predictions of a folder of Parquet files, and computes their AUC over all pairs.
 func scoresIn(t *testing.T, dir string) (map[rowPlace]float64, float64) {
 	t.Helper()
-	src, err := parquetsource.New(parquetsource.Options{Files: []string{filepath.Join(dir, "*.parquet")}, Columns: arrow.NewSchema([]arrow.Field{
-		{Name: "split", Type: arrow.BinaryTypes.String},
-		{Name: "position", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "label", Type: arrow.PrimitiveTypes.Float32},
-		{Name: "prediction", Type: arrow.PrimitiveTypes.Float32},
-	}, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	splits, err := src.Splits(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := map[rowPlace]float64{}
 	var good, bad []float64
-	for _, sp := range splits {
-		r, err := src.Open(t.Context(), &pipeline.Env{}, sp, sp.Start)
+	columns := []arrow.Field{{Name: "label", Type: arrow.PrimitiveTypes.Float32}, {Name: "prediction", Type: arrow.PrimitiveTypes.Float32}}
+	eachRow(t, dir, columns, func(at rowPlace, b *pipeline.Batch, i int) {
+		p, err := strconv.ParseFloat(strconv.FormatFloat(float64(b.Column("prediction").(*array.Float32).Value(i)), 'g', -1, 32), 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for {
-			b, err := r.Next(t.Context())
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range b.NumRows() {
-				at := rowPlace{b.Column("split").(*array.String).Value(i), b.Column("position").(*array.Int64).Value(i)}
-				p, err := strconv.ParseFloat(strconv.FormatFloat(float64(b.Column("prediction").(*array.Float32).Value(i)), 'g', -1, 32), 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				out[at] = p // as in a topic: the shortest digits
-				if b.Column("label").(*array.Float32).Value(i) > 0 {
-					good = append(good, p)
-				} else {
-					bad = append(bad, p)
-				}
-			}
-			b.Release()
+		out[at] = p // as in a topic: the shortest digits
+		if b.Column("label").(*array.Float32).Value(i) > 0 {
+			good = append(good, p)
+		} else {
+			bad = append(bad, p)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	wins := 0.
 	for _, g := range good {
 		for _, b := range bad {

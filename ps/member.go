@@ -21,7 +21,7 @@ type Task uint8
 
 // The tasks.
 const (
-	// StandBy: there is nothing to do for now.
+	// StandBy: wait for the next assignment, without splits.
 	StandBy Task = iota
 	// Work on the splits of the assignment until their end.
 	Work

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,13 +17,13 @@ import (
 
 // killHeads replaces the model of [killJob]: two heads, one of them a regression over the rows that were clicked, a sequence
 // that attends to the item's category, and a table of the users' own.
-var killHeads = strings.NewReplacer(
+var killHeads = []string{
 	"{name: user, slot: 1}", "{name: user, slot: 1, table: users}",
 	"{name: history, slot: 4, max: 3, combiner: mean}", "{name: history, slot: 3, attends: category}",
 	"  label: click\n", "heads: [{name: click}, {name: minutes, loss: poisson, weight: 0.1, mask: click}]\n",
 	"deepfm: {dim: 4,", "shared_bottom: {dim: 4,",
 	"optimizer:", "tables: [{name: users, dim: 3, sparse: {adagrad: {lr: 0.1}}}]\noptimizer:",
-)
+}
 
 // headKills is how often each run is killed.
 const headKills = 5
@@ -43,15 +41,6 @@ func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
 	}
 	addr := startBroker(t)
 	fill(t, addr, killRecords(t), 0, killExamples)
-	job := func(t *testing.T, shards int) (dir, job string) {
-		dir = filepath.Join(t.TempDir(), "run")
-		job = filepath.Join(filepath.Dir(dir), "job.yaml")
-		text := killHeads.Replace(fmt.Sprintf(killJob, dir, addr, killExamples/killPartitions, shards))
-		if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return dir, job
-	}
 	end := func(t *testing.T, job string) (examples int64, metrics map[string]any) {
 		out, err := exec.CommandContext(t.Context(), path, "train", job, "--json").Output()
 		if err != nil {
@@ -68,7 +57,7 @@ func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
 		}
 		return r.Result.Examples, r.Result.Metrics
 	}
-	dir, untouched := job(t, 1)
+	dir, untouched := writeKillJob(t, addr, 1, killHeads...)
 	_, wantMetrics := end(t, untouched)
 	want := digest(t, path, dir)
 	t.Logf("untouched: digest %s, %v", want, wantMetrics)
@@ -82,7 +71,7 @@ func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, uint64(shards)))
-			dir, killed := job(t, shards)
+			dir, killed := writeKillJob(t, addr, shards, killHeads...)
 			newest := func() string {
 				entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
 				if err != nil || len(entries) == 0 {

@@ -62,6 +62,18 @@ ps: {shards: %[4]d}
 snapshot: {every: 30ms, keep: 2}
 `
 
+// writeKillJob writes [killJob] to a file, with changes (what there is, what is to be there), and returns the folder of its run too.
+func writeKillJob(t *testing.T, addr string, shards int, changes ...string) (dir, job string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "run")
+	job = filepath.Join(filepath.Dir(dir), "job.yaml")
+	text := strings.NewReplacer(changes...).Replace(fmt.Sprintf(killJob, dir, addr, killExamples/killPartitions, shards))
+	if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, job
+}
+
 // bin is the program under test, built once.
 var bin = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "monolith-bin-")
@@ -99,16 +111,7 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 	records := killRecords(t)
 	filled := startBroker(t)
 	fill(t, filled, records, 0, killExamples)
-	run := func(t *testing.T, addr string, shards int) (dir, job string) {
-		dir = t.TempDir()
-		job = filepath.Join(dir, "job.yaml")
-		text := fmt.Sprintf(killJob, filepath.Join(dir, "run"), addr, killExamples/killPartitions, shards)
-		if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return filepath.Join(dir, "run"), job
-	}
-	dir, job := run(t, filled, 1)
+	dir, job := writeKillJob(t, filled, 1)
 	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
 		t.Fatalf("the untouched run: %v\n%s", err, out)
 	}
@@ -125,7 +128,7 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 				if while {
 					addr = startBroker(t)
 				}
-				dir, job := run(t, addr, shards)
+				dir, job := writeKillJob(t, addr, shards)
 				done := 0
 				for range kills {
 					if while { // a part of the stream for each life, so that no life reaches the end
@@ -176,14 +179,9 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 	want := occurrences(t, killExamples)
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "run")
-			text := fmt.Sprintf(killJob, dir, addr, killExamples/killPartitions, shards)
-			text = strings.Replace(text, "deterministic: true", "deterministic: false", 1)
-			text = strings.Replace(text, "train: {batch: 97}", "train: {batch: 97, workers: 2, prefetch: {parse: 4, lookup: 3, push: 3}}", 1)
-			job := filepath.Join(filepath.Dir(dir), "job.yaml")
-			if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			dir, job := writeKillJob(t, addr, shards,
+				"deterministic: true", "deterministic: false",
+				"train: {batch: 97}", "train: {batch: 97, workers: 2, prefetch: {parse: 4, lookup: 3, push: 3}}")
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 1))

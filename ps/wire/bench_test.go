@@ -9,6 +9,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
@@ -98,11 +99,11 @@ func measure(b *testing.B, rows, size int, f func()) {
 	b.ReportAllocs()
 	b.SetBytes(int64(size))
 	f()
-	cpu := cpuSeconds()
+	cpu := testbed.CPUSeconds()
 	for b.Loop() {
 		f()
 	}
-	cpu = cpuSeconds() - cpu
+	cpu = testbed.CPUSeconds() - cpu
 	b.ReportMetric(float64(b.N)*float64(rows)/b.Elapsed().Seconds(), "rows/s")
 	if cpu > 0 {
 		b.ReportMetric(float64(b.N)*float64(size)/1e6/cpu, "MB/cpu-s")

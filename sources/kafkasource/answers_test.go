@@ -3,7 +3,6 @@ package kafkasource_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +63,7 @@ func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 	// A good batch, after a hole that only the topic's configuration explains.
 	batch := wiretest.Answer{}.I64(5).I32(61 - 12).I32(0).I8(2).I32(0).I16(0).I32(0).I64(0).I64(0).I64(-1).I16(-1).I32(-1).I32(0)
 	checksum(batch)
-	for name, answers := range map[string]map[int16][]byte{
+	wiretest.TestAnswersOfAnySize(t, map[string]map[int16][]byte{
 		"versions":                 {18: wiretest.Answer{}.I16(0).I32(huge)},
 		"metadata brokers":         {3: wiretest.Answer{}.I32(0).I32(huge)},
 		"metadata topics":          {3: wiretest.Answer{}.I32(0).I32(0).Str("c").I32(7).I32(huge)},
@@ -80,25 +79,12 @@ func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 		"configuration":            {1: append(wiretest.Answer{}.I32(0).I16(0).I32(0).I32(1).Str("ratings").I32(1).I32(0).I16(0).I64(9).I64(9).I64(0).I32(0).I32(-1).I32(int32(len(batch))), batch...), 32: wiretest.Answer{}.I32(0).I32(huge)},
 		"nothing at all, commit":   {8: nil},
 		"nothing at all, versions": {18: nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := options(manner(t, answers))
-			o.RetryFor, o.MaxWait, o.GroupID = 150*time.Millisecond, 10*time.Millisecond, "g"
-			o.SASL = &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "u", Password: "p"}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			err := use(ctx, o)
-			runtime.ReadMemStats(&after)
-			if !errors.Is(err, pipeline.ErrUnavailable) {
-				t.Errorf("%v, want ErrUnavailable", err)
-			}
-			if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
-				t.Errorf("%d bytes were allocated", n)
-			}
-		})
-	}
+	}, manner, func(ctx context.Context, addr string) error {
+		o := options(addr)
+		o.RetryFor, o.MaxWait, o.GroupID = 150*time.Millisecond, 10*time.Millisecond, "g"
+		o.SASL = &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "u", Password: "p"}
+		return use(ctx, o)
+	}, pipeline.ErrUnavailable)
 	t.Run("good ones", func(t *testing.T) {
 		o := options(manner(t, nil))
 		o.GroupID, o.SASL = "g", &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "u", Password: "p"}

@@ -2,18 +2,16 @@
 package wiretest
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strconv"
+	"testing"
+	"time"
 )
-
-// TB is the part of testing.TB used here.
-type TB interface {
-	Helper()
-	Fatal(args ...any)
-	Cleanup(f func())
-}
 
 // Answer builds the body of an answer by appending to it, big-endian as Kafka's protocol has it.
 type Answer []byte
@@ -35,7 +33,7 @@ func (a Answer) Str(s string) Answer { return append(a.I16(int16(len(s))), s...)
 
 // Broker listens on the loopback interface until the test ends and returns its address. A request is answered by its API
 // key: with what special has for it, otherwise with what usual, which is given the broker's own address, has.
-func Broker(t TB, usual func(host string, port int32) map[int16][]byte, special map[int16][]byte) string {
+func Broker(t testing.TB, usual func(host string, port int32) map[int16][]byte, special map[int16][]byte) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,5 +76,28 @@ func serve(c net.Conn, usual, special map[int16][]byte) {
 		if _, err := c.Write(append(frame, body...)); err != nil {
 			return
 		}
+	}
+}
+
+// TestAnswersOfAnySize uses brokers that answer some requests, by API key, as each case says: with what announces more than it
+// holds, or nothing. Each use has to end with an error that is want, within its patience, and no memory may be taken for what is
+// announced. Nothing else may run meanwhile: it measures.
+func TestAnswersOfAnySize(t *testing.T, cases map[string]map[int16][]byte, broker func(t testing.TB, answers map[int16][]byte) string, use func(ctx context.Context, addr string) error, want error) {
+	for name, answers := range cases {
+		t.Run(name, func(t *testing.T) {
+			addr := broker(t, answers)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := use(ctx, addr)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+				t.Errorf("%d bytes were allocated", n)
+			}
+		})
 	}
 }

@@ -1,11 +1,11 @@
 //go:build unix
 
-package wire_test
+package testbed
 
 import "syscall"
 
-// cpuSeconds is the processor time that this process has used.
-func cpuSeconds() float64 {
+// CPUSeconds is the processor time that this process has used.
+func CPUSeconds() float64 {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0
