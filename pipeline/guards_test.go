@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -173,6 +174,75 @@ func TestStateIsStoredWhileSinksAreBehind(t *testing.T) {
 			p.check(t)
 			if store.state.Position != 10 {
 				t.Errorf("behind=%v: the last state is at %d, want 10", behind, store.state.Position)
+			}
+		})
+	}
+}
+
+// putLog keeps the state of several stages for one split.
+type putLog struct {
+	mu     sync.Mutex
+	states map[string]pipeline.State
+	early  []string
+}
+
+func (s *putLog) Load(_ context.Context, stage string, _ pipeline.SplitID) (pipeline.State, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, ok := s.states[stage]
+	return st, ok, nil
+}
+
+func (s *putLog) Put(stage string, states map[pipeline.SplitID]pipeline.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range states {
+		s.states[stage] = st
+		if first, second := s.states["first"].Position, s.states["second"].Position; first > second {
+			s.early = append(s.early, fmt.Sprintf("the first stage is at %d, the second at %d", first, second))
+		}
+	}
+}
+
+// TestStatesInARow: the state of a stage is stored no sooner than that of a stage behind it, because what it emits from there on would
+// leave a gap for the other; and where a store has it sooner all the same, it is not used.
+func TestStatesInARow(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		stored map[string]pipeline.State
+		sink   pipeline.Position
+	}{
+		{"fresh", map[string]pipeline.State{}, 0},
+		{"torn", map[string]pipeline.State{"first": {Position: 7, Data: []byte("7")}, "second": {Position: 3, Data: []byte("3")}}, 7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &pool{}
+			store := &putLog{states: c.stored}
+			g := pipeline.New("test")
+			s := pipeline.Via(pipeline.Read(g, "in", &fakeSource{pool: p, sizes: map[string]int{"a": 10}}), "first", &number{p})
+			s = pipeline.Via(pipeline.Prefetch(s, "q", 1), "second", &number{p})
+			sink := &fakeSink{}
+			if c.sink > 0 {
+				sink.resume = map[string]pipeline.Progress{"a": {Position: c.sink, Rows: int64(c.sink), Batches: 1}}
+			}
+			pipeline.Into(s, "sink", sink)
+			plan, err := g.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{
+				StateEvery: time.Nanosecond, Env: func(int) *pipeline.Env { return &pipeline.Env{State: store} },
+			}); err != nil {
+				t.Fatal(err)
+			}
+			p.check(t)
+			if c.sink == 0 && len(store.early) > 0 {
+				t.Errorf("%d times, such as: %s", len(store.early), store.early[0])
+			}
+			for _, stage := range []string{"first", "second"} {
+				if st := store.states[stage]; st.Position != 10 || string(st.Data) != "10" {
+					t.Errorf("stage %s: state %q at %d, want 10 at 10", stage, st.Data, st.Position)
+				}
 			}
 		})
 	}

@@ -56,6 +56,7 @@ type rowsOf struct {
 	mu     sync.Mutex
 	rows   map[pipeline.SplitID][]string
 	order  []string // of the elements
+	opened int      // writers
 	failAt int      // rows until Write fails; negative: never
 }
 
@@ -64,6 +65,9 @@ var errSink = errors.New("the sink is full")
 func (s *rowsOf) String() string      { return "rows" }
 func (s *rowsOf) Fingerprint() string { return "rows" }
 func (s *rowsOf) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
 	return s, nil
 }
 
@@ -273,7 +277,7 @@ func TestShuffleDrains(t *testing.T) {
 	if seen < 100 || seen == 480 {
 		t.Fatalf("%d rows were read", seen)
 	}
-	if err != nil || len(first.rows)+len(second.rows) > 0 {
-		t.Errorf("%v, %d partitions are written: %+v", err, len(first.rows)+len(second.rows), stats)
+	if err != nil || len(first.rows)+len(second.rows) > 0 || first.opened+second.opened > 0 {
+		t.Errorf("%v, %d partitions are written by %d writers: %+v", err, len(first.rows)+len(second.rows), first.opened+second.opened, stats)
 	}
 }
