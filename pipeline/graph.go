@@ -99,6 +99,7 @@ type node struct {
 	shuffle  *shuffle // that the sink is the beginning of, or the source the end
 
 	// What planning finds out.
+	title   string        // what it is drawn as
 	schema  *arrow.Schema // of the output
 	queued  *node         // the first queue that the stream has passed, or nil
 	sources []*node       // where the stream comes from, in the order of building

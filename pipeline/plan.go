@@ -66,6 +66,7 @@ func (g *Graph) Plan() (*Plan, error) {
 	for _, nodes := range g.parts() {
 		p.Segments = append(p.Segments, &Segment{nodes, newShape(nodes)})
 	}
+	p.entitle()
 	for _, s := range p.Shuffles() {
 		if s.From == s.To {
 			n := p.Segments[s.To].source(s.Name)

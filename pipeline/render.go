@@ -65,6 +65,27 @@ func (p *Plan) Text() string {
 	return b.String()
 }
 
+// entitle settles what parts are drawn as: their descriptions, with the names in front where several sources, or sinks, could not be
+// told apart by them.
+func (p *Plan) entitle() {
+	count := map[nodeKind]int{}
+	for _, s := range p.Segments {
+		for _, n := range s.nodes {
+			if n.shuffle == nil {
+				count[n.kind]++
+			}
+		}
+	}
+	for _, s := range p.Segments {
+		for _, n := range s.nodes {
+			n.title = n.desc
+			if (n.kind == sourceNode || n.kind == sinkNode) && n.shuffle == nil && count[n.kind] > 1 && !strings.Contains(n.desc, n.name) {
+				n.title = n.name + ": " + n.desc
+			}
+		}
+	}
+}
+
 const queueLegend = "╫ = bounded queue, own goroutine; ┼ = in lockstep"
 
 // strand is a run of nodes, each of which reads the one before and nothing else. It begins at a source, or at a node that
@@ -157,7 +178,7 @@ func (s strand) schematic() (top, below string) {
 			}
 			line.WriteString("> ")
 		}
-		line.WriteString(n.desc)
+		line.WriteString(n.title)
 		if i < len(s)-1 {
 			line.WriteByte(' ')
 		}
@@ -194,7 +215,7 @@ func (p *Plan) DOT() string {
 			if n.kind == queueNode {
 				continue
 			}
-			fmt.Fprintf(&b, "    %q [label=%q, shape=%s];\n", n.name, n.desc, [...]string{"cylinder", "box", "", "house", "invtriangle", "triangle", "note"}[n.kind])
+			fmt.Fprintf(&b, "    %q [label=%q, shape=%s];\n", n.name, n.title, [...]string{"cylinder", "box", "", "house", "invtriangle", "triangle", "note"}[n.kind])
 		}
 		b.WriteString("  }\n")
 		for _, e := range s.edges() {
@@ -265,7 +286,7 @@ func (p *Plan) Mermaid() string {
 				left, right = "{{", "}}"
 			default:
 			}
-			fmt.Fprintf(&b, "  %s%s%q%s\n", id[n], left, n.desc, right)
+			fmt.Fprintf(&b, "  %s%s%q%s\n", id[n], left, n.title, right)
 		}
 		for _, e := range s.edges() {
 			switch {

@@ -42,7 +42,7 @@ func Shuffle(s Stream[*Batch], name string, o ShuffleOptions) Stream[*Batch] {
 		in.fault("%d partitions, it takes 1 or more: %w", o.Partitions, ErrConfig)
 	}
 	s.follow(in)
-	out := &node{kind: sourceNode, name: name, site: in.site, elem: elemName[*Batch](), shuffle: sh, desc: name, full: in.full}
+	out := &node{kind: sourceNode, name: name, site: in.site, elem: elemName[*Batch](), shuffle: sh, desc: "shuffle " + name, full: in.full}
 	out.source = erasedSource[*Batch]{shuffled{sh}}
 	out.read.Lateness = time.Duration(math.MaxInt64)
 	sh.in = in
@@ -102,7 +102,7 @@ type shuffle struct {
 var _ Sink[*Batch] = (*shuffle)(nil)
 
 func (s *shuffle) String() string {
-	return fmt.Sprintf("%s (shuffle by %s, %d partitions)", s.name, s.opts.Key, s.opts.Partitions)
+	return fmt.Sprintf("shuffle %s by %s, %d partitions", s.name, s.opts.Key, s.opts.Partitions)
 }
 
 // Fingerprint implements [Sink].
