@@ -30,7 +30,7 @@ func Example_snapshot() {
 		return
 	}
 
-	s, err := snapshot.OpenWith(trained.Snapshot, snapshot.OpenOptions{WeightsOnly: true})
+	s, err := snapshot.OpenWith(context.Background(), trained.Snapshot, snapshot.OpenOptions{WeightsOnly: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -232,7 +232,7 @@ func checkOccurrences(t *testing.T, dir string, examples int64, want map[int64]u
 	if err != nil || len(entries) == 0 {
 		t.Fatalf("no snapshots: %v", err)
 	}
-	snap, err := snapshot.Open(entries[0].Path)
+	snap, err := snapshot.Open(t.Context(), entries[0].Path)
 	if err != nil {
 		t.Fatal(err)
 	}

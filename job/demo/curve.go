@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -187,13 +188,13 @@ func replace(path string, data []byte) error {
 }
 
 // held returns how far the newest good snapshot has read each partition; zeros where there is none.
-func (d *demo) held() (at [partitions]int64, err error) {
+func (d *demo) held(ctx context.Context) (at [partitions]int64, err error) {
 	entries, err := snapshot.List(filepath.Join(d.dir, "snapshots"))
 	if err != nil {
 		return at, fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
 	}
 	for _, e := range entries {
-		s, err := snapshot.Open(e.Path)
+		s, err := snapshot.Open(ctx, e.Path)
 		if err != nil {
 			d.log.Warn("demo: not a snapshot to continue from", "path", e.Path, "err", err)
 			continue

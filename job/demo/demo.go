@@ -65,7 +65,7 @@ func Run(ctx context.Context, opts job.DemoOptions) (_ *job.DemoResult, err erro
 	if result, err := d.ended(); result != nil || err != nil {
 		return result, err
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.curve.close()) }()
@@ -158,8 +158,8 @@ func (d *demo) ended() (*job.DemoResult, error) {
 }
 
 // open finds out how far earlier runs came, and says so.
-func (d *demo) open() error {
-	held, err := d.held()
+func (d *demo) open(ctx context.Context) error {
+	held, err := d.held(ctx)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 
 // Snapshot describes a snapshot, or the newest good one of a job's dir or of a folder of snapshots, and says which
 // newer ones are damaged. All files of it and of those are read and checked. Errors: [snapshot.ErrCorrupt] where none is
-// good.
-func Snapshot(_ context.Context, path string) (*result.SnapshotInfo, error) {
+// good, the context's.
+func Snapshot(ctx context.Context, path string) (*result.SnapshotInfo, error) {
 	entries, err := stored.FindSnapshots(path)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func Snapshot(_ context.Context, path string) (*result.SnapshotInfo, error) {
 	for _, e := range entries {
 		info, err := (*result.SnapshotInfo)(nil), e.Err
 		if err == nil {
-			info, err = describe(e.Path)
+			info, err = describe(ctx, e.Path)
 		}
 		if err == nil {
 			for _, d := range damaged {
@@ -44,8 +44,8 @@ func Snapshot(_ context.Context, path string) (*result.SnapshotInfo, error) {
 }
 
 // describe reads and checks one snapshot.
-func describe(found string) (*result.SnapshotInfo, error) {
-	s, err := snapshot.Open(found)
+func describe(ctx context.Context, found string) (*result.SnapshotInfo, error) {
+	s, err := snapshot.Open(ctx, found)
 	if err != nil {
 		return nil, err
 	}

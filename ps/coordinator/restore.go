@@ -407,7 +407,7 @@ const MadeOf = "made of "
 
 // convert writes a snapshot of the layout into the job's folder.
 func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param.Fit, keep bool) (*ps.SnapshotInfo, error) {
-	from, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{FS: c.opts.FS})
+	from, err := snapshot.OpenWith(ctx, info.Path, snapshot.OpenOptions{FS: c.opts.FS})
 	if err != nil {
 		return nil, err
 	}

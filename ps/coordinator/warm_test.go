@@ -184,7 +184,7 @@ func TestModelChangesInItsRun(t *testing.T) {
 	if info := c.Restored(); info == nil || info.ID == first.ID || info.Note != "made of "+first.Path {
 		t.Errorf("restored %+v", info)
 	}
-	if s, err := snapshot.Open(first.Path); err != nil {
+	if s, err := snapshot.Open(t.Context(), first.Path); err != nil {
 		t.Errorf("the snapshot before: %v", err)
 	} else if err := s.Close(); err != nil {
 		t.Error(err)

@@ -83,7 +83,7 @@ func (s suite) testExactlyOnce(t *testing.T, shards int) {
 
 func checkCounts(t *testing.T, info ps.SnapshotInfo, ids []int64) int64 {
 	t.Helper()
-	s, err := snapshot.Open(info.Path)
+	s, err := snapshot.Open(t.Context(), info.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -373,7 +373,7 @@ func (s suite) testRestoreOne(t *testing.T) {
 	if _, err := s.open(t.Context(), coordinator.Options{Layout: j.Layout(), Restore: filepath.Join(dir, "none")}); !errors.Is(err, ps.ErrCorrupt) {
 		t.Errorf("a folder that is not there: %v, want ErrCorrupt", err)
 	}
-	sn, err := snapshot.Open(first.Path)
+	sn, err := snapshot.Open(t.Context(), first.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -225,7 +225,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	}
 	var from *snapshot.Snapshot
 	if o.Path != "" {
-		if from, err = n.open(o.Path); err != nil {
+		if from, err = n.open(ctx, o.Path); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()

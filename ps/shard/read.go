@@ -14,16 +14,17 @@ import (
 
 // read loads the shard's part of a snapshot, of any number of shards.
 func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
-	s, err := n.open(path)
+	s, err := n.open(ctx, path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(n.fill(ctx, to, s), s.Close())
 }
 
-// open opens and verifies the shard's part of a snapshot of this model. Errors: [ps.ErrCorrupt], [ps.ErrLayout].
-func (n *Node) open(path string) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenWith(path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
+// open opens and verifies the shard's part of a snapshot of this model. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the
+// context's.
+func (n *Node) open(ctx context.Context, path string) (*snapshot.Snapshot, error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
 	if err != nil {
 		return nil, err
 	}

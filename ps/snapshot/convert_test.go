@@ -45,7 +45,7 @@ func TestConvert(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		for _, keep := range []bool{true, false} {
 			dir := t.TempDir()
-			from, err := snapshot.Open(write(t, dir, 3, &rows, shards).Path)
+			from, err := snapshot.Open(t.Context(), write(t, dir, 3, &rows, shards).Path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestConvert(t *testing.T) {
 			if keep != (len(info.Positions) > 0) || keep != (len(info.State) > 0) || info.Rows() != 10_000 || info.Shards != shards {
 				t.Errorf("%d rows of %d shards, positions %v, state %v", info.Rows(), info.Shards, info.Positions, info.State)
 			}
-			s, err := snapshot.Open(info.Path)
+			s, err := snapshot.Open(t.Context(), info.Path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +246,7 @@ func TestObjectStore(t *testing.T) {
 		}
 		names := 0
 		for _, e := range entries {
-			s, err := snapshot.OpenWith(e.Path, snapshot.OpenOptions{FS: store})
+			s, err := snapshot.OpenWith(t.Context(), e.Path, snapshot.OpenOptions{FS: store})
 			if err != nil {
 				t.Fatalf("change %d: %v", at, err)
 			}
@@ -272,7 +272,7 @@ func TestWeightsOnly(t *testing.T) {
 	}
 	read := func(weightsOnly bool) (bytes int64, weights, state []float32, dense []snapshot.Tensor) {
 		store.read = 0
-		s, err := snapshot.OpenWith(info.Path, snapshot.OpenOptions{FS: store, WeightsOnly: weightsOnly})
+		s, err := snapshot.OpenWith(t.Context(), info.Path, snapshot.OpenOptions{FS: store, WeightsOnly: weightsOnly})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,12 +50,14 @@ type OpenOptions struct {
 	WeightsOnly bool
 }
 
-// Open opens a snapshot and verifies every file against the manifest before anything of it is used. Errors:
-// [ErrCorrupt], [ErrVersion]; both name the file.
-func Open(path string) (*Snapshot, error) { return OpenWith(path, OpenOptions{}) }
+// Open opens a snapshot and verifies every file against the manifest before anything of it is used, which takes as long as
+// reading it; ctx bounds that alone. Errors: [ErrCorrupt], [ErrVersion], both name the file; the context's.
+func Open(ctx context.Context, path string) (*Snapshot, error) {
+	return OpenWith(ctx, path, OpenOptions{})
+}
 
 // OpenWith is [Open] with options.
-func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
+func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error) {
 	o.FS = disk(o.FS)
 	info, err := ReadInfoIn(o.FS, path)
 	if err != nil {
@@ -66,7 +68,7 @@ func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
 	})
 	s := &Snapshot{info: info, weightsOnly: o.WeightsOnly}
 	for _, f := range info.Files {
-		if err := s.add(o.FS, f); err != nil {
+		if err := s.add(ctx, o.FS, f); err != nil {
 			return nil, errors.Join(fmt.Errorf("snapshot: %s: %s: %w", path, f.Name, err), s.Close())
 		}
 	}
@@ -74,8 +76,8 @@ func OpenWith(path string, o OpenOptions) (*Snapshot, error) {
 }
 
 // add opens a file and verifies it.
-func (s *Snapshot) add(in fsx.FS, f FileInfo) error {
-	src, err := in.Open(context.Background(), filepath.Join(s.info.Path, f.Name))
+func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo) error {
+	src, err := in.Open(ctx, filepath.Join(s.info.Path, f.Name))
 	if err != nil {
 		return unreadable(err)
 	}
@@ -84,8 +86,10 @@ func (s *Snapshot) add(in fsx.FS, f FileInfo) error {
 		return fmt.Errorf("%d bytes of %d: %w", src.Info().Size, f.Bytes, ErrCorrupt)
 	}
 	h := sha256.New()
-	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(src, 0, f.Bytes)}, make([]byte, 1<<20))
+	n, err := io.CopyBuffer(h, bounded{ctx, io.NewSectionReader(src, 0, f.Bytes)}, make([]byte, 1<<20))
 	switch sum := h.Sum(nil); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // says nothing of the file
 	case err != nil:
 		return unreadable(err)
 	case n != f.Bytes:
@@ -94,6 +98,20 @@ func (s *Snapshot) add(in fsx.FS, f FileInfo) error {
 		return fmt.Errorf("checksum mismatch (want %s, got %x): %w", f.SHA256, sum, ErrCorrupt)
 	}
 	return nil
+}
+
+// bounded reads until its context ends.
+type bounded struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read implements [io.Reader].
+func (b bounded) Read(p []byte) (int, error) {
+	if b.ctx.Err() != nil {
+		return 0, context.Cause(b.ctx)
+	}
+	return b.from.Read(p)
 }
 
 // unreadable is an error of reading a file as callers know it.

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func TestRoundTrip(t *testing.T) {
 			if filepath.Base(info.Path) != "snap-00000012" || info.Rows() != int64(n) {
 				t.Errorf("%s has %d rows, want %d", info.Path, info.Rows(), n)
 			}
-			s, err := snapshot.Open(info.Path)
+			s, err := snapshot.Open(t.Context(), info.Path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +316,7 @@ func TestUnreadable(t *testing.T) {
 	var rows table.Rows
 	info := write(t, t.TempDir(), 1, &rows, 1)
 	for err, damaged := range map[error]bool{syscall.EIO: true, os.ErrNotExist: true, syscall.EMFILE: false, os.ErrPermission: false} {
-		_, got := snapshot.OpenWith(info.Path, snapshot.OpenOptions{FS: fsx.Local{Disk: fails{err: err}}})
+		_, got := snapshot.OpenWith(t.Context(), info.Path, snapshot.OpenOptions{FS: fsx.Local{Disk: fails{err: err}}})
 		if !errors.Is(got, err) || errors.Is(got, snapshot.ErrCorrupt) != damaged {
 			t.Errorf("%v: %v, want ErrCorrupt: %v", err, got, damaged)
 		}
@@ -323,13 +324,13 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Truncate(filepath.Join(info.Path, "dense-0000.arrow"), 9); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := snapshot.Open(info.Path); !errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "dense-0000.arrow") {
+	if _, err := snapshot.Open(t.Context(), info.Path); !errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "dense-0000.arrow") {
 		t.Errorf("cut short: %v", err)
 	}
 	// A disk may fail, and a file of a server shrink, between two reads of an open file.
 	rows = randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 100)
 	info = write(t, t.TempDir(), 1, &rows, 1)
-	s, err := snapshot.Open(info.Path)
+	s, err := snapshot.Open(t.Context(), info.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -543,5 +544,45 @@ func TestNotFiniteIsNotWritten(t *testing.T) {
 	bad[0].State[1] = nan
 	if err := p.Dense(bad); !errors.Is(err, snapshot.ErrNotFinite) || !strings.Contains(err.Error(), "tensor w") {
 		t.Errorf("%v, want ErrNotFinite of tensor w", err)
+	}
+}
+
+// endingFile ends a context at its first read, whose bytes it gives.
+type endingFile struct {
+	fsx.File
+	end func()
+}
+
+// ReadAt implements [fsx.File].
+func (f endingFile) ReadAt(p []byte, at int64) (int, error) {
+	f.end()
+	return f.File.ReadAt(p, at)
+}
+
+type endingDisk struct {
+	fsx.Disk
+	end func()
+}
+
+// Open implements [fsx.Disk].
+func (d endingDisk) Open(path string) (fsx.File, error) {
+	f, err := d.Disk.Open(path)
+	if err != nil || filepath.Ext(path) != ".arrow" {
+		return f, err
+	}
+	return endingFile{f, d.end}, nil
+}
+
+// TestOpenEndsWithItsContext: a run that is cut off while it verifies gigabytes ends, and the snapshot does not count as
+// damaged, whatever the cause.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	rows := randomRows(rand.New(rand.NewPCG(1, 2)), layout().Tables[0], 40_000)
+	info := write(t, t.TempDir(), 1, &rows, 1)
+	cut := errors.New("cut off")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := snapshot.OpenWith(ctx, info.Path, snapshot.OpenOptions{FS: fsx.Local{Disk: endingDisk{fsx.OS{}, func() { cancel(cut) }}}})
+	if !errors.Is(err, cut) || errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("%v, want the context's cause", err)
 	}
 }
