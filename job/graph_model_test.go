@@ -212,3 +212,19 @@ func TestGraphsOfOneClusterAreOne(t *testing.T) {
 		t.Errorf("hashes %s and %s of one graph, %s of another", one, again, rate)
 	}
 }
+
+// TestPlanAsJSONIsLegible: types are written as people write them.
+func TestPlanAsJSONIsLegible(t *testing.T) {
+	t.Parallel()
+	c, err := decodeGraphJob(t.TempDir(), "model: deepfm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := job.BuildPlan(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := plan.JSON(); !strings.Contains(text, `"type": "list<int64>"`) || strings.Contains(text, `\u003c`) {
+		t.Errorf("the plan is\n%s", text)
+	}
+}

@@ -374,9 +374,12 @@ func (p *Plan) JSON() string {
 		}
 		out.Segments = append(out.Segments, js)
 	}
-	b, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // list<int64>
+	e.SetIndent("", "  ")
+	if err := e.Encode(out); err != nil {
 		panic("pipeline: a plan does not marshal: " + err.Error()) // strings and numbers always do
 	}
-	return string(b) + "\n"
+	return b.String()
 }
