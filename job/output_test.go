@@ -27,6 +27,7 @@ import (
 	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
 
@@ -72,38 +73,17 @@ func eachRow(t *testing.T, dir string, columns []arrow.Field, row func(at rowPla
 	if err != nil {
 		t.Fatal(err)
 	}
-	splits, err := src.Splits(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[rowPlace]bool{}
-	for _, sp := range splits {
-		r, err := src.Open(t.Context(), &pipeline.Env{}, sp, sp.Start)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			b, err := r.Next(t.Context())
-			if errors.Is(err, io.EOF) {
-				break
+	pipelinetest.ReadAll(t, src, &pipeline.Env{}, func(_ pipeline.Split, b *pipeline.Batch) {
+		for i := range b.NumRows() {
+			at := rowPlace{b.Column("split").(*array.String).Value(i), b.Column("position").(*array.Int64).Value(i)}
+			if seen[at] {
+				t.Errorf("%v is there twice", at)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range b.NumRows() {
-				at := rowPlace{b.Column("split").(*array.String).Value(i), b.Column("position").(*array.Int64).Value(i)}
-				if seen[at] {
-					t.Errorf("%v is there twice", at)
-				}
-				seen[at] = true
-				row(at, b, i)
-			}
-			b.Release()
+			seen[at] = true
+			row(at, b, i)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 }
 
 // rowsIn reads the rows of a folder of Parquet files as text, by their places.

@@ -3,7 +3,6 @@ package parquetsink_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -62,30 +61,7 @@ func readAll(t testing.TB, dir string, columns *arrow.Schema, each func(*pipelin
 		if err != nil {
 			t.Fatal(err)
 		}
-		splits, err := src.Splits(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, sp := range splits {
-			r, err := src.Open(t.Context(), &pipeline.Env{}, sp, sp.Start)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for {
-				b, err := r.Next(t.Context())
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				each(b)
-				b.Release()
-			}
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		pipelinetest.ReadAll(t, src, &pipeline.Env{}, func(_ pipeline.Split, b *pipeline.Batch) { each(b) })
 	}
 }
 

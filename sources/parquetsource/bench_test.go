@@ -18,6 +18,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
 
@@ -64,28 +65,8 @@ func numbers(tb testing.TB, rows int, encoding func(parquet.Node) parquet.Node) 
 
 // drain reads all splits and returns the rows and bytes.
 func drain(tb testing.TB, src *parquetsource.Source) (rows int) {
-	splits, err := src.Splits(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, s := range splits {
-		r, err := src.Open(tb.Context(), &pipeline.Env{}, s, s.Start)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		for {
-			b, err := r.Next(tb.Context())
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				tb.Fatal(err)
-			}
-			rows += b.NumRows()
-			b.Release()
-		}
-		_ = r.Close()
-	}
+	tb.Helper()
+	pipelinetest.ReadAll(tb, src, &pipeline.Env{}, func(_ pipeline.Split, b *pipeline.Batch) { rows += b.NumRows() })
 	return rows
 }
 

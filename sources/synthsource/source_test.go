@@ -3,7 +3,6 @@ package synthsource_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"testing"
 	"testing/synctest"
@@ -55,30 +54,7 @@ func readAll(t *testing.T, src *synthsource.Source, f func(split pipeline.Split,
 	t.Helper()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
-	splits, err := src.Splits(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, split := range splits {
-		r, err := src.Open(t.Context(), &pipeline.Env{Source: "clicks", Allocator: mem}, split, split.Start)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			b, err := r.Next(t.Context())
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(split, b)
-			b.Release()
-		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	pipelinetest.ReadAll(t, src, &pipeline.Env{Source: "clicks", Allocator: mem}, f)
 }
 
 func TestSplitsDivideTheStream(t *testing.T) {
