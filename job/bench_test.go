@@ -70,8 +70,8 @@ func BenchmarkTrain(b *testing.B) {
 	})
 }
 
-// BenchmarkOutputs runs the demo's job without outputs, twice (the control), and with outputs to files, by turns. The processor's time
-// is what an output costs, also beside other processes.
+// BenchmarkOutputs runs the demo's job without outputs, twice (the control), and with outputs to files. The processor's time is what an
+// output costs, also beside other processes.
 func BenchmarkOutputs(b *testing.B) {
 	for _, c := range []struct{ name, outputs string }{
 		{"none", "[]"},

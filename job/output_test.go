@@ -406,8 +406,9 @@ func TestOutputsOfAnEvaluation(t *testing.T) {
 		t.Error("no evaluation was cut off")
 	}
 	var first *job.EvalResult
+	seen := job.RunOptions{Status: func(job.Status) {}} // who asks how far it is runs beside: a test under the race detector
 	for range 2 {
-		r, err := job.Evaluate(t.Context(), config(), job.EvalOptions{})
+		r, err := job.Evaluate(t.Context(), config(), job.EvalOptions{Options: seen})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -435,14 +436,14 @@ func TestOutputsOfAnEvaluation(t *testing.T) {
 	}
 	// Other examples, and another snapshot.
 	writeLibfm(t, filepath.Join(dir, "held-2.libfm"), 10, 90000)
-	more, err := job.Evaluate(t.Context(), config(), job.EvalOptions{})
+	more, err := job.Evaluate(t.Context(), config(), job.EvalOptions{Options: seen})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := job.Run(t.Context(), config("epochs=3", "eval={}"), job.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	later, err := job.Evaluate(t.Context(), config(), job.EvalOptions{})
+	later, err := job.Evaluate(t.Context(), config(), job.EvalOptions{Options: seen})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,6 +75,11 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if opts.MaxExamples > 0 {
 		limit = opts.MaxExamples
 	}
+	var outs *wiring.Outputs
+	if len(cfg.Eval.Outputs) > 0 {
+		outs = &wiring.Outputs{}
+		mon.outputs = outs // before the monitor runs
+	}
 	mon.begin(result.Status{Phase: "eval", Total: limit}, 0)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); mon.run(stop) }()
@@ -83,14 +88,10 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	open := func(ctx context.Context, worker int) (*ps.Client, error) {
 		return cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
 	}
-	var outs *wiring.Outputs
-	if len(cfg.Eval.Outputs) > 0 {
-		part, err := partOf(ctx, cfg, m, info)
-		if err != nil {
+	if outs != nil {
+		if outs.Part, err = partOf(ctx, cfg, m, info); err != nil {
 			return nil, fault.Unavailable(err)
 		}
-		outs = &wiring.Outputs{Part: part}
-		mon.outputs = outs
 	}
 	found, stats, err := evaluate(ctx, cfg, m, open, outs, limit, opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: log, Hooks: runHooks(mon, hooks), BadRows: bad.policy}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -95,7 +94,7 @@ func TestOutputLag(t *testing.T) {
 func TestOutputErrorsNameIt(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "rows")
-	sink, err := jsonlsink.New(filesink.Options{Dir: dir, FileEvery: time.Millisecond})
+	sink, err := jsonlsink.New(filesink.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,11 @@ func TestConformance(t *testing.T) {
 
 func TestResumer(t *testing.T) {
 	each(t, func(t *testing.T, f format) {
-		for seed := range uint64(8) {
+		seeds := uint64(8)
+		if testing.Short() {
+			seeds = 2
+		}
+		for seed := range seeds {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				dir := filepath.Join(t.TempDir(), "deep", "rows")
