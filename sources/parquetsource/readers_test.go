@@ -266,7 +266,7 @@ func outcomes(t *testing.T, reader string, paths []string) (out []string) {
 // other libraries read the same files, and the table of docs/decisions is printed.
 func TestReaders(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long")
+		t.Skip("takes long; part of the full run")
 	}
 	dir := t.TempDir()
 	groups, files := map[string][]string{}, 0 // what a group of files is -> their paths
