@@ -66,7 +66,7 @@ func (p *Plan) Text() string {
 }
 
 // entitle settles what parts are drawn as: their descriptions, with the names in front where several sources, or sinks, could not be
-// told apart by them.
+// distinguished by them.
 func (p *Plan) entitle() {
 	count := map[nodeKind]int{}
 	for _, s := range p.Segments {

@@ -61,8 +61,8 @@ func (k *KafkaSink) options() (kafkasink.Options, error) {
 	}, err
 }
 
-// lookFor is how long CanOpen waits for brokers.
-const lookFor = 3 * time.Second
+// probeFor is how long CanOpen waits for brokers.
+const probeFor = 3 * time.Second
 
 // CanOpen implements [component.SinkConfig]: it asks the brokers for the topic.
 func (k *KafkaSink) CanOpen() (key string, err error) {
@@ -70,7 +70,7 @@ func (k *KafkaSink) CanOpen() (key string, err error) {
 	if err != nil {
 		return "sasl", err
 	}
-	o.RetryFor, o.Timeout = lookFor, lookFor
+	o.RetryFor, o.Timeout = probeFor, probeFor
 	p, err := kafkasink.NewProducer(o)
 	if err != nil {
 		return "brokers", err
