@@ -318,7 +318,6 @@ version: 1
 source: {synthetic: {}}
 parse: {features: [{name: user, slot: 1}], label: click}
 model: {fm: {}}
-runner: prism
 outputs:
 - {name: a/b, of: rows, to: {parquet: rows}}
 - {name: a, of: row, to: {kafka: {brokers: [nohost], topic: t}}}
@@ -327,7 +326,7 @@ outputs:
 - {name: d, of: rows, to: {parquet: x, kafka: {brokers: ["h:1"], topic: t}}}
 `), "job.yaml", job.LoadOptions{})
 	for _, want := range []string{
-		"runner: is prism, but outputs", `"a/b"`, "outputs[1].of", `"nohost"`, `outputs[2].name: is "a", as that of another output`, "outputs[2].to.parquet.dir: is that of output a/b",
+		`"a/b"`, "outputs[1].of", `"nohost"`, `outputs[2].name: is "a", as that of another output`, "outputs[2].to.parquet.dir: is that of output a/b",
 		"outputs[3].to", "outputs[4].to",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

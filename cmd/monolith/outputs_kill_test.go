@@ -274,12 +274,18 @@ type writtenOutputs struct {
 // watchOutputs makes a folder and a topic, and reads what is committed there until the test ends.
 func watchOutputs(t *testing.T, addr, topic string) *writtenOutputs {
 	t.Helper()
+	if err := kafkasink.CreateTopic(t.Context(), kafkasink.Options{Brokers: []string{addr}, Topic: topic}, kafkasink.Topic{Partitions: 3, Replication: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return watchTopic(t, addr, topic)
+}
+
+// watchTopic is watchOutputs for a topic that is there.
+func watchTopic(t *testing.T, addr, topic string) *writtenOutputs {
+	t.Helper()
 	o := &writtenOutputs{
 		dir: filepath.Join(t.TempDir(), "rows"), topic: topic, seen: map[string][sha256.Size]byte{},
 		got: map[outputPlace]float64{}, where: map[outputPlace]string{}, last: time.Now(),
-	}
-	if err := kafkasink.CreateTopic(t.Context(), kafkasink.Options{Brokers: []string{addr}, Topic: topic}, kafkasink.Topic{Partitions: 3, Replication: 1}); err != nil {
-		t.Fatal(err)
 	}
 	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(50*time.Millisecond))
 	if err != nil {

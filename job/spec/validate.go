@@ -514,9 +514,6 @@ func (v *validator) run(c *Config) {
 }
 
 func (v *validator) outputs(c *Config) {
-	if len(c.Outputs) > 0 && c.Runner != "local" {
-		v.fault("runner", "is %s, but outputs are written by the runner local alone", c.Runner)
-	}
 	places := map[string]string{}
 	v.outputList(c.Outputs, "outputs", places, &c.Source)
 	v.outputList(c.Eval.Outputs, "eval.outputs", places, &c.Source, c.Eval.Source)
