@@ -6,7 +6,6 @@
 package realkafka
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,16 +18,15 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/testbed"
+	"github.com/monolith-go/monolith/internal/testbed/jvm"
 )
 
 //go:embed pom.xml
@@ -56,19 +54,13 @@ type Broker struct {
 	CAFile string
 
 	dir, libs string
-	cmd       *exec.Cmd
-	exited    chan struct{}
-	exitErr   error
+	process   *jvm.Process
 }
 
 // Start starts a broker that ends with the test. Its topics are not created by asking for them.
 func Start(t testing.TB) *Broker {
 	t.Helper()
-	for _, tool := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			testbed.Require(t, "kafka", tool+" is not in $PATH; install a JDK 17 and Maven")
-		}
-	}
+	jvm.Need(t, "kafka")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	libs, err := libraries(ctx)
@@ -86,8 +78,8 @@ func Start(t testing.TB) *Broker {
 		if err := b.Kill(); err != nil {
 			t.Error(err)
 		}
-		if t.Failed() {
-			t.Logf("end of the broker's log:\n%s", b.logTail())
+		if t.Failed() && b.process != nil {
+			t.Logf("end of the broker's log:\n%s", b.process.LogTail())
 		}
 	})
 	return b
@@ -99,46 +91,12 @@ func libraries(ctx context.Context) (string, error) {
 	if v := os.Getenv(EnvVersion); v != "" {
 		version = v
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no cache folder: %w", err)
-	}
-	root := filepath.Join(cache, "monolith-testbed")
-	final := filepath.Join(root, "kafka-"+version)
-	if _, err := os.Stat(final); err == nil {
-		return final, nil
-	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return "", fmt.Errorf("cache folder: %w", err)
-	}
-	// Fetched aside and renamed, so that a folder with the final name is complete, also when two tests fetch at once.
-	tmp, err := os.MkdirTemp(root, "fetch-*")
-	if err != nil {
-		return "", fmt.Errorf("cache folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(tmp) }() // what is left there is of no use
-	if err := os.WriteFile(filepath.Join(tmp, "pom.xml"), pom, 0o600); err != nil {
-		return "", fmt.Errorf("cache folder: %w", err)
-	}
-	libs := filepath.Join(tmp, "libs")
-	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "dependency:copy-dependencies",
-		"-Dkafka.version="+version, "-DoutputDirectory="+libs, "-DincludeScope=runtime")
-	cmd.Dir = tmp
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mvn cannot fetch kafka %s: %w: %s", version, err, tail(out, 600))
-	}
-	if err := os.Rename(libs, final); err != nil {
-		if _, there := os.Stat(final); there == nil { // someone was faster
-			return final, nil
-		}
-		return "", fmt.Errorf("cache folder: %w", err)
-	}
-	return final, nil
+	return jvm.Libraries(ctx, "kafka-"+version, pom, "-Dkafka.version="+version)
 }
 
 // prepare chooses ports, makes a certificate, writes the configuration and formats the log folder.
 func (b *Broker) prepare(ctx context.Context) error {
-	ports, err := freePorts(3)
+	ports, err := jvm.FreePorts(3)
 	if err != nil {
 		return err
 	}
@@ -187,99 +145,39 @@ func (b *Broker) prepare(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("realkafka: %w", err)
 	}
-	cmd := b.java(ctx, "kafka.tools.StorageTool", "format", "-t", clusterID(), "-c", config,
+	cmd := exec.CommandContext(ctx, "java", b.java("kafka.tools.StorageTool", "format", "-t", clusterID(), "-c", config,
 		"--add-scram", "SCRAM-SHA-512=[name="+User+",password="+Password+"]",
-		"--add-scram", "SCRAM-SHA-256=[name="+User+",password="+Password+"]")
+		"--add-scram", "SCRAM-SHA-256=[name="+User+",password="+Password+"]")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("realkafka: format: %w: %s", err, tail(out, 2000))
+		return fmt.Errorf("realkafka: format: %w: %s", err, jvm.Tail(out, 2000))
 	}
 	return nil
 }
 
-func (b *Broker) java(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "java", append([]string{
+func (b *Broker) java(args ...string) []string {
+	return append([]string{
 		"-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.properties"), "-cp", filepath.Join(b.libs, "*"),
-	}, args...)...)
+	}, args...)
 }
 
 // Restart starts the broker after Kill, on the same ports and data, and returns when it serves clients.
-func (b *Broker) Restart(ctx context.Context) error {
-	log, err := os.OpenFile(b.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func (b *Broker) Restart(ctx context.Context) (err error) {
+	// The client port opens once the broker is registered: an open port means ready.
+	b.process, err = jvm.Start(ctx, b.dir, filepath.Join(b.dir, "server.log"), b.Addr, nil,
+		b.java("kafka.Kafka", filepath.Join(b.dir, "server.properties"))...)
 	if err != nil {
 		return fmt.Errorf("realkafka: %w", err)
 	}
-	defer func() { _ = log.Close() }() // the broker has its own handle
-	cmd := b.java(context.WithoutCancel(ctx), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
-	cmd.Stdout, cmd.Stderr = log, log
-	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("realkafka: %w", err)
-	}
-	exited := make(chan struct{})
-	b.cmd, b.exited = cmd, exited
-	go func() { // joined by Kill
-		b.exitErr = cmd.Wait()
-		close(exited)
-	}()
-	// The client port opens once the broker is registered: an open port means ready.
-	for tick := time.NewTicker(50 * time.Millisecond); ; {
-		c, err := net.DialTimeout("tcp", b.Addr, time.Second)
-		if err == nil {
-			tick.Stop()
-			return c.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-exited:
-			return fmt.Errorf("realkafka: the broker ended (%w):\n%s", b.exitErr, b.logTail())
-		case <-ctx.Done():
-			return fmt.Errorf("realkafka: not ready: %w:\n%s", errors.Join(context.Cause(ctx), b.Kill()), b.logTail())
-		}
-	}
+	return nil
 }
 
 // Kill ends the broker as kill -9 does and waits for its end. It may be called more than once.
 func (b *Broker) Kill() error {
-	if b.cmd == nil {
+	if b.process == nil {
 		return nil
 	}
-	err := b.cmd.Process.Kill()
-	<-b.exited
-	b.cmd = nil
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("realkafka: kill: %w", err)
-	}
-	return nil
-}
-
-func (b *Broker) logFile() string { return filepath.Join(b.dir, "server.log") }
-
-func (b *Broker) logTail() []byte {
-	out, err := os.ReadFile(b.logFile())
-	if err != nil {
-		return []byte(err.Error())
-	}
-	return tail(out, 4000)
-}
-
-func tail(b []byte, n int) []byte {
-	b = bytes.TrimSpace(b)
-	return b[max(len(b)-n, 0):]
-}
-
-// freePorts finds ports that are free now. Someone else may take one before the broker does; then it fails to start.
-func freePorts(n int) ([]string, error) {
-	out := make([]string, n)
-	for i := range out {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("realkafka: %w", err)
-		}
-		defer func() { _ = ln.Close() }() // all are held until the last is found, or one might be given twice
-		out[i] = strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
-	}
-	return out, nil
+	return b.process.Kill()
 }
 
 // clusterID makes an id as Kafka writes them: 16 bytes in URL-safe base64. One that looks like a flag would confuse the

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/monolith-go/monolith/internal/testbed/jvm"
 )
 
 // The broker itself is tested where it is used, in the tests of the Kafka source.
@@ -37,7 +39,7 @@ func TestCertificate(t *testing.T) {
 
 func TestFreePorts(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(3)
+	ports, err := jvm.FreePorts(3)
 	if err != nil || len(ports) != 3 || ports[0] == ports[1] || ports[1] == ports[2] || ports[0] == ports[2] {
 		t.Errorf("%v, %v", ports, err)
 	}

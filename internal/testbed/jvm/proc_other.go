@@ -1,6 +1,6 @@
 //go:build !linux
 
-package realkafka
+package jvm
 
 import "os/exec"
 
