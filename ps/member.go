@@ -1,5 +1,7 @@
 package ps
 
+import "fmt"
+
 // JoinOptions say who joins a cluster's workers.
 type JoinOptions struct {
 	// Worker names the member. A member that joins under the name of another takes its place at once: it is the same
@@ -14,6 +16,43 @@ type JoinOptions struct {
 	Splits []string
 	// Report is what the member had and did before it lost its coordinator ([ErrRejoin]); zero for a new one.
 	Report Report
+	// Delegation is what it had delegated by then; zero: nothing.
+	Delegation Delegation
+}
+
+// Delegation is work of a member that executors in other processes do, those that a Beam runner has started. They are no members:
+// they push to the member's splits, and follow the member ([coordinator.Cluster.Follow]).
+type Delegation struct {
+	// Run names it; "" stands for none. A delegation of another name replaces it.
+	Run string
+	// Ending is how it is to end early.
+	Ending Ending
+	// Ended are the tasks, by number, whose executors have ended in order; sorted. Only the coordinator changes it, and a member
+	// gives it back when it joins again.
+	Ended []int
+}
+
+// Ending is how delegated work is to end early.
+type Ending uint8
+
+// The endings; one replaces those before it.
+const (
+	// Continue: not at all.
+	Continue Ending = iota
+	// Drain: what was read is trained.
+	Drain
+	// Stop: what was taken is trained, what was read beyond is left.
+	Stop
+	// Enough: nothing more is taken, but for outputs that are behind.
+	Enough
+)
+
+// String names the ending.
+func (e Ending) String() string {
+	if names := [...]string{"continue", "drain", "stop", "enough"}; int(e) < len(names) {
+		return names[e]
+	}
+	return fmt.Sprintf("ending %d", uint8(e))
 }
 
 // Task is what a member is asked to do.
@@ -53,6 +92,8 @@ type Assignment struct {
 	// has applied.
 	Snapshot uint64
 	Rows     int64
+	// Delegation is what the member delegates.
+	Delegation Delegation
 }
 
 // Report is what a member says of itself.
@@ -68,4 +109,7 @@ type Report struct {
 	// Splits, when not empty, are what the member sees to read beside what it joined with: the source has grown. Such a
 	// report says nothing else.
 	Splits []string
+	// Delegates, when not nil, is what the member delegates from now on; its Ended is not looked at. Such a report says nothing
+	// else.
+	Delegates *Delegation
 }

@@ -52,6 +52,8 @@ type member struct {
 	lost      time.Time       // when its connection broke; zero: it is there
 	asked     ps.Assignment
 	waiting   int // calls of wait under way
+	// delegation is replaced, never changed.
+	delegation ps.Delegation
 }
 
 type splitState struct {
@@ -65,6 +67,9 @@ func newGroup(lease, grace time.Duration) *group {
 		lease: lease, grace: grace, now: time.Now, nonce: ps.NewID() << 32, members: map[uint64]*member{}, splits: map[string]*splitState{}, wake: make(chan struct{}),
 	}
 }
+
+// maxTasks is how many tasks of delegated work may be told to have ended: memory is not a stranger's to take.
+const maxTasks = 1 << 20
 
 // holdFor is how long a coordinator that was started again waits for members to claim their splits.
 const holdFor = 2 * time.Second
@@ -98,7 +103,7 @@ func (g *group) join(o ps.JoinOptions) (id uint64, replaced bool) {
 		}
 	}
 	g.joined++
-	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, sees: map[string]bool{}, lastSeen: g.now()}
+	m := &member{id: g.nonce | g.joined, order: g.joined, worker: o.Worker, sees: map[string]bool{}, lastSeen: g.now(), delegation: o.Delegation}
 	g.members[m.id] = m
 	g.single = g.single || o.Single
 	for _, s := range o.Splits {
@@ -244,8 +249,57 @@ func (g *group) answer(m *member) ps.Assignment {
 	for _, name := range a.Splits {
 		g.splits[name].told = true
 	}
-	a.Snapshot, a.Members = g.snapshot, len(g.members)
+	a.Snapshot, a.Members, a.Delegation = g.snapshot, len(g.members), m.delegation
 	return a
+}
+
+// follow returns how the delegated work of a worker is to end, as soon as it is not have, or after a while as it is. ended are tasks
+// that have ended; with such it returns at once. ok is false when there is no such worker or it delegates something else.
+func (g *group) follow(ctx context.Context, worker, run string, have ps.Ending, ended []int, atMost time.Duration) (_ ps.Ending, ok bool, _ error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	for late := len(ended) > 0; ; {
+		if g.closed {
+			return 0, false, ps.ErrClosed
+		}
+		var m *member
+		for _, other := range g.members {
+			if other.worker == worker {
+				m = other
+			}
+		}
+		if m == nil || m.delegation.Run != run {
+			return 0, false, nil
+		}
+		if len(ended) > 0 {
+			d := m.delegation
+			if len(d.Ended) > maxTasks { // there is no such job
+				return 0, false, fmt.Errorf("ps: more than %d tasks of %s have ended: %w", maxTasks, run, ps.ErrMismatch)
+			}
+			d.Ended = slices.Concat(d.Ended, ended)
+			slices.Sort(d.Ended)
+			d.Ended, ended = slices.Compact(d.Ended), nil
+			m.delegation = d
+			g.wakeUp()
+		}
+		if late || m.delegation.Ending != have {
+			return m.delegation.Ending, true, nil
+		}
+		wake := g.wake
+		g.mu.Unlock()
+		select {
+		case <-wake:
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+		}
+		g.mu.Lock()
+		if ctx.Err() != nil {
+			return 0, false, context.Cause(ctx)
+		}
+	}
 }
 
 func (g *group) report(id uint64, r ps.Report) error {
@@ -263,6 +317,15 @@ func (g *group) report(id uint64, r ps.Report) error {
 			}
 		}
 		g.share()
+		return nil
+	}
+	if d := r.Delegates; d != nil {
+		next := ps.Delegation{Run: d.Run, Ending: d.Ending}
+		if d.Run == m.delegation.Run {
+			next.Ended = m.delegation.Ended
+		}
+		m.delegation = next
+		g.wakeUp()
 		return nil
 	}
 	if r.Generation != g.generation || r.Phase != g.phase {
@@ -508,6 +571,19 @@ func (c *Cluster) Report(_ context.Context, member uint64, r ps.Report) error {
 		return err
 	}
 	return g.report(member, r)
+}
+
+// Follow returns how the work is to end that a worker delegates under a name, as soon as that is not have, or after a second as it
+// is. The executors of that work call it all the time. ended are tasks whose executors have ended in order, by number; with such it
+// returns at once. Errors: [ps.ErrFenced] when there is no such worker, or it delegates something else: its executors must stop, unless it
+// comes back soon; [ps.ErrClosed], the context's.
+func (c *Cluster) Follow(ctx context.Context, worker, run string, have ps.Ending, ended []int) (ps.Ending, error) {
+	for _, g := range c.groups.all() {
+		if how, ok, err := g.follow(ctx, worker, run, have, ended, min(time.Second, c.opts.Lease/4)); ok || err != nil {
+			return how, err
+		}
+	}
+	return 0, fmt.Errorf("ps: worker %s does not run %s, or is gone: %w", worker, run, ps.ErrFenced)
 }
 
 // Leave ends a membership and reports whether it was the last of its source. Its splits must have been released.

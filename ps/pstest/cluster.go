@@ -28,6 +28,9 @@ type Cluster interface {
 	State(ctx context.Context, key string) ([]byte, error)
 	Join(ctx context.Context, o ps.JoinOptions) (member uint64, err error)
 	Await(ctx context.Context, member, have uint64) (ps.Assignment, error)
+	Report(ctx context.Context, member uint64, r ps.Report) error
+	Follow(ctx context.Context, worker, run string, have ps.Ending, ended []int) (ps.Ending, error)
+	Leave(ctx context.Context, member uint64) (last bool, err error)
 	Digest(ctx context.Context) (string, error)
 	Close(ctx context.Context) error
 }
@@ -53,6 +56,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })
 			t.Run("worker state", func(t *testing.T) { s.testState(t, shards) })
 			t.Run("who decides", func(t *testing.T) { s.testWhoDecides(t, shards) })
+			t.Run("delegation", func(t *testing.T) { s.testDelegation(t, shards) })
 			t.Run("join and leave", func(t *testing.T) { s.testJoinLeave(t, shards) })
 			t.Run("half staged", func(t *testing.T) { s.testHalfStaged(t, shards) })
 			t.Run("dead owner", func(t *testing.T) { s.testDeadOwner(t, shards) })

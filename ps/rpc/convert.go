@@ -93,6 +93,7 @@ func fromManifest(b []byte, path string) (*ps.SnapshotInfo, error) {
 func toReport(member uint64, r ps.Report) *psv1.ReportRequest {
 	return &psv1.ReportRequest{
 		Member: member, Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished, Splits: r.Splits,
+		Delegates: toDelegation(r.Delegates),
 	}
 }
 
@@ -100,7 +101,31 @@ func fromReport(r *psv1.ReportRequest) ps.Report {
 	if r == nil {
 		return ps.Report{}
 	}
-	return ps.Report{
+	report := ps.Report{
 		Generation: r.Generation, Phase: r.Phase, Owned: r.Owned, Done: r.Done, Concluded: r.Concluded, Finished: r.Finished, Splits: r.Splits,
 	}
+	if r.Delegates != nil {
+		d := fromDelegation(r.Delegates)
+		report.Delegates = &d
+	}
+	return report
+}
+
+func toDelegation(d *ps.Delegation) *psv1.Delegation {
+	if d == nil {
+		return nil
+	}
+	out := &psv1.Delegation{Run: d.Run, Ending: uint32(d.Ending)}
+	for _, task := range d.Ended {
+		out.Ended = append(out.Ended, int32(task))
+	}
+	return out
+}
+
+func fromDelegation(d *psv1.Delegation) ps.Delegation {
+	out := ps.Delegation{Run: d.GetRun(), Ending: ps.Ending(d.GetEnding())}
+	for _, task := range d.GetEnded() {
+		out.Ended = append(out.Ended, int(task))
+	}
+	return out
 }

@@ -40,7 +40,7 @@ func brief(info *ps.SnapshotInfo) ([]byte, string, error) {
 }
 
 func (s *coordinatorService) Join(ctx context.Context, r *psv1.JoinRequest) (*psv1.JoinResponse, error) {
-	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Source: r.Source, Plan: r.Plan, Single: r.Single, Splits: r.Splits, Report: fromReport(r.Report)})
+	id, err := s.c.Join(ctx, ps.JoinOptions{Worker: r.Worker, Source: r.Source, Plan: r.Plan, Single: r.Single, Splits: r.Splits, Report: fromReport(r.Report), Delegation: fromDelegation(r.Delegation)})
 	return &psv1.JoinResponse{Member: id}, failed(err)
 }
 
@@ -49,7 +49,17 @@ func (s *coordinatorService) Await(ctx context.Context, r *psv1.AwaitRequest) (*
 	return &psv1.AwaitResponse{
 		Version: a.Version, Generation: a.Generation, Phase: a.Phase, Task: uint32(a.Task), Splits: a.Splits, Leader: a.Leader,
 		Members: uint32(a.Members), Snapshot: a.Snapshot, Rows: a.Rows,
+		Delegation: toDelegation(&a.Delegation),
 	}, failed(err)
+}
+
+func (s *coordinatorService) Follow(ctx context.Context, r *psv1.FollowRequest) (*psv1.FollowResponse, error) {
+	ended := make([]int, len(r.Ended))
+	for i, task := range r.Ended {
+		ended[i] = int(task)
+	}
+	how, err := s.c.Follow(ctx, r.Worker, r.Run, ps.Ending(r.Have), ended)
+	return &psv1.FollowResponse{Ending: uint32(how)}, failed(err)
 }
 
 func (s *coordinatorService) Report(ctx context.Context, r *psv1.ReportRequest) (*psv1.ReportResponse, error) {

@@ -337,7 +337,7 @@ func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) er
 
 // Join is [coordinator.Cluster.Join].
 func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
-	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Source: o.Source, Plan: o.Plan, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report)})
+	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Source: o.Source, Plan: o.Plan, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report), Delegation: toDelegation(&o.Delegation)})
 	if err != nil {
 		return 0, err
 	}
@@ -353,7 +353,21 @@ func (r *Remote) Await(ctx context.Context, member, have uint64) (ps.Assignment,
 	return ps.Assignment{
 		Version: resp.Version, Generation: resp.Generation, Phase: resp.Phase, Task: ps.Task(resp.Task), Splits: resp.Splits,
 		Leader: resp.Leader, Members: int(resp.Members), Snapshot: resp.Snapshot, Rows: resp.Rows,
+		Delegation: fromDelegation(resp.Delegation),
 	}, nil
+}
+
+// Follow is [coordinator.Cluster.Follow].
+func (r *Remote) Follow(ctx context.Context, worker, run string, have ps.Ending, ended []int) (ps.Ending, error) {
+	req := &psv1.FollowRequest{Worker: worker, Run: run, Have: uint32(have)}
+	for _, task := range ended {
+		req.Ended = append(req.Ended, int32(task))
+	}
+	resp, err := again(ctx, r, r.coord.Follow, req)
+	if err != nil {
+		return 0, err
+	}
+	return ps.Ending(resp.Ending), nil
 }
 
 // Report is [coordinator.Cluster.Report].

@@ -1548,8 +1548,10 @@ type JoinRequest struct {
 	// What the member had and did under a coordinator before; its member number is not used.
 	Report *ReportRequest `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	// What the member reads, and the hash of how.
-	Source        string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
-	Plan          string `protobuf:"bytes,6,opt,name=plan,proto3" json:"plan,omitempty"`
+	Source string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
+	Plan   string `protobuf:"bytes,6,opt,name=plan,proto3" json:"plan,omitempty"`
+	// What the member had delegated under a coordinator before.
+	Delegation    *Delegation `protobuf:"bytes,7,opt,name=delegation,proto3" json:"delegation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1624,6 +1626,13 @@ func (x *JoinRequest) GetPlan() string {
 		return x.Plan
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetDelegation() *Delegation {
+	if x != nil {
+		return x.Delegation
+	}
+	return nil
 }
 
 type JoinResponse struct {
@@ -1733,6 +1742,7 @@ type AwaitResponse struct {
 	Members       uint32                 `protobuf:"varint,7,opt,name=members,proto3" json:"members,omitempty"`
 	Snapshot      uint64                 `protobuf:"varint,8,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Rows          int64                  `protobuf:"varint,9,opt,name=rows,proto3" json:"rows,omitempty"`
+	Delegation    *Delegation            `protobuf:"bytes,10,opt,name=delegation,proto3" json:"delegation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1830,6 +1840,187 @@ func (x *AwaitResponse) GetRows() int64 {
 	return 0
 }
 
+func (x *AwaitResponse) GetDelegation() *Delegation {
+	if x != nil {
+		return x.Delegation
+	}
+	return nil
+}
+
+// Delegation is work of a member that executors in other processes do.
+type Delegation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Ending        uint32                 `protobuf:"varint,2,opt,name=ending,proto3" json:"ending,omitempty"`
+	Ended         []int32                `protobuf:"varint,3,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delegation) Reset() {
+	*x = Delegation{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delegation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delegation) ProtoMessage() {}
+
+func (x *Delegation) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
+func (*Delegation) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Delegation) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *Delegation) GetEnding() uint32 {
+	if x != nil {
+		return x.Ending
+	}
+	return 0
+}
+
+func (x *Delegation) GetEnded() []int32 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type FollowRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	Have   uint32                 `protobuf:"varint,3,opt,name=have,proto3" json:"have,omitempty"`
+	// Tasks that have ended in order since the last call.
+	Ended         []int32 `protobuf:"varint,4,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *FollowRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *FollowRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *FollowRequest) GetHave() uint32 {
+	if x != nil {
+		return x.Have
+	}
+	return 0
+}
+
+func (x *FollowRequest) GetEnded() []int32 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type FollowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ending        uint32                 `protobuf:"varint,1,opt,name=ending,proto3" json:"ending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowResponse) Reset() {
+	*x = FollowResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowResponse) ProtoMessage() {}
+
+func (x *FollowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
+func (*FollowResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FollowResponse) GetEnding() uint32 {
+	if x != nil {
+		return x.Ending
+	}
+	return 0
+}
+
 type ReportRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Member     uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -1840,14 +2031,16 @@ type ReportRequest struct {
 	Concluded  bool                   `protobuf:"varint,6,opt,name=concluded,proto3" json:"concluded,omitempty"`
 	Finished   bool                   `protobuf:"varint,7,opt,name=finished,proto3" json:"finished,omitempty"`
 	// When not empty: new splits of the source; the rest is not looked at.
-	Splits        []string `protobuf:"bytes,8,rep,name=splits,proto3" json:"splits,omitempty"`
+	Splits []string `protobuf:"bytes,8,rep,name=splits,proto3" json:"splits,omitempty"`
+	// When set: what the member delegates from now on; the rest is not looked at.
+	Delegates     *Delegation `protobuf:"bytes,9,opt,name=delegates,proto3" json:"delegates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2052,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2065,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -1931,6 +2124,13 @@ func (x *ReportRequest) GetSplits() []string {
 	return nil
 }
 
+func (x *ReportRequest) GetDelegates() *Delegation {
+	if x != nil {
+		return x.Delegates
+	}
+	return nil
+}
+
 type ReportResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1939,7 +2139,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2151,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2164,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
 }
 
 type LeaveRequest struct {
@@ -1976,7 +2176,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2188,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2201,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -2020,7 +2220,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2232,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2245,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -2069,7 +2269,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2281,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2294,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -2138,7 +2338,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2350,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2363,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -2204,7 +2404,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2416,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2429,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -2254,7 +2454,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2466,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2479,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
 }
 
 type SetStateRequest struct {
@@ -2295,7 +2495,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2507,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2520,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -2359,7 +2559,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2571,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2584,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
 }
 
 type GetStateRequest struct {
@@ -2396,7 +2596,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2608,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2621,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -2440,7 +2640,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2652,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2665,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -2587,19 +2787,22 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\apartial\x18\x06 \x01(\bR\apartial\x12\x16\n" +
 	"\x06newest\x18\a \x01(\fR\x06newest\x12\x1f\n" +
 	"\vnewest_path\x18\b \x01(\tR\n" +
-	"newestPath\"\xb8\x01\n" +
+	"newestPath\"\xf4\x01\n" +
 	"\vJoinRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06single\x18\x02 \x01(\bR\x06single\x12\x16\n" +
 	"\x06splits\x18\x03 \x03(\tR\x06splits\x125\n" +
 	"\x06report\x18\x04 \x01(\v2\x1d.monolith.ps.v1.ReportRequestR\x06report\x12\x16\n" +
 	"\x06source\x18\x05 \x01(\tR\x06source\x12\x12\n" +
-	"\x04plan\x18\x06 \x01(\tR\x04plan\"&\n" +
+	"\x04plan\x18\x06 \x01(\tR\x04plan\x12:\n" +
+	"\n" +
+	"delegation\x18\a \x01(\v2\x1a.monolith.ps.v1.DelegationR\n" +
+	"delegation\"&\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\":\n" +
 	"\fAwaitRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\x12\x12\n" +
-	"\x04have\x18\x02 \x01(\x04R\x04have\"\xed\x01\n" +
+	"\x04have\x18\x02 \x01(\x04R\x04have\"\xa9\x02\n" +
 	"\rAwaitResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1e\n" +
 	"\n" +
@@ -2611,7 +2814,23 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06leader\x18\x06 \x01(\bR\x06leader\x12\x18\n" +
 	"\amembers\x18\a \x01(\rR\amembers\x12\x1a\n" +
 	"\bsnapshot\x18\b \x01(\x04R\bsnapshot\x12\x12\n" +
-	"\x04rows\x18\t \x01(\x03R\x04rows\"\xd9\x01\n" +
+	"\x04rows\x18\t \x01(\x03R\x04rows\x12:\n" +
+	"\n" +
+	"delegation\x18\n" +
+	" \x01(\v2\x1a.monolith.ps.v1.DelegationR\n" +
+	"delegation\"L\n" +
+	"\n" +
+	"Delegation\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x16\n" +
+	"\x06ending\x18\x02 \x01(\rR\x06ending\x12\x14\n" +
+	"\x05ended\x18\x03 \x03(\x05R\x05ended\"c\n" +
+	"\rFollowRequest\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\tR\x03run\x12\x12\n" +
+	"\x04have\x18\x03 \x01(\rR\x04have\x12\x14\n" +
+	"\x05ended\x18\x04 \x03(\x05R\x05ended\"(\n" +
+	"\x0eFollowResponse\x12\x16\n" +
+	"\x06ending\x18\x01 \x01(\rR\x06ending\"\x93\x02\n" +
 	"\rReportRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\x12\x1e\n" +
 	"\n" +
@@ -2622,7 +2841,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04done\x18\x05 \x03(\tR\x04done\x12\x1c\n" +
 	"\tconcluded\x18\x06 \x01(\bR\tconcluded\x12\x1a\n" +
 	"\bfinished\x18\a \x01(\bR\bfinished\x12\x16\n" +
-	"\x06splits\x18\b \x03(\tR\x06splits\"\x10\n" +
+	"\x06splits\x18\b \x03(\tR\x06splits\x128\n" +
+	"\tdelegates\x18\t \x01(\v2\x1a.monolith.ps.v1.DelegationR\tdelegates\"\x10\n" +
 	"\x0eReportResponse\"&\n" +
 	"\fLeaveRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x06R\x06member\"#\n" +
@@ -2671,13 +2891,14 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bProgress\x12\x1f.monolith.ps.v1.ProgressRequest\x1a .monolith.ps.v1.ProgressResponse\x12G\n" +
 	"\x06Digest\x12\x1d.monolith.ps.v1.DigestRequest\x1a\x1e.monolith.ps.v1.DigestResponse\x12D\n" +
 	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12>\n" +
-	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse2\x86\a\n" +
+	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse2\xcf\a\n" +
 	"\vCoordinator\x12A\n" +
 	"\x04Info\x12\x1b.monolith.ps.v1.InfoRequest\x1a\x1c.monolith.ps.v1.InfoResponse\x12A\n" +
 	"\x04Join\x12\x1b.monolith.ps.v1.JoinRequest\x1a\x1c.monolith.ps.v1.JoinResponse\x12D\n" +
 	"\x05Await\x12\x1c.monolith.ps.v1.AwaitRequest\x1a\x1d.monolith.ps.v1.AwaitResponse\x12G\n" +
 	"\x06Report\x12\x1d.monolith.ps.v1.ReportRequest\x1a\x1e.monolith.ps.v1.ReportResponse\x12D\n" +
-	"\x05Leave\x12\x1c.monolith.ps.v1.LeaveRequest\x1a\x1d.monolith.ps.v1.LeaveResponse\x12M\n" +
+	"\x05Leave\x12\x1c.monolith.ps.v1.LeaveRequest\x1a\x1d.monolith.ps.v1.LeaveResponse\x12G\n" +
+	"\x06Follow\x12\x1d.monolith.ps.v1.FollowRequest\x1a\x1e.monolith.ps.v1.FollowResponse\x12M\n" +
 	"\bSnapshot\x12\x1f.monolith.ps.v1.SnapshotRequest\x1a .monolith.ps.v1.SnapshotResponse\x12M\n" +
 	"\bRollBack\x12\x1f.monolith.ps.v1.RollBackRequest\x1a .monolith.ps.v1.RollBackResponse\x12M\n" +
 	"\bSetState\x12\x1f.monolith.ps.v1.SetStateRequest\x1a .monolith.ps.v1.SetStateResponse\x12M\n" +
@@ -2698,7 +2919,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -2731,18 +2952,21 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*JoinResponse)(nil),       // 28: monolith.ps.v1.JoinResponse
 	(*AwaitRequest)(nil),       // 29: monolith.ps.v1.AwaitRequest
 	(*AwaitResponse)(nil),      // 30: monolith.ps.v1.AwaitResponse
-	(*ReportRequest)(nil),      // 31: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 32: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 33: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 34: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 35: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 36: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 37: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 38: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 39: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 40: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 41: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 42: monolith.ps.v1.GetStateResponse
+	(*Delegation)(nil),         // 31: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 32: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 33: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 34: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 35: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 36: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 37: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 38: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 39: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 40: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 41: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 42: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 43: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 44: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 45: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
@@ -2750,56 +2974,61 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 2: monolith.ps.v1.ProgressResponse.progress:type_name -> monolith.ps.v1.Split
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
 	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
-	31, // 5: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	2,  // 6: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
-	4,  // 7: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
-	6,  // 8: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
-	8,  // 9: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
-	10, // 10: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
-	13, // 11: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
-	15, // 12: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 13: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 14: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
-	23, // 15: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
-	25, // 16: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	27, // 17: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	29, // 18: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	31, // 19: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	33, // 20: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	35, // 21: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	37, // 22: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	39, // 23: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	41, // 24: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	15, // 25: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 26: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 27: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	3,  // 28: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 29: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 30: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 31: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 32: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 33: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 34: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 35: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 36: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	24, // 37: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
-	26, // 38: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	28, // 39: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	30, // 40: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	32, // 41: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	34, // 42: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	36, // 43: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	38, // 44: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	40, // 45: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	42, // 46: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 47: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 48: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 49: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	28, // [28:50] is the sub-list for method output_type
-	6,  // [6:28] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	34, // 5: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	31, // 6: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	31, // 7: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	31, // 8: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	2,  // 9: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
+	4,  // 10: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
+	6,  // 11: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
+	8,  // 12: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
+	10, // 13: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
+	13, // 14: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
+	15, // 15: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 16: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 17: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
+	23, // 18: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
+	25, // 19: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	27, // 20: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	29, // 21: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	34, // 22: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	36, // 23: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	32, // 24: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	38, // 25: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	40, // 26: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	42, // 27: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	44, // 28: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	15, // 29: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 30: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 31: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	3,  // 32: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 33: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 34: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	9,  // 35: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	12, // 36: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	14, // 37: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	16, // 38: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	18, // 39: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	22, // 40: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	24, // 41: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
+	26, // 42: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	28, // 43: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	30, // 44: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	35, // 45: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	37, // 46: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	33, // 47: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	39, // 48: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	41, // 49: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	43, // 50: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	45, // 51: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	16, // 52: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	19, // 53: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	22, // 54: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	32, // [32:55] is the sub-list for method output_type
+	9,  // [9:32] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_monolith_ps_v1_ps_proto_init() }
@@ -2807,15 +3036,15 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[39].OneofWrappers = []any{}
 	file_monolith_ps_v1_ps_proto_msgTypes[42].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -478,6 +478,7 @@ const (
 	Coordinator_Await_FullMethodName    = "/monolith.ps.v1.Coordinator/Await"
 	Coordinator_Report_FullMethodName   = "/monolith.ps.v1.Coordinator/Report"
 	Coordinator_Leave_FullMethodName    = "/monolith.ps.v1.Coordinator/Leave"
+	Coordinator_Follow_FullMethodName   = "/monolith.ps.v1.Coordinator/Follow"
 	Coordinator_Snapshot_FullMethodName = "/monolith.ps.v1.Coordinator/Snapshot"
 	Coordinator_RollBack_FullMethodName = "/monolith.ps.v1.Coordinator/RollBack"
 	Coordinator_SetState_FullMethodName = "/monolith.ps.v1.Coordinator/SetState"
@@ -499,6 +500,8 @@ type CoordinatorClient interface {
 	Await(ctx context.Context, in *AwaitRequest, opts ...grpc.CallOption) (*AwaitResponse, error)
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
+	// Follow returns when delegated work is to end otherwise than the caller knows, or after a while.
+	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (*FollowResponse, error)
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotResponse, error)
 	RollBack(ctx context.Context, in *RollBackRequest, opts ...grpc.CallOption) (*RollBackResponse, error)
 	SetState(ctx context.Context, in *SetStateRequest, opts ...grpc.CallOption) (*SetStateResponse, error)
@@ -560,6 +563,16 @@ func (c *coordinatorClient) Leave(ctx context.Context, in *LeaveRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LeaveResponse)
 	err := c.cc.Invoke(ctx, Coordinator_Leave_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinatorClient) Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (*FollowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FollowResponse)
+	err := c.cc.Invoke(ctx, Coordinator_Follow_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -648,6 +661,8 @@ type CoordinatorServer interface {
 	Await(context.Context, *AwaitRequest) (*AwaitResponse, error)
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
+	// Follow returns when delegated work is to end otherwise than the caller knows, or after a while.
+	Follow(context.Context, *FollowRequest) (*FollowResponse, error)
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error)
 	RollBack(context.Context, *RollBackRequest) (*RollBackResponse, error)
 	SetState(context.Context, *SetStateRequest) (*SetStateResponse, error)
@@ -678,6 +693,9 @@ func (UnimplementedCoordinatorServer) Report(context.Context, *ReportRequest) (*
 }
 func (UnimplementedCoordinatorServer) Leave(context.Context, *LeaveRequest) (*LeaveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Leave not implemented")
+}
+func (UnimplementedCoordinatorServer) Follow(context.Context, *FollowRequest) (*FollowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Follow not implemented")
 }
 func (UnimplementedCoordinatorServer) Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Snapshot not implemented")
@@ -806,6 +824,24 @@ func _Coordinator_Leave_Handler(srv interface{}, ctx context.Context, dec func(i
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CoordinatorServer).Leave(ctx, req.(*LeaveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Coordinator_Follow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FollowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServer).Follow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordinator_Follow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServer).Follow(ctx, req.(*FollowRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -962,6 +998,10 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Leave",
 			Handler:    _Coordinator_Leave_Handler,
+		},
+		{
+			MethodName: "Follow",
+			Handler:    _Coordinator_Follow_Handler,
 		},
 		{
 			MethodName: "Snapshot",
