@@ -27,6 +27,13 @@
 // dead. So a restored restriction may be older or newer than what is applied, and claims may come after their effects: each
 // row counts once all the same (invariant 2). A runner may checkpoint a restriction but not cut it.
 //
+// # Processes
+//
+// Executors run in the submitting process (Prism, and [Service] with [Loopback]) or in processes that a runner starts, where this program
+// is its own boot program ([Init]) or serves a [Pool]. Beam has no way from the submitting process to executors elsewhere: what a recipe
+// builds brings one along ([Built].Follow, Ended and AllEnded), by which a run is drained, ends at MaxRows of all processes together, and leaves
+// no executors behind a submitter that died.
+//
 // # Shipping
 //
 // A graph travels as a [Recipe]: the name of a [Builder] that every program registers, and its configuration. A worker

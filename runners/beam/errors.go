@@ -14,6 +14,8 @@ var (
 	// ErrLease: an executor was stopped because no bundle renewed its lease. It is the cause that the executor's context
 	// ends with; [Run] does not return it, since the next bundle of the element starts another executor.
 	ErrLease = errors.New("lease not renewed")
+	// ErrCancelled: the job was cancelled at its runner, by somebody else. Returned by [Run]; what was trained is kept.
+	ErrCancelled = errors.New("the job was cancelled")
 	// errEnded: a bundle came after the end of its run.
 	errEnded = errors.New("the run has ended")
 )

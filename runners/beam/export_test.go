@@ -40,8 +40,11 @@ func DecodeTask(b []byte) (start, end int64, err error) {
 	return r.Start, r.End, nil
 }
 
-// IsWorker is isWorker.
-func IsWorker(args []string) bool { return isWorker(args) }
+// IsWorker reports whether arguments are those of a worker's boot program.
+func IsWorker(args []string) bool {
+	_, ok := parseBoot(args)
+	return ok
+}
 
 // Parcels are examples of what travels between segments.
 func Parcels() [][]byte {

@@ -1,7 +1,8 @@
 package beam
 
 import (
-	"flag"
+	"context"
+	"fmt"
 	"os"
 	"reflect"
 	"sync"
@@ -27,16 +28,16 @@ func Init() {
 		sdk.RegisterDoFn(reflect.TypeFor[groupFn]())
 		sdk.RegisterDoFn(reflect.TypeFor[pickFn]())
 		sdk.RegisterDoFn(reflect.TypeFor[handFn]())
-		if isWorker(os.Args[1:]) {
-			flag.Parse()
-			sdk.Init() // does not return
-			return
+		if boot, ok := parseBoot(os.Args[1:]); ok {
+			sdk.Init()
+			if err := boot.work(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1) //nolint:forbidigo // as Beam's own worker does: main was started for nothing else
+			}
+			os.Exit(0) //nolint:forbidigo // as above
 		}
 		// A harness in this process would take over Beam's log and send it in a circle, in the end to the standard error.
 		hooks.DisableHook(harness.DefaultRemoteLoggingHook)
 		keepLogs(sdk.Init)
 	})
 }
-
-// isWorker reports whether the arguments are those that Beam's boot program starts a worker with.
-func isWorker(args []string) bool { return len(args) > 0 && args[0] == "--worker=true" }

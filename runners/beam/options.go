@@ -14,8 +14,11 @@ import (
 
 // Options are the choices of a [Run]; the zero value works. The fields that [pipeline.RunOptions] has too mean the same.
 type Options struct {
-	// Runner is where the plan runs: "prism", Beam's runner in this process. Default "prism".
+	// Runner is where the plan runs: "prism", Beam's runner in this process; "flink", a job server of Apache Flink; "portable",
+	// any other job service of Beam's portability API. Default "prism".
 	Runner string
+	// Service is the job service of the runners that have one, nil for the others.
+	Service *Service
 	// Workers is the number of executors that step in parallel. Default 1; never more than there are splits. A runner with
 	// several processes has one executor for each split instead.
 	Workers int
@@ -77,6 +80,11 @@ func (o Options) Validate() error {
 			faults = append(faults, fmt.Sprintf("%s is below 0: %d", d.name, d.value))
 		}
 	}
+	if c, ok := runners[cmp.Or(o.Runner, "prism")]; ok && c.service != (o.Service != nil) {
+		faults = append(faults, fmt.Sprintf("runner %q and the job service %+v do not go together", cmp.Or(o.Runner, "prism"), o.Service))
+	} else if o.Service != nil {
+		faults = append(faults, o.Service.faults()...)
+	}
 	if o.Splits != nil && len(o.Splits) == 0 {
 		faults = append(faults, "splits are given but there are none")
 	}
@@ -92,9 +100,13 @@ type capability struct {
 	resumesBounded bool
 	// oneProcess: all elements are processed in the submitting process.
 	oneProcess bool
+	// service: plans are submitted to a job service.
+	service bool
 }
 
 // runners are the runners that a plan can run on.
 var runners = map[string]capability{
-	"prism": {resumesBounded: true, oneProcess: true},
+	"prism":    {resumesBounded: true, oneProcess: true},
+	"flink":    {service: true},
+	"portable": {service: true},
 }

@@ -34,14 +34,20 @@ type runState struct {
 	cancel   context.CancelCauseFunc
 	building sync.Mutex // guards built; never taken under mu
 	built    *Built
+	follow   sync.WaitGroup // its Follow
 	// drain and stop are closed when the run ends early, for executors that are no leases.
 	drain, stop chan struct{}
 	once        struct{ drain, stop sync.Once }
+	// tasks is how many there are, of an owned run; allEnded is closed when so many have ended in order.
+	tasks    int
+	allEnded chan struct{}
+	broken   chan struct{} // closed by the first failure
 
 	mu struct {
 		sync.Mutex
 		leases   map[int]*lease
 		had      map[int]bool              // tasks whose executors were abandoned
+		ended    int                       // tasks whose executors have ended in order
 		taken    map[int]*atomic.Int64     // rows for MaxRows, by segment
 		full     map[int]bool              // segments that have MaxRows
 		enough   map[int]chan struct{}     // closed when they have
@@ -76,7 +82,7 @@ func (g *registry) begin(s spec, logger *slog.Logger) *runState {
 }
 
 func newRun(s spec, logger *slog.Logger) *runState {
-	r := &runState{spec: s, logger: logger, drain: make(chan struct{}), stop: make(chan struct{})}
+	r := &runState{spec: s, logger: logger, drain: make(chan struct{}), stop: make(chan struct{}), allEnded: make(chan struct{}), broken: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // bundles come and go, the run stays
 	r.mu.leases, r.mu.had = map[int]*lease{}, map[int]bool{}
 	r.mu.taken, r.mu.full, r.mu.stats = map[int]*atomic.Int64{}, map[int]bool{}, map[int]pipeline.RunStats{}
@@ -147,6 +153,7 @@ func (r *runState) end(cause error) error {
 // close closes what was built for the run; nobody is in it any more.
 func (r *runState) close(cause error) error {
 	r.cancel(cause)
+	r.follow.Wait()
 	r.building.Lock()
 	defer r.building.Unlock()
 	built := r.built
@@ -179,8 +186,34 @@ func (r *runState) graph() (*Built, error) {
 			return nil, err
 		}
 		r.built = built
+		if built.Follow != nil && !r.owned {
+			r.follow.Go(func() {
+				enough := func() { r.allFull(len(built.Plan.Segments)) }
+				if err := built.Follow(r.ctx, func() { r.endEarly(false) }, func() { r.endEarly(true) }, enough); err != nil && r.ctx.Err() == nil {
+					r.failed(err)
+					r.cancel(err)
+				}
+			})
+		}
 	}
 	return r.built, nil
+}
+
+// ended takes note that the executor of a task has ended in order.
+func (r *runState) ended(ctx context.Context, task int) error {
+	if !r.owned {
+		built, err := r.graph()
+		if err != nil || built.Ended == nil {
+			return err
+		}
+		return built.Ended(ctx, task)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.ended++; r.mu.ended == r.tasks {
+		close(r.allEnded)
+	}
+	return nil
 }
 
 // takenOf counts the rows that were taken in a segment; mu is locked.
@@ -258,6 +291,7 @@ func (r *runState) failed(err error) {
 	defer r.mu.Unlock()
 	if r.mu.err == nil {
 		r.mu.err = err
+		close(r.broken)
 	}
 }
 

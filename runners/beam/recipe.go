@@ -28,6 +28,17 @@ type Built struct {
 	Env func(worker int) *pipeline.Env
 	// Close releases what the builder opened once the process has no executor of the run left; nil: nothing to do.
 	Close func() error
+
+	// The rest connects executors with the process that submitted the run, where a runner has them in others; Beam has nothing
+	// for it. Nil: they run until their splits end.
+
+	// Follow is called in a process with such executors, until ctx ends. It calls drain, stop or enough when the run is to end in one
+	// of these ways ([Options]), and returns why its executors must stop, if they must.
+	Follow func(ctx context.Context, drain, stop, enough func()) error
+	// Ended tells the submitting process that the executor of a task has ended in order.
+	Ended func(ctx context.Context, task int) error
+	// AllEnded is called in the submitting process, and returns once the executors of so many tasks have ended in order.
+	AllEnded func(ctx context.Context, tasks int) error
 }
 
 // Builder builds a graph from the configuration of its recipe: the same graph everywhere, without I/O in planning. It runs

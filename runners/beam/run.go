@@ -13,6 +13,9 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
+// settle is how long after the end of a job news of its executors may come.
+const settle = 5 * time.Second
+
 // grace is how long a run whose context has ended may take to end in order.
 const grace = 30 * time.Second
 
@@ -24,15 +27,18 @@ var turn = make(chan struct{}, 1)
 // elements of a segment, and complete when the run ends without an error.
 //
 // An unbounded plan runs until it is drained, has MaxRows, fails, or ctx ends. When ctx ends the executors are stopped and
-// joined, and Run returns the cause. One run at a time uses Beam in a process; others wait for it.
+// joined, or the job cancelled that has them, and Run returns the cause. One run at a time uses Beam in a process; others wait for it.
 //
-// Errors: [pipeline.ErrConfig] for options and plans that cannot be  [ErrRecipe], [ErrPlan], [ErrInit], and what parts of
+// Errors: [pipeline.ErrConfig] for options and plans that cannot be, [ErrRecipe], [ErrPlan], [ErrInit], and what parts of
 // the graph return: the very error where the executor ran in this process, otherwise one with its text.
 func Run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options) ([]pipeline.RunStats, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return run(ctx, r, plan, o.withDefaults(), runners[o.withDefaults().Runner])
+	o = o.withDefaults()
+	c := runners[o.Runner]
+	c.oneProcess = c.oneProcess || o.Service != nil && o.Service.here()
+	return run(ctx, r, plan, o, c)
 }
 
 func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capability) (_ []pipeline.RunStats, err error) {
@@ -65,7 +71,37 @@ func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capabi
 		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows,
 		IdleEvery: int64(o.IdleEvery), Lease: int64(o.Lease), Renew: int64(o.Renew),
 	}, o.Logger)
+	state.tasks = len(tasks)
 	return submit(ctx, state, plan, tasks, o, c)
+}
+
+// wholeEnd returns what waits until all executors of an unbounded plan have ended in order, in this process or in others; nil where
+// that cannot be known, and the job's own end must do.
+func (r *runState) wholeEnd(c capability, plan *pipeline.Plan) func(context.Context) error {
+	if plan.Bounded() {
+		return nil
+	}
+	if c.oneProcess {
+		return func(ctx context.Context) error {
+			select {
+			case <-r.allEnded:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return func(ctx context.Context) error {
+		built, err := r.graph()
+		if err == nil && built.AllEnded == nil {
+			<-ctx.Done()
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return built.AllEnded(ctx, r.tasks)
+	}
 }
 
 // splitsOf returns the splits to run, of which there is at least one.
@@ -113,8 +149,16 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		drain, stop, enough := o.Drain, o.Stop, o.Enough
+		broken := state.broken
+		if o.Service == nil {
+			broken = nil // the job fails by itself
+		}
 		for {
 			select {
+			case <-broken: // its runner would begin it again, as often as it is set to
+				stopJob()
+				<-over
+				return
 			case <-drain:
 				drain = nil
 				state.endEarly(false)
@@ -135,12 +179,22 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 			}
 		}
 	})
-	_, err := sdk.Run(jobCtx, o.Runner, p)
+	var err error
+	var counted pipeline.RunStats
+	if o.Service != nil {
+		counted, err = o.Service.run(jobCtx, p, plan, len(tasks), state.wholeEnd(c, plan), o.Logger)
+	} else {
+		_, err = sdk.Run(jobCtx, o.Runner, p)
+	}
 	close(over)
 	watch.Wait()
 	stopJob()
 	closed := state.end(errEnded)
 	stats := state.sum(len(plan.Segments))
+	if !c.oneProcess && len(stats) == 1 { // a runner counts for all segments together
+		stats[0].Rows, stats[0].Batches = stats[0].Rows+counted.Rows, stats[0].Batches+counted.Batches
+		stats[0].Drained = state.ending() && !stats[0].Full
+	}
 	if err == nil {
 		return stats, closed
 	}

@@ -262,7 +262,11 @@ func TestRegisterTwice(t *testing.T) {
 
 func TestIsWorker(t *testing.T) {
 	t.Parallel()
-	for args, want := range map[string]bool{"": false, "train job.yaml": false, "--worker=true --id=1-1": true, "train --worker=true": false} {
+	for args, want := range map[string]bool{
+		"": false, "train job.yaml": false, "--id=1-1 --provision_endpoint=localhost:1": true, "--id=1-1": false, "train --id=1-1 --provision_endpoint=localhost:1": false,
+		"--semi_persist_dir=d --id=1-1 --logging_endpoint=localhost:1 --control_endpoint=localhost:2 --artifact_endpoint=localhost:3 --provision_endpoint=localhost:4": true,
+		"--id=1-1 --provision_endpoint=localhost:1 --dir=runs": false,
+	} {
 		if got := beam.IsWorker(strings.Fields(args)); got != want {
 			t.Errorf("%q: %v", args, got)
 		}

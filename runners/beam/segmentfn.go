@@ -93,11 +93,20 @@ func (l *lease) collect(ctx context.Context, emit func([]byte)) error {
 		l.run.failed(l.err)
 		return l.err
 	}
-	b, err := json.Marshal(l.record())
+	rec := l.record()
+	rec.Counted = l.run.owned
+	b, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("beam: statistics of task %d: %w", l.task.Index, err)
 	}
-	l.remove(func() {})
+	if err := l.run.ended(ctx, l.task.Index); err != nil {
+		return fmt.Errorf("beam: task %d has ended, which cannot be told: %w", l.task.Index, err)
+	}
+	l.remove(func() {
+		if l.run.owned {
+			l.run.addLocked(rec)
+		}
+	})
 	rows.Inc(ctx, l.stats.Rows)
 	batches.Inc(ctx, l.stats.Batches)
 	emit(b)
@@ -215,6 +224,8 @@ type record struct {
 	Segment int
 	// Again: an earlier executor of the same process had the task.
 	Again bool
+	// Counted: the run has counted it already.
+	Counted bool
 	// Stats travel without their Splits, which are listed.
 	Stats  pipeline.RunStats
 	Splits []splitProgress
@@ -253,7 +264,7 @@ func (f *collectFn) ProcessElement(b []byte) error {
 	if err := json.Unmarshal(b, &rec); err != nil {
 		return fmt.Errorf("beam: statistics %q: %w", b, err)
 	}
-	if f.Spec.Process != process.self {
+	if f.Spec.Process != process.self || rec.Counted {
 		return nil
 	}
 	r, err := process.enter(f.Spec)
