@@ -89,8 +89,10 @@ parse:
 		t.Errorf("model %q, heads (-want +got):\n%s", s.Model, diff)
 	}
 	if diff := cmp.Diff([]job.SnapshotFeature{
-		{Name: "member", Kind: "sparse", Column: "user", Slot: 4, Table: "people"}, {Name: "item", Kind: "sparse", Column: "item", Slot: 2, Table: "embedding"},
-		{Name: "price", Kind: "dense", Column: "price", Dim: 1}, {Name: "price_missing", Kind: "dense", Dim: 1},
+		{Name: "member", Kind: "sparse", Column: "user", Slot: 4, Table: "people"},
+		{Name: "item", Kind: "sparse", Column: "item", Slot: 2, Table: "embedding"},
+		{Name: "price", Kind: "dense", Column: "price", Dim: 1},
+		{Name: "price_missing", Kind: "dense", Dim: 1},
 	}, s.Features); diff != "" {
 		t.Errorf("features (-want +got):\n%s", diff)
 	}

@@ -100,6 +100,8 @@ type (
 	ServeResult = result.ServeResult
 	// Runner runs the one segment of a plan somewhere else than in this process.
 	Runner = run.Runner
+	// Submission is what a [Runner] is to run.
+	Submission = run.Submission
 	// Recipes builds training graphs again from their recipes.
 	Recipes = run.Recipes
 	// Rebuilt is a graph that was built from its recipe.
@@ -155,6 +157,9 @@ const (
 // ErrBadRows means that a run read its source and found nothing, or too little, that can be used: the format, the label or
 // another part of the job's parse section does not fit the data.
 var ErrBadRows = run.ErrBadRows
+
+// ErrStopped means that a [Runner] whose executors are in other processes has ended the run before they had: training is drained.
+var ErrStopped = run.ErrStopped
 
 // SourceOf is a source made in Go: a name of the list of sources, and its section.
 func SourceOf(name string, section component.SourceConfig) Source {

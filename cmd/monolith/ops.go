@@ -9,6 +9,7 @@ import (
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/runners/beam"
 )
 
 // ops wires the library into the commands.
@@ -23,6 +24,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
+		Pool: beam.Pool,
 		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
 			o.Memory = memory()
 			return job.Evaluate(ctx, c, o)

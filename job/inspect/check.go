@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"time"
 
@@ -42,32 +43,34 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	if _, err := wiring.BuildPlan(cfg); err != nil {
 		add("", err)
 	}
-	probe := func(r wiring.Reading) {
+	probe := func(r wiring.Reading) (splits int) {
 		if r.Source == nil {
-			return
+			return 0
 		}
 		if b, ok := r.Source.Value().(component.Brief); ok { // check reports a wrong address
 			brief := spec.SourceOf(r.Source.Name(), b.Brief(0, checkPatience))
 			r.Source = &brief
 		}
 		var err error
+		var found []pipeline.Split
 		if r.Source.Columnar() {
 			opts := r.ParseOptions()
 			var src pipeline.Source[*pipeline.Batch]
 			if src, err = r.OpenColumns(opts); err == nil {
-				_, err = src.Splits(ctx)
+				found, err = src.Splits(ctx)
 			}
 		} else {
 			var src pipeline.Source[*pipeline.Block]
 			if src, err = r.OpenBlocks(); err == nil {
-				_, err = src.Splits(ctx)
+				found, err = src.Splits(ctx)
 			}
 		}
 		if err != nil {
 			add(r.KeyOf(err), err)
 		}
+		return len(found)
 	}
-	probe(wiring.TrainReading(cfg, 0))
+	splits := probe(wiring.TrainReading(cfg, 0))
 	probe(wiring.EvalReading(cfg))
 	if err := checkTables(ctx, cfg); err != nil {
 		add("parse.joins", err)
@@ -76,6 +79,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		add("ps", err)
 	}
 	checkPlaces(cfg, add)
+	checkRunner(ctx, cfg, splits, add)
 	if m, err := wiring.Model(cfg); err == nil { // else the plan has reported it
 		key := "dir"
 		path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg))
@@ -91,6 +95,36 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		}
 	}
 	return findings, nil
+}
+
+// checkRunner reports what would keep a job service from running the graph. splits is how many the source has, 0 if that is not known.
+func checkRunner(ctx context.Context, cfg *spec.Config, splits int, add func(path string, err error)) {
+	if !cfg.Submits() {
+		return
+	}
+	b := &cfg.Beam
+	dial := func(key, addr, what string) {
+		if addr == "" {
+			return
+		}
+		d := net.Dialer{Timeout: checkPatience}
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			add(key, fmt.Errorf("nothing answers at %s, %s: %w", addr, what, err))
+			return
+		}
+		_ = conn.Close() // nothing was said
+	}
+	dial("beam.endpoint", b.Endpoint, "where the job server should be; is it running?")
+	if _, stream := cfg.Source.Stream(); stream { // else an embedded cluster is there with its job alone
+		dial("beam.flink_rest", b.FlinkREST, "where Flink's REST interface should be")
+	}
+	if b.Environment == spec.External {
+		dial("beam.environment_config", b.EnvironmentConfig, "where the worker pool should be; start `monolith worker-pool` beside each of the runner's workers")
+	}
+	if splits > 0 && b.Parallelism > splits {
+		add("beam.parallelism", fmt.Errorf("is %d, and the source has %d splits, each of which one executor reads: what is above has nothing to do", b.Parallelism, splits))
+	}
 }
 
 // checkSnapshot reports whether training can begin with a snapshot.

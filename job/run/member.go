@@ -28,8 +28,10 @@ type member struct {
 	now     ps.Assignment
 	version uint64 // counts changes of what is to be done
 	report  ps.Report
-	err     error
-	changed chan struct{} // closed, and replaced, by every change
+	// delegation is what it delegates, with the tasks that have ended as far as the coordinator has said.
+	delegation ps.Delegation
+	err        error
+	changed    chan struct{} // closed, and replaced, by every change
 	// lastSeen is when the process was last seen running, pause the longest time that it was not since listen asked.
 	lastSeen time.Time
 	pause    time.Duration
@@ -122,7 +124,7 @@ func (m *member) listen() {
 func (m *member) rejoin() error {
 	m.mu.Lock()
 	who := m.who
-	who.Report = m.report
+	who.Report, who.Delegation = m.report, m.delegation
 	m.mu.Unlock()
 	id, err := m.shards.Join(m.run, who)
 	m.mu.Lock()
@@ -136,6 +138,9 @@ func (m *member) set(a ps.Assignment, err error) {
 	defer m.mu.Unlock()
 	same := err == nil && sameWork(a, m.now) && m.version > 0
 	m.now, m.err = a, err
+	if a.Delegation.Run == m.delegation.Run && len(a.Delegation.Ended) > len(m.delegation.Ended) {
+		m.delegation.Ended = a.Delegation.Ended
+	}
 	if !same {
 		m.version++
 	}
@@ -229,6 +234,43 @@ func (m *member) tell(ctx context.Context, r ps.Report) error {
 		return nil // listen joins again, with this report
 	}
 	return err
+}
+
+// delegate reports that executors elsewhere do the run's work, and how they are to end.
+func (m *member) delegate(ctx context.Context, run string, how ps.Ending) error {
+	m.mu.Lock()
+	if m.delegation.Run != run {
+		m.delegation = ps.Delegation{Run: run}
+	}
+	m.delegation.Ending = how
+	id, d := m.id, m.delegation
+	m.mu.Unlock()
+	err := m.shards.Report(ctx, id, ps.Report{Delegates: &d})
+	if errors.Is(err, ps.ErrRejoin) {
+		return nil // listen joins again, with this delegation
+	}
+	return err
+}
+
+// allEnded returns once the executors of so many tasks of a delegated run have ended in order.
+func (m *member) allEnded(ctx context.Context, run string, tasks int) error {
+	for {
+		_, _, changed, err := m.current()
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		all := m.delegation.Run == run && len(m.delegation.Ended) >= tasks
+		m.mu.Unlock()
+		if all {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // store keeps a blob of worker state that was decided on a state of the shards. Errors: [ps.ErrFenced] when this worker

@@ -2,13 +2,13 @@ package run
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
@@ -17,12 +17,28 @@ import (
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// Runner runs the one segment of a plan somewhere else than pipeline's own executor would by itself. recipe is what the
-// graph can be built from again, by [Recipes.Build], where the runner takes it.
-type Runner func(ctx context.Context, recipe []byte, plan *pipeline.Plan, o pipeline.RunOptions) (pipeline.RunStats, error)
+// Runner runs the one segment of a plan somewhere else than pipeline's own executor would by itself. Errors: [ErrStopped].
+type Runner func(ctx context.Context, s Submission) (pipeline.RunStats, error)
+
+// Submission is what a runner is to run.
+type Submission struct {
+	// Recipe is what the graph can be built from again, by [Recipes.Build], where the runner takes it.
+	Recipe  []byte
+	Plan    *pipeline.Plan
+	Options pipeline.RunOptions
+	// Beam is the job's section of the runner; its JobName is set.
+	Beam spec.Beam
+	// Notice tells the user something.
+	Notice func(format string, args ...any)
+}
+
+// ErrStopped means that a run was ended at its runner, by somebody else, before its executors had ended. Runners that have executors in
+// other processes return it; what was trained is kept, and training is drained.
+var ErrStopped = errors.New("the run was stopped at its runner")
 
 // RecipeName is the name under which programs register [Recipes.Build] with a runner.
 const RecipeName = "monolith-train"
@@ -32,6 +48,8 @@ const RecipeName = "monolith-train"
 type Recipes struct {
 	// Components are what jobs of other processes may name; the zero value: those of monolith.
 	Components component.Set
+	// Logger, if not nil, makes what executors in other processes log to, from a level on.
+	Logger func(level slog.Leveler) *slog.Logger
 
 	mu   sync.Mutex
 	here map[string]func() (*Rebuilt, error)
@@ -43,6 +61,13 @@ type Rebuilt struct {
 	Env  func(worker int) *pipeline.Env
 	// Close, if not nil, gives back what was opened.
 	Close func() error
+	// Follow and Ended are for executors in other processes than the one that made the recipe, AllEnded is for that one; nil where the
+	// shards are in its process. Follow calls drain, stop or enough when the run is to end in one of these ways
+	// ([pipeline.RunOptions]), until ctx ends, and returns why executors must stop, if they must. Ended reports that the executor of
+	// a task has ended in order, and AllEnded returns once those of so many tasks have.
+	Follow   func(ctx context.Context, drain, stop, enough func()) error
+	Ended    func(ctx context.Context, task int) error
+	AllEnded func(ctx context.Context, tasks int) error
 }
 
 // recipe is the configuration of a recipe. It holds no secret: the job names where they are kept.
@@ -58,7 +83,6 @@ type recipe struct {
 
 // add makes a run of this process known and returns its recipe; done resets it.
 func (r *Recipes) add(of recipe, build func() (*Rebuilt, error)) (config []byte, done func(), err error) {
-	of.Run = rand.Text()
 	if config, err = json.Marshal(of); err != nil {
 		return nil, nil, fmt.Errorf("job: recipe: %w", err)
 	}
@@ -88,11 +112,11 @@ func (r *Recipes) Build(ctx context.Context, config []byte) (*Rebuilt, error) {
 	if here != nil {
 		return here()
 	}
-	return of.rebuild(ctx, components.Or(r.Components))
+	return of.rebuild(ctx, components.Or(r.Components), r.Logger)
 }
 
 // rebuild builds the graph from the job alone.
-func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, err error) {
+func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(slog.Leveler) *slog.Logger) (_ *Rebuilt, err error) {
 	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Components: set, Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...)})
 	if err != nil {
 		return nil, err
@@ -100,7 +124,15 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, e
 	if !cfg.PS.Remote() {
 		return nil, fmt.Errorf("job: the shards are in the process that made the recipe; to train in others, give the job ps.addresses: %w", pipeline.ErrConfig)
 	}
-	t := &trainer{cfg: cfg, log: slog.New(slog.DiscardHandler), worker: fmt.Sprintf("%s/%s", of.Worker, stored.WorkerName()), monitor: newMonitor(cfg, Options{}, nil)}
+	log := slog.New(slog.DiscardHandler)
+	if logger != nil {
+		level := slog.LevelInfo
+		if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
+			return nil, err
+		}
+		log = logger(level)
+	}
+	t := &trainer{cfg: cfg, log: log, worker: fmt.Sprintf("%s/%s", of.Worker, stored.WorkerName()), monitor: newMonitor(cfg, Options{}, nil)}
 	if t.model, err = wiring.Model(cfg); err != nil {
 		return nil, err
 	}
@@ -127,5 +159,49 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set) (_ *Rebuilt, e
 			return &pipeline.Env{Worker: worker, Logger: t.log, BadRows: t.bad.policy, Memory: t.memories.put, State: t.stageStates()}
 		},
 		Close: t.close,
+		Follow: func(ctx context.Context, drain, stop, enough func()) error {
+			return of.follow(ctx, t.shards, time.Duration(cfg.PS.Lease), drain, stop, enough)
+		},
+		Ended: func(ctx context.Context, task int) error {
+			_, err := t.shards.Follow(ctx, of.Worker, of.Run, ps.Continue, []int{task})
+			return err
+		},
 	}, nil
+}
+
+// follow tells executors how the worker that delegates to them wants them to end, until ctx ends. Errors: [ps.ErrFenced] when that worker
+// has been gone, or busy with something else, for its lease and as long again: one that lives is back by then.
+func (of *recipe) follow(ctx context.Context, s shards, lease time.Duration, drain, stop, enough func()) error {
+	how, gone := ps.Continue, time.Time{}
+	for {
+		next, err := s.Follow(ctx, of.Worker, of.Run, how, nil)
+		if errors.Is(err, ps.ErrFenced) && gone.IsZero() {
+			gone = time.Now()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the executors have ended
+		case errors.Is(err, ps.ErrFenced) && time.Since(gone) <= 2*lease:
+			select {
+			case <-time.After(lease / 8):
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("job: executors of worker %s stop: %w", of.Worker, err)
+		}
+		gone = time.Time{}
+		if next == how {
+			continue
+		}
+		switch how = next; how {
+		case ps.Drain:
+			drain()
+		case ps.Stop:
+			stop()
+		case ps.Enough:
+			enough()
+		}
+	}
 }

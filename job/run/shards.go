@@ -24,6 +24,7 @@ type shards interface {
 	Join(ctx context.Context, o ps.JoinOptions) (member uint64, err error)
 	Await(ctx context.Context, member, have uint64) (ps.Assignment, error)
 	Report(ctx context.Context, member uint64, r ps.Report) error
+	Follow(ctx context.Context, worker, run string, have ps.Ending, ended []int) (ps.Ending, error)
 	Leave(ctx context.Context, member uint64) (last bool, err error)
 	Restored() *ps.SnapshotInfo
 	Close(ctx context.Context) error

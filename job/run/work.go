@@ -1,7 +1,9 @@
 package run
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -25,6 +27,10 @@ import (
 
 // maxSetbacks is how often in a row a run lets the shards go back without any example being trained in between.
 const maxSetbacks = 10
+
+// elsewhereSettle is for how long after a failure of executors elsewhere the coordinator may still say that the shards have gone back,
+// which explains it.
+const elsewhereSettle = 2 * time.Second
 
 // noAnswer is after how long the user is notified that the source does not answer.
 const noAnswer = 5 * time.Second
@@ -265,13 +271,18 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	ended, enough, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
 	defer stop()
 	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
-	stats, err := t.run(ctx, plan, again, pipeline.RunOptions{
+	stats, err := t.run(ctx, m, plan, again, pipeline.RunOptions{
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended, Enough: enough,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy, Memory: t.memories.put, State: t.stageStates()}
 		},
 	})
+	if t.elsewhere() {
+		if stats, err = t.ofElsewhere(ctx, m, version, a.Splits, applied, stats, err); err != nil {
+			return err
+		}
+	}
 	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
 	t.remember(ctx, m, a) // no marker comes by any more before the splits are released
 	if err != nil {
@@ -322,8 +333,49 @@ func (t *trainer) nothingGood(ctx context.Context, before int64) error {
 	return bad
 }
 
+// elsewhere reports whether executors may be in other processes.
+func (t *trainer) elsewhere() bool { return t.cfg.Runner != "local" && t.cfg.PS.Remote() }
+
+// ofElsewhere completes what is known of a run whose executors are in other processes. What they did is what the shards have applied
+// since, and why they failed is seen by what the coordinator wants now: their errors come back as text.
+func (t *trainer) ofElsewhere(ctx context.Context, m *member, version uint64, splits []string, before map[string]ps.Progress, stats pipeline.RunStats, failed error) (pipeline.RunStats, error) {
+	progress, err := t.progress(context.WithoutCancel(ctx))
+	if err != nil {
+		return stats, errors.Join(failed, err)
+	}
+	stats.Rows, stats.Batches = 0, 0
+	for split, p := range only(progress, splits) {
+		stats.Rows += max(p.Rows-before[split].Rows, 0)
+		stats.Batches += max(p.Batches-before[split].Batches, 0)
+	}
+	if failed == nil || ctx.Err() != nil {
+		return stats, failed
+	}
+	if errors.Is(failed, ErrStopped) {
+		t.notice("the job was stopped at its runner, so training is drained: %v", failed)
+		t.drained = true
+		return stats, nil
+	}
+	if why := m.expelled(ctx); why != nil {
+		return stats, why
+	}
+	for late := time.After(elsewhereSettle); ; {
+		_, now, changed, err := m.current()
+		if err == nil && now != version {
+			t.log.Warn("executors failed while the shards went on to something else", "err", failed)
+			stats.Drained = true
+			return stats, nil
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return stats, failed
+		}
+	}
+}
+
 // run runs the training graph on the runner of the job.
-func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
+func (t *trainer) run(ctx context.Context, m *member, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
 	if t.cfg.Runner == "local" {
 		stats, err := local.Run(ctx, plan, o)
 		return pipeline.Sum(stats...), err
@@ -332,14 +384,48 @@ func (t *trainer) run(ctx context.Context, plan *pipeline.Plan, again recipe, o 
 	if r == nil || t.opts.Recipes == nil {
 		return pipeline.RunStats{}, fmt.Errorf("job: this program was built without the runner %s: %w", t.cfg.Runner, pipeline.ErrConfig)
 	}
-	config, done, err := t.opts.Recipes.add(again, func() (*Rebuilt, error) {
-		return &Rebuilt{Plan: plan, Env: o.Env}, nil
-	})
+	again.Run = rand.Text()
+	built := &Rebuilt{Plan: plan, Env: o.Env}
+	if t.elsewhere() {
+		if err := m.delegate(ctx, again.Run, ps.Continue); err != nil {
+			return pipeline.RunStats{}, err
+		}
+		built.AllEnded = func(ctx context.Context, tasks int) error { return m.allEnded(ctx, again.Run, tasks) }
+		quit := make(chan struct{})
+		var tell sync.WaitGroup
+		defer tell.Wait()
+		defer close(quit)
+		tell.Go(func() { t.tellEnding(ctx, m, again.Run, o, quit) })
+	}
+	config, done, err := t.opts.Recipes.add(again, func() (*Rebuilt, error) { return built, nil })
 	if err != nil {
 		return pipeline.RunStats{}, err
 	}
 	defer done()
-	return r(ctx, config, plan, o)
+	s := Submission{Recipe: config, Plan: plan, Options: o, Beam: t.cfg.Beam, Notice: t.notice}
+	s.Beam.JobName = cmp.Or(s.Beam.JobName, t.cfg.Name)
+	return r(ctx, s)
+}
+
+// tellEnding tells the executors of a delegated run when it is to end early, until quit is closed.
+func (t *trainer) tellEnding(ctx context.Context, m *member, run string, o pipeline.RunOptions, quit <-chan struct{}) {
+	drain, stop, enough := o.Drain, o.Stop, o.Enough
+	for {
+		var how ps.Ending
+		select {
+		case <-drain:
+			how, drain = ps.Drain, nil
+		case <-stop:
+			how, stop = ps.Stop, nil
+		case <-enough:
+			how, enough = ps.Enough, nil
+		case <-quit:
+			return
+		}
+		if err := m.delegate(context.WithoutCancel(ctx), run, how); err != nil { // its executors are fenced or cancelled then
+			t.log.Warn("executors elsewhere could not be told to end", "how", how, "err", err)
+		}
+	}
 }
 
 func closed(c <-chan struct{}) bool {

@@ -491,6 +491,7 @@ func (v *validator) run(c *Config) {
 		v.component(d.Value(), path)
 	}
 	v.outputs(c)
+	v.beam(c)
 	if c.Eval.Source == nil {
 		if t.Plateau != nil {
 			v.fault("train.plateau", "needs eval.source to measure on")

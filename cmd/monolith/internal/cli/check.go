@@ -13,6 +13,7 @@ import (
 
 func (a *App) checkCommand(out *outcome) *cobra.Command {
 	var set []string
+	var runner string
 	cmd := &cobra.Command{
 		Use:   "check JOB.yaml",
 		Short: "Check a job without reading data",
@@ -25,7 +26,7 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings, warnings, err := a.findings(cmd, args[0], set)
+			findings, warnings, err := a.findings(cmd, args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
@@ -41,6 +42,7 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 		},
 	}
 	addSet(cmd, &set)
+	addRunner(cmd, &runner)
 	return cmd
 }
 

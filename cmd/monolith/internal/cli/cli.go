@@ -27,6 +27,8 @@ type Ops struct {
 	Train func(context.Context, *job.Config, job.RunOptions) (*job.TrainResult, error)
 	// Serve serves shards of a job's parameter server.
 	Serve func(context.Context, *job.Config, job.ServeOptions) (*job.ServeResult, error)
+	// Pool runs executors for a worker of a Beam runner until ctx ends.
+	Pool func(ctx context.Context, listen string, ready func(addr string)) error
 	// Eval evaluates a snapshot.
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
 	// Plan checks a job's graph without I/O.

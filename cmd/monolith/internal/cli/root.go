@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,7 +75,7 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 			root.AddCommand(c)
 		}
 	}
-	add("job", a.trainCommand(out), a.psCommand(out), a.evalCommand(out), a.checkCommand(out), a.planCommand(out))
+	add("job", a.trainCommand(out), a.psCommand(out), a.poolCommand(out), a.evalCommand(out), a.checkCommand(out), a.planCommand(out))
 	add("more", a.demoCommand(out), a.inspectCommand(out), a.initCommand(out), a.versionCommand(out))
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
@@ -114,6 +115,18 @@ func exactly(names ...string) cobra.PositionalArgs {
 // completeJob offers YAML files.
 func completeJob(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// addRunner adds the flag that names the runner; onRunner is what of it goes to the job.
+func addRunner(cmd *cobra.Command, runner *string) {
+	cmd.Flags().StringVar(runner, "runner", "", "`runner` of the training graph, as --set runner=: local, or one of Apache Beam's: prism, flink, portable")
+}
+
+func onRunner(set []string, runner string) []string {
+	if runner == "" {
+		return set
+	}
+	return append(slices.Clone(set), "runner="+runner)
 }
 
 // addSet adds --set to a command that reads a job.

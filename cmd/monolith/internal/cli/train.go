@@ -40,10 +40,7 @@ share the splits of the source: start the same command on as many machines as th
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if runner != "" {
-				set = append(set, "runner="+runner)
-			}
-			cfg, err := a.load(args[0], set)
+			cfg, err := a.load(args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
@@ -75,7 +72,7 @@ share the splits of the source: start the same command on as many machines as th
 		},
 	}
 	addSet(cmd, &set)
-	cmd.Flags().StringVar(&runner, "runner", "", "`runner` of the training graph, as --set runner=: local or prism (Apache Beam's)")
+	addRunner(cmd, &runner)
 	cmd.Flags().StringVar(&worker, "worker", "", "`name` of this worker among those of the job; one that is started again under its name takes its place at once (default: host and process)")
 	cmd.Flags().BoolVar(&resume, "resume", true, "continue from the newest snapshot; given explicitly it demands one, =false starts over")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write every value in force and where it came from, and stop")
