@@ -132,8 +132,9 @@ type (
 	RowInfo = result.RowInfo
 	// SnapshotInfo is what a snapshot holds.
 	SnapshotInfo = result.SnapshotInfo
-	// SnapshotHead is an output of the model of a snapshot, SnapshotFeature an input.
-	SnapshotHead    = result.SnapshotHead
+	// SnapshotHead is an output of the model of a snapshot.
+	SnapshotHead = result.SnapshotHead
+	// SnapshotFeature is an input of it.
 	SnapshotFeature = result.SnapshotFeature
 	// SegmentInfo is a part of the rows of a table.
 	SegmentInfo = result.SegmentInfo

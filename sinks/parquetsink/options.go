@@ -40,7 +40,7 @@ func (o Options) Validate() error {
 	bad := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("parquetsink: "+format+": %w", append(args, pipeline.ErrConfig)...))
 	}
-	o.Options.Check(bad)
+	o.Check(bad)
 	if o.RowsPerGroup < 1 {
 		bad("RowsPerGroup is %d, must be at least 1", o.RowsPerGroup)
 	}
