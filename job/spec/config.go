@@ -111,10 +111,12 @@ type Eval struct {
 	// Header is true when the first line of each of these csv or tsv files names the columns. Default: parse.header, or
 	// false when columns names them here.
 	Header *bool `yaml:"header"`
-	// Metrics are what is computed of a job without heads; heads name theirs. auc and gauc (the AUC within each group,
-	// averaged by the groups' weights; it needs eval.group) are of the order of predictions; log_loss, normalized_entropy (the
-	// log loss over that of always predicting the mean label) and accuracy of probabilities; calibration (mean prediction over
-	// mean label) and ece (expected calibration error) of their level; mse, rmse, mae and r2 of values.
+	// Metrics are what is computed of a job without heads; heads name theirs. auc, pr_auc (average precision) and gauc (the AUC
+	// within each group, averaged by the groups' weights) are of the order of predictions; ndcg@10, hr@10 (the share of groups with a
+	// positive among the first 10) and mrr@10 (the mean of 1 over the place of the first positive), or @1, @5, @20 and @50, of what each
+	// group is shown. gauc and these need eval.group. log_loss, normalized_entropy (the log loss over that of always predicting the mean
+	// label) and accuracy are of probabilities; calibration (mean prediction over mean label), ece (expected calibration error, bins of
+	// equal width) and ece_mass (bins of equal weight) of their level; mse, rmse, mae and r2 of values.
 	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"@metrics"`
 	// Group is the column that metrics within groups go by: the user, or the request. Its hash is stored with the predictions
 	// of the last examples.

@@ -25,7 +25,8 @@ func areaUnderCurve() Metric {
 type Workspace struct {
 	items, spare []uint64 // score in the high half as an ordered integer, index in the low one
 	counts       [3][1 << radixBits]uint32
-	next         []int // where the next example of each group goes
+	next         []int  // where the next example of each group goes
+	shown        ranked // the group at work
 }
 
 // radixBits is the width of a digit: three of them hold the 32 bits of a score.
@@ -41,20 +42,32 @@ func (w *Workspace) AUC(scores, labels, weights []float32) (auc float64, ok bool
 	return auc, !math.IsNaN(auc)
 }
 
-// rank sorts the examples by score into items; false: a score is NaN.
+// rank sorts the examples by score into items; false: a score is NaN. Scores that ascend already cost one pass.
 func (w *Workspace) rank(scores []float32) bool {
-	if cap(w.items) < len(scores) {
-		w.items, w.spare = make([]uint64, len(scores)), make([]uint64, len(scores))
-	}
-	w.items, w.spare = w.items[:len(scores)], w.spare[:len(scores)]
+	w.items = sized(w.items, len(scores))
+	last, ascend := uint32(0), true
 	for i, s := range scores {
 		if s != s {
 			return false
 		}
-		w.items[i] = uint64(orderedBits(s))<<32 | uint64(uint32(i))
+		bits := orderedBits(s)
+		ascend = ascend && bits >= last
+		last = bits
+		w.items[i] = uint64(bits)<<32 | uint64(uint32(i))
 	}
-	w.sort()
+	if !ascend {
+		w.spare = sized(w.spare, len(scores))
+		w.sort()
+	}
 	return true
+}
+
+// sized returns s with length n, reusing its memory where it suffices.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
 }
 
 // area is that of examples in the order of their scores, NaN where one class has no weight, and the weight of both.

@@ -1,6 +1,9 @@
 package metric
 
-import "math"
+import (
+	"iter"
+	"math"
+)
 
 // groupedArea is Σ wᵤ·AUCᵤ / Σ wᵤ over the groups with positives and negatives, wᵤ being the weight of the group's
 // examples, its impressions (Zhou et al., 2018, Deep Interest Network, section 6.1.2, equation 10). Unlike AUC it does not
@@ -18,6 +21,18 @@ func (w *Workspace) gauc(s *Set) float64 {
 	if s.Groups == nil || !w.rank(s.Predictions) {
 		return math.NaN()
 	}
+	var sum, total float64
+	for items := range w.groups(s) {
+		if auc, weight := area(items, s.Labels, s.Weights); !math.IsNaN(auc) {
+			sum += weight * auc
+			total += weight
+		}
+	}
+	return ratio(sum, total)
+}
+
+// groups gives the ranked examples of each group, in ascending order of score, the groups in the order of their numbers.
+func (w *Workspace) groups(s *Set) iter.Seq[[]uint64] {
 	if cap(w.next) < s.NumGroups+1 {
 		w.next = make([]int, s.NumGroups+1)
 	}
@@ -30,22 +45,21 @@ func (w *Workspace) gauc(s *Set) float64 {
 		w.next[g+1] += w.next[g]
 	}
 	// A stable distribution of what is in the order of scores leaves each group in that order.
+	w.spare = sized(w.spare, len(w.items))
 	for _, item := range w.items {
 		g := s.Groups[uint32(item)]
 		w.spare[w.next[g]] = item
 		w.next[g]++
 	}
-	var sum, total float64
-	from := 0
-	for g := range s.NumGroups {
-		to := w.next[g] // after the group's last
-		if auc, weight := area(w.spare[from:to], s.Labels, s.Weights); !math.IsNaN(auc) {
-			sum += weight * auc
-			total += weight
+	return func(yield func([]uint64) bool) {
+		from := 0
+		for _, to := range w.next[:s.NumGroups] { // after the group's last
+			if !yield(w.spare[from:to]) {
+				return
+			}
+			from = to
 		}
-		from = to
 	}
-	return ratio(sum, total)
 }
 
 // Grouper numbers the values of a key column, from 0 in the order of their first occurrence. The zero value is ready.

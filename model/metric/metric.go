@@ -17,19 +17,21 @@ import (
 
 // All lists the metrics. The caller owns the slice; its order is that of documentation.
 func All() []Metric {
-	return []Metric{
+	return append([]Metric{
 		areaUnderCurve(),
+		averagePrecision(),
 		groupedArea(),
 		logLossMetric(),
 		normalizedEntropy(),
 		calibrationMetric(),
 		expectedCalibrationError(),
+		equalMassCalibrationError(),
 		accuracy(),
 		meanSquared(),
 		rootMeanSquared(),
 		meanAbsolute(),
 		determination(),
-	}
+	}, rankings()...)
 }
 
 // Metric is one measure. It is immutable.

@@ -48,6 +48,7 @@ for name, n, weighted, levels in [("plain", 200, False, 1000), ("weighted", 200,
         "values": value.tolist(), "guesses": guess.tolist(),
         "want": {
             "auc": metrics.roc_auc_score(y, p, sample_weight=w),
+            "pr_auc": metrics.average_precision_score(y, p, sample_weight=w),
             "gauc": area / total,
             "log_loss": loss,
             "normalized_entropy": loss / metrics.log_loss(y, np.full(n, rate), sample_weight=w),
