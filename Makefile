@@ -67,6 +67,10 @@ fuzz: ## fuzz every target for FUZZTIME each
 mutants: ## break the project on purpose, one place at a time; MUTANTS=regexp chooses
 	$(GO) run ./internal/mutants -run '$(MUTANTS)'
 
+.PHONY: flink-cluster
+flink-cluster: ## train on a Flink session cluster whose processes are killed; needs java and mvn, minutes and 4 GiB
+	MONOLITH_REQUIRE=$(MONOLITH_REQUIRE),flink,flink-cluster $(GO) test -count=1 -timeout 30m -v -run '^TestFlinkCluster$$' ./cmd/monolith
+
 .PHONY: cover
 cover: ## write cover.html
 	$(GO) test -short -coverprofile=cover.out -coverpkg=./... ./...

@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/testbed/realflink"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
@@ -91,98 +93,233 @@ func TestFlink(t *testing.T) {
 }
 
 // flinkStream trains on a topic that is filled meanwhile, in worker processes that Flink starts. It kills these, and the submitting process,
-// and drains the job.
+// stops the job at Flink and drains it.
 func flinkStream(t *testing.T, server *realflink.JobServer, path string, onFlink []string, deterministic bool) {
-	addr := startBroker(t)
-	records := killRecords(t)[:clusterExamples]
-	text := fmt.Sprintf(clusterJob, addr, 0, "wal", "rollback")
-	text = strings.Replace(text, "    end: {0: 0, 1: 0, 2: 0, 3: 0}\n", "", 1)
-	most := clusterExamples
-	if deterministic {
-		most -= 4000 // its order waits for the splits in turn, also for one that has no more
-	}
-	text = strings.Replace(text, "train: {batch: 97}", fmt.Sprintf("train: {batch: 97, max_examples: %d}", most), 1)
-	if !deterministic {
-		text = strings.Replace(text, "deterministic: true", "deterministic: false", 1)
-		text = strings.Replace(text, "batch: 97,", "batch: 97, max_batch_delay: 100ms,", 1)
-	}
-	p := startShards(t, path, text, 2)
-	worker := filepath.Join(t.TempDir(), "worker") // of a name of its own, to be found
-	if err := os.Link(path, worker); err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{
-		"train", p.job, "--worker", "submitter", "--set", "beam.environment=process", "--set", "beam.environment_config=" + worker, "--set", "beam.checkpoint_every=1s",
-	}, onFlink...)
-	submitter := p.launch("submitter", args...)
-	part, done := clusterExamples/5, 0
-	more := func() {
-		fill(t, addr, records, done, done+part)
-		done += part
-	}
-	applied := func() int64 { return appliedIn(t, p.dir) }
-	reaches := func(rows int64, what string) time.Duration {
-		t.Helper()
-		began := time.Now()
-		for applied() < rows {
-			if time.Since(began) > time.Minute {
-				p.dump()
-				t.Fatalf("%s: %d examples after a minute, want %d", what, applied(), rows)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		return time.Since(began)
-	}
-	// Batches that are not full wait for their delay, those of deterministic order for the others.
-	almost := func() int64 { return int64(done) - 4*97 }
-
-	more()
-	reaches(almost(), "first")
+	f := newFlinkJob(t, path, onFlink, 6, "wal", deterministic)
+	submitter := f.submit("submitter")
+	f.more()
+	f.reaches("first")
 	for i := range 2 {
-		pids := pidsOf(t, worker)
-		if len(pids) == 0 {
-			t.Fatal("there is no worker to be killed")
-		}
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Errorf("kill %d: %v", pid, err)
-			}
-		}
-		more()
-		took := reaches(almost(), fmt.Sprintf("after kill %d of the worker", i))
+		f.killWorkers()
+		f.more()
+		took := f.reaches(fmt.Sprintf("after kill %d of the worker", i))
 		t.Logf("all that came after the worker was killed is applied %.1f s later", took.Seconds())
 	}
 	// The job is left alone, cancelled and started again.
 	submitter.end(syscall.SIGKILL)
 	server.CancelAll(t)
-	submitter = p.launch("submitter", args...)
-	more()
-	reaches(almost(), "after the job was cancelled and started again")
+	submitter = f.submit("submitter")
+	f.more()
+	f.reaches("after the job was cancelled and started again")
+	// It is cancelled at Flink, which ends the submitter.
+	server.CancelAll(t)
+	f.p.wait(submitter, time.Minute)
+	if !strings.Contains(submitter.all(), "was stopped at its runner") {
+		t.Errorf("the submitter does not say that the job was stopped: %s", submitter.log())
+	}
+	submitter = f.submit("submitter")
+	f.more()
+	f.reaches("after the job was stopped")
 	submitter.end(syscall.SIGINT)
 	if submitter.err != nil {
-		p.dump()
+		f.p.dump()
 		t.Fatalf("drained: %v", submitter.err)
 	}
-	more()
-	last := p.launch("last", args...)
-	p.wait(last, 2*time.Minute)
-	for began := time.Now(); len(pidsOf(t, worker)) > 0; time.Sleep(50 * time.Millisecond) {
+	f.more()
+	f.finish()
+}
+
+// flinkJob is a job on Flink with shards, submitter and Flink's workers in processes of their own.
+type flinkJob struct {
+	t       *testing.T
+	p       *processes
+	path    string
+	text    string // of the job
+	worker  string // the program that Flink starts
+	args    []string
+	addr    string
+	records [][]byte
+	part    int // examples that more brings
+	done    int
+	exact   bool // deterministic
+}
+
+// newFlinkJob starts the shards of a job whose topic is filled in so many parts.
+func newFlinkJob(t *testing.T, path string, onFlink []string, parts int, durability string, deterministic bool) *flinkJob {
+	t.Helper()
+	f := &flinkJob{
+		t: t, path: path, addr: startBroker(t), records: killRecords(t)[:clusterExamples], part: (clusterExamples + parts - 1) / parts,
+		exact: deterministic, worker: filepath.Join(t.TempDir(), "worker"), // of a name of its own, to be found
+	}
+	f.text = fmt.Sprintf(clusterJob, f.addr, 0, durability, "rollback")
+	f.text = strings.Replace(f.text, "    end: {0: 0, 1: 0, 2: 0, 3: 0}\n", "", 1)
+	most := clusterExamples
+	if deterministic {
+		most -= 4000 // its order waits for the splits in turn, also for one that has no more
+	}
+	f.text = strings.Replace(f.text, "train: {batch: 97}", fmt.Sprintf("train: {batch: 97, max_examples: %d}", most), 1)
+	if !deterministic {
+		f.text = strings.Replace(f.text, "deterministic: true", "deterministic: false", 1)
+		f.text = strings.Replace(f.text, "batch: 97,", "batch: 97, max_batch_delay: 100ms,", 1)
+	}
+	f.p = startShards(t, path, f.text, 2)
+	if err := os.Link(path, f.worker); err != nil {
+		t.Fatal(err)
+	}
+	f.args = append([]string{
+		"train", f.p.job, "--worker", "submitter", "--set", "beam.environment=process", "--set", "beam.environment_config=" + f.worker, "--set", "beam.checkpoint_every=1s",
+	}, onFlink...)
+	return f
+}
+
+// submit starts a process that submits the job.
+func (f *flinkJob) submit(name string, more ...string) *process {
+	f.t.Helper()
+	return f.p.launch(name, slices.Concat(f.args, more)...)
+}
+
+// more brings another part of the stream.
+func (f *flinkJob) more() {
+	f.t.Helper()
+	next := min(f.done+f.part, clusterExamples)
+	fill(f.t, f.addr, f.records, f.done, next)
+	f.done = next
+}
+
+// reaches waits until almost all that came is applied, and returns how long that took: batches that are not full wait for their
+// delay, those of deterministic order for the others.
+func (f *flinkJob) reaches(what string) time.Duration {
+	f.t.Helper()
+	began, want := time.Now(), int64(f.done-4*97)
+	for appliedIn(f.t, f.p.dir) < want {
+		if time.Since(began) > time.Minute {
+			f.p.dump()
+			f.t.Fatalf("%s: %d examples after a minute, want %d", what, appliedIn(f.t, f.p.dir), want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func (f *flinkJob) killWorkers() {
+	f.t.Helper()
+	pids := pidsOf(f.t, f.worker)
+	if len(pids) == 0 {
+		f.t.Fatal("there is no worker to be killed")
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			f.t.Errorf("kill %d: %v", pid, err)
+		}
+	}
+}
+
+// finish submits the job a last time, until it ends by itself, and checks what was trained.
+func (f *flinkJob) finish(more ...string) {
+	f.t.Helper()
+	if f.done != clusterExamples {
+		f.t.Fatalf("only %d of %d examples were brought", f.done, clusterExamples)
+	}
+	f.p.wait(f.submit("last", more...), 2*time.Minute)
+	for began := time.Now(); len(pidsOf(f.t, f.worker)) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > 30*time.Second {
-			t.Errorf("workers are left: %v", pidsOf(t, worker))
+			f.t.Errorf("workers are left: %v", pidsOf(f.t, f.worker))
 			break
 		}
 	}
-	if !deterministic {
-		checkOccurrences(t, p.dir, clusterExamples, occurrences(t, clusterExamples))
+	if !f.exact {
+		checkOccurrences(f.t, f.p.dir, clusterExamples, occurrences(f.t, clusterExamples))
 		return
 	}
-	dir, job := makeJob(t, strings.Replace(text, "addresses: ADDRESSES, ", "", 1))
-	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
-		t.Fatalf("the untouched run: %v\n%s", err, out)
+	dir, job := makeJob(f.t, strings.Replace(f.text, "addresses: ADDRESSES, ", "", 1))
+	if out, err := exec.CommandContext(f.t.Context(), f.path, "train", job).CombinedOutput(); err != nil {
+		f.t.Fatalf("the untouched run: %v\n%s", err, out)
 	}
-	if got, want := digest(t, path, p.dir), digest(t, path, dir); got != want {
-		t.Errorf("digest %s, that of one process on the local runner %s", got, want)
-		p.dump()
+	if got, want := digest(f.t, f.path, f.p.dir), digest(f.t, f.path, dir); got != want {
+		f.t.Errorf("digest %s, that of one process on the local runner %s", got, want)
+		f.p.dump()
+	}
+}
+
+// TestFlinkCluster trains on a session cluster whose task managers are killed, whose job is stopped with a savepoint and cancelled, and
+// begun again from these, while shards die too.
+func TestFlinkCluster(t *testing.T) {
+	if !testbed.Required("flink-cluster") {
+		t.Skip("takes minutes and 4 GiB of memory; make flink-cluster runs it")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := realflink.StartCluster(t, 2)
+	onFlink := []string{"--runner=flink", "--set", "beam.endpoint=" + c.Endpoint, "--set", "beam.flink_rest=" + c.REST}
+	running := func() string {
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			jobs, err := c.Jobs(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range jobs {
+				if job.State == "RUNNING" {
+					return job.ID
+				}
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatalf("no job runs: %+v", jobs)
+			}
+		}
+	}
+	for _, scene := range []struct {
+		name, durability string
+		deterministic    bool
+	}{{"deterministic, rollback", "none", true}, {"asynchronous, wal", "wal", false}} {
+		t.Run(scene.name, func(t *testing.T) {
+			f := newFlinkJob(t, path, onFlink, 7, scene.durability, scene.deterministic)
+			submitter := f.submit("submitter")
+			f.more()
+			f.reaches("first")
+
+			// A task manager with work, of which there is one at least, whichever it is; another takes its place.
+			for range len(c.Managers) {
+				c.KillOldest(t)
+				f.more()
+				took := f.reaches("after a task manager was killed")
+				t.Logf("all that came after a task manager was killed is applied %.1f s later", took.Seconds())
+				c.AddTaskManager(t)
+			}
+
+			f.p.procs[shardName(1)].kill(t)
+			f.more()
+			took := f.reaches("after a shard was killed")
+			t.Logf("all that came after a shard was killed is applied %.1f s later", took.Seconds())
+
+			savepoint, err := c.Savepoint(t.Context(), running())
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.p.wait(submitter, time.Minute)
+			submitter = f.submit("submitter", "--set", "beam.savepoint="+savepoint)
+			f.more()
+			f.reaches("after the job was stopped with a savepoint and restored")
+
+			checkpoint, err := c.Retained(t.Context(), running())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.CancelAll(t)
+			f.p.wait(submitter, time.Minute)
+			submitter = f.submit("submitter", "--set", "beam.savepoint="+checkpoint)
+			f.more()
+			f.reaches("after the job was cancelled and restored from a checkpoint")
+			submitter.end(syscall.SIGINT)
+			if submitter.err != nil {
+				f.p.dump()
+				t.Fatalf("drained: %v", submitter.err)
+			}
+			f.more()
+			f.finish()
+		})
 	}
 }
 

@@ -353,7 +353,7 @@ func (t *trainer) ofElsewhere(ctx context.Context, m *member, version uint64, sp
 	}
 	if errors.Is(failed, ErrStopped) {
 		t.notice("the job was stopped at its runner, so training is drained: %v", failed)
-		t.drained = true
+		t.drained, stats.Drained = true, true // the splits are given back
 		return stats, nil
 	}
 	if why := m.expelled(ctx); why != nil {

@@ -320,9 +320,11 @@ func (s *Service) follow(ctx context.Context, client jobpb.JobServiceClient, id 
 		return nil
 	case jobpb.JobState_CANCELLED:
 		return fmt.Errorf("job %s: %w", id, ErrCancelled)
-	default:
-		return fmt.Errorf("job %s ended as %s: %s", id, strings.ToLower(state.String()), ofWorkers(last))
 	}
+	if strings.Contains(last, "JobCancellationException") { // Flink calls it failed
+		return fmt.Errorf("job %s: %w", id, ErrCancelled)
+	}
+	return fmt.Errorf("job %s ended as %s: %s", id, strings.ToLower(state.String()), ofWorkers(last))
 }
 
 // ofWorkers takes what a worker has said out of what a runner makes of it: a Java exception around Beam's notes around it.
