@@ -192,9 +192,9 @@ func (f *flinkJob) reaches(what string) time.Duration {
 	f.t.Helper()
 	began, want := time.Now(), int64(f.done-4*97)
 	for appliedIn(f.t, f.p.dir) < want {
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > 3*time.Minute { // a session cluster is given 160 MiB of jars with each job
 			f.p.dump()
-			f.t.Fatalf("%s: %d examples after a minute, want %d", what, appliedIn(f.t, f.p.dir), want)
+			f.t.Fatalf("%s: %d examples after %v, want %d", what, appliedIn(f.t, f.p.dir), time.Since(began), want)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -303,12 +303,13 @@ func TestFlinkCluster(t *testing.T) {
 			f.more()
 			f.reaches("after the job was stopped with a savepoint and restored")
 
-			checkpoint, err := c.Retained(t.Context(), running())
+			cancelled := running()
+			c.CancelAll(t)
+			f.p.wait(submitter, time.Minute)
+			checkpoint, err := c.Retained(t.Context(), cancelled)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.CancelAll(t)
-			f.p.wait(submitter, time.Minute)
 			submitter = f.submit("submitter", "--set", "beam.savepoint="+checkpoint)
 			f.more()
 			f.reaches("after the job was cancelled and restored from a checkpoint")

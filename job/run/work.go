@@ -271,7 +271,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	ended, enough, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
 	defer stop()
 	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
-	stats, err := t.run(ctx, m, plan, again, pipeline.RunOptions{
+	stats, err := t.run(ctx, m, a.Generation, plan, again, pipeline.RunOptions{
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended, Enough: enough,
 		Env: func(worker int) *pipeline.Env {
@@ -348,7 +348,7 @@ func (t *trainer) ofElsewhere(ctx context.Context, m *member, version uint64, sp
 		stats.Rows += max(p.Rows-before[split].Rows, 0)
 		stats.Batches += max(p.Batches-before[split].Batches, 0)
 	}
-	if failed == nil || ctx.Err() != nil {
+	if failed == nil || ctx.Err() != nil || errors.Is(failed, ps.ErrRolledBack) {
 		return stats, failed
 	}
 	if errors.Is(failed, ErrStopped) {
@@ -375,7 +375,7 @@ func (t *trainer) ofElsewhere(ctx context.Context, m *member, version uint64, sp
 }
 
 // run runs the training graph on the runner of the job.
-func (t *trainer) run(ctx context.Context, m *member, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
+func (t *trainer) run(ctx context.Context, m *member, generation uint64, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
 	if t.cfg.Runner == "local" {
 		stats, err := local.Run(ctx, plan, o)
 		return pipeline.Sum(stats...), err
@@ -395,7 +395,10 @@ func (t *trainer) run(ctx context.Context, m *member, plan *pipeline.Plan, again
 		var tell sync.WaitGroup
 		defer tell.Wait()
 		defer close(quit)
-		tell.Go(func() { t.tellEnding(ctx, m, again.Run, o, quit) })
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		tell.Go(func() { t.tellEnding(ctx, m, generation, again.Run, o, quit, cancel) })
 	}
 	config, done, err := t.opts.Recipes.add(again, func() (*Rebuilt, error) { return built, nil })
 	if err != nil {
@@ -407,8 +410,9 @@ func (t *trainer) run(ctx context.Context, m *member, plan *pipeline.Plan, again
 	return r(ctx, s)
 }
 
-// tellEnding tells the executors of a delegated run when it is to end early, until quit is closed.
-func (t *trainer) tellEnding(ctx context.Context, m *member, run string, o pipeline.RunOptions, quit <-chan struct{}) {
+// tellEnding tells the executors of a delegated run when it is to end early, until quit is closed. A run of a generation that is no more
+// cannot end in order, whatever its runner tries: it is cancelled.
+func (t *trainer) tellEnding(ctx context.Context, m *member, generation uint64, run string, o pipeline.RunOptions, quit <-chan struct{}, cancel context.CancelCauseFunc) {
 	drain, stop, enough := o.Drain, o.Stop, o.Enough
 	for {
 		var how ps.Ending
@@ -417,6 +421,9 @@ func (t *trainer) tellEnding(ctx context.Context, m *member, run string, o pipel
 			how, drain = ps.Drain, nil
 		case <-stop:
 			how, stop = ps.Stop, nil
+			if now, _, _, err := m.current(); err == nil && now.Generation != generation {
+				cancel(ps.ErrRolledBack)
+			}
 		case <-enough:
 			how, enough = ps.Enough, nil
 		case <-quit:

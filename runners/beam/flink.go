@@ -16,9 +16,9 @@ type flinkJob struct {
 	State string `json:"state"`
 }
 
-// cancelAtFlink cancels the Flink job of a Beam job, whose name is the Beam job's id up to its last "_". One that has ended is no
-// error.
-func cancelAtFlink(ctx context.Context, rest, id string) error {
+// cancelAtFlink cancels the Flink job of a Beam job, whose name is the Beam job's id up to its last "_", and reports whether there is
+// one, ended or not: a job that was submitted is not there before its jars are.
+func cancelAtFlink(ctx context.Context, rest, id string) (found bool, _ error) {
 	name := id
 	if i := strings.LastIndexByte(id, '_'); i > 0 {
 		name = id[:i]
@@ -27,21 +27,22 @@ func cancelAtFlink(ctx context.Context, rest, id string) error {
 		Jobs []flinkJob `json:"jobs"`
 	}
 	if err := flinkCall(ctx, http.MethodGet, rest, "/jobs/overview", &all); err != nil {
-		return err
+		return false, err
 	}
 	for _, job := range all.Jobs {
 		if job.Name != name {
 			continue
 		}
+		found = true
 		switch job.State {
 		case "FINISHED", "FAILED", "CANCELED", "CANCELLING":
 			continue
 		}
 		if err := flinkCall(ctx, http.MethodPatch, rest, "/jobs/"+job.ID+"?mode=cancel", nil); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // flinkCall calls Flink's REST interface and decodes its answer.

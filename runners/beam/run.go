@@ -170,6 +170,11 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 				state.allFull(len(plan.Segments))
 			case <-ctx.Done():
 				state.cancel(context.Cause(ctx))
+				if o.Service != nil { // executors elsewhere do not know
+					stopJob()
+					<-over
+					return
+				}
 				last := time.AfterFunc(grace, stopJob)
 				<-over
 				last.Stop()

@@ -221,9 +221,10 @@ func (s *Service) run(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan,
 	if s.Submitted != nil {
 		s.Submitted(id)
 	}
-	defer context.AfterFunc(ctx, func() { s.cancel(context.WithoutCancel(ctx), client, id, log) })()
 	bg := context.WithoutCancel(ctx)
-	following, over := context.WithCancel(ctx)
+	following, over := context.WithCancel(bg)
+	defer over()
+	defer context.AfterFunc(ctx, func() { s.cancel(following, client, id, log) })()
 	var whole atomic.Bool
 	var watch sync.WaitGroup
 	if wholeEnd != nil {
@@ -239,7 +240,7 @@ func (s *Service) run(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan,
 			select {
 			case <-time.After(wait):
 				log.Debug("all executors have ended, so the job is", "id", id)
-				s.cancel(bg, client, id, log)
+				s.cancel(following, client, id, log)
 			case <-following.Done():
 			}
 		})
@@ -339,16 +340,23 @@ func ofWorkers(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// cancel ends a job at its runner.
+// cancel ends a job at its runner, unless it has ended: ctx is done then.
 func (s *Service) cancel(ctx context.Context, client jobpb.JobServiceClient, id string, log *slog.Logger) {
 	ctx, stop := context.WithTimeout(ctx, grace)
 	defer stop()
-	if s.FlinkREST != "" {
-		if err := cancelAtFlink(ctx, s.FlinkREST, id); err != nil {
+	for found := s.FlinkREST == ""; !found; {
+		var err error
+		if found, err = cancelAtFlink(ctx, s.FlinkREST, id); err != nil && ctx.Err() == nil {
 			log.Warn("job not cancelled at flink", "id", id, "flink", s.FlinkREST, "err", err)
+			break
+		}
+		select {
+		case <-time.After(settle / 10):
+		case <-ctx.Done():
+			found = true
 		}
 	}
-	if _, err := client.Cancel(ctx, &jobpb.CancelJobRequest{JobId: id}); err != nil {
+	if _, err := client.Cancel(ctx, &jobpb.CancelJobRequest{JobId: id}); err != nil && ctx.Err() == nil {
 		log.Warn("job not cancelled", "id", id, "err", err)
 	}
 }

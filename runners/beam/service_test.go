@@ -131,14 +131,17 @@ func TestCancelAtFlink(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	rest := strings.TrimPrefix(server.URL, "http://")
-	if err := cancelAtFlink(t.Context(), rest, "click-a_uuid"); err != nil {
-		t.Error(err)
+	if found, err := cancelAtFlink(t.Context(), rest, "click-a_uuid"); !found || err != nil {
+		t.Error(found, err)
 	}
-	if diff := cmp.Diff([]string{"GET /jobs/overview", "PATCH /jobs/3?mode=cancel"}, calls); diff != "" {
+	if found, err := cancelAtFlink(t.Context(), rest, "click_uuid"); found || err != nil {
+		t.Error("a job that is not there:", found, err)
+	}
+	if diff := cmp.Diff([]string{"GET /jobs/overview", "PATCH /jobs/3?mode=cancel", "GET /jobs/overview"}, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	fails = true
-	if err := cancelAtFlink(t.Context(), rest, "click-a_uuid"); err == nil || !strings.Contains(err.Error(), "no leader") {
+	if _, err := cancelAtFlink(t.Context(), rest, "click-a_uuid"); err == nil || !strings.Contains(err.Error(), "no leader") {
 		t.Errorf("%v, want what Flink says", err)
 	}
 }
