@@ -3,6 +3,7 @@ package metric
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // depths are the places that metrics of rankings look at.
@@ -62,8 +63,8 @@ type ranked struct {
 func (r *ranked) take(items []uint64, labels, weights []float32) float64 {
 	r.scores, r.gains, r.hits = r.scores[:0], r.gains[:0], r.hits[:0]
 	weight, positives := 0.0, 0
-	for at := len(items) - 1; at >= 0; at-- {
-		i := int(uint32(items[at]))
+	for _, item := range slices.Backward(items) {
+		i := int(uint32(item))
 		w := weightOf(weights, i)
 		if w == 0 {
 			continue
@@ -73,7 +74,7 @@ func (r *ranked) take(items []uint64, labels, weights []float32) float64 {
 			positives++
 		}
 		weight += w
-		r.scores, r.gains, r.hits = append(r.scores, uint32(items[at]>>32)), append(r.gains, max(0, math.Exp2(y)-1)), append(r.hits, y > 0.5)
+		r.scores, r.gains, r.hits = append(r.scores, uint32(item>>32)), append(r.gains, max(0, math.Exp2(y)-1)), append(r.hits, y > 0.5)
 	}
 	if positives == 0 {
 		return 0

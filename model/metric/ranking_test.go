@@ -143,7 +143,9 @@ func TestRankingsAreMeansOverTies(t *testing.T) {
 		if slices.Max(s.Labels) < .5 {
 			continue
 		}
-		gain := func(i, place int) float64 { return (math.Pow(2, float64(s.Labels[i])) - 1) / math.Log2(2+float64(place)) }
+		gain := func(i, place int) float64 {
+			return (math.Pow(2, float64(s.Labels[i])) - 1) / math.Log2(2+float64(place))
+		}
 		for _, k := range []int{1, 5} {
 			var dcg, best, hit, reciprocal, orders float64
 			permute(n, func(order []int) {
