@@ -45,7 +45,7 @@ var (
 	mdCode    = regexp.MustCompile("`([^`\n]+)`")
 	repoPath  = regexp.MustCompile(`^(?:cmd|docs|examples|internal|job|model|pipeline|proto|ps|runners|sinks|sources|tools|transforms)/[\w./*-]+$|^[A-Z]+\.md$|^\.ci/\w+$`)
 	goWord    = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)[A-Z]\w+$`)
-	makeWord  = regexp.MustCompile(`^make ([a-z]+)`)
+	makeWord  = regexp.MustCompile(`^make ([a-z-]+)`)
 )
 
 // headings are the anchors of a document.

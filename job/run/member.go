@@ -96,8 +96,7 @@ func (m *member) listen() {
 		a, err := m.shards.Await(m.run, id, have)
 		pause := m.takePause()
 		if longest = max(longest, pause); errors.Is(err, ps.ErrRejoin) && m.lease > 0 && longest > m.lease {
-			err = fmt.Errorf("worker %s was stalled for %v, longer than its lease of %v, and was replaced: %w",
-				m.who.Worker, longest.Round(time.Millisecond), m.lease, ps.ErrFenced)
+			err = m.stalled(longest)
 		}
 		if err == nil && pause <= m.lease {
 			longest = 0 // the answer to a call that was made after the process was stalled
@@ -106,6 +105,10 @@ func (m *member) listen() {
 			m.log.Info("joining the workers again: the coordinator was started again")
 			have = 0
 			err = m.rejoin()
+			// It may have been stalled while it waited for the coordinator, too.
+			if longest = max(longest, m.takePause()); err == nil && m.lease > 0 && longest > m.lease {
+				err = m.stalled(longest)
+			}
 			if err == nil {
 				continue
 			}
@@ -119,6 +122,12 @@ func (m *member) listen() {
 			return
 		}
 	}
+}
+
+// stalled is the error of a process that was stalled for longer than its lease.
+func (m *member) stalled(pause time.Duration) error {
+	return fmt.Errorf("worker %s was stalled for %v, longer than its lease of %v, and was replaced: %w",
+		m.who.Worker, pause.Round(time.Millisecond), m.lease, ps.ErrFenced)
 }
 
 func (m *member) rejoin() error {
