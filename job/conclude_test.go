@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -30,7 +31,7 @@ func disturb(t *testing.T, data string, away bool, set ...string) *disturbed {
 	run := t.TempDir()
 	set = append(set, "epochs=4", "train.plateau.min_delta=0.3", "train.early_stop.patience=20", "ps.retry=5s", "dir="+run)
 	if away {
-		set = append(set, fmt.Sprintf("ps.addresses=[%q]", freeAddress(t)))
+		set = append(set, fmt.Sprintf("ps.addresses=[%q]", testbed.FreeAddr(t)))
 	}
 	d := &disturbed{t: t, away: away, cfg: epochsJob(t, data, "train.libfm", "run", set...)}
 	d.serve()

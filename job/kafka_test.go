@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -49,14 +49,7 @@ model: {deepfm: {dim: 4, hidden: [8]}}
 train: {batch: 20}
 `, strings.Join(b.Addrs(), ","), strings.Join(keys, ", "))
 	if away {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		j.set = append(j.set, fmt.Sprintf("ps.addresses=[%q]", ln.Addr()), "ps.retry=10s")
-		if err := ln.Close(); err != nil {
-			t.Fatal(err)
-		}
+		j.set = append(j.set, fmt.Sprintf("ps.addresses=[%q]", testbed.FreeAddr(t)), "ps.retry=10s")
 	}
 	return j
 }
@@ -415,14 +408,7 @@ func TestBrokerStaysAway(t *testing.T) {
 	t.Parallel()
 	j := newTopicJob(t, false, 1)
 	j.produce(0, 40)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	late := ln.Addr().String()
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	late := testbed.FreeAddr(t)
 	began := time.Now()
 	a := j.start("a", "source.kafka.brokers=["+late+"]", "source.kafka.retry_for=7s")
 	if err := <-a.done; !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), late) || time.Since(began) < 5*time.Second {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
@@ -47,7 +48,7 @@ ps: {addresses: [%q], retry: 5s, token: {file: %q}}
 // is refused, whichever source it reads.
 func TestBackfillThenStream(t *testing.T) {
 	t.Parallel()
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), testbed.FreeAddr(t)
 	var lines, records bytes.Buffer
 	w := tfrecord.NewWriter(&records, nil)
 	for i := range 300 {

@@ -2,7 +2,6 @@ package job_test
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -166,7 +166,7 @@ parse: {features: [{name: user, slot: 1}, {name: item, slot: 2}], label: click}
 model: lr
 train: {batch: 32}
 ps: {addresses: [%q], lease: 30s}
-`, examples, freeAddress(t)), "two.yaml", job.LoadOptions{Set: []string{"dir=" + t.TempDir()}})
+`, examples, testbed.FreeAddr(t)), "two.yaml", job.LoadOptions{Set: []string{"dir=" + t.TempDir()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,15 +221,4 @@ ps: {addresses: [%q], lease: 30s}
 	if n := a.result.Examples + b.result.Examples; n != examples {
 		t.Errorf("%d examples trained", n)
 	}
-}
-
-// freeAddress is one that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

@@ -32,6 +32,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/testbed"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -49,7 +50,7 @@ func newCluster(t *testing.T, shards, examples, rate int, ps string) *cluster {
 	t.Helper()
 	c := &cluster{dir: t.TempDir(), source: fmt.Sprintf("{synthetic: {examples: %d, rate: %d, splits: 2}}", examples, rate)}
 	for range shards {
-		c.addrs = append(c.addrs, freeAddr(t))
+		c.addrs = append(c.addrs, testbed.FreeAddr(t))
 	}
 	section := fmt.Sprintf("ps: {addresses: [%s], retry: 1s, lease: 2s%s}\n", strings.Join(c.addrs, ", "), ps)
 	c.job = c.write(t, "job.yaml", "run", section)

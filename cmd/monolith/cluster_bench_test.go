@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/monolith-go/monolith/internal/testbed"
 )
 
 // BenchmarkWorkers trains the demo's model with 1, 2 and 3 worker processes and two shards in processes of their own, over
@@ -68,7 +70,7 @@ func benchWorkers(b *testing.B, path string, workers int, log string) (int64, ti
 		durability, sync1 = "wal", log == "wal"
 	}
 	job := filepath.Join(dir, "job.yaml")
-	text := fmt.Sprintf(benchWorkersJob, dir, 600_000, freeAddr(b), freeAddr(b), durability, sync1)
+	text := fmt.Sprintf(benchWorkersJob, dir, 600_000, testbed.FreeAddr(b), testbed.FreeAddr(b), durability, sync1)
 	if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/testbed"
 )
 
 // processes are the shards and workers of one job, each a process of its own that is started again whenever it ends badly.
@@ -101,13 +101,10 @@ func (pr *process) kill(t *testing.T) {
 	pr.mu.Lock()
 	cmd, ended, life := pr.cmd, pr.ended, pr.lives
 	pr.mu.Unlock()
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Errorf("%s was to be killed in life %d: %v", pr.name, life, err)
-	}
+	_ = cmd.Process.Signal(syscall.SIGKILL) // what became of it, its state tells
 	<-ended
 	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != syscall.SIGKILL {
-		t.Errorf("%s was to be killed in life %d, and had ended by itself: %v", pr.name, life, cmd.ProcessState)
-		return
+		t.Fatalf("%s was to be killed in life %d, and had ended by itself: %v\n%s", pr.name, life, cmd.ProcessState, pr.last())
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		pr.mu.Lock()
@@ -173,7 +170,13 @@ func (pr *process) log() string {
 	return text
 }
 
-// wait waits until the process has ended by itself, and well.
+// last is the very end of it, for the line that says what failed.
+func (pr *process) last() string {
+	lines := strings.Split(strings.TrimSpace(pr.all()), "\n")
+	return strings.Join(lines[max(len(lines)-6, 0):], "\n")
+}
+
+// wait waits until the process has ended by itself, and well
 func (p *processes) wait(pr *process, atMost time.Duration) {
 	p.t.Helper()
 	select {
@@ -181,15 +184,30 @@ func (p *processes) wait(pr *process, atMost time.Duration) {
 	case <-time.After(atMost):
 		pr.signal(syscall.SIGUSR1)
 		time.Sleep(300 * time.Millisecond)
-		p.t.Errorf("%s did not end within %v", pr.name, atMost)
 		p.dump()
-		p.t.FailNow()
+		p.t.Fatalf("%s did not end within %v\n%s\n%s", pr.name, atMost, pr.last(), p.dead())
 	}
 	if pr.err != nil {
-		p.t.Errorf("%s: %v", pr.name, pr.err)
 		p.dump()
-		p.t.FailNow()
+		p.t.Fatalf("%s: %v\n%s\n%s", pr.name, pr.err, pr.last(), p.dead())
 	}
+}
+
+// dead tells of the processes that ended by themselves, and badly.
+func (p *processes) dead() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b strings.Builder
+	for _, pr := range p.procs {
+		select {
+		case <-pr.done:
+			if pr.err != nil {
+				_, _ = fmt.Fprintf(&b, "%s ended by itself: %v\n%s\n", pr.name, pr.err, pr.last())
+			}
+		default:
+		}
+	}
+	return b.String()
 }
 
 // await waits until a process has written a text.
@@ -218,7 +236,7 @@ func startShards(t *testing.T, path, text string, shards int) *processes {
 	p := &processes{t: t, path: path, dir: filepath.Join(dir, "run"), job: filepath.Join(dir, "job.yaml"), procs: map[string]*process{}}
 	addrs := make([]string, shards)
 	for i := range addrs {
-		addrs[i] = freeAddr(t)
+		addrs[i] = testbed.FreeAddr(t)
 	}
 	text = strings.Replace(text, "ADDRESSES", "["+strings.Join(addrs, ", ")+"]", 1)
 	text = strings.Replace(text, "DIR", p.dir, 1)
@@ -243,18 +261,6 @@ func startShards(t *testing.T, path, text string, shards int) *processes {
 }
 
 func shardName(i int) string { return fmt.Sprintf("shard-%d", i) }
-
-// freeAddr is a loopback address that nobody listens at. Ports that the kernel gives to nobody by itself would be better
-// still; a test that loses the race fails with a clear error.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
 
 const clusterExamples = 40_000
 
@@ -385,7 +391,11 @@ func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
 // keptBroker keeps its records over restarts.
 func keptBroker(t *testing.T) *broker.Broker {
 	t.Helper()
-	b, err := broker.Start(broker.Options{Topics: map[string]int{"clicks": killPartitions}, Dir: t.TempDir()})
+	port, err := testbed.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := broker.Start(broker.Options{Topics: map[string]int{"clicks": killPartitions}, Dir: t.TempDir(), Port: port})
 	if err != nil {
 		t.Fatal(err)
 	}

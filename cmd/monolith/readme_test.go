@@ -132,7 +132,7 @@ func newTour(t *testing.T) *tour {
 		t.Fatal(err)
 	}
 	return &tour{dir: dir, replace: strings.NewReplacer(
-		"127.0.0.1:7000", freeAddr(t), "127.0.0.1:7001", freeAddr(t),
+		"127.0.0.1:7000", testbed.FreeAddr(t), "127.0.0.1:7001", testbed.FreeAddr(t),
 		"localhost:9092", ratingsBroker(t), `":9400"`, `"127.0.0.1:0"`,
 	)}
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +31,7 @@ func TestRealDataMovieLensCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bash, "cluster.sh")
-	cmd.Env = append(os.Environ(), "MONOLITH_DATA="+data, "DIR="+dir, "BROKERS=", "MOVIELENS_SHARD_0="+freeAddr(t), "MOVIELENS_SHARD_1="+freeAddr(t))
+	cmd.Env = append(os.Environ(), "MONOLITH_DATA="+data, "DIR="+dir, "BROKERS=", "MOVIELENS_SHARD_0="+testbed.FreeAddr(t), "MOVIELENS_SHARD_1="+testbed.FreeAddr(t))
 	// The script ends its processes when it gets a signal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
@@ -87,17 +86,6 @@ func aucOf(t *testing.T, out, line string) float64 {
 		t.Fatal(err)
 	}
 	return auc
-}
-
-// freeAddr is a loopback address that nobody listens at.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nobody has connected
-	return l.Addr().String()
 }
 
 // TestReportRefuses gives the report results of failed commands, files that are not there and a folder without snapshots.

@@ -151,16 +151,15 @@ func Tail(b []byte, n int) []byte {
 	return b[max(len(b)-n, 0):]
 }
 
-// FreePorts finds ports that are free now. Someone else may take one before the program does; then it fails to start.
+// FreePorts finds n ports as [testbed.FreePort] does.
 func FreePorts(n int) ([]string, error) {
 	out := make([]string, n)
 	for i := range out {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := testbed.FreePort()
 		if err != nil {
 			return nil, fmt.Errorf("jvm: %w", err)
 		}
-		defer func() { _ = ln.Close() }() // all are held until the last is found, or one might be given twice
-		out[i] = strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+		out[i] = strconv.Itoa(port)
 	}
 	return out, nil
 }
