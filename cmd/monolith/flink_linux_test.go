@@ -2,7 +2,9 @@ package main_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +18,9 @@ import (
 
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/testbed/realflink"
+	"github.com/monolith-go/monolith/internal/testbed/realkafka"
 	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/sinks/kafkasink"
 )
 
 // flinkFiles is a job on files whose examples are few and small; FILES is the source.
@@ -84,18 +88,40 @@ func TestFlink(t *testing.T) {
 	})
 
 	t.Run("stream", func(t *testing.T) {
-		for _, deterministic := range []bool{true, false} {
-			t.Run("deterministic="+strconv.FormatBool(deterministic), func(t *testing.T) {
-				flinkStream(t, server, path, onFlink, deterministic)
-			})
+		t.Run("deterministic in processes", func(t *testing.T) { flinkStream(t, server, path, onFlink, true) })
+		t.Run("asynchronous in a pool", func(t *testing.T) { flinkStream(t, server, path, onFlink, false) })
+	})
+
+	t.Run("job server dies", func(t *testing.T) {
+		f := newFlinkJob(t, path, onFlink, 2, "wal", true)
+		submitter := f.submit("submitter")
+		f.more()
+		f.reaches("first")
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
 		}
+		select {
+		case <-submitter.done:
+		case <-time.After(time.Minute):
+			f.p.dump()
+			t.Fatal("the submitter continues without a job server")
+		}
+		if exit, ok := errors.AsType[*exec.ExitError](submitter.err); !ok || exit.ExitCode() != 3 || !strings.Contains(submitter.all(), server.Endpoint) {
+			t.Errorf("the submitter ends with %v, want exit code 3 and the address of the job server: %s", submitter.err, submitter.log())
+		}
+		f.more()
+		next := realflink.Start(t)
+		f.finish("--set", "beam.endpoint="+next.Endpoint, "--set", "beam.flink_rest="+next.REST)
 	})
 }
 
-// flinkStream trains on a topic that is filled meanwhile, in worker processes that Flink starts. It kills these, and the submitting process,
-// stops the job at Flink and drains it.
+// flinkStream trains on a topic of Apache Kafka that is filled meanwhile, and writes its rows to Parquet, in worker processes that Flink starts or in a
+// pool. It kills these, and the submitting process, stops the job at Flink and drains it.
 func flinkStream(t *testing.T, server *realflink.JobServer, path string, onFlink []string, deterministic bool) {
 	f := newFlinkJob(t, path, onFlink, 6, "wal", deterministic)
+	if !deterministic {
+		f.usePool()
+	}
 	submitter := f.submit("submitter")
 	f.more()
 	f.reaches("first")
@@ -120,14 +146,12 @@ func flinkStream(t *testing.T, server *realflink.JobServer, path string, onFlink
 	submitter = f.submit("submitter")
 	f.more()
 	f.reaches("after the job was stopped")
-	submitter.end(syscall.SIGINT)
-	if submitter.err != nil {
-		f.p.dump()
-		t.Fatalf("drained: %v", submitter.err)
-	}
-	f.more()
+	f.drain(submitter)
 	f.finish()
 }
+
+// deterministicRest is what is left of the stream in deterministic order, which waits for the splits in turn, also for one that has no more.
+const deterministicRest = 4000
 
 // flinkJob is a job on Flink with shards, submitter and Flink's workers in processes of their own.
 type flinkJob struct {
@@ -141,28 +165,35 @@ type flinkJob struct {
 	records [][]byte
 	part    int // examples that more brings
 	done    int
-	exact   bool // deterministic
+	exact   bool     // deterministic
+	pool    *process // that has the workers, or nil
+	rows    *writtenOutputs
 }
 
 // newFlinkJob starts the shards of a job whose topic is filled in so many parts.
 func newFlinkJob(t *testing.T, path string, onFlink []string, parts int, durability string, deterministic bool) *flinkJob {
 	t.Helper()
 	f := &flinkJob{
-		t: t, path: path, addr: startBroker(t), records: killRecords(t)[:clusterExamples], part: (clusterExamples + parts - 1) / parts,
+		t: t, path: path, addr: realkafka.Start(t).Addr, records: killRecords(t)[:clusterExamples], part: (clusterExamples + parts - 1) / parts,
 		exact: deterministic, worker: filepath.Join(t.TempDir(), "worker"), // of a name of its own, to be found
+		rows: &writtenOutputs{dir: filepath.Join(t.TempDir(), "rows"), seen: map[string][sha256.Size]byte{}},
+	}
+	topic := kafkasink.Topic{Partitions: killPartitions, Replication: 1, Config: map[string]string{"retention.ms": "-1"}} // the clicks are of 1970
+	if err := kafkasink.CreateTopic(t.Context(), kafkasink.Options{Brokers: []string{f.addr}, Topic: "clicks"}, topic); err != nil {
+		t.Fatal(err)
 	}
 	f.text = fmt.Sprintf(clusterJob, f.addr, 0, durability, "rollback")
 	f.text = strings.Replace(f.text, "    end: {0: 0, 1: 0, 2: 0, 3: 0}\n", "", 1)
 	most := clusterExamples
 	if deterministic {
-		most -= 4000 // its order waits for the splits in turn, also for one that has no more
+		most -= deterministicRest
 	}
 	f.text = strings.Replace(f.text, "train: {batch: 97}", fmt.Sprintf("train: {batch: 97, max_examples: %d}", most), 1)
 	if !deterministic {
 		f.text = strings.Replace(f.text, "deterministic: true", "deterministic: false", 1)
 		f.text = strings.Replace(f.text, "batch: 97,", "batch: 97, max_batch_delay: 100ms,", 1)
 	}
-	f.p = startShards(t, path, f.text, 2)
+	f.p = startShards(t, path, f.text+fmt.Sprintf("outputs: [{name: examples, of: rows, to: {parquet: {dir: %s, rows_per_file: 5000}}}]\n", f.rows.dir), 2)
 	if err := os.Link(path, f.worker); err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +201,15 @@ func newFlinkJob(t *testing.T, path string, onFlink []string, parts int, durabil
 		"train", f.p.job, "--worker", "submitter", "--set", "beam.environment=process", "--set", "beam.environment_config=" + f.worker, "--set", "beam.checkpoint_every=1s",
 	}, onFlink...)
 	return f
+}
+
+// usePool has the workers in a pool's process.
+func (f *flinkJob) usePool() {
+	f.t.Helper()
+	addr := testbed.FreeAddr(f.t)
+	f.pool = f.p.launch("pool", "worker-pool", "--listen", addr)
+	f.p.await(f.pool, "worker pool ready")
+	f.args = append(f.args, "--set", "beam.environment=external", "--set", "beam.environment_config="+addr)
 }
 
 // submit starts a process that submits the job.
@@ -203,6 +243,10 @@ func (f *flinkJob) reaches(what string) time.Duration {
 
 func (f *flinkJob) killWorkers() {
 	f.t.Helper()
+	if f.pool != nil {
+		f.pool.kill(f.t)
+		return
+	}
 	pids := pidsOf(f.t, f.worker)
 	if len(pids) == 0 {
 		f.t.Fatal("there is no worker to be killed")
@@ -212,6 +256,17 @@ func (f *flinkJob) killWorkers() {
 			f.t.Errorf("kill %d: %v", pid, err)
 		}
 	}
+}
+
+// drain ends the job, and brings another part of the stream.
+func (f *flinkJob) drain(submitter *process) {
+	f.t.Helper()
+	submitter.end(syscall.SIGINT)
+	if submitter.err != nil {
+		f.p.dump()
+		f.t.Fatalf("drained: %v", submitter.err)
+	}
+	f.more()
 }
 
 // finish submits the job a last time, until it ends by itself, and checks what was trained.
@@ -227,6 +282,15 @@ func (f *flinkJob) finish(more ...string) {
 			break
 		}
 	}
+	f.rows.look(f.t)
+	trained, most := appliedIn(f.t, f.p.dir), int64(clusterExamples)
+	if f.exact {
+		most -= deterministicRest
+	}
+	if trained < most || trained >= most+97 { // whole batches
+		f.t.Errorf("%d examples are trained, want %d", trained, most)
+	}
+	checkRows(f.t, f.rows.rows(f.t), int(trained))
 	if !f.exact {
 		checkOccurrences(f.t, f.p.dir, clusterExamples, occurrences(f.t, clusterExamples))
 		return
@@ -273,7 +337,7 @@ func TestFlinkCluster(t *testing.T) {
 	for _, scene := range []struct {
 		name, durability string
 		deterministic    bool
-	}{{"deterministic, rollback", "none", true}, {"asynchronous, wal", "wal", false}} {
+	}{{"deterministic with rollback", "none", true}, {"asynchronous with wal", "wal", false}} {
 		t.Run(scene.name, func(t *testing.T) {
 			f := newFlinkJob(t, path, onFlink, 7, scene.durability, scene.deterministic)
 			submitter := f.submit("submitter")
@@ -313,12 +377,7 @@ func TestFlinkCluster(t *testing.T) {
 			submitter = f.submit("submitter", "--set", "beam.savepoint="+checkpoint)
 			f.more()
 			f.reaches("after the job was cancelled and restored from a checkpoint")
-			submitter.end(syscall.SIGINT)
-			if submitter.err != nil {
-				f.p.dump()
-				t.Fatalf("drained: %v", submitter.err)
-			}
-			f.more()
+			f.drain(submitter)
 			f.finish()
 		})
 	}

@@ -57,7 +57,8 @@ type Broker struct {
 	process   *jvm.Process
 }
 
-// Start starts a broker that ends with the test. Its topics are not created by asking for them.
+// Start starts a broker that ends with the test. Its topics are not created by asking for them. The test's name may have no comma,
+// which the broker's logging takes for the end of a path.
 func Start(t testing.TB) *Broker {
 	t.Helper()
 	jvm.Need(t, "kafka")
