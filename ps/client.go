@@ -75,7 +75,7 @@ type ClientOptions struct {
 	Layout *param.Layout
 	// Worker names the client in errors and logs.
 	Worker string
-	// Conns are the streams to the shards, in their order. The client closes them.
+	// Conns are the streams to the shards, in their order, at least one. The client closes them.
 	Conns []Conn
 	// Hooks observes; nil: nothing does.
 	Hooks *Hooks

@@ -334,7 +334,7 @@ func (t *trainer) nothingGood(ctx context.Context, before int64) error {
 }
 
 // elsewhere reports whether executors may be in other processes.
-func (t *trainer) elsewhere() bool { return t.cfg.Runner != "local" && t.cfg.PS.Remote() }
+func (t *trainer) elsewhere() bool { return t.cfg.Runner != spec.RunnerLocal && t.cfg.PS.Remote() }
 
 // ofElsewhere completes what is known of a run whose executors are in other processes. What they did is what the shards have applied
 // since, and why they failed is seen by what the coordinator wants now: their errors come back as text.
@@ -376,7 +376,7 @@ func (t *trainer) ofElsewhere(ctx context.Context, m *member, version uint64, sp
 
 // run runs the training graph on the runner of the job.
 func (t *trainer) run(ctx context.Context, m *member, generation uint64, plan *pipeline.Plan, again recipe, o pipeline.RunOptions) (pipeline.RunStats, error) {
-	if t.cfg.Runner == "local" {
+	if t.cfg.Runner == spec.RunnerLocal {
 		stats, err := local.Run(ctx, plan, o)
 		return pipeline.Sum(stats...), err
 	}

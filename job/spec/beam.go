@@ -12,7 +12,6 @@ import (
 // The runners of a job.
 const (
 	RunnerLocal    = "local"
-	RunnerPrism    = "prism"
 	RunnerFlink    = "flink"
 	RunnerPortable = "portable"
 )

@@ -80,9 +80,12 @@ func (o Options) Validate() error {
 			faults = append(faults, fmt.Sprintf("%s is below 0: %d", d.name, d.value))
 		}
 	}
-	if c, ok := runners[cmp.Or(o.Runner, "prism")]; ok && c.service != (o.Service != nil) {
-		faults = append(faults, fmt.Sprintf("runner %q and the job service %+v do not go together", cmp.Or(o.Runner, "prism"), o.Service))
-	} else if o.Service != nil {
+	switch c, ok := runners[cmp.Or(o.Runner, "prism")]; {
+	case ok && c.service && o.Service == nil:
+		faults = append(faults, fmt.Sprintf("runner %q needs a job service", o.Runner))
+	case ok && !c.service && o.Service != nil:
+		faults = append(faults, fmt.Sprintf("runner %q runs in this process and takes no job service, not that at %q", cmp.Or(o.Runner, "prism"), o.Service.Endpoint))
+	case o.Service != nil:
 		faults = append(faults, o.Service.faults()...)
 	}
 	if o.Splits != nil && len(o.Splits) == 0 {

@@ -47,7 +47,7 @@ type runState struct {
 		sync.Mutex
 		leases   map[int]*lease
 		had      map[int]bool              // tasks whose executors were abandoned
-		ended    int                       // tasks whose executors have ended in order
+		ended    map[int]bool              // tasks whose executors have ended in order
 		taken    map[int]*atomic.Int64     // rows for MaxRows, by segment
 		full     map[int]bool              // segments that have MaxRows
 		enough   map[int]chan struct{}     // closed when they have
@@ -86,7 +86,7 @@ func newRun(s spec, logger *slog.Logger) *runState {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // bundles come and go, the run stays
 	r.mu.leases, r.mu.had = map[int]*lease{}, map[int]bool{}
 	r.mu.taken, r.mu.full, r.mu.stats = map[int]*atomic.Int64{}, map[int]bool{}, map[int]pipeline.RunStats{}
-	r.mu.enough = map[int]chan struct{}{}
+	r.mu.enough, r.mu.ended = map[int]chan struct{}{}, map[int]bool{}
 	return r
 }
 
@@ -210,7 +210,10 @@ func (r *runState) ended(ctx context.Context, task int) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.ended++; r.mu.ended == r.tasks {
+	if r.mu.ended[task] { // by a bundle before this one, whose end the runner did not store
+		return nil
+	}
+	if r.mu.ended[task] = true; len(r.mu.ended) == r.tasks {
 		close(r.allEnded)
 	}
 	return nil

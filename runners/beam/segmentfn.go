@@ -70,7 +70,9 @@ func (f *segmentFn) open(ctx context.Context, rt *sdf.LockRTracker, elem []byte)
 	}
 	l, fresh, err = r.acquire(ctx, t)
 	if err != nil {
-		r.failed(err)
+		if ctx.Err() == nil { // otherwise the runner takes the bundle back, and gives the task to another
+			r.failed(err)
+		}
 		leave()
 		return nil, false, nil, err
 	}

@@ -54,7 +54,7 @@ func TestServiceFaults(t *testing.T) {
 		{"no config", "flink", func(s *Service) { s.Environment = Docker }, []string{"environment docker has no environment config"}},
 		{"unknown", "flink", func(s *Service) { s.Environment = "cloud" }, []string{`no environment "cloud"`, `"docker" "external" "loopback" "process"`}},
 		{"several", "flink", func(s *Service) { s.Parallelism, s.Endpoint = -1, "" }, []string{"parallelism -1", "is not host:port"}},
-		{"not for prism", "prism", func(*Service) {}, []string{`runner "prism"`, "do not go together"}},
+		{"not for prism", "prism", func(*Service) {}, []string{`runner "prism"`, "takes no job service"}},
 	} {
 		s := good
 		c.change(&s)
