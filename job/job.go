@@ -205,6 +205,10 @@ func BuildModel(cfg *Config) (model.Model, error) { return wiring.Model(cfg) }
 // BuildPlan makes and checks the training graph of a job without any I/O but reading secrets and what the model is made of.
 func BuildPlan(cfg *Config) (*pipeline.Plan, error) { return wiring.BuildPlan(cfg) }
 
+// Planned is the submission to a runner that training a job begins with, as far as it is known without its shards: it can be translated
+// and looked at, not run. Errors: as with [BuildPlan].
+func Planned(cfg *Config) (Submission, error) { return run.Planned(cfg) }
+
 // Check looks for everything that would keep a job from running, without reading data and without changing anything.
 // Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *Config) ([]Finding, error) { return inspect.Check(ctx, cfg) }

@@ -26,7 +26,7 @@ func TestRunnerFaults(t *testing.T) {
 		{"good", files, at("beam.options={object_reuse: true, x: 2.5, name: flink}"), nil},
 		{"no endpoint", files, []string{"runner=portable"}, []string{"beam.endpoint: is not set, and the runner portable submits the job there: the address of the job server, such as 127.0.0.1:8099"}},
 		{"no port", files, []string{"runner=flink", "beam.endpoint=flink"}, []string{`beam.endpoint: is "flink", not host:port such as 127.0.0.1:8099`}},
-		{"no runner", files, []string{"runner=flnk"}, []string{`runner: is "flnk", not one of local, prism, flink, portable; did you mean "flink"?`}},
+		{"no runner", files, []string{"runner=flnk"}, []string{`runner: is "flnk", not one of local, prism, flink, portable, dataflow; did you mean "flink"?`}},
 		{"checkpoints of files", files, at("beam.checkpoint_every=1m"), nil},
 		{"checkpoints of a stream", movielens, at("beam.checkpoint_every=1m"), []string{
 			"beam.flink_rest: is not set, and a job with checkpoints does not end in Flink when it is drained: give the address of Flink's REST interface, such as 127.0.0.1:8081",
@@ -37,6 +37,26 @@ func TestRunnerFaults(t *testing.T) {
 			"ps.addresses: are not set, and executors of environment process are in other processes: start shards with `monolith ps` and give their addresses",
 			`source.text.files: are read in other processes, so "a.libfm" must be an absolute path that is the same for all of them`,
 		}},
+		{"dataflow", files, []string{"runner=dataflow"}, []string{
+			"beam.dataflow.project: is not set, and the runner dataflow needs it: the project on Google Cloud",
+			"beam.dataflow.region: is not set, and the runner dataflow needs it: such as europe-west1",
+			"beam.dataflow.staging: is not set, and the runner dataflow needs it: a folder for the job's files, gs://BUCKET/PATH",
+			"beam.dataflow.image: is not set, and the runner dataflow needs it: a container image with this program as its entry point, which `make image` builds",
+			"ps.addresses: are not set, and executors of the runner dataflow are in other processes: start shards with `monolith ps` and give their addresses",
+			`source.text.files: are read in other processes, so "a.libfm" must be an absolute path that is the same for all of them`,
+		}},
+		{"dataflow, wrong", movielens, onDataflow(
+			"name=A_job", "beam.dataflow.staging=bucket/x", "beam.dataflow.workers=3", "beam.dataflow.max_workers=2", "beam.dataflow.worker_zone=a", "beam.dataflow.worker_region=b",
+			"beam.dataflow.flexrs=FLEXRS_COST_OPTIMIZED", "beam.dataflow.autoscaling=none",
+		), []string{
+			`beam.dataflow.autoscaling: is "none", not one of NONE, THROUGHPUT_BASED; did you mean "NONE"?`,
+			`beam.dataflow.staging: is "bucket/x", not gs://BUCKET/PATH`,
+			"beam.dataflow.workers: is 3, more than max_workers, 2",
+			`beam.dataflow.worker_zone: is "a" beside worker_region "b": give one of them`,
+			"beam.dataflow.flexrs: is for jobs that end, and the source is a stream",
+			`beam.job_name: is "A_job", which Dataflow does not accept: lower-case letters, digits and dashes, first a letter`,
+		}},
+		{"dataflow, right", movielens, onDataflow("name=A_job", "beam.job_name=a-job", "beam.dataflow.labels={team: ranking}"), nil},
 		{"elsewhere, but not now", files, []string{"beam.environment=process"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,6 +80,12 @@ func TestRunnerFaults(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"object_reuse": true, "x": 2.5, "name": "flink"}, c.Beam.Options.Values()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func onDataflow(more ...string) []string {
+	return append([]string{
+		"runner=dataflow", "ps.addresses=10.0.0.1:7000,10.0.0.2:7000", "beam.dataflow.project=p", "beam.dataflow.region=r", "beam.dataflow.staging=gs://b/x", "beam.dataflow.image=i",
+	}, more...)
 }
 
 // TestCheckOfRunner asks whether the runner's services answer, and compares the parallelism with the splits.

@@ -24,7 +24,8 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
-		Pool: beam.Pool,
+		Pool:      beam.Pool,
+		Translate: translate,
 		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
 			o.Memory = memory()
 			return job.Evaluate(ctx, c, o)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,23 @@ var ErrStopped = errors.New("the run was stopped at its runner")
 
 // RecipeName is the name under which programs register [Recipes.Build] with a runner.
 const RecipeName = "monolith-train"
+
+// Planned is the submission that a run of a job begins with, as far as it is known without its shards: it can be translated and looked
+// at, not run.
+func Planned(cfg *spec.Config) (Submission, error) {
+	s := Submission{Beam: cfg.Beam, Notice: func(string, ...any) {}}
+	s.Beam.JobName = cmp.Or(s.Beam.JobName, cfg.Name)
+	s.Options = pipeline.RunOptions{
+		Workers: cfg.Train.Workers, Deterministic: cfg.Deterministic, MaxRows: cfg.Train.MaxExamples,
+		Env: func(worker int) *pipeline.Env { return &pipeline.Env{Worker: worker} },
+	}
+	var err error
+	if s.Plan, err = wiring.BuildPlan(cfg); err != nil {
+		return s, err
+	}
+	s.Recipe, err = json.Marshal(recipe{Job: cfg.Raw(), UpTo: cfg.Epochs, LR: 1, Worker: "planned"})
+	return s, err
+}
 
 // Recipes builds training graphs again from their recipes: those of runs in this process with their own sessions, metrics
 // and policies, others from the job. The zero value works; methods may overlap.

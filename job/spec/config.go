@@ -52,10 +52,10 @@ type Config struct {
 	// Optimizer holds the update rules.
 	Optimizer Optimizers `yaml:"optimizer"`
 	// Runner is where the training graph runs: local, in this process; prism, inside Apache Beam's Prism runner in this process,
-	// which other Beam runners' rules can be tried with; flink, a cluster of Apache Flink; or portable, any other runner that has a
-	// job service of Beam's portability API. The last two are described in beam.
-	Runner string `yaml:"runner" default:"local" enum:"local|prism|flink|portable"`
-	// Beam is the job service that the runners flink and portable submit the graph to.
+	// which other Beam runners' rules can be tried with; flink, a cluster of Apache Flink; portable, any other runner that has a
+	// job service of Beam's portability API; or dataflow, Google Cloud Dataflow. The last three are described in beam.
+	Runner string `yaml:"runner" default:"local" enum:"local|prism|flink|portable|dataflow"`
+	// Beam is where the runners flink, portable and dataflow submit the graph to.
 	Beam Beam `yaml:"beam"`
 	// PS is the parameter server.
 	PS PS `yaml:"ps"`

@@ -9,6 +9,8 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
+	df "google.golang.org/api/dataflow/v1b3"
+	"google.golang.org/api/option"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -16,6 +18,14 @@ import (
 // RunAs is Run on a runner with other capabilities.
 func RunAs(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, resumesBounded, oneProcess bool) ([]pipeline.RunStats, error) {
 	return run(ctx, r, plan, o.withDefaults(), capability{resumesBounded: resumesBounded, oneProcess: oneProcess})
+}
+
+// Reaches has a Dataflow submit to another place than Google Cloud.
+func (d *Dataflow) Reaches(endpoint string, upload func(ctx context.Context, url string, content []byte) error) {
+	d.upload, d.poll = upload, time.Millisecond
+	d.service = func(ctx context.Context) (*df.Service, error) {
+		return df.NewService(ctx, option.WithEndpoint(endpoint), option.WithoutAuthentication())
+	}
 }
 
 // Deal returns the names of the splits of each task.

@@ -15,10 +15,11 @@ import (
 // Options are the choices of a [Run]; the zero value works. The fields that [pipeline.RunOptions] has too mean the same.
 type Options struct {
 	// Runner is where the plan runs: "prism", Beam's runner in this process; "flink", a job server of Apache Flink; "portable",
-	// any other job service of Beam's portability API. Default "prism".
+	// any other job service of Beam's portability API; "dataflow", Google Cloud Dataflow. Default "prism".
 	Runner string
-	// Service is the job service of the runners that have one, nil for the others.
-	Service *Service
+	// Service is the job service of flink and portable, and Dataflow the place of dataflow; nil for the other runners.
+	Service  *Service
+	Dataflow *Dataflow
 	// Workers is the number of executors that step in parallel. Default 1; never more than there are splits. A runner with
 	// several processes has one executor for each split instead.
 	Workers int
@@ -81,12 +82,19 @@ func (o Options) Validate() error {
 		}
 	}
 	switch c, ok := runners[cmp.Or(o.Runner, "prism")]; {
-	case ok && c.service && o.Service == nil:
+	case !ok:
+	case c.service && o.Service == nil:
 		faults = append(faults, fmt.Sprintf("runner %q needs a job service", o.Runner))
-	case ok && !c.service && o.Service != nil:
-		faults = append(faults, fmt.Sprintf("runner %q runs in this process and takes no job service, not that at %q", cmp.Or(o.Runner, "prism"), o.Service.Endpoint))
-	case o.Service != nil:
-		faults = append(faults, o.Service.faults()...)
+	case c.dataflow && o.Dataflow == nil:
+		faults = append(faults, fmt.Sprintf("runner %q needs the settings of Dataflow", o.Runner))
+	case !c.service && o.Service != nil:
+		faults = append(faults, fmt.Sprintf("runner %q takes no job service, not that at %q", cmp.Or(o.Runner, "prism"), o.Service.Endpoint))
+	case !c.dataflow && o.Dataflow != nil:
+		faults = append(faults, fmt.Sprintf("runner %q takes no settings of Dataflow, not those of project %q", cmp.Or(o.Runner, "prism"), o.Dataflow.Project))
+	default:
+		if d := o.destination(); d != nil {
+			faults = append(faults, d.faults()...)
+		}
 	}
 	if o.Splits != nil && len(o.Splits) == 0 {
 		faults = append(faults, "splits are given but there are none")
@@ -103,8 +111,20 @@ type capability struct {
 	resumesBounded bool
 	// oneProcess: all elements are processed in the submitting process.
 	oneProcess bool
-	// service: plans are submitted to a job service.
-	service bool
+	// service: plans are submitted to a job service; dataflow: to Dataflow.
+	service, dataflow bool
+}
+
+// keeps reports whether an executor runs to its end within one bundle, because the runner takes no element of the plan back.
+func (c capability) keeps(plan *pipeline.Plan) bool { return plan.Bounded() && !c.resumesBounded }
+
+// capability is that of the runner that the options name.
+func (o *Options) capability() capability {
+	c := runners[o.Runner]
+	if d := o.destination(); d != nil && d.here() {
+		c.oneProcess = true
+	}
+	return c
 }
 
 // runners are the runners that a plan can run on.
@@ -112,4 +132,5 @@ var runners = map[string]capability{
 	"prism":    {resumesBounded: true, oneProcess: true},
 	"flink":    {service: true},
 	"portable": {service: true},
+	"dataflow": {dataflow: true},
 }

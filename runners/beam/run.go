@@ -36,26 +36,11 @@ func Run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options) ([]pipel
 		return nil, err
 	}
 	o = o.withDefaults()
-	c := runners[o.Runner]
-	c.oneProcess = c.oneProcess || o.Service != nil && o.Service.here()
-	return run(ctx, r, plan, o, c)
+	return run(ctx, r, plan, o, o.capability())
 }
 
 func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capability) (_ []pipeline.RunStats, err error) {
-	if !sdk.Initialized() {
-		return nil, fmt.Errorf("beam: Init was not called in main: %w", ErrInit)
-	}
-	if _, err := builder(r.Name); err != nil {
-		return nil, err
-	}
-	if err := checkShuffles(plan, o); err != nil {
-		return nil, err
-	}
-	splits, err := splitsOf(ctx, plan, o)
-	if err != nil {
-		return nil, err
-	}
-	tasks, err := dealAll(plan, splits, o, c)
+	sp, tasks, err := prepare(ctx, r, plan, o, c)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +52,34 @@ func run(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capabi
 	}
 	defer logTo(o.Logger)()
 
-	state := process.begin(spec{
-		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows,
-		IdleEvery: int64(o.IdleEvery), Lease: int64(o.Lease), Renew: int64(o.Renew),
-	}, o.Logger)
+	state := process.begin(sp, o.Logger)
 	state.tasks = len(tasks)
 	return submit(ctx, state, plan, tasks, o, c)
+}
+
+// prepare checks that a plan can run and makes the tasks of its run.
+func prepare(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c capability) (sp spec, _ []task, err error) {
+	if !sdk.Initialized() {
+		return sp, nil, fmt.Errorf("beam: Init was not called in main: %w", ErrInit)
+	}
+	if _, err := builder(r.Name); err != nil {
+		return sp, nil, err
+	}
+	if err := checkShuffles(plan, o); err != nil {
+		return sp, nil, err
+	}
+	splits, err := splitsOf(ctx, plan, o)
+	if err != nil {
+		return sp, nil, err
+	}
+	tasks, err := dealAll(plan, splits, o, c)
+	if err != nil {
+		return sp, nil, err
+	}
+	return spec{
+		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows,
+		IdleEvery: int64(o.IdleEvery), Lease: int64(o.Lease), Renew: int64(o.Renew),
+	}, tasks, nil
 }
 
 // wholeEnd returns what waits until all executors of an unbounded plan have ended in order, in this process or in others; nil where
@@ -116,31 +123,41 @@ func splitsOf(ctx context.Context, plan *pipeline.Plan, o Options) ([]pipeline.S
 	return splits, nil
 }
 
-// submit runs the Beam graph and ends the run in this process: every executor is joined when it returns.
-func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []task, o Options, c capability) ([]pipeline.RunStats, error) {
+// graphOf makes the Beam graph of a run.
+func graphOf(sp spec, plan *pipeline.Plan, tasks []task, c capability) (*sdk.Pipeline, error) {
 	p, s := sdk.NewPipelineWithRoot()
 	s = s.Scope(plan.Name)
 	var out sdk.PCollection
 	if len(plan.Shuffles()) > 0 {
 		var err error
-		if out, err = shuffled(s, state.spec, plan, tasks); err != nil {
-			return nil, errors.Join(err, state.end(errEnded))
+		if out, err = shuffled(s, sp, plan, tasks); err != nil {
+			return nil, err
 		}
 	} else {
 		elems := make([][]byte, len(tasks))
 		for i, t := range tasks {
 			var err error
 			if elems[i], err = t.encode(); err != nil {
-				return nil, errors.Join(fmt.Errorf("beam: task %d: %w", i, err), state.end(errEnded))
+				return nil, fmt.Errorf("beam: task %d: %w", i, err)
 			}
 		}
-		var fn any = &leaseFn{segmentFn{state.spec}}
-		if plan.Bounded() && !c.resumesBounded {
-			fn = &boundedFn{segmentFn{state.spec}}
+		var fn any = &leaseFn{segmentFn{sp}}
+		if c.keeps(plan) {
+			fn = &boundedFn{segmentFn{sp}}
 		}
 		out = sdk.ParDo(s, fn, sdk.Reshuffle(s, sdk.CreateList(s, elems)))
 	}
-	sdk.ParDo0(s, &collectFn{state.spec}, sdk.Reshuffle(s, out))
+	sdk.ParDo0(s, &collectFn{sp}, sdk.Reshuffle(s, out))
+	return p, nil
+}
+
+// submit runs the Beam graph and ends the run in this process: every executor is joined when it returns.
+func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []task, o Options, c capability) ([]pipeline.RunStats, error) {
+	p, err := graphOf(state.spec, plan, tasks, c)
+	if err != nil {
+		return nil, errors.Join(err, state.end(errEnded))
+	}
+	d := o.destination()
 
 	// Prism ends the process when the context of a job ends, or its deadline passes, at the wrong moment. So executors are
 	// cancelled, their error fails the job, and the job's own context is the last resort.
@@ -150,7 +167,7 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	watch.Go(func() {
 		drain, stop, enough := o.Drain, o.Stop, o.Enough
 		broken := state.broken
-		if o.Service == nil {
+		if d == nil {
 			broken = nil // the job fails by itself
 		}
 		for {
@@ -184,10 +201,9 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 			}
 		}
 	})
-	var err error
 	var counted pipeline.RunStats
-	if o.Service != nil {
-		counted, err = o.Service.run(jobCtx, p, plan, len(tasks), state.wholeEnd(c, plan), o.Logger)
+	if d != nil {
+		counted, err = d.run(jobCtx, p, plan, len(tasks), state.wholeEnd(c, plan), o.Logger)
 	} else {
 		_, err = sdk.Run(jobCtx, o.Runner, p)
 	}

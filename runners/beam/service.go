@@ -14,8 +14,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	sdk "github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -114,10 +112,13 @@ func (c jobClient) Prepare(ctx context.Context, r *jobpb.PrepareJobRequest, o ..
 		if err != nil {
 			return nil, fmt.Errorf("option %s: %w: %w", name, err, pipeline.ErrConfig)
 		}
-		r.PipelineOptions.Fields["beam:option:"+name+":v1"] = v
+		r.PipelineOptions.Fields[optionName(name)] = v
 	}
 	return c.JobServiceClient.Prepare(ctx, r, o...)
 }
+
+// optionName is what an option is called in a submitted job.
+func optionName(name string) string { return "beam:option:" + name + ":v1" }
 
 // options are those of the runner, for a plan that ends or one that does not.
 func (s *Service) options(bounded bool) map[string]any {
@@ -139,24 +140,32 @@ func (s *Service) options(bounded bool) map[string]any {
 	return o
 }
 
-// environment is how workers come into being; done ends what was begun for them.
-func (s *Service) environment(ctx context.Context) (env *pipepb.Environment, done func() error, err error) {
-	urn, config := "beam:env:"+s.Environment+":v1", s.EnvironmentConfig
-	done = func() error { return nil }
+// where is the environment of the executors that are not in this process; for those that are, one without an address.
+func (s *Service) where() (urn, config string, err error) {
 	switch {
 	case s.here():
+		return "beam:env:external:v1", "", nil
+	case s.Environment == Process:
+		b, err := json.Marshal(map[string]string{"command": s.EnvironmentConfig})
+		return "beam:env:process:v1", string(b), err
+	}
+	return "beam:env:" + s.Environment + ":v1", s.EnvironmentConfig, nil
+}
+
+// environment is how workers come into being; done ends what was begun for them.
+func (s *Service) environment(ctx context.Context) (env *pipepb.Environment, done func() error, err error) {
+	done = func() error { return nil }
+	urn, config, err := s.where()
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.here() {
 		pool, err := extworker.StartLoopback(context.WithoutCancel(ctx), 0)
 		if err != nil {
 			return nil, nil, err
 		}
-		urn, config = "beam:env:external:v1", pool.EnvironmentConfig(ctx)
+		config = pool.EnvironmentConfig(ctx)
 		done = func() error { return pool.Stop(context.WithoutCancel(ctx)) }
-	case s.Environment == Process:
-		b, err := json.Marshal(map[string]string{"command": config})
-		if err != nil {
-			return nil, nil, err
-		}
-		config = string(b)
 	}
 	if env, err = graphx.CreateEnvironment(ctx, urn, func(context.Context) string { return config }); err != nil {
 		return nil, nil, errors.Join(err, done())
@@ -185,9 +194,7 @@ func stage(ctx context.Context, client jobpb.JobServiceClient, job *pipepb.Pipel
 	return prepared, retrieval, err
 }
 
-// run submits a job and follows it to its end. When ctx ends the job is cancelled. wholeEnd, if not nil, returns when all executors
-// have ended in order; a job that stays afterwards, as one with checkpoints does, is ended. counted are the rows and batches that the
-// executors in other processes count, where the runner tells.
+// run implements [destination]. A job with checkpoints stays when its executors have ended.
 func (s *Service) run(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan, elements int, wholeEnd func(context.Context) error, log *slog.Logger) (counted pipeline.RunStats, err error) {
 	edges, _, err := p.Build()
 	if err != nil {
@@ -221,51 +228,33 @@ func (s *Service) run(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan,
 	if s.Submitted != nil {
 		s.Submitted(id)
 	}
-	bg := context.WithoutCancel(ctx)
-	following, over := context.WithCancel(bg)
-	defer over()
-	defer context.AfterFunc(ctx, func() { s.cancel(following, client, id, log) })()
-	var whole atomic.Bool
-	var watch sync.WaitGroup
-	if wholeEnd != nil {
-		watch.Go(func() {
-			if wholeEnd(following) != nil {
-				return
-			}
-			whole.Store(true)
-			wait := time.Duration(0)
-			if s.CheckpointEvery == 0 {
-				wait = grace // it ends by itself
-			}
-			select {
-			case <-time.After(wait):
-				log.Debug("all executors have ended, so the job is", "id", id)
-				s.cancel(following, client, id, log)
-			case <-following.Done():
-			}
-		})
+	wait := time.Duration(0)
+	if s.CheckpointEvery == 0 {
+		wait = grace // it ends by itself
 	}
-	err = s.follow(bg, client, id, log)
-	over()
-	watch.Wait()
-	switch {
-	case whole.Load() && err != nil:
-		return counted, nil
-	case err != nil:
-		return counted, err
-	case wholeEnd != nil && !whole.Load():
-		// It has ended by itself, which may be known here before that the executors have.
-		late, stop := context.WithTimeout(ctx, settle)
-		err := wholeEnd(late)
-		stop()
-		if err != nil {
-			return counted, fmt.Errorf("job %s was stopped before its executors had ended: %w", id, ErrCancelled)
-		}
-	}
-	found, err := client.GetJobMetrics(bg, &jobpb.GetJobMetricsRequest{JobId: id})
+	return attend(ctx, &serviceJob{s, client, id, log}, wait, wholeEnd, log)
+}
+
+// serviceJob is a job at a job service.
+type serviceJob struct {
+	*Service
+	client jobpb.JobServiceClient
+	id     string
+	log    *slog.Logger
+}
+
+func (j *serviceJob) name() string { return j.id }
+
+func (j *serviceJob) follow(ctx context.Context) error {
+	return j.Service.follow(ctx, j.client, j.id, j.log)
+}
+
+func (j *serviceJob) cancel(ctx context.Context) { j.Service.cancel(ctx, j.client, j.id, j.log) }
+
+func (j *serviceJob) counted(ctx context.Context) (counted pipeline.RunStats, err error) {
+	found, err := j.client.GetJobMetrics(ctx, &jobpb.GetJobMetricsRequest{JobId: j.id})
 	if err != nil {
-		log.Warn("the job's counters are not known", "id", id, "err", err)
-		return counted, nil
+		return counted, err
 	}
 	for _, m := range found.GetMetrics().GetCommitted() {
 		if m.GetLabels()["NAMESPACE"] != "monolith" {

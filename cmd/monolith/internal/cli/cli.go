@@ -7,6 +7,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -29,6 +30,8 @@ type Ops struct {
 	Serve func(context.Context, *job.Config, job.ServeOptions) (*job.ServeResult, error)
 	// Pool runs executors for a worker of a Beam runner until ctx ends.
 	Pool func(ctx context.Context, listen string, ready func(addr string)) error
+	// Translate makes what training a job would submit to its runner, as JSON. It reads no data.
+	Translate func(context.Context, *job.Config) (json.RawMessage, error)
 	// Eval evaluates a snapshot.
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
 	// Plan checks a job's graph without I/O.

@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,6 +114,9 @@ func fakes() cli.Ops {
 		return nil
 	}
 	return cli.Ops{
+		Translate: func(_ context.Context, c *job.Config) (json.RawMessage, error) {
+			return json.RawMessage(`{"job":{"name":"` + c.Name + `"}}`), nil
+		},
 		Train: func(ctx context.Context, c *job.Config, o job.RunOptions) (*job.TrainResult, error) {
 			if err := fail(); err != nil {
 				return nil, err

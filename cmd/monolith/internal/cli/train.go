@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -19,6 +22,7 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		set         []string
 		resume      bool
 		printConfig bool
+		dryRun      bool
 		worker      string
 		runner      string
 	)
@@ -36,6 +40,7 @@ share the splits of the source: start the same command on as many machines as th
   monolith train job.yaml --set train.batch=1024 --set model.deepfm.hidden=64,32
   monolith train job.yaml --resume=false          # start over
   monolith train job.yaml --print-config          # each value and its origin
+  monolith train job.yaml --runner=dataflow --dry-run | jq .job
   monolith train job.yaml --json | jq .result.metrics.auc`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
@@ -49,6 +54,9 @@ share the splits of the source: start the same command on as many machines as th
 				out.result = map[string]any{"settings": settings}
 				out.text = func(w io.Writer) error { return writeSettings(w, settings) }
 				return nil
+			}
+			if dryRun {
+				return a.translate(cmd.Context(), cfg, out)
 			}
 			if a.Ops.Train == nil {
 				return errMissing
@@ -75,8 +83,34 @@ share the splits of the source: start the same command on as many machines as th
 	addRunner(cmd, &runner)
 	cmd.Flags().StringVar(&worker, "worker", "", "`name` of this worker among those of the job; one that is started again under its name takes its place at once (default: host and process)")
 	cmd.Flags().BoolVar(&resume, "resume", true, "continue from the newest snapshot; given explicitly it demands one, =false starts over")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "write as JSON what would be submitted to the runner, and stop; for runners that jobs are submitted to: flink, portable, dataflow")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write every value in force and where it came from, and stop")
 	return cmd
+}
+
+// translate writes what training would submit.
+func (a *App) translate(ctx context.Context, cfg *job.Config, out *outcome) error {
+	if !cfg.Submits() {
+		return &usageError{fmt.Sprintf("--dry-run shows what is submitted, and the runner %s runs in this process; name another with --runner", cfg.Runner), ""}
+	}
+	if a.Ops.Translate == nil {
+		return errMissing
+	}
+	job, err := a.Ops.Translate(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	out.result = job
+	out.text = func(w io.Writer) error {
+		var b bytes.Buffer
+		if err := json.Indent(&b, job, "", "  "); err != nil {
+			return err
+		}
+		b.WriteByte('\n')
+		_, err := b.WriteTo(w)
+		return err
+	}
+	return nil
 }
 
 func writeSettings(w io.Writer, settings []job.Setting) error {
