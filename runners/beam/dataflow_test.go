@@ -156,7 +156,7 @@ func TestTranslateNothing(t *testing.T) {
 		want string
 	}{
 		{beam.Options{}, `runner "prism" runs in this process`},
-		{beam.Options{Runner: "dataflow"}, `runner "dataflow" and the job service`},
+		{beam.Options{Runner: "dataflow"}, "needs the settings of Dataflow"},
 		{beam.Options{Runner: "flink", Dataflow: onDataflow()}, "needs a job service"},
 		{beam.Options{Runner: "dataflow", Dataflow: &beam.Dataflow{Staging: "/tmp", JobName: "A", Workers: -1, WorkerRegion: "r", WorkerZone: "z"}}, "no project is given"},
 		{beam.Options{Runner: "dataflow", Dataflow: &beam.Dataflow{Staging: "/tmp"}}, `"/tmp" is not gs://BUCKET/PATH`},
