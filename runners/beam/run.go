@@ -187,7 +187,7 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 				state.allFull(len(plan.Segments))
 			case <-ctx.Done():
 				state.cancel(context.Cause(ctx))
-				if o.Service != nil { // executors elsewhere do not know
+				if d != nil { // executors elsewhere do not know
 					stopJob()
 					<-over
 					return
