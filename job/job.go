@@ -82,8 +82,20 @@ type (
 	HeadScore = result.HeadScore
 	// OutputState is how an output does, in a [Status].
 	OutputState = result.OutputState
-	// SliceScores are the metrics of one head over the examples with one value of a column.
+	// SliceScores are the metrics of one head over the examples with one value of a column, or of two.
 	SliceScores = result.SliceScores
+	// Measured is the metrics of some examples, with what is known about them.
+	Measured = result.Measured
+	// Interval is where a figure lies with 95 in a hundred.
+	Interval = result.Interval
+	// Difference is how far one figure lies above another.
+	Difference = result.Difference
+	// Curves are what is drawn of one head.
+	Curves = result.Curves
+	// CalibrationBin is a bin of a [Curves].
+	CalibrationBin = result.CalibrationBin
+	// Compared is the model that an evaluation compares with.
+	Compared = result.Compared
 	// TrainResult is what a training run did.
 	TrainResult = result.TrainResult
 	// LostRange is a range of positions of a split whose records were gone before they were read.
@@ -92,6 +104,8 @@ type (
 	FillInfo = result.FillInfo
 	// EvalOptions say what to evaluate, beside the job.
 	EvalOptions = run.EvalOptions
+	// CompareWith says which model to compare with.
+	CompareWith = run.CompareWith
 	// EvalResult is what an evaluation found.
 	EvalResult = result.EvalResult
 	// ServeOptions are what serving shards takes beside the job.

@@ -132,26 +132,106 @@ type LostRange struct {
 	To    int64  `json:"to"`
 }
 
-// SliceScores are the metrics of one head over the examples with one value of a column.
+// Interval is where a figure lies with 95 in a hundred: of as many other examples from where these came from it would be in there that
+// often. Both ends are NaN where it is not known.
+type Interval struct{ Low, High float64 }
+
+// MarshalJSON writes [low, high], null for what is not known.
+func (i Interval) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]*float64{Finite(i.Low), Finite(i.High)})
+}
+
+// Difference is how far a metric lies above the same one of the model compared with, or that of a slice above that of all examples.
+type Difference struct {
+	Value    float64
+	Interval Interval
+	// Errors is how many of its standard errors the value is: beyond 2, or below -2, it is hardly chance. NaN where it is not known.
+	Errors float64
+}
+
+// MarshalJSON writes what is not known as null.
+func (d Difference) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Value    *float64 `json:"difference"`
+		Interval Interval `json:"interval"`
+		Errors   *float64 `json:"standard_errors"`
+	}{Finite(d.Value), d.Interval, Finite(d.Errors)})
+}
+
+// Measured is the metrics of some examples, by the names of [Scores], with what is known about them.
+type Measured struct {
+	Examples int64  `json:"examples"`
+	Metrics  Scores `json:"metrics"`
+	// Intervals are those of Metrics, where the evaluation has a bootstrap.
+	Intervals map[string]Interval `json:"intervals,omitempty"`
+	// Other are the metrics of the model compared with, and Differences how far Metrics lie above them; none without one.
+	Other       Scores                `json:"other,omitempty"`
+	Differences map[string]Difference `json:"differences,omitempty"`
+}
+
+// SliceScores are the metrics of one head over the examples with one value of a column, or of two.
 type SliceScores struct {
 	Head   string `json:"head,omitempty"`
 	Column string `json:"column"`
 	// Value is the column's; empty where it is missing, and where Others tells how many values are measured together, because
 	// they are rarer than eval.slices shows.
-	Value    string `json:"value"`
-	Others   int    `json:"others,omitempty"`
-	Examples int64  `json:"examples"`
-	Metrics  Scores `json:"metrics"`
+	Value string `json:"value"`
+	// With and WithValue are those of the second column of a cross.
+	With      string `json:"with,omitempty"`
+	WithValue string `json:"with_value,omitempty"`
+	Others    int    `json:"others,omitempty"`
+	Measured
+	// FromAll is how far Metrics lie above those of all examples, where the evaluation has a bootstrap.
+	FromAll map[string]Difference `json:"from_all,omitempty"`
+}
+
+// Curves are what is drawn of one head.
+type Curves struct {
+	Head string `json:"head,omitempty"`
+	// ROC is the points of the curve, false positives and true positives; none where it is not defined.
+	ROC [][2]float64 `json:"roc,omitempty"`
+	// Bins have equal width, MassBins equal weight; none for what is no probability.
+	Bins     []CalibrationBin `json:"calibration,omitempty"`
+	MassBins []CalibrationBin `json:"calibration_equal_mass,omitempty"`
+	// Low and High are the bounds of the histograms, whose bins are of one width.
+	Low       float64   `json:"histogram_low"`
+	High      float64   `json:"histogram_high"`
+	Negatives []float64 `json:"histogram_negatives"`
+	Positives []float64 `json:"histogram_positives"`
+}
+
+// CalibrationBin is the examples with predictions from Low to High: their weight, mean prediction and mean label.
+type CalibrationBin struct {
+	Low       float64 `json:"low"`
+	High      float64 `json:"high"`
+	Weight    float64 `json:"weight"`
+	Predicted float64 `json:"predicted"`
+	Happened  float64 `json:"happened"`
+}
+
+// Compared is the model that an evaluation compares with.
+type Compared struct {
+	// Job is the job's name where it is another one, Snapshot the path of the snapshot, Which says which that is.
+	Job      string `json:"job,omitempty"`
+	Snapshot string `json:"snapshot"`
+	Which    string `json:"which,omitempty"`
+	// Curves are those of the heads that both have.
+	Curves []Curves `json:"curves,omitempty"`
 }
 
 // EvalResult is what an evaluation found.
 type EvalResult struct {
-	Examples          int64   `json:"examples"`
+	Measured
 	ExamplesPerSecond float64 `json:"examples_per_second"`
 	Seconds           float64 `json:"seconds"`
-	Metrics           Scores  `json:"metrics"`
+	// Replicates is how many the intervals are made of; 0: there are none.
+	Replicates int `json:"replicates,omitempty"`
+	// ComparedWith is the other model; nil: there is none.
+	ComparedWith *Compared `json:"compared_with,omitempty"`
 	// Slices are the metrics of each head by the values of eval.slices.
-	Slices  []SliceScores    `json:"slices,omitempty"`
+	Slices []SliceScores `json:"slices,omitempty"`
+	// Curves are those of each head, if they were asked for.
+	Curves  []Curves         `json:"curves,omitempty"`
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
 	// Features describes how many of the examples had a value of each feature.
 	Features []FillInfo `json:"features,omitempty"`

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
@@ -24,35 +26,116 @@ import (
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// Evaluate scores the job's evaluation source with the parameters of a snapshot. Nothing is changed: the snapshot is
-// read into shards of its own.
+// Evaluate scores the job's evaluation source with the parameters of a snapshot, and with those of another model where one is to be
+// compared with. Nothing is changed: the snapshot is read into shards of its own. Figures are those of the examples, to the last
+// digit, whatever the number of workers.
 func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.EvalResult, error) {
+	if cfg.Eval.Source == nil {
+		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
+	}
+	if opts.Bootstrap != 0 && opts.Bootstrap < metric.MinReplicates {
+		return nil, fault.Config("job: %d replicates are too few for intervals; take %d or more, or 0 for none", opts.Bootstrap, metric.MinReplicates)
+	}
+	e := &evaluation{cfg: cfg, opts: opts, log: opts.Logger}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if e.hooks, err = newTelemetry(opts.Registerer); err != nil {
+		return nil, err
+	}
 	began := time.Now()
+	mine, err := e.score(ctx, cfg, opts.Snapshot, true)
+	if err != nil {
+		return nil, err
+	}
+	seconds := time.Since(began).Seconds()
+	m := measuring{cfg: cfg, replicates: opts.Bootstrap, mine: mine.predictions}
+	out := &result.EvalResult{
+		Seconds: seconds, ExamplesPerSecond: float64(mine.rows) / max(seconds, 1e-9), Replicates: opts.Bootstrap,
+		BadRows: mine.bad, Features: mine.features, Snapshot: mine.path, Which: mine.which, Part: mine.part,
+	}
+	if opts.Compare != nil {
+		if out.ComparedWith, err = e.compare(ctx, &m); err != nil {
+			return nil, err
+		}
+	}
+	for _, missing := range m.missing() {
+		e.notice(missing)
+	}
+	var replicates []drawn
+	if out.Measured, replicates, err = m.all(ctx); err != nil {
+		return nil, err
+	}
+	if out.Slices, err = m.slices(ctx, &out.Measured, replicates); err != nil {
+		return nil, err
+	}
+	if opts.Curves {
+		out.Curves = m.curves(m.mine, func(head int) int { return head })
+		if m.other != nil {
+			out.ComparedWith.Curves = m.curves(m.other, m.otherOf)
+		}
+	}
+	return out, nil
+}
+
+// evaluation is what the models of one evaluation share.
+type evaluation struct {
+	cfg   *spec.Config
+	opts  EvalOptions
+	log   *slog.Logger
+	hooks *telemetry.Metrics
+}
+
+func (e *evaluation) notice(text string) {
+	if e.opts.Notice != nil {
+		e.opts.Notice(text)
+	}
+}
+
+// compare scores the examples with the other model. Its job says what features it makes of them, the evaluated one which examples
+// these are.
+func (e *evaluation) compare(ctx context.Context, m *measuring) (*result.Compared, error) {
+	cfg, out := e.cfg, &result.Compared{}
+	if with := e.opts.Compare.Config; with != nil {
+		other := *with
+		other.Eval, out.Job = e.cfg.Eval, with.Name
+		cfg = &other
+	}
+	found, err := e.score(ctx, cfg, e.opts.Compare.Snapshot, false)
+	if err != nil {
+		return nil, fmt.Errorf("the model to compare with: %w", err)
+	}
+	out.Snapshot, out.Which = found.path, found.which
+	return out, m.compare(cfg, found.predictions)
+}
+
+// scored is what one model says of the evaluation source.
+type scored struct {
+	predictions *metric.Collection
+	rows        int64
+	path, which string // of the snapshot
+	part        string // of the outputs
+	bad         map[string]int64
+	features    []result.FillInfo
+}
+
+// score runs the evaluation graph of a job over a snapshot, with the job's outputs of the evaluation where outputs is true.
+func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, outputs bool) (*scored, error) {
 	m, err := wiring.Model(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Eval.Source == nil {
-		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
-	}
-	log := opts.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	hooks, err := newTelemetry(opts.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	bad, err := newBadRows(cfg, stored.WorkerName(), log)
+	bad, err := newBadRows(cfg, stored.WorkerName(), e.log)
 	if err != nil {
 		return nil, err
 	}
 	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
-	path, which, err := stored.SnapshotToRead(cfg, opts.Snapshot)
-	if err != nil {
+	out := &scored{}
+	if out.path, out.which, err = stored.SnapshotToRead(cfg, asked); err != nil {
 		return nil, err
 	}
-	info, err := snapshot.ReadInfo(path)
+	info, err := snapshot.ReadInfo(out.path)
 	if err != nil {
 		return nil, fmt.Errorf("job: %w", err)
 	}
@@ -60,23 +143,23 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if err != nil {
 		return nil, err
 	}
-	if len(moved) > 0 && opts.Notice != nil {
-		opts.Notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", path, strings.Join(moved, "; ")))
+	if len(moved) > 0 {
+		e.notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", out.path, strings.Join(moved, "; ")))
 	}
-	cluster, err := coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: path, ReadOnly: true, Logger: log, Hooks: psHooks(hooks), Memory: tableMemory(cfg, opts.Memory)})
+	cluster, err := coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: tableMemory(cfg, e.opts.Memory)})
 	if err != nil {
 		return nil, fault.Unavailable(err)
 	}
 	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 
-	mon := newMonitor(cfg, opts.Options, hooks)
-	mon.watched, mon.fills = "eval", newFillWatch(cfg, log)
+	mon := newMonitor(cfg, e.opts.Options, e.hooks)
+	mon.watched, mon.fills = "eval", newFillWatch(cfg, e.log)
 	limit := cfg.Eval.MaxExamples
-	if opts.MaxExamples > 0 {
-		limit = opts.MaxExamples
+	if e.opts.MaxExamples > 0 {
+		limit = e.opts.MaxExamples
 	}
 	var outs *wiring.Outputs
-	if len(cfg.Eval.Outputs) > 0 {
+	if outputs && len(cfg.Eval.Outputs) > 0 {
 		outs = &wiring.Outputs{}
 		mon.outputs = outs // before the monitor runs
 	}
@@ -92,30 +175,23 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 		if outs.Part, err = partOf(ctx, cfg, m, info); err != nil {
 			return nil, fault.Unavailable(err)
 		}
+		out.part = outs.Part
 	}
-	found, stats, err := evaluate(ctx, cfg, m, open, outs, limit, opts.Drain, func(worker int) *pipeline.Env {
-		return &pipeline.Env{Worker: worker, Logger: log, Hooks: runHooks(mon, hooks), BadRows: bad.policy}
+	var stats pipeline.RunStats
+	out.predictions, stats, err = evaluate(ctx, cfg, m, open, outs, cfg.Train.Workers, limit, e.opts.Drain, func(worker int) *pipeline.Env {
+		return &pipeline.Env{Worker: worker, Logger: e.log, Hooks: runHooks(mon, e.hooks), BadRows: bad.policy}
 	})
 	if err != nil {
 		return nil, err
 	}
-	n := stats.Rows
 	if err := bad.guard.nothing(); err != nil {
 		return nil, err
 	}
-	if n == 0 {
+	if stats.Rows == 0 {
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
-	seconds := time.Since(began).Seconds()
-	part := ""
-	if outs != nil {
-		part = outs.Part
-	}
-	return &result.EvalResult{
-		Examples: n, Seconds: seconds, ExamplesPerSecond: float64(n) / max(seconds, 1e-9), Metrics: found.scores,
-		Slices:  measureSlices(cfg, found.predictions),
-		BadRows: bad.counts(), Features: mon.fills.end(), Snapshot: path, Which: which, Part: part,
-	}, nil
+	out.rows, out.bad, out.features = stats.Rows, bad.counts(), mon.fills.end()
+	return out, nil
 }
 
 // partOf names what the outputs of an evaluation write: after the snapshot, its contents, the graph and the splits that are read.

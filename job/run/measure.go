@@ -51,31 +51,6 @@ func measure(cfg *spec.Config, c *metric.Collection, group int) result.Scores {
 	return scores
 }
 
-// measureSlices computes the metrics of all heads for each value of the columns of eval.slices.
-func measureSlices(cfg *spec.Config, c *metric.Collection) (out []result.SliceScores) {
-	if c.Rows() == 0 {
-		return nil
-	}
-	keys := cfg.Eval.Keys()
-	var w metric.Workspace
-	for i, h := range cfg.AllHeads() {
-		for _, of := range cfg.Eval.Slices {
-			for _, s := range c.Slices(i, slices.Index(keys, of.Column), of.Max) {
-				scores := result.Scores{}
-				for _, m := range metricsOf(cfg, &h) {
-					if !m.Grouped {
-						scores[m.Name] = m.Compute(&w, &s.Set)
-					}
-				}
-				out = append(out, result.SliceScores{
-					Head: h.Name, Column: of.Column, Value: s.Value, Others: s.Rest, Examples: int64(s.Set.Len()), Metrics: scores,
-				})
-			}
-		}
-	}
-	return out
-}
-
 // traceScores summarises the predictions of the last examples as they were trained on, progressive or not, and counts them:
 // those of the parameter server's trace, which is exactly as old as the parameters. Of a job without heads it has AUC and log
 // loss.
@@ -97,7 +72,7 @@ func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, prog
 		prefix = "progressive_"
 	}
 	var c metric.Collection
-	c.Add(batch)
+	c.Add(metric.Place{}, batch)
 	group := -1
 	if cfg.Eval.Group != "" {
 		group = slices.Index(schema.Keys, cfg.Eval.Group)

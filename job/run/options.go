@@ -53,6 +53,20 @@ type EvalOptions struct {
 	Snapshot string
 	// MaxExamples ends the evaluation early; 0: as the job says.
 	MaxExamples int64
+	// Bootstrap is the number of replicates that intervals are made of, [metric.MinReplicates] at least; 0: there are none.
+	Bootstrap int
+	// Compare is a model that scores the same examples; nil: none does.
+	Compare *CompareWith
+	// Curves asks for what is drawn: ROC, calibration and histograms.
+	Curves bool
+}
+
+// CompareWith says which model to compare with.
+type CompareWith struct {
+	// Config is its job, whose features are made of the examples of the evaluated job's eval.source; nil: that job.
+	Config *spec.Config
+	// Snapshot is as of [EvalOptions].
+	Snapshot string
 }
 
 // tableMemory is what tables of this process may take: ps.memory, or all that the program has for them.

@@ -303,13 +303,13 @@ func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(result.Status{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
-	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, nil, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
+	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, nil, 1, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
 	})
 	if err != nil || stats.Drained {
 		return stats.Drained, err
 	}
-	scores := found.scores
+	scores := measure(t.cfg, found, groupKey(t.cfg))
 	t.state.Metrics = scores
 	attrs := []any{"epoch", epoch}
 	for _, name := range scores.Names() {
@@ -373,14 +373,10 @@ func valueOr(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// evaluated is what an evaluation found: its metrics, and all predictions for those who measure more.
-type evaluated struct {
-	scores      result.Scores
-	predictions *metric.Collection
-}
-
 // evaluate runs the evaluation graph of a job over parameters that open reads. outs gets its outputs; nil: it writes none.
-func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, outs *wiring.Outputs, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (*evaluated, pipeline.RunStats, error) {
+// Figures do not depend on the number of workers; which examples are the first maxExamples, where that is not 0, and the order of
+// outputs would, so that there is one worker for these.
+func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, outs *wiring.Outputs, workers int, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (*metric.Collection, pipeline.RunStats, error) {
 	sink := metricsink.New[*trainstep.Scored]()
 	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, outs, sink)
 	if err != nil {
@@ -389,17 +385,15 @@ func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.
 	if !plan.Bounded() && maxExamples == 0 {
 		return nil, pipeline.RunStats{}, fmt.Errorf("job: eval.source does not end: set eval.max_examples, or an end: %w", pipeline.ErrConfig)
 	}
-	// One worker: the sum of the log loss then has one order, so that equal parameters give equal metrics.
-	stats, err := local.Run(ctx, plan, pipeline.RunOptions{MaxRows: maxExamples, Drain: drain, Deterministic: true, Env: env})
+	if maxExamples > 0 || outs != nil {
+		workers = 1
+	}
+	stats, err := local.Run(ctx, plan, pipeline.RunOptions{Workers: workers, MaxRows: maxExamples, Drain: drain, Deterministic: workers <= 1, Env: env})
 	if err != nil {
 		if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
 			err = fmt.Errorf("%s: %w", wiring.EvalReading(cfg).KeyOf(err), err)
 		}
 		return nil, pipeline.RunStats{}, err
 	}
-	group := -1
-	if cfg.Eval.Group != "" {
-		group = 0 // the first of Eval.Keys
-	}
-	return &evaluated{measure(cfg, sink.Scores(), group), sink.Scores()}, pipeline.Sum(stats...), nil
+	return sink.Scores(), pipeline.Sum(stats...), nil
 }

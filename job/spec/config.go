@@ -121,7 +121,7 @@ type Eval struct {
 	// Group is the column that metrics within groups go by: the user, or the request. Its hash is stored with the predictions
 	// of the last examples.
 	Group string `yaml:"group"`
-	// Slices are columns by whose values `monolith eval` measures too: the metrics of each country, say.
+	// Slices are columns by whose values `monolith eval` measures too: the metrics of each country, say. Its --slice names others.
 	Slices []Slices `yaml:"slices"`
 	// Every chooses when training stops to evaluate: after each epoch, or only at the end.
 	Every string `yaml:"every" default:"epoch" enum:"epoch|end"`
@@ -139,6 +139,8 @@ type Eval struct {
 type Slices struct {
 	// Column is where the value is in the record.
 	Column string `yaml:"column" short:"true" required:"true"`
+	// With is a second column: each pair of values is a slice then. Empty: there is none.
+	With string `yaml:"with" default:""`
 	// Max is how many values are shown, the most frequent ones; all others are measured together.
 	Max int `yaml:"max" default:"20" min:"1" max:"1000"`
 }

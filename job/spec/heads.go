@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
@@ -104,11 +105,21 @@ func (e *Eval) Keys() (columns []string) {
 		columns = append(columns, e.Group)
 	}
 	for _, s := range e.Slices {
-		if !slices.Contains(columns, s.Column) {
-			columns = append(columns, s.Column)
+		for _, column := range s.Columns() {
+			if !slices.Contains(columns, column) {
+				columns = append(columns, column)
+			}
 		}
 	}
 	return columns
+}
+
+// Columns are the one or two columns whose values the slices are of.
+func (s *Slices) Columns() []string {
+	if s.With == "" {
+		return []string{s.Column}
+	}
+	return []string{s.Column, s.With}
 }
 
 func (h *Head) derive(c *Config) {
@@ -179,8 +190,13 @@ func (v *validator) heads(known []string) {
 	for i, s := range c.Eval.Slices {
 		path := fmt.Sprintf("eval.slices[%d]", i)
 		v.column(s.Column, path+".column", known)
-		if j := slices.IndexFunc(c.Eval.Slices, func(o Slices) bool { return o.Column == s.Column }); j < i {
-			v.fault(path+".column", "is %q, which slice %d is of already", s.Column, j)
+		v.column(s.With, path+".with", known)
+		if s.With != "" && s.With == s.Column {
+			v.fault(path+".with", "is %q, which is the column itself; name another, or none", s.With)
+		}
+		same := func(o Slices) bool { return slices.Equal(o.Columns(), s.Columns()) }
+		if j := slices.IndexFunc(c.Eval.Slices, same); j < i {
+			v.fault(path+".column", "is %q, which slice %d is of already", strings.Join(s.Columns(), ","), j)
 		}
 	}
 }

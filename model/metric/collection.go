@@ -4,23 +4,81 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/score"
 )
 
-// Collection gathers scored batches of one model in the order in which they are added, for metrics over all of them. It
-// costs 8 bytes an example and head, 4 where examples have weights, and 4 and the different values for each key. The zero
-// value is empty. Not for concurrent use.
+// Place is where the examples of a batch come from.
+type Place struct {
+	// Split names the split of the source, From is the position that its batch begins at.
+	Split string
+	From  int64
+	// Positions [Rows] are the positions after each example; nil: they follow From one by one.
+	Positions []int64
+}
+
+// Collection gathers scored batches of one model for metrics over all of them. It keeps every example, so nothing is estimated:
+// 16 bytes an example for one head, 8 for each further one, 4 where examples have weights, and 4 and the different values for
+// each key. [Collection.Arrange] puts the examples into the order of their places, so that figures do not depend on the order in which
+// batches came, to the last digit. The zero value is empty. Not for concurrent use.
 type Collection struct {
 	rows    int
 	heads   []score.Head
 	weights []float32 // nil when no batch had any
+	ids     []uint64  // of each row: a hash of its place
 	numbers [][]int32 // of each key: which value each row has
 	values  []Grouper
+	parts   []part
+}
+
+// part is the rows of one batch.
+type part struct {
+	split    string
+	from     int64
+	at, rows int
+}
+
+// Arrange orders the examples by split and position. Metrics that add up numbers are then the same whatever the order of the
+// batches was; it takes the memory of one more column meanwhile.
+func (c *Collection) Arrange() {
+	byPlace := func(a, b part) int { return cmp.Or(strings.Compare(a.split, b.split), cmp.Compare(a.from, b.from)) }
+	if slices.IsSortedFunc(c.parts, byPlace) {
+		return
+	}
+	slices.SortStableFunc(c.parts, byPlace)
+	for i := range c.heads {
+		h := &c.heads[i]
+		h.Predictions, h.Labels = arranged(h.Predictions, h.Width, c.parts), arranged(h.Labels, h.NumLabels, c.parts)
+		h.Mask = arranged(h.Mask, 1, c.parts)
+	}
+	c.weights, c.ids = arranged(c.weights, 1, c.parts), arranged(c.ids, 1, c.parts)
+	for i := range c.numbers {
+		c.numbers[i] = arranged(c.numbers[i], 1, c.parts)
+		c.values[i].renumber(c.numbers[i])
+	}
+	at := 0
+	for i := range c.parts {
+		c.parts[i].at = at
+		at += c.parts[i].rows
+	}
+}
+
+// arranged is a column of the given width with the parts in their order; nil stays nil.
+func arranged[T any](column []T, width int, parts []part) []T {
+	if column == nil {
+		return nil
+	}
+	out := make([]T, 0, len(column))
+	for _, p := range parts {
+		out = append(out, column[p.at*width:(p.at+p.rows)*width]...)
+	}
+	return out
 }
 
 // Add takes a batch, of the same heads and keys as those before. The caller keeps it.
-func (c *Collection) Add(b *score.Batch) {
+func (c *Collection) Add(from Place, b *score.Batch) {
 	if b.Rows == 0 {
 		return
 	}
@@ -59,7 +117,24 @@ func (c *Collection) Add(b *score.Batch) {
 			c.numbers[i] = append(c.numbers[i], c.values[i].Number(b.Keys[i].Value(row)))
 		}
 	}
+	split := param.HashName(from.Split)
+	for row := range b.Rows {
+		at := from.From + int64(row) + 1
+		if from.Positions != nil {
+			at = from.Positions[row]
+		}
+		c.ids = append(c.ids, param.Mix(split, uint64(at)))
+	}
+	c.parts = append(c.parts, part{from.Split, from.From, c.rows, b.Rows})
 	c.rows += b.Rows
+}
+
+// SameRows reports whether another collection has examples of the same places in the same order.
+func (c *Collection) SameRows(o *Collection) bool { return slices.Equal(c.ids, o.ids) }
+
+// Blank reports whether no example has a value of a key.
+func (c *Collection) Blank(key int) bool {
+	return c.rows > 0 && c.values[key].Len() == 1 && c.values[key].Values()[0] == ""
 }
 
 // Rows is the number of examples.
@@ -83,68 +158,115 @@ func (c *Collection) Set(head, key int) Set {
 	} else {
 		s.Add(h.Width, h.Predictions, h.Labels, c.weights, h.Mask)
 	}
-	if key < 0 {
-		return s
+	s.IDs = c.ids
+	if h.Mask != nil || h.Width > 1 {
+		s.IDs = ofExamples(h, c.ids)
 	}
-	s.NumGroups = c.values[key].Len()
-	s.Groups = make([]int32, 0, s.Len())
-	for row, n := range c.numbers[key] {
-		if h.Mask == nil || h.Mask[row] {
-			for range h.Width {
-				s.Groups = append(s.Groups, n)
-			}
+	if key >= 0 {
+		s.Groups, s.NumGroups = ofExamples(h, c.numbers[key]), c.values[key].Len()
+		for _, value := range c.values[key].Values() {
+			s.GroupIDs = append(s.GroupIDs, param.HashName(value))
 		}
 	}
 	return s
 }
 
-// Slice is the examples of a head with one value of a key.
-type Slice struct {
-	// Value is the key's; of all values after the most frequent ones together it is empty and Rest is how many these are.
-	Value string
-	Rest  int
-	Set   Set
+// ofExamples gives each example of a head what its row has.
+func ofExamples[T any](h *score.Head, ofRows []T) []T {
+	out := make([]T, 0, len(h.Predictions))
+	for row, v := range ofRows {
+		if h.Mask == nil || h.Mask[row] {
+			for range h.Width {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
 }
 
-// Slices cuts the examples of a head by the values of a key: the most frequent ones, equally frequent ones in alphabetical
-// order, and as one slice all others when there are more than most.
-func (c *Collection) Slices(head, key, most int) []Slice {
-	all := c.Set(head, key)
-	counts := make([]int, all.NumGroups)
-	for _, g := range all.Groups {
-		counts[g]++
+// Slice is the examples of a head with one value of a key, or one of each of several keys.
+type Slice struct {
+	// Values are those of the keys; of all values after the most frequent ones together they are empty and Rest is how many these
+	// are.
+	Values []string
+	Rest   int
+	Set    Set
+}
+
+// Slices cuts the examples of a head by the values of keys, every combination of them that there is: the most frequent ones, equally
+// frequent ones in alphabetical order, and as one slice all others when there are more than most. Slices have no groups.
+func (c *Collection) Slices(head int, keys []int, most int) []Slice {
+	all := c.Set(head, -1)
+	if all.Len() == 0 {
+		return nil
 	}
-	values := []string{}
-	if all.Groups != nil {
-		values = c.values[key].Values()
+	numbers, values := c.combined(keys)
+	numbers = ofExamples(&c.heads[head], numbers)
+	counts := make([]int, len(values))
+	for _, n := range numbers {
+		counts[n]++
 	}
 	order := make([]int, 0, len(counts))
-	for g, n := range counts {
-		if n > 0 {
-			order = append(order, g)
+	for n, count := range counts {
+		if count > 0 {
+			order = append(order, n)
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(values[a], values[b]))
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), slices.Compare(values[a], values[b]))
 	})
 	var out []Slice
-	at := make([]int, len(counts)) // of each value: its slice
-	for i, g := range order {
+	var sizes []int
+	at := make([]int, len(counts)) // of each combination: its slice
+	for i, n := range order {
 		switch {
 		case i < most:
-			out = append(out, Slice{Value: values[g]})
+			out, sizes = append(out, Slice{Values: values[n]}), append(sizes, 0)
 		case i == most:
-			out = append(out, Slice{Rest: len(order) - most})
+			out, sizes = append(out, Slice{Values: make([]string, len(keys)), Rest: len(order) - most}), append(sizes, 0)
 		}
-		at[g] = len(out) - 1
+		at[n] = len(out) - 1
+		sizes[len(out)-1] += counts[n]
 	}
-	for i, g := range all.Groups {
-		s := &out[at[g]].Set
-		var weights []float32
+	for i, size := range sizes {
+		s := &out[i].Set
+		s.Predictions, s.Labels, s.IDs = make([]float32, 0, size), make([]float32, 0, size), make([]uint64, 0, size)
 		if all.Weights != nil {
-			weights = all.Weights[i : i+1]
+			s.Weights = make([]float32, 0, size)
 		}
-		s.Add(1, all.Predictions[i:i+1], all.Labels[i:i+1], weights, nil)
+	}
+	for i, n := range numbers {
+		s := &out[at[n]].Set
+		s.Predictions, s.Labels, s.IDs = append(s.Predictions, all.Predictions[i]), append(s.Labels, all.Labels[i]), append(s.IDs, all.IDs[i])
+		if all.Weights != nil {
+			s.Weights = append(s.Weights, all.Weights[i])
+		}
 	}
 	return out
+}
+
+// combined numbers the combinations of the values of keys that rows have, and lists them by their numbers.
+func (c *Collection) combined(keys []int) (numbers []int32, values [][]string) {
+	for _, v := range c.values[keys[0]].Values() {
+		values = append(values, []string{v})
+	}
+	numbers = c.numbers[keys[0]]
+	for _, key := range keys[1:] {
+		added := c.values[key].Values()
+		known := map[uint64]int32{}
+		next, before := make([]int32, 0, len(numbers)), values
+		values = nil
+		for row, n := range numbers {
+			v := c.numbers[key][row]
+			both, ok := known[uint64(n)<<32|uint64(v)]
+			if !ok {
+				both = int32(len(values))
+				known[uint64(n)<<32|uint64(v)] = both
+				values = append(values, append(slices.Clone(before[n]), added[v]))
+			}
+			next = append(next, both)
+		}
+		numbers = next
+	}
+	return numbers, values
 }

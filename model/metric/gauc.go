@@ -89,3 +89,20 @@ func (g *Grouper) Values() []string {
 	}
 	return out
 }
+
+// renumber numbers the values in the order of their first occurrence in numbers, which are changed to the new ones.
+func (g *Grouper) renumber(numbers []int32) {
+	values := g.Values()
+	now := make([]int32, len(values))
+	next := int32(0)
+	for i, n := range numbers {
+		if now[n] == 0 {
+			next++
+			now[n] = next
+		}
+		numbers[i] = now[n] - 1
+	}
+	for n, value := range values {
+		g.numbers[value] = now[n] - 1
+	}
+}

@@ -127,6 +127,8 @@ type Set struct {
 	// Groups numbers the group of each example, from 0 to NumGroups-1; nil: there are none.
 	Groups    []int32
 	NumGroups int
+	// IDs identify examples, and GroupIDs groups, whatever set they are in; nil: nobody asks ([Set.Bootstrap] does).
+	IDs, GroupIDs []uint64
 
 	spare []float32 // memory for Weights, while they are nil
 }

@@ -15,6 +15,8 @@ type Scorer interface {
 	pipeline.Element
 	// Scores returns them with what they are measured by, valid until Release.
 	Scores() *score.Batch
+	// Positions are the positions after each of its rows, as of [pipeline.Batch]; nil: they are not known.
+	Positions() []int64
 }
 
 // Sink implements [pipeline.Sink]. Its writers add to one collection.
@@ -32,8 +34,12 @@ func (s *Sink[T]) String() string { return "metrics" }
 // Fingerprint implements [pipeline.Sink]; there are no settings.
 func (s *Sink[T]) Fingerprint() string { return "metrics" }
 
-// Scores returns what has been collected, in the order in which it was written. It must not be called while a run continues.
-func (s *Sink[T]) Scores() *metric.Collection { return &s.scores }
+// Scores returns what has been collected, in the order of splits and positions, whatever the order in which it was written. It must
+// not be called while a run continues.
+func (s *Sink[T]) Scores() *metric.Collection {
+	s.scores.Arrange()
+	return &s.scores
+}
 
 // Open implements [pipeline.Sink].
 func (s *Sink[T]) Open(context.Context, *pipeline.Env) (pipeline.Writer[T], error) {
@@ -54,7 +60,8 @@ func (w *writer[T]) Write(_ context.Context, e T) error {
 	defer e.Release()
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.s.scores.Add(e.Scores())
+	o := e.Origin()
+	w.s.scores.Add(metric.Place{Split: o.Source + "\x00" + o.Split, From: int64(o.From), Positions: e.Positions()}, e.Scores())
 	return nil
 }
 

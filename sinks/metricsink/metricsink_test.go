@@ -15,11 +15,13 @@ import (
 
 // scored is a batch of predictions.
 type scored struct {
+	from                   pipeline.Position
 	probs, labels, weights []float32
 	released               *atomic.Int64
 }
 
-func (s *scored) Origin() pipeline.Origin { return pipeline.Origin{} }
+func (s *scored) Origin() pipeline.Origin { return pipeline.Origin{From: s.from} }
+func (s *scored) Positions() []int64      { return nil }
 func (s *scored) NumRows() int            { return len(s.probs) }
 func (s *scored) Release()                { s.released.Add(1) }
 
@@ -27,7 +29,8 @@ func (s *scored) Scores() *score.Batch {
 	return &score.Batch{Rows: len(s.probs), Weights: s.weights, Heads: []score.Head{{Width: 1, NumLabels: 1, Predictions: s.probs, Labels: s.labels}}}
 }
 
-// TestSink writes batches with and without weights: those without count 1, also when they came first.
+// TestSink writes batches with and without weights: those without count 1, also when they came first,
+// and the order is that of positions.
 func TestSink(t *testing.T) {
 	var released atomic.Int64
 	sink := metricsink.New[*scored]()
@@ -35,10 +38,10 @@ func TestSink(t *testing.T) {
 		New: func(*testing.T) pipeline.Sink[*scored] { return sink },
 		Inputs: func(*testing.T, memory.Allocator) []*scored {
 			return []*scored{
-				{[]float32{.1, .2}, []float32{0, 1}, nil, &released},
-				{nil, nil, nil, &released},
-				{[]float32{.3}, []float32{1}, []float32{5}, &released},
-				{[]float32{.4}, []float32{0}, nil, &released},
+				{0, []float32{.1, .2}, []float32{0, 1}, nil, &released},
+				{0, nil, nil, nil, &released},
+				{3, []float32{.4}, []float32{0}, nil, &released},
+				{2, []float32{.3}, []float32{1}, []float32{5}, &released},
 			}
 		},
 		Check: func(t *testing.T, rows int) {

@@ -113,6 +113,9 @@ func (s *Scored) NumRows() int { return s.from.NumRows() }
 // Scores returns the predictions with what they are measured by, valid until Release.
 func (s *Scored) Scores() *score.Batch { return s.scores }
 
+// Positions are the positions after each row, or nil where the batch has none, valid until Release.
+func (s *Scored) Positions() []int64 { return s.from.batch.Positions() }
+
 // Batch returns the batch that was scored, valid until Release.
 func (s *Scored) Batch() *pipeline.Batch { return s.from.batch }
 

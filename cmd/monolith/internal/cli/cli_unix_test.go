@@ -160,7 +160,7 @@ func fakes() cli.Ops {
 				<-ctx.Done()
 				return nil, fmt.Errorf("local: %w", ctx.Err())
 			}
-			return &job.EvalResult{Examples: 57722, ExamplesPerSecond: 1e6, Metrics: job.Scores{"auc": 0.75, "log_loss": 0.5}, Snapshot: o.Snapshot}, nil
+			return &job.EvalResult{Measured: job.Measured{Examples: 57722, Metrics: job.Scores{"auc": 0.75, "log_loss": 0.5}}, ExamplesPerSecond: 1e6, Snapshot: o.Snapshot}, nil
 		},
 		Plan: func(*job.Config) (job.Plan, error) {
 			if err := fail(); err != nil {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -8,16 +10,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/monolith-go/monolith/cmd/monolith/internal/evalpage"
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 func (a *App) evalCommand(out *outcome) *cobra.Command {
 	var (
-		set         []string
-		snapshot    string
-		maxExamples int64
-		minAUC      float64
+		set, slices       []string
+		snapshot, compare string
+		maxExamples       int64
+		minAUC            float64
+		bootstrap         int
+		page              string
 	)
 	cmd := &cobra.Command{
 		Use:   "eval JOB.yaml",
@@ -25,17 +32,27 @@ func (a *App) evalCommand(out *outcome) *cobra.Command {
 		Long: `Evaluate a snapshot on the examples of eval.source: the best one where the job has train.early_stop, which marks and keeps it,
 otherwise the newest in the job's dir, or the one that --snapshot names.
 
+With --slice the metrics are measured for each value of a column too, or for each pair of values of two; these take the place of
+eval.slices. With --bootstrap figures have intervals in which they lie with 95 in a hundred (Poisson bootstrap). With --compare another model
+scores the same examples: differences are those of this model above the other, with paired intervals. --html writes a page with
+curves, calibration, histograms and slices. Figures do not depend on workers or on the order in which examples come.
+
 Where the job has eval.outputs, what is read or predicted is written there too, each row exactly once: an evaluation that was killed is
 continued when it is run again.
 
 With --min-auc the exit code is 4 when the model is not good enough, so that a script can decide.`,
 		Example: `  monolith eval job.yaml
   monolith eval job.yaml --min-auc 0.75 && ./publish
-  monolith eval job.yaml --snapshot runs/movielens/snapshots/snap-00000012
-  monolith eval job.yaml --set eval.source.text.files=test-2.libfm --json`,
+  monolith eval job.yaml --slice country --slice country,device --bootstrap 200
+  monolith eval job.yaml --compare best --html report.html
+  monolith eval job.yaml --compare other.yaml --json
+  monolith eval job.yaml --set eval.source.text.files=test-2.libfm`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(slices) > 0 {
+				set = append(set, slicesOf(slices))
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
@@ -43,17 +60,38 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 			if a.Ops.Eval == nil {
 				return errMissing
 			}
+			var with *job.CompareWith
+			if compare != "" {
+				with = &job.CompareWith{Snapshot: compare}
+				if isJobFile(compare) {
+					other, err := a.read(compare, nil)
+					if err != nil {
+						return fmt.Errorf("--compare: %w", err)
+					}
+					with = &job.CompareWith{Config: other}
+				}
+			}
+			if (compare != "" || page != "") && !cmd.Flags().Changed("bootstrap") {
+				bootstrap = usualReplicates
+			}
 			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
 			if err != nil {
 				return err
 			}
 			defer stop()
-			result, err := a.Ops.Eval(cmd.Context(), cfg, job.EvalOptions{Options: opts, Snapshot: snapshot, MaxExamples: maxExamples})
+			result, err := a.Ops.Eval(cmd.Context(), cfg, job.EvalOptions{
+				Options: opts, Snapshot: snapshot, MaxExamples: maxExamples, Bootstrap: bootstrap, Compare: with, Curves: page != "" || a.json,
+			})
 			if result == nil || err != nil {
 				return err
 			}
+			if page != "" {
+				if err := writePage(cmd.Context(), page, cfg.Name, result); err != nil {
+					return err
+				}
+			}
 			out.result = result
-			out.text = func(w io.Writer) error { return writeEvaluated(w, result) }
+			out.text = func(w io.Writer) error { return writeEvaluated(w, result, page) }
 			if !cmd.Flags().Changed("min-auc") {
 				return nil
 			}
@@ -62,9 +100,42 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 	}
 	addSet(cmd, &set)
 	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
+	cmd.Flags().StringArrayVar(&slices, "slice", nil, "measure for each value of this `column` too, or of two: a,b; may be given more than once, and takes the place of eval.slices")
+	cmd.Flags().IntVar(&bootstrap, "bootstrap", 0, fmt.Sprintf("make intervals of so many `replicates`, 20 or more; 0: none (default with --compare or --html: %d)", usualReplicates))
+	cmd.Flags().StringVar(&compare, "compare", "", "compare with another `model` on the same examples: a snapshot of this job, newest, best, or another job file")
+	cmd.Flags().StringVar(&page, "html", "", "write the evaluation as one page to this `file`, which needs nothing else to be shown")
 	cmd.Flags().Int64Var(&maxExamples, "max-examples", 0, "end after so many `examples`; 0: as the job says")
 	cmd.Flags().Float64Var(&minAUC, "min-auc", 0, "exit with 4 when the AUC, that of each head which has one, is below this `number` (0 to 1)")
 	return cmd
+}
+
+// usualReplicates is how many replicates comparisons and pages have.
+const usualReplicates = 100
+
+// writePage writes the page of an evaluation to a file.
+func writePage(ctx context.Context, path, name string, r *job.EvalResult) error {
+	var b bytes.Buffer
+	if err := evalpage.Write(&b, name, r); err != nil {
+		return err
+	}
+	if err := fsx.WriteFile(ctx, fsx.Local{}, path, b.Bytes()); err != nil {
+		return fmt.Errorf("--html: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	return nil
+}
+
+// slicesOf is the key of the job that --slice stands for.
+func slicesOf(flags []string) string {
+	var list []string
+	for _, f := range flags {
+		column, with, two := strings.Cut(f, ",")
+		entry := fmt.Sprintf("{column: %q", strings.TrimSpace(column))
+		if two {
+			entry += fmt.Sprintf(", with: %q", strings.TrimSpace(with))
+		}
+		list = append(list, entry+"}")
+	}
+	return "eval.slices=[" + strings.Join(list, ", ") + "]"
 }
 
 // reaches reports whether every AUC is known and large enough.
@@ -88,11 +159,18 @@ func reaches(scores job.Scores, least float64) error {
 	return nil
 }
 
-// sliceName says what a slice is of: `country=de`, `click country=de`, `country, 12 others`.
-func sliceName(s job.SliceScores) string {
+// sliceName says what a slice is of: `country=de`, `click country=de device=tv`, `country, 12 others`.
+func sliceName(s *job.SliceScores) string {
 	name := fmt.Sprintf("%s=%s", s.Column, s.Value)
+	if s.With != "" {
+		name += fmt.Sprintf(" %s=%s", s.With, s.WithValue)
+	}
 	if s.Others > 0 {
-		name = fmt.Sprintf("%s, %s others", s.Column, ui.Count(int64(s.Others)))
+		name = s.Column
+		if s.With != "" {
+			name += "," + s.With
+		}
+		name += fmt.Sprintf(", %s others", ui.Count(int64(s.Others)))
 	}
 	if s.Head != "" {
 		name = s.Head + " " + name
@@ -100,11 +178,35 @@ func sliceName(s job.SliceScores) string {
 	return name
 }
 
+// measured writes a metric with what is known about it: `0.7500`, `0.7500 [0.7400, 0.7600]`, and with another model
+// `, other 0.7400, difference +0.0100 [+0.0050, +0.0150]`.
+func measured(m *job.Measured, name string) string {
+	text := ui.Score(m.Metrics[name])
+	if i, ok := m.Intervals[name]; ok {
+		text += fmt.Sprintf(" [%s, %s]", ui.Score(i.Low), ui.Score(i.High))
+	}
+	if d, ok := m.Differences[name]; ok {
+		text += fmt.Sprintf(", other %s, difference %s", ui.Score(m.Other[name]), signed(d.Value))
+		if m.Intervals != nil {
+			text += fmt.Sprintf(" [%s, %s]", signed(d.Interval.Low), signed(d.Interval.High))
+		}
+	}
+	return text
+}
+
+// signed is a score with its sign.
+func signed(x float64) string {
+	if text := ui.Score(x); text == "-" || x < 0 {
+		return text
+	}
+	return "+" + ui.Score(x)
+}
+
 // sliceScores writes the metrics of a slice in one line.
-func sliceScores(s job.SliceScores) string {
+func sliceScores(s *job.SliceScores) string {
 	parts := []string{ui.Count(s.Examples) + " examples"}
 	for _, name := range s.Metrics.Names() {
-		parts = append(parts, name+" "+ui.Score(s.Metrics[name]))
+		parts = append(parts, name+" "+measured(&s.Measured, name))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -117,19 +219,30 @@ func whichSnapshot(path, which string) string {
 	return path + " (" + which + ")"
 }
 
-func writeEvaluated(w io.Writer, r *job.EvalResult) error {
+func writeEvaluated(w io.Writer, r *job.EvalResult, page string) error {
 	rows := [][]string{{"examples", fmt.Sprintf("%s, %s", ui.Count(r.Examples), perSecond(r.ExamplesPerSecond))}}
-	rows = append(rows, scoreRows(r.Metrics)...)
-	for _, s := range r.Slices {
-		rows = append(rows, []string{sliceName(s), sliceScores(s)})
+	for _, name := range r.Metrics.Names() {
+		rows = append(rows, []string{name, measured(&r.Measured, name)})
+	}
+	for i := range r.Slices {
+		rows = append(rows, []string{sliceName(&r.Slices[i]), sliceScores(&r.Slices[i])})
 	}
 	rows = append(rows, badRows(r.BadRows)...)
 	rows = append(rows, fillRows(r.Features)...)
+	if r.Replicates > 0 {
+		rows = append(rows, []string{"intervals", fmt.Sprintf("of 95 in a hundred, %d replicates", r.Replicates)})
+	}
 	if r.Snapshot != "" {
 		rows = append(rows, []string{"snapshot", whichSnapshot(r.Snapshot, r.Which)})
 	}
+	if c := r.ComparedWith; c != nil {
+		rows = append(rows, []string{"other", whichSnapshot(c.Snapshot, c.Which)})
+	}
 	if r.Part != "" {
 		rows = append(rows, []string{"outputs", "part " + r.Part})
+	}
+	if page != "" {
+		rows = append(rows, []string{"page", page})
 	}
 	return pairs(w, rows...)
 }

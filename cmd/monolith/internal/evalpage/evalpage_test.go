@@ -1,0 +1,102 @@
+package evalpage_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/evalpage"
+	"github.com/monolith-go/monolith/job"
+)
+
+func measured(value, errs float64) job.Measured {
+	return job.Measured{
+		Examples: 1234, Metrics: job.Scores{"auc": value, "log_loss": math.NaN()}, Intervals: map[string]job.Interval{"auc": {Low: .7, High: .8}},
+		Other:       job.Scores{"auc": .5},
+		Differences: map[string]job.Difference{"auc": {Value: value - .5, Interval: job.Interval{Low: -.01, High: .02}, Errors: errs}},
+	}
+}
+
+func evaluation() *job.EvalResult {
+	nan := math.NaN()
+	curves := []job.Curves{{
+		ROC: [][2]float64{{0, 0}, {.25, .5}, {1, 1}}, Bins: []job.CalibrationBin{{Low: 0, High: .5, Weight: 3, Predicted: .25, Happened: .5}},
+		High: 1, Negatives: []float64{3, 1}, Positives: []float64{0, 4},
+	}}
+	return &job.EvalResult{
+		Measured: measured(.75, 3.25), Replicates: 40, Snapshot: "runs/<b>&\"x", Curves: curves,
+		ComparedWith: &job.Compared{Job: "other", Snapshot: "o", Curves: curves},
+		Slices: []job.SliceScores{
+			{Column: "country", Value: "unsure", Measured: measured(.6, .5)},
+			{Column: "country", Value: "unknown", Measured: measured(nan, nan)},
+			{Column: "country", Value: "<script>", With: "device", WithValue: "tv", Measured: measured(.4, -9)},
+			{Head: "click", Column: "country", Others: 1200, Measured: measured(.6, 2)},
+		},
+	}
+}
+
+// TestPage: the page is whole by itself, escapes what it is given, draws where the numbers are, and has slices in the order of how
+// surely the models differ in them.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := evalpage.Write(&b, "jo<b", evaluation()); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	for _, never := range []string{"http", "<script", "src=", "url(", "@import", "<link", "jo<b", "NaN", "Inf"} {
+		if strings.Contains(got, never) {
+			t.Errorf("the page has %q", never)
+		}
+	}
+	for _, want := range []string{
+		"jo&lt;b", "runs/&lt;b&gt;", "1,234 examples", "40 replicates", "<td>0.7500</td>", "0.7000 – 0.8000", "&#43;0.2500", "&#43;3.2",
+		`points="52,254 127,134 352,14"`, // the ROC: a quarter across, half up
+		`<rect class="negative" x="52" y="110" width="150" height="144.00">`,
+		`<rect class="positive" x="202" y="14" width="150" height="192.00">`,
+		"click: country: 1,200 others", "&lt;script&gt;, tv",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	last := -1
+	for _, name := range []string{"&lt;script&gt;, tv", "1,200 others", "= unsure", "= unknown"} {
+		at := strings.Index(got, name)
+		if at <= last {
+			t.Errorf("slice %q is at %d, the one before at %d", name, at, last)
+		}
+		last = at
+	}
+	for i, svg := range strings.Split(got, "<svg")[1:] {
+		svg, _, _ = strings.Cut(svg, "</svg>")
+		d := xml.NewDecoder(strings.NewReader("<svg" + svg + "</svg>"))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("chart %d: %v", i, err)
+			}
+		}
+	}
+	if n := strings.Count(got, "<svg"); n != 3 {
+		t.Errorf("%d charts", n)
+	}
+}
+
+// TestPageOfLittle: an evaluation without curves, intervals, slices and other model.
+func TestPageOfLittle(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	r := &job.EvalResult{Measured: job.Measured{Examples: 1, Metrics: job.Scores{"auc": math.NaN()}}, Curves: []job.Curves{{Low: 2, High: 2, Negatives: []float64{0}, Positives: []float64{0}}}}
+	if err := evalpage.Write(&b, "x", r); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.Contains(got, "NaN") || strings.Contains(got, "Slices") || !strings.Contains(got, "</html>") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,178 @@
+package job_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/model/metric"
+)
+
+// slicedJob trains on files of clicks and evaluates by user and item on four.
+func slicedJob(t *testing.T, dir, dim string, workers int) *job.Config {
+	t.Helper()
+	return decode(t, fmt.Sprintf(`
+version: 1
+name: sliced
+dir: %[1]q
+source: {text: {files: ["%[2]s/train.csv"]}}
+epochs: 2
+parse:
+  format: csv
+  header: true
+  features: [{name: user}, {name: item}]
+  label: {name: click}
+model: {fm: {dim: %[3]s}}
+train: {batch: 32, workers: %[4]d}
+snapshot: {every: 0s}
+eval:
+  source: {text: {files: ["%[2]s/held*.csv"]}}
+  metrics: [auc, log_loss, calibration, ndcg@5, gauc]
+  group: item
+  slices: [{column: user, max: 3}, {column: user, with: item}, {column: nothing}]
+`, filepath.Join(dir, "run"+dim), dir, dim, workers), job.LoadOptions{})
+}
+
+func writeSliced(t *testing.T, dir string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 1))
+	line := func(_, _, _ int) string {
+		user, item, click := rng.IntN(11), 100+rng.IntN(5), 0
+		if rng.IntN(20) < user+item%3 {
+			click = 1
+		}
+		return fmt.Sprintf("%d,%d,%d,", user, item, click)
+	}
+	writeColumns(t, filepath.Join(dir, "train.csv"), "user,item,click,nothing\n", 400, line)
+	for i, n := range []int{5000, 13, 600} {
+		writeColumns(t, filepath.Join(dir, fmt.Sprintf("held%d.csv", i)), "user,item,click,nothing\n", n, line)
+	}
+}
+
+// TestEvaluationIsThatOfItsExamples: with 1, 2 and 4 workers figures, intervals, slices and curves are the same, as JSON to the last
+// digit; and slices are what an evaluation of their examples alone would find.
+func TestEvaluationIsThatOfItsExamples(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeSliced(t, dir)
+	if _, err := job.Run(t.Context(), slicedJob(t, dir, "2", 1), job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var want string
+	for _, workers := range []int{1, 2, 4} {
+		var notices []string
+		r, err := job.Evaluate(t.Context(), slicedJob(t, dir, "2", workers), job.EvalOptions{
+			Options:   job.RunOptions{Notice: func(s string) { notices = append(notices, s) }},
+			Bootstrap: 20, Curves: true, Compare: &job.CompareWith{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Examples != 5613 || len(r.Slices) != 4+21+1 || len(r.Curves) != 1 || len(r.Curves[0].ROC) < 3 || r.Replicates != 20 {
+			t.Fatalf("%d examples, %d slices, curves %v", r.Examples, len(r.Slices), r.Curves)
+		}
+		if !strings.Contains(strings.Join(notices, "\n"), `no example has a value of column "nothing"`) {
+			t.Errorf("notices %q", notices)
+		}
+		for _, name := range []string{"auc", "log_loss", "ndcg@5", "gauc"} {
+			i := r.Intervals[name]
+			if v := r.Metrics[name]; !(i.Low < v && v < i.High) {
+				t.Errorf("%s %v lies outside of %v", name, v, i)
+			}
+			if d := r.Differences[name]; d.Value != 0 || d.Interval != (job.Interval{}) || d.Errors != 0 || r.Other[name] != r.Metrics[name] {
+				t.Errorf("%s of the same model differs: %+v", name, d)
+			}
+		}
+		others, crosses := r.Slices[3], r.Slices[4:25]
+		if others.Others != 8 || others.With != "" || crosses[0].With != "item" {
+			t.Errorf("slices %+v and %+v", others, crosses[0])
+		}
+		var total int64
+		for _, s := range crosses {
+			total += s.Examples
+		}
+		if total != r.Examples {
+			t.Errorf("crosses have %d of %d examples", total, r.Examples)
+		}
+		r.Seconds, r.ExamplesPerSecond = 0, 0
+		got, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = string(got)
+		} else if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("with %d workers (-with 1 +got):\n%s", workers, diff)
+		}
+	}
+}
+
+// TestCompareModels: two jobs on the same examples; each has what its own evaluation finds, and differences lie between.
+func TestCompareModels(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeSliced(t, dir)
+	a, b := slicedJob(t, dir, "2", 2), slicedJob(t, dir, "6", 1)
+	for _, c := range []*job.Config{a, b} {
+		if _, err := job.Run(t.Context(), c, job.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := job.Evaluate(t.Context(), b, job.EvalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Eval = job.Default().Eval // what is evaluated is the first job's
+	r, err := job.Evaluate(t.Context(), a, job.EvalOptions{Bootstrap: 40, Compare: &job.CompareWith{Config: b}, Curves: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(other.Metrics, r.Other, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("the other model (-by itself +compared):\n%s", diff)
+	}
+	for i, s := range r.Slices {
+		if diff := cmp.Diff(other.Slices[i].Metrics, s.Other, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("the other model in slice %d (-by itself +compared):\n%s", i, diff)
+		}
+	}
+	auc := r.Differences["auc"]
+	if auc.Value != r.Metrics["auc"]-r.Other["auc"] || !(auc.Interval.Low <= auc.Interval.High) || math.IsNaN(auc.Errors) || len(r.ComparedWith.Curves) != 1 {
+		t.Errorf("difference %+v of %v and %v", auc, r.Metrics["auc"], r.Other["auc"])
+	}
+	if pair, alone := auc.Interval.High-auc.Interval.Low, r.Intervals["auc"].High-r.Intervals["auc"].Low; !(pair < alone) {
+		t.Errorf("the paired interval is %v wide, that of one model %v", pair, alone)
+	}
+
+	// Another label is another question.
+	b.Parse.Label.Positive = ">= 2"
+	if _, err := job.Evaluate(t.Context(), a, job.EvalOptions{Compare: &job.CompareWith{Config: b}}); err == nil || !strings.Contains(err.Error(), "label") {
+		t.Errorf("with other labels: %v", err)
+	}
+	if _, err := job.Evaluate(t.Context(), a, job.EvalOptions{Bootstrap: metric.MinReplicates - 1}); err == nil || !strings.Contains(err.Error(), "19 replicates are too few") {
+		t.Errorf("with few replicates: %v", err)
+	}
+}
+
+// TestSlicesThatCannotBe checks the errors for columns that do not fit.
+func TestSlicesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for slices, want := range map[string]string{
+		"[user, user]":                                 `eval.slices[1].column: is "user", which slice 0 is of already`,
+		"[{column: user, with: user}]":                 `eval.slices[0].with: is "user", which is the column itself`,
+		"[{column: a, with: b}, {column: a, with: b}]": `eval.slices[1].column: is "a,b", which slice 0 is of already`,
+		"[{with: b}]":                                  "eval.slices[0].column",
+	} {
+		_, err := job.Decode([]byte(columnsJob("/d", "run", "slices: "+slices)), "job.yaml", job.LoadOptions{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", slices, err, want)
+		}
+	}
+}
