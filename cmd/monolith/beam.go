@@ -10,6 +10,7 @@ import (
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/runners/beam"
+	"github.com/monolith-go/monolith/runners/local"
 )
 
 // runners are the runners that jobs may name, over recipes. It must be called once, first thing in main: in a process that
@@ -83,4 +84,21 @@ func translate(ctx context.Context, cfg *job.Config) (json.RawMessage, error) {
 		return nil, err
 	}
 	return json.Marshal(t)
+}
+
+// cutPatience is how long the splits of a source may take to be listed for [cut].
+const cutPatience = 5 * time.Second
+
+// cut describes how the runner of a job would cut its training graph. Splits are listed; a source that does not answer is part of the description.
+func cut(ctx context.Context, cfg *job.Config) (*pipeline.Cut, error) {
+	s, err := job.Planned(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, cutPatience)
+	defer stop()
+	if cfg.Runner == "local" {
+		return local.Describe(ctx, s.Plan, s.Options), nil
+	}
+	return beam.Describe(ctx, s.Plan, beamOptions(cfg.Runner, s))
 }

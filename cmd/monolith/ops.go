@@ -37,6 +37,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			}
 			return p, nil
 		},
+		Cut: cut,
 		Model: func(c *job.Config) ([]byte, error) {
 			m, err := job.BuildModel(c)
 			if err != nil {

@@ -119,6 +119,17 @@ type Checker interface{ Check(report Report) }
 // Files is a source of files.
 type Files interface{ FileList() []string }
 
+// Local is a section that names files which every executor of a job uses, each on the machine that it runs on.
+type Local interface{ LocalPaths() []LocalPath }
+
+// LocalPath is a file or a folder.
+type LocalPath struct {
+	// Key is that of the section, and Path what is set there.
+	Key, Path string
+	// Written: executors write there; otherwise they read.
+	Written bool
+}
+
 // Stream is a source that keeps track of its positions by itself ([pipeline.Rememberer]) and is read once: it has no epochs
 // and no order of its own.
 type Stream interface {

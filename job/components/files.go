@@ -2,6 +2,7 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/sources/filesource"
 )
 
@@ -22,6 +23,14 @@ func (*FileSet) Defaults() map[string]string {
 
 // FileList implements [component.Files].
 func (f *FileSet) FileList() []string { return f.Files }
+
+// LocalPaths implements [component.Local].
+func (f *FileSet) LocalPaths() (out []component.LocalPath) {
+	for _, file := range f.Files {
+		out = append(out, component.LocalPath{Key: "files", Path: file})
+	}
+	return out
+}
 
 // Bounded implements [component.SourceConfig].
 func (*FileSet) Bounded() bool { return true }

@@ -26,6 +26,11 @@ type Graph struct {
 	File string `yaml:"file" short:"true" required:"true"`
 }
 
+// LocalPaths implements [component.Local].
+func (m *Graph) LocalPaths() []component.LocalPath {
+	return []component.LocalPath{{Key: "file", Path: m.File}}
+}
+
 // OwnRules implements [component.OwnRules].
 func (*Graph) OwnRules() {}
 

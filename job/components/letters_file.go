@@ -36,6 +36,11 @@ func (f *FileLetters) Shared() (ok bool, key, hint string) {
 	return strings.Contains(f.Path, "{worker}"), "path", "is written by every worker of a cluster; put {worker} into the name"
 }
 
+// LocalPaths implements [component.Local].
+func (f *FileLetters) LocalPaths() []component.LocalPath {
+	return []component.LocalPath{{Key: "path", Path: f.Path, Written: true}}
+}
+
 func (f *FileLetters) path(worker string) string {
 	return strings.ReplaceAll(f.Path, "{worker}", worker)
 }

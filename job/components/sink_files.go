@@ -50,6 +50,11 @@ func (f *SinkFiles) CanOpen() (key string, err error) {
 // Place implements [component.SinkConfig]: the folder, whatever way it is written.
 func (f *SinkFiles) Place() (key, place string) { return "dir", resolved(f.Dir) }
 
+// LocalPaths implements [component.Local].
+func (f *SinkFiles) LocalPaths() []component.LocalPath {
+	return []component.LocalPath{{Key: "dir", Path: f.Dir, Written: true}}
+}
+
 // Feeds implements [component.Feeder].
 func (f *SinkFiles) Feeds(source component.SourceConfig) (key string, ok bool) {
 	from, ok := source.(component.Files)

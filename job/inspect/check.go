@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -115,6 +116,16 @@ func checkRunner(ctx context.Context, cfg *spec.Config, splits int, add func(pat
 		}
 		_ = conn.Close() // nothing was said
 	}
+	host, _, _ := net.SplitHostPort(b.Endpoint)
+	here := cfg.Runner != spec.RunnerDataflow && isLoopback(host)
+	if cfg.Runner != spec.RunnerDataflow && b.Environment == spec.Loopback && !here {
+		add("beam.environment", fmt.Errorf("is loopback, and the job service is at %s: the runner's workers look for the executors at localhost, which is this machine for none but workers that are here; use process or external", b.Endpoint))
+	}
+	if b.Environment == spec.Process && here {
+		if _, err := exec.LookPath(b.EnvironmentConfig); err != nil {
+			add("beam.environment_config", fmt.Errorf("is what the runner's workers on this machine are to start: %w; give the path of this program", err))
+		}
+	}
 	dial("beam.endpoint", b.Endpoint, "where the job server should be; is it running?")
 	if _, stream := cfg.Source.Stream(); stream { // else an embedded cluster is there with its job alone
 		dial("beam.flink_rest", b.FlinkREST, "where Flink's REST interface should be")
@@ -125,6 +136,12 @@ func checkRunner(ctx context.Context, cfg *spec.Config, splits int, add func(pat
 	if splits > 0 && b.Parallelism > splits {
 		add("beam.parallelism", fmt.Errorf("is %d, and the source has %d splits, each of which one executor reads: what is above has nothing to do", b.Parallelism, splits))
 	}
+}
+
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // checkSnapshot reports whether training can begin with a snapshot.

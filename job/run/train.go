@@ -112,6 +112,9 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if t.worker == "" {
 		t.worker = stored.WorkerName()
 	}
+	if cfg.Runner != spec.RunnerLocal && (opts.Runners[cfg.Runner] == nil || opts.Recipes == nil) {
+		return nil, fault.Config("job: this program has no runner %s: it is one of RunOptions.Runners, and RunOptions.Recipes builds graphs again", cfg.Runner)
+	}
 	if t.model, err = wiring.Model(cfg); err != nil {
 		return nil, err
 	}

@@ -380,10 +380,7 @@ func (t *trainer) run(ctx context.Context, m *member, generation uint64, plan *p
 		stats, err := local.Run(ctx, plan, o)
 		return pipeline.Sum(stats...), err
 	}
-	r := t.opts.Runners[t.cfg.Runner]
-	if r == nil || t.opts.Recipes == nil {
-		return pipeline.RunStats{}, fmt.Errorf("job: this program was built without the runner %s: %w", t.cfg.Runner, pipeline.ErrConfig)
-	}
+	r := t.opts.Runners[t.cfg.Runner] // it is there: openTrainer has seen to it
 	again.Run = rand.Text()
 	built := &Rebuilt{Plan: plan, Env: o.Env}
 	if t.elsewhere() {

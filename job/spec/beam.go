@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -185,21 +186,50 @@ func (v *validator) beam(c *Config) {
 			Process: "the path of this program where the runner's workers are", External: "the address of the worker pool, such as localhost:50000", Docker: "an image with this program as its entry point",
 		}[b.Environment])
 	}
-	v.elsewhere(c, "environment "+b.Environment)
+	v.elsewhere(c, "environment "+b.Environment, b.Environment == Docker)
 }
 
-// elsewhere checks what executors in other processes need.
-func (v *validator) elsewhere(c *Config, where string) {
+// elsewhere checks what executors in other processes need, which are perhaps in containers that are removed at their end.
+func (v *validator) elsewhere(c *Config, where string, removed bool) {
 	if !c.PS.Remote() {
 		v.fault("ps.addresses", "are not set, and executors of %s are in other processes: start shards with `monolith ps` and give their addresses", where)
 	}
-	if files, ok := c.Source.Value().(component.Files); ok {
-		for _, file := range files.FileList() {
-			if !filepath.IsAbs(file) {
-				v.fault(conf.Join("source", c.Source.Name())+".files", "are read in other processes, so %q must be an absolute path that is the same for all of them", file)
-			}
+	path := func(key, path string) {
+		if path != "" && !filepath.IsAbs(path) {
+			v.fault(key, "is used in other processes, so %q must be an absolute path, the same for all of them", path)
 		}
 	}
+	section := func(at, name string, value any) {
+		local, ok := value.(component.Local)
+		if !ok {
+			return
+		}
+		for _, p := range local.LocalPaths() {
+			key := conf.Join(at, name) + "." + p.Key
+			if p.Written && removed {
+				v.fault(key, "is written by executors of %s, whose containers are removed with all that is in them: write to a topic, or run the executors in processes or pools", where)
+				continue
+			}
+			path(key, p.Path)
+		}
+	}
+	section("source", c.Source.Name(), c.Source.Value())
+	section("model", c.Model.Name(), c.Model.Value())
+	for i := range c.Outputs {
+		section(fmt.Sprintf("outputs[%d].to", i), c.Outputs[i].To.Name(), c.Outputs[i].To.Value())
+	}
+	if d := c.Train.DeadLetter; d != nil {
+		section("train.dead_letter", d.Name(), d.Value())
+	}
+	for i, j := range c.Parse.Joins {
+		path(fmt.Sprintf("parse.joins[%d].file", i), j.File)
+	}
+	if t := c.PS.TLS; t != nil {
+		path("ps.tls.cert", t.Cert)
+		path("ps.tls.key", t.Key)
+		path("ps.tls.ca", t.CA)
+	}
+	path("ps.token.file", c.PS.Token.File)
 }
 
 // dataflowName is what Dataflow accepts as the name of a job.
@@ -235,5 +265,5 @@ func (v *validator) dataflow(c *Config) {
 	if name := cmp.Or(c.Beam.JobName, c.Name); !dataflowName.MatchString(name) {
 		v.fault("beam.job_name", "is %q, which Dataflow does not accept: lower-case letters, digits and dashes, first a letter", name)
 	}
-	v.elsewhere(c, "the runner dataflow")
+	v.elsewhere(c, "the runner dataflow", true)
 }

@@ -25,6 +25,8 @@ type destination interface {
 	faults() []string
 	// translate makes what would be submitted.
 	translate(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan, elements int) (*Translation, error)
+	// checkpoints describes what the runner stores of a run.
+	checkpoints(plan *pipeline.Plan) string
 }
 
 // destination is where the options say that a plan is submitted to, nil for runners of this process.

@@ -177,6 +177,27 @@ func TestShuffle(t *testing.T) {
 	}
 }
 
+// TestDescribeShuffles: a segment behind a shuffle has an element for each partition, and for each split of a source beside it.
+func TestDescribeShuffles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		o    beam.Options
+		want []int
+	}{{beam.Options{Workers: 3}, []int{3, 3, 4}}, {beam.Options{Deterministic: true, Workers: 2}, []int{1, 1, 1}}} {
+		cut, err := beam.Describe(t.Context(), shuffling(t, newRowsOf(), newRowsOf(), true, nil), c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for _, s := range cut.Segments {
+			got = append(got, s.Elements)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("elements of %+v (-want +got):\n%s\n%s", c.o, diff, cut.Text())
+		}
+	}
+}
+
 // TestShuffleBesideASource: a segment that begins with a shuffle and a source reads both, in groups or, where the order is fixed, in one.
 func TestShuffleBesideASource(t *testing.T) {
 	for _, deterministic := range []bool{false, true} {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 // Ops are the functions behind the commands. A nil one makes its command fail with an error that says so.
@@ -36,6 +37,8 @@ type Ops struct {
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
 	// Plan checks a job's graph without I/O.
 	Plan func(*job.Config) (job.Plan, error)
+	// Cut describes how the job's runner cuts its graph. It lists the source's splits and reads no data.
+	Cut func(context.Context, *job.Config) (*pipeline.Cut, error)
 	// Model writes the graph of a job's model.
 	Model func(*job.Config) ([]byte, error)
 	// Check looks for everything that would keep a job from running, without reading data.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,12 +12,14 @@ import (
 
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 func (a *App) planCommand(out *outcome) *cobra.Command {
 	var (
 		set    []string
 		format string
+		runner string
 	)
 	formats := []string{"text", "dot", "mermaid", "json", "model"}
 	renders := map[string]func(job.Plan) string{"text": job.Plan.Text, "dot": job.Plan.DOT, "mermaid": job.Plan.Mermaid, "json": job.Plan.JSON}
@@ -30,14 +33,15 @@ the job, as JSON: its features, tables, operators, rules and heads, which a job 
 		Example: `  monolith plan job.yaml
   monolith plan job.yaml --format dot | dot -Tsvg > graph.svg
   monolith plan job.yaml --format mermaid
+  monolith plan job.yaml --runner=flink            # and how Flink cuts it
   monolith plan job.yaml --format model > model.json`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(formats, format) {
 				return &usageError{fmt.Sprintf("--format is %q, not one of %s", format, strings.Join(formats, ", ")), nearest.Name(format, formats)}
 			}
-			cfg, err := a.load(args[0], set)
+			cfg, err := a.load(args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
@@ -58,6 +62,18 @@ the job, as JSON: its features, tables, operators, rules and heads, which a job 
 				}
 				text, graph = string(written), string(written)
 			}
+			if runner != "" && (format == "text" || format == "json") {
+				if a.Ops.Cut == nil {
+					return errMissing
+				}
+				cut, err := a.Ops.Cut(cmd.Context(), cfg)
+				if err != nil {
+					return err
+				}
+				if text, graph, err = withCut(format, text, graph, cut); err != nil {
+					return err
+				}
+			}
 			text = strings.TrimSuffix(text, "\n") + "\n"
 			out.result = map[string]any{"format": format, "text": text}
 			if json.Valid([]byte(graph)) {
@@ -71,7 +87,25 @@ the job, as JSON: its features, tables, operators, rules and heads, which a job 
 		},
 	}
 	addSet(cmd, &set)
+	addRunner(cmd, &runner)
 	cmd.Flags().StringVar(&format, "format", "text", "`how` to write it: "+strings.Join(formats, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// withCut adds how a runner cuts a plan to its text, or as key cut to its JSON.
+func withCut(format, text, graph string, cut *pipeline.Cut) (_, _ string, err error) {
+	b, err := json.Marshal(cut)
+	if err != nil {
+		return "", "", err
+	}
+	if at := strings.LastIndexByte(graph, '}'); at >= 0 {
+		graph = strings.TrimRight(graph[:at], " \n") + `,"cut":` + string(b) + "}"
+	}
+	if format == "text" {
+		return strings.TrimSuffix(text, "\n") + "\n\n" + cut.Text(), graph, nil
+	}
+	var out bytes.Buffer
+	err = json.Indent(&out, []byte(graph), "", "  ")
+	return out.String(), graph, err
 }
