@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -174,5 +175,57 @@ func TestSlicesThatCannotBe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", slices, err, want)
 		}
+	}
+}
+
+// TestSlicesOfNoColumn: a column that no record has and the job does not read is an error with its key and what there is, whatever the
+// format; one that the job reads is not, even where it is always empty.
+func TestSlicesOfNoColumn(t *testing.T) {
+	t.Parallel()
+	text := func(slices string) *job.Config {
+		return decode(t, fmt.Sprintf(`
+version: 1
+name: c
+dir: %q
+source: {synthetic: {examples: 300}}
+parse: {features: [{name: user}, {name: mood, column: mood_of_user}], label: click}
+model: {lr: {}}
+eval: {source: {synthetic: {examples: 200, seed: 2}}, slices: %s}
+`, filepath.Join(t.TempDir(), "run"), slices), job.LoadOptions{})
+	}
+	csv := func(t *testing.T) *job.Config {
+		dir := t.TempDir()
+		writeSliced(t, dir)
+		c := slicedJob(t, dir, "2", 1)
+		c.Eval.Slices = c.Eval.Slices[:1]
+		c.Eval.Slices[0].Column = "usr"
+		return c
+	}
+	for name, c := range map[string]struct {
+		cfg  *job.Config
+		key  string // of a ConfigError, or
+		want string
+	}{
+		"near":    {text("[user, usr]"), "eval.slices[1].column", `"usr", which no example has a value of; did you mean "user"?`},
+		"of two":  {text("[{column: user, with: weather}]"), "eval.slices[0].with", `"weather", which no example has a value of; known are click, mood_of_user, user`},
+		"a name":  {text("[mood]"), "eval.slices[0].column", `"mood"`},
+		"blank":   {text("[mood_of_user, {column: user, with: mood_of_user}]"), "", ""},
+		"headers": {csv(t), "", `csv has no column "usr", did you mean "user"?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			train := *c.cfg
+			train.Eval = job.Default().Eval
+			if _, err := job.Run(t.Context(), &train, job.RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := job.Evaluate(t.Context(), c.cfg, job.EvalOptions{})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if fault, ok := errors.AsType[*job.ConfigError](err); ok != (c.key != "") || ok && fault.Faults[0].Path != c.key {
+				t.Errorf("error %#v, want one of %q", err, c.key)
+			}
+		})
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
+	"github.com/monolith-go/monolith/transforms/parse"
 )
 
 // What is drawn of a head: how many points and bins at most.
@@ -219,18 +220,27 @@ func (m *measuring) named(all drawn, h *spec.Head, name string) []float64 {
 	return all[slices.IndexFunc(metricsOf(m.cfg, h), func(c metric.Metric) bool { return c.Name == name })]
 }
 
-// missing are the columns of eval.slices that no example has a value of, with the name that is probably meant.
-func (m *measuring) missing() (out []string) {
-	var known []string
-	for _, f := range m.cfg.Parse.Features {
-		known = append(known, f.Column)
-	}
+// missing finds the columns of metrics that no example has a value of. One of eval.slices that neither the job reads otherwise nor a
+// header or schema has is a mistake; the others are told. Errors: [*spec.ConfigError].
+func (m *measuring) missing(notice func(string)) error {
+	blank := map[string]bool{}
+	var notices []string
 	for i, column := range m.cfg.Eval.Keys() {
 		if m.mine.Blank(i) {
-			out = append(out, fmt.Sprintf("no example has a value of column %q, which metrics go by%s", column, nearest.Suggest(column, known)))
+			blank[column] = true
+			notices = append(notices, fmt.Sprintf("no example has a value of column %q, which metrics go by", column))
 		}
 	}
-	return out
+	// Where columns are known before records are, one that is not there is an error of reading.
+	if format := parse.Format(wiring.EvalReading(m.cfg).Format); format == parse.TFExample || format == parse.JSONL {
+		if err := m.cfg.UnknownSlices(blank); err != nil {
+			return err
+		}
+	}
+	for _, text := range notices {
+		notice(text)
+	}
+	return nil
 }
 
 // curves are what is drawn of the heads of one model: of all, or of those that the other has too.

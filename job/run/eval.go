@@ -60,8 +60,8 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 			return nil, err
 		}
 	}
-	for _, missing := range m.missing() {
-		e.notice(missing)
+	if err := m.missing(e.notice); err != nil {
+		return nil, err
 	}
 	var replicates []drawn
 	if out.Measured, replicates, err = m.all(ctx); err != nil {

@@ -122,6 +122,44 @@ func (s *Slices) Columns() []string {
 	return []string{s.Column, s.With}
 }
 
+// UnknownSlices is the error for columns of eval.slices that were found to be blank and that nothing else of the job reads; nil: there is
+// none. Errors: [*ConfigError].
+func (c *Config) UnknownSlices(blank map[string]bool) error {
+	var known []string
+	for _, f := range c.Parse.Features {
+		known = append(known, f.Column)
+	}
+	for _, j := range c.Parse.Joins {
+		known = append(known, j.Key)
+		for _, column := range j.Columns {
+			known = append(known, j.Prefix+column)
+		}
+	}
+	for _, h := range c.AllHeads() {
+		known = append(known, h.Label.Column)
+		if h.Mask != nil {
+			known = append(known, h.Mask.Column)
+		}
+	}
+	if c.Parse.Weight != nil {
+		known = append(known, c.Parse.Weight.Column)
+	}
+	slices.Sort(known)
+	known = slices.DeleteFunc(slices.Compact(known), func(column string) bool { return column == "" })
+	v := &validator{c: c}
+	for i, s := range c.Eval.Slices {
+		for k, column := range s.Columns() {
+			if path := fmt.Sprintf("eval.slices[%d].%s", i, []string{"column", "with"}[k]); blank[column] && !slices.Contains(known, column) {
+				v.near(path, column, known, "is %q, which no example has a value of", column)
+			}
+		}
+	}
+	if len(v.faults) > 0 {
+		return &ConfigError{Faults: v.faults}
+	}
+	return nil
+}
+
 func (h *Head) derive(c *Config) {
 	if h.Label.Name == "" && h.Label.Column == "" {
 		h.Label.Name = h.Name
