@@ -96,6 +96,10 @@ type (
 	CalibrationBin = result.CalibrationBin
 	// Compared is the model that an evaluation compares with.
 	Compared = result.Compared
+	// Range is a time range of the history of a stream.
+	Range = run.Range
+	// Backfill is a part of the history of a stream that was trained on.
+	Backfill = result.Backfill
 	// TrainResult is what a training run did.
 	TrainResult = result.TrainResult
 	// LostRange is a range of positions of a split whose records were gone before they were read.
@@ -228,7 +232,9 @@ func Planned(cfg *Config) (Submission, error) { return run.Planned(cfg) }
 func Check(ctx context.Context, cfg *Config) ([]Finding, error) { return inspect.Check(ctx, cfg) }
 
 // Run trains a job: it continues from the newest good snapshot in the job's dir where there is one, trains to the end of
-// the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot.
+// the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot. With
+// [RunOptions].Backfill it trains on a part of the history of the job's stream, to its end, and a later run without it continues with the
+// stream where that ends.
 //
 // Errors: [*ConfigError] and [pipeline.ErrConfig] for what the user can fix in the job, [pipeline.ErrUnavailable] for
 // what cannot be reached or stored, and what the parts of the graph return.

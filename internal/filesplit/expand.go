@@ -30,6 +30,8 @@ type File struct {
 
 	abs   string // Path from the root on
 	depth int    // how many of its parts are in Name
+	// pattern numbers the first that names it.
+	pattern int
 }
 
 // maxPatterns bounds what the macros of one pattern may stand for.
@@ -61,12 +63,31 @@ func (e *NoMatchError) Error() string {
 // of the paths that they stand for is enough: days without data are usual. Folders are passed over. Errors: all faulty
 // patterns at once, a [*NoMatchError] for each that names no file, other errors for ones that cannot be understood.
 func Expand(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
+	files, err := expandAll(ctx, in, patterns)
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	return files, err
+}
+
+// ExpandInOrder is [Expand] in the order of the patterns, of one pattern sorted by path: a path that several name has the place of the first.
+func ExpandInOrder(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
+	files, err := expandAll(ctx, in, patterns)
+	slices.SortFunc(files, func(a, b File) int {
+		return cmp.Or(cmp.Compare(a.pattern, b.pattern), cmp.Compare(a.abs, b.abs))
+	})
+	return files, err
+}
+
+// expandAll returns the files with their names, in no order.
+func expandAll(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
 	var files []File
 	var faults []error
-	for _, pattern := range patterns {
+	for i, pattern := range patterns {
 		found, err := expand(ctx, in, pattern)
 		if err != nil {
 			faults = append(faults, err)
+		}
+		for k := range found {
+			found[k].pattern = i
 		}
 		files = append(files, found...)
 	}
@@ -76,7 +97,6 @@ func Expand(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.abs, b.abs) })
 	files = slices.CompactFunc(files, func(a, b File) bool { return a.abs == b.abs })
 	name(files)
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	return files, nil
 }
 

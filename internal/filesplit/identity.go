@@ -24,22 +24,27 @@ type Files struct {
 	fs       fsx.FS
 	patterns []string
 	known    map[string]string // identities by name
+	inOrder  bool
 
 	mu   sync.Mutex
 	list []File // the last
 }
 
 // NewFiles describes the files of a file system that the patterns name (see [Expand]). known are the identities, by name, of the files that
-// the source had before; it is not changed any more.
-func NewFiles(in fsx.FS, patterns []string, known map[string]string) *Files {
-	return &Files{fs: in, patterns: patterns, known: known}
+// the source had before; it is not changed any more. inOrder keeps the order of the patterns.
+func NewFiles(in fsx.FS, patterns []string, known map[string]string, inOrder bool) *Files {
+	return &Files{fs: in, patterns: patterns, known: known, inOrder: inOrder}
 }
 
-// List looks which files there are and returns them, sorted by name, with identities. A file that is known has its former
+// List looks which files there are and returns them, sorted by name or in the order of the patterns, with identities. A file that is known has its former
 // name and identity. A new one has the name that [Expand] gives it, with a number where a known file of other bytes has
 // that name: `part-0.csv~2`. Errors: those of [Expand] and of the file system.
 func (f *Files) List(ctx context.Context) ([]File, error) {
-	files, err := Expand(ctx, f.fs, f.patterns)
+	expand := Expand
+	if f.inOrder {
+		expand = ExpandInOrder
+	}
+	files, err := expand(ctx, f.fs, f.patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +52,9 @@ func (f *Files) List(ctx context.Context) ([]File, error) {
 	if err := recognise(files, f.known, func(f *File, size int64) (string, error) { return identity(ctx, in, f.Path, size) }); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	if !f.inOrder {
+		slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.list = files

@@ -2,8 +2,10 @@ package filesplit_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +37,7 @@ func listed(t *testing.T, dir string, known map[string]string, patterns ...strin
 			patterns[i] = dir + "/" + p
 		}
 	}
-	f := filesplit.NewFiles(fsx.Local{}, patterns, known)
+	f := filesplit.NewFiles(fsx.Local{}, patterns, known, false)
 	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -158,5 +160,31 @@ func TestAnIdentityMoves(t *testing.T) {
 				t.Errorf("%s is %s, its original %s", name, id, first["part-0"])
 			}
 		}
+	}
+}
+
+// TestInTheOrderOfPatterns: files can be listed in the order that they are named in, and have the names that they have otherwise.
+func TestInTheOrderOfPatterns(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "1/b", "1/c", "2/a", "2/b")
+	patterns := []string{dir + "/2/*", dir + "/1/c", dir + "/2/a", dir + "/1/b"}
+	want := []string{"2/a", "2/b", "1/c", "1/b"}
+	f := filesplit.NewFiles(fsx.Local{}, patterns, nil, true)
+	files, err := f.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	var paths []string
+	for _, file := range files {
+		paths = append(paths, strings.TrimPrefix(file.Path, dir+"/"))
+		known[file.Name] = file.Identity
+	}
+	if !slices.Equal(paths, want) {
+		t.Errorf("files are %q, want %q", paths, want)
+	}
+	sorted, _ := listed(t, dir, known, patterns...)
+	if got := slices.Sorted(maps.Keys(sorted)); !slices.Equal(got, slices.Sorted(maps.Keys(known))) {
+		t.Errorf("names are %q sorted, %q in order", got, slices.Sorted(maps.Keys(known)))
 	}
 }

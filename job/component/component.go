@@ -130,11 +130,30 @@ type LocalPath struct {
 	Written bool
 }
 
+// OrderedFiles is a source of files that can be read in an order that is not their names'.
+type OrderedFiles interface {
+	Files
+	// InOrder returns a copy whose splits are those of these files, one file after another.
+	InOrder(files []string) SourceConfig
+}
+
 // Stream is a source that keeps track of its positions by itself ([pipeline.Rememberer]) and is read once: it has no epochs
 // and no order of its own.
 type Stream interface {
 	// StreamName distinguishes it from other streams of its kind.
 	StreamName() string
+}
+
+// Dated is a stream whose records have times, so that its past can be read. Places are positions by the names of its splits, each that of
+// the first record to read.
+type Dated interface {
+	Stream
+	// From returns a copy that begins with the first records of a time or a later one, as they are when its splits are listed. What it
+	// remembers of its splits makes the stream begin there, and records that have gone from there on a gap.
+	From(at time.Time) SourceConfig
+	// Between returns a source of the records of some splits between two places, which ends and can be read again: no stream. Errors:
+	// [pipeline.ErrConfig] for places that are none of its splits.
+	Between(from, to map[string]pipeline.Position) (SourceConfig, error)
 }
 
 // Sized is a source that knows how many examples it has; 0: it does not.

@@ -14,6 +14,8 @@ type FileSet struct {
 	Files []string `yaml:"files" required:"true"`
 	// BlockRows is the number of records of a block.
 	BlockRows int `yaml:"block_rows" min:"1"`
+
+	inOrder bool // of Files
 }
 
 // Defaults implements [conf.Defaulted].
@@ -34,6 +36,12 @@ func (f *FileSet) LocalPaths() (out []component.LocalPath) {
 
 // Bounded implements [component.SourceConfig].
 func (*FileSet) Bounded() bool { return true }
+
+// ordered is the set of other files, in their order.
+func (f FileSet) ordered(files []string) FileSet {
+	f.Files, f.inOrder = files, true
+	return f
+}
 
 // brief is the set for a sample of so many records; 0: all.
 func (f FileSet) brief(rows int) FileSet {

@@ -140,6 +140,14 @@ func bound(o KafkaOffsets) kafkasource.Bound {
 
 // OpenBlocks implements [component.Blocks]. Secrets are read here, which is the only I/O.
 func (k *Kafka) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Block], error) {
+	opts, err := k.options()
+	if err != nil {
+		return nil, err
+	}
+	return kafkasource.New(opts)
+}
+
+func (k *Kafka) options() (kafkasource.Options, error) {
 	opts := kafkasource.Options{
 		Brokers: k.Brokers, Topic: k.Topic, Name: k.Name, DiscoverEvery: time.Duration(k.DiscoverEvery), Start: bound(k.Start), End: bound(k.End),
 		Isolation: kafkasource.Isolation(k.Isolation), OnGap: kafkasource.GapPolicy(k.OnGap), GroupID: k.GroupID, ClientID: k.ClientID,
@@ -148,10 +156,8 @@ func (k *Kafka) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Block],
 		TLS:      k.TLS,
 	}
 	var err error
-	if opts.SASL, err = saslOptions(k.SASL); err != nil {
-		return nil, err
-	}
-	return kafkasource.New(opts)
+	opts.SASL, err = saslOptions(k.SASL)
+	return opts, err
 }
 
 // Formats implements [component.SourceConfig].

@@ -35,6 +35,13 @@ func (*Parquet) Formats() []string { return []string{"columns"} }
 // UsualFormat implements [component.SourceConfig].
 func (*Parquet) UsualFormat() string { return "columns" }
 
+// InOrder implements [component.OrderedFiles].
+func (f *Parquet) InOrder(files []string) component.SourceConfig {
+	ordered := *f
+	ordered.FileSet = f.ordered(files)
+	return &ordered
+}
+
 // Brief implements [component.Brief].
 func (f *Parquet) Brief(rows int, _ time.Duration) component.SourceConfig {
 	brief := *f
@@ -45,7 +52,7 @@ func (f *Parquet) Brief(rows int, _ time.Duration) component.SourceConfig {
 // OpenColumns implements [component.Columns].
 func (f *Parquet) OpenColumns(o component.Opening, columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
 	return parquetsource.New(parquetsource.Options{
-		Files: f.Files, Known: o.Known, BatchRows: f.BlockRows, MaxPageBytes: int(f.MaxPageBytes), Columns: columns,
+		Files: f.Files, Known: o.Known, InOrder: f.inOrder, BatchRows: f.BlockRows, MaxPageBytes: int(f.MaxPageBytes), Columns: columns,
 	})
 }
 

@@ -28,6 +28,13 @@ func (*Text) Formats() []string { return []string{"libfm", "csv", "tsv", "jsonl"
 // UsualFormat implements [component.SourceConfig].
 func (*Text) UsualFormat() string { return "" }
 
+// InOrder implements [component.OrderedFiles].
+func (f *Text) InOrder(files []string) component.SourceConfig {
+	ordered := *f
+	ordered.FileSet = f.ordered(files)
+	return &ordered
+}
+
 // Brief implements [component.Brief].
 func (f *Text) Brief(rows int, _ time.Duration) component.SourceConfig {
 	brief := *f
@@ -38,7 +45,7 @@ func (f *Text) Brief(rows int, _ time.Duration) component.SourceConfig {
 // OpenBlocks implements [component.Blocks].
 func (f *Text) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	return textsource.New(textsource.Options{
-		Files: f.Files, Known: o.Known, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
+		Files: f.Files, Known: o.Known, InOrder: f.inOrder, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
 		Header: o.Header, Quoted: o.Format == "csv",
 	})
 }

@@ -30,6 +30,13 @@ func (*TFRecord) Formats() []string { return []string{"tf_example", "jsonl"} }
 // UsualFormat implements [component.SourceConfig].
 func (*TFRecord) UsualFormat() string { return "tf_example" }
 
+// InOrder implements [component.OrderedFiles].
+func (f *TFRecord) InOrder(files []string) component.SourceConfig {
+	ordered := *f
+	ordered.FileSet = f.ordered(files)
+	return &ordered
+}
+
 // Brief implements [component.Brief].
 func (f *TFRecord) Brief(rows int, _ time.Duration) component.SourceConfig {
 	brief := *f
@@ -40,7 +47,7 @@ func (f *TFRecord) Brief(rows int, _ time.Duration) component.SourceConfig {
 // OpenBlocks implements [component.Blocks].
 func (f *TFRecord) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	return tfrecordsource.New(tfrecordsource.Options{
-		Files: f.Files, Known: o.Known, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
+		Files: f.Files, Known: o.Known, InOrder: f.inOrder, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
 	})
 }
 

@@ -119,10 +119,24 @@ type TrainResult struct {
 	BestEpoch    int    `json:"best_epoch,omitempty"`
 	// ResumedFrom is the path of the snapshot the run continued from, empty when it started over.
 	ResumedFrom string `json:"resumed_from,omitempty"`
+	// Backfill is what of the history of the job's stream was trained on; nil for a run on the source.
+	Backfill *Backfill `json:"backfill,omitempty"`
 	// Drained reports whether the run was asked to stop before its input ended.
 	Drained bool `json:"drained,omitempty"`
 	// EarlyStopped reports whether train.early_stop ended the run.
 	EarlyStopped bool `json:"early_stopped,omitempty"`
+}
+
+// Backfill is a part of the history of a stream, [From, To).
+type Backfill struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Complete reports whether all of it is trained on, so that training on the stream can begin.
+	Complete bool `json:"complete"`
+	// Files is how many files it is in; 0: it is in the stream itself.
+	Files int `json:"files,omitempty"`
+	// Begins is where the stream begins after it: positions by split.
+	Begins map[string]int64 `json:"begins"`
 }
 
 // LostRange is a range of positions [From, To) of a split.

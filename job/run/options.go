@@ -2,6 +2,7 @@ package run
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -41,9 +42,14 @@ type Options struct {
 	// Resume is nil to continue from the newest snapshot in the job's dir where there is one; true to demand one; false to
 	// start over.
 	Resume *bool
+	// Backfill, if not nil, trains on that part of the history of the job's stream, rather than on the stream.
+	Backfill *Range
 	// Memory is what the rows of shards in this process are taken from; nil has no limit.
 	Memory *table.Memory
 }
+
+// Range is a time range [From, To).
+type Range struct{ From, To time.Time }
 
 // EvalOptions say what to evaluate, beside the job.
 type EvalOptions struct {

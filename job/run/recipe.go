@@ -97,6 +97,8 @@ type recipe struct {
 	LR         float32  `json:"lr"`
 	Generation uint64   `json:"generation"`
 	Worker     string   `json:"worker"`
+	// Backfill reports whether the run is on what the shards have as the part of the job's history.
+	Backfill bool `json:"backfill,omitempty"`
 }
 
 // add makes a run of this process known and returns its recipe; done resets it.
@@ -162,6 +164,12 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(sl
 	}
 	if err := t.dial(ctx); err != nil {
 		return nil, errors.Join(err, t.bad.close())
+	}
+	if of.Backfill {
+		if err := t.followBackfill(ctx); err != nil {
+			return nil, errors.Join(err, t.close())
+		}
+		cfg = t.cfg
 	}
 	if err := t.know(ctx); err != nil {
 		return nil, errors.Join(err, t.close())

@@ -131,6 +131,9 @@ func (t *trainer) know(ctx context.Context) error {
 		return err
 	}
 	k.compare(there, t.cfg, progress, &state)
+	if err := t.past.unchanged(k); err != nil {
+		return err
+	}
 	first := t.known == nil
 	t.known = k
 	all[node] = k.records

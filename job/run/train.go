@@ -47,7 +47,11 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	if err != nil {
 		return nil, err
 	}
-	result, err := t.train(ctx)
+	train := t.train
+	if t.past != nil && t.past.Done {
+		train = t.result // there is nothing left of it, and what came after it is not touched
+	}
+	result, err := train(ctx)
 	if why := gaveUp.Load(); why != nil && err != nil {
 		err = *why
 	}
@@ -99,6 +103,7 @@ type trainer struct {
 	rows, steps int64
 	left        int64            // rows that a drained run has read for nothing
 	snapshot    *ps.SnapshotInfo // the last
+	past        *backfill        // what of the stream's history is trained on; nil: the source is
 	drained     bool
 	acknowledge func(info *ps.SnapshotInfo)
 	began       time.Time
@@ -146,6 +151,9 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	}
 	if err != nil {
 		return nil, err
+	}
+	if err := t.beginBackfill(ctx); err != nil {
+		return nil, errors.Join(err, t.closeShards())
 	}
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.
 	name, source := t.source().Name, t.source().Source
@@ -254,7 +262,11 @@ func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]p
 
 // close stores nothing: train has.
 func (t *trainer) close() error {
-	err := errors.Join(t.bad.close(), t.shards.Close(context.Background()))
+	return errors.Join(t.bad.close(), t.closeShards())
+}
+
+func (t *trainer) closeShards() error {
+	err := t.shards.Close(context.Background())
 	if t.lock != nil {
 		err = errors.Join(err, t.lock.Close())
 	}

@@ -270,7 +270,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	}
 	ended, enough, stop := m.until(version, maxRows, func() (int64, error) { return t.applied(ctx) })
 	defer stop()
-	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker}
+	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker, Backfill: t.past != nil}
 	stats, err := t.run(ctx, m, a.Generation, plan, again, pipeline.RunOptions{
 		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended, Enough: enough,
@@ -548,16 +548,21 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 	if ended && t.cfg.Train.EarlyStop != nil && t.state.TopAt == places {
 		label = stored.BestLabel
 	}
+	finished := !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped
+	marked, err := t.endBackfill(ctx, m, a, finished)
+	if err != nil {
+		return err
+	}
 	if saved, err := t.saved(ctx, progress, label); err != nil {
 		return err
-	} else if !known || !saved {
+	} else if !known || !saved || marked {
 		if err := t.save(ctx, ps.SnapshotOptions{Label: label}); err != nil {
 			return err
 		}
 	}
 	return m.tell(ctx, ps.Report{
 		Generation: a.Generation, Phase: a.Phase, Concluded: true,
-		Finished: !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped,
+		Finished: finished,
 	})
 }
 
@@ -664,6 +669,9 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 		r.ProgressiveExamples = scored
 	} else {
 		r.TrainingExamples = scored
+	}
+	if r.Backfill, err = t.backfilled(ctx); err != nil {
+		return nil, err
 	}
 	r.LostRecords, r.Lost = t.monitor.lostSoFar()
 	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)

@@ -214,6 +214,9 @@ func (v *validator) elsewhere(c *Config, where string, removed bool) {
 		}
 	}
 	section("source", c.Source.Name(), c.Source.Value())
+	if s := c.Backfill.Source; s != nil {
+		section("backfill.source", s.Name(), s.Value())
+	}
 	section("model", c.Model.Name(), c.Model.Value())
 	for i := range c.Outputs {
 		section(fmt.Sprintf("outputs[%d].to", i), c.Outputs[i].To.Name(), c.Outputs[i].To.Value())

@@ -35,6 +35,8 @@ type Config struct {
 	Epochs int `yaml:"epochs" default:"1" min:"1"`
 	// Shuffle mixes the order of a bounded source, differently in each epoch.
 	Shuffle Shuffle `yaml:"shuffle"`
+	// Backfill is the history of a stream, which `monolith backfill` trains on before `monolith train` continues with the stream.
+	Backfill Backfill `yaml:"backfill"`
 	// Parse turns records into features.
 	Parse Parse `yaml:"parse"`
 	// Heads are what the model predicts, each with a label, a loss and metrics of its own. Without them there is one: the
@@ -74,6 +76,8 @@ type Config struct {
 
 	set    component.Set
 	places *conf.Places
+	// sourceKey is where Source is in the job, if not at "source".
+	sourceKey string
 }
 
 // Shuffle mixes the order in which a bounded source is read. An epoch's order is a function of the seed and the epoch
@@ -167,6 +171,9 @@ func (c *Config) File() string { return c.places.File() }
 
 // SourceNode is the name that positions of the source are stored under: source_name, or the kind of the source.
 func (c *Config) SourceNode() string { return cmp.Or(c.SourceName, c.Source.Name()) }
+
+// SourceKey is the key of the job that describes its source.
+func (c *Config) SourceKey() string { return cmp.Or(c.sourceKey, "source") }
 
 // Raw is what a loaded job was made of, for another process to load it again.
 func (c *Config) Raw() conf.Raw { return c.places.Raw() }

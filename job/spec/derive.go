@@ -25,7 +25,17 @@ func (c *Config) derive() {
 			e.Format = c.Parse.Format
 		}
 	}
-	c.Eval.deriveColumns(&c.Parse)
+	if b := &c.Backfill; b.Source != nil && b.Format == "" {
+		if b.Format = b.Source.usualFormat(); b.Format == "" || c.Parse.Format == "jsonl" && b.Format != "columns" {
+			b.Format = c.Parse.Format
+		}
+	}
+	if e := &c.Eval; e.Source != nil {
+		deriveColumns(e.Format, &e.Columns, &e.Header, &c.Parse)
+	}
+	if b := &c.Backfill; b.Source != nil {
+		deriveColumns(b.Format, &b.Columns, &b.Header, &c.Parse)
+	}
 	c.Parse.derive()
 	for i := range c.Heads {
 		c.Heads[i].derive(c)
@@ -42,19 +52,19 @@ func (c *Config) derive() {
 	}
 }
 
-// deriveColumns takes from parse what evaluation's csv and tsv files do not say otherwise. Files whose first line names the
+// deriveColumns takes from parse what other csv and tsv files than those of training do not say otherwise. Files whose first line names the
 // columns take no names from parse: theirs may have another order.
-func (e *Eval) deriveColumns(p *Parse) {
-	if e.Source == nil || !delimited(e.Format) {
+func deriveColumns(format string, columns *[]string, header **bool, p *Parse) {
+	if !delimited(format) {
 		return
 	}
-	given := e.Header != nil
+	given := *header != nil
 	if !given {
-		header := p.Header && len(e.Columns) == 0
-		e.Header = &header
+		has := p.Header && len(*columns) == 0
+		*header = &has
 	}
-	if len(e.Columns) == 0 && (!given || !*e.Header) {
-		e.Columns = p.Columns
+	if len(*columns) == 0 && (!given || !**header) {
+		*columns = p.Columns
 	}
 }
 

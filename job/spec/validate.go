@@ -29,6 +29,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	v.evalColumns(&c.Eval)
+	v.backfill(c)
 	v.heads(v.parse(&c.Parse))
 	v.tables(c)
 	v.inputs(c)
@@ -61,8 +62,8 @@ func (v *validator) near(path, word string, known []string, format string, args 
 
 func (v *validator) source(s *Source, path, format string) {
 	formatPath := "parse.format"
-	if path == "eval.source" {
-		formatPath = "eval.format"
+	if path != "source" {
+		formatPath = strings.TrimSuffix(path, "source") + "format"
 		if v.c.places.At(formatPath).Line == 0 && v.c.places.At("parse.format").Line != 0 {
 			formatPath = "parse.format"
 		}

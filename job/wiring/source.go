@@ -48,7 +48,7 @@ type Known struct {
 // are the source as it is, without epochs and order.
 func TrainReading(c *spec.Config, epochs int) Reading {
 	return Reading{
-		Job: c, Key: "source", Source: &c.Source, Name: c.SourceNode(), Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
+		Job: c, Key: c.SourceKey(), Source: &c.Source, Name: c.SourceNode(), Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
 		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)},
 	}
 }

@@ -20,7 +20,7 @@ func (r *Reader[T]) inOrder() bool { return r.rows() == 0 && !r.source.opts.OneS
 func (r *Reader[T]) nextInOrder(ctx context.Context) (T, error) {
 	var none T
 	if r.direct == nil {
-		d, err := r.feed.src.Open(ctx, r.env, r.feed.splits[0], pipeline.Position(r.row))
+		d, err := r.feed.src.Open(ctx, r.env, r.feed.splits[0], max(pipeline.Position(r.row), r.feed.splits[0].Start))
 		if err != nil {
 			return none, r.explain(err)
 		}

@@ -112,6 +112,9 @@ func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	out := make([]pipeline.Split, len(inner))
 	for i, sp := range inner {
 		out[i] = pipeline.Split{Name: sp.Name, Identity: sp.Identity, Start: s.opts.Starts[sp.Name], End: end}
+		if s.shuffle(sp.Name, 0) == 0 { // positions of the first epoch are the source's own
+			out[i].Start = max(out[i].Start, sp.Start)
+		}
 		if s.shuffle(sp.Name, s.opts.Epochs-1) == 0 {
 			if out[i].End = pipeline.NoPosition; sp.End >= 0 && sp.End < 1<<position.EpochBits {
 				out[i].End = position.AtEpoch(s.opts.Epochs-1, sp.End)

@@ -19,6 +19,8 @@ type Options struct {
 	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
 	// a file that holds what one of them held has its name, whatever it is called now.
 	Known map[string]string
+	// InOrder lists the splits in the order of Files, and those of one pattern by path; otherwise they are sorted by name.
+	InOrder bool
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
 	// gzip file is a record number, and continuing from one reads the file again from its beginning.
 	Compression string

@@ -29,8 +29,8 @@ func newClient(o *Options) (*client, error) {
 	return &client{kafkawire.NewClient(n, o.Brokers, o.Topic), o}, nil
 }
 
-// offsets asks for the earliest or latest offset of partitions; one request for each leader. The latest is the last
-// stable one when committed is set, and otherwise the high watermark.
+// offsets asks for the earliest or latest offset of partitions, or the first of a time in milliseconds or later, -1 where there is none;
+// one request for each leader. The latest is the last stable one when committed is set, and otherwise the high watermark.
 func (c *client) offsets(ctx context.Context, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
 	byLeader := map[*kafkawire.Conn][]kafkawire.PartitionTerm{}
 	for _, p := range partitions {
@@ -62,7 +62,7 @@ func (c *client) offsets(ctx context.Context, partitions []int32, at int64, comm
 		}
 	}
 	for _, p := range partitions {
-		if at, ok := out[p]; !ok || at < 0 {
+		if found, ok := out[p]; !ok || found < 0 && at < 0 {
 			return nil, fmt.Errorf("offsets of partition %d: %w: none", p, kafkawire.ErrWire)
 		}
 	}

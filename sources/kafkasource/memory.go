@@ -19,6 +19,9 @@ type splitMemory struct {
 	// Start is where the split was first taken up, Partitions how many the topic had then.
 	Start      int64 `json:"start"`
 	Partitions int   `json:"partitions"`
+	// Exact reports whether Start is the place of a time, which something else was read up to: records that have gone from there on
+	// are a gap, though none was read.
+	Exact bool `json:"exact,omitempty"`
 	// Added reports whether the partition was added to a topic that was being read: all of its records are new.
 	Added bool `json:"added,omitempty"`
 	// Term is the leader epoch of a batch that ends at or before At; -1: nothing was read yet. It holds for as long as the

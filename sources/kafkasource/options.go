@@ -31,6 +31,9 @@ type Bound struct {
 	Place Place
 	// Offsets are explicit, by partition: of the first record to read, or the one after the last.
 	Offsets map[int]int64
+	// Time, if not zero, is the place of partitions that Offsets does not name: the first record with this time or a later one,
+	// to the millisecond, when the splits are listed; where there is none, [Latest].
+	Time time.Time
 }
 
 // Isolation describes which records of transactions are read.
@@ -113,7 +116,7 @@ func (o Options) WithDefaults() Options {
 			*s = v
 		}
 	}
-	if o.Start.Place == "" {
+	if o.Start.Place == "" && o.Start.Time.IsZero() {
 		o.Start.Place = Earliest
 	}
 	if o.Isolation == "" {
@@ -178,6 +181,9 @@ func (o Options) Validate() error {
 		if b.Place != "" && b.Place != Latest && (b.Place != Earliest || what == "end") {
 			bad("source.kafka.%s %q", what, b.Place)
 		}
+		if b.Place != "" && !b.Time.IsZero() {
+			bad("source.kafka.%s is both %q and a time", what, b.Place)
+		}
 		for p, at := range b.Offsets {
 			if p < 0 || p > maxPartition || at < 0 {
 				bad("source.kafka.%s of partition %d is %d", what, p, at)
@@ -223,7 +229,9 @@ func message(err error) string {
 }
 
 // bounded reports whether every partition has an end.
-func (o *Options) bounded() bool { return o.End.Place != "" || len(o.End.Offsets) > 0 }
+func (o *Options) bounded() bool {
+	return o.End.Place != "" || len(o.End.Offsets) > 0 || !o.End.Time.IsZero()
+}
 
 // maxPartition bounds partition numbers, so that names of one width sort by number. Clusters stay far below it.
 const maxPartition = 99999
@@ -231,6 +239,12 @@ const maxPartition = 99999
 // splitName is the stable name of a partition: positions are stored under it. The width does not depend on the number of
 // partitions, which may grow.
 func splitName(name string, partition int32) string { return fmt.Sprintf("%s-%05d", name, partition) }
+
+// PartitionOf returns the partition that a split of the source of this name ([Options].Name) is; ok is false for splits of others.
+func PartitionOf(name, split string) (partition int, ok bool) {
+	p, ok := partitionOf(name, split)
+	return int(p), ok
+}
 
 // partitionOf is the inverse of splitName.
 func partitionOf(name, split string) (int32, bool) {

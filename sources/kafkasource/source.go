@@ -130,7 +130,7 @@ func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, erro
 	s.mu.Unlock()
 	out := make([]pipeline.Split, 0, len(partitions))
 	for _, p := range partitions {
-		m := splitMemory{Cluster: cl.Cluster.ID, Topic: t.ID.String(), Start: starts[p], Partitions: len(t.Partitions), Term: -1}
+		m := splitMemory{Cluster: cl.Cluster.ID, Topic: t.ID.String(), Start: starts[p], Exact: s.opts.Start.Place == "", Partitions: len(t.Partitions), Term: -1}
 		split := pipeline.Split{Name: splitName(s.opts.Name, p), Start: pipeline.Position(starts[p]), End: pipeline.NoPosition, Memory: m.text()}
 		if ends != nil {
 			split.End = max(pipeline.Position(ends[p]), split.Start)
@@ -183,6 +183,9 @@ func (s *Source) bound(ctx context.Context, cl *client, partitions []int32, b Bo
 	if len(ask) == 0 {
 		return out, nil
 	}
+	if !b.Time.IsZero() {
+		return out, s.boundAt(ctx, cl, ask, b.Time, out)
+	}
 	if b.Place == "" {
 		return nil, fmt.Errorf("source.kafka.end names no end for partition %d; name one, or set it to latest: %w", ask[0], pipeline.ErrConfig)
 	}
@@ -193,6 +196,26 @@ func (s *Source) bound(ctx context.Context, cl *client, partitions []int32, b Bo
 	got, err := cl.offsets(ctx, ask, at, s.opts.Isolation == ReadCommitted)
 	maps.Copy(out, got)
 	return out, err
+}
+
+// boundAt adds to out the first offsets of a time or a later one, where there is none the end of what can be read.
+func (s *Source) boundAt(ctx context.Context, cl *client, ask []int32, at time.Time, out map[int32]int64) error {
+	committed := s.opts.Isolation == ReadCommitted
+	// The ends come first: a record that is written in between is at one of them, or behind it, and is found there or later.
+	ends, err := cl.offsets(ctx, ask, kafkawire.AtLatest, committed)
+	if err != nil {
+		return err
+	}
+	got, err := cl.offsets(ctx, ask, at.UnixMilli(), committed)
+	if err != nil {
+		return err
+	}
+	for _, p := range ask {
+		if out[p] = ends[p]; got[p] >= 0 {
+			out[p] = min(got[p], ends[p])
+		}
+	}
+	return nil
 }
 
 // unknownTopic names the topic nearest to the one that does not exist.
@@ -218,7 +241,7 @@ func (s *Source) unknownTopic(ctx context.Context, cl *client) error {
 }
 
 // Open implements [pipeline.Source]. It finds the partition's leader and checks the position against the log before it
-// returns. A position that still is the split's Start, when that was [Earliest], may lie before the log's start: nothing
+// returns. A position that still is the split's Start, when that was [Earliest] and no time or offset, may lie before the log's start: nothing
 // has been read yet, so the reader begins with what there is and logs the difference. Errors: [pipeline.ErrConfig] for a
 // split of another topic or a topic that is gone, [*pipeline.GapError], [pipeline.ErrUnavailable].
 func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
@@ -272,7 +295,7 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m 
 			f.patience.answered()
 			f.begin = first
 			_, explicit := s.opts.Start.Offsets[int(f.partition)]
-			if f.pos < first && f.pos == int64(split.Start) && (s.opts.Start.Place == Earliest || m.Added) && !explicit {
+			if f.pos < first && f.pos == int64(split.Start) && (s.opts.Start.Place == Earliest || m.Added) && !explicit && !m.Exact {
 				f.log.Warn("the oldest records went away before reading began", "offset", f.pos, "until", first)
 				f.lost.Add(first - f.pos)
 				if m.Added || m.Partitions > 0 && f.pos > 0 { // they were there when the split was first taken up

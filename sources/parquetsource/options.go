@@ -19,6 +19,8 @@ type Options struct {
 	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
 	// a file that holds what one of them held has its name, whatever it is called now.
 	Known map[string]string
+	// InOrder lists the splits in the order of Files, and those of one pattern by path; otherwise they are sorted by name.
+	InOrder bool
 	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
 	// top-level column or the path to a nested one, its parts joined by dots. A list of null ([IDs]) is read as a list of
 	// int64 or of binary, by what is stored, which must be the same in all files.

@@ -80,7 +80,7 @@ func New(opts Options) (*Source, error) {
 			known[file], _, _ = strings.Cut(id, "#")
 		}
 	}
-	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known), schema: arrow.NewSchema(fields, nil)}
+	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known, opts.InOrder), schema: arrow.NewSchema(fields, nil)}
 	s.mu.footers = map[string]footer{}
 	return s, nil
 }

@@ -126,10 +126,14 @@ func writeSettings(w io.Writer, settings []job.Setting) error {
 }
 
 func writeTrained(w io.Writer, r *job.TrainResult) error {
-	rows := [][]string{
+	var rows [][]string
+	if b := r.Backfill; b != nil {
+		rows = backfillRows(b)
+	}
+	rows = append(rows, [][]string{
 		{"examples", fmt.Sprintf("%s in %s steps, %s", ui.Count(r.Examples), ui.Count(r.Steps), perSecond(r.ExamplesPerSecond))},
 		{"epochs", ui.Count(int64(r.Epochs))},
-	}
+	}...)
 	for _, row := range scoreRows(r.Metrics) {
 		for prefix, n := range map[string]int64{"progressive_": r.ProgressiveExamples, "training_": r.TrainingExamples} {
 			if _, metric := job.SplitScore(row[0]); n > 0 && strings.HasPrefix(metric, prefix) {
