@@ -16,7 +16,6 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
-	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
 // midnight is when the first record of these tests happened.
@@ -197,13 +196,7 @@ func TestBackfillOfFiles(t *testing.T) {
 			var examples int64
 			runs := 0
 			for ; runs < 20 && (history == nil || !history.Backfill.Complete); runs++ {
-				drain := make(chan struct{})
-				steps := 0
-				opts := job.RunOptions{Drain: drain, Observe: func(trainstep.Observation) {
-					if steps++; steps == 9 {
-						close(drain)
-					}
-				}}
+				_, opts := interrupt(t, 9, true)
 				var err error
 				if history, err = j.backfill(21, 24, opts, set...); err != nil {
 					t.Fatal(err)
@@ -339,13 +332,8 @@ func TestBackfillAndRetention(t *testing.T) {
 	t.Parallel()
 	j := newTopicJob(t, false, 1)
 	j.happen(1, 1200, 0, 3)
-	drain := make(chan struct{})
-	steps := 0
-	r, err := j.backfill(0, 2, job.RunOptions{Drain: drain, Observe: func(trainstep.Observation) {
-		if steps++; steps == 2 {
-			close(drain)
-		}
-	}}, certain)
+	_, opts := interrupt(t, 2, true)
+	r, err := j.backfill(0, 2, opts, certain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,18 +422,13 @@ func TestBackfillFilesMustStay(t *testing.T) {
 			j := newTopicJob(t, false, 1)
 			dir := t.TempDir()
 			files := writeHours(t, dir, 0, 1000, 0, 1)
-			drain := make(chan struct{})
-			steps := 0
+			_, opts := interrupt(t, 2, true)
 			set := append([]string{hourly(dir)}, tc.set...)
 			again := set
 			if len(tc.set) > 0 && tc.set[0] == "none" {
 				set, again = set[:1], nil
 			}
-			if _, err := j.backfill(0, 2, job.RunOptions{Drain: drain, Observe: func(trainstep.Observation) {
-				if steps++; steps == 2 {
-					close(drain)
-				}
-			}}, append(set, certain)...); err != nil {
+			if _, err := j.backfill(0, 2, opts, append(set, certain)...); err != nil {
 				t.Fatal(err)
 			}
 			if err := tc.change(files[0]); err != nil {

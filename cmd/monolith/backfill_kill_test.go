@@ -27,7 +27,7 @@ const (
 )
 
 // TestKilledBackfillEndsWithTheSameDigest kills backfills of a topic and of files at random moments, starts them again with the same
-// command, and trains on the stream afterwards, which is killed too: the digest is that of a backfill and a training that nobody touched, and
+// command, here and inside Beam's Prism, and trains on the stream afterwards, which is killed too: the digest is that of a backfill and a training that nobody touched, and
 // every example counts as often as it was to be read.
 func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 	if testing.Short() {
@@ -46,14 +46,15 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 	}
 	files := "\nbackfill: {epochs: 2, shuffle_rows: 3000, source: {tfrecord: {files: ['" + filepath.Join(day, "{yyyy}-{MM}-{dd}", "{HH}", "*") + "']}}}\n"
 	for _, tc := range []struct {
-		name, section, from, to string
-		examples                int64
+		name, runner, section, from, to string
+		examples                        int64
 	}{
-		{"topic", "\n", backfillFrom, backfillTo, backfillHas},
+		{"topic", "local", "\n", backfillFrom, backfillTo, backfillHas},
 		// The stream begins at its end: its records are older than the files.
-		{"files", files, "2026-03-01", "2026-03-02", 40_000},
+		{"files", "local", files, "2026-03-01", "2026-03-02", 40_000},
+		{"files", "prism", files, "2026-03-01", "2026-03-02", 40_000},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(tc.name+"/"+tc.runner, func(t *testing.T) {
 			more := []string{"--from", tc.from, "--to", tc.to, "--set", "backfill.on_missing=skip"}
 			run := func(command, job string, more ...string) (examples int64) {
 				t.Helper()
@@ -84,6 +85,7 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 7))
 			dir, killed := writeKillJob(t, addr, 2, "\nmodel:", tc.section+"model:")
+			more = append(more, "--runner="+tc.runner) // untouched it was the local one
 			lives, left := 0, 0
 			for ; lives < 12; lives++ {
 				if !killCommand(t, time.Duration(100+rng.IntN(300))*time.Millisecond, path, append([]string{"backfill", killed}, more...)...) {
@@ -96,9 +98,9 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 			}
 			run("backfill", killed, more...)
 			for range 3 {
-				killCommand(t, time.Duration(100+rng.IntN(300))*time.Millisecond, path, "train", killed)
+				killCommand(t, time.Duration(100+rng.IntN(300))*time.Millisecond, path, "train", killed, "--runner="+tc.runner)
 			}
-			run("train", killed)
+			run("train", killed, "--runner="+tc.runner)
 			if got := digest(t, path, dir); got != want {
 				t.Errorf("digest %s after %d kills, %s untouched", got, left, want)
 			}

@@ -91,15 +91,20 @@ func (t *trainer) beginBackfill(ctx context.Context) error {
 	switch {
 	case b == nil:
 		if err := t.streamIsNew(ctx); err != nil {
+			if now, failed := t.storedBackfill(ctx); failed == nil && now != nil { // another worker begins it this moment
+				return t.beginBackfill(ctx)
+			}
 			return err
 		}
 		if b, err = t.findBackfill(ctx, stream, *want); err != nil {
 			return err
 		}
 		b.Stream = label
-		if err := t.storeBackfill(ctx, b); err != nil {
-			return err
+		// Of workers that begin at the same moment one decides what is read: what the others have found may end later.
+		if _, err := t.shards.InitState(ctx, backfillKey, b.json()); err != nil {
+			return fmt.Errorf("job: storing what the backfill reads: %w", err)
 		}
+		return t.beginBackfill(ctx)
 	case !b.From.Equal(want.From) || !b.To.Equal(want.To):
 		how := "is not complete yet"
 		if b.Done {
@@ -191,13 +196,6 @@ func (b *backfill) json() []byte {
 		panic("job: a backfill does not marshal: " + err.Error()) // text, numbers and times
 	}
 	return js
-}
-
-func (t *trainer) storeBackfill(ctx context.Context, b *backfill) error {
-	if err := t.shards.SetState(ctx, backfillKey, b.json()); err != nil {
-		return fmt.Errorf("job: storing what the backfill reads: %w", err)
-	}
-	return nil
 }
 
 // streamIsNew returns an error where the stream was trained on before: its history would come after it.

@@ -16,6 +16,7 @@ type shards interface {
 	Reader(ctx context.Context, worker string) (*ps.Client, error)
 	ClientAt(ctx context.Context, worker string, generation uint64) (*ps.Client, error)
 	SetState(ctx context.Context, key string, value []byte) error
+	InitState(ctx context.Context, key string, value []byte) ([]byte, error)
 	SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error
 	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
 	Newest(ctx context.Context) (*ps.SnapshotInfo, error)

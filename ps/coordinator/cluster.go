@@ -455,6 +455,12 @@ func (c *Cluster) SetState(ctx context.Context, key string, value []byte) error 
 	return c.first.SetState(ctx, 0, key, value)
 }
 
+// InitState is SetState where nothing is stored under the key yet, and returns what is stored there then: of several who store at the same
+// moment one does, and all get that. Errors: as SetState.
+func (c *Cluster) InitState(ctx context.Context, key string, value []byte) (stored []byte, err error) {
+	return c.first.InitState(ctx, key, value)
+}
+
 // SetStateAt is SetState for what the leader of the workers has decided on a state of the shards: a leader that was
 // replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. The state of a
 // split, under [ps.SourceState], is its owner's instead. Errors: [ps.ErrFenced] for who does not lead or own (any more), [ps.ErrRolledBack] for another generation, [ps.ErrRejoin], [ps.ErrClosed].

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,7 @@ type Cluster interface {
 	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
 	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
 	SetState(ctx context.Context, key string, value []byte) error
+	InitState(ctx context.Context, key string, value []byte) (stored []byte, err error)
 	SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error
 	State(ctx context.Context, key string) ([]byte, error)
 	Join(ctx context.Context, o ps.JoinOptions) (member uint64, err error)
@@ -55,6 +57,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })
 			t.Run("worker state", func(t *testing.T) { s.testState(t, shards) })
+			t.Run("first worker state", func(t *testing.T) { s.testFirstState(t, shards) })
 			t.Run("who decides", func(t *testing.T) { s.testWhoDecides(t, shards) })
 			t.Run("delegation", func(t *testing.T) { s.testDelegation(t, shards) })
 			t.Run("join and leave", func(t *testing.T) { s.testJoinLeave(t, shards) })
@@ -380,6 +383,40 @@ func (s suite) testWhoDecides(t *testing.T, shards int) {
 	try(second, a.Generation, "leads now", nil)
 	if got, err := c.State(ctx, "k"); err != nil || string(got) != "leads now" {
 		t.Errorf("state %q, %v", got, err)
+	}
+}
+
+// testFirstState stores worker state where there is none: of many at once one does, and all get what it has stored.
+func (s suite) testFirstState(t *testing.T, shards int) {
+	t.Parallel()
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards})
+	const askers = 8
+	got := make([]string, askers)
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() {
+			v, err := c.InitState(t.Context(), "k", fmt.Append(nil, "of ", i))
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = string(v)
+		})
+	}
+	all.Wait()
+	v, err := c.State(t.Context(), "k")
+	if err != nil || len(v) == 0 {
+		t.Fatalf("state %q, %v", v, err)
+	}
+	for i, g := range got {
+		if g != string(v) {
+			t.Errorf("asker %d got %q, stored is %q", i, g, v)
+		}
+	}
+	if err := c.SetState(t.Context(), "k", []byte("later")); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.InitState(t.Context(), "k", []byte("first?")); err != nil || string(v) != "later" {
+		t.Errorf("state %q, %v; want what was stored last", v, err)
 	}
 }
 

@@ -88,6 +88,10 @@ func (s *coordinatorService) SetState(ctx context.Context, r *psv1.SetStateReque
 	if r.Member != 0 || r.Generation != 0 {
 		return &psv1.SetStateResponse{}, failed(s.c.SetStateAt(ctx, r.Member, r.Generation, r.Key, r.Value))
 	}
+	if r.Initial {
+		v, err := s.c.InitState(ctx, r.Key, r.Value)
+		return &psv1.SetStateResponse{Value: v}, failed(err)
+	}
 	return &psv1.SetStateResponse{}, failed(s.c.SetState(ctx, r.Key, r.Value))
 }
 

@@ -305,6 +305,15 @@ func (r *Remote) SetState(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
+// InitState is [coordinator.Cluster.InitState].
+func (r *Remote) InitState(ctx context.Context, key string, value []byte) ([]byte, error) {
+	resp, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value, Initial: true})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Value, nil
+}
+
 // SetStateAt is [coordinator.Cluster.SetStateAt].
 func (r *Remote) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
 	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value, Member: member, Generation: generation})

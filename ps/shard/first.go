@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -92,6 +93,35 @@ func (n *Node) SetState(ctx context.Context, generation uint64, key string, valu
 		err = rec.wait(ctx)
 	}
 	return err
+}
+
+// InitState stores a blob of worker state unless there is one under its key, and returns a copy of what is stored: all who ask get the same.
+// Errors: as SetState.
+func (n *Node) InitState(ctx context.Context, key string, value []byte) (stored []byte, err error) {
+	if err := checkState(key, value); err != nil {
+		return nil, err
+	}
+	var rec record
+	n.update(func(s *Shard) bool {
+		switch {
+		case s.closed:
+			err = ps.ErrClosed
+			return false
+		case n.generation == 0: // it would be gone with the state that is being loaded
+			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+			return false
+		}
+		if stored = bytes.Clone(s.State(key)); stored == nil {
+			s.SetState(key, value)
+			stored = bytes.Clone(value)
+		}
+		rec, err = n.log.state(key, stored) // also what another has stored: it may not be durable yet
+		return false
+	})
+	if err == nil {
+		err = rec.wait(ctx)
+	}
+	return stored, err
 }
 
 // Changes counts the changes of the state since it was given to the node, or the node was opened.

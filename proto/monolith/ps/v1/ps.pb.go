@@ -2487,8 +2487,10 @@ type SetStateRequest struct {
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	// Who stores it, if not 0: the member that leads, of a state of the generation. Of others it is refused.
-	Member        uint64 `protobuf:"fixed64,3,opt,name=member,proto3" json:"member,omitempty"`
-	Generation    uint64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	Member     uint64 `protobuf:"fixed64,3,opt,name=member,proto3" json:"member,omitempty"`
+	Generation uint64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Only where there is nothing under the key.
+	Initial       bool `protobuf:"varint,5,opt,name=initial,proto3" json:"initial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2551,8 +2553,17 @@ func (x *SetStateRequest) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *SetStateRequest) GetInitial() bool {
+	if x != nil {
+		return x.Initial
+	}
+	return false
+}
+
 type SetStateResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is stored under the key, of an initial one.
+	Value         []byte `protobuf:"bytes,1,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2585,6 +2596,13 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
 	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SetStateResponse) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
 }
 
 type GetStateRequest struct {
@@ -2866,16 +2884,19 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\"\x12\n" +
-	"\x10RollBackResponse\"\x80\x01\n" +
+	"\x10RollBackResponse\"\x9a\x01\n" +
 	"\x0fSetStateRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x19\n" +
 	"\x05value\x18\x02 \x01(\fH\x00R\x05value\x88\x01\x01\x12\x16\n" +
 	"\x06member\x18\x03 \x01(\x06R\x06member\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generationB\b\n" +
-	"\x06_value\"\x12\n" +
-	"\x10SetStateResponse\"#\n" +
+	"generation\x12\x18\n" +
+	"\ainitial\x18\x05 \x01(\bR\ainitialB\b\n" +
+	"\x06_value\"7\n" +
+	"\x10SetStateResponse\x12\x19\n" +
+	"\x05value\x18\x01 \x01(\fH\x00R\x05value\x88\x01\x01B\b\n" +
+	"\x06_value\"#\n" +
 	"\x0fGetStateRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"7\n" +
 	"\x10GetStateResponse\x12\x19\n" +
@@ -3037,6 +3058,7 @@ func file_monolith_ps_v1_ps_proto_init() {
 		return
 	}
 	file_monolith_ps_v1_ps_proto_msgTypes[42].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[43].OneofWrappers = []any{}
 	file_monolith_ps_v1_ps_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
