@@ -5,16 +5,18 @@ package metric
 func accuracy() Metric {
 	return Metric{
 		Name: "accuracy", Doc: "the share of examples predicted on the right side of one half", Direction: Higher, Probabilities: true,
-		Compute: func(_ *Workspace, s *Set) float64 {
-			return s.mean(func(p, y float64) float64 {
-				if p != p {
-					return p
-				}
-				if (p > 0.5) == (y > 0.5) {
-					return 1
-				}
-				return 0
-			})
-		},
+		Compute: func(_ *Workspace, s *Set) float64 { return s.mean(sameSide) },
+		parts:   meanOf(sameSide),
 	}
+}
+
+// sameSide is 1 where prediction and label are, else 0; NaN of NaN.
+func sameSide(p, y float64) float64 {
+	if p != p {
+		return p
+	}
+	if (p > 0.5) == (y > 0.5) {
+		return 1
+	}
+	return 0
 }

@@ -18,6 +18,7 @@ func areaUnderCurve() Metric {
 			auc, _ := w.AUC(s.Predictions, s.Labels, s.Weights)
 			return auc
 		},
+		parts: &parts{area: true},
 	}
 }
 

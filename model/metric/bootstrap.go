@@ -20,44 +20,46 @@ const MinReplicates = 20
 // replicates of the difference. Metrics of groups draw whole groups by their IDs, since the examples of a user depend on each other.
 //
 // The result is [metric][replicate]. The set needs IDs, and GroupIDs for metrics of groups. Replicates are computed by so many
-// workers; results do not depend on it. It takes 24 bytes an example, and 12 for each worker, 16 more for metrics of groups, and
-// allocates nothing for each example or replicate beside. Errors: that of the context when it ends.
+// workers; results do not depend on it. Examples are sorted once. Then auc and the metrics that are functions of sums take one pass over
+// the examples for all replicates of a worker together, a few nanoseconds for each example and replicate; the others, such as those of
+// groups, are computed of the weighted set. It takes 32 bytes an example, 8 more for groups, and where there are such others 12 more
+// for each worker, 28 with groups. Errors: that of the context when it ends.
 func (s *Set) Bootstrap(ctx context.Context, metrics []Metric, n int, seed uint64, workers int) ([][]float64, error) {
 	out := make([][]float64, len(metrics))
 	for i := range out {
 		out[i] = make([]float64, n)
 	}
-	sorted := s.byPrediction()
-	draw := newPoisson()
+	b := bootstrap{draw: newPoisson(), seed: seed, metrics: metrics, out: out}
+	var ranked bool
+	b.set, ranked = s.byPrediction()
+	for i, m := range metrics {
+		switch {
+		case ranked && m.parts != nil:
+			b.quick = append(b.quick, i)
+		case m.Grouped:
+			b.grouped = append(b.grouped, i)
+		default:
+			b.plain = append(b.plain, i)
+		}
+	}
+	workers = min(max(workers, 1), n)
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(max(workers, 1), n) {
+	for k := range workers {
 		wg.Go(func() {
+			b.pass(ctx, n*k/workers, n*(k+1)/workers)
+			if len(b.plain)+len(b.grouped) == 0 {
+				return
+			}
 			var work Workspace
-			mine := *sorted
-			weights := make([]float32, s.Len())
+			weighted := *b.set
+			weighted.Weights = make([]float32, s.Len())
 			for ctx.Err() == nil {
 				r := int(next.Add(1)) - 1
 				if r >= n {
 					return
 				}
-				mine.Weights = weights
-				key := param.Mix(seed, uint64(r))
-				for _, grouped := range []bool{false, true} {
-					if !slices.ContainsFunc(metrics, func(m Metric) bool { return m.Grouped == grouped }) {
-						continue
-					}
-					if grouped && sorted.GroupIDs == nil {
-						mine.Groups = nil // no metric of groups is defined
-					} else {
-						draw.weigh(weights, sorted, key, grouped)
-					}
-					for i, m := range metrics {
-						if m.Grouped == grouped {
-							out[i][r] = m.Compute(&work, &mine)
-						}
-					}
-				}
+				b.compute(&work, &weighted, r)
 			}
 		})
 	}
@@ -65,17 +67,234 @@ func (s *Set) Bootstrap(ctx context.Context, metrics []Metric, n int, seed uint6
 	return out, context.Cause(ctx)
 }
 
-// byPrediction is a copy of the set in ascending order of predictions, which every replicate has in common; as it is where a
+// bootstrap is the work of [Set.Bootstrap].
+type bootstrap struct {
+	set     *Set // ascending by prediction, where metrics are quick
+	draw    *poisson
+	seed    uint64
+	metrics []Metric
+	out     [][]float64 // [metric][replicate]
+	// quick, plain and grouped are the places of metrics by how they are computed.
+	quick, plain, grouped []int
+}
+
+func (b *bootstrap) key(replicate int) uint64 { return param.Mix(b.seed, uint64(replicate)) }
+
+// compute computes the metrics of a replicate that are not quick, of the weighted set.
+func (b *bootstrap) compute(work *Workspace, weighted *Set, r int) {
+	if len(b.plain) > 0 {
+		b.draw.weigh(weighted.Weights, b.set, b.key(r), false)
+		for _, i := range b.plain {
+			b.out[i][r] = b.metrics[i].Compute(work, weighted)
+		}
+	}
+	if len(b.grouped) == 0 {
+		return
+	}
+	if b.set.GroupIDs == nil {
+		weighted.Groups = nil // no metric of groups is defined
+	} else {
+		b.draw.weigh(weighted.Weights, b.set, b.key(r), true)
+	}
+	for _, i := range b.grouped {
+		b.out[i][r] = b.metrics[i].Compute(work, weighted)
+	}
+}
+
+// blockRows is how many examples go through all replicates at a time: what is known of them stays in the nearest cache.
+const blockRows = 512
+
+// parts is how a metric is put together from examples that come in ascending order of predictions, with other weights each time. Its result is
+// that of Compute but for rounding.
+type parts struct {
+	// terms sets the columns to what an example of weight 1 adds to each of their sums.
+	columns int
+	terms   func(to []float64, p, y float32)
+	// of is the metric of the weight of all examples and the sums.
+	of func(total float64, sums []float64) float64
+	// area takes the area under the ROC curve in place of sums.
+	area bool
+}
+
+// meanOf are the parts of the weighted mean of what f says of each example.
+func meanOf(f func(p, y float64) float64) *parts {
+	return &parts{
+		columns: 1,
+		terms:   func(to []float64, p, y float32) { to[0] = f(float64(p), float64(y)) },
+		of:      func(total float64, sums []float64) float64 { return ratio(sums[0], total) },
+	}
+}
+
+// pass computes the quick metrics of replicates from low to high in one pass over the examples.
+func (b *bootstrap) pass(ctx context.Context, low, high int) {
+	if len(b.quick) == 0 || low == high {
+		return
+	}
+	columns, areas := 0, false
+	for _, i := range b.quick {
+		columns, areas = columns+b.metrics[i].parts.columns, areas || b.metrics[i].parts.area
+	}
+	block := newBlock(columns)
+	keys, totals, curves, sums := make([]uint64, high-low), make([]float64, high-low), make([]curve, high-low), make([]float64, (high-low)*columns)
+	for r := range keys {
+		keys[r] = b.key(low + r)
+	}
+	for from := 0; from < b.set.Len() && ctx.Err() == nil; from += blockRows {
+		block.fill(b, from, min(from+blockRows, b.set.Len()))
+		for r, key := range keys {
+			block.weigh(b.draw, key)
+			totals[r] += total(block.weights)
+			for c := range columns {
+				sums[r*columns+c] += dot(block.weights, block.columns[c][:len(block.weights)])
+			}
+			if areas {
+				curves[r].add(block)
+			}
+		}
+	}
+	for r := range keys {
+		of := sums[r*columns : (r+1)*columns]
+		for _, i := range b.quick {
+			m := b.metrics[i].parts
+			if m.area {
+				b.out[i][low+r] = curves[r].area()
+				continue
+			}
+			b.out[i][low+r] = m.of(totals[r], of[:m.columns])
+			of = of[m.columns:]
+		}
+	}
+}
+
+// block is what replicates need to know of some examples.
+type block struct {
+	ids      []uint64
+	of       []float32 // their own weights, or nil
+	weights  []float64 // in the replicate at work
+	positive []float64 // 1 or 0
+	begins   []bool    // the prediction differs from the one before
+	columns  [][]float64
+	terms    []float64
+}
+
+func newBlock(columns int) *block {
+	b := &block{weights: make([]float64, blockRows), positive: make([]float64, blockRows), begins: make([]bool, blockRows), terms: make([]float64, columns)}
+	for range columns {
+		b.columns = append(b.columns, make([]float64, blockRows))
+	}
+	return b
+}
+
+// fill sets the block to examples of the set.
+func (k *block) fill(b *bootstrap, from, to int) {
+	s := b.set
+	k.ids, k.of, k.weights = s.IDs[from:to], nil, k.weights[:to-from]
+	if s.Weights != nil {
+		k.of = s.Weights[from:to]
+	}
+	for i := range k.weights {
+		p, y := s.Predictions[from+i], s.Labels[from+i]
+		k.positive[i] = 0
+		if y > 0.5 {
+			k.positive[i] = 1
+		}
+		k.begins[i] = from+i > 0 && p != s.Predictions[from+i-1]
+		at := 0
+		for _, m := range b.quick {
+			if n := b.metrics[m].parts.columns; n > 0 {
+				b.metrics[m].parts.terms(k.terms[at:at+n], p, y)
+				at += n
+			}
+		}
+		for c, v := range k.terms {
+			k.columns[c][i] = v
+		}
+	}
+}
+
+// weigh draws the weights of a replicate.
+func (k *block) weigh(draw *poisson, key uint64) {
+	weights := k.weights[:len(k.ids)]
+	for i, id := range k.ids {
+		weights[i] = float64(draw.times(param.Mix(key, id)))
+	}
+	for i, w := range k.of {
+		weights[i] = float64(float32(weights[i]) * w)
+	}
+}
+
+// total is the sum of v, four sums at once as dot.
+func total(v []float64) float64 {
+	var a, b, c, d float64
+	for ; len(v) >= 4; v = v[4:] {
+		a, b, c, d = a+v[0], b+v[1], c+v[2], d+v[3]
+	}
+	for _, x := range v {
+		a += x
+	}
+	return a + b + (c + d)
+}
+
+// dot is Σ v·t, four sums at once: one waits for its own last addition.
+func dot(v, t []float64) float64 {
+	var a, b, c, d float64
+	for ; len(v) >= 4 && len(t) >= 4; v, t = v[4:], t[4:] {
+		a, b, c, d = a+v[0]*t[0], b+v[1]*t[1], c+v[2]*t[2], d+v[3]*t[3]
+	}
+	for i, x := range v {
+		a += x * t[i]
+	}
+	return a + b + (c + d)
+}
+
+// curve is the ROC curve as far as examples have come, in ascending order of predictions.
+type curve struct {
+	sum, positives, negatives float64
+	run                       struct{ positives, negatives float64 } // of the prediction at hand
+}
+
+func (c *curve) add(k *block) {
+	n := len(k.weights)
+	positive, begins := k.positive[:n], k.begins[:n]
+	at := *c
+	for i, w := range k.weights {
+		if begins[i] {
+			at.close()
+		}
+		p := w * positive[i]
+		at.run.positives += p
+		at.run.negatives += w - p
+	}
+	*c = at
+}
+
+func (c *curve) close() {
+	c.sum += c.run.positives * (c.negatives + c.run.negatives/2)
+	c.positives += c.run.positives
+	c.negatives += c.run.negatives
+	c.run.positives, c.run.negatives = 0, 0
+}
+
+// area ends the curve and is the area under it, NaN where one class has no weight.
+func (c *curve) area() float64 {
+	c.close()
+	if !(c.positives > 0 && c.negatives > 0) {
+		return math.NaN()
+	}
+	return c.sum / c.positives / c.negatives
+}
+
+// byPrediction is a copy of the set in ascending order of predictions, which every replicate has in common; the set as it is where a
 // prediction is NaN.
-func (s *Set) byPrediction() *Set {
+func (s *Set) byPrediction() (_ *Set, ranked bool) {
 	var w Workspace
 	if !w.rank(s.Predictions) {
-		return s
+		return s, false
 	}
 	out := &Set{NumGroups: s.NumGroups, GroupIDs: s.GroupIDs}
 	out.Predictions, out.Labels = pick(s.Predictions, w.items), pick(s.Labels, w.items)
 	out.Weights, out.Groups, out.IDs = pick(s.Weights, w.items), pick(s.Groups, w.items), pick(s.IDs, w.items)
-	return out
+	return out, true
 }
 
 // pick is a column in the order of items; nil stays nil.
@@ -127,7 +346,7 @@ func (p *poisson) search(word uint64) (k uint8) {
 	return k
 }
 
-func (p *poisson) draw(word uint64) uint8 {
+func (p *poisson) times(word uint64) uint8 {
 	if k := p.first[word>>52]; k != many {
 		return k
 	}
@@ -141,7 +360,7 @@ func (p *poisson) weigh(to []float32, s *Set, key uint64, grouped bool) {
 		if grouped {
 			id = s.GroupIDs[s.Groups[i]]
 		}
-		to[i] = float32(p.draw(param.Mix(key, id)))
+		to[i] = float32(p.times(param.Mix(key, id)))
 	}
 	for i, w := range s.Weights {
 		to[i] *= w

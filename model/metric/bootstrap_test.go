@@ -48,7 +48,11 @@ func TestBootstrap(t *testing.T) {
 	const replicates, seed = 6, 77
 	var w metric.Workspace
 	for round := range 20 {
-		s := named(rng, 40+rng.IntN(100), round)
+		n := 40 + rng.IntN(100)
+		if round%3 == 1 {
+			n += 1000 // several blocks, with weights and without
+		}
+		s := named(rng, n, round)
 		got, err := s.Bootstrap(t.Context(), metric.All(), replicates, seed, 1+round%4)
 		if err != nil {
 			t.Fatal(err)

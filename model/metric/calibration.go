@@ -23,6 +23,11 @@ func calibrationMetric() Metric {
 			level, _ := Calibration(s.Predictions, s.Labels, s.Weights)
 			return level
 		},
+		parts: &parts{
+			columns: 2,
+			terms:   func(to []float64, p, y float32) { to[0], to[1] = float64(p), float64(y) },
+			of:      func(_ float64, sums []float64) float64 { return ratio(sums[0], sums[1]) },
+		},
 	}
 }
 

@@ -16,5 +16,16 @@ func normalizedEntropy() Metric {
 			}
 			return loss / entropy(rate, rate)
 		},
+		parts: &parts{
+			columns: 2,
+			terms:   func(to []float64, p, y float32) { to[0], to[1] = logLoss(p, y), float64(y) },
+			of: func(total float64, sums []float64) float64 {
+				rate := ratio(sums[1], total)
+				if !(rate > 0 && rate < 1) {
+					return math.NaN()
+				}
+				return ratio(sums[0], total) / entropy(rate, rate)
+			},
+		},
 	}
 }

@@ -14,7 +14,7 @@ func LogLoss(probs, labels, weights []float32) (loss float64, ok bool) {
 	for i, p := range probs {
 		w := weightOf(weights, i)
 		if w == 0 {
-			continue // as a third of a bootstrap's examples: logarithms are what takes time
+			continue // it has no effect, whatever its prediction
 		}
 		sum += w * logLoss(p, labels[i])
 		total += w
@@ -44,6 +44,11 @@ func logLossMetric() Metric {
 		Compute: func(_ *Workspace, s *Set) float64 {
 			loss, _ := LogLoss(s.Predictions, s.Labels, s.Weights)
 			return loss
+		},
+		parts: &parts{
+			columns: 1,
+			terms:   func(to []float64, p, y float32) { to[0] = logLoss(p, y) },
+			of:      func(total float64, sums []float64) float64 { return ratio(sums[0], total) },
 		},
 	}
 }

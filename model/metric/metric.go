@@ -49,6 +49,8 @@ type Metric struct {
 	// Compute returns the measure, NaN where the examples do not define it. It panics when the lengths of the set's slices
 	// differ. Its time grows with the number of examples.
 	Compute func(w *Workspace, s *Set) float64
+
+	parts *parts // how many replicates are computed at once; nil: one by one
 }
 
 // Direction describes which values of a metric are better.

@@ -7,6 +7,7 @@ func meanSquared() Metric {
 	return Metric{
 		Name: "mse", Doc: "the mean squared error", Direction: Lower,
 		Compute: func(_ *Workspace, s *Set) float64 { return s.mean(squaredError) },
+		parts:   meanOf(squaredError),
 	}
 }
 
@@ -14,9 +15,13 @@ func squaredError(p, y float64) float64 { return (p - y) * (p - y) }
 
 // rootMeanSquared is the root of the weighted mean of (p - y)², in the unit of the labels.
 func rootMeanSquared() Metric {
+	root := meanOf(squaredError)
+	mean := root.of
+	root.of = func(total float64, sums []float64) float64 { return math.Sqrt(mean(total, sums)) }
 	return Metric{
 		Name: "rmse", Doc: "the root of the mean squared error", Direction: Lower,
 		Compute: func(_ *Workspace, s *Set) float64 { return math.Sqrt(s.mean(squaredError)) },
+		parts:   root,
 	}
 }
 
@@ -24,11 +29,12 @@ func rootMeanSquared() Metric {
 func meanAbsolute() Metric {
 	return Metric{
 		Name: "mae", Doc: "the mean absolute error", Direction: Lower,
-		Compute: func(_ *Workspace, s *Set) float64 {
-			return s.mean(func(p, y float64) float64 { return math.Abs(p - y) })
-		},
+		Compute: func(_ *Workspace, s *Set) float64 { return s.mean(absoluteError) },
+		parts:   meanOf(absoluteError),
 	}
 }
+
+func absoluteError(p, y float64) float64 { return math.Abs(p - y) }
 
 // determination is R², 1 - Σ w(y-p)² / Σ w(y-ȳ)² with ȳ the weighted mean label: 1 is perfect, 0 no better than always
 // predicting the mean, and below 0 worse. NaN where the labels do not differ.
