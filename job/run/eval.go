@@ -178,9 +178,13 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 		out.part = outs.Part
 	}
 	var stats pipeline.RunStats
-	out.predictions, stats, err = evaluate(ctx, cfg, m, open, outs, cfg.Train.Workers, limit, e.opts.Drain, func(worker int) *pipeline.Env {
-		return &pipeline.Env{Worker: worker, Logger: e.log, Hooks: runHooks(mon, e.hooks), BadRows: bad.policy}
-	})
+	out.predictions, stats, err = (&scoring{
+		cfg: cfg, model: m, open: open, outs: outs, workers: cfg.Train.Workers, maxExamples: limit, drain: e.opts.Drain,
+		identified: e.opts.Bootstrap > 0 || e.opts.Compare != nil,
+		env: func(worker int) *pipeline.Env {
+			return &pipeline.Env{Worker: worker, Logger: e.log, Hooks: runHooks(mon, e.hooks), BadRows: bad.policy}
+		},
+	}).run(ctx)
 	if err != nil {
 		return nil, err
 	}

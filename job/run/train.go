@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/internal/fault"
@@ -21,12 +20,9 @@ import (
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
-	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
-	"github.com/monolith-go/monolith/runners/local"
-	"github.com/monolith-go/monolith/sinks/metricsink"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
@@ -318,9 +314,14 @@ func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 // takes the same turns as one that was not.
 func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places string) (drained bool, err error) {
 	t.monitor.begin(result.Status{Phase: "eval", Total: t.cfg.Eval.MaxExamples, Epoch: epoch, Epochs: t.cfg.Epochs}, 0)
-	found, stats, err := evaluate(ctx, t.cfg, t.model, t.reader, nil, 1, t.cfg.Eval.MaxExamples, t.opts.Drain, func(worker int) *pipeline.Env {
-		return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
-	})
+	whole := *t.cfg
+	whole.Eval.Slices = nil // `monolith eval` measures them
+	found, stats, err := (&scoring{
+		cfg: &whole, model: t.model, open: t.reader, workers: 1, maxExamples: t.cfg.Eval.MaxExamples, drain: t.opts.Drain,
+		env: func(worker int) *pipeline.Env {
+			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
+		},
+	}).run(ctx)
 	if err != nil || stats.Drained {
 		return stats.Drained, err
 	}
@@ -386,29 +387,4 @@ func valueOr(v *float64, otherwise float64) float64 {
 		return otherwise
 	}
 	return *v
-}
-
-// evaluate runs the evaluation graph of a job over parameters that open reads. outs gets its outputs; nil: it writes none.
-// Figures do not depend on the number of workers; which examples are the first maxExamples, where that is not 0, and the order of
-// outputs would, so that there is one worker for these.
-func evaluate(ctx context.Context, cfg *spec.Config, m model.Model, open wiring.OpenClient, outs *wiring.Outputs, workers int, maxExamples int64, drain <-chan struct{}, env func(int) *pipeline.Env) (*metric.Collection, pipeline.RunStats, error) {
-	sink := metricsink.New[*trainstep.Scored]()
-	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, outs, sink)
-	if err != nil {
-		return nil, pipeline.RunStats{}, err
-	}
-	if !plan.Bounded() && maxExamples == 0 {
-		return nil, pipeline.RunStats{}, fmt.Errorf("job: eval.source does not end: set eval.max_examples, or an end: %w", pipeline.ErrConfig)
-	}
-	if maxExamples > 0 || outs != nil {
-		workers = 1
-	}
-	stats, err := local.Run(ctx, plan, pipeline.RunOptions{Workers: workers, MaxRows: maxExamples, Drain: drain, Deterministic: workers <= 1, Env: env})
-	if err != nil {
-		if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
-			err = fmt.Errorf("%s: %w", wiring.EvalReading(cfg).KeyOf(err), err)
-		}
-		return nil, pipeline.RunStats{}, err
-	}
-	return sink.Scores(), pipeline.Sum(stats...), nil
 }

@@ -204,6 +204,7 @@ func BenchmarkSlices(b *testing.B) {
 func collected(n int) *metric.Collection {
 	rng := rand.New(rand.NewPCG(2, 2))
 	var c metric.Collection
+	c.Identify()
 	const rows = 4096
 	for at := 0; at < n; at += rows {
 		batch := &score.Batch{Rows: min(rows, n-at), Keys: make([]score.Key, 1)}

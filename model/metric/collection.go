@@ -20,13 +20,14 @@ type Place struct {
 }
 
 // Collection gathers scored batches of one model for metrics over all of them. It keeps every example, so nothing is estimated:
-// 16 bytes an example for one head, 8 for each further one, 4 where examples have weights, and 4 and the different values for
-// each key. [Collection.Arrange] puts the examples into the order of their places, so that figures do not depend on the order in which
+// 8 bytes an example for each head, 4 where examples have weights, 4 and the different values for each key, and 8 where examples are
+// identified. [Collection.Arrange] puts the examples into the order of their places, so that figures do not depend on the order in which
 // batches came, to the last digit. The zero value is empty. Not for concurrent use.
 type Collection struct {
 	rows    int
 	heads   []score.Head
 	weights []float32 // nil when no batch had any
+	known   bool      // rows are identified
 	ids     []uint64  // of each row: a hash of its place
 	numbers [][]int32 // of each key: which value each row has
 	values  []Grouper
@@ -39,6 +40,10 @@ type part struct {
 	from     int64
 	at, rows int
 }
+
+// Identify makes the collection keep what identifies examples, which [Set.Bootstrap] and [Collection.SameRows] need. It comes before
+// the first batch.
+func (c *Collection) Identify() { c.known = true }
 
 // Arrange orders the examples by split and position. Metrics that add up numbers are then the same whatever the order of the
 // batches was; it takes the memory of one more column meanwhile.
@@ -117,20 +122,24 @@ func (c *Collection) Add(from Place, b *score.Batch) {
 			c.numbers[i] = append(c.numbers[i], c.values[i].Number(b.Keys[i].Value(row)))
 		}
 	}
-	split := param.HashName(from.Split)
-	for row := range b.Rows {
-		at := from.From + int64(row) + 1
-		if from.Positions != nil {
-			at = from.Positions[row]
+	if c.known {
+		split := param.HashName(from.Split)
+		for row := range b.Rows {
+			at := from.From + int64(row) + 1
+			if from.Positions != nil {
+				at = from.Positions[row]
+			}
+			c.ids = append(c.ids, param.Mix(split, uint64(at)))
 		}
-		c.ids = append(c.ids, param.Mix(split, uint64(at)))
 	}
 	c.parts = append(c.parts, part{from.Split, from.From, c.rows, b.Rows})
 	c.rows += b.Rows
 }
 
-// SameRows reports whether another collection has examples of the same places in the same order.
-func (c *Collection) SameRows(o *Collection) bool { return slices.Equal(c.ids, o.ids) }
+// SameRows reports whether another collection has examples of the same places in the same order. Both identify their examples.
+func (c *Collection) SameRows(o *Collection) bool {
+	return c.rows == o.rows && slices.Equal(c.ids, o.ids)
+}
 
 // Blank reports whether no example has a value of a key.
 func (c *Collection) Blank(key int) bool {
@@ -159,7 +168,7 @@ func (c *Collection) Set(head, key int) Set {
 		s.Add(h.Width, h.Predictions, h.Labels, c.weights, h.Mask)
 	}
 	s.IDs = c.ids
-	if h.Mask != nil || h.Width > 1 {
+	if c.known && (h.Mask != nil || h.Width > 1) {
 		s.IDs = ofExamples(h, c.ids)
 	}
 	if key >= 0 {
@@ -230,14 +239,20 @@ func (c *Collection) Slices(head int, keys []int, most int) []Slice {
 	}
 	for i, size := range sizes {
 		s := &out[i].Set
-		s.Predictions, s.Labels, s.IDs = make([]float32, 0, size), make([]float32, 0, size), make([]uint64, 0, size)
+		s.Predictions, s.Labels = make([]float32, 0, size), make([]float32, 0, size)
+		if all.IDs != nil {
+			s.IDs = make([]uint64, 0, size)
+		}
 		if all.Weights != nil {
 			s.Weights = make([]float32, 0, size)
 		}
 	}
 	for i, n := range numbers {
 		s := &out[at[n]].Set
-		s.Predictions, s.Labels, s.IDs = append(s.Predictions, all.Predictions[i]), append(s.Labels, all.Labels[i]), append(s.IDs, all.IDs[i])
+		s.Predictions, s.Labels = append(s.Predictions, all.Predictions[i]), append(s.Labels, all.Labels[i])
+		if all.IDs != nil {
+			s.IDs = append(s.IDs, all.IDs[i])
+		}
 		if all.Weights != nil {
 			s.Weights = append(s.Weights, all.Weights[i])
 		}

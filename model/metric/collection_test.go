@@ -101,6 +101,9 @@ func TestCollection(t *testing.T) {
 			}
 			named := map[string]bool{}
 			slicesOf := c.Slices(h, []int{1}, 3)
+			if got.IDs != nil || slicesOf[0].Set.IDs != nil {
+				t.Fatal("examples are identified although nobody asks")
+			}
 			for i, s := range slicesOf {
 				if s.Rest > 0 {
 					if i != 3 || s.Rest != len(counts)-3 {
@@ -177,6 +180,7 @@ func TestArrangedCollections(t *testing.T) {
 	var first *metric.Collection
 	for range 20 {
 		var c metric.Collection
+		c.Identify()
 		for _, b := range batches {
 			c.Add(b.at, b.b)
 		}

@@ -28,6 +28,12 @@ type Sink[T Scorer] struct {
 // New makes an empty sink.
 func New[T Scorer]() *Sink[T] { return &Sink[T]{} }
 
+// Identify makes the collection identify its examples ([metric.Collection.Identify]). It comes before the run.
+func (s *Sink[T]) Identify() *Sink[T] {
+	s.scores.Identify()
+	return s
+}
+
 // String implements [pipeline.Sink].
 func (s *Sink[T]) String() string { return "metrics" }
 
