@@ -12,7 +12,7 @@ VERSION   :=
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build bin/monolith, one static binary
@@ -70,6 +70,13 @@ mutants: ## break the project on purpose, one place at a time; MUTANTS=regexp ch
 .PHONY: flink-cluster
 flink-cluster: ## train on a Flink session cluster whose processes are killed; needs java and mvn, minutes and 4 GiB
 	MONOLITH_REQUIRE=$(MONOLITH_REQUIRE),flink,flink-cluster $(GO) test -count=1 -timeout 30m -v -run '^TestFlinkCluster$$' ./cmd/monolith
+
+.PHONY: memory
+memory: ## train on 1 and on 8 GB of Parquet and compare the memory; needs 9 GB of disk, minutes
+	MONOLITH_REQUIRE=$(MONOLITH_REQUIRE),memory $(GO) test -count=1 -timeout 60m -v -run '^TestMemoryIsFlat$$' ./cmd/monolith
+
+.PHONY: nightly
+nightly: fuzz mutants flink-cluster memory ## what takes too long for each change
 
 .PHONY: cover
 cover: ## write cover.html

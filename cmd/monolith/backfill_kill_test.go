@@ -128,7 +128,7 @@ func killCommand(t *testing.T, after time.Duration, path string, args ...string)
 	case <-time.After(after):
 	}
 	_ = cmd.Process.Signal(syscall.SIGKILL) // it may end this moment
-	_ = <-ended                             // by the signal, if not
+	<-ended                                 // by the signal, if not
 	return true
 }
 

@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -114,53 +113,5 @@ func TestPrismWithShardsInProcesses(t *testing.T) {
 	}
 	if got, want := digest(t, path, p.dir), digest(t, path, dir); got != want {
 		t.Errorf("digest %s, that of one process on the local runner %s", got, want)
-	}
-}
-
-// BenchmarkRunner trains the demo's model with each runner, local twice as a control, in processes of their own.
-func BenchmarkRunner(b *testing.B) {
-	path, err := bin()
-	if err != nil {
-		b.Fatal(err)
-	}
-	const text = `
-version: 1
-name: bench
-dir: DIR
-source: {synthetic: {examples: 1000000, splits: 4}}
-parse:
-  format: tf_example
-  features:
-    - {name: user, slot: 1}
-    - {name: item, slot: 2}
-    - {name: category, slot: 3}
-    - {name: history, slot: 4, max: 10, combiner: mean}
-    - {name: price, kind: dense}
-  label: click
-model: {deepfm: {dim: 8, hidden: [64, 32]}}
-train: {batch: 512}
-ps: {shards: 2}
-`
-	for _, c := range []struct{ name, runner string }{{"local", "local"}, {"local-again", "local"}, {"prism", "prism"}} {
-		b.Run("runner="+c.name, func(b *testing.B) {
-			rate := 0.0
-			for b.Loop() {
-				_, job := makeJob(b, text)
-				out, err := exec.Command(path, "train", job, "--json", "-q", "--runner="+c.runner).Output()
-				if err != nil {
-					b.Fatalf("%v\n%s", err, stderr(err))
-				}
-				var r struct {
-					Result struct {
-						Rate float64 `json:"examples_per_second"`
-					}
-				}
-				if err := json.Unmarshal(out, &r); err != nil {
-					b.Fatal(err)
-				}
-				rate += r.Result.Rate
-			}
-			b.ReportMetric(rate/float64(b.N), "examples/s")
-		})
 	}
 }
