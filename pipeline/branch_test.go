@@ -663,7 +663,8 @@ func TestExactWithSeveralSinks(t *testing.T) {
 		det := seed%2 == 0
 		t.Run(fmt.Sprintf("seed=%d/deterministic=%v", seed, det), func(t *testing.T) {
 			p := &pool{}
-			sizes := map[string]int{"a": 60 + rng.IntN(60), "b": rng.IntN(80), "c": 1 + rng.IntN(9)}
+			sizes := map[string]int{"a": 60 + rng.IntN(60), "b": rng.IntN(80), "c": 1 + rng.IntN(9), "d": rng.IntN(30), "e": rng.IntN(5), "f": 20 + rng.IntN(20)}
+			interleave := 1 + rng.IntN(7) // up to all
 			views := map[string]int{"a": 20 + rng.IntN(60)}
 			sinks := map[string]*durable{"push": newDurable(1 + rng.IntN(4)), "rows": newDurable(1 + rng.IntN(40)), "odd": newDurable(1 + rng.IntN(25))}
 			build := func(g *pipeline.Graph, queue int) {
@@ -697,7 +698,7 @@ func TestExactWithSeveralSinks(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				left := int64(1 + rng.IntN(60))
 				var mu sync.Mutex
-				opts := pipeline.RunOptions{Workers: 1 + rng.IntN(3), Deterministic: det, Reached: func(pipeline.SplitID, pipeline.Progress, int64) {
+				opts := pipeline.RunOptions{Workers: 1 + rng.IntN(3), Deterministic: det, Interleave: interleave, Reached: func(pipeline.SplitID, pipeline.Progress, int64) {
 					mu.Lock()
 					defer mu.Unlock()
 					if left--; left == 0 {
@@ -721,10 +722,11 @@ func TestExactWithSeveralSinks(t *testing.T) {
 				}
 			}
 			for name, sink := range sinks {
-				for id, size := range map[pipeline.SplitID]int{
-					{Source: "clicks", Split: "a"}: sizes["a"], {Source: "clicks", Split: "b"}: sizes["b"], {Source: "clicks", Split: "c"}: sizes["c"],
-					{Source: "views", Split: "a"}: views["a"],
-				} {
+				all := map[pipeline.SplitID]int{{Source: "views", Split: "a"}: views["a"]}
+				for split, size := range sizes {
+					all[pipeline.SplitID{Source: "clicks", Split: split}] = size
+				}
+				for id, size := range all {
 					rows := int64(size)
 					if id.Source == "clicks" {
 						rows = int64((size + 1) / 2)
@@ -752,7 +754,7 @@ func TestExactWithSeveralSinks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Deterministic: true}); err != nil {
+				if _, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Deterministic: true, Interleave: interleave}); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(order(sinks["push"].steps), order(kept)); diff != "" {

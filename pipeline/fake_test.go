@@ -65,6 +65,7 @@ type fakeSource struct {
 	ends   pipeline.Position // what lag is counted to; 0: it is not known
 	opened atomic.Int64
 	closed atomic.Int64
+	most   atomic.Int64 // readers that were open at once
 }
 
 func (s *fakeSource) Schema() *arrow.Schema { return itemSchema }
@@ -80,7 +81,9 @@ func (s *fakeSource) Splits(context.Context) ([]pipeline.Split, error) {
 }
 
 func (s *fakeSource) Open(_ context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*item], error) {
-	s.opened.Add(1)
+	open := s.opened.Add(1) - s.closed.Load()
+	for was := s.most.Load(); open > was && !s.most.CompareAndSwap(was, open); was = s.most.Load() {
+	}
 	return &fakeReader{src: s, source: env.Source, split: split.Name, at: from}, nil
 }
 

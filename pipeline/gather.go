@@ -17,6 +17,61 @@ type unit struct {
 	clock float64
 }
 
+// seat is where splits are read one after the other, so that a lane has no more of them open than it has seats. Its rows, which the
+// deterministic order goes by, are a function of positions: those of its splits together.
+type seat struct {
+	index  int
+	rows   int64 // taken of its splits, with what earlier runs applied
+	splits []*splitRun
+	first  int // of the splits: those in front of it have ended
+}
+
+// openSeats gives each split its seat: those of a source in turn, as many as may be open at once.
+func (l *lane) openSeats() {
+	of := map[*node][]*seat{}
+	for _, sp := range l.splits {
+		most := len(l.splits)
+		_, together := sp.source.source.value().(Contemporary)
+		if sp.source.source.bounded() && !together && len(l.clocks) == 0 { // a split that waits would hold back event time
+			most = l.run.opts.Interleave
+		}
+		own := of[sp.source]
+		n := 0
+		for _, s := range own {
+			n += len(s.splits)
+		}
+		if len(own) < most {
+			s := &seat{index: len(l.seats)}
+			l.seats, own = append(l.seats, s), append(own, s)
+			of[sp.source] = own
+		}
+		s := own[n%most]
+		sp.seat, s.splits, s.rows = s, append(s.splits, sp), s.rows+sp.progress.Rows
+	}
+}
+
+// head is the split that is read for the main sink now, nil when all have ended.
+func (s *seat) head() *splitRun {
+	for ; s.first < len(s.splits); s.first++ {
+		if sp := s.splits[s.first]; !sp.ended {
+			return sp
+		}
+	}
+	return nil
+}
+
+// begin has the seat's head read, and those behind, for which other sinks wait, unless they are read already.
+func (s *seat) begin(read func(*splitRun)) {
+	if sp := s.head(); sp != nil && !sp.begun {
+		read(sp)
+	}
+	for _, sp := range s.splits[s.first:] {
+		if sp.behind() && !sp.begun {
+			read(sp)
+		}
+	}
+}
+
 // openUnits makes the units of the lane.
 func (l *lane) openUnits() {
 	shape := l.run.shape
@@ -43,8 +98,8 @@ func (l *lane) announce(sp *splitRun) {
 }
 
 // gather takes elements from the lane's splits, and hands each to the exit that it goes to, until all have ended or the run
-// is drained.
-func (l *lane) gather(ctx context.Context) error {
+// is drained. read begins the reading of a split.
+func (l *lane) gather(ctx context.Context, read func(*splitRun)) error {
 	return guard("stages", func() error {
 		tick := time.NewTicker(l.run.opts.IdleEvery)
 		defer tick.Stop()
@@ -68,6 +123,7 @@ func (l *lane) gather(ctx context.Context) error {
 			if it.e == nil {
 				sp.ended = true
 				open--
+				sp.seat.begin(read)
 				if sp.behind() { // the source has less than it had
 					l.caughtUp(sp)
 				}
@@ -115,6 +171,7 @@ func (l *lane) count(sp *splitRun, it item) {
 	sp.progress.Rows += rows
 	sp.progress.Batches++
 	sp.unit.rows += rows
+	sp.seat.rows += rows
 	l.run.count(rows)
 }
 
@@ -303,12 +360,12 @@ func (l *lane) share() *splitRun {
 }
 
 // turn is the deterministic order, a function of positions alone (invariant 6): splits that are behind first, then the
-// unit of the highest priority that has had fewest rows for its weight, in it the split with the fewest rows, the first by
-// source and name among equals.
+// unit of the highest priority that has had fewest rows for its weight, in it the seat with the fewest rows, the first
+// among equals.
 func (l *lane) turn() *splitRun {
 	var best *splitRun
 	for _, sp := range l.splits {
-		if !sp.ended && (best == nil || sp.before(best)) {
+		if !sp.ended && (sp.behind() || sp == sp.seat.head()) && (best == nil || sp.before(best)) {
 			best = sp
 		}
 	}
@@ -329,5 +386,11 @@ func (sp *splitRun) before(other *splitRun) bool {
 		}
 		return a.index < b.index
 	}
-	return sp.progress.Rows < other.progress.Rows
+	if a, b := sp.seat, other.seat; a != b {
+		if a.rows != b.rows {
+			return a.rows < b.rows
+		}
+		return a.index < b.index
+	}
+	return false
 }

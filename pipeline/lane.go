@@ -25,6 +25,7 @@ type lane struct {
 	ready   chan *splitRun // a token for each element that a split has queued, and one for its end
 	over    chan struct{}  // closed when the gather has ended
 	units   []*unit
+	seats   []*seat
 	early   atomic.Bool // the gather ended before its splits did
 	served  float64     // the virtual time of the unit that was served last
 	floors  []*floors
@@ -73,7 +74,8 @@ func (l *lane) work(parent context.Context) (err error) {
 	defer context.AfterFunc(l.run.drained, func() { drainReaders(errDrained) })()
 
 	var readers, loops sync.WaitGroup
-	for _, sp := range l.splits {
+	read := func(sp *splitRun) {
+		sp.begun = true
 		readers.Go(func() {
 			defer func() {
 				sp.queue.close()
@@ -83,6 +85,9 @@ func (l *lane) work(parent context.Context) (err error) {
 				cancel(err)
 			}
 		})
+	}
+	for _, s := range l.seats {
+		s.begin(read)
 	}
 	var watch sync.WaitGroup
 	watched := make(chan struct{})
@@ -98,7 +103,7 @@ func (l *lane) work(parent context.Context) (err error) {
 			}
 		})
 	}
-	err = l.gather(ctx)
+	err = l.gather(ctx, read)
 	close(l.over)
 	if err == nil {
 		err = l.finish(ctx, l.regions[0])
@@ -124,7 +129,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	return nil
 }
 
-// open opens writers, regions, positions, split sections, states and readers. What it opened before an error, close closes.
+// open opens writers, regions, positions, split sections and states; readers are opened when their turn comes. What it opened before an error, close closes.
 // What belongs to a split works under readCtx, which ends before ctx does when the run is drained.
 func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	l.bySplit = make(map[SplitID]*splitRun, len(l.splits))
@@ -163,15 +168,9 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	}
 	l.openFloors()
 	l.openClocks()
+	l.openSeats()
 	for _, sp := range l.splits {
 		if err := l.divide(sp); err != nil {
-			return err
-		}
-		err := guard(sp.Source, func() (err error) {
-			sp.reader, err = sp.source.source.open(ctx, sp.env, sp.Split, sp.progress.Position)
-			return err
-		})
-		if err != nil {
 			return err
 		}
 	}
@@ -302,9 +301,7 @@ func (l *lane) close() error {
 			left += e.NumRows() // it goes to the main sink
 			e.Release()
 		}
-		if sp.reader != nil {
-			errs = append(errs, sp.reader.close())
-		}
+		errs = append(errs, sp.closeReader())
 		left += sp.section.held() + sp.dropped
 		errs = append(errs, sp.section.close())
 	}
@@ -337,7 +334,7 @@ func (l *lane) watchLag(stop <-chan struct{}) error {
 		for _, sp := range l.splits {
 			lag := int64(-1) // of a split that is another process's from now on
 			if !last || !l.run.stopped() {
-				lag = sp.reader.lag(Position(sp.writtenTo.Load()))
+				lag = sp.lag()
 			}
 			hooks.Lag(sp.Source, sp.Name, lag)
 		}

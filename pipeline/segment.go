@@ -40,6 +40,10 @@ type RunOptions struct {
 	// Enough, when closed, ends the run as MaxRows does, because the rows that are wanted were taken, here or by others: nothing
 	// more is taken for the main sink, and sinks that were behind it get what it has. nil: nobody says so.
 	Enough <-chan struct{}
+	// Interleave is how many splits of a source that ends a worker reads at once, one element of each in turn where the order is
+	// deterministic; when one has ended the next begins in its place. It bounds the memory of a run whatever the number of splits. Splits of
+	// sources without an end or [Contemporary], and all of a plan with stages that act on event time, are read at once. Default 8.
+	Interleave int
 	// IdleEvery is how often a writer without input is called ([Idler]). Default 100 ms.
 	IdleEvery time.Duration
 	// Reached is called with how far each split is: once before anything is read of it, with where it continues, and then after each
@@ -66,6 +70,9 @@ type RunOptions struct {
 
 func (o RunOptions) withDefaults() RunOptions {
 	o.Workers = max(o.Workers, 1)
+	if o.Interleave <= 0 {
+		o.Interleave = 8
+	}
 	if o.Env == nil {
 		o.Env = func(w int) *Env { return &Env{Worker: w} }
 	}
@@ -116,7 +123,7 @@ func Sum(runs ...RunStats) RunStats {
 	return sum
 }
 
-// Run runs the segment: for each split a goroutine that reads it and applies the stages before the first queue, for each
+// Run runs the segment: for each split that is read a goroutine that reads it and applies the stages before the first queue, for each
 // worker a goroutine for what is downstream of it and one for what is downstream of each further queue. It returns when every split
 // has ended and everything is flushed, when the run is drained, or with the first error; all goroutines have ended and every
 // element has been released by then. A panic in a part becomes an error that names the part.

@@ -260,3 +260,62 @@ func (c closer) Close() error {
 	*c.into = append(*c.into, c.name)
 	return nil
 }
+
+// TestInterleaveBoundsOpenSplits reads many splits that end: a lane has as many open as it may, and reads them in turn; those of a source whose
+// splits are of one time are read at once.
+func TestInterleaveBoundsOpenSplits(t *testing.T) {
+	sizes := map[string]int{}
+	for i := range 20 {
+		sizes[fmt.Sprintf("%02d", i)] = 25 + i%3
+	}
+	for _, det := range []bool{true, false} {
+		for _, workers := range []int{1, 3} {
+			t.Run(fmt.Sprintf("deterministic=%v/workers=%d", det, workers), func(t *testing.T) {
+				f := newFixture(t, sizes, 2, 2)
+				if _, err := f.run(t, pipeline.RunOptions{Workers: workers, Deterministic: det, Interleave: 4}); err != nil {
+					t.Fatal(err)
+				}
+				if most := f.src.most.Load(); most > int64(4*workers) || det && workers == 1 && most < 4 {
+					t.Errorf("%d splits were open at once, with %d workers that may have 4", most, workers)
+				}
+				for name, got := range f.splitsOf() {
+					if !strings.HasPrefix(got, "[0,2)[2,4)") || !strings.HasSuffix(got, fmt.Sprintf(",%d)", sizes[name])) {
+						t.Errorf("split %s: %s", name, got)
+					}
+				}
+				if len(f.splitsOf()) != len(sizes) {
+					t.Errorf("%d splits of %d", len(f.splitsOf()), len(sizes))
+				}
+				if !det || workers > 1 {
+					return
+				}
+				// Four splits in turn, and in the place of one that has ended the next of its seat.
+				var order []string
+				for _, o := range f.sink.origins[48:56] {
+					order = append(order, o.Split)
+				}
+				if diff := cmp.Diff(strings.Fields("00 01 02 03 04 07 05 02"), order); diff != "" {
+					t.Errorf("order (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+	f := newFixture(t, sizes, 2, 2)
+	g := pipeline.New("test")
+	pipeline.Into(pipeline.Via(pipeline.Read(g, "clicks", pipeline.Source[*item](contemporary{f.src})), "join", f.join), "sink", f.sink)
+	plan, err := g.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{Deterministic: true, Interleave: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if most := f.src.most.Load(); most < 10 {
+		t.Errorf("only %d of %d splits of one time were open at once", most, len(sizes))
+	}
+}
+
+// contemporary is a source whose splits are of one time.
+type contemporary struct{ *fakeSource }
+
+func (contemporary) Contemporary() {}

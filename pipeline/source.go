@@ -65,6 +65,10 @@ type Rememberer interface {
 	Recall(splits []Split, known map[string]string) ([]Split, error)
 }
 
+// Contemporary is a [Source] whose splits are parts of one stream, such as the partitions of a topic: all of them are read at once, although
+// they end ([RunOptions].Interleave), because one after the other would be out of time.
+type Contemporary interface{ Contemporary() }
+
 // Growing is a [Source] that may get splits while it is read.
 type Growing interface {
 	// GrowsEvery is how often to ask Splits for new ones; 0: there will be none.

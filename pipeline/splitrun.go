@@ -17,13 +17,17 @@ type splitRun struct {
 	source   *node
 	env      *Env
 	unit     *unit
+	seat     *seat
 	mainExit int
-	reader   anyReader
+	opening  sync.Mutex // guards reader and closed
+	reader   anyReader  // nil before its turn, and after its end
+	closed   bool
 	section  *section
 	root     func(Element) error
 	queue    *queue
 	whole    bool // it was read to its end, and not because the run ends; the pump's, then the gather's
 	head     item // taken from the queue and waiting for its turn
+	begun    bool // it is read; the gather's
 	ended    bool
 	dropped  int // rows that found no room before the run ended; the pump's, then close's
 	// progress counts what the lane has taken on the way to the main sink, with what earlier runs applied. The
@@ -167,9 +171,18 @@ func (sp *splitRun) advance(s *sinkRun, o Origin, rows int, main bool) {
 // may end before, is for reading alone.
 func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
 	hooks := sp.lane.env.Observe()
-	return guard(sp.Source, func() error {
+	return guard(sp.Source, func() (err error) {
+		if err := sp.openReader(ctx, nextCtx); err != nil {
+			return err
+		}
 		next, join := sp.next(nextCtx)
-		defer join()
+		defer func() {
+			join()
+			if sp.whole { // others have their turn for long after it
+				err = errors.Join(err, sp.closeReader(), sp.section.close())
+				sp.section = nil
+			}
+		}()
 		for {
 			e, err := next()
 			switch {
@@ -197,6 +210,49 @@ func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
 			}
 		}
 	})
+}
+
+// openReader opens the reader, unless the run ends early and nothing is to be read.
+func (sp *splitRun) openReader(ctx, nextCtx context.Context) error {
+	if nextCtx.Err() != nil {
+		return nil
+	}
+	r, err := sp.source.source.open(ctx, sp.env, sp.Split, sp.progress.Position)
+	if err != nil {
+		return err
+	}
+	sp.opening.Lock()
+	defer sp.opening.Unlock()
+	sp.reader = r
+	return nil
+}
+
+// closeReader closes the reader, if there is one.
+func (sp *splitRun) closeReader() error {
+	sp.opening.Lock()
+	r := sp.reader
+	sp.reader, sp.closed = nil, true
+	sp.opening.Unlock()
+	if r == nil {
+		return nil
+	}
+	return guard(sp.Source, r.close)
+}
+
+// lag is how far the writers are behind the end of the split, -1 when that is not known.
+func (sp *splitRun) lag() int64 {
+	at := Position(sp.writtenTo.Load())
+	sp.opening.Lock()
+	defer sp.opening.Unlock()
+	switch {
+	case sp.reader != nil:
+		return sp.reader.lag(at)
+	case sp.closed: // at its end
+		return sp.readTo.Load() - int64(at)
+	case sp.End != NoPosition:
+		return int64(sp.End - at)
+	}
+	return -1
 }
 
 // stamp gives an element that has been read its watermark, unless the source has.

@@ -47,7 +47,7 @@ func onBeam(name string) job.Runner {
 func beamOptions(name string, s job.Submission) beam.Options {
 	o, b := s.Options, s.Beam
 	opts := beam.Options{
-		Runner: name, Workers: o.Workers, Deterministic: o.Deterministic, MaxRows: o.MaxRows, Splits: o.Splits, Drain: o.Drain, Stop: o.Stop, Enough: o.Enough,
+		Runner: name, Workers: o.Workers, Deterministic: o.Deterministic, MaxRows: o.MaxRows, Interleave: o.Interleave, Splits: o.Splits, Drain: o.Drain, Stop: o.Stop, Enough: o.Enough,
 		IdleEvery: o.IdleEvery, Logger: o.Env(0).Log(),
 	}
 	switch name {

@@ -23,26 +23,6 @@ import (
 	"github.com/monolith-go/monolith/sinks/kafkasink"
 )
 
-// flinkFiles is a job on files whose examples are few and small; FILES is the source.
-const flinkFiles = `
-version: 1
-name: backfill
-dir: DIR
-seed: 5
-deterministic: true
-source: FILES
-parse:
-  features:
-    - {name: user, slot: 1}
-    - {name: item, slot: 2}
-    - {name: city, slot: 3}
-    - {name: price, kind: dense}
-  label: click
-model: {deepfm: {dim: 4, hidden: [32, 16]}}
-train: {batch: 64}
-ps: {shards: 2}
-`
-
 // TestFlink trains jobs on a real Flink: the result is that of the local runner, whatever is killed on the way.
 func TestFlink(t *testing.T) {
 	if testing.Short() {
@@ -66,7 +46,7 @@ func TestFlink(t *testing.T) {
 			}
 		}
 		for _, source := range []string{"{parquet: {files: [" + folder + "/*.parquet]}}", "{tfrecord: {files: [" + folder + "/*.tfrecord]}}"} {
-			text := strings.Replace(flinkFiles, "FILES", source, 1)
+			text := strings.Replace(filesJob, "FILES", source, 1)
 			dir, job := makeJob(t, text)
 			if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
 				t.Fatalf("local: %v\n%s", err, out)

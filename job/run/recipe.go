@@ -50,7 +50,7 @@ func Planned(cfg *spec.Config) (Submission, error) {
 	s := Submission{Beam: cfg.Beam, Notice: func(string, ...any) {}}
 	s.Beam.JobName = cmp.Or(s.Beam.JobName, cfg.Name)
 	s.Options = pipeline.RunOptions{
-		Workers: cfg.Train.Workers, Deterministic: cfg.Deterministic, MaxRows: cfg.Train.MaxExamples,
+		Workers: cfg.Train.Workers, Deterministic: cfg.Deterministic, MaxRows: cfg.Train.MaxExamples, Interleave: cfg.Train.Interleave,
 		Env: func(worker int) *pipeline.Env { return &pipeline.Env{Worker: worker} },
 	}
 	var err error

@@ -213,10 +213,16 @@ func (t *trainer) upTo() int {
 	switch {
 	case t.state.Stopped: // files that are new are read as often as the others were
 		return t.state.Epochs
-	case evaluatesEpochs(t.cfg) && t.state.Epochs < t.cfg.Epochs:
+	case (evaluatesEpochs(t.cfg) || t.takesTurns()) && t.state.Epochs < t.cfg.Epochs:
 		return t.state.Epochs + 1
 	}
 	return t.cfg.Epochs
+}
+
+// takesTurns reports whether some splits are read after others have ended, so that each epoch has to end before the next.
+func (t *trainer) takesTurns() bool {
+	_, stream := t.cfg.Source.Stream()
+	return t.cfg.Source.Bounded() && !stream && len(t.known.names) > t.cfg.Train.Interleave
 }
 
 // work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
@@ -272,7 +278,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	defer stop()
 	again := recipe{Job: t.cfg.Raw(), UpTo: upTo, LR: t.state.LR, Generation: a.Generation, Worker: t.worker, Backfill: t.past != nil}
 	stats, err := t.run(ctx, m, a.Generation, plan, again, pipeline.RunOptions{
-		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, MaxRows: ownRows, Splits: splits,
+		Workers: t.cfg.Train.Workers, Deterministic: t.cfg.Deterministic, Interleave: t.cfg.Train.Interleave, MaxRows: ownRows, Splits: splits,
 		Drain: t.opts.Drain, Stop: ended, Enough: enough,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy, Memory: t.memories.put, State: t.stageStates()}
@@ -524,7 +530,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 		t.repeated = places
 	default:
 		upTo := t.upTo()
-		if t.cfg.Eval.Source != nil {
+		if t.cfg.Eval.Source != nil && (evaluatesEpochs(t.cfg) || !ended || upTo >= t.cfg.Epochs) {
 			drained, err := t.evaluate(ctx, upTo, ended, places)
 			if err != nil {
 				return err

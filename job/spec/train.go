@@ -7,6 +7,10 @@ type Train struct {
 	// Workers is how many batches are trained at once, each worker reading splits of its own. With more than one the
 	// order of updates depends on timing.
 	Workers int `yaml:"workers" default:"1" min:"1" max:"1024"`
+	// Interleave is how many files, or parts of files, a worker reads side by side, some rows of each in turn; when one has ended the next
+	// begins in its place. More mixes better and needs more memory: Parquet about the size of a row group each. Partitions of a topic are
+	// all read at once. With deterministic, runs are the same only with the same value.
+	Interleave int `yaml:"interleave" default:"8" min:"1" max:"65536"`
 	// Prefetch is how far the stages run ahead of each other.
 	Prefetch Prefetch `yaml:"prefetch"`
 	// OnBadRow chooses what happens to records that cannot be used: fail, skip (counted by reason), or dead_letter.

@@ -103,7 +103,7 @@ func (l *lease) execute(ctx context.Context, built *Built) {
 	defer l.cancel(nil)
 	s := l.run.spec
 	l.stats, l.err = built.Plan.Segments[l.task.Segment].Run(ctx, pipeline.RunOptions{
-		Workers: l.task.Lanes, Deterministic: s.Deterministic, MaxRows: s.MaxRows, Splits: l.task.Splits,
+		Workers: l.task.Lanes, Deterministic: s.Deterministic, MaxRows: s.MaxRows, Splits: l.task.Splits, Interleave: s.Interleave,
 		Env:   l.task.env(built),
 		Drain: l.drain, Stop: l.stop, Enough: l.enough, IdleEvery: time.Duration(s.IdleEvery), Reached: l.reached, Taken: l.take,
 	})

@@ -25,6 +25,8 @@ type Options struct {
 	Workers int
 	// Deterministic keeps all splits in one executor and takes from them in an order that is a function of positions alone.
 	Deterministic bool
+	// Interleave is that of [pipeline.RunOptions].
+	Interleave int
 	// MaxRows ends the run once that many rows have been taken, rows of earlier runs included. The executors of one process
 	// share the count; on a runner with several processes each process counts for itself. 0: no bound.
 	MaxRows int64
@@ -73,6 +75,7 @@ func (o Options) Validate() error {
 	}{
 		{"workers", int64(o.Workers)},
 		{"max rows", o.MaxRows},
+		{"interleave", int64(o.Interleave)},
 		{"idle every", int64(o.IdleEvery)},
 		{"lease", int64(o.Lease)},
 		{"renew", int64(o.Renew)},

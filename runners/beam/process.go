@@ -67,6 +67,7 @@ type spec struct {
 	Hash          string
 	Deterministic bool
 	MaxRows       int64
+	Interleave    int `json:",omitempty"`
 	// Nanoseconds.
 	IdleEvery, Lease, Renew int64
 }

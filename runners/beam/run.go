@@ -77,7 +77,7 @@ func prepare(ctx context.Context, r Recipe, plan *pipeline.Plan, o Options, c ca
 		return sp, nil, err
 	}
 	return spec{
-		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows,
+		Run: rand.Text(), Process: process.self, Recipe: r, Hash: plan.Hash(), Deterministic: o.Deterministic, MaxRows: o.MaxRows, Interleave: o.Interleave,
 		IdleEvery: int64(o.IdleEvery), Lease: int64(o.Lease), Renew: int64(o.Renew),
 	}, tasks, nil
 }

@@ -373,7 +373,7 @@ func (r *runState) execute(ctx context.Context, built *Built, t task, in map[str
 	}
 	taken, mine := r.counter(t.Segment), atomic.Int64{}
 	opts := pipeline.RunOptions{
-		Workers: t.Lanes, Deterministic: r.spec.Deterministic, Splits: t.Splits, Exchanges: exchanges,
+		Workers: t.Lanes, Deterministic: r.spec.Deterministic, Splits: t.Splits, Exchanges: exchanges, Interleave: r.spec.Interleave,
 		Env: t.env(built), Drain: r.drain, Stop: r.stop, IdleEvery: time.Duration(r.spec.IdleEvery),
 		Taken: func(rows int64) int64 { mine.Add(rows); return taken.Add(rows) },
 	}

@@ -49,6 +49,9 @@ func (s *Source) Schema() *arrow.Schema { return pipeline.BlockSchema(true, true
 // Bounded implements [pipeline.Source]: whether [Options.End] is set.
 func (s *Source) Bounded() bool { return s.opts.bounded() }
 
+// Contemporary implements [pipeline.Contemporary].
+func (s *Source) Contemporary() {}
+
 // String implements [pipeline.Source].
 func (s *Source) String() string { return "kafka " + s.opts.Topic }
 
