@@ -1,11 +1,13 @@
 package job_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,12 +17,18 @@ import (
 
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model/metric"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/runners/local"
 )
 
 // slicedJob trains on files of clicks and evaluates by user and item on four.
 func slicedJob(t *testing.T, dir, dim string, workers int) *job.Config {
 	t.Helper()
-	return decode(t, fmt.Sprintf(`
+	return decode(t, slicedText(dir, dim, workers), job.LoadOptions{})
+}
+
+func slicedText(dir, dim string, workers int) string {
+	return fmt.Sprintf(`
 version: 1
 name: sliced
 dir: %[1]q
@@ -39,7 +47,7 @@ eval:
   metrics: [auc, log_loss, calibration, ndcg@5, gauc]
   group: item
   slices: [{column: user, max: 3}, {column: user, with: item}, {column: nothing}]
-`, filepath.Join(dir, "run"+dim), dir, dim, workers), job.LoadOptions{})
+`, filepath.Join(dir, "run"+dim), dir, dim, workers)
 }
 
 func writeSliced(t *testing.T, dir string) {
@@ -227,5 +235,76 @@ eval: {source: {synthetic: {examples: 200, seed: 2}}, slices: %s}
 				t.Errorf("error %#v, want one of %q", err, c.key)
 			}
 		})
+	}
+}
+
+// TestEvaluationElsewhere: executors that know the recipe alone, as those of other processes do, and two of which read everything, find
+// what an evaluation here finds, to the last digit; also of the model to compare with. Nothing is left in the job's dir.
+func TestEvaluationElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeSliced(t, dir)
+	text := slicedText(dir, "2", 2)
+	here, other := decode(t, text, job.LoadOptions{}), slicedJob(t, dir, "6", 1)
+	for _, c := range []*job.Config{here, other} {
+		if _, err := job.Run(t.Context(), c, job.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := decode(t, text, job.LoadOptions{Set: []string{
+		"runner=portable", "beam.endpoint=127.0.0.1:1", "beam.environment=process", "beam.environment_config=/bin/monolith", "ps.addresses=127.0.0.1:1",
+	}})
+	other.Eval = job.Default().Eval // what is evaluated is the first job's
+	runs := 0
+	elsewhere := func(ctx context.Context, s job.Submission) (pipeline.RunStats, error) {
+		for range 2 {
+			b, err := (&job.Recipes{}).Build(ctx, s.Recipe)
+			if err != nil {
+				return pipeline.RunStats{}, err
+			}
+			if b.Plan.Hash() != s.Plan.Hash() {
+				t.Errorf("plan %s, submitted was %s", b.Plan.Hash(), s.Plan.Hash())
+			}
+			_, err = local.Run(ctx, b.Plan, pipeline.RunOptions{Workers: 2, Env: b.Env})
+			if err = errors.Join(err, b.Close()); err != nil {
+				return pipeline.RunStats{}, err
+			}
+		}
+		runs++
+		return pipeline.RunStats{Rows: 2 * 5613}, nil
+	}
+	options := job.RunOptions{Runners: map[string]job.Runner{"portable": elsewhere}, Recipes: &job.Recipes{}}
+	var want string
+	for _, c := range []*job.Config{here, there} {
+		r, err := job.Evaluate(t.Context(), c, job.EvalOptions{Options: options, Bootstrap: 20, Curves: true, Compare: &job.CompareWith{Config: other}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Seconds, r.ExamplesPerSecond, r.Features = 0, 0, nil // values of features are not known of executors elsewhere
+		got, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = string(got)
+		} else if diff := cmp.Diff(want, string(got)); diff != "" || runs != 2 || r.Examples != 5613 {
+			t.Errorf("after %d runs (-here +elsewhere):\n%s", runs, diff)
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(there.Dir, "evals"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+
+	failing := errors.New("no such cluster")
+	options.Runners["portable"] = func(context.Context, job.Submission) (pipeline.RunStats, error) { return pipeline.RunStats{}, failing }
+	if _, err := job.Evaluate(t.Context(), there, job.EvalOptions{Options: options}); !errors.Is(err, failing) {
+		t.Errorf("a runner that fails: %v", err)
+	}
+	if _, err := job.Evaluate(t.Context(), there, job.EvalOptions{Options: options, MaxExamples: 5}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "no common count") {
+		t.Errorf("with a number of examples: %v", err)
+	}
+	if _, err := job.Evaluate(t.Context(), there, job.EvalOptions{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "without the runner portable") {
+		t.Errorf("without the runner: %v", err)
 	}
 }

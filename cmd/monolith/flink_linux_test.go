@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/testbed/realflink"
 	"github.com/monolith-go/monolith/internal/testbed/realkafka"
@@ -64,6 +66,20 @@ func TestFlink(t *testing.T) {
 			if err := json.Unmarshal(out, &r); err != nil || r.Result.Examples != 15000 {
 				t.Errorf("%d examples, %v in %s", r.Result.Examples, err, out)
 			}
+		}
+	})
+
+	t.Run("evaluation", func(t *testing.T) {
+		job := makeEvalJob(t, path)
+		want := evaluated(t, path, job)
+		for _, where := range [][]string{nil, {"--set", "beam.environment=process", "--set", "beam.environment_config=" + path, "--set", "ps.addresses=127.0.0.1:1"}} {
+			if diff := cmp.Diff(want, evaluated(t, path, job, slices.Concat(onFlink, where)...)); diff != "" {
+				t.Errorf("%q (-local +flink):\n%s", where, diff)
+			}
+		}
+		left, err := filepath.Glob(filepath.Join(filepath.Dir(job), "run", "evals", "*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left are %q, %v", left, err)
 		}
 	})
 

@@ -27,7 +27,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Pool:      beam.Pool,
 		Translate: translate,
 		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
-			o.Memory = memory()
+			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Evaluate(ctx, c, o)
 		},
 		Plan: func(c *job.Config) (job.Plan, error) {

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const prismExamples = 30_000
@@ -113,5 +116,81 @@ func TestPrismWithShardsInProcesses(t *testing.T) {
 	}
 	if got, want := digest(t, path, p.dir), digest(t, path, dir); got != want {
 		t.Errorf("digest %s, that of one process on the local runner %s", got, want)
+	}
+}
+
+// evalFiles is a job whose evaluation reads several splits.
+const evalFiles = `
+version: 1
+name: evaluated
+dir: DIR
+source: {synthetic: {examples: 20000}}
+parse:
+  features: [{name: user, slot: 1}, {name: item, slot: 2}, {name: price, kind: dense}]
+  label: click
+model: {fm: {dim: 4}}
+train: {workers: 2}
+eval:
+  source: {tfrecord: {files: [FILES]}}
+  group: user
+  metrics: [auc, log_loss, calibration, gauc, ndcg@10]
+  slices: [{column: item, max: 6}, {column: item, with: user, max: 5}]
+`
+
+// makeEvalJob writes a job with the files that it evaluates, and trains it.
+func makeEvalJob(t *testing.T, path string) (job string) {
+	t.Helper()
+	folder := t.TempDir()
+	for i := range 4 {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d.tfrecord", i)), tfrecords(t, clickRows(2000+700*i)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, job = makeJob(t, strings.Replace(evalFiles, "FILES", filepath.Join(folder, "*.tfrecord"), 1))
+	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
+		t.Fatalf("train: %v\n%s", err, out)
+	}
+	return job
+}
+
+// evaluated is the JSON of an evaluation, but for what takes time, and what executors elsewhere do not tell.
+func evaluated(t *testing.T, path, job string, more ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), path, append([]string{"eval", job, "--json", "--bootstrap", "20"}, more...)...).Output()
+	if err != nil {
+		t.Fatalf("eval %q: %v\n%s", more, err, stderr(err))
+	}
+	var r struct{ Result map[string]any }
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if n, ok := r.Result["examples"].(float64); !ok || n != 12200 {
+		t.Errorf("eval %q: %v examples", more, r.Result["examples"])
+	}
+	for _, key := range []string{"seconds", "examples_per_second", "features"} {
+		delete(r.Result, key)
+	}
+	kept, err := json.MarshalIndent(r.Result, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(kept)
+}
+
+// TestPrismEvaluates: an evaluation on Prism has the figures of the local runner, to the last digit.
+func TestPrismEvaluates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := makeEvalJob(t, path)
+	want := evaluated(t, path, job)
+	for _, workers := range []string{"1", "3"} {
+		if diff := cmp.Diff(want, evaluated(t, path, job, "--runner=prism", "--set", "train.workers="+workers)); diff != "" {
+			t.Errorf("%s workers (-local +prism):\n%s", workers, diff)
+		}
 	}
 }

@@ -44,6 +44,9 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if e.hooks, err = newTelemetry(opts.Registerer); err != nil {
 		return nil, err
 	}
+	if err := e.checkRunner(); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	mine, err := e.score(ctx, cfg, opts.Snapshot, true)
 	if err != nil {
@@ -85,6 +88,14 @@ type evaluation struct {
 	opts  EvalOptions
 	log   *slog.Logger
 	hooks *telemetry.Metrics
+}
+
+// limit is how many examples are scored at most; 0: all.
+func (e *evaluation) limit() int64 {
+	if e.opts.MaxExamples > 0 {
+		return e.opts.MaxExamples
+	}
+	return e.cfg.Eval.MaxExamples
 }
 
 func (e *evaluation) notice(text string) {
@@ -146,18 +157,20 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	if len(moved) > 0 {
 		e.notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", out.path, strings.Join(moved, "; ")))
 	}
-	cluster, err := coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: tableMemory(cfg, e.opts.Memory)})
-	if err != nil {
-		return nil, fault.Unavailable(err)
+	var cluster *coordinator.Cluster // of executors in this process
+	if !evalElsewhere(e.cfg) {
+		cluster, err = coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: tableMemory(cfg, e.opts.Memory)})
+		if err != nil {
+			return nil, fault.Unavailable(err)
+		}
+		defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+	} else if cfg.Train.OnBadRow != "fail" {
+		e.notice("bad rows are counted in the logs of the executors alone, and values of features nowhere")
 	}
-	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 
 	mon := newMonitor(cfg, e.opts.Options, e.hooks)
 	mon.watched, mon.fills = "eval", newFillWatch(cfg, e.log)
-	limit := cfg.Eval.MaxExamples
-	if e.opts.MaxExamples > 0 {
-		limit = e.opts.MaxExamples
-	}
+	limit := e.limit()
 	var outs *wiring.Outputs
 	if outputs && len(cfg.Eval.Outputs) > 0 {
 		outs = &wiring.Outputs{}
@@ -178,9 +191,13 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 		out.part = outs.Part
 	}
 	var stats pipeline.RunStats
+	var on *submission
+	if e.cfg.Runner != spec.RunnerLocal {
+		on = &submission{e, cfg, out.path}
+	}
 	out.predictions, stats, err = (&scoring{
 		cfg: cfg, model: m, open: open, outs: outs, workers: cfg.Train.Workers, maxExamples: limit, drain: e.opts.Drain,
-		identified: e.opts.Bootstrap > 0 || e.opts.Compare != nil,
+		identified: e.opts.Bootstrap > 0 || e.opts.Compare != nil, on: on,
 		env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: e.log, Hooks: runHooks(mon, e.hooks), BadRows: bad.policy}
 		},
@@ -194,7 +211,10 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	if stats.Rows == 0 {
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
-	out.rows, out.bad, out.features = stats.Rows, bad.counts(), mon.fills.end()
+	out.rows, out.bad = stats.Rows, bad.counts()
+	if cluster != nil {
+		out.features = mon.fills.end()
+	}
 	return out, nil
 }
 

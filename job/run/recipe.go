@@ -61,7 +61,7 @@ func Planned(cfg *spec.Config) (Submission, error) {
 	return s, err
 }
 
-// Recipes builds training graphs again from their recipes: those of runs in this process with their own sessions, metrics
+// Recipes builds graphs of training and evaluation again from their recipes: those of runs in this process with their own sessions, metrics
 // and policies, others from the job. The zero value works; methods may overlap.
 type Recipes struct {
 	// Components are what jobs of other processes may name; the zero value: those of monolith.
@@ -99,6 +99,8 @@ type recipe struct {
 	Worker     string   `json:"worker"`
 	// Backfill reports whether the run is on what the shards have as the part of the job's history.
 	Backfill bool `json:"backfill,omitempty"`
+	// Eval, if not nil, makes it a recipe of the evaluation graph.
+	Eval *evalRecipe `json:"eval,omitempty"`
 }
 
 // add makes a run of this process known and returns its recipe; done resets it.
@@ -141,16 +143,15 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(sl
 	if err != nil {
 		return nil, err
 	}
+	log, err := of.logger(cfg, logger)
+	if err != nil {
+		return nil, err
+	}
+	if of.Eval != nil {
+		return of.Eval.rebuild(ctx, cfg, set, log)
+	}
 	if !cfg.PS.Remote() {
 		return nil, fmt.Errorf("job: the shards are in the process that made the recipe; to train in others, give the job ps.addresses: %w", pipeline.ErrConfig)
-	}
-	log := slog.New(slog.DiscardHandler)
-	if logger != nil {
-		level := slog.LevelInfo
-		if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
-			return nil, err
-		}
-		log = logger(level)
 	}
 	t := &trainer{cfg: cfg, log: log, worker: fmt.Sprintf("%s/%s", of.Worker, stored.WorkerName()), monitor: newMonitor(cfg, Options{}, nil)}
 	if t.model, err = wiring.Model(cfg); err != nil {
@@ -193,6 +194,18 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(sl
 			return err
 		},
 	}, nil
+}
+
+// logger is what executors log to.
+func (of *recipe) logger(cfg *spec.Config, open func(slog.Leveler) *slog.Logger) (*slog.Logger, error) {
+	if open == nil {
+		return slog.New(slog.DiscardHandler), nil
+	}
+	level := slog.LevelInfo
+	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
+		return nil, err
+	}
+	return open(level), nil
 }
 
 // follow tells executors how the worker that delegates to them wants them to end, until ctx ends. Errors: [ps.ErrFenced] when that worker

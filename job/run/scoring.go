@@ -32,12 +32,14 @@ type scoring struct {
 	identified bool
 	drain      <-chan struct{}
 	env        func(int) *pipeline.Env
+	// on runs the graph on the job's runner; nil: the local one does.
+	on *submission
 }
 
 // run scores the examples of the evaluation source.
 func (s *scoring) run(ctx context.Context) (*metric.Collection, pipeline.RunStats, error) {
 	sink := metricsink.New[*trainstep.Scored]()
-	if s.identified {
+	if s.identified || s.on != nil { // other runners may read something twice
 		sink.Identify()
 	}
 	reading := wiring.EvalReading(s.cfg)
@@ -48,16 +50,24 @@ func (s *scoring) run(ctx context.Context) (*metric.Collection, pipeline.RunStat
 	if !plan.Bounded() && s.maxExamples == 0 {
 		return nil, pipeline.RunStats{}, fmt.Errorf("job: eval.source does not end: set eval.max_examples, or an end: %w", pipeline.ErrConfig)
 	}
-	workers := s.workers
-	if s.maxExamples > 0 || s.outs != nil {
+	workers, ordered := s.workers, s.maxExamples > 0 || s.outs != nil
+	if ordered {
 		workers = 1
 	}
-	stats, err := local.Run(ctx, plan, pipeline.RunOptions{Workers: workers, MaxRows: s.maxExamples, Drain: s.drain, Deterministic: workers <= 1, Env: s.env})
+	o := pipeline.RunOptions{Workers: workers, MaxRows: s.maxExamples, Drain: s.drain, Deterministic: ordered || s.on == nil && workers <= 1, Env: s.env}
+	var stats pipeline.RunStats
+	if s.on != nil {
+		stats, err = s.on.run(ctx, plan, sink, o)
+	} else {
+		var all []pipeline.RunStats
+		all, err = local.Run(ctx, plan, o)
+		stats = pipeline.Sum(all...)
+	}
 	if err != nil {
 		if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
 			err = fmt.Errorf("%s: %w", reading.KeyOf(err), err)
 		}
 		return nil, pipeline.RunStats{}, err
 	}
-	return sink.Scores(), pipeline.Sum(stats...), nil
+	return sink.Scores(), stats, nil
 }

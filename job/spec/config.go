@@ -53,7 +53,7 @@ type Config struct {
 	Train Train `yaml:"train"`
 	// Optimizer holds the update rules.
 	Optimizer Optimizers `yaml:"optimizer"`
-	// Runner is where the training graph runs: local, in this process; prism, inside Apache Beam's Prism runner in this process,
+	// Runner is where the graphs of training and of `monolith eval` run: local, in this process; prism, inside Apache Beam's Prism runner in this process,
 	// which other Beam runners' rules can be tried with; flink, a cluster of Apache Flink; portable, any other runner that has a
 	// job service of Beam's portability API; or dataflow, Google Cloud Dataflow. The last three are described in beam.
 	Runner string `yaml:"runner" default:"local" enum:"local|prism|flink|portable|dataflow"`

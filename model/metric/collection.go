@@ -37,7 +37,7 @@ type Collection struct {
 // part is the rows of one batch.
 type part struct {
 	split    string
-	from     int64
+	from, to int64 // positions before its first and after its last row
 	at, rows int
 }
 
@@ -46,13 +46,17 @@ type part struct {
 func (c *Collection) Identify() { c.known = true }
 
 // Arrange orders the examples by split and position. Metrics that add up numbers are then the same whatever the order of the
-// batches was; it takes the memory of one more column meanwhile.
+// batches was; it takes the memory of one more column meanwhile. Where examples are identified, those that have come in an earlier batch
+// too, because a part of a split was read again, are left out.
 func (c *Collection) Arrange() {
 	byPlace := func(a, b part) int { return cmp.Or(strings.Compare(a.split, b.split), cmp.Compare(a.from, b.from)) }
-	if slices.IsSortedFunc(c.parts, byPlace) {
+	sorted := slices.IsSortedFunc(c.parts, byPlace)
+	if !sorted {
+		slices.SortStableFunc(c.parts, byPlace)
+	}
+	if again := c.again(); sorted && !again {
 		return
 	}
-	slices.SortStableFunc(c.parts, byPlace)
 	for i := range c.heads {
 		h := &c.heads[i]
 		h.Predictions, h.Labels = arranged(h.Predictions, h.Width, c.parts), arranged(h.Labels, h.NumLabels, c.parts)
@@ -63,11 +67,54 @@ func (c *Collection) Arrange() {
 		c.numbers[i] = arranged(c.numbers[i], 1, c.parts)
 		c.values[i].renumber(c.numbers[i])
 	}
-	at := 0
+	c.rows = 0
 	for i := range c.parts {
-		c.parts[i].at = at
-		at += c.parts[i].rows
+		c.parts[i].at = c.rows
+		c.rows += c.parts[i].rows
 	}
+}
+
+// again takes the examples out of the parts, which are in order, that parts before have too, and reports whether there were any.
+func (c *Collection) again() (found bool) {
+	if !c.known {
+		return false
+	}
+	var kept []part
+	for from := 0; from < len(c.parts); {
+		to, reach, twice := from, c.parts[from].from, false
+		for ; to < len(c.parts) && c.parts[to].split == c.parts[from].split; to++ {
+			twice = twice || c.parts[to].from < reach
+			reach = max(reach, c.parts[to].to)
+		}
+		if !twice {
+			kept = append(kept, c.parts[from:to]...)
+			from = to
+			continue
+		}
+		seen := map[uint64]bool{}
+		for _, p := range c.parts[from:to] {
+			rest := p // what is not cut off yet
+			for row := p.at; row < p.at+p.rows; row++ {
+				if !seen[c.ids[row]] {
+					continue
+				}
+				found = true
+				if n := row - rest.at; n > 0 {
+					kept = append(kept, part{p.split, rest.from, rest.to, rest.at, n})
+				}
+				rest.at, rest.rows = row+1, p.at+p.rows-row-1
+			}
+			if rest.rows > 0 {
+				kept = append(kept, rest)
+			}
+			for _, id := range c.ids[p.at : p.at+p.rows] { // a record may have several rows
+				seen[id] = true
+			}
+		}
+		from = to
+	}
+	c.parts = kept
+	return found
 }
 
 // arranged is a column of the given width with the parts in their order; nil stays nil.
@@ -132,7 +179,11 @@ func (c *Collection) Add(from Place, b *score.Batch) {
 			c.ids = append(c.ids, param.Mix(split, uint64(at)))
 		}
 	}
-	c.parts = append(c.parts, part{from.Split, from.From, c.rows, b.Rows})
+	to := from.From + int64(b.Rows)
+	if from.Positions != nil {
+		to = from.Positions[b.Rows-1]
+	}
+	c.parts = append(c.parts, part{from.Split, from.From, to, c.rows, b.Rows})
 	c.rows += b.Rows
 }
 
@@ -145,6 +196,9 @@ func (c *Collection) SameRows(o *Collection) bool {
 func (c *Collection) Blank(key int) bool {
 	return c.rows > 0 && c.values[key].Len() == 1 && c.values[key].Values()[0] == ""
 }
+
+// Keys is the number of keys.
+func (c *Collection) Keys() int { return len(c.numbers) }
 
 // Rows is the number of examples.
 func (c *Collection) Rows() int { return c.rows }

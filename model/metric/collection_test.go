@@ -197,6 +197,29 @@ func TestArrangedCollections(t *testing.T) {
 		rng.Shuffle(len(batches), func(i, j int) { batches[i], batches[j] = batches[j], batches[i] })
 	}
 
+	// Batches that come again, whole or cut elsewhere, count once.
+	for range 20 {
+		var c metric.Collection
+		c.Identify()
+		for _, b := range batches {
+			c.Add(b.at, b.b)
+			for range rng.IntN(3) {
+				from := rng.IntN(b.b.Rows)
+				to := from + 1 + rng.IntN(b.b.Rows-from)
+				at := metric.Place{Split: b.at.Split, From: b.at.From, Positions: b.at.Positions[from:to]}
+				if from > 0 {
+					at.From = b.at.Positions[from-1]
+				}
+				c.Add(at, cut(b.b, from, to))
+			}
+		}
+		c.Arrange()
+		if diff := cmp.Diff(want, figures(&c), cmpopts.EquateNaNs()); diff != "" || !c.SameRows(first) {
+			t.Fatalf("(-once +again):\n%s", diff)
+		}
+		rng.Shuffle(len(batches), func(i, j int) { batches[i], batches[j] = batches[j], batches[i] })
+	}
+
 	counts := map[string]int{}
 	for _, b := range batches {
 		for row := range b.b.Rows {
@@ -224,4 +247,21 @@ func TestArrangedCollections(t *testing.T) {
 	if c.SameRows(first) {
 		t.Error("an empty collection has the rows of another")
 	}
+}
+
+// cut is some rows of a batch of one head.
+func cut(b *score.Batch, from, to int) *score.Batch {
+	h := b.Heads[0]
+	out := &score.Batch{
+		Rows: to - from, Weights: b.Weights[from:to],
+		Heads: []score.Head{{Width: 1, NumLabels: 1, Predictions: h.Predictions[from:to], Labels: h.Labels[from:to], Mask: h.Mask[from:to]}},
+	}
+	for i := range b.Keys {
+		var k score.Key
+		for row := from; row < to; row++ {
+			k.Append(b.Keys[i].Value(row))
+		}
+		out.Keys = append(out.Keys, k)
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/pipeline"
@@ -19,8 +20,11 @@ type Scorer interface {
 	Positions() []int64
 }
 
-// Sink implements [pipeline.Sink]. Its writers add to one collection.
+// Sink implements [pipeline.Sink]. Its writers add to one collection, or write files ([NewIn]).
 type Sink[T Scorer] struct {
+	files  fsx.FS // nil: writers add to the collection
+	folder string
+
 	mu     sync.Mutex
 	scores metric.Collection
 }
@@ -49,7 +53,16 @@ func (s *Sink[T]) Scores() *metric.Collection {
 
 // Open implements [pipeline.Sink].
 func (s *Sink[T]) Open(context.Context, *pipeline.Env) (pipeline.Writer[T], error) {
+	if s.files != nil {
+		return &filer[T]{s: s}, nil
+	}
 	return &writer[T]{s}, nil
+}
+
+// placeOf is where the rows of an element come from.
+func placeOf(e Scorer) metric.Place {
+	o := e.Origin()
+	return metric.Place{Split: o.Source + "\x00" + o.Split, From: int64(o.From), Positions: e.Positions()}
 }
 
 type writer[T Scorer] struct{ s *Sink[T] }
@@ -66,8 +79,7 @@ func (w *writer[T]) Write(_ context.Context, e T) error {
 	defer e.Release()
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	o := e.Origin()
-	w.s.scores.Add(metric.Place{Split: o.Source + "\x00" + o.Split, From: int64(o.From), Positions: e.Positions()}, e.Scores())
+	w.s.scores.Add(placeOf(e), e.Scores())
 	return nil
 }
 

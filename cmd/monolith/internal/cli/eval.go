@@ -21,6 +21,7 @@ func (a *App) evalCommand(out *outcome) *cobra.Command {
 	var (
 		set, slices       []string
 		snapshot, compare string
+		runner            string
 		maxExamples       int64
 		minAUC            float64
 		bootstrap         int
@@ -37,6 +38,9 @@ eval.slices. With --bootstrap figures have intervals in which they lie with 95 i
 scores the same examples: differences are those of this model above the other, with paired intervals. --html writes a page with
 curves, calibration, histograms and slices. Figures do not depend on workers or on the order in which examples come.
 
+The graph runs on the job's runner, or the one of --runner, with the same figures. Executors in other processes (beam.environment) read the
+snapshot themselves and write predictions to a folder of the job's dir, from which they are measured and then removed.
+
 Where the job has eval.outputs, what is read or predicted is written there too, each row exactly once: an evaluation that was killed is
 continued when it is run again.
 
@@ -46,6 +50,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
   monolith eval job.yaml --slice country --slice country,device --bootstrap 200
   monolith eval job.yaml --compare best --html report.html
   monolith eval job.yaml --compare other.yaml --json
+  monolith eval job.yaml --runner=flink --set beam.endpoint=127.0.0.1:8099
   monolith eval job.yaml --set eval.source.text.files=test-2.libfm`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
@@ -53,7 +58,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 			if len(slices) > 0 {
 				set = append(set, slicesOf(slices))
 			}
-			cfg, err := a.load(args[0], set)
+			cfg, err := a.load(args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
@@ -99,6 +104,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 		},
 	}
 	addSet(cmd, &set)
+	addRunner(cmd, &runner)
 	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	cmd.Flags().StringArrayVar(&slices, "slice", nil, "measure for each value of this `column` too, or of two: a,b; may be given more than once, and takes the place of eval.slices")
 	cmd.Flags().IntVar(&bootstrap, "bootstrap", 0, fmt.Sprintf("make intervals of so many `replicates`, 20 or more; 0: none (default with --compare or --html: %d)", usualReplicates))

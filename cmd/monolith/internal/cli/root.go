@@ -119,7 +119,7 @@ func completeJob(*cobra.Command, []string, string) ([]string, cobra.ShellCompDir
 
 // addRunner adds the flag that names the runner; onRunner is what of it goes to the job.
 func addRunner(cmd *cobra.Command, runner *string) {
-	cmd.Flags().StringVar(runner, "runner", "", "`runner` of the training graph, as --set runner=: local, or one of Apache Beam's: prism, flink, portable, dataflow")
+	cmd.Flags().StringVar(runner, "runner", "", "`runner` of the graph, as --set runner=: local, or one of Apache Beam's: prism, flink, portable, dataflow")
 }
 
 func onRunner(set []string, runner string) []string {
