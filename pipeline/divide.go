@@ -132,7 +132,7 @@ func (l *lane) divide(sp *splitRun) error {
 			at[r.node] = l.ahead(sp, []Position{p})
 		}
 	}
-	for _, o := range l.way(sp) {
+	for i, o := range l.way(sp) {
 		c, ok := o.proc.value().(Divider)
 		if !ok {
 			continue
@@ -143,7 +143,15 @@ func (l *lane) divide(sp *splitRun) error {
 				boundaries = append(boundaries, at[n]...)
 			}
 		}
-		if boundaries = l.ahead(sp, boundaries); len(boundaries) > 0 {
+		boundaries = l.ahead(sp, boundaries)
+		switch {
+		case len(boundaries) == 0:
+		case sp.section == nil && i < len(sp.like.section.procs): // its own is not open yet
+			if sp.divides == nil {
+				sp.divides = map[int][]Position{}
+			}
+			sp.divides[i] = boundaries
+		default:
 			c.DivideAt(id, boundaries)
 		}
 	}
@@ -158,9 +166,13 @@ func (l *lane) ahead(sp *splitRun, positions []Position) []Position {
 	return slices.DeleteFunc(positions, func(p Position) bool { return p <= sp.progress.Position })
 }
 
-// way are the opened stages that the split's elements may come by.
+// way are the opened stages that the split's elements may come by, its own first, or in their place those of a split like it.
 func (l *lane) way(sp *splitRun) []*opened {
-	out := slices.Clone(sp.section.procs)
+	own := sp.section
+	if own == nil {
+		own = sp.like.section
+	}
+	out := slices.Clone(own.procs)
 	for _, r := range l.regions {
 		for _, o := range r.section.procs {
 			if o.node.reads(sp.source) {

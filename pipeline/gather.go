@@ -213,7 +213,7 @@ func (l *lane) silent(ctx context.Context, sp *splitRun, at Position) error {
 func (l *lane) silences(ctx context.Context) error {
 	for _, sp := range l.splits {
 		limit := sp.source.read.Idle
-		if limit == 0 || sp.ended || l.run.opts.Deterministic {
+		if limit == 0 || sp.ended || !sp.begun || l.run.opts.Deterministic {
 			continue
 		}
 		if err := l.seen(ctx, sp); err != nil {
@@ -386,11 +386,8 @@ func (sp *splitRun) before(other *splitRun) bool {
 		}
 		return a.index < b.index
 	}
-	if a, b := sp.seat, other.seat; a != b {
-		if a.rows != b.rows {
-			return a.rows < b.rows
-		}
-		return a.index < b.index
+	if sp.seat.rows != other.seat.rows {
+		return sp.seat.rows < other.seat.rows
 	}
-	return false
+	return sp.seat.index < other.seat.index
 }

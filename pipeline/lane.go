@@ -76,6 +76,11 @@ func (l *lane) work(parent context.Context) (err error) {
 	var readers, loops sync.WaitGroup
 	read := func(sp *splitRun) {
 		sp.begun = true
+		if err := l.openLate(readCtx, sp); err != nil {
+			sp.queue.close()
+			cancel(err)
+			return
+		}
 		readers.Go(func() {
 			defer func() {
 				sp.queue.close()
@@ -155,10 +160,8 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	}
 	l.over = make(chan struct{})
 	l.ready = make(chan *splitRun, len(l.splits)*(depth+1))
-	for _, sp := range l.splits {
-		if err := sp.openSection(readCtx, depth); err != nil {
-			return err
-		}
+	if err := l.openSections(readCtx, depth); err != nil {
+		return err
 	}
 	if err := l.states.restore(ctx, l); err != nil {
 		return err
@@ -175,6 +178,49 @@ func (l *lane) open(ctx, readCtx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// openSections opens the stages that splits have for themselves: of all splits where such a stage has branches, keeps state or acts on event
+// time, which the lane must know of before anything is read, otherwise of the first split of each source. The others follow when
+// they are read ([lane.openLate]), so that those that wait need no memory.
+func (l *lane) openSections(ctx context.Context, depth int) error {
+	first := map[*node]*splitRun{}
+	for _, sp := range l.splits {
+		sp.queue = newQueue(l.queueName(sp), depth, l.env.Observe())
+		if sp.like = first[sp.source]; sp.like != nil && !sp.like.known {
+			continue
+		}
+		known := len(l.floors) + len(l.clocks) + len(l.states.runs)
+		if err := sp.openSection(ctx); err != nil {
+			return err
+		}
+		if sp.like == nil {
+			first[sp.source] = sp
+			sp.known = len(l.floors)+len(l.clocks)+len(l.states.runs) > known
+		}
+	}
+	return nil
+}
+
+// openLate opens the stages of a split that is read now, unless they are open.
+func (l *lane) openLate(ctx context.Context, sp *splitRun) error {
+	if sp.section != nil {
+		return nil
+	}
+	if err := sp.openSection(ctx); err != nil {
+		return err
+	}
+	for i, boundaries := range sp.divides {
+		sp.section.procs[i].proc.value().(Divider).DivideAt(sp.ID(), boundaries)
+	}
+	return nil
+}
+
+func (l *lane) queueName(sp *splitRun) string {
+	if l.run.shape.gather != nil {
+		return l.run.shape.gather.name
+	}
+	return sp.Source
 }
 
 // leads reports whether any split of the lane leads to a node.

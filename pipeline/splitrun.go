@@ -22,8 +22,11 @@ type splitRun struct {
 	opening  sync.Mutex // guards reader and closed
 	reader   anyReader  // nil before its turn, and after its end
 	closed   bool
-	section  *section
+	section  *section // nil before its turn, and after its end
 	root     func(Element) error
+	like     *splitRun          // a split whose section has the same stages and is opened before, nil for the first of a source
+	known    bool               // of the first: the lane must know of all such sections
+	divides  map[int][]Position // what the section's stages will be asked to divide at, by number
 	queue    *queue
 	whole    bool // it was read to its end, and not because the run ends; the pump's, then the gather's
 	head     item // taken from the queue and waiting for its turn
@@ -57,7 +60,7 @@ type splitRun struct {
 func (sp *splitRun) behind() bool { return sp.progress.Position < sp.mainFrom }
 
 // openSection opens the stages that the split has for itself, up to the exits.
-func (sp *splitRun) openSection(ctx context.Context, depth int) (err error) {
+func (sp *splitRun) openSection(ctx context.Context) (err error) {
 	l := sp.lane
 	shape := l.run.shape
 	sp.env = l.env
@@ -66,11 +69,6 @@ func (sp *splitRun) openSection(ctx context.Context, depth int) (err error) {
 		sp.env.Source = sp.Source
 	}
 	sp.mainExit = shape.mainExit[sp.source]
-	name := sp.Source
-	if shape.gather != nil {
-		name = shape.gather.name
-	}
-	sp.queue = newQueue(name, depth, l.env.Observe())
 	sp.section = newSection(ctx)
 	b := builder{lane: l, ctx: ctx, env: sp.env, section: sp.section, split: sp}
 	b.exit = func(exit int) func(Element) error {
@@ -180,7 +178,7 @@ func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
 			join()
 			if sp.whole { // others have their turn for long after it
 				err = errors.Join(err, sp.closeReader(), sp.section.close())
-				sp.section = nil
+				sp.section, sp.root = nil, nil
 			}
 		}()
 		for {
