@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -72,15 +73,34 @@ func TestPage(t *testing.T) {
 		}
 		last = at
 	}
-	for i, svg := range strings.Split(got, "<svg")[1:] {
-		svg, _, _ = strings.Cut(svg, "</svg>")
-		d := xml.NewDecoder(strings.NewReader("<svg" + svg + "</svg>"))
-		for {
-			if _, err := d.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("chart %d: %v", i, err)
+	// Every element ends, and each chart has a point, dot and bar for each number.
+	d := xml.NewDecoder(strings.NewReader(regexp.MustCompile(`<meta [^>]*`).ReplaceAllString(got, "$0/")))
+	count := map[string]int{}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			count[e.Name.Local]++
+			for _, a := range e.Attr {
+				if a.Name.Local == "points" {
+					count["points"] += len(strings.Fields(a.Value))
+				}
 			}
+		}
+	}
+	for name, want := range map[string]int{
+		"points": 2 + 3 + 3 + 2 + 1 + 1, // each chart's diagonal, two ROC curves, two calibrations of a bin
+		"circle": 1 + 1,                 // a bin of each
+		"rect":   3 + 3 + 2 + 2 + 2,     // bars, frames, and legends of each chart
+		"tr":     1 + 2 + 1 + 4*2,       // metrics and slices
+		"td":     2*7 + 4*2*(1+1+7),     // with all columns
+	} {
+		if count[name] != want {
+			t.Errorf("%d of %s, want %d", count[name], name, want)
 		}
 	}
 	if n := strings.Count(got, "<svg"); n != 3 {
