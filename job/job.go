@@ -96,6 +96,12 @@ type (
 	CalibrationBin = result.CalibrationBin
 	// Compared is the model that an evaluation compares with.
 	Compared = result.Compared
+	// RowsOptions say which rows of a snapshot are written where.
+	RowsOptions = run.RowsOptions
+	// Rows is what was written of the rows of a snapshot.
+	Rows = result.Rows
+	// TableRows is what was written of one table.
+	TableRows = result.TableRows
 	// Range is a time range of the history of a stream.
 	Range = run.Range
 	// Backfill is a part of the history of a stream that was trained on.
@@ -247,6 +253,14 @@ func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error
 func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, error) {
 	return run.Evaluate(ctx, cfg, opts)
 }
+
+// WriteRows writes the rows of a snapshot to Parquet or Arrow files, each exactly once; a run that was killed is continued by the next with
+// the same options. Errors: [pipeline.ErrConfig] for options that cannot be and for a folder with other rows, [pipeline.ErrBadData] for a
+// damaged snapshot, with file and offset, [pipeline.ErrUnavailable].
+func WriteRows(ctx context.Context, opts RowsOptions) (*Rows, error) { return run.WriteRows(ctx, opts) }
+
+// RowsFormats are the formats that [WriteRows] writes.
+func RowsFormats() []string { return run.RowsFormats() }
 
 // Serve serves shards of a job's parameter server until it is drained or the context ends. The process of shard 0
 // coordinates the others and the workers.

@@ -127,9 +127,8 @@ func killCommand(t *testing.T, after time.Duration, path string, args ...string)
 		return false
 	case <-time.After(after):
 	}
-	_ = cmd.Process.Signal(syscall.SIGKILL) // it may end this moment
-	<-ended                                 // by the signal, if not
-	return true
+	_ = cmd.Process.Signal(syscall.SIGKILL) // it may end this moment, and well
+	return <-ended != nil
 }
 
 // writeTFRecords writes a file and the folders above it.

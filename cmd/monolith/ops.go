@@ -24,7 +24,11 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
-		Pool:      beam.Pool,
+		Pool: beam.Pool,
+		Rows: func(ctx context.Context, o job.RowsOptions) (*job.Rows, error) {
+			o.Runners, o.Recipes = runners, recipes
+			return job.WriteRows(ctx, o)
+		},
 		Translate: translate,
 		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()

@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"pipeline":   {"internal"},
 	"model":      {"internal", "pipeline/fid"},
 	"ps":         {"internal", "proto", "pipeline/fid", "pipeline/position", "model/optim", "model/param", "model/score"},
-	"sources":    {"internal", "proto", "pipeline"},
+	"sources":    {"internal", "proto", "pipeline", "ps/snapshot", "ps/table"},
 	"transforms": {"internal", "proto", "pipeline", "model"},
 	"sinks":      {"internal", "proto", "pipeline", "model", "ps"},
 	"export":     {"internal", "proto", "pipeline", "model", "ps"},
@@ -176,7 +176,7 @@ func TestComponentsStandInOnePlace(t *testing.T) {
 			for _, spec := range f.Imports {
 				imp, _ := strconv.Unquote(spec.Path.Value)
 				switch to := strings.TrimPrefix(imp, mod); {
-				case to == "sources/epochsource", to == "sinks/gradsink", to == "sinks/metricsink": // around any source; of any job
+				case to == "sources/epochsource", to == "sinks/gradsink", to == "sinks/metricsink", to == "sources/snapshotsource": // around any source; of any job; of what a job has learnt
 				case within(to, "sources"), within(to, "sinks"):
 					t.Errorf("%s imports %s; only job/components may", path, to)
 				}

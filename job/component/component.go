@@ -288,6 +288,13 @@ type SinkConfig interface {
 	Place() (key, place string)
 }
 
+// FolderSink is a sink of files that other programs read with columns and bits as they are.
+type FolderSink interface {
+	SinkConfig
+	// InFolder returns one that writes to a folder, files of about so many rows at most, 0: as usual, with all else at its default.
+	InFolder(dir string, rowsPerFile int64) SinkConfig
+}
+
 // Feeder is a sink that can write what a source reads.
 type Feeder interface {
 	// Feeds reports whether it would write to where the source of a job reads; key is the one that is at fault.

@@ -51,6 +51,7 @@ func All() component.Set {
 		},
 		Sinks: []component.Sink{
 			{Name: "parquet", Doc: "a folder of Parquet files.", New: func() component.SinkConfig { return &ParquetSink{} }},
+			{Name: "arrow", Doc: "a folder of Arrow files.", New: func() component.SinkConfig { return &ArrowSink{} }},
 			{Name: "jsonl", Doc: "a folder of files of JSON lines.", New: func() component.SinkConfig { return &JSONLSink{} }},
 			{Name: "kafka", Doc: "a topic of JSON objects.", New: func() component.SinkConfig { return &KafkaSink{} }},
 		},

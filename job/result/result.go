@@ -127,6 +127,30 @@ type TrainResult struct {
 	EarlyStopped bool `json:"early_stopped,omitempty"`
 }
 
+// Rows is what was written of the rows of a snapshot.
+type Rows struct {
+	// Snapshot is its folder, and Dir that of the files, whose format is To.
+	Snapshot string `json:"snapshot"`
+	Dir      string `json:"dir"`
+	To       string `json:"to"`
+	// Rows are those that files have now, those of earlier runs among them.
+	Rows   int64       `json:"rows"`
+	Tables []TableRows `json:"tables"`
+	// Drained reports whether the run was asked to stop before all was written.
+	Drained bool    `json:"drained,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// TableRows is what was written of one table.
+type TableRows struct {
+	Name string `json:"name"`
+	Dir  string `json:"dir"`
+	// Rows of the table's Of are in files, Earlier of them since earlier runs.
+	Rows    int64 `json:"rows"`
+	Of      int64 `json:"of"`
+	Earlier int64 `json:"earlier,omitempty"`
+}
+
 // Backfill is a part of the history of a stream, [From, To).
 type Backfill struct {
 	From time.Time `json:"from"`

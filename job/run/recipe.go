@@ -101,6 +101,8 @@ type recipe struct {
 	Backfill bool `json:"backfill,omitempty"`
 	// Eval, if not nil, makes it a recipe of the evaluation graph.
 	Eval *evalRecipe `json:"eval,omitempty"`
+	// Rows, if not nil, makes it a recipe of a graph that writes rows of a snapshot.
+	Rows *rowsRecipe `json:"rows,omitempty"`
 }
 
 // add makes a run of this process known and returns its recipe; done resets it.
@@ -133,6 +135,9 @@ func (r *Recipes) Build(ctx context.Context, config []byte) (*Rebuilt, error) {
 	r.mu.Unlock()
 	if here != nil {
 		return here()
+	}
+	if of.Rows != nil {
+		return of.Rows.build(components.Or(r.Components))
 	}
 	return of.rebuild(ctx, components.Or(r.Components), r.Logger)
 }

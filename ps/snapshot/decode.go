@@ -1,13 +1,16 @@
 package snapshot
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/endian"
 
+	"github.com/monolith-go/monolith/internal/flat"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -40,6 +43,8 @@ const (
 	precisionSingle                                       = 1
 )
 
+var le = binary.LittleEndian
+
 // blockInfo is where a record batch lies.
 type blockInfo struct{ at, meta, body int64 }
 
@@ -71,14 +76,14 @@ func openArrow(src fsx.File, want *arrow.Schema) (*arrowFile, error) {
 		if b, err = f.read(end, int(n)); err != nil {
 			return err
 		}
-		footer := flatRoot(b)
-		if err := checkSchema(footer.table(footerSchema), want); err != nil {
+		footer := flat.Root(b)
+		if err := checkSchema(footer.Table(footerSchema), want); err != nil {
 			return err
 		}
-		if n, _ := footer.vector(footerDictionaries, 24); n > 0 {
+		if n, _ := footer.Vector(footerDictionaries, 24); n > 0 {
 			return fmt.Errorf("%d dictionaries: %w", n, ErrCorrupt)
 		}
-		count, blocks := footer.vector(footerBatches, 24)
+		count, blocks := footer.Vector(footerBatches, 24)
 		for i := range count {
 			e := blocks[24*i:]
 			bl := blockInfo{int64(le.Uint64(e)), int64(int32(le.Uint32(e[8:]))), int64(le.Uint64(e[16:]))}
@@ -103,20 +108,23 @@ func (f *arrowFile) read(at int64, n int) ([]byte, error) {
 
 func (f *arrowFile) readAt(b []byte, at int64) error {
 	if n, err := f.src.ReadAt(b, at); n < len(b) {
+		if errors.Is(err, io.EOF) { // not the end that readers of rows speak of
+			err = io.ErrUnexpectedEOF
+		}
 		return unreadable(fmt.Errorf("offset %d: %w", at+int64(n), err))
 	}
 	return nil
 }
 
 // checkSchema reports whether a schema is the one that writers write, names and types of every column.
-func checkSchema(got flat, want *arrow.Schema) error {
-	if native := endian.IsBigEndian; (got.number(schemaEndianness, 2) == 1) != native {
+func checkSchema(got flat.Table, want *arrow.Schema) error {
+	if native := endian.IsBigEndian; (got.Number(schemaEndianness, 2) == 1) != native {
 		return fmt.Errorf("written on a machine of the other byte order: %w", ErrCorrupt)
 	}
-	return checkFields("column", got.tables(schemaFields), want.Fields())
+	return checkFields("column", got.Tables(schemaFields), want.Fields())
 }
 
-func checkFields(what string, got []flat, want []arrow.Field) error {
+func checkFields(what string, got []flat.Table, want []arrow.Field) error {
 	if len(got) != len(want) || len(got) > maxFields {
 		return fmt.Errorf("%d %ss of %d: %w", len(got), what, len(want), ErrCorrupt)
 	}
@@ -125,34 +133,34 @@ func checkFields(what string, got []flat, want []arrow.Field) error {
 		if nested, ok := want[i].Type.(arrow.NestedType); ok {
 			children = nested.Fields()
 		}
-		if name := f.text(fieldName); what == "column" && name != want[i].Name {
+		if name := f.Text(fieldName); what == "column" && name != want[i].Name {
 			return fmt.Errorf("column %d is %q instead of %q: %w", i, name, want[i].Name, ErrCorrupt)
 		}
 		if !isType(f, want[i].Type) {
 			return fmt.Errorf("%s %q is no %v: %w", what, want[i].Name, want[i].Type, ErrCorrupt)
 		}
-		if err := checkFields("element", f.tables(fieldChildren), children); err != nil {
+		if err := checkFields("element", f.Tables(fieldChildren), children); err != nil {
 			return fmt.Errorf("column %q: %w", want[i].Name, err)
 		}
 	}
 	return nil
 }
 
-func isType(f flat, want arrow.DataType) bool {
-	id, t := f.number(fieldTypeID, 1), f.table(fieldType)
+func isType(f flat.Table, want arrow.DataType) bool {
+	id, t := f.Number(fieldTypeID, 1), f.Table(fieldType)
 	switch want := want.(type) {
 	case *arrow.Int64Type:
-		return id == typeInt && t.number(intWidth, 4) == 64 && t.number(intSigned, 1) == 1
+		return id == typeInt && t.Number(intWidth, 4) == 64 && t.Number(intSigned, 1) == 1
 	case *arrow.Uint64Type:
-		return id == typeInt && t.number(intWidth, 4) == 64 && t.number(intSigned, 1) == 0
+		return id == typeInt && t.Number(intWidth, 4) == 64 && t.Number(intSigned, 1) == 0
 	case *arrow.Float32Type:
-		return id == typeFloat && t.number(floatPrecision, 2) == precisionSingle
+		return id == typeFloat && t.Number(floatPrecision, 2) == precisionSingle
 	case *arrow.StringType:
 		return id == typeText
 	case *arrow.ListType:
 		return id == typeList
 	case *arrow.FixedSizeListType:
-		return id == typeFixedList && t.number(listSize, 4) == int64(want.Len())
+		return id == typeFixedList && t.Number(listSize, 4) == int64(want.Len())
 	}
 	return false
 }
@@ -176,22 +184,22 @@ func (f *arrowFile) batch(i, nodes, buffers int) (*batch, error) {
 	if n := int64(int32(le.Uint32(b[4:]))); le.Uint32(b) != math.MaxUint32 || n <= 0 || n > bl.meta-8 {
 		return nil, fmt.Errorf("metadata of %d bytes in %d: %w", n, bl.meta, ErrCorrupt)
 	}
-	msg := flatRoot(b[8:])
-	if msg.number(messageHeaderID, 1) != headerRecordBatch {
+	msg := flat.Root(b[8:])
+	if msg.Number(messageHeaderID, 1) != headerRecordBatch {
 		return nil, fmt.Errorf("message is no record batch: %w", ErrCorrupt)
 	}
-	rec := msg.table(messageHeader)
-	if _, packed := rec.slot(batchEncoding); packed {
+	rec := msg.Table(messageHeader)
+	if _, packed := rec.Slot(batchEncoding); packed {
 		return nil, fmt.Errorf("record batch is compressed: %w", ErrCorrupt)
 	}
 	out := &batch{f: f, body: blockInfo{at: bl.at + bl.meta, body: bl.body}}
-	numNodes, nodeBytes := rec.vector(batchNodes, 16)
-	numBuffers, bufferBytes := rec.vector(batchBuffers, 16)
+	numNodes, nodeBytes := rec.Vector(batchNodes, 16)
+	numBuffers, bufferBytes := rec.Vector(batchBuffers, 16)
 	if numNodes != nodes || numBuffers != buffers {
 		return nil, fmt.Errorf("record batch has %d arrays and %d buffers of %d and %d: %w", numNodes, numBuffers, nodes, buffers, ErrCorrupt)
 	}
 	out.nodes, out.buffers = nodeBytes, bufferBytes
-	n := rec.number(batchLength, 8)
+	n := rec.Number(batchLength, 8)
 	if n < 0 || n > bl.body { // every row takes a byte at least
 		return nil, fmt.Errorf("record batch of %d rows in %d bytes: %w", n, bl.body, ErrCorrupt)
 	}
@@ -249,42 +257,83 @@ func values[T any](b *batch, dst []T, n, size int, bytes func([]T) []byte) ([]T,
 	return dst, b.into(bytes(dst))
 }
 
-// readRows decodes a file of rows, and beside it that of their state unless it is nil, neither of which need be sound.
-func readRows(src, state fsx.File, t Table, each func(*table.Rows) error) (n int64, err error) {
-	f, err := openArrow(src, rowsSchema(t))
+// rowFiles are a file of rows and that of their state, read batch by batch.
+type rowFiles struct {
+	rows, state *arrowFile // state is nil where it is not read
+	table       Table
+	batch       int   // the next
+	row         int64 // its first
+	buf         table.Rows
+	part        []float32
+}
+
+// openRowFiles checks the footers. Errors: [ErrCorrupt], those of reading that are none.
+func openRowFiles(src, state fsx.File, t Table) (r *rowFiles, err error) {
+	r = &rowFiles{table: t}
+	if r.rows, err = openArrow(src, rowsSchema(t)); err != nil || state == nil {
+		return r, err
+	}
+	if r.state, err = openArrow(state, stateSchema(t)); err == nil && len(r.state.blocks) != len(r.rows.blocks) {
+		err = fmt.Errorf("%d record batches, of %d of rows: %w", len(r.state.blocks), len(r.rows.blocks), ErrCorrupt)
+	}
 	if err != nil {
-		return 0, err
+		return r, fmt.Errorf("state: %w", err)
 	}
-	var g *arrowFile
-	if state != nil {
-		if g, err = openArrow(state, stateSchema(t)); err == nil && len(g.blocks) != len(f.blocks) {
-			err = fmt.Errorf("%d record batches, of %d of rows: %w", len(g.blocks), len(f.blocks), ErrCorrupt)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("state: %w", err)
-		}
+	return r, nil
+}
+
+// at gives an error the record batch that it is about.
+func (r *rowFiles) at(batch int, err error) error {
+	if err == nil {
+		return nil
 	}
-	var rows table.Rows
-	var part []float32
-	for i := range f.blocks {
-		err := guard(func() (err error) {
-			if part, err = f.rows(i, t, &rows, part); err != nil || g == nil {
-				return err
-			}
-			if part, err = g.states(i, t, &rows, part); err != nil {
-				err = fmt.Errorf("state: %w", err)
+	return fmt.Errorf("record batch %d at offset %d: %w", batch, r.rows.blocks[batch].at, err)
+}
+
+// next reads the next record batch, whose first row is number first of the file. The rows are valid until the next call. io.EOF ends the file.
+func (r *rowFiles) next() (rows *table.Rows, first int64, err error) {
+	if r.batch == len(r.rows.blocks) {
+		return nil, r.row, io.EOF
+	}
+	if err := r.at(r.batch, guard(func() (err error) {
+		if r.part, err = r.rows.rows(r.batch, r.table, &r.buf, r.part); err != nil || r.state == nil {
+			return err
+		}
+		if r.part, err = r.state.states(r.batch, r.table, &r.buf, r.part); err != nil {
+			err = fmt.Errorf("state: %w", err)
+		}
+		return err
+	})); err != nil {
+		return nil, r.row, err
+	}
+	first = r.row
+	r.batch++
+	r.row += int64(len(r.buf.Keys))
+	return &r.buf, first, nil
+}
+
+// seek goes to the record batch with a row, or the end of the file: what lies before is not read.
+func (r *rowFiles) seek(row int64) error {
+	r.batch, r.row = 0, 0
+	k := len(r.table.Segments)
+	for r.batch < len(r.rows.blocks) {
+		n := 0
+		if err := r.at(r.batch, guard(func() error {
+			b, err := r.rows.batch(r.batch, 3+2*k, 2*3+3*k)
+			if err == nil {
+				n = b.rows
 			}
 			return err
-		})
-		if err == nil {
-			n += int64(len(rows.Keys))
-			err = each(&rows)
+		})); err != nil {
+			return err
 		}
-		if err != nil {
-			return n, fmt.Errorf("record batch %d: %w", i, err)
+		if r.row+int64(n) > row {
+			return nil
 		}
+		r.batch++
+		r.row += int64(n)
 	}
-	return n, nil
+	return nil
 }
 
 // rows reads record batch i of rows, without state. part is scratch memory.
@@ -468,11 +517,4 @@ func lists[T any](b *batch, size int, bytes func([]T) []byte, set func(i int, v 
 }
 
 // guard turns what decoding unsound input panics with into [ErrCorrupt].
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", ErrCorrupt, p)
-		}
-	}()
-	return f()
-}
+func guard(f func() error) error { return flat.Guard(ErrCorrupt, f) }

@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"bytes"
+	"errors"
+	"io"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
@@ -18,6 +20,21 @@ func ReadRows(b []byte, t Table, each func(*table.Rows) error) (int64, error) {
 // ReadRowsAndState is ReadRows with a file of state beside it.
 func ReadRowsAndState(b, state []byte, t Table, each func(*table.Rows) error) (int64, error) {
 	return readRows(memSource{bytes.NewReader(b)}, memSource{bytes.NewReader(state)}, t, each)
+}
+
+// readRows decodes files that need not be sound.
+func readRows(src, state fsx.File, t Table, each func(*table.Rows) error) (n int64, err error) {
+	r, err := openRowFiles(src, state, t)
+	for err == nil {
+		var rows *table.Rows
+		if rows, n, err = r.next(); errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err == nil {
+			err = each(rows)
+		}
+	}
+	return n, err
 }
 
 func TablesOf(l *param.Layout) []Table { return tablesOf(l) }

@@ -68,15 +68,15 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 	})
 	s := &Snapshot{info: info, weightsOnly: o.WeightsOnly}
 	for _, f := range info.Files {
-		if err := s.add(ctx, o.FS, f); err != nil {
+		if err := s.add(ctx, o.FS, f, false); err != nil {
 			return nil, errors.Join(fmt.Errorf("snapshot: %s: %s: %w", path, f.Name, err), s.Close())
 		}
 	}
 	return s, nil
 }
 
-// add opens a file and verifies it.
-func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo) error {
+// add opens a file and verifies it, unless that was done.
+func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo, verified bool) error {
 	src, err := in.Open(ctx, filepath.Join(s.info.Path, f.Name))
 	if err != nil {
 		return unreadable(err)
@@ -84,6 +84,9 @@ func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo) error {
 	s.files = append(s.files, src)
 	if src.Info().Size != f.Bytes {
 		return fmt.Errorf("%d bytes of %d: %w", src.Info().Size, f.Bytes, ErrCorrupt)
+	}
+	if verified {
+		return nil
 	}
 	h := sha256.New()
 	n, err := io.CopyBuffer(h, bounded{ctx, io.NewSectionReader(src, 0, f.Bytes)}, make([]byte, 1<<20))
@@ -95,7 +98,7 @@ func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo) error {
 	case n != f.Bytes:
 		return fmt.Errorf("%d bytes of %d can be read: %w", n, f.Bytes, ErrCorrupt)
 	case hex.EncodeToString(sum) != f.SHA256:
-		return fmt.Errorf("checksum mismatch (want %s, got %x): %w", f.SHA256, sum, ErrCorrupt)
+		return fmt.Errorf("bytes 0 to %d: checksum mismatch (want %s, got %x): %w", f.Bytes, f.SHA256, sum, ErrCorrupt)
 	}
 	return nil
 }
@@ -163,26 +166,22 @@ func (s *Snapshot) Rows(tbl int, each func(*table.Rows) error) error {
 
 // RowsOf is [Snapshot.Rows] for what one shard wrote.
 func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
-	rows, f := s.find(KindRows, tbl, shard)
-	if rows == nil {
-		return nil
+	r, err := s.reader(tbl, shard)
+	if r == nil || err != nil {
+		return err
 	}
-	t := s.info.Tables[tbl]
-	var state fsx.File
-	if stateDim := t.StateDim(); stateDim > 0 && !s.weightsOnly {
-		var of FileInfo
-		if state, of = s.find(KindState, tbl, shard); state == nil || of.Rows != f.Rows {
-			return s.named(f, fmt.Errorf("%d rows, and %d have optimizer state: %w", f.Rows, of.Rows, ErrCorrupt))
+	for {
+		rows, _, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(rows); err != nil {
+			return s.named(r.file, err)
 		}
 	}
-	n, err := readRows(rows, state, t, each)
-	if err == nil && n != f.Rows {
-		err = fmt.Errorf("%d rows of %d: %w", n, f.Rows, ErrCorrupt)
-	}
-	if err != nil {
-		return s.named(f, err)
-	}
-	return nil
 }
 
 // Tensors returns the dense tensors, without state where the snapshot was opened for its weights only. Errors: [ErrCorrupt].

@@ -17,11 +17,13 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
+	"github.com/monolith-go/monolith/sinks/arrowsink"
 	"github.com/monolith-go/monolith/sinks/filesink"
 	"github.com/monolith-go/monolith/sinks/jsonlsink"
 	"github.com/monolith-go/monolith/sinks/parquetsink"
@@ -51,6 +53,28 @@ var formats = map[string]format{
 			return err
 		},
 	},
+	"arrow": {".arrow", arrowsink.New, func(path string, row func(string, int64)) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		r, err := ipc.NewFileReader(f)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = r.Close() }()
+		for i := range r.NumRecords() {
+			rec, err := r.RecordBatch(i)
+			if err != nil {
+				return err
+			}
+			for k := range int(rec.NumRows()) {
+				row(rec.Column(rec.Schema().FieldIndices("split")[0]).(*array.String).Value(k), rec.Column(rec.Schema().FieldIndices("value")[0]).(*array.Int64).Value(k))
+			}
+		}
+		return nil
+	}},
 	"jsonl": {".jsonl.gz", jsonlsink.New, func(path string, row func(string, int64)) error {
 		f, err := os.Open(path)
 		if err != nil {

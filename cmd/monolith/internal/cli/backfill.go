@@ -75,18 +75,23 @@ is read is found once: run the same command again after a kill and it continues,
 // timeLayouts are how times may be written; those without a zone are in UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02T15", time.DateOnly}
 
+// readTime reads the time that a flag gives.
+func readTime(flag, text string) (time.Time, error) {
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, &usageError{message: fmt.Sprintf("--%s %q is not a time such as 2026-11-19, 2026-11-19T06 or 2026-11-19T06:30:00Z", flag, text)}
+}
+
 // timeRange reads the bounds of a backfill.
 func timeRange(from, to string) (*job.Range, error) {
 	read := func(flag, text string) (time.Time, error) {
 		if text == "" {
 			return time.Time{}, &usageError{message: fmt.Sprintf("--%s is missing: a backfill has two bounds, such as --from 2026-11-01 --to 2026-11-20T06", flag)}
 		}
-		for _, layout := range timeLayouts {
-			if t, err := time.Parse(layout, text); err == nil {
-				return t.UTC(), nil
-			}
-		}
-		return time.Time{}, &usageError{message: fmt.Sprintf("--%s %q is not a time such as 2026-11-19, 2026-11-19T06 or 2026-11-19T06:30:00Z", flag, text)}
+		return readTime(flag, text)
 	}
 	var r job.Range
 	var err error

@@ -49,6 +49,8 @@ type Ops struct {
 	Propose func(ctx context.Context, target string, o job.ProposeOptions) (*job.Proposed, error)
 	// InspectSnapshot describes a snapshot, or the newest one of a job's dir.
 	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
+	// Rows writes the rows of a snapshot to files.
+	Rows func(context.Context, job.RowsOptions) (*job.Rows, error)
 	// Demo trains on a synthetic stream from a broker in this process.
 	Demo func(context.Context, job.DemoOptions) (*job.DemoResult, error)
 }

@@ -1,0 +1,244 @@
+// Package snapshotsource reads the rows of a table of a snapshot: what the parameter server has of each feature id.
+package snapshotsource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/fid"
+	"github.com/monolith-go/monolith/ps/snapshot"
+)
+
+// The columns of a batch, beside [pipeline.ColTime], when a row was updated last, and [pipeline.ColPosition].
+const (
+	// ColFID is the feature id, int64, and ColSlot the slot in it, int32.
+	ColFID  = "fid"
+	ColSlot = "slot"
+	// ColCount is how many updates a row has had, int64.
+	ColCount = "count"
+	// WeightsOf and StateOf, with the name of a segment behind them, are the weights of a segment and its optimizer's state: fixed-size lists
+	// of float32.
+	WeightsOf = "weights_"
+	StateOf   = "state_"
+)
+
+// Options say which rows are read, and how. Table is required; the zero value of everything else works.
+type Options struct {
+	// Table is the name of the table.
+	Table string
+	// Slots are the slots whose rows are read; empty: all.
+	Slots []int
+	// UpdatedAfter leaves out rows that were updated last at this time or before it, in microseconds since 1970; 0: none.
+	UpdatedAfter int64
+	// MinNorm leaves out rows whose weights, those of all segments taken together, have a smaller Euclidean norm; 0: none.
+	MinNorm float64
+	// State adds the optimizers' state.
+	State bool
+	// RowsPerSplit cuts what a shard has written into splits of so many rows, which are read side by side. Default: as few as have a
+	// million rows or more, at most 32 of all shards together, because each that is being read holds a record batch in memory.
+	RowsPerSplit int64
+	// BatchRows is how many rows a batch has at most. Default 8192.
+	BatchRows int
+	// FS is where the snapshot lies; nil is [fsx.Local].
+	FS fsx.FS
+}
+
+// Source reads one table of a snapshot. A split is a range of the rows that one shard has written, a position the number of a row in them.
+// Its methods may be called from several goroutines at once.
+type Source struct {
+	info   *snapshot.Info
+	table  int
+	opts   Options
+	schema *arrow.Schema
+
+	mu    sync.Mutex
+	sound map[int]chan bool // by shard: holds whether its files were verified in this process; taken while that is found out
+}
+
+var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
+
+// New describes a source of a snapshot whose manifest was read ([snapshot.ReadInfo]). It opens nothing. Errors: [pipeline.ErrConfig], all
+// faults at once.
+func New(info *snapshot.Info, opts Options) (*Source, error) {
+	var faults []error
+	bad := func(text string, args ...any) {
+		faults = append(faults, fmt.Errorf("snapshotsource: "+text+": %w", append(args, pipeline.ErrConfig)...))
+	}
+	s := &Source{info: info, opts: opts, sound: map[int]chan bool{}}
+	var names []string
+	s.table = -1
+	for i, t := range info.Tables {
+		names = append(names, t.Name)
+		if t.Name == opts.Table {
+			s.table = i
+		}
+	}
+	if s.table < 0 {
+		bad("the snapshot has no table %q; it has %q", opts.Table, names)
+	}
+	for _, slot := range opts.Slots {
+		if slot < 0 || slot >= fid.NumSlots {
+			bad("slot %d is none of 0 to %d", slot, fid.NumSlots-1)
+		}
+	}
+	if opts.UpdatedAfter < 0 || opts.MinNorm < 0 || math.IsNaN(opts.MinNorm) || opts.RowsPerSplit < 0 || opts.BatchRows < 0 {
+		bad("UpdatedAfter %d, MinNorm %v, RowsPerSplit %d and BatchRows %d must not be negative", opts.UpdatedAfter, opts.MinNorm, opts.RowsPerSplit, opts.BatchRows)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	s.opts.BatchRows = cmp.Or(opts.BatchRows, 8192)
+	s.schema = s.columns()
+	return s, nil
+}
+
+// columns is the schema.
+func (s *Source) columns() *arrow.Schema {
+	fields := []arrow.Field{
+		{Name: ColFID, Type: arrow.PrimitiveTypes.Int64},
+		{Name: ColSlot, Type: arrow.PrimitiveTypes.Int32},
+		{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
+		{Name: ColCount, Type: arrow.PrimitiveTypes.Int64},
+	}
+	list := func(dim int) arrow.DataType {
+		return arrow.FixedSizeListOfNonNullable(int32(dim), arrow.PrimitiveTypes.Float32)
+	}
+	for _, seg := range s.info.Tables[s.table].Segments {
+		fields = append(fields, arrow.Field{Name: WeightsOf + seg.Name, Type: list(seg.Dim)})
+	}
+	for _, seg := range s.info.Tables[s.table].Segments {
+		if s.opts.State && seg.StateDim > 0 {
+			fields = append(fields, arrow.Field{Name: StateOf + seg.Name, Type: list(seg.StateDim)})
+		}
+	}
+	return arrow.NewSchema(append(fields, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}), nil)
+}
+
+// Schema implements [pipeline.Source].
+func (s *Source) Schema() *arrow.Schema { return s.schema }
+
+// Bounded implements [pipeline.Source].
+func (*Source) Bounded() bool { return true }
+
+// String implements [pipeline.Source].
+func (s *Source) String() string {
+	return fmt.Sprintf("%s table %s", filepath.Base(s.info.Path), s.opts.Table)
+}
+
+// Fingerprint implements [pipeline.Source]: what the snapshot holds, not where it lies.
+func (s *Source) Fingerprint() string {
+	return pipeline.Fingerprint("snapshot "+s.info.Digest, s.opts, "BatchRows", "FS")
+}
+
+// mostSplits bounds the splits of all shards together.
+const mostSplits = 32
+
+// perSplit is how many rows a split of a file has.
+func (s *Source) perSplit(rows int64) int64 {
+	if s.opts.RowsPerSplit > 0 {
+		return s.opts.RowsPerSplit
+	}
+	splits := min((rows+1<<20-1)>>20, max(1, mostSplits/int64(s.info.Shards)))
+	return max(1, (rows+splits-1)/max(splits, 1))
+}
+
+// file is what a shard has written of the table.
+func (s *Source) file(shard int) (snapshot.FileInfo, bool) {
+	i := slices.IndexFunc(s.info.Files, func(f snapshot.FileInfo) bool {
+		return f.Kind == snapshot.KindRows && f.Table == s.table && f.Shard == shard
+	})
+	if i < 0 {
+		return snapshot.FileInfo{}, false
+	}
+	return s.info.Files[i], true
+}
+
+// Splits implements [pipeline.Source]. It does no I/O: the manifest says how many rows each shard has.
+func (s *Source) Splits(context.Context) ([]pipeline.Split, error) {
+	var out []pipeline.Split
+	for shard := range s.info.Shards {
+		f, ok := s.file(shard)
+		if !ok {
+			continue
+		}
+		for from, part := int64(0), 0; from < f.Rows; part++ {
+			to := min(from+s.perSplit(f.Rows), f.Rows)
+			out = append(out, pipeline.Split{Name: fmt.Sprintf("shard-%05d-part-%06d", shard, part), Start: pipeline.Position(from), End: pipeline.Position(to)})
+			from = to
+		}
+	}
+	return out, nil
+}
+
+// Open implements [pipeline.Source]. The files of a shard are verified by their checksums before the first of its splits in this process is
+// read. Errors: [snapshot.ErrCorrupt], which names the file, as [pipeline.ErrBadData] too; [pipeline.ErrConfig] for a split of something else;
+// [pipeline.ErrUnavailable].
+func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
+	var shard, part int
+	if n, err := fmt.Sscanf(split.Name, "shard-%d-part-%d", &shard, &part); err != nil || n != 2 {
+		return nil, fmt.Errorf("snapshotsource: split %q is none of a snapshot: %w", split.Name, pipeline.ErrConfig)
+	}
+	f, ok := s.file(shard)
+	if !ok || split.Start < 0 || split.End < split.Start || int64(split.End) > f.Rows || from < split.Start || from > split.End {
+		return nil, fmt.Errorf("snapshotsource: position %d of split %q, rows %d to %d, is none of %s: %w", from, split.Name, split.Start, split.End, s, pipeline.ErrConfig)
+	}
+	rows, err := s.open(ctx, shard)
+	if err == nil {
+		err = rows.SeekRow(int64(from))
+		if err != nil {
+			err = errors.Join(err, rows.Close())
+		}
+	}
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	return newReader(s, env, split, from, rows), nil
+}
+
+// open opens the files of a shard, verified once in a process.
+func (s *Source) open(ctx context.Context, shard int) (*snapshot.RowReader, error) {
+	s.mu.Lock()
+	turn := s.sound[shard]
+	if turn == nil {
+		turn = make(chan bool, 1)
+		turn <- false
+		s.sound[shard] = turn
+	}
+	s.mu.Unlock()
+	var sound bool
+	select {
+	case sound = <-turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if sound {
+		turn <- true
+	}
+	r, err := snapshot.OpenRows(ctx, s.info, s.table, shard, snapshot.RowsOptions{FS: s.opts.FS, WeightsOnly: !s.opts.State, Verified: sound})
+	if !sound {
+		turn <- err == nil
+	}
+	return r, err
+}
+
+// fault gives an error of a snapshot the class that runners and commands know.
+func (s *Source) fault(err error) error {
+	switch {
+	case errors.Is(err, snapshot.ErrCorrupt):
+		return fmt.Errorf("%w: %w; use an older snapshot", err, pipeline.ErrBadData)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("snapshotsource: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	return fmt.Errorf("snapshotsource: %w", err)
+}
