@@ -127,8 +127,11 @@ func killCommand(t *testing.T, after time.Duration, path string, args ...string)
 		return false
 	case <-time.After(after):
 	}
-	_ = cmd.Process.Signal(syscall.SIGKILL) // it may end this moment, and well
-	return <-ended != nil
+	_ = cmd.Process.Signal(syscall.SIGKILL) // it may end this moment
+	if err := <-ended; err == nil {
+		return false
+	}
+	return true
 }
 
 // writeTFRecords writes a file and the folders above it.
