@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -152,6 +153,39 @@ func (s *Service) where() (urn, config string, err error) {
 	return "beam:env:" + s.Environment + ":v1", s.EnvironmentConfig, nil
 }
 
+// understands checks that the service knows the options that it is given: what it does not know it ignores, and a stream would stall at its first
+// checkpoint. A service that describes no options is believed. Errors: [pipeline.ErrConfig], [pipeline.ErrUnavailable].
+func (s *Service) understands(ctx context.Context, client jobClient) error {
+	described, err := client.DescribePipelineOptions(ctx, &jobpb.DescribePipelineOptionsRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	if err != nil {
+		return s.unreachable(err)
+	}
+	var known []string
+	for _, o := range described.GetOptions() {
+		known = append(known, o.GetName())
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	flink := slices.Contains(known, "flink_master")
+	for _, name := range slices.Sorted(maps.Keys(client.options)) {
+		_, asked := s.Options[name]
+		switch {
+		case slices.Contains(known, name):
+		case asked && nearest.Name(name, known) != "":
+			return fmt.Errorf("the job service at %s has no option %q; did you mean %q? %w", s.Endpoint, name, nearest.Name(name, known), pipeline.ErrConfig)
+		case asked:
+			return fmt.Errorf("the job service at %s has no option %q: %w", s.Endpoint, name, pipeline.ErrConfig)
+		case flink: // the options of an unbounded plan are Flink's own
+			return fmt.Errorf("the job service at %s does not know Flink's option %q, without which this plan does not run right: it is of another release of Beam; that of 2.70 has it: %w", s.Endpoint, name, pipeline.ErrConfig)
+		}
+	}
+	return nil
+}
+
 // environment is how workers come into being; done ends what was begun for them.
 func (s *Service) environment(ctx context.Context) (env *pipepb.Environment, done func() error, err error) {
 	done = func() error { return nil }
@@ -215,6 +249,9 @@ func (s *Service) run(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan,
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	client := jobClient{jobpb.NewJobServiceClient(conn), s.options(plan.Bounded())}
+	if err := s.understands(ctx, client); err != nil {
+		return counted, err
+	}
 	name := cmp.Or(s.JobName, plan.Name)
 	prepared, retrieval, err := stage(ctx, client, job, &runnerlib.JobOptions{Name: name, Parallelism: cmp.Or(s.Parallelism, elements)})
 	if err != nil {

@@ -6,14 +6,21 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	sdklog "github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -168,5 +175,63 @@ func TestWorkerLogger(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, h.lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// describes is a job service that has some options.
+type describes struct {
+	jobpb.UnimplementedJobServiceServer
+	names []string
+}
+
+func (d *describes) DescribePipelineOptions(context.Context, *jobpb.DescribePipelineOptionsRequest) (*jobpb.DescribePipelineOptionsResponse, error) {
+	if d.names == nil {
+		return nil, status.Error(codes.Unimplemented, "no such method")
+	}
+	out := &jobpb.DescribePipelineOptionsResponse{}
+	for _, name := range d.names {
+		out.Options = append(out.Options, &jobpb.PipelineOptionDescriptor{Name: name})
+	}
+	return out, nil
+}
+
+// TestServiceUnderstands asks job services of other releases, and of other runners, for options that they do not have.
+func TestServiceUnderstands(t *testing.T) {
+	t.Parallel()
+	flink := []string{"streaming", "flink_master", "max_bundle_time_mills", "checkpointing_interval", "finish_bundle_before_checkpointing", "object_reuse"}
+	for _, c := range []struct {
+		name  string
+		names []string
+		own   map[string]any
+		want  string
+	}{
+		{"right", flink, map[string]any{"object_reuse": true}, ""},
+		{"older", slices.DeleteFunc(slices.Clone(flink), func(n string) bool { return strings.HasPrefix(n, "finish") }), nil, `does not know Flink's option "finish_bundle_before_checkpointing"`},
+		{"misspelt", flink, map[string]any{"object_reus": true}, `has no option "object_reus"; did you mean "object_reuse"?`},
+		{"unknown", flink, map[string]any{"x": 1}, `has no option "x"`},
+		{"another runner", []string{"streaming", "speed"}, map[string]any{"speed": 2}, ""},
+		{"describes nothing", nil, map[string]any{"x": 1}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer()
+			jobpb.RegisterJobServiceServer(server, &describes{names: c.names})
+			go func() { _ = server.Serve(l) }()
+			defer server.Stop()
+			conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			s := Service{Endpoint: l.Addr().String(), CheckpointEvery: time.Second, Options: c.own}
+			err = s.understands(t.Context(), jobClient{jobpb.NewJobServiceClient(conn), s.options(false)})
+			if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }
