@@ -378,9 +378,12 @@ func (l *lane) watchLag(stop <-chan struct{}) error {
 	hooks := l.env.Observe()
 	for last := false; ; {
 		for _, sp := range l.splits {
-			lag := int64(-1) // of a split that is another process's from now on
+			lag, known := int64(-1), true // of a split that is another process's from now on
 			if !last || !l.run.stopped() {
-				lag = sp.lag()
+				lag, known = sp.lag()
+			}
+			if !known {
+				continue
 			}
 			hooks.Lag(sp.Source, sp.Name, lag)
 		}

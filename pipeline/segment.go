@@ -178,8 +178,6 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 			}
 		}
 	})
-	defer watcher.Wait()
-	defer close(over)
 
 	workers := min(opts.Workers, len(splits))
 	lanes := make([]*lane, workers)
@@ -200,6 +198,8 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 		})
 	}
 	wg.Wait()
+	close(over)
+	watcher.Wait() // it may note this moment that the run was drained
 	for i, n := range s.shape.sinks {
 		r.stats.Sinks[n.name] = r.sinks[i]
 	}

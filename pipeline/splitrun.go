@@ -237,20 +237,21 @@ func (sp *splitRun) closeReader() error {
 	return guard(sp.Source, r.close)
 }
 
-// lag is how far the writers are behind the end of the split, -1 when that is not known.
-func (sp *splitRun) lag() int64 {
+// lag is how far the writers are behind the end of the split, -1 when its reader does not know; of a split that is not read yet its end
+// may have to be seen first.
+func (sp *splitRun) lag() (lag int64, known bool) {
 	at := Position(sp.writtenTo.Load())
 	sp.opening.Lock()
 	defer sp.opening.Unlock()
 	switch {
 	case sp.reader != nil:
-		return sp.reader.lag(at)
+		return sp.reader.lag(at), true
 	case sp.closed: // at its end
-		return sp.readTo.Load() - int64(at)
+		return sp.readTo.Load() - int64(at), true
 	case sp.End != NoPosition:
-		return int64(sp.End - at)
+		return int64(sp.End - at), true
 	}
-	return -1
+	return -1, false
 }
 
 // stamp gives an element that has been read its watermark, unless the source has.
