@@ -133,7 +133,7 @@ func frappeBench(b *testing.B) string {
 
 // benchRows are rows of 39 fields of one id each, ids drawn with many rare ones and few frequent ones.
 func benchRows() [][]byte {
-	const rows, fields = 480_000, 39
+	const rows, fields = 240_000, 39
 	rng := rand.New(rand.NewPCG(39, 39))
 	zipf := rand.NewZipf(rng, 1.1, 4, 199_999)
 	out := make([][]byte, rows)
