@@ -364,6 +364,13 @@ func TestFlinkCluster(t *testing.T) {
 			f.reaches("after the job was stopped with a savepoint and restored")
 
 			cancelled := running()
+			for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // until it has a checkpoint of its own
+				if _, err := c.Retained(t.Context(), cancelled); err == nil {
+					break
+				} else if time.Since(began) > time.Minute {
+					t.Fatal(err)
+				}
+			}
 			c.CancelAll(t)
 			f.p.wait(submitter, time.Minute)
 			checkpoint, err := c.Retained(t.Context(), cancelled)
