@@ -63,6 +63,8 @@ type fakeSource struct {
 	failAt int               // rows into split "a"; 0: never
 	slow   chan struct{}     // when not nil, split "a" waits for a receive before each row
 	ends   pipeline.Position // what lag is counted to; 0: it is not known
+	rows   int64             // what splits say that they have
+	end    pipeline.Position // of the splits; 0: it is not known
 	opened atomic.Int64
 	closed atomic.Int64
 	most   atomic.Int64 // readers that were open at once
@@ -75,7 +77,11 @@ func (s *fakeSource) Fingerprint() string   { return "fake source" }
 func (s *fakeSource) Splits(context.Context) ([]pipeline.Split, error) {
 	var out []pipeline.Split
 	for name := range s.sizes {
-		out = append(out, pipeline.Split{Name: name, End: pipeline.NoPosition})
+		sp := pipeline.Split{Name: name, Rows: s.rows, End: pipeline.NoPosition}
+		if s.end > 0 {
+			sp.End = s.end
+		}
+		out = append(out, sp)
 	}
 	return out, nil
 }

@@ -62,11 +62,11 @@ func (s *seat) head() *splitRun {
 
 // begin has the seat's head read, and those behind, for which other sinks wait, unless they are read already.
 func (s *seat) begin(read func(*splitRun)) {
-	if sp := s.head(); sp != nil && !sp.begun {
+	if sp := s.head(); sp != nil && !sp.begun.Load() {
 		read(sp)
 	}
 	for _, sp := range s.splits[s.first:] {
-		if sp.behind() && !sp.begun {
+		if sp.behind() && !sp.begun.Load() {
 			read(sp)
 		}
 	}
@@ -213,7 +213,7 @@ func (l *lane) silent(ctx context.Context, sp *splitRun, at Position) error {
 func (l *lane) silences(ctx context.Context) error {
 	for _, sp := range l.splits {
 		limit := sp.source.read.Idle
-		if limit == 0 || sp.ended || !sp.begun || l.run.opts.Deterministic {
+		if limit == 0 || sp.ended || !sp.begun.Load() || l.run.opts.Deterministic {
 			continue
 		}
 		if err := l.seen(ctx, sp); err != nil {

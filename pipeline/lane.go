@@ -75,17 +75,23 @@ func (l *lane) work(parent context.Context) (err error) {
 
 	var readers, loops sync.WaitGroup
 	read := func(sp *splitRun) {
-		sp.begun = true
-		if err := l.openLate(readCtx, sp); err != nil {
-			sp.queue.close()
-			cancel(err)
-			return
+		sp.begun.Store(true)
+		late := nextCtx.Err() != nil && sp.section == nil // it has nothing, and will not get anything
+		if !late {
+			if err := l.openLate(readCtx, sp); err != nil {
+				sp.queue.close()
+				cancel(err)
+				return
+			}
 		}
 		readers.Go(func() {
 			defer func() {
 				sp.queue.close()
 				l.announce(sp)
 			}()
+			if late {
+				return
+			}
 			if err := sp.pump(readCtx, nextCtx); err != nil && context.Cause(readCtx) != errStopped { //nolint:errorlint // identity is meant
 				cancel(err)
 			}
@@ -134,8 +140,8 @@ func (l *lane) work(parent context.Context) (err error) {
 	return nil
 }
 
-// open opens writers, regions, positions, split sections and states; readers are opened when their turn comes. What it opened before an error, close closes.
-// What belongs to a split works under readCtx, which ends before ctx does when the run is drained.
+// open opens writers, regions, positions, split sections and states; readers are opened when their turn comes. What it opened before an
+// error, close closes. What belongs to a split works under readCtx, which ends before ctx does when the run is drained.
 func (l *lane) open(ctx, readCtx context.Context) (err error) {
 	l.bySplit = make(map[SplitID]*splitRun, len(l.splits))
 	for _, sp := range l.splits {
@@ -378,14 +384,13 @@ func (l *lane) watchLag(stop <-chan struct{}) error {
 	hooks := l.env.Observe()
 	for last := false; ; {
 		for _, sp := range l.splits {
-			lag, known := int64(-1), true // of a split that is another process's from now on
+			lag, ok := int64(-1), true // of a split that is another process's from now on
 			if !last || !l.run.stopped() {
-				lag, known = sp.lag()
+				lag, ok = sp.lag()
 			}
-			if !known {
-				continue
+			if ok {
+				hooks.Lag(sp.Source, sp.Name, lag)
 			}
-			hooks.Lag(sp.Source, sp.Name, lag)
 		}
 		if last {
 			return nil

@@ -32,6 +32,8 @@ type Split struct {
 	Identity string
 	// End is the position after the last record, or NoPosition when it is not known or there is none.
 	End Position
+	// Rows is how many records there are from Start on, 0 when that is not known: positions need not count records.
+	Rows int64 `json:",omitempty"`
 	// Memory is text that the source wants remembered of the split beside its position; empty: nothing. See [Rememberer].
 	Memory string `json:",omitempty"`
 }

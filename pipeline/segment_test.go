@@ -315,6 +315,68 @@ func TestInterleaveBoundsOpenSplits(t *testing.T) {
 	}
 }
 
+// TestDrainOpensNoSplitThatWaits: what a drained run has not begun to read it does not open, neither stages nor readers.
+func TestDrainOpensNoSplitThatWaits(t *testing.T) {
+	sizes := map[string]int{"a": 1000}
+	for i := range 50 {
+		sizes[fmt.Sprintf("b%02d", i)] = 4
+	}
+	for _, det := range []bool{true, false} {
+		t.Run(fmt.Sprintf("deterministic=%v", det), func(t *testing.T) {
+			f := newFixture(t, sizes, 2, 2)
+			f.src.slow = make(chan struct{}) // the split that is read first gives nothing
+			drain := make(chan struct{})
+			time.AfterFunc(20*time.Millisecond, func() { close(drain) })
+			stats, err := f.run(t, pipeline.RunOptions{Deterministic: det, Interleave: 1, Drain: drain})
+			if err != nil || !stats.Drained {
+				t.Errorf("%+v, %v", stats, err)
+			}
+			if readers, stages := f.src.opened.Load(), f.join.opened.Load(); readers != 1 || stages != 1 {
+				t.Errorf("%d readers and %d stages were opened, of a run that has read one split", readers, stages)
+			}
+			if len(stats.Splits) != len(sizes) {
+				t.Errorf("the positions of %d splits of %d", len(stats.Splits), len(sizes))
+			}
+		})
+	}
+}
+
+// TestLagOfSplitsThatWait: it is their rows where the source knows these, and otherwise unknown, whatever their positions are.
+func TestLagOfSplitsThatWait(t *testing.T) {
+	for _, c := range []struct {
+		rows int64
+		want map[string]int64
+	}{
+		{0, map[string]int64{"b": -1, "c": -1}},
+		{7, map[string]int64{"b": 7, "c": 7}},
+	} {
+		f := newFixture(t, map[string]int{"a": 3, "b": 7, "c": 7}, 1, 1)
+		f.src.ends, f.src.rows, f.src.end = 7, c.rows, 1<<40
+		f.src.slow = make(chan struct{})
+		var hooks lagBySplit
+		drain := make(chan struct{})
+		time.AfterFunc(20*time.Millisecond, func() { close(drain) })
+		_, err := f.run(t, pipeline.RunOptions{Interleave: 1, Drain: drain, Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: pipeline.NewHooks(&hooks)} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(hooks.last, "a") // it is read
+		if diff := cmp.Diff(c.want, hooks.last); diff != "" {
+			t.Errorf("%d rows: lag (-want +got):\n%s", c.rows, diff)
+		}
+	}
+}
+
+// lagBySplit keeps what was reported last.
+type lagBySplit struct{ last map[string]int64 }
+
+func (h *lagBySplit) Lag(_, split string, records int64) {
+	if h.last == nil {
+		h.last = map[string]int64{}
+	}
+	h.last[split] = records
+}
+
 // contemporary is a source whose splits are of one time.
 type contemporary struct{ *fakeSource }
 

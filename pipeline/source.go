@@ -38,7 +38,8 @@ type Reader[T Element] interface {
 	Next(ctx context.Context) (T, error)
 	// Position is the position after the last element returned; safe to store.
 	Position() Position
-	// Close ends reading, joins the reader's goroutines and may be called more than once.
+	// Close ends reading, joins the reader's goroutines and may be called more than once. What the reader gave stays valid until it is
+	// released: a split is closed at its end, while its elements are on their way.
 	Close() error
 }
 

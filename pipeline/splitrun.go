@@ -28,9 +28,9 @@ type splitRun struct {
 	known    bool               // of the first: the lane must know of all such sections
 	divides  map[int][]Position // what the section's stages will be asked to divide at, by number
 	queue    *queue
-	whole    bool // it was read to its end, and not because the run ends; the pump's, then the gather's
-	head     item // taken from the queue and waiting for its turn
-	begun    bool // it is read; the gather's
+	whole    bool        // it was read to its end, and not because the run ends; the pump's, then the gather's
+	head     item        // taken from the queue and waiting for its turn
+	begun    atomic.Bool // it is read, or its turn has come; the gather's
 	ended    bool
 	dropped  int // rows that found no room before the run ended; the pump's, then close's
 	// progress counts what the lane has taken on the way to the main sink, with what earlier runs applied. The
@@ -237,21 +237,23 @@ func (sp *splitRun) closeReader() error {
 	return guard(sp.Source, r.close)
 }
 
-// lag is how far the writers are behind the end of the split, -1 when its reader does not know; of a split that is not read yet its end
-// may have to be seen first.
-func (sp *splitRun) lag() (lag int64, known bool) {
+// lag is how many records the writers are behind the end of the split, -1 when that is not known. Not ok: there is nothing newer than
+// what was reported before.
+func (sp *splitRun) lag() (lag int64, ok bool) {
 	at := Position(sp.writtenTo.Load())
 	sp.opening.Lock()
 	defer sp.opening.Unlock()
 	switch {
 	case sp.reader != nil:
 		return sp.reader.lag(at), true
-	case sp.closed: // at its end
-		return sp.readTo.Load() - int64(at), true
-	case sp.End != NoPosition:
-		return int64(sp.End - at), true
+	case sp.closed: // it was read to its end
+		return 0, int64(at) >= sp.readTo.Load()
+	case sp.Rows > 0:
+		sp.written.Lock()
+		defer sp.written.Unlock()
+		return max(sp.Rows-sp.written.at.Rows, 0), true
 	}
-	return -1, false
+	return -1, !sp.begun.Load() // otherwise its reader is being opened
 }
 
 // stamp gives an element that has been read its watermark, unless the source has.

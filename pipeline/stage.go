@@ -34,7 +34,7 @@ type Processor[In, Out Element] interface {
 	// Flush emits what is held back because the input has ended for good. It is not called when a run is merely
 	// interrupted: what is held back then is read again by the next run, unless the processor is a [Drainer].
 	Flush(ctx context.Context, emit func(Out) error) error
-	// Close releases what is held and may be called more than once.
+	// Close releases what is held and may be called more than once. What was emitted stays valid until it is released, as with readers.
 	Close() error
 }
 

@@ -112,6 +112,9 @@ func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	out := make([]pipeline.Split, len(inner))
 	for i, sp := range inner {
 		out[i] = pipeline.Split{Name: sp.Name, Identity: sp.Identity, Start: s.opts.Starts[sp.Name], End: end}
+		if s.opts.Epochs == 1 {
+			out[i].Rows = sp.Rows
+		}
 		if s.shuffle(sp.Name, 0) == 0 { // positions of the first epoch are the source's own
 			out[i].Start = max(out[i].Start, sp.Start)
 		}

@@ -135,7 +135,7 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0"})
 		}
 		for i, g := range meta.RowGroups {
-			splits = append(splits, pipeline.Split{Name: name(f.Name, i), Identity: fmt.Sprintf("%s#%d", f.Identity, i), End: pipeline.Position(g.NumRows)})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, i), Identity: fmt.Sprintf("%s#%d", f.Identity, i), End: pipeline.Position(g.NumRows), Rows: g.NumRows})
 		}
 	}
 	if len(faults) > 0 {

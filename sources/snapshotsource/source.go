@@ -174,7 +174,7 @@ func (s *Source) Splits(context.Context) ([]pipeline.Split, error) {
 		}
 		for from, part := int64(0), 0; from < f.Rows; part++ {
 			to := min(from+s.perSplit(f.Rows), f.Rows)
-			out = append(out, pipeline.Split{Name: fmt.Sprintf("shard-%05d-part-%06d", shard, part), Start: pipeline.Position(from), End: pipeline.Position(to)})
+			out = append(out, pipeline.Split{Name: fmt.Sprintf("shard-%05d-part-%06d", shard, part), Start: pipeline.Position(from), End: pipeline.Position(to), Rows: to - from})
 			from = to
 		}
 	}
