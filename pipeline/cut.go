@@ -61,7 +61,10 @@ func (c *Cut) Text() string {
 
 func (s SegmentCut) text() string {
 	workers := ""
-	if s.Workers > 1 {
+	switch {
+	case s.Workers > 1 && s.Elements == 1:
+		workers = fmt.Sprintf(", for %d workers", s.Workers)
+	case s.Workers > 1:
 		workers = fmt.Sprintf(", %d workers in each", s.Workers)
 	}
 	of := strings.Join(s.Sources, ", ")
@@ -69,17 +72,13 @@ func (s SegmentCut) text() string {
 	case s.Unknown != "":
 		return fmt.Sprintf("of %s, whose splits are not known: %s", of, s.Unknown)
 	case s.Elements == 1:
-		return fmt.Sprintf("1, with the %s of %s%s", counted(s.Splits, "split"), of, workers)
+		splits := "splits"
+		if s.Splits == 1 {
+			splits = "split"
+		}
+		return fmt.Sprintf("1, with the %d %s of %s%s", s.Splits, splits, of, workers)
 	case s.Elements < s.Splits:
 		return fmt.Sprintf("%d, among which the %d splits of %s are dealt%s", s.Elements, s.Splits, of, workers)
 	}
 	return fmt.Sprintf("%d, one for each split of %s%s", s.Elements, of, workers)
-}
-
-// counted renders a number of something: «1 split», «2 splits».
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -33,7 +33,7 @@ beam: {endpoint: "127.0.0.1:8099", dataflow: {project: p, region: r, staging: "g
 	}{
 		{"local", []string{"--runner=local"}, `
 on local
-  elements     1, with the 6 splits of synthetic, 2 workers in each
+  elements     1, with the 6 splits of synthetic, for 2 workers
                one executor, whose workers take the splits
   executors    in this process
   positions    with the parameters, in the same commit as the gradients

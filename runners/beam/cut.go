@@ -70,6 +70,9 @@ func Describe(ctx context.Context, plan *pipeline.Plan, o Options) (*pipeline.Cu
 	return cut, nil
 }
 
+// account is what runners store of an unbounded plan.
+const account = "the restriction of each element: an account of the work, which may be older or newer than what is trained"
+
 // executors describes where they are.
 func (o *Options) executors() string {
 	switch {
@@ -93,7 +96,7 @@ func (s *Service) checkpoints(plan *pipeline.Plan) string {
 	case s.CheckpointEvery == 0:
 		return "none: a job that failed begins again, and continues where the parameter server is"
 	}
-	return fmt.Sprintf("every %v, the restriction of each element: an account of the work, %s", s.CheckpointEvery, "which may be older or newer than what is trained")
+	return fmt.Sprintf("every %v, %s", s.CheckpointEvery, account)
 }
 
 // checkpoints implements [destination].
@@ -101,5 +104,5 @@ func (*Dataflow) checkpoints(plan *pipeline.Plan) string {
 	if plan.Bounded() {
 		return "none: the runner begins an element that failed again"
 	}
-	return "each bundle, the restriction of its element: an account of the work, which may be older or newer than what is trained"
+	return "each bundle, " + account
 }
