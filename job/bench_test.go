@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 )
@@ -82,7 +83,7 @@ func BenchmarkOutputs(b *testing.B) {
 	} {
 		b.Run("outputs="+c.name, func(b *testing.B) {
 			b.ReportAllocs()
-			examples, began := int64(0), testbed.CPUSeconds()
+			examples, began := int64(0), bench.CPUSeconds()
 			for b.Loop() {
 				dir := b.TempDir()
 				cfg, err := job.Decode([]byte(clicks), "bench.yaml", job.LoadOptions{Set: []string{
@@ -98,7 +99,7 @@ func BenchmarkOutputs(b *testing.B) {
 				examples += r.Examples
 			}
 			b.ReportMetric(float64(examples)/b.Elapsed().Seconds(), "examples/s")
-			b.ReportMetric(float64(examples)/(testbed.CPUSeconds()-began), "examples/cpu-s")
+			b.ReportMetric(float64(examples)/(bench.CPUSeconds()-began), "examples/cpu-s")
 		})
 	}
 }

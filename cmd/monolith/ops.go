@@ -6,8 +6,10 @@ import (
 	"sync"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
+	"github.com/monolith-go/monolith/ps/psbench"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/runners/beam"
 )
@@ -56,6 +58,9 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Demo: func(ctx context.Context, o job.DemoOptions) (*job.DemoResult, error) {
 			o.Memory = memory()
 			return demo.Run(ctx, o)
+		},
+		Bench: map[string]func(context.Context, bench.Options) ([]bench.Result, error){
+			"wire": psbench.Wire,
 		},
 	}
 }

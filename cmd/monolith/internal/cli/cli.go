@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -53,6 +54,8 @@ type Ops struct {
 	Rows func(context.Context, job.RowsOptions) (*job.Rows, error)
 	// Demo trains on a synthetic stream from a broker in this process.
 	Demo func(context.Context, job.DemoOptions) (*job.DemoResult, error)
+	// Bench measures, by the name of the benchmark.
+	Bench map[string]func(context.Context, bench.Options) ([]bench.Result, error)
 }
 
 // App is one invocation of the program. All fields but Ops may be left zero.

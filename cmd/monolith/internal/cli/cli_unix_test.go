@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/position"
@@ -169,6 +170,17 @@ func fakes() cli.Ops {
 			return fakePlan{}, nil
 		},
 		Model: func(*job.Config) ([]byte, error) { return []byte("{\"version\": 1}\n"), fail() },
+		Bench: map[string]func(context.Context, bench.Options) ([]bench.Result, error){
+			"wire": func(_ context.Context, o bench.Options) ([]bench.Result, error) {
+				if !o.Wants("wire lookup") {
+					return nil, fail()
+				}
+				return []bench.Result{{
+					Name: "wire lookup", Ours: float64(o.Rounds), Theirs: map[string]float64{"tcp framing": 2}, Ratio: float64(o.Rounds) / 2, Control: 1,
+					Unit: "MB/cpu-s", Machine: "fake",
+				}}, fail()
+			},
+		},
 		Check: func(context.Context, *job.Config) ([]job.Finding, error) {
 			if fake == "finding" {
 				return []job.Finding{{Path: "model.deepfm", Where: "job.yaml:4:8", Message: "has no dense features"}}, nil

@@ -1,6 +1,6 @@
 //go:build unix
 
-package testbed
+package bench
 
 import "syscall"
 

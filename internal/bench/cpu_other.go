@@ -1,6 +1,6 @@
 //go:build !unix
 
-package testbed
+package bench
 
 // CPUSeconds is 0: unknown on this system.
 func CPUSeconds() float64 { return 0 }

@@ -1,0 +1,2 @@
+// Package psbench measures the parameter server beside plain programs that move the same bytes, for `monolith bench`.
+package psbench
