@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/testbed/realflink"
@@ -83,6 +84,27 @@ func TestFlink(t *testing.T) {
 		}
 	})
 
+	t.Run("rows", func(t *testing.T) {
+		job := makeEvalJob(t, path)
+		text, err := os.ReadFile(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := writtenRows(t, path, job, "local")
+		for _, where := range []string{"", ", environment: process, environment_config: " + path} {
+			beam := fmt.Sprintf("beam: {endpoint: %q, flink_rest: %q%s}\n", server.Endpoint, server.REST, where)
+			if where != "" {
+				beam += "ps: {addresses: [\"127.0.0.1:1\"]}\n" // which is not asked
+			}
+			if err := os.WriteFile(job, append(slices.Clip(text), beam...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, writtenRows(t, path, job, "flink")); diff != "" {
+				t.Errorf("%q (-local +flink):\n%s", where, diff)
+			}
+		}
+	})
+
 	t.Run("stream", func(t *testing.T) {
 		t.Run("deterministic in processes", func(t *testing.T) { flinkStream(t, server, path, onFlink, true) })
 		t.Run("asynchronous in a pool", func(t *testing.T) { flinkStream(t, server, path, onFlink, false) })
@@ -109,6 +131,44 @@ func TestFlink(t *testing.T) {
 		next := realflink.Start(t)
 		f.finish("--set", "beam.endpoint="+next.Endpoint, "--set", "beam.flink_rest="+next.REST)
 	})
+}
+
+// writtenRows are the rows of a job's newest snapshot as `monolith rows` writes them, by id.
+func writtenRows(t *testing.T, path, job, runner string) map[int64][]float32 {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "rows")
+	out, err := exec.CommandContext(t.Context(), path, "rows", job, "--to", "parquet", "--dir", dir, "--rows-per-file", "100", "--runner", runner, "--json").Output()
+	if err != nil {
+		t.Fatalf("rows on %s: %v\n%s", runner, err, stderr(err))
+	}
+	var r struct{ Result struct{ Rows int } }
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*", "[^.]*.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[int64][]float32{}
+	for _, name := range names {
+		read, err := parquet.ReadFile[struct {
+			FID  int64     `parquet:"fid"`
+			Bias []float32 `parquet:"weights_bias,list"`
+		}](name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, row := range read {
+			if rows[row.FID] != nil {
+				t.Errorf("rows on %s: %d is there twice", runner, row.FID)
+			}
+			rows[row.FID] = row.Bias
+		}
+	}
+	if len(rows) == 0 || len(rows) != r.Result.Rows {
+		t.Errorf("rows on %s: %d in %d files, the command says %d", runner, len(rows), len(names), r.Result.Rows)
+	}
+	return rows
 }
 
 // flinkStream trains on a topic of Apache Kafka that is filled meanwhile, and writes its rows to Parquet, in worker processes that Flink starts or in a
@@ -340,12 +400,14 @@ func TestFlinkCluster(t *testing.T) {
 			f.more()
 			f.reaches("first")
 
-			// A task manager with work, of which there is one at least, whichever it is; another takes its place.
+			// A task manager with work, of which there is one at least, whichever it is; another takes its place. One that has not had the job
+			// before has to fetch and to load the job's jars first, which is most of the time then.
 			for range len(c.Managers) {
+				had := c.Fetched(t)
 				c.KillOldest(t)
 				f.more()
 				took := f.reaches("after a task manager was killed")
-				t.Logf("all that came after a task manager was killed is applied %.1f s later", took.Seconds())
+				t.Logf("all that came after a task manager was killed is applied %.1f s later (%d task managers of %d had the job's jars before)", took.Seconds(), had, len(c.Managers)+1)
 				c.AddTaskManager(t)
 			}
 

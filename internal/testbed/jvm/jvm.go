@@ -136,6 +136,12 @@ func (p *Process) end(how func() error) error {
 	return nil
 }
 
+// Logged reports whether the program's output has a text.
+func (p *Process) Logged(text string) (bool, error) {
+	b, err := os.ReadFile(p.log)
+	return bytes.Contains(b, []byte(text)), err
+}
+
 // LogTail is the end of what the program has printed.
 func (p *Process) LogTail() []byte {
 	out, err := os.ReadFile(p.log)

@@ -141,6 +141,21 @@ func (c *Cluster) KillOldest(t testing.TB) {
 	c.Managers = c.Managers[1:]
 }
 
+// Fetched counts the task managers that have had a task of some job, and with it the job's jars.
+func (c *Cluster) Fetched(t testing.TB) (n int) {
+	t.Helper()
+	for _, m := range c.Managers {
+		has, err := m.Logged("Loading JAR files for task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *Cluster) slots(t testing.TB) int {
 	t.Helper()
 	var all struct {
