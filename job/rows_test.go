@@ -288,6 +288,7 @@ func TestWriteRowsFaults(t *testing.T) {
 		"other files": {func(o *job.RowsOptions) { o.Dir = other }, "is not empty"},
 		"no snapshot": {func(o *job.RowsOptions) { o.Snapshot = other }, "no snapshot in"},
 		"runner":      {func(o *job.RowsOptions) { o.Runner = "prism" }, "has no runner prism"},
+		"dataflow":    {func(o *job.RowsOptions) { o.Runner = "dataflow" }, "no folder in common"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -124,6 +124,9 @@ func WriteRows(ctx context.Context, o RowsOptions) (_ *result.Rows, err error) {
 	if o.Runner == "" {
 		o.Runner = spec.RunnerLocal
 	}
+	if o.Runner == spec.RunnerDataflow {
+		return nil, fault.Config("job: rows are not written on %s, which has no folder in common with this process for snapshot and files; take --runner=local", o.Runner)
+	}
 	if o.Runner != spec.RunnerLocal && (o.Runners[o.Runner] == nil || o.Recipes == nil) {
 		return nil, fault.Config("job: this program has no runner %s: it is one of RowsOptions.Runners, and RowsOptions.Recipes builds graphs again", o.Runner)
 	}

@@ -42,6 +42,8 @@ It is read by parts, and never loaded whole. Each row is written exactly once: a
 				return &usageError{message: fmt.Sprintf("--min-norm is %v, must be at least 0", o.MinNorm)}
 			case o.RowsPerFile < 1:
 				return &usageError{message: fmt.Sprintf("--rows-per-file is %d, must be at least 1", o.RowsPerFile)}
+			case o.Runner == "dataflow":
+				return &usageError{message: "--runner dataflow has no folder in common with this process for snapshot and files; take --runner=local"}
 			case o.Workers < 1:
 				return &usageError{message: fmt.Sprintf("--workers is %d, must be at least 1", o.Workers)}
 			}

@@ -271,7 +271,7 @@ func histogram(h *job.Curves) chart {
 		a.right = h.Low + 1
 	}
 	if total > 0 {
-		a.top = most / total
+		a.top = 1.25 * most / total // the legend lies above the bars
 	}
 	c.ticks(a, func(v float64) string { return fmt.Sprintf("%.3g%%", 100*v) })
 	width := (a.right - a.left) / float64(max(len(h.Negatives), 1))

@@ -57,8 +57,8 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"jo&lt;b", "runs/&lt;b&gt;", "1,234 examples", "40 replicates", "<td>0.7500</td>", "0.7000 – 0.8000", "&#43;0.2500", "&#43;3.2",
 		`points="52,254 127,134 352,14"`, // the ROC: a quarter across, half up
-		`<rect class="negative" x="52" y="110" width="150" height="144.00">`,
-		`<rect class="positive" x="202" y="14" width="150" height="192.00">`,
+		`<rect class="negative" x="52" y="138.8" width="150" height="115.20">`,
+		`<rect class="positive" x="202" y="62" width="150" height="153.60">`,
 		"click: country: 1,200 others", "&lt;script&gt;, tv",
 	} {
 		if !strings.Contains(got, want) {
