@@ -73,7 +73,7 @@ func TestFlink(t *testing.T) {
 	t.Run("evaluation", func(t *testing.T) {
 		job := makeEvalJob(t, path)
 		want := evaluated(t, path, job)
-		for _, where := range [][]string{nil, {"--set", "beam.environment=process", "--set", "beam.environment_config=" + path, "--set", "ps.addresses=127.0.0.1:1"}} {
+		for _, where := range [][]string{nil, {"--set", "beam.environment=process", "--set", "beam.environment_config=" + path}} {
 			if diff := cmp.Diff(want, evaluated(t, path, job, slices.Concat(onFlink, where)...)); diff != "" {
 				t.Errorf("%q (-local +flink):\n%s", where, diff)
 			}
@@ -93,9 +93,6 @@ func TestFlink(t *testing.T) {
 		want := writtenRows(t, path, job, "local")
 		for _, where := range []string{"", ", environment: process, environment_config: " + path} {
 			beam := fmt.Sprintf("beam: {endpoint: %q, flink_rest: %q%s}\n", server.Endpoint, server.REST, where)
-			if where != "" {
-				beam += "ps: {addresses: [\"127.0.0.1:1\"]}\n" // which is not asked
-			}
 			if err := os.WriteFile(job, append(slices.Clip(text), beam...), 0o600); err != nil {
 				t.Fatal(err)
 			}

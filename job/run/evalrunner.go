@@ -129,7 +129,7 @@ func (s *submission) recipe() (*evalRecipe, error) {
 // rebuild builds the evaluation graph from its job alone, over shards of this process.
 func (r *evalRecipe) rebuild(ctx context.Context, cfg *spec.Config, set component.Set, log *slog.Logger) (*Rebuilt, error) {
 	if r.Of != nil {
-		of, err := spec.Decode(r.Of.Text, r.Of.Name, spec.LoadOptions{Components: set, Set: r.Of.Set, Env: append(os.Environ(), r.Of.Env...)})
+		of, err := spec.Decode(r.Of.Text, r.Of.Name, spec.LoadOptions{Components: set, Set: r.Of.Set, Env: append(os.Environ(), r.Of.Env...), Untrained: true})
 		if err != nil {
 			return nil, err
 		}

@@ -144,7 +144,7 @@ func (r *Recipes) Build(ctx context.Context, config []byte) (*Rebuilt, error) {
 
 // rebuild builds the graph from the job alone.
 func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(slog.Leveler) *slog.Logger) (_ *Rebuilt, err error) {
-	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Components: set, Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...)})
+	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Components: set, Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...), Untrained: of.Eval != nil})
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,7 @@ func (v *validator) beam(c *Config) {
 
 // elsewhere checks what executors in other processes need, which are perhaps in containers that are removed at their end.
 func (v *validator) elsewhere(c *Config, where string, removed bool) {
-	if !c.PS.Remote() {
+	if !c.PS.Remote() && !c.untrained {
 		v.fault("ps.addresses", "are not set, and executors of %s are in other processes: start shards with `monolith ps` and give their addresses", where)
 	}
 	path := func(key, path string) {

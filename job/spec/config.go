@@ -74,8 +74,9 @@ type Config struct {
 	// Log is the log on standard error.
 	Log Log `yaml:"log"`
 
-	set    component.Set
-	places *conf.Places
+	set       component.Set
+	places    *conf.Places
+	untrained bool // see [LoadOptions]
 	// sourceKey is where Source is in the job, if not at "source".
 	sourceKey string
 }

@@ -41,6 +41,8 @@ type LoadOptions struct {
 	Env []string
 	// Components are what the job may name. Here the zero value has none; in package job it stands for those of monolith.
 	Components component.Set
+	// Untrained says that the job is read to evaluate its model or to write its rows: executors in other processes need no shards then.
+	Untrained bool
 }
 
 func (o LoadOptions) layers() conf.Layers { return conf.Layers{Set: o.Set, Env: o.Env} }
@@ -99,7 +101,7 @@ func nearestFile(path string) string {
 
 // Decode is [Load] for a job that is already in memory; name stands for the file in messages.
 func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
-	c := &Config{set: opts.Components}
+	c := &Config{set: opts.Components, untrained: opts.Untrained}
 	places, faults := schema(opts.Components).Decode(data, name, opts.layers(), c)
 	if c.places = places; places != nil {
 		c.derive()

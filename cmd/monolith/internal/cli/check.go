@@ -51,7 +51,7 @@ func (a *App) findings(cmd *cobra.Command, path string, set []string) (_ []job.F
 		_, err = a.load(path, set) // says it best
 		return nil, nil, err
 	}
-	cfg, err := a.read(path, set)
+	cfg, err := a.read(path, job.LoadOptions{Set: set})
 	var faults *job.ConfigError
 	switch {
 	case errors.As(err, &faults):

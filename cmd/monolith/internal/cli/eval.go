@@ -58,7 +58,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 			if len(slices) > 0 {
 				set = append(set, slicesOf(slices))
 			}
-			cfg, err := a.load(args[0], onRunner(set, runner))
+			cfg, err := a.loadUntrained(args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 			if compare != "" {
 				with = &job.CompareWith{Snapshot: compare}
 				if isJobFile(compare) {
-					other, err := a.read(compare, nil)
+					other, err := a.read(compare, job.LoadOptions{Untrained: true})
 					if err != nil {
 						return fmt.Errorf("--compare: %w", err)
 					}

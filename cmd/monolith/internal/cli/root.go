@@ -148,7 +148,16 @@ const stdinJob = "-"
 
 // load reads a job with all its layers, sets the logger it asks for and says what is odd about it.
 func (a *App) load(path string, set []string) (*job.Config, error) {
-	cfg, err := a.read(path, set)
+	return a.warn(a.read(path, job.LoadOptions{Set: set}))
+}
+
+// loadUntrained is load of a job whose model is not trained.
+func (a *App) loadUntrained(path string, set []string) (*job.Config, error) {
+	return a.warn(a.read(path, job.LoadOptions{Set: set, Untrained: true}))
+}
+
+// warn says what is odd about a job that was read.
+func (a *App) warn(cfg *job.Config, err error) (*job.Config, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +168,8 @@ func (a *App) load(path string, set []string) (*job.Config, error) {
 }
 
 // read is load without a word on what is odd.
-func (a *App) read(path string, set []string) (*job.Config, error) {
-	opts := job.LoadOptions{Set: set, Env: a.Env}
+func (a *App) read(path string, opts job.LoadOptions) (*job.Config, error) {
+	opts.Env = a.Env
 	if path != stdinJob && !isJobFile(path) && !isDir(path) {
 		if _, err := job.ForTarget(path, job.LoadOptions{}); err == nil && !looksLikeJob(path) {
 			return nil, &usageError{message: fmt.Sprintf("%s is data, not a job file; `monolith init %s` writes a job for it", path, path)}

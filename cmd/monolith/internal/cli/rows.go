@@ -56,7 +56,7 @@ It is read by parts, and never loaded whole. Each row is written exactly once: a
 			}
 			o.Snapshot = args[0]
 			if isJobFile(args[0]) {
-				cfg, err := a.load(args[0], onRunner(nil, o.Runner))
+				cfg, err := a.loadUntrained(args[0], onRunner(nil, o.Runner))
 				if err != nil {
 					return err
 				}
