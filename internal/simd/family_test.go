@@ -1,0 +1,49 @@
+package simd_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	old, haswell := []simd.Family{simd.Portable}, []simd.Family{simd.Portable, simd.AVX2}
+	all := []simd.Family{simd.Portable, simd.AVX2, simd.AVX512}
+	tests := []struct {
+		env       string
+		available []simd.Family
+		want      simd.Family
+		err       string
+	}{
+		{"", all, simd.AVX512, ""},
+		{"", old, simd.Portable, ""},
+		{"off", all, simd.Portable, ""},
+		{"AVX2", all, simd.AVX2, ""},
+		{"avx512", all, simd.AVX512, ""},
+		{"avx512", haswell, simd.AVX2, "MONOLITH_SIMD=avx512: this processor has not"},
+		{"avx2", old, simd.Portable, "leave it empty for portable"},
+		{"sse", haswell, simd.AVX2, `MONOLITH_SIMD="sse" is none of off, avx2 and avx512`},
+	}
+	for _, test := range tests {
+		got, err := simd.Choose(test.env, test.available)
+		if got != test.want {
+			t.Errorf("%q of %v: got %s, want %s", test.env, test.available, got, test.want)
+		}
+		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%q of %v: got error %v, want %q", test.env, test.available, err, test.err)
+		}
+	}
+}
+
+// TestFamilies says in the log what was tested, and that AVX-512 was not where the processor has none.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	for _, f := range simd.Available() {
+		t.Logf("this processor runs %s", f)
+	}
+	if all := simd.Available(); all[len(all)-1] != simd.AVX512 {
+		t.Skip("this processor has no AVX-512; its kernels are interpreted, not run")
+	}
+}

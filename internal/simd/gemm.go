@@ -1,0 +1,254 @@
+package simd
+
+import "unsafe"
+
+// Activation is what a product ends with.
+type Activation uint8
+
+// The activations.
+const (
+	// Identity leaves the sum as it is.
+	Identity Activation = iota
+	// Relu is max(x, 0); of a NaN it is a NaN.
+	Relu
+)
+
+// Epilogue is what happens to the elements of a product before they are stored, in the order of the fields.
+type Epilogue struct {
+	// Add adds the product to what C holds; otherwise C is overwritten without being read.
+	Add bool
+	// Bias, of n elements, is added to each row, unless it is nil.
+	Bias []float32
+	// Act is applied last.
+	Act Activation
+}
+
+// Gemm computes C = act(op(A)·op(B) [+ C] [+ bias]) for row-major matrices: op(A) is m by k, op(B) k by n, C m by n. With
+// transA the slice a holds the transpose, [k, m], with transB b holds [n, k]. lda, ldb and ldc are the distances between
+// the beginnings of rows in floats, at least the length of a row. C must not overlap the others.
+//
+// Each element is summed over k in blocks whose borders depend on k alone, each in ascending order with one rounding a
+// product (two in the portable family). So the bits of a row of C depend neither on m, nor on the threads, nor on how rows
+// are divided among calls. It allocates nothing once the pool's buffers have grown to the largest product.
+func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
+	if m <= 0 || n <= 0 {
+		return
+	}
+	k = max(k, 0)
+	checkMatrix("A", transA, m, k, len(a), lda)
+	checkMatrix("B", transB, k, n, len(b), ldb)
+	checkMatrix("C", false, m, n, len(c), ldc)
+	if e.Bias != nil {
+		e.Bias = e.Bias[:n]
+	}
+	g := &p.gemm
+	g.geometry = geometries[p.family]
+	g.transA, g.transB, g.m, g.k = transA, transB, m, k
+	g.a, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, lda, b, ldb, c, ldc, e
+	g.depth = blockDepth(k, g.kc)
+	// What is packed of B at once is bounded.
+	columns := max(packedFloats/max(k, 1)/g.nr, 1) * g.nr
+	for j := 0; j < n; j += columns {
+		g.j0, g.n = j, min(columns, n-j)
+		g.multiply()
+	}
+	g.a, g.b, g.c, g.e = nil, nil, nil, Epilogue{}
+}
+
+// packedFloats bounds the packed part of B: 32 MiB.
+const packedFloats = 8 << 20
+
+func checkMatrix(name string, trans bool, rows, cols, length, stride int) {
+	if trans {
+		rows, cols = cols, rows
+	}
+	if rows <= 0 || cols <= 0 {
+		return
+	}
+	if stride < cols || (rows-1)*stride+cols > length {
+		panic("simd: matrix " + name + " is larger than its slice or its stride")
+	}
+}
+
+// blockDepth cuts k into blocks of nearly equal depth of at most most.
+func blockDepth(k, most int) int {
+	blocks := max((k+most-1)/most, 1)
+	return max((k+blocks-1)/blocks, 1)
+}
+
+// geometry is how a family cuts a product.
+type geometry struct {
+	// mr rows and nr columns are a tile, the columns those of a packed panel.
+	mr, nr int
+	// kc is the largest depth of a block.
+	kc int
+	// mc rows and nc columns are a task.
+	mc, nc int
+}
+
+var geometries = [...]geometry{
+	Portable: {mr: 2, nr: 4, kc: 256, mc: 32, nc: 64},
+	AVX2:     {mr: 6, nr: 16, kc: 512, mc: 48, nc: 128},
+	AVX512:   {mr: 14, nr: 32, kc: 512, mc: 56, nc: 192},
+}
+
+// gemmTask is a product: first its blocks pack B, then they compute C.
+type gemmTask struct {
+	pool *Pool
+	geometry
+	transA, transB bool
+	m, n, k        int // n columns from j0
+	j0             int
+	a, b, c        []float32
+	lda, ldb, ldc  int
+	e              Epilogue
+	depth          int
+	packing        bool
+	rowTasks       int
+	packed         []float32
+	space          []space
+}
+
+// space is what one thread needs for itself.
+type space struct {
+	a    []float32 // packed columns of a transposed A
+	tile []float32 // a tile at the edge of C
+	bias []float32
+	_    [56]byte
+}
+
+// panelsAtOnce is how many panels a task packs.
+const panelsAtOnce = 4
+
+func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
+
+func (g *gemmTask) multiply() {
+	g.packed = grow(g.packed, g.panels()*g.nr*g.k)
+	g.packing = true
+	blocks := (g.k + g.depth - 1) / g.depth
+	g.pool.Run(blocks*((g.panels()+panelsAtOnce-1)/panelsAtOnce), g)
+	g.packing = false
+	g.rowTasks = (g.m + g.mc - 1) / g.mc
+	g.pool.Run(g.rowTasks*((g.n+g.nc-1)/g.nc), g)
+}
+
+// grow returns a slice of n floats that begins on a cache line, reusing s if it can.
+func grow(s []float32, n int) []float32 {
+	if cap(s) >= n {
+		return s[:n]
+	}
+	s = make([]float32, n+16)
+	off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(s)))&63) / 4
+	return s[off : off+n : off+n]
+}
+
+// Block packs some panels or computes some tiles.
+func (g *gemmTask) Block(worker, block int) {
+	if g.packing {
+		groups := (g.panels() + panelsAtOnce - 1) / panelsAtOnce
+		k0, first := block/groups*g.depth, block%groups*panelsAtOnce
+		g.pack(k0, min(g.depth, g.k-k0), first, min(first+panelsAtOnce, g.panels()))
+		return
+	}
+	i, j := block%g.rowTasks*g.mc, block/g.rowTasks*g.nc
+	g.compute(&g.space[worker], i, min(i+g.mc, g.m), j, min(j+g.nc, g.n))
+}
+
+// panel is the packed panel of columns from j on for the rows of B from k0 on.
+func (g *gemmTask) panel(k0, kc, j int) []float32 {
+	return g.packed[k0*g.panels()*g.nr+j*kc:][:kc*g.nr]
+}
+
+// pack copies kc rows of B from k0 on into panels: rows of nr columns, one behind the other, with zeros where B has ended.
+func (g *gemmTask) pack(k0, kc, first, last int) {
+	j := first * g.nr
+	full := min(last, g.n/g.nr)
+	if !g.transB && full > first {
+		packRows(g.pool.family, kc, full-first, g.nr, g.b[k0*g.ldb+g.j0+j:], g.ldb, g.packed[k0*g.panels()*g.nr+j*kc:])
+		first = full
+	}
+	for ; first < last; first++ {
+		j := first * g.nr
+		w, dst := min(g.nr, g.n-j), g.panel(k0, kc, j)
+		if g.transB {
+			packTransposed(g.pool.family, kc, w, g.nr, g.b[(g.j0+j)*g.ldb+k0:], g.ldb, dst)
+			continue
+		}
+		for r := range kc {
+			d := dst[r*g.nr:][:g.nr]
+			clear(d[copy(d, g.b[(k0+r)*g.ldb+g.j0+j:][:w]):])
+		}
+	}
+}
+
+// compute computes rows i0 to i1 and columns j0 to j1 of C.
+func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
+	if g.transA {
+		s.a = grow(s.a, g.mr*g.depth*((g.mc+g.mr-1)/g.mr))
+	}
+	s.tile, s.bias = grow(s.tile, g.mr*g.nr), grow(s.bias, g.nr)
+	for k0 := 0; k0 == 0 || k0 < g.k; k0 += g.depth {
+		kc := min(g.depth, g.k-k0)
+		flags := 0
+		if k0 > 0 || g.e.Add {
+			flags |= flagAdd
+		}
+		if k0+kc == g.k {
+			if g.e.Bias != nil {
+				flags |= flagBias
+			}
+			if g.e.Act == Relu {
+				flags |= flagRelu
+			}
+		}
+		for i := i0; i < i1; {
+			t := tileRows(g.pool.family, i1-i)
+			x, rs, cs := unsafe.Pointer(nil), 4*g.lda, 4
+			switch {
+			case kc == 0:
+			case g.transA:
+				packColumns(g.pool.family, kc, t, g.a[k0*g.lda+i:], g.lda, s.a)
+				x, rs, cs = unsafe.Pointer(&s.a[0]), 4, 4*t
+			default:
+				x = unsafe.Pointer(&g.a[i*g.lda+k0])
+			}
+			for j := j0; j < j1; j += g.nr {
+				g.tile(s, flags, kc, (*float32)(x), rs, cs, i, t, j, min(g.nr, j1-j), k0)
+			}
+			i += t
+		}
+	}
+}
+
+// tile computes a tile of rows rows and columns columns at i, j.
+func (g *gemmTask) tile(s *space, flags, kc int, x *float32, rs, cs, i, rows, j, columns, k0 int) {
+	var bp, bias *float32
+	if kc > 0 {
+		bp = &g.panel(k0, kc, j)[0]
+	}
+	f, width := tileOf(g.pool.family, rows, columns)
+	at := i*g.ldc + g.j0 + j
+	if columns == width {
+		if flags&flagBias != 0 {
+			bias = &g.e.Bias[g.j0+j]
+		}
+		f(kc, x, rs, cs, bp, &g.c[at], 4*g.ldc, flags, bias)
+		return
+	}
+	// The same tile beside C, so that nothing beyond its columns is touched.
+	for r := range rows {
+		d := s.tile[r*width:][:width]
+		clear(d)
+		if flags&flagAdd != 0 {
+			copy(d, g.c[at+r*g.ldc:][:columns])
+		}
+	}
+	if flags&flagBias != 0 {
+		clear(s.bias[copy(s.bias, g.e.Bias[g.j0+j:][:columns]):])
+		bias = &s.bias[0]
+	}
+	f(kc, x, rs, cs, bp, &s.tile[0], 4*width, flags, bias)
+	for r := range rows {
+		copy(g.c[at+r*g.ldc:][:columns], s.tile[r*width:])
+	}
+}

@@ -1,0 +1,338 @@
+package simd_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
+
+// guard surrounds outputs: a kernel that writes beyond them changes it.
+const guard = float32(12345.678)
+
+// guarded returns n floats that begin off floats behind an aligned address, and a check of what surrounds them.
+func guarded(n, off int) (s []float32, check func(t *testing.T, what string)) {
+	const margin = 64
+	all := make([]float32, margin+off+n+margin)
+	for i := range all {
+		all[i] = guard
+	}
+	s = all[margin+off:][:n:n]
+	return s, func(t *testing.T, what string) {
+		t.Helper()
+		for i, v := range all {
+			if (i < margin+off || i >= margin+off+n) && v != guard {
+				t.Fatalf("%s: float %d of %d was written", what, i-margin-off, n)
+			}
+		}
+	}
+}
+
+// random fills s with numbers between -1 and 1.
+func random(rng *rand.Rand, s []float32) []float32 {
+	for i := range s {
+		s[i] = 2*rng.Float32() - 1
+	}
+	return s
+}
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// product is one call of Gemm with operands of its own.
+type product struct {
+	transA, transB bool
+	m, n, k        int
+	lda, ldb, ldc  int
+	a, b, c        []float32
+	e              simd.Epilogue
+}
+
+// newProduct makes operands whose rows are gap floats further apart than they are long and which begin off floats behind an
+// aligned address.
+func newProduct(seed uint64, transA, transB bool, m, n, k, gap, off int) *product {
+	rng := newRand(seed)
+	p := &product{transA: transA, transB: transB, m: m, n: n, k: k, lda: k + gap, ldb: n + gap, ldc: n + gap}
+	rowsA, rowsB := m, k
+	if transA {
+		p.lda, rowsA = m+gap, k
+	}
+	if transB {
+		p.ldb, rowsB = k+gap, n
+	}
+	p.a = random(rng, make([]float32, off+rowsA*p.lda))[off:]
+	p.b = random(rng, make([]float32, off+rowsB*p.ldb))[off:]
+	p.c = random(rng, make([]float32, off+m*p.ldc))[off:]
+	return p
+}
+
+func (p *product) run(pool *simd.Pool, c []float32) {
+	pool.Gemm(p.transA, p.transB, p.m, p.n, p.k, p.a, p.lda, p.b, p.ldb, c, p.ldc, p.e)
+}
+
+func (p *product) at(i, j, l int) (x, y float64) {
+	ai, bi := i*p.lda+l, l*p.ldb+j
+	if p.transA {
+		ai = l*p.lda + i
+	}
+	if p.transB {
+		bi = j*p.ldb + l
+	}
+	return float64(p.a[ai]), float64(p.b[bi])
+}
+
+// want is an element of the result in float64, and the sum of the sizes of all that was added up.
+func (p *product) want(i, j int) (sum, size float64) {
+	add := func(v float64) { sum, size = sum+v, size+math.Abs(v) }
+	for l := range p.k {
+		x, y := p.at(i, j, l)
+		add(x * y)
+	}
+	if p.e.Add {
+		add(float64(p.c[i*p.ldc+j]))
+	}
+	if p.e.Bias != nil {
+		add(float64(p.e.Bias[j]))
+	}
+	if p.e.Act == simd.Relu {
+		sum = math.Max(sum, 0)
+	}
+	return sum, size
+}
+
+// check compares a run with the float64 sums and looks at what is around C and between its rows.
+func (p *product) check(t *testing.T, pool *simd.Pool) {
+	t.Helper()
+	what := fmt.Sprintf("%s transA %t transB %t m %d n %d k %d ldc %d %+v", pool.Family(), p.transA, p.transB, p.m, p.n, p.k, p.ldc, p.e)
+	c, checkGuard := guarded(len(p.c), len(p.c)%5)
+	copy(c, p.c)
+	p.run(pool, c)
+	checkGuard(t, what)
+	for i := range p.m {
+		for j := range p.n {
+			want, size := p.want(i, j)
+			got := float64(c[i*p.ldc+j])
+			if !close64(got, want, size*float64(p.k+2)*math.Pow(2, -24)+1e-30) {
+				t.Fatalf("%s: C[%d, %d] is %g, want %g", what, i, j, got, want)
+			}
+		}
+		for j := p.n; j < p.ldc; j++ {
+			if c[i*p.ldc+j] != p.c[i*p.ldc+j] {
+				t.Fatalf("%s: the gap behind row %d was written", what, i)
+			}
+		}
+	}
+}
+
+// close64 compares two numbers, of which NaN and infinities must be the same.
+func close64(got, want, tolerance float64) bool {
+	if math.IsNaN(want) || math.IsInf(want, 0) {
+		return got == want || math.IsNaN(got) && math.IsNaN(want)
+	}
+	return math.Abs(got-want) <= tolerance
+}
+
+// families runs f for each family that the processor has.
+func families(t *testing.T, f func(t *testing.T, family simd.Family)) {
+	t.Helper()
+	for _, family := range simd.Available() {
+		t.Run(family.String(), func(t *testing.T) { t.Parallel(); f(t, family) })
+	}
+}
+
+func TestGemm(t *testing.T) {
+	t.Parallel()
+	dims := []int{1, 2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 31, 32, 33, 49}
+	if testing.Short() {
+		dims = []int{1, 5, 7, 8, 15, 16, 33}
+	}
+	families(t, func(t *testing.T, family simd.Family) {
+		pool := simd.NewPoolOf(family, 1)
+		defer pool.Close()
+		seed := uint64(0)
+		for _, m := range dims {
+			for _, n := range dims {
+				for _, k := range []int{0, 1, 3, 4, 9, 33} {
+					seed++
+					p := newProduct(seed, seed%2 == 0, seed/2%2 == 0, m, n, k, int(seed/4%3), int(seed/12%5))
+					p.e.Add = seed/3%2 == 0
+					if seed/5%2 == 0 {
+						p.e.Bias = random(newRand(seed), make([]float32, n))
+					}
+					p.e.Act = simd.Activation(seed / 7 % 2)
+					p.check(t, pool)
+				}
+			}
+		}
+	})
+}
+
+// TestGemmBlocks has several blocks of rows, columns and depth, and all transposes.
+func TestGemmBlocks(t *testing.T) {
+	t.Parallel()
+	counts, shapes := []int{1, 2, 3}, [][3]int{{97, 257, 601}, {113, 130, 1025}, {48, 129, 512}, {200, 16, 513}}
+	if testing.Short() {
+		counts, shapes = counts[1:2], [][3]int{{57, 131, 515}}
+	}
+	families(t, func(t *testing.T, family simd.Family) {
+		for _, threads := range counts {
+			pool := simd.NewPoolOf(family, threads)
+			defer pool.Close()
+			for i, s := range shapes {
+				for trans := range 4 {
+					p := newProduct(uint64(i), trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], i, 0)
+					p.e = simd.Epilogue{Add: i%2 == 0, Bias: random(newRand(9), make([]float32, s[1])), Act: simd.Relu}
+					p.check(t, pool)
+				}
+			}
+		}
+	})
+}
+
+// TestGemmOfNothing: without products there is what is added; without elements nothing is touched.
+func TestGemmOfNothing(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, family simd.Family) {
+		pool := simd.NewPoolOf(family, 2)
+		defer pool.Close()
+		pool.Gemm(false, false, 0, 3, 4, nil, 4, make([]float32, 12), 3, nil, 3, simd.Epilogue{})
+		pool.Gemm(false, false, 3, 0, 4, make([]float32, 12), 4, nil, 0, nil, 0, simd.Epilogue{})
+		c := []float32{1, -2, 3, 4}
+		pool.Gemm(false, false, 2, 2, 0, nil, 0, nil, 2, c, 2, simd.Epilogue{Add: true, Bias: []float32{10, -10}, Act: simd.Relu})
+		if want := []float32{11, 0, 13, 0}; !slices.Equal(c, want) {
+			t.Errorf("got %v, want %v", c, want)
+		}
+		pool.Gemm(false, false, 2, 2, 0, nil, 0, nil, 2, c, 2, simd.Epilogue{})
+		if want := []float32{0, 0, 0, 0}; !slices.Equal(c, want) {
+			t.Errorf("got %v, want %v", c, want)
+		}
+	})
+}
+
+// TestGemmSpecial: NaN and infinities reach exactly the elements that the formula says, also past factors of 0.
+func TestGemmSpecial(t *testing.T) {
+	t.Parallel()
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	families(t, func(t *testing.T, family simd.Family) {
+		pool := simd.NewPoolOf(family, 1)
+		defer pool.Close()
+		for trans := range 4 {
+			for seed := range uint64(12) {
+				p := newProduct(seed, trans&1 != 0, trans&2 != 0, 17, 37, 21, 0, 0)
+				rng := newRand(seed)
+				for _, v := range []float32{nan, inf, -inf, 0, 0} {
+					p.a[rng.IntN(len(p.a))] = v
+					p.b[rng.IntN(len(p.b))] = v
+				}
+				p.e.Act = simd.Activation(seed % 2)
+				p.e.Add = seed%3 == 0
+				if seed%4 == 0 {
+					p.e.Bias = random(rng, make([]float32, p.n))
+					p.e.Bias[3] = nan
+				}
+				p.check(t, pool)
+			}
+		}
+	})
+}
+
+// TestGemmSameBits: one and several threads, and a batch in parts, give the same bits, in all three products of a layer.
+func TestGemmSameBits(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, family simd.Family) {
+		one, three := simd.NewPoolOf(family, 1), simd.NewPoolOf(family, 3)
+		defer one.Close()
+		defer three.Close()
+		for trans := range 4 {
+			for _, s := range [][3]int{{211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {100, 1, 400}} {
+				p := newProduct(7, trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], 0, 0)
+				p.e = simd.Epilogue{Add: trans == 1, Bias: random(newRand(3), make([]float32, p.n)), Act: simd.Relu}
+				want, got := slices.Clone(p.c), slices.Clone(p.c)
+				p.run(one, want)
+				p.run(three, got)
+				if !sameBits(got, want) {
+					t.Errorf("%s trans %d %v: threads change the bits", family, trans, s)
+				}
+				parts := slices.Clone(p.c)
+				for from, rng := 0, newRand(11); from < p.m; {
+					rows := min(1+rng.IntN(40), p.m-from)
+					at := from * p.lda
+					if p.transA {
+						at = from
+					}
+					one.Gemm(p.transA, p.transB, rows, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, parts[from*p.ldc:], p.ldc, p.e)
+					from += rows
+				}
+				if !sameBits(parts, want) {
+					t.Errorf("%s trans %d %v: parts of the rows change the bits", family, trans, s)
+				}
+			}
+		}
+	})
+}
+
+func sameBits(x, y []float32) bool {
+	return slices.EqualFunc(x, y, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+}
+
+func TestGemmPanicsOnShortSlices(t *testing.T) {
+	t.Parallel()
+	pool := simd.NewPool(1)
+	defer pool.Close()
+	f := func(n int) []float32 { return make([]float32, n) }
+	for name, call := range map[string]func(){
+		"A":        func() { pool.Gemm(false, false, 2, 3, 4, f(7), 4, f(12), 3, f(6), 3, simd.Epilogue{}) },
+		"B":        func() { pool.Gemm(false, false, 2, 3, 4, f(8), 4, f(11), 3, f(6), 3, simd.Epilogue{}) },
+		"C":        func() { pool.Gemm(false, false, 2, 3, 4, f(8), 4, f(12), 3, f(5), 3, simd.Epilogue{}) },
+		"stride":   func() { pool.Gemm(false, false, 2, 3, 4, f(8), 3, f(12), 3, f(6), 3, simd.Epilogue{}) },
+		"trans A":  func() { pool.Gemm(true, false, 2, 3, 4, f(7), 2, f(12), 3, f(6), 3, simd.Epilogue{}) },
+		"trans B":  func() { pool.Gemm(false, true, 2, 3, 4, f(8), 4, f(11), 4, f(6), 3, simd.Epilogue{}) },
+		"bias":     func() { pool.Gemm(false, false, 2, 3, 4, f(8), 4, f(12), 3, f(6), 3, simd.Epilogue{Bias: f(2)}) },
+		"negative": func() { pool.Gemm(false, false, 2, 3, 4, f(8), -4, f(12), 3, f(6), 3, simd.Epilogue{}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+func TestGemmAllocatesNothing(t *testing.T) {
+	for _, threads := range []int{1, 2} {
+		pool := simd.NewPool(threads)
+		defer pool.Close()
+		p := newProduct(1, true, true, 70, 50, 600, 0, 0)
+		run := func() { p.run(pool, p.c) }
+		run()
+		if allocs := testing.AllocsPerRun(50, run); allocs > 0 {
+			t.Errorf("%d threads: %g allocations a product", threads, allocs)
+		}
+	}
+}
+
+// FuzzGemm compares products of any shape with float64 sums.
+func FuzzGemm(f *testing.F) {
+	f.Add(uint64(1), uint8(7), uint8(17), uint16(33), uint8(1), uint8(2))
+	f.Add(uint64(2), uint8(14), uint8(32), uint16(513), uint8(14), uint8(0))
+	f.Fuzz(func(t *testing.T, seed uint64, m, n uint8, k uint16, flags, gap uint8) {
+		for _, family := range simd.Available() {
+			pool := simd.NewPoolOf(family, 1+int(flags>>5&1))
+			defer pool.Close()
+			p := newProduct(seed, flags&1 != 0, flags&2 != 0, int(m), int(n), int(k)%1100, int(gap)%9, int(gap)%5)
+			p.e.Add = flags&4 != 0
+			if flags&8 != 0 {
+				p.e.Bias = random(newRand(seed), make([]float32, p.n))
+			}
+			p.e.Act = simd.Activation(flags >> 4 & 1)
+			if p.m > 0 && p.n > 0 {
+				p.check(t, pool)
+			}
+		}
+	})
+}

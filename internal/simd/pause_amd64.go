@@ -1,0 +1,6 @@
+package simd
+
+// pause tells the processor that this is a loop of waiting.
+//
+//go:noescape
+func pause()

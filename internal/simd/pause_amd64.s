@@ -1,0 +1,9 @@
+#include "textflag.h"
+
+// func pause()
+TEXT ·pause(SB), NOSPLIT|NOFRAME, $0-0
+	PAUSE
+	PAUSE
+	PAUSE
+	PAUSE
+	RET

@@ -1,0 +1,169 @@
+package simd
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Task is work in blocks that may be done in any order and at once.
+type Task interface {
+	// Block does one block. worker is from 0 to Threads()-1; no two blocks run with the same worker at once.
+	Block(worker, block int)
+}
+
+// Pool is the threads that kernels use, the calling goroutine among them, and the buffers they need. Its methods must not
+// overlap: a pool belongs to one caller, such as a worker's model session. [Pool.Close] ends its goroutines.
+//
+// The goroutines are started once, because starting them for each product loses the second core at products of a
+// millisecond. After work they wait a few microseconds for more before they sleep.
+type Pool struct {
+	family  Family
+	threads int
+
+	// word is what is left to do: the number of the run in the upper half, the number of blocks not yet taken in the lower.
+	// A worker that takes a block by it may read task and blocks, which do not change until that block is done.
+	word   atomic.Uint64
+	done   atomic.Int64
+	task   Task
+	blocks int
+	run    uint32
+
+	sleepers []sleeper
+	closed   atomic.Bool
+	joined   sync.WaitGroup
+
+	gemm gemmTask
+}
+
+// sleeper is where one goroutine waits when there is nothing to do.
+type sleeper struct {
+	asleep atomic.Bool
+	wake   chan struct{}
+	_      [48]byte // the next one is on a cache line of its own
+}
+
+// NewPool returns a pool of threads threads, at least 1, with kernels of the active family. It starts threads-1 goroutines.
+func NewPool(threads int) *Pool { return newPool(threads, active) }
+
+// NewPoolOf is NewPool for a family other than the active one, for comparisons. It panics if the processor has not its
+// instructions; [Available] lists those it has.
+func NewPoolOf(family Family, threads int) *Pool {
+	if !slices.Contains(Available(), family) {
+		panic("simd: this processor has not the instructions of " + family.String())
+	}
+	return newPool(threads, family)
+}
+
+func newPool(threads int, family Family) *Pool {
+	threads = max(threads, 1)
+	p := &Pool{family: family, threads: threads, sleepers: make([]sleeper, threads-1)}
+	p.gemm.pool = p
+	p.gemm.space = make([]space, threads)
+	for i := range p.sleepers {
+		p.sleepers[i].wake = make(chan struct{}, 1)
+		p.joined.Add(1)
+		go p.work(i)
+	}
+	return p
+}
+
+// Threads is the number of threads, the caller's among them.
+func (p *Pool) Threads() int { return p.threads }
+
+// Family is the family of the pool's kernels.
+func (p *Pool) Family() Family { return p.family }
+
+// Close ends the goroutines and waits for them. The pool must not be used afterwards but for Close.
+func (p *Pool) Close() {
+	if p.closed.Swap(true) {
+		return
+	}
+	p.wake(len(p.sleepers))
+	p.joined.Wait()
+}
+
+// Run does the n blocks of t and returns when all are done. Each block goes to the thread that is free next. It allocates nothing.
+func (p *Pool) Run(n int, t Task) {
+	if p.threads == 1 || n <= 1 {
+		for i := range n {
+			t.Block(0, i)
+		}
+		return
+	}
+	p.task, p.blocks = t, n
+	p.done.Store(0)
+	p.run++
+	p.word.Store(uint64(p.run)<<32 | uint64(n))
+	p.wake(min(n-1, len(p.sleepers)))
+	for p.take(0) {
+	}
+	// The others are within their last block.
+	for spins := 0; p.done.Load() < int64(n); spins++ {
+		if spins < 1000 {
+			pause()
+		} else {
+			runtime.Gosched()
+		}
+	}
+	p.task = nil
+}
+
+// take does one block of the current run, if there is one left.
+func (p *Pool) take(worker int) bool {
+	for {
+		w := p.word.Load()
+		if uint32(w) == 0 {
+			return false
+		}
+		if p.word.CompareAndSwap(w, w-1) {
+			p.task.Block(worker, p.blocks-int(uint32(w)))
+			p.done.Add(1)
+			return true
+		}
+	}
+}
+
+// wake wakes up to n sleeping goroutines; those that are awake need none of it.
+func (p *Pool) wake(n int) {
+	for i := range p.sleepers[:n] {
+		s := &p.sleepers[i]
+		if s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
+			s.wake <- struct{}{}
+		}
+	}
+}
+
+// patience is how long a goroutine waits awake. Between the products of a step pass tens of microseconds; waking a thread
+// that sleeps costs about as much.
+const patience = 50 * time.Microsecond
+
+func (p *Pool) work(i int) {
+	defer p.joined.Done()
+	s := &p.sleepers[i]
+	for {
+		began := time.Now()
+		for spins := 1; ; spins++ {
+			if p.closed.Load() {
+				return
+			}
+			if p.take(i + 1) {
+				for p.take(i + 1) {
+				}
+				began = time.Now()
+			}
+			pause()
+			if spins%16 == 0 && time.Since(began) > patience {
+				break
+			}
+		}
+		// What was published before asleep is set is seen below; for what comes after it the caller sees that it is set.
+		s.asleep.Store(true)
+		if (uint32(p.word.Load()) != 0 || p.closed.Load()) && s.asleep.CompareAndSwap(true, false) {
+			continue
+		}
+		<-s.wake
+	}
+}

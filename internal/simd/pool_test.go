@@ -1,0 +1,98 @@
+package simd_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
+
+// counts counts how often each block was done, and whether a worker was in two blocks at once.
+type counts struct {
+	done []atomic.Int32
+	busy []atomic.Int32
+	bad  atomic.Bool
+}
+
+func (c *counts) Block(worker, block int) {
+	if c.busy[worker].Add(1) != 1 {
+		c.bad.Store(true)
+	}
+	c.done[block].Add(1)
+	c.busy[worker].Add(-1)
+}
+
+// TestPoolDoesEachBlockOnce over many runs of different length, some right behind each other, some after the goroutines sleep.
+func TestPoolDoesEachBlockOnce(t *testing.T) {
+	t.Parallel()
+	for _, threads := range []int{0, 1, 2, 4, 7} {
+		pool := simd.NewPool(threads)
+		for run := range 400 {
+			n := run * 7 % 61
+			c := &counts{done: make([]atomic.Int32, n), busy: make([]atomic.Int32, pool.Threads())}
+			pool.Run(n, c)
+			for i := range c.done {
+				if got := c.done[i].Load(); got != 1 {
+					t.Fatalf("%d threads, run %d: block %d of %d was done %d times", threads, run, i, n, got)
+				}
+			}
+			if c.bad.Load() {
+				t.Fatalf("%d threads: a worker was in two blocks at once", threads)
+			}
+			if run%100 == 99 {
+				waitAsleep(t, pool)
+			}
+		}
+		pool.Close()
+		pool.Close()
+	}
+}
+
+// waitAsleep waits until the pool's goroutines sleep.
+func waitAsleep(t *testing.T, pool *simd.Pool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !simd.Asleep(pool); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the goroutines of an idle pool do not sleep")
+		}
+	}
+}
+
+// meeting has blocks that end once all of them have begun, which needs as many goroutines.
+type meeting struct{ begun atomic.Int32 }
+
+func (m *meeting) Block(int, int) {
+	for m.begun.Add(1); m.begun.Load() < 2; {
+		runtime.Gosched()
+	}
+}
+
+// TestPoolWakesItsGoroutines: two blocks that wait for each other end, whether the other goroutine is awake or sleeps.
+func TestPoolWakesItsGoroutines(t *testing.T) {
+	t.Parallel()
+	pool := simd.NewPool(2)
+	defer pool.Close()
+	for i := range 30 {
+		if i%3 == 0 {
+			waitAsleep(t, pool)
+		}
+		pool.Run(2, &meeting{})
+	}
+}
+
+// TestPoolEndsItsGoroutines: Close returns when they have ended.
+func TestPoolEndsItsGoroutines(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 20 {
+		pool := simd.NewPool(5)
+		pool.Run(9, &counts{done: make([]atomic.Int32, 9), busy: make([]atomic.Int32, 5)})
+		pool.Close()
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+		}
+	}
+}
