@@ -32,9 +32,9 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 			return []int64{0, -1, 1, math.MinInt64, math.MaxInt64, 1 << 32, -1 << 32}[r.IntN(7)]
 		}, 50},
 		{"same low bits", oneSegment(), func(r *rand.Rand) int64 { return r.Int64N(1<<20) << 43 }, 200},
-		{"same hash prefix", oneSegment(), func(r *rand.Rand) int64 { return unhash(0x1234<<48 | r.Uint64N(1<<14)) }, 150},
-		{"same hash suffix", oneSegment(), func(r *rand.Rand) int64 { return unhash(r.Uint64N(1<<14)<<50 | 0x77) }, 150},
-		{"all but the same hash", oneSegment(), func(r *rand.Rand) int64 { return unhash(0xabcdef<<40 | r.Uint64N(1<<13)<<14) }, 150},
+		{"same hash prefix", oneSegment(), func(r *rand.Rand) int64 { return Unhash(0x1234<<48 | r.Uint64N(1<<14)) }, 150},
+		{"same hash suffix", oneSegment(), func(r *rand.Rand) int64 { return Unhash(r.Uint64N(1<<14)<<50 | 0x77) }, 150},
+		{"all but the same hash", oneSegment(), func(r *rand.Rand) int64 { return Unhash(0xabcdef<<40 | r.Uint64N(1<<13)<<14) }, 150},
 	} {
 		t.Run("oracle/"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,9 +128,9 @@ func phased() func(*rand.Rand) int64 {
 	return func(r *rand.Rand) int64 {
 		n++
 		if n%6000 < 3000 {
-			return unhash(1<<63 | r.Uint64())
+			return Unhash(1<<63 | r.Uint64())
 		}
-		return unhash(r.Uint64()<<11>>1 | 128*r.Uint64N(8))
+		return Unhash(r.Uint64()<<11>>1 | 128*r.Uint64N(8))
 	}
 }
 
@@ -292,8 +292,8 @@ func sameRows(a, b *table.Rows) bool {
 		slices.EqualFunc(a.Weights, b.Weights, bits) && slices.EqualFunc(a.State, b.State, bits)
 }
 
-// unhash is the inverse of [table.Hash]: it makes keys that collide as far as one likes.
-func unhash(z uint64) int64 {
+// Unhash is the inverse of [table.Hash]: it makes keys that collide as far as one likes.
+func Unhash(z uint64) int64 {
 	unshift := func(z uint64, n uint) uint64 {
 		for x, i := z, n; i < 64; i += n {
 			x >>= n

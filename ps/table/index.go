@@ -1,6 +1,9 @@
 package table
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 const (
 	slots = 5
@@ -37,7 +40,9 @@ type segment struct {
 // highest bits of [Hash], so that walking it in order visits keys in hash order. It grows one segment at a time. Keys
 // that fit nowhere, because someone chose them to collide, go to an ordinary map.
 type index struct {
-	dir   []*segment
+	dir []*segment
+	// lines has for each entry of dir the address of the segment's lines, a multiple of 64, plus the logarithm of their number.
+	lines []uint64
 	depth uint8
 	segs  int
 	bytes int64
@@ -48,8 +53,31 @@ type index struct {
 }
 
 func newIndex() index {
-	s := &segment{lines: make([]line, minLines)}
-	return index{dir: []*segment{s}, segs: 1, bytes: minLines * 64}
+	s := &segment{lines: newLines(minLines)}
+	x := index{dir: []*segment{s}, lines: make([]uint64, 1), segs: 1, bytes: minLines * 64}
+	x.place(s)
+	return x
+}
+
+// newLines makes n empty lines, a power of two.
+func newLines(n int) []line {
+	l := make([]line, n)
+	if uintptr(unsafe.Pointer(unsafe.SliceData(l)))%64 != 0 { // the allocator's own sizes from minLines on are aligned
+		l = make([]line, n+1)
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(l))) % 64
+		l = unsafe.Slice((*line)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(l)), 64-at)), n)
+	}
+	return l
+}
+
+// place enters a segment into the directory.
+func (x *index) place(s *segment) {
+	width := 1 << (x.depth - s.depth)
+	at := int(s.first >> 1 >> (63 - x.depth))
+	lines := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(s.lines)))) + uint64(bits.TrailingZeros(uint(len(s.lines))))
+	for i := at; i < at+width; i++ {
+		x.dir[i], x.lines[i] = s, lines
+	}
 }
 
 func (x *index) segment(h uint64) *segment { return x.dir[h>>(64-x.depth)] }
@@ -131,7 +159,8 @@ func (x *index) overflow(key int64, id uint32) {
 
 func (x *index) double(s *segment) {
 	old := s.lines
-	s.lines, s.n = make([]line, 2*len(old)), 0
+	s.lines, s.n = newLines(2*len(old)), 0
+	x.place(s)
 	x.bytes += int64(len(old)) * 64
 	x.refill(old, func(uint64) *segment { return s })
 }
@@ -139,11 +168,12 @@ func (x *index) double(s *segment) {
 // split parts a segment of full size by the next bit of the hash.
 func (x *index) split(s *segment) {
 	if s.depth == x.depth {
-		dir := make([]*segment, 2*len(x.dir))
+		dir, lines := make([]*segment, 2*len(x.dir)), make([]uint64, 2*len(x.dir))
 		for i, p := range x.dir {
 			dir[2*i], dir[2*i+1] = p, p
+			lines[2*i], lines[2*i+1] = x.lines[i], x.lines[i]
 		}
-		x.dir = dir
+		x.dir, x.lines = dir, lines
 		x.depth++
 	}
 	bit := uint64(1) << (63 - s.depth)
@@ -160,21 +190,18 @@ func (x *index) split(s *segment) {
 	x.spare = append(x.spare[:0], s.lines...)
 	lower := s.n - upper
 	s.depth++
-	t := &segment{lines: make([]line, linesFor(upper)), depth: s.depth, first: s.first | bit}
+	t := &segment{lines: newLines(linesFor(upper)), depth: s.depth, first: s.first | bit}
 	x.bytes += int64(len(t.lines)) * 64
 	if n := linesFor(lower); n < len(s.lines) {
 		x.bytes -= int64(len(s.lines)-n) * 64
-		s.lines = make([]line, n)
+		s.lines = newLines(n)
 	} else {
 		clear(s.lines)
 	}
 	s.n = 0
 	x.segs++
-	width := 1 << (x.depth - s.depth)
-	at := int(t.first >> (64 - x.depth))
-	for i := at; i < at+width; i++ {
-		x.dir[i] = t
-	}
+	x.place(s)
+	x.place(t)
 	x.refill(x.spare, func(h uint64) *segment {
 		if h&bit != 0 {
 			return t

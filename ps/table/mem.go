@@ -26,6 +26,8 @@ type Mem struct {
 	mem      *Memory
 	// paid is for how many rows memory was taken from mem.
 	paid int
+	// vector is set where batches go through functions in assembly. Both ways give the same bits.
+	vector bool
 }
 
 // segmentRule is how a segment of a row begins and changes.
@@ -36,13 +38,16 @@ type segmentRule struct {
 	l2    float32
 	w, wn int // weights [w, w+wn) of the row's weights
 	s, sn int // state [s, s+sn) of the row's state
+	// kernel updates many rows at once, with these settings.
+	kernel      kernel
+	rate, decay float32
 }
 
 var _ Table = (*Mem)(nil)
 
 // New makes an empty table, which takes its memory from mem. seed is that of the layout. The layout must be valid.
 func New(spec param.Table, seed uint64, mem *Memory) *Mem {
-	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex(), mem: mem}
+	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex(), mem: mem, vector: vectors()}
 	widest, w, s := 0, 0, 0
 	for _, seg := range spec.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
@@ -51,6 +56,9 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 			w: w, wn: seg.Dim, s: s, sn: n,
 		})
 		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
+	}
+	for i := range t.segs {
+		t.segs[i].setKernel()
 	}
 	t.grad = make([]float32, widest)
 	t.slabs.stride = t.dim + t.stateDim
@@ -68,6 +76,13 @@ func (t *Mem) Lookup(keys []int64, dst []float32) (found int) {
 	if len(dst) != len(keys)*t.dim {
 		panic(fmt.Sprintf("table: %d values for %d keys of dim %d", len(dst), len(keys), t.dim))
 	}
+	if t.vector {
+		return t.lookupVector(keys, dst)
+	}
+	return t.lookupPortable(keys, dst)
+}
+
+func (t *Mem) lookupPortable(keys []int64, dst []float32) (found int) {
 	var hashes [group]uint64
 	var fill [group]uint8
 	var rows [group][]float32
@@ -154,6 +169,14 @@ func (t *Mem) Apply(u Update) {
 	if len(u.Grads) != len(u.Keys)*t.dim || len(u.Counts) != len(u.Keys) {
 		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of dim %d", len(u.Counts), len(u.Grads), len(u.Keys), t.dim))
 	}
+	if t.vector {
+		t.applyVector(u)
+	} else {
+		t.applyPortable(u)
+	}
+}
+
+func (t *Mem) applyPortable(u Update) {
 	var hashes [group]uint64
 	var fill [group]uint8
 	var ids [group]uint32
@@ -166,26 +189,41 @@ func (t *Mem) Apply(u Update) {
 			fill[i] = t.index.segment(h).home(h).n
 		}
 		for i, k := range keys {
-			id, ok := t.index.find(hashes[i], k)
-			if !ok {
-				id = t.create(hashes[i], k)
-			}
+			id := t.findOrCreate(hashes[i], k)
 			ids[i] = id
 			row := t.slabs.row(id)
 			first[i] = row[0] + row[len(row)-1] + float32(t.slabs.metaOf(id).count)
 		}
+		t.save(keys, ids[:len(keys)])
 		for i := range keys {
 			at := from + i
-			for _, c := range t.cuts {
-				c.save(hashes[i], ids[i])
+			row := t.slabs.row(ids[i])
+			for j := range t.segs {
+				t.updateSegment(&t.segs[j], row, u.Grads[at*t.dim:][:t.dim], u.LR)
 			}
-			t.update(ids[i], u.Grads[at*t.dim:][:t.dim], u.LR)
 			m := t.slabs.metaOf(ids[i])
 			m.time = max(m.time, u.Time)
 			m.count += uint64(u.Counts[at])
 		}
 	}
 	touched(fill[0], first[0])
+}
+
+// save keeps rows that are about to change for the cuts that have not read them.
+func (t *Mem) save(keys []int64, ids []uint32) {
+	for _, c := range t.cuts {
+		for i, k := range keys {
+			c.save(Hash(k), ids[i])
+		}
+	}
+}
+
+func (t *Mem) findOrCreate(h uint64, key int64) uint32 {
+	id, ok := t.index.find(h, key)
+	if !ok {
+		id = t.create(h, key)
+	}
+	return id
 }
 
 // create makes the row of a key that has none.
@@ -218,22 +256,18 @@ func (t *Mem) tellSpilled() {
 	t.index.spilled = t.index.spilled[:0]
 }
 
-func (t *Mem) update(id uint32, grad []float32, lr float32) {
-	row := t.slabs.row(id)
-	w, state := row[:t.dim], row[t.dim:]
-	for i := range t.segs {
-		s := &t.segs[i]
-		ws, g := w[s.w:s.w+s.wn], grad[s.w:s.w+s.wn]
-		if s.l2 != 0 {
-			sum := t.grad[:s.wn]
-			for k := range sum {
-				// The conversion forbids a fused multiply-add, which would give other bits on other machines.
-				sum[k] = g[k] + float32(s.l2*ws[k])
-			}
-			g = sum
+// updateSegment applies the gradient of a row to one of its segments.
+func (t *Mem) updateSegment(s *segmentRule, row, grad []float32, lr float32) {
+	w, state, g := row[s.w:s.w+s.wn], row[t.dim+s.s:][:s.sn], grad[s.w:s.w+s.wn]
+	if s.l2 != 0 {
+		sum := t.grad[:s.wn]
+		for k := range sum {
+			// The conversion forbids a fused multiply-add, which would give other bits on other machines.
+			sum[k] = g[k] + float32(s.l2*w[k])
 		}
-		s.rule.Update(ws, state[s.s:s.s+s.sn], g, lr)
+		g = sum
 	}
+	s.rule.Update(w, state, g, lr)
 }
 
 // Put implements [Table].

@@ -31,6 +31,9 @@ type slabs struct {
 	maps   [][]byte
 	bytes  int64
 	cap    int
+	// rowBase and metaBase give addresses: with x = id + firstSlab, row id begins at rowBase[leading zeros of x, of 32 bits] +
+	// x·(bytes of a row), and its meta likewise. The memory never moves.
+	rowBase, metaBase [32]uintptr
 }
 
 // place returns the slab of row id and its number there.
@@ -68,10 +71,15 @@ func (s *slabs) grow(n int) error {
 		}
 		s.data = append(s.data, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), rows*s.stride))
 		s.meta = append(s.meta, unsafe.Slice((*meta)(unsafe.Pointer(unsafe.SliceData(metaRaw))), rows))
+		zeros := 32 - bits.Len32(uint32(rows))
+		s.rowBase[zeros] = address(raw) - uintptr(size)
+		s.metaBase[zeros] = address(metaRaw) - uintptr(rows)*unsafe.Sizeof(meta{})
 		s.cap += rows
 	}
 	return nil
 }
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // alloc returns zeroed memory aligned to 8 bytes.
 func (s *slabs) alloc(size int) ([]byte, error) {

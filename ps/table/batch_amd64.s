@@ -1,0 +1,421 @@
+#include "textflag.h"
+
+// Offsets in probes.
+#define P_DIR    0
+#define P_SHIFT  8
+#define P_SLABS  16
+#define P_METAS  24
+#define P_STRIDE 32
+#define P_KEYS   40
+#define P_N      48
+#define P_AT     56
+#define P_IDS    64
+#define P_SPAN   72
+#define P_OUT    80
+#define P_BYTES  88
+
+// DIST is how many keys one stage of the pipeline is ahead of the next.
+#define DIST 16
+
+// HOME computes the home line of the key in AX and asks for it: AX becomes its address. It needs the constants of Hash in
+// R8, R9 and R10, the directory in R11 and its shift in R12; it uses BX and CX.
+#define HOME \
+	INCQ AX                \
+	IMULQ R8, AX           \
+	MOVQ AX, BX            \
+	SHRQ $30, BX           \
+	XORQ BX, AX            \
+	IMULQ R9, AX           \
+	MOVQ AX, BX            \
+	SHRQ $27, BX           \
+	XORQ BX, AX            \
+	IMULQ R10, AX          \
+	MOVQ AX, BX            \
+	SHRQ $31, BX           \
+	XORQ BX, AX            \
+	MOVQ AX, BX            \
+	SHRQ $1, BX            \
+	SHRXQ R12, BX, BX      \
+	MOVQ (R11)(BX*8), BX   \
+	MOVQ BX, CX            \
+	ANDQ $63, CX           \
+	XORQ CX, BX            \
+	BZHIQ CX, AX, AX       \
+	SHLQ $6, AX            \
+	ADDQ BX, AX            \
+	PREFETCHT0 (AX)
+
+// MATCH compares the keys of the line at AX with the one at KEY: bit i of BX is set when entry i has it, ZF when none has.
+// It uses CX, DX and Y0.
+#define MATCH(KEY) \
+	VPBROADCASTQ KEY, Y0    \
+	VPCMPEQQ (AX), Y0, Y0   \
+	VMOVMSKPD Y0, BX        \
+	MOVQ KEY, CX            \
+	XORL DX, DX             \
+	CMPQ CX, 32(AX)         \
+	SETEQ DX                \
+	SHLL $4, DX             \
+	ORL DX, BX              \
+	MOVBLZX 60(AX), CX      \
+	BZHIL CX, BX, BX
+
+// func lookupRows(p *probes) (misses int)
+TEXT ·lookupRows(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), DI
+	MOVQ $0x9e3779b97f4a7c15, R8
+	MOVQ $0xbf58476d1ce4e5b9, R9
+	MOVQ $0x94d049bb133111eb, R10
+	MOVQ P_DIR(DI), R11
+	MOVQ P_SHIFT(DI), R12
+	MOVQ P_KEYS(DI), SI
+	MOVQ P_AT(DI), R13
+	XORQ R15, R15 // number of the key whose line is asked for
+	MOVQ $0, misses+8(FP)
+
+loop:
+	CMPQ R15, P_N(DI)
+	JGE  probe
+	MOVQ (SI)(R15*8), AX
+	HOME
+	MOVQ AX, (R13)(R15*8)
+
+probe:
+	MOVQ R15, R14
+	SUBQ $DIST, R14
+	JLT  next
+	CMPQ R14, P_N(DI)
+	JGE  move
+	MOVQ (R13)(R14*8), AX
+	MATCH((SI)(R14*8))
+	JZ   miss
+	TZCNTL BX, BX
+	MOVL 40(AX)(BX*4), CX
+	ADDQ $64, CX
+	LZCNTL CX, DX
+	IMULQ P_STRIDE(DI), CX
+	MOVQ P_SLABS(DI), AX
+	ADDQ (AX)(DX*8), CX
+	MOVQ CX, (R13)(R14*8)
+	MOVQ P_SPAN(DI), AX
+	LEAQ -1(CX)(AX*1), AX
+	PREFETCHT0 (AX)
+
+fetch:
+	PREFETCHT0 (CX)
+	ADDQ $64, CX
+	CMPQ CX, AX
+	JLE  fetch
+	JMP  move
+
+miss:
+	MOVQ $0, (R13)(R14*8)
+	INCQ misses+8(FP)
+	CMPB 61(AX), $0
+	JEQ  move
+	PREFETCHT0 64(AX)
+
+move:
+	SUBQ $DIST, R14
+	JLT  next
+	MOVQ P_OUT(DI), BX
+	MOVQ P_BYTES(DI), DX
+	MOVQ (R13)(R14*8), AX
+	LEAQ (BX)(DX*1), CX
+	MOVQ CX, P_OUT(DI)
+	TESTQ AX, AX
+	JZ   next
+	CMPQ DX, $32
+	JLT  short
+	XORQ CX, CX
+	SUBQ $32, DX
+
+copy32:
+	VMOVUPS (AX)(CX*1), Y0
+	VMOVUPS Y0, (BX)(CX*1)
+	ADDQ $32, CX
+	CMPQ CX, DX
+	JLT  copy32
+	VMOVUPS (AX)(DX*1), Y0
+	VMOVUPS Y0, (BX)(DX*1)
+	JMP  next
+
+short:
+	CMPQ DX, $16
+	JLT  short8
+	VMOVUPS (AX), X0
+	VMOVUPS -16(AX)(DX*1), X1
+	VMOVUPS X0, (BX)
+	VMOVUPS X1, -16(BX)(DX*1)
+	JMP  next
+
+short8:
+	CMPQ DX, $8
+	JLT  short4
+	MOVQ (AX), CX
+	MOVQ -8(AX)(DX*1), AX
+	MOVQ CX, (BX)
+	MOVQ AX, -8(BX)(DX*1)
+	JMP  next
+
+short4:
+	MOVL (AX), CX
+	MOVL CX, (BX)
+
+next:
+	INCQ R15
+	MOVQ P_N(DI), AX
+	ADDQ $(2*DIST), AX
+	CMPQ R15, AX
+	JLT  loop
+	VZEROUPPER
+	RET
+
+// func resolveRows(p *probes) (misses int)
+TEXT ·resolveRows(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), DI
+	MOVQ $0x9e3779b97f4a7c15, R8
+	MOVQ $0xbf58476d1ce4e5b9, R9
+	MOVQ $0x94d049bb133111eb, R10
+	MOVQ P_DIR(DI), R11
+	MOVQ P_SHIFT(DI), R12
+	MOVQ P_KEYS(DI), SI
+	MOVQ P_AT(DI), R13
+	XORQ R15, R15
+	MOVQ $0, misses+8(FP)
+
+loop:
+	CMPQ R15, P_N(DI)
+	JGE  probe
+	MOVQ (SI)(R15*8), AX
+	HOME
+	MOVQ AX, (R13)(R15*8)
+
+probe:
+	MOVQ R15, R14
+	SUBQ $DIST, R14
+	JLT  next
+	MOVQ (R13)(R14*8), AX
+	MATCH((SI)(R14*8))
+	JZ   miss
+	TZCNTL BX, BX
+	MOVL 40(AX)(BX*4), CX
+	MOVQ P_IDS(DI), AX
+	MOVL CX, (AX)(R14*4)
+	ADDQ $64, CX
+	LZCNTL CX, DX
+	MOVQ CX, BX
+	SHLQ $4, BX
+	MOVQ P_METAS(DI), AX
+	ADDQ (AX)(DX*8), BX
+	PREFETCHT0 (BX)
+	IMULQ P_STRIDE(DI), CX
+	MOVQ P_SLABS(DI), AX
+	ADDQ (AX)(DX*8), CX
+	MOVQ CX, (R13)(R14*8)
+	MOVQ P_SPAN(DI), AX
+	LEAQ -1(CX)(AX*1), AX
+	PREFETCHT0 (AX)
+
+fetch:
+	PREFETCHT0 (CX)
+	ADDQ $64, CX
+	CMPQ CX, AX
+	JLE  fetch
+	JMP  next
+
+miss:
+	MOVQ $0, (R13)(R14*8)
+	INCQ misses+8(FP)
+	MOVQ P_IDS(DI), CX
+	MOVL $-1, (CX)(R14*4)
+	CMPB 61(AX), $0
+	JEQ  next
+	PREFETCHT0 64(AX)
+
+next:
+	INCQ R15
+	MOVQ P_N(DI), AX
+	ADDQ $DIST, AX
+	CMPQ R15, AX
+	JLT  loop
+	VZEROUPPER
+	RET
+
+// func countRows(metas *[32]uintptr, ids *uint32, counts *uint32, n int, time int64)
+TEXT ·countRows(SB), NOSPLIT, $0-40
+	MOVQ metas+0(FP), DI
+	MOVQ ids+8(FP), SI
+	MOVQ counts+16(FP), R8
+	MOVQ n+24(FP), R9
+	MOVQ time+32(FP), R10
+	XORQ R11, R11
+
+loop:
+	CMPQ R11, R9
+	JGE  done
+	MOVL (SI)(R11*4), AX
+	ADDQ $64, AX
+	LZCNTL AX, BX
+	SHLQ $4, AX
+	ADDQ (DI)(BX*8), AX
+	MOVQ (AX), BX
+	CMPQ BX, R10
+	CMOVQLT R10, BX
+	MOVQ BX, (AX)
+	MOVL (R8)(R11*4), CX
+	ADDQ CX, 8(AX)
+	INCQ R11
+	JMP  loop
+
+done:
+	RET
+
+// Offsets in gradients.
+#define G_AT     0
+#define G_N      8
+#define G_W      16
+#define G_S      24
+#define G_DIM    32
+#define G_GRAD   40
+#define G_STEP   48
+#define G_L2     56
+#define G_HASL2  60
+#define G_RATE   64
+#define G_DECAY  68
+
+// NEXTROW begins a row: weights at R8, state at R9, gradient at R10, number of floats in R11, CX 0.
+#define NEXTROW \
+	MOVQ (SI), AX              \
+	MOVQ G_W(DI), R8           \
+	MOVQ G_S(DI), R9           \
+	ADDQ AX, R8                \
+	ADDQ AX, R9                \
+	XORQ CX, CX
+
+// WITHL2 adds L2·w to the gradient: w in W, gradient in G.
+#define ADAGRAD(MOV, MUL, ADD, SUB, DIV, SQRT, G, W, N, T, L2, DECAY, RATE, SKIP) \
+	MOV (R10)(CX*4), G  \
+	MOV (R8)(CX*4), W   \
+	TESTL R13, R13      \
+	JZ   SKIP           \
+	MUL W, L2, T        \
+	ADD T, G, G         \
+SKIP:                   \
+	MUL W, DECAY, T     \
+	ADD T, G, G         \
+	MOV (R9)(CX*4), N   \
+	MUL G, G, T         \
+	ADD T, N, N         \
+	MOV N, (R9)(CX*4)   \
+	MUL G, RATE, G      \
+	SQRT(N)             \
+	DIV N, G, G         \
+	SUB G, W, W         \
+	MOV W, (R8)(CX*4)
+
+#define SQRTP(N) VSQRTPS N, N
+#define SQRTS(N) VSQRTSS N, N, N
+
+// func adagradRows(to *gradients)
+TEXT ·adagradRows(SB), NOSPLIT, $0-8
+	MOVQ to+0(FP), DI
+	MOVQ G_AT(DI), SI
+	MOVQ G_N(DI), R12
+	MOVQ G_GRAD(DI), R10
+	MOVQ G_DIM(DI), R11
+	MOVL G_HASL2(DI), R13
+	VBROADCASTSS G_L2(DI), Y13
+	VBROADCASTSS G_DECAY(DI), Y14
+	VBROADCASTSS G_RATE(DI), Y12
+	LEAQ -8(R11), BX
+	LEAQ -4(R11), DX
+
+row:
+	NEXTROW
+	CMPQ CX, BX
+	JGT  four
+
+eight:
+	ADAGRAD(VMOVUPS, VMULPS, VADDPS, VSUBPS, VDIVPS, SQRTP, Y0, Y1, Y2, Y3, Y13, Y14, Y12, plain8)
+	ADDQ $8, CX
+	CMPQ CX, BX
+	JLE  eight
+
+four:
+	CMPQ CX, DX
+	JGT  one
+	ADAGRAD(VMOVUPS, VMULPS, VADDPS, VSUBPS, VDIVPS, SQRTP, X0, X1, X2, X3, X13, X14, X12, plain4)
+	ADDQ $4, CX
+
+one:
+	CMPQ CX, R11
+	JGE  end
+	ADAGRAD(VMOVSS, VMULSS, VADDSS, VSUBSS, VDIVSS, SQRTS, X0, X1, X2, X3, X13, X14, X12, plain1)
+	INCQ CX
+	JMP  one
+
+end:
+	ADDQ G_STEP(DI), R10
+	ADDQ $8, SI
+	DECQ R12
+	JNZ  row
+	VZEROUPPER
+	RET
+
+#define SGD(MOV, MUL, ADD, SUB, G, W, T, L2, RATE, SKIP) \
+	MOV (R10)(CX*4), G  \
+	MOV (R8)(CX*4), W   \
+	TESTL R13, R13      \
+	JZ   SKIP           \
+	MUL W, L2, T        \
+	ADD T, G, G         \
+SKIP:                   \
+	MUL G, RATE, G      \
+	SUB G, W, W         \
+	MOV W, (R8)(CX*4)
+
+// func sgdRows(to *gradients)
+TEXT ·sgdRows(SB), NOSPLIT, $0-8
+	MOVQ to+0(FP), DI
+	MOVQ G_AT(DI), SI
+	MOVQ G_N(DI), R12
+	MOVQ G_GRAD(DI), R10
+	MOVQ G_DIM(DI), R11
+	MOVL G_HASL2(DI), R13
+	VBROADCASTSS G_L2(DI), Y13
+	VBROADCASTSS G_RATE(DI), Y12
+	LEAQ -8(R11), BX
+	LEAQ -4(R11), DX
+
+row:
+	NEXTROW
+	CMPQ CX, BX
+	JGT  four
+
+eight:
+	SGD(VMOVUPS, VMULPS, VADDPS, VSUBPS, Y0, Y1, Y3, Y13, Y12, plain8)
+	ADDQ $8, CX
+	CMPQ CX, BX
+	JLE  eight
+
+four:
+	CMPQ CX, DX
+	JGT  one
+	SGD(VMOVUPS, VMULPS, VADDPS, VSUBPS, X0, X1, X3, X13, X12, plain4)
+	ADDQ $4, CX
+
+one:
+	CMPQ CX, R11
+	JGE  end
+	SGD(VMOVSS, VMULSS, VADDSS, VSUBSS, X0, X1, X3, X13, X12, plain1)
+	INCQ CX
+	JMP  one
+
+end:
+	ADDQ G_STEP(DI), R10
+	ADDQ $8, SI
+	DECQ R12
+	JNZ  row
+	VZEROUPPER
+	RET

@@ -1,0 +1,12 @@
+//go:build !amd64
+
+package table
+
+// vectors reports that there is nothing in assembly for this architecture.
+func vectors() bool { return false }
+
+func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
+	return t.lookupPortable(keys, dst)
+}
+
+func (t *Mem) applyVector(u Update) { t.applyPortable(u) }

@@ -1,0 +1,102 @@
+package table_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// The way without assembly passes the same suite.
+func TestPortableMem(t *testing.T) {
+	if !table.Vectors() {
+		t.Skip("TestMem has tested it: there is no other way here")
+	}
+	pstest.TestTable(t, func(_ *testing.T, spec param.Table, seed uint64) table.Table {
+		return table.New(spec, seed, nil).Portable()
+	})
+}
+
+// Batches of every length around the chunks, of every dimension around the width of a register, some of whose keys have no row
+// or lie far from home: both ways give the same bits, whatever numbers there are.
+func TestVectorBits(t *testing.T) {
+	t.Parallel()
+	if !table.Vectors() {
+		t.Skip("there is nothing to compare")
+	}
+	rules := []optim.Optimizer{
+		optim.Adagrad{LR: 0.05}, optim.Adagrad{LR: 0.3, WeightDecay: 0.01}, optim.SGD{LR: 0.1}, optim.FTRL{LR: 0.1, L1: 0.001}, optim.Adam{},
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for dim := 1; dim <= 40; dim++ {
+		for i, rule := range rules {
+			l2 := []float32{0, 0.02}[(dim+i)%2]
+			spec := param.Table{Name: "t", Segments: []param.Segment{
+				{Name: "a", Dim: 1 + dim/3, Init: param.Uniform(-1, 1), Optimizer: optim.SGD{LR: 0.2}, L2: 0.02 - l2},
+				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2},
+			}}
+			vector, portable := table.New(spec, 1, nil), table.New(spec, 1, nil).Portable()
+			for _, n := range []int{0, 1, 2, 15, 16, 17, 63, 64, 65, 128, 129, 255, 256, 257, 600} {
+				u := table.Update{LR: 0.5 + r.Float32(), Time: r.Int64N(1000)}
+				for range n {
+					u.Keys, u.Counts = append(u.Keys, key(r)), append(u.Counts, r.Uint32())
+				}
+				for range n * spec.Dim() {
+					u.Grads = append(u.Grads, number(r))
+				}
+				same(t, fmt.Sprint("dim ", dim, " ", rule, ", ", n, " keys before an update"), vector, portable, u.Keys, spec.Dim())
+				vector.Apply(u)
+				portable.Apply(u)
+				same(t, fmt.Sprint("dim ", dim, " ", rule, ", ", n, " keys"), vector, portable, u.Keys, spec.Dim())
+			}
+			for k := range int64(300) {
+				var a, b table.Rows
+				if vector.Get(k, &a) != portable.Get(k, &b) || !slices.Equal(a.Times, b.Times) || !slices.Equal(a.Counts, b.Counts) ||
+					!sameBits(a.Weights, b.Weights) || !sameBits(a.State, b.State) {
+					t.Fatalf("dim %d, %v: row %d is %v, want %v", dim, rule, k, a, b)
+				}
+			}
+			vector.Close()
+			portable.Close()
+		}
+	}
+}
+
+// key is one of a few, or one of many with the same home.
+func key(r *rand.Rand) int64 {
+	if r.IntN(4) == 0 {
+		return pstest.Unhash(r.Uint64N(40)<<58 | 0x77)
+	}
+	return r.Int64N(300)
+}
+
+// number is a gradient, seldom one of those that break sums.
+func number(r *rand.Rand) float32 {
+	if r.IntN(500) == 0 {
+		return []float32{0, float32(math.Copysign(0, -1)), 1e-42, 3e38, float32(math.Inf(1)), float32(math.NaN())}[r.IntN(6)]
+	}
+	return r.Float32() - 0.5
+}
+
+func same(t *testing.T, what string, got, want table.Table, keys []int64, dim int) {
+	t.Helper()
+	// The values behind the last row must not be touched.
+	a, b := make([]float32, len(keys)*dim+8), make([]float32, len(keys)*dim+8)
+	n, m := got.Lookup(keys, a[:len(keys)*dim]), want.Lookup(keys, b[:len(keys)*dim])
+	if n != m || !sameBits(a, b) {
+		t.Fatalf("%s: %d found, want %d; same values: %v", what, n, m, sameBits(a, b))
+	}
+}
+
+// sameBits takes every NaN for the same: which of two a sum keeps is the compiler's choice.
+func sameBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool {
+		return math.Float32bits(x) == math.Float32bits(y) || x != x && y != y
+	})
+}
