@@ -60,7 +60,9 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			return demo.Run(ctx, o)
 		},
 		Bench: map[string]func(context.Context, bench.Options) ([]bench.Result, error){
-			"wire": psbench.Wire,
+			"wire":     psbench.Wire,
+			"wal":      psbench.Log,
+			"snapshot": psbench.Snapshot,
 		},
 	}
 }

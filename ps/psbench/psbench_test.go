@@ -1,6 +1,7 @@
 package psbench_test
 
 import (
+	"os"
 	"regexp"
 	"testing"
 	"time"
@@ -31,5 +32,46 @@ func TestWire(t *testing.T) {
 		if r.Ours <= 0 || r.Theirs[against[r.Name]] <= 0 || r.Ratio <= 0 || r.Control <= 0 {
 			t.Errorf("got %+v", r)
 		}
+	}
+}
+
+// TestLog and TestSnapshot: they run to their end on small tables, and leave no files.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	o := bench.Options{Rounds: 1, Each: time.Millisecond, Rows: 5000, Dir: t.TempDir()}
+	results, err := psbench.Log(t.Context(), o)
+	if err != nil || len(results) != 4 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	for _, r := range results {
+		if r.Ours <= 0 || r.Theirs["no log"] <= 0 || r.Theirs["wal without sync"] <= 0 || r.Ratio <= 0 || r.Control <= 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+	empty(t, o.Dir)
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	o := bench.Options{Rounds: 1, Each: 10 * time.Millisecond, Rows: 20_000, Dir: t.TempDir()}
+	results, err := psbench.Snapshot(t.Context(), o)
+	if err != nil || len(results) != 4 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	for _, r := range results[:2] {
+		if r.Ours <= 0 || r.Theirs["without"] <= 0 || r.Ratio <= 0 || r.Control <= 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+	if results[3].Ours <= 0 {
+		t.Errorf("got %+v", results[3])
+	}
+	empty(t, o.Dir)
+}
+
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
 	}
 }

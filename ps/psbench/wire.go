@@ -194,7 +194,7 @@ func overWire(ctx context.Context, c ps.Conn, ends *ends) (ps.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	so, err := wire.ServerOptions(wire.ServerConfig{})
+	so, err := wire.ServerOptions(wire.ServerConfig{Local: true})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -53,31 +53,37 @@ func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// chunkPool keeps the buffers that frames are encoded to, of three sizes. A buffer comes back when gRPC has written it.
-type chunkPool struct{ tiers [3]sync.Pool }
+// bufferPool keeps buffers of some sizes: those that frames are encoded to, and those that gRPC reads into. A buffer comes
+// back when gRPC has written it, or when the decoder has read it. gRPC's own pool fills buffers with zeros before
+// it reads into them, which here is a twentieth of a call.
+type bufferPool struct{ tiers [len(tierSize)]sync.Pool }
 
-var _ mem.BufferPool = (*chunkPool)(nil)
+var _ mem.BufferPool = (*bufferPool)(nil)
 
-// tierSize are the sizes. gRPC does not give back what is 1 KiB or less.
-var tierSize = [3]int{4 << 10, 32 << 10, chunkSize}
+// tierSize are the sizes: a small frame, one of HTTP/2, one that gRPC may read at once, a chunk. gRPC does not give back what is
+// 1 KiB or less.
+var tierSize = [...]int{4 << 10, 16 << 10, 32 << 10, chunkSize, maxGRPCMessage}
 
-// Get implements [mem.BufferPool] for up to chunkSize bytes. The contents are arbitrary.
-func (p *chunkPool) Get(n int) *[]byte {
-	tier := 0
-	for tier < len(tierSize)-1 && n > tierSize[tier] {
-		tier++
+// Get implements [mem.BufferPool]. The contents are arbitrary.
+func (p *bufferPool) Get(n int) *[]byte {
+	for tier, size := range tierSize {
+		if n > size {
+			continue
+		}
+		b, ok := p.tiers[tier].Get().(*[]byte)
+		if !ok {
+			fresh := make([]byte, size)
+			b = &fresh
+		}
+		*b = (*b)[:n]
+		return b
 	}
-	b, ok := p.tiers[tier].Get().(*[]byte)
-	if !ok {
-		fresh := make([]byte, tierSize[tier])
-		b = &fresh
-	}
-	*b = (*b)[:n]
-	return b
+	b := make([]byte, n)
+	return &b
 }
 
 // Put implements [mem.BufferPool].
-func (p *chunkPool) Put(b *[]byte) {
+func (p *bufferPool) Put(b *[]byte) {
 	for tier, size := range tierSize {
 		if cap(*b) == size {
 			*b = (*b)[:size]

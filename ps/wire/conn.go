@@ -71,7 +71,7 @@ type Conn struct {
 	hello hello
 	opts  ConnOptions
 	codec rawCodec
-	pool  chunkPool
+	pool  bufferPool
 	watch *watch
 
 	// closing is closed when Close cannot wait for the call under way any longer.

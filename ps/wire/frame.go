@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"unsafe"
 
 	"google.golang.org/grpc/mem"
@@ -127,7 +128,7 @@ type sender interface{ SendMsg(m any) error }
 // the next begin.
 type encoder struct {
 	to       sender
-	pool     *chunkPool
+	pool     *bufferPool
 	portable bool
 	msg      message
 	buf      *[]byte // chunk being filled
@@ -138,7 +139,7 @@ type encoder struct {
 	err      error
 }
 
-func newEncoder(to sender, pool *chunkPool) encoder {
+func newEncoder(to sender, pool *bufferPool) encoder {
 	return encoder{to: to, pool: pool, portable: !littleEndian}
 }
 
@@ -159,17 +160,82 @@ func (e *encoder) next() {
 
 // flush sends the chunk.
 func (e *encoder) flush() {
-	if len(e.slab) == 0 {
+	e.put(mem.NewBuffer(e.buf, e.pool))
+	e.buf = nil
+}
+
+// put sends buffers as a message.
+func (e *encoder) put(buffers ...mem.Buffer) {
+	n := len(buffers)
+	if len(e.slab) < n {
 		// gRPC keeps the slice until it is written, so it cannot be reused; many are made at once.
 		e.slab = make([]mem.Buffer, 64)
 	}
-	e.slab[0] = mem.NewBuffer(e.buf, e.pool)
-	e.msg.out, e.slab = e.slab[:1:1], e.slab[1:]
-	e.buf = nil
+	copy(e.slab, buffers)
+	e.msg.out, e.slab = e.slab[:n:n], e.slab[n:]
 	e.err = e.to.SendMsg(&e.msg)
 	e.msg.out = nil
 	if e.sent != nil {
 		e.sent()
+	}
+}
+
+// minKept is the least that is worth sending out of the memory where it lies; below it, a copy costs less.
+const minKept = 16 << 10
+
+// outbox is memory that values are sent from without a copy. It is not written to before gRPC has given all of it back.
+type outbox struct {
+	values []float32
+	pieces [][]byte
+	out    atomic.Int32 // pieces that gRPC holds
+}
+
+var _ mem.BufferPool = (*outbox)(nil)
+
+// Get implements [mem.BufferPool]; nobody calls it.
+func (o *outbox) Get(n int) *[]byte {
+	b := make([]byte, n)
+	return &b
+}
+
+// Put implements [mem.BufferPool]: a piece comes back.
+func (o *outbox) Put(*[]byte) { o.out.Add(-1) }
+
+// cut makes pieces of the values of a chunk's size, the last no smaller than gRPC gives back.
+func (o *outbox) cut() {
+	o.pieces = o.pieces[:0]
+	for b := bytesOf(o.values); len(b) > 0; {
+		n := chunkSize
+		if len(b) < chunkSize+tierSize[0] {
+			n = len(b)
+		}
+		o.pieces, b = append(o.pieces, b[:n:n]), b[n:]
+	}
+}
+
+// send sends what is encoded and then all values of an outbox, which end the frame.
+func (e *encoder) send(o *outbox) {
+	if e.err != nil {
+		return
+	}
+	if size := 4 * uint64(len(o.values)); e.portable || size < minKept || e.left+uint64(len(*e.buf)-e.n) != size {
+		putNumbers(e, o.values)
+		return
+	}
+	*e.buf, e.left = (*e.buf)[:e.n], 0
+	o.cut()
+	o.out.Add(int32(len(o.pieces)))
+	for i := range o.pieces {
+		b := mem.NewBuffer(&o.pieces[i], o)
+		switch {
+		case e.err != nil:
+			b.Free()
+		case i == 0: // the head goes with the first
+			e.put(mem.NewBuffer(e.buf, e.pool), b)
+			e.buf = nil
+		default:
+			e.put(b)
+		}
 	}
 }
 
@@ -214,7 +280,7 @@ func (e *encoder) str(s string) {
 // end sends the last chunk.
 func (e *encoder) end() error {
 	switch {
-	case e.err != nil:
+	case e.err != nil || e.buf == nil:
 	case e.left > 0 || e.n != len(*e.buf):
 		e.err = violation("frame is shorter than was announced")
 	default:

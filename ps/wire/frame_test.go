@@ -72,7 +72,7 @@ func (p *player) RecvMsg(m any) error {
 func encode(t testing.TB, c *call, seq uint64, portable bool) [][]byte {
 	t.Helper()
 	var r recorder
-	e := newEncoder(&r, &chunkPool{})
+	e := newEncoder(&r, &bufferPool{})
 	e.portable = portable
 	h, err := c.header(seq)
 	if err != nil {
@@ -220,7 +220,7 @@ func FuzzRequest(f *testing.F) {
 func FuzzReply(f *testing.F) {
 	add := func(h header, put func(*encoder)) {
 		var r recorder
-		e := newEncoder(&r, &chunkPool{})
+		e := newEncoder(&r, &bufferPool{})
 		e.begin(h)
 		put(&e)
 		if err := e.end(); err != nil {
@@ -281,7 +281,7 @@ func TestHello(t *testing.T) {
 	}, 1500e6}
 	read := func(h hello) (got hello, err error) {
 		var r recorder
-		e := newEncoder(&r, &chunkPool{})
+		e := newEncoder(&r, &bufferPool{})
 		hd, err := h.header(1)
 		if err != nil {
 			t.Fatal(err)
@@ -336,8 +336,9 @@ func TestFramesAllocateNothing(t *testing.T) {
 			c.ctl[i].State = nil // belongs to a snapshot, not to the steady state
 		}
 		rec := &recorder{discard: true}
-		e := newEncoder(rec, &chunkPool{})
-		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: encode(t, &c, 5, false), loop: true})}
+		e := newEncoder(rec, &bufferPool{})
+		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: encode(t, &c, 5, false), loop: true}), enc: newEncoder(rec, &bufferPool{})}
+		lens := []int{chunkSize, chunkSize / 3}
 		step := func() {
 			h, err := c.header(5)
 			if err != nil {
@@ -353,6 +354,12 @@ func TestFramesAllocateNothing(t *testing.T) {
 			}
 			if _, failed := l.read(h); failed != nil || l.dec.err != nil {
 				t.Fatal(failed, l.dec.err)
+			}
+			if h.kind == kindLookup {
+				l.room(lens)
+				if err := l.answer(5, answer{rows: l.box}, nil); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		step()
@@ -370,3 +377,90 @@ func TestFramesAllocateNothing(t *testing.T) {
 }
 
 func bufferOf(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(b)} }
+
+// holder takes what an encoder sends and frees nothing until it is told to, as gRPC does when the network is slow.
+type holder struct {
+	recorder
+	held []mem.Buffer
+}
+
+func (h *holder) SendMsg(m any) error {
+	out := m.(*message).out
+	h.messages = append(h.messages, out.Materialize())
+	h.held = append(h.held, out...)
+	return nil
+}
+
+func (h *holder) free() {
+	for _, b := range h.held {
+		b.Free()
+	}
+	h.held = h.held[:0]
+}
+
+// TestRepliesAreSentFromTheirMemory: the values of a lookup go out as they lie, in the bytes that copying them would make, and
+// their memory is not written to again before gRPC has let go of all of it.
+func TestRepliesAreSentFromTheirMemory(t *testing.T) {
+	for _, n := range []int{1, minKept/4 - 1, minKept / 4, chunkSize/4 + 1, chunkSize/4 + 1100, 5 * chunkSize / 4, 3*chunkSize/4 - 10} {
+		var sent [2][]byte
+		for i, portable := range []bool{false, true} {
+			h := &holder{}
+			l := &link{limit: 1 << 30, enc: newEncoder(h, &bufferPool{})}
+			l.enc.portable = portable
+			fill := func() (first *float32) {
+				l.room([]int{n / 3, 0, n - n/3})
+				for j := range l.box.values {
+					l.box.values[j] = math.Float32frombits(0x7fa00001 + uint32(j%7))
+				}
+				if len(l.rows.Values) != 3 || len(l.rows.Values[0]) != n/3 || cap(l.rows.Values[0]) != n/3 || len(l.rows.Values[2]) != n-n/3 {
+					t.Fatalf("%d values: made room of other sizes", n)
+				}
+				return &l.box.values[0]
+			}
+			first := fill()
+			if err := l.answer(7, answer{rows: l.box, reply: ps.Reply{Cut: 3}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			sent[i] = bytes.Join(h.messages, nil)
+			for _, m := range h.messages {
+				if len(m) > maxGRPCMessage {
+					t.Errorf("%d values: message of %d bytes", n, len(m))
+				}
+			}
+			kept := !portable && 4*n >= minKept
+			if again := fill(); kept == (again == first) {
+				t.Errorf("%d values, portable=%v: memory that gRPC has is used: %v", n, portable, again == first)
+			}
+			first = &l.box.values[0]
+			h.free()
+			if again := fill(); again != first {
+				t.Errorf("%d values, portable=%v: memory that came back is not used again", n, portable)
+			}
+		}
+		if !bytes.Equal(sent[0], sent[1]) {
+			t.Errorf("%d values: the paths make other bytes", n)
+		}
+	}
+}
+
+// broken fails at the second message.
+type broken struct{ recorder }
+
+func (b *broken) SendMsg(m any) error {
+	if _ = b.recorder.SendMsg(m); len(b.messages) > 1 {
+		return io.ErrClosedPipe
+	}
+	return nil
+}
+
+// TestReplyBreaksOff: what was not sent of a reply does not stay with gRPC.
+func TestReplyBreaksOff(t *testing.T) {
+	l := &link{limit: 1 << 30, enc: newEncoder(&broken{}, &bufferPool{})}
+	l.room([]int{chunkSize})
+	if err := l.answer(7, answer{rows: l.box}, nil); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v", err)
+	}
+	if n := l.box.out.Load(); n != 0 {
+		t.Errorf("%d pieces are out", n)
+	}
+}

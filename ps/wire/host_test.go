@@ -142,6 +142,7 @@ func serve(t testing.TB, h wire.Host, o remoteOptions) *remote {
 	if o.wrap != nil {
 		l = o.wrap(l)
 	}
+	o.server.Local = true
 	so, err := wire.ServerOptions(o.server)
 	if err != nil {
 		t.Fatal(err)

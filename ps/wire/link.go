@@ -26,7 +26,8 @@ type link struct {
 	timer *time.Timer
 
 	ctl    []ps.Control
-	rows   param.Rows
+	rows   param.Rows // its values lie in box
+	box    *outbox
 	update param.Update
 	dense  []float32
 	trace  []byte
@@ -38,7 +39,7 @@ type link struct {
 // answer is what goes back for a call.
 type answer struct {
 	reply   ps.Reply
-	rows    *param.Rows
+	rows    *outbox
 	hasVer  bool
 	version uint64
 	dense   []float32
@@ -130,7 +131,7 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	e := &l.enc
 	h := header{kind: kindReply, seq: seq, bodyLen: 8}
 	if a.rows != nil {
-		h.bodyLen += sizeOfValues(a.rows)
+		h.bodyLen += 4 * uint64(len(a.rows.values))
 	}
 	if a.hasVer {
 		h.bodyLen += 8 + 4 + 4*uint64(len(a.dense))
@@ -141,7 +142,7 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	e.begin(h)
 	e.u64(a.reply.Cut)
 	if a.rows != nil {
-		putAll(e, a.rows.Values)
+		e.send(a.rows)
 	}
 	if a.hasVer {
 		e.u64(a.version)
@@ -152,14 +153,6 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 		putSplitState(e, a.state)
 	}
 	return e.end()
-}
-
-func sizeOfValues(r *param.Rows) uint64 {
-	n := uint64(0)
-	for _, v := range r.Values {
-		n += 4 * uint64(len(v))
-	}
-	return n
 }
 
 // request is what a call needs beside the link's own buffers.
@@ -211,7 +204,7 @@ func (l *link) call(ctx context.Context, x *served, r request) (a answer, failed
 	}
 	switch r.kind {
 	case kindLookup:
-		a.rows = &l.rows
+		a.rows = l.box
 		a.reply, failed = l.conn.Lookup(ctx, l.ctl, &l.rows)
 	case kindDense:
 		a.hasVer = true
@@ -247,14 +240,26 @@ func (l *link) readLookup() error {
 	case size > l.limit:
 		return tooLarge("reply to a lookup", size, l.limit, "MaxMessage of the server")
 	}
-	for len(l.rows.Values) < numValues {
-		l.rows.Values = append(l.rows.Values, nil)
-	}
-	l.rows.Values = l.rows.Values[:numValues]
-	for i, n := range l.lens2 {
-		l.rows.Values[i] = sized(l.rows.Values[i], n)
-	}
+	l.room(l.lens2)
 	return nil
+}
+
+// room makes l.rows.Values of so many values each, in memory that is not being sent any more.
+func (l *link) room(lens []int) {
+	if l.box == nil || l.box.out.Load() > 0 {
+		// The client asks again before it has its answer, or a connection ended with it: the memory is gRPC's until it lets go of it.
+		l.box = &outbox{}
+	}
+	total := 0
+	for _, n := range lens {
+		total += n
+	}
+	l.box.values = sized(l.box.values, total)
+	l.rows.Values = l.rows.Values[:0]
+	for at, i := 0, 0; i < len(lens); i++ {
+		l.rows.Values = append(l.rows.Values, l.box.values[at:at+lens[i]:at+lens[i]])
+		at += lens[i]
+	}
 }
 
 // readUpdate reads the body of a push to l.update.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
@@ -24,8 +25,11 @@ const (
 	maxGRPCMessage = 1 << 20
 	// bufferSize is that of gRPC's reads and writes of a connection, bytes.
 	bufferSize = 128 << 10
-	// Windows that are never the reason why a stream waits; fixed ones save the pings that would measure them.
+	// Windows that are never the reason why a stream waits; fixed ones save the pings that would measure them. On one machine a
+	// sender that runs far ahead only drives out of the processor's cache what the receiver is about to read: the bytes of
+	// 1 MiB cost a fifth less when half of it is under way at a time.
 	streamWindow = 16 << 20
+	localWindow  = 512 << 10
 	connWindow   = 32 << 20
 
 	pingEvery       = 10 * time.Second
@@ -57,6 +61,16 @@ type ServerConfig struct {
 	Admit func(method string, md metadata.MD) error
 	// Logger gets what a handler panicked with; nil discards.
 	Logger *slog.Logger
+	// Local says that clients are on this machine ([IsLocal] of the address), where less is under way at a time.
+	Local bool
+}
+
+// window is how much of a stream may be under way, bytes.
+func window(local bool) int32 {
+	if local {
+		return localWindow
+	}
+	return streamWindow
 }
 
 // ServerOptions are the options of a gRPC server for [RegisterServer]: codec, buffers, windows, keep-alive, TLS, token,
@@ -65,8 +79,8 @@ type ServerConfig struct {
 func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 	out := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
-		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), experimental.BufferPool(&bufferPool{}),
+		grpc.StaticStreamWindowSize(window(c.Local)), grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: pingTimeout, MaxConnectionIdle: idleTimeout}),
 		grpc.ConnectionTimeout(connectTimeout),
@@ -109,8 +123,8 @@ func DialOptions(addr string, c ClientConfig) ([]grpc.DialOption, error) {
 		return nil, err
 	}
 	out := []grpc.DialOption{
-		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
-		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize), experimental.WithBufferPool(&bufferPool{}),
+		grpc.WithStaticStreamWindowSize(window(IsLocal(addr))), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.5, MaxDelay: 2 * time.Second},

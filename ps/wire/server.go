@@ -93,7 +93,7 @@ func RegisterServer(s grpc.ServiceRegistrar, h Host, o HostOptions) {
 type server struct {
 	host Host
 	opts HostOptions
-	pool chunkPool
+	pool bufferPool
 
 	mu      sync.Mutex
 	streams map[streamKey]*served

@@ -92,7 +92,7 @@ func (c *rawClient) open() *rawStream {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &rawStream{gs, newEncoder(gs, &chunkPool{}), newDecoder(gs)}
+	return &rawStream{gs, newEncoder(gs, &bufferPool{}), newDecoder(gs)}
 }
 
 // frame sends a frame of which the body may be shorter than announced.
@@ -101,7 +101,7 @@ func (s *rawStream) frame(t *testing.T, h header, body []byte) {
 	var b [headerLen]byte
 	h.put(&b)
 	var r recorder
-	e := newEncoder(&r, &chunkPool{})
+	e := newEncoder(&r, &bufferPool{})
 	e.left = uint64(headerLen + len(body))
 	e.next()
 	e.bytes(b[:])

@@ -1,0 +1,290 @@
+package psbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/monolith-go/monolith/internal/bench"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/shard"
+)
+
+// batch is how many rows a push changes.
+const batch = 2000
+
+// trainer is a parameter server in this process with workers that push to it, each its own split.
+type trainer struct {
+	cluster *coordinator.Cluster
+	workers []*worker
+}
+
+type worker struct {
+	client  *ps.Client
+	updates []*param.Update
+	at      int64
+}
+
+// train opens a parameter server whose tables hold so many rows.
+func train(ctx context.Context, o coordinator.Options, rows, workers int, ends *ends) (*trainer, error) {
+	o.Layout = layout()
+	o.MaxStaged = 1
+	c, err := coordinator.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	ends.add(func() error { return c.Close(context.WithoutCancel(ctx)) })
+	t := &trainer{cluster: c}
+	for i := range workers {
+		w, err := t.worker(ctx, i, rows, ends)
+		if err != nil {
+			return nil, err
+		}
+		t.workers = append(t.workers, w)
+	}
+	// Rows come into being by being pushed once, in larger batches.
+	const fill = 32 * batch
+	w, u, keys := t.workers[0], update(fill), make([]int64, fill)
+	for from := 0; from < rows; from += fill {
+		for i := range keys {
+			keys[i] = key(from + i)
+		}
+		u.Keys[0] = keys[:min(fill, rows-from)]
+		u.Counts[0], u.Grads[0] = u.Counts[0][:len(u.Keys[0])], u.Grads[0][:dim*len(u.Keys[0])]
+		if err := w.push(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	return t, w.client.Flush(ctx)
+}
+
+// key is the fid of row i of the table.
+func key(i int) int64 { return int64(uint64(i) * 0x9e3779b97f4a7c15) }
+
+func update(n int) *param.Update {
+	u := &param.Update{Source: "s", LR: 1, NumRows: 1, Keys: [][]int64{make([]int64, n)}, Counts: [][]uint32{make([]uint32, n)}, Grads: [][]float32{make([]float32, n*dim)}}
+	for i := range u.Counts[0] {
+		u.Counts[0][i] = 1
+	}
+	for i := range u.Grads[0] {
+		u.Grads[0][i] = .01
+	}
+	return u
+}
+
+func (t *trainer) worker(ctx context.Context, i, rows int, ends *ends) (*worker, error) {
+	client, err := t.cluster.Client(ctx, fmt.Sprintf("w%d", i))
+	if err != nil {
+		return nil, err
+	}
+	ends.add(client.Close)
+	w := &worker{client: client}
+	split := fmt.Sprintf("x%d", i)
+	if _, err := client.Resume(ctx, "s", []string{split}); err != nil {
+		return nil, err
+	}
+	r := rand.New(rand.NewPCG(uint64(i), 1))
+	for range 64 {
+		u := update(batch)
+		u.Split = split
+		seen := map[int64]bool{}
+		for j := 0; j < batch; {
+			if k := key(r.IntN(rows)); !seen[k] {
+				seen[k] = true
+				u.Keys[0][j] = k
+				j++
+			}
+		}
+		w.updates = append(w.updates, u)
+	}
+	return w, nil
+}
+
+func (w *worker) push(ctx context.Context, u *param.Update) error {
+	u.Split = w.updates[0].Split
+	u.From, u.To = w.at, w.at+1
+	w.at++
+	return w.client.Push(ctx, u)
+}
+
+// next pushes the next batch of a worker.
+func (w *worker) next(ctx context.Context) error { return w.push(ctx, w.updates[int(w.at)%len(w.updates)]) }
+
+// Log measures pushes to shards that keep write-ahead logs against the same without, rows per second: one worker that waits for
+// each push, and eight at a time that share what reaches the disk.
+func Log(ctx context.Context, o bench.Options) ([]bench.Result, error) {
+	o = o.WithDefaults()
+	rows := o.Rows
+	if rows == 0 {
+		rows = 200_000
+	}
+	var out []bench.Result
+	for _, shards := range []int{1, 4} {
+		for _, workers := range []int{1, 8} {
+			name := fmt.Sprintf("wal push, %d shards, %d workers", shards, workers)
+			if !o.Wants(name) {
+				continue
+			}
+			r, err := compareLog(ctx, o, name, rows, shards, workers)
+			if err != nil {
+				return out, err
+			}
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func compareLog(ctx context.Context, o bench.Options, name string, rows, shards, workers int) (_ bench.Result, err error) {
+	var ends ends
+	defer func() { err = errors.Join(err, ends.close()) }()
+	dir, err := os.MkdirTemp(o.Dir, "monolith-bench-")
+	if err != nil {
+		return bench.Result{}, err
+	}
+	ends.add(func() error { return os.RemoveAll(dir) })
+	candidate := func(name string, log *shard.LogOptions) (bench.Candidate, error) {
+		t, err := train(ctx, coordinator.Options{NumShards: shards, Log: log}, max(rows, 2*batch), workers, &ends)
+		return bench.Candidate{Name: name, Run: func() (float64, error) {
+			const each = 8
+			var g errgroup.Group
+			for _, w := range t.workers {
+				g.Go(func() error {
+					for range each {
+						if err := w.next(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			return float64(each * batch * workers), g.Wait()
+		}}, err
+	}
+	ours, err := candidate("wal", &shard.LogOptions{Dir: dir})
+	if err != nil {
+		return bench.Result{}, err
+	}
+	unsynced, err := candidate("wal without sync", &shard.LogOptions{Dir: dir + "/nosync", NoSync: true})
+	if err != nil {
+		return bench.Result{}, err
+	}
+	none, err := candidate("no log", nil)
+	if err != nil {
+		return bench.Result{}, err
+	}
+	return bench.Compare(ctx, o, name, "rows/s", bench.Wall, ours, none, unsynced)
+}
+
+// Snapshot measures how much slower pushes of two workers are while a snapshot is written than before and after, and how long
+// the longest of them takes.
+func Snapshot(ctx context.Context, o bench.Options) (_ []bench.Result, err error) {
+	o = o.WithDefaults()
+	rows := o.Rows
+	if rows == 0 {
+		rows = 10_000_000
+	}
+	var ends ends
+	defer func() { err = errors.Join(err, ends.close()) }()
+	dir, err := os.MkdirTemp(o.Dir, "monolith-bench-")
+	if err != nil {
+		return nil, err
+	}
+	ends.add(func() error { return os.RemoveAll(dir) })
+	t, err := train(ctx, coordinator.Options{Dir: dir, Keep: 1}, max(rows, 2*batch), 2, &ends)
+	if err != nil {
+		return nil, err
+	}
+	quiet := func() (figures, error) {
+		return t.run(ctx, func(ctx context.Context) error {
+			select {
+			case <-time.After(time.Duration(o.Rounds) * o.Each * 3):
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
+	// The first pushes to a table that was just filled, and the first snapshot, are of nobody's everyday.
+	if _, err := quiet(); err != nil {
+		return nil, err
+	}
+	var before, during, after figures
+	var info ps.SnapshotInfo
+	for range 2 {
+		if before, err = quiet(); err != nil {
+			return nil, err
+		}
+		if during, err = t.run(ctx, func(ctx context.Context) (err error) {
+			info, err = t.cluster.Snapshot(ctx, ps.SnapshotOptions{})
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if after, err = quiet(); err != nil {
+			return nil, err
+		}
+	}
+	without := (before.rate + after.rate) / 2
+	longest := max(before.longest, after.longest)
+	size := fmt.Sprintf("%d M rows", rows/1_000_000)
+	machine := bench.Machine()
+	return []bench.Result{
+		{
+			Name: "snapshot of " + size + ", pushes meanwhile", Unit: "rows/s", Ours: during.rate, Theirs: map[string]float64{"without": without},
+			Ratio: during.rate / without, Control: after.rate / before.rate, Machine: machine,
+		},
+		{
+			Name: "snapshot of " + size + ", longest push", Unit: "ms", Ours: during.longest, Theirs: map[string]float64{"without": longest},
+			Ratio: during.longest / longest, Control: after.longest / before.longest, Machine: machine,
+		},
+		{Name: "snapshot of " + size + ", longest wait for it", Unit: "ms", Ours: float64(info.Stall.Microseconds()) / 1e3, Theirs: map[string]float64{}, Machine: machine},
+		{Name: "snapshot of " + size + ", written", Unit: "MB/s", Ours: float64(info.Bytes()) / 1e6 / info.Took.Seconds(), Theirs: map[string]float64{}, Machine: machine},
+	}, nil
+}
+
+// figures are rows per second and the longest push in ms.
+type figures struct{ rate, longest float64 }
+
+// run lets all workers push until f returns.
+func (t *trainer) run(ctx context.Context, f func(context.Context) error) (figures, error) {
+	g, gctx := errgroup.WithContext(ctx)
+	stop := make(chan struct{})
+	n, longest := make([]int, len(t.workers)), make([]time.Duration, len(t.workers))
+	begin := time.Now()
+	for i, w := range t.workers {
+		g.Go(func() error {
+			for {
+				select {
+				case <-stop:
+					return nil
+				case <-gctx.Done():
+					return context.Cause(gctx)
+				default:
+				}
+				start := time.Now()
+				if err := w.next(gctx); err != nil {
+					return err
+				}
+				n[i]++
+				longest[i] = max(longest[i], time.Since(start))
+			}
+		})
+	}
+	err := f(gctx)
+	took := time.Since(begin)
+	close(stop)
+	err = errors.Join(err, g.Wait())
+	var out figures
+	for i := range n {
+		out.rate += float64(n[i]*batch) / took.Seconds()
+		out.longest = max(out.longest, float64(longest[i].Microseconds())/1e3)
+	}
+	return out, err
+}
