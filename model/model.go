@@ -102,8 +102,9 @@ type Model interface {
 	// Marshal writes the model with all its settings, for graph.Unmarshal: what is read back gives the same bits. It fails
 	// where an update rule or a loss is the program's own.
 	Marshal() ([]byte, error)
-	// NewSession makes a worker's own activations. Sessions share nothing that changes.
-	NewSession() Session
+	// NewSession makes a worker's own activations. Sessions share nothing that changes. threads is how many threads a session uses at most,
+	// the caller's among them, at least 1; results have the same bits with any number.
+	NewSession(threads int) Session
 }
 
 // Ragged is a sparse feature of a batch in CSR form: row r holds Index[Offsets[r]:Offsets[r+1]], each an index into the
@@ -152,4 +153,6 @@ type Session interface {
 	// PredictsAsTrained reports whether Predict and the predictions of Step agree bit for bit, because nothing in the
 	// model behaves differently in training; progressive validation then needs no pass of its own.
 	PredictsAsTrained() bool
+	// Close ends the session's threads. It may be called more than once, and nothing else afterwards.
+	Close()
 }

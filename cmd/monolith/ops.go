@@ -9,6 +9,7 @@ import (
 	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
+	"github.com/monolith-go/monolith/job/jobbench"
 	"github.com/monolith-go/monolith/ps/psbench"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/runners/beam"
@@ -60,6 +61,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			return demo.Run(ctx, o)
 		},
 		Bench: map[string]func(context.Context, bench.Options) ([]bench.Result, error){
+			"step":     jobbench.Step,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,

@@ -1,5 +1,7 @@
 package spec
 
+import "runtime"
+
 // Staleness is the largest number of batches of this process whose updates a batch's weights may lack: those of other
 // workers that are between lookup and push, and its own worker's in the queues. A queue of depth n above 0 lets n+1 batches
 // pass ahead: n in it and one in the hands of the stage before.
@@ -22,4 +24,15 @@ func FewBatches(stale int64) int64 {
 		return 0
 	}
 	return 50 * stale * stale
+}
+
+// StepThreads is how many threads the model of a worker uses in this process.
+func (c *Config) StepThreads() int {
+	switch {
+	case c.Train.Threads > 0:
+		return c.Train.Threads
+	case c.Runner != RunnerLocal:
+		return 1
+	}
+	return max(runtime.GOMAXPROCS(0)/c.Train.Workers, 1)
 }

@@ -7,6 +7,9 @@ type Train struct {
 	// Workers is how many batches are trained at once, each worker reading splits of its own. With more than one the
 	// order of updates depends on timing.
 	Workers int `yaml:"workers" default:"1" min:"1" max:"1024"`
+	// Threads is how many threads the model of each worker uses; results have the same bits with any number. 0: this process's cores shared
+	// among its workers, and 1 on runners other than local, whose executors share them.
+	Threads int `yaml:"threads" default:"0" min:"0" max:"1024"`
 	// Interleave is how many files, or parts of files, a worker reads side by side, some rows of each in turn; when one has ended the next
 	// begins in its place. More mixes better and needs more memory: Parquet about the size of a row group each. Partitions of a topic are
 	// all read at once. With deterministic, runs are the same only with the same value.

@@ -52,7 +52,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	if err != nil {
 		return nil, err
 	}
-	step.Keys = traceKeys(c)
+	step.Keys, step.Threads = traceKeys(c), c.StepThreads()
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	of := outputList{c, c.Outputs, "outputs"}
@@ -95,7 +95,7 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *
 		return nil, err
 	}
 	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
-	scored := pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.Eval.Keys()...))
+	scored := pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.StepThreads(), c.Eval.Keys()...))
 	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {
 		return pipeline.Side[*pipeline.Batch](scored, trainstep.SidePredictions)
 	})

@@ -25,17 +25,17 @@ func (*similarity) flops(*Graph, *node, float64) float64 { return 0 }
 
 func (o *similarity) forward(s *Session, n *node) {
 	dim := s.g.nodes[n.inputs[0]].dim
-	gemm(false, true, s.rows, s.rows, dim, s.vals[n.inputs[0]], s.vals[n.inputs[1]], s.vals[n.id], false)
+	s.gemm(false, true, s.rows, s.rows, dim, s.vals[n.inputs[0]], s.vals[n.inputs[1]], s.vals[n.id], false)
 }
 
 func (o *similarity) backward(s *Session, n *node) {
 	dim, dz := s.g.nodes[n.inputs[0]].dim, s.grads[n.id]
 	x, y := s.vals[n.inputs[0]], s.vals[n.inputs[1]]
 	if dx := s.gradSum(n.inputs[0]); dx != nil {
-		gemm(false, false, s.rows, dim, s.rows, dz, y, dx, true)
+		s.gemm(false, false, s.rows, dim, s.rows, dz, y, dx, true)
 	}
 	if dy := s.gradSum(n.inputs[1]); dy != nil {
-		gemm(true, false, s.rows, dim, s.rows, dz, x, dy, true)
+		s.gemm(true, false, s.rows, dim, s.rows, dz, x, dy, true)
 	}
 }
 

@@ -3,6 +3,8 @@ package graph
 import (
 	"errors"
 	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
 )
 
 // concat puts columns side by side.
@@ -189,9 +191,9 @@ func (o *embedNumbers) backward(s *Session, n *node) {
 	for i, value := range x {
 		column := i % num
 		src := dy[i*o.dim:][:o.dim]
-		axpy(value, src, dv[column*o.dim:][:o.dim])
+		simd.Axpy(value, src, dv[column*o.dim:][:o.dim])
 		if dx != nil {
-			dx[i] += dot(src, v[column*o.dim:][:o.dim])
+			dx[i] += simd.Dot(src, v[column*o.dim:][:o.dim])
 		}
 	}
 }

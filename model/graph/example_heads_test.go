@@ -37,7 +37,7 @@ func ExampleBuilder_Build() {
 	for i, t := range layout.Dense {
 		t.Init.Fill(weights[layout.DenseOffset(i):][:t.Len()], layout.Seed, param.HashName(t.Name), 0)
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	var first, last []float64
 	for step := range 500 {
 		s.SetDense(weights)

@@ -22,7 +22,7 @@ func Example() {
 	}
 	fmt.Print(g.Text())
 
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense([]float32{0, 0})
 	predictions, losses := s.Step(&model.Inputs{NumRows: 1, Dense: [][]float32{{2, -4}}, Labels: [][]float32{{1}}}, 0)
 	fmt.Printf("prediction %v, loss %v, gradient %v\n", predictions[0], losses[0], s.DenseGrad())

@@ -255,7 +255,7 @@ func tower(t *testing.T, rate, clip float64) *graph.Graph {
 
 func TestStepAllocatesNothing(t *testing.T) {
 	g := tower(t, 0.2, 1)
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense(graphtest.Dense(g, 1))
 	large := graphtest.Inputs(g, graphtest.Shape{Rows: 700, MaxList: 3}, 1)
 	small := graphtest.Inputs(g, graphtest.Shape{Rows: 130, MaxList: 3}, 2)
@@ -278,7 +278,7 @@ func TestSessionsGiveEqualBits(t *testing.T) {
 	dense := graphtest.Dense(g, 1)
 	in := graphtest.Inputs(g, graphtest.Shape{Rows: 90, MaxList: 3, Weighted: true}, 1)
 	other := graphtest.Inputs(g, graphtest.Shape{Rows: 110, MaxList: 5}, 2)
-	used, fresh := g.NewSession(), g.NewSession()
+	used, fresh := g.NewSession(1), g.NewSession(1)
 	used.SetDense(graphtest.Dense(g, 9))
 	used.Step(other, 5)
 	used.Predict(other)
@@ -315,7 +315,7 @@ func TestSmallSessionsGiveEqualBits(t *testing.T) {
 	in := graphtest.Inputs(g, graphtest.Shape{Rows: 5}, 1)
 	var want []float32
 	for i := range 50 {
-		s := g.NewSession()
+		s := g.NewSession(1)
 		s.SetDense(graphtest.Dense(g, 1))
 		got := s.Predict(in)[0]
 		if want == nil {
@@ -333,7 +333,7 @@ func TestPredictIgnoresLabels(t *testing.T) {
 	if g.PredictsAsTrained() {
 		t.Error("batch norm and dropout behave differently in training")
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	in := graphtest.Inputs(g, graphtest.Shape{Rows: 4}, 1)
 	want := append([]float32(nil), s.Predict(in)[0]...)
 	in.Labels, in.Weights = nil, nil
@@ -354,7 +354,7 @@ func TestPredictsAsTrained(t *testing.T) {
 	if !g.PredictsAsTrained() {
 		t.Error("nothing in the graph behaves differently in training")
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	in := graphtest.Inputs(g, graphtest.Shape{Rows: 9, MaxList: 3}, 1)
 	want := append([]float32(nil), s.Predict(in)[0]...)
 	if got, _ := s.Step(in, 1); !cmp.Equal(got[0], want) {
@@ -374,7 +374,7 @@ func TestBatchNormStatistics(t *testing.T) {
 	if got := g.Layout().Dense[3].Optimizer.String(); got != "ema(decay=0.75)" {
 		t.Errorf("the moving variance has rule %s", got)
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense([]float32{1, 1, 0, 0, 10, 20, 30, 40}) // gamma, beta, mean, variance
 	tests := []struct {
 		name string
@@ -417,7 +417,7 @@ func TestStandardise(t *testing.T) {
 	if p := g.Layout().Dense[0]; p.Optimizer.String() != "ema(decay=0.9)" || !g.IsStatistic(0) || !g.PredictsAsTrained() {
 		t.Errorf("the moments are %v, statistic %v; predicts as trained %v", p, g.IsStatistic(0), g.PredictsAsTrained())
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	dense := make([]float32, g.Layout().DenseLen())
 	// logit returns what column j of a row becomes.
 	logit := func(row []float32, j int) float64 {
@@ -509,7 +509,7 @@ func TestDropoutRate(t *testing.T) {
 	for i := range ones {
 		ones[i] = 1
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	// With weights 0 each derivative by a logit is -½/rows for label 1, so a weight's gradient counts what was kept.
 	labels := make([]float32, rows)
 	for i := range labels {
@@ -548,7 +548,7 @@ func TestClipNorm(t *testing.T) {
 	}
 	run := func(clip float64) (*graph.Graph, model.Session) {
 		g := tower(t, 0, clip)
-		s := g.NewSession()
+		s := g.NewSession(1)
 		s.SetDense(graphtest.Dense(g, 1))
 		s.Step(graphtest.Inputs(g, graphtest.Shape{Rows: 30, MaxList: 2}, 1), 1)
 		return g, s
@@ -580,7 +580,7 @@ func TestExtremeLogits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense([]float32{1})
 	predictions, losses := s.Step(&model.Inputs{NumRows: 4, Dense: [][]float32{{200, -200, 200, -200}}, Labels: [][]float32{{1, 0, 0, 1}}}, 1)
 	probs := predictions[0]
@@ -595,7 +595,7 @@ func TestExtremeLogits(t *testing.T) {
 func TestNoWeightGivesNoGradient(t *testing.T) {
 	t.Parallel()
 	g := tower(t, 0, 0)
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense(graphtest.Dense(g, 1))
 	in := graphtest.Inputs(g, graphtest.Shape{Rows: 3}, 1)
 	in.Weights = []float32{0, 0, 0}
@@ -729,7 +729,7 @@ func TestMisuseIsNamed(t *testing.T) {
 					t.Errorf("panic %q does not name %q", got, want)
 				}
 			}()
-			g.NewSession().Step(&in, 1)
+			g.NewSession(1).Step(&in, 1)
 		}()
 	}
 }
@@ -826,7 +826,7 @@ func TestSampledHeadPredictsForAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := g.NewSession()
+		s := g.NewSession(1)
 		s.SetDense(graphtest.Dense(g, 1))
 		return s
 	}

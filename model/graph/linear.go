@@ -1,5 +1,7 @@
 package graph
 
+import "github.com/monolith-go/monolith/internal/simd"
+
 // linear is x·W + b.
 type linear struct {
 	plain
@@ -67,22 +69,18 @@ func (o *linear) forward(s *Session, n *node) {
 	rows := len(y) / n.dim
 	if n.dim == 1 {
 		for r := range rows {
-			y[r] = dot(x[r*o.in:][:o.in], w)
+			y[r] = simd.Dot(x[r*o.in:][:o.in], w)
 		}
 		if o.bias >= 0 {
 			addRow(y, s.tensor(o.bias))
 		}
 		return
 	}
-	if o.bias < 0 {
-		gemm(false, false, rows, n.dim, o.in, x, w, y, false)
-		return
+	var e simd.Epilogue
+	if o.bias >= 0 {
+		e.Bias = s.tensor(o.bias)
 	}
-	bias := s.tensor(o.bias)
-	for r := range rows {
-		copy(y[r*n.dim:], bias)
-	}
-	gemm(false, false, rows, n.dim, o.in, x, w, y, true)
+	s.gemmThen(false, false, rows, n.dim, o.in, x, w, y, e)
 }
 
 func (o *linear) backward(s *Session, n *node) {
@@ -95,17 +93,17 @@ func (o *linear) backward(s *Session, n *node) {
 	if n.dim == 1 {
 		dx := s.gradSum(n.inputs[0])
 		for r, d := range dy {
-			axpy(d, x[r*o.in:][:o.in], dw)
+			simd.Axpy(d, x[r*o.in:][:o.in], dw)
 			if needsInput {
-				axpy(d, w, dx[r*o.in:][:o.in])
+				simd.Axpy(d, w, dx[r*o.in:][:o.in])
 			}
 		}
 		return
 	}
-	gemm(true, false, o.in, n.dim, rows, x, dy, dw, true)
+	s.gemm(true, false, o.in, n.dim, rows, x, dy, dw, true)
 	if needsInput {
 		dx, first := s.gradTarget(n.inputs[0])
-		gemm(false, true, rows, o.in, n.dim, dy, w, dx, !first)
+		s.gemm(false, true, rows, o.in, n.dim, dy, w, dx, !first)
 	}
 }
 

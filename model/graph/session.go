@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/loss"
 )
@@ -11,6 +12,8 @@ import (
 // [model.Session]. Not for concurrent use; sessions of one graph may run at the same time.
 type Session struct {
 	g *Graph
+	// pool has the session's threads.
+	pool *simd.Pool
 	// dense holds the values, denseGrad the gradients of all dense tensors.
 	dense, denseGrad []float32
 	// tableGrads[t] is the gradient of in.Values[t].
@@ -38,12 +41,13 @@ type Session struct {
 var _ model.Session = (*Session)(nil)
 
 // NewSession makes a session whose dense parameters are zeros until [Session.SetDense].
-func (g *Graph) NewSession() model.Session { return g.newSession() }
+func (g *Graph) NewSession(threads int) model.Session { return g.newSession(threads) }
 
-func (g *Graph) newSession() *Session {
+func (g *Graph) newSession(threads int) *Session {
 	n := len(g.nodes)
 	s := &Session{
 		g:          g,
+		pool:       simd.NewPool(threads),
 		dense:      resize(nil, g.layout.DenseLen()),
 		denseGrad:  resize(nil, g.layout.DenseLen()),
 		tableGrads: make([][]float32, len(g.layout.Tables)),
@@ -156,6 +160,9 @@ func (s *Session) checkLabels(in *model.Inputs) {
 	}
 }
 
+// Close ends the session's threads.
+func (s *Session) Close() { s.pool.Close() }
+
 // Grads returns the gradient of the loss with respect to each table's values, valid until the next call.
 func (s *Session) Grads() [][]float32 { return s.tableGrads }
 
@@ -249,13 +256,11 @@ func (s *Session) tensorGrad(id int) []float32 {
 	return s.denseGrad[t.offset : t.offset+t.size]
 }
 
-// resize returns a slice of n elements, the old one where it is large enough; the contents are undefined. Its memory
-// begins at a multiple of 16 bytes: the inner products of gonum add up in an order that depends on the alignment, and
-// Go aligns less where a few elements are asked for.
+// resize returns a slice of n elements, the old one where it is large enough; the contents are undefined.
 func resize(s []float32, n int) []float32 {
 	if cap(s) < n {
 		// Some room beyond, so that batches of slightly different sizes settle quickly.
-		return make([]float32, n, max(n+n/8, 16))
+		return make([]float32, n, n+n/8)
 	}
 	return s[:n]
 }

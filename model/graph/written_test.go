@@ -25,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the goldens")
 
 // run returns everything a session computes of a batch.
 func run(g *graph.Graph, in *model.Inputs) (out [][]float32) {
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense(graphtest.Dense(g, 1))
 	for _, p := range s.Predict(in) {
 		out = append(out, slices.Clone(p))
@@ -393,7 +393,7 @@ func TestOwnLossIsNotWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := g.NewSession()
+	s := g.NewSession(1)
 	s.SetDense([]float32{2})
 	if _, losses := s.Step(&model.Inputs{NumRows: 1, Dense: [][]float32{{3}}, Labels: [][]float32{{1}}}, 1); losses[0] != 25 || s.DenseGrad()[0] != 30 {
 		t.Errorf("loss %v, gradient %v, want 25 and 30", losses, s.DenseGrad())

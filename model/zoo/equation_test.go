@@ -140,7 +140,7 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 			})
 			e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph, 5)}
 			e.in = graphtest.Inputs(m, graphtest.Shape{Rows: 20}, 6)
-			s := m.NewSession()
+			s := m.NewSession(1)
 			s.SetDense(e.dense)
 			for r, got := range s.Predict(e.in)[0] {
 				e.row = r

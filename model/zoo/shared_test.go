@@ -96,7 +96,7 @@ func TestModelsCanBeWritten(t *testing.T) {
 		in := graphtest.Inputs(m, graphtest.Shape{Rows: 30, MaxList: 3, Weighted: true}, 1)
 		results := [2][]float32{}
 		for i, g := range []*graph.Graph{m.Graph, back} {
-			s := g.NewSession()
+			s := g.NewSession(1)
 			s.SetDense(graphtest.Dense(m.Graph, 2))
 			predictions, losses := s.Step(in, 9)
 			for h, p := range predictions {

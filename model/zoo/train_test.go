@@ -17,6 +17,7 @@ import (
 type trainer struct {
 	layout     *param.Layout
 	session    model.Session
+	model      model.Model
 	table      []float32
 	dense      []float32
 	tableState []float32
@@ -25,7 +26,7 @@ type trainer struct {
 
 func newTrainer(m model.Model, numFIDs int) *trainer {
 	l := m.Layout()
-	t := &trainer{layout: l, session: m.NewSession(), dense: make([]float32, l.DenseLen())}
+	t := &trainer{model: m, layout: l, session: m.NewSession(1), dense: make([]float32, l.DenseLen())}
 	t.table = make([]float32, numFIDs*l.Tables[0].Dim())
 	t.tableState = make([]float32, numFIDs*l.Tables[0].StateDim())
 	for id := range numFIDs {
@@ -43,6 +44,13 @@ func newTrainer(m model.Model, numFIDs int) *trainer {
 	}
 	t.session.SetDense(t.dense)
 	return t
+}
+
+// useThreads continues with a session of so many threads.
+func (t *trainer) useThreads(tb testing.TB, threads int) {
+	t.session = t.model.NewSession(threads)
+	tb.Cleanup(t.session.Close)
+	t.session.SetDense(t.dense)
 }
 
 func (t *trainer) tensor(values []float32, i int) []float32 {

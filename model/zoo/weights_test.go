@@ -92,7 +92,7 @@ func TestWeightIsThatManyCopies(t *testing.T) {
 			m := mustNew(t, zoo.Config{Name: name, Features: mixed(), Dim: 4, Hidden: []int{9, 5}, CrossLayers: 2})
 			weighted := graphtest.Inputs(m, graphtest.Shape{Rows: 6, MaxList: 3}, 3)
 			weighted.Weights = []float32{1, 3, 0, 2, 1, 5}
-			s := m.NewSession()
+			s := m.NewSession(1)
 			s.SetDense(graphtest.Dense(m.Graph, 4))
 			sums := func(in *model.Inputs) (all []float32, loss float64) {
 				_, losses := s.Step(in, 0)

@@ -204,13 +204,13 @@ func TestUnknownNames(t *testing.T) {
 func TestPredictsAsTrained(t *testing.T) {
 	t.Parallel()
 	for _, name := range zoo.Names() {
-		if !mustNew(t, zoo.Config{Name: name, Features: mixed()}).NewSession().PredictsAsTrained() {
+		if !mustNew(t, zoo.Config{Name: name, Features: mixed()}).NewSession(1).PredictsAsTrained() {
 			t.Errorf("%s without batch norm and dropout predicts as trained", name)
 		}
 	}
 	for _, cfg := range []zoo.Config{{BatchNorm: true}, {Dropout: 0.1}} {
 		cfg.Name, cfg.Features = zoo.DeepFM, mixed()
-		if mustNew(t, cfg).NewSession().PredictsAsTrained() {
+		if mustNew(t, cfg).NewSession(1).PredictsAsTrained() {
 			t.Errorf("%s does not predict as trained", cfg)
 		}
 	}

@@ -33,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 		},
 		"lookup": func(_ options, m model.Model) interface{ Fingerprint() string } { return trainstep.NewLookup(m, nil) },
 		"score": func(o options, m model.Model) interface{ Fingerprint() string } {
-			return trainstep.NewScore(m, nil, o.Keys...)
+			return trainstep.NewScore(m, nil, 1, o.Keys...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,9 +55,10 @@ func TestFingerprint(t *testing.T) {
 			switch name {
 			case "step":
 				h.Free["StepOptions.Observe"] = "it changes nothing"
+				h.Free["StepOptions.Threads"] = "results have the same bits"
 				h.Free["StepOptions.Identities"] = "what the input holds"
 			case "score":
-				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive"} {
+				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads"} {
 					h.Free["StepOptions."+field] = "of training"
 				}
 			default:

@@ -19,7 +19,9 @@ type poisoned struct {
 	poison func(rows []float32, dense []float32)
 }
 
-func (m poisoned) NewSession() model.Session { return &poisonedSession{m.Model.NewSession(), m.poison} }
+func (m poisoned) NewSession(threads int) model.Session {
+	return &poisonedSession{m.Model.NewSession(threads), m.poison}
+}
 
 type poisonedSession struct {
 	model.Session

@@ -62,7 +62,7 @@ func TestScoreOfHeads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	score, err := trainstep.NewScore(m, store.open, "user").Open(t.Context(), &pipeline.Env{})
+	score, err := trainstep.NewScore(m, store.open, 1, "user").Open(t.Context(), &pipeline.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}

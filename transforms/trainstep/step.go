@@ -23,6 +23,8 @@ type StepOptions struct {
 	LR float32
 	// Keys are the key columns ([pipeline.KeyColumn]) whose values go with the scores.
 	Keys []string
+	// Threads is how many threads a worker's step uses; 0 means 1. Results have the same bits with any number.
+	Threads int
 	// Observe is notified of every batch; nil: nobody does.
 	Observe Observer
 	// Progressive makes the predictions that are observed, and pushed as the update's trace, as the model would serve
@@ -56,7 +58,7 @@ func (s *Step) String() string { return "step" }
 
 // Fingerprint implements [pipeline.Stage]: the options and the model.
 func (s *Step) Fingerprint() string {
-	return pipeline.Fingerprint("step", s.opts, "Observe") + " " + s.model.String()
+	return pipeline.Fingerprint("step", s.opts, "Observe", "Threads") + " " + s.model.String()
 }
 
 // Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
@@ -78,7 +80,7 @@ func (s *Step) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[
 	if err != nil {
 		return nil, err
 	}
-	return &step{stage: s, worker: env.Worker, runner: newRunner(s.model, store), side: side, pool: newPool[Gradients]()}, nil
+	return &step{stage: s, worker: env.Worker, runner: newRunner(s.model, store, s.opts.Threads), side: side, pool: newPool[Gradients]()}, nil
 }
 
 // runner is a model's session with dense parameters that follow the store's.
@@ -89,8 +91,8 @@ type runner struct {
 	version uint64
 }
 
-func newRunner(m model.Model, store Store) runner {
-	return runner{session: m.NewSession(), store: store, dense: make([]float32, m.Layout().DenseLen())}
+func newRunner(m model.Model, store Store, threads int) runner {
+	return runner{session: m.NewSession(max(threads, 1)), store: store, dense: make([]float32, m.Layout().DenseLen())}
 }
 
 func (r *runner) refresh(ctx context.Context) error {
@@ -177,7 +179,10 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 func (s *step) Flush(context.Context, func(*Gradients) error) error { return nil }
 
 // Close implements [pipeline.Processor].
-func (s *step) Close() error { return nil }
+func (s *step) Close() error {
+	s.session.Close()
+	return nil
+}
 
 // keep copies the predictions of each head.
 func keep(dst, predictions [][]float32) [][]float32 {
@@ -192,12 +197,14 @@ func keep(dst, predictions [][]float32) [][]float32 {
 type Score struct {
 	model   model.Model
 	open    OpenStore
+	threads int
 	scoring scoring
 }
 
-// NewScore makes the stage for a model. keys are the key columns ([pipeline.KeyColumn]) whose values go with the scores.
-func NewScore(m model.Model, open OpenStore, keys ...string) *Score {
-	return &Score{m, open, newScoring(m, keys)}
+// NewScore makes the stage for a model, with so many threads for each worker. keys are the key columns ([pipeline.KeyColumn]) whose values
+// go with the scores.
+func NewScore(m model.Model, open OpenStore, threads int, keys ...string) *Score {
+	return &Score{m, open, threads, newScoring(m, keys)}
 }
 
 var _ pipeline.Stage[*Prepared, *Scored] = (*Score)(nil)
@@ -229,7 +236,7 @@ func (s *Score) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor
 	if err != nil {
 		return nil, err
 	}
-	return &scorer{&s.scoring, newRunner(s.model, store), side, newPool[Scored]()}, nil
+	return &scorer{&s.scoring, newRunner(s.model, store, s.threads), side, newPool[Scored]()}, nil
 }
 
 type scorer struct {
@@ -269,4 +276,7 @@ func (s *scorer) Process(ctx context.Context, p *Prepared, emit func(*Scored) er
 func (s *scorer) Flush(context.Context, func(*Scored) error) error { return nil }
 
 // Close implements [pipeline.Processor].
-func (s *scorer) Close() error { return nil }
+func (s *scorer) Close() error {
+	s.session.Close()
+	return nil
+}

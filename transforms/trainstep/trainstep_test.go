@@ -207,7 +207,7 @@ func TestStepPredictsBeforeItTrains(t *testing.T) {
 		}
 		var want []float32
 		err = look.Process(t.Context(), newBatch(t, mem, 0, 8), func(p *trainstep.Prepared) error {
-			ref := m.NewSession()
+			ref := m.NewSession(1)
 			ref.SetDense(store.dense)
 			want = append(want, ref.Predict(p.Inputs())[0]...)
 			return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
@@ -300,7 +300,7 @@ func TestScore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	score, err := trainstep.NewScore(m, store.open).Open(t.Context(), &pipeline.Env{})
+	score, err := trainstep.NewScore(m, store.open, 1).Open(t.Context(), &pipeline.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ const maxParameters = 600
 // prediction and training, losses, and gradients with the reference. The graph must not clip gradients.
 func Check(t *testing.T, g *graph.Graph) {
 	t.Helper()
-	s := g.NewSession()
+	s := g.NewSession(1)
 	for i, shape := range Shapes {
 		in := Inputs(g, shape, uint64(i))
 		// The same session for all shapes, so that buffers left over from other batches would show.
