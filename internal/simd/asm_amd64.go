@@ -142,17 +142,497 @@ func packColumns14AVX512(rows int, src *float32, lda int, dst *float32)
 //go:noescape
 func dotAVX2(n int, x *float32, y *float32) float32
 
+// sumAVX2 is the sum of the n elements of x.
+//
+//go:noescape
+func sumAVX2(n int, x *float32) float32
+
+// sumSquaresAVX2 is the sum of the squares of the n distances of x from about.
+//
+//go:noescape
+func sumSquaresAVX2(n int, x *float32, about float32) float32
+
+// largestAVX2 is the largest of the n > 0 elements of x, of which NaN are as good as absent unless the first is one.
+//
+//go:noescape
+func largestAVX2(n int, x *float32) float32
+
 // axpyAVX2 adds alpha·x to y.
 //
 //go:noescape
 func axpyAVX2(n int, alpha float32, x *float32, y *float32)
+
+// addAVX2 adds x to y.
+//
+//go:noescape
+func addAVX2(n int, x *float32, y *float32)
+
+// scaleAVX2 multiplies x by alpha.
+//
+//go:noescape
+func scaleAVX2(n int, x *float32, alpha float32)
+
+// addScaledAVX2 adds alpha·x to y, with a rounding after the product.
+//
+//go:noescape
+func addScaledAVX2(n int, x *float32, y *float32, alpha float32)
+
+// mulAVX2 is z = x·y.
+//
+//go:noescape
+func mulAVX2(n int, x *float32, y *float32, z *float32)
+
+// addMulAVX2 adds x·y to z, with a rounding after the product.
+//
+//go:noescape
+func addMulAVX2(n int, x *float32, y *float32, z *float32)
+
+// reluAVX2 is y = max(x, 0).
+//
+//go:noescape
+func reluAVX2(n int, x *float32, y *float32)
+
+// reluGradAVX2 is dx = dy where y > 0, else 0.
+//
+//go:noescape
+func reluGradAVX2(n int, y *float32, dy *float32, dx *float32)
+
+// addReluGradAVX2 adds dy where y > 0 to dx.
+//
+//go:noescape
+func addReluGradAVX2(n int, y *float32, dy *float32, dx *float32)
+
+// addSigmoidGradAVX2 adds (dy·y)·(1-y) to dx.
+//
+//go:noescape
+func addSigmoidGradAVX2(n int, y *float32, dy *float32, dx *float32)
+
+// addTanhGradAVX2 adds dy·(1-y·y) to dx.
+//
+//go:noescape
+func addTanhGradAVX2(n int, y *float32, dy *float32, dx *float32)
+
+// sumRowsAVX2 adds rows of x, stride bytes apart, to sums, each column from above to below.
+//
+//go:noescape
+func sumRowsAVX2(rows int, columns int, x *float32, stride int, sums *float32)
+
+// normaliseAVX2 is y = gamma·((x-mean)·inv) + beta, mean and inv being numbers.
+//
+//go:noescape
+func normaliseAVX2(n int, x *float32, gamma *float32, beta *float32, y *float32, mean float32, inv float32)
+
+// normaliseColumnsAVX2 is y = gamma·((x-mean)·inv) + beta, all being vectors.
+//
+//go:noescape
+func normaliseColumnsAVX2(n int, x *float32, mean *float32, inv *float32, gamma *float32, beta *float32, y *float32)
+
+// normaliseGradAVX2 adds dy to dbeta and dy·h, h = (x-mean)·inv, to dgamma, and puts h into xhat and dy·gamma into dhat.
+//
+//go:noescape
+func normaliseGradAVX2(n int, x *float32, dy *float32, gamma *float32, dgamma *float32, dbeta *float32, xhat *float32, dhat *float32, mean float32, inv float32)
+
+// addCentredAVX2 adds inv·((dhat-m)-xhat·v) to dx.
+//
+//go:noescape
+func addCentredAVX2(n int, xhat *float32, dhat *float32, dx *float32, m float32, v float32, inv float32)
+
+// addColumnsGradAVX2 adds factor·((dy-m)-((x-mean)·inv)·v) to dx, all being vectors.
+//
+//go:noescape
+func addColumnsGradAVX2(n int, x *float32, dy *float32, mean *float32, inv *float32, m *float32, v *float32, factor *float32, dx *float32)
+
+// addWideAVX2 adds x to sums.
+//
+//go:noescape
+func addWideAVX2(n int, x *float32, sums *float64)
+
+// addWideSquaresAVX2 adds (x-mean)² to squares.
+//
+//go:noescape
+func addWideSquaresAVX2(n int, x *float32, mean *float64, squares *float64)
+
+// addWideGradsAVX2 adds dy to sums and dy·((x-mean)·inv) to products.
+//
+//go:noescape
+func addWideGradsAVX2(n int, x *float32, dy *float32, mean *float32, inv *float32, sums *float64, products *float64)
+
+// expAVX2 is y = eˣ.
+//
+//go:noescape
+func expAVX2(n int, x *float32, y *float32)
+
+// expShiftedAVX2 is y = e^(x-shift).
+//
+//go:noescape
+func expShiftedAVX2(n int, x *float32, y *float32, shift float32)
+
+// sigmoidAVX2 is y = 1/(1+e⁻ˣ).
+//
+//go:noescape
+func sigmoidAVX2(n int, x *float32, y *float32)
+
+// tanhAVX2 is y = tanh x.
+//
+//go:noescape
+func tanhAVX2(n int, x *float32, y *float32)
+
+// logAVX2 is y = ln x.
+//
+//go:noescape
+func logAVX2(n int, x *float32, y *float32)
+
+// sgdAVX2 is w -= rate·g.
+//
+//go:noescape
+func sgdAVX2(n int, w *float32, grad *float32, rate float32)
+
+// momentumAVX2 is v = mu·v + g, w -= rate·v.
+//
+//go:noescape
+func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
+
+// emaAVX2 is w = decay·w + rest·g.
+//
+//go:noescape
+func emaAVX2(n int, w *float32, grad *float32, decay float32, rest float32)
+
+// adagradAVX2 is g += decay·w, n += g·g, w -= rate·g/√n.
+//
+//go:noescape
+func adagradAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32)
+
+// adamAVX2 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon).
+//
+//go:noescape
+func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// adamNesterovAVX2 is Adam's update with c1·g + beta1·m in place of m in the last.
+//
+//go:noescape
+func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// ftrlAVX2 is the update of FTRL-Proximal; l2rate is l2·rate.
+//
+//go:noescape
+func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// fmAVX2 puts the sums of the fields' vectors into sums and returns half of the sum of their squares less the vectors' squares.
+//
+//go:noescape
+func fmAVX2(fields int, dim int, x *float32, sums *float32) float32
+
+// addFMGradAVX2 adds d·(sums-x) to dx for each field's vector.
+//
+//go:noescape
+func addFMGradAVX2(fields int, dim int, d float32, x *float32, sums *float32, dx *float32)
+
+// pool2AVX2 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 2·8 columns or fewer.
+//
+//go:noescape
+func pool2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatter2AVX2 adds each row of dst, times its entry's weight, to the vectors of its entries; 2·8 columns or fewer.
+//
+//go:noescape
+func scatter2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// poolWeighted2AVX2 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 2·8 columns or fewer.
+//
+//go:noescape
+func poolWeighted2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatterWeighted2AVX2 adds each row of dst, times its entry's weight, to the vectors of its entries; 2·8 columns or fewer.
+//
+//go:noescape
+func scatterWeighted2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// pool1AVX2 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 1·8 columns or fewer.
+//
+//go:noescape
+func pool1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatter1AVX2 adds each row of dst, times its entry's weight, to the vectors of its entries; 1·8 columns or fewer.
+//
+//go:noescape
+func scatter1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// poolWeighted1AVX2 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 1·8 columns or fewer.
+//
+//go:noescape
+func poolWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatterWeighted1AVX2 adds each row of dst, times its entry's weight, to the vectors of its entries; 1·8 columns or fewer.
+//
+//go:noescape
+func scatterWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// toBF16AVX2 rounds whole vectors of the n floats of src to bfloat16.
+//
+//go:noescape
+func toBF16AVX2(n int, dst *uint16, src *float32)
+
+// fromBF16AVX2 widens whole vectors of the n bfloat16 of src.
+//
+//go:noescape
+func fromBF16AVX2(n int, dst *float32, src *uint16)
+
+// toFP16AVX2 rounds whole vectors of the n floats of src to binary16.
+//
+//go:noescape
+func toFP16AVX2(n int, dst *uint16, src *float32)
+
+// fromFP16AVX2 widens whole vectors of the n binary16 of src.
+//
+//go:noescape
+func fromFP16AVX2(n int, dst *float32, src *uint16)
 
 // dotAVX512 is the sum of the n products of x and y.
 //
 //go:noescape
 func dotAVX512(n int, x *float32, y *float32) float32
 
+// sumAVX512 is the sum of the n elements of x.
+//
+//go:noescape
+func sumAVX512(n int, x *float32) float32
+
+// sumSquaresAVX512 is the sum of the squares of the n distances of x from about.
+//
+//go:noescape
+func sumSquaresAVX512(n int, x *float32, about float32) float32
+
+// largestAVX512 is the largest of the n > 0 elements of x, of which NaN are as good as absent unless the first is one.
+//
+//go:noescape
+func largestAVX512(n int, x *float32) float32
+
 // axpyAVX512 adds alpha·x to y.
 //
 //go:noescape
 func axpyAVX512(n int, alpha float32, x *float32, y *float32)
+
+// addAVX512 adds x to y.
+//
+//go:noescape
+func addAVX512(n int, x *float32, y *float32)
+
+// scaleAVX512 multiplies x by alpha.
+//
+//go:noescape
+func scaleAVX512(n int, x *float32, alpha float32)
+
+// addScaledAVX512 adds alpha·x to y, with a rounding after the product.
+//
+//go:noescape
+func addScaledAVX512(n int, x *float32, y *float32, alpha float32)
+
+// mulAVX512 is z = x·y.
+//
+//go:noescape
+func mulAVX512(n int, x *float32, y *float32, z *float32)
+
+// addMulAVX512 adds x·y to z, with a rounding after the product.
+//
+//go:noescape
+func addMulAVX512(n int, x *float32, y *float32, z *float32)
+
+// reluAVX512 is y = max(x, 0).
+//
+//go:noescape
+func reluAVX512(n int, x *float32, y *float32)
+
+// reluGradAVX512 is dx = dy where y > 0, else 0.
+//
+//go:noescape
+func reluGradAVX512(n int, y *float32, dy *float32, dx *float32)
+
+// addReluGradAVX512 adds dy where y > 0 to dx.
+//
+//go:noescape
+func addReluGradAVX512(n int, y *float32, dy *float32, dx *float32)
+
+// addSigmoidGradAVX512 adds (dy·y)·(1-y) to dx.
+//
+//go:noescape
+func addSigmoidGradAVX512(n int, y *float32, dy *float32, dx *float32)
+
+// addTanhGradAVX512 adds dy·(1-y·y) to dx.
+//
+//go:noescape
+func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32)
+
+// sumRowsAVX512 adds rows of x, stride bytes apart, to sums, each column from above to below.
+//
+//go:noescape
+func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32)
+
+// normaliseAVX512 is y = gamma·((x-mean)·inv) + beta, mean and inv being numbers.
+//
+//go:noescape
+func normaliseAVX512(n int, x *float32, gamma *float32, beta *float32, y *float32, mean float32, inv float32)
+
+// normaliseColumnsAVX512 is y = gamma·((x-mean)·inv) + beta, all being vectors.
+//
+//go:noescape
+func normaliseColumnsAVX512(n int, x *float32, mean *float32, inv *float32, gamma *float32, beta *float32, y *float32)
+
+// normaliseGradAVX512 adds dy to dbeta and dy·h, h = (x-mean)·inv, to dgamma, and puts h into xhat and dy·gamma into dhat.
+//
+//go:noescape
+func normaliseGradAVX512(n int, x *float32, dy *float32, gamma *float32, dgamma *float32, dbeta *float32, xhat *float32, dhat *float32, mean float32, inv float32)
+
+// addCentredAVX512 adds inv·((dhat-m)-xhat·v) to dx.
+//
+//go:noescape
+func addCentredAVX512(n int, xhat *float32, dhat *float32, dx *float32, m float32, v float32, inv float32)
+
+// addColumnsGradAVX512 adds factor·((dy-m)-((x-mean)·inv)·v) to dx, all being vectors.
+//
+//go:noescape
+func addColumnsGradAVX512(n int, x *float32, dy *float32, mean *float32, inv *float32, m *float32, v *float32, factor *float32, dx *float32)
+
+// addWideAVX512 adds x to sums.
+//
+//go:noescape
+func addWideAVX512(n int, x *float32, sums *float64)
+
+// addWideSquaresAVX512 adds (x-mean)² to squares.
+//
+//go:noescape
+func addWideSquaresAVX512(n int, x *float32, mean *float64, squares *float64)
+
+// addWideGradsAVX512 adds dy to sums and dy·((x-mean)·inv) to products.
+//
+//go:noescape
+func addWideGradsAVX512(n int, x *float32, dy *float32, mean *float32, inv *float32, sums *float64, products *float64)
+
+// expAVX512 is y = eˣ.
+//
+//go:noescape
+func expAVX512(n int, x *float32, y *float32)
+
+// expShiftedAVX512 is y = e^(x-shift).
+//
+//go:noescape
+func expShiftedAVX512(n int, x *float32, y *float32, shift float32)
+
+// sigmoidAVX512 is y = 1/(1+e⁻ˣ).
+//
+//go:noescape
+func sigmoidAVX512(n int, x *float32, y *float32)
+
+// tanhAVX512 is y = tanh x.
+//
+//go:noescape
+func tanhAVX512(n int, x *float32, y *float32)
+
+// logAVX512 is y = ln x.
+//
+//go:noescape
+func logAVX512(n int, x *float32, y *float32)
+
+// sgdAVX512 is w -= rate·g.
+//
+//go:noescape
+func sgdAVX512(n int, w *float32, grad *float32, rate float32)
+
+// momentumAVX512 is v = mu·v + g, w -= rate·v.
+//
+//go:noescape
+func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
+
+// emaAVX512 is w = decay·w + rest·g.
+//
+//go:noescape
+func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32)
+
+// adagradAVX512 is g += decay·w, n += g·g, w -= rate·g/√n.
+//
+//go:noescape
+func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32)
+
+// adamAVX512 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon).
+//
+//go:noescape
+func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// adamNesterovAVX512 is Adam's update with c1·g + beta1·m in place of m in the last.
+//
+//go:noescape
+func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// ftrlAVX512 is the update of FTRL-Proximal; l2rate is l2·rate.
+//
+//go:noescape
+func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// fmAVX512 puts the sums of the fields' vectors into sums and returns half of the sum of their squares less the vectors' squares.
+//
+//go:noescape
+func fmAVX512(fields int, dim int, x *float32, sums *float32) float32
+
+// addFMGradAVX512 adds d·(sums-x) to dx for each field's vector.
+//
+//go:noescape
+func addFMGradAVX512(fields int, dim int, d float32, x *float32, sums *float32, dx *float32)
+
+// pool2AVX512 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 2·16 columns or fewer.
+//
+//go:noescape
+func pool2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatter2AVX512 adds each row of dst, times its entry's weight, to the vectors of its entries; 2·16 columns or fewer.
+//
+//go:noescape
+func scatter2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// poolWeighted2AVX512 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 2·16 columns or fewer.
+//
+//go:noescape
+func poolWeighted2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatterWeighted2AVX512 adds each row of dst, times its entry's weight, to the vectors of its entries; 2·16 columns or fewer.
+//
+//go:noescape
+func scatterWeighted2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// pool1AVX512 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 1·16 columns or fewer.
+//
+//go:noescape
+func pool1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatter1AVX512 adds each row of dst, times its entry's weight, to the vectors of its entries; 1·16 columns or fewer.
+//
+//go:noescape
+func scatter1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// poolWeighted1AVX512 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 1·16 columns or fewer.
+//
+//go:noescape
+func poolWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// scatterWeighted1AVX512 adds each row of dst, times its entry's weight, to the vectors of its entries; 1·16 columns or fewer.
+//
+//go:noescape
+func scatterWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+
+// toBF16AVX512 rounds whole vectors of the n floats of src to bfloat16.
+//
+//go:noescape
+func toBF16AVX512(n int, dst *uint16, src *float32)
+
+// fromBF16AVX512 widens whole vectors of the n bfloat16 of src.
+//
+//go:noescape
+func fromBF16AVX512(n int, dst *float32, src *uint16)
+
+// toFP16AVX512 rounds whole vectors of the n floats of src to binary16.
+//
+//go:noescape
+func toFP16AVX512(n int, dst *uint16, src *float32)
+
+// fromFP16AVX512 widens whole vectors of the n binary16 of src.
+//
+//go:noescape
+func fromFP16AVX512(n int, dst *float32, src *uint16)

@@ -4,64 +4,476 @@
 
 package simd
 
-func tile6x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile6x16AVX2 on a processor without it") }
+func tile6x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile6x16AVX2 on a processor without it")
+}
 
-func tile6x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile6x8AVX2 on a processor without it") }
+func tile6x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile6x8AVX2 on a processor without it")
+}
 
-func tile5x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile5x16AVX2 on a processor without it") }
+func tile5x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile5x16AVX2 on a processor without it")
+}
 
-func tile5x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile5x8AVX2 on a processor without it") }
+func tile5x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile5x8AVX2 on a processor without it")
+}
 
-func tile4x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile4x16AVX2 on a processor without it") }
+func tile4x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x16AVX2 on a processor without it")
+}
 
-func tile4x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile4x8AVX2 on a processor without it") }
+func tile4x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x8AVX2 on a processor without it")
+}
 
-func tile3x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile3x16AVX2 on a processor without it") }
+func tile3x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile3x16AVX2 on a processor without it")
+}
 
-func tile3x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile3x8AVX2 on a processor without it") }
+func tile3x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile3x8AVX2 on a processor without it")
+}
 
-func tile2x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile2x16AVX2 on a processor without it") }
+func tile2x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x16AVX2 on a processor without it")
+}
 
-func tile2x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile2x8AVX2 on a processor without it") }
+func tile2x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x8AVX2 on a processor without it")
+}
 
-func tile1x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile1x16AVX2 on a processor without it") }
+func tile1x16AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x16AVX2 on a processor without it")
+}
 
-func tile1x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile1x8AVX2 on a processor without it") }
+func tile1x8AVX2(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x8AVX2 on a processor without it")
+}
 
-func packRowsAVX2(rows int, panels int, src *float32, ldb int, dst *float32, size int) { panic("simd: packRowsAVX2 on a processor without it") }
+func packRowsAVX2(rows int, panels int, src *float32, ldb int, dst *float32, size int) {
+	panic("simd: packRowsAVX2 on a processor without it")
+}
 
-func packColumns6AVX2(rows int, src *float32, lda int, dst *float32) { panic("simd: packColumns6AVX2 on a processor without it") }
+func packColumns6AVX2(rows int, src *float32, lda int, dst *float32) {
+	panic("simd: packColumns6AVX2 on a processor without it")
+}
 
-func transpose8AVX2(n int, s *float32, ss int, d *float32, ds int) { panic("simd: transpose8AVX2 on a processor without it") }
+func transpose8AVX2(n int, s *float32, ss int, d *float32, ds int) {
+	panic("simd: transpose8AVX2 on a processor without it")
+}
 
-func tile14x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile14x32AVX512 on a processor without it") }
+func tile14x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile14x32AVX512 on a processor without it")
+}
 
-func tile14x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile14x16AVX512 on a processor without it") }
+func tile14x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile14x16AVX512 on a processor without it")
+}
 
-func tile8x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile8x32AVX512 on a processor without it") }
+func tile8x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile8x32AVX512 on a processor without it")
+}
 
-func tile8x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile8x16AVX512 on a processor without it") }
+func tile8x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile8x16AVX512 on a processor without it")
+}
 
-func tile4x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile4x32AVX512 on a processor without it") }
+func tile4x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x32AVX512 on a processor without it")
+}
 
-func tile4x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile4x16AVX512 on a processor without it") }
+func tile4x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x16AVX512 on a processor without it")
+}
 
-func tile2x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile2x32AVX512 on a processor without it") }
+func tile2x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x32AVX512 on a processor without it")
+}
 
-func tile2x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile2x16AVX512 on a processor without it") }
+func tile2x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x16AVX512 on a processor without it")
+}
 
-func tile1x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile1x32AVX512 on a processor without it") }
+func tile1x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x32AVX512 on a processor without it")
+}
 
-func tile1x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) { panic("simd: tile1x16AVX512 on a processor without it") }
+func tile1x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x16AVX512 on a processor without it")
+}
 
-func packRowsAVX512(rows int, panels int, src *float32, ldb int, dst *float32, size int) { panic("simd: packRowsAVX512 on a processor without it") }
+func packRowsAVX512(rows int, panels int, src *float32, ldb int, dst *float32, size int) {
+	panic("simd: packRowsAVX512 on a processor without it")
+}
 
-func packColumns14AVX512(rows int, src *float32, lda int, dst *float32) { panic("simd: packColumns14AVX512 on a processor without it") }
+func packColumns14AVX512(rows int, src *float32, lda int, dst *float32) {
+	panic("simd: packColumns14AVX512 on a processor without it")
+}
 
 func dotAVX2(n int, x *float32, y *float32) float32 { panic("simd: dotAVX2 on a processor without it") }
 
-func axpyAVX2(n int, alpha float32, x *float32, y *float32) { panic("simd: axpyAVX2 on a processor without it") }
+func sumAVX2(n int, x *float32) float32 { panic("simd: sumAVX2 on a processor without it") }
 
-func dotAVX512(n int, x *float32, y *float32) float32 { panic("simd: dotAVX512 on a processor without it") }
+func sumSquaresAVX2(n int, x *float32, about float32) float32 {
+	panic("simd: sumSquaresAVX2 on a processor without it")
+}
 
-func axpyAVX512(n int, alpha float32, x *float32, y *float32) { panic("simd: axpyAVX512 on a processor without it") }
+func largestAVX2(n int, x *float32) float32 { panic("simd: largestAVX2 on a processor without it") }
+
+func axpyAVX2(n int, alpha float32, x *float32, y *float32) {
+	panic("simd: axpyAVX2 on a processor without it")
+}
+
+func addAVX2(n int, x *float32, y *float32) { panic("simd: addAVX2 on a processor without it") }
+
+func scaleAVX2(n int, x *float32, alpha float32) { panic("simd: scaleAVX2 on a processor without it") }
+
+func addScaledAVX2(n int, x *float32, y *float32, alpha float32) {
+	panic("simd: addScaledAVX2 on a processor without it")
+}
+
+func mulAVX2(n int, x *float32, y *float32, z *float32) {
+	panic("simd: mulAVX2 on a processor without it")
+}
+
+func addMulAVX2(n int, x *float32, y *float32, z *float32) {
+	panic("simd: addMulAVX2 on a processor without it")
+}
+
+func reluAVX2(n int, x *float32, y *float32) { panic("simd: reluAVX2 on a processor without it") }
+
+func reluGradAVX2(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: reluGradAVX2 on a processor without it")
+}
+
+func addReluGradAVX2(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: addReluGradAVX2 on a processor without it")
+}
+
+func addSigmoidGradAVX2(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: addSigmoidGradAVX2 on a processor without it")
+}
+
+func addTanhGradAVX2(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: addTanhGradAVX2 on a processor without it")
+}
+
+func sumRowsAVX2(rows int, columns int, x *float32, stride int, sums *float32) {
+	panic("simd: sumRowsAVX2 on a processor without it")
+}
+
+func normaliseAVX2(n int, x *float32, gamma *float32, beta *float32, y *float32, mean float32, inv float32) {
+	panic("simd: normaliseAVX2 on a processor without it")
+}
+
+func normaliseColumnsAVX2(n int, x *float32, mean *float32, inv *float32, gamma *float32, beta *float32, y *float32) {
+	panic("simd: normaliseColumnsAVX2 on a processor without it")
+}
+
+func normaliseGradAVX2(n int, x *float32, dy *float32, gamma *float32, dgamma *float32, dbeta *float32, xhat *float32, dhat *float32, mean float32, inv float32) {
+	panic("simd: normaliseGradAVX2 on a processor without it")
+}
+
+func addCentredAVX2(n int, xhat *float32, dhat *float32, dx *float32, m float32, v float32, inv float32) {
+	panic("simd: addCentredAVX2 on a processor without it")
+}
+
+func addColumnsGradAVX2(n int, x *float32, dy *float32, mean *float32, inv *float32, m *float32, v *float32, factor *float32, dx *float32) {
+	panic("simd: addColumnsGradAVX2 on a processor without it")
+}
+
+func addWideAVX2(n int, x *float32, sums *float64) {
+	panic("simd: addWideAVX2 on a processor without it")
+}
+
+func addWideSquaresAVX2(n int, x *float32, mean *float64, squares *float64) {
+	panic("simd: addWideSquaresAVX2 on a processor without it")
+}
+
+func addWideGradsAVX2(n int, x *float32, dy *float32, mean *float32, inv *float32, sums *float64, products *float64) {
+	panic("simd: addWideGradsAVX2 on a processor without it")
+}
+
+func expAVX2(n int, x *float32, y *float32) { panic("simd: expAVX2 on a processor without it") }
+
+func expShiftedAVX2(n int, x *float32, y *float32, shift float32) {
+	panic("simd: expShiftedAVX2 on a processor without it")
+}
+
+func sigmoidAVX2(n int, x *float32, y *float32) { panic("simd: sigmoidAVX2 on a processor without it") }
+
+func tanhAVX2(n int, x *float32, y *float32) { panic("simd: tanhAVX2 on a processor without it") }
+
+func logAVX2(n int, x *float32, y *float32) { panic("simd: logAVX2 on a processor without it") }
+
+func sgdAVX2(n int, w *float32, grad *float32, rate float32) {
+	panic("simd: sgdAVX2 on a processor without it")
+}
+
+func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32) {
+	panic("simd: momentumAVX2 on a processor without it")
+}
+
+func emaAVX2(n int, w *float32, grad *float32, decay float32, rest float32) {
+	panic("simd: emaAVX2 on a processor without it")
+}
+
+func adagradAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32) {
+	panic("simd: adagradAVX2 on a processor without it")
+}
+
+func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: adamAVX2 on a processor without it")
+}
+
+func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: adamNesterovAVX2 on a processor without it")
+}
+
+func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
+	panic("simd: ftrlAVX2 on a processor without it")
+}
+
+func fmAVX2(fields int, dim int, x *float32, sums *float32) float32 {
+	panic("simd: fmAVX2 on a processor without it")
+}
+
+func addFMGradAVX2(fields int, dim int, d float32, x *float32, sums *float32, dx *float32) {
+	panic("simd: addFMGradAVX2 on a processor without it")
+}
+
+func pool2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: pool2AVX2 on a processor without it")
+}
+
+func scatter2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatter2AVX2 on a processor without it")
+}
+
+func poolWeighted2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: poolWeighted2AVX2 on a processor without it")
+}
+
+func scatterWeighted2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatterWeighted2AVX2 on a processor without it")
+}
+
+func pool1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: pool1AVX2 on a processor without it")
+}
+
+func scatter1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatter1AVX2 on a processor without it")
+}
+
+func poolWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: poolWeighted1AVX2 on a processor without it")
+}
+
+func scatterWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatterWeighted1AVX2 on a processor without it")
+}
+
+func toBF16AVX2(n int, dst *uint16, src *float32) {
+	panic("simd: toBF16AVX2 on a processor without it")
+}
+
+func fromBF16AVX2(n int, dst *float32, src *uint16) {
+	panic("simd: fromBF16AVX2 on a processor without it")
+}
+
+func toFP16AVX2(n int, dst *uint16, src *float32) {
+	panic("simd: toFP16AVX2 on a processor without it")
+}
+
+func fromFP16AVX2(n int, dst *float32, src *uint16) {
+	panic("simd: fromFP16AVX2 on a processor without it")
+}
+
+func dotAVX512(n int, x *float32, y *float32) float32 {
+	panic("simd: dotAVX512 on a processor without it")
+}
+
+func sumAVX512(n int, x *float32) float32 { panic("simd: sumAVX512 on a processor without it") }
+
+func sumSquaresAVX512(n int, x *float32, about float32) float32 {
+	panic("simd: sumSquaresAVX512 on a processor without it")
+}
+
+func largestAVX512(n int, x *float32) float32 { panic("simd: largestAVX512 on a processor without it") }
+
+func axpyAVX512(n int, alpha float32, x *float32, y *float32) {
+	panic("simd: axpyAVX512 on a processor without it")
+}
+
+func addAVX512(n int, x *float32, y *float32) { panic("simd: addAVX512 on a processor without it") }
+
+func scaleAVX512(n int, x *float32, alpha float32) {
+	panic("simd: scaleAVX512 on a processor without it")
+}
+
+func addScaledAVX512(n int, x *float32, y *float32, alpha float32) {
+	panic("simd: addScaledAVX512 on a processor without it")
+}
+
+func mulAVX512(n int, x *float32, y *float32, z *float32) {
+	panic("simd: mulAVX512 on a processor without it")
+}
+
+func addMulAVX512(n int, x *float32, y *float32, z *float32) {
+	panic("simd: addMulAVX512 on a processor without it")
+}
+
+func reluAVX512(n int, x *float32, y *float32) { panic("simd: reluAVX512 on a processor without it") }
+
+func reluGradAVX512(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: reluGradAVX512 on a processor without it")
+}
+
+func addReluGradAVX512(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: addReluGradAVX512 on a processor without it")
+}
+
+func addSigmoidGradAVX512(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: addSigmoidGradAVX512 on a processor without it")
+}
+
+func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32) {
+	panic("simd: addTanhGradAVX512 on a processor without it")
+}
+
+func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32) {
+	panic("simd: sumRowsAVX512 on a processor without it")
+}
+
+func normaliseAVX512(n int, x *float32, gamma *float32, beta *float32, y *float32, mean float32, inv float32) {
+	panic("simd: normaliseAVX512 on a processor without it")
+}
+
+func normaliseColumnsAVX512(n int, x *float32, mean *float32, inv *float32, gamma *float32, beta *float32, y *float32) {
+	panic("simd: normaliseColumnsAVX512 on a processor without it")
+}
+
+func normaliseGradAVX512(n int, x *float32, dy *float32, gamma *float32, dgamma *float32, dbeta *float32, xhat *float32, dhat *float32, mean float32, inv float32) {
+	panic("simd: normaliseGradAVX512 on a processor without it")
+}
+
+func addCentredAVX512(n int, xhat *float32, dhat *float32, dx *float32, m float32, v float32, inv float32) {
+	panic("simd: addCentredAVX512 on a processor without it")
+}
+
+func addColumnsGradAVX512(n int, x *float32, dy *float32, mean *float32, inv *float32, m *float32, v *float32, factor *float32, dx *float32) {
+	panic("simd: addColumnsGradAVX512 on a processor without it")
+}
+
+func addWideAVX512(n int, x *float32, sums *float64) {
+	panic("simd: addWideAVX512 on a processor without it")
+}
+
+func addWideSquaresAVX512(n int, x *float32, mean *float64, squares *float64) {
+	panic("simd: addWideSquaresAVX512 on a processor without it")
+}
+
+func addWideGradsAVX512(n int, x *float32, dy *float32, mean *float32, inv *float32, sums *float64, products *float64) {
+	panic("simd: addWideGradsAVX512 on a processor without it")
+}
+
+func expAVX512(n int, x *float32, y *float32) { panic("simd: expAVX512 on a processor without it") }
+
+func expShiftedAVX512(n int, x *float32, y *float32, shift float32) {
+	panic("simd: expShiftedAVX512 on a processor without it")
+}
+
+func sigmoidAVX512(n int, x *float32, y *float32) {
+	panic("simd: sigmoidAVX512 on a processor without it")
+}
+
+func tanhAVX512(n int, x *float32, y *float32) { panic("simd: tanhAVX512 on a processor without it") }
+
+func logAVX512(n int, x *float32, y *float32) { panic("simd: logAVX512 on a processor without it") }
+
+func sgdAVX512(n int, w *float32, grad *float32, rate float32) {
+	panic("simd: sgdAVX512 on a processor without it")
+}
+
+func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32) {
+	panic("simd: momentumAVX512 on a processor without it")
+}
+
+func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32) {
+	panic("simd: emaAVX512 on a processor without it")
+}
+
+func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32) {
+	panic("simd: adagradAVX512 on a processor without it")
+}
+
+func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: adamAVX512 on a processor without it")
+}
+
+func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: adamNesterovAVX512 on a processor without it")
+}
+
+func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
+	panic("simd: ftrlAVX512 on a processor without it")
+}
+
+func fmAVX512(fields int, dim int, x *float32, sums *float32) float32 {
+	panic("simd: fmAVX512 on a processor without it")
+}
+
+func addFMGradAVX512(fields int, dim int, d float32, x *float32, sums *float32, dx *float32) {
+	panic("simd: addFMGradAVX512 on a processor without it")
+}
+
+func pool2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: pool2AVX512 on a processor without it")
+}
+
+func scatter2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatter2AVX512 on a processor without it")
+}
+
+func poolWeighted2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: poolWeighted2AVX512 on a processor without it")
+}
+
+func scatterWeighted2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatterWeighted2AVX512 on a processor without it")
+}
+
+func pool1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: pool1AVX512 on a processor without it")
+}
+
+func scatter1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatter1AVX512 on a processor without it")
+}
+
+func poolWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: poolWeighted1AVX512 on a processor without it")
+}
+
+func scatterWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
+	panic("simd: scatterWeighted1AVX512 on a processor without it")
+}
+
+func toBF16AVX512(n int, dst *uint16, src *float32) {
+	panic("simd: toBF16AVX512 on a processor without it")
+}
+
+func fromBF16AVX512(n int, dst *float32, src *uint16) {
+	panic("simd: fromBF16AVX512 on a processor without it")
+}
+
+func toFP16AVX512(n int, dst *uint16, src *float32) {
+	panic("simd: toFP16AVX512 on a processor without it")
+}
+
+func fromFP16AVX512(n int, dst *float32, src *uint16) {
+	panic("simd: fromFP16AVX512 on a processor without it")
+}

@@ -46,17 +46,21 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 	g.transA, g.transB, g.m, g.k = transA, transB, m, k
 	g.a, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, lda, b, ldb, c, ldc, e
 	g.depth = blockDepth(k, g.kc)
-	// What is packed of B at once is bounded.
-	columns := max(packedFloats/max(k, 1)/g.nr, 1) * g.nr
-	for j := 0; j < n; j += columns {
-		g.j0, g.n = j, min(columns, n-j)
-		g.multiply()
+	// What is packed of B at once stays in the cache: so many columns, and of these so many blocks of depth.
+	columns := max(packedFloats/g.depth/g.nr, 1) * g.nr
+	for g.j0 = 0; g.j0 < n; g.j0 += columns {
+		g.n = min(columns, n-g.j0)
+		rows := max(packedFloats/(g.panels()*g.nr*g.depth), 1) * g.depth
+		for g.k0 = 0; g.k0 == 0 || g.k0 < k; g.k0 += rows {
+			g.k1 = min(g.k0+rows, k)
+			g.multiply()
+		}
 	}
 	g.a, g.b, g.c, g.e = nil, nil, nil, Epilogue{}
 }
 
-// packedFloats bounds the packed part of B: 32 MiB.
-const packedFloats = 8 << 20
+// packedFloats bounds the packed part of B: 1 MiB, so that it is read from a cache.
+const packedFloats = 256 << 10
 
 func checkMatrix(name string, trans bool, rows, cols, length, stride int) {
 	if trans {
@@ -82,14 +86,14 @@ type geometry struct {
 	mr, nr int
 	// kc is the largest depth of a block.
 	kc int
-	// mc rows and nc columns are a task.
-	mc, nc int
+	// tiles is how many tiles, one below the other, share a pass over B.
+	tiles int
 }
 
 var geometries = [...]geometry{
-	Portable: {mr: 2, nr: 4, kc: 256, mc: 32, nc: 64},
-	AVX2:     {mr: 6, nr: 16, kc: 512, mc: 48, nc: 128},
-	AVX512:   {mr: 14, nr: 32, kc: 512, mc: 56, nc: 192},
+	Portable: {mr: 2, nr: 4, kc: 256, tiles: 32},
+	AVX2:     {mr: 6, nr: 16, kc: 256, tiles: 16},
+	AVX512:   {mr: 14, nr: 32, kc: 256, tiles: 8},
 }
 
 // gemmTask is a product: first its blocks pack B, then they compute C.
@@ -97,14 +101,15 @@ type gemmTask struct {
 	pool *Pool
 	geometry
 	transA, transB bool
-	m, n, k        int // n columns from j0
-	j0             int
+	m, n, k        int // n columns from j0 on
+	j0, k0, k1     int // rows of B from k0 to k1
 	a, b, c        []float32
 	lda, ldb, ldc  int
 	e              Epilogue
 	depth          int
 	packing        bool
 	rowTasks       int
+	columnTasks    int
 	packed         []float32
 	space          []space
 }
@@ -123,14 +128,29 @@ const panelsAtOnce = 4
 func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
 
 func (g *gemmTask) multiply() {
-	g.packed = grow(g.packed, g.panels()*g.nr*g.k)
+	g.packed = grow(g.packed, g.panels()*g.nr*(g.k1-g.k0))
 	g.packing = true
-	blocks := (g.k + g.depth - 1) / g.depth
+	blocks := (g.k1 - g.k0 + g.depth - 1) / g.depth
 	g.pool.Run(blocks*((g.panels()+panelsAtOnce-1)/panelsAtOnce), g)
 	g.packing = false
-	g.rowTasks = (g.m + g.mc - 1) / g.mc
-	g.pool.Run(g.rowTasks*((g.n+g.nc-1)/g.nc), g)
+	// Tasks of equal size, give or take a tile, as many for each thread: fewer than a pass over B is worth, more than make a
+	// thread wait that has done its own. Which elements are in one changes none of them.
+	threads, tiles := g.pool.threads, (g.m+g.mr-1)/g.mr
+	most := g.tiles
+	if threads > 1 {
+		most = max(most/2, 1)
+	}
+	g.rowTasks = (tiles + most - 1) / most
+	g.rowTasks = min((g.rowTasks+threads-1)/threads*threads, tiles)
+	g.columnTasks = 1
+	if threads > 1 {
+		g.columnTasks = min((2*threads+g.rowTasks-1)/g.rowTasks, g.panels())
+	}
+	g.pool.Run(g.rowTasks*g.columnTasks, g)
 }
+
+// part is where the i-th of n nearly equal parts of size things begins, in things of unit elements.
+func part(i, n, size, unit, elements int) int { return min(i*size/n*unit, elements) }
 
 // grow returns a slice of n floats that begins on a cache line, reusing s if it can.
 func grow(s []float32, n int) []float32 {
@@ -146,17 +166,19 @@ func grow(s []float32, n int) []float32 {
 func (g *gemmTask) Block(worker, block int) {
 	if g.packing {
 		groups := (g.panels() + panelsAtOnce - 1) / panelsAtOnce
-		k0, first := block/groups*g.depth, block%groups*panelsAtOnce
-		g.pack(k0, min(g.depth, g.k-k0), first, min(first+panelsAtOnce, g.panels()))
+		k0, first := g.k0+block/groups*g.depth, block%groups*panelsAtOnce
+		g.pack(k0, min(g.depth, g.k1-k0), first, min(first+panelsAtOnce, g.panels()))
 		return
 	}
-	i, j := block%g.rowTasks*g.mc, block/g.rowTasks*g.nc
-	g.compute(&g.space[worker], i, min(i+g.mc, g.m), j, min(j+g.nc, g.n))
+	tiles, i, j := (g.m+g.mr-1)/g.mr, block%g.rowTasks, block/g.rowTasks
+	g.compute(&g.space[worker],
+		part(i, g.rowTasks, tiles, g.mr, g.m), part(i+1, g.rowTasks, tiles, g.mr, g.m),
+		part(j, g.columnTasks, g.panels(), g.nr, g.n), part(j+1, g.columnTasks, g.panels(), g.nr, g.n))
 }
 
 // panel is the packed panel of columns from j on for the rows of B from k0 on.
 func (g *gemmTask) panel(k0, kc, j int) []float32 {
-	return g.packed[k0*g.panels()*g.nr+j*kc:][:kc*g.nr]
+	return g.packed[(k0-g.k0)*g.panels()*g.nr+j*kc:][:kc*g.nr]
 }
 
 // pack copies kc rows of B from k0 on into panels: rows of nr columns, one behind the other, with zeros where B has ended.
@@ -164,7 +186,7 @@ func (g *gemmTask) pack(k0, kc, first, last int) {
 	j := first * g.nr
 	full := min(last, g.n/g.nr)
 	if !g.transB && full > first {
-		packRows(g.pool.family, kc, full-first, g.nr, g.b[k0*g.ldb+g.j0+j:], g.ldb, g.packed[k0*g.panels()*g.nr+j*kc:])
+		packRows(g.pool.family, kc, full-first, g.nr, g.b[k0*g.ldb+g.j0+j:], g.ldb, g.packed[(k0-g.k0)*g.panels()*g.nr+j*kc:])
 		first = full
 	}
 	for ; first < last; first++ {
@@ -184,11 +206,11 @@ func (g *gemmTask) pack(k0, kc, first, last int) {
 // compute computes rows i0 to i1 and columns j0 to j1 of C.
 func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 	if g.transA {
-		s.a = grow(s.a, g.mr*g.depth*((g.mc+g.mr-1)/g.mr))
+		s.a = grow(s.a, (i1-i0)*g.depth)
 	}
 	s.tile, s.bias = grow(s.tile, g.mr*g.nr), grow(s.bias, g.nr)
-	for k0 := 0; k0 == 0 || k0 < g.k; k0 += g.depth {
-		kc := min(g.depth, g.k-k0)
+	for k0 := g.k0; k0 == g.k0 || k0 < g.k1; k0 += g.depth {
+		kc := min(g.depth, g.k1-k0)
 		flags := 0
 		if k0 > 0 || g.e.Add {
 			flags |= flagAdd
@@ -201,22 +223,33 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 				flags |= flagRelu
 			}
 		}
-		for i := i0; i < i1; {
-			t := tileRows(g.pool.family, i1-i)
-			x, rs, cs := unsafe.Pointer(nil), 4*g.lda, 4
-			switch {
-			case kc == 0:
-			case g.transA:
-				packColumns(g.pool.family, kc, t, g.a[k0*g.lda+i:], g.lda, s.a)
-				x, rs, cs = unsafe.Pointer(&s.a[0]), 4, 4*t
-			default:
-				x = unsafe.Pointer(&g.a[i*g.lda+k0])
-			}
-			for j := j0; j < j1; j += g.nr {
-				g.tile(s, flags, kc, (*float32)(x), rs, cs, i, t, j, min(g.nr, j1-j), k0)
-			}
-			i += t
+		if g.transA && kc > 0 {
+			g.packA(s, i0, i1, k0, kc)
 		}
+		for j := j0; j < j1; j += g.nr {
+			for i := i0; i < i1; {
+				t := tileRows(g.pool.family, i1-i)
+				x, rs, cs := unsafe.Pointer(nil), 4*g.lda, 4
+				switch {
+				case kc == 0:
+				case g.transA:
+					x, rs, cs = unsafe.Pointer(&s.a[(i-i0)*kc]), 4, 4*t
+				default:
+					x = unsafe.Pointer(&g.a[i*g.lda+k0])
+				}
+				g.tile(s, flags, kc, (*float32)(x), rs, cs, i, t, j, min(g.nr, j1-j), k0)
+				i += t
+			}
+		}
+	}
+}
+
+// packA copies rows i0 to i1 of a transposed A, tile by tile, so that the columns of a tile are without gaps.
+func (g *gemmTask) packA(s *space, i0, i1, k0, kc int) {
+	for i := i0; i < i1; {
+		t := tileRows(g.pool.family, i1-i)
+		packColumns(g.pool.family, kc, t, g.a[k0*g.lda+i:], g.lda, s.a[(i-i0)*kc:])
+		i += t
 	}
 }
 

@@ -142,6 +142,18 @@ func families(t *testing.T, f func(t *testing.T, family simd.Family)) {
 	}
 }
 
+// eachActive runs f with each family that the processor has as the active one, one after the other: tests that call it are not
+// parallel.
+func eachActive(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	for _, family := range simd.Available() {
+		t.Run(family.String(), func(t *testing.T) {
+			defer simd.SetActive(family)()
+			f(t)
+		})
+	}
+}
+
 func TestGemm(t *testing.T) {
 	t.Parallel()
 	dims := []int{1, 2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 31, 32, 33, 49}

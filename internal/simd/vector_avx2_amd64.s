@@ -88,11 +88,176 @@ DATA tailMasksAVX2<>+56(SB)/4, $0x00000000
 DATA tailMasksAVX2<>+60(SB)/4, $0x00000000
 GLOBL tailMasksAVX2<>(SB), RODATA|NOPTR, $64
 
+// func sumAVX2(n int, x *float32) float32
+// Requires: AVX, SSE
+TEXT ·sumAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   n+0(FP), AX
+	MOVQ   x+8(FP), CX
+	SUBQ   $0x20, AX
+	JL     ones
+
+	PCALIGN $0x20
+loopmany:
+	VADDPS (CX), Y0, Y0
+	VADDPS 32(CX), Y1, Y1
+	VADDPS 64(CX), Y2, Y2
+	VADDPS 96(CX), Y3, Y3
+	ADDQ   $0x00000080, CX
+	SUBQ   $0x20, AX
+	JGE    loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VADDPS (CX), Y0, Y0
+	ADDQ   $0x20, CX
+	SUBQ   $0x08, AX
+	JGE    loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DX
+	NEGQ       AX
+	VMOVUPS    32(DX)(AX*4), Y4
+	VMASKMOVPS (CX), Y4, Y4
+	VADDPS     Y4, Y0, Y0
+
+done:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	MOVSS        X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func sumSquaresAVX2(n int, x *float32, about float32) float32
+// Requires: AVX, FMA3, SSE
+TEXT ·sumSquaresAVX2(SB), NOSPLIT|NOFRAME, $0-28
+	VBROADCASTSS about+16(FP), Y0
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	SUBQ         $0x20, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS     (CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y1
+	VMOVUPS     32(CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y2
+	VMOVUPS     64(CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     96(CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JGE         loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS     (CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y1
+	ADDQ        $0x20, CX
+	SUBQ        $0x08, AX
+	JGE         loopone
+
+tail:
+	ADDQ        $0x08, AX
+	JLE         done
+	LEAQ        tailMasksAVX2<>+0(SB), DX
+	NEGQ        AX
+	VMOVUPS     32(DX)(AX*4), Y5
+	VMASKMOVPS  (CX), Y5, Y6
+	VSUBPS      Y0, Y6, Y0
+	VANDPS      Y5, Y0, Y0
+	VFMADD231PS Y0, Y0, Y1
+
+done:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	MOVSS        X1, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func largestAVX2(n int, x *float32) float32
+// Requires: AVX, SSE
+TEXT ·largestAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS (CX), Y0
+	VMOVAPS      Y0, Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMAXPS  Y0, Y2, Y0
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DX
+	NEGQ       AX
+	VMOVUPS    32(DX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VBLENDVPS  Y2, Y3, Y1, Y3
+	VMAXPS     Y0, Y3, Y0
+
+done:
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VMAXSS       X1, X0, X0
+	MOVSS        X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
 // func axpyAVX2(n int, alpha float32, x *float32, y *float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, FMA3
 TEXT ·axpyAVX2(SB), NOSPLIT|NOFRAME, $0-32
-	MOVSS        alpha+8(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS alpha+8(FP), Y0
 	MOVQ         n+0(FP), AX
 	MOVQ         x+16(FP), CX
 	MOVQ         y+24(FP), DX
@@ -143,6 +308,3644 @@ tail:
 	VMASKMOVPS  (CX), Y1, Y3
 	VFMADD231PS Y3, Y0, Y2
 	VMASKMOVPS  Y2, Y1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addAVX2(n int, x *float32, y *float32)
+// Requires: AVX
+TEXT ·addAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x20, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (DX), Y0
+	VMOVUPS (CX), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VMOVUPS 32(CX), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(DX)
+	VMOVUPS 64(DX), Y0
+	VMOVUPS 64(CX), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 64(DX)
+	VMOVUPS 96(DX), Y0
+	VMOVUPS 96(CX), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 96(DX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Y0
+	VMOVUPS (CX), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y0
+	VMASKMOVPS (DX), Y0, Y1
+	VMASKMOVPS (CX), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleAVX2(n int, x *float32, alpha float32)
+// Requires: AVX
+TEXT ·scaleAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS alpha+16(FP), Y0
+	SUBQ         $0x20, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(CX), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	VMOVUPS 64(CX), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, 64(CX)
+	VMOVUPS 96(CX), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, 96(CX)
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, (CX)
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DX
+	NEGQ       AX
+	VMOVUPS    32(DX)(AX*4), Y1
+	VMASKMOVPS (CX), Y1, Y2
+	VMULPS     Y0, Y2, Y0
+	VMASKMOVPS Y0, Y1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addScaledAVX2(n int, x *float32, y *float32, alpha float32)
+// Requires: AVX
+TEXT ·addScaledAVX2(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         y+16(FP), DX
+	VBROADCASTSS alpha+24(FP), Y0
+	SUBQ         $0x20, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (DX), Y1
+	VMOVUPS (CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (DX)
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 32(CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS 64(DX), Y1
+	VMOVUPS 64(CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 64(DX)
+	VMOVUPS 96(DX), Y1
+	VMOVUPS 96(CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 96(DX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Y1
+	VMOVUPS (CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (DX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y1
+	VMASKMOVPS (DX), Y1, Y2
+	VMASKMOVPS (CX), Y1, Y3
+	VMULPS     Y0, Y3, Y0
+	VADDPS     Y0, Y2, Y0
+	VMASKMOVPS Y0, Y1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func mulAVX2(n int, x *float32, y *float32, z *float32)
+// Requires: AVX
+TEXT ·mulAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ z+24(FP), BX
+	SUBQ $0x10, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y0
+	VMOVUPS (DX), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS Y0, (BX)
+	VMOVUPS 32(CX), Y0
+	VMOVUPS 32(DX), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y0
+	VMOVUPS (DX), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS Y0, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (DX), Y0, Y2
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addMulAVX2(n int, x *float32, y *float32, z *float32)
+// Requires: AVX
+TEXT ·addMulAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ z+24(FP), BX
+	SUBQ $0x10, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (BX), Y0
+	VMOVUPS (CX), Y1
+	VMOVUPS (DX), Y2
+	VMULPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (BX)
+	VMOVUPS 32(BX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 32(DX), Y2
+	VMULPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (BX), Y0
+	VMOVUPS (CX), Y1
+	VMOVUPS (DX), Y2
+	VMULPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y0
+	VMASKMOVPS (BX), Y0, Y1
+	VMASKMOVPS (CX), Y0, Y2
+	VMASKMOVPS (DX), Y0, Y3
+	VMULPS     Y3, Y2, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func reluAVX2(n int, x *float32, y *float32)
+// Requires: AVX
+TEXT ·reluAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x10, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (CX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (DX)
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS 32(CX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (CX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (DX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y0
+	VXORPS     Y1, Y1, Y1
+	VMASKMOVPS (CX), Y0, Y2
+	VMAXPS     Y2, Y1, Y2
+	VADDPS     Y1, Y2, Y2
+	VMASKMOVPS Y2, Y0, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func reluGradAVX2(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX
+TEXT ·reluGradAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x10, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y0
+	VXORPS  Y1, Y1, Y1
+	VCMPPS  $0x1e, Y1, Y0, Y0
+	VMOVUPS (DX), Y1
+	VANDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (BX)
+	VMOVUPS 32(CX), Y0
+	VXORPS  Y1, Y1, Y1
+	VCMPPS  $0x1e, Y1, Y0, Y0
+	VMOVUPS 32(DX), Y1
+	VANDPS  Y0, Y1, Y0
+	VMOVUPS Y0, 32(BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y0
+	VXORPS  Y1, Y1, Y1
+	VCMPPS  $0x1e, Y1, Y0, Y0
+	VMOVUPS (DX), Y1
+	VANDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VXORPS     Y2, Y2, Y2
+	VCMPPS     $0x1e, Y2, Y1, Y1
+	VMASKMOVPS (DX), Y0, Y2
+	VANDPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addReluGradAVX2(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX
+TEXT ·addReluGradAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x10, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y0
+	VXORPS  Y1, Y1, Y1
+	VCMPPS  $0x1e, Y1, Y0, Y0
+	VMOVUPS (DX), Y1
+	VANDPS  Y0, Y1, Y0
+	VMOVUPS (BX), Y1
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (BX)
+	VMOVUPS 32(CX), Y0
+	VXORPS  Y1, Y1, Y1
+	VCMPPS  $0x1e, Y1, Y0, Y0
+	VMOVUPS 32(DX), Y1
+	VANDPS  Y0, Y1, Y0
+	VMOVUPS 32(BX), Y1
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, 32(BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y0
+	VXORPS  Y1, Y1, Y1
+	VCMPPS  $0x1e, Y1, Y0, Y0
+	VMOVUPS (DX), Y1
+	VANDPS  Y0, Y1, Y0
+	VMOVUPS (BX), Y1
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VXORPS     Y2, Y2, Y2
+	VCMPPS     $0x1e, Y2, Y1, Y1
+	VMASKMOVPS (DX), Y0, Y2
+	VANDPS     Y1, Y2, Y1
+	VMASKMOVPS (BX), Y0, Y2
+	VADDPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addSigmoidGradAVX2(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX
+TEXT ·addSigmoidGradAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Y0
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	VMOVUPS      (BX), Y2
+	VMOVUPS      (DX), Y3
+	VMULPS       Y0, Y3, Y3
+	VSUBPS       Y0, Y1, Y0
+	VMULPS       Y0, Y3, Y0
+	VADDPS       Y0, Y2, Y0
+	VMOVUPS      Y0, (BX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), SI
+	NEGQ         AX
+	VMOVUPS      32(SI)(AX*4), Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y2
+	VMASKMOVPS   (BX), Y0, Y3
+	VMASKMOVPS   (DX), Y0, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y1, Y2, Y1
+	VMULPS       Y1, Y4, Y1
+	VADDPS       Y1, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all3f800000AVX2<>+0(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+4(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+8(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+12(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+16(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+20(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+24(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+28(SB)/4, $0x3f800000
+GLOBL all3f800000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func addTanhGradAVX2(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX
+TEXT ·addTanhGradAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Y0
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	VMOVUPS      (BX), Y2
+	VMOVUPS      (DX), Y3
+	VMULPS       Y0, Y0, Y0
+	VSUBPS       Y0, Y1, Y0
+	VMULPS       Y0, Y3, Y0
+	VADDPS       Y0, Y2, Y0
+	VMOVUPS      Y0, (BX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), SI
+	NEGQ         AX
+	VMOVUPS      32(SI)(AX*4), Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y2
+	VMASKMOVPS   (BX), Y0, Y3
+	VMASKMOVPS   (DX), Y0, Y4
+	VMULPS       Y1, Y1, Y1
+	VSUBPS       Y1, Y2, Y1
+	VMULPS       Y1, Y4, Y1
+	VADDPS       Y1, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sumRowsAVX2(rows int, columns int, x *float32, stride int, sums *float32)
+// Requires: AVX
+TEXT ·sumRowsAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ  rows+0(FP), AX
+	MOVQ  columns+8(FP), CX
+	MOVQ  x+16(FP), DX
+	MOVQ  stride+24(FP), BX
+	MOVQ  sums+32(FP), SI
+	TESTQ AX, AX
+	JZ    done
+
+columnsmany:
+	CMPQ    CX, $0x20
+	JL      endmany
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS 64(SI), Y2
+	VMOVUPS 96(SI), Y3
+	MOVQ    DX, DI
+	MOVQ    AX, R8
+
+	PCALIGN $0x20
+looprowmany:
+	VADDPS  (DI), Y0, Y0
+	VADDPS  32(DI), Y1, Y1
+	VADDPS  64(DI), Y2, Y2
+	VADDPS  96(DI), Y3, Y3
+	ADDQ    BX, DI
+	DECQ    R8
+	JNZ     looprowmany
+	VMOVUPS Y0, (SI)
+	VMOVUPS Y1, 32(SI)
+	VMOVUPS Y2, 64(SI)
+	VMOVUPS Y3, 96(SI)
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, SI
+	SUBQ    $0x20, CX
+	JMP     columnsmany
+
+endmany:
+columnsone:
+	CMPQ    CX, $0x08
+	JL      endone
+	VMOVUPS (SI), Y0
+	MOVQ    DX, DI
+	MOVQ    AX, R8
+
+	PCALIGN $0x20
+looprowone:
+	VADDPS  (DI), Y0, Y0
+	ADDQ    BX, DI
+	DECQ    R8
+	JNZ     looprowone
+	VMOVUPS Y0, (SI)
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, CX
+	JMP     columnsone
+
+endone:
+	TESTQ      CX, CX
+	JZ         done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       CX
+	VMOVUPS    32(DI)(CX*4), Y0
+	VMASKMOVPS (SI), Y0, Y1
+	MOVQ       DX, CX
+
+	PCALIGN $0x20
+looprowtail:
+	VMASKMOVPS (CX), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	ADDQ       BX, CX
+	DECQ       AX
+	JNZ        looprowtail
+	VMASKMOVPS Y1, Y0, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normaliseAVX2(n int, x *float32, gamma *float32, beta *float32, y *float32, mean float32, inv float32)
+// Requires: AVX
+TEXT ·normaliseAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         gamma+16(FP), DX
+	MOVQ         beta+24(FP), BX
+	MOVQ         y+32(FP), SI
+	VBROADCASTSS mean+40(FP), Y0
+	VBROADCASTSS inv+44(FP), Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y2, Y3, Y2
+	VMOVUPS (BX), Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y2, (SI)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VSUBPS     Y0, Y3, Y0
+	VMULPS     Y1, Y0, Y0
+	VMASKMOVPS (DX), Y2, Y1
+	VMULPS     Y0, Y1, Y0
+	VMASKMOVPS (BX), Y2, Y1
+	VADDPS     Y1, Y0, Y0
+	VMASKMOVPS Y0, Y2, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normaliseColumnsAVX2(n int, x *float32, mean *float32, inv *float32, gamma *float32, beta *float32, y *float32)
+// Requires: AVX
+TEXT ·normaliseColumnsAVX2(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ mean+16(FP), DX
+	MOVQ inv+24(FP), BX
+	MOVQ gamma+32(FP), SI
+	MOVQ beta+40(FP), DI
+	MOVQ y+48(FP), R8
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y0
+	VMOVUPS (DX), Y1
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS (BX), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS (SI), Y1
+	VMULPS  Y0, Y1, Y0
+	VMOVUPS (DI), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (R8)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	ADDQ    $0x20, R8
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R9
+	NEGQ       AX
+	VMOVUPS    32(R9)(AX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (DX), Y0, Y2
+	VSUBPS     Y2, Y1, Y1
+	VMASKMOVPS (BX), Y0, Y2
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS (SI), Y0, Y2
+	VMULPS     Y1, Y2, Y1
+	VMASKMOVPS (DI), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normaliseGradAVX2(n int, x *float32, dy *float32, gamma *float32, dgamma *float32, dbeta *float32, xhat *float32, dhat *float32, mean float32, inv float32)
+// Requires: AVX
+TEXT ·normaliseGradAVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         dy+16(FP), DX
+	MOVQ         gamma+24(FP), BX
+	MOVQ         dgamma+32(FP), SI
+	MOVQ         dbeta+40(FP), DI
+	MOVQ         xhat+48(FP), R8
+	MOVQ         dhat+56(FP), R9
+	VBROADCASTSS mean+64(FP), Y0
+	VBROADCASTSS inv+68(FP), Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS (DX), Y3
+	VMOVUPS Y2, (R8)
+	VMOVUPS (BX), Y4
+	VMULPS  Y4, Y3, Y4
+	VMOVUPS Y4, (R9)
+	VMOVUPS (SI), Y4
+	VMULPS  Y2, Y3, Y2
+	VADDPS  Y2, Y4, Y2
+	VMOVUPS Y2, (SI)
+	VMOVUPS (DI), Y2
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y2, (DI)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	ADDQ    $0x20, R8
+	ADDQ    $0x20, R9
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R10
+	NEGQ       AX
+	VMOVUPS    32(R10)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VSUBPS     Y0, Y3, Y0
+	VMULPS     Y1, Y0, Y0
+	VMASKMOVPS (DX), Y2, Y1
+	VMASKMOVPS Y0, Y2, (R8)
+	VMASKMOVPS (BX), Y2, Y3
+	VMULPS     Y3, Y1, Y3
+	VMASKMOVPS Y3, Y2, (R9)
+	VMASKMOVPS (SI), Y2, Y3
+	VMULPS     Y0, Y1, Y0
+	VADDPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y2, (SI)
+	VMASKMOVPS (DI), Y2, Y0
+	VADDPS     Y1, Y0, Y0
+	VMASKMOVPS Y0, Y2, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addCentredAVX2(n int, xhat *float32, dhat *float32, dx *float32, m float32, v float32, inv float32)
+// Requires: AVX
+TEXT ·addCentredAVX2(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         n+0(FP), AX
+	MOVQ         xhat+8(FP), CX
+	MOVQ         dhat+16(FP), DX
+	MOVQ         dx+24(FP), BX
+	VBROADCASTSS m+32(FP), Y0
+	VBROADCASTSS v+36(FP), Y1
+	VBROADCASTSS inv+40(FP), Y2
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Y3
+	VSUBPS  Y0, Y3, Y3
+	VMOVUPS (CX), Y4
+	VMULPS  Y1, Y4, Y4
+	VSUBPS  Y4, Y3, Y3
+	VMOVUPS (BX), Y4
+	VMULPS  Y2, Y3, Y3
+	VADDPS  Y3, Y4, Y3
+	VMOVUPS Y3, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y3
+	VMASKMOVPS (DX), Y3, Y4
+	VSUBPS     Y0, Y4, Y0
+	VMASKMOVPS (CX), Y3, Y4
+	VMULPS     Y1, Y4, Y1
+	VSUBPS     Y1, Y0, Y0
+	VMASKMOVPS (BX), Y3, Y1
+	VMULPS     Y2, Y0, Y0
+	VADDPS     Y0, Y1, Y0
+	VMASKMOVPS Y0, Y3, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addColumnsGradAVX2(n int, x *float32, dy *float32, mean *float32, inv *float32, m *float32, v *float32, factor *float32, dx *float32)
+// Requires: AVX
+TEXT ·addColumnsGradAVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ mean+24(FP), BX
+	MOVQ inv+32(FP), SI
+	MOVQ m+40(FP), DI
+	MOVQ v+48(FP), R8
+	MOVQ factor+56(FP), R9
+	MOVQ dx+64(FP), R10
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y0
+	VMOVUPS (BX), Y1
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS (SI), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS (DX), Y1
+	VMOVUPS (DI), Y2
+	VSUBPS  Y2, Y1, Y1
+	VMOVUPS (R8), Y2
+	VMULPS  Y2, Y0, Y0
+	VSUBPS  Y0, Y1, Y0
+	VMOVUPS (R10), Y1
+	VMOVUPS (R9), Y2
+	VMULPS  Y2, Y0, Y0
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (R10)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	ADDQ    $0x20, R8
+	ADDQ    $0x20, R9
+	ADDQ    $0x20, R10
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R11
+	NEGQ       AX
+	VMOVUPS    32(R11)(AX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (BX), Y0, Y2
+	VSUBPS     Y2, Y1, Y1
+	VMASKMOVPS (SI), Y0, Y2
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS (DX), Y0, Y2
+	VMASKMOVPS (DI), Y0, Y3
+	VSUBPS     Y3, Y2, Y2
+	VMASKMOVPS (R8), Y0, Y3
+	VMULPS     Y3, Y1, Y1
+	VSUBPS     Y1, Y2, Y1
+	VMASKMOVPS (R10), Y0, Y2
+	VMASKMOVPS (R9), Y0, Y3
+	VMULPS     Y3, Y1, Y1
+	VADDPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (R10)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWideAVX2(n int, x *float32, sums *float64)
+// Requires: AVX
+TEXT ·addWideAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ sums+16(FP), DX
+	SUBQ $0x04, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (CX), X0
+	VCVTPS2PD X0, Y0
+	VADDPD    (DX), Y0, Y0
+	VMOVUPD   Y0, (DX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x20, DX
+	SUBQ      $0x04, AX
+	JGE       loopmany
+
+tail:
+	ADDQ $0x04, AX
+	JLE  done
+
+	PCALIGN $0x20
+loopone:
+	VMOVSS    (CX), X0
+	VCVTSS2SD X0, X0, X0
+	VADDSD    (DX), X0, X0
+	VMOVSD    X0, (DX)
+	ADDQ      $0x04, CX
+	ADDQ      $0x08, DX
+	DECQ      AX
+	JNZ       loopone
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWideSquaresAVX2(n int, x *float32, mean *float64, squares *float64)
+// Requires: AVX
+TEXT ·addWideSquaresAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ mean+16(FP), DX
+	MOVQ squares+24(FP), BX
+	SUBQ $0x04, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (CX), X0
+	VCVTPS2PD X0, Y0
+	VMOVUPD   (DX), Y1
+	VSUBPD    Y1, Y0, Y0
+	VMULPD    Y0, Y0, Y0
+	VADDPD    (BX), Y0, Y0
+	VMOVUPD   Y0, (BX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	SUBQ      $0x04, AX
+	JGE       loopmany
+
+tail:
+	ADDQ $0x04, AX
+	JLE  done
+
+	PCALIGN $0x20
+loopone:
+	VMOVSS    (CX), X0
+	VCVTSS2SD X0, X0, X0
+	VMOVSD    (DX), X1
+	VSUBSD    X1, X0, X0
+	VMULSD    X0, X0, X0
+	VADDSD    (BX), X0, X0
+	VMOVSD    X0, (BX)
+	ADDQ      $0x04, CX
+	ADDQ      $0x08, DX
+	ADDQ      $0x08, BX
+	DECQ      AX
+	JNZ       loopone
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWideGradsAVX2(n int, x *float32, dy *float32, mean *float32, inv *float32, sums *float64, products *float64)
+// Requires: AVX
+TEXT ·addWideGradsAVX2(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ mean+24(FP), BX
+	MOVQ inv+32(FP), SI
+	MOVQ sums+40(FP), DI
+	MOVQ products+48(FP), R8
+	SUBQ $0x04, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (DX), X0
+	VMOVUPS   (CX), X1
+	VMOVUPS   (BX), X2
+	VSUBPS    X2, X1, X1
+	VMOVUPS   (SI), X2
+	VMULPS    X2, X1, X1
+	VCVTPS2PD X0, Y2
+	VADDPD    (DI), Y2, Y2
+	VMOVUPD   Y2, (DI)
+	VMULPS    X1, X0, X0
+	VCVTPS2PD X0, Y0
+	VADDPD    (R8), Y0, Y0
+	VMOVUPD   Y0, (R8)
+	ADDQ      $0x10, CX
+	ADDQ      $0x10, DX
+	ADDQ      $0x10, BX
+	ADDQ      $0x10, SI
+	ADDQ      $0x20, DI
+	ADDQ      $0x20, R8
+	SUBQ      $0x04, AX
+	JGE       loopmany
+
+tail:
+	ADDQ $0x04, AX
+	JLE  done
+
+	PCALIGN $0x20
+loopone:
+	VMOVSS    (DX), X0
+	VMOVSS    (CX), X1
+	VMOVSS    (BX), X2
+	VSUBPS    X2, X1, X1
+	VMOVSS    (SI), X2
+	VMULPS    X2, X1, X1
+	VCVTSS2SD X0, X0, X2
+	VADDSD    (DI), X2, X2
+	VMOVSD    X2, (DI)
+	VMULPS    X1, X0, X0
+	VCVTSS2SD X0, X0, X0
+	VADDSD    (R8), X0, X0
+	VMOVSD    X0, (R8)
+	ADDQ      $0x04, CX
+	ADDQ      $0x04, DX
+	ADDQ      $0x04, BX
+	ADDQ      $0x04, SI
+	ADDQ      $0x08, DI
+	ADDQ      $0x08, R8
+	DECQ      AX
+	JNZ       loopone
+
+done:
+	VZEROUPPER
+	RET
+
+// func expAVX2(n int, x *float32, y *float32)
+// Requires: AVX, AVX2
+TEXT ·expAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Y0
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y1
+	VMAXPS       Y0, Y1, Y0
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y1
+	VMINPS       Y0, Y1, Y0
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y0, Y1
+	VCVTPS2DQ    Y1, Y1
+	VCVTDQ2PS    Y1, Y2
+	VMULPS       all3f318000AVX2<>+0(SB), Y2, Y3
+	VSUBPS       Y3, Y0, Y0
+	VMULPS       allb95e8083AVX2<>+0(SB), Y2, Y2
+	VSUBPS       Y2, Y0, Y0
+	VMULPS       all39506967AVX2<>+0(SB), Y0, Y2
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       all3c088908AVX2<>+0(SB), Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       all3f000000AVX2<>+0(SB), Y2, Y2
+	VMULPS       Y0, Y0, Y3
+	VMULPS       Y3, Y2, Y2
+	VADDPS       Y0, Y2, Y0
+	VADDPS       all3f800000AVX2<>+0(SB), Y0, Y0
+	VPSRAD       $0x01, Y1, Y2
+	VPADDD       all0000007fAVX2<>+0(SB), Y2, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y0, Y0
+	VPSUBD       Y2, Y1, Y1
+	VPADDD       all0000007fAVX2<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (DX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y2
+	VMINPS       Y1, Y2, Y1
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VMULPS       all3f318000AVX2<>+0(SB), Y3, Y4
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       allb95e8083AVX2<>+0(SB), Y3, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMULPS       all39506967AVX2<>+0(SB), Y1, Y3
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3c088908AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3f000000AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y1, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y1, Y3, Y1
+	VADDPS       all3f800000AVX2<>+0(SB), Y1, Y1
+	VPSRAD       $0x01, Y2, Y3
+	VPADDD       all0000007fAVX2<>+0(SB), Y3, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y1, Y1
+	VPSUBD       Y3, Y2, Y2
+	VPADDD       all0000007fAVX2<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA allc2d00000AVX2<>+0(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+4(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+8(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+12(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+16(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+20(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+24(SB)/4, $0xc2d00000
+DATA allc2d00000AVX2<>+28(SB)/4, $0xc2d00000
+GLOBL allc2d00000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all42b20000AVX2<>+0(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+4(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+8(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+12(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+16(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+20(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+24(SB)/4, $0x42b20000
+DATA all42b20000AVX2<>+28(SB)/4, $0x42b20000
+GLOBL all42b20000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3fb8aa3bAVX2<>+0(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+4(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+8(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+12(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+16(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+20(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+24(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX2<>+28(SB)/4, $0x3fb8aa3b
+GLOBL all3fb8aa3bAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3f318000AVX2<>+0(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+4(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+8(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+12(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+16(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+20(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+24(SB)/4, $0x3f318000
+DATA all3f318000AVX2<>+28(SB)/4, $0x3f318000
+GLOBL all3f318000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allb95e8083AVX2<>+0(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+4(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+8(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+12(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+16(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+20(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+24(SB)/4, $0xb95e8083
+DATA allb95e8083AVX2<>+28(SB)/4, $0xb95e8083
+GLOBL allb95e8083AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all39506967AVX2<>+0(SB)/4, $0x39506967
+DATA all39506967AVX2<>+4(SB)/4, $0x39506967
+DATA all39506967AVX2<>+8(SB)/4, $0x39506967
+DATA all39506967AVX2<>+12(SB)/4, $0x39506967
+DATA all39506967AVX2<>+16(SB)/4, $0x39506967
+DATA all39506967AVX2<>+20(SB)/4, $0x39506967
+DATA all39506967AVX2<>+24(SB)/4, $0x39506967
+DATA all39506967AVX2<>+28(SB)/4, $0x39506967
+GLOBL all39506967AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3ab743ceAVX2<>+0(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+4(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+8(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+12(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+16(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+20(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+24(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX2<>+28(SB)/4, $0x3ab743ce
+GLOBL all3ab743ceAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3c088908AVX2<>+0(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+4(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+8(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+12(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+16(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+20(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+24(SB)/4, $0x3c088908
+DATA all3c088908AVX2<>+28(SB)/4, $0x3c088908
+GLOBL all3c088908AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3d2aa9c1AVX2<>+0(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+4(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+8(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+12(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+16(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+20(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+24(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX2<>+28(SB)/4, $0x3d2aa9c1
+GLOBL all3d2aa9c1AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3e2aaaaaAVX2<>+0(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+4(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+8(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+12(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+16(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+20(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+24(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX2<>+28(SB)/4, $0x3e2aaaaa
+GLOBL all3e2aaaaaAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3f000000AVX2<>+0(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+4(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+8(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+12(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+16(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+20(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+24(SB)/4, $0x3f000000
+DATA all3f000000AVX2<>+28(SB)/4, $0x3f000000
+GLOBL all3f000000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all0000007fAVX2<>+0(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+4(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+8(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+12(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+16(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+20(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+24(SB)/4, $0x0000007f
+DATA all0000007fAVX2<>+28(SB)/4, $0x0000007f
+GLOBL all0000007fAVX2<>(SB), RODATA|NOPTR, $32
+
+// func expShiftedAVX2(n int, x *float32, y *float32, shift float32)
+// Requires: AVX, AVX2
+TEXT ·expShiftedAVX2(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         y+16(FP), DX
+	VBROADCASTSS shift+24(FP), Y0
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Y1
+	VSUBPS       Y0, Y1, Y1
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y1
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y2
+	VMINPS       Y1, Y2, Y1
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VMULPS       all3f318000AVX2<>+0(SB), Y3, Y4
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       allb95e8083AVX2<>+0(SB), Y3, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMULPS       all39506967AVX2<>+0(SB), Y1, Y3
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3c088908AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       all3f000000AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y1, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y1, Y3, Y1
+	VADDPS       all3f800000AVX2<>+0(SB), Y1, Y1
+	VPSRAD       $0x01, Y2, Y3
+	VPADDD       all0000007fAVX2<>+0(SB), Y3, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y1, Y1
+	VPSUBD       Y3, Y2, Y2
+	VPADDD       all0000007fAVX2<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (DX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y1
+	VMASKMOVPS   (CX), Y1, Y2
+	VSUBPS       Y0, Y2, Y0
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y2
+	VMAXPS       Y0, Y2, Y0
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y2
+	VMINPS       Y0, Y2, Y0
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VMULPS       all3f318000AVX2<>+0(SB), Y3, Y4
+	VSUBPS       Y4, Y0, Y0
+	VMULPS       allb95e8083AVX2<>+0(SB), Y3, Y3
+	VSUBPS       Y3, Y0, Y0
+	VMULPS       all39506967AVX2<>+0(SB), Y0, Y3
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       all3c088908AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       all3f000000AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y0, Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y0, Y3, Y0
+	VADDPS       all3f800000AVX2<>+0(SB), Y0, Y0
+	VPSRAD       $0x01, Y2, Y3
+	VPADDD       all0000007fAVX2<>+0(SB), Y3, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y0, Y0
+	VPSUBD       Y3, Y2, Y2
+	VPADDD       all0000007fAVX2<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VMASKMOVPS   Y0, Y1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sigmoidAVX2(n int, x *float32, y *float32)
+// Requires: AVX, AVX2
+TEXT ·sigmoidAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	VMOVUPS      (CX), Y1
+	VORPS        all80000000AVX2<>+0(SB), Y1, Y2
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y4
+	VMULPS       all3f318000AVX2<>+0(SB), Y4, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       allb95e8083AVX2<>+0(SB), Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMULPS       all39506967AVX2<>+0(SB), Y2, Y4
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       all3c088908AVX2<>+0(SB), Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       all3f000000AVX2<>+0(SB), Y4, Y4
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y2, Y4, Y2
+	VADDPS       all3f800000AVX2<>+0(SB), Y2, Y2
+	VPSRAD       $0x01, Y3, Y4
+	VPADDD       all0000007fAVX2<>+0(SB), Y4, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y2, Y2
+	VPSUBD       Y4, Y3, Y3
+	VPADDD       all0000007fAVX2<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VCMPPS       $0x11, Y3, Y1, Y1
+	VBLENDVPS    Y1, Y2, Y0, Y1
+	VADDPS       Y0, Y2, Y0
+	VDIVPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (DX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y0
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	VMASKMOVPS   (CX), Y0, Y2
+	VORPS        all80000000AVX2<>+0(SB), Y2, Y3
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y4
+	VMAXPS       Y3, Y4, Y3
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y4
+	VMINPS       Y3, Y4, Y3
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y3, Y4
+	VCVTPS2DQ    Y4, Y4
+	VCVTDQ2PS    Y4, Y5
+	VMULPS       all3f318000AVX2<>+0(SB), Y5, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       allb95e8083AVX2<>+0(SB), Y5, Y5
+	VSUBPS       Y5, Y3, Y3
+	VMULPS       all39506967AVX2<>+0(SB), Y3, Y5
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3c088908AVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3f000000AVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y3, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y3, Y5, Y3
+	VADDPS       all3f800000AVX2<>+0(SB), Y3, Y3
+	VPSRAD       $0x01, Y4, Y5
+	VPADDD       all0000007fAVX2<>+0(SB), Y5, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y3, Y3
+	VPSUBD       Y5, Y4, Y4
+	VPADDD       all0000007fAVX2<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VCMPPS       $0x11, Y4, Y2, Y2
+	VBLENDVPS    Y2, Y3, Y1, Y2
+	VADDPS       Y1, Y3, Y1
+	VDIVPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all80000000AVX2<>+0(SB)/4, $0x80000000
+DATA all80000000AVX2<>+4(SB)/4, $0x80000000
+DATA all80000000AVX2<>+8(SB)/4, $0x80000000
+DATA all80000000AVX2<>+12(SB)/4, $0x80000000
+DATA all80000000AVX2<>+16(SB)/4, $0x80000000
+DATA all80000000AVX2<>+20(SB)/4, $0x80000000
+DATA all80000000AVX2<>+24(SB)/4, $0x80000000
+DATA all80000000AVX2<>+28(SB)/4, $0x80000000
+GLOBL all80000000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func tanhAVX2(n int, x *float32, y *float32)
+// Requires: AVX, AVX2
+TEXT ·tanhAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Y0
+	VMULPS       Y0, Y0, Y1
+	VMULPS       allbbbaf0eaAVX2<>+0(SB), Y1, Y2
+	VADDPS       all3ca9134eAVX2<>+0(SB), Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       allbd5c1e2dAVX2<>+0(SB), Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       all3e088393AVX2<>+0(SB), Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       allbeaaaa99AVX2<>+0(SB), Y2, Y2
+	VMULPS       Y1, Y2, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y0, Y1, Y1
+	VANDPS       all7fffffffAVX2<>+0(SB), Y0, Y2
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y3
+	VBROADCASTSS all40000000AVX2<>+0(SB), Y4
+	VADDPS       Y2, Y2, Y5
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y6
+	VMAXPS       Y5, Y6, Y5
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y6
+	VMINPS       Y5, Y6, Y5
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y5, Y6
+	VCVTPS2DQ    Y6, Y6
+	VCVTDQ2PS    Y6, Y7
+	VMULPS       all3f318000AVX2<>+0(SB), Y7, Y8
+	VSUBPS       Y8, Y5, Y5
+	VMULPS       allb95e8083AVX2<>+0(SB), Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VMULPS       all39506967AVX2<>+0(SB), Y5, Y7
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       all3c088908AVX2<>+0(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       all3f000000AVX2<>+0(SB), Y7, Y7
+	VMULPS       Y5, Y5, Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VADDPS       all3f800000AVX2<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y7
+	VPADDD       all0000007fAVX2<>+0(SB), Y7, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y8, Y5, Y5
+	VPSUBD       Y7, Y6, Y6
+	VPADDD       all0000007fAVX2<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VDIVPS       Y5, Y4, Y4
+	VSUBPS       Y4, Y3, Y3
+	VANDPS       all80000000AVX2<>+0(SB), Y0, Y0
+	VORPS        Y0, Y3, Y0
+	VCMPPS       $0x11, all3f200000AVX2<>+0(SB), Y2, Y2
+	VBLENDVPS    Y2, Y1, Y0, Y0
+	VMOVUPS      Y0, (DX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VMULPS       Y1, Y1, Y2
+	VMULPS       allbbbaf0eaAVX2<>+0(SB), Y2, Y3
+	VADDPS       all3ca9134eAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       allbd5c1e2dAVX2<>+0(SB), Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       all3e088393AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       allbeaaaa99AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y2, Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VANDPS       all7fffffffAVX2<>+0(SB), Y1, Y3
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y4
+	VBROADCASTSS all40000000AVX2<>+0(SB), Y5
+	VADDPS       Y3, Y3, Y6
+	VBROADCASTSS allc2d00000AVX2<>+0(SB), Y7
+	VMAXPS       Y6, Y7, Y6
+	VBROADCASTSS all42b20000AVX2<>+0(SB), Y7
+	VMINPS       Y6, Y7, Y6
+	VMULPS       all3fb8aa3bAVX2<>+0(SB), Y6, Y7
+	VCVTPS2DQ    Y7, Y7
+	VCVTDQ2PS    Y7, Y8
+	VMULPS       all3f318000AVX2<>+0(SB), Y8, Y9
+	VSUBPS       Y9, Y6, Y6
+	VMULPS       allb95e8083AVX2<>+0(SB), Y8, Y8
+	VSUBPS       Y8, Y6, Y6
+	VMULPS       all39506967AVX2<>+0(SB), Y6, Y8
+	VADDPS       all3ab743ceAVX2<>+0(SB), Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       all3c088908AVX2<>+0(SB), Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       all3d2aa9c1AVX2<>+0(SB), Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       all3e2aaaaaAVX2<>+0(SB), Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       all3f000000AVX2<>+0(SB), Y8, Y8
+	VMULPS       Y6, Y6, Y9
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y6, Y8, Y6
+	VADDPS       all3f800000AVX2<>+0(SB), Y6, Y6
+	VPSRAD       $0x01, Y7, Y8
+	VPADDD       all0000007fAVX2<>+0(SB), Y8, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y9, Y6, Y6
+	VPSUBD       Y8, Y7, Y7
+	VPADDD       all0000007fAVX2<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y4, Y6, Y6
+	VDIVPS       Y6, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VANDPS       all80000000AVX2<>+0(SB), Y1, Y1
+	VORPS        Y1, Y4, Y1
+	VCMPPS       $0x11, all3f200000AVX2<>+0(SB), Y3, Y3
+	VBLENDVPS    Y3, Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA allbbbaf0eaAVX2<>+0(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+4(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+8(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+12(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+16(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+20(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+24(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX2<>+28(SB)/4, $0xbbbaf0ea
+GLOBL allbbbaf0eaAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3ca9134eAVX2<>+0(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+4(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+8(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+12(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+16(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+20(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+24(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX2<>+28(SB)/4, $0x3ca9134e
+GLOBL all3ca9134eAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allbd5c1e2dAVX2<>+0(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+4(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+8(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+12(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+16(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+20(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+24(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX2<>+28(SB)/4, $0xbd5c1e2d
+GLOBL allbd5c1e2dAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3e088393AVX2<>+0(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+4(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+8(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+12(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+16(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+20(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+24(SB)/4, $0x3e088393
+DATA all3e088393AVX2<>+28(SB)/4, $0x3e088393
+GLOBL all3e088393AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allbeaaaa99AVX2<>+0(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+4(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+8(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+12(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+16(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+20(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+24(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX2<>+28(SB)/4, $0xbeaaaa99
+GLOBL allbeaaaa99AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all7fffffffAVX2<>+0(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+4(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+8(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+12(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+16(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+20(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+24(SB)/4, $0x7fffffff
+DATA all7fffffffAVX2<>+28(SB)/4, $0x7fffffff
+GLOBL all7fffffffAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all40000000AVX2<>+0(SB)/4, $0x40000000
+DATA all40000000AVX2<>+4(SB)/4, $0x40000000
+DATA all40000000AVX2<>+8(SB)/4, $0x40000000
+DATA all40000000AVX2<>+12(SB)/4, $0x40000000
+DATA all40000000AVX2<>+16(SB)/4, $0x40000000
+DATA all40000000AVX2<>+20(SB)/4, $0x40000000
+DATA all40000000AVX2<>+24(SB)/4, $0x40000000
+DATA all40000000AVX2<>+28(SB)/4, $0x40000000
+GLOBL all40000000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3f200000AVX2<>+0(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+4(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+8(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+12(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+16(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+20(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+24(SB)/4, $0x3f200000
+DATA all3f200000AVX2<>+28(SB)/4, $0x3f200000
+GLOBL all3f200000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func logAVX2(n int, x *float32, y *float32)
+// Requires: AVX, AVX2
+TEXT ·logAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Y0
+	VXORPS       Y1, Y1, Y1
+	VCMPPS       $0x11, all00800000AVX2<>+0(SB), Y0, Y2
+	VMULPS       all4b000000AVX2<>+0(SB), Y0, Y3
+	VBLENDVPS    Y2, Y3, Y0, Y3
+	VPSRLD       $0x17, Y3, Y4
+	VPSUBD       all0000007eAVX2<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS all41b80000AVX2<>+0(SB), Y5
+	VANDPS       Y2, Y5, Y2
+	VSUBPS       Y2, Y4, Y2
+	VANDPS       all007fffffAVX2<>+0(SB), Y3, Y3
+	VORPS        all3f000000AVX2<>+0(SB), Y3, Y3
+	VCMPPS       $0x11, all3f3504f3AVX2<>+0(SB), Y3, Y4
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y5
+	VANDPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	VANDPS       Y4, Y3, Y4
+	VADDPS       Y4, Y3, Y3
+	VSUBPS       all3f800000AVX2<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y3, Y4
+	VMULPS       all3d9021bbAVX2<>+0(SB), Y3, Y5
+	VADDPS       allbdebd1b8AVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3def251aAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       allbdfe5d4fAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3e11e9bfAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       allbe2aae50AVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3e4cceacAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       allbe7ffffcAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       all3eaaaaaaAVX2<>+0(SB), Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMULPS       allb95e8083AVX2<>+0(SB), Y2, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       all3f000000AVX2<>+0(SB), Y4, Y4
+	VSUBPS       Y4, Y5, Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       all3f318000AVX2<>+0(SB), Y2, Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS all7f800000AVX2<>+0(SB), Y3
+	VCMPPS       $0x11, Y3, Y0, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y2
+	VCMPPS       $0x11, Y1, Y0, Y3
+	VBROADCASTSS all7fc00000AVX2<>+0(SB), Y4
+	VBLENDVPS    Y3, Y4, Y2, Y2
+	VCMPPS       $0x00, Y1, Y0, Y0
+	VBROADCASTSS allff800000AVX2<>+0(SB), Y1
+	VBLENDVPS    Y0, Y1, Y2, Y0
+	VMOVUPS      Y0, (DX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x08, AX
+	JLE          done
+	LEAQ         tailMasksAVX2<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VXORPS       Y2, Y2, Y2
+	VCMPPS       $0x11, all00800000AVX2<>+0(SB), Y1, Y3
+	VMULPS       all4b000000AVX2<>+0(SB), Y1, Y4
+	VBLENDVPS    Y3, Y4, Y1, Y4
+	VPSRLD       $0x17, Y4, Y5
+	VPSUBD       all0000007eAVX2<>+0(SB), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS all41b80000AVX2<>+0(SB), Y6
+	VANDPS       Y3, Y6, Y3
+	VSUBPS       Y3, Y5, Y3
+	VANDPS       all007fffffAVX2<>+0(SB), Y4, Y4
+	VORPS        all3f000000AVX2<>+0(SB), Y4, Y4
+	VCMPPS       $0x11, all3f3504f3AVX2<>+0(SB), Y4, Y5
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y6
+	VANDPS       Y5, Y6, Y6
+	VSUBPS       Y6, Y3, Y3
+	VANDPS       Y5, Y4, Y5
+	VADDPS       Y5, Y4, Y4
+	VSUBPS       all3f800000AVX2<>+0(SB), Y4, Y4
+	VMULPS       Y4, Y4, Y5
+	VMULPS       all3d9021bbAVX2<>+0(SB), Y4, Y6
+	VADDPS       allbdebd1b8AVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       all3def251aAVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       allbdfe5d4fAVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       all3e11e9bfAVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       allbe2aae50AVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       all3e4cceacAVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       allbe7ffffcAVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       all3eaaaaaaAVX2<>+0(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VMULPS       allb95e8083AVX2<>+0(SB), Y3, Y7
+	VADDPS       Y7, Y6, Y6
+	VMULPS       all3f000000AVX2<>+0(SB), Y5, Y5
+	VSUBPS       Y5, Y6, Y5
+	VADDPS       Y5, Y4, Y4
+	VMULPS       all3f318000AVX2<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y4, Y3
+	VBROADCASTSS all7f800000AVX2<>+0(SB), Y4
+	VCMPPS       $0x11, Y4, Y1, Y4
+	VBLENDVPS    Y4, Y3, Y1, Y3
+	VCMPPS       $0x11, Y2, Y1, Y4
+	VBROADCASTSS all7fc00000AVX2<>+0(SB), Y5
+	VBLENDVPS    Y4, Y5, Y3, Y3
+	VCMPPS       $0x00, Y2, Y1, Y1
+	VBROADCASTSS allff800000AVX2<>+0(SB), Y2
+	VBLENDVPS    Y1, Y2, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all00800000AVX2<>+0(SB)/4, $0x00800000
+DATA all00800000AVX2<>+4(SB)/4, $0x00800000
+DATA all00800000AVX2<>+8(SB)/4, $0x00800000
+DATA all00800000AVX2<>+12(SB)/4, $0x00800000
+DATA all00800000AVX2<>+16(SB)/4, $0x00800000
+DATA all00800000AVX2<>+20(SB)/4, $0x00800000
+DATA all00800000AVX2<>+24(SB)/4, $0x00800000
+DATA all00800000AVX2<>+28(SB)/4, $0x00800000
+GLOBL all00800000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all4b000000AVX2<>+0(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+4(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+8(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+12(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+16(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+20(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+24(SB)/4, $0x4b000000
+DATA all4b000000AVX2<>+28(SB)/4, $0x4b000000
+GLOBL all4b000000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all0000007eAVX2<>+0(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+4(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+8(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+12(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+16(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+20(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+24(SB)/4, $0x0000007e
+DATA all0000007eAVX2<>+28(SB)/4, $0x0000007e
+GLOBL all0000007eAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all41b80000AVX2<>+0(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+4(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+8(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+12(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+16(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+20(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+24(SB)/4, $0x41b80000
+DATA all41b80000AVX2<>+28(SB)/4, $0x41b80000
+GLOBL all41b80000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all007fffffAVX2<>+0(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+4(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+8(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+12(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+16(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+20(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+24(SB)/4, $0x007fffff
+DATA all007fffffAVX2<>+28(SB)/4, $0x007fffff
+GLOBL all007fffffAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3f3504f3AVX2<>+0(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+4(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+8(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+12(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+16(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+20(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+24(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX2<>+28(SB)/4, $0x3f3504f3
+GLOBL all3f3504f3AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3d9021bbAVX2<>+0(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+4(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+8(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+12(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+16(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+20(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+24(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX2<>+28(SB)/4, $0x3d9021bb
+GLOBL all3d9021bbAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allbdebd1b8AVX2<>+0(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+4(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+8(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+12(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+16(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+20(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+24(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX2<>+28(SB)/4, $0xbdebd1b8
+GLOBL allbdebd1b8AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3def251aAVX2<>+0(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+4(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+8(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+12(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+16(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+20(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+24(SB)/4, $0x3def251a
+DATA all3def251aAVX2<>+28(SB)/4, $0x3def251a
+GLOBL all3def251aAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allbdfe5d4fAVX2<>+0(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+4(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+8(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+12(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+16(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+20(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+24(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX2<>+28(SB)/4, $0xbdfe5d4f
+GLOBL allbdfe5d4fAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3e11e9bfAVX2<>+0(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+4(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+8(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+12(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+16(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+20(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+24(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX2<>+28(SB)/4, $0x3e11e9bf
+GLOBL all3e11e9bfAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allbe2aae50AVX2<>+0(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+4(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+8(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+12(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+16(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+20(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+24(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX2<>+28(SB)/4, $0xbe2aae50
+GLOBL allbe2aae50AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3e4cceacAVX2<>+0(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+4(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+8(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+12(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+16(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+20(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+24(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX2<>+28(SB)/4, $0x3e4cceac
+GLOBL all3e4cceacAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allbe7ffffcAVX2<>+0(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+4(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+8(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+12(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+16(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+20(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+24(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX2<>+28(SB)/4, $0xbe7ffffc
+GLOBL allbe7ffffcAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all3eaaaaaaAVX2<>+0(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+4(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+8(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+12(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+16(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+20(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+24(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX2<>+28(SB)/4, $0x3eaaaaaa
+GLOBL all3eaaaaaaAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all7f800000AVX2<>+0(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+4(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+8(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+12(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+16(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+20(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+24(SB)/4, $0x7f800000
+DATA all7f800000AVX2<>+28(SB)/4, $0x7f800000
+GLOBL all7f800000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all7fc00000AVX2<>+0(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+4(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+8(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+12(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+16(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+20(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+24(SB)/4, $0x7fc00000
+DATA all7fc00000AVX2<>+28(SB)/4, $0x7fc00000
+GLOBL all7fc00000AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA allff800000AVX2<>+0(SB)/4, $0xff800000
+DATA allff800000AVX2<>+4(SB)/4, $0xff800000
+DATA allff800000AVX2<>+8(SB)/4, $0xff800000
+DATA allff800000AVX2<>+12(SB)/4, $0xff800000
+DATA allff800000AVX2<>+16(SB)/4, $0xff800000
+DATA allff800000AVX2<>+20(SB)/4, $0xff800000
+DATA allff800000AVX2<>+24(SB)/4, $0xff800000
+DATA allff800000AVX2<>+28(SB)/4, $0xff800000
+GLOBL allff800000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func sgdAVX2(n int, w *float32, grad *float32, rate float32)
+// Requires: AVX
+TEXT ·sgdAVX2(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	VBROADCASTSS rate+24(FP), Y0
+	SUBQ         $0x10, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y1
+	VMOVUPS (DX), Y2
+	VMULPS  Y0, Y2, Y2
+	VSUBPS  Y2, Y1, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 32(DX), Y2
+	VMULPS  Y0, Y2, Y2
+	VSUBPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y1
+	VMOVUPS (DX), Y2
+	VMULPS  Y0, Y2, Y2
+	VSUBPS  Y2, Y1, Y1
+	VMOVUPS Y1, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y1
+	VMASKMOVPS (CX), Y1, Y2
+	VMASKMOVPS (DX), Y1, Y3
+	VMULPS     Y0, Y3, Y0
+	VSUBPS     Y0, Y2, Y0
+	VMASKMOVPS Y0, Y1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
+// Requires: AVX
+TEXT ·momentumAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS mu+36(FP), Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS (BX), Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y2, (DX)
+	VMOVUPS (CX), Y3
+	VMULPS  Y0, Y2, Y2
+	VSUBPS  Y2, Y3, Y2
+	VMOVUPS Y2, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y2
+	VMASKMOVPS (DX), Y2, Y3
+	VMULPS     Y1, Y3, Y1
+	VMASKMOVPS (BX), Y2, Y3
+	VADDPS     Y3, Y1, Y1
+	VMASKMOVPS Y1, Y2, (DX)
+	VMASKMOVPS (CX), Y2, Y3
+	VMULPS     Y0, Y1, Y0
+	VSUBPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func emaAVX2(n int, w *float32, grad *float32, decay float32, rest float32)
+// Requires: AVX
+TEXT ·emaAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	VBROADCASTSS decay+24(FP), Y0
+	VBROADCASTSS rest+28(FP), Y1
+	SUBQ         $0x10, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y1, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y2, (CX)
+	VMOVUPS 32(CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS 32(DX), Y3
+	VMULPS  Y1, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y2, 32(CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y1, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y2, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMULPS     Y0, Y3, Y0
+	VMASKMOVPS (DX), Y2, Y3
+	VMULPS     Y1, Y3, Y1
+	VADDPS     Y1, Y0, Y0
+	VMASKMOVPS Y0, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adagradAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32)
+// Requires: AVX
+TEXT ·adagradAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS decay+36(FP), Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMOVUPS (BX), Y3
+	VMULPS  Y1, Y2, Y4
+	VADDPS  Y4, Y3, Y3
+	VMOVUPS (DX), Y4
+	VMULPS  Y3, Y3, Y5
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (DX)
+	VMULPS  Y0, Y3, Y3
+	VSQRTPS Y4, Y4
+	VDIVPS  Y4, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMASKMOVPS (BX), Y2, Y4
+	VMULPS     Y1, Y3, Y1
+	VADDPS     Y1, Y4, Y1
+	VMASKMOVPS (DX), Y2, Y4
+	VMULPS     Y1, Y1, Y5
+	VADDPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y2, (DX)
+	VMULPS     Y0, Y1, Y0
+	VSQRTPS    Y4, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·adamAVX2(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	VBROADCASTSS c1+44(FP), Y1
+	VBROADCASTSS c2+48(FP), Y2
+	VBROADCASTSS epsilon+52(FP), Y3
+	VBROADCASTSS decay+56(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y5
+	VMOVUPS (SI), Y6
+	VMULPS  Y4, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DX), Y7
+	VSUBPS  Y7, Y6, Y8
+	VMULPS  Y1, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS (BX), Y8
+	VMULPS  Y6, Y6, Y6
+	VSUBPS  Y8, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VADDPS  Y6, Y8, Y6
+	VMOVUPS Y7, (DX)
+	VMOVUPS Y6, (BX)
+	VMULPS  Y0, Y7, Y7
+	VSQRTPS Y6, Y6
+	VADDPS  Y3, Y6, Y6
+	VDIVPS  Y6, Y7, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (SI), Y5, Y7
+	VMULPS     Y4, Y6, Y4
+	VADDPS     Y4, Y7, Y4
+	VMASKMOVPS (DX), Y5, Y7
+	VSUBPS     Y7, Y4, Y8
+	VMULPS     Y1, Y8, Y1
+	VADDPS     Y1, Y7, Y1
+	VMASKMOVPS (BX), Y5, Y7
+	VMULPS     Y4, Y4, Y4
+	VSUBPS     Y7, Y4, Y4
+	VMULPS     Y2, Y4, Y2
+	VADDPS     Y2, Y7, Y2
+	VMASKMOVPS Y1, Y5, (DX)
+	VMASKMOVPS Y2, Y5, (BX)
+	VMULPS     Y0, Y1, Y0
+	VSQRTPS    Y2, Y1
+	VADDPS     Y3, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX
+TEXT ·adamNesterovAVX2(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	VBROADCASTSS c1+44(FP), Y1
+	VBROADCASTSS c2+48(FP), Y2
+	VBROADCASTSS epsilon+52(FP), Y3
+	VBROADCASTSS decay+56(FP), Y4
+	VBROADCASTSS beta1+60(FP), Y5
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y6
+	VMOVUPS (SI), Y7
+	VMULPS  Y4, Y6, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS (DX), Y8
+	VSUBPS  Y8, Y7, Y9
+	VMULPS  Y1, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS (BX), Y9
+	VMULPS  Y7, Y7, Y10
+	VSUBPS  Y9, Y10, Y10
+	VMULPS  Y2, Y10, Y10
+	VADDPS  Y10, Y9, Y9
+	VMOVUPS Y8, (DX)
+	VMOVUPS Y9, (BX)
+	VMULPS  Y1, Y7, Y7
+	VMULPS  Y5, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMULPS  Y0, Y7, Y7
+	VSQRTPS Y9, Y8
+	VADDPS  Y3, Y8, Y8
+	VDIVPS  Y8, Y7, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMOVUPS Y6, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y6
+	VMASKMOVPS (CX), Y6, Y7
+	VMASKMOVPS (SI), Y6, Y8
+	VMULPS     Y4, Y7, Y4
+	VADDPS     Y4, Y8, Y4
+	VMASKMOVPS (DX), Y6, Y8
+	VSUBPS     Y8, Y4, Y9
+	VMULPS     Y1, Y9, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS (BX), Y6, Y9
+	VMULPS     Y4, Y4, Y10
+	VSUBPS     Y9, Y10, Y10
+	VMULPS     Y2, Y10, Y2
+	VADDPS     Y2, Y9, Y2
+	VMASKMOVPS Y8, Y6, (DX)
+	VMASKMOVPS Y2, Y6, (BX)
+	VMULPS     Y1, Y4, Y1
+	VMULPS     Y5, Y8, Y4
+	VADDPS     Y4, Y1, Y1
+	VMULPS     Y0, Y1, Y0
+	VSQRTPS    Y2, Y1
+	VADDPS     Y3, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y7, Y0
+	VMASKMOVPS Y0, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+// Requires: AVX
+TEXT ·ftrlAVX2(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	VBROADCASTSS beta+44(FP), Y1
+	VBROADCASTSS l1+48(FP), Y2
+	VBROADCASTSS l2+52(FP), Y3
+	VBROADCASTSS l2rate+56(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS   (CX), Y5
+	VMOVUPS   (DX), Y6
+	VMOVUPS   (SI), Y7
+	VSQRTPS   Y6, Y8
+	VMULPS    Y7, Y7, Y9
+	VADDPS    Y9, Y6, Y6
+	VMOVUPS   Y6, (DX)
+	VSQRTPS   Y6, Y6
+	VMOVUPS   (BX), Y9
+	VXORPS    Y10, Y10, Y10
+	VXORPS    all80000000AVX2<>+0(SB), Y2, Y11
+	VCMPPS    $0x11, Y11, Y9, Y12
+	VSUBPS    Y9, Y11, Y11
+	VBLENDVPS Y12, Y11, Y10, Y10
+	VCMPPS    $0x1e, Y2, Y9, Y11
+	VSUBPS    Y9, Y2, Y12
+	VBLENDVPS Y11, Y12, Y10, Y10
+	VADDPS    Y6, Y1, Y11
+	VMULPS    Y5, Y3, Y12
+	VSUBPS    Y12, Y10, Y12
+	VADDPS    Y7, Y12, Y12
+	VDIVPS    Y0, Y11, Y13
+	VMULPS    Y5, Y13, Y13
+	VSUBPS    Y13, Y12, Y12
+	VSUBPS    Y8, Y6, Y6
+	VDIVPS    Y0, Y6, Y6
+	VMULPS    Y5, Y6, Y5
+	VSUBPS    Y5, Y7, Y5
+	VXORPS    Y6, Y6, Y6
+	VCMPPS    $0x04, Y6, Y10, Y6
+	VBLENDVPS Y6, Y12, Y5, Y5
+	VADDPS    Y5, Y9, Y5
+	VMOVUPS   Y5, (BX)
+	VXORPS    Y6, Y6, Y6
+	VXORPS    all80000000AVX2<>+0(SB), Y2, Y7
+	VCMPPS    $0x11, Y7, Y5, Y8
+	VSUBPS    Y5, Y7, Y7
+	VBLENDVPS Y8, Y7, Y6, Y6
+	VCMPPS    $0x1e, Y2, Y5, Y7
+	VSUBPS    Y5, Y2, Y5
+	VBLENDVPS Y7, Y5, Y6, Y5
+	VMULPS    Y5, Y0, Y5
+	VADDPS    Y4, Y11, Y6
+	VDIVPS    Y6, Y5, Y5
+	VMOVUPS   Y5, (CX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	ADDQ      $0x20, SI
+	SUBQ      $0x08, AX
+	JGE       loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (DX), Y5, Y7
+	VMASKMOVPS (SI), Y5, Y8
+	VSQRTPS    Y7, Y9
+	VMULPS     Y8, Y8, Y10
+	VADDPS     Y10, Y7, Y7
+	VMASKMOVPS Y7, Y5, (DX)
+	VSQRTPS    Y7, Y7
+	VMASKMOVPS (BX), Y5, Y10
+	VXORPS     Y11, Y11, Y11
+	VXORPS     all80000000AVX2<>+0(SB), Y2, Y12
+	VCMPPS     $0x11, Y12, Y10, Y13
+	VSUBPS     Y10, Y12, Y12
+	VBLENDVPS  Y13, Y12, Y11, Y11
+	VCMPPS     $0x1e, Y2, Y10, Y12
+	VSUBPS     Y10, Y2, Y13
+	VBLENDVPS  Y12, Y13, Y11, Y11
+	VADDPS     Y7, Y1, Y1
+	VMULPS     Y6, Y3, Y3
+	VSUBPS     Y3, Y11, Y3
+	VADDPS     Y8, Y3, Y3
+	VDIVPS     Y0, Y1, Y12
+	VMULPS     Y6, Y12, Y12
+	VSUBPS     Y12, Y3, Y3
+	VSUBPS     Y9, Y7, Y7
+	VDIVPS     Y0, Y7, Y7
+	VMULPS     Y6, Y7, Y6
+	VSUBPS     Y6, Y8, Y6
+	VXORPS     Y7, Y7, Y7
+	VCMPPS     $0x04, Y7, Y11, Y7
+	VBLENDVPS  Y7, Y3, Y6, Y3
+	VADDPS     Y3, Y10, Y3
+	VMASKMOVPS Y3, Y5, (BX)
+	VXORPS     Y6, Y6, Y6
+	VXORPS     all80000000AVX2<>+0(SB), Y2, Y7
+	VCMPPS     $0x11, Y7, Y3, Y8
+	VSUBPS     Y3, Y7, Y7
+	VBLENDVPS  Y8, Y7, Y6, Y6
+	VCMPPS     $0x1e, Y2, Y3, Y7
+	VSUBPS     Y3, Y2, Y2
+	VBLENDVPS  Y7, Y2, Y6, Y2
+	VMULPS     Y2, Y0, Y0
+	VADDPS     Y4, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VMASKMOVPS Y0, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func fmAVX2(fields int, dim int, x *float32, sums *float32) float32
+// Requires: AVX, SSE
+TEXT ·fmAVX2(SB), NOSPLIT|NOFRAME, $0-36
+	MOVQ   fields+0(FP), AX
+	MOVQ   dim+8(FP), CX
+	MOVQ   x+16(FP), DX
+	MOVQ   sums+24(FP), BX
+	MOVQ   CX, SI
+	SHLQ   $0x02, SI
+	VXORPS Y0, Y0, Y0
+	SUBQ   $0x08, CX
+	JL     tail
+
+	PCALIGN $0x20
+loopone:
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   DX, DI
+	MOVQ   AX, R8
+
+	PCALIGN $0x20
+loopfield:
+	VMOVUPS (DI), Y3
+	VADDPS  Y3, Y1, Y1
+	VMULPS  Y3, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     loopfield
+	VMOVUPS Y1, (BX)
+	VMULPS  Y1, Y1, Y1
+	VSUBPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, CX
+	JGE     loopone
+
+tail:
+	ADDQ    $0x08, CX
+	JLE     done
+	LEAQ    tailMasksAVX2<>+0(SB), DI
+	NEGQ    CX
+	VMOVUPS 32(DI)(CX*4), Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	MOVQ    DX, CX
+
+	PCALIGN $0x20
+looplast:
+	VMASKMOVPS (CX), Y1, Y4
+	VADDPS     Y4, Y2, Y2
+	VMULPS     Y4, Y4, Y4
+	VADDPS     Y4, Y3, Y3
+	ADDQ       SI, CX
+	DECQ       AX
+	JNZ        looplast
+	VMASKMOVPS Y2, Y1, (BX)
+	VMULPS     Y2, Y2, Y1
+	VSUBPS     Y3, Y1, Y1
+	VADDPS     Y1, Y0, Y0
+
+done:
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       all3f000000AVX2<>+0(SB), X1
+	VMULSS       X1, X0, X0
+	MOVSS        X0, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func addFMGradAVX2(fields int, dim int, d float32, x *float32, sums *float32, dx *float32)
+// Requires: AVX
+TEXT ·addFMGradAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         fields+0(FP), AX
+	MOVQ         dim+8(FP), CX
+	VBROADCASTSS d+16(FP), Y0
+	MOVQ         x+24(FP), DX
+	MOVQ         dx+40(FP), BX
+	MOVQ         sums+32(FP), SI
+	MOVQ         CX, DI
+	SHLQ         $0x02, DI
+	SUBQ         $0x08, CX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (SI), Y1
+	MOVQ    DX, R8
+	MOVQ    BX, R9
+	MOVQ    AX, R10
+
+	PCALIGN $0x20
+loopfield:
+	VMOVUPS (R8), Y2
+	VSUBPS  Y2, Y1, Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS (R9), Y3
+	VADDPS  Y2, Y3, Y2
+	VMOVUPS Y2, (R9)
+	ADDQ    DI, R8
+	ADDQ    DI, R9
+	DECQ    R10
+	JNZ     loopfield
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, CX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, CX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R8
+	NEGQ       CX
+	VMOVUPS    32(R8)(CX*4), Y1
+	VMASKMOVPS (SI), Y1, Y2
+	MOVQ       DX, CX
+	MOVQ       BX, DX
+
+	PCALIGN $0x20
+looplast:
+	VMASKMOVPS (CX), Y1, Y3
+	VSUBPS     Y3, Y2, Y3
+	VMULPS     Y0, Y3, Y3
+	VMASKMOVPS (DX), Y1, Y4
+	VADDPS     Y3, Y4, Y3
+	VMASKMOVPS Y3, Y1, (DX)
+	ADDQ       DI, CX
+	ADDQ       DI, DX
+	DECQ       AX
+	JNZ        looplast
+
+done:
+	VZEROUPPER
+	RET
+
+// func pool2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·pool2AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	CMPQ   R10, R11
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVUPS 32(R12), Y3
+	VADDPS  Y3, Y2, Y2
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  Y0, Y2, Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R11, R10
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+// func scatter2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·scatter2AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VMOVUPS (AX), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS 32(AX), Y2
+	VMULPS  Y0, Y2, Y2
+	CMPQ    R10, R11
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Y0
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (R12)
+	VMOVUPS 32(R12), Y0
+	VADDPS  Y2, Y0, Y0
+	VMOVUPS Y0, 32(R12)
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R11, R10
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+// func poolWeighted2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·poolWeighted2AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	CMPQ   R11, R12
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Y3
+	VMOVUPS      (R13), Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVUPS      32(R13), Y4
+	VMULPS       Y3, Y4, Y3
+	VADDPS       Y3, Y2, Y2
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  Y0, Y2, Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R12, R11
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+// func scatterWeighted2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·scatterWeighted2AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VMOVUPS (AX), Y1
+	VMOVUPS 32(AX), Y2
+	CMPQ    R11, R12
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Y3
+	VMULPS       Y3, Y0, Y4
+	VMULPS       Y4, Y1, Y4
+	VMOVUPS      (R13), Y5
+	VADDPS       Y4, Y5, Y4
+	VMOVUPS      Y4, (R13)
+	VMULPS       Y3, Y0, Y3
+	VMULPS       Y3, Y2, Y3
+	VMOVUPS      32(R13), Y4
+	VADDPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 32(R13)
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R12, R11
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+// func pool1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·pool1AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x08
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VXORPS Y1, Y1, Y1
+	CMPQ   R10, R11
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Y2
+	VADDPS  Y2, Y1, Y1
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	VMULPS  Y0, Y1, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R11, R10
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	LEAQ    tailMasksAVX2<>+0(SB), CX
+	NEGQ    AX
+	VMOVUPS 32(CX)(AX*4), Y0
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorPart
+	VXORPS       X1, X1, X1
+	VCVTSI2SSQ   R12, X1, X1
+	VMOVSS       all3f800000AVX2<>+0(SB), X2
+	VDIVSS       X1, X2, X1
+	VBROADCASTSS X1, Y1
+
+factorPart:
+	VXORPS Y2, Y2, Y2
+	CMPQ   R10, R11
+	JGE    endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX    (BX)(R10*4), R12
+	IMULQ      DI, R12
+	ADDQ       SI, R12
+	VMASKMOVPS (R12), Y0, Y3
+	VADDPS     Y3, Y2, Y2
+	INCQ       R10
+	CMPQ       R10, R11
+	JL         loopentryPart
+
+endPart:
+	VMULPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       R8, AX
+	ADDQ       $0x04, DX
+	MOVQ       R11, R10
+	DECQ       CX
+	JNZ        looprowPart
+	VZEROUPPER
+	RET
+
+// func scatter1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·scatter1AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x08
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VMOVUPS (AX), Y1
+	VMULPS  Y0, Y1, Y1
+	CMPQ    R10, R11
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Y0
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (R12)
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R11, R10
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	LEAQ    tailMasksAVX2<>+0(SB), CX
+	NEGQ    AX
+	VMOVUPS 32(CX)(AX*4), Y0
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorPart
+	VXORPS       X1, X1, X1
+	VCVTSI2SSQ   R12, X1, X1
+	VMOVSS       all3f800000AVX2<>+0(SB), X2
+	VDIVSS       X1, X2, X1
+	VBROADCASTSS X1, Y1
+
+factorPart:
+	VMASKMOVPS (AX), Y0, Y2
+	VMULPS     Y1, Y2, Y2
+	CMPQ       R10, R11
+	JGE        endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX    (BX)(R10*4), R12
+	IMULQ      DI, R12
+	ADDQ       SI, R12
+	VMASKMOVPS (R12), Y0, Y1
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R12)
+	INCQ       R10
+	CMPQ       R10, R11
+	JL         loopentryPart
+
+endPart:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R11, R10
+	DECQ CX
+	JNZ  looprowPart
+	VZEROUPPER
+	RET
+
+// func poolWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·poolWeighted1AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x08
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VXORPS Y1, Y1, Y1
+	CMPQ   R11, R12
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Y2
+	VMOVUPS      (R13), Y3
+	VMULPS       Y2, Y3, Y2
+	VADDPS       Y2, Y1, Y1
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	VMULPS  Y0, Y1, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R12, R11
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	LEAQ    tailMasksAVX2<>+0(SB), CX
+	NEGQ    AX
+	VMOVUPS 32(CX)(AX*4), Y0
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorPart
+	VXORPS       X1, X1, X1
+	VCVTSI2SSQ   R13, X1, X1
+	VMOVSS       all3f800000AVX2<>+0(SB), X2
+	VDIVSS       X1, X2, X1
+	VBROADCASTSS X1, Y1
+
+factorPart:
+	VXORPS Y2, Y2, Y2
+	CMPQ   R11, R12
+	JGE    endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Y3
+	VMASKMOVPS   (R13), Y0, Y4
+	VMULPS       Y3, Y4, Y3
+	VADDPS       Y3, Y2, Y2
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryPart
+
+endPart:
+	VMULPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       R8, AX
+	ADDQ       $0x04, DX
+	MOVQ       R12, R11
+	DECQ       CX
+	JNZ        looprowPart
+	VZEROUPPER
+	RET
+
+// func scatterWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX2
+TEXT ·scatterWeighted1AVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x08
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX2<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+
+factorWhole:
+	VMOVUPS (AX), Y1
+	CMPQ    R11, R12
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Y2
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y2, Y1, Y2
+	VMOVUPS      (R13), Y3
+	VADDPS       Y2, Y3, Y2
+	VMOVUPS      Y2, (R13)
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R12, R11
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	LEAQ    tailMasksAVX2<>+0(SB), CX
+	NEGQ    AX
+	VMOVUPS 32(CX)(AX*4), Y0
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX2<>+0(SB), Y1
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorPart
+	VXORPS       X1, X1, X1
+	VCVTSI2SSQ   R13, X1, X1
+	VMOVSS       all3f800000AVX2<>+0(SB), X2
+	VDIVSS       X1, X2, X1
+	VBROADCASTSS X1, Y1
+
+factorPart:
+	VMASKMOVPS (AX), Y0, Y2
+	CMPQ       R11, R12
+	JGE        endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Y3
+	VMULPS       Y3, Y1, Y3
+	VMULPS       Y3, Y2, Y3
+	VMASKMOVPS   (R13), Y0, Y4
+	VADDPS       Y3, Y4, Y3
+	VMASKMOVPS   Y3, Y0, (R13)
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryPart
+
+endPart:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R12, R11
+	DECQ CX
+	JNZ  looprowPart
+	VZEROUPPER
+	RET
+
+// func toBF16AVX2(n int, dst *uint16, src *float32)
+// Requires: AVX, AVX2
+TEXT ·toBF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x08, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VMOVUPS      (DX), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VANDPS       all00000001AVX2<>+0(SB), Y1, Y2
+	VPADDD       Y2, Y0, Y2
+	VPADDD       all00007fffAVX2<>+0(SB), Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y0
+	VORPS        all00000040AVX2<>+0(SB), Y1, Y1
+	VBLENDVPS    Y0, Y1, Y2, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPACKUSDW    X1, X0, X0
+	VMOVDQU      X0, (CX)
+	ADDQ         $0x20, DX
+	ADDQ         $0x10, CX
+	SUBQ         $0x08, AX
+	JGE          loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all00000001AVX2<>+0(SB)/4, $0x00000001
+DATA all00000001AVX2<>+4(SB)/4, $0x00000001
+DATA all00000001AVX2<>+8(SB)/4, $0x00000001
+DATA all00000001AVX2<>+12(SB)/4, $0x00000001
+DATA all00000001AVX2<>+16(SB)/4, $0x00000001
+DATA all00000001AVX2<>+20(SB)/4, $0x00000001
+DATA all00000001AVX2<>+24(SB)/4, $0x00000001
+DATA all00000001AVX2<>+28(SB)/4, $0x00000001
+GLOBL all00000001AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all00007fffAVX2<>+0(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+4(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+8(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+12(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+16(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+20(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+24(SB)/4, $0x00007fff
+DATA all00007fffAVX2<>+28(SB)/4, $0x00007fff
+GLOBL all00007fffAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA all00000040AVX2<>+0(SB)/4, $0x00000040
+DATA all00000040AVX2<>+4(SB)/4, $0x00000040
+DATA all00000040AVX2<>+8(SB)/4, $0x00000040
+DATA all00000040AVX2<>+12(SB)/4, $0x00000040
+DATA all00000040AVX2<>+16(SB)/4, $0x00000040
+DATA all00000040AVX2<>+20(SB)/4, $0x00000040
+DATA all00000040AVX2<>+24(SB)/4, $0x00000040
+DATA all00000040AVX2<>+28(SB)/4, $0x00000040
+GLOBL all00000040AVX2<>(SB), RODATA|NOPTR, $32
+
+// func fromBF16AVX2(n int, dst *float32, src *uint16)
+// Requires: AVX, AVX2
+TEXT ·fromBF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x08, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VPMOVZXWD (DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (CX)
+	ADDQ      $0x10, DX
+	ADDQ      $0x20, CX
+	SUBQ      $0x08, AX
+	JGE       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func toFP16AVX2(n int, dst *uint16, src *float32)
+// Requires: AVX, F16C
+TEXT ·toFP16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x08, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VMOVUPS   (DX), Y0
+	VCVTPS2PH $0x00, Y0, (CX)
+	ADDQ      $0x20, DX
+	ADDQ      $0x10, CX
+	SUBQ      $0x08, AX
+	JGE       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func fromFP16AVX2(n int, dst *float32, src *uint16)
+// Requires: AVX, F16C
+TEXT ·fromFP16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x08, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VCVTPH2PS (DX), Y0
+	VMOVUPS   Y0, (CX)
+	ADDQ      $0x10, DX
+	ADDQ      $0x20, CX
+	SUBQ      $0x08, AX
+	JGE       loop
 
 done:
 	VZEROUPPER

@@ -73,11 +73,185 @@ done:
 	VZEROUPPER
 	RET
 
-// func axpyAVX512(n int, alpha float32, x *float32, y *float32)
+// func sumAVX512(n int, x *float32) float32
 // Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·sumAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ   n+0(FP), AX
+	MOVQ   x+8(FP), CX
+	SUBQ   $0x40, AX
+	JL     ones
+
+	PCALIGN $0x20
+loopmany:
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	VADDPS 128(CX), Z2, Z2
+	VADDPS 192(CX), Z3, Z3
+	ADDQ   $0x00000100, CX
+	SUBQ   $0x40, AX
+	JGE    loopmany
+
+ones:
+	ADDQ $0x40, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VADDPS (CX), Z0, Z0
+	ADDQ   $0x40, CX
+	SUBQ   $0x10, AX
+	JGE    loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DX
+	MOVL      $0xffffffff, AX
+	BZHIL     DX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z4
+	VADDPS    Z4, Z0, Z0
+
+done:
+	VADDPS        Z1, Z0, Z0
+	VADDPS        Z3, Z2, Z2
+	VADDPS        Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	MOVSS         X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func sumSquaresAVX512(n int, x *float32, about float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·sumSquaresAVX512(SB), NOSPLIT|NOFRAME, $0-28
+	VBROADCASTSS about+16(FP), Z0
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	SUBQ         $0x40, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS     (CX), Z5
+	VSUBPS      Z0, Z5, Z5
+	VFMADD231PS Z5, Z5, Z1
+	VMOVUPS     64(CX), Z5
+	VSUBPS      Z0, Z5, Z5
+	VFMADD231PS Z5, Z5, Z2
+	VMOVUPS     128(CX), Z5
+	VSUBPS      Z0, Z5, Z5
+	VFMADD231PS Z5, Z5, Z3
+	VMOVUPS     192(CX), Z5
+	VSUBPS      Z0, Z5, Z5
+	VFMADD231PS Z5, Z5, Z4
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, AX
+	JGE         loopmany
+
+ones:
+	ADDQ $0x40, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS     (CX), Z5
+	VSUBPS      Z0, Z5, Z5
+	VFMADD231PS Z5, Z5, Z1
+	ADDQ        $0x40, CX
+	SUBQ        $0x10, AX
+	JGE         loopone
+
+tail:
+	ADDQ        $0x10, AX
+	JLE         done
+	MOVQ        AX, DX
+	MOVL        $0xffffffff, AX
+	BZHIL       DX, AX, AX
+	KMOVW       AX, K1
+	VMOVUPS.Z   (CX), K1, Z5
+	VSUBPS      Z0, Z5, Z0
+	VMOVAPS.Z   Z0, K1, Z0
+	VFMADD231PS Z0, Z0, Z1
+
+done:
+	VADDPS        Z2, Z1, Z1
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	MOVSS         X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func largestAVX512(n int, x *float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·largestAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS (CX), Z0
+	VMOVAPS      Z0, Z1
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VMAXPS  Z0, Z2, Z0
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DX
+	MOVL      $0xffffffff, AX
+	BZHIL     DX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VBLENDMPS Z2, Z1, K1, Z2
+	VMAXPS    Z0, Z2, Z0
+
+done:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMAXPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VMAXPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VMAXSS        X1, X0, X0
+	MOVSS         X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func axpyAVX512(n int, alpha float32, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
 TEXT ·axpyAVX512(SB), NOSPLIT|NOFRAME, $0-32
-	MOVSS        alpha+8(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS alpha+8(FP), Z0
 	MOVQ         n+0(FP), AX
 	MOVQ         x+16(FP), CX
 	MOVQ         y+24(FP), DX
@@ -129,6 +303,4022 @@ tail:
 	VMOVUPS.Z   (CX), K1, Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addAVX512(n int, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x40, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (DX), Z0
+	VMOVUPS (CX), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (DX)
+	VMOVUPS 64(DX), Z0
+	VMOVUPS 64(CX), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(DX)
+	VMOVUPS 128(DX), Z0
+	VMOVUPS 128(CX), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 128(DX)
+	VMOVUPS 192(DX), Z0
+	VMOVUPS 192(CX), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 192(DX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x40, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x40, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Z0
+	VMOVUPS (CX), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (DX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (DX), K1, Z0
+	VMOVUPS.Z (CX), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleAVX512(n int, x *float32, alpha float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·scaleAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS alpha+16(FP), Z0
+	SUBQ         $0x40, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (CX)
+	VMOVUPS 64(CX), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	VMOVUPS 128(CX), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, 128(CX)
+	VMOVUPS 192(CX), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, 192(CX)
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x40, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (CX)
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DX
+	MOVL      $0xffffffff, AX
+	BZHIL     DX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addScaledAVX512(n int, x *float32, y *float32, alpha float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addScaledAVX512(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         y+16(FP), DX
+	VBROADCASTSS alpha+24(FP), Z0
+	SUBQ         $0x40, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (DX), Z1
+	VMOVUPS (CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, (DX)
+	VMOVUPS 64(DX), Z1
+	VMOVUPS 64(CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, 64(DX)
+	VMOVUPS 128(DX), Z1
+	VMOVUPS 128(CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, 128(DX)
+	VMOVUPS 192(DX), Z1
+	VMOVUPS 192(CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, 192(DX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x40, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x40, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Z1
+	VMOVUPS (CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, (DX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (DX), K1, Z1
+	VMOVUPS.Z (CX), K1, Z2
+	VMULPS    Z0, Z2, Z0
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func mulAVX512(n int, x *float32, y *float32, z *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·mulAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ z+24(FP), BX
+	SUBQ $0x20, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z0
+	VMOVUPS (DX), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)
+	VMOVUPS 64(CX), Z0
+	VMOVUPS 64(DX), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(BX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, BX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z0
+	VMOVUPS (DX), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VMOVUPS.Z (DX), K1, Z1
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addMulAVX512(n int, x *float32, y *float32, z *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addMulAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ z+24(FP), BX
+	SUBQ $0x20, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (BX), Z0
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)
+	VMOVUPS 64(BX), Z0
+	VMOVUPS 64(CX), Z1
+	VMOVUPS 64(DX), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(BX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, BX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (BX), Z0
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (DX), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func reluAVX512(n int, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·reluAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x20, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VPXORD  Z0, Z0, Z0
+	VMOVUPS (CX), Z1
+	VMAXPS  Z1, Z0, Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, (DX)
+	VPXORD  Z2, Z2, Z2
+	VMOVUPS 64(CX), Z1
+	VMAXPS  Z1, Z2, Z1
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, 64(DX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VPXORD  Z3, Z3, Z3
+	VMOVUPS (CX), Z0
+	VMAXPS  Z0, Z3, Z0
+	VADDPS  Z3, Z0, Z0
+	VMOVUPS Z0, (DX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VPXORD    Z4, Z4, Z4
+	VMOVUPS.Z (CX), K1, Z0
+	VMAXPS    Z0, Z4, Z0
+	VADDPS    Z4, Z0, Z0
+	VMOVUPS   Z0, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func reluGradAVX512(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·reluGradAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x20, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (CX), Z0
+	VPXORD    Z1, Z1, Z1
+	VCMPPS    $0x1e, Z1, Z0, K1
+	VMOVUPS   (DX), Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VMOVUPS   Z0, (BX)
+	VMOVUPS   64(CX), Z0
+	VPXORD    Z2, Z2, Z2
+	VCMPPS    $0x1e, Z2, Z0, K1
+	VMOVUPS   64(DX), Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VMOVUPS   Z0, 64(BX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x20, AX
+	JGE       loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS   (CX), Z0
+	VPXORD    Z3, Z3, Z3
+	VCMPPS    $0x1e, Z3, Z0, K1
+	VMOVUPS   (DX), Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VMOVUPS   Z0, (BX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, AX
+	JGE       loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VPXORD    Z4, Z4, Z4
+	VCMPPS    $0x1e, Z4, Z0, K2
+	VMOVUPS.Z (DX), K1, Z0
+	VMOVAPS.Z Z0, K2, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addReluGradAVX512(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addReluGradAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x20, AX
+	JL   ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (CX), Z0
+	VPXORD    Z1, Z1, Z1
+	VCMPPS    $0x1e, Z1, Z0, K1
+	VMOVUPS   (DX), Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VMOVUPS   (BX), Z5
+	VADDPS    Z0, Z5, Z0
+	VMOVUPS   Z0, (BX)
+	VMOVUPS   64(CX), Z0
+	VPXORD    Z2, Z2, Z2
+	VCMPPS    $0x1e, Z2, Z0, K1
+	VMOVUPS   64(DX), Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VMOVUPS   64(BX), Z5
+	VADDPS    Z0, Z5, Z0
+	VMOVUPS   Z0, 64(BX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x20, AX
+	JGE       loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS   (CX), Z0
+	VPXORD    Z3, Z3, Z3
+	VCMPPS    $0x1e, Z3, Z0, K1
+	VMOVUPS   (DX), Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VMOVUPS   (BX), Z1
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, (BX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, AX
+	JGE       loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VPXORD    Z4, Z4, Z4
+	VCMPPS    $0x1e, Z4, Z0, K2
+	VMOVUPS.Z (DX), K1, Z0
+	VMOVAPS.Z Z0, K2, Z0
+	VMOVUPS.Z (BX), K1, Z1
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addSigmoidGradAVX512(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addSigmoidGradAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Z0
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z1
+	VMOVUPS      (BX), Z2
+	VMOVUPS      (DX), Z3
+	VMULPS       Z0, Z3, Z3
+	VSUBPS       Z0, Z1, Z0
+	VMULPS       Z0, Z3, Z0
+	VADDPS       Z0, Z2, Z0
+	VMOVUPS      Z0, (BX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, SI
+	MOVL         $0xffffffff, AX
+	BZHIL        SI, AX, AX
+	KMOVW        AX, K1
+	VMOVUPS.Z    (CX), K1, Z0
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z1
+	VMOVUPS.Z    (BX), K1, Z2
+	VMOVUPS.Z    (DX), K1, Z3
+	VMULPS       Z0, Z3, Z3
+	VSUBPS       Z0, Z1, Z0
+	VMULPS       Z0, Z3, Z0
+	VADDPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all3f800000AVX512<>+0(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+4(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+8(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+12(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+16(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+20(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+24(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+28(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+32(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+36(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+40(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+44(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+48(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+52(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+56(SB)/4, $0x3f800000
+DATA all3f800000AVX512<>+60(SB)/4, $0x3f800000
+GLOBL all3f800000AVX512<>(SB), RODATA|NOPTR, $64
+
+// func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addTanhGradAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ dx+24(FP), BX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Z0
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z1
+	VMOVUPS      (BX), Z2
+	VMOVUPS      (DX), Z3
+	VMULPS       Z0, Z0, Z0
+	VSUBPS       Z0, Z1, Z0
+	VMULPS       Z0, Z3, Z0
+	VADDPS       Z0, Z2, Z0
+	VMOVUPS      Z0, (BX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, SI
+	MOVL         $0xffffffff, AX
+	BZHIL        SI, AX, AX
+	KMOVW        AX, K1
+	VMOVUPS.Z    (CX), K1, Z0
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z1
+	VMOVUPS.Z    (BX), K1, Z2
+	VMOVUPS.Z    (DX), K1, Z3
+	VMULPS       Z0, Z0, Z0
+	VSUBPS       Z0, Z1, Z0
+	VMULPS       Z0, Z3, Z0
+	VADDPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·sumRowsAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ  rows+0(FP), AX
+	MOVQ  columns+8(FP), CX
+	MOVQ  x+16(FP), DX
+	MOVQ  stride+24(FP), BX
+	MOVQ  sums+32(FP), SI
+	TESTQ AX, AX
+	JZ    done
+
+columnsmany:
+	CMPQ    CX, $0x40
+	JL      endmany
+	VMOVUPS (SI), Z0
+	VMOVUPS 64(SI), Z1
+	VMOVUPS 128(SI), Z2
+	VMOVUPS 192(SI), Z3
+	MOVQ    DX, DI
+	MOVQ    AX, R8
+
+	PCALIGN $0x20
+looprowmany:
+	VADDPS  (DI), Z0, Z0
+	VADDPS  64(DI), Z1, Z1
+	VADDPS  128(DI), Z2, Z2
+	VADDPS  192(DI), Z3, Z3
+	ADDQ    BX, DI
+	DECQ    R8
+	JNZ     looprowmany
+	VMOVUPS Z0, (SI)
+	VMOVUPS Z1, 64(SI)
+	VMOVUPS Z2, 128(SI)
+	VMOVUPS Z3, 192(SI)
+	ADDQ    $0x00000100, DX
+	ADDQ    $0x00000100, SI
+	SUBQ    $0x40, CX
+	JMP     columnsmany
+
+endmany:
+columnsone:
+	CMPQ    CX, $0x10
+	JL      endone
+	VMOVUPS (SI), Z0
+	MOVQ    DX, DI
+	MOVQ    AX, R8
+
+	PCALIGN $0x20
+looprowone:
+	VADDPS  (DI), Z0, Z0
+	ADDQ    BX, DI
+	DECQ    R8
+	JNZ     looprowone
+	VMOVUPS Z0, (SI)
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, CX
+	JMP     columnsone
+
+endone:
+	TESTQ     CX, CX
+	JZ        done
+	MOVQ      CX, DI
+	MOVL      $0xffffffff, CX
+	BZHIL     DI, CX, CX
+	KMOVW     CX, K1
+	VMOVUPS.Z (SI), K1, Z0
+	MOVQ      DX, CX
+
+	PCALIGN $0x20
+looprowtail:
+	VMOVUPS.Z (CX), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	ADDQ      BX, CX
+	DECQ      AX
+	JNZ       looprowtail
+	VMOVUPS   Z0, K1, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normaliseAVX512(n int, x *float32, gamma *float32, beta *float32, y *float32, mean float32, inv float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normaliseAVX512(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         gamma+16(FP), DX
+	MOVQ         beta+24(FP), BX
+	MOVQ         y+32(FP), SI
+	VBROADCASTSS mean+40(FP), Z0
+	VBROADCASTSS inv+44(FP), Z1
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS (DX), Z3
+	VMULPS  Z2, Z3, Z2
+	VMOVUPS (BX), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (SI)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VSUBPS    Z0, Z2, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z (DX), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z (BX), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normaliseColumnsAVX512(n int, x *float32, mean *float32, inv *float32, gamma *float32, beta *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normaliseColumnsAVX512(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ mean+16(FP), DX
+	MOVQ inv+24(FP), BX
+	MOVQ gamma+32(FP), SI
+	MOVQ beta+40(FP), DI
+	MOVQ y+48(FP), R8
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z0
+	VMOVUPS (DX), Z1
+	VSUBPS  Z1, Z0, Z0
+	VMOVUPS (BX), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS (SI), Z1
+	VMULPS  Z0, Z1, Z0
+	VMOVUPS (DI), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R9
+	MOVL      $0xffffffff, AX
+	BZHIL     R9, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VMOVUPS.Z (DX), K1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMOVUPS.Z (BX), K1, Z1
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z (SI), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z (DI), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normaliseGradAVX512(n int, x *float32, dy *float32, gamma *float32, dgamma *float32, dbeta *float32, xhat *float32, dhat *float32, mean float32, inv float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normaliseGradAVX512(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         dy+16(FP), DX
+	MOVQ         gamma+24(FP), BX
+	MOVQ         dgamma+32(FP), SI
+	MOVQ         dbeta+40(FP), DI
+	MOVQ         xhat+48(FP), R8
+	MOVQ         dhat+56(FP), R9
+	VBROADCASTSS mean+64(FP), Z0
+	VBROADCASTSS inv+68(FP), Z1
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS (DX), Z3
+	VMOVUPS Z2, (R8)
+	VMOVUPS (BX), Z4
+	VMULPS  Z4, Z3, Z4
+	VMOVUPS Z4, (R9)
+	VMOVUPS (SI), Z4
+	VMULPS  Z2, Z3, Z2
+	VADDPS  Z2, Z4, Z2
+	VMOVUPS Z2, (SI)
+	VMOVUPS (DI), Z2
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (DI)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, R9
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R10
+	MOVL      $0xffffffff, AX
+	BZHIL     R10, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VSUBPS    Z0, Z2, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z (DX), K1, Z1
+	VMOVUPS   Z0, K1, (R8)
+	VMOVUPS.Z (BX), K1, Z2
+	VMULPS    Z2, Z1, Z2
+	VMOVUPS   Z2, K1, (R9)
+	VMOVUPS.Z (SI), K1, Z2
+	VMULPS    Z0, Z1, Z0
+	VADDPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (SI)
+	VMOVUPS.Z (DI), K1, Z0
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addCentredAVX512(n int, xhat *float32, dhat *float32, dx *float32, m float32, v float32, inv float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addCentredAVX512(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         n+0(FP), AX
+	MOVQ         xhat+8(FP), CX
+	MOVQ         dhat+16(FP), DX
+	MOVQ         dx+24(FP), BX
+	VBROADCASTSS m+32(FP), Z0
+	VBROADCASTSS v+36(FP), Z1
+	VBROADCASTSS inv+40(FP), Z2
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Z3
+	VSUBPS  Z0, Z3, Z3
+	VMOVUPS (CX), Z4
+	VMULPS  Z1, Z4, Z4
+	VSUBPS  Z4, Z3, Z3
+	VMOVUPS (BX), Z4
+	VMULPS  Z2, Z3, Z3
+	VADDPS  Z3, Z4, Z3
+	VMOVUPS Z3, (BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (DX), K1, Z3
+	VSUBPS    Z0, Z3, Z0
+	VMOVUPS.Z (CX), K1, Z3
+	VMULPS    Z1, Z3, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMOVUPS.Z (BX), K1, Z1
+	VMULPS    Z2, Z0, Z0
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addColumnsGradAVX512(n int, x *float32, dy *float32, mean *float32, inv *float32, m *float32, v *float32, factor *float32, dx *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addColumnsGradAVX512(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ mean+24(FP), BX
+	MOVQ inv+32(FP), SI
+	MOVQ m+40(FP), DI
+	MOVQ v+48(FP), R8
+	MOVQ factor+56(FP), R9
+	MOVQ dx+64(FP), R10
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z0
+	VMOVUPS (BX), Z1
+	VSUBPS  Z1, Z0, Z0
+	VMOVUPS (SI), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS (DX), Z1
+	VMOVUPS (DI), Z2
+	VSUBPS  Z2, Z1, Z1
+	VMOVUPS (R8), Z2
+	VMULPS  Z2, Z0, Z0
+	VSUBPS  Z0, Z1, Z0
+	VMOVUPS (R10), Z1
+	VMOVUPS (R9), Z2
+	VMULPS  Z2, Z0, Z0
+	VADDPS  Z0, Z1, Z0
+	VMOVUPS Z0, (R10)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, R9
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R11
+	MOVL      $0xffffffff, AX
+	BZHIL     R11, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VMOVUPS.Z (BX), K1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMOVUPS.Z (SI), K1, Z1
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z (DX), K1, Z1
+	VMOVUPS.Z (DI), K1, Z2
+	VSUBPS    Z2, Z1, Z1
+	VMOVUPS.Z (R8), K1, Z2
+	VMULPS    Z2, Z0, Z0
+	VSUBPS    Z0, Z1, Z0
+	VMOVUPS.Z (R10), K1, Z1
+	VMOVUPS.Z (R9), K1, Z2
+	VMULPS    Z2, Z0, Z0
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (R10)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWideAVX512(n int, x *float32, sums *float64)
+// Requires: AVX, AVX512F
+TEXT ·addWideAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ sums+16(FP), DX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (CX), Y0
+	VCVTPS2PD Y0, Z0
+	VADDPD    (DX), Z0, Z0
+	VMOVUPD   Z0, (DX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, DX
+	SUBQ      $0x08, AX
+	JGE       loopmany
+
+tail:
+	ADDQ $0x08, AX
+	JLE  done
+
+	PCALIGN $0x20
+loopone:
+	VMOVSS    (CX), X0
+	VCVTSS2SD X0, X0, X0
+	VADDSD    (DX), X0, X0
+	VMOVSD    X0, (DX)
+	ADDQ      $0x04, CX
+	ADDQ      $0x08, DX
+	DECQ      AX
+	JNZ       loopone
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWideSquaresAVX512(n int, x *float32, mean *float64, squares *float64)
+// Requires: AVX, AVX512F
+TEXT ·addWideSquaresAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ mean+16(FP), DX
+	MOVQ squares+24(FP), BX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (CX), Y0
+	VCVTPS2PD Y0, Z0
+	VMOVUPD   (DX), Z1
+	VSUBPD    Z1, Z0, Z0
+	VMULPD    Z0, Z0, Z0
+	VADDPD    (BX), Z0, Z0
+	VMOVUPD   Z0, (BX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, BX
+	SUBQ      $0x08, AX
+	JGE       loopmany
+
+tail:
+	ADDQ $0x08, AX
+	JLE  done
+
+	PCALIGN $0x20
+loopone:
+	VMOVSS    (CX), X0
+	VCVTSS2SD X0, X0, X0
+	VMOVSD    (DX), X1
+	VSUBSD    X1, X0, X0
+	VMULSD    X0, X0, X0
+	VADDSD    (BX), X0, X0
+	VMOVSD    X0, (BX)
+	ADDQ      $0x04, CX
+	ADDQ      $0x08, DX
+	ADDQ      $0x08, BX
+	DECQ      AX
+	JNZ       loopone
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWideGradsAVX512(n int, x *float32, dy *float32, mean *float32, inv *float32, sums *float64, products *float64)
+// Requires: AVX, AVX512F
+TEXT ·addWideGradsAVX512(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ dy+16(FP), DX
+	MOVQ mean+24(FP), BX
+	MOVQ inv+32(FP), SI
+	MOVQ sums+40(FP), DI
+	MOVQ products+48(FP), R8
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS   (DX), Y0
+	VMOVUPS   (CX), Y1
+	VMOVUPS   (BX), Y2
+	VSUBPS    Y2, Y1, Y1
+	VMOVUPS   (SI), Y2
+	VMULPS    Y2, Y1, Y1
+	VCVTPS2PD Y0, Z2
+	VADDPD    (DI), Z2, Z2
+	VMOVUPD   Z2, (DI)
+	VMULPS    Y1, Y0, Y0
+	VCVTPS2PD Y0, Z0
+	VADDPD    (R8), Z0, Z0
+	VMOVUPD   Z0, (R8)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	ADDQ      $0x20, SI
+	ADDQ      $0x40, DI
+	ADDQ      $0x40, R8
+	SUBQ      $0x08, AX
+	JGE       loopmany
+
+tail:
+	ADDQ $0x08, AX
+	JLE  done
+
+	PCALIGN $0x20
+loopone:
+	VMOVSS    (DX), X0
+	VMOVSS    (CX), X1
+	VMOVSS    (BX), X2
+	VSUBPS    X2, X1, X1
+	VMOVSS    (SI), X2
+	VMULPS    X2, X1, X1
+	VCVTSS2SD X0, X0, X2
+	VADDSD    (DI), X2, X2
+	VMOVSD    X2, (DI)
+	VMULPS    X1, X0, X0
+	VCVTSS2SD X0, X0, X0
+	VADDSD    (R8), X0, X0
+	VMOVSD    X0, (R8)
+	ADDQ      $0x04, CX
+	ADDQ      $0x04, DX
+	ADDQ      $0x04, BX
+	ADDQ      $0x04, SI
+	ADDQ      $0x08, DI
+	ADDQ      $0x08, R8
+	DECQ      AX
+	JNZ       loopone
+
+done:
+	VZEROUPPER
+	RET
+
+// func expAVX512(n int, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·expAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Z0
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z1
+	VMINPS       Z0, Z1, Z0
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z0, Z1
+	VCVTPS2DQ    Z1, Z1
+	VCVTDQ2PS    Z1, Z2
+	VMULPS       all3f318000AVX512<>+0(SB), Z2, Z3
+	VSUBPS       Z3, Z0, Z0
+	VMULPS       allb95e8083AVX512<>+0(SB), Z2, Z2
+	VSUBPS       Z2, Z0, Z0
+	VMULPS       all39506967AVX512<>+0(SB), Z0, Z2
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3c088908AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3f000000AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z0, Z3
+	VMULPS       Z3, Z2, Z2
+	VADDPS       Z0, Z2, Z0
+	VADDPS       all3f800000AVX512<>+0(SB), Z0, Z0
+	VPSRAD       $0x01, Z1, Z2
+	VPADDD       all0000007fAVX512<>+0(SB), Z2, Z3
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z0, Z0
+	VPSUBD       Z2, Z1, Z1
+	VPADDD       all0000007fAVX512<>+0(SB), Z1, Z1
+	VPSLLD       $0x17, Z1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (DX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, BX
+	MOVL         $0xffffffff, AX
+	BZHIL        BX, AX, AX
+	KMOVW        AX, K1
+	VMOVUPS.Z    (CX), K1, Z0
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z1
+	VMINPS       Z0, Z1, Z0
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z0, Z1
+	VCVTPS2DQ    Z1, Z1
+	VCVTDQ2PS    Z1, Z2
+	VMULPS       all3f318000AVX512<>+0(SB), Z2, Z3
+	VSUBPS       Z3, Z0, Z0
+	VMULPS       allb95e8083AVX512<>+0(SB), Z2, Z2
+	VSUBPS       Z2, Z0, Z0
+	VMULPS       all39506967AVX512<>+0(SB), Z0, Z2
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3c088908AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3f000000AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z0, Z3
+	VMULPS       Z3, Z2, Z2
+	VADDPS       Z0, Z2, Z0
+	VADDPS       all3f800000AVX512<>+0(SB), Z0, Z0
+	VPSRAD       $0x01, Z1, Z2
+	VPADDD       all0000007fAVX512<>+0(SB), Z2, Z3
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z0, Z0
+	VPSUBD       Z2, Z1, Z1
+	VPADDD       all0000007fAVX512<>+0(SB), Z1, Z1
+	VPSLLD       $0x17, Z1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA allc2d00000AVX512<>+0(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+4(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+8(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+12(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+16(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+20(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+24(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+28(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+32(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+36(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+40(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+44(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+48(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+52(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+56(SB)/4, $0xc2d00000
+DATA allc2d00000AVX512<>+60(SB)/4, $0xc2d00000
+GLOBL allc2d00000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all42b20000AVX512<>+0(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+4(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+8(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+12(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+16(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+20(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+24(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+28(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+32(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+36(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+40(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+44(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+48(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+52(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+56(SB)/4, $0x42b20000
+DATA all42b20000AVX512<>+60(SB)/4, $0x42b20000
+GLOBL all42b20000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3fb8aa3bAVX512<>+0(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+4(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+8(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+12(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+16(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+20(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+24(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+28(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+32(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+36(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+40(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+44(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+48(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+52(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+56(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3bAVX512<>+60(SB)/4, $0x3fb8aa3b
+GLOBL all3fb8aa3bAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3f318000AVX512<>+0(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+4(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+8(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+12(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+16(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+20(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+24(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+28(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+32(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+36(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+40(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+44(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+48(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+52(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+56(SB)/4, $0x3f318000
+DATA all3f318000AVX512<>+60(SB)/4, $0x3f318000
+GLOBL all3f318000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allb95e8083AVX512<>+0(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+4(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+8(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+12(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+16(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+20(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+24(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+28(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+32(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+36(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+40(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+44(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+48(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+52(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+56(SB)/4, $0xb95e8083
+DATA allb95e8083AVX512<>+60(SB)/4, $0xb95e8083
+GLOBL allb95e8083AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all39506967AVX512<>+0(SB)/4, $0x39506967
+DATA all39506967AVX512<>+4(SB)/4, $0x39506967
+DATA all39506967AVX512<>+8(SB)/4, $0x39506967
+DATA all39506967AVX512<>+12(SB)/4, $0x39506967
+DATA all39506967AVX512<>+16(SB)/4, $0x39506967
+DATA all39506967AVX512<>+20(SB)/4, $0x39506967
+DATA all39506967AVX512<>+24(SB)/4, $0x39506967
+DATA all39506967AVX512<>+28(SB)/4, $0x39506967
+DATA all39506967AVX512<>+32(SB)/4, $0x39506967
+DATA all39506967AVX512<>+36(SB)/4, $0x39506967
+DATA all39506967AVX512<>+40(SB)/4, $0x39506967
+DATA all39506967AVX512<>+44(SB)/4, $0x39506967
+DATA all39506967AVX512<>+48(SB)/4, $0x39506967
+DATA all39506967AVX512<>+52(SB)/4, $0x39506967
+DATA all39506967AVX512<>+56(SB)/4, $0x39506967
+DATA all39506967AVX512<>+60(SB)/4, $0x39506967
+GLOBL all39506967AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3ab743ceAVX512<>+0(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+4(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+8(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+12(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+16(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+20(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+24(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+28(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+32(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+36(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+40(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+44(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+48(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+52(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+56(SB)/4, $0x3ab743ce
+DATA all3ab743ceAVX512<>+60(SB)/4, $0x3ab743ce
+GLOBL all3ab743ceAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3c088908AVX512<>+0(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+4(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+8(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+12(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+16(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+20(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+24(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+28(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+32(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+36(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+40(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+44(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+48(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+52(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+56(SB)/4, $0x3c088908
+DATA all3c088908AVX512<>+60(SB)/4, $0x3c088908
+GLOBL all3c088908AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3d2aa9c1AVX512<>+0(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+4(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+8(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+12(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+16(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+20(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+24(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+28(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+32(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+36(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+40(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+44(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+48(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+52(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+56(SB)/4, $0x3d2aa9c1
+DATA all3d2aa9c1AVX512<>+60(SB)/4, $0x3d2aa9c1
+GLOBL all3d2aa9c1AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3e2aaaaaAVX512<>+0(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+4(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+8(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+12(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+16(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+20(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+24(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+28(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+32(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+36(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+40(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+44(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+48(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+52(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+56(SB)/4, $0x3e2aaaaa
+DATA all3e2aaaaaAVX512<>+60(SB)/4, $0x3e2aaaaa
+GLOBL all3e2aaaaaAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3f000000AVX512<>+0(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+4(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+8(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+12(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+16(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+20(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+24(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+28(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+32(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+36(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+40(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+44(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+48(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+52(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+56(SB)/4, $0x3f000000
+DATA all3f000000AVX512<>+60(SB)/4, $0x3f000000
+GLOBL all3f000000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all0000007fAVX512<>+0(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+4(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+8(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+12(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+16(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+20(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+24(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+28(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+32(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+36(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+40(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+44(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+48(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+52(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+56(SB)/4, $0x0000007f
+DATA all0000007fAVX512<>+60(SB)/4, $0x0000007f
+GLOBL all0000007fAVX512<>(SB), RODATA|NOPTR, $64
+
+// func expShiftedAVX512(n int, x *float32, y *float32, shift float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·expShiftedAVX512(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         y+16(FP), DX
+	VBROADCASTSS shift+24(FP), Z0
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Z1
+	VSUBPS       Z0, Z1, Z1
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z1
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z1, Z2
+	VCVTPS2DQ    Z2, Z2
+	VCVTDQ2PS    Z2, Z3
+	VMULPS       all3f318000AVX512<>+0(SB), Z3, Z4
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       allb95e8083AVX512<>+0(SB), Z3, Z3
+	VSUBPS       Z3, Z1, Z1
+	VMULPS       all39506967AVX512<>+0(SB), Z1, Z3
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VADDPS       all3c088908AVX512<>+0(SB), Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VADDPS       all3f000000AVX512<>+0(SB), Z3, Z3
+	VMULPS       Z1, Z1, Z4
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z1, Z3, Z1
+	VADDPS       all3f800000AVX512<>+0(SB), Z1, Z1
+	VPSRAD       $0x01, Z2, Z3
+	VPADDD       all0000007fAVX512<>+0(SB), Z3, Z4
+	VPSLLD       $0x17, Z4, Z4
+	VMULPS       Z4, Z1, Z1
+	VPSUBD       Z3, Z2, Z2
+	VPADDD       all0000007fAVX512<>+0(SB), Z2, Z2
+	VPSLLD       $0x17, Z2, Z2
+	VMULPS       Z2, Z1, Z1
+	VMOVUPS      Z1, (DX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, BX
+	MOVL         $0xffffffff, AX
+	BZHIL        BX, AX, AX
+	KMOVW        AX, K1
+	VMOVUPS.Z    (CX), K1, Z1
+	VSUBPS       Z0, Z1, Z0
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z1
+	VMINPS       Z0, Z1, Z0
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z0, Z1
+	VCVTPS2DQ    Z1, Z1
+	VCVTDQ2PS    Z1, Z2
+	VMULPS       all3f318000AVX512<>+0(SB), Z2, Z3
+	VSUBPS       Z3, Z0, Z0
+	VMULPS       allb95e8083AVX512<>+0(SB), Z2, Z2
+	VSUBPS       Z2, Z0, Z0
+	VMULPS       all39506967AVX512<>+0(SB), Z0, Z2
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3c088908AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VADDPS       all3f000000AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z0, Z0, Z3
+	VMULPS       Z3, Z2, Z2
+	VADDPS       Z0, Z2, Z0
+	VADDPS       all3f800000AVX512<>+0(SB), Z0, Z0
+	VPSRAD       $0x01, Z1, Z2
+	VPADDD       all0000007fAVX512<>+0(SB), Z2, Z3
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z0, Z0
+	VPSUBD       Z2, Z1, Z1
+	VPADDD       all0000007fAVX512<>+0(SB), Z1, Z1
+	VPSLLD       $0x17, Z1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sigmoidAVX512(n int, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·sigmoidAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	VMOVUPS      (CX), Z1
+	VPORD        all80000000AVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z3
+	VMAXPS       Z2, Z3, Z2
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z2, Z3
+	VCVTPS2DQ    Z3, Z3
+	VCVTDQ2PS    Z3, Z8
+	VMULPS       all3f318000AVX512<>+0(SB), Z8, Z9
+	VSUBPS       Z9, Z2, Z2
+	VMULPS       allb95e8083AVX512<>+0(SB), Z8, Z8
+	VSUBPS       Z8, Z2, Z2
+	VMULPS       all39506967AVX512<>+0(SB), Z2, Z8
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       all3c088908AVX512<>+0(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       all3f000000AVX512<>+0(SB), Z8, Z8
+	VMULPS       Z2, Z2, Z9
+	VMULPS       Z9, Z8, Z8
+	VADDPS       Z2, Z8, Z2
+	VADDPS       all3f800000AVX512<>+0(SB), Z2, Z2
+	VPSRAD       $0x01, Z3, Z8
+	VPADDD       all0000007fAVX512<>+0(SB), Z8, Z9
+	VPSLLD       $0x17, Z9, Z9
+	VMULPS       Z9, Z2, Z2
+	VPSUBD       Z8, Z3, Z3
+	VPADDD       all0000007fAVX512<>+0(SB), Z3, Z3
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z2, Z2
+	VPXORD       Z4, Z4, Z4
+	VCMPPS       $0x11, Z4, Z1, K1
+	VBLENDMPS    Z2, Z0, K1, Z5
+	VADDPS       Z0, Z2, Z0
+	VDIVPS       Z0, Z5, Z0
+	VMOVUPS      Z0, (DX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, BX
+	MOVL         $0xffffffff, AX
+	BZHIL        BX, AX, AX
+	KMOVW        AX, K1
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	VMOVUPS.Z    (CX), K1, Z1
+	VPORD        all80000000AVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z3
+	VMAXPS       Z2, Z3, Z2
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z2, Z3
+	VCVTPS2DQ    Z3, Z3
+	VCVTDQ2PS    Z3, Z4
+	VMULPS       all3f318000AVX512<>+0(SB), Z4, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMULPS       allb95e8083AVX512<>+0(SB), Z4, Z4
+	VSUBPS       Z4, Z2, Z2
+	VMULPS       all39506967AVX512<>+0(SB), Z2, Z4
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3c088908AVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3f000000AVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z2, Z5
+	VMULPS       Z5, Z4, Z4
+	VADDPS       Z2, Z4, Z2
+	VADDPS       all3f800000AVX512<>+0(SB), Z2, Z2
+	VPSRAD       $0x01, Z3, Z4
+	VPADDD       all0000007fAVX512<>+0(SB), Z4, Z5
+	VPSLLD       $0x17, Z5, Z5
+	VMULPS       Z5, Z2, Z2
+	VPSUBD       Z4, Z3, Z3
+	VPADDD       all0000007fAVX512<>+0(SB), Z3, Z3
+	VPSLLD       $0x17, Z3, Z3
+	VMULPS       Z3, Z2, Z2
+	VPXORD       Z6, Z6, Z6
+	VCMPPS       $0x11, Z6, Z1, K2
+	VBLENDMPS    Z2, Z0, K2, Z7
+	VADDPS       Z0, Z2, Z0
+	VDIVPS       Z0, Z7, Z0
+	VMOVUPS      Z0, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all80000000AVX512<>+0(SB)/4, $0x80000000
+DATA all80000000AVX512<>+4(SB)/4, $0x80000000
+DATA all80000000AVX512<>+8(SB)/4, $0x80000000
+DATA all80000000AVX512<>+12(SB)/4, $0x80000000
+DATA all80000000AVX512<>+16(SB)/4, $0x80000000
+DATA all80000000AVX512<>+20(SB)/4, $0x80000000
+DATA all80000000AVX512<>+24(SB)/4, $0x80000000
+DATA all80000000AVX512<>+28(SB)/4, $0x80000000
+DATA all80000000AVX512<>+32(SB)/4, $0x80000000
+DATA all80000000AVX512<>+36(SB)/4, $0x80000000
+DATA all80000000AVX512<>+40(SB)/4, $0x80000000
+DATA all80000000AVX512<>+44(SB)/4, $0x80000000
+DATA all80000000AVX512<>+48(SB)/4, $0x80000000
+DATA all80000000AVX512<>+52(SB)/4, $0x80000000
+DATA all80000000AVX512<>+56(SB)/4, $0x80000000
+DATA all80000000AVX512<>+60(SB)/4, $0x80000000
+GLOBL all80000000AVX512<>(SB), RODATA|NOPTR, $64
+
+// func tanhAVX512(n int, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·tanhAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Z0
+	VMULPS       Z0, Z0, Z1
+	VMULPS       allbbbaf0eaAVX512<>+0(SB), Z1, Z2
+	VADDPS       all3ca9134eAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       allbd5c1e2dAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       all3e088393AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       allbeaaaa99AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z1
+	VMULPS       Z0, Z1, Z1
+	VADDPS       Z0, Z1, Z1
+	VPANDD       all7fffffffAVX512<>+0(SB), Z0, Z2
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z5
+	VBROADCASTSS all40000000AVX512<>+0(SB), Z6
+	VADDPS       Z2, Z2, Z7
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z8
+	VMAXPS       Z7, Z8, Z7
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z8
+	VMINPS       Z7, Z8, Z7
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z7, Z8
+	VCVTPS2DQ    Z8, Z8
+	VCVTDQ2PS    Z8, Z9
+	VMULPS       all3f318000AVX512<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z7, Z7
+	VMULPS       allb95e8083AVX512<>+0(SB), Z9, Z9
+	VSUBPS       Z9, Z7, Z7
+	VMULPS       all39506967AVX512<>+0(SB), Z7, Z9
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       all3c088908AVX512<>+0(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       all3f000000AVX512<>+0(SB), Z9, Z9
+	VMULPS       Z7, Z7, Z10
+	VMULPS       Z10, Z9, Z9
+	VADDPS       Z7, Z9, Z7
+	VADDPS       all3f800000AVX512<>+0(SB), Z7, Z7
+	VPSRAD       $0x01, Z8, Z9
+	VPADDD       all0000007fAVX512<>+0(SB), Z9, Z10
+	VPSLLD       $0x17, Z10, Z10
+	VMULPS       Z10, Z7, Z7
+	VPSUBD       Z9, Z8, Z8
+	VPADDD       all0000007fAVX512<>+0(SB), Z8, Z8
+	VPSLLD       $0x17, Z8, Z8
+	VMULPS       Z8, Z7, Z7
+	VADDPS       Z5, Z7, Z7
+	VDIVPS       Z7, Z6, Z6
+	VSUBPS       Z6, Z5, Z5
+	VPANDD       all80000000AVX512<>+0(SB), Z0, Z0
+	VPORD        Z0, Z5, Z0
+	VCMPPS       $0x11, all3f200000AVX512<>+0(SB), Z2, K1
+	VBLENDMPS    Z1, Z0, K1, Z3
+	VMOVUPS      Z3, (DX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, BX
+	MOVL         $0xffffffff, AX
+	BZHIL        BX, AX, AX
+	KMOVW        AX, K1
+	VMOVUPS.Z    (CX), K1, Z0
+	VMULPS       Z0, Z0, Z1
+	VMULPS       allbbbaf0eaAVX512<>+0(SB), Z1, Z2
+	VADDPS       all3ca9134eAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       allbd5c1e2dAVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       all3e088393AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       allbeaaaa99AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z1, Z2, Z1
+	VMULPS       Z0, Z1, Z1
+	VADDPS       Z0, Z1, Z1
+	VPANDD       all7fffffffAVX512<>+0(SB), Z0, Z2
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z3
+	VBROADCASTSS all40000000AVX512<>+0(SB), Z5
+	VADDPS       Z2, Z2, Z6
+	VBROADCASTSS allc2d00000AVX512<>+0(SB), Z7
+	VMAXPS       Z6, Z7, Z6
+	VBROADCASTSS all42b20000AVX512<>+0(SB), Z7
+	VMINPS       Z6, Z7, Z6
+	VMULPS       all3fb8aa3bAVX512<>+0(SB), Z6, Z7
+	VCVTPS2DQ    Z7, Z7
+	VCVTDQ2PS    Z7, Z8
+	VMULPS       all3f318000AVX512<>+0(SB), Z8, Z9
+	VSUBPS       Z9, Z6, Z6
+	VMULPS       allb95e8083AVX512<>+0(SB), Z8, Z8
+	VSUBPS       Z8, Z6, Z6
+	VMULPS       all39506967AVX512<>+0(SB), Z6, Z8
+	VADDPS       all3ab743ceAVX512<>+0(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       all3c088908AVX512<>+0(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       all3d2aa9c1AVX512<>+0(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       all3e2aaaaaAVX512<>+0(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       all3f000000AVX512<>+0(SB), Z8, Z8
+	VMULPS       Z6, Z6, Z9
+	VMULPS       Z9, Z8, Z8
+	VADDPS       Z6, Z8, Z6
+	VADDPS       all3f800000AVX512<>+0(SB), Z6, Z6
+	VPSRAD       $0x01, Z7, Z8
+	VPADDD       all0000007fAVX512<>+0(SB), Z8, Z9
+	VPSLLD       $0x17, Z9, Z9
+	VMULPS       Z9, Z6, Z6
+	VPSUBD       Z8, Z7, Z7
+	VPADDD       all0000007fAVX512<>+0(SB), Z7, Z7
+	VPSLLD       $0x17, Z7, Z7
+	VMULPS       Z7, Z6, Z6
+	VADDPS       Z3, Z6, Z6
+	VDIVPS       Z6, Z5, Z5
+	VSUBPS       Z5, Z3, Z3
+	VPANDD       all80000000AVX512<>+0(SB), Z0, Z0
+	VPORD        Z0, Z3, Z0
+	VCMPPS       $0x11, all3f200000AVX512<>+0(SB), Z2, K2
+	VBLENDMPS    Z1, Z0, K2, Z4
+	VMOVUPS      Z4, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA allbbbaf0eaAVX512<>+0(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+4(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+8(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+12(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+16(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+20(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+24(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+28(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+32(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+36(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+40(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+44(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+48(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+52(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+56(SB)/4, $0xbbbaf0ea
+DATA allbbbaf0eaAVX512<>+60(SB)/4, $0xbbbaf0ea
+GLOBL allbbbaf0eaAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3ca9134eAVX512<>+0(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+4(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+8(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+12(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+16(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+20(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+24(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+28(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+32(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+36(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+40(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+44(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+48(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+52(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+56(SB)/4, $0x3ca9134e
+DATA all3ca9134eAVX512<>+60(SB)/4, $0x3ca9134e
+GLOBL all3ca9134eAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allbd5c1e2dAVX512<>+0(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+4(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+8(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+12(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+16(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+20(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+24(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+28(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+32(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+36(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+40(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+44(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+48(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+52(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+56(SB)/4, $0xbd5c1e2d
+DATA allbd5c1e2dAVX512<>+60(SB)/4, $0xbd5c1e2d
+GLOBL allbd5c1e2dAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3e088393AVX512<>+0(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+4(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+8(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+12(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+16(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+20(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+24(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+28(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+32(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+36(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+40(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+44(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+48(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+52(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+56(SB)/4, $0x3e088393
+DATA all3e088393AVX512<>+60(SB)/4, $0x3e088393
+GLOBL all3e088393AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allbeaaaa99AVX512<>+0(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+4(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+8(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+12(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+16(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+20(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+24(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+28(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+32(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+36(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+40(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+44(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+48(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+52(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+56(SB)/4, $0xbeaaaa99
+DATA allbeaaaa99AVX512<>+60(SB)/4, $0xbeaaaa99
+GLOBL allbeaaaa99AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all7fffffffAVX512<>+0(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+4(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+8(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+12(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+16(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+20(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+24(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+28(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+32(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+36(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+40(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+44(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+48(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+52(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+56(SB)/4, $0x7fffffff
+DATA all7fffffffAVX512<>+60(SB)/4, $0x7fffffff
+GLOBL all7fffffffAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all40000000AVX512<>+0(SB)/4, $0x40000000
+DATA all40000000AVX512<>+4(SB)/4, $0x40000000
+DATA all40000000AVX512<>+8(SB)/4, $0x40000000
+DATA all40000000AVX512<>+12(SB)/4, $0x40000000
+DATA all40000000AVX512<>+16(SB)/4, $0x40000000
+DATA all40000000AVX512<>+20(SB)/4, $0x40000000
+DATA all40000000AVX512<>+24(SB)/4, $0x40000000
+DATA all40000000AVX512<>+28(SB)/4, $0x40000000
+DATA all40000000AVX512<>+32(SB)/4, $0x40000000
+DATA all40000000AVX512<>+36(SB)/4, $0x40000000
+DATA all40000000AVX512<>+40(SB)/4, $0x40000000
+DATA all40000000AVX512<>+44(SB)/4, $0x40000000
+DATA all40000000AVX512<>+48(SB)/4, $0x40000000
+DATA all40000000AVX512<>+52(SB)/4, $0x40000000
+DATA all40000000AVX512<>+56(SB)/4, $0x40000000
+DATA all40000000AVX512<>+60(SB)/4, $0x40000000
+GLOBL all40000000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3f200000AVX512<>+0(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+4(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+8(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+12(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+16(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+20(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+24(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+28(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+32(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+36(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+40(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+44(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+48(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+52(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+56(SB)/4, $0x3f200000
+DATA all3f200000AVX512<>+60(SB)/4, $0x3f200000
+GLOBL all3f200000AVX512<>(SB), RODATA|NOPTR, $64
+
+// func logAVX512(n int, x *float32, y *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·logAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS      (CX), Z0
+	VPXORD       Z1, Z1, Z1
+	VCMPPS       $0x11, all00800000AVX512<>+0(SB), Z0, K1
+	VMULPS       all4b000000AVX512<>+0(SB), Z0, Z2
+	VBLENDMPS    Z2, Z0, K1, Z3
+	VPSRLD       $0x17, Z3, Z2
+	VPSUBD       all0000007eAVX512<>+0(SB), Z2, Z2
+	VCVTDQ2PS    Z2, Z2
+	VBROADCASTSS all41b80000AVX512<>+0(SB), Z12
+	VMOVAPS.Z    Z12, K1, Z12
+	VSUBPS       Z12, Z2, Z2
+	VPANDD       all007fffffAVX512<>+0(SB), Z3, Z12
+	VPORD        all3f000000AVX512<>+0(SB), Z12, Z12
+	VCMPPS       $0x11, all3f3504f3AVX512<>+0(SB), Z12, K1
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z13
+	VMOVAPS.Z    Z13, K1, Z13
+	VSUBPS       Z13, Z2, Z2
+	VMOVAPS.Z    Z12, K1, Z13
+	VADDPS       Z13, Z12, Z12
+	VSUBPS       all3f800000AVX512<>+0(SB), Z12, Z12
+	VMULPS       Z12, Z12, Z13
+	VMULPS       all3d9021bbAVX512<>+0(SB), Z12, Z14
+	VADDPS       allbdebd1b8AVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       all3def251aAVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       allbdfe5d4fAVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       all3e11e9bfAVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       allbe2aae50AVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       all3e4cceacAVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       allbe7ffffcAVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VADDPS       all3eaaaaaaAVX512<>+0(SB), Z14, Z14
+	VMULPS       Z12, Z14, Z14
+	VMULPS       Z13, Z14, Z14
+	VMULPS       allb95e8083AVX512<>+0(SB), Z2, Z15
+	VADDPS       Z15, Z14, Z14
+	VMULPS       all3f000000AVX512<>+0(SB), Z13, Z13
+	VSUBPS       Z13, Z14, Z13
+	VADDPS       Z13, Z12, Z12
+	VMULPS       all3f318000AVX512<>+0(SB), Z2, Z2
+	VADDPS       Z2, Z12, Z2
+	VBROADCASTSS all7f800000AVX512<>+0(SB), Z12
+	VCMPPS       $0x11, Z12, Z0, K1
+	VBLENDMPS    Z2, Z0, K1, Z4
+	VCMPPS       $0x11, Z1, Z0, K1
+	VBROADCASTSS all7fc00000AVX512<>+0(SB), Z2
+	VBLENDMPS    Z2, Z4, K1, Z5
+	VCMPPS       $0x00, Z1, Z0, K1
+	VBROADCASTSS allff800000AVX512<>+0(SB), Z0
+	VBLENDMPS    Z0, Z5, K1, Z6
+	VMOVUPS      Z6, (DX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, AX
+	JGE          loopone
+
+tail:
+	ADDQ         $0x10, AX
+	JLE          done
+	MOVQ         AX, BX
+	MOVL         $0xffffffff, AX
+	BZHIL        BX, AX, AX
+	KMOVW        AX, K1
+	VMOVUPS.Z    (CX), K1, Z0
+	VPXORD       Z7, Z7, Z7
+	VCMPPS       $0x11, all00800000AVX512<>+0(SB), Z0, K2
+	VMULPS       all4b000000AVX512<>+0(SB), Z0, Z1
+	VBLENDMPS    Z1, Z0, K2, Z8
+	VPSRLD       $0x17, Z8, Z1
+	VPSUBD       all0000007eAVX512<>+0(SB), Z1, Z1
+	VCVTDQ2PS    Z1, Z1
+	VBROADCASTSS all41b80000AVX512<>+0(SB), Z2
+	VMOVAPS.Z    Z2, K2, Z2
+	VSUBPS       Z2, Z1, Z1
+	VPANDD       all007fffffAVX512<>+0(SB), Z8, Z2
+	VPORD        all3f000000AVX512<>+0(SB), Z2, Z2
+	VCMPPS       $0x11, all3f3504f3AVX512<>+0(SB), Z2, K2
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z3
+	VMOVAPS.Z    Z3, K2, Z3
+	VSUBPS       Z3, Z1, Z1
+	VMOVAPS.Z    Z2, K2, Z3
+	VADDPS       Z3, Z2, Z2
+	VSUBPS       all3f800000AVX512<>+0(SB), Z2, Z2
+	VMULPS       Z2, Z2, Z3
+	VMULPS       all3d9021bbAVX512<>+0(SB), Z2, Z4
+	VADDPS       allbdebd1b8AVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3def251aAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       allbdfe5d4fAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3e11e9bfAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       allbe2aae50AVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3e4cceacAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       allbe7ffffcAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       all3eaaaaaaAVX512<>+0(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VMULPS       allb95e8083AVX512<>+0(SB), Z1, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       all3f000000AVX512<>+0(SB), Z3, Z3
+	VSUBPS       Z3, Z4, Z3
+	VADDPS       Z3, Z2, Z2
+	VMULPS       all3f318000AVX512<>+0(SB), Z1, Z1
+	VADDPS       Z1, Z2, Z1
+	VBROADCASTSS all7f800000AVX512<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z0, K2
+	VBLENDMPS    Z1, Z0, K2, Z9
+	VCMPPS       $0x11, Z7, Z0, K2
+	VBROADCASTSS all7fc00000AVX512<>+0(SB), Z1
+	VBLENDMPS    Z1, Z9, K2, Z10
+	VCMPPS       $0x00, Z7, Z0, K2
+	VBROADCASTSS allff800000AVX512<>+0(SB), Z0
+	VBLENDMPS    Z0, Z10, K2, Z11
+	VMOVUPS      Z11, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all00800000AVX512<>+0(SB)/4, $0x00800000
+DATA all00800000AVX512<>+4(SB)/4, $0x00800000
+DATA all00800000AVX512<>+8(SB)/4, $0x00800000
+DATA all00800000AVX512<>+12(SB)/4, $0x00800000
+DATA all00800000AVX512<>+16(SB)/4, $0x00800000
+DATA all00800000AVX512<>+20(SB)/4, $0x00800000
+DATA all00800000AVX512<>+24(SB)/4, $0x00800000
+DATA all00800000AVX512<>+28(SB)/4, $0x00800000
+DATA all00800000AVX512<>+32(SB)/4, $0x00800000
+DATA all00800000AVX512<>+36(SB)/4, $0x00800000
+DATA all00800000AVX512<>+40(SB)/4, $0x00800000
+DATA all00800000AVX512<>+44(SB)/4, $0x00800000
+DATA all00800000AVX512<>+48(SB)/4, $0x00800000
+DATA all00800000AVX512<>+52(SB)/4, $0x00800000
+DATA all00800000AVX512<>+56(SB)/4, $0x00800000
+DATA all00800000AVX512<>+60(SB)/4, $0x00800000
+GLOBL all00800000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all4b000000AVX512<>+0(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+4(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+8(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+12(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+16(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+20(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+24(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+28(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+32(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+36(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+40(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+44(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+48(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+52(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+56(SB)/4, $0x4b000000
+DATA all4b000000AVX512<>+60(SB)/4, $0x4b000000
+GLOBL all4b000000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all0000007eAVX512<>+0(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+4(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+8(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+12(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+16(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+20(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+24(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+28(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+32(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+36(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+40(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+44(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+48(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+52(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+56(SB)/4, $0x0000007e
+DATA all0000007eAVX512<>+60(SB)/4, $0x0000007e
+GLOBL all0000007eAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all41b80000AVX512<>+0(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+4(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+8(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+12(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+16(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+20(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+24(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+28(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+32(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+36(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+40(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+44(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+48(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+52(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+56(SB)/4, $0x41b80000
+DATA all41b80000AVX512<>+60(SB)/4, $0x41b80000
+GLOBL all41b80000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all007fffffAVX512<>+0(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+4(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+8(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+12(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+16(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+20(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+24(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+28(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+32(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+36(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+40(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+44(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+48(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+52(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+56(SB)/4, $0x007fffff
+DATA all007fffffAVX512<>+60(SB)/4, $0x007fffff
+GLOBL all007fffffAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3f3504f3AVX512<>+0(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+4(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+8(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+12(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+16(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+20(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+24(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+28(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+32(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+36(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+40(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+44(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+48(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+52(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+56(SB)/4, $0x3f3504f3
+DATA all3f3504f3AVX512<>+60(SB)/4, $0x3f3504f3
+GLOBL all3f3504f3AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3d9021bbAVX512<>+0(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+4(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+8(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+12(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+16(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+20(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+24(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+28(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+32(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+36(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+40(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+44(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+48(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+52(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+56(SB)/4, $0x3d9021bb
+DATA all3d9021bbAVX512<>+60(SB)/4, $0x3d9021bb
+GLOBL all3d9021bbAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allbdebd1b8AVX512<>+0(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+4(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+8(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+12(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+16(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+20(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+24(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+28(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+32(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+36(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+40(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+44(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+48(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+52(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+56(SB)/4, $0xbdebd1b8
+DATA allbdebd1b8AVX512<>+60(SB)/4, $0xbdebd1b8
+GLOBL allbdebd1b8AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3def251aAVX512<>+0(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+4(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+8(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+12(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+16(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+20(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+24(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+28(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+32(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+36(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+40(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+44(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+48(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+52(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+56(SB)/4, $0x3def251a
+DATA all3def251aAVX512<>+60(SB)/4, $0x3def251a
+GLOBL all3def251aAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allbdfe5d4fAVX512<>+0(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+4(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+8(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+12(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+16(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+20(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+24(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+28(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+32(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+36(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+40(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+44(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+48(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+52(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+56(SB)/4, $0xbdfe5d4f
+DATA allbdfe5d4fAVX512<>+60(SB)/4, $0xbdfe5d4f
+GLOBL allbdfe5d4fAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3e11e9bfAVX512<>+0(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+4(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+8(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+12(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+16(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+20(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+24(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+28(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+32(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+36(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+40(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+44(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+48(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+52(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+56(SB)/4, $0x3e11e9bf
+DATA all3e11e9bfAVX512<>+60(SB)/4, $0x3e11e9bf
+GLOBL all3e11e9bfAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allbe2aae50AVX512<>+0(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+4(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+8(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+12(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+16(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+20(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+24(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+28(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+32(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+36(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+40(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+44(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+48(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+52(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+56(SB)/4, $0xbe2aae50
+DATA allbe2aae50AVX512<>+60(SB)/4, $0xbe2aae50
+GLOBL allbe2aae50AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3e4cceacAVX512<>+0(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+4(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+8(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+12(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+16(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+20(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+24(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+28(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+32(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+36(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+40(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+44(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+48(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+52(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+56(SB)/4, $0x3e4cceac
+DATA all3e4cceacAVX512<>+60(SB)/4, $0x3e4cceac
+GLOBL all3e4cceacAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allbe7ffffcAVX512<>+0(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+4(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+8(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+12(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+16(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+20(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+24(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+28(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+32(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+36(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+40(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+44(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+48(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+52(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+56(SB)/4, $0xbe7ffffc
+DATA allbe7ffffcAVX512<>+60(SB)/4, $0xbe7ffffc
+GLOBL allbe7ffffcAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all3eaaaaaaAVX512<>+0(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+4(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+8(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+12(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+16(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+20(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+24(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+28(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+32(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+36(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+40(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+44(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+48(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+52(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+56(SB)/4, $0x3eaaaaaa
+DATA all3eaaaaaaAVX512<>+60(SB)/4, $0x3eaaaaaa
+GLOBL all3eaaaaaaAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all7f800000AVX512<>+0(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+4(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+8(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+12(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+16(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+20(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+24(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+28(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+32(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+36(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+40(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+44(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+48(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+52(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+56(SB)/4, $0x7f800000
+DATA all7f800000AVX512<>+60(SB)/4, $0x7f800000
+GLOBL all7f800000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all7fc00000AVX512<>+0(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+4(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+8(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+12(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+16(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+20(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+24(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+28(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+32(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+36(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+40(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+44(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+48(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+52(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+56(SB)/4, $0x7fc00000
+DATA all7fc00000AVX512<>+60(SB)/4, $0x7fc00000
+GLOBL all7fc00000AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA allff800000AVX512<>+0(SB)/4, $0xff800000
+DATA allff800000AVX512<>+4(SB)/4, $0xff800000
+DATA allff800000AVX512<>+8(SB)/4, $0xff800000
+DATA allff800000AVX512<>+12(SB)/4, $0xff800000
+DATA allff800000AVX512<>+16(SB)/4, $0xff800000
+DATA allff800000AVX512<>+20(SB)/4, $0xff800000
+DATA allff800000AVX512<>+24(SB)/4, $0xff800000
+DATA allff800000AVX512<>+28(SB)/4, $0xff800000
+DATA allff800000AVX512<>+32(SB)/4, $0xff800000
+DATA allff800000AVX512<>+36(SB)/4, $0xff800000
+DATA allff800000AVX512<>+40(SB)/4, $0xff800000
+DATA allff800000AVX512<>+44(SB)/4, $0xff800000
+DATA allff800000AVX512<>+48(SB)/4, $0xff800000
+DATA allff800000AVX512<>+52(SB)/4, $0xff800000
+DATA allff800000AVX512<>+56(SB)/4, $0xff800000
+DATA allff800000AVX512<>+60(SB)/4, $0xff800000
+GLOBL allff800000AVX512<>(SB), RODATA|NOPTR, $64
+
+// func sgdAVX512(n int, w *float32, grad *float32, rate float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·sgdAVX512(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	VBROADCASTSS rate+24(FP), Z0
+	SUBQ         $0x20, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMULPS  Z0, Z2, Z2
+	VSUBPS  Z2, Z1, Z1
+	VMOVUPS Z1, (CX)
+	VMOVUPS 64(CX), Z1
+	VMOVUPS 64(DX), Z2
+	VMULPS  Z0, Z2, Z2
+	VSUBPS  Z2, Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMULPS  Z0, Z2, Z2
+	VSUBPS  Z2, Z1, Z1
+	VMOVUPS Z1, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (DX), K1, Z2
+	VMULPS    Z0, Z2, Z0
+	VSUBPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·momentumAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS mu+36(FP), Z1
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (DX), Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS (BX), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (DX)
+	VMOVUPS (CX), Z3
+	VMULPS  Z0, Z2, Z2
+	VSUBPS  Z2, Z3, Z2
+	VMOVUPS Z2, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (DX), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VMOVUPS.Z (BX), K1, Z2
+	VADDPS    Z2, Z1, Z1
+	VMOVUPS   Z1, K1, (DX)
+	VMOVUPS.Z (CX), K1, Z2
+	VMULPS    Z0, Z1, Z0
+	VSUBPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·emaAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	VBROADCASTSS decay+24(FP), Z0
+	VBROADCASTSS rest+28(FP), Z1
+	SUBQ         $0x20, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS (DX), Z3
+	VMULPS  Z1, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)
+	VMOVUPS 64(CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS 64(DX), Z3
+	VMULPS  Z1, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS (DX), Z3
+	VMULPS  Z1, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VMULPS    Z0, Z2, Z0
+	VMOVUPS.Z (DX), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adagradAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS decay+36(FP), Z1
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VMOVUPS (BX), Z3
+	VMULPS  Z1, Z2, Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS (DX), Z4
+	VMULPS  Z3, Z3, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS Z4, (DX)
+	VMULPS  Z0, Z3, Z3
+	VSQRTPS Z4, Z4
+	VDIVPS  Z4, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VMOVUPS.Z (BX), K1, Z3
+	VMULPS    Z1, Z2, Z1
+	VADDPS    Z1, Z3, Z1
+	VMOVUPS.Z (DX), K1, Z3
+	VMULPS    Z1, Z1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (DX)
+	VMULPS    Z0, Z1, Z0
+	VSQRTPS   Z3, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adamAVX512(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Z0
+	VBROADCASTSS c1+44(FP), Z1
+	VBROADCASTSS c2+48(FP), Z2
+	VBROADCASTSS epsilon+52(FP), Z3
+	VBROADCASTSS decay+56(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z5
+	VMOVUPS (SI), Z6
+	VMULPS  Z4, Z5, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DX), Z7
+	VSUBPS  Z7, Z6, Z8
+	VMULPS  Z1, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS (BX), Z8
+	VMULPS  Z6, Z6, Z6
+	VSUBPS  Z8, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VADDPS  Z6, Z8, Z6
+	VMOVUPS Z7, (DX)
+	VMOVUPS Z6, (BX)
+	VMULPS  Z0, Z7, Z7
+	VSQRTPS Z6, Z6
+	VADDPS  Z3, Z6, Z6
+	VDIVPS  Z6, Z7, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (SI), K1, Z6
+	VMULPS    Z4, Z5, Z4
+	VADDPS    Z4, Z6, Z4
+	VMOVUPS.Z (DX), K1, Z6
+	VSUBPS    Z6, Z4, Z7
+	VMULPS    Z1, Z7, Z1
+	VADDPS    Z1, Z6, Z1
+	VMOVUPS.Z (BX), K1, Z6
+	VMULPS    Z4, Z4, Z4
+	VSUBPS    Z6, Z4, Z4
+	VMULPS    Z2, Z4, Z2
+	VADDPS    Z2, Z6, Z2
+	VMOVUPS   Z1, K1, (DX)
+	VMOVUPS   Z2, K1, (BX)
+	VMULPS    Z0, Z1, Z0
+	VSQRTPS   Z2, Z1
+	VADDPS    Z3, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z5, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adamNesterovAVX512(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Z0
+	VBROADCASTSS c1+44(FP), Z1
+	VBROADCASTSS c2+48(FP), Z2
+	VBROADCASTSS epsilon+52(FP), Z3
+	VBROADCASTSS decay+56(FP), Z4
+	VBROADCASTSS beta1+60(FP), Z5
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z6
+	VMOVUPS (SI), Z7
+	VMULPS  Z4, Z6, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS (DX), Z8
+	VSUBPS  Z8, Z7, Z9
+	VMULPS  Z1, Z9, Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS (BX), Z9
+	VMULPS  Z7, Z7, Z10
+	VSUBPS  Z9, Z10, Z10
+	VMULPS  Z2, Z10, Z10
+	VADDPS  Z10, Z9, Z9
+	VMOVUPS Z8, (DX)
+	VMOVUPS Z9, (BX)
+	VMULPS  Z1, Z7, Z7
+	VMULPS  Z5, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMULPS  Z0, Z7, Z7
+	VSQRTPS Z9, Z8
+	VADDPS  Z3, Z8, Z8
+	VDIVPS  Z8, Z7, Z7
+	VSUBPS  Z7, Z6, Z6
+	VMOVUPS Z6, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z6
+	VMOVUPS.Z (SI), K1, Z7
+	VMULPS    Z4, Z6, Z4
+	VADDPS    Z4, Z7, Z4
+	VMOVUPS.Z (DX), K1, Z7
+	VSUBPS    Z7, Z4, Z8
+	VMULPS    Z1, Z8, Z8
+	VADDPS    Z8, Z7, Z7
+	VMOVUPS.Z (BX), K1, Z8
+	VMULPS    Z4, Z4, Z9
+	VSUBPS    Z8, Z9, Z9
+	VMULPS    Z2, Z9, Z2
+	VADDPS    Z2, Z8, Z2
+	VMOVUPS   Z7, K1, (DX)
+	VMOVUPS   Z2, K1, (BX)
+	VMULPS    Z1, Z4, Z1
+	VMULPS    Z5, Z7, Z4
+	VADDPS    Z4, Z1, Z1
+	VMULPS    Z0, Z1, Z0
+	VSQRTPS   Z2, Z1
+	VADDPS    Z3, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z6, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·ftrlAVX512(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Z0
+	VBROADCASTSS beta+44(FP), Z1
+	VBROADCASTSS l1+48(FP), Z2
+	VBROADCASTSS l2+52(FP), Z3
+	VBROADCASTSS l2rate+56(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS   (CX), Z5
+	VMOVUPS   (DX), Z6
+	VMOVUPS   (SI), Z7
+	VSQRTPS   Z6, Z8
+	VMULPS    Z7, Z7, Z9
+	VADDPS    Z9, Z6, Z6
+	VMOVUPS   Z6, (DX)
+	VSQRTPS   Z6, Z6
+	VMOVUPS   (BX), Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    all80000000AVX512<>+0(SB), Z2, Z26
+	VCMPPS    $0x11, Z26, Z9, K1
+	VSUBPS    Z9, Z26, Z26
+	VBLENDMPS Z26, Z10, K1, Z11
+	VCMPPS    $0x1e, Z2, Z9, K1
+	VSUBPS    Z9, Z2, Z26
+	VBLENDMPS Z26, Z11, K1, Z12
+	VADDPS    Z6, Z1, Z26
+	VMULPS    Z5, Z3, Z27
+	VSUBPS    Z27, Z12, Z27
+	VADDPS    Z7, Z27, Z27
+	VDIVPS    Z0, Z26, Z28
+	VMULPS    Z5, Z28, Z28
+	VSUBPS    Z28, Z27, Z27
+	VSUBPS    Z8, Z6, Z6
+	VDIVPS    Z0, Z6, Z6
+	VMULPS    Z5, Z6, Z5
+	VSUBPS    Z5, Z7, Z5
+	VPXORD    Z13, Z13, Z13
+	VCMPPS    $0x04, Z13, Z12, K1
+	VBLENDMPS Z27, Z5, K1, Z14
+	VADDPS    Z14, Z9, Z5
+	VMOVUPS   Z5, (BX)
+	VPXORD    Z15, Z15, Z15
+	VPXORD    all80000000AVX512<>+0(SB), Z2, Z6
+	VCMPPS    $0x11, Z6, Z5, K1
+	VSUBPS    Z5, Z6, Z6
+	VBLENDMPS Z6, Z15, K1, Z16
+	VCMPPS    $0x1e, Z2, Z5, K1
+	VSUBPS    Z5, Z2, Z5
+	VBLENDMPS Z5, Z16, K1, Z17
+	VMULPS    Z17, Z0, Z5
+	VADDPS    Z4, Z26, Z6
+	VDIVPS    Z6, Z5, Z5
+	VMOVUPS   Z5, (CX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, BX
+	ADDQ      $0x40, SI
+	SUBQ      $0x10, AX
+	JGE       loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (DX), K1, Z6
+	VMOVUPS.Z (SI), K1, Z7
+	VSQRTPS   Z6, Z8
+	VMULPS    Z7, Z7, Z9
+	VADDPS    Z9, Z6, Z6
+	VMOVUPS   Z6, K1, (DX)
+	VSQRTPS   Z6, Z6
+	VMOVUPS.Z (BX), K1, Z9
+	VPXORD    Z18, Z18, Z18
+	VPXORD    all80000000AVX512<>+0(SB), Z2, Z10
+	VCMPPS    $0x11, Z10, Z9, K2
+	VSUBPS    Z9, Z10, Z10
+	VBLENDMPS Z10, Z18, K2, Z19
+	VCMPPS    $0x1e, Z2, Z9, K2
+	VSUBPS    Z9, Z2, Z10
+	VBLENDMPS Z10, Z19, K2, Z20
+	VADDPS    Z6, Z1, Z1
+	VMULPS    Z5, Z3, Z3
+	VSUBPS    Z3, Z20, Z3
+	VADDPS    Z7, Z3, Z3
+	VDIVPS    Z0, Z1, Z10
+	VMULPS    Z5, Z10, Z10
+	VSUBPS    Z10, Z3, Z3
+	VSUBPS    Z8, Z6, Z6
+	VDIVPS    Z0, Z6, Z6
+	VMULPS    Z5, Z6, Z5
+	VSUBPS    Z5, Z7, Z5
+	VPXORD    Z21, Z21, Z21
+	VCMPPS    $0x04, Z21, Z20, K2
+	VBLENDMPS Z3, Z5, K2, Z22
+	VADDPS    Z22, Z9, Z3
+	VMOVUPS   Z3, K1, (BX)
+	VPXORD    Z23, Z23, Z23
+	VPXORD    all80000000AVX512<>+0(SB), Z2, Z5
+	VCMPPS    $0x11, Z5, Z3, K2
+	VSUBPS    Z3, Z5, Z5
+	VBLENDMPS Z5, Z23, K2, Z24
+	VCMPPS    $0x1e, Z2, Z3, K2
+	VSUBPS    Z3, Z2, Z2
+	VBLENDMPS Z2, Z24, K2, Z25
+	VMULPS    Z25, Z0, Z0
+	VADDPS    Z4, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func fmAVX512(fields int, dim int, x *float32, sums *float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·fmAVX512(SB), NOSPLIT|NOFRAME, $0-36
+	MOVQ   fields+0(FP), AX
+	MOVQ   dim+8(FP), CX
+	MOVQ   x+16(FP), DX
+	MOVQ   sums+24(FP), BX
+	MOVQ   CX, SI
+	SHLQ   $0x02, SI
+	VPXORD Z0, Z0, Z0
+	SUBQ   $0x10, CX
+	JL     tail
+
+	PCALIGN $0x20
+loopone:
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	MOVQ   DX, DI
+	MOVQ   AX, R8
+
+	PCALIGN $0x20
+loopfield:
+	VMOVUPS (DI), Z3
+	VADDPS  Z3, Z1, Z1
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     loopfield
+	VMOVUPS Z1, (BX)
+	VMULPS  Z1, Z1, Z3
+	VSUBPS  Z2, Z3, Z3
+	VADDPS  Z3, Z0, Z0
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, CX
+	JGE     loopone
+
+tail:
+	ADDQ   $0x10, CX
+	JLE    done
+	MOVQ   CX, DI
+	MOVL   $0xffffffff, CX
+	BZHIL  DI, CX, CX
+	KMOVW  CX, K1
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	MOVQ   DX, CX
+
+	PCALIGN $0x20
+looplast:
+	VMOVUPS.Z (CX), K1, Z1
+	VADDPS    Z1, Z4, Z4
+	VMULPS    Z1, Z1, Z1
+	VADDPS    Z1, Z5, Z5
+	ADDQ      SI, CX
+	DECQ      AX
+	JNZ       looplast
+	VMOVUPS   Z4, K1, (BX)
+	VMULPS    Z4, Z4, Z1
+	VSUBPS    Z5, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+
+done:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMOVSS        all3f000000AVX512<>+0(SB), X1
+	VMULSS        X1, X0, X0
+	MOVSS         X0, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func addFMGradAVX512(fields int, dim int, d float32, x *float32, sums *float32, dx *float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addFMGradAVX512(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         fields+0(FP), AX
+	MOVQ         dim+8(FP), CX
+	VBROADCASTSS d+16(FP), Z0
+	MOVQ         x+24(FP), DX
+	MOVQ         dx+40(FP), BX
+	MOVQ         sums+32(FP), SI
+	MOVQ         CX, DI
+	SHLQ         $0x02, DI
+	SUBQ         $0x10, CX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (SI), Z1
+	MOVQ    DX, R8
+	MOVQ    BX, R9
+	MOVQ    AX, R10
+
+	PCALIGN $0x20
+loopfield:
+	VMOVUPS (R8), Z2
+	VSUBPS  Z2, Z1, Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS (R9), Z3
+	VADDPS  Z2, Z3, Z2
+	VMOVUPS Z2, (R9)
+	ADDQ    DI, R8
+	ADDQ    DI, R9
+	DECQ    R10
+	JNZ     loopfield
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, CX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, CX
+	JLE       done
+	MOVQ      CX, R8
+	MOVL      $0xffffffff, CX
+	BZHIL     R8, CX, CX
+	KMOVW     CX, K1
+	VMOVUPS.Z (SI), K1, Z1
+	MOVQ      DX, CX
+	MOVQ      BX, DX
+
+	PCALIGN $0x20
+looplast:
+	VMOVUPS.Z (CX), K1, Z2
+	VSUBPS    Z2, Z1, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVUPS.Z (DX), K1, Z3
+	VADDPS    Z2, Z3, Z2
+	VMOVUPS   Z2, K1, (DX)
+	ADDQ      DI, CX
+	ADDQ      DI, DX
+	DECQ      AX
+	JNZ       looplast
+
+done:
+	VZEROUPPER
+	RET
+
+// func pool2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F
+TEXT ·pool2AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X3
+	VDIVSS       X0, X3, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	CMPQ   R10, R11
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(R12), Z3
+	VADDPS  Z3, Z2, Z2
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	VMULPS  Z0, Z1, Z3
+	VMOVUPS Z3, (AX)
+	VMULPS  Z0, Z2, Z0
+	VMOVUPS Z0, 64(AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R11, R10
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+// func scatter2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F
+TEXT ·scatter2AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VMOVUPS (AX), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS 64(AX), Z2
+	VMULPS  Z0, Z2, Z2
+	CMPQ    R10, R11
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Z0
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R12)
+	VMOVUPS 64(R12), Z0
+	VADDPS  Z2, Z0, Z0
+	VMOVUPS Z0, 64(R12)
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R11, R10
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+// func poolWeighted2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F
+TEXT ·poolWeighted2AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X3
+	VDIVSS       X0, X3, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	CMPQ   R11, R12
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Z3
+	VMOVUPS      (R13), Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z4, Z1, Z1
+	VMOVUPS      64(R13), Z4
+	VMULPS       Z3, Z4, Z3
+	VADDPS       Z3, Z2, Z2
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	VMULPS  Z0, Z1, Z3
+	VMOVUPS Z3, (AX)
+	VMULPS  Z0, Z2, Z0
+	VMOVUPS Z0, 64(AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R12, R11
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+// func scatterWeighted2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F
+TEXT ·scatterWeighted2AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VMOVUPS (AX), Z1
+	VMOVUPS 64(AX), Z2
+	CMPQ    R11, R12
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Z3
+	VMULPS       Z3, Z0, Z4
+	VMULPS       Z4, Z1, Z4
+	VMOVUPS      (R13), Z5
+	VADDPS       Z4, Z5, Z4
+	VMOVUPS      Z4, (R13)
+	VMULPS       Z3, Z0, Z3
+	VMULPS       Z3, Z2, Z3
+	VMOVUPS      64(R13), Z4
+	VADDPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 64(R13)
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R12, R11
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+// func pool1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·pool1AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x10
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X2
+	VDIVSS       X0, X2, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VPXORD Z1, Z1, Z1
+	CMPQ   R10, R11
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Z2
+	VADDPS  Z2, Z1, Z1
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	VMULPS  Z0, Z1, Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R11, R10
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	MOVQ    AX, CX
+	MOVL    $0xffffffff, AX
+	BZHIL   CX, AX, AX
+	KMOVW   AX, K1
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorPart
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X2
+	VDIVSS       X0, X2, X0
+	VBROADCASTSS X0, Z0
+
+factorPart:
+	VPXORD Z1, Z1, Z1
+	CMPQ   R10, R11
+	JGE    endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX   (BX)(R10*4), R12
+	IMULQ     DI, R12
+	ADDQ      SI, R12
+	VMOVUPS.Z (R12), K1, Z2
+	VADDPS    Z2, Z1, Z1
+	INCQ      R10
+	CMPQ      R10, R11
+	JL        loopentryPart
+
+endPart:
+	VMULPS  Z0, Z1, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R11, R10
+	DECQ    CX
+	JNZ     looprowPart
+	VZEROUPPER
+	RET
+
+// func scatter1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·scatter1AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x10
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VMOVUPS (AX), Z1
+	VMULPS  Z0, Z1, Z1
+	CMPQ    R10, R11
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX (BX)(R10*4), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	VMOVUPS (R12), Z0
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R12)
+	INCQ    R10
+	CMPQ    R10, R11
+	JL      loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R11, R10
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	MOVQ    AX, CX
+	MOVL    $0xffffffff, AX
+	BZHIL   CX, AX, AX
+	KMOVW   AX, K1
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R10
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R11
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R11, R12
+	SUBQ         R10, R12
+	IMULQ        R9, R12
+	CMPQ         R12, $0x01
+	JLE          factorPart
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R12, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Z0
+
+factorPart:
+	VMOVUPS.Z (AX), K1, Z1
+	VMULPS    Z0, Z1, Z1
+	CMPQ      R10, R11
+	JGE       endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX   (BX)(R10*4), R12
+	IMULQ     DI, R12
+	ADDQ      SI, R12
+	VMOVUPS.Z (R12), K1, Z0
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R12)
+	INCQ      R10
+	CMPQ      R10, R11
+	JL        loopentryPart
+
+endPart:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R11, R10
+	DECQ CX
+	JNZ  looprowPart
+	VZEROUPPER
+	RET
+
+// func poolWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·poolWeighted1AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x10
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X2
+	VDIVSS       X0, X2, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VPXORD Z1, Z1, Z1
+	CMPQ   R11, R12
+	JGE    endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Z2
+	VMOVUPS      (R13), Z3
+	VMULPS       Z2, Z3, Z2
+	VADDPS       Z2, Z1, Z1
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	VMULPS  Z0, Z1, Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R12, R11
+	DECQ    CX
+	JNZ     looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	MOVQ    AX, CX
+	MOVL    $0xffffffff, AX
+	BZHIL   CX, AX, AX
+	KMOVW   AX, K1
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorPart
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X2
+	VDIVSS       X0, X2, X0
+	VBROADCASTSS X0, Z0
+
+factorPart:
+	VPXORD Z1, Z1, Z1
+	CMPQ   R11, R12
+	JGE    endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Z2
+	VMOVUPS.Z    (R13), K1, Z3
+	VMULPS       Z2, Z3, Z2
+	VADDPS       Z2, Z1, Z1
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryPart
+
+endPart:
+	VMULPS  Z0, Z1, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    R8, AX
+	ADDQ    $0x04, DX
+	MOVQ    R12, R11
+	DECQ    CX
+	JNZ     looprowPart
+	VZEROUPPER
+	RET
+
+// func scatterWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·scatterWeighted1AVX512(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ    columns+64(FP), AX
+	CMPQ    AX, $0x10
+	JL      part
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowWhole:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorWhole
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Z0
+
+factorWhole:
+	VMOVUPS (AX), Z1
+	CMPQ    R11, R12
+	JGE     endWhole
+
+	PCALIGN $0x20
+loopentryWhole:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Z2
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z2, Z1, Z2
+	VMOVUPS      (R13), Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, (R13)
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryWhole
+
+endWhole:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R12, R11
+	DECQ CX
+	JNZ  looprowWhole
+	VZEROUPPER
+	RET
+
+part:
+	MOVQ    AX, CX
+	MOVL    $0xffffffff, AX
+	BZHIL   CX, AX, AX
+	KMOVW   AX, K1
+	MOVQ    dst+48(FP), AX
+	MOVQ    rows+0(FP), CX
+	MOVQ    offsets+8(FP), DX
+	MOVQ    index+16(FP), BX
+	MOVQ    values+32(FP), SI
+	MOVQ    stride+40(FP), DI
+	MOVQ    gap+56(FP), R8
+	MOVQ    mean+72(FP), R9
+	MOVQ    weights+24(FP), R10
+	MOVLQSX (DX), R11
+
+	PCALIGN $0x20
+looprowPart:
+	MOVLQSX      4(DX), R12
+	VBROADCASTSS all3f800000AVX512<>+0(SB), Z0
+	MOVQ         R12, R13
+	SUBQ         R11, R13
+	IMULQ        R9, R13
+	CMPQ         R13, $0x01
+	JLE          factorPart
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R13, X0, X0
+	VMOVSS       all3f800000AVX512<>+0(SB), X1
+	VDIVSS       X0, X1, X0
+	VBROADCASTSS X0, Z0
+
+factorPart:
+	VMOVUPS.Z (AX), K1, Z1
+	CMPQ      R11, R12
+	JGE       endPart
+
+	PCALIGN $0x20
+loopentryPart:
+	MOVLQSX      (BX)(R11*4), R13
+	IMULQ        DI, R13
+	ADDQ         SI, R13
+	VBROADCASTSS (R10)(R11*4), Z2
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z2, Z1, Z2
+	VMOVUPS.Z    (R13), K1, Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, K1, (R13)
+	INCQ         R11
+	CMPQ         R11, R12
+	JL           loopentryPart
+
+endPart:
+	ADDQ R8, AX
+	ADDQ $0x04, DX
+	MOVQ R12, R11
+	DECQ CX
+	JNZ  looprowPart
+	VZEROUPPER
+	RET
+
+// func toBF16AVX512(n int, dst *uint16, src *float32)
+// Requires: AVX, AVX512F
+TEXT ·toBF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x10, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VMOVUPS   (DX), Z0
+	VPSRLD    $0x10, Z0, Z1
+	VPANDD    all00000001AVX512<>+0(SB), Z1, Z2
+	VPADDD    Z2, Z0, Z2
+	VPADDD    all00007fffAVX512<>+0(SB), Z2, Z2
+	VPSRLD    $0x10, Z2, Z2
+	VCMPPS    $0x03, Z0, Z0, K1
+	VPORD     all00000040AVX512<>+0(SB), Z1, Z0
+	VBLENDMPS Z0, Z2, K1, Z3
+	VPMOVDW   Z3, (CX)
+	ADDQ      $0x40, DX
+	ADDQ      $0x20, CX
+	SUBQ      $0x10, AX
+	JGE       loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA all00000001AVX512<>+0(SB)/4, $0x00000001
+DATA all00000001AVX512<>+4(SB)/4, $0x00000001
+DATA all00000001AVX512<>+8(SB)/4, $0x00000001
+DATA all00000001AVX512<>+12(SB)/4, $0x00000001
+DATA all00000001AVX512<>+16(SB)/4, $0x00000001
+DATA all00000001AVX512<>+20(SB)/4, $0x00000001
+DATA all00000001AVX512<>+24(SB)/4, $0x00000001
+DATA all00000001AVX512<>+28(SB)/4, $0x00000001
+DATA all00000001AVX512<>+32(SB)/4, $0x00000001
+DATA all00000001AVX512<>+36(SB)/4, $0x00000001
+DATA all00000001AVX512<>+40(SB)/4, $0x00000001
+DATA all00000001AVX512<>+44(SB)/4, $0x00000001
+DATA all00000001AVX512<>+48(SB)/4, $0x00000001
+DATA all00000001AVX512<>+52(SB)/4, $0x00000001
+DATA all00000001AVX512<>+56(SB)/4, $0x00000001
+DATA all00000001AVX512<>+60(SB)/4, $0x00000001
+GLOBL all00000001AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all00007fffAVX512<>+0(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+4(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+8(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+12(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+16(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+20(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+24(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+28(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+32(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+36(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+40(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+44(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+48(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+52(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+56(SB)/4, $0x00007fff
+DATA all00007fffAVX512<>+60(SB)/4, $0x00007fff
+GLOBL all00007fffAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA all00000040AVX512<>+0(SB)/4, $0x00000040
+DATA all00000040AVX512<>+4(SB)/4, $0x00000040
+DATA all00000040AVX512<>+8(SB)/4, $0x00000040
+DATA all00000040AVX512<>+12(SB)/4, $0x00000040
+DATA all00000040AVX512<>+16(SB)/4, $0x00000040
+DATA all00000040AVX512<>+20(SB)/4, $0x00000040
+DATA all00000040AVX512<>+24(SB)/4, $0x00000040
+DATA all00000040AVX512<>+28(SB)/4, $0x00000040
+DATA all00000040AVX512<>+32(SB)/4, $0x00000040
+DATA all00000040AVX512<>+36(SB)/4, $0x00000040
+DATA all00000040AVX512<>+40(SB)/4, $0x00000040
+DATA all00000040AVX512<>+44(SB)/4, $0x00000040
+DATA all00000040AVX512<>+48(SB)/4, $0x00000040
+DATA all00000040AVX512<>+52(SB)/4, $0x00000040
+DATA all00000040AVX512<>+56(SB)/4, $0x00000040
+DATA all00000040AVX512<>+60(SB)/4, $0x00000040
+GLOBL all00000040AVX512<>(SB), RODATA|NOPTR, $64
+
+// func fromBF16AVX512(n int, dst *float32, src *uint16)
+// Requires: AVX, AVX512F
+TEXT ·fromBF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x10, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VPMOVZXWD (DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (CX)
+	ADDQ      $0x20, DX
+	ADDQ      $0x40, CX
+	SUBQ      $0x10, AX
+	JGE       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func toFP16AVX512(n int, dst *uint16, src *float32)
+// Requires: AVX, AVX512F
+TEXT ·toFP16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x10, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VMOVUPS   (DX), Z0
+	VCVTPS2PH $0x00, Z0, (CX)
+	ADDQ      $0x40, DX
+	ADDQ      $0x20, CX
+	SUBQ      $0x10, AX
+	JGE       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func fromFP16AVX512(n int, dst *float32, src *uint16)
+// Requires: AVX, AVX512F
+TEXT ·fromFP16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ n+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	SUBQ $0x10, AX
+	JL   done
+
+	PCALIGN $0x20
+loop:
+	VCVTPH2PS (DX), Z0
+	VMOVUPS   Z0, (CX)
+	ADDQ      $0x20, DX
+	ADDQ      $0x40, CX
+	SUBQ      $0x10, AX
+	JGE       loop
 
 done:
 	VZEROUPPER

@@ -1,7 +1,10 @@
 package simd_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/monolith-go/monolith/internal/simd"
@@ -10,52 +13,600 @@ import (
 // lengths are those around the borders of vectors, of unrolled loops and of tails.
 var lengths = []int{0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 39, 47, 63, 64, 65, 100, 127, 128, 129, 257}
 
-// eachLength runs f with two operands of each length, unaligned, some with NaN and infinities.
-func eachLength(t *testing.T, f func(t *testing.T, family simd.Family, x, y []float32, off int)) {
-	t.Helper()
-	families(t, func(t *testing.T, family simd.Family) {
-		for _, n := range lengths {
-			for off := range 4 {
-				rng := newRand(uint64(n*7 + off))
-				x, y := random(rng, make([]float32, n+off))[off:], random(rng, make([]float32, n+3))[3:]
-				if off == 3 && n > 0 {
-					for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1e-42} {
-						x[rng.IntN(n)] = float32(v)
-						y[rng.IntN(n)] = float32(v)
+// special are numbers at the borders of formats and formulas.
+var special = []float32{
+	0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 1e-42, -1e-42, math.MaxFloat32, -math.MaxFloat32,
+	math.SmallestNonzeroFloat32, 88.7, 88.8, 89.1, -87.5, -103.9, -104.1, -150, 0.625, 0.6249, 1, -1, 9.5, -9.5, 65519, 65520, 6.1e-5, 5.9e-8, 2.9e-8, 0.70710677,
+}
+
+// formula is a kernel of which each element of a result depends on the same element of the arrays alone.
+type formula struct {
+	name   string
+	arrays int
+	outs   []int
+	// positive arrays are made of numbers above 0.
+	positive []int
+	run      func(a [][]float32)
+	// want has the elements of all arrays in float64, and leaves what they are to be in them.
+	want func(v []float64)
+	// ulps is how far results may be from want, in units of the largest number in the formula (or of the result, if own).
+	ulps float64
+	own  bool
+}
+
+func formulas() []formula {
+	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+	positive := func(y, d float64) float64 {
+		if y > 0 {
+			return d
+		}
+		return 0
+	}
+	return []formula{
+		{"add", 2, []int{1}, nil, func(a [][]float32) { simd.Add(a[0], a[1]) }, func(v []float64) { v[1] += v[0] }, 1, true},
+		{"scale", 1, []int{0}, nil, func(a [][]float32) { simd.Scale(0.3, a[0]) }, func(v []float64) { v[0] *= f64(0.3) }, 1, true},
+		{"add scaled", 2, []int{1}, nil, func(a [][]float32) { simd.AddScaled(0.3, a[0], a[1]) }, func(v []float64) { v[1] += f64(0.3) * v[0] }, 2, false},
+		{"mul", 3, []int{2}, nil, func(a [][]float32) { simd.Mul(a[0], a[1], a[2]) }, func(v []float64) { v[2] = v[0] * v[1] }, 1, true},
+		{"add mul", 3, []int{2}, nil, func(a [][]float32) { simd.AddMul(a[0], a[1], a[2]) }, func(v []float64) { v[2] += v[0] * v[1] }, 2, false},
+		{"relu", 2, []int{1}, nil, func(a [][]float32) { simd.ReLU(a[0], a[1]) }, func(v []float64) { v[1] = math.Max(v[0], 0) }, 0, true},
+		{"relu in place", 1, []int{0}, nil, func(a [][]float32) { simd.ReLU(a[0], a[0]) }, func(v []float64) { v[0] = math.Max(v[0], 0) }, 0, true},
+		{"relu grad", 3, []int{2}, nil, func(a [][]float32) { simd.ReLUGrad(a[0], a[1], a[2]) }, func(v []float64) { v[2] = positive(v[0], v[1]) }, 0, true},
+		{"add relu grad", 3, []int{2}, nil, func(a [][]float32) { simd.AddReLUGrad(a[0], a[1], a[2]) }, func(v []float64) { v[2] += positive(v[0], v[1]) }, 1, true},
+		{"add sigmoid grad", 3, []int{2}, nil, func(a [][]float32) { simd.AddSigmoidGrad(a[0], a[1], a[2]) }, func(v []float64) { v[2] += v[1] * v[0] * (1 - v[0]) }, 4, false},
+		{"add tanh grad", 3, []int{2}, nil, func(a [][]float32) { simd.AddTanhGrad(a[0], a[1], a[2]) }, func(v []float64) { v[2] += v[1] * (1 - v[0]*v[0]) }, 4, false},
+		{"exp", 2, []int{1}, nil, func(a [][]float32) { simd.Exp(a[0], a[1]) }, func(v []float64) { v[1] = math.Exp(v[0]) }, 2, true},
+		{"sigmoid", 2, []int{1}, nil, func(a [][]float32) { simd.Sigmoid(a[0], a[1]) }, func(v []float64) { v[1] = sigmoid(v[0]) }, 3, true},
+		{"tanh", 2, []int{1}, nil, func(a [][]float32) { simd.Tanh(a[0], a[1]) }, func(v []float64) { v[1] = math.Tanh(v[0]) }, 3, true},
+		{"log", 2, []int{1}, []int{0}, func(a [][]float32) { simd.Log(a[0], a[1]) }, func(v []float64) { v[1] = math.Log(v[0]) }, 2, true},
+		{"sgd", 2, []int{0}, nil, func(a [][]float32) { simd.SGD(a[0], a[1], 0.1) }, func(v []float64) { v[0] -= f64(0.1) * v[1] }, 2, false},
+		{"momentum", 3, []int{0, 1}, nil, func(a [][]float32) { simd.Momentum(a[0], a[1], a[2], 0.1, 0.9) }, func(v []float64) {
+			v[1] = f64(0.9)*v[1] + v[2]
+			v[0] -= f64(0.1) * v[1]
+		}, 4, false},
+		{"ema", 2, []int{0}, nil, func(a [][]float32) { simd.EMA(a[0], a[1], 0.9, 0.1) }, func(v []float64) { v[0] = f64(0.9)*v[0] + f64(0.1)*v[1] }, 2, false},
+		{"adagrad", 3, []int{0, 1}, []int{1}, func(a [][]float32) { simd.Adagrad(a[0], a[1], a[2], 0.1, 0.01) }, func(v []float64) {
+			g := v[2] + f64(0.01)*v[0]
+			v[1] += g * g
+			v[0] -= f64(0.1) * g / math.Sqrt(v[1])
+		}, 6, false},
+		{"adam", 4, []int{0, 1, 2}, []int{2}, func(a [][]float32) { simd.Adam(a[0], a[1], a[2], a[3], adamRule) }, adamWant(adamRule), 8, false},
+		{"adam, nesterov", 4, []int{0, 1, 2}, []int{2}, func(a [][]float32) { simd.Adam(a[0], a[1], a[2], a[3], nesterovRule) }, adamWant(nesterovRule), 8, false},
+		{"ftrl", 4, []int{0, 1, 2}, []int{1}, func(a [][]float32) { simd.FTRL(a[0], a[1], a[2], a[3], 0.5, 1, 0.25, 0.125) }, func(v []float64) {
+			shrink := func(z float64) float64 {
+				if z > 0.25 {
+					return 0.25 - z
+				} else if z < -0.25 {
+					return -0.25 - z
+				}
+				return 0
+			}
+			root := math.Sqrt(v[1])
+			v[1] += v[3] * v[3]
+			newRoot := math.Sqrt(v[1])
+			if s := shrink(v[2]); s != 0 {
+				v[2] += s - 0.125*v[0] + v[3] - (1+newRoot)/0.5*v[0]
+			} else {
+				v[2] += v[3] - (newRoot-root)/0.5*v[0]
+			}
+			v[0] = 0.5 * shrink(v[2]) / (1 + newRoot + 0.125*0.5)
+		}, 16, false},
+	}
+}
+
+func f64(x float32) float64 { return float64(x) }
+
+var (
+	adamRule     = simd.AdamRule{Rate: 0.01, Beta1: 0.9, C1: 0.1, C2: 0.001, Epsilon: 1e-3, Decay: 0.01}
+	nesterovRule = simd.AdamRule{Rate: 0.01, Beta1: 0.9, C1: 0.1, C2: 0.001, Epsilon: 1e-3, Decay: 0.01, Nesterov: true}
+)
+
+func adamWant(o simd.AdamRule) func(v []float64) {
+	return func(v []float64) {
+		g := v[3] + f64(o.Decay)*v[0]
+		v[1] += (g - v[1]) * f64(o.C1)
+		v[2] += (g*g - v[2]) * f64(o.C2)
+		m := v[1]
+		if o.Nesterov {
+			m = f64(o.C1)*g + f64(o.Beta1)*m
+		}
+		v[0] -= f64(o.Rate) * m / (math.Sqrt(v[2]) + f64(o.Epsilon))
+	}
+}
+
+// operandsOf makes the arrays of a formula, with guards around them.
+func operandsOf(f formula, rng *rand.Rand, n int, edges bool) (arrays [][]float32, check func(t *testing.T, what string)) {
+	var checks []func(*testing.T, string)
+	for i := range f.arrays {
+		a, c := guarded(n, rng.IntN(7))
+		for k := range a {
+			a[k] = 4 * (2*rng.Float32() - 1)
+			if edges && rng.IntN(2) == 0 {
+				a[k] = special[rng.IntN(len(special))]
+			}
+			if slices.Contains(f.positive, i) && a[k] < 0 {
+				a[k] = -a[k]
+			}
+		}
+		arrays, checks = append(arrays, a), append(checks, c)
+	}
+	return arrays, func(t *testing.T, what string) {
+		t.Helper()
+		for _, c := range checks {
+			c(t, what)
+		}
+	}
+}
+
+func copies(a [][]float32) [][]float32 {
+	out := make([][]float32, len(a))
+	for i := range a {
+		out[i] = slices.Clone(a[i])
+	}
+	return out
+}
+
+// TestFormulas compares each kernel with its formula in float64, and its bits with those of the portable family.
+func TestFormulas(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, f := range formulas() {
+			for _, n := range lengths {
+				for seed := range uint64(6) {
+					edges := seed%2 == 1
+					a, check := operandsOf(f, newRand(seed*1000+uint64(n)), n, edges)
+					before, portable := copies(a), copies(a)
+					what := fmt.Sprintf("%s of %d, seed %d", f.name, n, seed)
+					f.run(a)
+					check(t, what)
+					restore := simd.SetActive(simd.Portable)
+					f.run(portable)
+					restore()
+					for i := range a {
+						for k := range a[i] {
+							if got, want := a[i][k], portable[i][k]; math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
+								t.Fatalf("%s: element %d of array %d is %g, %g in Go", what, k, i, got, want)
+							}
+						}
+					}
+					for k := range n {
+						v, scale := make([]float64, f.arrays), 0.0
+						for i := range v {
+							v[i] = f64(before[i][k])
+							scale = max(scale, math.Abs(v[i]), v[i]*v[i])
+						}
+						f.want(v)
+						for i := range v {
+							if !slices.Contains(f.outs, i) {
+								if math.Float32bits(a[i][k]) != math.Float32bits(before[i][k]) {
+									t.Fatalf("%s: element %d of array %d, an input, was written", what, k, i)
+								}
+								continue
+							}
+							if edges && !f.own {
+								continue // what overflows in between is not the same in float64; the portable family is the measure
+							}
+							want := f64(float32(v[i]))
+							size := max(scale, math.Abs(want), 1)
+							if f.own {
+								size = math.Abs(v[i])
+							}
+							if !close64(f64(a[i][k]), want, f.ulps*size*math.Pow(2, -23)+f.ulps*math.SmallestNonzeroFloat32) {
+								t.Fatalf("%s: element %d of array %d is %g, want %g; of %v", what, k, i, a[i][k], want, before)
+							}
+						}
 					}
 				}
-				f(t, family, x, y, off)
 			}
 		}
 	})
 }
 
-func TestDot(t *testing.T) {
-	t.Parallel()
-	eachLength(t, func(t *testing.T, family simd.Family, x, y []float32, _ int) {
-		want, size := 0.0, 0.0
-		for i := range x {
-			p := float64(x[i]) * float64(y[i])
-			want, size = want+p, size+math.Abs(p)
-		}
-		if got := float64(family.Dot(x, y)); !close64(got, want, size*float64(len(x)+1)*math.Pow(2, -24)+1e-45) {
-			t.Errorf("%s: %d floats: got %g, want %g", family, len(x), got, want)
+// TestFunctionsOverTheirRange compares functions with float64 at many numbers, near and far from 0.
+func TestFunctionsOverTheirRange(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, f := range formulas() {
+			if !slices.Contains([]string{"exp", "sigmoid", "tanh", "log"}, f.name) {
+				continue
+			}
+			var x []float32
+			for bits := uint32(0); bits < 0xffff0000; bits += 86_011 {
+				if v := math.Float32frombits(bits); f.name != "log" || v >= 0 {
+					x = append(x, v)
+				}
+			}
+			y, worst := make([]float32, len(x)), 0.0
+			f.run([][]float32{x, y})
+			for i := range x {
+				v := []float64{f64(x[i]), 0}
+				f.want(v)
+				want := v[1]
+				switch got := f64(y[i]); {
+				case math.IsNaN(want) || math.IsInf(f64(float32(want)), 0):
+					if !close64(got, f64(float32(want)), 0) {
+						t.Fatalf("%s(%g) is %g, want %g", f.name, x[i], got, want)
+					}
+				default:
+					unit := max(math.Abs(want)*math.Pow(2, -23), math.SmallestNonzeroFloat32)
+					worst = max(worst, math.Abs(got-want)/unit)
+				}
+			}
+			t.Logf("%s: at most %.2f units in the last place", f.name, worst)
+			if worst > f.ulps {
+				t.Errorf("%s: %.2f units in the last place, more than %g", f.name, worst, f.ulps)
+			}
 		}
 	})
 }
 
-func TestAxpy(t *testing.T) {
-	t.Parallel()
-	eachLength(t, func(t *testing.T, family simd.Family, x, y []float32, off int) {
-		got, check := guarded(len(y), off)
-		copy(got, y)
-		family.Axpy(0.3, x, got)
-		check(t, family.String())
-		for i := range x {
-			p := float64(float32(0.3)) * float64(x[i])
-			if want := p + float64(y[i]); !close64(float64(got[i]), want, (math.Abs(p)+math.Abs(want))*math.Pow(2, -23)+1e-45) {
-				t.Errorf("%s: element %d of %d: got %g, want %g", family, i, len(x), got[i], want)
+// TestReductions compares sums with float64.
+func TestReductions(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, n := range lengths {
+			for seed := range uint64(5) {
+				rng := newRand(seed*100 + uint64(n))
+				x, y := random(rng, make([]float32, n+1))[1:], random(rng, make([]float32, n+2))[2:]
+				if seed == 4 && n > 0 {
+					for range 3 {
+						x[rng.IntN(n)], y[rng.IntN(n)] = special[rng.IntN(5)], special[rng.IntN(5)]
+					}
+				}
+				reductions := map[string][2]float64{} // got, and a tolerance
+				want := map[string]float64{}
+				size := map[string]float64{}
+				add := func(name string, v float64) { want[name] += v; size[name] += math.Abs(v) }
+				for i := range x {
+					add("dot", f64(x[i])*f64(y[i]))
+					add("sum", f64(x[i]))
+					add("squares", (f64(x[i])-0.25)*(f64(x[i])-0.25))
+				}
+				reductions["dot"] = [2]float64{f64(simd.Dot(x, y))}
+				reductions["sum"] = [2]float64{f64(simd.Sum(x))}
+				reductions["squares"] = [2]float64{f64(simd.SumSquares(x, 0.25))}
+				for name, r := range reductions {
+					if !close64(r[0], want[name], size[name]*float64(n+2)*math.Pow(2, -24)+1e-42) {
+						t.Errorf("%s of %d, seed %d: got %g, want %g", name, n, seed, r[0], want[name])
+					}
+				}
+				if n > 0 && seed < 4 {
+					for _, shift := range []float32{0, 5, -5} {
+						for i := range x {
+							x[i] += shift
+						}
+						if got := simd.Max(x); got != slices.Max(x) {
+							t.Errorf("the largest of %d is %g, want %g", n, got, slices.Max(x))
+						}
+					}
+				}
+				z, check := guarded(n, int(seed))
+				copy(z, y)
+				simd.Axpy(0.3, x, z)
+				check(t, "axpy")
+				for i := range x {
+					p := f64(0.3) * f64(x[i])
+					if want := p + f64(y[i]); !close64(f64(z[i]), want, (math.Abs(p)+math.Abs(want))*math.Pow(2, -23)+1e-44) {
+						t.Errorf("axpy, element %d of %d: got %g, want %g", i, n, z[i], want)
+					}
+				}
 			}
 		}
 	})
+}
+
+// TestSoftmax has rows of all lengths, large numbers, and an infinity.
+func TestSoftmax(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, n := range lengths {
+			rng := newRand(uint64(n))
+			x := random(rng, make([]float32, n))
+			for i := range x {
+				x[i] = 300 + 20*x[i]
+			}
+			y, check := guarded(n, 3)
+			simd.Softmax(x, y)
+			check(t, "softmax")
+			sum := 0.0
+			for _, v := range x {
+				sum += math.Exp(f64(v) - 300)
+			}
+			for i, v := range x {
+				if want := math.Exp(f64(v)-300) / sum; !close64(f64(y[i]), want, want*1e-5) {
+					t.Fatalf("softmax of %d: element %d is %g, want %g", n, i, y[i], want)
+				}
+			}
+			dy := random(rng, make([]float32, n))
+			dx, checkDX := guarded(n, 1)
+			copy(dx, x)
+			simd.AddSoftmaxGrad(y, dy, dx)
+			checkDX(t, "softmax grad")
+			inner := 0.0
+			for i := range y {
+				inner += f64(y[i]) * f64(dy[i])
+			}
+			for i := range y {
+				want := f64(x[i]) + f64(y[i])*(f64(dy[i])-inner)
+				if !close64(f64(dx[i]), want, 1e-4) {
+					t.Fatalf("softmax grad of %d: element %d is %g, want %g", n, i, dx[i], want)
+				}
+			}
+			if n > 0 {
+				x[n/2] = float32(math.NaN())
+				simd.Softmax(x, y)
+				if i := slices.IndexFunc(y, func(v float32) bool { return v == v }); i >= 0 {
+					t.Errorf("softmax of %d with a NaN: element %d is %g", n, i, y[i])
+				}
+			}
+		}
+	})
+}
+
+// TestSumRows: sums over rows have the bits of additions one after the other.
+func TestSumRows(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, columns := range lengths {
+			for _, rows := range []int{0, 1, 2, 5} {
+				stride := columns + rows
+				x := random(newRand(uint64(columns)), make([]float32, rows*stride))
+				sums, check := guarded(columns, rows)
+				random(newRand(4), sums)
+				want := slices.Clone(sums)
+				for r := range rows {
+					for j := range want {
+						want[j] += x[r*stride+j]
+					}
+				}
+				simd.SumRows(sums, x, rows, stride)
+				check(t, "sum of rows")
+				if !sameBits(sums, want) {
+					t.Fatalf("%d rows of %d: got %v, want %v", rows, columns, sums, want)
+				}
+			}
+		}
+	})
+}
+
+// TestFM compares with the pairs themselves.
+func TestFM(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, dim := range []int{1, 2, 7, 8, 9, 16, 17, 24, 33} {
+			for _, fields := range []int{0, 1, 2, 5} {
+				rng := newRand(uint64(dim*10 + fields))
+				x := random(rng, make([]float32, fields*dim))
+				sums, check := guarded(dim, fields)
+				got, want, size := f64(simd.FM(x, sums)), 0.0, 0.0
+				check(t, "fm")
+				for i := range fields {
+					for j := range fields {
+						for k := range dim {
+							p := f64(x[i*dim+k]) * f64(x[j*dim+k])
+							if j > i {
+								want += p
+							}
+							size += math.Abs(p)
+						}
+					}
+				}
+				if !close64(got, want, size*1e-6) {
+					t.Errorf("%d fields of %d: got %g, want %g", fields, dim, got, want)
+				}
+				for k := range dim {
+					sum := float32(0)
+					for i := range fields {
+						sum += x[i*dim+k]
+					}
+					if sums[k] != sum {
+						t.Errorf("%d fields of %d: sum %d is %g, want %g", fields, dim, k, sums[k], sum)
+					}
+				}
+				dx, checkDX := guarded(len(x), 2)
+				random(rng, dx)
+				wantDX := slices.Clone(dx)
+				for i := range x {
+					wantDX[i] += float32(0.3 * (sums[i%dim] - x[i]))
+				}
+				simd.AddFMGrad(0.3, x, sums, dx)
+				checkDX(t, "fm grad")
+				if !sameBits(dx, wantDX) {
+					t.Errorf("%d fields of %d: gradient %v, want %v", fields, dim, dx, wantDX)
+				}
+			}
+		}
+	})
+}
+
+// TestEntries compares pooling and scattering with loops.
+func TestEntries(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for _, dim := range []int{0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 65} {
+			for flags := range 4 {
+				rng := newRand(uint64(dim*4 + flags))
+				e := simd.Entries{Offsets: []int32{0}, Mean: flags&1 != 0}
+				const rows, ids = 9, 6
+				for range rows {
+					for range rng.IntN(5) {
+						e.Index = append(e.Index, int32(rng.IntN(ids)))
+					}
+					e.Offsets = append(e.Offsets, int32(len(e.Index)))
+				}
+				if flags&2 != 0 {
+					e.Weights = random(rng, make([]float32, len(e.Index)))
+				}
+				lo, gap := 2, dim+3
+				stride := dim + lo + 1
+				values, checkValues := guarded(ids*stride, 1)
+				random(rng, values)
+				dst, check := guarded(rows*gap, 2)
+				random(rng, dst)
+				wantDst, wantValues := slices.Clone(dst), slices.Clone(values)
+				grads := random(rng, make([]float32, rows*gap))
+				for r := range rows {
+					from, to := e.Offsets[r], e.Offsets[r+1]
+					factor := float32(1)
+					if e.Mean && to-from > 1 {
+						factor = 1 / float32(to-from)
+					}
+					for k := range dim {
+						sum := float32(0)
+						for at := from; at < to; at++ {
+							v, w := values[int(e.Index[at])*stride+lo+k], float32(1)
+							if e.Weights != nil {
+								w = e.Weights[at]
+							}
+							sum += float32(v * w)
+							wantValues[int(e.Index[at])*stride+lo+k] += float32(factor*w) * grads[r*gap+k]
+						}
+						wantDst[r*gap+k] = sum * factor
+					}
+				}
+				simd.PoolRows(dst, gap, dim, e, values, lo, stride)
+				check(t, "pool")
+				if !sameBits(dst, wantDst) {
+					t.Fatalf("dim %d, %+v: got %v, want %v", dim, e, dst, wantDst)
+				}
+				simd.ScatterRows(grads, gap, dim, e, values, lo, stride)
+				checkValues(t, "scatter")
+				for i := range values {
+					if !close64(f64(values[i]), f64(wantValues[i]), 1e-6) {
+						t.Fatalf("dim %d, %+v: value %d is %g, want %g", dim, e, i, values[i], wantValues[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestEntriesPanic: an index beyond the table is no access to other memory.
+func TestEntriesPanic(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for name, e := range map[string]simd.Entries{
+			"index":          {Offsets: []int32{0, 1}, Index: []int32{3}},
+			"negative index": {Offsets: []int32{0, 1}, Index: []int32{-1}},
+			"offset":         {Offsets: []int32{0, 2}, Index: []int32{0}},
+			"falling offset": {Offsets: []int32{0, 1, 0}, Index: []int32{0}},
+			"first offset":   {Offsets: []int32{-1, 1}, Index: []int32{0}},
+			"weights":        {Offsets: []int32{0, 2}, Index: []int32{0, 1}, Weights: []float32{1}},
+			"no offsets":     {},
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: no panic", name)
+					}
+				}()
+				simd.PoolRows(make([]float32, 16), 8, 8, e, make([]float32, 24), 0, 8)
+			}()
+		}
+	})
+}
+
+// TestConversions tries every number of 16 bits, and floats over the whole range with those next to a border of rounding.
+func TestConversions(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		all := make([]uint16, 1<<16)
+		for i := range all {
+			all[i] = uint16(i)
+		}
+		bf, fp := make([]float32, len(all)), make([]float32, len(all))
+		simd.FromBF16(bf, all)
+		simd.FromFP16(fp, all)
+		for i := range all {
+			if want := bf16(all[i]); !close64(f64(bf[i]), want, 0) {
+				t.Fatalf("bfloat16 %#x is %g, want %g", i, bf[i], want)
+			}
+			if want := fp16(all[i]); !close64(f64(fp[i]), want, 0) {
+				t.Fatalf("binary16 %#x is %g, want %g", i, fp[i], want)
+			}
+		}
+		back := make([]uint16, len(all))
+		for name, convert := range map[string]func(dst []uint16, src []float32){"bfloat16": simd.ToBF16, "binary16": simd.ToFP16} {
+			value, wide, infinite := bf16, bf, uint16(0x7f80)
+			if name == "binary16" {
+				value, wide, infinite = fp16, fp, 0x7c00
+			}
+			convert(back, wide)
+			for i := range all {
+				if back[i] != all[i] && !math.IsNaN(value(all[i])) || math.IsNaN(value(all[i])) != math.IsNaN(value(back[i])) {
+					t.Fatalf("%s %#x comes back as %#x", name, all[i], back[i])
+				}
+			}
+			// Between two neighbours the nearer one is right, and in the middle the even one.
+			for i := uint16(0); i < infinite; i++ {
+				low, high := value(i), value(i+1)
+				if i+1 == infinite {
+					high = 2*low - value(i-1)
+				}
+				middle := float32((low + high) / 2)
+				x := []float32{math.Nextafter32(middle, 0), middle, math.Nextafter32(middle, float32(math.Inf(1))), -middle}
+				got, want := make([]uint16, 4), []uint16{i, i + i&1, i + 1, i + i&1 | 0x8000}
+				if f64(middle) != (low+high)/2 {
+					continue // the middle of the smallest denormals is no float32
+				}
+				convert(got, x)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s of %v: got %#x, want %#x", name, x, got, want)
+				}
+				long := make([]float32, 16)
+				for k := range long {
+					long[k] = x[k%4]
+				}
+				many := make([]uint16, 16)
+				convert(many, long)
+				for k := range many {
+					if many[k] != want[k%4] {
+						t.Fatalf("%s of %v in a vector: got %#x, want %#x", name, long[k], many[k], want[k%4])
+					}
+				}
+			}
+			// Whole vectors and tails, and nothing beyond.
+			for _, n := range lengths {
+				x := random(newRand(uint64(n)), make([]float32, n+1))[1:]
+				dst := make([]uint16, n+64)
+				for i := range dst {
+					dst[i] = 0xabcd
+				}
+				convert(dst[32:32+n], x)
+				for i, h := range dst {
+					if i >= 32 && i < 32+n {
+						one := make([]uint16, 1)
+						if convert(one, x[i-32:i-31]); h != one[0] {
+							t.Fatalf("%s: element %d of %d is %#x, alone %#x", name, i-32, n, h, one[0])
+						}
+					} else if h != 0xabcd {
+						t.Fatalf("%s of %d: what is beside was written", name, n)
+					}
+				}
+			}
+			var nan [17]float32
+			for i := range nan {
+				nan[i] = math.Float32frombits(0x7f800001 + uint32(i)*0x1000)
+			}
+			got := make([]uint16, len(nan))
+			convert(got, nan[:])
+			for i, h := range got {
+				if !math.IsNaN(value(h)) {
+					t.Errorf("%s of a NaN, %#x, is %#x", name, math.Float32bits(nan[i]), h)
+				}
+			}
+		}
+	})
+}
+
+// bf16 and fp16 are the values of the formats by their definition.
+func bf16(h uint16) float64 { return value16(h, 8, 7) }
+func fp16(h uint16) float64 { return value16(h, 5, 10) }
+
+func value16(h uint16, exponentBits, fractionBits int) float64 {
+	bias := 1<<(exponentBits-1) - 1
+	e, f := int(h)>>fractionBits&(1<<exponentBits-1), float64(int(h)&(1<<fractionBits-1))/float64(int(1)<<fractionBits)
+	v := math.Ldexp(1+f, e-bias)
+	switch {
+	case e == 1<<exponentBits-1 && f == 0:
+		v = math.Inf(1)
+	case e == 1<<exponentBits-1:
+		return math.NaN()
+	case e == 0:
+		v = math.Ldexp(f, 1-bias)
+	}
+	if h>>15 != 0 {
+		return -v
+	}
+	return v
 }

@@ -26,6 +26,8 @@ type asm struct {
 	isa
 	masks operand.Mem // of the tail; see loadMask
 	made  bool
+
+	constants map[uint32]operand.Mem
 }
 
 // lanes is the number of float32 in a vector.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"go/format"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +73,9 @@ func writeStubs(dir string, stubs []string) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(decl, "func "), "(")
 		fmt.Fprintf(&b, "\n%s { panic(\"simd: %s on a processor without it\") }\n", decl, name)
 	}
-	must(os.WriteFile(filepath.Join(dir, "asm_other.go"), []byte(b.String()), 0o644))
+	other, err := format.Source([]byte(b.String()))
+	must(err)
+	must(os.WriteFile(filepath.Join(dir, "asm_other.go"), other, 0o644))
 }
 
 func must(err error) {

@@ -1,0 +1,144 @@
+package simd
+
+import (
+	"math"
+	"unsafe"
+)
+
+// The rules update w, and state beside it, by the gradient g; all must be as long as w. They give the bits of the plain
+// formulas of package optim, in its order of operations, in every family.
+
+// SGD is w -= rate·g.
+func SGD(w, g []float32, rate float32) {
+	g = g[:len(w)]
+	switch active {
+	case AVX512:
+		sgdAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(g), rate)
+	case AVX2:
+		sgdAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(g), rate)
+	default:
+		for k := range w {
+			w[k] -= float32(rate * g[k])
+		}
+	}
+}
+
+// Momentum is v = mu·v + g, w -= rate·v (Polyak, 1964).
+func Momentum(w, v, g []float32, rate, mu float32) {
+	v, g = v[:len(w)], g[:len(w)]
+	switch active {
+	case AVX512:
+		momentumAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(v), unsafe.SliceData(g), rate, mu)
+	case AVX2:
+		momentumAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(v), unsafe.SliceData(g), rate, mu)
+	default:
+		for k := range w {
+			v[k] = float32(mu*v[k]) + g[k]
+			w[k] -= float32(rate * v[k])
+		}
+	}
+}
+
+// EMA is w = decay·w + rest·g, an exponential moving average.
+func EMA(w, g []float32, decay, rest float32) {
+	g = g[:len(w)]
+	switch active {
+	case AVX512:
+		emaAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(g), decay, rest)
+	case AVX2:
+		emaAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(g), decay, rest)
+	default:
+		for k := range w {
+			w[k] = float32(decay*w[k]) + float32(rest*g[k])
+		}
+	}
+}
+
+// Adagrad is g += decay·w, n += g², w -= rate·g/√n; g itself stays as it is.
+func Adagrad(w, n, g []float32, rate, decay float32) {
+	n, g = n[:len(w)], g[:len(w)]
+	switch active {
+	case AVX512:
+		adagradAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(g), rate, decay)
+	case AVX2:
+		adagradAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(g), rate, decay)
+	default:
+		for k := range w {
+			d := g[k] + float32(decay*w[k])
+			n[k] += float32(d * d)
+			w[k] -= rate * d / sqrt(n[k])
+		}
+	}
+}
+
+// AdamRule is what an update of Adam is made of.
+type AdamRule struct {
+	// Rate has the corrections of both biases in it.
+	Rate, Beta1, Epsilon, Decay float32
+	// C1 and C2 are 1-β₁ and 1-β₂, rounded once.
+	C1, C2   float32
+	Nesterov bool
+}
+
+// Adam is g += decay·w, m += (g-m)·c1, v += (g²-v)·c2, w -= rate·m/(√v+ε), with c1·g + β₁·m in place of the last m for
+// Nesterov's form; g itself stays as it is.
+func Adam(w, m, v, g []float32, o AdamRule) {
+	m, v, g = m[:len(w)], v[:len(w)], g[:len(w)]
+	n, pw, pm, pv, pg := len(w), unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(g)
+	switch {
+	case active == AVX512 && o.Nesterov:
+		adamNesterovAVX512(n, pw, pm, pv, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX512:
+		adamAVX512(n, pw, pm, pv, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay)
+	case active == AVX2 && o.Nesterov:
+		adamNesterovAVX2(n, pw, pm, pv, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX2:
+		adamAVX2(n, pw, pm, pv, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay)
+	default:
+		for k := range w {
+			d := g[k] + float32(o.Decay*w[k])
+			mk := m[k] + float32((d-m[k])*o.C1)
+			vk := v[k] + float32((float32(d*d)-v[k])*o.C2)
+			m[k], v[k] = mk, vk
+			if o.Nesterov {
+				mk = float32(o.C1*d) + float32(o.Beta1*mk)
+			}
+			w[k] -= float32(o.Rate*mk) / (sqrt(vk) + o.Epsilon)
+		}
+	}
+}
+
+// FTRL is FTRL-Proximal (McMahan et al., 2013) as package optim has it, for a rate that is not 0.
+func FTRL(w, n, z, g []float32, rate, beta, l1, l2 float32) {
+	n, z, g = n[:len(w)], z[:len(w)], g[:len(w)]
+	switch active {
+	case AVX512:
+		ftrlAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(z), unsafe.SliceData(g), rate, beta, l1, l2, l2*rate)
+	case AVX2:
+		ftrlAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(z), unsafe.SliceData(g), rate, beta, l1, l2, l2*rate)
+	default:
+		for k := range w {
+			root := sqrt(n[k])
+			n[k] += float32(g[k] * g[k])
+			newRoot := sqrt(n[k])
+			if shrunk := shrink(z[k], l1); shrunk != 0 {
+				z[k] += shrunk - float32(l2*w[k]) + g[k] - float32((beta+newRoot)/rate*w[k])
+			} else {
+				z[k] += g[k] - float32((newRoot-root)/rate*w[k])
+			}
+			w[k] = float32(rate*shrink(z[k], l1)) / (beta + newRoot + float32(l2*rate))
+		}
+	}
+}
+
+func shrink(z, l1 float32) float32 {
+	switch {
+	case z > l1:
+		return l1 - z
+	case z < -l1:
+		return -l1 - z
+	}
+	return 0
+}
+
+func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
