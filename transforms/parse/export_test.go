@@ -29,3 +29,6 @@ var (
 	ParseInt   = parseInt
 	ParseFloat = parseFloat
 )
+
+// ByRows makes a processor of columns add them row by row.
+func ByRows(p any) { p.(*columnProcessor).byRows = true }

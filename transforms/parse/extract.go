@@ -140,30 +140,47 @@ func (x *extractor) try(r record) error {
 			return err
 		}
 	}
-	if x.p.weight >= 0 {
-		w, ok, err := x.number(r, x.p.weight, reasonWeight)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			w = 1
-		}
-		if w < 0 {
-			return bad(reasonWeight, "column %q is %g", x.p.columns[x.p.weight], w)
-		}
-		x.weight.values = append(x.weight.values, w)
+	if err := x.addWeight(r); err != nil {
+		return err
 	}
-	for i, col := range x.p.keys {
-		if err := r.get(col, &x.v); err != nil {
+	for i := range x.p.keys {
+		if err := x.addKey(r, i); err != nil {
 			return err
-		}
-		c := &x.keys[i]
-		c.bytes = x.v.appendFirst(c.bytes)
-		if !c.end() {
-			return bad(reasonRange, "keys of one block have more than 2 GiB")
 		}
 	}
 	return x.identify(r)
+}
+
+// addWeight appends the record's weight, if there are weights.
+func (x *extractor) addWeight(r record) error {
+	if x.p.weight < 0 {
+		return nil
+	}
+	w, ok, err := x.number(r, x.p.weight, reasonWeight)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		w = 1
+	}
+	if w < 0 {
+		return bad(reasonWeight, "column %q is %g", x.p.columns[x.p.weight], w)
+	}
+	x.weight.values = append(x.weight.values, w)
+	return nil
+}
+
+// addKey appends key i of the record.
+func (x *extractor) addKey(r record, i int) error {
+	if err := r.get(x.p.keys[i], &x.v); err != nil {
+		return err
+	}
+	c := &x.keys[i]
+	c.bytes = x.v.appendFirst(c.bytes)
+	if !c.end() {
+		return bad(reasonRange, "keys of one block have more than 2 GiB")
+	}
+	return nil
 }
 
 // find finds the row of side table i.

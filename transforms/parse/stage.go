@@ -173,6 +173,7 @@ type worker struct {
 	extract       *extractor
 	looked        []bool           // of each feature: whether absent has looked for its name
 	schemas       [2]*arrow.Schema // without and with time
+	byRows        bool             // columns too are added row by row: what [extractor.addColumns] is tested against
 	positions     []int64
 	times         []int64
 }
@@ -185,8 +186,16 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 	}
 	w.positions, w.times = w.positions[:0], w.times[:0]
 	w.extract.truncate(0)
+	values := positions.Int64Values()
+	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.extract.addColumns(whole, len(values)) {
+		w.positions = append(w.positions, values...) // no row is left out
+		if times != nil {
+			w.times = append(w.times, times.Int64Values()...)
+		}
+		values = nil
+	}
 	begin := origin.From
-	for i, end := range positions.Int64Values() {
+	for i, end := range values {
 		var bytes []byte
 		if payload != nil {
 			bytes = payload.Value(i)

@@ -16,7 +16,9 @@ import (
 type benchmark struct{ name, short, long string }
 
 // benchmarks are all of them, a file each.
-func benchmarks() []benchmark { return []benchmark{benchStep(), benchWire(), benchWAL(), benchSnapshot()} }
+func benchmarks() []benchmark {
+	return []benchmark{benchStep(), benchWire(), benchWAL(), benchSnapshot()}
+}
 
 func (a *App) benchCommand(out *outcome) *cobra.Command {
 	root := &cobra.Command{
