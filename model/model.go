@@ -114,6 +114,8 @@ type Ragged struct {
 	Index   []int32 // [nnz]
 	// Values [nnz] weigh the entries, the xᵢ of a linear model's and a factorization machine's equations; nil: all are 1.
 	Values []float32
+	// Own reports that none of its indices is one of a feature before it, so that two features that both own theirs have none in common.
+	Own bool
 }
 
 // Inputs is one batch as a model sees it. The slices belong to the caller and must not change during a call.

@@ -46,25 +46,42 @@ func (*concat) bind(_ *Builder, in []Node) (Shape, error) {
 
 func (*concat) flops(*Graph, *node, float64) float64 { return 0 }
 
-func (*concat) forward(s *Session, n *node) {
+func (o *concat) forward(s *Session, n *node) {
+	s.divide(o, n, ahead, len(s.vals[n.id])/n.dim, n.dim, 1)
+}
+
+// block is of rows, or entries; back, of one input.
+func (*concat) block(s *Session, n *node, p pass, from, to int) {
+	if p == back {
+		w := &s.work
+		dim, dy := s.g.nodes[n.inputs[w.item]].dim, s.grads[n.id]
+		for r := from; r < to; r++ {
+			if src, dst := dy[r*n.dim+w.at:][:dim], w.into[r*dim:][:dim]; w.first {
+				copy(dst, src)
+			} else {
+				add(dst, src)
+			}
+		}
+		return
+	}
 	y, at := s.vals[n.id], 0
 	for _, in := range n.inputs {
 		x, dim := s.vals[in], s.g.nodes[in].dim
-		for r := range len(y) / n.dim {
+		for r := from; r < to; r++ {
 			copy(y[r*n.dim+at:][:dim], x[r*dim:])
 		}
 		at += dim
 	}
 }
 
-func (*concat) backward(s *Session, n *node) {
-	dy, at := s.grads[n.id], 0
-	for _, in := range n.inputs {
+func (o *concat) backward(s *Session, n *node) {
+	at := 0
+	for i, in := range n.inputs {
 		dim := s.g.nodes[in].dim
-		if dx := s.gradSum(in); dx != nil {
-			for r := range len(dy) / n.dim {
-				add(dx[r*dim:][:dim], dy[r*n.dim+at:][:dim])
-			}
+		if s.g.nodes[in].needsGrad {
+			s.work.into, s.work.first = s.gradTarget(in)
+			s.work.item, s.work.at = i, at
+			s.divide(o, n, back, len(s.grads[n.id])/n.dim, dim, 1)
 		}
 		at += dim
 	}

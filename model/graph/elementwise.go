@@ -3,6 +3,8 @@ package graph
 import (
 	"errors"
 	"math"
+
+	"github.com/monolith-go/monolith/internal/simd"
 )
 
 // relu is max(x, 0).
@@ -26,33 +28,23 @@ func (*relu) bind(_ *Builder, in []Node) (Shape, error) {
 
 func (*relu) flops(_ *Graph, n *node, _ float64) float64 { return float64(n.dim) }
 
-func (*relu) forward(s *Session, n *node) {
-	x, y := s.vals[n.inputs[0]], s.vals[n.id]
-	for i, v := range x {
-		y[i] = max(v, 0)
-	}
+func (o *relu) forward(s *Session, n *node) { s.divide(o, n, ahead, len(s.vals[n.id]), 1, 64) }
+
+func (o *relu) backward(s *Session, n *node) {
+	s.work.into, s.work.first = s.gradTarget(n.inputs[0])
+	s.divide(o, n, back, len(s.vals[n.id]), 1, 64)
 }
 
-// backward masks with bits, not branches: the signs of activations are a coin toss, and a fifth of a step went into
-// guessing them wrong. y is never negative, so its bits are 0 or those of a positive number.
-func (*relu) backward(s *Session, n *node) {
-	dx, first := s.gradTarget(n.inputs[0])
-	y, dy := s.vals[n.id][:len(dx)], s.grads[n.id][:len(dx)]
-	if first {
-		for i := range dx {
-			dx[i] = maskByPositive(dy[i], y[i])
-		}
-		return
+func (*relu) block(s *Session, n *node, p pass, from, to int) {
+	y := s.vals[n.id][from:to]
+	switch {
+	case p == ahead:
+		simd.ReLU(s.vals[n.inputs[0]][from:to], y)
+	case s.work.first:
+		simd.ReLUGrad(y, s.grads[n.id][from:to], s.work.into[from:to])
+	default:
+		simd.AddReLUGrad(y, s.grads[n.id][from:to], s.work.into[from:to])
 	}
-	for i := range dx {
-		dx[i] += maskByPositive(dy[i], y[i])
-	}
-}
-
-// maskByPositive returns d if y > 0 and 0 if y is 0.
-func maskByPositive(d, y float32) float32 {
-	mask := uint32(-int32(math.Float32bits(y)) >> 31)
-	return math.Float32frombits(math.Float32bits(d) & mask)
 }
 
 func (*relu) reference(e *evaluation, n *node) []float64 {
@@ -172,9 +164,7 @@ func (*mulOp) flops(_ *Graph, n *node, _ float64) float64 { return float64(n.dim
 
 func (*mulOp) forward(s *Session, n *node) {
 	x, y, z := s.vals[n.inputs[0]], s.vals[n.inputs[1]], s.vals[n.id]
-	for i, v := range x {
-		z[i] = v * y[i]
-	}
+	simd.Mul(x, y, z)
 }
 
 func (*mulOp) backward(s *Session, n *node) {
@@ -182,9 +172,7 @@ func (*mulOp) backward(s *Session, n *node) {
 	for k, in := range n.inputs {
 		other := s.vals[n.inputs[1-k]]
 		if dx := s.gradSum(in); dx != nil {
-			for i, d := range dz {
-				dx[i] += d * other[i]
-			}
+			simd.AddMul(dz, other, dx)
 		}
 	}
 }

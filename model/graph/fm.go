@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/monolith-go/monolith/internal/simd"
 )
 
 // fm is the second-order term of a factorization machine.
@@ -45,13 +47,21 @@ func (o *fm) flops(g *Graph, n *node, _ float64) float64 {
 func (o *fm) newState() any { return &fmState{} }
 
 func (o *fm) forward(s *Session, n *node) {
-	x, y, width := s.vals[n.inputs[0]], s.vals[n.id], s.g.nodes[n.inputs[0]].dim
 	st := s.state[n.id].(*fmState)
 	st.sums = resize(st.sums, s.rows*o.dim)
-	clear(st.sums)
-	for r := range s.rows {
-		sums := st.sums[r*o.dim:][:o.dim]
-		y[r] = halfDifference(sums, addVectors(sums, x[r*width:][:width], 0))
+	s.divide(o, n, ahead, s.rows, s.g.nodes[n.inputs[0]].dim, 1)
+}
+
+// block uses d/dvᵢₖ = Σⱼ vⱼₖ - vᵢₖ.
+func (o *fm) block(s *Session, n *node, p pass, from, to int) {
+	x, width, sums := s.vals[n.inputs[0]], s.g.nodes[n.inputs[0]].dim, s.state[n.id].(*fmState).sums
+	for r := from; r < to; r++ {
+		sums, x := sums[r*o.dim:][:o.dim], x[r*width:][:width]
+		if p == ahead {
+			s.vals[n.id][r] = simd.FM(x, sums)
+		} else {
+			simd.AddFMGrad(s.grads[n.id][r], x, sums, s.work.into[r*width:][:width])
+		}
 	}
 }
 
@@ -78,23 +88,12 @@ func halfDifference(sums []float32, squares float32) float32 {
 
 // addOthers adds d·(sums - v) to dst for each vector v that x is made of: d times the vectors that v meets.
 func addOthers(dst, x, sums []float32, d float32) {
-	dim := len(sums)
-	for at := 0; at < len(x); at += dim {
-		to := dst[at:][:dim]
-		for k, v := range x[at:][:dim] {
-			to[k] += d * (sums[k] - v)
-		}
-	}
+	simd.AddFMGrad(d, x, sums, dst)
 }
 
-// backward uses d/dvᵢₖ = Σⱼ vⱼₖ - vᵢₖ.
 func (o *fm) backward(s *Session, n *node) {
-	x, dy, width := s.vals[n.inputs[0]], s.grads[n.id], s.g.nodes[n.inputs[0]].dim
-	dx := s.gradSum(n.inputs[0])
-	st := s.state[n.id].(*fmState)
-	for r, d := range dy {
-		addOthers(dx[r*width:][:width], x[r*width:][:width], st.sums[r*o.dim:][:o.dim], d)
-	}
+	s.work.into = s.gradSum(n.inputs[0])
+	s.divide(o, n, back, s.rows, s.g.nodes[n.inputs[0]].dim, 1)
 }
 
 // reference adds up the pairs themselves.
@@ -192,13 +191,28 @@ func (o *fmEntries) flops(g *Graph, n *node, entries float64) float64 {
 func (o *fmEntries) newState() any { return &fmEntriesState{} }
 
 func (o *fmEntries) forward(s *Session, n *node) {
-	y := s.vals[n.id]
 	st := s.state[n.id].(*fmEntriesState)
 	st.sums = resize(st.sums, s.rows*o.dim)
-	clear(st.sums)
 	o.findMultiple(s, st)
-	for r := range s.rows {
+	s.divide(o, n, ahead, s.rows, s.g.nodes[n.inputs[0]].dim, 1)
+}
+
+// block is of rows.
+func (o *fmEntries) block(s *Session, n *node, p pass, from, to int) {
+	if p == back {
+		o.spread(s, n, from, to)
+		return
+	}
+	y := s.vals[n.id]
+	st := s.state[n.id].(*fmEntriesState)
+	for r := from; r < to; r++ {
 		sums := st.sums[r*o.dim:][:o.dim]
+		if o.others == 1 && o.single(s, st, r) { // whatever other rows have, so that bits do not depend on them
+			width := s.g.nodes[n.inputs[0]].dim
+			y[r] = simd.FM(s.vals[n.inputs[0]][r*width:][:width], sums)
+			continue
+		}
+		clear(sums)
 		squares := float32(0)
 		for i, in := range n.inputs[:o.others] {
 			width := s.g.nodes[in].dim
@@ -239,6 +253,19 @@ func (o *fmEntries) findMultiple(s *Session, st *fmEntriesState) {
 	}
 }
 
+// single reports whether no feature has more than one entry in row r.
+func (o *fmEntries) single(s *Session, st *fmEntriesState, r int) bool {
+	if !st.any {
+		return true
+	}
+	for f, multiple := range st.multiple {
+		if multiple && o.count(s, f, r) > 1 {
+			return false
+		}
+	}
+	return true
+}
+
 // count is the number of entries of feature f in row r.
 func (o *fmEntries) count(s *Session, f, r int) int {
 	offsets := s.in.Sparse[o.pool.parts[f].list].Offsets
@@ -273,28 +300,38 @@ func (o *fmEntries) addSquares(s *Session, f, r int, sum float32) float32 {
 // backward uses d/dvᵢₖ = xᵢ·Σⱼ vⱼₖxⱼ - vᵢₖxᵢ². Where a feature has one entry in a row, both terms go through its pooled
 // vector; elsewhere the first does, and the second goes to the entries' rows themselves.
 func (o *fmEntries) backward(s *Session, n *node) {
-	dy := s.grads[n.id]
 	st := s.state[n.id].(*fmEntriesState)
 	for i, in := range n.inputs[:o.others] {
-		dx := s.gradSum(in)
-		if dx == nil {
+		s.work.into, s.work.item = s.gradSum(in), i
+		switch width := s.g.nodes[in].dim; {
+		case s.work.into == nil:
+		case i == 0 && st.any: // rows of entries have fids in common
+			o.spread(s, n, 0, s.rows)
+		default:
+			s.divide(o, n, back, s.rows, width, 1)
+		}
+	}
+}
+
+// spread is backward of one input, for some rows.
+func (o *fmEntries) spread(s *Session, n *node, first, last int) {
+	st := s.state[n.id].(*fmEntriesState)
+	i, dx, in := s.work.item, s.work.into, n.inputs[s.work.item]
+	x, width := s.vals[in], s.g.nodes[in].dim
+	for r := first; r < last; r++ {
+		d := s.grads[n.id][r]
+		sums, dst, x := st.sums[r*o.dim:][:o.dim], dx[r*width:][:width], x[r*width:][:width]
+		if i > 0 || !st.any {
+			addOthers(dst, x, sums, d)
 			continue
 		}
-		x, width := s.vals[in], s.g.nodes[in].dim
-		for r, d := range dy {
-			sums, dst, x := st.sums[r*o.dim:][:o.dim], dx[r*width:][:width], x[r*width:][:width]
-			if i > 0 || !st.any {
-				addOthers(dst, x, sums, d)
-				continue
-			}
-			for f := range st.multiple {
-				at := f * o.dim
-				if st.multiple[f] && o.count(s, f, r) > 1 {
-					addScaled(dst[at:][:o.dim], sums, d)
-					o.subtractOwn(s, f, r, d)
-				} else {
-					addOthers(dst[at:][:o.dim], x[at:][:o.dim], sums, d)
-				}
+		for f := range st.multiple {
+			at := f * o.dim
+			if st.multiple[f] && o.count(s, f, r) > 1 {
+				addScaled(dst[at:][:o.dim], sums, d)
+				o.subtractOwn(s, f, r, d)
+			} else {
+				addOthers(dst[at:][:o.dim], x[at:][:o.dim], sums, d)
 			}
 		}
 	}

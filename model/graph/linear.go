@@ -68,12 +68,7 @@ func (o *linear) forward(s *Session, n *node) {
 	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
 	rows := len(y) / n.dim
 	if n.dim == 1 {
-		for r := range rows {
-			y[r] = simd.Dot(x[r*o.in:][:o.in], w)
-		}
-		if o.bias >= 0 {
-			addRow(y, s.tensor(o.bias))
-		}
+		s.divide(o, n, ahead, rows, o.in, 1)
 		return
 	}
 	var e simd.Epilogue
@@ -81,6 +76,17 @@ func (o *linear) forward(s *Session, n *node) {
 		e.Bias = s.tensor(o.bias)
 	}
 	s.gemmThen(false, false, rows, n.dim, o.in, x, w, y, e)
+}
+
+// block is of one output.
+func (o *linear) block(s *Session, n *node, _ pass, from, to int) {
+	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
+	for r := from; r < to; r++ {
+		y[r] = simd.Dot(x[r*o.in:][:o.in], w)
+		if o.bias >= 0 {
+			y[r] += s.tensor(o.bias)[0]
+		}
+	}
 }
 
 func (o *linear) backward(s *Session, n *node) {
@@ -191,15 +197,12 @@ func addRow(x, row []float32) {
 // sumRows adds the rows of x to sum, in row order.
 func sumRows(sum, x []float32) {
 	dim := len(sum)
-	for at := 0; at < len(x); at += dim {
-		add(sum, x[at:][:dim])
+	if dim > 0 {
+		simd.SumRows(sum, x, len(x)/dim, dim)
 	}
 }
 
 // add adds x to y.
 func add(y, x []float32) {
-	x = x[:len(y)]
-	for k := range y {
-		y[k] += x[k]
-	}
+	simd.Add(x[:len(y)], y)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/simd"
 )
 
 // Combiner makes one vector of those of a row's entries.
@@ -116,48 +118,46 @@ func (*pool) learns() bool { return true }
 
 func (o *pool) flops(_ *Graph, n *node, entries float64) float64 { return float64(n.dim) * entries }
 
-func (o *pool) forward(s *Session, n *node) {
+func (o *pool) forward(s *Session, n *node) { s.divide(o, n, ahead, s.rows, n.dim, 1) }
+
+// block is of rows ahead, and of parts back.
+func (o *pool) block(s *Session, n *node, p pass, from, to int) {
+	if p == back {
+		o.spread(s, n, o.parts[from:to])
+		return
+	}
 	for i := range o.parts {
 		switch p := &o.parts[i]; {
 		case p.input < 0:
-			p.gather(s, n)
+			p.gather(s, n, from, to)
 		case p.by == Max:
-			p.maxima(s, n)
+			p.maxima(s, n, from, to)
 		default:
-			p.sum(s, n)
+			p.sum(s, n, from, to)
 		}
 	}
 }
 
 // gather pools rows of a table.
-func (p *part) gather(s *Session, n *node) {
-	out, l := s.vals[n.id], p.source
-	values, ragged, dim := s.in.Values[l.table], &s.in.Sparse[p.list], p.dim
-	for r := range s.rows {
-		dst := out[r*n.dim+p.at:][:dim]
-		from, to := ragged.Offsets[r], ragged.Offsets[r+1]
-		index := ragged.Index[from:to]
-		if ragged.Values == nil && len(index) > 0 {
-			copy(dst, values[int(index[0])*l.stride+l.lo:][:len(dst)])
-			for _, i := range index[1:] {
-				add(dst, values[int(i)*l.stride+l.lo:][:len(dst)])
-			}
-		} else {
-			clear(dst)
-			for k, i := range index {
-				addScaled(dst, values[int(i)*l.stride+l.lo:][:len(dst)], ragged.Values[int(from)+k])
-			}
-		}
-		if p.by == Mean && len(index) > 1 {
-			scale(dst, 1/float32(len(index)))
-		}
+func (p *part) gather(s *Session, n *node, from, to int) {
+	if from == to {
+		return
 	}
+	l := p.source
+	e := p.entriesOf(s, from, to)
+	simd.PoolRows(s.vals[n.id][from*n.dim+p.at:], n.dim, p.dim, e, s.in.Values[l.table], l.lo, l.stride)
+}
+
+// entriesOf are the entries of rows.
+func (p *part) entriesOf(s *Session, from, to int) simd.Entries {
+	r := &s.in.Sparse[p.list]
+	return simd.Entries{Offsets: r.Offsets[from : to+1], Index: r.Index, Weights: r.Values, Mean: p.by == Mean}
 }
 
 // sum pools the value of a node by sum or mean.
-func (p *part) sum(s *Session, n *node) {
+func (p *part) sum(s *Session, n *node, first, last int) {
 	out, x, offsets := s.vals[n.id], s.vals[p.input], s.in.Sparse[p.list].Offsets
-	for r := range s.rows {
+	for r := first; r < last; r++ {
 		dst := out[r*n.dim+p.at:][:p.dim]
 		from, to := int(offsets[r]), int(offsets[r+1])
 		clear(dst)
@@ -171,9 +171,9 @@ func (p *part) sum(s *Session, n *node) {
 }
 
 // maxima pools the value of a node by the largest.
-func (p *part) maxima(s *Session, n *node) {
+func (p *part) maxima(s *Session, n *node, first, last int) {
 	out, x, offsets := s.vals[n.id], s.vals[p.input], s.in.Sparse[p.list].Offsets
-	for r := range s.rows {
+	for r := first; r < last; r++ {
 		dst := out[r*n.dim+p.at:][:p.dim]
 		from, to := int(offsets[r]), int(offsets[r+1])
 		if from == to {
@@ -189,10 +189,21 @@ func (p *part) maxima(s *Session, n *node) {
 	}
 }
 
-// backward runs through the rows in order, so each fid's gradient is summed in row order.
+// backward runs through the rows in order, so each fid's gradient is summed in row order. Threads share the parts if these have no fids in
+// common.
 func (o *pool) backward(s *Session, n *node) {
 	for i := range o.parts {
-		switch p := &o.parts[i]; {
+		if p := &o.parts[i]; p.input >= 0 || !s.in.Sparse[p.list].Own {
+			o.spread(s, n, o.parts)
+			return
+		}
+	}
+	s.divide(o, n, back, len(o.parts), s.rows*o.parts[0].dim, 1)
+}
+
+func (o *pool) spread(s *Session, n *node, parts []part) {
+	for i := range parts {
+		switch p := &parts[i]; {
 		case p.input < 0:
 			p.scatter(s, n)
 		case p.by == Max:
@@ -205,29 +216,11 @@ func (o *pool) backward(s *Session, n *node) {
 
 // scatter adds to the gradients of rows of a table.
 func (p *part) scatter(s *Session, n *node) {
-	l := p.source
-	dout, dvalues := s.grads[n.id], s.tableGrads[l.table]
-	ragged, dim := &s.in.Sparse[p.list], p.dim
-	for r := range s.rows {
-		src := dout[r*n.dim+p.at:][:dim]
-		from, to := ragged.Offsets[r], ragged.Offsets[r+1]
-		index := ragged.Index[from:to]
-		factor := p.factor(len(index))
-		if ragged.Values != nil {
-			for k, x := range ragged.Values[from:to] {
-				addScaled(dvalues[int(index[k])*l.stride+l.lo:][:dim], src, factor*x)
-			}
-			continue
-		}
-		for _, i := range index {
-			dst := dvalues[int(i)*l.stride+l.lo:][:len(src)]
-			if factor == 1 {
-				add(dst, src)
-			} else {
-				addScaled(dst, src, factor)
-			}
-		}
+	if s.rows == 0 {
+		return
 	}
+	l := p.source
+	simd.ScatterRows(s.grads[n.id][p.at:], n.dim, p.dim, p.entriesOf(s, 0, s.rows), s.tableGrads[l.table], l.lo, l.stride)
 }
 
 // spread adds to the gradient of a node.
@@ -266,12 +259,9 @@ func (p *part) spreadMaxima(s *Session, n *node) {
 	}
 }
 
-// addScaled adds factor·x to y. Embedding vectors are too short for a call of a BLAS.
+// addScaled adds factor·x to y.
 func addScaled(y, x []float32, factor float32) {
-	x = x[:len(y)]
-	for k := range y {
-		y[k] += factor * x[k]
-	}
+	simd.AddScaled(factor, x[:len(y)], y)
 }
 
 // factor is what the combiner weighs each of n entries of a row by.

@@ -28,6 +28,7 @@ type Session struct {
 	predictions [][]float32
 	losses      []float64
 	batches     []loss.Batch
+	work        work
 	// spare takes the gradient of a value that two heads share.
 	spare []float32
 

@@ -37,7 +37,7 @@ func TestBits(t *testing.T) {
 	var out strings.Builder
 	for _, name := range zoo.Names() {
 		for _, full := range []bool{false, true} {
-			fmt.Fprintf(&out, "%s full=%t %s\n", name, full, bits(trained(t, everyKind(name, full), ids, 50, 1)))
+			fmt.Fprintf(&out, "%s full=%t %s\n", name, full, bits(trained(t, everyKind(name, full), ids, 50, 1, false)))
 		}
 	}
 	path := filepath.Join("testdata", fmt.Sprintf("bits_%s.golden", simd.Active()))
@@ -66,9 +66,9 @@ func TestThreads(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/full=%t", name, full), func(t *testing.T) {
 				t.Parallel()
-				want := bits(trained(t, everyKind(name, full), ids, 1100, 1))
+				want := bits(trained(t, everyKind(name, full), ids, 1100, 1, true))
 				for _, threads := range []int{2, 3} {
-					if got := bits(trained(t, everyKind(name, full), ids, 1100, threads)); got != want {
+					if got := bits(trained(t, everyKind(name, full), ids, 1100, threads, true)); got != want {
 						t.Errorf("%d threads: %s, one: %s", threads, got, want)
 					}
 				}
@@ -89,14 +89,14 @@ func everyKind(name string, full bool) zoo.Config {
 	return cfg
 }
 
-// trained trains 20 batches.
-func trained(t *testing.T, cfg zoo.Config, ids, rows, threads int) *trainer {
+// trained trains 20 batches; with own every other one has lists without ids in common.
+func trained(t *testing.T, cfg zoo.Config, ids, rows, threads int, own bool) *trainer {
 	t.Helper()
 	tr := newTrainer(mustNew(t, cfg), ids)
 	tr.useThreads(t, threads)
 	rng := rand.New(rand.NewPCG(7, 7))
 	for i := range 20 {
-		tr.step(mixture(rng, rows, ids), uint64(i))
+		tr.step(mixture(rng, rows, ids, own && i%2 == 0), uint64(i))
 	}
 	return tr
 }
@@ -110,14 +110,18 @@ func bits(tr *trainer) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// mixture is a batch of one list of one entry, one of up to three, and three numbers, some missing.
-func mixture(rng *rand.Rand, rows, ids int) *model.Inputs {
+// mixture is a batch of one list of one entry, one of up to three, and three numbers, some missing. With own the lists have no ids in common.
+func mixture(rng *rand.Rand, rows, ids int, own bool) *model.Inputs {
 	in := taste(rng, rows, ids/2)
+	low := 0
+	if own {
+		low = ids / 2
+	}
 	tags := model.Ragged{Offsets: []int32{0}}
 	var x []float32
 	for range rows {
 		for range rng.IntN(4) {
-			tags.Index = append(tags.Index, int32(rng.IntN(ids)))
+			tags.Index = append(tags.Index, int32(low+rng.IntN(ids-low)))
 		}
 		tags.Offsets = append(tags.Offsets, int32(len(tags.Index)))
 		for range 3 {
@@ -129,6 +133,7 @@ func mixture(rng *rand.Rand, rows, ids int) *model.Inputs {
 		}
 		in.Weights = append(in.Weights, float32(rng.IntN(3)))
 	}
+	in.Sparse[0].Own, tags.Own = own, own
 	in.Sparse[1], in.Dense = tags, [][]float32{x}
 	return in
 }

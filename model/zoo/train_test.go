@@ -205,14 +205,20 @@ func BenchmarkStep(b *testing.B) {
 		fields, dim, rows, numFIDs int
 		hidden                     []int
 		norm                       bool
+		threads                    int
 	}{
-		{zoo.DeepFM, 10, 10, 4096, 5382, []int{400, 400, 400}, true}, // Frappe
-		{zoo.DeepFM, 8, 8, 512, 4000, []int{64, 32}, false},
-		{zoo.LR, 8, 8, 512, 4000, nil, false},
-		{zoo.FM, 8, 8, 512, 4000, nil, false},
-		{zoo.DCNv2, 8, 8, 512, 4000, []int{64, 32}, false},
+		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 1}, // monolith bench step
+		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 2},
+		{zoo.DeepFM, 39, 16, 512, 9_900, []int{400, 400, 400}, false, 2},
+		{zoo.FM, 39, 16, 4096, 51_700, nil, false, 1},
+		{zoo.LR, 39, 16, 4096, 51_700, nil, false, 1},
+		{zoo.DeepFM, 10, 10, 4096, 5382, []int{400, 400, 400}, true, 1}, // Frappe
+		{zoo.DeepFM, 8, 8, 512, 4000, []int{64, 32}, false, 1},
+		{zoo.LR, 8, 8, 512, 4000, nil, false, 1},
+		{zoo.FM, 8, 8, 512, 4000, nil, false, 1},
+		{zoo.DCNv2, 8, 8, 512, 4000, []int{64, 32}, false, 1},
 	} {
-		b.Run(fmt.Sprintf("model=%s/fields=%d/dim=%d/batch=%d", shape.model, shape.fields, shape.dim, shape.rows), func(b *testing.B) {
+		b.Run(fmt.Sprintf("model=%s/fields=%d/dim=%d/batch=%d/threads=%d", shape.model, shape.fields, shape.dim, shape.rows, shape.threads), func(b *testing.B) {
 			cfg := zoo.Config{Name: shape.model, Dim: shape.dim, Hidden: shape.hidden, BatchNorm: shape.norm}
 			if shape.norm {
 				cfg.Dropout = 0.2
@@ -221,13 +227,16 @@ func BenchmarkStep(b *testing.B) {
 				cfg.Features = append(cfg.Features, zoo.Feature{Name: fmt.Sprintf("f%d", f)})
 			}
 			tr := newTrainer(mustNew(b, cfg), shape.numFIDs)
+			tr.useThreads(b, shape.threads)
+			ids := shape.numFIDs / shape.fields // of each field
 			rng := rand.New(rand.NewPCG(1, 1))
 			in := &model.Inputs{NumRows: shape.rows, Sparse: make([]model.Ragged, shape.fields), Values: [][]float32{tr.table}, Labels: make([][]float32, 1)}
 			for f := range in.Sparse {
 				r := &in.Sparse[f]
+				r.Own = true
 				for i := range shape.rows {
 					r.Offsets = append(r.Offsets, int32(i))
-					r.Index = append(r.Index, int32(rng.IntN(shape.numFIDs)))
+					r.Index = append(r.Index, int32(f*ids+rng.IntN(ids)))
 				}
 				r.Offsets = append(r.Offsets, int32(shape.rows))
 			}

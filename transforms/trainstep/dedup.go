@@ -26,8 +26,9 @@ func (d *dedup) reset(keys []int64, counts []uint32) {
 	}
 }
 
-// index writes the number of each fid to dst, which is as long as fids.
-func (d *dedup) index(dst []int32, fids []int64) {
+// index writes the number of each fid to dst, which is as long as fids. own reports that none of them had a number before.
+func (d *dedup) index(dst []int32, fids []int64) (own bool) {
+	before, lowest := int32(len(d.keys)), int32(len(d.keys))
 	if need := 2 * (len(d.keys) + len(fids)); need > len(d.slots) {
 		d.grow(need)
 	}
@@ -46,11 +47,13 @@ func (d *dedup) index(dst []int32, fids []int64) {
 			if s.key == fid {
 				d.counts[s.id]++
 				dst[i] = s.id
+				lowest = min(lowest, s.id)
 				break
 			}
 			at = (at + 1) & mask
 		}
 	}
+	return lowest >= before
 }
 
 func (d *dedup) grow(need int) {

@@ -198,5 +198,5 @@ func (l *lookup) sparse(r *model.Ragged, offs *[]int32, c *array.List, d *dedup)
 	}
 	r.Offsets = offsets
 	r.Index = resize(r.Index, len(fids))
-	d.index(r.Index, fids)
+	r.Own = d.index(r.Index, fids)
 }

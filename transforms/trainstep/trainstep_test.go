@@ -152,8 +152,8 @@ func TestLookupReadsColumns(t *testing.T) {
 			want := model.Inputs{
 				NumRows: 3,
 				Sparse: []model.Ragged{
-					{Offsets: []int32{0, 2, 4, 6}, Index: []int32{0, 1, 2, 3, 4, 5}}, // 3 0, 4 1, 5 2
-					{Offsets: []int32{0, 0, 1, 1}, Index: []int32{6}},
+					{Offsets: []int32{0, 2, 4, 6}, Index: []int32{0, 1, 2, 3, 4, 5}, Own: true}, // 3 0, 4 1, 5 2
+					{Offsets: []int32{0, 0, 1, 1}, Index: []int32{6}, Own: true},
 				},
 				Dense:  [][]float32{{3, 4, 5}, {1.5, -1, 2, -1, 2.5, -1}},
 				Values: [][]float32{{0, 0, 40, 0, 0, 0, 0}},
