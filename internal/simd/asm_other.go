@@ -56,60 +56,20 @@ func packRowsAVX2(rows int, panels int, src *float32, ldb int, dst *float32, siz
 	panic("simd: packRowsAVX2 on a processor without it")
 }
 
+func gemvRowsAVX2(rows int, n int, x *float32, stride int, v *float32, y *float32) {
+	panic("simd: gemvRowsAVX2 on a processor without it")
+}
+
+func gemvColumnsAVX2(rows int, n int, x *float32, stride int, v *float32, y *float32) {
+	panic("simd: gemvColumnsAVX2 on a processor without it")
+}
+
 func packColumns6AVX2(rows int, src *float32, lda int, dst *float32) {
 	panic("simd: packColumns6AVX2 on a processor without it")
 }
 
 func transpose8AVX2(n int, s *float32, ss int, d *float32, ds int) {
 	panic("simd: transpose8AVX2 on a processor without it")
-}
-
-func tile14x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile14x32AVX512 on a processor without it")
-}
-
-func tile14x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile14x16AVX512 on a processor without it")
-}
-
-func tile8x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile8x32AVX512 on a processor without it")
-}
-
-func tile8x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile8x16AVX512 on a processor without it")
-}
-
-func tile4x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile4x32AVX512 on a processor without it")
-}
-
-func tile4x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile4x16AVX512 on a processor without it")
-}
-
-func tile2x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile2x32AVX512 on a processor without it")
-}
-
-func tile2x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile2x16AVX512 on a processor without it")
-}
-
-func tile1x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile1x32AVX512 on a processor without it")
-}
-
-func tile1x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
-	panic("simd: tile1x16AVX512 on a processor without it")
-}
-
-func packRowsAVX512(rows int, panels int, src *float32, ldb int, dst *float32, size int) {
-	panic("simd: packRowsAVX512 on a processor without it")
-}
-
-func packColumns14AVX512(rows int, src *float32, lda int, dst *float32) {
-	panic("simd: packColumns14AVX512 on a processor without it")
 }
 
 func dotAVX2(n int, x *float32, y *float32) float32 { panic("simd: dotAVX2 on a processor without it") }
@@ -290,6 +250,62 @@ func toFP16AVX2(n int, dst *uint16, src *float32) {
 
 func fromFP16AVX2(n int, dst *float32, src *uint16) {
 	panic("simd: fromFP16AVX2 on a processor without it")
+}
+
+func tile14x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile14x32AVX512 on a processor without it")
+}
+
+func tile14x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile14x16AVX512 on a processor without it")
+}
+
+func tile8x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile8x32AVX512 on a processor without it")
+}
+
+func tile8x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile8x16AVX512 on a processor without it")
+}
+
+func tile4x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x32AVX512 on a processor without it")
+}
+
+func tile4x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x16AVX512 on a processor without it")
+}
+
+func tile2x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x32AVX512 on a processor without it")
+}
+
+func tile2x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x16AVX512 on a processor without it")
+}
+
+func tile1x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x32AVX512 on a processor without it")
+}
+
+func tile1x16AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x16AVX512 on a processor without it")
+}
+
+func packRowsAVX512(rows int, panels int, src *float32, ldb int, dst *float32, size int) {
+	panic("simd: packRowsAVX512 on a processor without it")
+}
+
+func gemvRowsAVX512(rows int, n int, x *float32, stride int, v *float32, y *float32) {
+	panic("simd: gemvRowsAVX512 on a processor without it")
+}
+
+func gemvColumnsAVX512(rows int, n int, x *float32, stride int, v *float32, y *float32) {
+	panic("simd: gemvColumnsAVX512 on a processor without it")
+}
+
+func packColumns14AVX512(rows int, src *float32, lda int, dst *float32) {
+	panic("simd: packColumns14AVX512 on a processor without it")
 }
 
 func dotAVX512(n int, x *float32, y *float32) float32 {

@@ -11,6 +11,10 @@
 // nothing but the length of the sum. Between families they differ in the last bits, so the family belongs to what a
 // bit-exact run is described by.
 //
+// The kernels of AVX-512 were checked by a test that interprets their instructions (TestInterpretedAVX512), and by the same tests
+// as the others where the processor has them. They were written on a processor that has not, and were never timed: their
+// tile is that of a prototype which was.
+//
 // NaN and infinities propagate as in the plain formulas: no product is left out because a factor is zero.
 //
 // # Threads

@@ -19,3 +19,6 @@ func SetActive(f Family) (restore func()) {
 	active = f
 	return func() { active = former }
 }
+
+// Interpreted is set where the instructions of AVX-512 are interpreted.
+const Interpreted = interpreted

@@ -1,6 +1,8 @@
 package simd_test
 
 import (
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -45,5 +47,32 @@ func TestFamilies(t *testing.T) {
 	}
 	if all := simd.Available(); all[len(all)-1] != simd.AVX512 {
 		t.Skip("this processor has no AVX-512; its kernels are interpreted, not run")
+	}
+}
+
+// TestInterpretedAVX512 runs the tests of this package with the committed instructions of AVX-512 interpreted, so that they are
+// checked on every processor; see interpret_amd64.go.
+func TestInterpretedAVX512(t *testing.T) {
+	if simd.Interpreted {
+		t.Skip("this is that run")
+	}
+	if testing.Short() {
+		t.Skip("half a minute; without -short")
+	}
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the instructions are those of amd64")
+	}
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command to build the interpreter with")
+	}
+	out, err := exec.CommandContext(t.Context(), tool, "test", "-count=1", "-short", "-v", "-tags=simd_interpret", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, test := range []string{"TestGemm/avx512", "TestGemmBlocks/avx512", "TestFormulas/avx512", "TestConversions/avx512", "TestEntries/avx512"} {
+		if !strings.Contains(string(out), "--- PASS: "+test) {
+			t.Errorf("%s was not run", test)
+		}
 	}
 }

@@ -1942,6 +1942,411 @@ looppanel:
 	VZEROUPPER
 	RET
 
+// func gemvRowsAVX2(rows int, n int, x *float32, stride int, v *float32, y *float32)
+// Requires: AVX, FMA3
+TEXT ·gemvRowsAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ rows+0(FP), AX
+	MOVQ n+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ v+32(FP), SI
+	MOVQ y+40(FP), DI
+	LEAQ (BX)(BX*2), R8
+
+rows4:
+	SUBQ   $0x04, AX
+	JL     end4
+	MOVQ   DX, R9
+	MOVQ   SI, R10
+	MOVQ   CX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	SUBQ   $0x10, R11
+	JL     ones4
+
+	PCALIGN $0x20
+loopmany4:
+	VMOVUPS     (R10), Y8
+	VFMADD231PS (R9), Y8, Y0
+	VFMADD231PS (R9)(BX*1), Y8, Y2
+	VFMADD231PS (R9)(BX*2), Y8, Y4
+	VFMADD231PS (R9)(R8*1), Y8, Y6
+	VMOVUPS     32(R10), Y8
+	VFMADD231PS 32(R9), Y8, Y1
+	VFMADD231PS 32(R9)(BX*1), Y8, Y3
+	VFMADD231PS 32(R9)(BX*2), Y8, Y5
+	VFMADD231PS 32(R9)(R8*1), Y8, Y7
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	SUBQ        $0x10, R11
+	JGE         loopmany4
+
+ones4:
+	ADDQ        $0x10, R11
+	CMPQ        R11, $0x08
+	JL          tail4
+	VMOVUPS     (R10), Y8
+	VFMADD231PS (R9), Y8, Y0
+	VFMADD231PS (R9)(BX*1), Y8, Y2
+	VFMADD231PS (R9)(BX*2), Y8, Y4
+	VFMADD231PS (R9)(R8*1), Y8, Y6
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	SUBQ        $0x08, R11
+
+tail4:
+	TESTQ       R11, R11
+	JZ          sum4
+	LEAQ        tailMasksAVX2<>+0(SB), R12
+	NEGQ        R11
+	VMOVUPS     32(R12)(R11*4), Y8
+	VMASKMOVPS  (R10), Y8, Y9
+	VMASKMOVPS  (R9), Y8, Y10
+	VFMADD231PS Y10, Y9, Y0
+	VMASKMOVPS  (R9)(BX*1), Y8, Y10
+	VFMADD231PS Y10, Y9, Y2
+	VMASKMOVPS  (R9)(BX*2), Y8, Y10
+	VFMADD231PS Y10, Y9, Y4
+	VMASKMOVPS  (R9)(R8*1), Y8, Y8
+	VFMADD231PS Y8, Y9, Y6
+
+sum4:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (DI), X0, X0
+	VMOVSS       X0, (DI)
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VADDSS       4(DI), X1, X1
+	VMOVSS       X1, 4(DI)
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VADDSS       8(DI), X1, X1
+	VMOVSS       X1, 8(DI)
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X0
+	VADDPS       X0, X6, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	VADDSS       12(DI), X1, X1
+	VMOVSS       X1, 12(DI)
+	LEAQ         (DX)(BX*4), DX
+	ADDQ         $0x10, DI
+	JMP          rows4
+
+end4:
+	ADDQ $0x04, AX
+
+rows1:
+	SUBQ   $0x01, AX
+	JL     end1
+	MOVQ   DX, R8
+	MOVQ   SI, R9
+	MOVQ   CX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	SUBQ   $0x10, R10
+	JL     ones1
+
+	PCALIGN $0x20
+loopmany1:
+	VMOVUPS     (R9), Y2
+	VFMADD231PS (R8), Y2, Y0
+	VMOVUPS     32(R9), Y2
+	VFMADD231PS 32(R8), Y2, Y1
+	ADDQ        $0x40, R8
+	ADDQ        $0x40, R9
+	SUBQ        $0x10, R10
+	JGE         loopmany1
+
+ones1:
+	ADDQ        $0x10, R10
+	CMPQ        R10, $0x08
+	JL          tail1
+	VMOVUPS     (R9), Y2
+	VFMADD231PS (R8), Y2, Y0
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, R9
+	SUBQ        $0x08, R10
+
+tail1:
+	TESTQ       R10, R10
+	JZ          sum1
+	LEAQ        tailMasksAVX2<>+0(SB), R11
+	NEGQ        R10
+	VMOVUPS     32(R11)(R10*4), Y2
+	VMASKMOVPS  (R9), Y2, Y3
+	VMASKMOVPS  (R8), Y2, Y2
+	VFMADD231PS Y2, Y3, Y0
+
+sum1:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (DI), X0, X0
+	VMOVSS       X0, (DI)
+	ADDQ         BX, DX
+	ADDQ         $0x04, DI
+	JMP          rows1
+
+end1:
+	VZEROUPPER
+	RET
+
+DATA tailMasksAVX2<>+0(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+4(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+8(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+12(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+16(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+20(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+24(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+28(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+32(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+36(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+40(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+44(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+48(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+52(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+56(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+60(SB)/4, $0x00000000
+GLOBL tailMasksAVX2<>(SB), RODATA|NOPTR, $64
+
+// func gemvColumnsAVX2(rows int, n int, x *float32, stride int, v *float32, y *float32)
+// Requires: AVX, FMA3
+TEXT ·gemvColumnsAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ rows+0(FP), AX
+	MOVQ n+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ v+32(FP), SI
+	MOVQ y+40(FP), DI
+	LEAQ (BX)(BX*2), R8
+
+rows8:
+	SUBQ         $0x08, AX
+	JL           end8
+	MOVQ         DX, R9
+	LEAQ         (DX)(BX*4), R10
+	MOVQ         DI, R11
+	MOVQ         CX, R12
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS 4(SI), Y1
+	VBROADCASTSS 8(SI), Y2
+	VBROADCASTSS 12(SI), Y3
+	VBROADCASTSS 16(SI), Y4
+	VBROADCASTSS 20(SI), Y5
+	VBROADCASTSS 24(SI), Y6
+	VBROADCASTSS 28(SI), Y7
+	SUBQ         $0x20, R12
+	JL           ones8
+
+	PCALIGN $0x20
+loopmany8:
+	VMOVUPS     (R11), Y8
+	VFMADD231PS (R9), Y0, Y8
+	VFMADD231PS (R9)(BX*1), Y1, Y8
+	VFMADD231PS (R9)(BX*2), Y2, Y8
+	VFMADD231PS (R9)(R8*1), Y3, Y8
+	VFMADD231PS (R10), Y4, Y8
+	VFMADD231PS (R10)(BX*1), Y5, Y8
+	VFMADD231PS (R10)(BX*2), Y6, Y8
+	VFMADD231PS (R10)(R8*1), Y7, Y8
+	VMOVUPS     Y8, (R11)
+	VMOVUPS     32(R11), Y8
+	VFMADD231PS 32(R9), Y0, Y8
+	VFMADD231PS 32(R9)(BX*1), Y1, Y8
+	VFMADD231PS 32(R9)(BX*2), Y2, Y8
+	VFMADD231PS 32(R9)(R8*1), Y3, Y8
+	VFMADD231PS 32(R10), Y4, Y8
+	VFMADD231PS 32(R10)(BX*1), Y5, Y8
+	VFMADD231PS 32(R10)(BX*2), Y6, Y8
+	VFMADD231PS 32(R10)(R8*1), Y7, Y8
+	VMOVUPS     Y8, 32(R11)
+	VMOVUPS     64(R11), Y8
+	VFMADD231PS 64(R9), Y0, Y8
+	VFMADD231PS 64(R9)(BX*1), Y1, Y8
+	VFMADD231PS 64(R9)(BX*2), Y2, Y8
+	VFMADD231PS 64(R9)(R8*1), Y3, Y8
+	VFMADD231PS 64(R10), Y4, Y8
+	VFMADD231PS 64(R10)(BX*1), Y5, Y8
+	VFMADD231PS 64(R10)(BX*2), Y6, Y8
+	VFMADD231PS 64(R10)(R8*1), Y7, Y8
+	VMOVUPS     Y8, 64(R11)
+	VMOVUPS     96(R11), Y8
+	VFMADD231PS 96(R9), Y0, Y8
+	VFMADD231PS 96(R9)(BX*1), Y1, Y8
+	VFMADD231PS 96(R9)(BX*2), Y2, Y8
+	VFMADD231PS 96(R9)(R8*1), Y3, Y8
+	VFMADD231PS 96(R10), Y4, Y8
+	VFMADD231PS 96(R10)(BX*1), Y5, Y8
+	VFMADD231PS 96(R10)(BX*2), Y6, Y8
+	VFMADD231PS 96(R10)(R8*1), Y7, Y8
+	VMOVUPS     Y8, 96(R11)
+	ADDQ        $0x00000080, R9
+	ADDQ        $0x00000080, R10
+	ADDQ        $0x00000080, R11
+	SUBQ        $0x20, R12
+	JGE         loopmany8
+
+ones8:
+	ADDQ $0x20, R12
+
+	PCALIGN $0x20
+loopone8:
+	CMPQ        R12, $0x08
+	JL          tail8
+	VMOVUPS     (R11), Y8
+	VFMADD231PS (R9), Y0, Y8
+	VFMADD231PS (R9)(BX*1), Y1, Y8
+	VFMADD231PS (R9)(BX*2), Y2, Y8
+	VFMADD231PS (R9)(R8*1), Y3, Y8
+	VFMADD231PS (R10), Y4, Y8
+	VFMADD231PS (R10)(BX*1), Y5, Y8
+	VFMADD231PS (R10)(BX*2), Y6, Y8
+	VFMADD231PS (R10)(R8*1), Y7, Y8
+	VMOVUPS     Y8, (R11)
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	SUBQ        $0x08, R12
+	JMP         loopone8
+
+tail8:
+	TESTQ       R12, R12
+	JZ          next8
+	LEAQ        tailMasksAVX2<>+0(SB), R13
+	NEGQ        R12
+	VMOVUPS     32(R13)(R12*4), Y8
+	VMASKMOVPS  (R11), Y8, Y9
+	VMASKMOVPS  (R9), Y8, Y10
+	VFMADD231PS Y10, Y0, Y9
+	VMASKMOVPS  (R9)(BX*1), Y8, Y0
+	VFMADD231PS Y0, Y1, Y9
+	VMASKMOVPS  (R9)(BX*2), Y8, Y0
+	VFMADD231PS Y0, Y2, Y9
+	VMASKMOVPS  (R9)(R8*1), Y8, Y0
+	VFMADD231PS Y0, Y3, Y9
+	VMASKMOVPS  (R10), Y8, Y0
+	VFMADD231PS Y0, Y4, Y9
+	VMASKMOVPS  (R10)(BX*1), Y8, Y0
+	VFMADD231PS Y0, Y5, Y9
+	VMASKMOVPS  (R10)(BX*2), Y8, Y0
+	VFMADD231PS Y0, Y6, Y9
+	VMASKMOVPS  (R10)(R8*1), Y8, Y0
+	VFMADD231PS Y0, Y7, Y9
+	VMASKMOVPS  Y9, Y8, (R11)
+
+next8:
+	LEAQ (DX)(BX*8), DX
+	ADDQ $0x20, SI
+	JMP  rows8
+
+end8:
+	MOVQ  rows+0(FP), AX
+	MOVQ  n+8(FP), CX
+	MOVQ  x+16(FP), DX
+	MOVQ  stride+24(FP), BX
+	MOVQ  v+32(FP), SI
+	MOVQ  y+40(FP), DI
+	MOVQ  AX, R8
+	ANDQ  $-8, R8
+	SUBQ  R8, AX
+	LEAQ  (SI)(R8*4), SI
+	IMULQ BX, R8
+	ADDQ  R8, DX
+	LEAQ  (BX)(BX*2), R8
+
+rows1:
+	SUBQ         $0x01, AX
+	JL           end1
+	MOVQ         DX, R8
+	MOVQ         DI, R9
+	MOVQ         CX, R10
+	VBROADCASTSS (SI), Y0
+	SUBQ         $0x20, R10
+	JL           ones1
+
+	PCALIGN $0x20
+loopmany1:
+	VMOVUPS     (R9), Y1
+	VFMADD231PS (R8), Y0, Y1
+	VMOVUPS     Y1, (R9)
+	VMOVUPS     32(R9), Y1
+	VFMADD231PS 32(R8), Y0, Y1
+	VMOVUPS     Y1, 32(R9)
+	VMOVUPS     64(R9), Y1
+	VFMADD231PS 64(R8), Y0, Y1
+	VMOVUPS     Y1, 64(R9)
+	VMOVUPS     96(R9), Y1
+	VFMADD231PS 96(R8), Y0, Y1
+	VMOVUPS     Y1, 96(R9)
+	ADDQ        $0x00000080, R8
+	ADDQ        $0x00000080, R9
+	SUBQ        $0x20, R10
+	JGE         loopmany1
+
+ones1:
+	ADDQ $0x20, R10
+
+	PCALIGN $0x20
+loopone1:
+	CMPQ        R10, $0x08
+	JL          tail1
+	VMOVUPS     (R9), Y1
+	VFMADD231PS (R8), Y0, Y1
+	VMOVUPS     Y1, (R9)
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, R9
+	SUBQ        $0x08, R10
+	JMP         loopone1
+
+tail1:
+	TESTQ       R10, R10
+	JZ          next1
+	LEAQ        tailMasksAVX2<>+0(SB), R11
+	NEGQ        R10
+	VMOVUPS     32(R11)(R10*4), Y1
+	VMASKMOVPS  (R9), Y1, Y2
+	VMASKMOVPS  (R8), Y1, Y3
+	VFMADD231PS Y3, Y0, Y2
+	VMASKMOVPS  Y2, Y1, (R9)
+
+next1:
+	ADDQ BX, DX
+	ADDQ $0x04, SI
+	JMP  rows1
+
+end1:
+	VZEROUPPER
+	RET
+
 // func packColumns6AVX2(rows int, src *float32, lda int, dst *float32)
 // Requires: AVX
 TEXT ·packColumns6AVX2(SB), NOSPLIT|NOFRAME, $0-32

@@ -36,6 +36,7 @@ type Pool struct {
 	joined   sync.WaitGroup
 
 	gemm gemmTask
+	gemv gemvTask
 }
 
 // sleeper is where one goroutine waits when there is nothing to do.
@@ -60,7 +61,7 @@ func NewPoolOf(family Family, threads int) *Pool {
 func newPool(threads int, family Family) *Pool {
 	threads = max(threads, 1)
 	p := &Pool{family: family, threads: threads, sleepers: make([]sleeper, threads-1)}
-	p.gemm.pool = p
+	p.gemm.pool, p.gemv.pool = p, p
 	p.gemm.space = make([]space, threads)
 	for i := range p.sleepers {
 		p.sleepers[i].wake = make(chan struct{}, 1)

@@ -25,6 +25,7 @@ func gemmKernels(a *asm) {
 		}
 	}
 	packRows(a)
+	gemvKernels(a)
 	packColumns(a, rows[0])
 	if !a.wide {
 		transpose(a)
