@@ -138,7 +138,8 @@ type Inputs struct {
 // Session runs one batch at a time with buffers that are reused: after warm-up a step allocates nothing. It is not for
 // concurrent use.
 type Session interface {
-	// SetDense copies the dense parameters in, [Layout.DenseLen] values. The caller keeps the slice.
+	// SetDense says where the dense parameters are, [Layout.DenseLen] values. The session reads them there in each call, so that the
+	// caller may change them between calls.
 	SetDense(values []float32)
 	// Predict runs the model as it serves: no dropout, moving statistics. It returns one entry a head, [rows, Width] in
 	// the head's own unit (a probability, a value), valid until the next call.
@@ -152,6 +153,9 @@ type Session interface {
 	Grads() [][]float32
 	// DenseGrad returns the gradients of all dense tensors one after the other.
 	DenseGrad() []float32
+	// TakeGrads gives what Grads and DenseGrad return to the caller, who gives other slices for them, of any length, to be used by the next
+	// step. Until then the session has no gradients.
+	TakeGrads(tables [][]float32, dense []float32) (ofTables [][]float32, ofDense []float32)
 	// PredictsAsTrained reports whether Predict and the predictions of Step agree bit for bit, because nothing in the
 	// model behaves differently in training; progressive validation then needs no pass of its own.
 	PredictsAsTrained() bool

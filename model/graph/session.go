@@ -14,7 +14,7 @@ type Session struct {
 	g *Graph
 	// pool has the session's threads.
 	pool *simd.Pool
-	// dense holds the values, denseGrad the gradients of all dense tensors.
+	// dense holds the values, which are the caller's, denseGrad the gradients of all dense tensors.
 	dense, denseGrad []float32
 	// tableGrads[t] is the gradient of in.Values[t].
 	tableGrads [][]float32
@@ -69,12 +69,12 @@ func (g *Graph) newSession(threads int) *Session {
 	return s
 }
 
-// SetDense copies the dense parameters in. It panics when the number of values is not the layout's.
+// SetDense says where the dense parameters are; see [model.Session]. It panics when the number of values is not the layout's.
 func (s *Session) SetDense(values []float32) {
 	if len(values) != len(s.dense) {
 		panic(fmt.Sprintf("graph: %d dense values, the layout has %d", len(values), len(s.dense)))
 	}
-	copy(s.dense, values)
+	s.dense = values
 }
 
 // Predict runs the model as it serves and returns the predictions of each head, valid until the next call. It panics when
@@ -96,6 +96,7 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 	s.begin(in, true, seed)
 	s.checkLabels(in)
 	s.forward()
+	s.denseGrad = resize(s.denseGrad, s.g.layout.DenseLen())
 	clear(s.denseGrad)
 	for t, values := range in.Values {
 		s.tableGrads[t] = resize(s.tableGrads[t], len(values))
@@ -169,6 +170,16 @@ func (s *Session) Grads() [][]float32 { return s.tableGrads }
 
 // DenseGrad returns the gradients of all dense tensors, valid until the next call.
 func (s *Session) DenseGrad() []float32 { return s.denseGrad }
+
+// TakeGrads exchanges the slices of gradients for others; see [model.Session].
+func (s *Session) TakeGrads(tables [][]float32, dense []float32) (ofTables [][]float32, ofDense []float32) {
+	for len(tables) < len(s.tableGrads) {
+		tables = append(tables, nil)
+	}
+	s.tableGrads, tables = tables[:len(s.tableGrads)], s.tableGrads
+	dense, s.denseGrad = s.denseGrad, dense
+	return tables, dense
+}
 
 // PredictsAsTrained is the graph's.
 func (s *Session) PredictsAsTrained() bool { return s.g.PredictsAsTrained() }

@@ -92,19 +92,17 @@ type runner struct {
 }
 
 func newRunner(m model.Model, store Store, threads int) runner {
-	return runner{session: m.NewSession(max(threads, 1)), store: store, dense: make([]float32, m.Layout().DenseLen())}
+	r := runner{session: m.NewSession(max(threads, 1)), store: store, dense: make([]float32, m.Layout().DenseLen())}
+	r.session.SetDense(r.dense)
+	return r
 }
 
 func (r *runner) refresh(ctx context.Context) error {
 	version, err := r.store.Dense(ctx, r.version, r.dense)
-	if err != nil {
-		return err
-	}
-	if version != r.version {
-		r.session.SetDense(r.dense)
+	if err == nil {
 		r.version = version
 	}
-	return nil
+	return err
 }
 
 type step struct {
@@ -164,12 +162,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		observe(Observation{Origin: o, Worker: s.worker, Scores: scores, Losses: losses})
 	}
 	g.trace = s.stage.scoring.encoder.Append(g.trace[:0], scores)
-	grads := s.session.Grads()
-	g.buf = resize(g.buf, len(grads))
-	for t := range grads {
-		g.buf[t] = append(g.buf[t][:0], grads[t]...)
-	}
-	g.dense = append(g.dense[:0], s.session.DenseGrad()...)
+	g.buf, g.dense = s.session.TakeGrads(g.buf, g.dense)
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, g.buf, g.dense
 	g.update.Trace = g.trace
 	return emit(g)
