@@ -1,6 +1,10 @@
 package optim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
 
 // The settings of an [Adagrad] that names none, for a loss that is a mean over the batch. bytedance/monolith has 0.001 and 0.1
 // (AdagradOptimizerConfig) for losses that are sums: its gradients are as many times larger as a batch has rows.
@@ -71,6 +75,10 @@ func (o Adagrad) Init(_, state []float32) {
 func (o Adagrad) Update(w, state, grad []float32, lr float32) {
 	rate := o.WithDefaults().LR * lr
 	state, grad = state[:len(w)], grad[:len(w)]
+	if len(w) >= wide {
+		simd.Adagrad(w, state, grad, rate, o.WeightDecay)
+		return
+	}
 	for k := range w {
 		g := grad[k] + o.WeightDecay*w[k]
 		n := state[k] + g*g

@@ -3,6 +3,8 @@ package optim
 import (
 	"fmt"
 	"math"
+
+	"github.com/monolith-go/monolith/internal/simd"
 )
 
 // The settings of an [Adam] that names none: the paper's. bytedance/monolith has a learning rate of 0.01, β2 0.99 and ε 0.01
@@ -94,6 +96,10 @@ func (o Adam) Update(w, state, grad []float32, lr float32) {
 	bias[1] = float32((1 - b2) + b2*float64(bias[1]))
 	rate := float32(float64(o.LR) * float64(lr) * math.Sqrt(float64(bias[1])) / float64(bias[0]))
 	c1, c2 := float32(1-b1), float32(1-b2)
+	if len(w) >= wide {
+		simd.Adam(w, m, v, grad, simd.AdamRule{Rate: rate, Beta1: o.Beta1, Epsilon: o.Epsilon, Decay: o.WeightDecay, C1: c1, C2: c2, Nesterov: o.Nesterov})
+		return
+	}
 	for k := range w {
 		g := grad[k] + o.WeightDecay*w[k]
 		mk := m[k] + (g-m[k])*c1

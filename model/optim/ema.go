@@ -1,6 +1,10 @@
 package optim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
 
 // DefaultEMADecay is the decay of an [EMA] that names none (bytedance/monolith: MovingAverageOptimizerConfig).
 const DefaultEMADecay = 0.9
@@ -44,6 +48,10 @@ func (o EMA) Update(w, _, grad []float32, _ float32) {
 	d := o.WithDefaults().Decay
 	rest := float32(1 - float64(d))
 	grad = grad[:len(w)]
+	if len(w) >= wide {
+		simd.EMA(w, grad, d, rest)
+		return
+	}
 	for k := range w {
 		w[k] = d*w[k] + rest*grad[k]
 	}

@@ -1,6 +1,10 @@
 package optim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
 
 // The settings of an [FTRL] that names none, for a loss that is a mean over the batch; bytedance/monolith has 0.01 and 0.1
 // (FtrlOptimizerConfig), see [DefaultAdagradLR].
@@ -88,6 +92,10 @@ func (o FTRL) Update(w, state, grad []float32, lr float32) {
 	}
 	n, z := state[:len(w)], state[len(w):2*len(w)]
 	grad = grad[:len(w)]
+	if len(w) >= wide {
+		simd.FTRL(w, n, z, grad, rate, o.Beta, o.L1, o.L2)
+		return
+	}
 	for k := range w {
 		root := sqrt32(n[k])
 		n[k] += grad[k] * grad[k]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -326,6 +327,46 @@ func BenchmarkUpdate(b *testing.B) {
 				}
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 			})
+		}
+	}
+}
+
+// TestKernelsAreTheFormulas: long vectors, which kernels update, get the bits of short ones, which the formulas themselves do.
+func TestKernelsAreTheFormulas(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []optim.Optimizer{
+		optim.SGD{}, optim.EMA{}, optim.Adagrad{}, optim.Adagrad{WeightDecay: .1}, optim.Adam{}, optim.Adam{Nesterov: true, WeightDecay: .1},
+		optim.FTRL{}, optim.FTRL{L1: .3, L2: .1, Beta: .5},
+	} {
+		for _, dim := range []int{8, 9, 16, 31, 33, 400} {
+			rng := rand.New(rand.NewPCG(uint64(dim), 1))
+			w := make([]float32, dim)
+			for k := range w {
+				w[k] = float32(rng.NormFloat64())
+			}
+			whole, state := slices.Clone(w), make([]float32, rule.StateDim(dim))
+			rule.Init(whole, state)
+			single := make([][]float32, dim) // the state of each weight for itself
+			for k := range single {
+				single[k] = make([]float32, rule.StateDim(1))
+				rule.Init(w[k:k+1], single[k])
+			}
+			for step := range 20 {
+				g := make([]float32, dim)
+				for k := range g {
+					g[k] = float32(rng.NormFloat64())
+					if rng.IntN(5) == 0 {
+						g[k] = 0
+					}
+				}
+				rule.Update(whole, state, g, .5)
+				for k := range w {
+					rule.Update(w[k:k+1], single[k], g[k:k+1], .5)
+				}
+				if !slices.Equal(w, whole) {
+					t.Fatalf("%s, dim %d, step %d: weights differ: %s", rule, dim, step, cmp.Diff(w, whole))
+				}
+			}
 		}
 	}
 }

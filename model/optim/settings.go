@@ -60,3 +60,6 @@ func fraction(name string, v float32) error {
 
 // sqrt32 is the correctly rounded float32 root; the compiler makes one instruction of it.
 func sqrt32(x float32) float32 { return float32(math.Sqrt(float64(x))) }
+
+// wide is from how many weights on a vector is updated by a kernel, with the bits of the loops, which are the formulas.
+const wide = 8

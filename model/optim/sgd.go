@@ -1,6 +1,10 @@
 package optim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
 
 // DefaultSGDLR is the learning rate of an [SGD] that names none.
 const DefaultSGDLR = 0.01
@@ -41,6 +45,10 @@ func (SGD) Init(_, _ []float32) {}
 func (o SGD) Update(w, _, grad []float32, lr float32) {
 	rate := o.WithDefaults().LR * lr
 	grad = grad[:len(w)]
+	if len(w) >= wide {
+		simd.SGD(w, grad, rate)
+		return
+	}
 	for k := range w {
 		w[k] -= rate * grad[k]
 	}
