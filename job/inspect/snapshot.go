@@ -57,7 +57,7 @@ func describe(ctx context.Context, found string) (*result.SnapshotInfo, error) {
 	info := s.Info()
 	out := &result.SnapshotInfo{
 		Path: found, Which: stored.WhichIs(info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta, Recipe: info.Recipe,
-		Positions: info.Positions,
+		Positions: info.Positions, Kernels: string(info.State[stored.KernelsKey]),
 	}
 	if best, err := stored.BestIn(filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {
 		out.Best = best.Path

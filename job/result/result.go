@@ -410,6 +410,8 @@ type SnapshotInfo struct {
 	Tables    []TableInfo                             `json:"tables"`
 	Dense     []TensorInfo                            `json:"dense,omitempty"`
 	Positions map[string]map[string]position.Progress `json:"positions"`
+	// Kernels is the family of kernels that the job began with, empty where a program did not say.
+	Kernels string `json:"kernels,omitempty"`
 	// Meta is what the job stored beside: its name, the plan's hash.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Recipe describes what the examples were made of that were trained on: the settings of each feature, label and weight.

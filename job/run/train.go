@@ -148,7 +148,10 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if err != nil {
 		return nil, err
 	}
-	if err := t.beginBackfill(ctx); err != nil {
+	if err = t.recordKernels(ctx); err == nil {
+		err = t.beginBackfill(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, t.closeShards())
 	}
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.

@@ -37,6 +37,9 @@ type Trainer struct {
 // TrainerKey is the key of worker state that holds it.
 const TrainerKey = "trainer"
 
+// KernelsKey is the key of worker state that names the family of kernels that a job began with.
+const KernelsKey = "kernels"
+
 // State is what keeps worker state.
 type State interface {
 	State(ctx context.Context, key string) ([]byte, error)

@@ -348,6 +348,9 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	for _, d := range s.Damaged {
 		head = append(head, []string{"damaged", d})
 	}
+	if s.Kernels != "" {
+		head = append(head, []string{"kernels", s.Kernels})
+	}
 	if s.Model != "" {
 		head = append(head, []string{"model", s.Model})
 	}
