@@ -7,6 +7,7 @@ import (
 	"os/signal"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/internal/simd/simdblas"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -15,6 +16,7 @@ var version string
 
 func main() {
 	abortOnCrash(os.Getenv)
+	simdblas.Use()
 	recipes := &job.Recipes{}
 	runners := runners(recipes)
 	signals := make(chan os.Signal, 4)

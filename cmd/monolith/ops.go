@@ -7,6 +7,8 @@ import (
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
 	"github.com/monolith-go/monolith/internal/bench"
+	"github.com/monolith-go/monolith/internal/simd"
+	"github.com/monolith-go/monolith/internal/simd/simdbench"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/demo"
 	"github.com/monolith-go/monolith/job/jobbench"
@@ -19,6 +21,7 @@ import (
 func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 	memory := sync.OnceValue(func() *table.Memory { return processMemory(os.DirFS("/")) })
 	return cli.Ops{
+		Begin: simd.Check,
 		Train: func(ctx context.Context, c *job.Config, o job.RunOptions) (*job.TrainResult, error) {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Run(ctx, c, o)
@@ -61,6 +64,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			return demo.Run(ctx, o)
 		},
 		Bench: map[string]func(context.Context, bench.Options) ([]bench.Result, error){
+			"gemm":     simdbench.Gemm,
 			"step":     jobbench.Step,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,4 +78,16 @@ func synthetic(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestBegin: what the environment cannot have ends every command with the code of wrong usage.
+func TestBegin(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"version"}, {"check", "job.yaml"}, {"bench", "gemm"}} {
+		var stdout, stderr bytes.Buffer
+		app := &cli.App{Stdout: &stdout, Stderr: &stderr, Ops: cli.Ops{Begin: func() error { return errors.New("no such instructions") }}}
+		if code := app.Run(t.Context(), args); code != 2 || !strings.Contains(stderr.String(), "no such instructions") || stdout.Len() > 0 {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
+		}
+	}
 }

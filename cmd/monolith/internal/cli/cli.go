@@ -54,6 +54,8 @@ type Ops struct {
 	Rows func(context.Context, job.RowsOptions) (*job.Rows, error)
 	// Demo trains on a synthetic stream from a broker in this process.
 	Demo func(context.Context, job.DemoOptions) (*job.DemoResult, error)
+	// Begin is called before any command: its error says what of the environment cannot be had; nil: nothing.
+	Begin func() error
 	// Bench measures, by the name of the benchmark.
 	Bench map[string]func(context.Context, bench.Options) ([]bench.Result, error)
 }

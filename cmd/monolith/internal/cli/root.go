@@ -51,12 +51,18 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 			return &usageError{fmt.Sprintf("unknown command %q", args[0]), nearest.Name(args[0], names)}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			out.command = cmd.Name()
 			if a.noColor {
 				a.screen.Color = false
 			}
 			a.setLogger(&job.Log{Level: "info", Format: "text"})
+			if a.Ops.Begin != nil {
+				if err := a.Ops.Begin(); err != nil {
+					return &usageError{message: err.Error()}
+				}
+			}
+			return nil
 		},
 	}
 	root.SetOut(a.Stdout)
