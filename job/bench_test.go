@@ -54,10 +54,12 @@ func BenchmarkTrain(b *testing.B) {
 		b.ReportMetric(float64(examples)/b.Elapsed().Seconds(), "examples/s")
 	}
 	for _, workers := range []int{1, 2} {
-		b.Run(fmt.Sprintf("shape=demo/model=deepfm/batch=256/workers=%d", workers), func(b *testing.B) {
-			run(b, func(o job.LoadOptions) (*job.Config, error) { return job.Decode([]byte(clicks), "bench.yaml", o) },
-				fmt.Sprintf("train.workers=%d", workers))
-		})
+		for _, depth := range []string{"0", "2", "2-again"} { // the control
+			b.Run(fmt.Sprintf("shape=demo/model=deepfm/batch=256/workers=%d/prefetch=%s", workers, depth), func(b *testing.B) {
+				run(b, func(o job.LoadOptions) (*job.Config, error) { return job.Decode([]byte(clicks), "bench.yaml", o) },
+					fmt.Sprintf("train.workers=%d", workers), "train.prefetch.lookup="+depth[:1], "train.prefetch.push="+depth[:1])
+			})
+		}
 	}
 	b.Run("shape=frappe/model=deepfm/batch=4096/workers=1", func(b *testing.B) {
 		testbed.Data(b, "datasets/frappe")

@@ -247,8 +247,6 @@ func TestFaults(t *testing.T) {
 		{"epochs of a stream", edit("seed: 7", "epochs: 3"), nil, []string{"job.yaml:4:9: epochs: is 3, but the source never ends"}},
 		{"deterministic", edit("seed: 7", "deterministic: true"), nil, []string{
 			"job.yaml:14:30: train.workers: is 2, but deterministic mode needs 1",
-			"job.yaml:14:52: train.prefetch.lookup: is 2, but deterministic mode needs 0",
-			"job.yaml:14:61: train.prefetch.push: is 2, but deterministic mode needs 0",
 		}},
 		{"dead letters nowhere", edit("on_bad_row: skip", "on_bad_row: dead_letter"), nil, []string{"job.yaml:14:8: train.dead_letter: is missing; say where bad rows go"}},
 		{"secret in the job", edit("topic: ratings", "topic: ratings, sasl: {mechanism: plain, user: u, password: hunter2}"), nil, []string{

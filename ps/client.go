@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/failure"
@@ -18,12 +19,20 @@ import (
 // owner of a split, or the next snapshot, settles it.
 const closeTimeout = time.Second
 
-// Client is one worker's way to all shards. Lookup and Dense may be called from one goroutine while Push, Flush, Idle and
-// Resume are called from another; Close from anywhere.
+// Client is one worker's way to all shards. Lookup may be called from any goroutine, Dense and DenseState from one, while Push,
+// Flush, Idle and Resume are called from another; Close from anywhere.
 //
 // A push is staged on every shard before Push returns. It is then decided, and its commit rides in front of the client's
 // next message of any kind to each shard. All commits and markers travel in one order on every stream, so that a marker
 // divides the client's updates in the same place everywhere.
+//
+// # What a read has seen
+//
+// A worker may read ahead of its pushes. Of its own updates a read has every one that was decided when the read began
+// ([Client.Pushed]), and none that was decided after it ended. Of those of others it has as many as it says ([param.Rows].Seen):
+// every answer of a shard carries how many updates of all and of this client were applied there, and [Client.Behind] compares a
+// read with the newest answer. Where a shard did not apply an update of this client's, because it had that already, or begins
+// to count again, Behind reports [Unknown]: read again then.
 type Client struct {
 	place   Placement
 	worker  string
@@ -33,17 +42,18 @@ type Client struct {
 	parts   []rowsPart
 	updates []param.Update
 	dense   denseCache
-	ahead   atomic.Int64 // lookups without their push
 	partial bool
 	fan     fan
 	// What a call gives to its shards, and the functions that do it for one: made once, so that a call allocates nothing.
-	rows  *param.Rows
-	dst   []float32
-	u     *param.Update
-	epoch uint64
-	do    struct {
-		lookup, dense, stage, drain func(ctx context.Context, s int) error
+	looking sync.Mutex // held by a lookup, which goes before everything else
+	rows    *param.Rows
+	dst     []float32
+	u       *param.Update
+	epoch   uint64
+	do      struct {
+		lookup, dense, state, stage, drain func(ctx context.Context, s int) error
 	}
+	reading read // of DenseState
 
 	mu struct {
 		sync.Mutex
@@ -54,7 +64,22 @@ type Client struct {
 		passed   uint64 // newest cut whose marker is queued or sent
 		onMarker func() map[string][]byte
 		closed   bool
+		// applied is up to where each split was applied when it was resumed.
+		applied map[SplitID]position.Position
+		// pushed counts updates that are decided. more is closed, and replaced, whenever it grows and somebody waits.
+		pushed uint64
+		more   chan struct{}
+		// others is, for each shard, how many updates of others it had applied at its newest answer, less [untold] for each
+		// commit that was delivered and is not counted as applied. delivered counts commits.
+		others, delivered []int64
 	}
+}
+
+// read is where the dense tensors and their state go.
+type read struct {
+	weights, state []float32
+	parts          [][]float32 // of the shards
+	seen           []int64
 }
 
 // stream is a connection and the right to send on it.
@@ -90,7 +115,7 @@ type ClientOptions struct {
 func NewClient(o ClientOptions) *Client {
 	n := len(o.Conns)
 	c := &Client{place: NewPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{o.Parallel}}
-	c.do.lookup, c.do.dense, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.stageOn, c.drainOn
+	c.do.lookup, c.do.dense, c.do.state, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.denseStateOn, c.stageOn, c.drainOn
 	c.dense.of = make([]uint64, n)
 	for s, conn := range o.Conns {
 		c.streams = append(c.streams, stream{conn, make(chan struct{}, 1)})
@@ -99,19 +124,17 @@ func NewClient(o ClientOptions) *Client {
 		c.dense.parts = append(c.dense.parts, make([]float32, c.place.denseLen[s]))
 	}
 	c.mu.queues = make([][]Control, n)
-	c.mu.splits, c.mu.cuts = map[SplitID]uint64{}, map[SplitID][]position.Position{}
+	c.mu.splits, c.mu.cuts, c.mu.applied = map[SplitID]uint64{}, map[SplitID][]position.Position{}, map[SplitID]position.Position{}
+	c.mu.others, c.mu.delivered = make([]int64, n), make([]int64, n)
 	return c
 }
 
-// Lookup fills the values of rows. It creates no row: a fid without one gets its initial value. Errors: [ErrLayout],
-// [ErrClosed], the context's.
+// Lookup fills the values of rows, their state where it is wanted, and Seen. It creates no row: a fid without one gets its
+// initial value. Errors: [ErrLayout], [ErrClosed], the context's.
 func (c *Client) Lookup(ctx context.Context, rows *param.Rows) error {
 	start := time.Now()
 	err := c.lookup(ctx, rows)
 	c.done("lookup", start, err)
-	if err == nil {
-		c.ahead.Add(1)
-	}
 	return err
 }
 
@@ -119,6 +142,9 @@ func (c *Client) lookup(ctx context.Context, rows *param.Rows) error {
 	if err := c.place.CheckRows(rows); err != nil {
 		return err
 	}
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	rows.Seen = c.told(rows.Seen)
 	if len(c.streams) == 1 {
 		return c.lookupOn(ctx, 0, rows)
 	}
@@ -133,6 +159,7 @@ func (c *Client) lookupPart(ctx context.Context, s int) error {
 	if part.n == 0 {
 		return nil
 	}
+	part.rows.Seen = c.rows.Seen
 	if err := c.lookupOn(ctx, s, &part.rows); err != nil {
 		return err
 	}
@@ -146,7 +173,7 @@ func (c *Client) lookupOn(ctx context.Context, s int, rows *param.Rows) error {
 		return err
 	}
 	reply, err := c.streams[s].conn.Lookup(ctx, ctl, rows)
-	return c.end(s, len(ctl), reply, err)
+	return c.endRead(s, len(ctl), reply, err, rows.Seen)
 }
 
 // Dense writes all dense tensors, [param.Layout.DenseLen] values, to dst, and returns their version. have is the version
@@ -209,6 +236,118 @@ func (c *Client) denseOn(ctx context.Context, s int) error {
 	return nil
 }
 
+// DenseState writes all dense tensors, [param.Layout.DenseLen] values, and the state of their optimizers,
+// [param.Layout.DenseStateLen], and returns what they have seen, as [param.Rows].Seen, in the memory of seen. Errors: [ErrLayout], [ErrClosed], the
+// context's.
+func (c *Client) DenseState(ctx context.Context, weights, state []float32, seen []int64) ([]int64, error) {
+	start := time.Now()
+	r := &c.reading
+	r.weights, r.state, r.seen = weights, state, c.told(seen)
+	var err error
+	if l := c.place.layout; len(weights) != l.DenseLen() || len(state) != l.DenseStateLen() {
+		err = fmt.Errorf("ps: %d dense values of %d, with %d of state of %d: %w", len(weights), l.DenseLen(), len(state), l.DenseStateLen(), ErrLayout)
+	} else {
+		r.parts = slices.Grow(r.parts[:0], len(c.streams))[:len(c.streams)]
+		err = c.fan.each(ctx, len(c.streams), c.do.state)
+	}
+	c.done("dense", start, err)
+	seen, r.weights, r.state, r.seen = r.seen, nil, nil, nil
+	return seen, err
+}
+
+// denseStateOn reads the tensors of one shard into c.reading.
+func (c *Client) denseStateOn(ctx context.Context, s int) error {
+	n := c.place.denseLen[s]
+	if n == 0 {
+		return nil
+	}
+	r := &c.reading
+	r.parts[s] = sized(r.parts[s], n+c.place.stateLen[s])
+	part := r.parts[s]
+	ctl, err := c.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	_, reply, err := c.streams[s].conn.Dense(ctx, ctl, 0, part)
+	if err := c.endRead(s, len(ctl), reply, err, r.seen); err != nil {
+		return err
+	}
+	for _, t := range c.place.tensors[s] {
+		part = part[copy(r.weights[t.from:t.to], part):]
+	}
+	for _, t := range c.place.states[s] {
+		part = part[copy(r.state[t.from:t.to], part):]
+	}
+	return nil
+}
+
+// told writes what the shards have said last to seen: a read has seen at least that much, also of shards that it need not ask.
+func (c *Client) told(seen []int64) []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(seen[:0], c.mu.others...)
+}
+
+// untold makes numbers of others incomparable where a shard did not apply what this client thinks it has.
+const untold = 1 << 40
+
+// Unknown is what [Client.Behind] returns where numbers of two answers cannot be compared.
+const Unknown = math.MaxInt64
+
+// Behind returns how many updates of others have been applied since a read that has seen so many, as far as this client has
+// been told: the most on any shard. Where a shard has begun to count again it is [Unknown].
+func (c *Client) Behind(seen []int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	behind := int64(0)
+	for s, n := range seen {
+		d := c.mu.others[s] - n
+		if d < 0 || d >= untold/2 {
+			return Unknown
+		}
+		behind = max(behind, d)
+	}
+	return behind
+}
+
+// Pushed is how many updates of this client's are decided: what is read from now on has them.
+func (c *Client) Pushed() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.pushed
+}
+
+// AwaitPushed waits until so many updates are decided. Errors: the context's.
+func (c *Client) AwaitPushed(ctx context.Context, n uint64) error {
+	for {
+		c.mu.Lock()
+		if c.mu.pushed >= n {
+			c.mu.Unlock()
+			return nil
+		}
+		if c.mu.more == nil {
+			c.mu.more = make(chan struct{})
+		}
+		more := c.mu.more
+		c.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return fmt.Errorf("ps: worker %s: waiting for its pushes: %w", c.worker, context.Cause(ctx))
+		}
+	}
+}
+
+// Applied is how far a split had been applied when it was resumed, or [position.None].
+func (c *Client) Applied(source, split string) position.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.mu.applied[SplitID{Source: source, Split: split}]; ok {
+		return p
+	}
+	return position.None
+}
+
 // Push stages an update on every shard and returns when all have it. From then on it is decided: it will be applied on
 // all shards, by this client's next call or by the next owner of the split. Pushing an update again after an error is
 // safe. u may be changed afterwards. Errors: [ErrFenced], [ErrGap], [ErrOverlap], [ErrFull], [ErrLayout], [ErrClosed], the
@@ -217,11 +356,9 @@ func (c *Client) Push(ctx context.Context, u *param.Update) error {
 	start := time.Now()
 	err := c.push(ctx, u)
 	c.done("push", start, err)
-	if err == nil && u.NumRows > 0 {
-		if n := c.ahead.Add(-1); n >= 0 {
+	if err == nil && u.NumRows > 0 && len(u.Seen) == len(c.streams) {
+		if n := c.Behind(u.Seen); n != Unknown {
 			c.hooks.Staleness(n)
-		} else {
-			c.ahead.Add(1)
 		}
 	}
 	return err
@@ -257,6 +394,12 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 	}
 	// Invariant 2: every shard has it, so it may be committed, and only now.
 	c.enqueue(Control{Kind: Commit, Split: id, Epoch: epoch, To: u.To})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.pushed++; c.mu.more != nil {
+		close(c.mu.more)
+		c.mu.more = nil
+	}
 	return nil
 }
 
@@ -359,9 +502,23 @@ func (c *Client) begin(ctx context.Context, s int) ([]Control, error) {
 
 // end takes the controls that were delivered out of the queue and gives the turn away.
 func (c *Client) end(s, sent int, reply Reply, err error) error {
+	return c.endRead(s, sent, reply, err, nil)
+}
+
+// endRead is end of a call that reads, and enters what it has seen.
+func (c *Client) endRead(s, sent int, reply Reply, err error, seen []int64) error {
 	c.mu.Lock()
 	if err == nil {
 		q := c.mu.queues[s]
+		for i := range q[:sent] {
+			if q[i].Kind == Commit {
+				c.mu.delivered[s]++
+			}
+		}
+		c.mu.others[s] = int64(reply.Commits-reply.Own) - untold*(c.mu.delivered[s]-int64(reply.Own))
+		if seen != nil {
+			seen[s] = c.mu.others[s]
+		}
 		n := copy(q, q[sent:])
 		clear(q[n:])
 		c.mu.queues[s] = q[:n]

@@ -47,6 +47,10 @@ type Control struct {
 type Reply struct {
 	// Cut is the cut whose marker the shard wants, or 0.
 	Cut uint64
+	// Commits is how many updates the shard had applied when it handled the call, of all clients, and Own how many of them came
+	// from the session that asks. They begin at 0 with the shard's process or the stream: only the difference of two answers
+	// means something.
+	Commits, Own uint64
 }
 
 // SplitState is what a shard has of a split.
@@ -67,7 +71,8 @@ type SplitState struct {
 type Conn interface {
 	// Lookup fills rows, which holds keys of this shard only.
 	Lookup(ctx context.Context, ctl []Control, rows *param.Rows) (Reply, error)
-	// Dense writes the shard's dense tensors, one after the other, to dst unless their version is have.
+	// Dense writes the shard's dense tensors, one after the other, to dst unless their version is have. Where dst is longer by
+	// the state of their optimizers, that goes behind them, one tensor's after the other's.
 	Dense(ctx context.Context, ctl []Control, have uint64, dst []float32) (version uint64, reply Reply, err error)
 	// Stage keeps the shard's part of an update, which it copies, until it is committed or aborted. Errors: [ErrFenced],
 	// [ErrGap], [ErrOverlap], [ErrBusy], [ErrFull], [ErrLayout].

@@ -23,9 +23,10 @@ type TableRowsHook interface {
 	TableRows(table string, rows int64)
 }
 
-// StalenessHook is notified how old lookups are when they are used.
+// StalenessHook is notified how stale gradients are.
 type StalenessHook interface {
-	// Staleness reports, for a push, how many later lookups its client had done before: updates they did not see.
+	// Staleness reports, for a push, how many updates of others had been applied since the parameters that its gradients were
+	// computed with were read: updates that they lack. Its client's own they never lack.
 	Staleness(steps int64)
 }
 

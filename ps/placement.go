@@ -31,23 +31,35 @@ type Placement struct {
 	// tensors[s] are the dense tensors of shard s as ranges of the concatenation of all.
 	tensors  [][]span
 	denseLen []int // of each shard
+	// states[s] are the states of those tensors' optimizers as ranges of the concatenation of all.
+	states   [][]span
+	stateLen []int
+	stateDim []int // of the tables
 }
 
 type span struct{ from, to int }
 
 // NewPlacement places a valid layout on so many shards.
 func NewPlacement(l *param.Layout, numShards int) Placement {
-	p := Placement{layout: l, shards: numShards, tensors: make([][]span, numShards), denseLen: make([]int, numShards)}
-	for _, t := range l.Tables {
-		p.dims = append(p.dims, t.Dim())
+	p := Placement{
+		layout: l, shards: numShards, tensors: make([][]span, numShards), denseLen: make([]int, numShards),
+		states: make([][]span, numShards), stateLen: make([]int, numShards),
 	}
-	for i, t := range l.Dense {
-		s, at := TensorShard(t.Name, numShards), l.DenseOffset(i)
-		p.tensors[s] = append(p.tensors[s], span{at, at + t.Len()})
-		p.denseLen[s] += t.Len()
+	for _, t := range l.Tables {
+		p.dims, p.stateDim = append(p.dims, t.Dim()), append(p.stateDim, t.StateDim())
+	}
+	at, stateAt := 0, 0
+	for _, t := range l.Dense {
+		s, n, m := TensorShard(t.Name, numShards), t.Len(), t.Optimizer.StateDim(t.Len())
+		p.tensors[s], p.states[s] = append(p.tensors[s], span{at, at + n}), append(p.states[s], span{stateAt, stateAt + m})
+		p.denseLen[s], p.stateLen[s] = p.denseLen[s]+n, p.stateLen[s]+m
+		at, stateAt = at+n, stateAt+m
 	}
 	return p
 }
+
+// DenseStateLen is the number of values of state of a shard's dense tensors.
+func (p *Placement) DenseStateLen(shard int) int { return p.stateLen[shard] }
 
 // DenseLen is the number of values of a shard's dense tensors.
 func (p *Placement) DenseLen(shard int) int { return p.denseLen[shard] }
@@ -57,7 +69,14 @@ func (p *Placement) CheckRows(r *param.Rows) error {
 	if len(r.Keys) != len(p.dims) || len(r.Values) != len(p.dims) {
 		return fmt.Errorf("ps: lookup of %d tables with %d values, the layout has %d: %w", len(r.Keys), len(r.Values), len(p.dims), ErrLayout)
 	}
+	if r.State != nil && len(r.State) != len(p.dims) {
+		return fmt.Errorf("ps: lookup of %d tables with state of %d: %w", len(r.Keys), len(r.State), ErrLayout)
+	}
 	for t, dim := range p.dims {
+		if r.State != nil && len(r.State[t]) != len(r.Keys[t])*p.stateDim[t] {
+			return fmt.Errorf("ps: table %s: %d values of state for %d fids of %d: %w",
+				p.layout.Tables[t].Name, len(r.State[t]), len(r.Keys[t]), p.stateDim[t], ErrLayout)
+		}
 		if len(r.Values[t]) != len(r.Keys[t])*dim {
 			return fmt.Errorf("ps: table %s: %d values for %d fids of dim %d: %w",
 				p.layout.Tables[t].Name, len(r.Values[t]), len(r.Keys[t]), dim, ErrLayout)
@@ -89,13 +108,16 @@ func (p *Placement) CheckUpdate(u *param.Update, denseLen int) error {
 
 // rowsPart is the part of a lookup that goes to one shard. Buffers are reused.
 type rowsPart struct {
-	rows param.Rows
-	at   [][]int32 // row in the whole lookup
-	n    int
+	rows  param.Rows
+	state [][]float32 // of rows, where it is wanted
+	at    [][]int32   // row in the whole lookup
+	n     int
 }
 
 func newRowsPart(tables int) rowsPart {
-	return rowsPart{rows: param.Rows{Keys: make([][]int64, tables), Values: make([][]float32, tables)}, at: make([][]int32, tables)}
+	return rowsPart{
+		rows: param.Rows{Keys: make([][]int64, tables), Values: make([][]float32, tables)}, state: make([][]float32, tables), at: make([][]int32, tables),
+	}
 }
 
 // split deals the keys of a lookup out to the shards.
@@ -117,6 +139,16 @@ func (p *Placement) split(parts []rowsPart, r *param.Rows) {
 			parts[s].rows.Values[t] = sized(parts[s].rows.Values[t], len(parts[s].rows.Keys[t])*p.dims[t])
 		}
 	}
+	for s := range parts {
+		parts[s].rows.State = nil
+		if r.State == nil {
+			continue
+		}
+		for t, n := range p.stateDim {
+			parts[s].state[t] = sized(parts[s].state[t], len(parts[s].rows.Keys[t])*n)
+		}
+		parts[s].rows.State = parts[s].state
+	}
 }
 
 // join puts the values of a part where they belong.
@@ -124,6 +156,11 @@ func (p *Placement) join(part *rowsPart, r *param.Rows) {
 	for t, dim := range p.dims {
 		for i, at := range part.at[t] {
 			copy(r.Values[t][int(at)*dim:][:dim], part.rows.Values[t][i*dim:])
+		}
+		if n := p.stateDim[t]; r.State != nil && n > 0 {
+			for i, at := range part.at[t] {
+				copy(r.State[t][int(at)*n:][:n], part.rows.State[t][i*n:])
+			}
 		}
 	}
 }

@@ -98,8 +98,8 @@ func TestMain(m *testing.M) {
 
 // TestKilledAnywhereEndsWithTheSameDigest kills the training process twenty times in a run, at random moments, starts it
 // again with the same command, and compares the digest of rows, optimizer state, dense parameters, positions and worker
-// state with that of a run that nobody touched, for several numbers of shards, with the topic filled before and filled
-// while it trains.
+// state with that of a run that nobody touched, for several numbers of shards, with the topic filled before, and, with queues
+// around the step, filled while it trains.
 func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute; part of the full run")
@@ -128,7 +128,11 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 				if while {
 					addr = startBroker(t)
 				}
-				dir, job := writeKillJob(t, addr, shards)
+				var changes []string
+				if while { // queues must change nothing either
+					changes = []string{"train: {batch: 97}", "train: {batch: 97, prefetch: {parse: 4, lookup: 3, push: 3}}"}
+				}
+				dir, job := writeKillJob(t, addr, shards, changes...)
 				done := 0
 				for range kills {
 					if while { // a part of the stream for each life, so that no life reaches the end

@@ -80,7 +80,7 @@ func newMetrics(m *maker) *Metrics {
 		step: m.histogram(durationBuckets(), "monolith_step_duration_seconds",
 			"Time a phase of a training step took: lookup, step or push.", "phase"),
 		staleness: m.histogram([]float64{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64}, "monolith_push_staleness_steps",
-			"Lookups a worker had done between a batch's own and its push."),
+			"Updates of other workers that were applied between the reading of the parameters that a batch's gradients were computed with and its push: those that they lack."),
 		outRows: m.counter("monolith_output_rows_total",
 			"Rows an output of the job has stored, so that its readers see them.", "output"),
 		outBytes: m.counter("monolith_output_bytes_total",
@@ -188,7 +188,7 @@ func (h *Metrics) TableRows(table string, rows int64) {
 	h.rows.WithLabelValues(table).Set(float64(rows))
 }
 
-// Staleness reports how many later lookups came before a push.
+// Staleness reports how many updates of others a push lacked.
 func (h *Metrics) Staleness(steps int64) { h.staleness.WithLabelValues().Observe(float64(steps)) }
 
 // SnapshotDone is called after a snapshot; only one with code "ok" changes the times and sizes.

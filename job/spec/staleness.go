@@ -2,18 +2,18 @@ package spec
 
 import "runtime"
 
-// Staleness is the largest number of batches of this process whose updates a batch's weights may lack: those of other
-// workers that are between lookup and push, and its own worker's in the queues. A queue of depth n above 0 lets n+1 batches
-// pass ahead: n in it and one in the hands of the stage before.
+// Staleness is the largest number of batches of this process whose updates a batch's weights may lack: those that other
+// workers are at, and, where batches are looked up ahead, max_staleness more. A worker's own are never lacking.
 func (t *Train) Staleness() int64 {
-	ahead := func(depth int) int64 {
-		if depth == 0 {
-			return 0
-		}
-		return int64(depth) + 1
+	others := int64(t.Workers) - 1
+	if others > 0 && t.Prefetch.Ahead() {
+		return others + t.MaxStaleness
 	}
-	return int64(t.Workers)*(1+ahead(t.Prefetch.Lookup)+ahead(t.Prefetch.Push)) - 1
+	return others
 }
+
+// Ahead reports whether batches are looked up before those in front of them are pushed.
+func (p Prefetch) Ahead() bool { return p.Lookup > 0 || p.Push > 0 }
 
 // FewBatches is how many batches a training run should have for its staleness to be made up for. With rules whose steps
 // shrink with the root of the number of steps, what stale gradients overshoot by does so too: the time it takes grows with

@@ -16,6 +16,10 @@ type Train struct {
 	Interleave int `yaml:"interleave" default:"8" min:"1" max:"65536"`
 	// Prefetch is how far the stages run ahead of each other.
 	Prefetch Prefetch `yaml:"prefetch"`
+	// MaxStaleness is how many updates of other workers a batch may lack that prefetch.lookup has fetched ahead, beside those of
+	// the batches that the others are just training; one that lacks more is fetched again before its step. A worker's own updates
+	// are never lacking, so with one worker this changes nothing.
+	MaxStaleness int64 `yaml:"max_staleness" default:"0" min:"0"`
 	// OnBadRow chooses what happens to records that cannot be used: fail, skip (counted by reason), or dead_letter.
 	OnBadRow string `yaml:"on_bad_row" default:"fail" enum:"fail|skip|dead_letter"`
 	// MaxBadShare ends the run with an error when more than this share of 1,000 records or more are bad under skip or
@@ -37,21 +41,17 @@ type Train struct {
 }
 
 // Prefetch is the depth of the queues between stages, in batches. Deeper queues hide waiting and use more memory. 0 makes
-// a stage run in step with the next. In deterministic mode lookup and push must be 0.
-//
-// Queues between lookup and push make gradients stale: they are computed with weights that lack the updates of the batches
-// under way, of all workers. The first steps are the largest, and stale ones add up in one direction, so it costs most where
-// batches are few and large.
+// a stage run in step with the next. With one worker the depths change no bit of the result: what a batch looked up before the
+// batches in front of it were pushed is brought up to date before its step, with the worker's own gradients. With several
+// workers train.max_staleness says what may be lacking of the others.
 type Prefetch struct {
 	// Parse is how many parsed batches wait for their lookup.
 	Parse int `yaml:"parse" default:"4" min:"0" max:"1024"`
-	// Lookup is how many looked-up batches may wait for their step. Above 0, weights of a batch may miss the updates of one
-	// more than so many batches before it, for each worker. It hides the time of lookups, which matters where shards are
-	// far away, and costs accuracy: with 500,000 rows, batches of 4096 and two workers, lookup 1 took the AUC from .736 to
-	// .640 where 0 left it; in MovieLens with batches of 512 and one worker, lookup 2 and push 2 from .813 to .810.
+	// Lookup is how many looked-up batches may wait for their step. It hides the time of lookups, which matters most where
+	// shards are far away. Rows are then read with their optimizers' state.
 	Lookup int `yaml:"lookup" default:"0" min:"0" max:"1024"`
-	// Push is how many batches may be on their way to the shards while the next is computed. It hides the time of pushes
-	// (with a log, that of the disk) and costs staleness like lookup, mostly of one batch a worker.
+	// Push is how many batches may be on their way to the shards while the next is computed. It hides the time of pushes, with a
+	// log that of the disk.
 	Push int `yaml:"push" default:"0" min:"0" max:"1024"`
 }
 

@@ -457,18 +457,8 @@ func (v *validator) run(c *Config) {
 	}
 	t := &c.Train
 	if c.Deterministic {
-		for _, k := range []struct {
-			path string
-			got  int
-			want int
-		}{
-			{"train.workers", t.Workers, 1},
-			{"train.prefetch.lookup", t.Prefetch.Lookup, 0},
-			{"train.prefetch.push", t.Prefetch.Push, 0},
-		} {
-			if k.got > k.want {
-				v.fault(k.path, "is %d, but deterministic mode needs %d", k.got, k.want)
-			}
+		if t.Workers > 1 {
+			v.fault("train.workers", "is %d, but deterministic mode needs 1", t.Workers)
 		}
 		if t.MaxBatchDelay != nil && *t.MaxBatchDelay > 0 {
 			v.fault("train.max_batch_delay", "makes batches depend on the clock, which deterministic mode forbids")

@@ -60,7 +60,11 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	if err != nil {
 		return nil, err
 	}
-	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store)), "lookahead", depth.Lookup)
+	lookup := trainstep.NewLookup(m, open.store)
+	if depth.Ahead() {
+		lookup, step.MaxStaleness = lookup.Ahead(), c.Train.MaxStaleness
+	}
+	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, lookup), "lookahead", depth.Lookup)
 	grads := pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step))
 	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {
 		return pipeline.Side[*pipeline.Batch](grads, trainstep.SidePredictions)

@@ -45,6 +45,15 @@ func (l *Layout) DenseLen() int {
 	return n
 }
 
+// DenseStateLen is the number of float32 of optimizer state of all dense tensors.
+func (l *Layout) DenseStateLen() int {
+	n := 0
+	for _, t := range l.Dense {
+		n += t.Optimizer.StateDim(t.Len())
+	}
+	return n
+}
+
 // DenseOffset returns where tensor i begins in the concatenation of all dense tensors.
 func (l *Layout) DenseOffset(i int) int {
 	n := 0

@@ -48,6 +48,12 @@ type Rows struct {
 	// Values[t] is [len(Keys[t]), Tables[t].Dim()], row-major; the lookup fills it. A fid without a row gets its
 	// initial value and still has no row afterwards.
 	Values [][]float32
+	// State, if not nil, is where the state of the rows' optimizers goes: State[t] is [len(Keys[t]), Tables[t].StateDim()].
+	// Who has it can make of a row and a gradient what the parameter server will make of them ([RowRule]).
+	State [][]float32
+	// Seen is written by the lookup, where the store can tell: which updates of others the values have. It has an entry for
+	// each shard, how many updates of others the shard had applied; of one that had not to be asked, what it last said.
+	Seen []int64
 }
 
 // Update is what one batch changes, applied exactly once on all shards or on none.
@@ -72,4 +78,7 @@ type Update struct {
 	// Trace is what the parameter server adds to its trace when it applies the update, as package score writes it: the
 	// predictions of the batch with what they are measured by. Nil adds nothing.
 	Trace []byte
+	// Seen is what the gradients were computed with ([Rows].Seen), or nil. The client measures staleness by it; the shards do
+	// not get it.
+	Seen []int64
 }

@@ -208,9 +208,15 @@ func TestHooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 3 {
+	other, v := mustClient(t, c, "y"), pstest.BenchUpdate(keys, 2)
+	u.Seen, v.Split = rows.Seen, "y"
+	for range 3 { // each is followed by one of another's, which the next lacks
 		u.From, u.To = u.To, u.To+1
 		if err := cl.Push(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		v.From, v.To = v.To, v.To+1
+		if err := errors.Join(other.Push(t.Context(), v), other.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,7 +224,7 @@ func TestHooks(t *testing.T) {
 	if err := cl.Push(t.Context(), u); !errors.Is(err, ps.ErrGap) {
 		t.Errorf("push after a gap: %v", err)
 	}
-	if err := cl.Close(); err != nil {
+	if err := errors.Join(cl.Close(), other.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); err != nil {
@@ -226,12 +232,12 @@ func TestHooks(t *testing.T) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.calls["lookup ok"] != 3 || h.calls["push ok"] != 3 || h.calls["push gap"] != 1 || h.calls["resume ok"] != 1 ||
+	if h.calls["lookup ok"] != 3 || h.calls["push ok"] != 6 || h.calls["push gap"] != 1 || h.calls["resume ok"] != 2 ||
 		h.calls["snapshot ok"] != 1 || h.calls["bytes"] == 0 {
 		t.Errorf("calls: %v", h.calls)
 	}
-	if !slices.Equal(h.stale, []int64{2, 1, 0}) {
-		t.Errorf("staleness %v, want 2 1 0", h.stale)
+	if !slices.Equal(h.stale, []int64{0, 1, 2}) {
+		t.Errorf("staleness %v, want 0 1 2", h.stale)
 	}
 }
 

@@ -269,6 +269,7 @@ func TestReadOnly(t *testing.T) {
 		if err := errors.Join(err, cl.Lookup(t.Context(), rows), cl.Close()); err != nil {
 			t.Fatal(err)
 		}
+		rows.Seen = nil // two clusters count for themselves
 		return rows, dense
 	}
 	want, wantDense := read(c)

@@ -56,6 +56,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 			t.Run("fencing", func(t *testing.T) { s.testFencing(t, shards) })
 			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })
+			t.Run("reads ahead", func(t *testing.T) { s.testAhead(t, shards) })
 			t.Run("worker state", func(t *testing.T) { s.testState(t, shards) })
 			t.Run("first worker state", func(t *testing.T) { s.testFirstState(t, shards) })
 			t.Run("who decides", func(t *testing.T) { s.testWhoDecides(t, shards) })
@@ -342,6 +343,102 @@ func (s suite) testDense(t *testing.T, shards int) {
 	}
 	if _, err := a.Dense(ctx, 0, x[1:]); !errors.Is(err, ps.ErrLayout) {
 		t.Errorf("a buffer too short: %v, want ErrLayout", err)
+	}
+}
+
+// testAhead reads rows and dense tensors with their optimizers' state and makes of them, with gradients, what the shards make of
+// them; and counts the updates of others that a read has not seen.
+func (s suite) testAhead(t *testing.T, shards int) {
+	t.Parallel()
+	j := SmallJob()
+	l := j.Layout()
+	c := s.must(t, coordinator.Options{Layout: l, NumShards: shards})
+	ctx, a, b := t.Context(), client(t, c, "a"), client(t, c, "b")
+	w, err := NewWorker(ctx, j, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // rows with a past, and rows without
+		if _, err := w.Step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := w.update(ctx, 0, w.pos[0], w.pos[0]+j.BatchLen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(cl *ps.Client) (*param.Rows, []float32, []float32, []int64) {
+		t.Helper()
+		rows := &param.Rows{Keys: u.Keys}
+		for i, spec := range l.Tables {
+			rows.Values = append(rows.Values, make([]float32, len(u.Keys[i])*spec.Dim()))
+			rows.State = append(rows.State, make([]float32, len(u.Keys[i])*spec.StateDim()))
+		}
+		weights, state := make([]float32, l.DenseLen()), make([]float32, l.DenseStateLen())
+		if err := cl.Lookup(ctx, rows); err != nil {
+			t.Fatal(err)
+		}
+		seen, err := cl.DenseState(ctx, weights, state, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows, weights, state, seen
+	}
+	rows, weights, state, seen := read(a)
+	if n, m := a.Behind(rows.Seen), a.Behind(seen); n != 0 || m != 0 {
+		t.Errorf("right after a read %d and %d updates of others are lacking", n, m)
+	}
+	pushed := a.Pushed()
+	if err := a.Push(ctx, u); err != nil {
+		t.Fatal(err)
+	}
+	if a.Pushed() != pushed+1 || a.AwaitPushed(ctx, pushed+1) != nil || a.Behind(rows.Seen) != 0 {
+		t.Errorf("after a push of its own: %d pushed, was %d, %d updates of others", a.Pushed(), pushed, a.Behind(rows.Seen))
+	}
+	_, _, _, theirs := read(b)
+	if err := a.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, now := read(b); b.Behind(theirs) != 1 || b.Behind(now) != 0 {
+		t.Errorf("after another's push a read before it lacks %d updates, one after it %d", b.Behind(theirs), b.Behind(now))
+	}
+	if a.Applied(Source, "nowhere") >= 0 {
+		t.Error("a split that nobody resumed has a position")
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := a.AwaitPushed(canceled, pushed+2); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for a push that never comes: %v", err)
+	}
+	// The oracle is the shards.
+	for i, spec := range l.Tables {
+		rule, dim, n := param.NewRowRule(spec), spec.Dim(), spec.StateDim()
+		for r := range u.Keys[i] {
+			rule.Update(rows.Values[i][r*dim:][:dim], rows.State[i][r*n:][:n], u.Grads[i][r*dim:][:dim], u.LR)
+		}
+	}
+	at, stateAt := 0, 0
+	for _, x := range l.Dense {
+		n, m := x.Len(), x.Optimizer.StateDim(x.Len())
+		x.Update(weights[at:at+n], state[stateAt:stateAt+m], u.Dense[at:at+n], make([]float32, n), u.LR)
+		at, stateAt = at+n, stateAt+m
+	}
+	want, wantWeights, wantState, _ := read(a)
+	if diff := cmp.Diff(want.Values, rows.Values); diff != "" {
+		t.Errorf("rows (-shards +made of gradients):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.State, rows.State); diff != "" {
+		t.Errorf("their state (-shards +made of gradients):\n%s", diff)
+	}
+	if !slices.Equal(wantWeights, weights) || !slices.Equal(wantState, state) {
+		t.Error("dense tensors made of gradients are not those of the shards")
+	}
+	want.State[1] = want.State[1][1:]
+	if err := a.Lookup(ctx, want); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("lookup without room for the state: %v, want ErrLayout", err)
+	}
+	if _, err := a.DenseState(ctx, weights, state[1:], nil); !errors.Is(err, ps.ErrLayout) {
+		t.Errorf("dense tensors without room for the state: %v, want ErrLayout", err)
 	}
 }
 

@@ -95,6 +95,19 @@ func (t *MapTable) Lookup(keys []int64, dst []float32) (found int) {
 	return found
 }
 
+// LookupState implements [table.Table].
+func (t *MapTable) LookupState(keys []int64, dst, state []float32) (found int) {
+	n := t.spec.StateDim()
+	for i, k := range keys {
+		r, ok := t.rows[k]
+		if !ok {
+			r = t.fresh(k)
+		}
+		copy(state[i*n:], r.state)
+	}
+	return t.Lookup(keys, dst)
+}
+
 // Reserve implements [table.Table].
 func (t *MapTable) Reserve(int) error { return nil }
 

@@ -202,6 +202,12 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 			if n != m || !slices.Equal(a, b) {
 				t.Fatalf("lookup of %d keys: %d found, want %d; values equal %v", len(u.Keys), n, m, slices.Equal(a, b))
 			}
+			x, y := make([]float32, len(u.Keys)*spec.StateDim()), make([]float32, len(u.Keys)*spec.StateDim())
+			clear(a)
+			n, m = got.LookupState(u.Keys, a, x), want.LookupState(u.Keys, b, y)
+			if n != m || !slices.Equal(a, b) || !slices.Equal(x, y) {
+				t.Fatalf("lookup of %d keys with state: %d found, want %d; values equal %v, state %v", len(u.Keys), n, m, slices.Equal(a, b), slices.Equal(x, y))
+			}
 		case 2:
 			if len(cuts) < 2 {
 				cuts = append(cuts, &pair{got: got.Cut(), want: want.Cut()})

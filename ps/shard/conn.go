@@ -43,6 +43,15 @@ func (c *localConn) check() error {
 	}
 }
 
+// reply needs the lock, for reading at least.
+func (c *localConn) reply() ps.Reply {
+	r := ps.Reply{Cut: c.n.shard.Wanted(c.session), Commits: c.n.shard.commits}
+	if se := c.n.shard.sessions[c.session]; se != nil {
+		r.Own = se.commits
+	}
+	return r
+}
+
 // Lookup implements [ps.Conn].
 func (c *localConn) Lookup(ctx context.Context, ctl []ps.Control, rows *param.Rows) (ps.Reply, error) {
 	if _, err := c.controls(ctx, ctl); err != nil {
@@ -53,7 +62,8 @@ func (c *localConn) Lookup(ctx context.Context, ctl []ps.Control, rows *param.Ro
 	if err := c.check(); err != nil {
 		return ps.Reply{}, err
 	}
-	return ps.Reply{Cut: c.n.shard.Wanted(c.session)}, c.n.shard.Lookup(rows)
+	err := c.n.shard.Lookup(rows)
+	return c.reply(), err
 }
 
 // Dense implements [ps.Conn].
@@ -67,7 +77,7 @@ func (c *localConn) Dense(ctx context.Context, ctl []ps.Control, have uint64, ds
 		return 0, ps.Reply{}, err
 	}
 	version, err := c.n.shard.Dense(have, dst)
-	return version, ps.Reply{Cut: c.n.shard.Wanted(c.session)}, err
+	return version, c.reply(), err
 }
 
 // Stage implements [ps.Conn]. With a log it returns once the update is durable, and every commit before it.
@@ -99,7 +109,7 @@ func (c *localConn) stage(epoch uint64, u *param.Update) (r ps.Reply, rec record
 	if err = c.n.shard.Stage(c.session, epoch, u); err == nil {
 		rec, err = c.n.log.staged(c.session, epoch, u)
 	}
-	return ps.Reply{Cut: c.n.shard.Wanted(c.session)}, rec, err
+	return c.reply(), rec, err
 }
 
 // Control implements [ps.Conn]. With a log it returns once everything is durable.
@@ -116,7 +126,7 @@ func (c *localConn) Control(ctx context.Context, ctl []ps.Control) (ps.Reply, er
 	if err := c.check(); err != nil {
 		return ps.Reply{}, err
 	}
-	return ps.Reply{Cut: c.n.shard.Wanted(c.session)}, nil
+	return c.reply(), nil
 }
 
 // Acquire implements [ps.Conn].
@@ -137,7 +147,7 @@ func (c *localConn) Acquire(ctx context.Context, id ps.SplitID, epoch uint64) (s
 		if st, err = s.Acquire(c.session, id, epoch); err == nil {
 			rec, err = c.n.log.acquired(c.session, s.sessions[c.session].worker, id, epoch)
 		}
-		reply.Cut = s.Wanted(c.session)
+		reply = c.reply()
 		return true
 	})
 	if err == nil {

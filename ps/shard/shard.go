@@ -34,6 +34,8 @@ type Shard struct {
 	barrier  barrier
 	// changes counts changes of what a snapshot holds, since the shard was made or loaded.
 	changes uint64
+	// commits counts applied updates, since the shard was made.
+	commits uint64
 	closed  bool
 }
 
@@ -84,27 +86,39 @@ func (s *Shard) Lookup(rows *param.Rows) error {
 		return err
 	}
 	for t, keys := range rows.Keys {
-		if len(keys) > 0 {
+		switch {
+		case len(keys) == 0:
+		case rows.State == nil:
 			s.tables[t].Lookup(keys, rows.Values[t])
+		default:
+			s.tables[t].LookupState(keys, rows.Values[t], rows.State[t])
 		}
 	}
 	return nil
 }
 
-// Dense writes the shard's dense tensors to dst unless their version is have. It may overlap lookups. Errors:
-// [ps.ErrLayout], [ps.ErrClosed].
+// Dense writes the shard's dense tensors to dst unless their version is have; where dst is longer by the state of their
+// optimizers, that goes behind them. It may overlap lookups. Errors: [ps.ErrLayout], [ps.ErrClosed].
 func (s *Shard) Dense(have uint64, dst []float32) (version uint64, err error) {
+	weights, state := s.place.DenseLen(s.index), s.place.DenseStateLen(s.index)
 	switch {
 	case s.closed:
 		return 0, ps.ErrClosed
-	case len(dst) != s.place.DenseLen(s.index):
-		return 0, fmt.Errorf("ps: %d dense values of %d: %w", len(dst), s.place.DenseLen(s.index), ps.ErrLayout)
+	case len(dst) != weights && len(dst) != weights+state:
+		return 0, fmt.Errorf("ps: %d dense values of %d, or %d with state: %w", len(dst), weights, weights+state, ps.ErrLayout)
 	case have == s.version:
 		return have, nil
 	}
+	withState := len(dst) > weights
 	for _, t := range s.dense {
 		copy(dst, t.weights)
 		dst = dst[len(t.weights):]
+	}
+	if withState {
+		for _, t := range s.dense {
+			copy(dst, t.state)
+			dst = dst[len(t.state):]
+		}
 	}
 	return s.version, nil
 }

@@ -50,6 +50,8 @@ func after(p ps.Progress, b *batch) ps.Progress {
 type session struct {
 	worker string
 	gone   bool // without having settled its splits
+	// commits counts its updates that were applied.
+	commits uint64
 }
 
 func (s *Shard) split(id ps.SplitID) *split {
@@ -243,6 +245,10 @@ func (s *Shard) commit(session uint64, c *ps.Control) error {
 		sp.applied = after(sp.applied, b)
 	}
 	s.drop(sp, n)
+	s.commits += uint64(n)
+	if se := s.sessions[session]; se != nil {
+		se.commits += uint64(n)
+	}
 	return nil
 }
 
@@ -262,12 +268,6 @@ func (s *Shard) apply(b *batch) {
 		d := &s.dense[i]
 		g := b.dense[at:][:len(d.weights)]
 		at += len(g)
-		if d.spec.L2 != 0 {
-			for k := range g {
-				d.grad[k] = g[k] + float32(d.spec.L2*d.weights[k])
-			}
-			g = d.grad
-		}
-		d.spec.Optimizer.Update(d.weights, d.state, g, b.lr)
+		d.spec.Update(d.weights, d.state, g, d.grad, b.lr)
 	}
 }

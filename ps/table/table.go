@@ -30,6 +30,9 @@ type Table interface {
 	// Lookup writes the weights of the keys, [len(keys), Dim], and returns how many of them have a row. The others get
 	// the initial value they would be created with, and still have no row afterwards. It allocates nothing.
 	Lookup(keys []int64, dst []float32) (found int)
+	// LookupState is Lookup that also writes the state of the optimizers, [len(keys), StateDim], that of keys without a row being
+	// what they would be created with.
+	LookupState(keys []int64, dst, state []float32) (found int)
 	// Reserve makes room for n new rows, so that an Apply that creates no more cannot fail. Errors: [ErrFull].
 	Reserve(n int) error
 	// Apply creates missing rows and applies one gradient to each key. It panics when the lengths of u do not fit or

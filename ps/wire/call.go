@@ -30,6 +30,8 @@ type call struct {
 const (
 	minControl  = 1 + 8 + 8 + 8 + 4 + 4 + 4
 	progressLen = 24
+	// replyLen is what every reply begins with.
+	replyLen = 8 + 8 + 8
 )
 
 // sizeOfControls returns the length of the controls' section.
@@ -109,7 +111,7 @@ func (c *call) header(seq uint64) (header, error) {
 		for _, k := range c.rows.Keys {
 			body += 4 + 8*uint64(len(k))
 		}
-		body += 4 * uint64(len(c.rows.Values))
+		body += 4*uint64(len(c.rows.Values)) + 4 + 4*uint64(len(c.rows.State))
 	case kindDense:
 		body = 8 + 4
 	case kindStage:
@@ -165,11 +167,13 @@ func checkNames(names ...string) error {
 
 // replySize returns the length of the reply's frame, or of the longest that there may be.
 func (c *call) replySize() uint64 {
-	n := uint64(headerLen + 8)
+	n := uint64(headerLen + replyLen)
 	switch c.kind {
 	case kindLookup:
-		for _, v := range c.rows.Values {
-			n += 4 * uint64(len(v))
+		for _, to := range [][][]float32{c.rows.Values, c.rows.State} {
+			for _, v := range to {
+				n += 4 * uint64(len(v))
+			}
 		}
 	case kindDense:
 		n += 8 + 4 + 4*uint64(len(c.dst))
@@ -186,6 +190,8 @@ func (c *call) put(e *encoder) {
 		e.u32(uint32(len(c.rows.Values)))
 		putLens(e, c.rows.Keys)
 		putLens(e, c.rows.Values)
+		e.u32(uint32(len(c.rows.State)))
+		putLens(e, c.rows.State)
 		putAll(e, c.rows.Keys)
 	case kindDense:
 		e.u64(c.have)
@@ -222,10 +228,13 @@ func (c *call) put(e *encoder) {
 
 // readReply reads the reply's body to where the call's results go.
 func (c *call) readReply(d *decoder) error {
-	c.reply.Cut = d.u64()
+	c.reply.Cut, c.reply.Commits, c.reply.Own = d.u64(), d.u64(), d.u64()
 	switch c.kind {
 	case kindLookup:
 		for _, v := range c.rows.Values {
+			readNumbers(d, v)
+		}
+		for _, v := range c.rows.State {
 			readNumbers(d, v)
 		}
 	case kindDense:

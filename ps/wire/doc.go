@@ -24,11 +24,13 @@
 //	str, blob  length u32 │ bytes; a str has at most 64 KiB
 //	progress   position i64 │ rows i64 │ batches i64
 //
-// What a client sends, by kind, and its reply's body, which always begins with the cut that is wanted, u64:
+// What a client sends, by kind, and its reply's body, which always begins with the cut that is wanted and the
+// numbers of updates applied, all and the client's own:
 //
 //	1 hello    version u32 │ shards u32 │ shard u32 │ resumed u32 │ generation u64 │ session u64 │ alive u32, ms │
 //	           job str │ plan str │ layout str │ worker str
-//	3 lookup   nk u32 │ nv u32 │ nk × keys u32 │ nv × values u32 │ keys i64 …        reply: │ values f32 …
+//	3 lookup   nk u32 │ nv u32 │ nk × keys u32 │ nv × values u32 │ ns u32 │ ns × states u32 │ keys i64 …
+//	                                                                                 reply: │ values f32 … │ states f32 …
 //	4 dense    have u64 │ room u32                                                   reply: │ version u64 │ n u32 │ n × f32
 //	5 stage    epoch u64 │ from i64 │ to i64 │ examples u64 │ time i64 │ lr f32 │ source str │ split str │
 //	           nk u32 │ nc u32 │ ng u32 │ nd u32 │ nt u32 │ nk × keys u32 │ nc × counts u32 │ ng × grads u32 │
@@ -40,7 +42,7 @@
 // What a server sends:
 //
 //	2 welcome  incarnation u64 │ limit u64, bytes of a frame
-//	9 reply    cut u64 │ as above
+//	9 reply    cut u64 │ commits u64 │ own u64 │ as above
 //	10 error   n u8 │ n × code u8 │ code 2: epoch u64 │ current u64 │ source str │ split str │ text str
 //	11 alive   - ; the call of this seq is still being handled
 //

@@ -107,6 +107,7 @@ func requests() []call {
 	}
 	return []call{
 		{kind: kindLookup, ctl: ctl, rows: &param.Rows{Keys: [][]int64{{1, 2}, {}, {-3}}, Values: [][]float32{{0, 0}, {}, {0}}}},
+		{kind: kindLookup, rows: &param.Rows{Keys: [][]int64{{1, 2}, {}}, Values: [][]float32{{0, 0}, {}}, State: [][]float32{{0, 0, 0, 0}, {}}}},
 		{kind: kindDense, have: 3, dst: make([]float32, 10)},
 		{kind: kindStage, ctl: ctl[:1], epoch: 9, update: bigUpdate(3)},
 		{kind: kindStage, ctl: ctl, epoch: 9, update: bigUpdate(20_000)},
@@ -164,7 +165,7 @@ func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
 	}
 	const much = 64 << 20
 	for name, f := range map[string][]byte{
-		"keys":     frame(header{kind: kindLookup, bodyLen: 8*much + 16}, 1, 1, much, 0, 0, 0),
+		"keys":     frame(header{kind: kindLookup, bodyLen: 8*much + 20}, 1, 1, much, 0, 0, 0),
 		"tables":   frame(header{kind: kindLookup, bodyLen: 8 * much}, much, 0),
 		"counts":   frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, much, 0, 0, 0)...),
 		"dense":    frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, much, 0, 0)...),
@@ -356,7 +357,7 @@ func TestFramesAllocateNothing(t *testing.T) {
 				t.Fatal(failed, l.dec.err)
 			}
 			if h.kind == kindLookup {
-				l.room(lens)
+				l.room(lens, nil)
 				if err := l.answer(5, answer{rows: l.box}, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -408,7 +409,7 @@ func TestRepliesAreSentFromTheirMemory(t *testing.T) {
 			l := &link{limit: 1 << 30, enc: newEncoder(h, &bufferPool{})}
 			l.enc.portable = portable
 			fill := func() (first *float32) {
-				l.room([]int{n / 3, 0, n - n/3})
+				l.room([]int{n / 3, 0, n - n/3}, nil)
 				for j := range l.box.values {
 					l.box.values[j] = math.Float32frombits(0x7fa00001 + uint32(j%7))
 				}
@@ -456,7 +457,7 @@ func (b *broken) SendMsg(m any) error {
 // TestReplyBreaksOff: what was not sent of a reply does not stay with gRPC.
 func TestReplyBreaksOff(t *testing.T) {
 	l := &link{limit: 1 << 30, enc: newEncoder(&broken{}, &bufferPool{})}
-	l.room([]int{chunkSize})
+	l.room([]int{chunkSize}, nil)
 	if err := l.answer(7, answer{rows: l.box}, nil); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v", err)
 	}

@@ -26,7 +26,8 @@ type link struct {
 	timer *time.Timer
 
 	ctl    []ps.Control
-	rows   param.Rows // its values lie in box
+	rows   param.Rows // its values and state lie in box
+	state  [][]float32
 	box    *outbox
 	update param.Update
 	dense  []float32
@@ -129,7 +130,7 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 		return l.refuse(seq, failed)
 	}
 	e := &l.enc
-	h := header{kind: kindReply, seq: seq, bodyLen: 8}
+	h := header{kind: kindReply, seq: seq, bodyLen: replyLen}
 	if a.rows != nil {
 		h.bodyLen += 4 * uint64(len(a.rows.values))
 	}
@@ -141,6 +142,8 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	}
 	e.begin(h)
 	e.u64(a.reply.Cut)
+	e.u64(a.reply.Commits)
+	e.u64(a.reply.Own)
 	if a.rows != nil {
 		e.send(a.rows)
 	}
@@ -177,7 +180,7 @@ func (l *link) read(h header) (r request, failed error) {
 	case kindDense:
 		r.have = d.u64()
 		n := d.u32()
-		if size := headerLen + 8 + 8 + 4 + 4*uint64(n); size > l.limit {
+		if size := headerLen + replyLen + 8 + 4 + 4*uint64(n); size > l.limit {
 			failed = tooLarge("reply to dense", size, l.limit, "MaxMessage of the server")
 		} else if d.err == nil {
 			l.dense = sized(l.dense, int(n))
@@ -229,10 +232,14 @@ func (l *link) readLookup() error {
 	d := &l.dec
 	numKeys, numValues := d.count(4), d.count(4)
 	l.lens, l.lens2 = readLens(d, l.lens, numKeys), readLens(d, l.lens2, numValues)
+	numStates := d.count(4)
+	l.lens3 = readLens(d, l.lens3, numStates)
 	l.rows.Keys = readAll(d, l.rows.Keys, l.lens)
-	size := uint64(headerLen + 8)
-	for _, n := range l.lens2 {
-		size += 4 * uint64(n)
+	size := uint64(headerLen + replyLen)
+	for _, lens := range [][]int{l.lens2, l.lens3} {
+		for _, n := range lens {
+			size += 4 * uint64(n)
+		}
 	}
 	switch {
 	case d.err != nil:
@@ -240,26 +247,39 @@ func (l *link) readLookup() error {
 	case size > l.limit:
 		return tooLarge("reply to a lookup", size, l.limit, "MaxMessage of the server")
 	}
-	l.room(l.lens2)
+	l.room(l.lens2, l.lens3)
 	return nil
 }
 
-// room makes l.rows.Values of so many values each, in memory that is not being sent any more.
-func (l *link) room(lens []int) {
+// room makes l.rows.Values and l.rows.State of so many values each, one behind the other in memory that is not being sent any
+// more. No numbers of state mean that none is wanted.
+func (l *link) room(values, states []int) {
 	if l.box == nil || l.box.out.Load() > 0 {
 		// The client asks again before it has its answer, or a connection ended with it: the memory is gRPC's until it lets go of it.
 		l.box = &outbox{}
 	}
 	total := 0
-	for _, n := range lens {
+	for _, n := range values {
+		total += n
+	}
+	for _, n := range states {
 		total += n
 	}
 	l.box.values = sized(l.box.values, total)
-	l.rows.Values = l.rows.Values[:0]
-	for at, i := 0, 0; i < len(lens); i++ {
-		l.rows.Values = append(l.rows.Values, l.box.values[at:at+lens[i]:at+lens[i]])
-		at += lens[i]
+	rest := l.box.values
+	l.rows.Values, rest = deal(l.rows.Values[:0], rest, values)
+	l.state, _ = deal(l.state[:0], rest, states)
+	if l.rows.State = l.state; len(states) == 0 {
+		l.rows.State = nil
 	}
+}
+
+// deal appends slices of so many values each to dst, and returns what is left of from.
+func deal(dst [][]float32, from []float32, lens []int) (_ [][]float32, rest []float32) {
+	for _, n := range lens {
+		dst, from = append(dst, from[:n:n]), from[n:]
+	}
+	return dst, from
 }
 
 // readUpdate reads the body of a push to l.update.

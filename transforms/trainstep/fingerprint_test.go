@@ -56,9 +56,10 @@ func TestFingerprint(t *testing.T) {
 			case "step":
 				h.Free["StepOptions.Observe"] = "it changes nothing"
 				h.Free["StepOptions.Threads"] = "results have the same bits"
+				h.Free["StepOptions.MaxStaleness"] = "each worker's own matter: it changes nothing where nobody else trains"
 				h.Free["StepOptions.Identities"] = "what the input holds"
 			case "score":
-				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads"} {
+				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness"} {
 					h.Free["StepOptions."+field] = "of training"
 				}
 			default:

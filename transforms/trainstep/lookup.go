@@ -19,11 +19,20 @@ type Lookup struct {
 	open     OpenStore
 	features []model.Feature
 	heads    []labels
+	ahead    bool
 }
 
 // NewLookup makes the stage for a model.
 func NewLookup(m model.Model, open OpenStore) *Lookup {
 	return &Lookup{model: m, open: open, features: m.Features(), heads: labelsOf(m)}
+}
+
+// Ahead returns the stage for a graph with queues between lookup and push: it fetches the optimizers' state with the rows, and
+// [Step] then gives every batch the updates of those in front of it. The store must be an [AheadStore].
+func (l *Lookup) Ahead() *Lookup {
+	c := *l
+	c.ahead = true
+	return &c
 }
 
 var _ pipeline.Stage[*pipeline.Batch, *Prepared] = (*Lookup)(nil)
@@ -68,7 +77,15 @@ func (l *Lookup) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processo
 		return nil, err
 	}
 	layout := l.model.Layout()
-	return &lookup{stage: l, store: store, layout: layout, dedup: make([]dedup, len(layout.Tables)), pool: newPool[Prepared]()}, nil
+	p := &lookup{stage: l, store: store, layout: layout, dedup: make([]dedup, len(layout.Tables)), pool: newPool[Prepared]()}
+	if l.ahead {
+		ahead, err := aheadOf(store)
+		if err != nil {
+			return nil, err
+		}
+		p.tracker = newTracker(ahead, len(layout.Tables))
+	}
+	return p, nil
 }
 
 type lookup struct {
@@ -77,15 +94,21 @@ type lookup struct {
 	layout *param.Layout
 	dedup  []dedup // one for each table
 	pool   *pool[Prepared]
+	// tracker is nil in a graph without queues around the step.
+	tracker *tracker
 }
 
 // Process implements [pipeline.Processor].
 func (l *lookup) Process(ctx context.Context, in *pipeline.Batch, emit func(*Prepared) error) error {
 	p := l.pool.get()
-	p.batch, p.pool = in, l.pool
+	p.batch, p.pool, p.ahead = in, l.pool, l.tracker != nil
+	p.lead.holders.Store(1)
 	if err := l.prepare(p); err != nil {
 		p.Release()
 		return err
+	}
+	if l.tracker != nil {
+		l.tracker.enter(p)
 	}
 	if err := l.store.Lookup(ctx, &p.rows); err != nil {
 		p.Release()
@@ -98,7 +121,12 @@ func (l *lookup) Process(ctx context.Context, in *pipeline.Batch, emit func(*Pre
 func (l *lookup) Flush(context.Context, func(*Prepared) error) error { return nil }
 
 // Close implements [pipeline.Processor].
-func (l *lookup) Close() error { return nil }
+func (l *lookup) Close() error {
+	if l.tracker != nil {
+		l.tracker.close()
+	}
+	return nil
+}
 
 // prepare points the inputs at the batch's columns and numbers its distinct fids in the order of their first occurrence.
 func (l *lookup) prepare(p *Prepared) error {
@@ -151,6 +179,12 @@ func (l *lookup) prepare(p *Prepared) error {
 	for t := range tables {
 		p.rows.Keys[t], p.counts[t] = l.dedup[t].keys, l.dedup[t].counts
 		p.rows.Values[t] = resize(p.rows.Values[t], len(p.rows.Keys[t])*l.layout.Tables[t].Dim())
+	}
+	if l.tracker != nil {
+		p.rows.State = resize(p.rows.State, tables)
+		for t := range tables {
+			p.rows.State[t] = resize(p.rows.State[t], len(p.rows.Keys[t])*l.layout.Tables[t].StateDim())
+		}
 	}
 	p.in.Values = p.rows.Values
 	if err := l.labels(p); err != nil {

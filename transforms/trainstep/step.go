@@ -31,6 +31,9 @@ type StepOptions struct {
 	// them (no dropout, moving statistics), before the batch is trained on (progressive validation, Blum et al., 1999).
 	// That costs a pass forward where it differs from training. Otherwise they are those of the training pass.
 	Progressive bool
+	// MaxStaleness is how many updates of other workers, as far as known, a batch that was looked up ahead may lack at its step; one
+	// that lacks more is looked up again. It matters to a [Lookup.Ahead] alone.
+	MaxStaleness int64
 }
 
 // Step is the stage that trains: predict, score, forward, back. A loss or a gradient that is not finite, or far beyond what
@@ -58,7 +61,7 @@ func (s *Step) String() string { return "step" }
 
 // Fingerprint implements [pipeline.Stage]: the options and the model.
 func (s *Step) Fingerprint() string {
-	return pipeline.Fingerprint("step", s.opts, "Observe", "Threads") + " " + s.model.String()
+	return pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness") + " " + s.model.String()
 }
 
 // Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
@@ -111,6 +114,8 @@ type step struct {
 	runner
 	side predictions
 	pool *pool[Gradients]
+	// replica is made for the first batch that was looked up ahead.
+	replica *replica
 }
 
 // Process implements [pipeline.Processor].
@@ -122,14 +127,24 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		Source: o.Source, Split: o.Split, From: int64(o.From), To: int64(o.To), NumRows: p.NumRows(),
 		Time: p.time, LR: s.stage.opts.LR,
 	}
+	if p.ahead && s.replica == nil {
+		var err error
+		if s.replica, err = newReplica(s.stage.model.Layout(), s.store); err != nil {
+			g.Release()
+			return err
+		}
+	}
 	if p.NumRows() == 0 { // only the position moves
+		if p.ahead && p.lead.number != 0 {
+			s.replica.last = p.lead.number
+		}
 		if err := s.side.emit(p.batch, nil); err != nil {
 			g.Release()
 			return err
 		}
 		return emit(g)
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.parameters(ctx, p, g); err != nil {
 		g.Release()
 		return err
 	}
@@ -162,10 +177,26 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		observe(Observation{Origin: o, Worker: s.worker, Scores: scores, Losses: losses})
 	}
 	g.trace = s.stage.scoring.encoder.Append(g.trace[:0], scores)
-	g.buf, g.dense = s.session.TakeGrads(g.buf, g.dense)
-	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, g.buf, g.dense
-	g.update.Trace = g.trace
+	d := &p.lead
+	d.lr = s.stage.opts.LR
+	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
+	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.grads, g.dense
+	g.update.Trace, g.update.Seen = g.trace, g.seen
+	if p.ahead && d.number != 0 {
+		s.replica.apply(p, s.dense, g.dense, s.stage.opts.LR)
+	}
 	return emit(g)
+}
+
+// parameters brings the dense parameters and the batch's rows up to date, and notes what both have seen.
+func (s *step) parameters(ctx context.Context, p *Prepared, g *Gradients) (err error) {
+	g.seen = g.seen[:0]
+	if !p.ahead {
+		g.seen = append(g.seen, p.rows.Seen...) // the dense parameters are read later
+		return s.refresh(ctx)
+	}
+	g.seen, err = s.replica.complete(ctx, p, s.dense, s.stage.opts.MaxStaleness, g.seen)
+	return err
 }
 
 // Flush implements [pipeline.Processor].

@@ -50,6 +50,8 @@ type Prepared struct {
 	labels        [][]float32
 	masks, maskOf [][]bool
 	scored        score.Batch
+	lead          lead
+	ahead         bool // looked up ahead: lead says of what
 	pool          *pool[Prepared]
 }
 
@@ -66,15 +68,16 @@ func (p *Prepared) Inputs() *model.Inputs { return &p.in }
 func (p *Prepared) Release() {
 	p.batch.Release()
 	p.batch = nil
-	p.pool.put(p)
+	p.dropSources()
+	p.drop()
 }
 
 // Gradients is what one step changes. It implements [pipeline.Element].
 type Gradients struct {
 	update param.Update
-	from   *Prepared // owns the keys and counts
-	buf    [][]float32
+	from   *Prepared // owns the keys, counts and gradients of rows
 	dense  []float32
+	seen   []int64
 	before [][]float32 // predictions, where the session needs its own again
 	trace  []byte
 	pool   *pool[Gradients]

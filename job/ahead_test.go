@@ -1,0 +1,59 @@
+package job_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+)
+
+// aheadModels are the models of the zoo with every rule on rows and on tensors.
+var aheadModels = map[string]string{
+	"lr":     "model: {lr: {}}",
+	"fm":     "model: {fm: {dim: 4, embedding_l2: 0.001}}\noptimizer: {sparse: {adam: {}}, bias: {sgd: {lr: 0.05}}}",
+	"deepfm": "model: {deepfm: {dim: 4, hidden: [8], batch_norm: true, dropout: 0.1, clip_norm: 3}}\noptimizer: {dense: {adagrad: {lr: 0.02}}}",
+	"dcnv2":  "model: {dcnv2: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {ftrl: {lr: 0.05}}}",
+	"shared": "model: {shared_bottom: {dim: 4, hidden: [8]}}\noptimizer: {dense: {sgd: {lr: 0.05}}}",
+}
+
+// TestQueuesKeepTheBits trains every model in step and with queues before and behind the step, with a log and two shards too, whole and
+// in parts that end in the midst: one worker in deterministic mode comes to one digest and the same metrics.
+func TestQueuesKeepTheBits(t *testing.T) {
+	t.Parallel()
+	for name, rest := range aheadModels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := func(set ...string) string {
+				dir := t.TempDir()
+				limits := []string{"train.max_examples=0"}
+				if len(set) > 0 && set[len(set)-1] == "parts" {
+					set = set[:len(set)-1]
+					limits = []string{"train.max_examples=700", "train.max_examples=1300", "train.max_examples=0"}
+				}
+				var r *job.TrainResult
+				for _, limit := range limits {
+					c, err := decodeGraphJob(dir, rest, append(set, limit, "train.batch=50")...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r, err = job.Run(t.Context(), c, job.RunOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return fmt.Sprint(digest(t, filepath.Join(dir, "run")), " ", r.Metrics)
+			}
+			depth := func(lookup, push int, set ...string) []string {
+				return append([]string{fmt.Sprintf("train.prefetch.lookup=%d", lookup), fmt.Sprintf("train.prefetch.push=%d", push)}, set...)
+			}
+			want := run(depth(0, 0)...)
+			for _, set := range [][]string{
+				depth(1, 0), depth(0, 1), depth(2, 2), depth(8, 5, "ps.shards=3"), depth(3, 2, "ps.durability=wal"), depth(4, 4, "parts"), depth(0, 0, "parts"),
+			} {
+				if got := run(set...); got != want {
+					t.Errorf("%v: %s, in step %s", set, got, want)
+				}
+			}
+		})
+	}
+}
