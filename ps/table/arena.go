@@ -29,7 +29,7 @@ func (a *arena) get() (uint32, error) {
 			return 0, err
 		}
 	}
-	if err := a.mem.take(cost{mapped: int64(a.size)}); err != nil {
+	if err := a.mem.take(int64(a.size)); err != nil {
 		return 0, err
 	}
 	a.taken += int64(a.size)
@@ -68,7 +68,7 @@ func (a *arena) pages(n uint32) []byte {
 func (a *arena) put(n uint32) {
 	a.free = append(a.free, n)
 	a.taken -= int64(a.size)
-	a.mem.give(cost{mapped: int64(a.size)})
+	a.mem.give(int64(a.size))
 }
 
 // close gives everything back.
@@ -76,7 +76,7 @@ func (a *arena) close() {
 	for _, m := range a.maps {
 		unmapMemory(m)
 	}
-	a.mem.give(cost{mapped: a.taken})
+	a.mem.give(a.taken)
 	a.maps, a.chunks, a.free, a.taken = nil, nil, nil, 0
 }
 

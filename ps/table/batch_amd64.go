@@ -36,6 +36,11 @@ func lookupRows(p *probes) (misses int)
 //go:noescape
 func resolveRows(p *probes) (misses int)
 
+// fetchRows asks for so many bytes at each of n addresses, at least one.
+//
+//go:noescape
+func fetchRows(at *uintptr, n int, span uintptr)
+
 // countRows sets the time of rows to the larger of theirs and time, and adds to their counts.
 //
 //go:noescape
@@ -95,26 +100,27 @@ func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
 // number it returns. The lines behind the home lines are here already; the rows are asked for together.
 func (t *Mem) lookupRest(keys []int64, at []uintptr, dst []float32) (absent int) {
 	var which [lookupChunk]uint16
-	var rows [lookupChunk][]float32
-	var first float32
+	var ids [lookupChunk]uint32
 	n := 0
 	for i, a := range at {
 		if a != 0 {
 			continue
 		}
 		if id, ok := t.index.find(Hash(keys[i]), keys[i]); ok {
-			which[n], rows[n] = uint16(i), t.slabs.row(id)
-			first += rows[n][0]
+			which[n], ids[n], at[n] = uint16(i), id, t.slabs.address(id) // n is at most i: that place was read
 			n++
 			continue
 		}
 		t.initial(uint64(keys[i]), dst[i*t.dim:][:t.dim])
 		absent++
 	}
-	for j, i := range which[:n] {
-		copy(dst[int(i)*t.dim:][:t.dim], rows[j])
+	if n == 0 {
+		return absent
 	}
-	touched(0, first)
+	fetchRows(&at[0], n, uintptr(4*t.dim))
+	for j, i := range which[:n] {
+		copy(dst[int(i)*t.dim:][:t.dim], t.slabs.row(ids[j]))
+	}
 	return absent
 }
 
@@ -135,12 +141,18 @@ func (t *Mem) applyVector(u Update) {
 		if resolveRows(&p) == 0 {
 			return
 		}
+		var rows, metas [applyChunk]uintptr
+		k := 0
 		for i, a := range at[b][:len(keys)] {
 			if a == 0 {
-				ids[b][i] = t.findOrCreate(Hash(keys[i]), keys[i])
-				at[b][i] = uintptr(unsafe.Pointer(unsafe.SliceData(t.slabs.row(ids[b][i]))))
+				id := t.findOrCreate(Hash(keys[i]), keys[i])
+				ids[b][i], at[b][i] = id, t.slabs.address(id)
+				rows[k], metas[k] = at[b][i], uintptr(unsafe.Pointer(t.slabs.metaOf(id)))
+				k++
 			}
 		}
+		fetchRows(&rows[0], k, p.stride)
+		fetchRows(&metas[0], k, 1)
 	}
 	resolve(0)
 	for from := 0; from < len(u.Keys); from += applyChunk {

@@ -242,6 +242,27 @@ next:
 	VZEROUPPER
 	RET
 
+// func fetchRows(at *uintptr, n int, span uintptr)
+TEXT ·fetchRows(SB), NOSPLIT, $0-24
+	MOVQ at+0(FP), SI
+	MOVQ n+8(FP), DX
+	MOVQ span+16(FP), BX
+
+row:
+	MOVQ (SI), CX
+	LEAQ -1(CX)(BX*1), AX
+	PREFETCHT0 (AX)
+
+fetch:
+	PREFETCHT0 (CX)
+	ADDQ $64, CX
+	CMPQ CX, AX
+	JLE  fetch
+	ADDQ $8, SI
+	DECQ DX
+	JNZ  row
+	RET
+
 // func countRows(metas *[32]uintptr, ids *uint32, counts *uint32, n int, time int64)
 TEXT ·countRows(SB), NOSPLIT, $0-40
 	MOVQ metas+0(FP), DI

@@ -3,6 +3,8 @@ package table
 import (
 	"math/bits"
 	"unsafe"
+
+	"github.com/monolith-go/monolith/model/param"
 )
 
 const (
@@ -50,24 +52,16 @@ type index struct {
 	// spilled are keys that a rebuilt segment had no place for; the table notifies its cuts and empties it.
 	spilled []entry
 	spare   []line // of the last split, reused
+	store   lineStore
+	// populate makes memory ready ahead, also that of the rows.
+	populate *populator
 }
 
 func newIndex() index {
 	s := &segment{lines: newLines(minLines)}
-	x := index{dir: []*segment{s}, lines: make([]uint64, 1), segs: 1, bytes: minLines * 64}
+	x := index{populate: &populator{}, dir: []*segment{s}, lines: make([]uint64, 1), segs: 1, bytes: minLines * 64}
 	x.place(s)
 	return x
-}
-
-// newLines makes n empty lines, a power of two.
-func newLines(n int) []line {
-	l := make([]line, n)
-	if uintptr(unsafe.Pointer(unsafe.SliceData(l)))%64 != 0 { // the allocator's own sizes from minLines on are aligned
-		l = make([]line, n+1)
-		at := uintptr(unsafe.Pointer(unsafe.SliceData(l))) % 64
-		l = unsafe.Slice((*line)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(l)), 64-at)), n)
-	}
-	return l
 }
 
 // place enters a segment into the directory.
@@ -82,14 +76,20 @@ func (x *index) place(s *segment) {
 
 func (x *index) segment(h uint64) *segment { return x.dir[h>>(64-x.depth)] }
 
-func (s *segment) home(h uint64) *line { return &s.lines[h&uint64(len(s.lines)-1)] }
+// linesOf returns the lines of the segment of h without the segment itself, which is seldom in the cache.
+func (x *index) linesOf(h uint64) []line {
+	e := x.lines[h>>1>>(63-x.depth)]
+	at := uintptr(e &^ 63)
+	// The segment in dir keeps the lines alive, and nothing of them moves.
+	return unsafe.Slice((*line)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), 1<<(e&63))
+}
 
 // find returns the row number of key.
 func (x *index) find(h uint64, key int64) (id uint32, ok bool) {
-	s := x.segment(h)
-	mask := uint64(len(s.lines) - 1)
+	lines := x.linesOf(h)
+	mask := uint64(len(lines) - 1)
 	for p := range uint64(maxProbe) {
-		l := &s.lines[(h+p)&mask]
+		l := &lines[(h+p)&mask]
 		for i := range min(int(l.n), slots) {
 			if l.key[i] == key {
 				return l.id[i], true
@@ -105,9 +105,15 @@ func (x *index) find(h uint64, key int64) (id uint32, ok bool) {
 	return id, ok
 }
 
+// home is the line where a search for h begins.
+func (x *index) home(h uint64) *line {
+	lines := x.linesOf(h)
+	return &lines[h&uint64(len(lines)-1)]
+}
+
 // put enters a key that is not there.
 func (s *segment) put(h uint64, key int64, id uint32) bool {
-	if s.n >= len(s.lines)*slots*4/5 {
+	if s.n >= s.limit() {
 		return false
 	}
 	mask := uint64(len(s.lines) - 1)
@@ -127,6 +133,12 @@ func (s *segment) put(h uint64, key int64, id uint32) bool {
 		return true
 	}
 	return false
+}
+
+// limit is how many keys a segment takes before it grows, between .74 and .86 of its places: each has a limit of its own, so
+// that those of a table, which fill alike, do not grow at the same time.
+func (s *segment) limit() int {
+	return len(s.lines) * slots * (1516 + int(param.Mix(s.first, uint64(s.depth))%246)) / 2048
 }
 
 // insert enters a key that is not there, growing its segment where that helps.
@@ -159,10 +171,10 @@ func (x *index) overflow(key int64, id uint32) {
 
 func (x *index) double(s *segment) {
 	old := s.lines
-	s.lines, s.n = newLines(2*len(old)), 0
+	s.lines, s.n = x.store.get(2*len(old), x.populate), 0
 	x.place(s)
 	x.bytes += int64(len(old)) * 64
-	x.refill(old, func(uint64) *segment { return s })
+	x.refill(old, s, s, 0)
 }
 
 // split parts a segment of full size by the next bit of the hash.
@@ -190,11 +202,12 @@ func (x *index) split(s *segment) {
 	x.spare = append(x.spare[:0], s.lines...)
 	lower := s.n - upper
 	s.depth++
-	t := &segment{lines: newLines(linesFor(upper)), depth: s.depth, first: s.first | bit}
+	t := &segment{lines: x.store.get(linesFor(upper), x.populate), depth: s.depth, first: s.first | bit}
 	x.bytes += int64(len(t.lines)) * 64
 	if n := linesFor(lower); n < len(s.lines) {
 		x.bytes -= int64(len(s.lines)-n) * 64
-		s.lines = newLines(n)
+		x.store.put(s.lines)
+		s.lines = x.store.get(n, x.populate)
 	} else {
 		clear(s.lines)
 	}
@@ -202,25 +215,25 @@ func (x *index) split(s *segment) {
 	x.segs++
 	x.place(s)
 	x.place(t)
-	x.refill(x.spare, func(h uint64) *segment {
-		if h&bit != 0 {
-			return t
-		}
-		return s
-	})
+	x.refill(x.spare, s, t, bit)
 }
 
-// linesFor returns how many lines hold n keys below 4/5 full, with room for some more.
+// linesFor returns how many lines hold n keys at most 2/3 full, with room for some more.
 func linesFor(n int) int {
 	want := n*3/2/slots + 1
 	return min(max(1<<bits.Len(uint(want-1)), minLines), maxLines)
 }
 
-func (x *index) refill(old []line, to func(uint64) *segment) {
+// refill enters the keys of lines into lower or, where bit is set in their hash, upper.
+func (x *index) refill(old []line, lower, upper *segment, bit uint64) {
 	for i := range old {
 		l := &old[i]
-		for j := range int(l.n) {
-			if h := Hash(l.key[j]); !to(h).put(h, l.key[j], l.id[j]) {
+		for j := range min(int(l.n), slots) {
+			h, to := Hash(l.key[j]), lower
+			if h&bit != 0 {
+				to = upper
+			}
+			if !to.put(h, l.key[j], l.id[j]) {
 				x.overflow(l.key[j], l.id[j])
 				x.spilled = append(x.spilled, entry{h, l.key[j], l.id[j]})
 			}

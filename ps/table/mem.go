@@ -69,7 +69,10 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 func (t *Mem) Len() int { return t.len }
 
 // Bytes implements [Table].
-func (t *Mem) Bytes() int64 { return t.index.bytes + int64(8*len(t.index.dir)) + t.slabs.bytes }
+func (t *Mem) Bytes() int64 { return t.IndexBytes() + t.slabs.bytes }
+
+// IndexBytes is the part of Bytes that finds rows.
+func (t *Mem) IndexBytes() int64 { return t.index.bytes + int64(16*len(t.index.dir)) }
 
 // Lookup implements [Table].
 func (t *Mem) Lookup(keys []int64, dst []float32) (found int) {
@@ -92,7 +95,7 @@ func (t *Mem) lookupPortable(keys []int64, dst []float32) (found int) {
 		for i, k := range keys[:n] {
 			h := Hash(k)
 			hashes[i] = h
-			fill[i] = t.index.segment(h).home(h).n
+			fill[i] = t.index.home(h).n
 		}
 		for i, k := range keys[:n] {
 			rows[i] = nil
@@ -142,23 +145,23 @@ func (t *Mem) Reserve(n int) error {
 	return nil
 }
 
-// indexRowBytes is what the index takes for a row, about: lines are 40 to 80 % full, and one segment doubles at a time.
+// indexRowBytes is what the index takes for a row, about: lines are 37 to 86 % full.
 const indexRowBytes = 32
 
 // rowCost is what a row takes of [Memory].
-func (t *Mem) rowCost() cost { return cost{int64(4*t.slabs.stride + metaBytes), indexRowBytes} }
+func (t *Mem) rowCost() int64 { return int64(4*t.slabs.stride+metaBytes) + indexRowBytes }
 
 // pay takes memory for n rows, and for more of them ahead where it can be had.
 func (t *Mem) pay(n int) error {
 	row := t.rowCost()
 	ahead := max(n, t.paid+t.paid/64+1024)
-	if t.mem.take(row.times(ahead-t.paid)) == nil {
+	if t.mem.take(row*int64(ahead-t.paid)) == nil {
 		t.paid = ahead
 		return nil
 	}
-	if err := t.mem.take(row.times(n - t.paid)); err != nil {
+	if err := t.mem.take(row * int64(n-t.paid)); err != nil {
 		return fmt.Errorf("table %s: it has %d rows of %d bytes, %s, and %d more do not fit: %w: %w",
-			t.name, t.len, row.sum(), size(row.times(t.len).sum()), n-t.len, ErrFull, err)
+			t.name, t.len, row, size(row*int64(t.len)), n-t.len, ErrFull, err)
 	}
 	t.paid = n
 	return nil
@@ -174,6 +177,23 @@ func (t *Mem) Apply(u Update) {
 	} else {
 		t.applyPortable(u)
 	}
+	t.prepare()
+}
+
+// prepare has memory made ready for the rows that come next. A table that cannot have it works without.
+func (t *Mem) prepare() {
+	row := t.rowCost()
+	ahead := int(min(row*int64(t.len)/4, aheadBytes) / row)
+	if row*int64(t.len) < 2*hugePageBytes || t.slabs.warmed >= t.len+ahead/2 {
+		return
+	}
+	if n := t.len + ahead - t.paid; n > 0 && t.mem.take(row*int64(n)) == nil {
+		t.paid += n
+	}
+	n := min(t.paid, t.len+ahead)
+	if t.slabs.grow(n) == nil {
+		t.slabs.warmTo(n, t.index.populate)
+	}
 }
 
 func (t *Mem) applyPortable(u Update) {
@@ -186,7 +206,7 @@ func (t *Mem) applyPortable(u Update) {
 		for i, k := range keys {
 			h := Hash(k)
 			hashes[i] = h
-			fill[i] = t.index.segment(h).home(h).n
+			fill[i] = t.index.home(h).n
 		}
 		for i, k := range keys {
 			id := t.findOrCreate(hashes[i], k)
@@ -293,6 +313,7 @@ func (t *Mem) Put(rows *Rows) error {
 		copy(row[t.dim:], rows.State[i*t.stateDim:][:t.stateDim])
 		*t.slabs.metaOf(id) = meta{time: rows.Times[i], count: rows.Counts[i]}
 	}
+	t.prepare()
 	return nil
 }
 
@@ -315,8 +336,10 @@ func (t *Mem) read(key int64, row []float32, m meta, dst *Rows) {
 
 // Close implements [Table].
 func (t *Mem) Close() {
+	t.index.populate.close()
+	t.index.store.close()
 	t.slabs.free()
-	t.mem.give(t.rowCost().times(t.paid))
+	t.mem.give(t.rowCost() * int64(t.paid))
 	t.paid = 0
 	t.index, t.len, t.cuts = newIndex(), 0, nil
 }

@@ -11,17 +11,11 @@ type Memory struct {
 	o  MemoryOptions
 	mu struct {
 		sync.Mutex
-		used cost
+		used int64
 		// unasked is what was taken since the machine was asked last.
 		unasked int64
 	}
 }
-
-// cost is memory, mapped or on the Go heap, in bytes.
-type cost struct{ mapped, heap int64 }
-
-func (c cost) times(n int) cost { return cost{c.mapped * int64(n), c.heap * int64(n)} }
-func (c cost) sum() int64       { return c.mapped + c.heap }
 
 // askEvery is after how many bytes the machine is asked again what it has left.
 const askEvery = 4 << 20
@@ -61,18 +55,17 @@ func (m *Memory) Used() int64 {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.used.sum()
+	return m.mu.used
 }
 
 // take takes memory, or says why it cannot be had.
-func (m *Memory) take(c cost) error {
-	n := c.sum()
+func (m *Memory) take(n int64) error {
 	if m == nil || n == 0 {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	used := m.mu.used.sum()
+	used := m.mu.used
 	if n > m.o.Limit-used {
 		return fmt.Errorf("all tables of the process take %s of %s (%s)", size(used), size(m.o.Limit), m.o.Of)
 	}
@@ -83,24 +76,24 @@ func (m *Memory) take(c cost) error {
 		}
 		m.mu.unasked = 0
 	}
-	m.add(c)
+	m.add(n)
 	return nil
 }
 
 // give gives memory back.
-func (m *Memory) give(c cost) {
-	if m == nil || c.sum() == 0 {
+func (m *Memory) give(n int64) {
+	if m == nil || n == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(cost{-c.mapped, -c.heap})
+	m.add(-n)
 }
 
-func (m *Memory) add(c cost) {
-	m.mu.used = cost{m.mu.used.mapped + c.mapped, m.mu.used.heap + c.heap}
-	if m.o.Changed != nil && c.mapped != 0 {
-		m.o.Changed(m.mu.used.mapped)
+func (m *Memory) add(n int64) {
+	m.mu.used += n
+	if m.o.Changed != nil {
+		m.o.Changed(m.mu.used)
 	}
 }
 

@@ -15,6 +15,8 @@ const (
 	maxRows = 1<<32 - 2*firstSlab
 	// goSlabBytes is the size below which memory of the Go heap serves as well as a mapping of its own.
 	goSlabBytes = 64 << 10
+	// hugePageBytes is the size of a mapping from which huge pages are asked for: below, they would make small tables large.
+	hugePageBytes = 8 << 20
 )
 
 // meta is what a row has besides weights and state. It lies apart, so that a lookup touches weights only.
@@ -31,9 +33,39 @@ type slabs struct {
 	maps   [][]byte
 	bytes  int64
 	cap    int
+	// warm are the mappings of each slab that has huge pages, and up to where they are populated.
+	warm []warmSlab
+	// warmed is the number of rows up to where that was asked for.
+	warmed int
 	// rowBase and metaBase give addresses: with x = id + firstSlab, row id begins at rowBase[leading zeros of x, of 32 bits] +
 	// x·(bytes of a row), and its meta likewise. The memory never moves.
 	rowBase, metaBase [32]uintptr
+}
+
+// warmSlab is a slab whose memory is populated ahead.
+type warmSlab struct {
+	first, rows    int // numbers of its rows: from first, so many
+	data, meta     []byte
+	toData, toMeta int
+}
+
+// warmTo has the memory of the rows before number n populated.
+func (s *slabs) warmTo(n int, p *populator) {
+	s.warmed = n
+	for len(s.warm) > 0 {
+		w := &s.warm[0]
+		k := min(n-w.first, w.rows)
+		if k <= 0 {
+			return
+		}
+		w.toData = p.extend(w.data, w.toData, len(w.data)/w.rows*k)
+		w.toMeta = p.extend(w.meta, w.toMeta, len(w.meta)/w.rows*k)
+		if k < w.rows {
+			return
+		}
+		w.toData, w.toMeta = p.extend(w.data, w.toData, len(w.data)), p.extend(w.meta, w.toMeta, len(w.meta))
+		s.warm = s.warm[1:]
+	}
 }
 
 // place returns the slab of row id and its number there.
@@ -46,6 +78,11 @@ func place(id uint32) (slab, at int) {
 func (s *slabs) row(id uint32) []float32 {
 	slab, at := place(id)
 	return s.data[slab][at*s.stride:][:s.stride:s.stride]
+}
+
+// address is that of row id.
+func (s *slabs) address(id uint32) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(s.row(id))))
 }
 
 func (s *slabs) metaOf(id uint32) *meta {
@@ -74,6 +111,9 @@ func (s *slabs) grow(n int) error {
 		zeros := 32 - bits.Len32(uint32(rows))
 		s.rowBase[zeros] = address(raw) - uintptr(size)
 		s.metaBase[zeros] = address(metaRaw) - uintptr(rows)*unsafe.Sizeof(meta{})
+		if size >= hugePageBytes {
+			s.warm = append(s.warm, warmSlab{first: s.cap, rows: rows, data: raw, meta: metaRaw})
+		}
 		s.cap += rows
 	}
 	return nil

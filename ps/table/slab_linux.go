@@ -2,11 +2,12 @@ package table
 
 import "golang.org/x/sys/unix"
 
-// hugePageBytes is the mapping size from which huge pages are asked for: below, they would make small tables large.
-const hugePageBytes = 8 << 20
-
-// mapMemory returns zeroed pages outside the Go heap, large ones if huge says so; a page costs memory once it is touched.
+// mapMemory returns zeroed pages outside the Go heap, at least of size, large ones if huge says so; a page costs memory once it
+// is touched.
 func mapMemory(size int, huge bool) (b []byte, mapped bool, err error) {
+	if huge && size >= hugePageBytes {
+		size = (size + populateBytes - 1) / populateBytes * populateBytes // the system puts such mappings where huge pages fit
+	}
 	b, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, false, err
@@ -27,4 +28,10 @@ func unmapMemory(b []byte) {
 func dropMemory(b []byte) {
 	// It fails for addresses that are not mapped only.
 	_ = unix.Madvise(b, unix.MADV_DONTNEED)
+}
+
+// populateMemory gives pages to a part of a mapping, which may be in use meanwhile.
+func populateMemory(b []byte) {
+	// Systems before 5.14 have no such call: pages come when they are touched.
+	_ = unix.Madvise(b, unix.MADV_POPULATE_WRITE)
 }

@@ -8,3 +8,5 @@ func mapMemory(int, bool) (b []byte, mapped bool, err error) { return nil, false
 func unmapMemory([]byte) {}
 
 func dropMemory([]byte) {}
+
+func populateMemory([]byte) {}
