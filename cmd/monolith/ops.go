@@ -69,6 +69,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,
+			"table":    psbench.Table,
 		},
 	}
 }

@@ -50,7 +50,7 @@ var psRooms = map[string][]string{
 	"ps/wire":        {"ps"},
 	"ps/rpc":         {"ps", "ps/shard", "ps/coordinator", "ps/snapshot", "ps/table", "ps/wire"},
 	"ps/pstest":      {"ps", "ps/coordinator", "ps/snapshot", "ps/table"},
-	"ps/psbench":     {"ps", "ps/coordinator", "ps/shard", "ps/wire"},
+	"ps/psbench":     {"ps", "ps/coordinator", "ps/shard", "ps/table", "ps/wire"},
 }
 
 // TestCoreLinksNoEngine: a program that imports only the contract and the parameter server links neither Beam nor Parquet

@@ -17,7 +17,7 @@ type benchmark struct{ name, short, long string }
 
 // benchmarks are all of them, a file each.
 func benchmarks() []benchmark {
-	return []benchmark{benchGemm(), benchStep(), benchWire(), benchWAL(), benchSnapshot()}
+	return []benchmark{benchGemm(), benchStep(), benchTable(), benchWire(), benchWAL(), benchSnapshot()}
 }
 
 func (a *App) benchCommand(out *outcome) *cobra.Command {

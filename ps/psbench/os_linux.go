@@ -1,0 +1,26 @@
+package psbench
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// threadSeconds is the processor time of this thread.
+func threadSeconds() float64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return float64(t.Nano()) / 1e9
+}
+
+// hugeFloats is an array in huge pages, and what frees it.
+func hugeFloats(n int) (f []float32, free func()) {
+	b, err := unix.Mmap(-1, 0, 4*n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return make([]float32, n), func() {}
+	}
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), func() { _ = unix.Munmap(b) }
+}

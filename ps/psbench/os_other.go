@@ -1,0 +1,11 @@
+//go:build !linux
+
+package psbench
+
+import "github.com/monolith-go/monolith/internal/bench"
+
+// threadSeconds is the processor time of the process: there is no clock of one thread that all systems have.
+func threadSeconds() float64 { return bench.CPUSeconds() }
+
+// hugeFloats is an array, and what frees it.
+func hugeFloats(n int) (f []float32, free func()) { return make([]float32, n), func() {} }
