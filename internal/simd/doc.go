@@ -15,6 +15,9 @@
 // as the others where the processor has them. They were written on a processor that has not, and were never timed: their
 // tile is that of a prototype which was.
 //
+// With the build tag openblas (and cgo) products of matrices are those of OpenBLAS, but for the portable family: a program that wants them links its
+// library, and gives up the promise of same bits for them.
+//
 // NaN and infinities propagate as in the plain formulas: no product is left out because a factor is zero.
 //
 // # Threads

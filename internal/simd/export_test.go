@@ -22,3 +22,6 @@ func SetActive(f Family) (restore func()) {
 
 // Interpreted is set where the instructions of AVX-512 are interpreted.
 const Interpreted = interpreted
+
+// Foreign is set where products are those of another library, which promises no bits.
+const Foreign = suffix != ""

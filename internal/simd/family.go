@@ -23,13 +23,14 @@ const (
 // Env is the environment variable that forces a family.
 const Env = "MONOLITH_SIMD"
 
-// String is the name that goes into snapshots and reports: portable, avx2 or avx512.
+// String is the name that goes into snapshots and reports: portable, avx2 or avx512, the latter with +openblas in a program that was built with the
+// tag openblas, whose products are those of OpenBLAS.
 func (f Family) String() string {
 	switch f {
 	case AVX512:
-		return "avx512"
+		return "avx512" + suffix
 	case AVX2:
-		return "avx2"
+		return "avx2" + suffix
 	default:
 		return "portable"
 	}

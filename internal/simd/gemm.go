@@ -41,6 +41,9 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 	if e.Bias != nil {
 		e.Bias = e.Bias[:n]
 	}
+	if p.multiplyBLAS(transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e) {
+		return
+	}
 	g := &p.gemm
 	g.geometry = geometries[p.family]
 	g.transA, g.transB, g.m, g.k = transA, transB, m, k

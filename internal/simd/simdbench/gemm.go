@@ -3,6 +3,7 @@ package simdbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -86,7 +87,7 @@ func Gemm(ctx context.Context, o bench.Options) (results []bench.Result, err err
 		return nil, err
 	}
 	if openBLAS != nil {
-		defer openBLAS.close()
+		defer func() { err = errors.Join(err, openBLAS.close()) }()
 	}
 	procs, machine := runtime.GOMAXPROCS(0), bench.Machine()
 	defer runtime.GOMAXPROCS(procs)

@@ -25,11 +25,12 @@ type helper struct {
 
 // startOpenBLAS builds and starts the helper below dir. It returns nil where there is no C compiler or no OpenBLAS.
 func startOpenBLAS(ctx context.Context, dir string) (*helper, error) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		return nil, nil
+	cc, missing := exec.LookPath("cc")
+	if missing != nil {
+		return nil, nil //nolint:nilerr // without a compiler there is nothing to compare with
 	}
 	h := &helper{}
+	var err error
 	if h.dir, err = os.MkdirTemp(dir, "openblas"); err != nil {
 		return nil, err
 	}
