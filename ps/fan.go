@@ -6,12 +6,26 @@ import (
 	"sync"
 )
 
-// fan calls all shards of a client. After a network it calls them at the same time: a goroutine costs a hundredth of
-// what a message does.
-type fan struct{ parallel bool }
+// fan calls all shards of a client. After a network, or where they have logs, it calls them at the same time: a goroutine costs a
+// hundredth of what a message or a disk's answer does. Calls may overlap; in the steady state they allocate nothing.
+type fan struct {
+	parallel bool
+
+	mu   sync.Mutex
+	idle []*fanCall
+}
+
+// fanCall is one call of all shards, with its memory.
+type fanCall struct {
+	ctx  context.Context
+	do   func(ctx context.Context, s int) error
+	errs []error
+	run  []func() // by shard, made once
+	wg   sync.WaitGroup
+}
 
 // each calls do for every shard. One after another it stops at the first error, otherwise it joins the errors of all.
-func (f fan) each(ctx context.Context, shards int, do func(ctx context.Context, s int) error) error {
+func (f *fan) each(ctx context.Context, shards int, do func(ctx context.Context, s int) error) error {
 	if !f.parallel || shards <= 1 {
 		for s := range shards {
 			if err := do(ctx, s); err != nil {
@@ -20,12 +34,43 @@ func (f fan) each(ctx context.Context, shards int, do func(ctx context.Context, 
 		}
 		return nil
 	}
-	errs := make([]error, shards)
-	var wg sync.WaitGroup
-	for s := 1; s < shards; s++ {
-		wg.Go(func() { errs[s] = do(ctx, s) })
+	c := f.take(shards)
+	c.ctx, c.do = ctx, do
+	c.wg.Add(shards - 1)
+	for _, run := range c.run[1:shards] {
+		go run()
 	}
-	errs[0] = do(ctx, 0)
-	wg.Wait()
-	return errors.Join(errs...)
+	c.errs[0] = do(ctx, 0)
+	c.wg.Wait()
+	err := errors.Join(c.errs[:shards]...)
+	clear(c.errs)
+	c.ctx, c.do = nil, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle = append(f.idle, c)
+	return err
+}
+
+// take returns a call of so many shards that nobody has.
+func (f *fan) take(shards int) *fanCall {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var c *fanCall
+	if n := len(f.idle); n > 0 {
+		c, f.idle = f.idle[n-1], f.idle[:n-1]
+	} else {
+		c = &fanCall{}
+	}
+	c.grow(shards)
+	return c
+}
+
+func (c *fanCall) grow(shards int) {
+	for s := len(c.run); s < shards; s++ {
+		c.errs = append(c.errs, nil)
+		c.run = append(c.run, func() {
+			defer c.wg.Done()
+			c.errs[s] = c.do(c.ctx, s)
+		})
+	}
 }

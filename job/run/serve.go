@@ -220,7 +220,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Memory = tableMemory(s.cfg, s.opts.Memory)
+	o.Memory, o.Writers = tableMemory(s.cfg, s.opts.Memory), len(s.opts.Shards)
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, len(s.opts.Shards)+1)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,8 @@ type Options struct {
 	Hooks *ps.Hooks
 	// FS is where snapshots are kept; nil: [fsx.Local].
 	FS fsx.FS
+	// Writers is how many shards of this process may write their parts of a snapshot at the same time; 0: all shards are in it.
+	Writers int
 	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
 	// has no limit.
 	Memory *table.Memory
@@ -246,6 +249,9 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 // Node returns the options of one shard, of so many, that fit those of the cluster.
 func (o Options) Node(index, numShards int) shard.Options {
 	n := shard.Options{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory, ReadOnly: o.ReadOnly}
+	if n.Writers = o.Writers; n.Writers == 0 {
+		n.Writers = min(numShards, runtime.GOMAXPROCS(0)) // see Cluster.write
+	}
 	if o.Log != nil {
 		l := *o.Log
 		l.Dir = filepath.Join(l.Dir, shard.LogName(index, numShards))
@@ -319,7 +325,8 @@ func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64
 // client makes a client of open streams.
 func (c *Cluster) client(worker string, conns []ps.Conn) *ps.Client {
 	return ps.NewClient(ps.ClientOptions{
-		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == ps.Partial, Parallel: c.opts.Peers != nil,
+		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == ps.Partial,
+		Parallel: c.opts.Peers != nil || c.opts.Log != nil, // a disk takes as long as a network, and the writes of all logs at once
 	})
 }
 

@@ -115,7 +115,9 @@ func (w *worker) push(ctx context.Context, u *param.Update) error {
 }
 
 // next pushes the next batch of a worker.
-func (w *worker) next(ctx context.Context) error { return w.push(ctx, w.updates[int(w.at)%len(w.updates)]) }
+func (w *worker) next(ctx context.Context) error {
+	return w.push(ctx, w.updates[int(w.at)%len(w.updates)])
+}
 
 // Log measures pushes to shards that keep write-ahead logs against the same without, rows per second: one worker that waits for
 // each push, and eight at a time that share what reaches the disk.

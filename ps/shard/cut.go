@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -117,7 +116,7 @@ func (n *Node) bytes(cut *Cut) int64 {
 }
 
 // WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
-// under this name. Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
+// under this name. While streams change the state it takes a small share of the processors (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
 func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
 	n.use.RLock()
 	defer n.use.RUnlock()
@@ -141,10 +140,12 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
 			n.opts.Index, n.opts.NumShards, dir, ps.ErrNoDir)
 	}
-	w := snapshot.NewPart(snapshot.PartOptions{FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut)})
+	pace := newPace(ctx, n.opts.Writers, n.calls.Load)
+	w := snapshot.NewPart(snapshot.PartOptions{
+		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut), Pause: pace.pause,
+	})
 	for t, tc := range cut.Tables {
 		err := w.Rows(t, func(dst *table.Rows, limit int) bool {
-			runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
 			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
 		})
 		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {

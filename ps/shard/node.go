@@ -36,6 +36,8 @@ type Options struct {
 	FS fsx.FS
 	// ReadOnly makes the shard hold weights alone, and refuse to change them; the layout is one of [param.Layout.Frozen].
 	ReadOnly bool
+	// Writers is how many nodes of this process may write a snapshot at the same time; 0 means 1.
+	Writers int
 	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
 	Memory *table.Memory
 }
@@ -74,6 +76,8 @@ type Node struct {
 	// cutting is set while a snapshot aligns streams or copies rows; stall is the longest that a push waited meanwhile.
 	cutting atomic.Bool
 	stall   atomic.Int64
+	// calls counts how often clients took the lock to change something.
+	calls atomic.Uint64
 }
 
 // Open makes a node, with the state of its log where there is one. What the log cannot give back is reported by
@@ -171,6 +175,7 @@ func (n *Node) wakeUp() {
 
 // lock is mu.Lock for clients, which takes note of how long a snapshot kept them waiting.
 func (n *Node) lock() {
+	n.calls.Add(1)
 	if !n.cutting.Load() {
 		n.mu.Lock()
 		return

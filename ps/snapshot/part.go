@@ -24,13 +24,16 @@ import (
 const (
 	maxBatchRows  = 64 << 10
 	maxBatchBytes = 8 << 20
-	// copyRows is how many rows are copied under a table's lock at once.
-	copyRows = 4096
+	// copyRows is how many rows are copied under a table's lock at once: about a third of a millisecond, for which updates wait.
+	copyRows = 1024
+	// pieceRows and pieceBytes are how much is looked at and written between two calls of PartOptions.Pause, about a millisecond.
+	pieceRows  = 2048
+	pieceBytes = 256 << 10
 )
 
 // batchRows is how many rows of a table a record batch has at most.
 func batchRows(dim, stateDim int) int {
-	return min(maxBatchRows, max(copyRows, maxBatchBytes/(24+4*(dim+stateDim))))
+	return min(maxBatchRows, max(4096, maxBatchBytes/(24+4*(dim+stateDim))))
 }
 
 // Part is what one shard wrote of a snapshot: durable files that the manifest will name.
@@ -53,6 +56,8 @@ type PartOptions struct {
 	Allocator memory.Allocator
 	// Need estimates the bytes to be written, for the error of a full disk.
 	Need int64
+	// Pause, if not nil, is called without a lock after each millisecond of work or so, and may wait: others go first then.
+	Pause func()
 }
 
 // PartWriter writes the part of one shard. It is not for concurrent use, but those of several shards may work at the
@@ -70,6 +75,9 @@ func NewPart(o PartOptions) *PartWriter {
 	o.FS = disk(o.FS)
 	if o.Allocator == nil {
 		o.Allocator = memory.DefaultAllocator
+	}
+	if o.Pause == nil {
+		o.Pause = func() {}
 	}
 	return &PartWriter{o: o, tables: tablesOf(o.Layout)}
 }
@@ -122,6 +130,7 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (
 		w.rows.Reset()
 		for more && len(w.rows.Keys)+copyRows <= batch {
 			more = next(&w.rows, copyRows)
+			w.o.Pause()
 		}
 		if len(w.rows.Keys) == 0 {
 			break
@@ -139,7 +148,11 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (
 				}
 			}
 		}
-		w.part.Digest.Rows(t.Name, dim, stateDim, &w.rows)
+		for from := 0; from < len(w.rows.Keys); from += pieceRows {
+			piece := part(&w.rows, dim, stateDim, from, min(from+pieceRows, len(w.rows.Keys)))
+			w.part.Digest.Rows(t.Name, dim, stateDim, &piece)
+			w.o.Pause()
+		}
 		n += int64(len(w.rows.Keys))
 		if err := rows.write(cols.weights(&w.rows)); err != nil {
 			return err
@@ -157,6 +170,14 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (
 		return err
 	}
 	return w.finish(state, FileInfo{Kind: KindState, Table: tbl, Shard: w.o.Shard, Rows: n})
+}
+
+// part is rows [from, to) of r.
+func part(r *table.Rows, dim, stateDim, from, to int) table.Rows {
+	return table.Rows{
+		Keys: r.Keys[from:to], Times: r.Times[from:to], Counts: r.Counts[from:to],
+		Weights: r.Weights[from*dim : to*dim], State: r.State[from*stateDim : to*stateDim],
+	}
 }
 
 // Dense writes the dense tensors.
@@ -221,7 +242,7 @@ func (w *PartWriter) create(name string, schema *arrow.Schema) (*file, error) {
 	if f.o, err = w.o.FS.Create(context.Background(), filepath.Join(w.o.Dir, name)); err != nil {
 		return nil, w.fail(err)
 	}
-	f.buf = bufio.NewWriterSize(sink{f}, 1<<20)
+	f.buf = bufio.NewWriterSize(sink{f}, pieceBytes)
 	if f.arrow, err = ipc.NewFileWriter(f.buf, ipc.WithSchema(schema), ipc.WithAllocator(w.o.Allocator)); err != nil {
 		return nil, errors.Join(w.fail(err), f.abort())
 	}
@@ -231,12 +252,18 @@ func (w *PartWriter) create(name string, schema *arrow.Schema) (*file, error) {
 // sink is the end of a file's buffers.
 type sink struct{ f *file }
 
-func (s sink) Write(p []byte) (int, error) {
-	n, err := s.f.o.Write(p)
-	s.f.sum.Write(p[:n])
-	s.f.bytes += int64(n)
-	s.f.w.wrote += int64(n)
-	return n, err
+func (s sink) Write(p []byte) (written int, err error) {
+	for err == nil && written < len(p) {
+		var n int
+		piece := p[written:min(written+pieceBytes, len(p))]
+		n, err = s.f.o.Write(piece)
+		s.f.sum.Write(piece[:n])
+		s.f.bytes += int64(n)
+		s.f.w.wrote += int64(n)
+		written += n
+		s.f.w.o.Pause()
+	}
+	return written, err
 }
 
 // write writes a record batch, which it releases.

@@ -26,6 +26,8 @@ type cut struct {
 	buf     []entry
 	next    uint64
 	last    bool
+	// unsaved is scratch of save.
+	unsaved []int32
 }
 
 type entry struct {
@@ -53,16 +55,32 @@ func (t *Mem) Cut() Cut {
 // Len implements [Cut].
 func (c *cut) Len() int { return c.n }
 
-// save keeps the row as it is, unless it is newer than the cut, read or saved already.
-func (c *cut) save(h uint64, id uint32) {
-	if int64(id) >= int64(c.n) || c.done || h < c.cursor || c.err != nil {
+// save keeps rows as they are, but for those that are newer than the cut, read or saved already.
+func (c *cut) save(keys []int64, ids []uint32) {
+	if c.done || c.err != nil || c.n == 0 {
 		return
 	}
-	if c.saved.at[id] != 0 {
-		return
+	if cap(c.unsaved) < len(keys) {
+		c.unsaved = make([]int32, len(keys))
 	}
-	if err := c.saved.save(h, id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
-		c.fail(err)
+	unsaved, has := c.unsaved[:len(keys)], c.saved.has
+	last, cursor, n := uint32(c.n-1), c.cursor, 0
+	for i, k := range keys {
+		id := ids[i]
+		if id <= last && has[id/64]>>(id%64)&1 == 0 && Hash(k) >= cursor {
+			unsaved[n] = int32(i)
+			n++
+		}
+	}
+	for _, i := range unsaved[:n] {
+		id := ids[i]
+		if c.saved.at[id] != 0 { // twice in one update
+			continue
+		}
+		if err := c.saved.save(Hash(keys[i]), id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
+			c.fail(err)
+			return
+		}
 	}
 }
 

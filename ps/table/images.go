@@ -16,6 +16,8 @@ type images struct {
 	// at is for every row of the cut 1 + the place of its image, or 0.
 	at    []uint32
 	atMap []byte
+	// has is a bit for every row of the cut, set where it has an image. All updates look there, and unlike at it fits a cache.
+	has []uint64
 	// byRange are the chunks of each range; the images of the last one end at fill.
 	byRange [ranges][]uint32
 	fill    [ranges]int
@@ -45,6 +47,7 @@ func newImages(n, stride int, mem *Memory) (*images, error) {
 	if raw == nil {
 		raw = heapMemory(4 * n)
 	}
+	im.has = make([]uint64, (n+63)/64)
 	im.at = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(raw))), n)
 	return im, nil
 }
@@ -70,6 +73,7 @@ func (im *images) save(h uint64, id uint32, row []float32, m *meta) error {
 	copy(to, row)
 	*tm = *m
 	im.at[id] = uint32(place) + 1
+	im.has[id/64] |= 1 << (id % 64)
 	return nil
 }
 
@@ -129,5 +133,5 @@ func (im *images) close() {
 	if im.atMap != nil {
 		unmapMemory(im.atMap)
 	}
-	im.at, im.atMap = nil, nil
+	im.at, im.atMap, im.has = nil, nil, nil
 }

@@ -232,9 +232,7 @@ func (t *Mem) applyPortable(u Update) {
 // save keeps rows that are about to change for the cuts that have not read them.
 func (t *Mem) save(keys []int64, ids []uint32) {
 	for _, c := range t.cuts {
-		for i, k := range keys {
-			c.save(Hash(k), ids[i])
-		}
+		c.save(keys, ids)
 	}
 }
 

@@ -1,0 +1,83 @@
+package shard
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+const (
+	// paceShare is how much of the process's processors its writers of snapshots take together while workers push: training that
+	// uses all of them is slowed down by little more than that.
+	paceShare = 0.05
+	// paceFree is how much work is done before a writer begins to wait: small tables are not worth it.
+	paceFree = 50 * time.Millisecond
+	// paceLongest bounds how long a writer waits for in all, so that a snapshot of a very large table ends: the rest is written as fast
+	// as it can be.
+	paceLongest = 2 * time.Minute
+	// paceSilence is after how long without a change of the state nobody is in a writer's way.
+	paceSilence = 100 * time.Millisecond
+	// pacePiece is the most that counts as work between two calls of pause. What takes longer waits for the disk or for a processor.
+	pacePiece = 2 * time.Millisecond
+	// paceNap is how long a wait is, at least: shorter ones are saved up.
+	paceNap = 5 * time.Millisecond
+)
+
+// pace spreads the work of a snapshot's writer over time while streams change the state. It is for one goroutine, which calls
+// pause without a lock about once a millisecond.
+type pace struct {
+	ctx context.Context
+	// calls counts those of clients that change something.
+	calls func() uint64
+	now   func() time.Time
+	sleep func(context.Context, time.Duration)
+	// factor is how long to wait for a piece of work, of its length.
+	factor float64
+
+	since, active      time.Time // when the work continued, and when the last change was seen
+	seen               uint64
+	worked, owed, idle time.Duration // idle: waited in all
+}
+
+// newPace makes the pace of one of so many writers of a process.
+func newPace(ctx context.Context, writers int, calls func() uint64) *pace {
+	share := min(paceShare*float64(runtime.GOMAXPROCS(0))/float64(max(writers, 1)), 1)
+	return &pace{ctx: ctx, calls: calls, now: time.Now, sleep: sleep, factor: 1/share - 1, seen: calls()}
+}
+
+// pause waits if it is time to.
+func (p *pace) pause() {
+	runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
+	now := p.now()
+	if p.since.IsZero() {
+		p.since, p.active = now, now
+	}
+	piece := min(now.Sub(p.since), pacePiece)
+	p.since = now
+	if n := p.calls(); n != p.seen {
+		p.seen, p.active = n, now
+	}
+	switch p.worked += piece; {
+	case p.worked < paceFree || p.idle >= paceLongest:
+		return
+	case now.Sub(p.active) > paceSilence:
+		p.owed = 0
+		return
+	}
+	if p.owed += time.Duration(float64(piece) * p.factor); p.owed < paceNap {
+		return
+	}
+	p.sleep(p.ctx, p.owed)
+	p.idle, p.owed = p.idle+p.owed, 0
+	p.since = p.now()
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
