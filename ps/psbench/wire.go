@@ -244,8 +244,7 @@ func plain(request, reply int, ends *ends) (bench.Candidate, error) {
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		err = errors.Join(err, l.Close())
-		<-done
-		return bench.Candidate{}, err
+		return bench.Candidate{}, errors.Join(err, <-done)
 	}
 	ends.add(func() error { return errors.Join(c.Close(), <-done, l.Close()) })
 	out, in := newFrame(request), newFrame(reply)
