@@ -335,8 +335,14 @@ func BenchmarkUpdate(b *testing.B) {
 func TestKernelsAreTheFormulas(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []optim.Optimizer{
-		optim.SGD{}, optim.EMA{}, optim.Adagrad{}, optim.Adagrad{WeightDecay: .1}, optim.Adam{}, optim.Adam{Nesterov: true, WeightDecay: .1},
-		optim.FTRL{}, optim.FTRL{L1: .3, L2: .1, Beta: .5},
+		optim.SGD{},
+		optim.EMA{},
+		optim.Adagrad{},
+		optim.Adagrad{WeightDecay: .1},
+		optim.Adam{},
+		optim.Adam{Nesterov: true, WeightDecay: .1},
+		optim.FTRL{},
+		optim.FTRL{L1: .3, L2: .1, Beta: .5},
 	} {
 		for _, dim := range []int{8, 9, 16, 31, 33, 400} {
 			rng := rand.New(rand.NewPCG(uint64(dim), 1))

@@ -43,8 +43,10 @@ func (a *asm) toFloat(x vector) vector { v := a.vec(); a.VCVTDQ2PS(x, v); return
 func (a *asm) addInt(x vector, y operand.Op) vector { v := a.vec(); a.VPADDD(y, x, v); return v }
 func (a *asm) subInt(x vector, y operand.Op) vector { v := a.vec(); a.VPSUBD(y, x, v); return v }
 func (a *asm) left(x vector, n int) vector          { v := a.vec(); a.VPSLLD(imm(n), x, v); return v }
-func (a *asm) right(x vector, n int) vector         { v := a.vec(); a.VPSRLD(imm(n), x, v); return v }
-func (a *asm) rightSigned(x vector, n int) vector   { v := a.vec(); a.VPSRAD(imm(n), x, v); return v }
+
+func (a *asm) right(x vector, n int) vector { v := a.vec(); a.VPSRLD(imm(n), x, v); return v }
+
+func (a *asm) rightSigned(x vector, n int) vector { v := a.vec(); a.VPSRAD(imm(n), x, v); return v }
 
 // exp is 2ⁿ·e^r, n the nearest integer to x/ln 2. 2ⁿ is multiplied in two halves, so that results may be infinite and
 // denormal. min and max return their second operand for a NaN: x.
