@@ -16,7 +16,8 @@ func (t *trainer) recordKernels(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("job: storing the family of kernels: %w", err)
 	}
-	if b := string(began); b != here && t.cfg.Deterministic {
+	if b := string(began); b != here && t.cfg.Deterministic && !t.otherKernels {
+		t.otherKernels = true
 		t.notice("the job began with the kernels %s and continues with %s: results are as good, but have other bits; %s=%s forces the former where the processor has them", b, here, simd.Env, b)
 	}
 	return nil

@@ -83,9 +83,11 @@ type trainer struct {
 	shards  shards
 	monitor *monitor
 	state   *stored.Trainer
-	bad     *badRows
-	lock    *fsx.Lock // nil with shards in other processes, whose coordinator has it
-	worker  string
+	// otherKernels reports that the user was notified of them.
+	otherKernels bool
+	bad          *badRows
+	lock         *fsx.Lock // nil with shards in other processes, whose coordinator has it
+	worker       string
 	// outputs are the job's outputs that are open.
 	outputs wiring.Outputs
 	// memories is what readers want remembered with the next snapshot.
@@ -148,10 +150,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if err != nil {
 		return nil, err
 	}
-	if err = t.recordKernels(ctx); err == nil {
-		err = t.beginBackfill(ctx)
-	}
-	if err != nil {
+	if err := t.beginBackfill(ctx); err != nil {
 		return nil, errors.Join(err, t.closeShards())
 	}
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.

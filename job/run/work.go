@@ -500,6 +500,9 @@ func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*sto
 	if a.Leader {
 		set = t.setter(m, a)
 	}
+	if err := t.recordKernels(ctx); err != nil { // the shards may have gone back to where they did not know
+		return nil, err
+	}
 	return stored.RestoreTrainer(ctx, t.shards, t.sourceName(), set)
 }
 
