@@ -18,12 +18,16 @@ func TestDedupFollowsMap(t *testing.T) {
 		number := map[int64]int32{}
 		var keys []int64
 		var counts []uint32
-		for range 1 + rng.IntN(3) { // features of one table
+		slots := 1 + rng.Int64N(4) // from one that all features share to, mostly, one for each
+		ids := 1 + rng.Int64N(5000)
+		mixed := rng.IntN(3) == 0
+		for range 1 + rng.IntN(12) { // features of one table
 			fids := make([]int64, rng.IntN(3000))
+			slot := rng.Int64N(slots * slots)
 			for i := range fids {
-				fids[i] = rng.Int64N(1+rng.Int64N(5000)) - 100
-				if rng.IntN(4) == 0 {
-					fids[i] <<= 48 // only high bits differ
+				fids[i] = slot<<48 | rng.Int64N(ids)
+				if mixed && rng.IntN(4) == 0 {
+					fids[i] = (fids[i] - 100) << 48 // only high bits differ
 				}
 			}
 			got := make([]int32, len(fids))
