@@ -277,6 +277,31 @@ func fmAVX2(fields int, dim int, x *float32, sums *float32) float32
 //go:noescape
 func addFMGradAVX2(fields int, dim int, d float32, x *float32, sums *float32, dx *float32)
 
+// finishFMAVX2 returns half of the sum of the squares of sums less squares.
+//
+//go:noescape
+func finishFMAVX2(dim int, sums *float32, squares *float32) float32
+
+// addFM2AVX2 adds the vectors of rows' entries to sums and their squares to squares, whose rows are gap bytes apart; 2·8 columns or fewer.
+//
+//go:noescape
+func addFM2AVX2(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int)
+
+// spreadFM2AVX2 adds dy·(sums-v) to the gradients of the vectors v of rows' entries; rows of sums are gap bytes apart; 2·8 columns or fewer.
+//
+//go:noescape
+func spreadFM2AVX2(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int)
+
+// addFM1AVX2 adds the vectors of rows' entries to sums and their squares to squares, whose rows are gap bytes apart; 1·8 columns or fewer.
+//
+//go:noescape
+func addFM1AVX2(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int)
+
+// spreadFM1AVX2 adds dy·(sums-v) to the gradients of the vectors v of rows' entries; rows of sums are gap bytes apart; 1·8 columns or fewer.
+//
+//go:noescape
+func spreadFM1AVX2(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int)
+
 // pool2AVX2 puts the sums, or means, of the rows' vectors into dst, whose rows are gap bytes apart; 2·8 columns or fewer.
 //
 //go:noescape

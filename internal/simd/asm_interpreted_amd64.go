@@ -186,6 +186,26 @@ func addFMGradAVX512(fields int, dim int, d float32, x *float32, sums *float32, 
 	interpret("addFMGradAVX512", fields, dim, d, x, sums, dx)
 }
 
+func finishFMAVX512(dim int, sums *float32, squares *float32) float32 {
+	return interpret("finishFMAVX512", dim, sums, squares)
+}
+
+func addFM2AVX512(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int) {
+	interpret("addFM2AVX512", rows, index, values, stride, sums, squares, gap, columns)
+}
+
+func spreadFM2AVX512(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int) {
+	interpret("spreadFM2AVX512", rows, index, values, grads, stride, dy, sums, gap, columns)
+}
+
+func addFM1AVX512(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int) {
+	interpret("addFM1AVX512", rows, index, values, stride, sums, squares, gap, columns)
+}
+
+func spreadFM1AVX512(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int) {
+	interpret("spreadFM1AVX512", rows, index, values, grads, stride, dy, sums, gap, columns)
+}
+
 func pool2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
 	interpret("pool2AVX512", rows, offsets, index, weights, values, stride, dst, gap, columns, mean)
 }

@@ -204,6 +204,26 @@ func addFMGradAVX2(fields int, dim int, d float32, x *float32, sums *float32, dx
 	panic("simd: addFMGradAVX2 on a processor without it")
 }
 
+func finishFMAVX2(dim int, sums *float32, squares *float32) float32 {
+	panic("simd: finishFMAVX2 on a processor without it")
+}
+
+func addFM2AVX2(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int) {
+	panic("simd: addFM2AVX2 on a processor without it")
+}
+
+func spreadFM2AVX2(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int) {
+	panic("simd: spreadFM2AVX2 on a processor without it")
+}
+
+func addFM1AVX2(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int) {
+	panic("simd: addFM1AVX2 on a processor without it")
+}
+
+func spreadFM1AVX2(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int) {
+	panic("simd: spreadFM1AVX2 on a processor without it")
+}
+
 func pool2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
 	panic("simd: pool2AVX2 on a processor without it")
 }
@@ -444,6 +464,26 @@ func fmAVX512(fields int, dim int, x *float32, sums *float32) float32 {
 
 func addFMGradAVX512(fields int, dim int, d float32, x *float32, sums *float32, dx *float32) {
 	panic("simd: addFMGradAVX512 on a processor without it")
+}
+
+func finishFMAVX512(dim int, sums *float32, squares *float32) float32 {
+	panic("simd: finishFMAVX512 on a processor without it")
+}
+
+func addFM2AVX512(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int) {
+	panic("simd: addFM2AVX512 on a processor without it")
+}
+
+func spreadFM2AVX512(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int) {
+	panic("simd: spreadFM2AVX512 on a processor without it")
+}
+
+func addFM1AVX512(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int) {
+	panic("simd: addFM1AVX512 on a processor without it")
+}
+
+func spreadFM1AVX512(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int) {
+	panic("simd: spreadFM1AVX512 on a processor without it")
 }
 
 func pool2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {

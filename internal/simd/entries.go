@@ -1,36 +1,74 @@
 package simd
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
-// Entries are the entries of rows, each the index of a vector: those of row r are Index[Offsets[r]:Offsets[r+1]].
+// Entries are the entries of rows, each the index of a vector: those of row r are index[offsets[r]:offsets[r+1]]. [NewEntries] makes them.
 type Entries struct {
-	Offsets []int32 // [rows+1], rising
-	Index   []int32 // [entries]
-	// Weights [entries] multiply the vectors; nil: all are 1.
-	Weights []float32
-	// Mean divides what a row sums up by the number of its entries.
-	Mean bool
+	offsets []int32 // [rows+1], rising
+	index   []int32 // [entries]
+	// weights [entries] multiply the vectors; nil: all are 1.
+	weights []float32
+	mean    bool
+	vectors int  // the largest index and 1
+	one     bool // each row has exactly one
+	single  bool // no row has more than one
 }
+
+// NewEntries describes the entries of rows. The slices are kept, and must not change while it is in use. It panics when offsets do not rise
+// or exceed the entries, an index is negative, or weights are too few.
+func NewEntries(offsets, index []int32, weights []float32) Entries {
+	if len(offsets) == 0 || weights != nil && len(weights) < len(index) {
+		panic("simd: entries without offsets or with too few weights")
+	}
+	e := Entries{offsets: offsets, index: index, weights: weights}
+	last, shortest, longest, negative := offsets[0], int32(1), int32(0), offsets[0]
+	for _, o := range offsets[1:] {
+		n := o - last
+		shortest, longest, negative = min(shortest, n), max(longest, n), negative|o|n
+		last = o
+	}
+	if negative < 0 || int(last) > len(index) {
+		panic("simd: offsets of entries do not rise, or exceed the entries")
+	}
+	largest := uint32(0) // a negative index is larger than any other
+	for _, i := range index {
+		largest = max(largest, uint32(i))
+	}
+	if largest > math.MaxInt32 {
+		panic("simd: an entry is a negative index")
+	}
+	e.vectors, e.single, e.one = int(largest)+1, longest <= 1, longest <= 1 && shortest == 1
+	return e
+}
+
+// Mean returns the entries with what a row sums up divided by their number.
+func (e Entries) Mean() Entries {
+	e.mean = !e.single
+	return e
+}
+
+// Rows returns the rows from one up to another.
+func (e Entries) Rows(from, to int) Entries {
+	e.offsets = e.offsets[from : to+1]
+	return e
+}
+
+// Single reports whether no row has more than one entry.
+func (e Entries) Single() bool { return e.single }
+
+// Weighted reports whether entries have weights.
+func (e Entries) Weighted() bool { return e.weights != nil }
 
 // check panics unless each vector is within a slice of length elements.
 func (e Entries) check(dim, lo, stride, length, rows, rowsLength, gap int) {
-	n := len(e.Index)
-	if len(e.Offsets) == 0 || e.Weights != nil && len(e.Weights) < n {
-		panic("simd: entries without offsets or with too few weights")
+	if len(e.offsets) == 0 {
+		panic("simd: entries without offsets")
 	}
 	checkMatrix("rows", false, rows, dim, rowsLength, gap)
-	last := int32(0)
-	for _, o := range e.Offsets {
-		if o < last || int(o) > n {
-			panic("simd: offsets of entries do not rise, or exceed the entries")
-		}
-		last = o
-	}
-	largest := uint32(0) // a negative index is larger than any other
-	for _, i := range e.Index {
-		largest = max(largest, uint32(i))
-	}
-	if n > 0 && (largest > 1<<31-1 || int(largest)*stride+lo+dim > length || stride < 0 || lo < 0) {
+	if len(e.index) > 0 && ((e.vectors-1)*stride+lo+dim > length || stride < 0 || lo < 0) {
 		panic("simd: an entry is the index of a vector beyond the last")
 	}
 }
@@ -69,7 +107,7 @@ var scatterKernels = entriesKernels{
 }
 
 func (e Entries) each(rows []float32, gap, dim int, values []float32, lo, stride int, kernels entriesKernels, pool func(dst, v []float32, w float32)) {
-	n := len(e.Offsets) - 1
+	n := len(e.offsets) - 1
 	e.check(dim, lo, stride, len(values), n, len(rows), gap)
 	if n <= 0 || dim <= 0 {
 		return
@@ -78,47 +116,38 @@ func (e Entries) each(rows []float32, gap, dim int, values []float32, lo, stride
 		e.portable(rows, gap, dim, values, lo, stride, pool)
 		return
 	}
-	lanes, mean, weighted := 8, 0, 0
-	if active == AVX512 {
-		lanes = 16
-	}
-	if e.Mean {
+	mean, weighted := 0, 0
+	if e.mean {
 		mean = 1
 	}
-	if e.Weights != nil {
+	if e.weights != nil {
 		weighted = 1
 	}
 	for at := 0; at < dim; {
-		columns := min(2*lanes, dim-at)
-		if columns < 2*lanes {
-			columns = min(lanes, columns)
-		}
-		f := kernels[active][columns/lanes/2][weighted]
+		columns := blockColumns(dim - at)
+		f := kernels[active][columns/lanes()/2][weighted]
 		var base *float32
-		if len(e.Index) > 0 {
+		if len(e.index) > 0 {
 			base = &values[lo+at]
 		}
-		f(n, unsafe.SliceData(e.Offsets), unsafe.SliceData(e.Index), unsafe.SliceData(e.Weights), base, 4*stride, &rows[at], 4*gap, columns, mean)
+		f(n, unsafe.SliceData(e.offsets), unsafe.SliceData(e.index), unsafe.SliceData(e.weights), base, 4*stride, &rows[at], 4*gap, columns, mean)
 		at += columns
 	}
 }
 
 // portable is the same in Go; pool is nil for the scattering of rows.
 func (e Entries) portable(rows []float32, gap, dim int, values []float32, lo, stride int, pool func(dst, v []float32, w float32)) {
-	for r := range len(e.Offsets) - 1 {
+	for r := range len(e.offsets) - 1 {
 		row := rows[r*gap:][:dim]
 		if pool != nil {
 			clear(row)
 		}
-		from, to := int(e.Offsets[r]), int(e.Offsets[r+1])
-		factor := float32(1)
-		if e.Mean && to-from > 1 {
-			factor = 1 / float32(to-from)
-		}
+		from, to := int(e.offsets[r]), int(e.offsets[r+1])
+		factor := e.factor(int32(to - from))
 		for at := from; at < to; at++ {
-			w, v := float32(1), values[int(e.Index[at])*stride+lo:][:dim]
-			if e.Weights != nil {
-				w = e.Weights[at]
+			w, v := float32(1), values[int(e.index[at])*stride+lo:][:dim]
+			if e.weights != nil {
+				w = e.weights[at]
 			}
 			if pool != nil {
 				pool(row, v, w)
@@ -135,4 +164,78 @@ func (e Entries) portable(rows []float32, gap, dim int, values []float32, lo, st
 			}
 		}
 	}
+}
+
+// run returns the next rows, from row r on, that have one entry each: those from first up to past. There must be no rows with more.
+func (e Entries) run(r int) (first, past int) {
+	n := len(e.offsets) - 1
+	if e.one {
+		return r, n
+	}
+	for r < n && e.offsets[r] == e.offsets[r+1] {
+		r++
+	}
+	for past = r; past < n && e.offsets[past] < e.offsets[past+1]; past++ {
+	}
+	return r, past
+}
+
+// AddEntries adds to each element of y the sum or mean of the elements of its row's entries, which it sums up first: element i is
+// values[i·stride+lo]. It has the bits of [PoolRows] with vectors of one element, added to y.
+func AddEntries(y []float32, e Entries, values []float32, lo, stride int) {
+	n := len(e.offsets) - 1
+	e.check(1, lo, stride, len(values), n, len(y), 1)
+	if e.one && e.weights == nil {
+		for r, i := range e.index[e.offsets[0]:][:n] {
+			y[r] += values[int(i)*stride+lo]
+		}
+		return
+	}
+	from := e.offsets[0]
+	for r, to := range e.offsets[1:] {
+		sum := float32(0)
+		for at := from; at < to; at++ {
+			v := values[int(e.index[at])*stride+lo]
+			if e.weights != nil {
+				v = float32(v * e.weights[at])
+			}
+			sum += v
+		}
+		y[r] += float32(sum * e.factor(to-from))
+		from = to
+	}
+}
+
+// SpreadEntries adds each element of dy to the elements of its row's entries, times their weights, and divided by the number of entries for a
+// mean: the gradient of [AddEntries].
+func SpreadEntries(dy []float32, e Entries, values []float32, lo, stride int) {
+	n := len(e.offsets) - 1
+	e.check(1, lo, stride, len(values), n, len(dy), 1)
+	if e.one && e.weights == nil {
+		dy = dy[:n]
+		for r, i := range e.index[e.offsets[0]:][:n] {
+			values[int(i)*stride+lo] += dy[r]
+		}
+		return
+	}
+	from := e.offsets[0]
+	for r, to := range e.offsets[1:] {
+		factor := e.factor(to - from)
+		for at := from; at < to; at++ {
+			w := factor
+			if e.weights != nil {
+				w = float32(factor * e.weights[at])
+			}
+			values[int(e.index[at])*stride+lo] += float32(w * dy[r])
+		}
+		from = to
+	}
+}
+
+// factor is what a row of n entries is multiplied by.
+func (e Entries) factor(n int32) float32 {
+	if e.mean && n > 1 {
+		return 1 / float32(n)
+	}
+	return 1
 }

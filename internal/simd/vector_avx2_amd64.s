@@ -3100,6 +3100,280 @@ done:
 	VZEROUPPER
 	RET
 
+// func finishFMAVX2(dim int, sums *float32, squares *float32) float32
+// Requires: AVX, SSE
+TEXT ·finishFMAVX2(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ   dim+0(FP), AX
+	VXORPS Y0, Y0, Y0
+	MOVQ   sums+8(FP), CX
+	MOVQ   squares+16(FP), DX
+	SUBQ   $0x08, AX
+	JL     tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y1
+	VMULPS  Y1, Y1, Y1
+	VMOVUPS (DX), Y2
+	VSUBPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y1
+	VMASKMOVPS (CX), Y1, Y2
+	VMULPS     Y2, Y2, Y2
+	VMASKMOVPS (DX), Y1, Y1
+	VSUBPS     Y1, Y2, Y1
+	VADDPS     Y1, Y0, Y0
+
+done:
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       all3f000000AVX2<>+0(SB), X1
+	VMULSS       X1, X0, X0
+	MOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func addFM2AVX2(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int)
+// Requires: AVX
+TEXT ·addFM2AVX2(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ gap+48(FP), SI
+	MOVQ sums+32(FP), DI
+	MOVQ squares+40(FP), R8
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX (CX), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS (DI), Y1
+	VADDPS  Y1, Y0, Y1
+	VMOVUPS Y1, (DI)
+	VMULPS  Y0, Y0, Y0
+	VMOVUPS (R8), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (R8)
+	VMOVUPS 32(R9), Y0
+	VMOVUPS 32(DI), Y1
+	VADDPS  Y1, Y0, Y1
+	VMOVUPS Y1, 32(DI)
+	VMULPS  Y0, Y0, Y0
+	VMOVUPS 32(R8), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(R8)
+	ADDQ    SI, DI
+	ADDQ    SI, R8
+	ADDQ    $0x04, CX
+	DECQ    AX
+	JNZ     loopwhole
+	VZEROUPPER
+	RET
+
+// func spreadFM2AVX2(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int)
+// Requires: AVX
+TEXT ·spreadFM2AVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+32(FP), BX
+	MOVQ gap+56(FP), SI
+	MOVQ sums+48(FP), DI
+	MOVQ grads+24(FP), R8
+	SUBQ DX, R8
+	MOVQ dy+40(FP), R9
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX      (CX), R10
+	IMULQ        BX, R10
+	ADDQ         DX, R10
+	VBROADCASTSS (R9), Y0
+	MOVQ         R10, R11
+	ADDQ         R8, R11
+	VMOVUPS      (DI), Y1
+	VMOVUPS      (R10), Y2
+	VSUBPS       Y2, Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      (R11), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (R11)
+	VMOVUPS      32(DI), Y1
+	VMOVUPS      32(R10), Y2
+	VSUBPS       Y2, Y1, Y1
+	VMULPS       Y0, Y1, Y0
+	VMOVUPS      32(R11), Y1
+	VADDPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 32(R11)
+	ADDQ         $0x04, R9
+	ADDQ         SI, DI
+	ADDQ         $0x04, CX
+	DECQ         AX
+	JNZ          loopwhole
+	VZEROUPPER
+	RET
+
+// func addFM1AVX2(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int)
+// Requires: AVX
+TEXT ·addFM1AVX2(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ columns+56(FP), AX
+	CMPQ AX, $0x08
+	JL   part
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ gap+48(FP), SI
+	MOVQ sums+32(FP), DI
+	MOVQ squares+40(FP), R8
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX (CX), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS (DI), Y1
+	VADDPS  Y1, Y0, Y1
+	VMOVUPS Y1, (DI)
+	VMULPS  Y0, Y0, Y0
+	VMOVUPS (R8), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (R8)
+	ADDQ    SI, DI
+	ADDQ    SI, R8
+	ADDQ    $0x04, CX
+	DECQ    AX
+	JNZ     loopwhole
+	VZEROUPPER
+	RET
+
+part:
+	LEAQ    tailMasksAVX2<>+0(SB), CX
+	NEGQ    AX
+	VMOVUPS 32(CX)(AX*4), Y0
+	MOVQ    rows+0(FP), AX
+	MOVQ    index+8(FP), CX
+	MOVQ    values+16(FP), DX
+	MOVQ    stride+24(FP), BX
+	MOVQ    gap+48(FP), SI
+	MOVQ    sums+32(FP), DI
+	MOVQ    squares+40(FP), R8
+
+	PCALIGN $0x20
+looppart:
+	MOVLQSX    (CX), R9
+	IMULQ      BX, R9
+	ADDQ       DX, R9
+	VMASKMOVPS (R9), Y0, Y1
+	VMASKMOVPS (DI), Y0, Y2
+	VADDPS     Y2, Y1, Y2
+	VMASKMOVPS Y2, Y0, (DI)
+	VMULPS     Y1, Y1, Y1
+	VMASKMOVPS (R8), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (R8)
+	ADDQ       SI, DI
+	ADDQ       SI, R8
+	ADDQ       $0x04, CX
+	DECQ       AX
+	JNZ        looppart
+	VZEROUPPER
+	RET
+
+// func spreadFM1AVX2(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int)
+// Requires: AVX
+TEXT ·spreadFM1AVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ columns+64(FP), AX
+	CMPQ AX, $0x08
+	JL   part
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+32(FP), BX
+	MOVQ gap+56(FP), SI
+	MOVQ sums+48(FP), DI
+	MOVQ grads+24(FP), R8
+	SUBQ DX, R8
+	MOVQ dy+40(FP), R9
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX      (CX), R10
+	IMULQ        BX, R10
+	ADDQ         DX, R10
+	VBROADCASTSS (R9), Y0
+	MOVQ         R10, R11
+	ADDQ         R8, R11
+	VMOVUPS      (DI), Y1
+	VMOVUPS      (R10), Y2
+	VSUBPS       Y2, Y1, Y1
+	VMULPS       Y0, Y1, Y0
+	VMOVUPS      (R11), Y1
+	VADDPS       Y0, Y1, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         $0x04, R9
+	ADDQ         SI, DI
+	ADDQ         $0x04, CX
+	DECQ         AX
+	JNZ          loopwhole
+	VZEROUPPER
+	RET
+
+part:
+	LEAQ    tailMasksAVX2<>+0(SB), CX
+	NEGQ    AX
+	VMOVUPS 32(CX)(AX*4), Y0
+	MOVQ    rows+0(FP), AX
+	MOVQ    index+8(FP), CX
+	MOVQ    values+16(FP), DX
+	MOVQ    stride+32(FP), BX
+	MOVQ    gap+56(FP), SI
+	MOVQ    sums+48(FP), DI
+	MOVQ    grads+24(FP), R8
+	SUBQ    DX, R8
+	MOVQ    dy+40(FP), R9
+
+	PCALIGN $0x20
+looppart:
+	MOVLQSX      (CX), R10
+	IMULQ        BX, R10
+	ADDQ         DX, R10
+	VBROADCASTSS (R9), Y1
+	MOVQ         R10, R11
+	ADDQ         R8, R11
+	VMASKMOVPS   (DI), Y0, Y2
+	VMASKMOVPS   (R10), Y0, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMULPS       Y1, Y2, Y1
+	VMASKMOVPS   (R11), Y0, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (R11)
+	ADDQ         $0x04, R9
+	ADDQ         SI, DI
+	ADDQ         $0x04, CX
+	DECQ         AX
+	JNZ          looppart
+	VZEROUPPER
+	RET
+
 // func pool2AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
 // Requires: AVX, AVX2
 TEXT ·pool2AVX2(SB), NOSPLIT|NOFRAME, $0-80

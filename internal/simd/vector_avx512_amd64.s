@@ -3447,6 +3447,285 @@ done:
 	VZEROUPPER
 	RET
 
+// func finishFMAVX512(dim int, sums *float32, squares *float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·finishFMAVX512(SB), NOSPLIT|NOFRAME, $0-28
+	MOVQ   dim+0(FP), AX
+	VPXORD Z0, Z0, Z0
+	MOVQ   sums+8(FP), CX
+	MOVQ   squares+16(FP), DX
+	SUBQ   $0x10, AX
+	JL     tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z1
+	VMULPS  Z1, Z1, Z1
+	VMOVUPS (DX), Z2
+	VSUBPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMULPS    Z1, Z1, Z1
+	VMOVUPS.Z (DX), K1, Z2
+	VSUBPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+
+done:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMOVSS        all3f000000AVX512<>+0(SB), X1
+	VMULSS        X1, X0, X0
+	MOVSS         X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func addFM2AVX512(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int)
+// Requires: AVX, AVX512F
+TEXT ·addFM2AVX512(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ gap+48(FP), SI
+	MOVQ sums+32(FP), DI
+	MOVQ squares+40(FP), R8
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX (CX), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS (DI), Z1
+	VADDPS  Z1, Z0, Z1
+	VMOVUPS Z1, (DI)
+	VMULPS  Z0, Z0, Z0
+	VMOVUPS (R8), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	VMOVUPS 64(R9), Z0
+	VMOVUPS 64(DI), Z1
+	VADDPS  Z1, Z0, Z1
+	VMOVUPS Z1, 64(DI)
+	VMULPS  Z0, Z0, Z0
+	VMOVUPS 64(R8), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(R8)
+	ADDQ    SI, DI
+	ADDQ    SI, R8
+	ADDQ    $0x04, CX
+	DECQ    AX
+	JNZ     loopwhole
+	VZEROUPPER
+	RET
+
+// func spreadFM2AVX512(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int)
+// Requires: AVX, AVX512F
+TEXT ·spreadFM2AVX512(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+32(FP), BX
+	MOVQ gap+56(FP), SI
+	MOVQ sums+48(FP), DI
+	MOVQ grads+24(FP), R8
+	SUBQ DX, R8
+	MOVQ dy+40(FP), R9
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX      (CX), R10
+	IMULQ        BX, R10
+	ADDQ         DX, R10
+	VBROADCASTSS (R9), Z0
+	MOVQ         R10, R11
+	ADDQ         R8, R11
+	VMOVUPS      (DI), Z1
+	VMOVUPS      (R10), Z2
+	VSUBPS       Z2, Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      (R11), Z2
+	VADDPS       Z1, Z2, Z1
+	VMOVUPS      Z1, (R11)
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      64(R10), Z2
+	VSUBPS       Z2, Z1, Z1
+	VMULPS       Z0, Z1, Z0
+	VMOVUPS      64(R11), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, 64(R11)
+	ADDQ         $0x04, R9
+	ADDQ         SI, DI
+	ADDQ         $0x04, CX
+	DECQ         AX
+	JNZ          loopwhole
+	VZEROUPPER
+	RET
+
+// func addFM1AVX512(rows int, index *int32, values *float32, stride int, sums *float32, squares *float32, gap int, columns int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addFM1AVX512(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ columns+56(FP), AX
+	CMPQ AX, $0x10
+	JL   part
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ gap+48(FP), SI
+	MOVQ sums+32(FP), DI
+	MOVQ squares+40(FP), R8
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX (CX), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS (DI), Z1
+	VADDPS  Z1, Z0, Z1
+	VMOVUPS Z1, (DI)
+	VMULPS  Z0, Z0, Z0
+	VMOVUPS (R8), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (R8)
+	ADDQ    SI, DI
+	ADDQ    SI, R8
+	ADDQ    $0x04, CX
+	DECQ    AX
+	JNZ     loopwhole
+	VZEROUPPER
+	RET
+
+part:
+	MOVQ  AX, CX
+	MOVL  $0xffffffff, AX
+	BZHIL CX, AX, AX
+	KMOVW AX, K1
+	MOVQ  rows+0(FP), AX
+	MOVQ  index+8(FP), CX
+	MOVQ  values+16(FP), DX
+	MOVQ  stride+24(FP), BX
+	MOVQ  gap+48(FP), SI
+	MOVQ  sums+32(FP), DI
+	MOVQ  squares+40(FP), R8
+
+	PCALIGN $0x20
+looppart:
+	MOVLQSX   (CX), R9
+	IMULQ     BX, R9
+	ADDQ      DX, R9
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z (DI), K1, Z1
+	VADDPS    Z1, Z0, Z1
+	VMOVUPS   Z1, K1, (DI)
+	VMULPS    Z0, Z0, Z0
+	VMOVUPS.Z (R8), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (R8)
+	ADDQ      SI, DI
+	ADDQ      SI, R8
+	ADDQ      $0x04, CX
+	DECQ      AX
+	JNZ       looppart
+	VZEROUPPER
+	RET
+
+// func spreadFM1AVX512(rows int, index *int32, values *float32, grads *float32, stride int, dy *float32, sums *float32, gap int, columns int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·spreadFM1AVX512(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ columns+64(FP), AX
+	CMPQ AX, $0x10
+	JL   part
+	MOVQ rows+0(FP), AX
+	MOVQ index+8(FP), CX
+	MOVQ values+16(FP), DX
+	MOVQ stride+32(FP), BX
+	MOVQ gap+56(FP), SI
+	MOVQ sums+48(FP), DI
+	MOVQ grads+24(FP), R8
+	SUBQ DX, R8
+	MOVQ dy+40(FP), R9
+
+	PCALIGN $0x20
+loopwhole:
+	MOVLQSX      (CX), R10
+	IMULQ        BX, R10
+	ADDQ         DX, R10
+	VBROADCASTSS (R9), Z0
+	MOVQ         R10, R11
+	ADDQ         R8, R11
+	VMOVUPS      (DI), Z1
+	VMOVUPS      (R10), Z2
+	VSUBPS       Z2, Z1, Z1
+	VMULPS       Z0, Z1, Z0
+	VMOVUPS      (R11), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (R11)
+	ADDQ         $0x04, R9
+	ADDQ         SI, DI
+	ADDQ         $0x04, CX
+	DECQ         AX
+	JNZ          loopwhole
+	VZEROUPPER
+	RET
+
+part:
+	MOVQ  AX, CX
+	MOVL  $0xffffffff, AX
+	BZHIL CX, AX, AX
+	KMOVW AX, K1
+	MOVQ  rows+0(FP), AX
+	MOVQ  index+8(FP), CX
+	MOVQ  values+16(FP), DX
+	MOVQ  stride+32(FP), BX
+	MOVQ  gap+56(FP), SI
+	MOVQ  sums+48(FP), DI
+	MOVQ  grads+24(FP), R8
+	SUBQ  DX, R8
+	MOVQ  dy+40(FP), R9
+
+	PCALIGN $0x20
+looppart:
+	MOVLQSX      (CX), R10
+	IMULQ        BX, R10
+	ADDQ         DX, R10
+	VBROADCASTSS (R9), Z0
+	MOVQ         R10, R11
+	ADDQ         R8, R11
+	VMOVUPS.Z    (DI), K1, Z1
+	VMOVUPS.Z    (R10), K1, Z2
+	VSUBPS       Z2, Z1, Z1
+	VMULPS       Z0, Z1, Z0
+	VMOVUPS.Z    (R11), K1, Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, K1, (R11)
+	ADDQ         $0x04, R9
+	ADDQ         SI, DI
+	ADDQ         $0x04, CX
+	DECQ         AX
+	JNZ          looppart
+	VZEROUPPER
+	RET
+
 // func pool2AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
 // Requires: AVX, AVX512F
 TEXT ·pool2AVX512(SB), NOSPLIT|NOFRAME, $0-80

@@ -416,18 +416,27 @@ func TestFM(t *testing.T) {
 func TestEntries(t *testing.T) {
 	eachActive(t, func(t *testing.T) {
 		for _, dim := range []int{0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 65} {
-			for flags := range 4 {
-				rng := newRand(uint64(dim*4 + flags))
-				e := simd.Entries{Offsets: []int32{0}, Mean: flags&1 != 0}
+			for flags := range 12 {
+				rng := newRand(uint64(dim*12 + flags))
+				entries := []func(*rand.Rand) int{
+					func(rng *rand.Rand) int { return rng.IntN(5) },
+					func(rng *rand.Rand) int { return rng.IntN(2) },
+					func(*rand.Rand) int { return 1 },
+				}[flags/4]
+				offsets, index, weights, mean := []int32{0}, []int32(nil), []float32(nil), flags&1 != 0
 				const rows, ids = 9, 6
 				for range rows {
-					for range rng.IntN(5) {
-						e.Index = append(e.Index, int32(rng.IntN(ids)))
+					for range entries(rng) {
+						index = append(index, int32(rng.IntN(ids)))
 					}
-					e.Offsets = append(e.Offsets, int32(len(e.Index)))
+					offsets = append(offsets, int32(len(index)))
 				}
 				if flags&2 != 0 {
-					e.Weights = random(rng, make([]float32, len(e.Index)))
+					weights = random(rng, make([]float32, len(index)))
+				}
+				e := simd.NewEntries(offsets, index, weights)
+				if mean {
+					e = e.Mean()
 				}
 				lo, gap := 2, dim+3
 				stride := dim + lo + 1
@@ -438,20 +447,20 @@ func TestEntries(t *testing.T) {
 				wantDst, wantValues := slices.Clone(dst), slices.Clone(values)
 				grads := random(rng, make([]float32, rows*gap))
 				for r := range rows {
-					from, to := e.Offsets[r], e.Offsets[r+1]
+					from, to := offsets[r], offsets[r+1]
 					factor := float32(1)
-					if e.Mean && to-from > 1 {
+					if mean && to-from > 1 {
 						factor = 1 / float32(to-from)
 					}
 					for k := range dim {
 						sum := float32(0)
 						for at := from; at < to; at++ {
-							v, w := values[int(e.Index[at])*stride+lo+k], float32(1)
-							if e.Weights != nil {
-								w = e.Weights[at]
+							v, w := values[int(index[at])*stride+lo+k], float32(1)
+							if weights != nil {
+								w = weights[at]
 							}
 							sum += float32(v * w)
-							wantValues[int(e.Index[at])*stride+lo+k] += float32(factor*w) * grads[r*gap+k]
+							wantValues[int(index[at])*stride+lo+k] += float32(factor*w) * grads[r*gap+k]
 						}
 						wantDst[r*gap+k] = sum * factor
 					}
@@ -468,31 +477,135 @@ func TestEntries(t *testing.T) {
 						t.Fatalf("dim %d, %+v: value %d is %g, want %g", dim, e, i, values[i], wantValues[i])
 					}
 				}
+				if dim == 1 {
+					checkColumn(t, e, values, dst, grads, lo, stride, gap)
+				}
+				if e.Single() && !e.Weighted() {
+					checkFM(t, e, offsets, index, dim, lo, stride)
+				}
 			}
 		}
 	})
 }
 
+// checkColumn compares adding and spreading single numbers with pooling and scattering vectors of one.
+func checkColumn(t *testing.T, e simd.Entries, values, pooled, grads []float32, lo, stride, gap int) {
+	t.Helper()
+	rows := len(pooled) / gap
+	y, want, dy := make([]float32, rows), make([]float32, rows), make([]float32, rows)
+	simd.PoolRows(pooled, gap, 1, e, values, lo, stride)
+	for r := range y {
+		y[r], want[r], dy[r] = .5, .5+pooled[r*gap], grads[r*gap]
+	}
+	simd.AddEntries(y, e, values, lo, stride)
+	if !sameBits(y, want) {
+		t.Errorf("%+v: added %v, want %v", e, y, want)
+	}
+	spread, scattered := slices.Clone(values), slices.Clone(values)
+	simd.SpreadEntries(dy, e, spread, lo, stride)
+	simd.ScatterRows(dy, 1, 1, e, scattered, lo, stride)
+	if !sameBits(spread, scattered) {
+		t.Errorf("%+v: spread %v, want %v", e, spread, scattered)
+	}
+	for from := range rows {
+		simd.AddEntries(y[from:], e.Rows(from, rows), values, lo, stride)
+		for r := from; r < rows; r++ {
+			want[r] += pooled[r*gap]
+		}
+		if !sameBits(y, want) {
+			t.Errorf("%+v from row %d: added %v, want %v", e, from, y, want)
+		}
+	}
+}
+
+// checkFM compares a factorization machine over the entries of two features with that over the same vectors side by side.
+func checkFM(t *testing.T, e simd.Entries, offsets, index []int32, dim, lo, stride int) {
+	t.Helper()
+	rng := newRand(uint64(dim))
+	rows := len(offsets) - 1
+	tables := [2][]float32{random(rng, make([]float32, 6*stride)), random(rng, make([]float32, 6*stride))}
+	x := make([]float32, rows*2*dim)
+	for r := range rows {
+		for f, values := range tables {
+			for at := offsets[r]; at < offsets[r+1]; at++ {
+				copy(x[(2*r+f)*dim:][:dim], values[int(index[at])*stride+lo:])
+			}
+		}
+	}
+	sums, checkSums := guarded(rows*dim, 1)
+	squares, checkSquares := guarded(rows*dim, 2)
+	y, wantY, wantSums := make([]float32, rows), make([]float32, rows), make([]float32, rows*dim)
+	dy := random(rng, make([]float32, rows))
+	clear(sums)
+	clear(squares)
+	for _, values := range tables {
+		simd.AddFMEntries(e, dim, values, lo, stride, sums, squares)
+	}
+	simd.FinishFM(y, sums, squares, dim)
+	checkSums(t, "sums")
+	checkSquares(t, "squares")
+	dx := make([]float32, len(x))
+	for r := range rows {
+		wantY[r] = simd.FM(x[r*2*dim:][:2*dim], wantSums[r*dim:][:dim])
+		simd.AddFMGrad(dy[r], x[r*2*dim:][:2*dim], wantSums[r*dim:][:dim], dx[r*2*dim:][:2*dim])
+	}
+	if !sameBits(y, wantY) || !sameBits(sums, wantSums) {
+		t.Errorf("dim %d, %+v: %v of sums %v, want %v of %v", dim, e, y, sums, wantY, wantSums)
+	}
+	for f, values := range tables {
+		grads, check := guarded(len(values), 1)
+		random(rng, grads)
+		want := slices.Clone(grads)
+		for r := range rows {
+			for at := offsets[r]; at < offsets[r+1]; at++ {
+				for k := range dim {
+					want[int(index[at])*stride+lo+k] += dx[(2*r+f)*dim+k]
+				}
+			}
+		}
+		simd.SpreadFMEntries(dy, e, dim, values, lo, stride, sums, grads)
+		check(t, "gradients")
+		if !sameBits(grads, want) {
+			t.Errorf("dim %d, %+v: gradients %v, want %v", dim, e, grads, want)
+		}
+	}
+}
+
 // TestEntriesPanic: an index beyond the table is no access to other memory.
 func TestEntriesPanic(t *testing.T) {
 	eachActive(t, func(t *testing.T) {
-		for name, e := range map[string]simd.Entries{
-			"index":          {Offsets: []int32{0, 1}, Index: []int32{3}},
-			"negative index": {Offsets: []int32{0, 1}, Index: []int32{-1}},
-			"offset":         {Offsets: []int32{0, 2}, Index: []int32{0}},
-			"falling offset": {Offsets: []int32{0, 1, 0}, Index: []int32{0}},
-			"first offset":   {Offsets: []int32{-1, 1}, Index: []int32{0}},
-			"weights":        {Offsets: []int32{0, 2}, Index: []int32{0, 1}, Weights: []float32{1}},
+		for name, e := range map[string]struct {
+			offsets, index []int32
+			weights        []float32
+		}{
+			"index":          {offsets: []int32{0, 1}, index: []int32{3}},
+			"negative index": {offsets: []int32{0, 1}, index: []int32{-1}},
+			"offset":         {offsets: []int32{0, 2}, index: []int32{0}},
+			"falling offset": {offsets: []int32{0, 1, 0}, index: []int32{0}},
+			"first offset":   {offsets: []int32{-1, 1}, index: []int32{0}},
+			"weights":        {offsets: []int32{0, 2}, index: []int32{0, 1}, weights: []float32{1}},
 			"no offsets":     {},
 		} {
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Errorf("%s: no panic", name)
-					}
+			for use, f := range map[string]func(e simd.Entries, values []float32){
+				"pool":   func(e simd.Entries, values []float32) { simd.PoolRows(make([]float32, 16), 8, 8, e, values, 0, 8) },
+				"add":    func(e simd.Entries, values []float32) { simd.AddEntries(make([]float32, 2), e, values, 7, 8) },
+				"spread": func(e simd.Entries, values []float32) { simd.SpreadEntries(make([]float32, 2), e, values, 7, 8) },
+				"add FM": func(e simd.Entries, v []float32) {
+					simd.AddFMEntries(e, 8, v, 0, 8, make([]float32, 16), make([]float32, 16))
+				},
+				"spread FM": func(e simd.Entries, v []float32) {
+					simd.SpreadFMEntries(make([]float32, 2), e, 8, v, 0, 8, make([]float32, 16), v)
+				},
+			} {
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("%s, %s: no panic", name, use)
+						}
+					}()
+					f(simd.NewEntries(e.offsets, e.index, e.weights), make([]float32, 24))
 				}()
-				simd.PoolRows(make([]float32, 16), 8, 8, e, make([]float32, 24), 0, 8)
-			}()
+			}
 		}
 	})
 }

@@ -226,6 +226,7 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 		markLive(g.declared, o.node)
 		markLive(g.nodes, o.node)
 	}
+	findGatherers(g.nodes, outputs)
 	return g, nil
 }
 

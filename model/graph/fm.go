@@ -126,6 +126,7 @@ type fmEntries struct {
 // rows with more than one entry.
 type fmEntriesState struct {
 	sums     []float32
+	squares  []float32 // of each column, where the entries are gathered from the tables
 	multiple []bool
 	any      bool // one of multiple is true
 }
@@ -190,21 +191,83 @@ func (o *fmEntries) flops(g *Graph, n *node, entries float64) float64 {
 
 func (o *fmEntries) newState() any { return &fmEntriesState{} }
 
+// gathers: without others, the sums over the entries are all there is.
+func (o *fmEntries) gathers(*pool, *node) bool { return o.others == 1 }
+
+// gathersNow: with one entry in a row at most, a pooled vector is that of the entry.
+func (*fmEntries) gathersNow(s *Session, p *pool) bool {
+	for i := range p.parts {
+		if e := &s.entries[p.parts[i].list]; !e.Single() || e.Weighted() {
+			return false
+		}
+	}
+	return true
+}
+
+// blockRows is for how many rows the sums and squares of entries lie in a near cache.
+func (o *fmEntries) blockRows() int { return max((1<<13)/o.dim, 8) }
+
+// sum gathers the entries' vectors, feature by feature, for a few rows at a time.
+func (o *fmEntries) sum(s *Session, n *node, st *fmEntriesState, first, last int) {
+	for from, size := first, o.blockRows(); from < last; from += size {
+		to := min(from+size, last)
+		sums, squares := st.sums[from*o.dim:to*o.dim], st.squares[from*o.dim:to*o.dim]
+		clear(sums)
+		clear(squares)
+		for i := range o.pool.parts {
+			p := &o.pool.parts[i]
+			l := p.source
+			simd.AddFMEntries(p.entriesOf(s, from, to), o.dim, s.in.Values[l.table], l.lo, l.stride, sums, squares)
+		}
+		simd.FinishFM(s.vals[n.id][from:to], sums, squares, o.dim)
+	}
+}
+
+// spreadGathered adds to the gradients of the entries of some parts: a few rows at a time where a fid is in one part only, as it has its
+// gradients summed in the order of parts, then of rows.
+func (o *fmEntries) spreadGathered(s *Session, n *node, parts []part) {
+	st, size := s.state[n.id].(*fmEntriesState), s.rows
+	if o.pool.apart(s) {
+		size = o.blockRows()
+	}
+	for from := 0; from < s.rows; from += size {
+		to := min(from+size, s.rows)
+		for i := range parts {
+			p := &parts[i]
+			l := p.source
+			simd.SpreadFMEntries(s.grads[n.id][from:to], p.entriesOf(s, from, to), o.dim, s.in.Values[l.table], l.lo, l.stride,
+				st.sums[from*o.dim:to*o.dim], s.tableGrads[l.table])
+		}
+	}
+}
+
 func (o *fmEntries) forward(s *Session, n *node) {
 	st := s.state[n.id].(*fmEntriesState)
 	st.sums = resize(st.sums, s.rows*o.dim)
+	if s.gathered[n.inputs[0]] {
+		st.squares = resize(st.squares, s.rows*o.dim)
+		s.divide(o, n, ahead, s.rows, o.dim*len(o.pool.parts), 1)
+		return
+	}
 	o.findMultiple(s, st)
 	s.divide(o, n, ahead, s.rows, s.g.nodes[n.inputs[0]].dim, 1)
 }
 
-// block is of rows.
+// block is of rows, but of parts back where they are gathered.
 func (o *fmEntries) block(s *Session, n *node, p pass, from, to int) {
-	if p == back {
+	st := s.state[n.id].(*fmEntriesState)
+	switch gathered := s.gathered[n.inputs[0]]; {
+	case gathered && p == ahead:
+		o.sum(s, n, st, from, to)
+		return
+	case gathered:
+		o.spreadGathered(s, n, o.pool.parts[from:to])
+		return
+	case p == back:
 		o.spread(s, n, from, to)
 		return
 	}
 	y := s.vals[n.id]
-	st := s.state[n.id].(*fmEntriesState)
 	for r := from; r < to; r++ {
 		sums := st.sums[r*o.dim:][:o.dim]
 		if o.others == 1 && o.single(s, st, r) { // whatever other rows have, so that bits do not depend on them
@@ -300,6 +363,14 @@ func (o *fmEntries) addSquares(s *Session, f, r int, sum float32) float32 {
 // backward uses d/dvᵢₖ = xᵢ·Σⱼ vⱼₖxⱼ - vᵢₖxᵢ². Where a feature has one entry in a row, both terms go through its pooled
 // vector; elsewhere the first does, and the second goes to the entries' rows themselves.
 func (o *fmEntries) backward(s *Session, n *node) {
+	if s.gathered[n.inputs[0]] {
+		if o.pool.apart(s) {
+			s.divide(o, n, back, len(o.pool.parts), s.rows*o.dim, 1)
+		} else {
+			o.spreadGathered(s, n, o.pool.parts)
+		}
+		return
+	}
 	st := s.state[n.id].(*fmEntriesState)
 	for i, in := range n.inputs[:o.others] {
 		s.work.into, s.work.item = s.gradSum(in), i

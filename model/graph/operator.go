@@ -44,6 +44,15 @@ type compiler interface {
 	compile(before []node, n *node, fuse bool) (o op, inputs []int)
 }
 
+// gatherer operators can read what a pool would give them from the tables themselves, so that it is never written down.
+type gatherer interface {
+	// gathers reports whether the operator can do so with this pool, all of whose parts are lookups, at all; it is asked when a graph
+	// is built, if nothing else takes the pool's value.
+	gathers(p *pool, n *node) bool
+	// gathersNow reports whether it does with the batch at hand.
+	gathersNow(s *Session, p *pool) bool
+}
+
 // plain is what most operators answer; it is embedded.
 type plain struct{}
 

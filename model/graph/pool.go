@@ -35,6 +35,8 @@ type pool struct {
 	parts     []part
 	// dim is the width of each part where they have all the same, else 0.
 	dim int
+	// by is who alone takes the value and may read it from the tables itself; nil: nobody.
+	by gatherer
 }
 
 // part is one of the values that are pooled. It is read from where it lies: the value of a node, or, where that would be a
@@ -118,14 +120,50 @@ func (*pool) learns() bool { return true }
 
 func (o *pool) flops(_ *Graph, n *node, entries float64) float64 { return float64(n.dim) * entries }
 
-func (o *pool) forward(s *Session, n *node) { s.divide(o, n, ahead, s.rows, n.dim, 1) }
+func (o *pool) forward(s *Session, n *node) {
+	if !s.gathered[n.id] {
+		s.divide(o, n, ahead, s.rows, n.dim, 1)
+	}
+}
 
-// block is of rows ahead, and of parts back.
+// findGatherers tells the pools of a graph who reads their tables in their place.
+func findGatherers(nodes []node, outputs []output) {
+	takers := make([][]int, len(nodes))
+	for i := range nodes {
+		if nodes[i].live {
+			for _, in := range nodes[i].inputs {
+				takers[in] = append(takers[in], i)
+			}
+		}
+	}
+	for _, o := range outputs {
+		takers[o.node] = append(takers[o.node], -1)
+	}
+	for i := range nodes {
+		p, ok := nodes[i].op.(*pool)
+		if !ok || len(takers[i]) != 1 || takers[i][0] < 0 || slices.ContainsFunc(p.parts, func(q part) bool { return q.input >= 0 }) {
+			continue
+		}
+		taker := &nodes[takers[i][0]]
+		if g, ok := taker.op.(gatherer); ok && g.gathers(p, taker) {
+			p.by = g
+		}
+	}
+}
+
+// block is of rows ahead, and of parts back. Ahead, few rows at a time are made of all parts, so that they stay in a near cache.
 func (o *pool) block(s *Session, n *node, p pass, from, to int) {
 	if p == back {
 		o.spread(s, n, o.parts[from:to])
 		return
 	}
+	const near = 1 << 13 // elements
+	for size := max(near/n.dim, 8); from < to; from += size {
+		o.gather(s, n, from, min(from+size, to))
+	}
+}
+
+func (o *pool) gather(s *Session, n *node, from, to int) {
 	for i := range o.parts {
 		switch p := &o.parts[i]; {
 		case p.input < 0:
@@ -150,8 +188,11 @@ func (p *part) gather(s *Session, n *node, from, to int) {
 
 // entriesOf are the entries of rows.
 func (p *part) entriesOf(s *Session, from, to int) simd.Entries {
-	r := &s.in.Sparse[p.list]
-	return simd.Entries{Offsets: r.Offsets[from : to+1], Index: r.Index, Weights: r.Values, Mean: p.by == Mean}
+	e := s.entries[p.list].Rows(from, to)
+	if p.by == Mean {
+		return e.Mean()
+	}
+	return e
 }
 
 // sum pools the value of a node by sum or mean.
@@ -192,13 +233,23 @@ func (p *part) maxima(s *Session, n *node, first, last int) {
 // backward runs through the rows in order, so each fid's gradient is summed in row order. Threads share the parts if these have no fids in
 // common.
 func (o *pool) backward(s *Session, n *node) {
+	switch {
+	case s.gathered[n.id]:
+	case o.apart(s):
+		s.divide(o, n, back, len(o.parts), s.rows*o.parts[0].dim, 1)
+	default:
+		o.spread(s, n, o.parts)
+	}
+}
+
+// apart reports whether no part writes what another one does.
+func (o *pool) apart(s *Session) bool {
 	for i := range o.parts {
 		if p := &o.parts[i]; p.input >= 0 || !s.in.Sparse[p.list].Own {
-			o.spread(s, n, o.parts)
-			return
+			return false
 		}
 	}
-	s.divide(o, n, back, len(o.parts), s.rows*o.parts[0].dim, 1)
+	return true
 }
 
 func (o *pool) spread(s *Session, n *node, parts []part) {

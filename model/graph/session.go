@@ -37,6 +37,9 @@ type Session struct {
 	rows  int
 	train bool
 	seed  uint64
+	// entries are those of in.Sparse; gathered says of each pool whether who takes its value reads the tables itself.
+	entries  []simd.Entries
+	gathered []bool
 }
 
 var _ model.Session = (*Session)(nil)
@@ -56,6 +59,8 @@ func (g *Graph) newSession(threads int) *Session {
 		grads:      make([][]float32, n),
 		fresh:      make([]bool, n),
 		state:      make([]any, n),
+		entries:    make([]simd.Entries, g.numSparse),
+		gathered:   make([]bool, n),
 
 		predictions: make([][]float32, len(g.outputs)),
 		losses:      make([]float64, len(g.outputs)),
@@ -201,10 +206,16 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 		if r.Values != nil && len(r.Values) != len(r.Index) {
 			panic(fmt.Sprintf("graph: sparse feature %d has %d values for %d entries", i, len(r.Values), len(r.Index)))
 		}
+		s.entries[i] = simd.NewEntries(r.Offsets, r.Index, r.Values)
 	}
 	s.in, s.rows, s.train, s.seed = in, in.NumRows, train, seed
 	for i := range g.nodes {
 		if n := &g.nodes[i]; n.live {
+			if p, ok := n.op.(*pool); ok && p.by != nil {
+				if s.gathered[i] = p.by.gathersNow(s, p); s.gathered[i] {
+					continue
+				}
+			}
 			size := s.size(n.shape)
 			s.vals[i] = resize(s.vals[i], size)
 			if train && n.needsGrad {

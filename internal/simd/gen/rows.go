@@ -68,6 +68,94 @@ func (a *asm) fm() {
 	a.ret()
 }
 
+// fmEntries are the kernels of factorization machines over one entry in each of several rows.
+func (a *asm) fmEntries() {
+	a.fn("finishFM", "func(dim int, sums, squares *float32) float32", "returns half of the sum of the squares of sums less squares.")
+	n := a.gp("dim")
+	total := a.zeros()
+	a.elementwise(n, a.ptrs("sums", "squares"), 1, func(_ int, m func(int) operand.Mem, t *tail) {
+		s := a.load(m(0), t)
+		a.VADDPS(a.sub(a.mul(s, s), a.load(m(1), t)), total, total)
+	})
+	r, half := a.sumLanes(total), a.XMM()
+	a.VMOVSS(a.constant(0.5), half)
+	a.VMULSS(half, r, r)
+	a.Store(r, a.ReturnIndex(0))
+	a.ret()
+
+	for _, vectors := range []int{2, 1} {
+		a.fmRows("addFM", "func(rows int, index *int32, values *float32, stride int, sums, squares *float32, gap, columns int)",
+			"adds the vectors of rows' entries to sums and their squares to squares, whose rows are gap bytes apart", vectors,
+			func(p reg.GPVirtual, rows []reg.GPVirtual, t *tail) {
+				for v := range vectors {
+					x := a.load(at(p, v*a.bytes), t)
+					a.store(a.add(x, a.load(at(rows[0], v*a.bytes), t)), at(rows[0], v*a.bytes), t)
+					a.store(a.add(a.mul(x, x), a.load(at(rows[1], v*a.bytes), t)), at(rows[1], v*a.bytes), t)
+				}
+			}, "sums", "squares")
+		a.fmRows("spreadFM", "func(rows int, index *int32, values, grads *float32, stride int, dy, sums *float32, gap, columns int)",
+			"adds dy·(sums-v) to the gradients of the vectors v of rows' entries; rows of sums are gap bytes apart", vectors,
+			func(p reg.GPVirtual, rows []reg.GPVirtual, t *tail) {
+				grads, dy := rows[1], rows[2]
+				d := a.broadcast(at(dy, 0))
+				g := a.GP64()
+				a.MOVQ(p, g)
+				a.ADDQ(grads, g) // grads is its distance from values
+				for v := range vectors {
+					x := a.mul(a.sub(a.load(at(rows[0], v*a.bytes), t), a.load(at(p, v*a.bytes), t)), d)
+					a.store(a.add(a.load(at(g, v*a.bytes), t), x), at(g, v*a.bytes), t)
+				}
+				a.ADDQ(imm(4), dy)
+			}, "sums")
+	}
+}
+
+// fmRows emits a loop over rows with one entry each. body gets the address of the entry's vector and the named parameters, which move on
+// by gap; after them, where the kernel has these, the distance from values to grads and dy.
+func (a *asm) fmRows(name, signature, doc string, vectors int, body func(p reg.GPVirtual, rows []reg.GPVirtual, t *tail), names ...string) {
+	a.fn(fmt.Sprintf("%s%d", name, vectors), signature, fmt.Sprintf("%s; %d·%d columns or fewer.", doc, vectors, a.lanes()))
+	loop := func(t *tail) {
+		suffix := "whole"
+		if t != nil {
+			suffix = "part"
+		}
+		n, index, values, stride, gap := a.gp("rows"), a.gp("index"), a.gp("values"), a.gp("stride"), a.gp("gap")
+		rows := a.ptrs(names...)
+		moving := len(rows)
+		if moving == 1 {
+			grads := a.gp("grads")
+			a.SUBQ(values, grads)
+			rows = append(rows, grads, a.gp("dy"))
+		}
+		p := a.GP64()
+		a.Label("loop" + suffix)
+		a.MOVLQSX(at(index, 0), p)
+		a.IMULQ(stride, p)
+		a.ADDQ(values, p)
+		body(p, rows, t)
+		for _, r := range rows[:moving] {
+			a.ADDQ(gap, r)
+		}
+		a.ADDQ(imm(4), index)
+		a.DECQ(n)
+		a.JNZ(label("loop" + suffix))
+	}
+	if vectors > 1 {
+		loop(nil)
+		a.ret()
+		return
+	}
+	columns := a.gp("columns")
+	a.CMPQ(columns, imm(a.lanes()))
+	a.JL(label("part"))
+	loop(nil)
+	a.ret()
+	a.Label("part")
+	t := a.tailMask(columns)
+	loop(&t)
+	a.ret()
+}
+
 // entries are pooling and its gradient: entries of rows, each the index of a vector in a table.
 func (a *asm) entries() {
 	for _, vectors := range []int{2, 1} {

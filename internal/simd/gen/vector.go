@@ -73,6 +73,7 @@ func vectorKernels(a *asm) {
 	a.functions()
 	a.rules()
 	a.fm()
+	a.fmEntries()
 	a.entries()
 	a.conversions()
 }
