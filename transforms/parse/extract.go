@@ -26,6 +26,10 @@ type extractor struct {
 	seen    []Seen // of each feature, since the block began
 	none    []int  // features without a value in the current record
 	dense   []int  // the dense features
+
+	// What columns that are made as a whole need.
+	mem      memory.Allocator
+	counting *memory.Buffer // see countTo
 }
 
 func newExtractor(p *program, s sides) *extractor {
@@ -299,7 +303,11 @@ func (x *extractor) arrays(mem memory.Allocator) []arrow.Array {
 			}
 			continue
 		}
-		out = append(out, o.fids.array(mem, sparseType))
+		if o.whole != nil {
+			out, o.whole = append(out, o.whole), nil
+		} else {
+			out = append(out, o.fids.array(mem, sparseType))
+		}
 		if f.values != "" {
 			out = append(out, o.values.array(mem, valuesType))
 		}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"regexp"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/monolith-go/monolith/pipeline/fid"
 )
 
@@ -40,11 +42,17 @@ type output struct {
 	dense  denseColumn
 	// missing is the column of the indicator.
 	missing denseColumn
+	// whole is the column of fids where it was made as a whole, in place of fids; nil: it was not.
+	whole arrow.Array
 	// filled reports whether the last row that was added has a value, and not the default.
 	filled bool
 }
 
 func (o *output) truncate(rows int) {
+	if o.whole != nil { // it has all rows of a batch, which are kept or not
+		o.whole.Release()
+		o.whole = nil
+	}
 	o.fids.truncate(rows)
 	o.values.truncate(rows)
 	o.dense.truncate(rows)

@@ -3,13 +3,15 @@ package parse
 import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/monolith-go/monolith/pipeline/fid"
 )
 
 // addColumns appends n rows of plain columns, one column after the other; the result is that of [extractor.add] for each row. It returns
 // false, and adds nothing, when a row is bad or joins a side table: add reports which and why. It is called with no rows in x.
-func (x *extractor) addColumns(r *arrowRecord, n int) bool {
+func (x *extractor) addColumns(mem memory.Allocator, r *arrowRecord, n int) bool {
+	x.mem = mem
 	ok := len(x.p.joins) == 0
 	for i := 0; ok && i < len(x.p.features); i++ {
 		ok = x.addFeature(r, i, n)
@@ -46,7 +48,7 @@ func each(r *arrowRecord, n int, add func() error) bool {
 // addFeature appends n rows of a feature; false: one of them is bad.
 func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 	f, o, seen := &x.p.features[i], &x.output[i], &x.seen[i]
-	if filled, ok := f.addPlain(o, r.columns[f.col], n); ok {
+	if filled, ok := f.addPlain(o, r.columns[f.col], n, x); ok {
 		seen.Filled -= int64(n - filled)
 		return true
 	}
@@ -68,22 +70,20 @@ func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 	})
 }
 
-// addPlain appends n rows of a sparse feature whose column has 64-bit integers, or lists of them, without nulls, where no row needs more than
-// a slot or a hash. It returns how many rows have values; false: it is none of these, or an integer is bad, and o is as before.
-func (f *feature) addPlain(o *output, col arrow.Array, n int) (filled int, ok bool) {
+// addPlain makes the column of a sparse feature of n rows of one with 64-bit integers, or lists of them, without nulls, where no row needs
+// more than a slot or a hash. It returns how many rows have values; false: it is none of these, or an integer is bad, and o is as before.
+// Lists begin and end where those of col do, whose offsets the new column shares.
+func (f *feature) addPlain(o *output, col arrow.Array, n int, x *extractor) (filled int, ok bool) {
 	if f.kind == Dense || f.values != "" || f.typ == String || f.typ == Float || col.NullN() > 0 {
 		return 0, false
 	}
-	c := &o.fids
-	before := len(c.items)
 	switch col := col.(type) {
 	case *array.Int64:
-		if !f.appendFIDs(c, col.Int64Values()[:n]) {
+		items, ok := f.fids(x.mem, col.Int64Values()[:n])
+		if !ok {
 			return 0, false
 		}
-		for i := range n {
-			c.ends = append(c.ends, int32(before+i+1))
-		}
+		o.setWhole(n, x.countTo(n), 0, items)
 		return n, true
 	case *array.List:
 		items, is := col.ListValues().(*array.Int64)
@@ -91,46 +91,74 @@ func (f *feature) addPlain(o *output, col arrow.Array, n int) (filled int, ok bo
 			return 0, false
 		}
 		offsets := col.Offsets()[col.Data().Offset():][:n+1]
+		filled, longest := 0, int32(0)
 		for i, from := range offsets[:n] {
-			length := int(offsets[i+1] - from)
-			if length == 0 && len(f.defaultFids) > 0 || f.max > 0 && length > f.max {
-				return 0, false
-			}
+			length := offsets[i+1] - from
+			longest = max(longest, length)
 			if length > 0 {
 				filled++
 			}
 		}
-		if !f.appendFIDs(c, items.Int64Values()[offsets[0]:offsets[n]]) {
+		if filled < n && len(f.defaultFids) > 0 || f.max > 0 && int(longest) > f.max {
 			return 0, false
 		}
-		for _, end := range offsets[1:] {
-			c.ends = append(c.ends, int32(before)+end-offsets[0])
+		// What lies before the first list belongs to rows that are left out: it is made nothing of, but keeps its place.
+		ids, ok := f.fidsFrom(x.mem, items.Int64Values()[:offsets[n]], int(offsets[0]))
+		if !ok {
+			return 0, false
 		}
+		o.setWhole(n, col.Data().Buffers()[1], col.Data().Offset(), ids)
 		return filled, true
 	}
 	return 0, false
 }
 
-// appendFIDs appends the fids of integers; false, and nothing is appended, if one is no signature.
-func (f *feature) appendFIDs(c *listColumn[int64], xs []int64) bool {
-	base, from := f.base, len(c.items)
-	out := append(c.items, xs...)
-	ids := out[from:]
+// setWhole makes the column of n lists; it takes items over, and shares offsets.
+func (o *output) setWhole(n int, offsets *memory.Buffer, from int, items arrow.ArrayData) {
+	defer items.Release()
+	data := array.NewData(sparseType, n, []*memory.Buffer{nil, offsets}, []arrow.ArrayData{items}, 0, from)
+	defer data.Release()
+	o.whole = array.MakeFromData(data)
+}
+
+// countTo returns a buffer with the offsets 0, 1, 2 up to n, which belongs to x.
+func (x *extractor) countTo(n int) *memory.Buffer {
+	if x.counting == nil || x.counting.Len() < 4*(n+1) {
+		x.counting = memory.NewResizableBuffer(memory.NewGoAllocator()) // it lives as long as x
+		x.counting.Resize(4 * (n + n/8 + 1))
+		for i := range arrow.Int32Traits.CastFromBytes(x.counting.Bytes()) {
+			arrow.Int32Traits.CastFromBytes(x.counting.Bytes())[i] = int32(i)
+		}
+	}
+	return x.counting
+}
+
+// fids makes the fids of integers; false if one is no signature.
+func (f *feature) fids(mem memory.Allocator, xs []int64) (arrow.ArrayData, bool) {
+	return f.fidsFrom(mem, xs, 0)
+}
+
+// fidsFrom leaves out the first integers: their fids are 0.
+func (f *feature) fidsFrom(mem memory.Allocator, xs []int64, from int) (arrow.ArrayData, bool) {
+	buf := memory.NewResizableBuffer(mem)
+	defer buf.Release()
+	buf.Resize(8 * len(xs))
+	ids := arrow.Int64Traits.CastFromBytes(buf.Bytes())
+	clear(ids[:from])
+	base, all := f.base, int64(0)
+	xs, ids = xs[from:], ids[from:]
 	if f.hash {
-		for i, x := range ids {
+		for i, x := range xs {
 			ids[i] = base | int64(fid.HashInt(x))
 		}
-		c.items = out
-		return true
-	}
-	all := int64(0)
-	for i, x := range ids {
-		all |= x
-		ids[i] = base | x
+	} else {
+		for i, x := range xs {
+			all |= x
+			ids[i] = base | x
+		}
 	}
 	if uint64(all) > fid.MaxSignature {
-		return false
+		return nil, false
 	}
-	c.items = out
-	return true
+	return array.NewData(arrow.PrimitiveTypes.Int64, from+len(xs), []*memory.Buffer{nil, buf}, nil, 0, 0), true
 }
