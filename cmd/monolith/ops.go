@@ -66,6 +66,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Bench: map[string]func(context.Context, bench.Options) ([]bench.Result, error){
 			"gemm":     simdbench.Gemm,
 			"step":     jobbench.Step,
+			"queues":   jobbench.Queues,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,

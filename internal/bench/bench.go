@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -30,6 +31,9 @@ type Options struct {
 	Only *regexp.Regexp
 	// Dir is where files are written, for what writes some; "" is the folder for temporary files.
 	Dir string
+	// With says where other programs are, by the names that the benchmark has for them. One that is not here is looked for on PATH, and left
+	// out where it is missing.
+	With map[string]string
 }
 
 // WithDefaults returns o with what is not set.
@@ -61,6 +65,8 @@ type Result struct {
 	Ratio float64 `json:"ratio"`
 	// Control is the median over rounds of our second measurement to our first; 0 when there was one only.
 	Control float64 `json:"control"`
+	// Absent says of others that were left out, by name, why.
+	Absent map[string]string `json:"absent,omitempty"`
 	// Unit is that of Ours and Theirs.
 	Unit string `json:"unit"`
 	// Machine is what it was measured on.
@@ -72,6 +78,9 @@ type Candidate struct {
 	Name string
 	// Run does the work once and returns how much of it: examples, bytes, operations.
 	Run func() (work float64, err error)
+	// Timed is Run of a program that takes its time itself, in seconds by the clock, so that what it does before and after does not count.
+	// One of the two is nil.
+	Timed func() (work, seconds float64, err error)
 }
 
 // Wall is the clock in seconds.
@@ -83,8 +92,8 @@ func Compare(ctx context.Context, o Options, name, unit string, clock func() flo
 	o = o.WithDefaults()
 	all := append(append([]Candidate{ours}, theirs...), ours)
 	rates := make([][]float64, len(all))
-	for _, c := range all {
-		if _, err := c.Run(); err != nil {
+	for _, c := range all[:len(all)-1] {
+		if _, _, err := c.once(clock); err != nil {
 			return Result{}, fmt.Errorf("%s: %s: %w", name, c.Name, err)
 		}
 	}
@@ -128,24 +137,34 @@ func ratios(a, b []float64) []float64 {
 
 // rate runs a candidate for a time.
 func (c Candidate) rate(ctx context.Context, each time.Duration, clock func() float64) (float64, error) {
-	work, begin, from := 0.0, time.Now(), clock()
+	work, spent, begin := 0.0, 0.0, time.Now()
 	for {
-		w, err := c.Run()
+		w, seconds, err := c.once(clock)
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return 0, err
 		}
-		if work += w; time.Since(begin) < each {
+		work, spent = work+w, spent+seconds
+		if time.Since(begin) < each {
 			continue
 		}
-		spent := clock() - from
 		if spent <= 0 {
 			return 0, errors.New("no clock of processor time on this system")
 		}
 		return work / spent, nil
 	}
+}
+
+// once runs a candidate once.
+func (c Candidate) once(clock func() float64) (work, seconds float64, err error) {
+	if c.Timed != nil {
+		return c.Timed()
+	}
+	from := clock()
+	work, err = c.Run()
+	return work, clock() - from, err
 }
 
 // Median returns the middle of values, the mean of both middles of an even number, and NaN of none. It sorts values.
@@ -177,7 +196,7 @@ func Text(results []Result) string {
 	var b strings.Builder
 	for _, r := range results {
 		fmt.Fprintf(&b, "%-44s %10s %s", r.Name, number(r.Ours), r.Unit)
-		for _, name := range slices.Sorted(keys(r.Theirs)) {
+		for _, name := range slices.Sorted(maps.Keys(r.Theirs)) {
 			fmt.Fprintf(&b, "; %s %s", name, number(r.Theirs[name]))
 		}
 		if r.Ratio != 0 {
@@ -186,22 +205,15 @@ func Text(results []Result) string {
 		if r.Control != 0 {
 			fmt.Fprintf(&b, "; control %.2f", r.Control)
 		}
+		for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
+			fmt.Fprintf(&b, "\n  without %s: %s", name, r.Absent[name])
+		}
 		b.WriteByte('\n')
 	}
 	if len(results) > 0 {
 		fmt.Fprintf(&b, "on %s\n", results[0].Machine)
 	}
 	return b.String()
-}
-
-func keys(m map[string]float64) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // number has four digits that count.

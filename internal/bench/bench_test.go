@@ -32,7 +32,7 @@ func TestCompare(t *testing.T) {
 	if r.Ours != 50 || r.Theirs["slow"] != 10 || r.Theirs["fast"] != 100 || r.Ratio != .5 || r.Control != 1 {
 		t.Errorf("got %+v", r)
 	}
-	if got := strings.Join(calls[4:8], " "); got != "ours slow fast ours" {
+	if got := strings.Join(calls[3:7], " "); got != "ours slow fast ours" {
 		t.Errorf("a round runs %s", got)
 	}
 	if r.Machine == "" || r.Name != "x" || r.Unit != "MB/s" {

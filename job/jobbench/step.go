@@ -1,67 +1,62 @@
-// Package jobbench measures whole training jobs, for `monolith bench step`.
+// Package jobbench measures whole training jobs, for `monolith bench step`, `queues` and `size`.
 package jobbench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
-	"sort"
 	"strings"
-
-	"github.com/parquet-go/parquet-go"
 
 	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
-)
-
-// The world that jobs are trained on: rows of one id in each of 39 fields, as wide as the advertising data sets that factorization machines
-// are compared on. The ids of a field follow Zipf's law with exponent 1.1, and labels a logistic model of them.
-const (
-	fields   = 39
-	ids      = 25_600 // of each field
-	exponent = 1.1
-	rows     = 300_000
 )
 
 // shape is a job to measure.
 type shape struct {
 	name, model string
 	batch       int
-	cores       int
-	epochs      int // over the rows
+	workers     int
+	rows        int    // in the files
+	epochs      int    // over them
+	train       string // further keys of that section, each after a comma
+	source      string // instead of the world's files, with parse
+	sections    string // further ones
 }
 
+const deep = "{deepfm: {dim: 16, hidden: [400, 400, 400]}}"
+
 func shapes() []shape {
-	const deep = "{deepfm: {dim: 16, hidden: [400, 400, 400]}}"
 	return []shape{
-		{"lr, batch 4096, 1 core", "{lr: {}}", 4096, 1, 2},
-		{"lr, batch 4096, 2 cores", "{lr: {}}", 4096, 2, 4},
-		{"fm, batch 4096, 1 core", "{fm: {dim: 16}}", 4096, 1, 1},
-		{"fm, batch 4096, 2 cores", "{fm: {dim: 16}}", 4096, 2, 2},
-		{"deepfm, batch 512, 2 cores", deep, 512, 2, 1},
-		{"deepfm, batch 4096, 2 cores", deep, 4096, 2, 1},
+		{name: "lr, batch 4096, 1 core", model: "{lr: {}}", batch: 4096, workers: 1, epochs: 2},
+		{name: "lr, batch 4096, 2 cores", model: "{lr: {}}", batch: 4096, workers: 2, epochs: 4},
+		{name: "fm, batch 4096, 1 core", model: "{fm: {dim: 16}}", batch: 4096, workers: 1, epochs: 1},
+		{name: "fm, batch 4096, 2 cores", model: "{fm: {dim: 16}}", batch: 4096, workers: 2, epochs: 2},
+		{name: "deepfm, batch 512, 2 cores", model: deep, batch: 512, workers: 2, epochs: 1},
+		{name: "deepfm, batch 4096, 2 cores", model: deep, batch: 4096, workers: 2, epochs: 1},
 	}
 }
 
 // Step measures jobs from Parquet to the last snapshot, with the shards in this process: examples a second. A job is run at least once in
-// each round; o.Rows is how many rows the files have.
+// each round; o.Rows is how many rows the files have. Other programs (o.With) train on as many examples of the same rows, which they have
+// in memory before their time begins.
 func Step(ctx context.Context, o bench.Options) (results []bench.Result, err error) {
 	o = o.WithDefaults()
 	if o.Rows == 0 {
 		o.Rows = rows
 	}
-	dir, err := os.MkdirTemp(o.Dir, "monolith-bench-*")
+	dir, remove, err := folder(o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := writeWorld(dir, o.Rows); err != nil {
+	defer func() { err = errors.Join(err, remove()) }()
+	others, err := newFlat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(writeWorld(dir, o.Rows, others), others.Close()); err != nil {
 		return nil, err
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
@@ -70,9 +65,9 @@ func Step(ctx context.Context, o bench.Options) (results []bench.Result, err err
 		if !o.Wants(name) {
 			continue
 		}
-		runtime.GOMAXPROCS(s.cores)
-		run := func() (float64, error) { return train(ctx, s, dir, filepath.Join(dir, fmt.Sprintf("run-%d", i))) }
-		r, err := bench.Compare(ctx, o, name, "examples/s", bench.Wall, bench.Candidate{Name: "monolith", Run: run})
+		s.rows = o.Rows
+		runtime.GOMAXPROCS(s.workers)
+		r, err := beside(ctx, o, name, s, dir, filepath.Join(dir, fmt.Sprintf("run-%d", i)))
 		if err != nil {
 			return nil, err
 		}
@@ -81,18 +76,40 @@ func Step(ctx context.Context, o bench.Options) (results []bench.Result, err err
 	return results, nil
 }
 
+// beside compares a job with the programs that train the same model.
+func beside(ctx context.Context, o bench.Options, name string, s shape, data, dir string) (r bench.Result, err error) {
+	var theirs []bench.Candidate
+	absent := map[string]string{}
+	for _, v := range rivals(s) {
+		c, stop, err := v.start(ctx, o, data, s)
+		if why, ok := errors.AsType[*absentError](err); ok {
+			absent[v.name] = why.reason
+			continue
+		}
+		if err != nil {
+			return r, err
+		}
+		defer stop()
+		theirs = append(theirs, c)
+	}
+	ours := bench.Candidate{Name: "monolith", Run: func() (float64, error) { return train(ctx, s, data, dir) }}
+	r, err = bench.Compare(ctx, o, name, "examples/s", bench.Wall, ours, theirs...)
+	r.Absent = absent
+	return r, err
+}
+
+// folder makes one for files, and returns what removes it.
+func folder(o bench.Options) (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp(o.Dir, "monolith-bench-*")
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
 // train runs a job and returns how many examples it trained on.
 func train(ctx context.Context, s shape, data, dir string) (float64, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return 0, err
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "version: 1\nname: bench\ndir: %q\nsource: {parquet: {files: [%q]}}\nparse:\n  label: click\n  features:\n", dir, filepath.Join(data, "*.parquet"))
-	for f := range fields {
-		fmt.Fprintf(&text, "    - {name: %s, slot: %d}\n", field(f), f+1)
-	}
-	fmt.Fprintf(&text, "model: %s\nepochs: %d\ntrain: {batch: %d, workers: %d}\nsnapshot: {every: 0s}\nlog: {level: error}\n", s.model, s.epochs, s.batch, s.cores)
-	cfg, err := job.Decode([]byte(text.String()), "bench.yaml", job.LoadOptions{})
+	cfg, err := s.config(data, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -103,58 +120,19 @@ func train(ctx context.Context, s shape, data, dir string) (float64, error) {
 	return float64(r.Examples), nil
 }
 
-func field(f int) string { return fmt.Sprintf("f%02d", f) }
-
-// writeWorld writes four files with n rows together.
-func writeWorld(dir string, n int) error {
-	rng := rand.New(rand.NewPCG(1, fields))
-	cumulated, sum := make([]float64, ids), 0.0
-	for i := range cumulated {
-		sum += math.Pow(float64(i+1), -exponent)
-		cumulated[i] = sum
-	}
-	weights := make([][]float64, fields)
-	scattered := make([][]int, fields) // frequent ids are not neighbours
-	for f := range weights {
-		weights[f], scattered[f] = make([]float64, ids), rng.Perm(ids)
-		for i := range weights[f] {
-			weights[f][i] = .35 * rng.NormFloat64()
+// config is the job of a shape in a folder of its own, on the rows in another one.
+func (s *shape) config(data, dir string) (*job.Config, error) {
+	var text strings.Builder
+	fmt.Fprintf(&text, "version: 1\nname: bench\ndir: %q\n", dir)
+	if s.source != "" {
+		text.WriteString(s.source)
+	} else {
+		fmt.Fprintf(&text, "source: {parquet: {files: [%q]}}\nparse:\n  label: click\n  features:\n", filepath.Join(data, "*.parquet"))
+		for f := range fields {
+			fmt.Fprintf(&text, "    - {name: %s, slot: %d}\n", field(f), f+1)
 		}
 	}
-	group := parquet.Group{"click": parquet.Leaf(parquet.BooleanType)}
-	for f := range fields {
-		group[field(f)] = parquet.Encoded(parquet.Leaf(parquet.Int64Type), &parquet.Plain)
-	}
-	schema := parquet.NewSchema("bench", group)
-	const files = 4
-	batch := make([]parquet.Row, 1000)
-	for part := range files {
-		file, err := os.Create(filepath.Join(dir, fmt.Sprintf("part-%d.parquet", part)))
-		if err != nil {
-			return err
-		}
-		buffered := bufio.NewWriterSize(file, 1<<20)
-		w := parquet.NewWriter(buffered, schema)
-		for left := n*(part+1)/files - n*part/files; left > 0 && err == nil; left -= len(batch) {
-			batch = batch[:min(left, len(batch))]
-			for i := range batch {
-				row := append(batch[i][:0], parquet.Value{})
-				logit := -1.2
-				for f := range fields {
-					id := scattered[f][min(sort.SearchFloat64s(cumulated, rng.Float64()*sum), ids-1)]
-					logit += weights[f][id]
-					row = append(row, parquet.Int64Value(int64(id)).Level(0, 0, f+1))
-				}
-				// Columns are in the order of their names: click comes first.
-				row[0] = parquet.BooleanValue(rng.Float64() < 1/(1+math.Exp(-logit))).Level(0, 0, 0)
-				batch[i] = row
-			}
-			_, err = w.WriteRows(batch)
-		}
-		batch = batch[:cap(batch)]
-		if err := errors.Join(err, w.Close(), buffered.Flush(), file.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
+	fmt.Fprintf(&text, "model: %s\nepochs: %d\ntrain: {batch: %d, workers: %d%s}\nsnapshot: {every: 0s}\nlog: {level: error}\n%s",
+		s.model, s.epochs, s.batch, s.workers, s.train, s.sections)
+	return job.Decode([]byte(text.String()), "bench.yaml", job.LoadOptions{})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,11 +15,15 @@ import (
 )
 
 // benchmark is a command below `monolith bench`. What it runs is of the same name in [Ops].
-type benchmark struct{ name, short, long string }
+type benchmark struct {
+	name, short, long string
+	// with are the programs that it compares with where they are installed; see [bench.Options].With.
+	with []string
+}
 
 // benchmarks are all of them, a file each.
 func benchmarks() []benchmark {
-	return []benchmark{benchGemm(), benchStep(), benchTable(), benchWire(), benchWAL(), benchSnapshot()}
+	return []benchmark{benchGemm(), benchStep(), benchQueues(), benchTable(), benchWire(), benchWAL(), benchSnapshot()}
 }
 
 func (a *App) benchCommand(out *outcome) *cobra.Command {
@@ -71,6 +77,11 @@ func (a *App) benchOf(out *outcome, b benchmark) *cobra.Command {
 			case o.Rows < 0:
 				return &usageError{message: fmt.Sprintf("--rows is %d, must be at least 0", o.Rows)}
 			}
+			for name := range o.With {
+				if !slices.Contains(b.with, name) {
+					return &usageError{fmt.Sprintf("--with %s: bench %s knows %s", name, b.name, strings.Join(b.with, ", ")), nearest.Name(name, b.with)}
+				}
+			}
 			if only != "" {
 				var err error
 				if o.Only, err = regexp.Compile(only); err != nil {
@@ -98,5 +109,8 @@ func (a *App) benchOf(out *outcome, b benchmark) *cobra.Command {
 	flags.IntVar(&o.Rows, "rows", 0, "`rows` of the table, for what has one; 0: the benchmark's own")
 	flags.StringVar(&only, "only", "", "measure what this `pattern` matches of the names")
 	flags.StringVar(&o.Dir, "dir", "", "`folder` for files, for what writes some; default that for temporary files")
+	if len(b.with) > 0 {
+		flags.StringToStringVar(&o.With, "with", nil, "`program=file`: where it is, of "+strings.Join(b.with, ", ")+"; default what PATH has")
+	}
 	return cmd
 }

@@ -1,6 +1,6 @@
 package cli
 
 func benchSnapshot() benchmark {
-	return benchmark{"snapshot", "Measure training while a snapshot is written", `Measure pushes of two workers to a table of --rows (10 million) while a snapshot of it is written, against the time before and after: rows a second, the
+	return benchmark{name: "snapshot", short: "Measure training while a snapshot is written", long: `Measure pushes of two workers to a table of --rows (10 million) while a snapshot of it is written, against the time before and after: rows a second, the
 longest push, the longest wait for the snapshot itself, and how fast it is written. --dir is the disk that is measured.`}
 }

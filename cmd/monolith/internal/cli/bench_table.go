@@ -1,7 +1,7 @@
 package cli
 
 func benchTable() benchmark {
-	return benchmark{"table", "Measure lookups and updates of a table against others", `Measure a table of embedding rows (dim 16, --rows of them) on one core: lookups with the row copied out, uniform and zipf (1.05), against rows at known
+	return benchmark{name: "table", short: "Measure lookups and updates of a table against others", long: `Measure a table of embedding rows (dim 16, --rows of them) on one core: lookups with the row copied out, uniform and zipf (1.05), against rows at known
 addresses and a plain loop over an array, abseil's flat_hash_map with prefetching by hand, libcuckoo, and a Go map over an array; two threads
 against one; Adagrad against lookups; bytes of index; the wait of 64 inserts while the table grows by 64 times beside a reader; and the garbage
 collector. Rates are millions of rows per second of processor time.
