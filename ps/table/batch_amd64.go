@@ -124,6 +124,19 @@ func (t *Mem) lookupRest(keys []int64, at []uintptr, dst []float32) (absent int)
 	return absent
 }
 
+// fetch asks for rows, at most [group], that are about to be read.
+func (t *Mem) fetch(rows []entry) {
+	if !t.vector {
+		return
+	}
+	var at, metas [group]uintptr
+	for i, e := range rows {
+		at[i], metas[i] = t.slabs.address(e.id), uintptr(unsafe.Pointer(t.slabs.metaOf(e.id)))
+	}
+	fetchRows(&at[0], len(rows), uintptr(4*t.slabs.stride))
+	fetchRows(&metas[0], len(rows), 1)
+}
+
 // applyChunk is how many rows are updated at once, while as many more are on their way.
 const applyChunk = 64
 

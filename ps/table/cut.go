@@ -154,7 +154,10 @@ func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 		return
 	}
 	n := min(limit, len(c.pending))
-	for _, e := range c.pending[:n] {
+	for i, e := range c.pending[:n] {
+		if i%group == 0 {
+			c.t.fetch(c.pending[i:min(i+group, n)])
+		}
 		row, m := c.saved.get(e.id)
 		if row == nil {
 			row, m = c.t.slabs.row(e.id), c.t.slabs.metaOf(e.id)

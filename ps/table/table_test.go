@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/monolith-go/monolith/model/optim"
@@ -124,6 +125,21 @@ func BenchmarkTable(b *testing.B) {
 				n++
 			}
 			b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
+		})
+		b.Run(fmt.Sprintf("op=cut/rows=%d/dim=%d", rows, dim), func(b *testing.B) {
+			var mu sync.Mutex
+			var dst table.Rows
+			n := 0
+			for b.Loop() {
+				for c := tab.Cut(); ; dst.Reset() {
+					if !c.Next(&mu, &dst, 1024) {
+						c.Close(&mu)
+						break
+					}
+				}
+				n++
+			}
+			b.ReportMetric(float64(n*rows)/b.Elapsed().Seconds(), "rows/s")
 		})
 		tab.Close()
 	}
