@@ -257,10 +257,20 @@ func adagradAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, de
 //go:noescape
 func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
 
+// adamRatesAVX2 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon). Each element has a rate of its own.
+//
+//go:noescape
+func adamRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
 // adamNesterovAVX2 is Adam's update with c1·g + beta1·m in place of m in the last.
 //
 //go:noescape
 func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// adamNesterovRatesAVX2 is Adam's update with c1·g + beta1·m in place of m in the last. Each element has a rate of its own.
+//
+//go:noescape
+func adamNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
 // ftrlAVX2 is the update of FTRL-Proximal; l2rate is l2·rate.
 //
@@ -361,3 +371,43 @@ func toFP16AVX2(n int, dst *uint16, src *float32)
 //
 //go:noescape
 func fromFP16AVX2(n int, dst *float32, src *uint16)
+
+// sgdRowsAVX2 does to n > 0 rows, whose addresses are given: is w -= rate·g. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func sgdRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32)
+
+// emaRowsAVX2 does to n > 0 rows, whose addresses are given: is w = decay·w + rest·g. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func emaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, decay float32, rest float32)
+
+// adagradRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, n += g·g, w -= rate·g/√n. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func adagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32)
+
+// adamRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon). The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func adamRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// adamNesterovRowsAVX2 does to n > 0 rows, whose addresses are given: is Adam's update with c1·g + beta1·m in place of m in the last. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func adamNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// ftrlRowsAVX2 does to n > 0 rows, whose addresses are given: is the update of FTRL-Proximal; l2rate is l2·rate. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// packSegmentsAVX2 copies dim < 8 floats, offset bytes into each of n rows, to dst, row after row.
+//
+//go:noescape
+func packSegmentsAVX2(n int, at *uintptr, offset uintptr, dim int, dst *float32)
+
+// unpackSegmentsAVX2 copies dim < 8 floats of each of n rows from dst, row after row, to offset bytes into the rows.
+//
+//go:noescape
+func unpackSegmentsAVX2(n int, at *uintptr, offset uintptr, dim int, dst *float32)

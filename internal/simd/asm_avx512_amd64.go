@@ -244,10 +244,20 @@ func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, 
 //go:noescape
 func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
 
+// adamRatesAVX512 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon). Each element has a rate of its own.
+//
+//go:noescape
+func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
 // adamNesterovAVX512 is Adam's update with c1·g + beta1·m in place of m in the last.
 //
 //go:noescape
 func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// adamNesterovRatesAVX512 is Adam's update with c1·g + beta1·m in place of m in the last. Each element has a rate of its own.
+//
+//go:noescape
+func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
 // ftrlAVX512 is the update of FTRL-Proximal; l2rate is l2·rate.
 //

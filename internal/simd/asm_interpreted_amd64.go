@@ -170,8 +170,16 @@ func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate f
 	interpret("adamAVX512", n, w, m, v, grad, rate, c1, c2, epsilon, decay)
 }
 
+func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	interpret("adamRatesAVX512", n, w, m, v, grad, rates, c1, c2, epsilon, decay)
+}
+
 func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	interpret("adamNesterovAVX512", n, w, m, v, grad, rate, c1, c2, epsilon, decay, beta1)
+}
+
+func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	interpret("adamNesterovRatesAVX512", n, w, m, v, grad, rates, c1, c2, epsilon, decay, beta1)
 }
 
 func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {

@@ -188,8 +188,16 @@ func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate flo
 	panic("simd: adamAVX2 on a processor without it")
 }
 
+func adamRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: adamRatesAVX2 on a processor without it")
+}
+
 func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	panic("simd: adamNesterovAVX2 on a processor without it")
+}
+
+func adamNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: adamNesterovRatesAVX2 on a processor without it")
 }
 
 func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
@@ -270,6 +278,38 @@ func toFP16AVX2(n int, dst *uint16, src *float32) {
 
 func fromFP16AVX2(n int, dst *float32, src *uint16) {
 	panic("simd: fromFP16AVX2 on a processor without it")
+}
+
+func sgdRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32) {
+	panic("simd: sgdRowsAVX2 on a processor without it")
+}
+
+func emaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, decay float32, rest float32) {
+	panic("simd: emaRowsAVX2 on a processor without it")
+}
+
+func adagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32) {
+	panic("simd: adagradRowsAVX2 on a processor without it")
+}
+
+func adamRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: adamRowsAVX2 on a processor without it")
+}
+
+func adamNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: adamNesterovRowsAVX2 on a processor without it")
+}
+
+func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
+	panic("simd: ftrlRowsAVX2 on a processor without it")
+}
+
+func packSegmentsAVX2(n int, at *uintptr, offset uintptr, dim int, dst *float32) {
+	panic("simd: packSegmentsAVX2 on a processor without it")
+}
+
+func unpackSegmentsAVX2(n int, at *uintptr, offset uintptr, dim int, dst *float32) {
+	panic("simd: unpackSegmentsAVX2 on a processor without it")
 }
 
 func tile14x32AVX512(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
@@ -450,8 +490,16 @@ func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate f
 	panic("simd: adamAVX512 on a processor without it")
 }
 
+func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: adamRatesAVX512 on a processor without it")
+}
+
 func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	panic("simd: adamNesterovAVX512 on a processor without it")
+}
+
+func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: adamNesterovRatesAVX512 on a processor without it")
 }
 
 func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {

@@ -108,6 +108,27 @@ func Adam(w, m, v, g []float32, o AdamRule) {
 	}
 }
 
+// adamRates is Adam with a rate for each weight in place of o.Rate.
+func adamRates(w, m, v, g, rates []float32, o AdamRule) {
+	m, v, g, rates = m[:len(w)], v[:len(w)], g[:len(w)], rates[:len(w)]
+	n, pw, pm, pv, pg, pr := len(w), unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(g), unsafe.SliceData(rates)
+	switch {
+	case active == AVX512 && o.Nesterov:
+		adamNesterovRatesAVX512(n, pw, pm, pv, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX512:
+		adamRatesAVX512(n, pw, pm, pv, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay)
+	case active == AVX2 && o.Nesterov:
+		adamNesterovRatesAVX2(n, pw, pm, pv, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX2:
+		adamRatesAVX2(n, pw, pm, pv, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay)
+	default:
+		for k := range w {
+			o.Rate = rates[k]
+			Adam(w[k:k+1], m[k:k+1], v[k:k+1], g[k:k+1], o)
+		}
+	}
+}
+
 // FTRL is FTRL-Proximal (McMahan et al., 2013) as package optim has it, for a rate that is not 0.
 func FTRL(w, n, z, g []float32, rate, beta, l1, l2 float32) {
 	n, z, g = n[:len(w)], z[:len(w)], g[:len(w)]

@@ -2748,6 +2748,87 @@ done:
 	VZEROUPPER
 	RET
 
+// func adamRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·adamRatesAVX2(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	MOVQ         rates+40(FP), DI
+	VBROADCASTSS c1+48(FP), Y0
+	VBROADCASTSS c2+52(FP), Y1
+	VBROADCASTSS epsilon+56(FP), Y2
+	VBROADCASTSS decay+60(FP), Y3
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y4
+	VMOVUPS (SI), Y5
+	VMULPS  Y3, Y4, Y6
+	VADDPS  Y6, Y5, Y5
+	VMOVUPS (DX), Y6
+	VSUBPS  Y6, Y5, Y7
+	VMULPS  Y0, Y7, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (BX), Y7
+	VMULPS  Y5, Y5, Y5
+	VSUBPS  Y7, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VADDPS  Y5, Y7, Y5
+	VMOVUPS Y6, (DX)
+	VMOVUPS Y5, (BX)
+	VMOVUPS (DI), Y7
+	VMULPS  Y7, Y6, Y6
+	VSQRTPS Y5, Y5
+	VADDPS  Y2, Y5, Y5
+	VDIVPS  Y5, Y6, Y5
+	VSUBPS  Y5, Y4, Y4
+	VMOVUPS Y4, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R8
+	NEGQ       AX
+	VMOVUPS    32(R8)(AX*4), Y4
+	VMASKMOVPS (CX), Y4, Y5
+	VMASKMOVPS (SI), Y4, Y6
+	VMULPS     Y3, Y5, Y3
+	VADDPS     Y3, Y6, Y3
+	VMASKMOVPS (DX), Y4, Y6
+	VSUBPS     Y6, Y3, Y7
+	VMULPS     Y0, Y7, Y0
+	VADDPS     Y0, Y6, Y0
+	VMASKMOVPS (BX), Y4, Y6
+	VMULPS     Y3, Y3, Y3
+	VSUBPS     Y6, Y3, Y3
+	VMULPS     Y1, Y3, Y1
+	VADDPS     Y1, Y6, Y1
+	VMASKMOVPS Y0, Y4, (DX)
+	VMASKMOVPS Y1, Y4, (BX)
+	VMASKMOVPS (DI), Y4, Y3
+	VMULPS     Y3, Y0, Y0
+	VSQRTPS    Y1, Y1
+	VADDPS     Y2, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y5, Y0
+	VMASKMOVPS Y0, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 // Requires: AVX
 TEXT ·adamNesterovAVX2(SB), NOSPLIT|NOFRAME, $0-64
@@ -2828,6 +2909,94 @@ tail:
 	VDIVPS     Y1, Y0, Y0
 	VSUBPS     Y0, Y7, Y0
 	VMASKMOVPS Y0, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX
+TEXT ·adamNesterovRatesAVX2(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	MOVQ         rates+40(FP), DI
+	VBROADCASTSS c1+48(FP), Y0
+	VBROADCASTSS c2+52(FP), Y1
+	VBROADCASTSS epsilon+56(FP), Y2
+	VBROADCASTSS decay+60(FP), Y3
+	VBROADCASTSS beta1+64(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y5
+	VMOVUPS (SI), Y6
+	VMULPS  Y3, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DX), Y7
+	VSUBPS  Y7, Y6, Y8
+	VMULPS  Y0, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS (BX), Y8
+	VMULPS  Y6, Y6, Y9
+	VSUBPS  Y8, Y9, Y9
+	VMULPS  Y1, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y7, (DX)
+	VMOVUPS Y8, (BX)
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y4, Y7, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DI), Y7
+	VMULPS  Y7, Y6, Y6
+	VSQRTPS Y8, Y7
+	VADDPS  Y2, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R8
+	NEGQ       AX
+	VMOVUPS    32(R8)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (SI), Y5, Y7
+	VMULPS     Y3, Y6, Y3
+	VADDPS     Y3, Y7, Y3
+	VMASKMOVPS (DX), Y5, Y7
+	VSUBPS     Y7, Y3, Y8
+	VMULPS     Y0, Y8, Y8
+	VADDPS     Y8, Y7, Y7
+	VMASKMOVPS (BX), Y5, Y8
+	VMULPS     Y3, Y3, Y9
+	VSUBPS     Y8, Y9, Y9
+	VMULPS     Y1, Y9, Y1
+	VADDPS     Y1, Y8, Y1
+	VMASKMOVPS Y7, Y5, (DX)
+	VMASKMOVPS Y1, Y5, (BX)
+	VMULPS     Y0, Y3, Y0
+	VMULPS     Y4, Y7, Y3
+	VADDPS     Y3, Y0, Y0
+	VMASKMOVPS (DI), Y5, Y3
+	VMULPS     Y3, Y0, Y0
+	VSQRTPS    Y1, Y1
+	VADDPS     Y2, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y5, (CX)
 
 done:
 	VZEROUPPER

@@ -3089,6 +3089,88 @@ done:
 	VZEROUPPER
 	RET
 
+// func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adamRatesAVX512(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	MOVQ         rates+40(FP), DI
+	VBROADCASTSS c1+48(FP), Z0
+	VBROADCASTSS c2+52(FP), Z1
+	VBROADCASTSS epsilon+56(FP), Z2
+	VBROADCASTSS decay+60(FP), Z3
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z4
+	VMOVUPS (SI), Z5
+	VMULPS  Z3, Z4, Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS (DX), Z6
+	VSUBPS  Z6, Z5, Z7
+	VMULPS  Z0, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (BX), Z7
+	VMULPS  Z5, Z5, Z5
+	VSUBPS  Z7, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VADDPS  Z5, Z7, Z5
+	VMOVUPS Z6, (DX)
+	VMOVUPS Z5, (BX)
+	VMOVUPS (DI), Z7
+	VMULPS  Z7, Z6, Z6
+	VSQRTPS Z5, Z5
+	VADDPS  Z2, Z5, Z5
+	VDIVPS  Z5, Z6, Z5
+	VSUBPS  Z5, Z4, Z4
+	VMOVUPS Z4, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R8
+	MOVL      $0xffffffff, AX
+	BZHIL     R8, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z (SI), K1, Z5
+	VMULPS    Z3, Z4, Z3
+	VADDPS    Z3, Z5, Z3
+	VMOVUPS.Z (DX), K1, Z5
+	VSUBPS    Z5, Z3, Z6
+	VMULPS    Z0, Z6, Z0
+	VADDPS    Z0, Z5, Z0
+	VMOVUPS.Z (BX), K1, Z5
+	VMULPS    Z3, Z3, Z3
+	VSUBPS    Z5, Z3, Z3
+	VMULPS    Z1, Z3, Z1
+	VADDPS    Z1, Z5, Z1
+	VMOVUPS   Z0, K1, (DX)
+	VMOVUPS   Z1, K1, (BX)
+	VMOVUPS.Z (DI), K1, Z3
+	VMULPS    Z3, Z0, Z0
+	VSQRTPS   Z1, Z1
+	VADDPS    Z2, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z4, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·adamNesterovAVX512(SB), NOSPLIT|NOFRAME, $0-64
@@ -3169,6 +3251,95 @@ tail:
 	VADDPS    Z3, Z1, Z1
 	VDIVPS    Z1, Z0, Z0
 	VSUBPS    Z0, Z6, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adamNesterovRatesAVX512(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	MOVQ         rates+40(FP), DI
+	VBROADCASTSS c1+48(FP), Z0
+	VBROADCASTSS c2+52(FP), Z1
+	VBROADCASTSS epsilon+56(FP), Z2
+	VBROADCASTSS decay+60(FP), Z3
+	VBROADCASTSS beta1+64(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z5
+	VMOVUPS (SI), Z6
+	VMULPS  Z3, Z5, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DX), Z7
+	VSUBPS  Z7, Z6, Z8
+	VMULPS  Z0, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS (BX), Z8
+	VMULPS  Z6, Z6, Z9
+	VSUBPS  Z8, Z9, Z9
+	VMULPS  Z1, Z9, Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS Z7, (DX)
+	VMOVUPS Z8, (BX)
+	VMULPS  Z0, Z6, Z6
+	VMULPS  Z4, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DI), Z7
+	VMULPS  Z7, Z6, Z6
+	VSQRTPS Z8, Z7
+	VADDPS  Z2, Z7, Z7
+	VDIVPS  Z7, Z6, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R8
+	MOVL      $0xffffffff, AX
+	BZHIL     R8, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (SI), K1, Z6
+	VMULPS    Z3, Z5, Z3
+	VADDPS    Z3, Z6, Z3
+	VMOVUPS.Z (DX), K1, Z6
+	VSUBPS    Z6, Z3, Z7
+	VMULPS    Z0, Z7, Z7
+	VADDPS    Z7, Z6, Z6
+	VMOVUPS.Z (BX), K1, Z7
+	VMULPS    Z3, Z3, Z8
+	VSUBPS    Z7, Z8, Z8
+	VMULPS    Z1, Z8, Z1
+	VADDPS    Z1, Z7, Z1
+	VMOVUPS   Z6, K1, (DX)
+	VMOVUPS   Z1, K1, (BX)
+	VMULPS    Z0, Z3, Z0
+	VMULPS    Z4, Z6, Z3
+	VADDPS    Z3, Z0, Z0
+	VMOVUPS.Z (DI), K1, Z3
+	VMULPS    Z3, Z0, Z0
+	VSQRTPS   Z1, Z1
+	VADDPS    Z2, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z5, Z0
 	VMOVUPS   Z0, K1, (CX)
 
 done:

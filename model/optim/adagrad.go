@@ -31,7 +31,10 @@ type Adagrad struct {
 	WeightDecay float32 `json:"weight_decay"`
 }
 
-var _ Optimizer = Adagrad{}
+var (
+	_ Optimizer  = Adagrad{}
+	_ RowUpdater = Adagrad{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o Adagrad) WithDefaults() Adagrad {
@@ -80,9 +83,15 @@ func (o Adagrad) Update(w, state, grad []float32, lr float32) {
 		return
 	}
 	for k := range w {
-		g := grad[k] + o.WeightDecay*w[k]
-		n := state[k] + g*g
+		g := grad[k] + float32(o.WeightDecay*w[k])
+		n := state[k] + float32(g*g)
 		state[k] = n
 		w[k] -= rate * g / sqrt32(n)
 	}
+}
+
+// UpdateRows implements [RowUpdater].
+func (o Adagrad) UpdateRows(s *simd.Segments, lr float32) {
+	o = o.WithDefaults()
+	s.Adagrad(o.LR*lr, o.WeightDecay)
 }

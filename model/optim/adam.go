@@ -44,7 +44,10 @@ type Adam struct {
 	Nesterov bool `json:"nesterov"`
 }
 
-var _ Optimizer = Adam{}
+var (
+	_ Optimizer  = Adam{}
+	_ RowUpdater = Adam{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o Adam) WithDefaults() Adam {
@@ -92,22 +95,38 @@ func (o Adam) Update(w, state, grad []float32, lr float32) {
 	grad = grad[:dim]
 	// 1-βᵗ⁺¹ = (1-β) + β·(1-βᵗ)
 	b1, b2 := float64(o.Beta1), float64(o.Beta2)
-	bias[0] = float32((1 - b1) + b1*float64(bias[0]))
-	bias[1] = float32((1 - b2) + b2*float64(bias[1]))
+	bias[0] = float32((1 - b1) + float64(b1*float64(bias[0])))
+	bias[1] = float32((1 - b2) + float64(b2*float64(bias[1])))
 	rate := float32(float64(o.LR) * float64(lr) * math.Sqrt(float64(bias[1])) / float64(bias[0]))
-	c1, c2 := float32(1-b1), float32(1-b2)
 	if len(w) >= wide {
-		simd.Adam(w, m, v, grad, simd.AdamRule{Rate: rate, Beta1: o.Beta1, Epsilon: o.Epsilon, Decay: o.WeightDecay, C1: c1, C2: c2, Nesterov: o.Nesterov})
+		rule := o.kernel()
+		rule.Rate = rate
+		simd.Adam(w, m, v, grad, rule)
 		return
 	}
+	c1, c2 := float32(1-b1), float32(1-b2)
 	for k := range w {
-		g := grad[k] + o.WeightDecay*w[k]
-		mk := m[k] + (g-m[k])*c1
-		vk := v[k] + (g*g-v[k])*c2
+		g := grad[k] + float32(o.WeightDecay*w[k])
+		mk := m[k] + float32((g-m[k])*c1)
+		vk := v[k] + float32((float32(g*g)-v[k])*c2)
 		m[k], v[k] = mk, vk
 		if o.Nesterov {
-			mk = c1*g + o.Beta1*mk
+			mk = float32(c1*g) + float32(o.Beta1*mk)
 		}
 		w[k] -= rate * mk / (sqrt32(vk) + o.Epsilon)
+	}
+}
+
+// UpdateRows implements [RowUpdater].
+func (o Adam) UpdateRows(s *simd.Segments, lr float32) {
+	o = o.WithDefaults()
+	s.Adam(o.kernel(), float64(o.LR)*float64(lr), o.Beta2)
+}
+
+// kernel is the rule without its rate; o has its defaults.
+func (o Adam) kernel() simd.AdamRule {
+	return simd.AdamRule{
+		Beta1: o.Beta1, Epsilon: o.Epsilon, Decay: o.WeightDecay, Nesterov: o.Nesterov,
+		C1: float32(1 - float64(o.Beta1)), C2: float32(1 - float64(o.Beta2)),
 	}
 }

@@ -17,7 +17,10 @@ type EMA struct {
 	Decay float32 `json:"decay"`
 }
 
-var _ Optimizer = EMA{}
+var (
+	_ Optimizer  = EMA{}
+	_ RowUpdater = EMA{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o EMA) WithDefaults() EMA {
@@ -53,6 +56,12 @@ func (o EMA) Update(w, _, grad []float32, _ float32) {
 		return
 	}
 	for k := range w {
-		w[k] = d*w[k] + rest*grad[k]
+		w[k] = float32(d*w[k]) + float32(rest*grad[k])
 	}
+}
+
+// UpdateRows implements [RowUpdater].
+func (o EMA) UpdateRows(s *simd.Segments, _ float32) {
+	d := o.WithDefaults().Decay
+	s.EMA(d, float32(1-float64(d)))
 }

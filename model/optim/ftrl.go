@@ -39,7 +39,10 @@ type FTRL struct {
 	InitialAccumulator float32 `json:"initial_accumulator"`
 }
 
-var _ Optimizer = FTRL{}
+var (
+	_ Optimizer  = FTRL{}
+	_ RowUpdater = FTRL{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o FTRL) WithDefaults() FTRL {
@@ -98,17 +101,25 @@ func (o FTRL) Update(w, state, grad []float32, lr float32) {
 	}
 	for k := range w {
 		root := sqrt32(n[k])
-		n[k] += grad[k] * grad[k]
+		n[k] += float32(grad[k] * grad[k])
 		newRoot := sqrt32(n[k])
 		if shrunk := shrink(z[k], o.L1); shrunk != 0 {
 			// w was made of z as shrunk/((β+√n)/lr + L2), so (β+√n)/lr·w = shrunk - L2·w and the former lr is not needed:
 			// z + (β+√n)/lr·w = z + shrunk - L2·w.
-			z[k] += shrunk - o.L2*w[k] + grad[k] - (o.Beta+newRoot)/rate*w[k]
+			z[k] += shrunk - float32(o.L2*w[k]) + grad[k] - float32((o.Beta+newRoot)/rate*w[k])
 		} else {
 			// w is 0, or the initial value, which no gradient has made.
-			z[k] += grad[k] - (newRoot-root)/rate*w[k]
+			z[k] += grad[k] - float32((newRoot-root)/rate*w[k])
 		}
-		w[k] = rate * shrink(z[k], o.L1) / (o.Beta + newRoot + o.L2*rate)
+		w[k] = rate * shrink(z[k], o.L1) / (o.Beta + newRoot + float32(o.L2*rate))
+	}
+}
+
+// UpdateRows implements [RowUpdater].
+func (o FTRL) UpdateRows(s *simd.Segments, lr float32) {
+	o = o.WithDefaults()
+	if rate := o.LR * lr; rate != 0 {
+		s.FTRL(rate, o.Beta, o.L1, o.L2)
 	}
 }
 

@@ -2,6 +2,8 @@
 // state at a time, so that the same code updates a segment of an embedding row and a dense tensor.
 package optim
 
+import "github.com/monolith-go/monolith/internal/simd"
+
 // Optimizer is one configured update rule. Implementations are values without state of their own (the state of a vector
 // lives beside its weights) and safe for concurrent use on different vectors.
 type Optimizer interface {
@@ -19,4 +21,10 @@ type Optimizer interface {
 	// (schedules, plateaus); 1 leaves it as configured. It allocates nothing and depends on its arguments alone, so
 	// equal arguments give equal bits.
 	Update(w, state, grad []float32, lr float32)
+}
+
+// RowUpdater is what a rule can do beyond [Optimizer]: update a segment of many rows of a table at once, each as Update does, with the
+// same bits. The rules of this package do; a table updates row by row by those that do not.
+type RowUpdater interface {
+	UpdateRows(s *simd.Segments, lr float32)
 }

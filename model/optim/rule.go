@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
 )
 
 // Rule is an update rule as data: its name and every setting, defaults included. Snapshots carry it, so that what a
@@ -94,7 +96,10 @@ func of[T interface {
 // Frozen is the rule of parameters that are only read: it keeps no state, and an update changes nothing.
 type Frozen struct{}
 
-var _ Optimizer = Frozen{}
+var (
+	_ Optimizer  = Frozen{}
+	_ RowUpdater = Frozen{}
+)
 
 // Name is "frozen".
 func (Frozen) Name() string { return "frozen" }
@@ -110,3 +115,6 @@ func (Frozen) Init(_, _ []float32) {}
 
 // Update changes nothing.
 func (Frozen) Update(_, _, _ []float32, _ float32) {}
+
+// UpdateRows implements [RowUpdater].
+func (Frozen) UpdateRows(*simd.Segments, float32) {}

@@ -15,7 +15,10 @@ type SGD struct {
 	LR float32 `json:"lr"`
 }
 
-var _ Optimizer = SGD{}
+var (
+	_ Optimizer  = SGD{}
+	_ RowUpdater = SGD{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o SGD) WithDefaults() SGD {
@@ -50,6 +53,9 @@ func (o SGD) Update(w, _, grad []float32, lr float32) {
 		return
 	}
 	for k := range w {
-		w[k] -= rate * grad[k]
+		w[k] -= float32(rate * grad[k])
 	}
 }
+
+// UpdateRows implements [RowUpdater].
+func (o SGD) UpdateRows(s *simd.Segments, lr float32) { s.SGD(o.WithDefaults().LR * lr) }

@@ -46,30 +46,6 @@ func fetchRows(at *uintptr, n int, span uintptr)
 //go:noescape
 func countRows(metas *[32]uintptr, ids, counts *uint32, n int, time int64)
 
-// gradients are those of one segment of rows. Assembly knows its offsets.
-type gradients struct {
-	at    *uintptr // [n] addresses of rows
-	n     int      // at least 1
-	w, s  uintptr  // where in a row the segment's weights and state begin, in bytes
-	dim   int
-	grad  *float32 // of the first row
-	step  uintptr  // bytes from one row's gradient to the next one's
-	l2    float32
-	hasL2 uint32
-	// The rule's: its rate times the update's, its weight decay.
-	rate, decay float32
-}
-
-// adagradRows does what [optim.Adagrad].Update does, bit for bit.
-//
-//go:noescape
-func adagradRows(to *gradients)
-
-// sgdRows does what [optim.SGD].Update does, bit for bit.
-//
-//go:noescape
-func sgdRows(to *gradients)
-
 // lookupChunk is how many keys go through lookupRows at once.
 const lookupChunk = 256
 
@@ -140,9 +116,17 @@ func (t *Mem) fetch(rows []entry) {
 // applyChunk is how many rows are updated at once, while as many more are on their way.
 const applyChunk = 64
 
+// chunk has what is known of the rows that are updated, and of those on their way.
+type chunk struct {
+	at  [2][applyChunk]uintptr
+	ids [2][applyChunk]uint32
+}
+
 func (t *Mem) applyVector(u Update) {
-	var at [2][applyChunk]uintptr
-	var ids [2][applyChunk]uint32
+	if t.chunk == nil {
+		t.chunk = new(chunk)
+	}
+	at, ids := &t.chunk.at, &t.chunk.ids
 	resolve := func(from int) {
 		if from >= len(u.Keys) {
 			return
@@ -182,21 +166,14 @@ func (t *Mem) applyVector(u Update) {
 
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.
 func (t *Mem) updateVector(s *segmentRule, u Update, from int, at []uintptr, ids []uint32) {
-	g := gradients{
-		at: &at[0], n: len(at), w: uintptr(4 * s.w), s: uintptr(4 * (t.dim + s.s)), dim: s.wn,
-		grad: &u.Grads[from*t.dim+s.w], step: uintptr(4 * t.dim), l2: s.l2, rate: s.rate * u.LR, decay: s.decay,
-	}
-	if s.l2 != 0 {
-		g.hasL2 = 1
-	}
-	switch s.kernel {
-	case kernelAdagrad:
-		adagradRows(&g)
-	case kernelSGD:
-		sgdRows(&g)
-	default:
+	if s.rows == nil {
 		for i, id := range ids {
 			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*t.dim:][:t.dim], u.LR)
 		}
+		return
 	}
+	g := &t.segments
+	g.Rows, g.Weights, g.State, g.Dim = at, uintptr(4*s.w), uintptr(4*(t.dim+s.s)), s.wn
+	g.Grads, g.Step, g.L2 = u.Grads[from*t.dim+s.w:], t.dim, s.l2
+	s.rows.UpdateRows(g, u.LR)
 }

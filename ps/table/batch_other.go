@@ -5,6 +5,9 @@ package table
 // vectors reports that there is nothing in assembly for this architecture.
 func vectors() bool { return false }
 
+// chunk is of no use here.
+type chunk struct{}
+
 func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
 	return t.lookupPortable(keys, dst)
 }

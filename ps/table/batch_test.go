@@ -13,6 +13,15 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
+// own is a rule of another package, which knows nothing of segments.
+type own struct{ optim.Optimizer }
+
+func (own) Name() string                               { return "own" }
+func (own) String() string                             { return "own()" }
+func (own) StateDim(int) int                           { return 1 }
+func (own) Init(_, state []float32)                    { clear(state) }
+func (own) Update(w, state, grad []float32, _ float32) { state[0]++; w[0] += grad[0] }
+
 // The way without assembly passes the same suite.
 func TestPortableMem(t *testing.T) {
 	if !table.Vectors() {
@@ -31,7 +40,8 @@ func TestVectorBits(t *testing.T) {
 		t.Skip("there is nothing to compare")
 	}
 	rules := []optim.Optimizer{
-		optim.Adagrad{LR: 0.05}, optim.Adagrad{LR: 0.3, WeightDecay: 0.01}, optim.SGD{LR: 0.1}, optim.FTRL{LR: 0.1, L1: 0.001}, optim.Adam{},
+		optim.Adagrad{LR: 0.05}, optim.Adagrad{LR: 0.3, WeightDecay: 0.01}, optim.SGD{LR: 0.1}, optim.FTRL{LR: 0.1, L1: 0.001},
+		optim.FTRL{LR: 0.1, L1: 0.1, L2: 0.3, Beta: 1}, optim.Adam{}, optim.Adam{Nesterov: true, WeightDecay: 0.01}, optim.EMA{}, optim.Frozen{}, own{},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for dim := 1; dim <= 40; dim++ {

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 )
@@ -22,6 +23,9 @@ type Mem struct {
 	slabs    slabs
 	len      int
 	grad     []float32 // with the L2 term, scratch of Apply
+	// segments and chunk are scratch of Apply where vector is set.
+	segments simd.Segments
+	chunk    *chunk
 	cuts     []*cut
 	mem      *Memory
 	// paid is for how many rows memory was taken from mem.
@@ -38,9 +42,8 @@ type segmentRule struct {
 	l2    float32
 	w, wn int // weights [w, w+wn) of the row's weights
 	s, sn int // state [s, s+sn) of the row's state
-	// kernel updates many rows at once, with these settings.
-	kernel      kernel
-	rate, decay float32
+	// rows is rule where it can update many rows at once.
+	rows optim.RowUpdater
 }
 
 var _ Table = (*Mem)(nil)
@@ -51,14 +54,12 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 	widest, w, s := 0, 0, 0
 	for _, seg := range spec.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
+		rows, _ := seg.Optimizer.(optim.RowUpdater)
 		t.segs = append(t.segs, segmentRule{
-			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, l2: seg.L2,
+			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, rows: rows, l2: seg.L2,
 			w: w, wn: seg.Dim, s: s, sn: n,
 		})
 		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
-	}
-	for i := range t.segs {
-		t.segs[i].setKernel()
 	}
 	t.grad = make([]float32, widest)
 	t.slabs.stride = t.dim + t.stateDim

@@ -85,9 +85,26 @@ func TestAdversarialKeysStaySmall(t *testing.T) {
 }
 
 func BenchmarkTable(b *testing.B) {
-	for _, dim := range []int{8, 16, 64} {
+	vector := func(dim int, rule optim.Optimizer) param.Segment {
+		return param.Segment{Name: rule.Name(), Dim: dim, Init: param.Uniform(-0.1, 0.1), Optimizer: rule}
+	}
+	for _, test := range []struct {
+		name     string
+		segments []param.Segment
+	}{
+		{"adagrad/dim=8", []param.Segment{vector(8, optim.Adagrad{})}},
+		{"adagrad/dim=16", []param.Segment{vector(16, optim.Adagrad{})}},
+		{"adagrad/dim=64", []param.Segment{vector(64, optim.Adagrad{})}},
+		{"ftrl/dim=1", []param.Segment{vector(1, optim.FTRL{})}},
+		{"ftrl/dim=16", []param.Segment{vector(16, optim.FTRL{})}},
+		{"adam/dim=1", []param.Segment{vector(1, optim.Adam{})}},
+		{"adam/dim=16", []param.Segment{vector(16, optim.Adam{})}},
+		{"ftrl+adagrad/dim=1+16", []param.Segment{vector(1, optim.FTRL{}), vector(16, optim.Adagrad{})}},
+	} {
 		const rows, batch = 1 << 20, 4096
-		tab := table.New(adagrad(dim), 1, nil)
+		spec := param.Table{Name: "t", Segments: test.segments}
+		dim := spec.Dim()
+		tab := table.New(spec, 1, nil)
 		u := table.Update{LR: 1, Counts: make([]uint32, batch), Grads: make([]float32, batch*dim)}
 		for i := range u.Grads {
 			u.Grads[i] = 0.01
@@ -107,24 +124,22 @@ func BenchmarkTable(b *testing.B) {
 			}
 		}
 		dst := make([]float32, batch*dim)
-		b.Run(fmt.Sprintf("op=lookup/rows=%d/dim=%d", rows, dim), func(b *testing.B) {
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				tab.Lookup(batches[n%len(batches)], dst)
-				n++
-			}
-			b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
-		})
-		b.Run(fmt.Sprintf("op=apply/rows=%d/dim=%d", rows, dim), func(b *testing.B) {
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				u.Keys = batches[n%len(batches)]
-				tab.Apply(u)
-				n++
-			}
-			b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
+		run := func(op string, f func(keys []int64)) {
+			b.Run(fmt.Sprintf("op=%s/rows=%d/rule=%s", op, rows, test.name), func(b *testing.B) {
+				b.ReportAllocs()
+				n := 0
+				for b.Loop() {
+					f(batches[n%len(batches)])
+					n++
+				}
+				b.ReportMetric(float64(n*batch)/b.Elapsed().Seconds(), "rows/s")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*batch), "ns/row")
+			})
+		}
+		run("lookup", func(keys []int64) { tab.Lookup(keys, dst) })
+		run("apply", func(keys []int64) {
+			u.Keys = keys
+			tab.Apply(u)
 		})
 		b.Run(fmt.Sprintf("op=cut/rows=%d/dim=%d", rows, dim), func(b *testing.B) {
 			var mu sync.Mutex

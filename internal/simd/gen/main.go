@@ -29,6 +29,7 @@ func main() {
 		{"gemm_avx512", gemmKernels, avx512},
 		{"vector_avx2", vectorKernels, avx2},
 		{"vector_avx512", vectorKernels, avx512},
+		{"segments_avx2", segmentKernels, avx2},
 	} {
 		a := &asm{isa: f.isa, Context: build.NewContext()}
 		stubs := &narrow

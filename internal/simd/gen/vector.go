@@ -56,9 +56,7 @@ func (a *asm) ptrs(names ...string) []reg.GPVirtual {
 
 // scalar broadcasts a float parameter.
 func (a *asm) scalar(param string) reg.VecVirtual {
-	m, err := a.Param(param).Resolve()
-	must(err)
-	return a.broadcast(m.Addr)
+	return a.broadcast(a.param(param))
 }
 
 func vectorKernels(a *asm) {
@@ -78,15 +76,11 @@ func vectorKernels(a *asm) {
 	a.conversions()
 }
 
-// operands are those of a round: vectors of memory by the order of the pointers, and the mask of the last lanes.
+// operands are those of a round: vectors of memory by the order of the pointers.
 type operands struct {
-	a   *asm
-	mem func(i int) operand.Mem
-	t   *tail
+	load  func(i int) vector
+	store func(v vector, i int)
 }
-
-func (o operands) load(i int) vector     { return o.a.load(o.mem(i), o.t) }
-func (o operands) store(v vector, i int) { o.a.store(v, o.mem(i), o.t) }
 
 // each emits a whole kernel over n elements: arrays and scalars are the names of its parameters.
 func (a *asm) each(name, doc string, arrays, scalars []string, unroll int, body func(o operands, s []vector)) {
@@ -100,7 +94,12 @@ func (a *asm) each(name, doc string, arrays, scalars []string, unroll int, body 
 	for _, name := range scalars {
 		s = append(s, a.scalar(name))
 	}
-	a.elementwise(n, p, unroll, func(_ int, m func(int) operand.Mem, t *tail) { body(operands{a, m, t}, s) })
+	a.elementwise(n, p, unroll, func(_ int, m func(int) operand.Mem, t *tail) {
+		body(operands{
+			load:  func(i int) vector { return a.load(m(i), t) },
+			store: func(v vector, i int) { a.store(v, m(i), t) },
+		}, s)
+	})
 	a.ret()
 }
 

@@ -1,0 +1,218 @@
+package simd
+
+import (
+	"math"
+	"unsafe"
+)
+
+// Segments are the same columns of many rows, and the gradients to update them by: [Segments.SGD] and its kin do to each row what the
+// functions of the same names do to a vector, with the same bits, however rows are divided among calls. A Segments keeps its buffers,
+// so that one that is used again allocates nothing; it is used by one goroutine at a time.
+type Segments struct {
+	// Rows are the addresses of the rows, each a multiple of 4; one that occurs twice is updated twice. Their memory neither moves nor
+	// goes away.
+	Rows []uintptr
+	// Weights and State are where in a row they begin, in bytes. Weights are Dim floats, the state is as many for each of the vectors
+	// that a rule has.
+	Weights, State uintptr
+	Dim            int
+	// Grads has the Dim floats of row i from i·Step on.
+	Grads []float32
+	Step  int
+	// L2 times the weights is added to the gradients, unless it is 0.
+	L2 float32
+
+	// from and to are the rows that are in buffer.
+	from, to      int
+	buffer, rates []float32
+	// seen has for what addresses hash to the number of the last run that had one.
+	seen [1 << seenBits]uint8
+	run  uint8
+}
+
+const seenBits = 12
+
+// narrow is the number of floats below which rows are copied into vectors for the functions that have those, several rows to a register.
+const narrow = 8
+
+// inPlace begins an update and reports whether there is something to do that kernels do where the rows lie.
+func (s *Segments) inPlace() bool {
+	s.from, s.to = 0, 0
+	if n := len(s.Rows); n > 0 {
+		_ = s.Grads[(n-1)*s.Step:][:s.Dim]
+		return s.Dim >= narrow && active != Portable
+	}
+	return false
+}
+
+// SGD is [SGD] of each row.
+func (s *Segments) SGD(rate float32) {
+	if s.inPlace() {
+		sgdRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, rate)
+		return
+	}
+	for s.next() {
+		v := s.pack(0)
+		SGD(v[0], v[1], rate)
+		s.unpack(0)
+	}
+}
+
+// EMA is [EMA] of each row.
+func (s *Segments) EMA(decay, rest float32) {
+	if s.inPlace() {
+		emaRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, decay, rest)
+		return
+	}
+	for s.next() {
+		v := s.pack(0)
+		EMA(v[0], v[1], decay, rest)
+		s.unpack(0)
+	}
+}
+
+// Adagrad is [Adagrad] of each row; the state is n.
+func (s *Segments) Adagrad(rate, decay float32) {
+	if s.inPlace() {
+		adagradRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, rate, decay)
+		return
+	}
+	for s.next() {
+		v := s.pack(1)
+		Adagrad(v[0], v[1], v[2], rate, decay)
+		s.unpack(1)
+	}
+}
+
+// FTRL is [FTRL] of each row; the state is n and z.
+func (s *Segments) FTRL(rate, beta, l1, l2 float32) {
+	if s.inPlace() {
+		ftrlRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, rate, beta, l1, l2, l2*rate)
+		return
+	}
+	for s.next() {
+		v := s.pack(2)
+		FTRL(v[0], v[1], v[2], v[3], rate, beta, l1, l2)
+		s.unpack(2)
+	}
+}
+
+// Adam is [Adam] of each row. The state is m and v and, after them, 1-β₁ᵗ and 1-β₂ᵗ of the t updates of the row, which are made those of
+// t+1. The rate is rate·√(1-β₂ᵗ)/(1-β₁ᵗ), in place of o.Rate.
+func (s *Segments) Adam(o AdamRule, rate float64, beta2 float32) {
+	if s.inPlace() {
+		s.correct(s.Rows, rate, float64(o.Beta1), float64(beta2), 1)
+		n, at, grads, step := len(s.Rows), &s.Rows[0], &s.Grads[0], 4*s.Step
+		if o.Nesterov {
+			adamNesterovRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, &s.rates[0], o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+		} else {
+			adamRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, &s.rates[0], o.C1, o.C2, o.Epsilon, o.Decay)
+		}
+		return
+	}
+	for s.next() {
+		s.correct(s.Rows[s.from:s.to], rate, float64(o.Beta1), float64(beta2), s.Dim)
+		v := s.pack(2)
+		adamRates(v[0], v[1], v[2], v[3], s.rates, o)
+		s.unpack(2)
+	}
+}
+
+// correct updates the corrections of the biases of Adam's averages and makes the rates of the rows of them, each so many times.
+func (s *Segments) correct(rows []uintptr, rate, beta1, beta2 float64, times int) {
+	s.rates = s.rates[:0]
+	for _, at := range rows {
+		b := floatsAt(at+s.State+uintptr(8*s.Dim), 2)
+		b1, b2 := float32((1-beta1)+float64(beta1*float64(b[0]))), float32((1-beta2)+float64(beta2*float64(b[1])))
+		b[0], b[1] = b1, b2
+		r := float32(rate * math.Sqrt(float64(b2)) / float64(b1))
+		for range times {
+			s.rates = append(s.rates, r)
+		}
+	}
+}
+
+// next makes from and to the next rows without two of the same address, and reports whether there are any. It may take two addresses for
+// the same that are not: then there is one run more.
+func (s *Segments) next() bool {
+	if s.to == len(s.Rows) {
+		return false
+	}
+	if s.run++; s.run == 0 {
+		clear(s.seen[:])
+		s.run = 1
+	}
+	s.from = s.to
+	for _, at := range s.Rows[s.from:] {
+		h := uint64(at) * 0x9e3779b97f4a7c15 >> (64 - seenBits)
+		if s.seen[h] == s.run {
+			break
+		}
+		s.seen[h] = s.run
+		s.to++
+	}
+	return true
+}
+
+// pack copies weights, so many vectors of state and the gradients of the rows into vectors, one row after the other.
+func (s *Segments) pack(states int) (v [4][]float32) {
+	size := (s.to - s.from) * s.Dim
+	if all := (states + 2) * size; cap(s.buffer) < all {
+		s.buffer = make([]float32, (states+2)*len(s.Rows)*s.Dim)
+	}
+	for i := range states + 2 {
+		v[i] = s.buffer[i*size:][:size:size]
+	}
+	for i := range states + 1 {
+		s.copy(i, v[i], false)
+	}
+	grads, from := v[states+1], s.Grads[s.from*s.Step:]
+	if s.L2 == 0 && s.Step == s.Dim {
+		v[states+1] = from[:size]
+		return v
+	}
+	for i := range s.to - s.from {
+		copy(grads[i*s.Dim:][:s.Dim], from[i*s.Step:][:s.Dim])
+	}
+	if s.L2 != 0 {
+		AddScaled(s.L2, v[0], grads)
+	}
+	return v
+}
+
+// unpack copies weights and state back.
+func (s *Segments) unpack(states int) {
+	size := (s.to - s.from) * s.Dim
+	for i := range states + 1 {
+		s.copy(i, s.buffer[i*size:][:size], true)
+	}
+}
+
+// copy copies weights (0) or a vector of state from the rows to v, or back.
+func (s *Segments) copy(i int, v []float32, back bool) {
+	offset := s.Weights
+	if i > 0 {
+		offset = s.State + uintptr(4*s.Dim*(i-1))
+	}
+	rows := s.Rows[s.from:s.to]
+	switch {
+	case active == Portable:
+		for k, at := range rows {
+			row, part := floatsAt(at+offset, s.Dim), v[k*s.Dim:][:s.Dim]
+			if back {
+				copy(row, part)
+			} else {
+				copy(part, row)
+			}
+		}
+	case back:
+		unpackSegmentsAVX2(len(rows), &rows[0], offset, s.Dim, &v[0])
+	default:
+		packSegmentsAVX2(len(rows), &rows[0], offset, s.Dim, &v[0])
+	}
+}
+
+// floatsAt are the floats at an address.
+func floatsAt(at uintptr, n int) []float32 {
+	return unsafe.Slice((*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
+}
