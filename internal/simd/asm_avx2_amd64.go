@@ -352,6 +352,16 @@ func poolWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32,
 //go:noescape
 func scatterWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
 
+// largestMagnitudeAVX2 is the largest of the n elements of x without their signs, in the order of their bits: of infinity and NaN the latter.
+//
+//go:noescape
+func largestMagnitudeAVX2(n int, x *float32) float32
+
+// largestIndexAVX2 has the bits of the largest of the n elements of x, of which the negative ones are taken as larger than the others.
+//
+//go:noescape
+func largestIndexAVX2(n int, x *int32) float32
+
 // toBF16AVX2 rounds whole vectors of the n floats of src to bfloat16.
 //
 //go:noescape

@@ -339,6 +339,16 @@ func poolWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float3
 //go:noescape
 func scatterWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int)
 
+// largestMagnitudeAVX512 is the largest of the n elements of x without their signs, in the order of their bits: of infinity and NaN the latter.
+//
+//go:noescape
+func largestMagnitudeAVX512(n int, x *float32) float32
+
+// largestIndexAVX512 has the bits of the largest of the n elements of x, of which the negative ones are taken as larger than the others.
+//
+//go:noescape
+func largestIndexAVX512(n int, x *int32) float32
+
 // toBF16AVX512 rounds whole vectors of the n floats of src to bfloat16.
 //
 //go:noescape

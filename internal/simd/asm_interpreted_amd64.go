@@ -246,6 +246,12 @@ func scatterWeighted1AVX512(rows int, offsets *int32, index *int32, weights *flo
 	interpret("scatterWeighted1AVX512", rows, offsets, index, weights, values, stride, dst, gap, columns, mean)
 }
 
+func largestMagnitudeAVX512(n int, x *float32) float32 {
+	return interpret("largestMagnitudeAVX512", n, x)
+}
+
+func largestIndexAVX512(n int, x *int32) float32 { return interpret("largestIndexAVX512", n, x) }
+
 func toBF16AVX512(n int, dst *uint16, src *float32) { interpret("toBF16AVX512", n, dst, src) }
 
 func fromBF16AVX512(n int, dst *float32, src *uint16) { interpret("fromBF16AVX512", n, dst, src) }

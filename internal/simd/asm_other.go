@@ -264,6 +264,14 @@ func scatterWeighted1AVX2(rows int, offsets *int32, index *int32, weights *float
 	panic("simd: scatterWeighted1AVX2 on a processor without it")
 }
 
+func largestMagnitudeAVX2(n int, x *float32) float32 {
+	panic("simd: largestMagnitudeAVX2 on a processor without it")
+}
+
+func largestIndexAVX2(n int, x *int32) float32 {
+	panic("simd: largestIndexAVX2 on a processor without it")
+}
+
 func toBF16AVX2(n int, dst *uint16, src *float32) {
 	panic("simd: toBF16AVX2 on a processor without it")
 }
@@ -564,6 +572,14 @@ func poolWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float3
 
 func scatterWeighted1AVX512(rows int, offsets *int32, index *int32, weights *float32, values *float32, stride int, dst *float32, gap int, columns int, mean int) {
 	panic("simd: scatterWeighted1AVX512 on a processor without it")
+}
+
+func largestMagnitudeAVX512(n int, x *float32) float32 {
+	panic("simd: largestMagnitudeAVX512 on a processor without it")
+}
+
+func largestIndexAVX512(n int, x *int32) float32 {
+	panic("simd: largestIndexAVX512 on a processor without it")
 }
 
 func toBF16AVX512(n int, dst *uint16, src *float32) {

@@ -33,10 +33,7 @@ func NewEntries(offsets, index []int32, weights []float32) Entries {
 	if negative < 0 || int(last) > len(index) {
 		panic("simd: offsets of entries do not rise, or exceed the entries")
 	}
-	largest := uint32(0) // a negative index is larger than any other
-	for _, i := range index {
-		largest = max(largest, uint32(i))
-	}
+	largest := maxIndex(index)
 	if largest > math.MaxInt32 {
 		panic("simd: an entry is a negative index")
 	}

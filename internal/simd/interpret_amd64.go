@@ -548,7 +548,7 @@ var binary = map[string]func(x, y uint32) uint32{
 	"VXORPS": func(x, y uint32) uint32 { return x ^ y },
 	"VPORD":  func(x, y uint32) uint32 { return x | y },
 	"VPANDD": func(x, y uint32) uint32 { return x & y },
-	"VPADDD": func(x, y uint32) uint32 { return x + y },
+	"VPADDD": func(x, y uint32) uint32 { return x + y }, "VPMAXUD": func(x, y uint32) uint32 { return max(x, y) },
 	"VPSUBD": func(x, y uint32) uint32 { return x - y },
 }
 

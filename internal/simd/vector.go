@@ -1,6 +1,9 @@
 package simd
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // Dot is the sum of the products of x and y, which must be as long as x.
 func Dot(x, y []float32) float32 {
@@ -63,6 +66,42 @@ func Max(x []float32) float32 {
 		if v > largest {
 			largest = v
 		}
+	}
+	return largest
+}
+
+// MaxMagnitude is the largest absolute value in x, NaN if there is one; 0 where x is empty.
+func MaxMagnitude(x []float32) float32 {
+	if len(x) == 0 {
+		return 0
+	}
+	switch active {
+	case AVX512:
+		return largestMagnitudeAVX512(len(x), unsafe.SliceData(x))
+	case AVX2:
+		return largestMagnitudeAVX2(len(x), unsafe.SliceData(x))
+	}
+	// Without their sign floats are ordered as their bits are, with infinity and NaN at the end.
+	largest := uint32(0)
+	for _, v := range x {
+		largest = max(largest, math.Float32bits(v)&(1<<31-1))
+	}
+	return math.Float32frombits(largest)
+}
+
+// maxIndex is the largest element of x taken as unsigned, so that a negative one is larger than any other; 0 where x is empty.
+func maxIndex(x []int32) uint32 {
+	if len(x) > 0 {
+		switch active {
+		case AVX512:
+			return math.Float32bits(largestIndexAVX512(len(x), unsafe.SliceData(x)))
+		case AVX2:
+			return math.Float32bits(largestIndexAVX2(len(x), unsafe.SliceData(x)))
+		}
+	}
+	largest := uint32(0)
+	for _, i := range x {
+		largest = max(largest, uint32(i))
 	}
 	return largest
 }

@@ -4265,6 +4265,118 @@ endPart:
 	VZEROUPPER
 	RET
 
+// func largestMagnitudeAVX2(n int, x *float32) float32
+// Requires: AVX, AVX2, SSE
+TEXT ·largestMagnitudeAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ   n+0(FP), AX
+	MOVQ   x+8(FP), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	SUBQ   $0x10, AX
+	JL     ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y2
+	VANDPS  all7fffffffAVX2<>+0(SB), Y2, Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVUPS 32(CX), Y2
+	VANDPS  all7fffffffAVX2<>+0(SB), Y2, Y2
+	VPMAXUD Y2, Y1, Y1
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VANDPS  all7fffffffAVX2<>+0(SB), Y2, Y2
+	VPMAXUD Y2, Y0, Y0
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DX
+	NEGQ       AX
+	VMOVUPS    32(DX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y2
+	VANDPS     all7fffffffAVX2<>+0(SB), Y2, Y2
+	VPMAXUD    Y2, Y0, Y0
+
+done:
+	VPMAXUD      Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VPMAXUD      X1, X0, X0
+	MOVSS        X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func largestIndexAVX2(n int, x *int32) float32
+// Requires: AVX, AVX2, SSE
+TEXT ·largestIndexAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ   n+0(FP), AX
+	MOVQ   x+8(FP), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	SUBQ   $0x10, AX
+	JL     ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y2
+	VPMAXUD Y2, Y0, Y0
+	VMOVUPS 32(CX), Y2
+	VPMAXUD Y2, Y1, Y1
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VPMAXUD Y2, Y0, Y0
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DX
+	NEGQ       AX
+	VMOVUPS    32(DX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y2
+	VPMAXUD    Y2, Y0, Y0
+
+done:
+	VPMAXUD      Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VPMAXUD      X1, X0, X0
+	MOVSS        X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
 // func toBF16AVX2(n int, dst *uint16, src *float32)
 // Requires: AVX, AVX2
 TEXT ·toBF16AVX2(SB), NOSPLIT|NOFRAME, $0-24

@@ -4623,6 +4623,124 @@ endPart:
 	VZEROUPPER
 	RET
 
+// func largestMagnitudeAVX512(n int, x *float32) float32
+// Requires: AVX, AVX2, AVX512F, BMI2, SSE
+TEXT ·largestMagnitudeAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ   n+0(FP), AX
+	MOVQ   x+8(FP), CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	SUBQ   $0x20, AX
+	JL     ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z2
+	VPANDD  all7fffffffAVX512<>+0(SB), Z2, Z2
+	VPMAXUD Z2, Z0, Z0
+	VMOVUPS 64(CX), Z2
+	VPANDD  all7fffffffAVX512<>+0(SB), Z2, Z2
+	VPMAXUD Z2, Z1, Z1
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VPANDD  all7fffffffAVX512<>+0(SB), Z2, Z2
+	VPMAXUD Z2, Z0, Z0
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DX
+	MOVL      $0xffffffff, AX
+	BZHIL     DX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VPANDD    all7fffffffAVX512<>+0(SB), Z2, Z2
+	VPMAXUD   Z2, Z0, Z0
+
+done:
+	VPMAXUD       Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VPMAXUD       Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VPMAXUD       X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VPMAXUD       X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VPMAXUD       X1, X0, X0
+	MOVSS         X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func largestIndexAVX512(n int, x *int32) float32
+// Requires: AVX, AVX2, AVX512F, BMI2, SSE
+TEXT ·largestIndexAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ   n+0(FP), AX
+	MOVQ   x+8(FP), CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	SUBQ   $0x20, AX
+	JL     ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z2
+	VPMAXUD Z2, Z0, Z0
+	VMOVUPS 64(CX), Z2
+	VPMAXUD Z2, Z1, Z1
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VPMAXUD Z2, Z0, Z0
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DX
+	MOVL      $0xffffffff, AX
+	BZHIL     DX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VPMAXUD   Z2, Z0, Z0
+
+done:
+	VPMAXUD       Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VPMAXUD       Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VPMAXUD       X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VPMAXUD       X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VPMAXUD       X1, X0, X0
+	MOVSS         X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
 // func toBF16AVX512(n int, dst *uint16, src *float32)
 // Requires: AVX, AVX512F
 TEXT ·toBF16AVX512(SB), NOSPLIT|NOFRAME, $0-24

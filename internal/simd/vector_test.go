@@ -412,6 +412,43 @@ func TestFM(t *testing.T) {
 	})
 }
 
+// TestMaxMagnitude puts each special value at each place.
+func TestMaxMagnitude(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		for n := range 70 {
+			for at := range max(n, 1) {
+				for _, v := range append([]float32{-.5, .25}, special...) {
+					x := random(newRand(uint64(n)), make([]float32, n))
+					want := 0.0
+					if n > 0 {
+						x[at] = v
+					}
+					for _, v := range x {
+						want = max(want, math.Abs(f64(v))) // NaN if either is
+					}
+					if got := simd.MaxMagnitude(x); !(f64(got) == want || got != got && want != want) {
+						t.Fatalf("%v at %d of %d: %v, want %v", v, at, n, got, want)
+					}
+				}
+			}
+			for at := range n { // a negative index, and one too large, are found wherever they are
+				for _, v := range []int32{-1, math.MinInt32, 7} {
+					offsets, index := []int32{0, int32(n)}, make([]int32, n)
+					index[at] = v
+					func() {
+						defer func() {
+							if recover() == nil {
+								t.Errorf("index %d at %d of %d: no panic", v, at, n)
+							}
+						}()
+						simd.PoolRows(make([]float32, 1), 1, 1, simd.NewEntries(offsets, index, nil), make([]float32, 7), 0, 1)
+					}()
+				}
+			}
+		}
+	})
+}
+
 // TestEntries compares pooling and scattering with loops.
 func TestEntries(t *testing.T) {
 	eachActive(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -50,18 +51,12 @@ func (s *step) check(p *Prepared, losses []float64) error {
 	return nil
 }
 
-// firstOutside returns the first element that is not within ±limit, NaN included, or -1. Without their sign, floats are
-// ordered as their bits are, with infinity and NaN at the end, so that the largest as a whole number decides for all of them.
+// firstOutside returns the first element that is not within ±limit, NaN included, or -1.
 func firstOutside(x []float32, limit float32) int {
-	const sign = 1 << 31
-	bound, largest := math.Float32bits(limit), uint32(0)
-	for _, v := range x {
-		largest = max(largest, math.Float32bits(v)&^sign)
-	}
-	if largest <= bound {
+	if simd.MaxMagnitude(x) <= limit {
 		return -1
 	}
-	return slices.IndexFunc(x, func(v float32) bool { return math.Float32bits(v)&^sign > bound })
+	return slices.IndexFunc(x, func(v float32) bool { return !(v >= -limit && v <= limit) })
 }
 
 // nameRow names element i of table t's gradients: table, segment, the fid and a feature that has it.

@@ -292,6 +292,45 @@ func (a *asm) scatter(vectors int, weighted bool) {
 	})
 }
 
+// largestBits are the largest of numbers taken as unsigned integers.
+func (a *asm) largestBits() {
+	for _, k := range []struct {
+		name, parameter, doc string
+		sign                 bool
+	}{
+		{"largestMagnitude", "x *float32", "is the largest of the n elements of x without their signs, in the order of their bits: of infinity and NaN the latter.", false},
+		{"largestIndex", "x *int32", "has the bits of the largest of the n elements of x, of which the negative ones are taken as larger than the others.", true},
+	} {
+		a.fn(k.name, "func(n int, "+k.parameter+") float32", k.doc)
+		n, p := a.gp("n"), a.ptrs("x")
+		acc := []vector{a.zeros(), a.zeros()}
+		a.elementwise(n, p, 2, func(u int, m func(int) operand.Mem, t *tail) {
+			x := a.load(m(0), t)
+			if !k.sign {
+				x = a.and(x, a.constantBits(1<<31-1))
+			}
+			a.VPMAXUD(x, acc[u], acc[u])
+		})
+		v := acc[0]
+		a.VPMAXUD(acc[1], v, v)
+		if a.wide {
+			h, s := a.YMM(), a.YMM()
+			a.VEXTRACTF64X4(imm(1), v, h)
+			a.VPMAXUD(h, v.AsY(), s)
+			v = s
+		}
+		h, s := a.XMM(), a.XMM()
+		a.VEXTRACTF128(imm(1), v.AsY(), h)
+		a.VPMAXUD(h, v.AsX(), s)
+		a.VMOVHLPS(s, s, h)
+		a.VPMAXUD(h, s, s)
+		a.VMOVSHDUP(s, h)
+		a.VPMAXUD(h, s, s)
+		a.Store(s, a.ReturnIndex(0))
+		a.ret()
+	}
+}
+
 // conversions treat whole vectors only: the caller does the rest.
 func (a *asm) conversions() {
 	loop := func(name, signature, doc string, size int, body func(src, dst reg.GPVirtual)) {

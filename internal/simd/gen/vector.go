@@ -73,6 +73,7 @@ func vectorKernels(a *asm) {
 	a.fm()
 	a.fmEntries()
 	a.entries()
+	a.largestBits()
 	a.conversions()
 }
 
