@@ -8,7 +8,8 @@
 //
 // A sparse feature is bound to its table when it is declared. [Builder.Lookup] gives the vectors of its entries, in their
 // order; pooling them is an operator like any other. Where a lookup is only pooled, its vectors are summed as they are
-// read and never written down.
+// read and never written down; where what is pooled is only added up (a linear term) or multiplied pair by pair (a
+// factorization machine), neither are the sums of each feature.
 //
 // A graph can be written ([Graph.Marshal]) and read back ([Unmarshal]). For that every operator is in the list of this
 // package: programs build theirs of those, in functions like those of package layer, and do not bring others along.
