@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/internal/arrowx"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
 )
 
@@ -29,9 +30,11 @@ type column struct {
 	row    int64 // of the row group, that is next
 	elems  appender
 	limits int // bytes of elems
+	// counting makes the offsets of lists of one.
+	counting *arrowx.Counting
 }
 
-func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages *pqfile.Column, maxBytes int) *column {
+func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages *pqfile.Column, maxBytes int, counting *arrowx.Counting) *column {
 	elem := field.Type
 	for {
 		l, ok := elem.(*arrow.ListType)
@@ -40,7 +43,7 @@ func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages
 		}
 		elem = l.Elem()
 	}
-	return &column{mem: mem, field: field, leaf: leaf, pages: pages, elems: newAppender(mem, elem, leaf), limits: maxBytes}
+	return &column{mem: mem, field: field, leaf: leaf, pages: pages, elems: newAppender(mem, elem, leaf), limits: maxBytes, counting: counting}
 }
 
 // fill ensures that the page has an entry; io.EOF ends the column.
@@ -74,20 +77,15 @@ func (c *column) read(n int) (arrow.Array, error) {
 		return values, nil
 	}
 	defer values.Release()
-	return ones(c.mem, c.field.Type, values), nil
+	return c.ones(values), nil
 }
 
 // ones makes lists of one of single values: [a null b] becomes [[a] null [b]].
-func ones(mem memory.Allocator, list arrow.DataType, values arrow.Array) arrow.Array {
+func (c *column) ones(values arrow.Array) arrow.Array {
 	n := values.Len()
-	offsets := memory.NewResizableBuffer(mem)
-	defer offsets.Release()
-	offsets.Resize(4 * (n + 1))
-	for i, at := 0, arrow.Int32Traits.CastFromBytes(offsets.Bytes()); i <= n; i++ {
-		at[i] = int32(i)
-	}
 	// The bitmap of the values serves the lists too: a null list may span what it does not show.
-	data := array.NewData(list, n, []*memory.Buffer{values.Data().Buffers()[0], offsets}, []arrow.ArrayData{values.Data()}, values.NullN(), 0)
+	buffers := []*memory.Buffer{values.Data().Buffers()[0], c.counting.To(n)}
+	data := array.NewData(c.field.Type, n, buffers, []arrow.ArrayData{values.Data()}, values.NullN(), 0)
 	defer data.Release()
 	return array.MakeFromData(data)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/monolith-go/monolith/internal/arrowx"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
@@ -41,7 +42,8 @@ type Reader struct {
 	pos, rows int64
 	scratch   *pqfile.Scratch // of cols
 	cols      []*column       // nil: to be opened again at pos
-	bad       error           // of the content, not reported with success yet
+	counting  arrowx.Counting
+	bad       error // of the content, not reported with success yet
 	closed    bool
 }
 
@@ -161,7 +163,7 @@ func (r *Reader) start(ctx context.Context) error {
 		limits := pqfile.Limits{MaxPageBytes: r.source.opts.MaxPageBytes}
 		for i, leaf := range r.leaves {
 			pages := r.meta.Column(r.file, r.group, leaf, limits, r.source.take(), r.scratch)
-			c := newColumn(r.env.Mem(), r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes)
+			c := newColumn(r.env.Mem(), r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes, &r.counting)
 			r.cols = append(r.cols, c)
 		}
 	}

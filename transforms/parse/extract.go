@@ -5,6 +5,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/internal/arrowx"
 )
 
 // extractor grows the output columns of one block after the other, a record at a time. Its buffers are reused.
@@ -29,7 +31,7 @@ type extractor struct {
 
 	// What columns that are made as a whole need.
 	mem      memory.Allocator
-	counting *memory.Buffer // see countTo
+	counting arrowx.Counting
 }
 
 func newExtractor(p *program, s sides) *extractor {

@@ -83,7 +83,7 @@ func (f *feature) addPlain(o *output, col arrow.Array, n int, x *extractor) (fil
 		if !ok {
 			return 0, false
 		}
-		o.setWhole(n, x.countTo(n), 0, items)
+		o.setWhole(n, x.counting.To(n), 0, items)
 		return n, true
 	case *array.List:
 		items, is := col.ListValues().(*array.Int64)
@@ -119,18 +119,6 @@ func (o *output) setWhole(n int, offsets *memory.Buffer, from int, items arrow.A
 	data := array.NewData(sparseType, n, []*memory.Buffer{nil, offsets}, []arrow.ArrayData{items}, 0, from)
 	defer data.Release()
 	o.whole = array.MakeFromData(data)
-}
-
-// countTo returns a buffer with the offsets 0, 1, 2 up to n, which belongs to x.
-func (x *extractor) countTo(n int) *memory.Buffer {
-	if x.counting == nil || x.counting.Len() < 4*(n+1) {
-		x.counting = memory.NewResizableBuffer(memory.NewGoAllocator()) // it lives as long as x
-		x.counting.Resize(4 * (n + n/8 + 1))
-		for i := range arrow.Int32Traits.CastFromBytes(x.counting.Bytes()) {
-			arrow.Int32Traits.CastFromBytes(x.counting.Bytes())[i] = int32(i)
-		}
-	}
-	return x.counting
 }
 
 // fids makes the fids of integers; false if one is no signature.
