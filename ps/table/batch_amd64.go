@@ -23,6 +23,7 @@ type probes struct {
 	span   uintptr  // how many bytes of a row will be used
 	out    *float32 // [n, bytes/4] of lookupRows, which moves it on
 	bytes  uintptr  // of a row to copy, at least 4
+	missed *uint16  // [n] becomes the numbers of the keys that are not in their home lines
 }
 
 // lookupRows finds and copies rows: while one is copied, one DIST keys later is on its way from memory, and an index line DIST
@@ -36,6 +37,12 @@ func lookupRows(p *probes) (misses int)
 //go:noescape
 func resolveRows(p *probes) (misses int)
 
+// resolveRest looks for n keys, at least one, of the numbers in from, in the lines that are step behind their home lines. It asks for the rows
+// that it finds and, where there are ids, for what else they have; the numbers of keys that may lie further behind go to to, which may be from.
+//
+//go:noescape
+func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int)
+
 // fetchRows asks for so many bytes at each of n addresses, at least one.
 //
 //go:noescape
@@ -47,7 +54,16 @@ func fetchRows(at *uintptr, n int, span uintptr)
 func countRows(metas *[32]uintptr, ids, counts *uint32, n int, time int64)
 
 // lookupChunk is how many keys go through lookupRows at once.
-const lookupChunk = 256
+const lookupChunk = 512
+
+// rest finds the rows of the keys that are not in their home lines, step by step, each for all keys, whose lines are on their way since
+// the step before. Those that it does not find are in the overflow map if they are anywhere.
+func (p *probes) rest(missed, scratch []uint16) {
+	from := missed
+	for step := 1; step < maxProbe && len(from) > 0; step++ {
+		from = scratch[:resolveRest(p, &from[0], len(from), &scratch[0], step)]
+	}
+}
 
 func (t *Mem) probes() probes {
 	return probes{
@@ -58,46 +74,44 @@ func (t *Mem) probes() probes {
 
 func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
 	var at [lookupChunk]uintptr
+	var missed, scratch [lookupChunk]uint16
 	p := t.probes()
-	p.at, p.span, p.bytes = &at[0], uintptr(4*t.dim), uintptr(4*t.dim)
+	p.at, p.missed, p.span, p.bytes = &at[0], &missed[0], uintptr(4*t.dim), uintptr(4*t.dim)
 	for len(keys) > 0 {
 		n := min(lookupChunk, len(keys))
 		p.keys, p.n, p.out = &keys[0], n, &dst[0]
 		found += n
-		if lookupRows(&p) > 0 {
-			found -= t.lookupRest(keys[:n], at[:n], dst)
+		if misses := lookupRows(&p); misses > 0 {
+			p.rest(missed[:misses], scratch[:])
+			found -= t.lookupRest(keys, missed[:misses], at[:n], dst)
 		}
 		keys, dst = keys[n:], dst[n*t.dim:]
 	}
 	return found
 }
 
-// lookupRest looks up the keys that were not in their home lines: those of rows elsewhere, and those that have none, whose
-// number it returns. The lines behind the home lines are here already; the rows are asked for together.
-func (t *Mem) lookupRest(keys []int64, at []uintptr, dst []float32) (absent int) {
-	var which [lookupChunk]uint16
-	var ids [lookupChunk]uint32
-	n := 0
-	for i, a := range at {
-		if a != 0 {
+// lookupRest copies the rows of keys that were not in their home lines, and returns how many of these have none.
+func (t *Mem) lookupRest(keys []int64, missed []uint16, at []uintptr, dst []float32) (absent int) {
+	for _, i := range missed {
+		row, out := at[i], dst[int(i)*t.dim:][:t.dim]
+		if row == 0 {
+			if id, ok := t.index.over[keys[i]]; ok {
+				row = t.slabs.address(id)
+			}
+		}
+		if row == 0 {
+			t.initial(uint64(keys[i]), out)
+			absent++
 			continue
 		}
-		if id, ok := t.index.find(Hash(keys[i]), keys[i]); ok {
-			which[n], ids[n], at[n] = uint16(i), id, t.slabs.address(id) // n is at most i: that place was read
-			n++
-			continue
-		}
-		t.initial(uint64(keys[i]), dst[i*t.dim:][:t.dim])
-		absent++
-	}
-	if n == 0 {
-		return absent
-	}
-	fetchRows(&at[0], n, uintptr(4*t.dim))
-	for j, i := range which[:n] {
-		copy(dst[int(i)*t.dim:][:t.dim], t.slabs.row(ids[j]))
+		copy(out, floatsAt(row, t.dim))
 	}
 	return absent
+}
+
+// floatsAt are the floats at an address in slabs.
+func floatsAt(at uintptr, n int) []float32 {
+	return unsafe.Slice((*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
 }
 
 // fetch asks for rows, at most [group], that are about to be read.
@@ -120,13 +134,15 @@ const applyChunk = 64
 type chunk struct {
 	at  [2][applyChunk]uintptr
 	ids [2][applyChunk]uint32
+	// missed are keys that are not in their home lines, of those that come next.
+	missed, scratch [applyChunk]uint16
 }
 
 func (t *Mem) applyVector(u Update) {
 	if t.chunk == nil {
 		t.chunk = new(chunk)
 	}
-	at, ids := &t.chunk.at, &t.chunk.ids
+	at, ids, missed := &t.chunk.at, &t.chunk.ids, &t.chunk.missed
 	resolve := func(from int) {
 		if from >= len(u.Keys) {
 			return
@@ -134,22 +150,26 @@ func (t *Mem) applyVector(u Update) {
 		keys := u.Keys[from:min(from+applyChunk, len(u.Keys))]
 		b := from / applyChunk % 2
 		p := t.probes()
-		p.keys, p.n, p.at, p.ids, p.span = &keys[0], len(keys), &at[b][0], &ids[b][0], p.stride
-		if resolveRows(&p) == 0 {
+		p.keys, p.n, p.at, p.ids, p.missed, p.span = &keys[0], len(keys), &at[b][0], &ids[b][0], &missed[0], p.stride
+		misses := resolveRows(&p)
+		if misses == 0 {
 			return
 		}
+		p.rest(missed[:misses], t.chunk.scratch[:])
 		var rows, metas [applyChunk]uintptr
 		k := 0
-		for i, a := range at[b][:len(keys)] {
-			if a == 0 {
+		for _, i := range missed[:misses] {
+			if at[b][i] == 0 {
 				id := t.findOrCreate(Hash(keys[i]), keys[i])
 				ids[b][i], at[b][i] = id, t.slabs.address(id)
 				rows[k], metas[k] = at[b][i], uintptr(unsafe.Pointer(t.slabs.metaOf(id)))
 				k++
 			}
 		}
-		fetchRows(&rows[0], k, p.stride)
-		fetchRows(&metas[0], k, 1)
+		if k > 0 {
+			fetchRows(&rows[0], k, p.stride)
+			fetchRows(&metas[0], k, 1)
+		}
 	}
 	resolve(0)
 	for from := 0; from < len(u.Keys); from += applyChunk {

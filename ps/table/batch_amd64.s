@@ -13,6 +13,7 @@
 #define P_SPAN   72
 #define P_OUT    80
 #define P_BYTES  88
+#define P_MISSED 96
 
 // DIST is how many keys one stage of the pipeline is ahead of the next.
 #define DIST 16
@@ -110,6 +111,9 @@ fetch:
 
 miss:
 	MOVQ $0, (R13)(R14*8)
+	MOVQ misses+8(FP), CX
+	MOVQ P_MISSED(DI), BX
+	MOVW R14, (BX)(CX*2)
 	INCQ misses+8(FP)
 	CMPB 61(AX), $0
 	JEQ  move
@@ -226,6 +230,9 @@ fetch:
 
 miss:
 	MOVQ $0, (R13)(R14*8)
+	MOVQ misses+8(FP), CX
+	MOVQ P_MISSED(DI), BX
+	MOVW R14, (BX)(CX*2)
 	INCQ misses+8(FP)
 	MOVQ P_IDS(DI), CX
 	MOVL $-1, (CX)(R14*4)
@@ -239,6 +246,84 @@ next:
 	ADDQ $DIST, AX
 	CMPQ R15, AX
 	JLT  loop
+	VZEROUPPER
+	RET
+
+// func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int)
+TEXT ·resolveRest(SB), NOSPLIT, $0-48
+	MOVQ p+0(FP), DI
+	MOVQ $0x9e3779b97f4a7c15, R8
+	MOVQ $0xbf58476d1ce4e5b9, R9
+	MOVQ $0x94d049bb133111eb, R10
+	MOVQ P_DIR(DI), R11
+	MOVQ P_SHIFT(DI), R12
+	MOVQ from+8(FP), SI
+	MOVQ to+24(FP), R15
+	MOVQ P_KEYS(DI), R13
+
+key:
+	MOVWLZX (SI), R14
+	MOVQ (R13)(R14*8), AX
+	HOME
+	SUBQ BX, AX
+	MOVQ step+32(FP), DX
+	SHLQ $6, DX
+	ADDQ DX, AX
+	MOVQ $64, DX
+	SHLXQ CX, DX, DX
+	DECQ DX
+	LEAQ -64(AX), CX
+	ANDQ DX, CX
+	CMPB 61(BX)(CX*1), $0
+	JEQ  next // no key from there on lies behind
+	ANDQ DX, AX
+	ADDQ BX, AX
+	MATCH((R13)(R14*8))
+	JZ   behind
+	TZCNTL BX, BX
+	MOVL 40(AX)(BX*4), CX
+	MOVL CX, BX
+	ADDQ $64, CX
+	LZCNTL CX, DX
+	MOVQ P_IDS(DI), AX
+	TESTQ AX, AX
+	JZ   row
+	MOVL BX, (AX)(R14*4)
+	MOVQ CX, BX
+	SHLQ $4, BX
+	MOVQ P_METAS(DI), AX
+	ADDQ (AX)(DX*8), BX
+	PREFETCHT0 (BX)
+
+row:
+	IMULQ P_STRIDE(DI), CX
+	MOVQ P_SLABS(DI), AX
+	ADDQ (AX)(DX*8), CX
+	MOVQ P_AT(DI), BX
+	MOVQ CX, (BX)(R14*8)
+	MOVQ P_SPAN(DI), AX
+	LEAQ -1(CX)(AX*1), AX
+	PREFETCHT0 (AX)
+
+fetch:
+	PREFETCHT0 (CX)
+	ADDQ $64, CX
+	CMPQ CX, AX
+	JLE  fetch
+	JMP  next
+
+behind:
+	PREFETCHT0 64(AX)
+	MOVW R14, (R15)
+	ADDQ $2, R15
+
+next:
+	ADDQ $2, SI
+	DECQ n+16(FP)
+	JNZ  key
+	SUBQ to+24(FP), R15
+	SHRQ $1, R15
+	MOVQ R15, left+40(FP)
 	VZEROUPPER
 	RET
 
