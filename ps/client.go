@@ -33,14 +33,21 @@ const closeTimeout = time.Second
 // every answer of a shard carries how many updates of all and of this client were applied there, and [Client.Behind] compares a
 // read with the newest answer. Where a shard did not apply an update of this client's, because it had that already, or begins
 // to count again, Behind reports [Unknown]: read again then.
+//
+// # Precision
+//
+// In another precision than float32 the client rounds rows that were looked up without state, and a copy of the gradients of rows before it
+// divides them among the shards ([param.Precision]), so that shards of this process and others, one or many, give the same bits.
 type Client struct {
-	place   Placement
-	worker  string
-	hooks   *Hooks
-	streams []stream
+	place     Placement
+	precision param.Precision
+	worker    string
+	hooks     *Hooks
+	streams   []stream
 	// Scratch of the two goroutines.
 	parts   []rowsPart
 	updates []param.Update
+	rounded param.Update // its gradients, where they are rounded
 	dense   denseCache
 	partial bool
 	fan     fan
@@ -106,6 +113,8 @@ type ClientOptions struct {
 	Hooks *Hooks
 	// Partial lets the client take splits over of which shards hold different parts ([Partial]).
 	Partial bool
+	// Precision is the format in which rows and gradients travel. Streams to other processes must have been opened with it.
+	Precision param.Precision
 	// Parallel makes the client call all shards at the same time. It is for shards behind a network or with a log; others in
 	// this process answer faster than a goroutine starts.
 	Parallel bool
@@ -114,7 +123,7 @@ type ClientOptions struct {
 // NewClient makes a client over streams to all shards. Those of a coordinator.Cluster come from coordinator.Cluster.Client.
 func NewClient(o ClientOptions) *Client {
 	n := len(o.Conns)
-	c := &Client{place: NewPlacement(o.Layout, n), worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{parallel: o.Parallel}}
+	c := &Client{place: NewPlacement(o.Layout, n), precision: o.Precision, worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{parallel: o.Parallel}}
 	c.do.lookup, c.do.dense, c.do.state, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.denseStateOn, c.stageOn, c.drainOn
 	c.dense.of = make([]uint64, n)
 	for s, conn := range o.Conns {
@@ -130,7 +139,7 @@ func NewClient(o ClientOptions) *Client {
 }
 
 // Lookup fills the values of rows, their state where it is wanted, and Seen. It creates no row: a fid without one gets its
-// initial value. Errors: [ErrLayout], [ErrClosed], the context's.
+// initial value. Without state the values are rounded to the client's precision. Errors: [ErrLayout], [ErrClosed], the context's.
 func (c *Client) Lookup(ctx context.Context, rows *param.Rows) error {
 	start := time.Now()
 	err := c.lookup(ctx, rows)
@@ -145,12 +154,20 @@ func (c *Client) lookup(ctx context.Context, rows *param.Rows) error {
 	c.looking.Lock()
 	defer c.looking.Unlock()
 	rows.Seen = c.told(rows.Seen)
+	var err error
 	if len(c.streams) == 1 {
-		return c.lookupOn(ctx, 0, rows)
+		err = c.lookupOn(ctx, 0, rows)
+	} else {
+		c.place.split(c.parts, rows)
+		c.rows = rows
+		err = c.fan.each(ctx, len(c.parts), c.do.lookup)
 	}
-	c.place.split(c.parts, rows)
-	c.rows = rows
-	return c.fan.each(ctx, len(c.parts), c.do.lookup)
+	if err == nil && rows.State == nil && c.precision != param.Float32 {
+		for _, v := range rows.Values {
+			c.precision.RoundRows(v, v)
+		}
+	}
+	return err
 }
 
 // lookupPart looks up the part of c.rows that lies on one shard.
@@ -380,6 +397,9 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 		return fmt.Errorf("ps: worker %s has not resumed %s: %w", c.worker, id, ErrFenced)
 	}
 	c.mark()
+	if c.precision != param.Float32 {
+		u = c.round(u)
+	}
 	if len(c.streams) > 1 {
 		c.place.splitUpdate(c.updates, u)
 	}
@@ -401,6 +421,19 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 		c.mu.more = nil
 	}
 	return nil
+}
+
+// round returns the update with rounded gradients of rows.
+func (c *Client) round(u *param.Update) *param.Update {
+	r := &c.rounded
+	grads := slices.Grow(r.Grads[:0], len(u.Grads))[:len(u.Grads)]
+	for t, g := range u.Grads {
+		grads[t] = sized(grads[t], len(g))
+		c.precision.RoundGradients(grads[t], g)
+	}
+	*r = *u
+	r.Grads = grads
+	return r
 }
 
 // stageOn stages one shard's part of c.u.

@@ -2,6 +2,7 @@ package frappe_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -50,6 +51,38 @@ func TestRealDataFrappe(t *testing.T) {
 			}
 			if best < c.best || first < c.first {
 				t.Errorf("AUC %.5f after one epoch and %.5f at best, want %.3f and %.3f", first, best, c.first, c.best)
+			}
+		})
+	}
+}
+
+// TestRealDataPrecision: rows and gradients that travel in 16 bits leave the AUC where it is.
+func TestRealDataPrecision(t *testing.T) {
+	data := testbed.Data(t, ".")
+	testbed.Data(t, "datasets/frappe")
+	for _, name := range []string{"lr", "fm"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			auc := map[string]float64{}
+			for _, precision := range []string{"float32", "bf16", "fp16"} {
+				cfg, err := job.Load(name+".yaml", job.LoadOptions{
+					Env: append(os.Environ(), "MONOLITH_DATA="+data), Set: []string{"dir=" + filepath.Join(t.TempDir(), "run"), "ps.precision=" + precision},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := job.Run(t.Context(), cfg, job.RunOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				auc[precision] = r.Metrics["best_auc"]
+				t.Logf("%s: AUC %.5f", precision, auc[precision])
+				if d := math.Abs(auc[precision] - auc["float32"]); d > .001 {
+					t.Errorf("%s: AUC %.5f, %.5f in float32", precision, auc[precision], auc["float32"])
+				}
+			}
+			if auc["bf16"] == auc["float32"] {
+				t.Error("nothing was rounded")
 			}
 		})
 	}

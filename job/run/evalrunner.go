@@ -143,7 +143,7 @@ func (r *evalRecipe) rebuild(ctx context.Context, cfg *spec.Config, set componen
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Restore: r.Snapshot, ReadOnly: true, Logger: log})
+	cluster, err := coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Precision: wiring.Precision(&cfg.PS), Restore: r.Snapshot, ReadOnly: true, Logger: log})
 	if err != nil {
 		return nil, errors.Join(fault.Unavailable(err), bad.close())
 	}

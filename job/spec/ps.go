@@ -13,6 +13,12 @@ type PS struct {
 	// Durability is none, where a shard that dies loses what came after the last snapshot, or wal: a write-ahead log keeps
 	// everything that was acknowledged.
 	Durability string `yaml:"durability" default:"none" enum:"none|wal"`
+	// Precision is the format in which rows and their gradients travel between workers and shards: float32, bf16 or fp16. The
+	// latter two take half of the bytes, and round: rows that are looked up and gradients of rows, in any arrangement of shards alike. What is stored, and
+	// dense parameters, stay float32, and so do lookups ahead of the step (prefetch.lookup, prefetch.push), which carry the
+	// optimizers' state. In fp16 the gradients of a push are multiplied by a power of two while they travel, so that small ones are not lost and large
+	// ones do not overflow; weights beyond 65504 become that. Rows that are looked up have 8 bits of precision in bf16, 11 in fp16.
+	Precision string `yaml:"precision" default:"float32" enum:"float32|bf16|fp16"`
 	// Recovery is what happens when a shard has lost its state: rollback, all shards go back to the last snapshot and the
 	// result is as if nothing had happened; or partial, it goes back alone, every example still counts once, and the bits of
 	// the result differ.

@@ -52,7 +52,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	if err != nil {
 		return nil, err
 	}
-	step.Keys, step.Threads = traceKeys(c), c.StepThreads()
+	step.Keys, step.Threads, step.Precision = traceKeys(c), c.StepThreads(), Precision(&c.PS)
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	of := outputList{c, c.Outputs, "outputs"}

@@ -16,6 +16,7 @@ import (
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
@@ -30,7 +31,7 @@ func Identity(c *spec.Config, plan *pipeline.Plan, m model.Model) rpc.Identity {
 	graph := sha256.Sum256([]byte(m.String()))
 	return rpc.Identity{
 		Job: c.Name, Shards: len(c.PS.Addresses), Shape: layout.Shape().Hash(), Layout: layout.Hash(), Model: hex.EncodeToString(graph[:8]),
-		Source: SourceOf(plan), Plan: plan.Hash(), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())},
+		Source: SourceOf(plan), Plan: plan.Hash(), Precision: Precision(&c.PS), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())},
 	}
 }
 
@@ -50,6 +51,12 @@ func recovery(c *spec.Config) ps.RecoveryMode {
 	return ps.Rollback
 }
 
+// Precision is the format in which rows and gradients travel. The schema has checked its name.
+func Precision(p *spec.PS) param.Precision {
+	precision, _ := param.ParsePrecision(p.Precision)
+	return precision
+}
+
 // maxStaged is how many batches of a split may be staged at once.
 func maxStaged(c *spec.Config) int { return max(c.Train.Prefetch.Push, 1) }
 
@@ -57,7 +64,7 @@ func maxStaged(c *spec.Config) int { return max(c.Train.Prefetch.Push, 1) }
 func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordinator.Options, error) {
 	o := coordinator.Options{
 		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
-		MaxStaged: maxStaged(c), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
+		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
 		Recipe: c.Recipe().JSON(), Fit: stored.Policies(c),
 	}

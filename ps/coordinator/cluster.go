@@ -61,6 +61,8 @@ type Options struct {
 	GaveUp func(error)
 	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
 	MaxStaged int
+	// Precision is the format in which clients' rows and gradients travel; see [ps.ClientOptions].
+	Precision param.Precision
 	// Log, if not nil, makes the shards of this process keep write-ahead logs, each in a folder below Log.Dir.
 	Log *shard.LogOptions
 	// Recovery is for a shard that has lost its state.
@@ -325,7 +327,7 @@ func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64
 // client makes a client of open streams.
 func (c *Cluster) client(worker string, conns []ps.Conn) *ps.Client {
 	return ps.NewClient(ps.ClientOptions{
-		Layout: c.opts.Layout, Worker: worker, Conns: conns, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == ps.Partial,
+		Layout: c.opts.Layout, Worker: worker, Conns: conns, Precision: c.opts.Precision, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == ps.Partial,
 		Parallel: c.opts.Peers != nil || c.opts.Log != nil, // a disk takes as long as a network, and the writes of all logs at once
 	})
 }

@@ -24,6 +24,8 @@ func TestWire(t *testing.T) {
 	against := map[string]string{
 		"wire lookup 64 KiB": "tcp framing", "wire push 64 KiB": "tcp framing",
 		"wire lookup 64 KiB with a shard": "in process", "wire push 64 KiB with a shard": "in process",
+		"wire lookup 64 KiB in bf16": "float32", "wire push 64 KiB in bf16": "float32",
+		"wire lookup 64 KiB in fp16": "float32", "wire push 64 KiB in fp16": "float32",
 	}
 	if len(results) != len(against) {
 		t.Errorf("%d results, want %d", len(results), len(against))

@@ -27,7 +27,8 @@ const (
 
 // Wire measures lookups and pushes over a stream of gRPC against plain TCP framing of the same bytes, on loopback: payload
 // per second of processor time of both ends together. The other end of either answers out of a fixed buffer; the cases
-// "with a shard" have a shard at the end of the stream, and one in this process beside.
+// "with a shard" have a shard at the end of the stream, and one in this process beside; those of a precision are the same rows as float32
+// beside, and MB are those of float32 in both.
 func Wire(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 	var out []bench.Result
 	for _, shard := range []bool{false, true} {
@@ -48,7 +49,38 @@ func Wire(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 			}
 		}
 	}
+	for _, precision := range []param.Precision{param.BF16, param.FP16} {
+		for _, op := range []string{"lookup", "push"} {
+			for _, size := range []int{64 << 10, 256 << 10, 1 << 20} {
+				name := fmt.Sprintf("wire %s %d KiB in %s", op, size>>10, precision)
+				if !o.Wants(name) {
+					continue
+				}
+				r, err := comparePrecision(ctx, o, name, op == "push", precision, size/rowBytes)
+				if err != nil {
+					return out, err
+				}
+				out = append(out, r)
+			}
+		}
+	}
 	return out, nil
+}
+
+func comparePrecision(ctx context.Context, o bench.Options, name string, push bool, precision param.Precision, rows int) (_ bench.Result, err error) {
+	var ends ends
+	defer func() { err = errors.Join(err, ends.close()) }()
+	var both [2]bench.Candidate
+	for i, p := range []param.Precision{precision, param.Float32} {
+		conn, err := overWire(ctx, fixed{}, p, &ends)
+		if err != nil {
+			return bench.Result{}, err
+		}
+		if both[i], err = caller(ctx, p.String(), conn, push, rows); err != nil {
+			return bench.Result{}, err
+		}
+	}
+	return bench.Compare(ctx, o, name, "MB/cpu-s", bench.CPUSeconds, both[0], both[1])
 }
 
 func compareWire(ctx context.Context, o bench.Options, name string, push, shard bool, rows int) (_ bench.Result, err error) {
@@ -70,7 +102,7 @@ func compareWire(ctx context.Context, o bench.Options, name string, push, shard 
 	if err != nil {
 		return bench.Result{}, err
 	}
-	if conn, err = overWire(ctx, conn, &ends); err != nil {
+	if conn, err = overWire(ctx, conn, param.Float32, &ends); err != nil {
 		return bench.Result{}, err
 	}
 	ours, err := caller(ctx, "grpc", conn, push, rows)
@@ -189,7 +221,7 @@ type kept struct{ ps.Conn }
 func (kept) Close(context.Context, bool) error { return nil }
 
 // overWire puts a conn of this process behind a server of it.
-func overWire(ctx context.Context, c ps.Conn, ends *ends) (ps.Conn, error) {
+func overWire(ctx context.Context, c ps.Conn, p param.Precision, ends *ends) (ps.Conn, error) {
 	l, err := wire.Listen("127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -208,7 +240,7 @@ func overWire(ctx context.Context, c ps.Conn, ends *ends) (ps.Conn, error) {
 		return nil, err
 	}
 	ends.add(cc.Close)
-	conn, err := wire.Dial(ctx, cc, wire.Hello{Job: "bench", Worker: "w", Session: 1}, wire.ConnOptions{})
+	conn, err := wire.Dial(ctx, cc, wire.Hello{Job: "bench", Worker: "w", Session: 1, Precision: p}, wire.ConnOptions{})
 	if err != nil {
 		return nil, err
 	}

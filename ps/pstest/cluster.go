@@ -47,6 +47,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Helper()
 	s := suite{open}
 	t.Run("same result on any number of shards", s.testShards)
+	t.Run("precision", s.testPrecision)
 	t.Run("same result after kills and restores", s.testKills)
 	t.Run("torn batches are noticed", s.testTorn)
 	t.Run("model of the protocol", s.testModel)
@@ -123,9 +124,9 @@ func row(t *testing.T, c Cluster, fid int64, dst *table.Rows) bool {
 }
 
 // reference runs a job on one shard without trouble.
-func (s suite) reference(t *testing.T, j Job) string {
+func (s suite) reference(t *testing.T, j Job, p param.Precision) string {
 	t.Helper()
-	c := s.must(t, coordinator.Options{Layout: j.Layout()})
+	c := s.must(t, coordinator.Options{Layout: j.Layout(), Precision: p})
 	w, err := NewWorker(t.Context(), j, client(t, c, "reference"))
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func finish(t *testing.T, w *Worker) {
 func (s suite) testShards(t *testing.T) {
 	t.Parallel()
 	j := SmallJob()
-	want := s.reference(t, j)
+	want := s.reference(t, j, param.Float32)
 	for _, shards := range []int{2, 5, 64} {
 		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: shards})
 		w, err := NewWorker(t.Context(), j, client(t, c, "w"))
@@ -167,6 +168,75 @@ func (s suite) testShards(t *testing.T) {
 		for _, p := range progress(t, c) {
 			if p.Rows != int64(j.SplitLen) || int(p.Position) != j.SplitLen {
 				t.Errorf("%d shards: progress %+v, want all of %d", shards, p, j.SplitLen)
+			}
+		}
+	}
+}
+
+// testPrecision: rows and gradients are rounded in the same way whatever is between client and shards, and what is read with state is
+// not. The digest is that of shards of this process.
+func (s suite) testPrecision(t *testing.T) {
+	t.Parallel()
+	j := SmallJob()
+	local := suite{func(ctx context.Context, o coordinator.Options) (Cluster, error) { return coordinator.Open(ctx, o) }}
+	run := func(s suite, p param.Precision, shards int) (string, Cluster, *ps.Client) {
+		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: shards, Precision: p})
+		cl := client(t, c, "w")
+		w, err := NewWorker(t.Context(), j, cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, w)
+		return digest(t, c), c, cl
+	}
+	seen := map[string]param.Precision{}
+	for _, p := range []param.Precision{param.Float32, param.BF16, param.FP16} {
+		want, _, _ := run(local, p, 1)
+		if q, ok := seen[want]; ok {
+			t.Errorf("%s and %s give the same digest", p, q)
+		}
+		seen[want] = p
+		for _, shards := range []int{1, 3} {
+			got, c, cl := run(s, p, shards)
+			if got != want {
+				t.Errorf("%s, %d shards: digest %s, want %s", p, shards, got, want)
+			}
+			keys := []int64{0, 5, 11, 96, -3, 1 << 50}
+			for _, state := range []bool{false, true} {
+				rows := &param.Rows{}
+				for _, table := range j.Layout().Tables {
+					rows.Keys, rows.Values = append(rows.Keys, keys), append(rows.Values, make([]float32, len(keys)*table.Dim()))
+					if state {
+						rows.State = append(rows.State, make([]float32, len(keys)*table.StateDim()))
+					}
+				}
+				if err := cl.Lookup(t.Context(), rows); err != nil {
+					t.Fatal(err)
+				}
+				found := 0
+				for tbl := range rows.Keys {
+					dim := j.Layout().Tables[tbl].Dim()
+					for i, k := range keys {
+						var r table.Rows
+						ok, err := c.Row(t.Context(), tbl, k, &r)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if !ok {
+							continue
+						}
+						found++
+						if !state {
+							p.RoundRows(r.Weights, r.Weights)
+						}
+						if got := rows.Values[tbl][i*dim:][:dim]; !slices.Equal(got, r.Weights) {
+							t.Errorf("%s, %d shards, with state %v: row %d is %v, want %v", p, shards, state, k, got, r.Weights)
+						}
+					}
+				}
+				if found == 0 {
+					t.Error("no row was found")
+				}
 			}
 		}
 	}

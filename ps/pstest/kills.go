@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 )
@@ -17,7 +18,10 @@ import (
 func (s suite) testKills(t *testing.T) {
 	t.Parallel()
 	j := SmallJob()
-	want := s.reference(t, j)
+	want := map[param.Precision]string{}
+	for _, p := range []param.Precision{param.Float32, param.BF16, param.FP16} {
+		want[p] = s.reference(t, j, p)
+	}
 	runs, kills, restores := 15, 0, 0
 	if testing.Short() {
 		runs = 5
@@ -25,9 +29,10 @@ func (s suite) testKills(t *testing.T) {
 	for seed := range uint64(runs) {
 		k := NewKiller(seed, 0.01)
 		r := rand.New(rand.NewPCG(seed, 4))
-		got, n := s.run(t, j, k, r)
-		if got != want {
-			t.Errorf("seed %d: digest %s, want %s", seed, got, want)
+		p := param.Precision(seed % 3)
+		got, n := s.run(t, j, k, r, p)
+		if got != want[p] {
+			t.Errorf("seed %d, %s: digest %s, want %s", seed, p, got, want[p])
 		}
 		kills, restores = kills+k.Kills(), restores+n
 	}
@@ -37,11 +42,11 @@ func (s suite) testKills(t *testing.T) {
 }
 
 // run runs a job to its end under faults.
-func (s suite) run(t *testing.T, j Job, k *Killer, r *rand.Rand) (digest string, restores int) {
+func (s suite) run(t *testing.T, j Job, k *Killer, r *rand.Rand, p param.Precision) (digest string, restores int) {
 	t.Helper()
 	dir := t.TempDir()
 	openAgain := func() Cluster {
-		o := coordinator.Options{Layout: j.Layout(), NumShards: []int{1, 2, 5}[r.IntN(3)], Dir: dir, Keep: 2, WrapConn: k.Wrap}
+		o := coordinator.Options{Layout: j.Layout(), NumShards: []int{1, 2, 5}[r.IntN(3)], Dir: dir, Keep: 2, WrapConn: k.Wrap, Precision: p}
 		c, err := s.open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

@@ -1,13 +1,16 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -26,6 +29,8 @@ type Identity struct {
 	Shape, Layout, Model string
 	// Source names what is read, Plan is the hash of how.
 	Source, Plan string
+	// Precision is the format in which rows and gradients travel. A trainer's must be the server's; a reader has its own.
+	Precision param.Precision
 	// Recipe describes what examples are made of, and what of it must be the same: [Recipe.Hash] travels with each call, and
 	// the text with the refusal of one whose hash is another ([RecipeError]).
 	Recipe Recipe
@@ -49,16 +54,17 @@ func (e *RecipeError) Error() string { return e.err.Error() }
 func (e *RecipeError) Unwrap() error { return e.err }
 
 const (
-	keyVersion = "monolith-version"
-	keyJob     = "monolith-job"
-	keyPlan    = "monolith-plan"
-	keyLayout  = "monolith-layout"
-	keyShape   = "monolith-shape"
-	keyModel   = "monolith-model"
-	keySource  = "monolith-source"
-	keyRole    = "monolith-role"
-	keyShards  = "monolith-shards"
-	keyRecipe  = "monolith-recipe"
+	keyVersion   = "monolith-version"
+	keyJob       = "monolith-job"
+	keyPlan      = "monolith-plan"
+	keyLayout    = "monolith-layout"
+	keyShape     = "monolith-shape"
+	keyModel     = "monolith-model"
+	keySource    = "monolith-source"
+	keyRole      = "monolith-role"
+	keyShards    = "monolith-shards"
+	keyRecipe    = "monolith-recipe"
+	keyPrecision = "monolith-precision"
 	// A coordinator says with each call to a shard where it keeps the snapshots and who it is.
 	keyDir         = "monolith-dir-bin"
 	keyCoordinator = "monolith-coordinator"
@@ -99,6 +105,7 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 			recipe = true
 		case shape(), add("the rules differ (optimizer, learning rates, L2, initializers, seed)", "layout "+o.Layout, "layout "+i.Layout):
 		case add("the models differ", "model "+o.Model, "model "+i.Model):
+		case add("rows and gradients travel in other formats (ps.precision)", o.Precision.String(), i.Precision.String()):
 		case o.Source == i.Source:
 			add(fmt.Sprintf("the plans of source %q differ (source, parse, batch)", i.Source), "plan "+o.Plan, "plan "+i.Plan)
 		}
@@ -118,7 +125,7 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 func (i Identity) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, keyVersion, strconv.Itoa(wire.ProtocolVersion), keyJob, i.Job, keyPlan, i.Plan,
 		keyLayout, i.Layout, keyShape, i.Shape, keyModel, i.Model, keySource, i.Source, keyRole, i.Role.String(),
-		keyShards, strconv.Itoa(i.Shards), keyRecipe, i.Recipe.Hash)
+		keyShards, strconv.Itoa(i.Shards), keyRecipe, i.Recipe.Hash, keyPrecision, i.Precision.String())
 }
 
 // of returns the identity in the headers of a call.
@@ -130,6 +137,10 @@ func of(md metadata.MD) Identity {
 	}
 	if first(md, keyRole) == ps.Reader.String() {
 		id.Role = ps.Reader
+	}
+	var err error
+	if id.Precision, err = param.ParsePrecision(cmp.Or(first(md, keyPrecision), param.Float32.String())); err != nil {
+		id.Precision = math.MaxUint8 // is nobody's
 	}
 	return id
 }

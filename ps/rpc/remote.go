@@ -179,7 +179,7 @@ func (r *Remote) ClientAt(ctx context.Context, worker string, generation uint64)
 // client makes a client of open streams.
 func (r *Remote) client(worker string, conns []ps.Conn) *ps.Client {
 	return ps.NewClient(ps.ClientOptions{
-		Layout: r.o.Layout, Worker: worker, Conns: conns, Hooks: r.o.Hooks, Parallel: true, Partial: r.Info().Recovery == ps.Partial,
+		Layout: r.o.Layout, Worker: worker, Conns: conns, Precision: r.o.Identity.Precision, Hooks: r.o.Hooks, Parallel: true, Partial: r.Info().Recovery == ps.Partial,
 	})
 }
 
@@ -222,7 +222,7 @@ func (r *Remote) Reader(ctx context.Context, worker string) (*ps.Client, error) 
 func connect(ctx context.Context, cc *grpc.ClientConn, t Target, session, generation uint64, worker string) (ps.Conn, error) {
 	c, err := wire.Dial(ctx, cc, wire.Hello{
 		Role: t.Identity.Role, Job: t.Identity.Job, Plan: t.Identity.Plan, Source: t.Identity.Source, Model: t.Identity.Model,
-		Layout: t.Identity.Layout, Shape: t.Identity.Shape, Shards: t.Identity.Shards, Shard: t.Shard, Generation: generation, Session: session, Worker: worker,
+		Precision: t.Identity.Precision, Layout: t.Identity.Layout, Shape: t.Identity.Shape, Shards: t.Identity.Shards, Shard: t.Shard, Generation: generation, Session: session, Worker: worker,
 	}, t.Conn)
 	if err != nil {
 		return nil, err

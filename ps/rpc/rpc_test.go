@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
@@ -47,7 +48,7 @@ func start(ctx context.Context, o coordinator.Options, listen string) (*cluster,
 	}
 	n := max(o.NumShards, 1)
 	id := rpc.Identity{
-		Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: o.Layout.Hash(), Shape: o.Layout.Shape().Hash(), Shards: n, Recipe: rpc.Recipe{Hash: "r"},
+		Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: o.Layout.Hash(), Shape: o.Layout.Shape().Hash(), Shards: n, Recipe: rpc.Recipe{Hash: "r"}, Precision: o.Precision,
 	}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: o.Dir}
 	addrs := make([]string, n)
@@ -143,6 +144,24 @@ func TestRoles(t *testing.T) {
 	}
 	if _, err := reader.Stats(t.Context()); err != nil {
 		t.Errorf("a reader asks for statistics: %v", err)
+	}
+	for p, faulty := range map[param.Precision]bool{param.Float32: false, param.BF16: true, param.FP16: true} {
+		for _, role := range []ps.Role{ps.Trainer, ps.Reader} {
+			r, err := dial(func(id *rpc.Identity) { id.Precision, id.Role = p, role })
+			if role == ps.Reader || !faulty {
+				if err == nil {
+					_, err = r.Reader(t.Context(), "p")
+				}
+				if err != nil {
+					t.Errorf("%s in %s: %v", role, p, err)
+				}
+				continue
+			}
+			want := "rows and gradients travel in other formats (ps.precision): the caller has " + p.String() + ", shard 0 another"
+			if !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s in %s: %v, want %q", role, p, err, want)
+			}
+		}
 	}
 	stream, err := dial(func(id *rpc.Identity) { id.Source, id.Plan = "stream", "q" })
 	if err != nil {

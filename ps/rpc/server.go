@@ -132,7 +132,7 @@ func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome
 	o := &h.s.o
 	// A worker has sent its recipe to the coordinator before; here the plan's hash stands for it.
 	theirs := Identity{
-		Role: hello.Role, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape, Shards: hello.Shards,
+		Role: hello.Role, Precision: hello.Precision, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape, Shards: hello.Shards,
 		Recipe: o.Identity.Recipe,
 	}
 	if err := h.s.admission.same(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {

@@ -12,6 +12,8 @@ import (
 type call struct {
 	kind kind
 	ctl  []ps.Control
+	// precision is that of the stream.
+	precision param.Precision
 	// Of a lookup.
 	rows *param.Rows
 	// Of dense tensors.
@@ -124,7 +126,7 @@ func (c *call) header(seq uint64) (header, error) {
 			body += 4 + 4*uint64(len(k))
 		}
 		for _, k := range u.Grads {
-			body += 4 + 4*uint64(len(k))
+			body += 4 + sizeOfGrads(c.precision, len(k))
 		}
 		body += 4*uint64(len(u.Dense)) + uint64(len(u.Trace))
 		if err := checkNames(u.Source, u.Split); err != nil {
@@ -170,9 +172,10 @@ func (c *call) replySize() uint64 {
 	n := uint64(headerLen + replyLen)
 	switch c.kind {
 	case kindLookup:
+		size := sizeOfRows(c.precision, len(c.rows.State))
 		for _, to := range [][][]float32{c.rows.Values, c.rows.State} {
 			for _, v := range to {
-				n += 4 * uint64(len(v))
+				n += size * uint64(len(v))
 			}
 		}
 	case kindDense:
@@ -216,7 +219,9 @@ func (c *call) put(e *encoder) {
 		putLens(e, u.Grads)
 		putAll(e, u.Keys)
 		putAll(e, u.Counts)
-		putAll(e, u.Grads)
+		for _, g := range u.Grads {
+			putGrads(e, c.precision, g)
+		}
 		putNumbers(e, u.Dense)
 		e.bytes(u.Trace)
 	case kindAcquire:
@@ -232,7 +237,11 @@ func (c *call) readReply(d *decoder) error {
 	switch c.kind {
 	case kindLookup:
 		for _, v := range c.rows.Values {
-			readNumbers(d, v)
+			if sizeOfRows(c.precision, len(c.rows.State)) == 2 {
+				readHalves(d, c.precision, v, 0)
+			} else {
+				readNumbers(d, v)
+			}
 		}
 		for _, v := range c.rows.State {
 			readNumbers(d, v)
@@ -250,6 +259,46 @@ func (c *call) readReply(d *decoder) error {
 		c.state = readSplitState(d)
 	}
 	return d.end()
+}
+
+// sizeOfRows is how many bytes a value of a row takes in a reply. What comes with the state of so many tables is what a worker computes on
+// with, so that it is not rounded.
+func sizeOfRows(p param.Precision, states int) uint64 {
+	if p == param.Float32 || states > 0 {
+		return 4
+	}
+	return 2
+}
+
+// sizeOfGrads is how many bytes n gradients take.
+func sizeOfGrads(p param.Precision, n int) uint64 {
+	if p == param.Float32 {
+		return 4 * uint64(n)
+	}
+	return 4 + 2*uint64(n)
+}
+
+// putGrads writes gradients that belong together.
+func putGrads(e *encoder, p param.Precision, g []float32) {
+	if p == param.Float32 {
+		putNumbers(e, g)
+		return
+	}
+	k := p.Exponent(g)
+	e.u32(uint32(int32(k)))
+	putHalves(e, p, g, k)
+}
+
+// readGrads reads n gradients to dst, which grows as they arrive.
+func readGrads(d *decoder, p param.Precision, dst []float32, n int) []float32 {
+	if p == param.Float32 {
+		return readSlice(d, dst, n)
+	}
+	k := int(int32(d.u32()))
+	if d.err == nil && (k < param.MinExponent || k > param.MaxExponent || k != 0 && p != param.FP16) {
+		d.err = violation("gradients in %s with the exponent %d", p, k)
+	}
+	return readHalfSlice(d, p, dst, n, k)
 }
 
 func putLens[T number](e *encoder, s [][]T) {

@@ -124,7 +124,7 @@ func (c *Conn) Lookup(ctx context.Context, ctl []ps.Control, rows *param.Rows) (
 		return ps.Reply{}, err
 	}
 	defer c.release()
-	c.request = call{kind: kindLookup, ctl: ctl, rows: rows}
+	c.request = call{kind: kindLookup, ctl: ctl, precision: c.hello.Precision, rows: rows}
 	err := c.do(ctx)
 	return c.request.reply, err
 }
@@ -146,7 +146,7 @@ func (c *Conn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u *par
 		return ps.Reply{}, err
 	}
 	defer c.release()
-	c.request = call{kind: kindStage, ctl: ctl, epoch: epoch, update: u}
+	c.request = call{kind: kindStage, ctl: ctl, precision: c.hello.Precision, epoch: epoch, update: u}
 	err := c.do(ctx)
 	return c.request.reply, err
 }

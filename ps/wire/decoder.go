@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"unsafe"
+
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // receiver is the receiving half of a stream.
@@ -30,6 +32,7 @@ type decoder struct {
 	arrived  func() // called after every message; may be nil
 	names    map[string]string
 	name     []byte
+	halves   []uint16
 	err      error
 }
 
@@ -201,6 +204,33 @@ func readNumbers[T number](d *decoder, dst []T) {
 	if d.portable {
 		fromWire(dst)
 	}
+}
+
+// readHalves fills dst with numbers that come in a format of 16 bits.
+func readHalves(d *decoder, p param.Precision, dst []float32, k int) {
+	if d.halves == nil {
+		d.halves = make([]uint16, halvesAtOnce)
+	}
+	for len(dst) > 0 {
+		n := min(len(dst), halvesAtOnce)
+		readNumbers(d, d.halves[:n])
+		p.Decode(dst[:n], d.halves[:n], k)
+		dst = dst[n:]
+	}
+}
+
+// readHalfSlice is readSlice of numbers that come in a format of 16 bits.
+func readHalfSlice(d *decoder, p param.Precision, dst []float32, n, k int) []float32 {
+	dst = dst[:0]
+	if !d.fits(n, 2) {
+		return dst
+	}
+	for len(dst) < n && d.err == nil {
+		more := min(n-len(dst), max(cap(dst)-len(dst), len(dst), growStep/4))
+		dst = slices.Grow(dst, more)[:len(dst)+more]
+		readHalves(d, p, dst[len(dst)-more:], k)
+	}
+	return dst
 }
 
 // readSlice reads n numbers into dst, which grows as they arrive.

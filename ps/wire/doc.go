@@ -27,8 +27,8 @@
 // What a client sends, by kind, and its reply's body, which always begins with the cut that is wanted and the
 // numbers of updates applied, all and the client's own:
 //
-//	1 hello    version u32 │ shards u32 │ shard u32 │ resumed u32 │ generation u64 │ session u64 │ alive u32, ms │
-//	           job str │ plan str │ layout str │ worker str
+//	1 hello    version u32 │ shards u32 │ shard u32 │ resumed u32 │ role u32 │ precision u32 │ generation u64 │ session u64 │
+//	           alive u32, ms │ job str │ plan str │ layout str │ source str │ model str │ shape str │ worker str
 //	3 lookup   nk u32 │ nv u32 │ nk × keys u32 │ nv × values u32 │ ns u32 │ ns × states u32 │ keys i64 …
 //	                                                                                 reply: │ values f32 … │ states f32 …
 //	4 dense    have u64 │ room u32                                                   reply: │ version u64 │ n u32 │ n × f32
@@ -47,6 +47,12 @@
 //	11 alive   - ; the call of this seq is still being handled
 //
 // The version comes first in the hello of every version of the protocol, and magic, header and error stay as they are.
+//
+// # Precision
+//
+// The hello says in which format rows and gradients travel in the stream ([param.Precision]): 0 float32, 1 bf16, 2 fp16. In the latter two
+// the values of a lookup without state are 2 bytes each, and in place of each table's grads comes an exponent k i32, 0 in bf16, and
+// 2 bytes each of the gradients times 2ᵏ. States, values that come with them, and all that is dense are float32 in any.
 //
 // # Limits
 //

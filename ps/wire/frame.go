@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // kind is what a frame is.
@@ -84,7 +86,9 @@ func (h *header) parse(b *[headerLen]byte) error {
 }
 
 // number is what bulk data is made of.
-type number interface{ int64 | uint32 | float32 }
+type number interface {
+	int64 | uint32 | uint16 | float32
+}
 
 // littleEndian reports whether numbers in memory look as they do on the wire.
 var littleEndian = func() bool {
@@ -112,6 +116,10 @@ func fromWire[T number](s []T) {
 		for i := range s {
 			s[i] = binary.LittleEndian.Uint32(b[4*i:])
 		}
+	case []uint16:
+		for i := range s {
+			s[i] = binary.LittleEndian.Uint16(b[2*i:])
+		}
 	case []float32:
 		// As integers: a float register may change the bits of a NaN.
 		u := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
@@ -136,6 +144,7 @@ type encoder struct {
 	left     uint64  // bytes of the frame that are not in a chunk yet
 	slab     []mem.Buffer
 	sent     func() // called after every message; may be nil
+	halves   []uint16
 	err      error
 }
 
@@ -293,6 +302,22 @@ func (e *encoder) end() error {
 	return e.err
 }
 
+// halvesAtOnce is how many numbers of 16 bits are converted at a time: as many as stay in the nearest cache.
+const halvesAtOnce = 2048
+
+// putHalves writes values in a format of 16 bits.
+func putHalves(e *encoder, p param.Precision, values []float32, k int) {
+	if e.halves == nil {
+		e.halves = make([]uint16, halvesAtOnce)
+	}
+	for len(values) > 0 {
+		n := min(len(values), halvesAtOnce)
+		p.Encode(e.halves[:n], values[:n], k)
+		putNumbers(e, e.halves[:n])
+		values = values[n:]
+	}
+}
+
 func putNumbers[T number](e *encoder, s []T) {
 	if !e.portable {
 		e.bytes(bytesOf(s))
@@ -306,6 +331,11 @@ func putNumbers[T number](e *encoder, s []T) {
 	case []uint32:
 		for _, v := range s {
 			e.u32(v)
+		}
+	case []uint16:
+		for _, v := range s {
+			e.u8(byte(v))
+			e.u8(byte(v >> 8))
 		}
 	case []float32:
 		if len(s) > 0 {

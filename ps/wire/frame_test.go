@@ -10,6 +10,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,6 +102,19 @@ func bigUpdate(n int) *param.Update {
 	return u
 }
 
+// smooth makes the gradients finite, and small in one table.
+func smooth(u *param.Update) *param.Update {
+	for t, g := range u.Grads {
+		for i := range g {
+			g[i] = float32(math.Ldexp(float64(i%1001-500), -40*t))
+		}
+	}
+	for i := range u.Dense {
+		u.Dense[i] = 1e-9 * float32(i)
+	}
+	return u
+}
+
 func requests() []call {
 	ctl := []ps.Control{
 		{Kind: ps.Commit, Split: ps.SplitID{Source: "kafka", Split: "ratings/3"}, Epoch: 1, To: 77},
@@ -112,6 +127,9 @@ func requests() []call {
 		{kind: kindStage, ctl: ctl[:1], epoch: 9, update: bigUpdate(3)},
 		{kind: kindStage, ctl: ctl, epoch: 9, update: bigUpdate(20_000)},
 		{kind: kindStage, update: &param.Update{}},
+		{kind: kindStage, precision: param.BF16, ctl: ctl, epoch: 9, update: smooth(bigUpdate(20_000))},
+		{kind: kindStage, precision: param.FP16, ctl: ctl, epoch: 9, update: smooth(bigUpdate(20_000))},
+		{kind: kindLookup, precision: param.FP16, rows: &param.Rows{Keys: [][]int64{{1, 2}, {}, {-3}}, Values: [][]float32{{0, 0}, {}, {0}}}},
 		{kind: kindControl, ctl: ctl},
 		{kind: kindAcquire, epoch: 2, id: ps.SplitID{Source: "s", Split: "x"}},
 		{kind: kindClose, clean: true},
@@ -133,7 +151,7 @@ func TestFramesDoNotDependOnTheMachine(t *testing.T) {
 			}
 		}
 		for _, portable := range []bool{false, true} {
-			l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: fast, rng: rand.New(rand.NewPCG(1, 1))})}
+			l := &link{limit: 1 << 30, precision: c.precision, dec: newDecoder(&player{messages: fast, rng: rand.New(rand.NewPCG(1, 1))})}
 			l.dec.portable = portable
 			h, err := l.dec.next(l.limit, "")
 			if err != nil || h.seq != 5 || h.kind != c.kind {
@@ -143,10 +161,92 @@ func TestFramesDoNotDependOnTheMachine(t *testing.T) {
 			if failed != nil || l.dec.err != nil {
 				t.Fatalf("request %d: %v, %v", i, failed, l.dec.err)
 			}
-			again := call{kind: h.kind, ctl: l.ctl, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+			again := call{kind: h.kind, ctl: l.ctl, precision: c.precision, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
 			if !bytes.Equal(bytes.Join(fast, nil), bytes.Join(encode(t, &again, 5, false), nil)) {
 				t.Errorf("request %d, portable=%v: what was read makes other bytes", i, portable)
 			}
+		}
+	}
+}
+
+// TestHalves: what arrives of rows and gradients is what the precision makes of them, in half of the bytes; rows with state are as
+// they were.
+func TestHalves(t *testing.T) {
+	t.Parallel()
+	for _, p := range []param.Precision{param.BF16, param.FP16} {
+		u := smooth(bigUpdate(5000))
+		c := call{kind: kindStage, precision: p, update: u}
+		l := &link{limit: 1 << 30, precision: p, dec: newDecoder(&player{messages: encode(t, &c, 5, false)})}
+		h, err := l.dec.next(l.limit, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, failed := l.read(h); failed != nil || l.dec.err != nil {
+			t.Fatal(failed, l.dec.err)
+		}
+		if !slices.Equal(l.update.Dense, u.Dense) {
+			t.Errorf("%s: other dense gradients have arrived", p)
+		}
+		for i, g := range u.Grads {
+			got := l.update.Grads[i]
+			want := make([]float32, len(g))
+			p.RoundGradients(want, g)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: gradients of table %d: other numbers have arrived", p, i)
+			}
+		}
+		for _, states := range [][]int{nil, {7}} {
+			rows := &param.Rows{Values: [][]float32{make([]float32, 3000), {}, make([]float32, 5)}}
+			for range states {
+				rows.State = append(rows.State, make([]float32, 7))
+			}
+			var sent recorder
+			l := &link{limit: 1 << 30, precision: p, enc: newEncoder(&sent, &bufferPool{})}
+			l.room([]int{3000, 0, 5}, states)
+			for i := range l.box.values {
+				l.box.values[i] = 1 / float32(i-1500)
+			}
+			if err := l.answer(7, answer{rows: l.box, halves: states == nil}, nil); err != nil {
+				t.Fatal(err)
+			}
+			c := call{kind: kindLookup, precision: p, rows: rows}
+			if n := len(bytes.Join(sent.messages, nil)); uint64(n) != c.replySize() {
+				t.Errorf("%s: %d bytes, the client expects %d", p, n, c.replySize())
+			}
+			d := newDecoder(&player{messages: sent.messages, rng: rand.New(rand.NewPCG(2, 1))})
+			if _, err := d.next(1<<30, ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.readReply(&d); err != nil {
+				t.Fatal(err)
+			}
+			want, got := slices.Clone(l.box.values), slices.Concat(slices.Concat(rows.Values...), slices.Concat(rows.State...))
+			if states == nil {
+				p.RoundRows(want, want)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s with %d states: other values have arrived", p, len(states))
+			}
+		}
+	}
+}
+
+// TestExponentsOfGradients: an exponent that no client sends ends the stream.
+func TestExponentsOfGradients(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		p  param.Precision
+		k  int32
+		ok bool
+	}{
+		{param.FP16, param.MinExponent, true}, {param.FP16, param.MaxExponent, true}, {param.FP16, param.MinExponent - 1, false}, {param.FP16, param.MaxExponent + 1, false},
+		{param.BF16, 0, true}, {param.BF16, 1, false}, {param.FP16, math.MinInt32, false},
+	} {
+		b := binary.LittleEndian.AppendUint32(nil, uint32(c.k))
+		d := newDecoder(&player{messages: [][]byte{append(b, 0, 0)}})
+		d.left = 6
+		if readGrads(&d, c.p, nil, 1); (d.end() == nil) != c.ok || !c.ok && !errors.Is(d.err, ErrProtocol) {
+			t.Errorf("%s, 2^%d: %v", c.p, c.k, d.err)
 		}
 	}
 }
@@ -165,17 +265,21 @@ func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
 	}
 	const much = 64 << 20
 	for name, f := range map[string][]byte{
-		"keys":     frame(header{kind: kindLookup, bodyLen: 8*much + 20}, 1, 1, much, 0, 0, 0),
-		"tables":   frame(header{kind: kindLookup, bodyLen: 8 * much}, much, 0),
-		"counts":   frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, much, 0, 0, 0)...),
-		"dense":    frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, much, 0, 0)...),
-		"trace":    frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, 0, much, 0)...),
-		"controls": frame(header{kind: kindControl, numCtl: much / 64, ctlLen: much}),
-		"state":    frame(header{kind: kindControl, numCtl: 1, ctlLen: much}, 3, 0, 0, 0, 0, 0, 1<<24, 0, 0),
+		"keys":       frame(header{kind: kindLookup, bodyLen: 8*much + 20}, 1, 1, much, 0, 0, 0),
+		"tables":     frame(header{kind: kindLookup, bodyLen: 8 * much}, much, 0),
+		"counts":     frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, much, 0, 0, 0)...),
+		"dense":      frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, much, 0, 0)...),
+		"half grads": frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 1, 0, 0, much, 0)...),
+		"trace":      frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, 0, much, 0)...),
+		"controls":   frame(header{kind: kindControl, numCtl: much / 64, ctlLen: much}),
+		"state":      frame(header{kind: kindControl, numCtl: 1, ctlLen: much}, 3, 0, 0, 0, 0, 0, 1<<24, 0, 0),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: [][]byte{f}})}
+		if strings.HasPrefix(name, "half") {
+			l.precision = param.FP16
+		}
 		h, err := l.dec.next(l.limit, "")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -190,17 +294,18 @@ func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
 	}
 }
 
-// FuzzRequest reads a client's frames as a server does.
+// FuzzRequest reads a client's frames as a server does, in the precision that the upper bits of the seed say.
 func FuzzRequest(f *testing.F) {
 	for _, c := range requests() {
 		b := bytes.Join(encode(f, &c, 5, false), nil)
-		f.Add(b[:min(len(b), 4096)], uint64(1))
+		f.Add(b[:min(len(b), 4096)], 1|uint64(c.precision)<<60)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
 		if len(data) == 0 {
 			return
 		}
-		l := &link{limit: 1 << 20, dec: newDecoder(&player{messages: [][]byte{data}, rng: rand.New(rand.NewPCG(seed, 1))})}
+		p := param.Precision(seed >> 60 % 3)
+		l := &link{limit: 1 << 20, precision: p, dec: newDecoder(&player{messages: [][]byte{data}, rng: rand.New(rand.NewPCG(seed, 1))})}
 		h, err := l.dec.next(l.limit, "")
 		if err != nil {
 			return
@@ -210,8 +315,15 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		// What was read is written the same way, but for the order of a map and for flags that mean nothing.
-		again := call{kind: h.kind, ctl: l.ctl, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
-		if out := bytes.Join(encode(t, &again, h.seq, true), nil); h.numCtl == 0 && !bytes.Equal(out[8:], data[8:len(out)]) {
+		again := call{kind: h.kind, ctl: l.ctl, precision: p, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+		out := bytes.Join(encode(t, &again, h.seq, true), nil)
+		if p != param.Float32 && h.kind == kindStage { // other exponents stand for the same numbers
+			if uint64(len(out)) != h.size() {
+				t.Errorf("read %d bytes, written %d", h.size(), len(out))
+			}
+			return
+		}
+		if h.numCtl == 0 && !bytes.Equal(out[8:], data[8:len(out)]) {
 			t.Errorf("read %x, written %x", data, out)
 		}
 	})
@@ -229,6 +341,7 @@ func FuzzReply(f *testing.F) {
 		}
 		for kind := range byte(6) {
 			f.Add(bytes.Join(r.messages, nil), kind, uint64(1))
+			f.Add(bytes.Join(r.messages, nil), kind, 1|uint64(param.FP16)<<60)
 		}
 	}
 	add(header{kind: kindReply, seq: 1, bodyLen: 8}, func(e *encoder) { e.u64(2) })
@@ -252,7 +365,7 @@ func FuzzReply(f *testing.F) {
 		}
 		switch h.kind {
 		case kindReply:
-			c := call{kind: kindLookup + kindOf(kind), rows: &param.Rows{Values: [][]float32{make([]float32, 2), make([]float32, 1)}}, dst: make([]float32, 3)}
+			c := call{kind: kindLookup + kindOf(kind), precision: param.Precision(seed >> 60 % 3), rows: &param.Rows{Values: [][]float32{make([]float32, 2), make([]float32, 1)}}, dst: make([]float32, 3)}
 			_ = c.readReply(&d)
 		case kindError:
 			if remote, err := readError(&d); err == nil && remote.Error() == "" && remote.Unwrap() == nil {
@@ -278,7 +391,7 @@ func TestHello(t *testing.T) {
 	t.Parallel()
 	want := hello{Hello{
 		Version: ProtocolVersion, Job: "job", Plan: "plan", Layout: "layout", Source: "source", Model: "model", Shape: "shape", Role: ps.Reader,
-		Shards: 5, Shard: 3, Generation: 7, Session: 1 << 60, Worker: "worker", Resumed: true,
+		Precision: param.FP16, Shards: 5, Shard: 3, Generation: 7, Session: 1 << 60, Worker: "worker", Resumed: true,
 	}, 1500e6}
 	read := func(h hello) (got hello, err error) {
 		var r recorder
@@ -338,7 +451,7 @@ func TestFramesAllocateNothing(t *testing.T) {
 		}
 		rec := &recorder{discard: true}
 		e := newEncoder(rec, &bufferPool{})
-		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: encode(t, &c, 5, false), loop: true}), enc: newEncoder(rec, &bufferPool{})}
+		l := &link{limit: 1 << 30, precision: c.precision, dec: newDecoder(&player{messages: encode(t, &c, 5, false), loop: true}), enc: newEncoder(rec, &bufferPool{})}
 		lens := []int{chunkSize, chunkSize / 3}
 		step := func() {
 			h, err := c.header(5)
@@ -358,7 +471,7 @@ func TestFramesAllocateNothing(t *testing.T) {
 			}
 			if h.kind == kindLookup {
 				l.room(lens, nil)
-				if err := l.answer(5, answer{rows: l.box}, nil); err != nil {
+				if err := l.answer(5, answer{rows: l.box, halves: c.precision != param.Float32}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -2,13 +2,15 @@ package wire
 
 import (
 	"fmt"
+	"math"
 	"time"
 
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 )
 
 // ProtocolVersion is the version of the protocol that this package speaks. Client and server must speak the same.
-const ProtocolVersion = 3
+const ProtocolVersion = 4
 
 // Hello is what a client says about itself when a stream begins.
 type Hello struct {
@@ -20,6 +22,8 @@ type Hello struct {
 	Source, Model, Shape string
 	// Role is what the client may do.
 	Role ps.Role
+	// Precision is the format in which rows and gradients travel in this stream.
+	Precision param.Precision
 	// Shards is how many shards the client thinks there are, Shard which of them it wants, from 0.
 	Shards, Shard int
 	// Generation is that of the cluster's state that the client has resumed from; the [Host] decides what it means.
@@ -48,7 +52,7 @@ type hello struct {
 }
 
 const (
-	helloLen = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 7*4
+	helloLen = 4 + 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 7*4
 	// maxHello bounds a hello, bytes.
 	maxHello = 1 << 20
 )
@@ -70,6 +74,7 @@ func (h *hello) put(e *encoder) {
 	e.u32(uint32(h.Shard))
 	e.u32(uint32(bit(h.Resumed)))
 	e.u32(uint32(h.Role))
+	e.u32(uint32(h.Precision))
 	e.u64(h.Generation)
 	e.u64(h.Session)
 	e.u32(uint32(h.alive.Milliseconds()))
@@ -95,6 +100,10 @@ func (h *hello) read(d *decoder) error {
 		d.err = violation("hello in role %d", role)
 	default:
 		h.Role = ps.Role(role)
+	}
+	precision := d.u32()
+	if h.Precision = param.Precision(precision); d.err == nil && (precision > math.MaxUint8 || !h.Precision.Valid()) {
+		d.err = violation("hello with precision %d", precision)
 	}
 	h.Generation, h.Session = d.u64(), d.u64()
 	h.alive = time.Duration(d.u32()) * time.Millisecond

@@ -14,8 +14,10 @@ import (
 type link struct {
 	conn  ps.Conn
 	limit uint64
-	alive time.Duration
-	dec   decoder
+	// precision is that of the stream.
+	precision param.Precision
+	alive     time.Duration
+	dec       decoder
 
 	// mu makes frames go out one at a time: replies, and heartbeat from the timer.
 	mu   sync.Mutex
@@ -41,6 +43,7 @@ type link struct {
 type answer struct {
 	reply   ps.Reply
 	rows    *outbox
+	halves  bool // rows go in the stream's precision
 	hasVer  bool
 	version uint64
 	dense   []float32
@@ -132,7 +135,11 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	e := &l.enc
 	h := header{kind: kindReply, seq: seq, bodyLen: replyLen}
 	if a.rows != nil {
-		h.bodyLen += 4 * uint64(len(a.rows.values))
+		size := uint64(4)
+		if a.halves {
+			size = 2
+		}
+		h.bodyLen += size * uint64(len(a.rows.values))
 	}
 	if a.hasVer {
 		h.bodyLen += 8 + 4 + 4*uint64(len(a.dense))
@@ -144,7 +151,10 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	e.u64(a.reply.Cut)
 	e.u64(a.reply.Commits)
 	e.u64(a.reply.Own)
-	if a.rows != nil {
+	switch {
+	case a.halves:
+		putHalves(e, l.precision, a.rows.values, 0)
+	case a.rows != nil:
 		e.send(a.rows)
 	}
 	if a.hasVer {
@@ -207,7 +217,7 @@ func (l *link) call(ctx context.Context, x *served, r request) (a answer, failed
 	}
 	switch r.kind {
 	case kindLookup:
-		a.rows = l.box
+		a.rows, a.halves = l.box, sizeOfRows(l.precision, len(l.rows.State)) == 2
 		a.reply, failed = l.conn.Lookup(ctx, l.ctl, &l.rows)
 	case kindDense:
 		a.hasVer = true
@@ -235,10 +245,10 @@ func (l *link) readLookup() error {
 	numStates := d.count(4)
 	l.lens3 = readLens(d, l.lens3, numStates)
 	l.rows.Keys = readAll(d, l.rows.Keys, l.lens)
-	size := uint64(headerLen + replyLen)
+	size, each := uint64(headerLen+replyLen), sizeOfRows(l.precision, numStates)
 	for _, lens := range [][]int{l.lens2, l.lens3} {
 		for _, n := range lens {
-			size += 4 * uint64(n)
+			size += each * uint64(n)
 		}
 	}
 	switch {
@@ -292,7 +302,13 @@ func (l *link) readUpdate() (epoch uint64) {
 	numKeys, numCounts, numGrads, numDense, numTrace := d.count(4), d.count(4), d.count(4), d.count(4), d.count(1)
 	l.lens, l.lens2, l.lens3 = readLens(d, l.lens, numKeys), readLens(d, l.lens2, numCounts), readLens(d, l.lens3, numGrads)
 	u.Keys, u.Counts = readAll(d, u.Keys, l.lens), readAll(d, u.Counts, l.lens2)
-	u.Grads = readAll(d, u.Grads, l.lens3)
+	for len(u.Grads) < len(l.lens3) {
+		u.Grads = append(u.Grads, nil)
+	}
+	u.Grads = u.Grads[:len(l.lens3)]
+	for t, n := range l.lens3 {
+		u.Grads[t] = readGrads(d, l.precision, u.Grads[t], n)
+	}
 	u.Dense = readSlice(d, u.Dense, numDense)
 	l.trace = d.appendBytes(l.trace[:0], numTrace)
 	if u.Trace = l.trace; numTrace == 0 {

@@ -206,7 +206,7 @@ func (s *server) session(st grpc.ServerStream) error {
 		if w.MaxMessage <= 0 {
 			w.MaxMessage = s.opts.MaxMessage
 		}
-		l.conn, l.limit = conn, uint64(w.MaxMessage)
+		l.conn, l.limit, l.precision = conn, uint64(w.MaxMessage), h.Precision
 		l.alive = max(min(s.opts.Alive, h.alive), minAlive)
 		err = l.welcome(hd.seq, w)
 	} else {

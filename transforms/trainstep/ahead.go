@@ -25,6 +25,9 @@ import (
 //     gradient. That batch's row was complete in the same way, so one update a row suffices, however deep the queues are.
 //   - Dense tensors are read with their state once; after each step the worker applies the step's gradient to its copy.
 //
+// In another precision than float32 the rows that a step has are rounded copies of those, and the gradients are rounded before anybody
+// makes rows of them, as the store does both.
+//
 // So with one worker every step has the bits that it has without queues, and no step waits for a push or a read. Nothing is
 // patched that the shard does not change: the worker's updates are predictions of what the shards will hold, and are dropped
 // with the batch.
@@ -259,14 +262,15 @@ func (e *era) room(more int) {
 
 // replica is the worker's copy of the dense parameters, and what makes rows and tensors of gradients. It belongs to the step.
 type replica struct {
-	store  AheadStore
-	layout *param.Layout
-	rules  []*param.RowRule
-	state  []float32 // of the dense parameters' optimizers
-	sum    []float32 // scratch
-	read   bool      // the dense parameters have been
-	seen   []int64   // by them
-	last   uint64    // number of the last batch that is to be pushed
+	store     AheadStore
+	layout    *param.Layout
+	precision param.Precision
+	rules     []*param.RowRule
+	state     []float32 // of the dense parameters' optimizers
+	sum       []float32 // scratch
+	read      bool      // the dense parameters have been
+	seen      []int64   // by them
+	last      uint64    // number of the last batch that is to be pushed
 }
 
 func aheadOf(store Store) (AheadStore, error) {
@@ -277,12 +281,12 @@ func aheadOf(store Store) (AheadStore, error) {
 	return ahead, nil
 }
 
-func newReplica(l *param.Layout, store Store) (*replica, error) {
+func newReplica(l *param.Layout, store Store, precision param.Precision) (*replica, error) {
 	ahead, err := aheadOf(store)
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{store: ahead, layout: l, state: make([]float32, l.DenseStateLen())}
+	r := &replica{store: ahead, layout: l, precision: precision, state: make([]float32, l.DenseStateLen())}
 	for _, t := range l.Tables {
 		r.rules = append(r.rules, param.NewRowRule(t))
 	}
@@ -323,9 +327,24 @@ func (r *replica) complete(ctx context.Context, p *Prepared, dense []float32, li
 		r.patch(p)
 	}
 	p.dropSources()
+	r.round(p)
 	seen = append(seen, p.rows.Seen...)
 	least(seen, r.seen)
 	return seen, nil
+}
+
+// round gives the step what a lookup in step with it would have: rows in the store's precision. Those that were made stay as they
+// are, for the batches behind that are made of them.
+func (r *replica) round(p *Prepared) {
+	if r.precision == param.Float32 {
+		return
+	}
+	p.rounded = resize(p.rounded, len(p.rows.Values))
+	for t, v := range p.rows.Values {
+		p.rounded[t] = resize(p.rounded[t], len(v))
+		r.precision.RoundRows(p.rounded[t], v)
+	}
+	p.in.Values = p.rounded
 }
 
 // patch makes the rows that have links.

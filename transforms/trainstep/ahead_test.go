@@ -1,10 +1,13 @@
 package trainstep_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
@@ -76,9 +80,10 @@ func (p pumped) AwaitPushed(context.Context, uint64) error {
 	return nil
 }
 
-func newBench(t testing.TB, mem memory.Allocator, c *coordinator.Cluster, m model.Model, split string, seed uint64, ahead bool, maxStaleness int64) *bench {
+func newBench(t testing.TB, mem memory.Allocator, c *coordinator.Cluster, m model.Model, split string, seed uint64, ahead bool, o trainstep.StepOptions) *bench {
 	t.Helper()
 	b := &bench{t: t, mem: mem, rng: rand.New(rand.NewPCG(seed, 1)), split: split}
+	o.Seed, o.Progressive = 3, true
 	var err error
 	if b.client, err = c.Client(t.Context(), split); err != nil {
 		t.Fatal(err)
@@ -96,7 +101,7 @@ func newBench(t testing.TB, mem memory.Allocator, c *coordinator.Cluster, m mode
 	if b.look, err = look.Open(t.Context(), &pipeline.Env{}); err != nil {
 		t.Fatal(err)
 	}
-	if b.step, err = trainstep.NewStep(m, open, trainstep.StepOptions{Seed: 3, Progressive: true, MaxStaleness: maxStaleness}).Open(t.Context(), &pipeline.Env{}); err != nil {
+	if b.step, err = trainstep.NewStep(m, open, o).Open(t.Context(), &pipeline.Env{}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -148,9 +153,9 @@ func (b *bench) close() {
 	b.must(b.client.Close())
 }
 
-func aheadCluster(t testing.TB, m model.Model, shards int) *coordinator.Cluster {
+func aheadCluster(t testing.TB, m model.Model, shards int, p param.Precision) *coordinator.Cluster {
 	t.Helper()
-	c, err := coordinator.Open(t.Context(), coordinator.Options{NumShards: shards, Layout: m.Layout(), MaxStaged: 16})
+	c, err := coordinator.Open(t.Context(), coordinator.Options{NumShards: shards, Layout: m.Layout(), MaxStaged: 16, Precision: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +189,15 @@ func TestAheadHasTheBitsOfInStep(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
 	const batches = 60
-	for name, m := range aheadModels(t) {
+	models := aheadModels(t)
+	for _, name := range append(slices.Collect(maps.Keys(models)), "deepfm/bf16", "deepfm/fp16") {
 		t.Run(name, func(t *testing.T) {
+			name, format, _ := strings.Cut(name, "/")
+			p, _ := param.ParsePrecision(cmp.Or(format, "float32"))
+			m, o := models[name], trainstep.StepOptions{Precision: p}
 			run := func(ahead bool, looks, pushes, shards int, order *rand.Rand, kills bool) string {
-				c := aheadCluster(t, m, shards)
-				b := newBench(t, mem, c, m, "s", 7, ahead, 0)
+				c := aheadCluster(t, m, shards, p)
+				b := newBench(t, mem, c, m, "s", 7, ahead, o)
 				for n := 0; n < batches || len(b.looked)+len(b.stepped) > 0; {
 					switch k := order.IntN(3); {
 					case k == 0 && n < batches && len(b.looked) <= looks && (looks > 0 || len(b.looked) == 0):
@@ -206,7 +215,7 @@ func TestAheadHasTheBitsOfInStep(t *testing.T) {
 						// Another worker continues where the shards are, with the data from there on.
 						b.close()
 						before := b
-						b = newBench(t, mem, c, m, "s", 7, ahead, 0)
+						b = newBench(t, mem, c, m, "s", 7, ahead, o)
 						n = rewind(t, mem, b, before.at)
 					}
 				}
@@ -255,9 +264,10 @@ func TestMaxStaleness(t *testing.T) {
 	defer mem.AssertSize(t, 0)
 	m := aheadModels(t)["deepfm"]
 	run := func(ahead bool, limit int64, seed uint64) (string, int64) {
-		c := aheadCluster(t, m, 3)
+		c := aheadCluster(t, m, 3, param.Float32)
 		order := rand.New(rand.NewPCG(seed, 5))
-		workers := []*bench{newBench(t, mem, c, m, "a", 7, ahead, limit), newBench(t, mem, c, m, "b", 8, ahead, limit)}
+		o := trainstep.StepOptions{MaxStaleness: limit}
+		workers := []*bench{newBench(t, mem, c, m, "a", 7, ahead, o), newBench(t, mem, c, m, "b", 8, ahead, o)}
 		worst := int64(0)
 		for range 60 {
 			b := workers[order.IntN(2)]

@@ -59,7 +59,7 @@ func TestFingerprint(t *testing.T) {
 				h.Free["StepOptions.MaxStaleness"] = "each worker's own matter: it changes nothing where nobody else trains"
 				h.Free["StepOptions.Identities"] = "what the input holds"
 			case "score":
-				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness"} {
+				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness", "Precision"} {
 					h.Free["StepOptions."+field] = "of training"
 				}
 			default:

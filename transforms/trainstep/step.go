@@ -34,6 +34,8 @@ type StepOptions struct {
 	// MaxStaleness is how many updates of other workers, as far as known, a batch that was looked up ahead may lack at its step; one
 	// that lacks more is looked up again. It matters to a [Lookup.Ahead] alone.
 	MaxStaleness int64
+	// Precision is the store's: that of rows that it gives without state and of the gradients that it is given.
+	Precision param.Precision
 }
 
 // Step is the stage that trains: predict, score, forward, back. A loss or a gradient that is not finite, or far beyond what
@@ -61,7 +63,11 @@ func (s *Step) String() string { return "step" }
 
 // Fingerprint implements [pipeline.Stage]: the options and the model.
 func (s *Step) Fingerprint() string {
-	return pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness") + " " + s.model.String()
+	f := pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness", "Precision")
+	if s.opts.Precision != param.Float32 {
+		f += " in " + s.opts.Precision.String()
+	}
+	return f + " " + s.model.String()
 }
 
 // Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
@@ -129,7 +135,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	}
 	if p.ahead && s.replica == nil {
 		var err error
-		if s.replica, err = newReplica(s.stage.model.Layout(), s.store); err != nil {
+		if s.replica, err = newReplica(s.stage.model.Layout(), s.store, s.stage.opts.Precision); err != nil {
 			g.Release()
 			return err
 		}
@@ -180,6 +186,11 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	d := &p.lead
 	d.lr = s.stage.opts.LR
 	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
+	if precision := s.stage.opts.Precision; p.ahead && precision != param.Float32 {
+		for _, g := range d.grads { // what the store will apply, for the batches behind
+			precision.RoundGradients(g, g)
+		}
+	}
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.grads, g.dense
 	g.update.Trace, g.update.Seen = g.trace, g.seen
 	if p.ahead && d.number != 0 {

@@ -40,12 +40,14 @@ type Observer func(Observation)
 
 // Prepared is a batch as a model sees it, with the embedding rows it looked up. It implements [pipeline.Element].
 type Prepared struct {
-	batch  *pipeline.Batch
-	in     model.Inputs
-	rows   param.Rows
-	counts [][]uint32
-	time   int64     // of the newest row, microseconds since 1970
-	offs   [][]int32 // offsets that begin at 0, for columns whose do not
+	batch *pipeline.Batch
+	in    model.Inputs
+	rows  param.Rows
+	// rounded are the values of the rows, where the step has not them themselves.
+	rounded [][]float32
+	counts  [][]uint32
+	time    int64     // of the newest row, microseconds since 1970
+	offs    [][]int32 // offsets that begin at 0, for columns whose do not
 	// Buffers of the inputs: labels that several columns make up, and the rows of masks.
 	labels        [][]float32
 	masks, maskOf [][]bool
