@@ -68,9 +68,10 @@ func AddFMEntries(e Entries, dim int, values []float32, lo, stride int, sums, sq
 			}
 			continue
 		}
-		for at, columns := 0, 0; at < dim; at += columns {
-			columns = blockColumns(dim - at)
+		for at := 0; at < dim; {
+			columns := blockColumns(dim - at)
 			addFMKernels[active][columns/lanes()/2](past-r, &e.index[e.offsets[r]], &values[lo+at], 4*stride, &sums[r*dim+at], &squares[r*dim+at], 4*dim, columns)
+			at += columns
 		}
 	}
 }
@@ -109,9 +110,10 @@ func SpreadFMEntries(dy []float32, e Entries, dim int, values []float32, lo, str
 			}
 			continue
 		}
-		for at, columns := 0, 0; at < dim; at += columns {
-			columns = blockColumns(dim - at)
+		for at := 0; at < dim; {
+			columns := blockColumns(dim - at)
 			spreadFMKernels[active][columns/lanes()/2](past-r, &e.index[e.offsets[r]], &values[lo+at], &grads[lo+at], 4*stride, &dy[r], &sums[r*dim+at], 4*dim, columns)
+			at += columns
 		}
 	}
 }

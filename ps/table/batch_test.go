@@ -40,8 +40,16 @@ func TestVectorBits(t *testing.T) {
 		t.Skip("there is nothing to compare")
 	}
 	rules := []optim.Optimizer{
-		optim.Adagrad{LR: 0.05}, optim.Adagrad{LR: 0.3, WeightDecay: 0.01}, optim.SGD{LR: 0.1}, optim.FTRL{LR: 0.1, L1: 0.001},
-		optim.FTRL{LR: 0.1, L1: 0.1, L2: 0.3, Beta: 1}, optim.Adam{}, optim.Adam{Nesterov: true, WeightDecay: 0.01}, optim.EMA{}, optim.Frozen{}, own{},
+		optim.Adagrad{LR: 0.05},
+		optim.Adagrad{LR: 0.3, WeightDecay: 0.01},
+		optim.SGD{LR: 0.1},
+		optim.FTRL{LR: 0.1, L1: 0.001},
+		optim.FTRL{LR: 0.1, L1: 0.1, L2: 0.3, Beta: 1},
+		optim.Adam{},
+		optim.Adam{Nesterov: true, WeightDecay: 0.01},
+		optim.EMA{},
+		optim.Frozen{},
+		own{},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for dim := 1; dim <= 40; dim++ {
