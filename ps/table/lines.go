@@ -54,10 +54,10 @@ func (s *lineStore) get(n int, p *populator) []line {
 
 // warm has the lines populated that will be needed next.
 func (s *lineStore) warm(p *populator) {
-	if s.mapped < 2*hugePageBytes {
+	if s.mapped < populateBytes {
 		return
 	}
-	ahead := min(s.mapped/8, aheadBytes)
+	ahead := min(max(s.mapped/8, populateBytes), aheadBytes)
 	s.now.warm = p.extend(s.now.b, s.now.warm, s.now.at+ahead)
 	left := len(s.now.b) - s.now.at
 	if left >= ahead {

@@ -185,7 +185,7 @@ func (t *Mem) Apply(u Update) {
 func (t *Mem) prepare() {
 	row := t.rowCost()
 	ahead := int(min(row*int64(t.len)/4, aheadBytes) / row)
-	if row*int64(t.len) < 2*hugePageBytes || t.slabs.warmed >= t.len+ahead/2 {
+	if row*int64(t.len) < hugePageBytes || t.slabs.warmed >= t.len+ahead/2 {
 		return
 	}
 	if n := t.len + ahead - t.paid; n > 0 && t.mem.take(row*int64(n)) == nil {

@@ -22,14 +22,12 @@ type populator struct {
 	done sync.WaitGroup
 }
 
-// extend has b populated up to a place, in steps of some pages, where it is up to from, and returns up to where it is then.
+// extend has b populated up to the end of the huge page of a place, where it is up to from, and returns up to where it is then. Rounding
+// down would leave the page in which growth is to the goroutine that grows, where a page is worth more rows than are made ready ahead.
 func (p *populator) extend(b []byte, from, to int) int {
-	to = min(to, len(b))
-	if to <= from || to < len(b) && to-from < 2*populateBytes {
+	to = min((to+populateBytes-1)/populateBytes*populateBytes, len(b))
+	if to <= from {
 		return from
-	}
-	if to < len(b) {
-		to -= to % populateBytes
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
