@@ -11,7 +11,22 @@ const (
 	Identity Activation = iota
 	// Relu is max(x, 0); of a NaN it is a NaN.
 	Relu
+	// Logistic is 1/(1+e⁻ˣ), as [Sigmoid].
+	Logistic
+	// Hyperbolic is tanh x, as [Tanh].
+	Hyperbolic
 )
+
+// apply is what tiles do not do themselves.
+func (a Activation) apply(x []float32) {
+	switch a {
+	case Logistic:
+		Sigmoid(x, x)
+	case Hyperbolic:
+		Tanh(x, x)
+	case Identity, Relu:
+	}
+}
 
 // Epilogue is what happens to the elements of a product before they are stored, in the order of the fields.
 type Epilogue struct {
@@ -230,6 +245,7 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 			g.packA(s, i0, i1, k0, kc)
 		}
 		for j := j0; j < j1; j += g.nr {
+			columns := min(g.nr, j1-j)
 			for i := i0; i < i1; {
 				t := tileRows(g.pool.family, i1-i)
 				x, rs, cs := unsafe.Pointer(nil), 4*g.lda, 4
@@ -240,7 +256,12 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 				default:
 					x = unsafe.Pointer(&g.a[i*g.lda+k0])
 				}
-				g.tile(s, flags, kc, (*float32)(x), rs, cs, i, t, j, min(g.nr, j1-j), k0)
+				g.tile(s, flags, kc, (*float32)(x), rs, cs, i, t, j, columns, k0)
+				if g.e.Act > Relu && k0+kc == g.k { // while the tile is in the nearest cache
+					for r := i; r < i+t; r++ {
+						g.e.Act.apply(g.c[r*g.ldc+g.j0+j:][:columns])
+					}
+				}
 				i += t
 			}
 		}

@@ -96,8 +96,13 @@ func (p *product) want(i, j int) (sum, size float64) {
 	if p.e.Bias != nil {
 		add(float64(p.e.Bias[j]))
 	}
-	if p.e.Act == simd.Relu {
+	switch p.e.Act {
+	case simd.Relu:
 		sum = math.Max(sum, 0)
+	case simd.Logistic:
+		sum, size = 1/(1+math.Exp(-sum)), size+1 // slopes of at most 1, and the function's own rounding
+	case simd.Hyperbolic:
+		sum, size = math.Tanh(sum), size+1
 	}
 	return sum, size
 }
@@ -173,7 +178,7 @@ func TestGemm(t *testing.T) {
 					if seed/5%2 == 0 {
 						p.e.Bias = random(newRand(seed), make([]float32, n))
 					}
-					p.e.Act = simd.Activation(seed / 7 % 2)
+					p.e.Act = simd.Activation(seed / 7 % 4)
 					p.check(t, pool)
 				}
 			}
@@ -195,7 +200,7 @@ func TestGemmBlocks(t *testing.T) {
 			for i, s := range shapes {
 				for trans := range 4 {
 					p := newProduct(uint64(i), trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], i, 0)
-					p.e = simd.Epilogue{Add: i%2 == 0, Bias: random(newRand(9), make([]float32, s[1])), Act: simd.Relu}
+					p.e = simd.Epilogue{Add: i%2 == 0, Bias: random(newRand(9), make([]float32, s[1])), Act: simd.Relu + simd.Activation(trans%3)}
 					p.check(t, pool)
 				}
 			}
@@ -238,7 +243,7 @@ func TestGemmSpecial(t *testing.T) {
 					p.a[rng.IntN(len(p.a))] = v
 					p.b[rng.IntN(len(p.b))] = v
 				}
-				p.e.Act = simd.Activation(seed % 2)
+				p.e.Act = simd.Activation(seed % 4)
 				p.e.Add = seed%3 == 0
 				if seed%4 == 0 {
 					p.e.Bias = random(rng, make([]float32, p.n))
@@ -263,7 +268,7 @@ func TestGemmSameBits(t *testing.T) {
 		for trans := range 4 {
 			for _, s := range [][3]int{{211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {100, 1, 400}} {
 				p := newProduct(7, trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], 0, 0)
-				p.e = simd.Epilogue{Add: trans == 1, Bias: random(newRand(3), make([]float32, p.n)), Act: simd.Relu}
+				p.e = simd.Epilogue{Add: trans == 1, Bias: random(newRand(3), make([]float32, p.n)), Act: simd.Activation(trans)}
 				want, got := slices.Clone(p.c), slices.Clone(p.c)
 				p.run(one, want)
 				p.run(three, got)
@@ -347,7 +352,7 @@ func FuzzGemm(f *testing.F) {
 			if flags&8 != 0 {
 				p.e.Bias = random(newRand(seed), make([]float32, p.n))
 			}
-			p.e.Act = simd.Activation(flags >> 4 & 1)
+			p.e.Act = simd.Activation(flags>>4&1 | flags>>5&2)
 			if p.m > 0 && p.n > 0 {
 				p.check(t, pool)
 			}

@@ -26,6 +26,7 @@ func (p *Pool) multiplyBLAS(transA, transB bool, m, n, k int, a []float32, lda i
 		if e.Act == Relu {
 			ReLU(row, row)
 		}
+		e.Act.apply(row)
 	}
 	return true
 }

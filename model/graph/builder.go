@@ -227,6 +227,9 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 		markLive(g.declared, o.node)
 		markLive(g.nodes, o.node)
 	}
+	if !b.unfused {
+		fuseActivations(g.nodes, outputs)
+	}
 	findGatherers(g.nodes, outputs)
 	return g, nil
 }

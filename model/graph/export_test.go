@@ -21,3 +21,13 @@ func OperatorNames() []string {
 	}
 	return names
 }
+
+// FusedLinears counts the linear operators that end with a relu.
+func (g *Graph) FusedLinears() (n int) {
+	for i := range g.nodes {
+		if _, ok := g.nodes[i].op.(linearRelu); ok && g.nodes[i].live {
+			n++
+		}
+	}
+	return n
+}

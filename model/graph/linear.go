@@ -132,6 +132,59 @@ func (o *linear) reference(e *evaluation, n *node) []float64 {
 	return out
 }
 
+// linearRelu is a linear operator whose only taker is a relu, as one: what lies between is not written down, and the product ends with
+// the activation. Bits are those of the two.
+type linearRelu struct{ *linear }
+
+// fuseActivations makes one operator of each linear one with several outputs and of a relu that alone takes its value.
+func fuseActivations(nodes []node, outputs []output) {
+	takers := make([]int, len(nodes))
+	for i := range nodes {
+		if nodes[i].live {
+			for _, in := range nodes[i].inputs {
+				takers[in]++
+			}
+		}
+	}
+	for _, o := range outputs {
+		takers[o.node]++
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if _, ok := n.op.(*relu); !ok || !n.live {
+			continue
+		}
+		before := &nodes[n.inputs[0]]
+		if l, ok := before.op.(*linear); ok && before.dim > 1 && takers[before.id] == 1 {
+			n.op, n.inputs, before.live = linearRelu{l}, before.inputs, false
+		}
+	}
+}
+
+func (o linearRelu) flops(g *Graph, n *node, entries float64) float64 {
+	return o.linear.flops(g, n, entries) + float64(n.dim)
+}
+
+func (o linearRelu) forward(s *Session, n *node) {
+	y := s.vals[n.id]
+	e := simd.Epilogue{Act: simd.Relu}
+	if o.bias >= 0 {
+		e.Bias = s.tensor(o.bias)
+	}
+	s.gemmThen(false, false, len(y)/n.dim, n.dim, o.in, s.vals[n.inputs[0]], s.tensor(o.weights), y, e)
+}
+
+// backward makes the gradient of the sum in the place of the value's, which nobody reads any more.
+func (o linearRelu) backward(s *Session, n *node) {
+	s.divide(o, n, back, len(s.vals[n.id]), 1, 64)
+	o.linear.backward(s, n)
+}
+
+func (linearRelu) block(s *Session, n *node, _ pass, from, to int) {
+	dy := s.grads[n.id][from:to]
+	simd.ReLUGrad(s.vals[n.id][from:to], dy, dy)
+}
+
 // addBias adds the same vector to each row.
 type addBias struct {
 	plain

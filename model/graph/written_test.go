@@ -24,8 +24,11 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite the goldens")
 
 // run returns everything a session computes of a batch.
-func run(g *graph.Graph, in *model.Inputs) (out [][]float32) {
-	s := g.NewSession(1)
+func run(g *graph.Graph, in *model.Inputs) (out [][]float32) { return runOn(g, in, 1) }
+
+func runOn(g *graph.Graph, in *model.Inputs, threads int) (out [][]float32) {
+	s := g.NewSession(threads)
+	defer s.Close()
 	s.SetDense(graphtest.Dense(g, 1))
 	for _, p := range s.Predict(in) {
 		out = append(out, slices.Clone(p))
@@ -77,6 +80,66 @@ func TestWrittenGraphsAreTheSame(t *testing.T) {
 	for _, name := range graph.OperatorNames() {
 		if !seen[name] {
 			t.Errorf("no test has operator %s", name)
+		}
+	}
+}
+
+// TestFusedActivationsHaveTheBits: a linear operator and the relu that alone takes its value are run as one, with the bits of two, in values
+// and gradients, on any number of threads; one whose value is taken elsewhere too stays as it is.
+func TestFusedActivationsHaveTheBits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fused int
+		build func(b *bed) graph.Node
+	}{
+		"tower": {2, func(b *bed) graph.Node {
+			bias := b.tensor("b1", 4000)
+			x := b.Relu(b.Linear(b.dense, b.tensor("w1", 4, 4000), &bias))
+			return b.weigh(b.Relu(b.Linear(x, b.tensor("w2", 4000, 31), nil)))
+		}},
+		"taken twice": {0, func(b *bed) graph.Node {
+			x := b.linear(b.dense, "w", 8)
+			return b.weigh(b.Concat(x, b.Relu(x)))
+		}},
+		"two relus": {0, func(b *bed) graph.Node {
+			x := b.linear(b.dense, "w", 8)
+			return b.weigh(b.Add(b.Relu(x), b.Relu(x)))
+		}},
+		"a head": {0, func(b *bed) graph.Node { return b.Relu(b.linear(b.dense, "w", 1)) }},
+		"relu taken twice": {1, func(b *bed) graph.Node {
+			x := b.Relu(b.linear(b.dense, "w", 8))
+			return b.weigh(b.Mul(x, b.Add(x, b.linear(x, "v", 8))))
+		}},
+	} {
+		graphs := [2]*graph.Graph{}
+		for i := range graphs {
+			b := newBed()
+			if i == 1 {
+				b.Unfused()
+			}
+			var err error
+			if graphs[i], err = b.Build(3, click(c.build(b))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := graphs[0].FusedLinears(); got != c.fused || graphs[1].FusedLinears() != 0 {
+			t.Errorf("%s: %d are fused, want %d, and %d that should not be", name, got, c.fused, graphs[1].FusedLinears())
+		}
+		for i, shape := range graphtest.Shapes {
+			in := graphtest.Inputs(graphs[0], shape, uint64(i))
+			var all [][][]float32
+			for _, g := range graphs {
+				for _, threads := range []int{1, 3} {
+					all = append(all, runOn(g, in, threads))
+				}
+			}
+			for k, got := range all[1:] {
+				for j := range got {
+					if !slices.EqualFunc(got[j], all[0][j], func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }) {
+						t.Errorf("%s, %s, run %d: values %d are %v, want %v", name, shape, k+1, j, got[j], all[0][j])
+					}
+				}
+			}
 		}
 	}
 }
