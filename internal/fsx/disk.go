@@ -16,6 +16,8 @@ type Disk interface {
 	MkdirAll(path string) error
 	// Create makes a file that must not exist.
 	Create(path string) (DiskFile, error)
+	// Update opens a file that there is, to write over what it holds from an offset on.
+	Update(path string, at int64) (DiskFile, error)
 	// Rename gives a file another name in its folder, in place of one that has it; it is atomic.
 	Rename(from, to string) error
 	// Link gives a file a second name, which nothing may have.
@@ -36,7 +38,7 @@ type Disk interface {
 // DiskFile is a file being written.
 type DiskFile interface {
 	io.Writer
-	// Sync returns when what was written is durable.
+	// Sync returns when what was written is durable. When the file was written to last may be forgotten.
 	Sync() error
 	Close() error
 }
@@ -51,8 +53,30 @@ func (OS) MkdirAll(path string) error { return os.MkdirAll(path, 0o755) }
 
 // Create implements [Disk].
 func (OS) Create(path string) (DiskFile, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return dataFile{f}, nil
 }
+
+// Update implements [Disk].
+func (OS) Update(path string, at int64) (DiskFile, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(at, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return dataFile{f}, nil
+}
+
+// dataFile is a file whose Sync leaves out what nobody needs to read the data back.
+type dataFile struct{ *os.File }
+
+// Sync implements [DiskFile].
+func (f dataFile) Sync() error { return syncData(f.File) }
 
 // Rename implements [Disk].
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }

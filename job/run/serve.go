@@ -91,6 +91,7 @@ type serving struct {
 	id      rpc.Identity
 	cluster *coordinator.Cluster // nil without shard 0
 	nodes   []*shard.Node
+	walog   *shard.Log // of all shards of this process, or nil
 	servers []*rpc.Server
 	locks   []*fsx.Lock
 	failed  chan error
@@ -224,6 +225,12 @@ func (s *serving) open(ctx context.Context) error {
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, len(s.opts.Shards)+1)
+	if o.Log != nil {
+		if s.walog, err = o.OpenLog(len(s.cfg.PS.Addresses), s.opts.Shards...); err != nil {
+			return err
+		}
+		o.Shared = s.walog
+	}
 	for _, i := range s.opts.Shards {
 		var node *shard.Node
 		if i == 0 {
@@ -405,6 +412,7 @@ func (s *serving) close() error {
 	for _, n := range s.nodes {
 		errs = append(errs, n.Close())
 	}
+	errs = append(errs, s.walog.Close())
 	for _, l := range s.locks {
 		errs = append(errs, l.Close())
 	}

@@ -45,13 +45,14 @@ type PS struct {
 
 // WAL is the write-ahead log of the shards, under durability: wal.
 type WAL struct {
-	// Dir is the folder of the logs; empty: wal in the job's dir. A disk of its own keeps snapshots from slowing it. The logs in
-	// it are this job's: another job is refused.
+	// Dir is the folder of the logs, one for each process that has shards; empty: wal in the job's dir. A disk of its own keeps
+	// snapshots from slowing it. The logs in it are this job's: another job is refused.
 	Dir string `yaml:"dir" default:""`
-	// Sync makes every acknowledgement wait for the disk (fsync, shared by all that wait). Without it the log survives the
+	// Sync makes every acknowledgement wait for the disk (fsync, shared by all that wait on all shards of a process). Without it the log survives the
 	// end of a process, not that of the machine.
 	Sync bool `yaml:"sync" default:"true"`
-	// SegmentBytes is the size of a file of the log.
+	// SegmentBytes is the size of a file of the log; those that a process begins with are smaller, and the next is made ready
+	// beside it.
 	SegmentBytes Size `yaml:"segment_bytes" default:"64MiB" min:"4096"`
 }
 

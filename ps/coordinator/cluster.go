@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,8 +64,11 @@ type Options struct {
 	MaxStaged int
 	// Precision is the format in which clients' rows and gradients travel; see [ps.ClientOptions].
 	Precision param.Precision
-	// Log, if not nil, makes the shards of this process keep write-ahead logs, each in a folder below Log.Dir.
+	// Log, if not nil, makes the shards of this process keep a write-ahead log, in a folder below Log.Dir.
 	Log *shard.LogOptions
+	// Shared is that log where the process has opened it itself ([Options.OpenLog]), because it has more shards than Open knows of;
+	// it is closed after the cluster then.
+	Shared *shard.Log
 	// Recovery is for a shard that has lost its state.
 	Recovery ps.RecoveryMode
 	// Grace is how long a session may be without its stream before its splits count as left behind. It is for clients in
@@ -169,7 +173,8 @@ func (o Options) Validate() error {
 type Cluster struct {
 	opts   Options
 	first  *shard.Node
-	peers  []ps.Peer // all shards
+	peers  []ps.Peer  // all shards
+	log    *shard.Log // that Open has opened, or nil
 	groups *groups
 	run    context.Context // ends with Close
 	stop   context.CancelCauseFunc
@@ -217,6 +222,17 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.
 	c.mu.cuts = ps.NewID()
 	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ps.ErrNotReady)
+	if o.Log != nil && o.Shared == nil {
+		var here []int
+		for i := range o.NumShards - len(o.Peers) {
+			here = append(here, i)
+		}
+		var err error
+		if c.log, err = o.OpenLog(o.NumShards, here...); err != nil {
+			return nil, err
+		}
+		o.Shared = c.log
+	}
 	for i := range o.NumShards {
 		if i > 0 && o.Peers != nil {
 			c.peers = append(c.peers, o.Peers[i-1])
@@ -255,11 +271,16 @@ func (o Options) Node(index, numShards int) shard.Options {
 		n.Writers = min(numShards, runtime.GOMAXPROCS(0)) // see Cluster.write
 	}
 	if o.Log != nil {
-		l := *o.Log
-		l.Dir = filepath.Join(l.Dir, shard.LogName(index, numShards))
-		n.Log = &l
+		n.Shared = o.Shared
 	}
 	return n
+}
+
+// OpenLog opens the log of those shards of numShards that this process has, for Shared. Errors: those of [shard.OpenLog].
+func (o Options) OpenLog(numShards int, shards ...int) (*shard.Log, error) {
+	l := *o.Log
+	l.Dir, l.Logger = filepath.Join(l.Dir, shard.LogName(slices.Min(shards), numShards)), o.Logger
+	return shard.OpenLog(l, o.Layout, numShards, shards...)
 }
 
 // Ready returns nil when the cluster can be worked with, and otherwise what is missing. Errors: [ps.ErrNotReady],
@@ -525,6 +546,7 @@ func (c *Cluster) closePeers() error {
 	for _, p := range c.peers {
 		errs = append(errs, p.Close())
 	}
+	errs = append(errs, c.log.Close())
 	return errors.Join(errs...)
 }
 

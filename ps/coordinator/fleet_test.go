@@ -78,6 +78,14 @@ func (m mortalFS) Create(p string) (f fsx.DiskFile, err error) {
 	return mortalFile{f, m.h}, nil
 }
 
+func (m mortalFS) Update(p string, at int64) (f fsx.DiskFile, err error) {
+	err = m.h.do(func() error { f, err = m.Disk.Update(p, at); return err })
+	if err != nil {
+		return nil, err
+	}
+	return mortalFile{f, m.h}, nil
+}
+
 type mortalFile struct {
 	fsx.DiskFile
 	h *host

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,10 +77,10 @@ func damage(t *testing.T, path string, at func(size int) int) {
 
 func half(n int) int { return n / 2 }
 
-// damageLog damages every segment of a shard's log, within its records or in its header.
-func damageLog(t *testing.T, o coordinator.Options, index int, at func(size int) int) {
+// damageLog damages every segment of the log, within its records or in its header.
+func damageLog(t *testing.T, o coordinator.Options, at func(size int) int) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(o.Log.Dir, shard.LogName(index, o.NumShards), "*.log"))
+	files, err := filepath.Glob(filepath.Join(o.Log.Dir, shard.LogName(0, o.NumShards), "*.log"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no log: %v", err)
 	}
@@ -112,10 +113,10 @@ func TestLogDamaged(t *testing.T) {
 		}{
 			{"nothing", func(*testing.T, coordinator.Options, []ps.SnapshotInfo) {}, 2, "", 0},
 			{"log", func(t *testing.T, o coordinator.Options, _ []ps.SnapshotInfo) {
-				damageLog(t, o, shards-1, half)
+				damageLog(t, o, half)
 			}, 1, "log is damaged", 0},
 			{"headers", func(t *testing.T, o coordinator.Options, _ []ps.SnapshotInfo) {
-				damageLog(t, o, shards-1, func(int) int { return 9 })
+				damageLog(t, o, func(int) int { return 9 })
 			}, 1, "log is damaged", 0},
 			{"newest snapshot", func(t *testing.T, o coordinator.Options, infos []ps.SnapshotInfo) {
 				damageSnapshot(t, o, infos[1], shards-1)
@@ -126,7 +127,7 @@ func TestLogDamaged(t *testing.T) {
 				}
 			}, 2, "", 0},
 			{"log and newest snapshot", func(t *testing.T, o coordinator.Options, infos []ps.SnapshotInfo) {
-				damageLog(t, o, shards-1, half)
+				damageLog(t, o, half)
 				damageSnapshot(t, o, infos[1], shards-1)
 			}, 0, "log is damaged", 1},
 			{"log of another life", func(t *testing.T, o coordinator.Options, infos []ps.SnapshotInfo) {
@@ -147,7 +148,7 @@ func TestLogDamaged(t *testing.T) {
 				o, infos, digest := logged(t, shards)
 				tc.damage(t, o, infos)
 				log := *o.Log
-				log.Dir = filepath.Join(log.Dir, shard.LogName(shards-1, shards))
+				log.Dir = filepath.Join(log.Dir, shard.LogName(0, shards))
 				n, err := shard.Open(t.Context(), shard.Options{Layout: o.Layout, Index: shards - 1, NumShards: shards, Dir: o.Dir, Log: &log})
 				if err != nil {
 					t.Fatal(err)
@@ -193,6 +194,79 @@ func TestLogDamaged(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOtherProcesses: two shards in one process, then each in its own, then in one again. A shard whose records are in the log of
+// another process goes back to the newest snapshot with all others, and is told where they are; nothing is applied twice or left
+// out. Started as before at once, they continue from the log.
+func TestOtherProcesses(t *testing.T) {
+	t.Parallel()
+	const end = 300
+	layout := pstest.SmallJob().Layout()
+	var said strings.Builder
+	var mu sync.Mutex
+	logger := slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, nil))
+	dir, logs := t.TempDir(), t.TempDir()
+	own := func(i int) *shard.LogOptions {
+		return &shard.LogOptions{Dir: filepath.Join(logs, shard.LogName(i, 2))}
+	}
+	together := func() *coordinator.Cluster {
+		return mustOpen(t, coordinator.Options{Layout: layout, NumShards: 2, Dir: dir, Log: &shard.LogOptions{Dir: logs}, Logger: logger})
+	}
+	apart := func() *coordinator.Cluster {
+		n, err := shard.Open(t.Context(), shard.Options{Layout: layout, Index: 1, NumShards: 2, Dir: dir, Log: own(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		c := mustOpen(t, coordinator.Options{Layout: layout, Peers: []ps.Peer{n}, Dir: dir, Log: &shard.LogOptions{Dir: logs}, Logger: logger})
+		until(t, "ready", func() bool { return c.Ready() == nil })
+		return c
+	}
+	push := func(c *coordinator.Cluster, wantFrom, to int64, snapshot bool) (digest string) {
+		t.Helper()
+		p, err := c.Progress(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := max(0, int64(p["x"].Position))
+		if from != wantFrom {
+			t.Errorf("continues from %d, want %d", from, wantFrom)
+		}
+		cl := mustClient(t, c, "x")
+		for ; from < to; from += 3 {
+			if err := cl.Push(t.Context(), pstest.RandomUpdate(layout, "x", from, from+3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = cl.Close()
+		if snapshot {
+			_, snapped := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+			err = errors.Join(err, snapped)
+		}
+		digest, failed := c.Digest(t.Context())
+		if err := errors.Join(err, failed, c.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		return digest
+	}
+	push(together(), 0, 60, true)
+	push(together(), 60, 120, false)
+	push(together(), 120, 150, false)
+	push(apart(), 60, 180, false)
+	mu.Lock()
+	if text := said.String(); !strings.Contains(text, "there is no log of shard 1 in "+own(1).Dir) || !strings.Contains(text, "the log of another process is in "+own(0).Dir) {
+		t.Errorf("it is not said where the records are:\n%s", text)
+	}
+	mu.Unlock()
+	push(apart(), 180, 240, false)
+	// Shard 1's part of the first log is of a generation that is no more.
+	push(together(), 60, 210, true)
+	got := push(together(), 210, end, false)
+	dir, logs = t.TempDir(), t.TempDir()
+	if want := push(together(), 0, end, false); got != want {
+		t.Errorf("digest %s, that of one life is %s", got, want)
 	}
 }
 

@@ -221,6 +221,18 @@ func (f *FaultFS) Create(path string) (fsx.DiskFile, error) {
 	return &faultFile{file, f, path}, nil
 }
 
+// Update implements [fsx.Disk].
+func (f *FaultFS) Update(path string, at int64) (fsx.DiskFile, error) {
+	if err := f.op(); err != nil {
+		return nil, err
+	}
+	file, err := f.Disk.Update(path, at)
+	if err != nil {
+		return nil, err
+	}
+	return &faultFile{file, f, path}, nil
+}
+
 // Rename implements [fsx.Disk].
 func (f *FaultFS) Rename(from, to string) error {
 	if err := f.op(); err != nil {
@@ -274,6 +286,9 @@ func (f *faultFile) Write(p []byte) (int, error) {
 		n, _ := f.DiskFile.Write(p[:len(p)/2])
 		return n, err
 	}
+	f.fs.mu.Lock()
+	f.fs.unsynced[f.path] = 0
+	f.fs.mu.Unlock()
 	return f.DiskFile.Write(p)
 }
 

@@ -82,13 +82,15 @@ func (c *localConn) Dense(ctx context.Context, ctl []ps.Control, have uint64, ds
 
 // Stage implements [ps.Conn]. With a log it returns once the update is durable, and every commit before it.
 func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u *param.Update) (ps.Reply, error) {
-	if _, err := c.controls(ctx, ctl); err != nil {
-		return ps.Reply{}, err
-	}
 	if err := c.n.log.room(ctx, u); err != nil {
 		return ps.Reply{}, err
 	}
-	r, rec, err := c.stage(epoch, u)
+	ok, r, rec, err := c.logged(ctl, epoch, u)
+	if !ok && err == nil {
+		if _, err = c.controls(ctx, ctl); err == nil {
+			r, rec, err = c.stage(epoch, u)
+		}
+	}
 	if err == nil {
 		err = rec.wait(ctx)
 	}
@@ -96,6 +98,41 @@ func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 		return ps.Reply{}, err
 	}
 	return r, nil
+}
+
+// logged writes commits and the update behind them to the log first and handles them while the disk is at it, which takes about as
+// long; ok is false, and nothing has happened, where it cannot be known in advance that the shard will take all of them. What the
+// log has and what the shard does are in the same order, under one lock, so that a replay does the same.
+func (c *localConn) logged(ctl []ps.Control, epoch uint64, u *param.Update) (ok bool, r ps.Reply, rec record, err error) {
+	n := c.n
+	if n.log == nil || len(ctl) == 0 {
+		return false, r, rec, nil
+	}
+	n.lock()
+	defer n.mu.Unlock()
+	defer n.changing()
+	if err := c.check(); err != nil {
+		return false, r, rec, err
+	}
+	sp, ok := n.shard.takes(c.session, ctl, epoch, u)
+	if !ok {
+		return false, r, rec, nil
+	}
+	for i := range ctl {
+		if _, err := n.log.control(c.session, &ctl[i]); err != nil {
+			return false, r, rec, err
+		}
+	}
+	if rec, err = n.log.staged(c.session, epoch, u); err != nil {
+		return false, r, rec, err
+	}
+	if done, err := n.shard.Controls(c.session, ctl); err != nil || done < len(ctl) {
+		panic(fmt.Sprintf("ps: shard %d: the log has commits that the shard did not take: %d of %d, %v", n.opts.Index, done, len(ctl), err))
+	}
+	if sp != nil {
+		n.shard.stage(sp, u)
+	}
+	return true, c.reply(), rec, nil
 }
 
 func (c *localConn) stage(epoch uint64, u *param.Update) (r ps.Reply, rec record, err error) {

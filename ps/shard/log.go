@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -18,10 +20,11 @@ import (
 	"github.com/monolith-go/monolith/ps/wal"
 )
 
-// LogOptions configure a node's write-ahead log: with one, staged pushes and commits that were acknowledged survive the
-// end of the process.
+// LogOptions configure the write-ahead log of a process: with one, staged pushes and commits that were acknowledged survive its
+// end.
 type LogOptions struct {
-	// Dir is the folder of the log of one shard ([Options]), or of those of all shards of a process (coordinator.Options).
+	// Dir is the folder of the log ([OpenLog], [Options]), or the one that has it, and those of other processes, under [LogName]
+	// (coordinator.Options).
 	Dir string
 	// Owner is what no other job has: a log of another owner is refused. Empty: any owner may open the folder. Either way
 	// one process at a time has it.
@@ -36,9 +39,11 @@ type LogOptions struct {
 	SegmentBytes int64
 	// Disk is where the log is kept; nil: [fsx.OS].
 	Disk fsx.Disk
+	// Logger is notified of torn tails and of failures; nil discards.
+	Logger *slog.Logger
 }
 
-// LogName is the folder of a shard's log.
+// LogName is the folder of the log of a process whose first shard is index.
 func LogName(index, numShards int) string { return fmt.Sprintf("shard-%04d-of-%04d", index, numShards) }
 
 // LogPattern is what [LogName] matches, for filepath.Glob.
@@ -56,12 +61,97 @@ const (
 	recState
 )
 
-// nodeLog is a node's log. Methods that write need the node's lock; the nil log does nothing.
+// Log is the write-ahead log of the shards of one process: their records share files, and what reaches the disk.
+type Log struct {
+	opts      LogOptions
+	numShards int
+	lock      *logLock
+	log       *wal.Log
+	// reported: a node has returned what ended the log.
+	reported atomic.Bool
+}
+
+// OpenLog opens the log of those shards of numShards that this process has, changing nothing. It is closed after their nodes.
+// Which shards a process has may change between its lives: a shard continues from its records where the log of its process has them,
+// and goes back to the last snapshot where they are in the log of another one. Errors: [ps.ErrInUse], [ps.ErrMismatch], those of
+// the file system.
+func OpenLog(o LogOptions, l *param.Layout, numShards int, shards ...int) (_ *Log, err error) {
+	identity := strings.TrimSuffix(fmt.Sprintf("%d shards, shape %s, %s", numShards, logShape(l), o.Identity), ", ")
+	if o.Owner != "" {
+		identity = "job " + o.Owner + ", " + identity
+	}
+	out := &Log{opts: o, numShards: numShards}
+	if out.lock, err = lockLog(&o); err != nil {
+		return nil, fmt.Errorf("ps: %w", err)
+	}
+	out.log, err = wal.Open(wal.Options{
+		Disk: o.Disk, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Identity: identity, Logger: o.Logger,
+	})
+	if errors.Is(err, wal.ErrIdentity) {
+		owner, job := LogOwner(o.Dir)
+		if job != "" && o.Owner != "" && owner != o.Owner {
+			err = fmt.Errorf("%s is the log of %s: %w; give this job another ps.wal.dir", o.Dir, job, ps.ErrOthersLog)
+		} else if job != "" && o.Owner != "" {
+			err = fmt.Errorf("%s is the log of %s: %w", o.Dir, job, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ps: %w", logError(errors.Join(err, out.lock.Close())))
+	}
+	out.lock.own(&o)
+	for _, i := range shards {
+		out.log.Shard(uint32(i))
+	}
+	return out, nil
+}
+
+// Close writes what is left and gives the folder back. Its error is what ended the log, where no node has reported that. The nil
+// log does nothing.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	err := l.log.Close()
+	if l.reported.Load() {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("ps: write-ahead log: %w", logError(err))
+	}
+	return errors.Join(err, l.lock.Close())
+}
+
+// Stats are figures of the log: how many records were written and how often that took a sync, for instance.
+func (l *Log) Stats() wal.Stats { return l.log.Stats() }
+
+// elsewhere says where else there is a log that may have a shard's records, for a message.
+func (l *Log) elsewhere() string {
+	if _, real := l.opts.Disk.(fsx.OS); !real && l.opts.Disk != nil {
+		return ""
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(l.opts.Dir), LogPattern))
+	if err != nil {
+		return ""
+	}
+	var out []string
+	for _, dir := range found {
+		if owner, _ := LogOwner(dir); dir != l.opts.Dir && owner == l.opts.Owner && strings.HasSuffix(dir, fmt.Sprintf("-of-%04d", l.numShards)) {
+			out = append(out, dir)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the log of another process is in %s: if the shard was of that one, start the processes with the shards that they had to continue from it", strings.Join(out, ", "))
+}
+
+// nodeLog is a node's part of its process's log. Methods that write need the node's lock; the nil log does nothing.
 type nodeLog struct {
-	opts wal.Options
-	lock *logLock
-	// live is replaced with the node's lock only, and read without.
-	live atomic.Pointer[liveLog]
+	*wal.ShardLog
+	in *Log
+	// own: the node has the log alone, and closes it.
+	own    bool
+	broken atomic.Pointer[error]
 	// expected is the snapshot whose cut comes next, 0 for none or when the border is set.
 	expected uint64
 	// seen is the newest snapshot that there was when the log was begun.
@@ -70,62 +160,47 @@ type nodeLog struct {
 	parts [][]byte
 }
 
-// liveLog is a log from its beginning to the node's next state: a caller that waits for one of its records continues doing so when
-// the node has another one.
-type liveLog struct {
-	*wal.Log
-	broken atomic.Pointer[error]
-}
-
 // record is a record's place, to wait for. The zero record is durable.
 type record struct {
-	in  *liveLog
+	in  *nodeLog
 	lsn uint64
 }
 
 // openLog takes up the log: what it gives back becomes the node's state.
 func (n *Node) openLog(ctx context.Context) (err error) {
-	o := n.opts.Log
-	l := &nodeLog{opts: wal.Options{
-		Disk: o.Disk, Dir: o.Dir, SegmentBytes: o.SegmentBytes, NoSync: o.NoSync, Logger: n.opts.Logger,
-		Identity: strings.TrimSuffix(fmt.Sprintf("shard %d of %d, shape %s, %s", n.opts.Index, n.opts.NumShards, logShape(n.opts.Layout), o.Identity), ", "),
-	}}
-	if o.Owner != "" {
-		l.opts.Identity = "job " + o.Owner + ", " + l.opts.Identity
-	}
-	if l.lock, err = lockLog(o); err != nil {
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.lock.Close())
-			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, logError(err))
+	l := &nodeLog{}
+	log := n.opts.Shared
+	if log == nil {
+		o := *n.opts.Log
+		o.Logger = n.opts.Logger
+		if log, err = OpenLog(o, n.opts.Layout, n.opts.NumShards, n.opts.Index); err != nil {
+			return fmt.Errorf("shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
 		}
-	}()
-	w, err := wal.Open(l.opts)
-	if errors.Is(err, wal.ErrIdentity) {
-		owner, job := LogOwner(o.Dir)
-		if job != "" && o.Owner != "" && owner != o.Owner {
-			return fmt.Errorf("%s is the log of %s: %w; give this job another ps.wal.dir", o.Dir, job, ps.ErrOthersLog)
-		}
-		if job != "" && o.Owner != "" {
-			return fmt.Errorf("%s is the log of %s: %w", o.Dir, job, err)
-		}
+		l.own = true
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, log.Close())
+			}
+		}()
 	}
-	if err != nil {
-		return err
-	}
-	l.lock.own(o)
-	l.live.Store(&liveLog{Log: w})
+	l.in, l.ShardLog = log, log.log.Shard(uint32(n.opts.Index))
 	n.log = l
+	if err := n.takeUp(ctx, log); err != nil {
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, logError(err))
+	}
+	return nil
+}
+
+// takeUp replays the node's part of the log from the newest snapshot that it continues from.
+func (n *Node) takeUp(ctx context.Context, log *Log) error {
 	newest, err := n.newestSnapshot()
 	if err != nil {
 		return err
 	}
-	bases := w.Bases()
-	if len(bases) == 0 && newest > 0 && !w.Found() {
-		n.recovered.Lost = fmt.Sprintf("there is no log in %s, though there is snapshot %d: what came after the snapshot is read from the source again (has ps.wal.dir moved, or the number of shards changed?)",
-			o.Dir, newest)
+	bases := n.log.Bases()
+	if len(bases) == 0 && newest > 0 && !n.log.Found() {
+		n.recovered.Lost = fmt.Sprintf("there is no log of shard %d in %s, though there is snapshot %d: what came after the snapshot is read from the source again (has ps.wal.dir moved, or the number of shards or what processes they are in changed?)%s",
+			n.opts.Index, log.opts.Dir, newest, log.elsewhere())
 	}
 	if len(bases) == 0 {
 		bases = []uint64{0} // never begun, or so damaged that no base is left: the replay reports which
@@ -134,7 +209,7 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	for _, base := range bases {
 		err := n.replay(ctx, base, newest)
 		if err == nil && n.generation > 0 {
-			return w.Begin()
+			return n.log.Begin()
 		}
 		if err == nil {
 			break // it was begun, but never got a state
@@ -193,14 +268,13 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	}
 	d := logDecoder{shard: s}
 	s.maxStaged = math.MaxInt // whatever the limit was
-	l := n.log.live.Load()
-	tail, err := l.Replay(ctx, base, d.apply)
+	tail, err := n.log.Replay(ctx, base, d.apply)
 	if err != nil || d.generation == 0 {
 		return err
 	}
 	// The border of a snapshot is durable before the snapshot is. One without a border was taken while the shard had another
 	// log, in a cluster of another number of shards for instance.
-	n.log.seen = max(d.seen, l.Stats().Base)
+	n.log.seen = max(d.seen, n.log.Base())
 	if newest > n.log.seen {
 		return fmt.Errorf("ps: shard %d: the log ends before snapshot %d, at that of %d: it is of an earlier life of the cluster: %w",
 			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
@@ -223,17 +297,12 @@ func (l *nodeLog) reset(ctx context.Context, o ps.LoadOptions, newest uint64) er
 	if l == nil {
 		return nil
 	}
-	// A log that runs is ended first; that it may be broken does not matter any more.
-	old := l.live.Load()
-	_ = old.Close()
-	fresh, err := wal.Open(l.opts)
-	if err == nil {
-		err = fresh.Reset(o.ID)
+	if err := l.failed(); err != nil {
+		return err // the process has to begin again
 	}
-	if err != nil {
-		return old.fail(err)
+	if err := l.Reset(o.ID); err != nil {
+		return l.fail(err)
 	}
-	l.live.Store(&liveLog{Log: fresh})
 	l.expected, l.seen = 0, max(o.ID, newest)
 	return l.generation(ctx, o.Generation)
 }
@@ -264,13 +333,12 @@ func (l *nodeLog) append(kind byte, parts ...[]byte) (record, error) {
 
 // write writes a record of the parts.
 func (l *nodeLog) write(kind byte) (record, error) {
-	live := l.live.Load()
-	if err := live.failed(); err != nil {
+	if err := l.failed(); err != nil {
 		return record{}, err
 	}
-	lsn, err := live.Append(kind, l.parts...)
+	lsn, err := l.Append(kind, l.parts...)
 	clear(l.parts) // they point into what is the caller's
-	return record{live, lsn}, live.fail(err)
+	return record{l, lsn}, l.fail(err)
 }
 
 // fullDisk is [ps.ErrNoSpace] with the text of the log's own error.
@@ -298,20 +366,14 @@ func logError(err error) error {
 }
 
 // fail remembers what broke the log: the shard has effects then that the log has not, so it serves nobody any more.
-func (l *liveLog) fail(err error) error {
+func (l *nodeLog) fail(err error) error {
 	if err == nil {
 		return nil
 	}
 	why := fmt.Errorf("ps: write-ahead log: %w", logError(err)) // of its own, so that no error costs no memory
 	l.broken.CompareAndSwap(nil, &why)
+	l.in.reported.Store(true)
 	return why
-}
-
-func (l *liveLog) failed() error {
-	if err := l.broken.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // failed returns what broke the log, or nil.
@@ -319,7 +381,10 @@ func (l *nodeLog) failed() error {
 	if l == nil {
 		return nil
 	}
-	return l.live.Load().failed()
+	if err := l.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // room waits while the log is far behind, so that nobody waits for it under the node's lock. Errors: [ps.ErrLayout] for an
@@ -338,7 +403,7 @@ func (l *nodeLog) room(ctx context.Context, u *param.Update) error {
 	if size > wal.MaxRecord {
 		return fmt.Errorf("ps: %s/%s: an update of %d bytes, a record of the log has at most %d: %w", u.Source, u.Split, size, wal.MaxRecord, ps.ErrLayout)
 	}
-	if err := l.live.Load().Room(ctx); err != nil {
+	if err := l.Room(ctx); err != nil {
 		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
 	}
 	return nil
@@ -443,9 +508,8 @@ func (l *nodeLog) rotate(s *Shard, generation uint64) error {
 	if err := l.failed(); err != nil {
 		return err
 	}
-	live := l.live.Load()
-	if err := live.Rotate(number); err != nil {
-		return live.fail(err)
+	if err := l.Rotate(number); err != nil {
+		return l.fail(err)
 	}
 	if _, err := l.generated(generation); err != nil {
 		return err
@@ -483,7 +547,7 @@ func (l *nodeLog) flush(ctx context.Context) error {
 	if l == nil {
 		return nil
 	}
-	if err := l.live.Load().Flush(ctx); err != nil {
+	if err := l.Flush(ctx); err != nil {
 		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
 	}
 	return nil
@@ -494,11 +558,10 @@ func (l *nodeLog) trim(durable uint64) error {
 	if l == nil || durable == 0 {
 		return nil
 	}
-	live := l.live.Load()
-	if err := live.failed(); err != nil {
+	if err := l.failed(); err != nil {
 		return err
 	}
-	if err := live.Trim(durable); err != nil {
+	if err := l.Trim(durable); err != nil {
 		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
 	}
 	return nil
@@ -509,17 +572,13 @@ func (l *nodeLog) base() uint64 {
 	if l == nil {
 		return 0
 	}
-	return l.live.Load().Stats().Base
+	return l.Base()
 }
 
+// close gives back what the node has alone. What it has appended is written when the log is closed.
 func (l *nodeLog) close() error {
-	if l == nil {
+	if l == nil || !l.own {
 		return nil
 	}
-	live := l.live.Load()
-	err := live.Close()
-	if err != nil && live.failed() == nil {
-		return errors.Join(fmt.Errorf("ps: write-ahead log: %w", logError(err)), l.lock.Close())
-	}
-	return l.lock.Close()
+	return l.in.Close()
 }

@@ -26,8 +26,10 @@ type Options struct {
 	MaxStaged int
 	// Dir is the folder of the job's snapshots; all shards see the same one.
 	Dir string
-	// Log, if not nil, makes the node keep a write-ahead log.
+	// Log, if not nil, makes the node keep a write-ahead log of its own, in a process that has no other shard.
 	Log *LogOptions
+	// Shared, if not nil, is the log that the node shares with the other shards of its process, in place of Log.
+	Shared *Log
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
 	// Led reports whether the coordinator is in this process: it reports itself what its shards were given.
@@ -95,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if n.shard, err = n.empty(); err != nil {
 		return nil, err
 	}
-	if o.Log != nil {
+	if o.Log != nil || o.Shared != nil {
 		if err := n.openLog(ctx); err != nil {
 			n.shard.Close()
 			return nil, err

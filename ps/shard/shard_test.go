@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -223,6 +224,126 @@ func FuzzLogRecord(f *testing.F) {
 	})
 }
 
+// TestSlowSync: while the disk is at a push, lookups of the rows that it commits are answered, and the push is not.
+func TestSlowSync(t *testing.T) {
+	t.Parallel()
+	fs := &gateFS{Disk: fsx.OS{}}
+	const rows, dim = 50, 4
+	o := shard.Options{Layout: pstest.BenchLayout(dim), NumShards: 1, Log: &shard.LogOptions{Dir: t.TempDir(), Disk: fs}}
+	n, c, u := pusher(t, o)
+	defer func() { _ = n.Close() }()
+	look := func() []float32 {
+		t.Helper()
+		out := make([]float32, rows*dim)
+		if _, err := c.Lookup(t.Context(), nil, &param.Rows{Keys: u.Keys, Values: [][]float32{out}}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	before := look()
+	commit := []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: u.Source, Split: u.Split}, Epoch: 1, To: u.To}}
+	u.From, u.To = u.To, u.To+1
+	open := fs.shut()
+	defer open()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Stage(t.Context(), commit, 1, u)
+		done <- err
+	}()
+	fs.await(t)
+	looked := make(chan []float32, 1)
+	go func() { looked <- look() }()
+	select {
+	case after := <-looked:
+		if slices.Equal(before, after) {
+			t.Error("the commit has no effect before the disk has it")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a lookup waits for the disk")
+	}
+	select {
+	case err := <-done:
+		t.Errorf("the push is acknowledged before the disk has it: %v", err)
+	default:
+	}
+	open()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// pusher is a node with a stream that has staged its first update, of 50 rows of the bench layout.
+func pusher(t *testing.T, o shard.Options) (*shard.Node, ps.Conn, *param.Update) {
+	t.Helper()
+	n, err := shard.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := n.Connect(t.Context(), 9, 1, "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := pstest.BenchUpdate(pstest.Distinct(rand.New(rand.NewPCG(1, 1)), 50, 1000), 4)
+	u.From, u.To = 0, 1
+	if _, _, err := c.Acquire(t.Context(), ps.SplitID{Source: u.Source, Split: u.Split}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Stage(t.Context(), nil, 1, u); err != nil {
+		t.Fatal(err)
+	}
+	return n, c, u
+}
+
+// TestCommitsComeBack: a node that is opened again has applied what was committed in front of the updates that it acknowledged, and
+// has staged the last of them.
+func TestCommitsComeBack(t *testing.T) {
+	t.Parallel()
+	o := shard.Options{Layout: pstest.BenchLayout(4), NumShards: 1, Log: &shard.LogOptions{Dir: t.TempDir(), NoSync: true}}
+	n, c, u := pusher(t, o)
+	id := ps.SplitID{Source: u.Source, Split: u.Split}
+	// The shard takes the commit, and not what is behind it.
+	u.From, u.To = 10, 11
+	if _, err := c.Stage(t.Context(), []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: 1}}, 1, u); !errors.Is(err, ps.ErrGap) {
+		t.Errorf("an update behind a gap: %v, want ErrGap", err)
+	}
+	u.From, u.To = 0, 1
+	for range 5 {
+		commit := []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: u.To}}
+		u.From, u.To = u.To, u.To+1
+		if _, err := c.Stage(t.Context(), commit, 1, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One that the shard cannot take leaves nothing in the log: it must come back.
+	if _, err := c.Stage(t.Context(), []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: u.To + 7}}, 1, u); !errors.Is(err, ps.ErrGap) {
+		t.Errorf("a commit of what is not staged: %v, want ErrGap", err)
+	}
+	want, err := n.Progress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = shard.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = n.Close() }()
+	got, err := n.Progress(t.Context())
+	if err != nil || got[id] != want[id] || got[id].Position != 5 {
+		t.Errorf("came back with %+v, %v; want %+v, position 5", got[id], err, want[id])
+	}
+	if c, err = n.Connect(t.Context(), 10, 1, "w"); err != nil {
+		t.Fatal(err)
+	}
+	if st, _, err := c.Acquire(t.Context(), id, 2); err != nil || len(st.Staged) != 1 || st.Staged[0].Position != 6 {
+		t.Errorf("staged %+v, %v; want one update to 6", st.Staged, err)
+	}
+}
+
 // TestWriteCutWaitsForTheLog: a shard's part of a snapshot is there only when the border after it is durable in the log;
 // otherwise a power failure leaves a snapshot that the log knows nothing of, and the log counts as one of an earlier life.
 func TestWriteCutWaitsForTheLog(t *testing.T) {
@@ -303,6 +424,14 @@ func (f *gateFS) pass() {
 
 func (f *gateFS) Create(path string) (fsx.DiskFile, error) {
 	file, err := f.Disk.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &gateFile{file, f}, nil
+}
+
+func (f *gateFS) Update(path string, at int64) (fsx.DiskFile, error) {
+	file, err := f.Disk.Update(path, at)
 	if err != nil {
 		return nil, err
 	}

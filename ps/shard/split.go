@@ -126,40 +126,16 @@ func (s *Shard) Acquire(session uint64, id ps.SplitID, epoch uint64) (ps.SplitSt
 //
 // Rows for it are reserved, so that committing cannot fail.
 func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
-	if s.closed {
-		return ps.ErrClosed
-	}
-	if err := s.place.CheckUpdate(u, s.place.DenseLen(s.index)); err != nil {
+	sp, err := s.stageable(session, epoch, u, 0)
+	if err != nil || sp == nil {
 		return err
 	}
-	if s.index != 0 && len(u.Trace) > 0 {
-		return fmt.Errorf("ps: shard %d: %s/%s: %d bytes of a trace, which lies on shard 0: %w", s.index, u.Source, u.Split, len(u.Trace), ps.ErrLayout)
-	}
-	if err := score.Check(u.Trace); err != nil {
-		return fmt.Errorf("ps: shard %d: %s/%s: %w: %w", s.index, u.Source, u.Split, err, ps.ErrLayout)
-	}
-	// The split is looked up without an entry being made: names come from outside.
-	id := ps.SplitID{Source: u.Source, Split: u.Split}
-	sp := s.splits[id]
-	if sp == nil || sp.epoch != epoch || sp.session != session {
-		return fmt.Errorf("ps: shard %d: %s: %w", s.index, id, ps.ErrFenced)
-	}
-	switch end := sp.end(); {
-	case end >= 0 && u.To <= end:
-		return nil
-	case end >= 0 && u.From > end:
-		return fmt.Errorf("ps: shard %d: %s: update from %d, the shard has everything before %d: %w", s.index, id, u.From, end, ps.ErrGap)
-	case end >= 0 && u.From < end:
-		return fmt.Errorf("ps: shard %d: %s: update from %d to %d, the shard has everything before %d: %w",
-			s.index, id, u.From, u.To, end, ps.ErrOverlap)
-	case len(sp.staged) >= s.maxStaged:
-		return fmt.Errorf("ps: shard %d: %s: %d batches: %w", s.index, id, len(sp.staged), ps.ErrBusy)
-	}
-	for t, keys := range u.Keys {
-		if err := s.tables[t].Reserve(s.reserved[t] + len(keys)); err != nil {
-			return fmt.Errorf("ps: shard %d: %w", s.index, err)
-		}
-	}
+	s.stage(sp, u)
+	return nil
+}
+
+// stage keeps an update that stageable has found good.
+func (s *Shard) stage(sp *split, u *param.Update) {
 	b := s.newBatch()
 	b.trace, _ = score.AppendTail(b.trace[:0], u.Trace) // checked above
 	b.from, b.to, b.rows, b.lr = u.From, u.To, u.NumRows, u.LR
@@ -174,7 +150,46 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 	b.dense = append(b.dense[:0], u.Dense...)
 	sp.staged = append(sp.staged, b)
 	s.numBatch++
-	return nil
+}
+
+// stageable returns the split that an update can be staged for once so many of its staged batches are committed, with rows
+// reserved, or nil for one that the shard has. Errors: those of Stage.
+func (s *Shard) stageable(session, epoch uint64, u *param.Update, committed int) (*split, error) {
+	if s.closed {
+		return nil, ps.ErrClosed
+	}
+	if err := s.place.CheckUpdate(u, s.place.DenseLen(s.index)); err != nil {
+		return nil, err
+	}
+	if s.index != 0 && len(u.Trace) > 0 {
+		return nil, fmt.Errorf("ps: shard %d: %s/%s: %d bytes of a trace, which lies on shard 0: %w", s.index, u.Source, u.Split, len(u.Trace), ps.ErrLayout)
+	}
+	if err := score.Check(u.Trace); err != nil {
+		return nil, fmt.Errorf("ps: shard %d: %s/%s: %w: %w", s.index, u.Source, u.Split, err, ps.ErrLayout)
+	}
+	// The split is looked up without an entry being made: names come from outside.
+	id := ps.SplitID{Source: u.Source, Split: u.Split}
+	sp := s.splits[id]
+	if sp == nil || sp.epoch != epoch || sp.session != session {
+		return nil, fmt.Errorf("ps: shard %d: %s: %w", s.index, id, ps.ErrFenced)
+	}
+	switch end := sp.end(); {
+	case end >= 0 && u.To <= end:
+		return nil, nil
+	case end >= 0 && u.From > end:
+		return nil, fmt.Errorf("ps: shard %d: %s: update from %d, the shard has everything before %d: %w", s.index, id, u.From, end, ps.ErrGap)
+	case end >= 0 && u.From < end:
+		return nil, fmt.Errorf("ps: shard %d: %s: update from %d to %d, the shard has everything before %d: %w",
+			s.index, id, u.From, u.To, end, ps.ErrOverlap)
+	case len(sp.staged)-committed >= s.maxStaged:
+		return nil, fmt.Errorf("ps: shard %d: %s: %d batches: %w", s.index, id, len(sp.staged), ps.ErrBusy)
+	}
+	for t, keys := range u.Keys {
+		if err := s.tables[t].Reserve(s.reserved[t] + len(keys)); err != nil {
+			return nil, fmt.Errorf("ps: shard %d: %w", s.index, err)
+		}
+	}
+	return sp, nil
 }
 
 func (s *Shard) newBatch() *batch {
@@ -225,18 +240,52 @@ func (s *Shard) Controls(session uint64, ctl []ps.Control) (done int, err error)
 	return len(ctl), nil
 }
 
-func (s *Shard) commit(session uint64, c *ps.Control) error {
-	sp := s.splits[c.Split]
-	if sp == nil || sp.epoch != c.Epoch || sp.session != session || c.To <= int64(sp.applied.Position) {
-		return nil
+// takes reports whether commits of different splits, and the update behind them, will be handled without an error and at once. sp
+// is as stageable returns it.
+func (s *Shard) takes(session uint64, ctl []ps.Control, epoch uint64, u *param.Update) (sp *split, ok bool) {
+	committed := 0
+	for i := range ctl {
+		c := &ctl[i]
+		if c.Kind != ps.Commit || s.barrier.holds(session) {
+			return nil, false
+		}
+		for j := range i {
+			if ctl[j].Split == c.Split {
+				return nil, false
+			}
+		}
+		_, n, err := s.committable(session, c)
+		if err != nil {
+			return nil, false
+		}
+		if c.Split.Source == u.Source && c.Split.Split == u.Split {
+			committed += n
+		}
 	}
-	n := 0
+	sp, err := s.stageable(session, epoch, u, committed)
+	return sp, err == nil
+}
+
+// committable returns how many staged batches of a split a commit is about; none where it has no effect.
+func (s *Shard) committable(session uint64, c *ps.Control) (sp *split, n int, err error) {
+	sp = s.splits[c.Split]
+	if sp == nil || sp.epoch != c.Epoch || sp.session != session || c.To <= int64(sp.applied.Position) {
+		return sp, 0, nil
+	}
 	for n < len(sp.staged) && sp.staged[n].to <= c.To {
 		n++
 	}
 	if n == 0 || sp.staged[n-1].to != c.To {
-		return fmt.Errorf("ps: shard %d: %s: commit to %d, applied is %d and staged %d batches to %d: %w",
+		return sp, 0, fmt.Errorf("ps: shard %d: %s: commit to %d, applied is %d and staged %d batches to %d: %w",
 			s.index, c.Split, c.To, sp.applied.Position, len(sp.staged), sp.end(), ps.ErrGap)
+	}
+	return sp, n, nil
+}
+
+func (s *Shard) commit(session uint64, c *ps.Control) error {
+	sp, n, err := s.committable(session, c)
+	if err != nil || n == 0 {
+		return err
 	}
 	s.changes++
 	for _, b := range sp.staged[:n] {

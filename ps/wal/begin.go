@@ -2,66 +2,47 @@ package wal
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// Begin makes the log ready for appending after what [Log.Replay] has read to its end. A log without segments begins at
-// base 0. Errors: [ErrState] without a complete replay, [ErrNoSpace], those of the file system; the log is then as it was
-// and can be opened again.
-func (l *Log) Begin() error {
-	if l.replayed == nil {
-		return fmt.Errorf("wal: begin before a complete replay: %w", ErrState)
-	}
-	l.mu.Lock()
-	segs, st := l.mu.segs, l.mu.state
-	l.mu.Unlock()
-	if st != opened {
-		return fmt.Errorf("wal: begin: %w", ErrState)
-	}
-	if err := l.tidy(); err != nil {
-		return err
-	}
-	if len(segs) == 0 {
-		return l.start(header{flags: flagBorder, first: 1})
-	}
-	last := &segs[len(segs)-1]
-	if err := l.rewrite(last, l.replayed.offset); err != nil {
-		return err
-	}
-	last.size = l.replayed.offset
-	l.mu.durableBase = l.replayed.base
-	return l.start(header{base: last.base, first: l.replayed.next})
-}
-
-// Reset throws away what there is, damaged or not, and begins a new log at the cut of snapshot base: for a shard that was
-// loaded from the snapshot instead, or starts empty with base 0. It takes effect at once: a process that is killed
-// meanwhile leaves the old log or the new one. Errors: those of Begin.
-func (l *Log) Reset(base uint64) error {
+// start makes the log ready for appending, once: for the first shard that begins. Errors leave the log as it was.
+func (l *Log) start() error {
+	l.starting.Lock()
+	defer l.starting.Unlock()
 	l.mu.Lock()
 	st := l.mu.state
 	l.mu.Unlock()
 	if st != opened {
-		return fmt.Errorf("wal: reset: %w", ErrState)
+		return nil // what the caller does next says whether it is usable
 	}
 	if err := l.tidy(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	for i := range l.mu.segs {
-		l.older = append(l.older, l.mu.segs[i].path)
+	if n := len(l.scanned); n > 0 && l.scanned[n-1].damage == nil {
+		if err := l.rewrite(&l.scanned[n-1]); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.mu.segs[n-1].size = l.scanned[n-1].end
+		l.mu.Unlock()
 	}
-	l.mu.segs, l.mu.durableBase = nil, base
-	l.mu.Unlock()
-	// From here on, the older segments have no effect, even those that stay.
-	if err := l.start(header{flags: flagBorder | flagReset, base: base, first: 1}); err != nil {
+	w := &writer{l: l, seq: l.maxSeq, last: l.next - 1, synced: l.next - 1}
+	if err := w.begin(l.next); err != nil {
+		if w.file != nil {
+			err = errors.Join(err, w.file.Close())
+		}
 		return err
 	}
-	if err := l.removeOlder(); err != nil {
-		l.o.Logger.Warn("segments of the old write-ahead log stay until the next trim", "dir", l.o.Dir, "err", err)
-	}
+	l.done = make(chan struct{})
+	l.mu.Lock()
+	l.mu.state = running
+	l.mu.next, l.mu.durable = l.next, l.next-1
+	l.mu.Unlock()
+	go w.run()
 	return nil
 }
 
@@ -79,13 +60,11 @@ func (l *Log) tidy() error {
 	}
 	infos, err := l.o.Disk.List(l.o.Dir)
 	if err != nil {
-		return fmt.Errorf("wal: listing %s: %w", l.o.Dir, err)
+		return l.fail("listing", l.o.Dir, err)
 	}
 	for _, info := range infos {
-		name := info.Name
-		path := filepath.Join(l.o.Dir, name)
-		left := strings.HasPrefix(name, namePrefix) && strings.HasSuffix(name, nameSuffix+tmpSuffix)
-		if left || path == l.tornFile {
+		if strings.HasPrefix(info.Name, namePrefix) && strings.HasSuffix(info.Name, nameSuffix+tmpSuffix) {
+			path := filepath.Join(l.o.Dir, info.Name)
 			if err := l.remove(path); err != nil {
 				return l.fail("removing", path, err)
 			}
@@ -94,13 +73,13 @@ func (l *Log) tidy() error {
 	return nil
 }
 
-// rewrite replaces a segment by its first size bytes, durably.
-func (l *Log) rewrite(s *segment, size int64) error {
-	data, _, err := l.read(s.path, nil, -1)
+// rewrite replaces a segment by what is good of it, durably.
+func (l *Log) rewrite(s *segment) error {
+	data, _, err := l.read(s.path, nil)
 	if err != nil {
 		return err
 	}
-	if int64(len(data)) < size {
+	if int64(len(data)) < s.end {
 		return corrupt(s.path, int64(len(data)), "segment became shorter")
 	}
 	tmp := s.path + tmpSuffix
@@ -108,7 +87,7 @@ func (l *Log) rewrite(s *segment, size int64) error {
 	if err != nil {
 		return l.fail("making", tmp, err)
 	}
-	if err := errors.Join(l.writeSynced(f, data[:size]), f.Close()); err != nil {
+	if err := errors.Join(l.writeSynced(f, data[:s.end]), f.Close()); err != nil {
 		return l.fail("writing", tmp, err)
 	}
 	if err := l.o.Disk.Rename(tmp, s.path); err != nil {
@@ -117,50 +96,26 @@ func (l *Log) rewrite(s *segment, size int64) error {
 	return l.syncDir()
 }
 
-// Trim says that the snapshot base is durable, and removes what lies before the cut of the durable snapshot before it: of
-// the last one for which Trim was called, or else of the one the log was replayed from or reset to. So if the newest
-// snapshot turns out to be damaged, the one before it and a longer log still make the shard. The oldest segments go first,
-// so that a process that is killed meanwhile leaves a log without gaps. Errors: [ErrBase] if no border of base was set,
-// [ErrState], [ErrClosed], those of removing files, after which the next Trim continues.
-func (l *Log) Trim(base uint64) error {
-	l.trim.Lock()
-	defer l.trim.Unlock()
+// tidyUp removes the segments that no shard of this process needs. The caller holds trim.
+func (l *Log) tidyUp() error {
 	l.mu.Lock()
-	if err := l.usable(); err != nil {
-		l.mu.Unlock()
-		return err
-	}
-	if base > l.mu.base {
-		l.mu.Unlock()
-		return fmt.Errorf("wal: no border of snapshot %d yet, the last is that of %d: %w", base, l.mu.base, ErrBase)
-	}
-	if base > l.mu.durableBase {
-		first := 0
-		for i := range l.mu.segs {
-			if s := &l.mu.segs[i]; s.flags&flagBorder != 0 && s.base <= l.mu.durableBase {
-				first = i
-			}
+	needed := uint64(math.MaxUint64)
+	for _, s := range l.mu.shards {
+		if s.claimed && len(s.borders) > 0 {
+			needed = min(needed, s.borders[0].lsn)
 		}
-		for i := range l.mu.segs[:first] {
-			l.older = append(l.older, l.mu.segs[i].path)
-		}
-		l.mu.segs = append([]segment(nil), l.mu.segs[first:]...)
-		l.mu.durableBase = base
 	}
+	first := 0
+	for i := range l.mu.segs {
+		if l.mu.segs[i].first <= needed {
+			first = i
+		}
+	}
+	for i := range l.mu.segs[:first] {
+		l.older = append(l.older, l.mu.segs[i].path)
+	}
+	l.mu.segs = slices.Clone(l.mu.segs[first:])
 	l.mu.Unlock()
-	return l.removeOlder()
-}
-
-// remove removes a file, if it is there.
-func (l *Log) remove(path string) error {
-	if err := l.o.Disk.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// removeOlder removes the files that count for nothing. The caller holds trim, or is alone.
-func (l *Log) removeOlder() error {
 	for len(l.older) > 0 {
 		if err := l.remove(l.older[0]); err != nil {
 			return l.fail("removing", l.older[0], err)
@@ -170,6 +125,14 @@ func (l *Log) removeOlder() error {
 		if err := l.syncDir(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// remove removes a file, if it is there.
+func (l *Log) remove(path string) error {
+	if err := l.o.Disk.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -36,10 +36,10 @@ func TestNoAllocs(t *testing.T) {
 	}
 }
 
-func benchLog(tb testing.TB, o wal.Options) *wal.Log {
+func benchLog(tb testing.TB, o wal.Options) *log {
 	tb.Helper()
 	o.Dir = tb.TempDir()
-	l, err := wal.Open(o)
+	l, err := openLog(o)
 	if err == nil {
 		err = l.Reset(0)
 	}

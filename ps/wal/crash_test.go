@@ -1,6 +1,7 @@
 package wal_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,14 +15,43 @@ import (
 	"github.com/monolith-go/monolith/ps/wal"
 )
 
-// shard is what uses a log, in small: its state is the list of all records it has taken, and a snapshot is a length of it.
+// log is a log of one shard, number 0, or the part of it.
+type log struct {
+	*wal.Log
+	*wal.ShardLog
+}
+
+func openLog(o wal.Options) (*log, error) {
+	l, err := wal.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return &log{l, l.Shard(0)}, nil
+}
+
+// shard is what uses a part of a log, in small: its state is the list of all records it has taken, and a snapshot is a length of it.
 type shard struct {
-	d     *disk
-	log   *wal.Log
+	log   *wal.ShardLog
 	state []string
 	acked int
 	snaps map[uint64]int // durable snapshots
 	next  uint64         // number of the next snapshot
+}
+
+// process is some shards with one log.
+type process struct {
+	d      *disk
+	log    *wal.Log
+	nosync bool
+	shards []*shard
+}
+
+func newProcess(d *disk, shards int) *process {
+	p := &process{d: d}
+	for range shards {
+		p.shards = append(p.shards, &shard{snaps: map[uint64]int{0: 0}, next: 1})
+	}
+	return p
 }
 
 // options of the tests: segments so small that they end often.
@@ -44,12 +74,29 @@ func collect(into *[]string) func(byte, []byte) error {
 	}
 }
 
-// open recovers from the newest snapshot that the log continues from. Every older one must give the same.
-func (s *shard) open(ctx context.Context) error {
-	l, err := wal.Open(options(s.d))
+// open recovers all shards.
+func (p *process) open(ctx context.Context) error {
+	o := options(p.d)
+	o.NoSync = p.nosync
+	l, err := wal.Open(o)
 	if err != nil {
 		return err
 	}
+	p.log = l
+	for i, s := range p.shards {
+		s.log = l.Shard(uint32(i))
+	}
+	for i, s := range p.shards {
+		if err := s.open(ctx); err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// open recovers from the newest snapshot that the log continues from. Every older one must give the same.
+func (s *shard) open(ctx context.Context) error {
+	l := s.log
 	bases := l.Bases()
 	if len(bases) == 0 {
 		bases = []uint64{0}
@@ -77,29 +124,26 @@ func (s *shard) open(ctx context.Context) error {
 	if len(got) < s.acked || len(got) > len(s.state) || !slices.Equal(got, s.state[:len(got)]) {
 		return fmt.Errorf("%d records came back, %d were acknowledged, %d appended", len(got), s.acked, len(s.state))
 	}
-	s.log, s.state, s.acked = l, got, len(got)
-	if err := l.Begin(); err != nil {
-		return err
-	}
-	return nil
+	s.state, s.acked = got, len(got)
+	return l.Begin()
 }
 
-// work appends, acknowledges, takes snapshots and trims until something fails.
-func (s *shard) work(ctx context.Context, rng *rand.Rand, steps int) error {
+// work appends to shards in turn, acknowledges, takes snapshots and trims until something fails.
+func (p *process) work(ctx context.Context, rng *rand.Rand, steps int) error {
 	for range steps {
+		s := p.shards[rng.IntN(len(p.shards))]
 		for range 1 + rng.IntN(4) {
-			p := payload(rng, len(s.state))
-			// What Append took may come back.
-			if _, err := s.log.Append(byte(len(p)), []byte(p[:len(p)/2]), []byte(p[len(p)/2:])); err != nil {
+			if err := s.add(rng); err != nil {
 				return err
 			}
-			s.state = append(s.state, p)
 		}
 		if rng.IntN(3) > 0 {
 			if err := s.log.Flush(ctx); err != nil {
 				return err
 			}
-			s.acked = len(s.state)
+			for _, s := range p.shards { // a sync is everybody's
+				s.acked = len(s.state)
+			}
 		}
 		if rng.IntN(5) == 0 {
 			id, cut := s.next, len(s.state)
@@ -121,7 +165,18 @@ func (s *shard) work(ctx context.Context, rng *rand.Rand, steps int) error {
 			}
 		}
 	}
-	return s.log.Close()
+	return p.log.Close()
+}
+
+// add appends a record.
+func (s *shard) add(rng *rand.Rand) error {
+	p := payload(rng, len(s.state))
+	// What Append took may come back.
+	if _, err := s.log.Append(byte(len(p)), []byte(p[:len(p)/2]), []byte(p[len(p)/2:])); err != nil {
+		return err
+	}
+	s.state = append(s.state, p)
+	return nil
 }
 
 // TestCrash stops the process or the machine at every operation of a script, twice, and looks at what is left.
@@ -133,71 +188,76 @@ func TestCrash(t *testing.T) {
 	}
 	for seed := range seeds {
 		for _, power := range []bool{false, true} {
-			t.Run(fmt.Sprintf("seed=%d/power=%t", seed, power), func(t *testing.T) {
-				t.Parallel()
-				for k := 1; ; k++ {
-					if !crashAt(t, seed, power, k) {
-						t.Logf("%d operations", k)
-						break
-					}
+			for _, shards := range []int{1, 3} {
+				if shards > 1 && seed%3 > 0 {
+					continue
 				}
-			})
+				t.Run(fmt.Sprintf("seed=%d/power=%t/shards=%d", seed, power, shards), func(t *testing.T) {
+					t.Parallel()
+					for k := 1; ; k++ {
+						if !crashAt(t, seed, power, shards, k) {
+							t.Logf("%d operations", k)
+							break
+						}
+					}
+				})
+			}
 		}
 	}
 }
 
 // crashAt reports whether the script was cut short.
-func crashAt(t *testing.T, seed uint64, power bool, k int) bool {
+func crashAt(t *testing.T, seed uint64, power bool, shards, k int) bool {
 	t.Helper()
 	ctx := t.Context()
-	s := &shard{d: newDisk(), snaps: map[uint64]int{0: 0}, next: 1}
+	p := newProcess(newDisk(), shards)
 	died := false
 	for generation := range 3 {
 		rng := rand.New(rand.NewPCG(seed, uint64(generation)))
 		if generation < 2 {
-			s.d.killAt = max(1, k/(generation+1))
+			p.d.killAt = max(1, k/(generation+1))
 		}
-		err := s.open(ctx)
+		err := p.open(ctx)
 		if err == nil {
-			err = s.work(ctx, rng, 20)
+			err = p.work(ctx, rng, 20)
 		}
-		if s.log != nil {
-			_ = s.log.Close() // joins the writer; the error is the one above
+		if p.log != nil {
+			_ = p.log.Close() // joins the writer; the error is the one above
 		}
 		if err != nil && !errors.Is(err, errKilled) {
-			t.Fatalf("killed at operation %d, generation %d: %v; files %v", k, generation, err, s.d.files())
+			t.Fatalf("killed at operation %d, generation %d: %v; files %v", k, generation, err, p.d.files())
 		}
 		if generation == 0 {
 			died = err != nil
 		}
 		if power {
-			s.d = s.d.powerFailure(rand.New(rand.NewPCG(seed, uint64(k))))
+			p.d = p.d.powerFailure(rand.New(rand.NewPCG(seed, uint64(k))))
 		} else {
-			s.d = s.d.processDeath()
+			p.d = p.d.processDeath()
 		}
 	}
 	return died
 }
 
-// build makes a log with given payloads, one group each or all in one group, and returns its disk.
-func build(t *testing.T, together bool, payloads ...string) *disk {
+// build makes a log with given payloads, of shards in turn, one group each or all in one group, and returns its disk. No file has
+// more than its records.
+func build(t *testing.T, together bool, shards int, payloads ...string) *disk {
 	t.Helper()
 	d := newDisk()
-	s := &shard{d: d, snaps: map[uint64]int{0: 0}}
-	if err := s.open(t.Context()); err != nil {
+	p := newProcess(d, shards)
+	p.nosync = true
+	if err := p.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if together {
 		d.mu.Lock() // holds the writer at its first operation, so that the rest gathers
 	}
-	for i, p := range payloads {
-		if _, err := s.log.Append(byte(len(p)), []byte(p)); err != nil {
+	for i, text := range payloads {
+		s := p.shards[i%shards]
+		if _, err := s.log.Append(byte(len(text)), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if !together || i == 0 {
-			if together {
-				continue
-			}
+		if !together {
 			if err := s.log.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +266,7 @@ func build(t *testing.T, together bool, payloads ...string) *disk {
 	if together {
 		d.mu.Unlock()
 	}
-	if err := s.log.Close(); err != nil {
+	if err := p.log.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -223,7 +283,7 @@ func texts(n int) []string {
 
 func replay(t *testing.T, d *disk) ([]string, wal.Tail, error) {
 	t.Helper()
-	l, err := wal.Open(options(d))
+	l, err := openLog(options(d))
 	if err != nil {
 		return nil, wal.Tail{}, err
 	}
@@ -235,54 +295,97 @@ func replay(t *testing.T, d *disk) ([]string, wal.Tail, error) {
 	return got, tail, err
 }
 
-// TestTornAnywhere cuts the last segment at every byte: what comes back is exactly the records that are whole.
+// TestTornAnywhere ends the last segment at every byte, with nothing or with zeros after it: what comes back to each shard is
+// exactly its records that are whole.
 func TestTornAnywhere(t *testing.T) {
 	t.Parallel()
+	for _, shards := range []int{1, 3} {
+		for _, filled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("shards=%d/filled=%t", shards, filled), func(t *testing.T) {
+				t.Parallel()
+				tornAnywhere(t, shards, filled)
+			})
+		}
+	}
+}
+
+func tornAnywhere(t *testing.T, shards int, filled bool) {
 	want := texts(60)
-	d := build(t, false, want...)
+	d := build(t, false, shards, want...)
 	files := d.files()
 	if len(files) < 3 {
 		t.Fatalf("%d segments, want several", len(files))
 	}
 	last := "/ps/wal/" + files[len(files)-1]
 	full := len(d.names[last].data)
-	header := len(wal.EncodeSegment("shard 1 of 2", 1, 0, 1, 0, 0, false, 0))
-	// Ends of the records of the last segment, from after.
+	header := len(wal.EncodeSegment("shard 1 of 2", 1, 1, 0, 0))
+	// whole is how many records there are up to a cut of the last segment.
 	whole := func(cut int) int {
 		end, n := full, len(want)
 		for end > cut && end > header {
 			n--
-			end -= 25 + len(want[n])
+			end -= wal.RecordHead + len(want[n])
 		}
 		return n
 	}
+	of := func(i, n int) (out []string) {
+		for k := i; k < n; k += shards {
+			out = append(out, want[k])
+		}
+		return out
+	}
 	for cut := range full {
 		c := d.processDeath()
-		c.names[last].data = c.names[last].data[:cut]
-		got, tail, err := replay(t, c)
+		if c.names[last].data = c.names[last].data[:cut:cut]; filled {
+			c.names[last].data = append(c.names[last].data, make([]byte, 900)...)
+		}
+		l, err := wal.Open(options(c))
 		if err != nil {
 			t.Fatalf("cut at %d of %d: %v", cut, full, err)
 		}
 		n := whole(cut)
-		if !slices.Equal(got, want[:n]) {
-			t.Fatalf("cut at %d of %d: %d records, want %d", cut, full, len(got), n)
+		for i := range shards {
+			var got []string
+			tail, err := l.Shard(uint32(i)).Replay(t.Context(), 0, collect(&got))
+			if cut < header {
+				// It has its name only once its header is durable.
+				if !errors.Is(err, wal.ErrCorrupt) {
+					t.Fatalf("cut at %d in the header: %v, want ErrCorrupt", cut, err)
+				}
+				continue
+			}
+			if err != nil || !slices.Equal(got, of(i, n)) {
+				t.Fatalf("cut at %d of %d, shard %d: %d records, want %d: %v", cut, full, i, len(got), len(of(i, n)), err)
+			}
+			// What is torn may end in zeros, which nobody can tell from those behind it.
+			if end := max(len(bytes.TrimRight(c.names[last].data, "\x00")), int(tail.Offset)); int(tail.Offset+tail.TornBytes) != end {
+				t.Fatalf("cut at %d: tail %+v, want its end at %d", cut, tail, end)
+			}
 		}
-		if cut > header && tail.Offset+tail.TornBytes != int64(cut) || cut <= header && cut > 0 && tail.TornBytes == 0 && cut != header {
-			t.Fatalf("cut at %d: tail %+v", cut, tail)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if cut < header {
+			continue
 		}
 		// And the log continues from there.
-		s := &shard{d: c, snaps: map[uint64]int{0: 0}, state: slices.Clone(want), acked: n}
-		if err := s.open(t.Context()); err != nil {
+		p := newProcess(c, shards)
+		for i, s := range p.shards {
+			s.state, s.acked = of(i, len(want)), len(of(i, n))
+		}
+		if err := p.open(t.Context()); err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
-		if err := s.work(t.Context(), rand.New(rand.NewPCG(1, 1)), 1); err != nil {
+		if err := p.work(t.Context(), rand.New(rand.NewPCG(1, 1)), 1); err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
-		again := &shard{d: c, snaps: s.snaps, state: s.state, acked: s.acked}
-		if err := again.open(t.Context()); err != nil || len(again.state) != len(s.state) {
-			t.Fatalf("cut at %d, second time: %d records, want %d: %v", cut, len(again.state), len(s.state), err)
+		for _, s := range p.shards {
+			s.acked = len(s.state)
 		}
-		if err := again.log.Close(); err != nil {
+		if err := p.open(t.Context()); err != nil {
+			t.Fatalf("cut at %d, second time: %v", cut, err)
+		}
+		if err := p.log.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -294,7 +397,7 @@ func TestFlippedBit(t *testing.T) {
 	t.Parallel()
 	for _, together := range []bool{false, true} {
 		want := texts(45)
-		d := build(t, together, want...)
+		d := build(t, together, 1, want...)
 		if n := len(d.files()); !together && n < 2 {
 			t.Fatalf("%d segments, want several", n)
 		}
@@ -324,24 +427,23 @@ func TestFlippedBit(t *testing.T) {
 				}
 			}
 		}
-		if n := 25 + len(want[len(want)-1]); torn != n {
+		if n := wal.RecordHead + len(want[len(want)-1]); torn != n {
 			t.Errorf("together=%t: torn at %d bytes, want the %d of the last record", together, torn, n)
 		}
 	}
 }
 
-// TestHole takes sectors out of a group that was in flight when the machine died, and out of one that was durable.
 // TestUnreadable: what the disk cannot give back is damage, wherever it is.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
-	d := build(t, true, texts(9)...)
+	d := build(t, true, 1, texts(9)...)
 	size := int64(0)
 	for _, n := range d.names {
 		size = max(size, int64(len(n.data)))
 	}
 	for at := int64(1); at < size; at += 7 {
 		d.failRead = at
-		l, err := wal.Open(options(d))
+		l, err := openLog(options(d))
 		if err == nil {
 			_, err = l.Replay(t.Context(), 0, func(byte, []byte) error { return nil })
 		}
@@ -351,6 +453,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// TestHole takes sectors out of a group that was in flight when the machine died, and out of one that was durable.
 func TestHole(t *testing.T) {
 	t.Parallel()
 	big := func(i int) string { return fmt.Sprint(i) + strings.Repeat("y", 1500) }
@@ -359,7 +462,7 @@ func TestHole(t *testing.T) {
 		d := newDisk()
 		o := options(d)
 		o.SegmentBytes = 1 << 20
-		l, err := wal.Open(o)
+		l, err := openLog(o)
 		if err == nil {
 			err = l.Reset(0)
 		}
@@ -388,8 +491,8 @@ func TestHole(t *testing.T) {
 		data := d.names["/ps/wal/"+d.files()[0]].data
 		clear(data[2048:2560]) // in the second record
 		got, tail, err := replay(t, d)
-		if !slices.Equal(got, want[:1]) {
-			t.Errorf("together=%t: %d records, want 1", together, len(got))
+		if together && !slices.Equal(got, want[:1]) {
+			t.Errorf("%d records, want 1", len(got))
 		}
 		// In one group or two: the writer may have taken the first record before the others came. The second to fourth share one.
 		if together && (err != nil || tail.TornBytes == 0) {
@@ -404,7 +507,7 @@ func TestHole(t *testing.T) {
 // TestMissingSegment removes each segment but those at the ends, whose loss leaves another whole log.
 func TestMissingSegment(t *testing.T) {
 	t.Parallel()
-	d := build(t, false, texts(120)...)
+	d := build(t, false, 1, texts(120)...)
 	files := d.files()
 	if len(files) < 4 {
 		t.Fatalf("%d segments, want several", len(files))
@@ -423,11 +526,11 @@ func TestMissingSegment(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for full := 50; ; full += 97 {
-		s := &shard{d: newDisk(), snaps: map[uint64]int{0: 0}, next: 1}
-		s.d.fullAt = full
-		err := s.open(t.Context())
+		p := newProcess(newDisk(), 2)
+		p.d.fullAt = full
+		err := p.open(t.Context())
 		if err == nil {
-			err = s.work(t.Context(), rand.New(rand.NewPCG(5, 5)), 20)
+			err = p.work(t.Context(), rand.New(rand.NewPCG(5, 5)), 20)
 		}
 		if err == nil {
 			if full < 1000 {
@@ -438,35 +541,67 @@ func TestFullDisk(t *testing.T) {
 		if !errors.Is(err, wal.ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/ps/wal") {
 			t.Fatalf("full after %d: %v", full, err)
 		}
-		if s.log.Stats().Next > 0 {
+		if s := p.shards[1]; p.log.Stats().Next > 1 && s.log.Bases() != nil {
+			// It is the end for all shards.
 			if _, err := s.log.Append(1, []byte("x")); !errors.Is(err, wal.ErrNoSpace) {
 				t.Fatalf("full after %d: append: %v, want the same error again", full, err)
 			}
 			if err := s.log.Rotate(1 << 40); !errors.Is(err, wal.ErrNoSpace) {
 				t.Fatalf("full after %d: rotate: %v, want the same error again", full, err)
 			}
-			if err := s.log.Flush(t.Context()); s.log.Stats().Durable+1 < s.log.Stats().Next && !errors.Is(err, wal.ErrNoSpace) {
+			if err := s.log.Flush(t.Context()); p.log.Stats().Durable+1 < p.log.Stats().Next && !errors.Is(err, wal.ErrNoSpace) {
 				t.Fatalf("full after %d: flush: %v, want the same error again", full, err)
 			}
 		}
-		_ = s.log.Close()
-		s.d.fullAt = 0
-		if err := s.open(t.Context()); err != nil {
+		_ = p.log.Close()
+		p.d.fullAt = 0
+		if err := p.open(t.Context()); err != nil {
 			t.Fatalf("full after %d, then room: %v", full, err)
 		}
-		if err := s.log.Close(); err != nil {
+		if err := p.log.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
+// TestNextSegmentTakesNoRoom: what is kept ready for the next segment is given back before a record is refused for want of room.
+func TestNextSegmentTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	const full, record = 40_000, 500
+	d := newDisk()
+	d.fullAt = full
+	o := options(d)
+	o.SegmentBytes = full - 1000 // there is no room for two
+	l, err := openLog(o)
+	if err == nil {
+		err = l.Reset(0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; err == nil; n++ {
+		if _, err = l.Append(1, make([]byte, record)); err == nil {
+			err = l.Flush(t.Context())
+		}
+	}
+	if !errors.Is(err, wal.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	if got := n * (record + wal.RecordHead); got < full-2*record {
+		t.Errorf("full after %d bytes of records, want almost all of %d", got, full)
+	}
+	_ = l.Close()
+}
+
 // TestFailedSync: after one failed fsync nothing more is acknowledged, even if the next would succeed.
 func TestFailedSync(t *testing.T) {
 	t.Parallel()
-	s := &shard{d: newDisk(), snaps: map[uint64]int{0: 0}}
-	if err := s.open(t.Context()); err != nil {
+	p := newProcess(newDisk(), 1)
+	if err := p.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s := p.shards[0]
 	lsn, err := s.log.Append(1, []byte("a"))
 	if err == nil {
 		err = s.log.Wait(t.Context(), lsn)
@@ -475,9 +610,9 @@ func TestFailedSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := func(v bool) {
-		s.d.mu.Lock()
-		defer s.d.mu.Unlock()
-		s.d.failSync = v
+		p.d.mu.Lock()
+		defer p.d.mu.Unlock()
+		p.d.failSync = v
 	}
 	set(true)
 	bad, err := s.log.Append(1, []byte("b"))
@@ -497,7 +632,7 @@ func TestFailedSync(t *testing.T) {
 	if err := s.log.Wait(t.Context(), lsn); err != nil {
 		t.Errorf("wait for what was durable: %v", err)
 	}
-	if err := s.log.Close(); !errors.Is(err, syscall.EIO) {
+	if err := p.log.Close(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("close: %v, want EIO", err)
 	}
 }
@@ -508,32 +643,33 @@ func TestFailedSync(t *testing.T) {
 func TestFailedSyncThenStartedAgain(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		s := &shard{d: newDisk(), snaps: map[uint64]int{0: 0}, next: 1}
-		if err := s.open(t.Context()); err != nil {
+		p := newProcess(newDisk(), 1)
+		if err := p.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		s := p.shards[0]
 		add := func() error {
-			p := payload(rand.New(rand.NewPCG(seed, uint64(len(s.state)))), len(s.state))
-			lsn, err := s.log.Append(byte(len(p)), []byte(p))
+			text := payload(rand.New(rand.NewPCG(seed, uint64(len(s.state)))), len(s.state))
+			lsn, err := s.log.Append(byte(len(text)), []byte(text))
 			if err != nil {
 				return err
 			}
-			s.state = append(s.state, p)
+			s.state = append(s.state, text)
 			return s.log.Wait(t.Context(), lsn)
 		}
 		if err := add(); err != nil {
 			t.Fatal(err)
 		}
 		s.acked = len(s.state)
-		s.d.mu.Lock()
-		s.d.failSync = true
-		s.d.mu.Unlock()
+		p.d.mu.Lock()
+		p.d.failSync = true
+		p.d.mu.Unlock()
 		if err := add(); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("a record whose fsync fails: %v", err)
 		}
-		_ = s.log.Close()
-		s.d = s.d.processDeath()
-		if err := s.open(t.Context()); err != nil {
+		_ = p.log.Close()
+		p.d = p.d.processDeath()
+		if err := p.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if len(s.state) != 2 {
@@ -543,12 +679,12 @@ func TestFailedSyncThenStartedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.acked = len(s.state)
-		_ = s.log.Close()
-		s.d = s.d.powerFailure(rand.New(rand.NewPCG(seed, 1)))
-		if err := s.open(t.Context()); err != nil {
+		_ = p.log.Close()
+		p.d = p.d.powerFailure(rand.New(rand.NewPCG(seed, 1)))
+		if err := p.open(t.Context()); err != nil {
 			t.Fatalf("seed %d: after the power failure: %v", seed, err)
 		}
-		if err := s.log.Close(); err != nil {
+		if err := p.log.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -557,32 +693,42 @@ func TestFailedSyncThenStartedAgain(t *testing.T) {
 // TestStaleBytes puts an older log's records after the end of a newer one: a re-used block is not a record.
 func TestStaleBytes(t *testing.T) {
 	t.Parallel()
-	old, now := build(t, true, "one", "two", "three"), build(t, true, "1", "2")
+	old, now := build(t, true, 1, "one", "two", "three"), build(t, true, 1, "1", "2")
 	path := "/ps/wal/" + now.files()[0]
 	n := now.names[path]
-	hdr := len(wal.EncodeSegment("shard 1 of 2", 1, 0, 1, 0, 0, false, 0))
-	skip := hdr + 2*25 + len("one") + len("two")
+	hdr := len(wal.EncodeSegment("shard 1 of 2", 1, 1, 0, 0, wal.ResetOf(0, 0)))
+	skip := hdr + 2*wal.RecordHead + len("one") + len("two")
 	n.data = append(n.data, old.names[path].data[skip:]...)
 	got, tail, err := replay(t, now)
-	if err != nil || !slices.Equal(got, []string{"1", "2"}) || tail.TornBytes != int64(25+len("three")) {
+	if err != nil || !slices.Equal(got, []string{"1", "2"}) || tail.TornBytes != int64(wal.RecordHead+len("three")) {
 		t.Errorf("%q, %+v, %v", got, tail, err)
 	}
-	if lsn := binary.LittleEndian.Uint64(n.data[len(n.data)-5-25+8:]); lsn != 3 {
+	if lsn := binary.LittleEndian.Uint64(n.data[len(n.data)-5-wal.RecordHead+8:]); lsn != 4 {
 		t.Errorf("the stale record has lsn %d: the test tests nothing", lsn)
 	}
 }
 
-// TestLostRecords: the records of segments join without a gap and without an overlap, borders counted.
+// TestLostRecords: the records of segments join without a gap and without an overlap, those of other shards and borders counted.
 func TestLostRecords(t *testing.T) {
 	t.Parallel()
-	for first, ok := range map[uint64]bool{3: false, 4: true, 5: false} {
-		for _, border := range []uint64{0, 1} {
+	for first, ok := range map[uint64]bool{4: false, 5: true, 6: false} {
+		for _, other := range []uint32{0, 1} {
 			d := newDisk()
-			d.names["/ps/wal/wal-0000000000000001.log"] = &node{data: wal.EncodeSegment("shard 1 of 2", 1, 0, 1, 7, 0, true, 1, []byte("a"), []byte("b"), []byte("c"))}
-			d.names["/ps/wal/wal-0000000000000002.log"] = &node{data: wal.EncodeSegment("shard 1 of 2", 2, border, first+border, 8, 3, border == 1, 1, []byte("d"))}
+			rec := func(shard uint32, s string) wal.Entry { return wal.Entry{Shard: shard, Kind: 1, Payload: []byte(s)} }
+			d.names["/ps/wal/wal-0000000000000001.log"] = &node{data: wal.EncodeSegment("shard 1 of 2", 1, 1, 7, 0, wal.ResetOf(0, 0), rec(0, "a"), rec(other, "b"), rec(0, "c"))}
+			d.names["/ps/wal/wal-0000000000000002.log"] = &node{data: wal.EncodeSegment("shard 1 of 2", 2, first, 8, 4, wal.BorderOf(0, 1), rec(0, "d"))}
 			got, _, err := replay(t, d)
-			if ok && (err != nil || len(got) != 4) || !ok && (!errors.Is(err, wal.ErrCorrupt) || len(got) != 3) {
-				t.Errorf("second segment from record %d, border %d: %d records, %v", first, border, len(got), err)
+			if ok && (err != nil || len(got) != 4-int(other)) || !ok && (!errors.Is(err, wal.ErrCorrupt) || len(got) > 0) {
+				t.Errorf("second segment from record %d, other shard %d: %d records, %v", first, other, len(got), err)
+			}
+			// A border behind the gap has nothing to do with it.
+			l, err := openLog(options(d))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = nil
+			if _, err := l.Replay(t.Context(), 1, collect(&got)); err != nil || !slices.Equal(got, []string{"d"}) {
+				t.Errorf("second segment from record %d: from its border %q, %v", first, got, err)
 			}
 		}
 	}

@@ -23,11 +23,10 @@ type disk struct {
 	mu    sync.Mutex
 	names map[string]*node // as processes see them
 	safe  map[string]*node // as they are on the platter
-	// ops counts changes; at killAt the process dies, in the middle of the change if it is a write. Once fullAt bytes are
-	// written, the disk is full.
+	// ops counts changes; at killAt the process dies, in the middle of the change if it is a write. While files have
+	// fullAt bytes, the disk is full.
 	ops, killAt int
 	dead        bool
-	written     int
 	fullAt      int
 	// failRead, if not 0, is the offset after which no file can be read.
 	failRead int64
@@ -37,9 +36,17 @@ type disk struct {
 }
 
 type node struct {
-	data   []byte
-	synced int
-	lost   [][2]int // of data, between two offsets: a failed Sync has dropped it
+	data, platter []byte
+	lost          [][2]int // of data, between two offsets: a failed Sync has dropped it
+}
+
+// old is what the platter has of data between two offsets.
+func (n *node) old(from, to int) []byte {
+	out := make([]byte, to-from)
+	if from < len(n.platter) {
+		copy(out, n.platter[from:])
+	}
+	return out
 }
 
 var _ fsx.Disk = (*disk)(nil)
@@ -54,7 +61,7 @@ func (d *disk) processDeath() *disk {
 	cp := map[*node]*node{}
 	dup := func(n *node) *node {
 		if cp[n] == nil {
-			cp[n] = &node{slices.Clone(n.data), n.synced, slices.Clone(n.lost)}
+			cp[n] = &node{slices.Clone(n.data), slices.Clone(n.platter), slices.Clone(n.lost)}
 		}
 		return cp[n]
 	}
@@ -95,18 +102,18 @@ func (d *disk) powerFailure(rng *rand.Rand) *disk {
 			continue
 		}
 		seen[n] = true
-		n.data = n.data[:n.synced+rng.IntN(len(n.data)-n.synced+1)]
-		for at := n.synced; at < len(n.data); {
-			end := min(len(n.data), at-at%512+512)
-			if rng.IntN(3) == 0 {
-				clear(n.data[at:end])
+		n.data = n.data[:len(n.platter)+rng.IntN(len(n.data)-len(n.platter)+1)]
+		for at := 0; at < len(n.data); at += 512 {
+			end := min(len(n.data), at+512)
+			if old := n.old(at, end); !bytes.Equal(old, n.data[at:end]) && rng.IntN(3) == 0 {
+				copy(n.data[at:end], old)
 			}
-			at = end
 		}
 		for _, r := range n.lost {
-			clear(n.data[min(r[0], len(n.data)):min(r[1], len(n.data))])
+			from, to := min(r[0], len(n.data)), min(r[1], len(n.data))
+			copy(n.data[from:to], n.old(from, to))
 		}
-		n.synced, n.lost = len(n.data), nil
+		n.platter, n.lost = slices.Clone(n.data), nil
 	}
 	out.names, out.safe = survivors, maps.Clone(survivors)
 	return out
@@ -141,7 +148,28 @@ func (d *disk) Create(path string) (fsx.DiskFile, error) {
 	}
 	n := &node{}
 	d.names[path] = n
-	return &diskFile{d, n}, nil
+	return &diskFile{d: d, n: n}, nil
+}
+
+func (d *disk) Update(path string, at int64) (fsx.DiskFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.op(); err != nil {
+		return nil, err
+	}
+	n := d.names[path]
+	if n == nil {
+		return nil, fs.ErrNotExist
+	}
+	return &diskFile{d, n, int(at)}, nil
+}
+
+// used is how many bytes files have.
+func (d *disk) used() (n int) {
+	for _, f := range d.names {
+		n += len(f.data)
+	}
+	return n
 }
 
 func (d *disk) Rename(from, to string) error {
@@ -247,8 +275,17 @@ func (d *disk) files() []string {
 }
 
 type diskFile struct {
-	d *disk
-	n *node
+	d  *disk
+	n  *node
+	at int
+}
+
+// put writes where the file is.
+func (f *diskFile) put(p []byte) {
+	if more := f.at + len(p) - len(f.n.data); more > 0 {
+		f.n.data = append(f.n.data, make([]byte, more)...)
+	}
+	f.at += copy(f.n.data[f.at:], p)
 }
 
 func (f *diskFile) Write(p []byte) (int, error) {
@@ -259,16 +296,14 @@ func (f *diskFile) Write(p []byte) (int, error) {
 		if was {
 			return 0, err
 		}
-		f.n.data = append(f.n.data, p[:len(p)/2]...)
+		f.put(p[:len(p)/2])
 		return len(p) / 2, err
 	}
-	if room := f.d.fullAt - f.d.written; f.d.fullAt > 0 && len(p) > room {
-		f.n.data = append(f.n.data, p[:max(0, room)]...)
-		f.d.written = f.d.fullAt
+	if room := f.d.fullAt - f.d.used() + len(f.n.data) - f.at; f.d.fullAt > 0 && len(p) > room {
+		f.put(p[:max(0, room)])
 		return max(0, room), syscall.ENOSPC
 	}
-	f.d.written += len(p)
-	f.n.data = append(f.n.data, p...)
+	f.put(p)
 	return len(p), nil
 }
 
@@ -278,12 +313,21 @@ func (f *diskFile) Sync() error {
 	if err := f.d.op(); err != nil {
 		return err
 	}
+	was := f.n.old(0, len(f.n.data))
 	if f.d.failSync {
-		f.n.lost = append(f.n.lost, [2]int{f.n.synced, len(f.n.data)})
-		f.n.synced = len(f.n.data)
+		from, to := 0, len(was)
+		for from < to && was[from] == f.n.data[from] {
+			from++
+		}
+		f.n.lost = append(f.n.lost, [2]int{from, to})
+	}
+	f.n.platter = slices.Clone(f.n.data)
+	for _, r := range f.n.lost {
+		copy(f.n.platter[r[0]:r[1]], was[r[0]:r[1]])
+	}
+	if f.d.failSync {
 		return syscall.EIO
 	}
-	f.n.synced = len(f.n.data)
 	return nil
 }
 

@@ -1,60 +1,68 @@
-// Package wal keeps the write-ahead log of one shard.
+// Package wal keeps the write-ahead log of the shards of one process.
 //
-// The shard appends what it must not lose, as records of a kind and bytes that mean nothing here, and acknowledges when
-// [Log.Wait] says that they are durable. Snapshots trim the log: a border ([Log.Rotate]) separates what lies before the
-// cut of a snapshot from what follows it, and a shard comes back as the snapshot plus the records after its border.
+// A shard appends what it must not lose, as records of a kind and bytes that mean nothing here, and acknowledges when
+// [ShardLog.Wait] says that they are durable. Records of all shards go to one sequence of files, through one goroutine: it writes
+// what has gathered meanwhile in one piece, syncs once, and wakes all that wait for it. Snapshots trim the log: a border
+// ([ShardLog.Rotate]) separates what lies before the cut of a snapshot from what follows it, and a shard comes back as the
+// snapshot plus its records after its border, whatever the others do.
 //
-//	l, err := wal.Open(opts)             reads headers, changes nothing
-//	l.Bases()                            snapshots from which the log goes on, newest first
-//	l.Replay(ctx, base, f)               every record behind that cut, in order
-//	l.Begin()        or l.Reset(base)    go on behind the last record, or begin anew
-//	lsn, err := l.Append(kind, bytes)    under the shard's lock: the order of records is the order of effects
-//	l.Wait(ctx, lsn)                     outside of it: many waiters share one fsync
-//	l.Rotate(id)                         at the cut of snapshot id, under the shard's lock
-//	l.Flush(ctx)                         before the manifest of snapshot id is written: its border is durable
-//	l.Trim(id)                           after it: what lies before the snapshot before id goes
+//	l, err := wal.Open(opts)             reads the files, changes nothing
+//	s := l.Shard(3)                      the log of one shard in it; all shards of the process say so before one of them begins
+//	s.Bases()                            snapshots from which it continues, newest first
+//	s.Replay(ctx, base, f)               every record of the shard behind that cut, in order
+//	s.Begin()        or s.Reset(base)    continue behind the last record, or start over
+//	lsn, err := s.Append(kind, bytes)    under the shard's lock: the order of records is the order of effects
+//	s.Wait(ctx, lsn)                     outside of it: all that wait share one sync
+//	s.Rotate(id)                         at the cut of snapshot id, under the shard's lock
+//	s.Flush(ctx)                         before the manifest of snapshot id is written: its border is durable
+//	s.Trim(id)                           after it: what lies before the snapshot before id is not needed by this shard any more
+//	l.Close()
 //
 // # Files
 //
-// A log is a folder of segments wal-NNNNNNNNNNNNNNNN.log, numbered without gaps. A segment ends at a border, when it has
-// grown over [Options].SegmentBytes, and when the process ends: an old segment is never appended to. The next segment is
-// made only when everything in the one before is durable. Numbers are little endian.
+// A log is a folder of segments wal-NNNNNNNNNNNNNNNN.log, numbered without gaps. A segment ends before it would grow over
+// [Options].SegmentBytes, and when the process ends: an old segment is never appended to. The next segment is made only when
+// everything in the one before is durable, and the oldest are removed when no shard of the process needs them. Numbers are
+// little endian.
 //
-//	segment = header, record...
+//	segment = header, record..., zeros
 //
 //	header                                            record
 //	+--------------------------+                      +--------------------------+
 //	| magic "MONOWAL\n"     8  |                      | checksum              4  |
 //	| version               4  |                      | length of payload     4  |
-//	| flags                 4  |                      | lsn                   8  |
+//	| 0                     4  |                      | lsn                   8  |
 //	| number of the segment 8  |                      | durable               8  |
-//	| base: snapshot id     8  |                      | kind                  1  |
-//	| lsn of first record   8  |                      | payload          length  |
-//	| salt                  8  |                      +--------------------------+
-//	| length of identity    4  |
-//	| identity         length  |
+//	| 0                     8  |                      | shard                 4  |
+//	| lsn of first record   8  |                      | type                  1  |
+//	| salt                  8  |                      | kind                  1  |
+//	| length of identity    4  |                      | payload          length  |
+//	| identity         length  |                      +--------------------------+
 //	| checksum              4  |
 //	+--------------------------+
 //
 // Checksums are CRC-32C, of a header over everything before it, of a record over the salt and everything after the
-// checksum. The salt is random for each segment and the lsn counts by one, so that old bytes of a block that the file
-// system used before are never taken for a record. The field durable is the lsn up to which the log was durable when the
-// record was written. Flags: 1, the segment begins at the border of its base (which takes an lsn of its own, the one
-// before the first record's); 2, the log begins here and earlier segments count for nothing ([Log.Reset]).
+// checksum. The salt is random for each segment and the lsn counts by one over the records of all shards, so that old bytes of a
+// block that the file system used before are never taken for a record. The field durable is the lsn up to which the log was
+// durable when the record was written. Types: 0, a record of the shard; 1, a border; 2, the shard's log begins here and earlier
+// records of that shard count for nothing ([ShardLog.Reset]). The payload of 1 and 2 is the number of the snapshot.
+//
+// Where syncs cost something, segments are filled with zeros beside the writing of the one before, so that a sync moves the bytes
+// of its records and nothing of the file system's own. The first of a process are small and not filled, and so are those that the
+// disk had no time or room for.
 //
 // # Torn and corrupt
 //
 // A process or machine that dies while it writes leaves the end of the last segment incomplete. Nothing of that was
-// acknowledged, and [Log.Replay] leaves it out and reports it ([Tail]). Anything else that is not as it was written is
+// acknowledged, and [Open] leaves it out and reports it ([Tail]). Anything else that is not as it was written is
 // [ErrCorrupt]: every fault in a segment that is not the last, a missing segment, and in the last segment a bad record x
-// with a good one after it, for which it scans what is left of the file, unless both were in flight when the machine died:
-// no good record after x says that x was durable, and x has a hole of zeros the size of a disk's sector where blocks
-// reached the disk out of order.
+// with a good one after it, unless both were in flight when the machine died: no good record after x says that x was durable,
+// and x has a hole of zeros the size of a disk's sector where blocks reached the disk out of order. Damage takes from each shard
+// what it has before; a shard whose border lies behind it has lost nothing.
 //
 // Two cases cannot be distinguished from a torn tail and are taken for one: damage to the very last record with nothing good
-// after it, and damage to a record of the last group if one of its sectors is zero. The first also holds for the header of
-// a last segment that has no records: the border is lost, but nothing that was acknowledged follows it.
+// after it, and damage to a record of the last group if one of its sectors is zero.
 //
-// Begin writes the last segment again instead of continuing with it: that cuts off the torn end, and pages that an earlier
-// fsync failed to write, which a second one would call durable, go to disk after all.
+// The last segment is written again before the log continues, in place of appending to it: that cuts off the torn end, and pages
+// that an earlier sync failed to write, which a second one would call durable, go to disk after all.
 package wal

@@ -10,17 +10,17 @@ import (
 )
 
 var (
-	// ErrCorrupt means that the log is not what its writer wrote, and not merely torn at its end. [Log.Replay] returns it with
-	// the file and offset. What the log held is lost to this shard: roll all shards back to a snapshot, then [Log.Reset].
+	// ErrCorrupt means that the log is not what its writer wrote, and not merely torn at its end. [ShardLog.Replay] returns it with
+	// the file and offset. What the log held is lost to this shard: roll all shards back to a snapshot, then [ShardLog.Reset].
 	ErrCorrupt = errors.New("log is damaged")
-	// ErrIdentity means that the folder holds the log of another shard, or of another layout. [Open] returns it.
-	ErrIdentity = failure.New(failure.Identity, "log of another shard")
-	// ErrVersion means that the log was written by a newer version of the format. [Open] returns it.
+	// ErrIdentity means that the folder holds the log of another job, or of shards of another layout. [Open] returns it.
+	ErrIdentity = failure.New(failure.Identity, "log of other shards")
+	// ErrVersion means that the log was written in another version of the format. [Open] returns it.
 	ErrVersion = errors.New("unknown log format version")
-	// ErrBase means that the log has no border of that snapshot, or that borders would not ascend. [Log.Replay], [Log.Rotate]
-	// and [Log.Trim] return it.
+	// ErrBase means that the log has no border of that snapshot, or that borders would not ascend. [ShardLog.Replay], [ShardLog.Rotate]
+	// and [ShardLog.Trim] return it.
 	ErrBase = errors.New("log has no such base")
-	// ErrNoSpace means that the disk filled up. What was acknowledged is there; nothing more is taken. Free space or name
+	// ErrNoSpace means that the disk filled up. It ends the logs of all shards of the process. What was acknowledged is there; nothing more is taken. Free space or name
 	// another folder, and start the shard again. Errors that wrap it wrap syscall.ENOSPC or syscall.EDQUOT too.
 	ErrNoSpace = errors.New("no space left for the log")
 	// ErrTooLarge means that a record has more than [MaxRecord] bytes. The log is as it was.
@@ -41,13 +41,16 @@ func (l *Log) fail(doing, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if full(err) {
 		st := l.Stats()
 		return fmt.Errorf("wal: %s %s: %w: the log in %s has %d bytes and %d more wait; free space or name another folder and start the shard again; snapshots taken more often keep the log short: %w",
 			doing, path, ErrNoSpace, l.o.Dir, st.Bytes, st.Pending, err)
 	}
 	return fmt.Errorf("wal: %s %s: %w", doing, path, err)
 }
+
+// full reports whether the disk has no room.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // unreadable is an error of reading a file as callers know it: [ErrCorrupt], unless it speaks of this process.
 func unreadable(path string, offset int64, err error) error {

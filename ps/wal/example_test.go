@@ -17,15 +17,16 @@ func Example() {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx := context.Background()
-	opts := wal.Options{Dir: dir, Identity: "shard 0 of 1"}
+	opts := wal.Options{Dir: dir, Identity: "1 shard"}
 
 	run := func(steps ...byte) error {
 		l, err := wal.Open(opts)
 		if err != nil {
 			return err
 		}
+		s := l.Shard(0)
 		sum := 0
-		tail, err := l.Replay(ctx, 0, func(_ byte, payload []byte) error {
+		tail, err := s.Replay(ctx, 0, func(_ byte, payload []byte) error {
 			sum += int(payload[0])
 			return nil
 		})
@@ -33,15 +34,15 @@ func Example() {
 			return err
 		}
 		fmt.Println("came back with", sum, "after", tail.Records, "records")
-		if err := l.Begin(); err != nil {
+		if err := s.Begin(); err != nil {
 			return err
 		}
-		for _, s := range steps {
-			lsn, err := l.Append('+', []byte{s})
+		for _, step := range steps {
+			lsn, err := s.Append('+', []byte{step})
 			if err != nil {
 				return err
 			}
-			if err := l.Wait(ctx, lsn); err != nil {
+			if err := s.Wait(ctx, lsn); err != nil {
 				return err
 			}
 		}

@@ -1,14 +1,30 @@
 package wal
 
+// Entry is a record of a segment, for the tests of the reader.
+type Entry struct {
+	Shard      uint32
+	Type, Kind byte
+	Payload    []byte
+}
+
+// RecordHead is what a record has beside its payload.
+const RecordHead = recordHead
+
+// BorderOf and ResetOf are the records of a cut.
+func BorderOf(shard uint32, base uint64) Entry {
+	return Entry{shard, typeBorder, 0, le.AppendUint64(nil, base)}
+}
+
+func ResetOf(shard uint32, base uint64) Entry {
+	return Entry{shard, typeReset, 0, le.AppendUint64(nil, base)}
+}
+
 // EncodeSegment writes a segment, for the tests of the reader.
-func EncodeSegment(identity string, seq, base, first, salt, durable uint64, border bool, kind byte, payloads ...[]byte) []byte {
-	h := header{seq: seq, base: base, first: first, salt: salt, identity: identity}
-	if border {
-		h.flags = flagBorder
-	}
+func EncodeSegment(identity string, seq, first, salt, durable uint64, records ...Entry) []byte {
+	h := header{seq: seq, first: first, salt: salt, identity: identity}
 	var recs []byte
-	for i, p := range payloads {
-		recs = appendRecord(recs, first+uint64(i), kind, len(p), [][]byte{p})
+	for i, r := range records {
+		recs = appendRecord(recs, first+uint64(i), r.Shard, r.Type, r.Kind, len(r.Payload), [][]byte{r.Payload})
 	}
 	seal(recs, salt, durable)
 	return append(h.encode(), recs...)

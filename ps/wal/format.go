@@ -13,21 +13,25 @@ const MaxRecord = 1 << 30
 const MaxIdentity = 4096
 
 // formatVersion is the format that this package writes, and the only one it reads.
-const formatVersion = 1
+const formatVersion = 2
 
 const (
 	magic = "MONOWAL\n"
 	// headerFixed is a header without its identity, the checksum after it included.
 	headerFixed = 8 + 4 + 4 + 8 + 8 + 8 + 8 + 4 + 4
 	// recordHead is a record without its payload.
-	recordHead = 4 + 4 + 8 + 8 + 1
+	recordHead = 4 + 4 + 8 + 8 + 4 + 1 + 1
 	// sectorBytes is the least that a disk writes whole.
 	sectorBytes = 512
 )
 
+// The types of records.
 const (
-	flagBorder = 1 << iota
-	flagReset
+	typeData byte = iota
+	// typeBorder separates what lies before the cut of a snapshot from what follows it.
+	typeBorder
+	// typeReset is a border before which nothing of the shard counts.
+	typeReset
 )
 
 var (
@@ -37,9 +41,7 @@ var (
 
 // header is what a segment begins with.
 type header struct {
-	flags    uint32
 	seq      uint64
-	base     uint64
 	first    uint64
 	salt     uint64
 	identity string
@@ -47,21 +49,13 @@ type header struct {
 
 func (h *header) len() int { return headerFixed + len(h.identity) }
 
-// from is the lsn with which the segment begins: its border's if it has one.
-func (h *header) from() uint64 {
-	if h.flags&flagBorder != 0 {
-		return h.first - 1
-	}
-	return h.first
-}
-
 func (h *header) encode() []byte {
 	b := make([]byte, 0, h.len())
 	b = append(b, magic...)
 	b = le.AppendUint32(b, formatVersion)
-	b = le.AppendUint32(b, h.flags)
+	b = le.AppendUint32(b, 0)
 	b = le.AppendUint64(b, h.seq)
-	b = le.AppendUint64(b, h.base)
+	b = le.AppendUint64(b, 0)
 	b = le.AppendUint64(b, h.first)
 	b = le.AppendUint64(b, h.salt)
 	b = le.AppendUint32(b, uint32(len(h.identity)))
@@ -87,12 +81,9 @@ func parseHeader(b []byte) (header, error) {
 	}
 	// Every version has its version, the length and the checksum in these places, so that damage is not taken for one.
 	if v := le.Uint32(b[8:]); v != formatVersion {
-		return header{}, fmt.Errorf("version %d: %w", v, ErrVersion)
+		return header{}, fmt.Errorf("version %d, this program has version %d; put the folder aside, and what it holds after the last snapshot is read from the source again: %w", v, formatVersion, ErrVersion)
 	}
-	h := header{
-		flags: le.Uint32(b[12:]), seq: le.Uint64(b[16:]), base: le.Uint64(b[24:]), first: le.Uint64(b[32:]), salt: le.Uint64(b[40:]),
-		identity: string(b[52:end]),
-	}
+	h := header{seq: le.Uint64(b[16:]), first: le.Uint64(b[32:]), salt: le.Uint64(b[40:]), identity: string(b[52:end])}
 	if h.first == 0 {
 		return header{}, fmt.Errorf("first lsn is 0")
 	}
@@ -100,12 +91,13 @@ func parseHeader(b []byte) (header, error) {
 }
 
 // appendRecord adds a record whose checksum and durable field [seal] fills in.
-func appendRecord(b []byte, lsn uint64, kind byte, size int, parts [][]byte) []byte {
+func appendRecord(b []byte, lsn uint64, shard uint32, typ, kind byte, size int, parts [][]byte) []byte {
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint32(b, uint32(size))
 	b = le.AppendUint64(b, lsn)
 	b = le.AppendUint64(b, 0)
-	b = append(b, kind)
+	b = le.AppendUint32(b, shard)
+	b = append(b, typ, kind)
 	for _, p := range parts {
 		b = append(b, p...)
 	}
@@ -136,11 +128,20 @@ func saltSum(salt uint64) uint32 {
 // record is one entry; payload is part of the bytes it was read from.
 type record struct {
 	lsn, durable uint64
-	kind         byte
+	shard        uint32
+	typ, kind    byte
 	payload      []byte
 }
 
 func (r *record) len() int { return recordHead + len(r.payload) }
+
+// base is the snapshot of a border or reset; ok is false for what cannot be one.
+func (r *record) base() (base uint64, ok bool) {
+	if len(r.payload) != 8 {
+		return 0, false
+	}
+	return le.Uint64(r.payload), true
+}
 
 // shape reads a record without looking at its checksum; ok is set if it lies within b.
 func shape(b []byte) (r record, ok bool) {
@@ -151,7 +152,10 @@ func shape(b []byte) (r record, ok bool) {
 	if n > MaxRecord || n > int64(len(b)-recordHead) {
 		return record{}, false
 	}
-	return record{lsn: le.Uint64(b[8:]), durable: le.Uint64(b[16:]), kind: b[24], payload: b[recordHead : recordHead+int(n)]}, true
+	return record{
+		lsn: le.Uint64(b[8:]), durable: le.Uint64(b[16:]), shard: le.Uint32(b[24:]), typ: b[28], kind: b[29],
+		payload: b[recordHead : recordHead+int(n)],
+	}, true
 }
 
 // parseRecord reads the record at the beginning of b, which must be number lsn.

@@ -23,7 +23,7 @@ func TestKilledChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("runs in the child of TestKill")
 	}
-	l, err := wal.Open(wal.Options{Dir: dir, Identity: "child", SegmentBytes: 8 << 10})
+	l, err := openLog(wal.Options{Dir: dir, Identity: "child", SegmentBytes: 8 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestKill(t *testing.T) {
 		if err := cmd.Wait(); !errors.As(err, &exit) || exit.Exited() {
 			t.Fatalf("the child was not killed: %v", err)
 		}
-		l, err := wal.Open(wal.Options{Dir: dir, Identity: "child"})
+		l, err := openLog(wal.Options{Dir: dir, Identity: "child"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,7 @@ type Options struct {
 	Dir string
 	// Identity says whose log it is, in at most [MaxIdentity] bytes; a log that says otherwise is refused.
 	Identity string
-	// SegmentBytes is the size over which a segment is ended; 0 is 64 MiB. Smaller segments are trimmed sooner and cost an
-	// fsync of the folder each.
+	// SegmentBytes is the size over which a segment is ended; 0 is 64 MiB. The first segments of a process are smaller.
 	SegmentBytes int64
 	// NoSync leaves out fsync: what is acknowledged survives the death of the process but not that of the machine, after
 	// which the log may be [ErrCorrupt].
@@ -47,37 +46,32 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Log is the write-ahead log of a shard. Open, then Replay and Begin or Reset, come first and one at a time; afterwards
-// all methods may be called from several goroutines, but Append and Rotate must be ordered by their callers. One goroutine
-// of the log's own writes; Close joins it.
+// Log is the write-ahead log of the shards of a process. Each shard has its part of it ([Log.Shard]); all methods may be called
+// from several goroutines. One goroutine of the log's own writes, and now and then one makes the next file ready; Close joins
+// both.
 type Log struct {
 	o Options
-	// older are files that count for nothing any more, to be removed with the next trim, and tornFile is a segment whose
-	// making was cut short, or "".
-	older     []string
-	tornFile  string
-	tornBytes int64
+	// scanned is what Open found, end what lies behind it, torn how it ended.
+	scanned []segment
+	next    uint64
+	torn    Tail
 	// maxSeq is the largest number of a segment in the folder.
 	maxSeq uint64
-	// damage is what ended the search for segments, or nil.
-	damage error
-	// replayed is where the last complete Replay ended, or nil.
-	replayed *end
+	// older are files that count for nothing any more, to be removed with the next trim. It is guarded by trim.
+	older []string
 
-	// trim serialises [Log.Trim]; it is taken before mu.
-	trim sync.Mutex
-	mu   struct {
+	// starting is held while the log is made ready for appending; it is taken before mu, and so is trim.
+	starting, trim sync.Mutex
+	mu             struct {
 		sync.Mutex
 		state state
 		// err is the first failure of the writer, which ends the log.
 		err error
 		// segs are the segments of the log in order.
-		segs []segment
-		// base is that of the last border, durableBase the newest that is known to have a durable snapshot.
-		base, durableBase uint64
-		// buf and borders wait for the writer, spare and spareBorders are their references that it writes or has written.
+		segs   []segment
+		shards map[uint32]*ShardLog
+		// buf waits for the writer, spare is what it writes or has written.
 		buf, spare             []byte
-		borders, spareBorders  []border
 		writing                int
 		next, durable          uint64
 		syncs, bytes, appended uint64
@@ -102,65 +96,38 @@ type segment struct {
 	header
 	path string
 	size int64
+	// end is behind the last good record, and next is the lsn that comes then. gap is what lacks before the segment, damage what
+	// follows its last good record.
+	end         int64
+	next        uint64
+	gap, damage error
 }
 
-// border is a cut that is not written yet: base is the snapshot, lsn the border's own, at the place in the buffer.
-type border struct {
-	at        int
-	base, lsn uint64
-}
-
-// Append adds a record that consists of parts and returns its number; numbers ascend by one, but for borders, which take
-// one too. It copies and does no I/O, but blocks while [Options].MaxPending bytes wait: see [Log.Room]. The record is
-// durable when [Log.Wait] says so. Errors: [ErrTooLarge], [ErrState], [ErrClosed], and what made an earlier write fail.
-func (l *Log) Append(kind byte, parts ...[]byte) (lsn uint64, err error) {
-	size := 0
-	for _, p := range parts {
-		if size += len(p); size > MaxRecord {
-			return 0, fmt.Errorf("wal: a record of more than %d bytes: %w", MaxRecord, ErrTooLarge)
-		}
-	}
+// Shard returns the log of one shard, the same one each time. All shards of the process ask for theirs before the first of them
+// begins: of others in the folder nothing is kept.
+func (l *Log) Shard(number uint32) *ShardLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for {
-		if err := l.usable(); err != nil {
-			return 0, err
-		}
-		if p := l.pending(); p == 0 || p+recordHead+size <= l.o.MaxPending {
-			break
-		}
-		l.room.Wait()
-	}
-	lsn = l.mu.next
-	l.mu.next++
-	l.mu.appended++
-	l.mu.buf = appendRecord(l.mu.buf, lsn, kind, size, parts)
-	l.work.Signal()
-	return lsn, nil
+	s := l.shard(number)
+	s.claimed = true
+	return s
 }
 
-// Rotate says that what follows follows the cut of snapshot base. It does no I/O: it only notes the border, which is
-// durable after [Log.Flush]. Borders ascend; that of a snapshot which came to nothing may be set again. Errors: [ErrBase],
-// those of Append.
-func (l *Log) Rotate(base uint64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.usable(); err != nil {
-		return err
+// shard needs the lock.
+func (l *Log) shard(number uint32) *ShardLog {
+	s := l.mu.shards[number]
+	if s == nil {
+		s = &ShardLog{l: l, number: number}
+		l.mu.shards[number] = s
 	}
-	if base < l.mu.base {
-		return fmt.Errorf("wal: border of snapshot %d after that of %d: %w", base, l.mu.base, ErrBase)
-	}
-	l.mu.base = base
-	l.mu.borders = append(l.mu.borders, border{len(l.mu.buf), base, l.mu.next})
-	l.mu.next++
-	l.work.Signal()
-	return nil
+	return s
 }
 
 // Close writes what is left, syncs it, joins the writer and closes the file. It may be called again. Its error is the one
 // that ended the log, if any.
 func (l *Log) Close() error {
+	l.starting.Lock()
+	defer l.starting.Unlock()
 	l.trim.Lock()
 	defer l.trim.Unlock()
 	l.mu.Lock()
@@ -196,6 +163,15 @@ func (l *Log) usable() error {
 // pending is how many bytes are not written. The lock is held.
 func (l *Log) pending() int { return len(l.mu.buf) + l.mu.writing }
 
+// put adds a record for the writer. The lock is held.
+func (l *Log) put(shard uint32, typ, kind byte, size int, parts [][]byte) (lsn uint64) {
+	lsn = l.mu.next
+	l.mu.next++
+	l.mu.buf = appendRecord(l.mu.buf, lsn, shard, typ, kind, size, parts)
+	l.work.Signal()
+	return lsn
+}
+
 // Stats are figures of a log at one moment.
 type Stats struct {
 	// Segments and Bytes are what is in the folder and still needed.
@@ -203,13 +179,11 @@ type Stats struct {
 	Bytes    int64
 	// Pending is how many bytes are appended but not written.
 	Pending int
-	// Records is how many records were appended and Written how many bytes went to files since Begin. Syncs is the number of
-	// groups that were made durable.
+	// Records is how many records were appended, of all shards, and Written how many bytes of records went to files since the
+	// log began. Syncs is the number of groups that were made durable.
 	Records, Written, Syncs uint64
 	// Next is the number of the next record, Durable that of the last durable one.
 	Next, Durable uint64
-	// Base is the snapshot of the last border.
-	Base uint64
 }
 
 // Stats returns the figures of the log.
@@ -218,7 +192,7 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	s := Stats{
 		Segments: len(l.mu.segs), Pending: l.pending(), Records: l.mu.appended, Written: l.mu.bytes, Syncs: l.mu.syncs,
-		Next: l.mu.next, Durable: l.mu.durable, Base: l.mu.base,
+		Next: l.mu.next, Durable: l.mu.durable,
 	}
 	for i := range l.mu.segs {
 		s.Bytes += l.mu.segs[i].size
@@ -226,23 +200,10 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// Flush returns when everything appended, and every border set, before the call is durable. Errors: those of [Log.Wait].
-func (l *Log) Flush(ctx context.Context) error {
+// flush returns when everything appended before the call is durable.
+func (l *Log) flush(ctx context.Context) error {
 	l.mu.Lock()
 	lsn := l.mu.next - 1
 	l.mu.Unlock()
-	return l.Wait(ctx, lsn)
-}
-
-// Room returns when there is room for more, at once unless half of [Options].MaxPending waits to be written. A caller that
-// appends under a lock calls it before taking the lock, so that Append hardly ever blocks there. Errors: those of
-// [Log.Wait].
-func (l *Log) Room(ctx context.Context) error {
-	l.mu.Lock()
-	lsn, full, err := l.mu.next-1, l.pending() > l.o.MaxPending/2, l.mu.err
-	l.mu.Unlock()
-	if err != nil || !full {
-		return err
-	}
-	return l.Wait(ctx, lsn)
+	return l.wait(ctx, lsn)
 }

@@ -1,7 +1,7 @@
 package wal
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,56 +12,40 @@ import (
 	"sync"
 )
 
-// Open looks at the log in a folder, which may be missing, and changes nothing. What is damaged comes to light in
-// [Log.Replay]. Errors: [ErrIdentity], [ErrVersion], those of reading.
+// Open reads the log in a folder, which may be missing, and changes nothing. What is damaged comes to light in
+// [ShardLog.Replay]. Errors: [ErrIdentity], [ErrVersion], those of reading.
 func Open(o Options) (*Log, error) {
 	if len(o.Identity) > MaxIdentity {
 		return nil, fmt.Errorf("wal: identity of %d bytes, the limit is %d: %w", len(o.Identity), MaxIdentity, ErrTooLarge)
 	}
-	l := &Log{o: o.withDefaults()}
+	l := &Log{o: o.withDefaults(), next: 1}
 	l.work, l.room = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
+	l.mu.shards = map[uint32]*ShardLog{}
 	seqs, err := l.list()
 	if err != nil {
 		return nil, err
 	}
-	var segs []segment // newest first
-	for i, seq := range slices.Backward(seqs) {
-		path := filepath.Join(l.o.Dir, fileName(seq))
-		l.maxSeq = max(l.maxSeq, seq)
-		if n := len(segs); n > 0 {
-			newer := &segs[n-1]
-			if newer.flags&flagReset != 0 {
-				l.older = append(l.older, path)
-				continue
-			}
-			if l.damage == nil && newer.seq != seq+1 {
-				l.damage = corrupt(filepath.Join(l.o.Dir, fileName(newer.seq-1)), 0, "segment is missing")
-			}
+	var buf []byte
+	for i, seq := range seqs {
+		s := segment{header: header{seq: seq, first: l.next}, path: filepath.Join(l.o.Dir, fileName(seq)), next: l.next}
+		if i > 0 && seq != l.maxSeq+1 {
+			s.gap = corrupt(filepath.Join(l.o.Dir, fileName(seq-1)), 0, "segment is missing")
 		}
-		if l.damage != nil {
-			l.older = append(l.older, path)
-			continue
-		}
-		s, err := l.readHeader(path, seq)
-		switch {
-		case err == nil:
-			segs = append(segs, s)
-		case errors.Is(err, errTornHeader) && i == len(seqs)-1:
-			l.tornFile, l.tornBytes = path, s.size
-			l.maxSeq = seq - 1
-		case errors.Is(err, ErrVersion), errors.Is(err, ErrIdentity), !errors.Is(err, ErrCorrupt):
+		l.maxSeq = seq
+		if buf, err = l.scan(&s, i == len(seqs)-1, buf); err != nil {
 			return nil, err
-		default:
-			l.damage = err
-			l.older = append(l.older, path)
 		}
+		if i > 0 && s.gap == nil && s.damage == nil && l.scanned[i-1].damage == nil && s.first != l.next {
+			s.gap = corrupt(s.path, 32, "segment begins at record %d, the one before ends before %d", s.first, l.next)
+		}
+		l.next = s.next
+		l.scanned = append(l.scanned, s)
 	}
-	slices.Reverse(l.older)
-	slices.Reverse(segs)
-	l.mu.segs = segs
-	if len(segs) > 0 {
-		l.mu.base = segs[len(segs)-1].base
+	l.torn.Next = l.next
+	if l.torn.TornBytes > 0 {
+		l.o.Logger.Warn("write-ahead log has a torn end", "segment", l.torn.Segment, "offset", l.torn.Offset, "bytes", l.torn.TornBytes)
 	}
+	l.mu.segs = slices.Clone(l.scanned)
 	return l, nil
 }
 
@@ -87,171 +71,113 @@ func (l *Log) list() ([]uint64, error) {
 	return seqs, nil
 }
 
-// errTornHeader marks a header that may not have been written to its end, in a file without records.
-var errTornHeader = errors.New("header is torn")
-
-func (l *Log) readHeader(path string, seq uint64) (s segment, err error) {
-	b, size, err := l.read(path, nil, headerFixed+MaxIdentity)
-	if err != nil {
-		return segment{}, err
+// scan reads a segment to its end or to what is wrong with it, and takes note of the borders. It returns the memory it has read
+// it into, for the next one.
+func (l *Log) scan(s *segment, last bool, buf []byte) (data []byte, err error) {
+	if data, s.size, err = l.read(s.path, buf); err != nil {
+		if !errors.Is(err, ErrCorrupt) {
+			return nil, err
+		}
+		s.damage = err
+		return buf, nil
 	}
-	h, err := parseHeader(b)
+	h, err := parseHeader(data)
 	switch {
 	case errors.Is(err, ErrVersion):
-		return segment{}, fmt.Errorf("wal: %s: %w", path, err)
-	case err != nil && size <= int64(headerFixed+len(l.o.Identity)):
-		return segment{size: size}, errors.Join(corrupt(path, 0, "%w", err), errTornHeader)
+		return nil, fmt.Errorf("wal: %s: %w", s.path, err)
 	case err != nil:
-		return segment{}, corrupt(path, 0, "%w", err)
+		s.damage = corrupt(s.path, 0, "%w", err)
+		return data, nil
 	case h.identity != l.o.Identity:
-		return segment{}, fmt.Errorf("wal: %s belongs to %q, not to %q: %w", path, h.identity, l.o.Identity, ErrIdentity)
-	case h.seq != seq:
-		return segment{}, corrupt(path, 16, "segment says it is number %d", h.seq)
+		return nil, fmt.Errorf("wal: %s belongs to %q, not to %q: %w", s.path, h.identity, l.o.Identity, ErrIdentity)
+	case h.seq != s.seq:
+		s.damage = corrupt(s.path, 16, "segment says it is number %d", h.seq)
+		return data, nil
 	}
-	return segment{h, path, size}, nil
+	s.header, s.next = h, h.first
+	off, seed := s.len(), saltSum(s.salt)
+	for off < len(data) {
+		r, ok := parseRecord(data[off:], seed, s.next)
+		if !ok {
+			break
+		}
+		if !l.note(&r) {
+			s.end, s.damage = int64(off), corrupt(s.path, int64(off), "record %d is of type %d with %d bytes", r.lsn, r.typ, len(r.payload))
+			return data, nil
+		}
+		s.next++
+		off += r.len()
+	}
+	s.end = int64(off)
+	rest := data[off:]
+	switch {
+	case zero(rest): // never written
+	case !last:
+		s.damage = corrupt(s.path, int64(off), "bad record %d in a segment that was ended", s.next)
+	default:
+		torn, why := tornAt(rest, int64(off), seed, s.next)
+		if !torn {
+			s.damage = corrupt(s.path, int64(off), "record %d: %s", s.next, why)
+			break
+		}
+		l.torn.TornBytes = int64(len(bytes.TrimRight(rest, "\x00")))
+	}
+	if last {
+		l.torn.Segment, l.torn.Offset = s.path, int64(off)
+	}
+	return data, nil
 }
 
-// read reads a file, or no more of it than most bytes if most is not negative, into the memory of buf if that is enough. It is
-// read, not mapped: what a disk cannot give back is damage then, and not the end of the process. Errors: [ErrCorrupt] for
-// that, those that speak of this process and not of the file.
-func (l *Log) read(path string, buf []byte, most int) (b []byte, size int64, err error) {
+// note takes note of a record that was found; ok is false for one that no log has.
+func (l *Log) note(r *record) (ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.shard(r.shard)
+	s.found = true
+	if r.typ == typeData {
+		return true
+	}
+	base, ok := r.base()
+	if !ok || r.typ > typeReset {
+		return false
+	}
+	if r.typ == typeReset {
+		s.borders = s.borders[:0]
+	}
+	s.borders = append(s.borders, border{base, r.lsn})
+	s.base = base
+	return true
+}
+
+// read reads a file, into the memory of buf if that is enough. It is read, not mapped: what a disk cannot give back is damage
+// then, and not the end of the process. Errors: [ErrCorrupt] for that, those that speak of this process and not of the file.
+func (l *Log) read(path string, buf []byte) (b []byte, size int64, err error) {
 	f, err := l.o.Disk.Open(path)
 	if err != nil {
 		return nil, 0, unreadable(path, 0, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size = f.Info().Size
-	n := int(size)
-	if most >= 0 {
-		n = min(n, most)
+	if int64(cap(buf)) < size {
+		buf = make([]byte, size)
 	}
-	if cap(buf) < n {
-		buf = make([]byte, n)
-	}
-	buf = buf[:n]
-	if got, err := f.ReadAt(buf, 0); got < n {
+	buf = buf[:size]
+	if got, err := f.ReadAt(buf, 0); got < len(buf) {
 		return nil, size, unreadable(path, int64(got), err)
 	}
 	return buf, size, nil
 }
 
-// Bases returns the snapshots from whose cut the log can be replayed, newest first; 0 stands for the empty beginning. A log
-// without segments has none: it was never begun, or it is lost.
-func (l *Log) Bases() []uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []uint64
-	for i := range slices.Backward(l.mu.segs) {
-		if s := &l.mu.segs[i]; s.flags&flagBorder != 0 && (len(out) == 0 || out[len(out)-1] != s.base) {
-			out = append(out, s.base)
+// damaged is the first thing that is wrong from segment number from on, or nil.
+func (l *Log) damaged(from int) error {
+	for i := range l.scanned[from:] {
+		s := &l.scanned[from+i]
+		if i > 0 && s.gap != nil {
+			return s.gap
+		}
+		if s.damage != nil {
+			return s.damage
 		}
 	}
-	return out
-}
-
-// Found reports whether the folder holds anything of a log, whole or not.
-func (l *Log) Found() bool { return l.maxSeq > 0 || l.damage != nil || l.tornFile != "" }
-
-// Tail is how a log ended.
-type Tail struct {
-	// Records is how many records were replayed, and Next the number of the record that comes next.
-	Records, Next uint64
-	// TornBytes were left out at the end of file Segment, from Offset on. 0: the log ends with a whole record or segment.
-	TornBytes int64
-	Segment   string
-	Offset    int64
-}
-
-// end is where a replay ended: offset is that of the last record's end in the last segment.
-type end struct {
-	base, next uint64
-	offset     int64
-}
-
-// Replay calls f for every record after the cut of snapshot base, in order. The payload is read only and f may use it
-// until it returns. Replay may be called again, with another base. A log without segments is replayed from 0. Errors:
-// [ErrCorrupt], [ErrBase], [ErrState] after Begin, those of f, which end the replay, and of reading; the cause of ctx.
-func (l *Log) Replay(ctx context.Context, base uint64, f func(kind byte, payload []byte) error) (Tail, error) {
-	l.mu.Lock()
-	segs, st := l.mu.segs, l.mu.state
-	l.mu.Unlock()
-	if st != opened {
-		return Tail{}, fmt.Errorf("wal: replay after begin: %w", ErrState)
-	}
-	l.replayed = nil
-	first := -1
-	for i := range segs {
-		if s := &segs[i]; s.flags&flagBorder != 0 && s.base == base {
-			first = i // the newest, if a snapshot of that number was tried before
-		}
-	}
-	switch {
-	case first >= 0:
-	case l.damage != nil:
-		return Tail{}, l.damage
-	case len(segs) == 0 && base == 0:
-		l.replayed = &end{next: 1}
-		return Tail{Next: 1, Segment: l.tornFile, TornBytes: l.tornBytes}, nil
-	default:
-		return Tail{}, fmt.Errorf("wal: %s has no border of snapshot %d, its bases are %d: %w", l.o.Dir, base, l.Bases(), ErrBase)
-	}
-	tail := Tail{Next: segs[first].from()}
-	var buf []byte
-	for i := first; i < len(segs); i++ {
-		var err error
-		if buf, err = l.replaySegment(ctx, &segs[i], i == len(segs)-1, &tail, buf, f); err != nil {
-			return Tail{}, err
-		}
-	}
-	l.replayed = &end{base, tail.Next, tail.Offset}
-	if l.tornFile != "" && tail.TornBytes == 0 {
-		tail.Segment, tail.Offset, tail.TornBytes = l.tornFile, 0, l.tornBytes
-	}
-	if tail.TornBytes > 0 {
-		l.o.Logger.Warn("write-ahead log has a torn end", "segment", tail.Segment, "offset", tail.Offset, "bytes", tail.TornBytes)
-	}
-	return tail, nil
-}
-
-// replaySegment returns the memory it has read the segment into, for the next one.
-func (l *Log) replaySegment(ctx context.Context, s *segment, last bool, tail *Tail, buf []byte, f func(kind byte, payload []byte) error) (data []byte, err error) {
-	if s.from() != tail.Next {
-		return nil, corrupt(s.path, 32, "segment begins at record %d, the one before ends before %d", s.from(), tail.Next)
-	}
-	if data, _, err = l.read(s.path, buf, -1); err != nil {
-		return nil, err
-	}
-	if len(data) < s.len() {
-		return nil, corrupt(s.path, int64(len(data)), "segment became shorter")
-	}
-	tail.Next = s.first
-	off, seed := s.len(), saltSum(s.salt)
-	for off < len(data) {
-		r, ok := parseRecord(data[off:], seed, tail.Next)
-		if !ok {
-			break
-		}
-		if tail.Records%256 == 0 && ctx.Err() != nil {
-			return nil, fmt.Errorf("wal: replay of %s: %w", s.path, context.Cause(ctx))
-		}
-		if err := f(r.kind, r.payload); err != nil {
-			return nil, fmt.Errorf("wal: %s offset %d: record %d of kind %d: %w", s.path, off, r.lsn, r.kind, err)
-		}
-		tail.Records++
-		tail.Next++
-		off += r.len()
-	}
-	tail.Segment, tail.Offset = s.path, int64(off)
-	if off == len(data) {
-		return data, nil
-	}
-	if !last {
-		return nil, corrupt(s.path, int64(off), "bad record %d in a segment that was ended", tail.Next)
-	}
-	torn, why := tornAt(data[off:], int64(off), seed, tail.Next)
-	if !torn {
-		return nil, corrupt(s.path, int64(off), "record %d: %s", tail.Next, why)
-	}
-	tail.TornBytes = int64(len(data) - off)
-	return data, nil
+	return nil
 }

@@ -19,7 +19,7 @@ func tornAt(b []byte, off int64, seed uint32, lsn uint64) (torn bool, why string
 	return false, "bad record with good ones after it"
 }
 
-// after looks for good records after a bad one, number lsn, at the beginning of b. It returns where the first of them is,
+// behind looks for good records after a bad one, number lsn, at the beginning of b. It returns where the first of them is,
 // or -1, and the largest durable field of them all.
 func behind(b []byte, seed uint32, lsn uint64) (at int, durable uint64) {
 	at = -1

@@ -13,10 +13,8 @@ type waiter struct {
 	ready chan struct{} // of one place; filled under the lock by the goroutine that takes the waiter off the list
 }
 
-// Wait returns when the record lsn and all before it are durable. Many may wait at once and share one fsync. Errors: what
-// made a write fail, which stays for good because after a failed fsync nothing is known; [ErrClosed]; the cause of ctx,
-// after which the record may become durable all the same.
-func (l *Log) Wait(ctx context.Context, lsn uint64) error {
+// wait is [ShardLog.Wait].
+func (l *Log) wait(ctx context.Context, lsn uint64) error {
 	l.mu.Lock()
 	if done, err := l.decided(lsn); done {
 		l.mu.Unlock()

@@ -2,10 +2,10 @@ package wal
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 )
@@ -16,6 +16,10 @@ const (
 	tmpSuffix  = ".tmp"
 )
 
+// firstSegment is the size of the first segment of a process; each one after it is twice as large, up to
+// [Options].SegmentBytes.
+const firstSegment = 4 << 20
+
 func fileName(seq uint64) string { return fmt.Sprintf("%s%016d%s", namePrefix, seq, nameSuffix) }
 
 // writer is the goroutine that writes, and nobody else touches its fields.
@@ -24,18 +28,19 @@ type writer struct {
 	file fsx.DiskFile
 	path string
 	seq  uint64
-	base uint64
 	salt uint64
-	size int64
+	// size is that of the header and the records, limit what it is to stay below.
+	size, limit int64
 	// last is the lsn up to which everything was written, synced that up to which it is durable.
 	last, synced uint64
 	dirty        bool
+	// next is the file of the next segment while it is made, or nil.
+	next *spare
 }
 
 // group is what the writer takes at once.
 type group struct {
-	buf     []byte
-	borders []border
+	buf []byte
 	// last is the last lsn in it.
 	last uint64
 }
@@ -44,6 +49,7 @@ type group struct {
 func (w *writer) run() {
 	l := w.l
 	defer close(l.done)
+	defer w.discard()
 	for {
 		g, ok := w.take()
 		if !ok {
@@ -52,7 +58,7 @@ func (w *writer) run() {
 		err := w.write(g)
 		l.mu.Lock()
 		l.mu.bytes += uint64(len(g.buf))
-		l.mu.spare, l.mu.spareBorders, l.mu.writing = g.buf[:0], g.borders[:0], 0
+		l.mu.spare, l.mu.writing = g.buf[:0], 0
 		if cap(g.buf) > 2*l.o.MaxPending {
 			l.mu.spare = nil
 		}
@@ -86,30 +92,24 @@ func (w *writer) take() (g group, ok bool) {
 	l := w.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.mu.buf) == 0 && len(l.mu.borders) == 0 {
+	for len(l.mu.buf) == 0 {
 		if l.mu.state != running {
 			return group{}, false
 		}
 		l.work.Wait()
 	}
-	g = group{l.mu.buf, l.mu.borders, l.mu.next - 1}
-	l.mu.buf, l.mu.borders, l.mu.writing = l.mu.spare, l.mu.spareBorders, len(g.buf)
+	// A push goes to all shards at the same time: those that can run append theirs before the first is synced.
+	l.mu.Unlock()
+	runtime.Gosched()
+	l.mu.Lock()
+	g = group{l.mu.buf, l.mu.next - 1}
+	l.mu.buf, l.mu.writing = l.mu.spare, len(g.buf)
 	return g, true
 }
 
 // write makes a group durable.
 func (w *writer) write(g group) error {
-	at := 0
-	for _, b := range g.borders {
-		if err := w.put(g.buf[at:b.at]); err != nil {
-			return err
-		}
-		at = b.at
-		if err := w.begin(header{flags: flagBorder, base: b.base, first: b.lsn + 1}); err != nil {
-			return err
-		}
-	}
-	if err := w.put(g.buf[at:]); err != nil {
+	if err := w.put(g.buf); err != nil {
 		return err
 	}
 	w.last = g.last
@@ -118,21 +118,28 @@ func (w *writer) write(g group) error {
 
 // put writes whole records.
 func (w *writer) put(b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	if w.size >= w.l.o.SegmentBytes {
-		if err := w.begin(header{base: w.base, first: le.Uint64(b[8:])}); err != nil {
+	if n := w.size + int64(len(b)); n > w.limit && w.size > int64(headerFixed+len(w.l.o.Identity)) {
+		if err := w.begin(le.Uint64(b[8:])); err != nil {
 			return err
 		}
 	}
 	seal(b, w.salt, w.synced)
 	w.dirty = true
-	if _, err := w.file.Write(b); err != nil {
+	if err := w.writeAll(b); err != nil {
 		return w.l.fail("writing", w.path, err)
 	}
 	w.size += int64(len(b))
+	w.prepare()
 	return nil
+}
+
+// writeAll writes b. When the disk is full it gives back what was kept for the next segment and tries once more.
+func (w *writer) writeAll(b []byte) error {
+	n, err := w.file.Write(b)
+	if full(err) && w.discard() {
+		_, err = w.file.Write(b[n:])
+	}
+	return err
 }
 
 func (w *writer) sync() error {
@@ -145,13 +152,13 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// begin ends the segment, if there is one, and begins the next with what h says of it. The old one is durable before the
+// begin ends the segment, if there is one, and begins the next, with record number first. The old one is durable before the
 // new one exists, and the new one and its name before a record in it is acknowledged.
-func (w *writer) begin(h header) error {
+func (w *writer) begin(first uint64) error {
 	l := w.l
 	ended := w.size
 	if w.file != nil {
-		w.last = h.from() - 1
+		w.last = first - 1
 		if err := w.sync(); err != nil {
 			return err
 		}
@@ -163,26 +170,50 @@ func (w *writer) begin(h header) error {
 	}
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
-	h.seq, h.salt, h.identity = w.seq+1, binary.LittleEndian.Uint64(salt[:]), l.o.Identity
+	h := header{seq: w.seq + 1, first: first, salt: le.Uint64(salt[:]), identity: l.o.Identity}
 	path := filepath.Join(l.o.Dir, fileName(h.seq))
-	f, err := l.o.Disk.Create(path)
-	if err != nil {
-		return l.fail("making", path, err)
-	}
-	w.file, w.path, w.seq, w.base, w.salt, w.size = f, path, h.seq, h.base, h.salt, int64(h.len())
-	if err := l.writeSynced(f, h.encode()); err != nil {
-		return l.fail("writing", path, err)
-	}
-	if err := l.syncDir(); err != nil {
+	if err := w.make(path, h.encode()); err != nil {
 		return err
 	}
+	w.path, w.seq, w.salt, w.size = path, h.seq, h.salt, int64(h.len())
+	w.limit = nextLimit(w.limit, l.o.SegmentBytes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.mu.segs); n > 0 && ended > 0 {
 		l.mu.segs[n-1].size = ended
 	}
-	l.mu.segs = append(l.mu.segs, segment{h, path, w.size})
+	l.mu.segs = append(l.mu.segs, segment{header: h, path: path, size: w.size})
 	return nil
+}
+
+func nextLimit(limit, most int64) int64 { return min(max(firstSegment, 2*limit), most) }
+
+// make makes the file of a segment, whose header is durable before it has its name, and opens it behind that.
+func (w *writer) make(path string, header []byte) error {
+	l := w.l
+	tmp := w.ready()
+	var f fsx.DiskFile
+	var err error
+	if tmp != "" {
+		f, err = l.o.Disk.Update(tmp, 0)
+	} else {
+		tmp = path + tmpSuffix
+		f, err = l.o.Disk.Create(tmp)
+	}
+	if err != nil {
+		return l.fail("making", tmp, err)
+	}
+	if err := errors.Join(l.writeSynced(f, header), f.Close()); err != nil {
+		return l.fail("writing", tmp, err)
+	}
+	if err := l.o.Disk.Rename(tmp, path); err != nil {
+		return l.fail("renaming", tmp, err)
+	}
+	if err := l.syncDir(); err != nil {
+		return err
+	}
+	w.file, err = l.o.Disk.Update(path, int64(len(header)))
+	return l.fail("opening", path, err)
 }
 
 func (l *Log) writeSynced(f fsx.DiskFile, b []byte) error {
@@ -197,22 +228,4 @@ func (l *Log) syncDir() error {
 		return nil
 	}
 	return l.fail("syncing", l.o.Dir, l.o.Disk.SyncDir(l.o.Dir))
-}
-
-// start makes the log ready for appending, at h. It runs before the writer's goroutine does.
-func (l *Log) start(h header) error {
-	w := &writer{l: l, seq: l.maxSeq, last: h.first - 1, synced: h.first - 1}
-	if err := w.begin(h); err != nil {
-		if w.file != nil {
-			err = errors.Join(err, w.file.Close())
-		}
-		return err
-	}
-	l.done = make(chan struct{})
-	l.mu.Lock()
-	l.mu.state, l.mu.base = running, h.base
-	l.mu.next, l.mu.durable = h.first, h.first-1
-	l.mu.Unlock()
-	go w.run()
-	return nil
 }

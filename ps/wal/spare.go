@@ -1,0 +1,93 @@
+package wal
+
+import (
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// spare is the file of the next segment, filled with zeros beside the writing of this one: blocks that a file has and that were
+// written before need no commit of the file system's journal when they are written again, which is most of what a sync of a
+// growing file costs.
+type spare struct {
+	path string
+	stop atomic.Bool
+	made chan error
+}
+
+const (
+	spareName = namePrefix + "next" + nameSuffix + tmpSuffix
+	// zeroBytes are written at once, and syncZeros synced at once: a sync of the log waits behind them.
+	zeroBytes = 256 << 10
+	syncZeros = 4 << 20
+)
+
+var errStopped = errors.New("not needed any more")
+
+// prepare begins to make the file of the next segment when an eighth of this one is full, so that short logs have none.
+func (w *writer) prepare() {
+	if w.l.o.NoSync || w.next != nil || w.size < w.limit/8 {
+		return
+	}
+	s := &spare{path: filepath.Join(w.l.o.Dir, spareName), made: make(chan error, 1)}
+	w.next = s
+	size := nextLimit(w.limit, w.l.o.SegmentBytes)
+	go func() { s.made <- w.l.fill(s, size) }()
+}
+
+// fill makes a file of zeros. It is not touched by anybody else before it is made.
+func (l *Log) fill(s *spare, size int64) (err error) {
+	f, err := l.o.Disk.Create(s.path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zeros := make([]byte, min(size, zeroBytes))
+	for n := int64(0); n < size; {
+		if s.stop.Load() {
+			return errStopped
+		}
+		b := zeros[:min(size-n, int64(len(zeros)))]
+		if _, err := f.Write(b); err != nil {
+			return err
+		}
+		if n += int64(len(b)); n%syncZeros == 0 || n == size {
+			if err := f.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ready returns the file for the next segment, or "" where there is none: one is made without it then.
+func (w *writer) ready() string {
+	if w.next == nil {
+		return ""
+	}
+	s := w.next
+	select {
+	case err := <-s.made:
+		w.next = nil
+		if err == nil {
+			return s.path
+		}
+		_ = w.l.remove(s.path) // as the next process would
+		return ""
+	default:
+		// It is not ready in time, and will be for the one after.
+		return ""
+	}
+}
+
+// discard removes the file that was made or is being made, and reports whether there was one.
+func (w *writer) discard() bool {
+	if w.next == nil {
+		return false
+	}
+	w.next.stop.Store(true)
+	_ = <-w.next.made // whatever came of it
+	_ = w.l.remove(w.next.path)
+	w.next = nil
+	return true
+}
