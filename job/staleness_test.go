@@ -69,9 +69,9 @@ snapshot: {every: 0s}
 	return c
 }
 
-// TestDefaultsAreNotStale compares, at equal examples, the defaults with two workers with one worker in step. With lookups two
+// TestDefaultsAreNotStale compares, at equal examples, the defaults with two and four workers with one worker in step. With lookups two
 // ahead and pushes two behind, one worker ended at an AUC of .57 here and two at .52 with a log loss of 2.5; in step it is .69
-// and .63.
+// and .63. Four workers that began at once ended at .63 and .67; they begin in turn.
 func TestDefaultsAreNotStale(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for seconds; part of the full run")
@@ -87,23 +87,23 @@ func TestDefaultsAreNotStale(t *testing.T) {
 		return r.Metrics
 	}
 	step := train("step", "train.prefetch.lookup=0", "train.prefetch.push=0")
-	for workers := 1; workers <= 2; workers++ {
+	for _, workers := range []int{1, 2, 4} {
 		got := train(fmt.Sprint(workers), fmt.Sprintf("train.workers=%d", workers))
 		t.Logf("%d workers: %v; in step: %v", workers, got, step)
-		if math.Abs(got["progressive_auc"]-step["progressive_auc"]) > .03 || got["progressive_log_loss"] > step["progressive_log_loss"]*1.05 {
+		if math.Abs(got["progressive_auc"]-step["progressive_auc"]) > .018 || got["progressive_log_loss"] > step["progressive_log_loss"]*1.05 {
 			t.Errorf("%d workers with the defaults: %v; one in step: %v", workers, got, step)
 		}
 	}
 }
 
-// TestFewBatchesAreWarnedOf runs four workers over a handful of batches.
+// TestFewBatchesAreWarnedOf runs four workers over a handful of batches: they begin in turn, unless lookups ahead are let lag.
 func TestFewBatchesAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeWorld(t, dir, 2000, 5)
-	for set, warns := range map[string]bool{"train.workers=4": true, "train.prefetch.lookup=2": false, "train.workers=1": false, "train.workers=2": false} {
+	for set, warns := range map[string]bool{"train.workers=4 train.prefetch.lookup=2 train.max_staleness=4": true, "train.workers=4": false, "train.prefetch.lookup=2": false, "train.workers=1": false, "train.workers=2": false} {
 		var log bytes.Buffer
-		c := worldJob(t, dir, set, 5, 64, set)
+		c := worldJob(t, dir, set, 5, 64, strings.Fields(set)...)
 		if _, err := job.Run(t.Context(), c, job.RunOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
 			t.Fatal(err)
 		}

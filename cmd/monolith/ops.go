@@ -67,6 +67,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"gemm":     simdbench.Gemm,
 			"step":     jobbench.Step,
 			"queues":   jobbench.Queues,
+			"size":     jobbench.Size,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,

@@ -67,6 +67,17 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+// TestSize: steps on tables of both sizes are timed.
+func TestSize(t *testing.T) {
+	o := options(t, "size fm")
+	o.Rows = 20_000
+	results, err := jobbench.Size(t.Context(), o)
+	check(t, o, 1, results, err)
+	if r := results[0]; r.Theirs["20000 ids"] <= 0 || r.Ratio <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // program writes an executable text and returns its path.
 func program(t *testing.T, name, text string) string {
 	t.Helper()

@@ -700,7 +700,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	if s := t.shards.Restored(); s != nil {
 		r.ResumedFrom = s.Path
-	} else if stale := t.cfg.Train.Staleness(); t.steps > 0 && t.steps < spec.FewBatches(stale) {
+	} else if stale := t.cfg.Train.Staleness(); t.steps > 0 && t.steps < spec.FewBatches(stale) && (!t.cfg.InTurn() || stale >= int64(t.cfg.Train.Workers)) {
 		t.log.WarnContext(ctx, "few batches for so many under way: gradients were stale while steps were large; make batches or prefetch smaller, or train with fewer workers",
 			"batches", t.steps, "under_way", stale, "want", spec.FewBatches(stale))
 	}

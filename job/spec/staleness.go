@@ -26,6 +26,10 @@ func FewBatches(stale int64) int64 {
 	return 50 * stale * stale
 }
 
+// InTurn reports whether the workers of this process begin one after the other, each once batches enough were trained on for so
+// many under way.
+func (c *Config) InTurn() bool { return c.Train.Workers > 2 && c.Runner == RunnerLocal }
+
 // StepThreads is how many threads the model of a worker uses in this process.
 func (c *Config) StepThreads() int {
 	switch {

@@ -64,6 +64,9 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	if depth.Ahead() {
 		lookup, step.MaxStaleness = lookup.Ahead(), c.Train.MaxStaleness
 	}
+	if c.InTurn() {
+		lookup = lookup.InTurn(spec.FewBatches)
+	}
 	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, lookup), "lookahead", depth.Lookup)
 	grads := pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step))
 	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {

@@ -20,6 +20,7 @@ type Lookup struct {
 	features []model.Feature
 	heads    []labels
 	ahead    bool
+	turns    *turns
 }
 
 // NewLookup makes the stage for a model.
@@ -32,6 +33,15 @@ func NewLookup(m model.Model, open OpenStore) *Lookup {
 func (l *Lookup) Ahead() *Lookup {
 	c := *l
 	c.ahead = true
+	return &c
+}
+
+// InTurn returns the stage for workers that begin one after the other: with so many others of the process at work, one waits with its
+// first batch until all of them have begun wanted(others) batches, or begin none for five seconds. It does not wait on a split that was
+// trained on before. The stage must be that of all workers.
+func (l *Lookup) InTurn(wanted func(others int64) int64) *Lookup {
+	c := *l
+	c.turns = &turns{wanted: wanted}
 	return &c
 }
 
@@ -100,6 +110,13 @@ type lookup struct {
 
 // Process implements [pipeline.Processor].
 func (l *lookup) Process(ctx context.Context, in *pipeline.Batch, emit func(*Prepared) error) error {
+	if l.stage.turns != nil {
+		o := in.Origin()
+		if err := l.stage.turns.enter(ctx, l, o.Source, o.Split); err != nil {
+			in.Release()
+			return err
+		}
+	}
 	p := l.pool.get()
 	p.batch, p.pool, p.ahead = in, l.pool, l.tracker != nil
 	p.lead.holders.Store(1)
@@ -122,6 +139,9 @@ func (l *lookup) Flush(context.Context, func(*Prepared) error) error { return ni
 
 // Close implements [pipeline.Processor].
 func (l *lookup) Close() error {
+	if l.stage.turns != nil {
+		l.stage.turns.leave(l)
+	}
 	if l.tracker != nil {
 		l.tracker.close()
 	}
