@@ -66,7 +66,7 @@ func TestRealDataPrecision(t *testing.T) {
 			auc := map[string]float64{}
 			for _, precision := range []string{"float32", "bf16", "fp16"} {
 				cfg, err := job.Load(name+".yaml", job.LoadOptions{
-					Env: append(os.Environ(), "MONOLITH_DATA="+data), Set: []string{"dir=" + filepath.Join(t.TempDir(), "run"), "ps.precision=" + precision},
+					Env: append(os.Environ(), "MONOLITH_DATA="+data), Set: []string{"dir=" + filepath.Join(t.TempDir(), "run"), "epochs=5", "ps.precision=" + precision},
 				})
 				if err != nil {
 					t.Fatal(err)
