@@ -395,7 +395,8 @@ func TestDamagedStateOfShards(t *testing.T) {
 				newest := c.snapshots()[len(c.snapshots())-1]
 				spoil(t, filepath.Join(newest, "rows-*"), damage)
 				if durability == "wal" {
-					spoil(t, filepath.Join(c.dir, "run", "wal", "shard-0001-*", "*"), damage)
+					// A file that ends early is a torn end, for all that anybody can tell, and no damage.
+					spoil(t, filepath.Join(c.dir, "run", "wal", "shard-0001-*", "*"), "flipped")
 				}
 				shards = c.serve(t)
 				shards[0].says("; passed over").says(newest)
