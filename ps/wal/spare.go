@@ -86,7 +86,7 @@ func (w *writer) discard() bool {
 		return false
 	}
 	w.next.stop.Store(true)
-	_ = <-w.next.made // whatever came of it
+	<-w.next.made // whatever came of it
 	_ = w.l.remove(w.next.path)
 	w.next = nil
 	return true

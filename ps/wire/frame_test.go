@@ -239,8 +239,13 @@ func TestExponentsOfGradients(t *testing.T) {
 		k  int32
 		ok bool
 	}{
-		{param.FP16, param.MinExponent, true}, {param.FP16, param.MaxExponent, true}, {param.FP16, param.MinExponent - 1, false}, {param.FP16, param.MaxExponent + 1, false},
-		{param.BF16, 0, true}, {param.BF16, 1, false}, {param.FP16, math.MinInt32, false},
+		{param.FP16, param.MinExponent, true},
+		{param.FP16, param.MaxExponent, true},
+		{param.FP16, param.MinExponent - 1, false},
+		{param.FP16, param.MaxExponent + 1, false},
+		{param.BF16, 0, true},
+		{param.BF16, 1, false},
+		{param.FP16, math.MinInt32, false},
 	} {
 		b := binary.LittleEndian.AppendUint32(nil, uint32(c.k))
 		d := newDecoder(&player{messages: [][]byte{append(b, 0, 0)}})

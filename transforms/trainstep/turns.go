@@ -26,6 +26,8 @@ const (
 	turnsIdle = 100 * time.Millisecond
 	// turnsStall is how long a worker waits while none of the others begins a batch: they have none, or wait for this one.
 	turnsStall = 5 * time.Second
+	// turnsLongest is how long it waits in all: what it was given may be a partition of a slow stream that nobody else reads.
+	turnsLongest = 30 * time.Second
 )
 
 // resumed is what tells a worker that continues from one that begins, and what it does meanwhile. [*ps.Client] is one.
@@ -58,7 +60,8 @@ func (t *turns) enter(ctx context.Context, l *lookup, source, split string) erro
 }
 
 func (t *turns) wait(ctx context.Context, l *lookup, store resumed) error {
-	last, since, idled := int64(-1), time.Now(), time.Now()
+	begun := time.Now()
+	last, since, idled := int64(-1), begun, begun
 	var tick *time.Ticker
 	for {
 		t.mu.Lock()
@@ -68,7 +71,7 @@ func (t *turns) wait(ctx context.Context, l *lookup, store resumed) error {
 		if batches != last {
 			last, since = batches, now
 		}
-		if batches >= wanted || now.Sub(since) >= turnsStall {
+		if batches >= wanted || now.Sub(since) >= turnsStall || now.Sub(begun) >= turnsLongest {
 			return nil
 		}
 		// Without queues pushes are made by this goroutine, which then has to pass on a snapshot's marker: the others wait for it.

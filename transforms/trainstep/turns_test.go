@@ -91,13 +91,13 @@ func TestWorkersBeginInTurn(t *testing.T) {
 		}
 		third := begin(t.Context(), 2)
 		for ; batches < 40; batches++ {
-			if time.Sleep(time.Second); !waits(third) {
+			if time.Sleep(500 * time.Millisecond); !waits(third) {
 				t.Fatalf("the third worker begins after %d batches", batches)
 			}
 			begin(t.Context(), batches%2)
 		}
-		if n := stores[2].idled.Load(); n < 300 || n > 400 {
-			t.Errorf("idled %d times in 36 s", n)
+		if n := stores[2].idled.Load(); n < 150 || n > 200 {
+			t.Errorf("idled %d times in 18 s", n)
 		}
 		if time.Sleep(10 * time.Millisecond); waits(third) {
 			t.Fatalf("the third worker waits after %d batches", batches)
@@ -151,6 +151,33 @@ func TestTurnsDoNotLast(t *testing.T) {
 		cancel(ends)
 		if err := <-fifth; !errors.Is(err, ends) {
 			t.Errorf("got %v", err)
+		}
+		for _, w := range workers {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestTurnsOfSlowStreams: where batches are few and far between, a worker waits for half a minute and no longer.
+func TestTurnsOfSlowStreams(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	synctest.Test(t, func(t *testing.T) {
+		workers, begin := inTurn(t, mem, &turnStore{applied: position.None}, &turnStore{applied: position.None}, &turnStore{applied: position.None})
+		for i := range 2 {
+			begin(t.Context(), i)
+		}
+		third := begin(t.Context(), 2)
+		for i := range 9 {
+			if time.Sleep(3 * time.Second); !waits(third) {
+				t.Fatalf("the third worker begins after %d s", 3*i+3)
+			}
+			begin(t.Context(), 0)
+		}
+		if time.Sleep(3100 * time.Millisecond); waits(third) {
+			t.Error("the third worker waits for more than 30 s")
 		}
 		for _, w := range workers {
 			if err := w.Close(); err != nil {
