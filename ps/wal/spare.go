@@ -86,8 +86,8 @@ func (w *writer) discard() bool {
 		return false
 	}
 	w.next.stop.Store(true)
-	<-w.next.made // whatever came of it
-	_ = w.l.remove(w.next.path)
+	err := <-w.next.made // whatever came of it, the file goes
+	_ = errors.Join(err, w.l.remove(w.next.path))
 	w.next = nil
 	return true
 }
