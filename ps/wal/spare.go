@@ -12,7 +12,9 @@ import (
 type spare struct {
 	path string
 	stop atomic.Bool
-	made chan error
+	// made is closed when the file is made, or err says why it is not.
+	made chan struct{}
+	err  error
 }
 
 const (
@@ -29,10 +31,13 @@ func (w *writer) prepare() {
 	if w.l.o.NoSync || w.next != nil || w.size < w.limit/8 {
 		return
 	}
-	s := &spare{path: filepath.Join(w.l.o.Dir, spareName), made: make(chan error, 1)}
+	s := &spare{path: filepath.Join(w.l.o.Dir, spareName), made: make(chan struct{})}
 	w.next = s
 	size := nextLimit(w.limit, w.l.o.SegmentBytes)
-	go func() { s.made <- w.l.fill(s, size) }()
+	go func() {
+		defer close(s.made)
+		s.err = w.l.fill(s, size)
+	}()
 }
 
 // fill makes a file of zeros. It is not touched by anybody else before it is made.
@@ -67,9 +72,9 @@ func (w *writer) ready() string {
 	}
 	s := w.next
 	select {
-	case err := <-s.made:
+	case <-s.made:
 		w.next = nil
-		if err == nil {
+		if s.err == nil {
 			return s.path
 		}
 		_ = w.l.remove(s.path) // as the next process would
@@ -86,8 +91,8 @@ func (w *writer) discard() bool {
 		return false
 	}
 	w.next.stop.Store(true)
-	err := <-w.next.made // whatever came of it, the file goes
-	_ = errors.Join(err, w.l.remove(w.next.path))
+	<-w.next.made
+	_ = w.l.remove(w.next.path)
 	w.next = nil
 	return true
 }
