@@ -10,6 +10,7 @@ import (
 	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/demo"
 )
 
 // clicks is the demo's model on the demo's stream, without Kafka between them.
@@ -17,20 +18,7 @@ const clicks = `
 version: 1
 name: bench
 source: {synthetic: {examples: 100000, splits: 4}}
-parse:
-  format: tf_example
-  features:
-    - {name: user, slot: 1}
-    - {name: item, slot: 2}
-    - {name: category, slot: 3}
-    - {name: audience, slot: 4}
-    - {name: hour, slot: 5}
-    - {name: device, slot: 6}
-    - {name: country, slot: 7}
-    - {name: history, slot: 8, max: 4, combiner: mean}
-    - {name: price, kind: dense}
-  label: click
-model: {deepfm: {dim: 8, hidden: [64, 32]}}
+` + demo.Parse + `model: {deepfm: {dim: 8, hidden: [64, 32]}}
 train: {batch: 256}
 snapshot: {every: 0s}
 `

@@ -17,19 +17,8 @@ import (
 	"github.com/monolith-go/monolith/sources/synthsource"
 )
 
-// jobFile is the demo's job, as a user would write it.
-var jobFile = template.Must(template.New("job").Parse(`# Written by monolith demo. The broker lived in that process; evaluate and inspect work without it.
-version: 1
-name: demo
-dir: {{.Dir}}
-seed: {{.Seed}}
-source:
-  kafka:
-    brokers: [{{.Broker}}]
-    topic: clicks
-    end: {{.End}}
-    max_wait: 100ms
-parse:
+// Parse is the parse section of the demo's job: it reads what synthsource makes.
+const Parse = `parse:
   format: tf_example
   features:
     - {name: user, slot: 1}
@@ -42,7 +31,21 @@ parse:
     - {name: history, slot: 8, max: 4, combiner: mean}
     - {name: price, kind: dense}
   label: click
-model:
+`
+
+// jobFile is the demo's job, as a user would write it.
+var jobFile = template.Must(template.New("job").Parse(`# Written by monolith demo. The broker lived in that process; evaluate and inspect work without it.
+version: 1
+name: demo
+dir: {{.Dir}}
+seed: {{.Seed}}
+source:
+  kafka:
+    brokers: [{{.Broker}}]
+    topic: clicks
+    end: {{.End}}
+    max_wait: 100ms
+` + Parse + `model:
 {{.Model}}
 optimizer:
   dense: {adam: {lr: 0.002}}

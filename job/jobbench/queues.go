@@ -7,23 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/monolith-go/monolith/internal/bench"
+	"github.com/monolith-go/monolith/job/demo"
 )
-
-const small = `source: {synthetic: {examples: %d, splits: 4}}
-parse:
-  format: tf_example
-  features:
-    - {name: user, slot: 1}
-    - {name: item, slot: 2}
-    - {name: category, slot: 3}
-    - {name: audience, slot: 4}
-    - {name: hour, slot: 5}
-    - {name: device, slot: 6}
-    - {name: country, slot: 7}
-    - {name: history, slot: 8, max: 4, combiner: mean}
-    - {name: price, kind: dense}
-  label: click
-`
 
 // Queues measures jobs whose batches are looked up ahead and pushed behind the step, two of each, against the same jobs without queues
 // between lookup, step and push: examples a second. o.Rows is how many rows the files have, and how many examples are made.
@@ -45,14 +30,14 @@ func Queues(ctx context.Context, o bench.Options) (results []bench.Result, err e
 		queues  = ", prefetch: {lookup: 2, push: 2}"
 		wal     = "ps: {durability: wal}\n"
 	)
-	demo := fmt.Sprintf(small, o.Rows)
+	clicks := fmt.Sprintf("source: {synthetic: {examples: %d, splits: 4}}\n", o.Rows) + demo.Parse
 	for i, s := range []shape{
 		{name: "lr, batch 4096", model: "{lr: {}}", batch: 4096, epochs: 4},
 		{name: "fm, batch 4096", model: "{fm: {dim: 16}}", batch: 4096, epochs: 2},
 		{name: "deepfm, batch 512", model: deep, batch: 512, epochs: 1},
 		{name: "deepfm, batch 4096", model: deep, batch: 4096, epochs: 1},
-		{name: "demo, batch 256", model: "{deepfm: {dim: 8, hidden: [64, 32]}}", batch: 256, epochs: 1, source: demo},
-		{name: "demo, batch 256, wal", model: "{deepfm: {dim: 8, hidden: [64, 32]}}", batch: 256, epochs: 1, source: demo, sections: wal},
+		{name: "demo, batch 256", model: "{deepfm: {dim: 8, hidden: [64, 32]}}", batch: 256, epochs: 1, source: clicks},
+		{name: "demo, batch 256, wal", model: "{deepfm: {dim: 8, hidden: [64, 32]}}", batch: 256, epochs: 1, source: clicks, sections: wal},
 		{name: "deepfm, batch 512, wal", model: deep, batch: 512, epochs: 1, sections: wal},
 	} {
 		for _, s.workers = range []int{1, 2} {
