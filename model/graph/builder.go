@@ -256,6 +256,25 @@ func markLive(nodes []node, id int) {
 	}
 }
 
+// head stands for a head among those who take a value.
+const head = -1
+
+// takers are, for each node, the live ones that take its value, one that takes it twice twice, and the heads.
+func takers(nodes []node, outputs []output) [][]int {
+	out := make([][]int, len(nodes))
+	for i := range nodes {
+		if nodes[i].live {
+			for _, in := range nodes[i].inputs {
+				out[in] = append(out[in], i)
+			}
+		}
+	}
+	for _, o := range outputs {
+		out[o.node] = append(out[o.node], head)
+	}
+	return out
+}
+
 // apply appends an operator to the graph, or keeps the fault and returns a value of the dimension expected, so that
 // building continues and finds the others.
 func (b *Builder) apply(o op, expected int, inputs ...Node) Node {

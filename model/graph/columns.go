@@ -98,12 +98,8 @@ func (*concat) reference(e *evaluation, n *node) []float64 {
 	return out
 }
 
-// rowSum adds up the columns.
-type rowSum struct {
-	plain
-	// pool is what is summed up if rowSum gathers it itself, column by column; nil: it does not.
-	pool *pool
-}
+// rowSum adds up the columns. Where it gathers what it takes it does so column by column.
+type rowSum struct{ plain }
 
 // RowSum adds up the columns of each row, or entry: [rows, dim] -> [rows, 1].
 func (b *Builder) RowSum(x Node) Node { return b.apply(&rowSum{}, 1, x) }
@@ -121,41 +117,33 @@ func (*rowSum) bind(_ *Builder, in []Node) (Shape, error) {
 
 func (*rowSum) flops(g *Graph, n *node, _ float64) float64 { return float64(g.nodes[n.inputs[0]].dim) }
 
-// compile makes room for what belongs to one graph.
-func (*rowSum) compile(_ []node, n *node, _ bool) (op, []int) { return &rowSum{}, n.inputs }
-
-func (o *rowSum) gathers(p *pool, _ *node) bool {
-	if p.dim != 1 {
-		return false
-	}
-	o.pool = p
-	return true
-}
+func (*rowSum) gathers(p *pool) bool { return p.dim == 1 }
 
 func (*rowSum) gathersNow(*Session, *pool) bool { return true }
 
-// block is of rows ahead, and of parts back.
-func (o *rowSum) block(s *Session, n *node, p pass, from, to int) {
+// block is of rows ahead, and of parts back, of what is gathered.
+func (*rowSum) block(s *Session, n *node, p pass, from, to int) {
+	parts := s.pooled(n).parts
 	if p == ahead {
 		y := s.vals[n.id][from:to]
 		clear(y)
-		for i := range o.pool.parts {
-			part := &o.pool.parts[i]
+		for i := range parts {
+			part := &parts[i]
 			l := part.source
 			simd.AddEntries(y, part.entriesOf(s, from, to), s.in.Values[l.table], l.lo, l.stride)
 		}
 		return
 	}
 	for i := from; i < to; i++ {
-		part := &o.pool.parts[i]
+		part := &parts[i]
 		l := part.source
 		simd.SpreadEntries(s.grads[n.id], part.entriesOf(s, 0, s.rows), s.tableGrads[l.table], l.lo, l.stride)
 	}
 }
 
 func (o *rowSum) forward(s *Session, n *node) {
-	if o.pool != nil {
-		s.divide(o, n, ahead, s.rows, len(o.pool.parts), 1)
+	if s.gathered[n.inputs[0]] {
+		s.divide(o, n, ahead, s.rows, len(s.pooled(n).parts), 1)
 		return
 	}
 	x, y, dim := s.vals[n.inputs[0]], s.vals[n.id], s.g.nodes[n.inputs[0]].dim
@@ -169,11 +157,11 @@ func (o *rowSum) forward(s *Session, n *node) {
 }
 
 func (o *rowSum) backward(s *Session, n *node) {
-	if o.pool != nil {
-		if o.pool.apart(s) {
-			s.divide(o, n, back, len(o.pool.parts), s.rows, 1)
+	if s.gathered[n.inputs[0]] {
+		if p := s.pooled(n); p.apart(s) {
+			s.divide(o, n, back, len(p.parts), s.rows, 1)
 		} else {
-			o.block(s, n, back, 0, len(o.pool.parts))
+			o.block(s, n, back, 0, len(p.parts))
 		}
 		return
 	}

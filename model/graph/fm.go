@@ -192,7 +192,7 @@ func (o *fmEntries) flops(g *Graph, n *node, entries float64) float64 {
 func (o *fmEntries) newState() any { return &fmEntriesState{} }
 
 // gathers: without others, the sums over the entries are all there is.
-func (o *fmEntries) gathers(*pool, *node) bool { return o.others == 1 }
+func (o *fmEntries) gathers(*pool) bool { return o.others == 1 }
 
 // gathersNow: with one entry in a row at most, a pooled vector is that of the entry.
 func (*fmEntries) gathersNow(s *Session, p *pool) bool {

@@ -138,24 +138,14 @@ type linearRelu struct{ *linear }
 
 // fuseActivations makes one operator of each linear one with several outputs and of a relu that alone takes its value.
 func fuseActivations(nodes []node, outputs []output) {
-	takers := make([]int, len(nodes))
-	for i := range nodes {
-		if nodes[i].live {
-			for _, in := range nodes[i].inputs {
-				takers[in]++
-			}
-		}
-	}
-	for _, o := range outputs {
-		takers[o.node]++
-	}
+	taken := takers(nodes, outputs)
 	for i := range nodes {
 		n := &nodes[i]
 		if _, ok := n.op.(*relu); !ok || !n.live {
 			continue
 		}
 		before := &nodes[n.inputs[0]]
-		if l, ok := before.op.(*linear); ok && before.dim > 1 && takers[before.id] == 1 {
+		if l, ok := before.op.(*linear); ok && before.dim > 1 && len(taken[before.id]) == 1 {
 			n.op, n.inputs, before.live = linearRelu{l}, before.inputs, false
 		}
 	}

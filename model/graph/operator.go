@@ -48,7 +48,7 @@ type compiler interface {
 type gatherer interface {
 	// gathers reports whether the operator can do so with this pool, all of whose parts are lookups, at all; it is asked when a graph
 	// is built, if nothing else takes the pool's value.
-	gathers(p *pool, n *node) bool
+	gathers(p *pool) bool
 	// gathersNow reports whether it does with the batch at hand.
 	gathersNow(s *Session, p *pool) bool
 }

@@ -126,26 +126,18 @@ func (o *pool) forward(s *Session, n *node) {
 	}
 }
 
+// pooled is the pool whose value n takes first.
+func (s *Session) pooled(n *node) *pool { return s.g.nodes[n.inputs[0]].op.(*pool) }
+
 // findGatherers tells the pools of a graph who reads their tables in their place.
 func findGatherers(nodes []node, outputs []output) {
-	takers := make([][]int, len(nodes))
-	for i := range nodes {
-		if nodes[i].live {
-			for _, in := range nodes[i].inputs {
-				takers[in] = append(takers[in], i)
-			}
-		}
-	}
-	for _, o := range outputs {
-		takers[o.node] = append(takers[o.node], -1)
-	}
+	taken := takers(nodes, outputs)
 	for i := range nodes {
 		p, ok := nodes[i].op.(*pool)
-		if !ok || len(takers[i]) != 1 || takers[i][0] < 0 || slices.ContainsFunc(p.parts, func(q part) bool { return q.input >= 0 }) {
+		if !ok || len(taken[i]) != 1 || taken[i][0] == head || slices.ContainsFunc(p.parts, func(q part) bool { return q.input >= 0 }) {
 			continue
 		}
-		taker := &nodes[takers[i][0]]
-		if g, ok := taker.op.(gatherer); ok && g.gathers(p, taker) {
+		if g, ok := nodes[taken[i][0]].op.(gatherer); ok && g.gathers(p) {
 			p.by = g
 		}
 	}
