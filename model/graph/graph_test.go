@@ -72,6 +72,12 @@ func (b *bed) weigh(x graph.Node) graph.Node { return b.Linear(x, b.tensor("out"
 var operators = map[string]func(b *bed) graph.Node{
 	"pool bias": func(b *bed) graph.Node { return b.weigh(b.pool("bias")) },
 	"pool vec":  func(b *bed) graph.Node { return b.weigh(b.vec()) },
+	// What a row sum and a factorization machine gather themselves where nothing else takes it.
+	"gathered": func(b *bed) graph.Node { return b.weigh(b.Concat(b.RowSum(b.pool("bias")), b.FMEntries(b.vec()))) },
+	"gathered and taken": func(b *bed) graph.Node {
+		bias, vec := b.pool("bias"), b.vec()
+		return b.weigh(b.Concat(bias, b.RowSum(bias), vec, b.FMEntries(vec)))
+	},
 	"pool both": func(b *bed) graph.Node {
 		x := b.Lookup(b.a, "vec")
 		return b.weigh(b.Concat(b.pooled(b.Lookup(b.b, "bias"), graph.Mean), b.Pool(graph.Pooled{X: x, By: graph.Sum}, graph.Pooled{X: x, By: graph.Mean})))
