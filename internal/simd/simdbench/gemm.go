@@ -159,7 +159,7 @@ func (l *layer) compare(ctx context.Context, o bench.Options, pools []*simd.Pool
 	ours := repeat(pools[0].Family().String(), times, func() { l.ours(pools[0]) })
 	var theirs []bench.Candidate
 	if openBLAS != nil {
-		theirs = append(theirs, bench.Candidate{Name: "openblas", Run: func() (float64, error) {
+		theirs = append(theirs, bench.Candidate{Name: openBLAS.name(), Run: func() (float64, error) {
 			return float64(times) * l.gigaflops(), openBLAS.run(l, times)
 		}})
 	}
