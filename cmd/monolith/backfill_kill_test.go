@@ -88,7 +88,7 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 			more = append(more, "--runner="+tc.runner) // untouched it was the local one
 			lives, left := 0, 0
 			for ; lives < 12; lives++ {
-				if !killCommand(t, time.Duration(100+rng.IntN(300))*time.Millisecond, path, append([]string{"backfill", killed}, more...)...) {
+				if !killCommand(t, time.After(time.Duration(100+rng.IntN(300))*time.Millisecond), path, append([]string{"backfill", killed}, more...)...) {
 					break // it came to its end
 				}
 				left++
@@ -98,7 +98,7 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 			}
 			run("backfill", killed, more...)
 			for range 3 {
-				killCommand(t, time.Duration(100+rng.IntN(300))*time.Millisecond, path, "train", killed, "--runner="+tc.runner)
+				killCommand(t, time.After(time.Duration(100+rng.IntN(300))*time.Millisecond), path, "train", killed, "--runner="+tc.runner)
 			}
 			run("train", killed, "--runner="+tc.runner)
 			if got := digest(t, path, dir); got != want {
@@ -108,8 +108,8 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 	}
 }
 
-// killCommand kills a command after a while, and reports whether it had not ended by then.
-func killCommand(t *testing.T, after time.Duration, path string, args ...string) (killed bool) {
+// killCommand kills a command once due says so, and reports whether it had not ended by then.
+func killCommand(t *testing.T, due <-chan time.Time, path string, args ...string) (killed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	var out bytes.Buffer
@@ -125,7 +125,7 @@ func killCommand(t *testing.T, after time.Duration, path string, args ...string)
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, &out)
 		}
 		return false
-	case <-time.After(after):
+	case <-due:
 	}
 	_ = cmd.Process.Signal(syscall.SIGKILL) // it may end this moment
 	if err := <-ended; err == nil {
