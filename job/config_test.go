@@ -252,6 +252,12 @@ func TestFaults(t *testing.T) {
 		{"secret in the job", edit("topic: ratings", "topic: ratings, sasl: {mechanism: plain, user: u, password: hunter2}"), nil, []string{
 			"job.yaml:5:105: source.kafka.sasl.password: a secret may not be in a job; write {env: VARIABLE} or {file: PATH}",
 		}},
+		{"rights of nobody", edit("ps: {shards: 2}", "ps: {allow: {read: {names: [a, '*']}, train: {token: {env: T}, names: [b]}}}"), nil, []string{
+			`job.yaml:16:20: ps.allow.read: "*" is no name of a certificate; a * stands only for a first label, as in *.example.org`,
+			"job.yaml:16:28: ps.allow.read.names: needs ps.tls.ca: nobody shows a certificate otherwise",
+			"job.yaml:16:71: ps.allow.train.names: needs ps.tls.ca: nobody shows a certificate otherwise",
+			"job.yaml:16:13: ps.allow.coordinate: is not set, so that shard 0 could not give the other shards their state",
+		}},
 		{"many at once", strings.NewReplacer("batch: 512", "btach: 512", "keep: 3", "keep: 0", "on_bad_row: skip", "on_bad_row: never").Replace(movielens), nil, []string{
 			`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`,
 			`job.yaml:14:77: train.on_bad_row: is "never", not one of fail, skip, dead_letter`,

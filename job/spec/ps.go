@@ -39,9 +39,38 @@ type PS struct {
 	// TLS encrypts what workers and shards exchange; absent: plain text, for loopback and unix sockets. One section serves both
 	// sides: cert is that of the shards, and of workers where ca makes one necessary.
 	TLS *secure.TLS `yaml:"tls"`
-	// Token is what every call must bear: {env: VARIABLE} or {file: PATH}. Over the network it needs TLS.
+	// Token is what this process's calls bear, and without allow what shards want of every call: {env: VARIABLE} or {file: PATH}. Over the
+	// network it needs TLS.
 	Token Secret `yaml:"token"`
+	// Allow says what shards let whom do. Empty: who is let in, by token and tls.ca, may do everything. Otherwise shards let in those that it
+	// names, and nobody else.
+	Allow Allow `yaml:"allow"`
 }
+
+// Allow says whom shards let do what. Each right includes those before it.
+type Allow struct {
+	// Read is the right to look up rows, to read dense parameters and to ask how things are: evaluation, export, serving.
+	Read Callers `yaml:"read"`
+	// Train is the right to push, own splits and ask for snapshots too: workers.
+	Train Callers `yaml:"train"`
+	// Coordinate is the right to give shards their state and to take their cuts too: the process of shard 0.
+	Coordinate Callers `yaml:"coordinate"`
+}
+
+// IsZero reports whether nobody is named.
+func (a *Allow) IsZero() bool { return a.Read.IsZero() && a.Train.IsZero() && a.Coordinate.IsZero() }
+
+// Callers names who calls: by a token, by a certificate, or by both together.
+type Callers struct {
+	// Token is what their calls bear (their ps.token): {env: VARIABLE} or {file: PATH}. Only shards need it to be there.
+	Token Secret `yaml:"token"`
+	// Names are those of which their certificate (tls.cert) has one: its common name or an alternative one (DNS, URI, e-mail).
+	// *.example.org stands for every DNS name with one more label. They need tls.ca.
+	Names []string `yaml:"names"`
+}
+
+// IsZero reports whether nobody is named.
+func (c *Callers) IsZero() bool { return c.Token.IsZero() && len(c.Names) == 0 }
 
 // WAL is the write-ahead log of the shards, under durability: wal.
 type WAL struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 )
 
@@ -442,6 +443,37 @@ func (v *validator) ps(p *PS) {
 	}
 	if err := p.TLS.Check(); err != nil {
 		v.fault("ps.tls", "%v", err)
+	}
+	v.allow(p)
+}
+
+// allow checks who may do what.
+func (v *validator) allow(p *PS) {
+	a := &p.Allow
+	if a.IsZero() {
+		return
+	}
+	for _, x := range []struct {
+		key   string
+		right secure.Right
+		who   *Callers
+	}{{"read", secure.Read, &a.Read}, {"train", secure.Train, &a.Train}, {"coordinate", secure.Coordinate, &a.Coordinate}} {
+		if x.who.IsZero() {
+			continue
+		}
+		rule := secure.Rule{Right: x.right, Names: x.who.Names}
+		if !x.who.Token.IsZero() {
+			rule.Token = x.who.Token.Resolve
+		}
+		if err := rule.Check(); err != nil {
+			v.fault("ps.allow."+x.key, "%v", err)
+		}
+		if len(x.who.Names) > 0 && (p.TLS == nil || p.TLS.CA == "") {
+			v.fault("ps.allow."+x.key+".names", "needs ps.tls.ca: nobody shows a certificate otherwise")
+		}
+	}
+	if a.Coordinate.IsZero() {
+		v.fault("ps.allow.coordinate", "is not set, so that shard 0 could not give the other shards their state")
 	}
 }
 

@@ -117,11 +117,32 @@ func token(p *spec.PS) (secure.Token, error) {
 
 // ServerConfig describes how a shard is reached. Errors: [pipeline.ErrConfig].
 func ServerConfig(p *spec.PS) (wire.ServerConfig, error) {
-	token, err := token(p)
-	if err != nil {
-		return wire.ServerConfig{}, err
+	c := wire.ServerConfig{TLS: p.TLS}
+	if p.Allow.IsZero() {
+		token, err := token(p)
+		if token != nil {
+			c.Rules = []secure.Rule{{Right: secure.Coordinate, Token: token}}
+		}
+		return c, err
 	}
-	return wire.ServerConfig{TLS: p.TLS, Token: token}, nil
+	for _, x := range []struct {
+		key   string
+		right secure.Right
+		who   *spec.Callers
+	}{{"read", secure.Read, &p.Allow.Read}, {"train", secure.Train, &p.Allow.Train}, {"coordinate", secure.Coordinate, &p.Allow.Coordinate}} {
+		if x.who.IsZero() {
+			continue
+		}
+		rule := secure.Rule{Right: x.right, Names: x.who.Names}
+		if !x.who.Token.IsZero() {
+			if _, err := x.who.Token.Resolve(); err != nil {
+				return c, fault.Config("ps.allow.%s.token: %w", x.key, err)
+			}
+			rule.Token = x.who.Token.Resolve
+		}
+		c.Rules = append(c.Rules, rule)
+	}
+	return c, nil
 }
 
 // RetryFor is how long calls try, as package wire means it: 0 would be its default there.

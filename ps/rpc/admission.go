@@ -9,8 +9,10 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/monolith-go/monolith/internal/secure"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/wire"
 )
 
 const (
@@ -33,14 +35,17 @@ type admission struct {
 	logged               time.Time // when a refusal was logged last
 }
 
-// admit is [wire.ServerConfig].Admit: health and reflection are for anybody who bears the token.
-func (a *admission) admit(method string, md metadata.MD) error {
+// admit is [wire.ServerConfig].Admit: reflection is for anybody who is let in.
+func (a *admission) admit(may secure.Right, method string, md metadata.MD) error {
 	if !strings.HasPrefix(method, "/monolith.") || strings.HasPrefix(method, "/monolith.ps.v1.Stream/") {
 		return nil // a stream identifies itself in its hello
 	}
 	me := fmt.Sprintf("shard %d", a.o.Shard)
 	if err := version(md, me); err != nil {
 		return failed(err)
+	}
+	if need := needs(method); may < need {
+		return failed(notGranted(method[strings.LastIndexByte(method, '/')+1:], me, need, may))
 	}
 	id := of(md)
 	if err := a.same(me, "the caller", id); err != nil {
@@ -61,6 +66,22 @@ func (a *admission) admit(method string, md metadata.MD) error {
 		return failed(a.coordinated(me, md))
 	}
 	return nil
+}
+
+// needs is what a caller must be granted for a call.
+func needs(method string) secure.Right {
+	switch {
+	case mayRead(method):
+		return secure.Read
+	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"):
+		return secure.Train
+	}
+	return secure.Coordinate
+}
+
+// notGranted says that a caller may not do what it asks for.
+func notGranted(what, me string, need, may secure.Right) error {
+	return fmt.Errorf("ps: %s of %s needs the right to %v, and the caller's token or certificate gives the right to %v (ps.allow of the shards): %w", what, me, need, may, wire.ErrNotAdmitted)
 }
 
 // mayRead reports whether a call changes nothing, so that readers may make it.

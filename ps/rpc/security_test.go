@@ -29,6 +29,11 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
+// bearing lets whoever bears a token do everything.
+func bearing(token string) []secure.Rule {
+	return []secure.Rule{{Right: secure.Coordinate, Token: secure.Fixed(token)}}
+}
+
 // countingListener counts what its connections receive.
 type countingListener struct {
 	net.Listener
@@ -99,7 +104,7 @@ func as(ctx context.Context, id rpc.Identity) context.Context {
 
 // TestBeforeTheToken: of what a stranger sends, a server receives no more than is under way anyway, and keeps none of it.
 func TestBeforeTheToken(t *testing.T) {
-	cc, count, _ := serveShard(t, 0, wire.ServerConfig{Token: secure.Fixed("secret")}, "")
+	cc, count, _ := serveShard(t, 0, wire.ServerConfig{Rules: bearing("secret")}, "")
 	value := make([]byte, 64<<20)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -151,11 +156,11 @@ func TestTableOutOfRange(t *testing.T) {
 // TestWhatStrangersHear names no value of the job that a shard serves.
 func TestWhatStrangersHear(t *testing.T) {
 	for _, token := range []string{"", "secret"} {
-		var wanted secure.Token
+		var rules []secure.Rule
 		if token != "" {
-			wanted = secure.Fixed(token)
+			rules = bearing(token)
 		}
-		cc, _, id := serveShard(t, 0, wire.ServerConfig{Token: wanted}, "")
+		cc, _, id := serveShard(t, 0, wire.ServerConfig{Rules: rules}, "")
 		for _, their := range []rpc.Identity{{}, {Job: "other"}, {Job: id.Job}, {Job: id.Job, Shards: id.Shards}, {Job: id.Job, Layout: id.Layout, Shards: id.Shards}} {
 			_, err := psv1.NewCoordinatorClient(cc).Info(as(t.Context(), their), &psv1.InfoRequest{})
 			if err == nil {

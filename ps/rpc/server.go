@@ -14,6 +14,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/monolith-go/monolith/internal/secure"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
@@ -130,6 +131,9 @@ type host struct{ s *Server }
 // Open implements [wire.Host].
 func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
 	o := &h.s.o
+	if may := wire.Granted(ctx); hello.Role != ps.Reader && may < secure.Train {
+		return nil, wire.Welcome{}, notGranted("the stream of a "+hello.Role.String(), fmt.Sprintf("shard %d", o.Shard), secure.Train, may)
+	}
 	// A worker has sent its recipe to the coordinator before; here the plan's hash stands for it.
 	theirs := Identity{
 		Role: hello.Role, Precision: hello.Precision, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape, Shards: hello.Shards,

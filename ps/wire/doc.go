@@ -61,6 +61,6 @@
 //
 // # Trust
 //
-// TLS and a token say who may connect ([ServerOptions], [DialOptions]). A client that may is trusted with the parameters, but no
-// bytes that he sends make a process panic.
+// TLS, tokens and the names of certificates say who may connect, and what for ([ServerOptions], [DialOptions], [Granted]). A client that may train
+// is trusted with the parameters, but no bytes that he sends make a process panic.
 package wire

@@ -21,6 +21,7 @@ import (
 // localHost serves conns of this process. A session whose stream breaks keeps its conn.
 type localHost struct {
 	incarnation atomic.Uint64
+	granted     atomic.Uint32          // what the newest stream may do
 	open        func(wire.Hello) error // may refuse
 	welcome     wire.Welcome
 
@@ -43,7 +44,8 @@ func (h *localHost) add(c ps.Conn) (session uint64) {
 }
 
 // Open implements [wire.Host].
-func (h *localHost) Open(_ context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
+func (h *localHost) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome, error) {
+	h.granted.Store(uint32(wire.Granted(ctx)))
 	if h.open != nil {
 		if err := h.open(hello); err != nil {
 			return nil, wire.Welcome{}, err

@@ -54,11 +54,12 @@ const (
 type ServerConfig struct {
 	// TLS, if not nil, encrypts; its CA makes client certificates required.
 	TLS *TLS
-	// Token, if not nil, is where to ask what every call must bear, the health service's apart. It may change.
-	Token secure.Token
-	// Admit, if not nil, is asked about every call that bears the token, the health service's apart, by its method and
+	// Rules say what callers may do, the health service apart; without any, everybody who gets through may do everything. Their tokens may
+	// change; a stream keeps what it was granted when it began.
+	Rules []secure.Rule
+	// Admit, if not nil, is asked about every call that a rule lets in, the health service's apart, by what the caller may do, the method and
 	// headers; the caller gets its error, a gRPC status. It is called before the call's message is received and must not wait.
-	Admit func(method string, md metadata.MD) error
+	Admit func(may secure.Right, method string, md metadata.MD) error
 	// Logger gets what a handler panicked with; nil discards.
 	Logger *slog.Logger
 	// Local says that clients are on this machine ([IsLocal] of the address), where less is under way at a time.
@@ -104,7 +105,7 @@ func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
 
 // Authenticates reports whether each admitted client is authenticated: by a token, or by a certificate.
 func (c ServerConfig) Authenticates() bool {
-	return c.Token != nil || c.TLS != nil && c.TLS.CA != ""
+	return len(c.Rules) > 0 || c.TLS != nil && c.TLS.CA != ""
 }
 
 // ClientConfig describes how a server is reached. The zero value connects without encryption.

@@ -27,6 +27,11 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
+// bearing lets whoever bears a token do everything.
+func bearing(token string) []secure.Rule {
+	return []secure.Rule{{Right: secure.Coordinate, Token: secure.Fixed(token)}}
+}
+
 // authority makes certificates in files.
 type authority struct {
 	dir  string
@@ -89,8 +94,10 @@ func TestWhoMayConnect(t *testing.T) {
 	clientCert, clientKey, _, _ := ca.issue(t, "worker", ca)
 	strangeCert, strangeKey, _, _ := other.issue(t, "stranger", other)
 	plain := wire.ServerConfig{}
-	encrypted := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey}, Token: secure.Fixed("secret")}
+	encrypted := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey}, Rules: bearing("secret")}
 	mutual := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey, CA: ca.file}}
+	named := mutual
+	named.Rules = []secure.Rule{{Right: secure.Train, Names: []string{"worker"}}}
 	for _, x := range []struct {
 		name   string
 		server wire.ServerConfig
@@ -98,9 +105,9 @@ func TestWhoMayConnect(t *testing.T) {
 		want   string // of the error; empty: none
 	}{
 		{"plain", plain, wire.ClientConfig{}, ""},
-		{"token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{Token: secure.Fixed("secret")}, ""},
-		{"wrong token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{Token: secure.Fixed("Secret")}, "the token is not the server's"},
-		{"no token", wire.ServerConfig{Token: secure.Fixed("secret")}, wire.ClientConfig{}, "none was sent"},
+		{"token", wire.ServerConfig{Rules: bearing("secret")}, wire.ClientConfig{Token: secure.Fixed("secret")}, ""},
+		{"wrong token", wire.ServerConfig{Rules: bearing("secret")}, wire.ClientConfig{Token: secure.Fixed("Secret")}, "the token is not the server's"},
+		{"no token", wire.ServerConfig{Rules: bearing("secret")}, wire.ClientConfig{}, "none was sent"},
 		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}, Token: secure.Fixed("secret")}, ""},
 		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}, Token: secure.Fixed("no")}, "the token is not the server's"},
 		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: other.file}, Token: secure.Fixed("secret")}, "the server's certificate is not trusted"},
@@ -109,6 +116,8 @@ func TestWhoMayConnect(t *testing.T) {
 		{"client without tls", encrypted, wire.ClientConfig{Token: secure.Fixed("secret")}, "the server wants TLS"},
 		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}}, "the server does not speak TLS"},
 		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: clientCert, Key: clientKey}}, ""},
+		{"certificate of a known name", named, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: clientCert, Key: clientKey}}, ""},
+		{"certificate of another name", named, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: serverCert, Key: serverKey}}, "no rule (ps.allow) for the client's certificate"},
 		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}}, "the server wants another client certificate"},
 		{
 			"client of another authority", mutual,
@@ -137,6 +146,13 @@ func TestWhoMayConnect(t *testing.T) {
 			}
 			if _, err := c.Control(t.Context(), nil); err != nil {
 				t.Error(err)
+			}
+			want := secure.Coordinate
+			if len(x.server.Rules) > 0 {
+				want = x.server.Rules[0].Right
+			}
+			if got := secure.Right(r.host.granted.Load()); got != want {
+				t.Errorf("the host is told that the caller may %v, want %v", got, want)
 			}
 			if err := c.Close(t.Context(), true); err != nil {
 				t.Error(err)
@@ -194,7 +210,7 @@ func TestAddresses(t *testing.T) {
 // TestOtherServices live on the same server, in protobuf, and health is open to all.
 func TestOtherServices(t *testing.T) {
 	t.Parallel()
-	so, err := wire.ServerOptions(wire.ServerConfig{Token: secure.Fixed("secret")})
+	so, err := wire.ServerOptions(wire.ServerConfig{Rules: bearing("secret")})
 	if err != nil {
 		t.Fatal(err)
 	}

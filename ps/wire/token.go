@@ -2,14 +2,15 @@ package wire
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/x509"
+	"errors"
 	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -41,31 +42,42 @@ const healthService = "/grpc.health.v1.Health/"
 
 // gate lets calls in, before anything of their messages is received: a call that it refuses costs the server its headers.
 type gate struct {
-	want  *secure.Fresh // the token; nil: none is wanted
-	admit func(method string, md metadata.MD) error
+	guard *secure.Guard
+	admit func(may secure.Right, method string, md metadata.MD) error
 	most  int64
 	open  atomic.Int64
 }
 
 func newGate(c ServerConfig) *gate {
-	g := &gate{admit: c.Admit, most: maxCalls}
-	if c.Token != nil {
-		g.want = secure.NewFresh(c.Token)
-	}
-	return g
+	return &gate{guard: secure.NewGuard(c.Rules), admit: c.Admit, most: maxCalls}
+}
+
+// grantKey is of what the caller of a call may do.
+type grantKey struct{}
+
+// Granted returns what the caller may do, by the context of a call that [ServerOptions] let in.
+func Granted(ctx context.Context) secure.Right {
+	may, _ := ctx.Value(grantKey{}).(secure.Right)
+	return may
 }
 
 // tap is gRPC's [tap.ServerInHandle]. It runs on the goroutine that reads the connection, so it never waits.
 func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !strings.HasPrefix(info.FullMethodName, healthService) {
-		if err := g.bears(info.Header); err != nil {
-			return nil, err
+		may, err := g.guard.Admit(borne(info.Header), shown(ctx))
+		switch {
+		case err == nil:
+		case errors.Is(err, secure.ErrNoToken), errors.Is(err, secure.ErrToken), errors.Is(err, secure.ErrName):
+			return nil, status.Error(codes.Unauthenticated, err.Error())
+		default:
+			return nil, status.Error(codes.Unavailable, err.Error())
 		}
 		if g.admit != nil {
-			if err := g.admit(info.FullMethodName, info.Header); err != nil {
+			if err := g.admit(may, info.FullMethodName, info.Header); err != nil {
 				return nil, err
 			}
 		}
+		ctx = context.WithValue(ctx, grantKey{}, may)
 	}
 	if g.open.Add(1) > g.most {
 		g.open.Add(-1)
@@ -75,24 +87,25 @@ func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 	return ctx, nil
 }
 
-// bears reports whether the headers have the token.
-func (g *gate) bears(md metadata.MD) error {
-	if g.want == nil {
+// borne is the token in the headers of a call, or "".
+func borne(md metadata.MD) string {
+	if got := md.Get("authorization"); len(got) > 0 {
+		if token, ok := strings.CutPrefix(got[0], "Bearer "); ok {
+			return token
+		}
+	}
+	return ""
+}
+
+// shown is the verified certificate of who calls, or nil.
+func shown(ctx context.Context) *x509.Certificate {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
 		return nil
 	}
-	want, err := g.want.Get()
-	if err != nil {
-		return status.Errorf(codes.Unavailable, "the server cannot read its token: %v", err)
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
+		return nil
 	}
-	got := md.Get("authorization")
-	if len(got) == 0 {
-		return status.Error(codes.Unauthenticated, "the server wants a token, and none was sent")
-	}
-	token, ok := strings.CutPrefix(got[0], "Bearer ")
-	// Hashes have one length, so that the time shows nothing about the token's either.
-	hash, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
-	if !ok || subtle.ConstantTimeCompare(hash[:], wanted[:]) != 1 {
-		return status.Error(codes.Unauthenticated, "the token is not the server's")
-	}
-	return nil
+	return info.State.VerifiedChains[0][0]
 }
