@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,7 +25,10 @@ type cluster struct {
 	*rpc.Remote
 	id    rpc.Identity
 	addrs []string
-	stop  []func(context.Context) error
+	// servers are those of the shards, and options what they were made of.
+	servers []*rpc.Server
+	options []rpc.ServerOptions
+	stop    []func(context.Context) error
 }
 
 // Close ends the worker's view, the servers and the shards.
@@ -43,6 +47,18 @@ func open(ctx context.Context, o coordinator.Options) (pstest.Cluster, error) {
 }
 
 func start(ctx context.Context, o coordinator.Options, listen string) (*cluster, error) {
+	return startAt(ctx, o, func(shard int) (net.Listener, string, error) {
+		addr := strings.Replace(listen, "SHARD", strconv.Itoa(shard), 1)
+		l, err := wire.Listen(addr)
+		if err == nil && !strings.HasPrefix(addr, "unix:") {
+			addr = l.Addr().String()
+		}
+		return l, addr, err
+	})
+}
+
+// startAt is start where listen says where each shard listens, and by which address the others find it.
+func startAt(ctx context.Context, o coordinator.Options, listen func(shard int) (net.Listener, string, error)) (*cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,19 +68,17 @@ func start(ctx context.Context, o coordinator.Options, listen string) (*cluster,
 	}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: o.Dir}
 	addrs := make([]string, n)
-	c := &cluster{id: id, addrs: addrs}
+	c := &cluster{id: id, addrs: addrs, servers: make([]*rpc.Server, n), options: make([]rpc.ServerOptions, n)}
 	serve := func(shard int, node *shard.Node, cl *coordinator.Cluster) error {
-		s, err := rpc.NewServer(rpc.ServerOptions{Identity: id, Shard: shard, Node: node, Cluster: cl, Dir: o.Dir})
+		c.options[shard] = rpc.ServerOptions{Identity: id, Shard: shard, Node: node, Cluster: cl, Dir: o.Dir}
+		s, err := rpc.NewServer(c.options[shard])
 		if err != nil {
 			return err
 		}
-		addr := strings.Replace(listen, "SHARD", strconv.Itoa(shard), 1)
-		l, err := wire.Listen(addr)
-		if err != nil {
+		c.servers[shard] = s
+		var l net.Listener
+		if l, addrs[shard], err = listen(shard); err != nil {
 			return err
-		}
-		if addrs[shard] = l.Addr().String(); strings.HasPrefix(addr, "unix:") {
-			addrs[shard] = addr
 		}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(l) }()
