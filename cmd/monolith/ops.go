@@ -68,6 +68,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"step":     jobbench.Step,
 			"queues":   jobbench.Queues,
 			"size":     jobbench.Size,
+			"procs":    jobbench.Procs,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,

@@ -83,27 +83,33 @@ func filled(ctx context.Context, s shape, dir string, ids int) (rate float64, er
 	if err != nil {
 		return 0, err
 	}
+	// After the tables are full the caches forget that.
+	n, seconds, _, err := timed(ctx, cfg, each+s.rows/4, each+s.rows-s.batch, bench.CPUSeconds)
+	return n / seconds, err
+}
+
+// timed runs a job, takes the time of its steps from the first after so many examples to that with which there are so many, and ends it
+// there: the beginning, and a snapshot, may take longer than all the rest. used is what cpu, a clock in seconds of the processors, says of that time.
+func timed(ctx context.Context, cfg *job.Config, from, to int, cpu func() float64) (n, seconds, used float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Steps are timed from the first one after the tables are full and the caches have forgotten that, to the last whole batch.
 	examples, counted := 0, 0
 	var begin, end time.Time
-	from, to := each+s.rows/4, each+s.rows-s.batch
 	_, err = job.Run(ctx, cfg, job.RunOptions{Observe: func(b trainstep.Observation) {
 		n := int(b.Origin.To - b.Origin.From)
 		switch examples += n; {
 		case examples < from || !end.IsZero():
 		case begin.IsZero():
-			begin = time.Now()
+			begin, used = time.Now(), cpu()
 		default:
 			if counted += n; examples >= to {
-				end = time.Now()
-				cancel() // a snapshot would take longer than all the rest
+				end, used = time.Now(), cpu()-used
+				cancel()
 			}
 		}
 	}})
 	if end.IsZero() {
-		return 0, errors.Join(err, fmt.Errorf("%d of %d examples were trained on", examples, to))
+		return 0, 1, 1, errors.Join(err, fmt.Errorf("%d of %d examples were trained on", examples, to))
 	}
-	return float64(counted) / end.Sub(begin).Seconds(), nil
+	return float64(counted), end.Sub(begin).Seconds(), used, nil
 }

@@ -1,4 +1,4 @@
-// Package jobbench measures whole training jobs, for `monolith bench step`, `queues` and `size`.
+// Package jobbench measures whole training jobs, for `monolith bench step`, `queues`, `size` and `procs`.
 package jobbench
 
 import (
@@ -122,6 +122,11 @@ func train(ctx context.Context, s shape, data, dir string) (float64, error) {
 
 // config is the job of a shape in a folder of its own, on the rows in another one.
 func (s *shape) config(data, dir string) (*job.Config, error) {
+	return job.Decode([]byte(s.text(data, dir)), "bench.yaml", job.LoadOptions{})
+}
+
+// text is config as a job file.
+func (s *shape) text(data, dir string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "version: 1\nname: bench\ndir: %q\n", dir)
 	if s.source != "" {
@@ -134,5 +139,5 @@ func (s *shape) config(data, dir string) (*job.Config, error) {
 	}
 	fmt.Fprintf(&text, "model: %s\nepochs: %d\ntrain: {batch: %d, workers: %d%s}\nsnapshot: {every: 0s}\nlog: {level: error}\n%s",
 		s.model, s.epochs, s.batch, s.workers, s.train, s.sections)
-	return job.Decode([]byte(text.String()), "bench.yaml", job.LoadOptions{})
+	return text.String()
 }

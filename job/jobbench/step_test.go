@@ -1,15 +1,19 @@
 package jobbench_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/bench"
+	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/jobbench"
 )
 
@@ -27,7 +31,7 @@ func check(t *testing.T, o bench.Options, n int, results []bench.Result, err err
 		t.Errorf("%d results: %+v", len(results), results)
 	}
 	for _, r := range results {
-		if r.Ours <= 0 || r.Control <= 0 || r.Unit != "examples/s" {
+		if r.Ours <= 0 || r.Control <= 0 || !strings.HasPrefix(r.Unit, "examples/") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -151,4 +155,35 @@ func TestOthersFail(t *testing.T) {
 	if _, err := jobbench.Step(t.Context(), o); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestProcs: both arrangements train, and the shards are processes of the program that was named.
+func TestProcs(t *testing.T) {
+	o := options(t, "demo.*workers 2$|4096, workers 1, cpu")
+	o.With[jobbench.Program] = os.Args[0]
+	results, err := jobbench.Procs(t.Context(), o)
+	check(t, o, 2, results, err)
+	for _, r := range results {
+		if r.Theirs["in process"] <= 0 || r.Ratio <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	o.With[jobbench.Program] = filepath.Join(t.TempDir(), "nothing")
+	if _, err := jobbench.Procs(t.Context(), o); err == nil || !strings.Contains(err.Error(), o.With[jobbench.Program]) {
+		t.Errorf("without a program: %v", err)
+	}
+}
+
+// TestMain serves a shard in place of the tests where this program is called as monolith is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 5 && os.Args[1] == "ps" {
+		cfg, err := job.Load(os.Args[2], job.LoadOptions{})
+		if err == nil {
+			shard, _ := strconv.Atoi(os.Args[5])
+			_, err = job.Serve(context.Background(), cfg, job.ServeOptions{Shards: []int{shard}})
+		}
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	m.Run()
 }
