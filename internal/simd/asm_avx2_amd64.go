@@ -162,6 +162,11 @@ func addSigmoidGradAVX2(n int, y *float32, dy *float32, dx *float32)
 //go:noescape
 func addTanhGradAVX2(n int, y *float32, dy *float32, dx *float32)
 
+// roundBF16AVX2 is y = x, rounded to bfloat16.
+//
+//go:noescape
+func roundBF16AVX2(n int, x *float32, y *float32)
+
 // sumRowsAVX2 adds rows of x, stride bytes apart, to sums, each column from above to below.
 //
 //go:noescape

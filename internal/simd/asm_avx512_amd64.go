@@ -149,6 +149,11 @@ func addSigmoidGradAVX512(n int, y *float32, dy *float32, dx *float32)
 //go:noescape
 func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32)
 
+// roundBF16AVX512 is y = x, rounded to bfloat16.
+//
+//go:noescape
+func roundBF16AVX512(n int, x *float32, y *float32)
+
 // sumRowsAVX512 adds rows of x, stride bytes apart, to sums, each column from above to below.
 //
 //go:noescape

@@ -104,6 +104,8 @@ func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32) {
 	interpret("addTanhGradAVX512", n, y, dy, dx)
 }
 
+func roundBF16AVX512(n int, x *float32, y *float32) { interpret("roundBF16AVX512", n, x, y) }
+
 func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32) {
 	interpret("sumRowsAVX512", rows, columns, x, stride, sums)
 }

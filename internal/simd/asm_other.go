@@ -120,6 +120,10 @@ func addTanhGradAVX2(n int, y *float32, dy *float32, dx *float32) {
 	panic("simd: addTanhGradAVX2 on a processor without it")
 }
 
+func roundBF16AVX2(n int, x *float32, y *float32) {
+	panic("simd: roundBF16AVX2 on a processor without it")
+}
+
 func sumRowsAVX2(rows int, columns int, x *float32, stride int, sums *float32) {
 	panic("simd: sumRowsAVX2 on a processor without it")
 }
@@ -426,6 +430,10 @@ func addSigmoidGradAVX512(n int, y *float32, dy *float32, dx *float32) {
 
 func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32) {
 	panic("simd: addTanhGradAVX512 on a processor without it")
+}
+
+func roundBF16AVX512(n int, x *float32, y *float32) {
+	panic("simd: roundBF16AVX512 on a processor without it")
 }
 
 func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32) {

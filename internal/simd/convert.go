@@ -43,6 +43,23 @@ func FromBF16(dst []float32, src []uint16) {
 	}
 }
 
+// RoundBF16 is y = x rounded to bfloat16, what [FromBF16] makes of what [ToBF16] gives. y must be as long as x and may be x.
+func RoundBF16(x, y []float32) { roundBF16(active, x, y) }
+
+func roundBF16(f Family, x, y []float32) {
+	y = y[:len(x)]
+	switch f {
+	case AVX512:
+		roundBF16AVX512(len(x), unsafe.SliceData(x), unsafe.SliceData(y))
+	case AVX2:
+		roundBF16AVX2(len(x), unsafe.SliceData(x), unsafe.SliceData(y))
+	default:
+		for i, v := range x {
+			y[i] = math.Float32frombits(uint32(toBF16(v)) << 16)
+		}
+	}
+}
+
 // ToFP16 rounds src to binary16 in dst, which must be as long.
 func ToFP16(dst []uint16, src []float32) {
 	dst = dst[:len(src)]

