@@ -107,6 +107,15 @@ type Model interface {
 	NewSession(threads int) Session
 }
 
+// Precise is a model whose products of matrices can be in another precision.
+type Precise interface {
+	Model
+	// InPrecision returns the model with the operands of its products rounded to a format, in training and in predictions alike, so that what is
+	// measured is what was trained. Its name and its written form say so, but for float32, where nothing is rounded. Parameters, their
+	// gradients and sums stay float32. Errors: a format that the model has no products in.
+	InPrecision(p param.Precision) (Model, error)
+}
+
 // Ragged is a sparse feature of a batch in CSR form: row r holds Index[Offsets[r]:Offsets[r+1]], each an index into the
 // batch's distinct fids of the feature's table.
 type Ragged struct {

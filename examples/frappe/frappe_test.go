@@ -56,6 +56,35 @@ func TestRealDataFrappe(t *testing.T) {
 	}
 }
 
+// TestRealDataProducts: products of operands in bfloat16 leave the AUC where it is.
+func TestRealDataProducts(t *testing.T) {
+	data := testbed.Data(t, ".")
+	testbed.Data(t, "datasets/frappe")
+	precisions, auc := []string{"float32", "bf16"}, make([]float64, 2)
+	t.Run("precision", func(t *testing.T) {
+		for i, precision := range precisions {
+			t.Run(precision, func(t *testing.T) {
+				t.Parallel()
+				cfg, err := job.Load("deepfm.yaml", job.LoadOptions{
+					Env: append(os.Environ(), "MONOLITH_DATA="+data), Set: []string{"dir=" + filepath.Join(t.TempDir(), "run"), "train.threads=1", "train.precision=" + precision},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := job.Run(t.Context(), cfg, job.RunOptions{Evaluated: func(epoch int, s job.Scores) { t.Logf("epoch %d: AUC %.5f", epoch, s["auc"]) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				auc[i] = r.Metrics["best_auc"]
+				t.Logf("best AUC %.5f in %d epochs, %.0f s, %.0f examples/s", auc[i], r.Epochs, r.Seconds, r.ExamplesPerSecond)
+			})
+		}
+	})
+	if d := math.Abs(auc[1] - auc[0]); d > .0005 || d == 0 {
+		t.Errorf("AUC %.5f in bf16, %.5f in float32", auc[1], auc[0])
+	}
+}
+
 // TestRealDataPrecision: rows and gradients that travel in 16 bits leave the AUC where it is.
 func TestRealDataPrecision(t *testing.T) {
 	data := testbed.Data(t, ".")

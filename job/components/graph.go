@@ -20,7 +20,7 @@ import (
 // Graph is a model that was written down: by `monolith plan --format model`, or by a program ([model.Model].Marshal).
 type Graph struct {
 	// File holds the graph, as JSON: operators, tables, initial values and update rules, so that `tables` and `optimizer` are not
-	// for this model, nor what features say of combiner and attends. The job's are the seed, the features, and of the heads labels, masks, weights, sample
+	// for this model, nor what features say of combiner and attends. The job's are the seed, train.precision, the features, and of the heads labels, masks, weights, sample
 	// rates and metrics; names, losses and kinds must be those of the graph. Every process of the job reads the file, and refuses to
 	// join others that have read another one.
 	File string `yaml:"file" short:"true" required:"true"`

@@ -12,6 +12,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -35,6 +36,19 @@ func Model(c *spec.Config) (model.Model, error) {
 			faults = append(faults, fault.Config("model.%s: %w", c.Model.Name(), err))
 		}
 		return nil, errors.Join(faults...)
+	}
+	return inPrecision(c, m)
+}
+
+// inPrecision is the model with the job's precision of products, whatever it was written with.
+func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
+	precision, _ := param.ParsePrecision(c.Train.Precision) // the schema has checked its name
+	precise, ok := m.(model.Precise)
+	switch {
+	case ok:
+		return precise.InPrecision(precision)
+	case precision != param.Float32:
+		return nil, fault.Config("train.precision: %s: the products of model.%s are in float32 alone; leave the key out", precision, c.Model.Name())
 	}
 	return m, nil
 }

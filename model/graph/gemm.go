@@ -1,6 +1,9 @@
 package graph
 
-import "github.com/monolith-go/monolith/internal/simd"
+import (
+	"github.com/monolith-go/monolith/internal/simd"
+	"github.com/monolith-go/monolith/model/param"
+)
 
 // gemm computes C = A·B (add false) or C = C + A·B (add true) for row-major matrices, A [m, k] or its transpose stored [k, m], B [k, n] or
 // its transpose stored [n, k], C [m, n], all without gaps between rows. The bits of a row of C depend neither on m nor on the session's
@@ -9,7 +12,7 @@ func (s *Session) gemm(transA, transB bool, m, n, k int, a, b, c []float32, add 
 	s.gemmThen(transA, transB, m, n, k, a, b, c, simd.Epilogue{Add: add})
 }
 
-// gemmThen is gemm with more to be done to C. It is the only place that multiplies matrices.
+// gemmThen is gemm with more to be done to C. It is the only place that multiplies matrices, and rounds their elements where the graph says so.
 func (s *Session) gemmThen(transA, transB bool, m, n, k int, a, b, c []float32, e simd.Epilogue) {
 	lda, ldb := k, n
 	if transA {
@@ -17,6 +20,10 @@ func (s *Session) gemmThen(transA, transB bool, m, n, k int, a, b, c []float32, 
 	}
 	if transB {
 		ldb = k
+	}
+	if s.g.precision == param.BF16 {
+		s.pool.GemmBF16(transA, transB, m, n, k, a, lda, b, ldb, c, n, e)
+		return
 	}
 	s.pool.Gemm(transA, transB, m, n, k, a, lda, b, ldb, c, n, e)
 }

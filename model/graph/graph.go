@@ -22,9 +22,14 @@ type Graph struct {
 	numDense  int
 	outputs   []output
 	clipNorm  float64
+	// precision is what the operands of products are rounded to.
+	precision param.Precision
 }
 
-var _ model.Model = (*Graph)(nil)
+var (
+	_ model.Model   = (*Graph)(nil)
+	_ model.Precise = (*Graph)(nil)
+)
 
 // Layout describes the parameters. The caller must not change it.
 func (g *Graph) Layout() *param.Layout { return g.layout }
@@ -72,6 +77,23 @@ func (g *Graph) With(seed uint64, heads []model.Head) (*Graph, error) {
 	return &out, nil
 }
 
+// InPrecision returns the graph with products in another precision; see [model.Precise]. With [param.BF16] both operands of each product of
+// matrices are rounded, ahead and back: values, weights and gradients of linear layers of two outputs or more, and of the inner products of pairs of
+// rows. What they are added up in, biases, layers of one output, all other operators, the gradients that a step returns and the
+// parameters are float32. So the numbers that a head sees are not rounded, and small updates of weights are not lost (Kalamkar et al., 2019, "A
+// Study of BFLOAT16 for Deep Learning Training", section 3).
+func (g *Graph) InPrecision(p param.Precision) (model.Model, error) {
+	if p != param.Float32 && p != param.BF16 {
+		return nil, fmt.Errorf("graph: products in %s: they are in float32 or bf16", p)
+	}
+	out := *g
+	out.precision = p
+	return &out, nil
+}
+
+// Precision is what the operands of products are rounded to.
+func (g *Graph) Precision() param.Precision { return g.precision }
+
 // PredictsAsTrained reports whether no operator before a head behaves differently in training.
 func (g *Graph) PredictsAsTrained() bool {
 	return !slices.ContainsFunc(g.nodes, func(n node) bool { return n.live && n.op.differs() })
@@ -85,7 +107,7 @@ func (g *Graph) IsStatistic(i int) bool { return g.tensors[i].statistic }
 func (g *Graph) String() string {
 	b, err := g.Marshal()
 	if err != nil { // an update rule of the program's own: its text stands for it
-		b = []byte(g.Text() + g.layout.String() + fmt.Sprint(g.features, g.Heads(), g.clipNorm))
+		b = []byte(g.Text() + g.layout.String() + fmt.Sprint(g.features, g.Heads(), g.clipNorm) + g.writtenPrecision())
 	}
 	h := sha256.Sum256(b)
 	return fmt.Sprintf("graph(%x)", h[:8])

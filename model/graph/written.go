@@ -31,6 +31,7 @@ type (
 		Version   int              `json:"version"`
 		Seed      uint64           `json:"seed"`
 		ClipNorm  float64          `json:"clip_norm,omitempty"`
+		Precision string           `json:"precision,omitempty"` // of products, where it is not float32
 		Tables    []writtenTable   `json:"tables,omitempty"`
 		Tensors   []writtenTensor  `json:"tensors,omitempty"`
 		Features  []writtenFeature `json:"features,omitempty"`
@@ -81,7 +82,7 @@ type (
 // were declared, heads. Equal graphs are written as equal bytes. It fails where an update rule is none of package optim's
 // or a loss none of package loss's.
 func (g *Graph) Marshal() ([]byte, error) {
-	w := writtenGraph{Version: Version, Seed: g.layout.Seed, ClipNorm: g.clipNorm}
+	w := writtenGraph{Version: Version, Seed: g.layout.Seed, ClipNorm: g.clipNorm, Precision: g.writtenPrecision()}
 	for _, t := range g.layout.Tables {
 		table := writtenTable{Name: t.Name}
 		for _, s := range t.Segments {
@@ -129,6 +130,14 @@ func (g *Graph) Marshal() ([]byte, error) {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
 	return append(b, '\n'), nil
+}
+
+// writtenPrecision is empty for float32, so that graphs are written as before there was another.
+func (g *Graph) writtenPrecision() string {
+	if g.precision == param.Float32 {
+		return ""
+	}
+	return g.precision.String()
 }
 
 // ruleOf describes what a parameter is initialised and updated by, if what is read back is that.
@@ -220,7 +229,18 @@ func (w *writtenGraph) build() (*Graph, error) {
 		}
 		outputs = append(outputs, Output{Head: h.Head, Node: b.node(h.Value)})
 	}
-	return b.Build(w.Seed, outputs...)
+	g, err := b.Build(w.Seed, outputs...)
+	if err != nil {
+		return nil, err
+	}
+	switch w.Precision {
+	case "":
+	case param.BF16.String():
+		g.precision = param.BF16
+	default:
+		return nil, fmt.Errorf("products in precision %q: want bf16, or no word for float32", w.Precision)
+	}
+	return g, nil
 }
 
 // node is the value of operator id.

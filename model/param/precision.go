@@ -8,7 +8,8 @@ import (
 	"github.com/monolith-go/monolith/internal/simd"
 )
 
-// Precision is the format in which rows and their gradients travel between a worker and the parameter server. What is stored, the
+// Precision is the format that numbers are rounded to: operands of products (package graph), and rows and their gradients where they travel between
+// a worker and the parameter server. There, what is stored, the
 // optimizers' state, and all that is dense are float32 in any: among dense gradients are statistics (moments of features, of
 // batch normalisation), which are no small numbers around 0 and may not be rounded like such.
 //

@@ -25,7 +25,10 @@ type Model struct {
 	cfg Config
 }
 
-var _ model.Model = (*Model)(nil)
+var (
+	_ model.Model   = (*Model)(nil)
+	_ model.Precise = (*Model)(nil)
+)
 
 // New builds the model that the settings describe, or reports every fault at once.
 //
@@ -54,7 +57,21 @@ func New(cfg Config) (model.Model, error) {
 const HeadName = "label"
 
 // String names the model with all settings it uses.
-func (m *Model) String() string { return m.cfg.String() }
+func (m *Model) String() string {
+	if p := m.Precision(); p != param.Float32 {
+		return m.cfg.String() + " in " + p.String()
+	}
+	return m.cfg.String()
+}
+
+// InPrecision returns the model with products in another precision; see [graph.Graph.InPrecision].
+func (m *Model) InPrecision(p param.Precision) (model.Model, error) {
+	g, err := m.Graph.InPrecision(p)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{Graph: g.(*graph.Graph), cfg: m.cfg}, nil
+}
 
 // assembly is a model in the making: the inputs, and the parts that models share.
 type assembly struct {
