@@ -41,6 +41,9 @@ func rivals(s shape) []rival {
 	torch := func(mode string) rival {
 		return rival{"torch " + mode, "torch", "deepfm_torch.py", []string{mode}}
 	}
+	if s.train == bf16 {
+		return []rival{torch("bf16")}
+	}
 	return []rival{torch("eager"), torch("compiled"), torch("torchrec"), {"tensorflow", "tensorflow", "deepfm_tensorflow.py", nil}}
 }
 

@@ -26,7 +26,10 @@ type shape struct {
 	sections    string // further ones
 }
 
-const deep = "{deepfm: {dim: 16, hidden: [400, 400, 400]}}"
+const (
+	deep = "{deepfm: {dim: 16, hidden: [400, 400, 400]}}"
+	bf16 = ", precision: bf16"
+)
 
 func shapes() []shape {
 	return []shape{
@@ -36,6 +39,8 @@ func shapes() []shape {
 		{name: "fm, batch 4096, 2 cores", model: "{fm: {dim: 16}}", batch: 4096, workers: 2, epochs: 2},
 		{name: "deepfm, batch 512, 2 cores", model: deep, batch: 512, workers: 2, epochs: 1},
 		{name: "deepfm, batch 4096, 2 cores", model: deep, batch: 4096, workers: 2, epochs: 1},
+		{name: "deepfm bf16, batch 512, 2 cores", model: deep, batch: 512, workers: 2, epochs: 1, train: bf16},
+		{name: "deepfm bf16, batch 4096, 2 cores", model: deep, batch: 4096, workers: 2, epochs: 1, train: bf16},
 	}
 }
 

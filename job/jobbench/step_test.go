@@ -46,8 +46,8 @@ func TestStep(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	o := options(t, "lr|fm.*512")
 	results, err := jobbench.Step(t.Context(), o)
-	check(t, o, 3, results, err)
-	for name, n := range map[int]int{0: 1, 1: 1, 2: 4} {
+	check(t, o, 4, results, err)
+	for name, n := range map[int]int{0: 1, 1: 1, 2: 4, 3: 1} {
 		if got := results[name].Absent; len(got) != n {
 			t.Errorf("%s lacks %v", results[name].Name, got)
 		}
@@ -108,7 +108,7 @@ while read -r n; do echo "$n $((n / 1000)).001 0.5"; done
 
 // TestOthers: programs are given the rows and the shape, and their own time counts.
 func TestOthers(t *testing.T) {
-	o := options(t, "deepfm, batch 512|lr.*1 core")
+	o := options(t, "deepfm.*, batch 512|lr.*1 core")
 	o.With["torch"] = program(t, "python", interpreter)
 	o.With["tensorflow"] = o.With["torch"]
 	o.With["xlearn"] = program(t, "xlearn", `#!/bin/sh
@@ -117,7 +117,10 @@ func TestOthers(t *testing.T) {
 printf '[ 25%% ]       1       0.500000       9.00\n[ 50%% ]       2       0.500000       0.50\n[ 75%% ]       3       0.400000       0.50\n'
 `)
 	results, err := jobbench.Step(t.Context(), o)
-	check(t, o, 2, results, err)
+	check(t, o, 3, results, err)
+	if got := results[2].Theirs["deepfm_torch bf16"]; got < 990 || got > 1010 || len(results[2].Theirs) != 1 {
+		t.Errorf("in bf16: %v", results[2].Theirs)
+	}
 	if got := results[0].Theirs; len(got) != 1 || got["xlearn"] != 2002 {
 		t.Errorf("xlearn: %v", got)
 	}

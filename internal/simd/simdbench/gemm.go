@@ -18,6 +18,7 @@ import (
 // layer is a product of a fully connected layer: X is m by k, W k by n.
 type layer struct {
 	op, threads, m, k, n int
+	bf16                 bool // in ours
 	x, w, y, dx, dw      []float32
 }
 
@@ -30,6 +31,9 @@ func (l *layer) name() string {
 	}
 	if l.op >= 3 {
 		return fmt.Sprintf("gemm %s %dx%d, %s", ops[l.op], l.m, l.k, threads)
+	}
+	if l.bf16 {
+		return fmt.Sprintf("gemm bf16 %s %dx%dx%d, %s", ops[l.op], l.m, l.k, l.n, threads)
 	}
 	return fmt.Sprintf("gemm %s %dx%dx%d, %s", ops[l.op], l.m, l.k, l.n, threads)
 }
@@ -47,14 +51,17 @@ func (l *layer) gigaflops() float64 {
 func (l *layer) times() int { return max(int(0.4/l.gigaflops()), 1) }
 
 func (l *layer) ours(p *simd.Pool) {
-	none := simd.Epilogue{}
+	none, gemm := simd.Epilogue{}, p.Gemm
+	if l.bf16 {
+		gemm = p.GemmBF16
+	}
 	switch l.op {
 	case 0:
-		p.Gemm(false, false, l.m, l.n, l.k, l.x, l.k, l.w, l.n, l.y, l.n, none)
+		gemm(false, false, l.m, l.n, l.k, l.x, l.k, l.w, l.n, l.y, l.n, none)
 	case 1:
-		p.Gemm(false, true, l.m, l.k, l.n, l.y, l.n, l.w, l.n, l.dx, l.k, none)
+		gemm(false, true, l.m, l.k, l.n, l.y, l.n, l.w, l.n, l.dx, l.k, none)
 	case 2:
-		p.Gemm(true, false, l.k, l.n, l.m, l.x, l.k, l.y, l.n, l.dw, l.n, none)
+		gemm(true, false, l.k, l.n, l.m, l.x, l.k, l.y, l.n, l.dw, l.n, none)
 	case 3:
 		p.Gemv(false, l.m, l.k, l.x, l.k, l.w, l.y, false)
 	case 4:
@@ -140,6 +147,11 @@ func layers(threads int) []*layer {
 					c.op = op
 					all = append(all, &c)
 				}
+				if op < 3 && m == 2048 && n == 512 {
+					c := l
+					c.op, c.bf16 = op, true
+					all = append(all, &c)
+				}
 			}
 		}
 	}
@@ -158,6 +170,12 @@ func (l *layer) compare(ctx context.Context, o bench.Options, pools []*simd.Pool
 	}
 	ours := repeat(pools[0].Family().String(), times, func() { l.ours(pools[0]) })
 	var theirs []bench.Candidate
+	if l.bf16 { // beside the same product without rounding
+		plain := *l
+		plain.bf16 = false
+		theirs = append(theirs, repeat("ours, float32", times, func() { plain.ours(pools[0]) }))
+		return bench.Compare(ctx, o, l.name(), "GFLOP/s", bench.Wall, ours, theirs...)
+	}
 	if openBLAS != nil {
 		theirs = append(theirs, bench.Candidate{Name: openBLAS.name(), Run: func() (float64, error) {
 			return float64(times) * l.gigaflops(), openBLAS.run(l, times)
