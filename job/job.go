@@ -11,6 +11,7 @@ import (
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/components"
 	"github.com/monolith-go/monolith/job/inspect"
+	"github.com/monolith-go/monolith/job/migrate"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/run"
 	"github.com/monolith-go/monolith/job/spec"
@@ -102,6 +103,30 @@ type (
 	Rows = result.Rows
 	// TableRows is what was written of one table.
 	TableRows = result.TableRows
+	// ImportOptions say what of a checkpoint of bytedance/monolith is taken over.
+	ImportOptions = migrate.ImportOptions
+	// ExportOptions say what is given back.
+	ExportOptions = migrate.ExportOptions
+	// Mapping says which of a checkpoint's tables, slots and variables become which of a job's.
+	Mapping = migrate.Mapping
+	// TableMapping says where a table goes.
+	TableMapping = migrate.TableMapping
+	// SlotMapping gives ids of a slot another one.
+	SlotMapping = migrate.SlotMapping
+	// DenseMapping names a dense variable.
+	DenseMapping = migrate.DenseMapping
+	// Imported is what was taken over.
+	Imported = result.Imported
+	// ImportedTable is a table that was taken over.
+	ImportedTable = result.ImportedTable
+	// ImportedFilter is an admission filter, which is not taken over.
+	ImportedFilter = result.ImportedFilter
+	// Exported is what was given back.
+	Exported = result.Exported
+	// ExportedTable is a table that was given back.
+	ExportedTable = result.ExportedTable
+	// Counted is a number of rows and what became of them.
+	Counted = result.Counted
 	// Range is a time range of the history of a stream.
 	Range = run.Range
 	// Backfill is a part of the history of a stream that was trained on.
@@ -258,6 +283,21 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 // the same options. Errors: [pipeline.ErrConfig] for options that cannot be and for a folder with other rows, [pipeline.ErrBadData] for a
 // damaged snapshot, with file and offset, [pipeline.ErrUnavailable].
 func WriteRows(ctx context.Context, opts RowsOptions) (*Rows, error) { return run.WriteRows(ctx, opts) }
+
+// Import makes a snapshot for a job of a checkpoint of bytedance/monolith. Errors: [pipeline.ErrConfig] for a job that has snapshots already, a
+// mapping that does not fit, and a checkpoint of which nothing fits; an error that names file and place for a damaged one.
+func Import(ctx context.Context, cfg *Config, opts ImportOptions) (*Imported, error) {
+	return migrate.Import(ctx, cfg, opts)
+}
+
+// ReadMapping reads what [ImportOptions].Mapping is from a YAML file. Errors: [pipeline.ErrConfig] with every fault.
+func ReadMapping(path string) (*Mapping, error) { return migrate.ReadMapping(path) }
+
+// Export writes the tables of a snapshot as a checkpoint of bytedance/monolith. Errors: [pipeline.ErrConfig], [pipeline.ErrUnavailable], and
+// those of a damaged snapshot, with file and offset.
+func Export(ctx context.Context, opts ExportOptions) (*Exported, error) {
+	return migrate.Export(ctx, opts)
+}
 
 // RowsFormats are the formats that [WriteRows] writes.
 func RowsFormats() []string { return run.RowsFormats() }

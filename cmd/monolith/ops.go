@@ -35,6 +35,8 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Runners, o.Recipes = runners, recipes
 			return job.WriteRows(ctx, o)
 		},
+		Import:    job.Import,
+		Export:    job.Export,
 		Translate: translate,
 		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()

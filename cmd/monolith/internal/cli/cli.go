@@ -52,6 +52,9 @@ type Ops struct {
 	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
 	// Rows writes the rows of a snapshot to files.
 	Rows func(context.Context, job.RowsOptions) (*job.Rows, error)
+	// Import makes a snapshot for a job of a checkpoint of bytedance/monolith, and Export such a checkpoint of a snapshot.
+	Import func(context.Context, *job.Config, job.ImportOptions) (*job.Imported, error)
+	Export func(context.Context, job.ExportOptions) (*job.Exported, error)
 	// Demo trains on a synthetic stream from a broker in this process.
 	Demo func(context.Context, job.DemoOptions) (*job.DemoResult, error)
 	// Begin is called before any command: its error says what of the environment cannot be had; nil: nothing.

@@ -222,6 +222,31 @@ func fakes() cli.Ops {
 			}
 			return &job.Proposed{Name: "x", Job: "version: 1\nname: x\n", Read: 1, Notes: []string{"a note"}}, nil
 		},
+		Import: func(_ context.Context, c *job.Config, o job.ImportOptions) (*job.Imported, error) {
+			r := &job.Imported{
+				From: o.From, Step: 1200, Entries: 310, Rows: 300, Seconds: .5,
+				Tables: []job.ImportedTable{{
+					Name: "embedding", Rows: 300, From: []job.Counted{{What: "a", Rows: 200}, {What: "b", Rows: 100}}, Twice: 2,
+					Restarted: []job.Counted{{What: "state of vec: the checkpoint has no state of it", Rows: 7}},
+				}},
+				Skipped: []job.Counted{{What: "slot 9 is of no sparse feature of the job", Rows: 8}},
+				Filters: []job.ImportedFilter{{Name: "hash_filter_0", Splits: 7, Counters: 12}}, Others: []string{"notes.txt"},
+				Dense: []string{"w"}, DenseInitial: []string{"b"},
+			}
+			if !o.DryRun {
+				r.Snapshot = filepath.Join(c.Dir, o.To, fmt.Sprint(o.Memory))
+			}
+			if o.Mapping != nil {
+				r.Step = int64(len(o.Mapping.Tables))
+			}
+			return r, fail()
+		},
+		Export: func(_ context.Context, o job.ExportOptions) (*job.Exported, error) {
+			return &job.Exported{
+				Snapshot: o.Snapshot, Assets: fmt.Sprintf("%s/model.ckpt-%d.assets", o.To, o.Step), Rows: 300, Bytes: 4096, Seconds: .5, Dense: []string{"w"},
+				Tables: []job.ExportedTable{{Name: "embedding", As: fmt.Sprint(o.Names, o.Multi, o.Serving), Files: max(o.Shards, 1) * max(o.Servers, 1), Rows: 300, Restarted: []string{"vec: upstream has no rule like x"}}},
+			}, fail()
+		},
 		InspectSnapshot: func(_ context.Context, path string) (*job.SnapshotInfo, error) {
 			return &job.SnapshotInfo{
 				Path: path, ID: 3, Created: time.Unix(1700000000, 0), Digest: "d1935e", Rows: 12345,
