@@ -242,11 +242,6 @@ func logAVX2(n int, x *float32, y *float32)
 //go:noescape
 func sgdAVX2(n int, w *float32, grad *float32, rate float32)
 
-// momentumAVX2 is v = mu·v + g, w -= rate·v.
-//
-//go:noescape
-func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
-
 // emaAVX2 is w = decay·w + rest·g.
 //
 //go:noescape
@@ -256,6 +251,31 @@ func emaAVX2(n int, w *float32, grad *float32, decay float32, rest float32)
 //
 //go:noescape
 func adagradAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32)
+
+// adagradWAVX2 is n += g·g, w -= rate·g/√n + shrink·w.
+//
+//go:noescape
+func adagradWAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32)
+
+// rmspropAVX2 is g += decay·w, n = rho·n + rest·g·g, w -= rate·g/(√n+epsilon).
+//
+//go:noescape
+func rmspropAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+
+// adadeltaAVX2 is g += decay·w, a = rho·a + rest·g·g, u = √(c+epsilon)·g/√(a+epsilon), w -= rate·u, c = rho·c + rest·u·u.
+//
+//go:noescape
+func adadeltaAVX2(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+
+// momentumAVX2 is g += decay·w, v = mu·v - rate·g, w += v.
+//
+//go:noescape
+func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32)
+
+// momentumNesterovAVX2 is g += decay·w, v' = mu·v - rate·g, w += ahead·v' - mu·v, v = v'.
+//
+//go:noescape
+func momentumNesterovAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32)
 
 // adamAVX2 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon).
 //
@@ -267,20 +287,60 @@ func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate flo
 //go:noescape
 func adamRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
 
-// adamNesterovAVX2 is Adam's update with c1·g + beta1·m in place of m in the last.
+// amsgradAVX2 is Adam's update with the largest v so far, h, in place of v in the last.
+//
+//go:noescape
+func amsgradAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// amsgradRatesAVX2 is Adam's update with the largest v so far, h, in place of v in the last. Each element has a rate of its own.
+//
+//go:noescape
+func amsgradRatesAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// adamNesterovAVX2 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon); its m is c1·g + beta1·m.
 //
 //go:noescape
 func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
-// adamNesterovRatesAVX2 is Adam's update with c1·g + beta1·m in place of m in the last. Each element has a rate of its own.
+// adamNesterovRatesAVX2 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon); its m is c1·g + beta1·m. Each element has a rate of its own.
 //
 //go:noescape
 func adamNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// amsgradNesterovAVX2 is Adam's update with the largest v so far, h, in place of v in the last; its m is c1·g + beta1·m.
+//
+//go:noescape
+func amsgradNesterovAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// amsgradNesterovRatesAVX2 is Adam's update with the largest v so far, h, in place of v in the last; its m is c1·g + beta1·m. Each element has a rate of its own.
+//
+//go:noescape
+func amsgradNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
 // ftrlAVX2 is the update of FTRL-Proximal; l2rate is l2·rate.
 //
 //go:noescape
 func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// sgdDecayedAVX2 is w -= rate·(g + decay·w).
+//
+//go:noescape
+func sgdDecayedAVX2(n int, w *float32, grad *float32, rate float32, decay float32)
+
+// groupLeaderAVX2 is z += g - (√(n+g·g)-√n)/rate·w, n += g·g.
+//
+//go:noescape
+func groupLeaderAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32)
+
+// groupLeaderMadeAVX2 is n += g·g, z += c·z - l2·w + g - (beta+√n)/rate·w.
+//
+//go:noescape
+func groupLeaderMadeAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32)
+
+// groupWeightsAVX2 is w = rate·(c·z)/(beta+√n+l2rate).
+//
+//go:noescape
+func groupWeightsAVX2(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32)
 
 // fmAVX2 puts the sums of the fields' vectors into sums and returns half of the sum of their squares less the vectors' squares.
 //
@@ -402,20 +462,65 @@ func emaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *fl
 //go:noescape
 func adagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32)
 
+// adagradWRowsAVX2 does to n > 0 rows, whose addresses are given: is n += g·g, w -= rate·g/√n + shrink·w. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func adagradWRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, shrink float32)
+
+// rmspropRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, n = rho·n + rest·g·g, w -= rate·g/(√n+epsilon). The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func rmspropRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+
+// adadeltaRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, a = rho·a + rest·g·g, u = √(c+epsilon)·g/√(a+epsilon), w -= rate·u, c = rho·c + rest·u·u. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func adadeltaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+
+// momentumRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, v = mu·v - rate·g, w += v. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func momentumRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32)
+
+// momentumNesterovRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, v' = mu·v - rate·g, w += ahead·v' - mu·v, v = v'. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func momentumNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32)
+
 // adamRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon). The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //
 //go:noescape
 func adamRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
 
-// adamNesterovRowsAVX2 does to n > 0 rows, whose addresses are given: is Adam's update with c1·g + beta1·m in place of m in the last. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+// amsgradRowsAVX2 does to n > 0 rows, whose addresses are given: is Adam's update with the largest v so far, h, in place of v in the last. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func amsgradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// adamNesterovRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon); its m is c1·g + beta1·m. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //
 //go:noescape
 func adamNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// amsgradNesterovRowsAVX2 does to n > 0 rows, whose addresses are given: is Adam's update with the largest v so far, h, in place of v in the last; its m is c1·g + beta1·m. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func amsgradNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
 // ftrlRowsAVX2 does to n > 0 rows, whose addresses are given: is the update of FTRL-Proximal; l2rate is l2·rate. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //
 //go:noescape
 func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// lanesSquaresAVX2 is the sum of the squares of the n elements of x + decay·w: in eight lanes, element k in lane k mod 8, without fused products.
+//
+//go:noescape
+func lanesSquaresAVX2(n int, x *float32, w *float32, decay float32) float32
+
+// largestSquareAVX2 is the largest of the squares of the n elements of x + decay·w, or 0; NaN are left out.
+//
+//go:noescape
+func largestSquareAVX2(n int, x *float32, w *float32, decay float32) float32
 
 // packSegmentsAVX2 copies dim < 8 floats, offset bytes into each of n rows, to dst, row after row.
 //

@@ -229,11 +229,6 @@ func logAVX512(n int, x *float32, y *float32)
 //go:noescape
 func sgdAVX512(n int, w *float32, grad *float32, rate float32)
 
-// momentumAVX512 is v = mu·v + g, w -= rate·v.
-//
-//go:noescape
-func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
-
 // emaAVX512 is w = decay·w + rest·g.
 //
 //go:noescape
@@ -243,6 +238,31 @@ func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32)
 //
 //go:noescape
 func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32)
+
+// adagradWAVX512 is n += g·g, w -= rate·g/√n + shrink·w.
+//
+//go:noescape
+func adagradWAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32)
+
+// rmspropAVX512 is g += decay·w, n = rho·n + rest·g·g, w -= rate·g/(√n+epsilon).
+//
+//go:noescape
+func rmspropAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+
+// adadeltaAVX512 is g += decay·w, a = rho·a + rest·g·g, u = √(c+epsilon)·g/√(a+epsilon), w -= rate·u, c = rho·c + rest·u·u.
+//
+//go:noescape
+func adadeltaAVX512(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+
+// momentumAVX512 is g += decay·w, v = mu·v - rate·g, w += v.
+//
+//go:noescape
+func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32)
+
+// momentumNesterovAVX512 is g += decay·w, v' = mu·v - rate·g, w += ahead·v' - mu·v, v = v'.
+//
+//go:noescape
+func momentumNesterovAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32)
 
 // adamAVX512 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon).
 //
@@ -254,20 +274,60 @@ func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate f
 //go:noescape
 func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
 
-// adamNesterovAVX512 is Adam's update with c1·g + beta1·m in place of m in the last.
+// amsgradAVX512 is Adam's update with the largest v so far, h, in place of v in the last.
+//
+//go:noescape
+func amsgradAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// amsgradRatesAVX512 is Adam's update with the largest v so far, h, in place of v in the last. Each element has a rate of its own.
+//
+//go:noescape
+func amsgradRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+
+// adamNesterovAVX512 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon); its m is c1·g + beta1·m.
 //
 //go:noescape
 func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
-// adamNesterovRatesAVX512 is Adam's update with c1·g + beta1·m in place of m in the last. Each element has a rate of its own.
+// adamNesterovRatesAVX512 is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon); its m is c1·g + beta1·m. Each element has a rate of its own.
 //
 //go:noescape
 func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// amsgradNesterovAVX512 is Adam's update with the largest v so far, h, in place of v in the last; its m is c1·g + beta1·m.
+//
+//go:noescape
+func amsgradNesterovAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+
+// amsgradNesterovRatesAVX512 is Adam's update with the largest v so far, h, in place of v in the last; its m is c1·g + beta1·m. Each element has a rate of its own.
+//
+//go:noescape
+func amsgradNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
 
 // ftrlAVX512 is the update of FTRL-Proximal; l2rate is l2·rate.
 //
 //go:noescape
 func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// sgdDecayedAVX512 is w -= rate·(g + decay·w).
+//
+//go:noescape
+func sgdDecayedAVX512(n int, w *float32, grad *float32, rate float32, decay float32)
+
+// groupLeaderAVX512 is z += g - (√(n+g·g)-√n)/rate·w, n += g·g.
+//
+//go:noescape
+func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32)
+
+// groupLeaderMadeAVX512 is n += g·g, z += c·z - l2·w + g - (beta+√n)/rate·w.
+//
+//go:noescape
+func groupLeaderMadeAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32)
+
+// groupWeightsAVX512 is w = rate·(c·z)/(beta+√n+l2rate).
+//
+//go:noescape
+func groupWeightsAVX512(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32)
 
 // fmAVX512 puts the sums of the fields' vectors into sums and returns half of the sum of their squares less the vectors' squares.
 //

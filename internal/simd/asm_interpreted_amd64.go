@@ -156,16 +156,32 @@ func sgdAVX512(n int, w *float32, grad *float32, rate float32) {
 	interpret("sgdAVX512", n, w, grad, rate)
 }
 
-func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32) {
-	interpret("momentumAVX512", n, w, v, grad, rate, mu)
-}
-
 func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32) {
 	interpret("emaAVX512", n, w, grad, decay, rest)
 }
 
 func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32) {
 	interpret("adagradAVX512", n, w, n1, grad, rate, decay)
+}
+
+func adagradWAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32) {
+	interpret("adagradWAVX512", n, w, n1, grad, rate, shrink)
+}
+
+func rmspropAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	interpret("rmspropAVX512", n, w, n1, grad, rate, rho, rest, epsilon, decay)
+}
+
+func adadeltaAVX512(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	interpret("adadeltaAVX512", n, w, a, c, grad, rate, rho, rest, epsilon, decay)
+}
+
+func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32) {
+	interpret("momentumAVX512", n, w, v, grad, rate, mu, decay)
+}
+
+func momentumNesterovAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32) {
+	interpret("momentumNesterovAVX512", n, w, v, grad, rate, mu, decay, ahead)
 }
 
 func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
@@ -176,6 +192,14 @@ func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, r
 	interpret("adamRatesAVX512", n, w, m, v, grad, rates, c1, c2, epsilon, decay)
 }
 
+func amsgradAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	interpret("amsgradAVX512", n, w, m, v, h, grad, rate, c1, c2, epsilon, decay)
+}
+
+func amsgradRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	interpret("amsgradRatesAVX512", n, w, m, v, h, grad, rates, c1, c2, epsilon, decay)
+}
+
 func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	interpret("adamNesterovAVX512", n, w, m, v, grad, rate, c1, c2, epsilon, decay, beta1)
 }
@@ -184,8 +208,32 @@ func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *fl
 	interpret("adamNesterovRatesAVX512", n, w, m, v, grad, rates, c1, c2, epsilon, decay, beta1)
 }
 
+func amsgradNesterovAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	interpret("amsgradNesterovAVX512", n, w, m, v, h, grad, rate, c1, c2, epsilon, decay, beta1)
+}
+
+func amsgradNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	interpret("amsgradNesterovRatesAVX512", n, w, m, v, h, grad, rates, c1, c2, epsilon, decay, beta1)
+}
+
 func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
 	interpret("ftrlAVX512", n, w, n1, z, grad, rate, beta, l1, l2, l2rate)
+}
+
+func sgdDecayedAVX512(n int, w *float32, grad *float32, rate float32, decay float32) {
+	interpret("sgdDecayedAVX512", n, w, grad, rate, decay)
+}
+
+func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32) {
+	interpret("groupLeaderAVX512", n, w, n1, z, grad, rate)
+}
+
+func groupLeaderMadeAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32) {
+	interpret("groupLeaderMadeAVX512", n, w, n1, z, grad, rate, beta, l2, c)
+}
+
+func groupWeightsAVX512(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32) {
+	interpret("groupWeightsAVX512", n, w, n1, z, rate, beta, l2rate, c)
 }
 
 func fmAVX512(fields int, dim int, x *float32, sums *float32) float32 {

@@ -176,16 +176,32 @@ func sgdAVX2(n int, w *float32, grad *float32, rate float32) {
 	panic("simd: sgdAVX2 on a processor without it")
 }
 
-func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32) {
-	panic("simd: momentumAVX2 on a processor without it")
-}
-
 func emaAVX2(n int, w *float32, grad *float32, decay float32, rest float32) {
 	panic("simd: emaAVX2 on a processor without it")
 }
 
 func adagradAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32) {
 	panic("simd: adagradAVX2 on a processor without it")
+}
+
+func adagradWAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32) {
+	panic("simd: adagradWAVX2 on a processor without it")
+}
+
+func rmspropAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	panic("simd: rmspropAVX2 on a processor without it")
+}
+
+func adadeltaAVX2(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	panic("simd: adadeltaAVX2 on a processor without it")
+}
+
+func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32) {
+	panic("simd: momentumAVX2 on a processor without it")
+}
+
+func momentumNesterovAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32) {
+	panic("simd: momentumNesterovAVX2 on a processor without it")
 }
 
 func adamAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
@@ -196,6 +212,14 @@ func adamRatesAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rat
 	panic("simd: adamRatesAVX2 on a processor without it")
 }
 
+func amsgradAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: amsgradAVX2 on a processor without it")
+}
+
+func amsgradRatesAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: amsgradRatesAVX2 on a processor without it")
+}
+
 func adamNesterovAVX2(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	panic("simd: adamNesterovAVX2 on a processor without it")
 }
@@ -204,8 +228,32 @@ func adamNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, grad *floa
 	panic("simd: adamNesterovRatesAVX2 on a processor without it")
 }
 
+func amsgradNesterovAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: amsgradNesterovAVX2 on a processor without it")
+}
+
+func amsgradNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: amsgradNesterovRatesAVX2 on a processor without it")
+}
+
 func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
 	panic("simd: ftrlAVX2 on a processor without it")
+}
+
+func sgdDecayedAVX2(n int, w *float32, grad *float32, rate float32, decay float32) {
+	panic("simd: sgdDecayedAVX2 on a processor without it")
+}
+
+func groupLeaderAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32) {
+	panic("simd: groupLeaderAVX2 on a processor without it")
+}
+
+func groupLeaderMadeAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32) {
+	panic("simd: groupLeaderMadeAVX2 on a processor without it")
+}
+
+func groupWeightsAVX2(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32) {
+	panic("simd: groupWeightsAVX2 on a processor without it")
 }
 
 func fmAVX2(fields int, dim int, x *float32, sums *float32) float32 {
@@ -304,16 +352,52 @@ func adagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad
 	panic("simd: adagradRowsAVX2 on a processor without it")
 }
 
+func adagradWRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, shrink float32) {
+	panic("simd: adagradWRowsAVX2 on a processor without it")
+}
+
+func rmspropRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	panic("simd: rmspropRowsAVX2 on a processor without it")
+}
+
+func adadeltaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	panic("simd: adadeltaRowsAVX2 on a processor without it")
+}
+
+func momentumRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32) {
+	panic("simd: momentumRowsAVX2 on a processor without it")
+}
+
+func momentumNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32) {
+	panic("simd: momentumNesterovRowsAVX2 on a processor without it")
+}
+
 func adamRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
 	panic("simd: adamRowsAVX2 on a processor without it")
+}
+
+func amsgradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: amsgradRowsAVX2 on a processor without it")
 }
 
 func adamNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	panic("simd: adamNesterovRowsAVX2 on a processor without it")
 }
 
+func amsgradNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: amsgradNesterovRowsAVX2 on a processor without it")
+}
+
 func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
 	panic("simd: ftrlRowsAVX2 on a processor without it")
+}
+
+func lanesSquaresAVX2(n int, x *float32, w *float32, decay float32) float32 {
+	panic("simd: lanesSquaresAVX2 on a processor without it")
+}
+
+func largestSquareAVX2(n int, x *float32, w *float32, decay float32) float32 {
+	panic("simd: largestSquareAVX2 on a processor without it")
 }
 
 func packSegmentsAVX2(n int, at *uintptr, offset uintptr, dim int, dst *float32) {
@@ -490,16 +574,32 @@ func sgdAVX512(n int, w *float32, grad *float32, rate float32) {
 	panic("simd: sgdAVX512 on a processor without it")
 }
 
-func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32) {
-	panic("simd: momentumAVX512 on a processor without it")
-}
-
 func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32) {
 	panic("simd: emaAVX512 on a processor without it")
 }
 
 func adagradAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, decay float32) {
 	panic("simd: adagradAVX512 on a processor without it")
+}
+
+func adagradWAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32) {
+	panic("simd: adagradWAVX512 on a processor without it")
+}
+
+func rmspropAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	panic("simd: rmspropAVX512 on a processor without it")
+}
+
+func adadeltaAVX512(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32) {
+	panic("simd: adadeltaAVX512 on a processor without it")
+}
+
+func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32) {
+	panic("simd: momentumAVX512 on a processor without it")
+}
+
+func momentumNesterovAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32) {
+	panic("simd: momentumNesterovAVX512 on a processor without it")
 }
 
 func adamAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
@@ -510,6 +610,14 @@ func adamRatesAVX512(n int, w *float32, m *float32, v *float32, grad *float32, r
 	panic("simd: adamRatesAVX512 on a processor without it")
 }
 
+func amsgradAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: amsgradAVX512 on a processor without it")
+}
+
+func amsgradRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {
+	panic("simd: amsgradRatesAVX512 on a processor without it")
+}
+
 func adamNesterovAVX512(n int, w *float32, m *float32, v *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
 	panic("simd: adamNesterovAVX512 on a processor without it")
 }
@@ -518,8 +626,32 @@ func adamNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, grad *fl
 	panic("simd: adamNesterovRatesAVX512 on a processor without it")
 }
 
+func amsgradNesterovAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: amsgradNesterovAVX512 on a processor without it")
+}
+
+func amsgradNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32) {
+	panic("simd: amsgradNesterovRatesAVX512 on a processor without it")
+}
+
 func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
 	panic("simd: ftrlAVX512 on a processor without it")
+}
+
+func sgdDecayedAVX512(n int, w *float32, grad *float32, rate float32, decay float32) {
+	panic("simd: sgdDecayedAVX512 on a processor without it")
+}
+
+func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32) {
+	panic("simd: groupLeaderAVX512 on a processor without it")
+}
+
+func groupLeaderMadeAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32) {
+	panic("simd: groupLeaderMadeAVX512 on a processor without it")
+}
+
+func groupWeightsAVX512(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32) {
+	panic("simd: groupWeightsAVX512 on a processor without it")
 }
 
 func fmAVX512(fields int, dim int, x *float32, sums *float32) float32 {

@@ -23,22 +23,6 @@ func SGD(w, g []float32, rate float32) {
 	}
 }
 
-// Momentum is v = mu·v + g, w -= rate·v (Polyak, 1964).
-func Momentum(w, v, g []float32, rate, mu float32) {
-	v, g = v[:len(w)], g[:len(w)]
-	switch active {
-	case AVX512:
-		momentumAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(v), unsafe.SliceData(g), rate, mu)
-	case AVX2:
-		momentumAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(v), unsafe.SliceData(g), rate, mu)
-	default:
-		for k := range w {
-			v[k] = float32(mu*v[k]) + g[k]
-			w[k] -= float32(rate * v[k])
-		}
-	}
-}
-
 // EMA is w = decay·w + rest·g, an exponential moving average.
 func EMA(w, g []float32, decay, rest float32) {
 	g = g[:len(w)]
@@ -67,6 +51,97 @@ func Adagrad(w, n, g []float32, rate, decay float32) {
 			d := g[k] + float32(decay*w[k])
 			n[k] += float32(d * d)
 			w[k] -= rate * d / sqrt(n[k])
+		}
+	}
+}
+
+// AdagradW is n += g², w -= rate·g/√n + shrink·w.
+func AdagradW(w, n, g []float32, rate, shrink float32) {
+	n, g = n[:len(w)], g[:len(w)]
+	switch active {
+	case AVX512:
+		adagradWAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(g), rate, shrink)
+	case AVX2:
+		adagradWAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(g), rate, shrink)
+	default:
+		for k := range w {
+			n[k] += float32(g[k] * g[k])
+			w[k] -= rate*g[k]/sqrt(n[k]) + float32(shrink*w[k])
+		}
+	}
+}
+
+// AveragesRule is what an update is made of that keeps decaying sums of squares, RMSprop's or Adadelta's.
+type AveragesRule struct {
+	// Rho multiplies the former sum and Rest what is added to it.
+	Rate, Rho, Rest, Epsilon, Decay float32
+}
+
+// RMSprop is g += decay·w, n = ρ·n + rest·g², w -= rate·g/(√n+ε); g itself stays as it is.
+func RMSprop(w, n, g []float32, o AveragesRule) {
+	n, g = n[:len(w)], g[:len(w)]
+	switch active {
+	case AVX512:
+		rmspropAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(g), o.Rate, o.Rho, o.Rest, o.Epsilon, o.Decay)
+	case AVX2:
+		rmspropAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(g), o.Rate, o.Rho, o.Rest, o.Epsilon, o.Decay)
+	default:
+		for k := range w {
+			d := g[k] + float32(o.Decay*w[k])
+			n[k] = float32(o.Rho*n[k]) + float32(o.Rest*float32(d*d))
+			w[k] -= o.Rate * d / (sqrt(n[k]) + o.Epsilon)
+		}
+	}
+}
+
+// Adadelta is g += decay·w, a = ρ·a + rest·g², u = √(c+ε)·g/√(a+ε), w -= rate·u, c = ρ·c + rest·u²; g itself stays as it is.
+func Adadelta(w, a, c, g []float32, o AveragesRule) {
+	a, c, g = a[:len(w)], c[:len(w)], g[:len(w)]
+	n, pw, pa, pc, pg := len(w), unsafe.SliceData(w), unsafe.SliceData(a), unsafe.SliceData(c), unsafe.SliceData(g)
+	switch active {
+	case AVX512:
+		adadeltaAVX512(n, pw, pa, pc, pg, o.Rate, o.Rho, o.Rest, o.Epsilon, o.Decay)
+	case AVX2:
+		adadeltaAVX2(n, pw, pa, pc, pg, o.Rate, o.Rho, o.Rest, o.Epsilon, o.Decay)
+	default:
+		for k := range w {
+			d := g[k] + float32(o.Decay*w[k])
+			a[k] = float32(o.Rho*a[k]) + float32(o.Rest*float32(d*d))
+			u := d * sqrt(c[k]+o.Epsilon) / sqrt(a[k]+o.Epsilon)
+			w[k] -= float32(o.Rate * u)
+			c[k] = float32(o.Rho*c[k]) + float32(o.Rest*float32(u*u))
+		}
+	}
+}
+
+// MomentumRule is what an update with momentum is made of.
+type MomentumRule struct {
+	Rate, Mu, Decay float32
+	Nesterov        bool
+}
+
+// Momentum is g += decay·w, v' = μ·v - rate·g, w += v', v = v', or for Nesterov's form w += (1+μ)·v' - μ·v; g itself stays as it is.
+func Momentum(w, v, g []float32, o MomentumRule) {
+	v, g = v[:len(w)], g[:len(w)]
+	n, pw, pv, pg := len(w), unsafe.SliceData(w), unsafe.SliceData(v), unsafe.SliceData(g)
+	switch {
+	case active == AVX512 && o.Nesterov:
+		momentumNesterovAVX512(n, pw, pv, pg, o.Rate, o.Mu, o.Decay, 1+o.Mu)
+	case active == AVX512:
+		momentumAVX512(n, pw, pv, pg, o.Rate, o.Mu, o.Decay)
+	case active == AVX2 && o.Nesterov:
+		momentumNesterovAVX2(n, pw, pv, pg, o.Rate, o.Mu, o.Decay, 1+o.Mu)
+	case active == AVX2:
+		momentumAVX2(n, pw, pv, pg, o.Rate, o.Mu, o.Decay)
+	default:
+		for k := range w {
+			former := float32(o.Mu * v[k])
+			step := former - float32(o.Rate*(g[k]+float32(o.Decay*w[k])))
+			v[k] = step
+			if o.Nesterov {
+				step = float32((1+o.Mu)*step) - former
+			}
+			w[k] += step
 		}
 	}
 }
@@ -125,6 +200,57 @@ func adamRates(w, m, v, g, rates []float32, o AdamRule) {
 		for k := range w {
 			o.Rate = rates[k]
 			Adam(w[k:k+1], m[k:k+1], v[k:k+1], g[k:k+1], o)
+		}
+	}
+}
+
+// AMSGrad is [Adam] with h = max(h, v) in place of v in the denominator (Reddi, Kale and Kumar, 2018).
+func AMSGrad(w, m, v, h, g []float32, o AdamRule) {
+	m, v, h, g = m[:len(w)], v[:len(w)], h[:len(w)], g[:len(w)]
+	n, pw, pm, pv, ph, pg := len(w), unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(h), unsafe.SliceData(g)
+	switch {
+	case active == AVX512 && o.Nesterov:
+		amsgradNesterovAVX512(n, pw, pm, pv, ph, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX512:
+		amsgradAVX512(n, pw, pm, pv, ph, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay)
+	case active == AVX2 && o.Nesterov:
+		amsgradNesterovAVX2(n, pw, pm, pv, ph, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX2:
+		amsgradAVX2(n, pw, pm, pv, ph, pg, o.Rate, o.C1, o.C2, o.Epsilon, o.Decay)
+	default:
+		for k := range w {
+			d := g[k] + float32(o.Decay*w[k])
+			mk := m[k] + float32((d-m[k])*o.C1)
+			vk := v[k] + float32((float32(d*d)-v[k])*o.C2)
+			m[k], v[k] = mk, vk
+			if !(h[k] > vk) { // a NaN is kept
+				h[k] = vk
+			}
+			if o.Nesterov {
+				mk = float32(o.C1*d) + float32(o.Beta1*mk)
+			}
+			w[k] -= float32(o.Rate*mk) / (sqrt(h[k]) + o.Epsilon)
+		}
+	}
+}
+
+// amsgradRates is AMSGrad with a rate for each weight in place of o.Rate.
+func amsgradRates(w, m, v, h, g, rates []float32, o AdamRule) {
+	m, v, h, g, rates = m[:len(w)], v[:len(w)], h[:len(w)], g[:len(w)], rates[:len(w)]
+	n, pw, pm, pv, ph, pg, pr := len(w), unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(h), unsafe.SliceData(g), unsafe.SliceData(rates)
+	switch {
+	case active == AVX512 && o.Nesterov:
+		amsgradNesterovRatesAVX512(n, pw, pm, pv, ph, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX512:
+		amsgradRatesAVX512(n, pw, pm, pv, ph, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay)
+	case active == AVX2 && o.Nesterov:
+		amsgradNesterovRatesAVX2(n, pw, pm, pv, ph, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+	case active == AVX2:
+		amsgradRatesAVX2(n, pw, pm, pv, ph, pg, pr, o.C1, o.C2, o.Epsilon, o.Decay)
+	default:
+		for k := range w {
+			o.Rate = rates[k]
+			AMSGrad(w[k:k+1], m[k:k+1], v[k:k+1], h[k:k+1], g[k:k+1], o)
 		}
 	}
 }

@@ -84,6 +84,63 @@ func (s *Segments) Adagrad(rate, decay float32) {
 	}
 }
 
+// AdagradW is [AdagradW] of each row; the state is n.
+func (s *Segments) AdagradW(rate, shrink float32) {
+	if s.inPlace() {
+		adagradWRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, rate, shrink)
+		return
+	}
+	for s.next() {
+		v := s.pack(1)
+		AdagradW(v[0], v[1], v[2], rate, shrink)
+		s.unpack(1)
+	}
+}
+
+// RMSprop is [RMSprop] of each row; the state is n.
+func (s *Segments) RMSprop(o AveragesRule) {
+	if s.inPlace() {
+		rmspropRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, o.Rate, o.Rho, o.Rest, o.Epsilon, o.Decay)
+		return
+	}
+	for s.next() {
+		v := s.pack(1)
+		RMSprop(v[0], v[1], v[2], o)
+		s.unpack(1)
+	}
+}
+
+// Adadelta is [Adadelta] of each row; the state is a and c.
+func (s *Segments) Adadelta(o AveragesRule) {
+	if s.inPlace() {
+		adadeltaRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, o.Rate, o.Rho, o.Rest, o.Epsilon, o.Decay)
+		return
+	}
+	for s.next() {
+		v := s.pack(2)
+		Adadelta(v[0], v[1], v[2], v[3], o)
+		s.unpack(2)
+	}
+}
+
+// Momentum is [Momentum] of each row; the state is v.
+func (s *Segments) Momentum(o MomentumRule) {
+	if s.inPlace() {
+		n, at, grads, step := len(s.Rows), &s.Rows[0], &s.Grads[0], 4*s.Step
+		if o.Nesterov {
+			momentumNesterovRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, o.Rate, o.Mu, o.Decay, 1+o.Mu)
+		} else {
+			momentumRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, o.Rate, o.Mu, o.Decay)
+		}
+		return
+	}
+	for s.next() {
+		v := s.pack(1)
+		Momentum(v[0], v[1], v[2], o)
+		s.unpack(1)
+	}
+}
+
 // FTRL is [FTRL] of each row; the state is n and z.
 func (s *Segments) FTRL(rate, beta, l1, l2 float32) {
 	if s.inPlace() {
@@ -101,7 +158,7 @@ func (s *Segments) FTRL(rate, beta, l1, l2 float32) {
 // t+1. The rate is rate·√(1-β₂ᵗ)/(1-β₁ᵗ), in place of o.Rate.
 func (s *Segments) Adam(o AdamRule, rate float64, beta2 float32) {
 	if s.inPlace() {
-		s.correct(s.Rows, rate, float64(o.Beta1), float64(beta2), 1)
+		s.correct(s.Rows, 2, rate, float64(o.Beta1), float64(beta2), 1)
 		n, at, grads, step := len(s.Rows), &s.Rows[0], &s.Grads[0], 4*s.Step
 		if o.Nesterov {
 			adamNesterovRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, &s.rates[0], o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
@@ -111,18 +168,39 @@ func (s *Segments) Adam(o AdamRule, rate float64, beta2 float32) {
 		return
 	}
 	for s.next() {
-		s.correct(s.Rows[s.from:s.to], rate, float64(o.Beta1), float64(beta2), s.Dim)
+		s.correct(s.Rows[s.from:s.to], 2, rate, float64(o.Beta1), float64(beta2), s.Dim)
 		v := s.pack(2)
 		adamRates(v[0], v[1], v[2], v[3], s.rates, o)
 		s.unpack(2)
 	}
 }
 
-// correct updates the corrections of the biases of Adam's averages and makes the rates of the rows of them, each so many times.
-func (s *Segments) correct(rows []uintptr, rate, beta1, beta2 float64, times int) {
+// AMSGrad is [AMSGrad] of each row. The state is m, v and h and, after them, what Adam's has.
+func (s *Segments) AMSGrad(o AdamRule, rate float64, beta2 float32) {
+	if s.inPlace() {
+		s.correct(s.Rows, 3, rate, float64(o.Beta1), float64(beta2), 1)
+		n, at, grads, step := len(s.Rows), &s.Rows[0], &s.Grads[0], 4*s.Step
+		if o.Nesterov {
+			amsgradNesterovRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, &s.rates[0], o.C1, o.C2, o.Epsilon, o.Decay, o.Beta1)
+		} else {
+			amsgradRowsAVX2(n, at, s.Weights, s.State, s.Dim, grads, step, s.L2, &s.rates[0], o.C1, o.C2, o.Epsilon, o.Decay)
+		}
+		return
+	}
+	for s.next() {
+		s.correct(s.Rows[s.from:s.to], 3, rate, float64(o.Beta1), float64(beta2), s.Dim)
+		v := s.pack(3)
+		amsgradRates(v[0], v[1], v[2], v[3], v[4], s.rates, o)
+		s.unpack(3)
+	}
+}
+
+// correct updates the corrections of the biases of Adam's averages, which lie behind so many vectors of state, and makes the rates of the
+// rows of them, each so many times.
+func (s *Segments) correct(rows []uintptr, vectors int, rate, beta1, beta2 float64, times int) {
 	s.rates = s.rates[:0]
 	for _, at := range rows {
-		b := floatsAt(at+s.State+uintptr(8*s.Dim), 2)
+		b := floatsAt(at+s.State+uintptr(4*vectors*s.Dim), 2)
 		b1, b2 := float32((1-beta1)+float64(beta1*float64(b[0]))), float32((1-beta2)+float64(beta2*float64(b[1])))
 		b[0], b[1] = b1, b2
 		r := float32(rate * math.Sqrt(float64(b2)) / float64(b1))
@@ -155,7 +233,7 @@ func (s *Segments) next() bool {
 }
 
 // pack copies weights, so many vectors of state and the gradients of the rows into vectors, one row after the other.
-func (s *Segments) pack(states int) (v [4][]float32) {
+func (s *Segments) pack(states int) (v [5][]float32) {
 	size := (s.to - s.from) * s.Dim
 	if all := (states + 2) * size; cap(s.buffer) < all {
 		s.buffer = make([]float32, (states+2)*len(s.Rows)*s.Dim)

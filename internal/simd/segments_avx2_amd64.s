@@ -292,6 +292,669 @@ plain3:
 	VZEROUPPER
 	RET
 
+// func adagradWRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, shrink float32)
+// Requires: AVX
+TEXT ·adagradWRowsAVX2(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ         n+0(FP), AX
+	MOVQ         at+8(FP), CX
+	MOVQ         dim+32(FP), DX
+	MOVQ         grad+40(FP), BX
+	SHLQ         $0x02, DX
+	VBROADCASTSS rate+60(FP), Y0
+	VBROADCASTSS shrink+64(FP), Y1
+	MOVQ         DX, DI
+	SUBQ         $0x20, DI
+	TESTQ        $0x0000001f, DX
+	JNZ          part
+
+rowwhole:
+	MOVQ (CX), DI
+	MOVQ DI, R8
+	ADDQ state+24(FP), R8
+	ADDQ w+16(FP), DI
+	XORQ SI, SI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (DI)(SI*1), Y2
+	VMOVUPS      (BX)(SI*1), Y3
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y4
+	VMULPS       (DI)(SI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+
+plain1:
+	VMOVUPS (R8)(SI*1), Y4
+	VMULPS  Y3, Y3, Y5
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (R8)(SI*1)
+	VMULPS  Y0, Y3, Y3
+	VSQRTPS Y4, Y4
+	VDIVPS  Y4, Y3, Y3
+	VMULPS  Y1, Y2, Y4
+	VADDPS  Y4, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (DI)(SI*1)
+	ADDQ    $0x20, SI
+	CMPQ    SI, DX
+	JL      loopwhole
+	ADDQ    $0x08, CX
+	ADDQ    step+48(FP), BX
+	DECQ    AX
+	JNZ     rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), DX
+	MOVQ         DX, R8
+	ADDQ         state+24(FP), R8
+	ADDQ         w+16(FP), DX
+	VMOVUPS      (DX)(DI*1), Y2
+	VMOVUPS      (BX)(DI*1), Y3
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y4
+	VMULPS       (DX)(DI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+
+plain2:
+	VMOVUPS (R8)(DI*1), Y4
+	VMULPS  Y3, Y3, Y5
+	VADDPS  Y5, Y4, Y4
+	VMULPS  Y0, Y3, Y3
+	VSQRTPS Y4, Y5
+	VDIVPS  Y5, Y3, Y3
+	VMULPS  Y1, Y2, Y5
+	VADDPS  Y5, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	XORQ    SI, SI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (DX)(SI*1), Y3
+	VMOVUPS      (BX)(SI*1), Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       (DX)(SI*1), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+plain3:
+	VMOVUPS (R8)(SI*1), Y6
+	VMULPS  Y5, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS Y6, (R8)(SI*1)
+	VMULPS  Y0, Y5, Y5
+	VSQRTPS Y6, Y6
+	VDIVPS  Y6, Y5, Y5
+	VMULPS  Y1, Y3, Y6
+	VADDPS  Y6, Y5, Y5
+	VSUBPS  Y5, Y3, Y3
+	VMOVUPS Y3, (DX)(SI*1)
+	ADDQ    $0x20, SI
+	CMPQ    SI, DI
+	JLE     looppart
+	VMOVUPS Y2, (DX)(DI*1)
+	VMOVUPS Y4, (R8)(DI*1)
+	ADDQ    $0x08, CX
+	ADDQ    step+48(FP), BX
+	DECQ    AX
+	JNZ     rowpart
+	VZEROUPPER
+	RET
+
+// func rmspropRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·rmspropRowsAVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ  n+0(FP), AX
+	MOVQ  at+8(FP), CX
+	MOVQ  dim+32(FP), DX
+	MOVQ  grad+40(FP), BX
+	SHLQ  $0x02, DX
+	MOVQ  DX, DI
+	SUBQ  $0x20, DI
+	TESTQ $0x0000001f, DX
+	JNZ   part
+
+rowwhole:
+	MOVQ (CX), DI
+	MOVQ DI, R8
+	ADDQ state+24(FP), R8
+	ADDQ w+16(FP), DI
+	XORQ SI, SI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (DI)(SI*1), Y0
+	VMOVUPS      (BX)(SI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DI)(SI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain1:
+	VBROADCASTSS decay+76(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(SI*1), Y2
+	VBROADCASTSS rho+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VMULPS       Y1, Y1, Y3
+	VBROADCASTSS rest+68(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (R8)(SI*1)
+	VBROADCASTSS rate+60(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSQRTPS      Y2, Y2
+	VBROADCASTSS epsilon+72(FP), Y3
+	VADDPS       Y3, Y2, Y2
+	VDIVPS       Y2, Y1, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (DI)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DX
+	JL           loopwhole
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), DX
+	MOVQ         DX, R8
+	ADDQ         state+24(FP), R8
+	ADDQ         w+16(FP), DX
+	VMOVUPS      (DX)(DI*1), Y0
+	VMOVUPS      (BX)(DI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DX)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain2:
+	VBROADCASTSS decay+76(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(DI*1), Y2
+	VBROADCASTSS rho+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VMULPS       Y1, Y1, Y3
+	VBROADCASTSS rest+68(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VBROADCASTSS rate+60(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSQRTPS      Y2, Y3
+	VBROADCASTSS epsilon+72(FP), Y4
+	VADDPS       Y4, Y3, Y3
+	VDIVPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y0, Y0
+	XORQ         SI, SI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (DX)(SI*1), Y1
+	VMOVUPS      (BX)(SI*1), Y3
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y4
+	VMULPS       (DX)(SI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+
+plain3:
+	VBROADCASTSS decay+76(FP), Y4
+	VMULPS       Y4, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      (R8)(SI*1), Y4
+	VBROADCASTSS rho+64(FP), Y5
+	VMULPS       Y5, Y4, Y4
+	VMULPS       Y3, Y3, Y5
+	VBROADCASTSS rest+68(FP), Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VMOVUPS      Y4, (R8)(SI*1)
+	VBROADCASTSS rate+60(FP), Y5
+	VMULPS       Y5, Y3, Y3
+	VSQRTPS      Y4, Y4
+	VBROADCASTSS epsilon+72(FP), Y5
+	VADDPS       Y5, Y4, Y4
+	VDIVPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (DX)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JLE          looppart
+	VMOVUPS      Y0, (DX)(DI*1)
+	VMOVUPS      Y2, (R8)(DI*1)
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowpart
+	VZEROUPPER
+	RET
+
+// func adadeltaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·adadeltaRowsAVX2(SB), NOSPLIT|NOFRAME, $0-80
+	MOVQ  n+0(FP), AX
+	MOVQ  at+8(FP), CX
+	MOVQ  dim+32(FP), DX
+	MOVQ  grad+40(FP), BX
+	SHLQ  $0x02, DX
+	MOVQ  DX, DI
+	SUBQ  $0x20, DI
+	TESTQ $0x0000001f, DX
+	JNZ   part
+
+rowwhole:
+	MOVQ (CX), DI
+	MOVQ DI, R8
+	ADDQ state+24(FP), R8
+	LEAQ (R8)(DX*1), R9
+	ADDQ w+16(FP), DI
+	XORQ SI, SI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (DI)(SI*1), Y0
+	VMOVUPS      (BX)(SI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DI)(SI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain1:
+	VBROADCASTSS decay+76(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(SI*1), Y2
+	VBROADCASTSS rho+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VMULPS       Y1, Y1, Y3
+	VBROADCASTSS rest+68(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (R8)(SI*1)
+	VMOVUPS      (R9)(SI*1), Y3
+	VBROADCASTSS epsilon+72(FP), Y4
+	VADDPS       Y4, Y3, Y4
+	VSQRTPS      Y4, Y4
+	VMULPS       Y4, Y1, Y1
+	VBROADCASTSS epsilon+72(FP), Y4
+	VADDPS       Y4, Y2, Y2
+	VSQRTPS      Y2, Y2
+	VDIVPS       Y2, Y1, Y1
+	VBROADCASTSS rate+60(FP), Y2
+	VMULPS       Y2, Y1, Y2
+	VSUBPS       Y2, Y0, Y0
+	VMOVUPS      Y0, (DI)(SI*1)
+	VBROADCASTSS rho+64(FP), Y0
+	VMULPS       Y0, Y3, Y0
+	VMULPS       Y1, Y1, Y1
+	VBROADCASTSS rest+68(FP), Y2
+	VMULPS       Y2, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (R9)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DX
+	JL           loopwhole
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), R8
+	MOVQ         R8, R9
+	ADDQ         state+24(FP), R9
+	LEAQ         (R9)(DX*1), R10
+	ADDQ         w+16(FP), R8
+	VMOVUPS      (R8)(DI*1), Y0
+	VMOVUPS      (BX)(DI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (R8)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain2:
+	VBROADCASTSS decay+76(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R9)(DI*1), Y2
+	VBROADCASTSS rho+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VMULPS       Y1, Y1, Y3
+	VBROADCASTSS rest+68(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      (R10)(DI*1), Y3
+	VBROADCASTSS epsilon+72(FP), Y4
+	VADDPS       Y4, Y3, Y4
+	VSQRTPS      Y4, Y4
+	VMULPS       Y4, Y1, Y1
+	VBROADCASTSS epsilon+72(FP), Y4
+	VADDPS       Y4, Y2, Y4
+	VSQRTPS      Y4, Y4
+	VDIVPS       Y4, Y1, Y1
+	VBROADCASTSS rate+60(FP), Y4
+	VMULPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y0
+	VBROADCASTSS rho+64(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       Y1, Y1, Y1
+	VBROADCASTSS rest+68(FP), Y4
+	VMULPS       Y4, Y1, Y1
+	VADDPS       Y1, Y3, Y1
+	XORQ         SI, SI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (R8)(SI*1), Y3
+	VMOVUPS      (BX)(SI*1), Y4
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y5
+	VMULPS       (R8)(SI*1), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+
+plain3:
+	VBROADCASTSS decay+76(FP), Y5
+	VMULPS       Y5, Y3, Y5
+	VADDPS       Y5, Y4, Y4
+	VMOVUPS      (R9)(SI*1), Y5
+	VBROADCASTSS rho+64(FP), Y6
+	VMULPS       Y6, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VBROADCASTSS rest+68(FP), Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (R9)(SI*1)
+	VMOVUPS      (R10)(SI*1), Y6
+	VBROADCASTSS epsilon+72(FP), Y7
+	VADDPS       Y7, Y6, Y7
+	VSQRTPS      Y7, Y7
+	VMULPS       Y7, Y4, Y4
+	VBROADCASTSS epsilon+72(FP), Y7
+	VADDPS       Y7, Y5, Y5
+	VSQRTPS      Y5, Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS rate+60(FP), Y5
+	VMULPS       Y5, Y4, Y5
+	VSUBPS       Y5, Y3, Y3
+	VMOVUPS      Y3, (R8)(SI*1)
+	VBROADCASTSS rho+64(FP), Y3
+	VMULPS       Y3, Y6, Y3
+	VMULPS       Y4, Y4, Y4
+	VBROADCASTSS rest+68(FP), Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R10)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JLE          looppart
+	VMOVUPS      Y0, (R8)(DI*1)
+	VMOVUPS      Y2, (R9)(DI*1)
+	VMOVUPS      Y1, (R10)(DI*1)
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowpart
+	VZEROUPPER
+	RET
+
+// func momentumRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32)
+// Requires: AVX
+TEXT ·momentumRowsAVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ  n+0(FP), AX
+	MOVQ  at+8(FP), CX
+	MOVQ  dim+32(FP), DX
+	MOVQ  grad+40(FP), BX
+	SHLQ  $0x02, DX
+	MOVQ  DX, DI
+	SUBQ  $0x20, DI
+	TESTQ $0x0000001f, DX
+	JNZ   part
+
+rowwhole:
+	MOVQ (CX), DI
+	MOVQ DI, R8
+	ADDQ state+24(FP), R8
+	ADDQ w+16(FP), DI
+	XORQ SI, SI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (DI)(SI*1), Y0
+	VMOVUPS      (BX)(SI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DI)(SI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain1:
+	VBROADCASTSS decay+68(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(SI*1), Y2
+	VBROADCASTSS mu+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VBROADCASTSS rate+60(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (R8)(SI*1)
+	VADDPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (DI)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DX
+	JL           loopwhole
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), DX
+	MOVQ         DX, R8
+	ADDQ         state+24(FP), R8
+	ADDQ         w+16(FP), DX
+	VMOVUPS      (DX)(DI*1), Y0
+	VMOVUPS      (BX)(DI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DX)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain2:
+	VBROADCASTSS decay+68(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(DI*1), Y2
+	VBROADCASTSS mu+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VBROADCASTSS rate+60(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	XORQ         SI, SI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (DX)(SI*1), Y2
+	VMOVUPS      (BX)(SI*1), Y3
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y4
+	VMULPS       (DX)(SI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+
+plain3:
+	VBROADCASTSS decay+68(FP), Y4
+	VMULPS       Y4, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      (R8)(SI*1), Y4
+	VBROADCASTSS mu+64(FP), Y5
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS rate+60(FP), Y5
+	VMULPS       Y5, Y3, Y3
+	VSUBPS       Y3, Y4, Y3
+	VMOVUPS      Y3, (R8)(SI*1)
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JLE          looppart
+	VMOVUPS      Y0, (DX)(DI*1)
+	VMOVUPS      Y1, (R8)(DI*1)
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowpart
+	VZEROUPPER
+	RET
+
+// func momentumNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32)
+// Requires: AVX
+TEXT ·momentumNesterovRowsAVX2(SB), NOSPLIT|NOFRAME, $0-76
+	MOVQ  n+0(FP), AX
+	MOVQ  at+8(FP), CX
+	MOVQ  dim+32(FP), DX
+	MOVQ  grad+40(FP), BX
+	SHLQ  $0x02, DX
+	MOVQ  DX, DI
+	SUBQ  $0x20, DI
+	TESTQ $0x0000001f, DX
+	JNZ   part
+
+rowwhole:
+	MOVQ (CX), DI
+	MOVQ DI, R8
+	ADDQ state+24(FP), R8
+	ADDQ w+16(FP), DI
+	XORQ SI, SI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (DI)(SI*1), Y0
+	VMOVUPS      (BX)(SI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DI)(SI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain1:
+	VBROADCASTSS decay+68(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(SI*1), Y2
+	VBROADCASTSS mu+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VBROADCASTSS rate+60(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (R8)(SI*1)
+	VBROADCASTSS ahead+72(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y2, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (DI)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DX
+	JL           loopwhole
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), DX
+	MOVQ         DX, R8
+	ADDQ         state+24(FP), R8
+	ADDQ         w+16(FP), DX
+	VMOVUPS      (DX)(DI*1), Y0
+	VMOVUPS      (BX)(DI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (DX)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain2:
+	VBROADCASTSS decay+68(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R8)(DI*1), Y2
+	VBROADCASTSS mu+64(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VBROADCASTSS rate+60(FP), Y3
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y2, Y1
+	VBROADCASTSS ahead+72(FP), Y3
+	VMULPS       Y3, Y1, Y3
+	VSUBPS       Y2, Y3, Y2
+	VADDPS       Y2, Y0, Y0
+	XORQ         SI, SI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (DX)(SI*1), Y2
+	VMOVUPS      (BX)(SI*1), Y3
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y4
+	VMULPS       (DX)(SI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+
+plain3:
+	VBROADCASTSS decay+68(FP), Y4
+	VMULPS       Y4, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      (R8)(SI*1), Y4
+	VBROADCASTSS mu+64(FP), Y5
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS rate+60(FP), Y5
+	VMULPS       Y5, Y3, Y3
+	VSUBPS       Y3, Y4, Y3
+	VMOVUPS      Y3, (R8)(SI*1)
+	VBROADCASTSS ahead+72(FP), Y5
+	VMULPS       Y5, Y3, Y3
+	VSUBPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)(SI*1)
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JLE          looppart
+	VMOVUPS      Y0, (DX)(DI*1)
+	VMOVUPS      Y1, (R8)(DI*1)
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	DECQ         AX
+	JNZ          rowpart
+	VZEROUPPER
+	RET
+
 // func adamRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
 // Requires: AVX
 TEXT ·adamRowsAVX2(SB), NOSPLIT|NOFRAME, $0-88
@@ -440,6 +1103,173 @@ plain3:
 	VMOVUPS      Y0, (R9)(R8*1)
 	VMOVUPS      Y2, (R10)(R8*1)
 	VMOVUPS      Y1, (R11)(R8*1)
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	ADDQ         $0x04, SI
+	DECQ         AX
+	JNZ          rowpart
+	VZEROUPPER
+	RET
+
+// func amsgradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·amsgradRowsAVX2(SB), NOSPLIT|NOFRAME, $0-88
+	MOVQ  n+0(FP), AX
+	MOVQ  at+8(FP), CX
+	MOVQ  dim+32(FP), DX
+	MOVQ  grad+40(FP), BX
+	SHLQ  $0x02, DX
+	MOVQ  rates+64(FP), SI
+	MOVQ  DX, R8
+	SUBQ  $0x20, R8
+	TESTQ $0x0000001f, DX
+	JNZ   part
+
+rowwhole:
+	MOVQ (CX), R8
+	MOVQ R8, R9
+	ADDQ state+24(FP), R9
+	LEAQ (R9)(DX*1), R10
+	LEAQ (R10)(DX*1), R11
+	ADDQ w+16(FP), R8
+	XORQ DI, DI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (R8)(DI*1), Y0
+	VMOVUPS      (BX)(DI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (R8)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain1:
+	VBROADCASTSS decay+84(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R9)(DI*1), Y2
+	VSUBPS       Y2, Y1, Y3
+	VBROADCASTSS c1+72(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      (R10)(DI*1), Y3
+	VMULPS       Y1, Y1, Y1
+	VSUBPS       Y3, Y1, Y1
+	VBROADCASTSS c2+76(FP), Y4
+	VMULPS       Y4, Y1, Y1
+	VADDPS       Y1, Y3, Y1
+	VMOVUPS      Y2, (R9)(DI*1)
+	VMOVUPS      Y1, (R10)(DI*1)
+	VMOVUPS      (R11)(DI*1), Y3
+	VMAXPS       Y1, Y3, Y1
+	VMOVUPS      Y1, (R11)(DI*1)
+	VBROADCASTSS (SI), Y3
+	VMULPS       Y3, Y2, Y2
+	VSQRTPS      Y1, Y1
+	VBROADCASTSS epsilon+80(FP), Y3
+	VADDPS       Y3, Y1, Y1
+	VDIVPS       Y1, Y2, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (R8)(DI*1)
+	ADDQ         $0x20, DI
+	CMPQ         DI, DX
+	JL           loopwhole
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	ADDQ         $0x04, SI
+	DECQ         AX
+	JNZ          rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), R9
+	MOVQ         R9, R10
+	ADDQ         state+24(FP), R10
+	LEAQ         (R10)(DX*1), R11
+	LEAQ         (R11)(DX*1), R12
+	ADDQ         w+16(FP), R9
+	VMOVUPS      (R9)(R8*1), Y0
+	VMOVUPS      (BX)(R8*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (R9)(R8*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain2:
+	VBROADCASTSS decay+84(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R10)(R8*1), Y2
+	VSUBPS       Y2, Y1, Y3
+	VBROADCASTSS c1+72(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      (R11)(R8*1), Y3
+	VMULPS       Y1, Y1, Y1
+	VSUBPS       Y3, Y1, Y1
+	VBROADCASTSS c2+76(FP), Y4
+	VMULPS       Y4, Y1, Y1
+	VADDPS       Y1, Y3, Y1
+	VMOVUPS      (R12)(R8*1), Y3
+	VMAXPS       Y1, Y3, Y3
+	VBROADCASTSS (SI), Y4
+	VMULPS       Y4, Y2, Y4
+	VSQRTPS      Y3, Y5
+	VBROADCASTSS epsilon+80(FP), Y6
+	VADDPS       Y6, Y5, Y5
+	VDIVPS       Y5, Y4, Y4
+	VSUBPS       Y4, Y0, Y0
+	XORQ         DI, DI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (R9)(DI*1), Y4
+	VMOVUPS      (BX)(DI*1), Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       (R9)(DI*1), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+plain3:
+	VBROADCASTSS decay+84(FP), Y6
+	VMULPS       Y6, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      (R10)(DI*1), Y6
+	VSUBPS       Y6, Y5, Y7
+	VBROADCASTSS c1+72(FP), Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      (R11)(DI*1), Y7
+	VMULPS       Y5, Y5, Y5
+	VSUBPS       Y7, Y5, Y5
+	VBROADCASTSS c2+76(FP), Y8
+	VMULPS       Y8, Y5, Y5
+	VADDPS       Y5, Y7, Y5
+	VMOVUPS      Y6, (R10)(DI*1)
+	VMOVUPS      Y5, (R11)(DI*1)
+	VMOVUPS      (R12)(DI*1), Y7
+	VMAXPS       Y5, Y7, Y5
+	VMOVUPS      Y5, (R12)(DI*1)
+	VBROADCASTSS (SI), Y7
+	VMULPS       Y7, Y6, Y6
+	VSQRTPS      Y5, Y5
+	VBROADCASTSS epsilon+80(FP), Y7
+	VADDPS       Y7, Y5, Y5
+	VDIVPS       Y5, Y6, Y5
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y4, (R9)(DI*1)
+	ADDQ         $0x20, DI
+	CMPQ         DI, R8
+	JLE          looppart
+	VMOVUPS      Y0, (R9)(R8*1)
+	VMOVUPS      Y2, (R10)(R8*1)
+	VMOVUPS      Y1, (R11)(R8*1)
+	VMOVUPS      Y3, (R12)(R8*1)
 	ADDQ         $0x08, CX
 	ADDQ         step+48(FP), BX
 	ADDQ         $0x04, SI
@@ -611,6 +1441,188 @@ plain3:
 	VMOVUPS      Y0, (R9)(R8*1)
 	VMOVUPS      Y2, (R10)(R8*1)
 	VMOVUPS      Y3, (R11)(R8*1)
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	ADDQ         $0x04, SI
+	DECQ         AX
+	JNZ          rowpart
+	VZEROUPPER
+	RET
+
+// func amsgradNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX
+TEXT ·amsgradNesterovRowsAVX2(SB), NOSPLIT|NOFRAME, $0-92
+	MOVQ  n+0(FP), AX
+	MOVQ  at+8(FP), CX
+	MOVQ  dim+32(FP), DX
+	MOVQ  grad+40(FP), BX
+	SHLQ  $0x02, DX
+	MOVQ  rates+64(FP), SI
+	MOVQ  DX, R8
+	SUBQ  $0x20, R8
+	TESTQ $0x0000001f, DX
+	JNZ   part
+
+rowwhole:
+	MOVQ (CX), R8
+	MOVQ R8, R9
+	ADDQ state+24(FP), R9
+	LEAQ (R9)(DX*1), R10
+	LEAQ (R10)(DX*1), R11
+	ADDQ w+16(FP), R8
+	XORQ DI, DI
+
+	PCALIGN $0x20
+loopwhole:
+	VMOVUPS      (R8)(DI*1), Y0
+	VMOVUPS      (BX)(DI*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain1
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (R8)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain1:
+	VBROADCASTSS decay+84(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R9)(DI*1), Y2
+	VSUBPS       Y2, Y1, Y3
+	VBROADCASTSS c1+72(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      (R10)(DI*1), Y3
+	VMULPS       Y1, Y1, Y4
+	VSUBPS       Y3, Y4, Y4
+	VBROADCASTSS c2+76(FP), Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      Y2, (R9)(DI*1)
+	VMOVUPS      Y3, (R10)(DI*1)
+	VMOVUPS      (R11)(DI*1), Y4
+	VMAXPS       Y3, Y4, Y3
+	VMOVUPS      Y3, (R11)(DI*1)
+	VBROADCASTSS c1+72(FP), Y4
+	VMULPS       Y4, Y1, Y1
+	VBROADCASTSS beta1+88(FP), Y4
+	VMULPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VBROADCASTSS (SI), Y2
+	VMULPS       Y2, Y1, Y1
+	VSQRTPS      Y3, Y2
+	VBROADCASTSS epsilon+80(FP), Y3
+	VADDPS       Y3, Y2, Y2
+	VDIVPS       Y2, Y1, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (R8)(DI*1)
+	ADDQ         $0x20, DI
+	CMPQ         DI, DX
+	JL           loopwhole
+	ADDQ         $0x08, CX
+	ADDQ         step+48(FP), BX
+	ADDQ         $0x04, SI
+	DECQ         AX
+	JNZ          rowwhole
+	VZEROUPPER
+	RET
+
+part:
+rowpart:
+	MOVQ         (CX), R9
+	MOVQ         R9, R10
+	ADDQ         state+24(FP), R10
+	LEAQ         (R10)(DX*1), R11
+	LEAQ         (R11)(DX*1), R12
+	ADDQ         w+16(FP), R9
+	VMOVUPS      (R9)(R8*1), Y0
+	VMOVUPS      (BX)(R8*1), Y1
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain2
+	VBROADCASTSS penalty+56(FP), Y2
+	VMULPS       (R9)(R8*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+
+plain2:
+	VBROADCASTSS decay+84(FP), Y2
+	VMULPS       Y2, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      (R10)(R8*1), Y2
+	VSUBPS       Y2, Y1, Y3
+	VBROADCASTSS c1+72(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      (R11)(R8*1), Y3
+	VMULPS       Y1, Y1, Y4
+	VSUBPS       Y3, Y4, Y4
+	VBROADCASTSS c2+76(FP), Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      (R12)(R8*1), Y4
+	VMAXPS       Y3, Y4, Y4
+	VBROADCASTSS c1+72(FP), Y5
+	VMULPS       Y5, Y1, Y1
+	VBROADCASTSS beta1+88(FP), Y5
+	VMULPS       Y5, Y2, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS (SI), Y5
+	VMULPS       Y5, Y1, Y1
+	VSQRTPS      Y4, Y5
+	VBROADCASTSS epsilon+80(FP), Y6
+	VADDPS       Y6, Y5, Y5
+	VDIVPS       Y5, Y1, Y1
+	VSUBPS       Y1, Y0, Y0
+	XORQ         DI, DI
+
+	PCALIGN $0x20
+looppart:
+	VMOVUPS      (R9)(DI*1), Y1
+	VMOVUPS      (BX)(DI*1), Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          plain3
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       (R9)(DI*1), Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+plain3:
+	VBROADCASTSS decay+84(FP), Y6
+	VMULPS       Y6, Y1, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      (R10)(DI*1), Y6
+	VSUBPS       Y6, Y5, Y7
+	VBROADCASTSS c1+72(FP), Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      (R11)(DI*1), Y7
+	VMULPS       Y5, Y5, Y8
+	VSUBPS       Y7, Y8, Y8
+	VBROADCASTSS c2+76(FP), Y9
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VMOVUPS      Y6, (R10)(DI*1)
+	VMOVUPS      Y7, (R11)(DI*1)
+	VMOVUPS      (R12)(DI*1), Y8
+	VMAXPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (R12)(DI*1)
+	VBROADCASTSS c1+72(FP), Y8
+	VMULPS       Y8, Y5, Y5
+	VBROADCASTSS beta1+88(FP), Y8
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VBROADCASTSS (SI), Y6
+	VMULPS       Y6, Y5, Y5
+	VSQRTPS      Y7, Y6
+	VBROADCASTSS epsilon+80(FP), Y7
+	VADDPS       Y7, Y6, Y6
+	VDIVPS       Y6, Y5, Y5
+	VSUBPS       Y5, Y1, Y1
+	VMOVUPS      Y1, (R9)(DI*1)
+	ADDQ         $0x20, DI
+	CMPQ         DI, R8
+	JLE          looppart
+	VMOVUPS      Y0, (R9)(R8*1)
+	VMOVUPS      Y2, (R10)(R8*1)
+	VMOVUPS      Y3, (R11)(R8*1)
+	VMOVUPS      Y4, (R12)(R8*1)
 	ADDQ         $0x08, CX
 	ADDQ         step+48(FP), BX
 	ADDQ         $0x04, SI
@@ -862,6 +1874,120 @@ DATA all80000000AVX2<>+20(SB)/4, $0x80000000
 DATA all80000000AVX2<>+24(SB)/4, $0x80000000
 DATA all80000000AVX2<>+28(SB)/4, $0x80000000
 GLOBL all80000000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func lanesSquaresAVX2(n int, x *float32, w *float32, decay float32) float32
+// Requires: AVX, SSE
+TEXT ·lanesSquaresAVX2(SB), NOSPLIT|NOFRAME, $0-36
+	VBROADCASTSS decay+24(FP), Y0
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	VXORPS       Y1, Y1, Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y0, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMULPS  Y2, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMASKMOVPS (DX), Y2, Y2
+	VMULPS     Y0, Y2, Y0
+	VADDPS     Y0, Y3, Y0
+	VMULPS     Y0, Y0, Y0
+	VADDPS     Y0, Y1, Y1
+
+done:
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDSS       X0, X1, X1
+	MOVSS        X1, ret+32(FP)
+	VZEROUPPER
+	RET
+
+DATA tailMasksAVX2<>+0(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+4(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+8(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+12(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+16(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+20(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+24(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+28(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+32(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+36(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+40(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+44(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+48(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+52(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+56(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+60(SB)/4, $0x00000000
+GLOBL tailMasksAVX2<>(SB), RODATA|NOPTR, $64
+
+// func largestSquareAVX2(n int, x *float32, w *float32, decay float32) float32
+// Requires: AVX, SSE
+TEXT ·largestSquareAVX2(SB), NOSPLIT|NOFRAME, $0-36
+	VBROADCASTSS decay+24(FP), Y0
+	MOVQ         n+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	VXORPS       Y1, Y1, Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y0, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMULPS  Y2, Y2, Y2
+	VMAXPS  Y1, Y2, Y1
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMASKMOVPS (DX), Y2, Y2
+	VMULPS     Y0, Y2, Y0
+	VADDPS     Y0, Y3, Y0
+	VMULPS     Y0, Y0, Y0
+	VMAXPS     Y1, Y0, Y1
+
+done:
+	VEXTRACTF128 $0x01, Y1, X0
+	VMAXPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VMAXPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VMAXSS       X0, X1, X1
+	MOVSS        X1, ret+32(FP)
+	VZEROUPPER
+	RET
 
 // func packSegmentsAVX2(n int, at *uintptr, offset uintptr, dim int, dst *float32)
 // Requires: AVX

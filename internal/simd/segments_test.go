@@ -24,6 +24,14 @@ func TestSegments(t *testing.T) {
 		o.Rate = float32(rate * math.Sqrt(f64(b[1])) / f64(b[0]))
 		simd.Adam(w, state[:d], state[d:2*d], g, o)
 	}
+	amsgrad := func(o simd.AdamRule, w, state, g []float32) {
+		d := len(w)
+		b := state[3*d:]
+		b1, b2 := f64(beta1), f64(beta2)
+		b[0], b[1] = float32(1-b1+b1*f64(b[0])), float32(1-b2+b2*f64(b[1]))
+		o.Rate = float32(rate * math.Sqrt(f64(b[1])) / f64(b[0]))
+		simd.AMSGrad(w, state[:d], state[d:2*d], state[2*d:3*d], g, o)
+	}
 	rules := []struct {
 		name            string
 		vectors, others int // of state, and floats after them
@@ -37,6 +45,15 @@ func TestSegments(t *testing.T) {
 		{"ftrl", 2, 0, 0, func(s *simd.Segments) { s.FTRL(rate, 1, 0.25, 0.125) }, func(w, state, g []float32) {
 			simd.FTRL(w, state[:len(w)], state[len(w):], g, rate, 1, 0.25, 0.125)
 		}},
+		{"adagradw", 1, 0, 0, func(s *simd.Segments) { s.AdagradW(rate, 0.01) }, func(w, n, g []float32) { simd.AdagradW(w, n, g, rate, 0.01) }},
+		{"rmsprop", 1, 0, 0, func(s *simd.Segments) { s.RMSprop(averagesRule) }, func(w, n, g []float32) { simd.RMSprop(w, n, g, averagesRule) }},
+		{"adadelta", 2, 0, 0, func(s *simd.Segments) { s.Adadelta(averagesRule) }, func(w, state, g []float32) {
+			simd.Adadelta(w, state[:len(w)], state[len(w):], g, averagesRule)
+		}},
+		{"momentum", 1, 0, 0, func(s *simd.Segments) { s.Momentum(momentumRule(false)) }, func(w, v, g []float32) { simd.Momentum(w, v, g, momentumRule(false)) }},
+		{"momentum, nesterov", 1, 0, 0, func(s *simd.Segments) { s.Momentum(momentumRule(true)) }, func(w, v, g []float32) { simd.Momentum(w, v, g, momentumRule(true)) }},
+		{"amsgrad", 3, 2, 1, func(s *simd.Segments) { s.AMSGrad(adam(false), rate, beta2) }, func(w, state, g []float32) { amsgrad(adam(false), w, state, g) }},
+		{"amsgrad, nesterov", 3, 2, 1, func(s *simd.Segments) { s.AMSGrad(adam(true), rate, beta2) }, func(w, state, g []float32) { amsgrad(adam(true), w, state, g) }},
 		{"adam", 2, 2, 1, func(s *simd.Segments) { s.Adam(adam(false), rate, beta2) }, func(w, state, g []float32) { alone(adam(false), w, state, g) }},
 		{"adam, nesterov", 2, 2, 1, func(s *simd.Segments) { s.Adam(adam(true), rate, beta2) }, func(w, state, g []float32) { alone(adam(true), w, state, g) }},
 	}
@@ -120,6 +137,7 @@ func TestSegmentsAllocateNothing(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(20, func() {
 		s.FTRL(0.1, 1, 0.25, 0.125)
+		s.Adadelta(averagesRule)
 		s.Adam(simd.AdamRule{Beta1: 0.9, C1: 0.1, C2: 0.001, Epsilon: 1e-3}, 0.1, 0.999)
 	}); got != 0 {
 		t.Errorf("%v allocations", got)

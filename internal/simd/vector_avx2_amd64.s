@@ -2642,55 +2642,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
-// Requires: AVX
-TEXT ·momentumAVX2(SB), NOSPLIT|NOFRAME, $0-40
-	MOVQ         n+0(FP), AX
-	MOVQ         w+8(FP), CX
-	MOVQ         v+16(FP), DX
-	MOVQ         grad+24(FP), BX
-	VBROADCASTSS rate+32(FP), Y0
-	VBROADCASTSS mu+36(FP), Y1
-	SUBQ         $0x08, AX
-	JL           tail
-
-	PCALIGN $0x20
-loopone:
-	VMOVUPS (DX), Y2
-	VMULPS  Y1, Y2, Y2
-	VMOVUPS (BX), Y3
-	VADDPS  Y3, Y2, Y2
-	VMOVUPS Y2, (DX)
-	VMOVUPS (CX), Y3
-	VMULPS  Y0, Y2, Y2
-	VSUBPS  Y2, Y3, Y2
-	VMOVUPS Y2, (CX)
-	ADDQ    $0x20, CX
-	ADDQ    $0x20, DX
-	ADDQ    $0x20, BX
-	SUBQ    $0x08, AX
-	JGE     loopone
-
-tail:
-	ADDQ       $0x08, AX
-	JLE        done
-	LEAQ       tailMasksAVX2<>+0(SB), SI
-	NEGQ       AX
-	VMOVUPS    32(SI)(AX*4), Y2
-	VMASKMOVPS (DX), Y2, Y3
-	VMULPS     Y1, Y3, Y1
-	VMASKMOVPS (BX), Y2, Y3
-	VADDPS     Y3, Y1, Y1
-	VMASKMOVPS Y1, Y2, (DX)
-	VMASKMOVPS (CX), Y2, Y3
-	VMULPS     Y0, Y1, Y0
-	VSUBPS     Y0, Y3, Y0
-	VMASKMOVPS Y0, Y2, (CX)
-
-done:
-	VZEROUPPER
-	RET
-
 // func emaAVX2(n int, w *float32, grad *float32, decay float32, rest float32)
 // Requires: AVX
 TEXT ·emaAVX2(SB), NOSPLIT|NOFRAME, $0-32
@@ -2808,6 +2759,328 @@ tail:
 	VDIVPS     Y1, Y0, Y0
 	VSUBPS     Y0, Y3, Y0
 	VMASKMOVPS Y0, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adagradWAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32)
+// Requires: AVX
+TEXT ·adagradWAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS shrink+36(FP), Y1
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMOVUPS (BX), Y3
+	VMOVUPS (DX), Y4
+	VMULPS  Y3, Y3, Y5
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (DX)
+	VMULPS  Y0, Y3, Y3
+	VSQRTPS Y4, Y4
+	VDIVPS  Y4, Y3, Y3
+	VMULPS  Y1, Y2, Y4
+	VADDPS  Y4, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMASKMOVPS (BX), Y2, Y4
+	VMASKMOVPS (DX), Y2, Y5
+	VMULPS     Y4, Y4, Y6
+	VADDPS     Y6, Y5, Y5
+	VMASKMOVPS Y5, Y2, (DX)
+	VMULPS     Y0, Y4, Y0
+	VSQRTPS    Y5, Y4
+	VDIVPS     Y4, Y0, Y0
+	VMULPS     Y1, Y3, Y1
+	VADDPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropAVX2(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·rmspropAVX2(SB), NOSPLIT|NOFRAME, $0-52
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS rho+36(FP), Y1
+	VBROADCASTSS rest+40(FP), Y2
+	VBROADCASTSS epsilon+44(FP), Y3
+	VBROADCASTSS decay+48(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y5
+	VMOVUPS (BX), Y6
+	VMULPS  Y4, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DX), Y7
+	VMULPS  Y1, Y7, Y7
+	VMULPS  Y6, Y6, Y8
+	VMULPS  Y2, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, (DX)
+	VMULPS  Y0, Y6, Y6
+	VSQRTPS Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (BX), Y5, Y7
+	VMULPS     Y4, Y6, Y4
+	VADDPS     Y4, Y7, Y4
+	VMASKMOVPS (DX), Y5, Y7
+	VMULPS     Y1, Y7, Y1
+	VMULPS     Y4, Y4, Y7
+	VMULPS     Y2, Y7, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y5, (DX)
+	VMULPS     Y0, Y4, Y0
+	VSQRTPS    Y1, Y1
+	VADDPS     Y3, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adadeltaAVX2(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·adadeltaAVX2(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         c+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	VBROADCASTSS rho+44(FP), Y1
+	VBROADCASTSS rest+48(FP), Y2
+	VBROADCASTSS epsilon+52(FP), Y3
+	VBROADCASTSS decay+56(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y5
+	VMOVUPS (SI), Y6
+	VMULPS  Y4, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DX), Y7
+	VMULPS  Y1, Y7, Y7
+	VMULPS  Y6, Y6, Y8
+	VMULPS  Y2, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, (DX)
+	VMOVUPS (BX), Y8
+	VADDPS  Y3, Y8, Y9
+	VSQRTPS Y9, Y9
+	VMULPS  Y9, Y6, Y6
+	VADDPS  Y3, Y7, Y7
+	VSQRTPS Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VMULPS  Y0, Y6, Y7
+	VSUBPS  Y7, Y5, Y5
+	VMOVUPS Y5, (CX)
+	VMULPS  Y1, Y8, Y5
+	VMULPS  Y6, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VADDPS  Y6, Y5, Y5
+	VMOVUPS Y5, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (SI), Y5, Y7
+	VMULPS     Y4, Y6, Y4
+	VADDPS     Y4, Y7, Y4
+	VMASKMOVPS (DX), Y5, Y7
+	VMULPS     Y1, Y7, Y7
+	VMULPS     Y4, Y4, Y8
+	VMULPS     Y2, Y8, Y8
+	VADDPS     Y8, Y7, Y7
+	VMASKMOVPS Y7, Y5, (DX)
+	VMASKMOVPS (BX), Y5, Y8
+	VADDPS     Y3, Y8, Y9
+	VSQRTPS    Y9, Y9
+	VMULPS     Y9, Y4, Y4
+	VADDPS     Y3, Y7, Y3
+	VSQRTPS    Y3, Y3
+	VDIVPS     Y3, Y4, Y3
+	VMULPS     Y0, Y3, Y0
+	VSUBPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y5, (CX)
+	VMULPS     Y1, Y8, Y0
+	VMULPS     Y3, Y3, Y1
+	VMULPS     Y2, Y1, Y1
+	VADDPS     Y1, Y0, Y0
+	VMASKMOVPS Y0, Y5, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32)
+// Requires: AVX
+TEXT ·momentumAVX2(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS mu+36(FP), Y1
+	VBROADCASTSS decay+40(FP), Y2
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y3
+	VMOVUPS (BX), Y4
+	VMULPS  Y2, Y3, Y5
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS (DX), Y5
+	VMULPS  Y1, Y5, Y5
+	VMULPS  Y0, Y4, Y4
+	VSUBPS  Y4, Y5, Y4
+	VMOVUPS Y4, (DX)
+	VADDPS  Y4, Y3, Y3
+	VMOVUPS Y3, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y3
+	VMASKMOVPS (CX), Y3, Y4
+	VMASKMOVPS (BX), Y3, Y5
+	VMULPS     Y2, Y4, Y2
+	VADDPS     Y2, Y5, Y2
+	VMASKMOVPS (DX), Y3, Y5
+	VMULPS     Y1, Y5, Y1
+	VMULPS     Y0, Y2, Y0
+	VSUBPS     Y0, Y1, Y0
+	VMASKMOVPS Y0, Y3, (DX)
+	VADDPS     Y0, Y4, Y0
+	VMASKMOVPS Y0, Y3, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumNesterovAVX2(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32)
+// Requires: AVX
+TEXT ·momentumNesterovAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS mu+36(FP), Y1
+	VBROADCASTSS decay+40(FP), Y2
+	VBROADCASTSS ahead+44(FP), Y3
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y4
+	VMOVUPS (BX), Y5
+	VMULPS  Y2, Y4, Y6
+	VADDPS  Y6, Y5, Y5
+	VMOVUPS (DX), Y6
+	VMULPS  Y1, Y6, Y6
+	VMULPS  Y0, Y5, Y5
+	VSUBPS  Y5, Y6, Y5
+	VMOVUPS Y5, (DX)
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y6, Y5, Y5
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y4
+	VMASKMOVPS (CX), Y4, Y5
+	VMASKMOVPS (BX), Y4, Y6
+	VMULPS     Y2, Y5, Y2
+	VADDPS     Y2, Y6, Y2
+	VMASKMOVPS (DX), Y4, Y6
+	VMULPS     Y1, Y6, Y1
+	VMULPS     Y0, Y2, Y0
+	VSUBPS     Y0, Y1, Y0
+	VMASKMOVPS Y0, Y4, (DX)
+	VMULPS     Y3, Y0, Y0
+	VSUBPS     Y1, Y0, Y0
+	VADDPS     Y0, Y5, Y0
+	VMASKMOVPS Y0, Y4, (CX)
 
 done:
 	VZEROUPPER
@@ -2961,6 +3234,181 @@ tail:
 	VMASKMOVPS Y0, Y4, (DX)
 	VMASKMOVPS Y1, Y4, (BX)
 	VMASKMOVPS (DI), Y4, Y3
+	VMULPS     Y3, Y0, Y0
+	VSQRTPS    Y1, Y1
+	VADDPS     Y2, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y5, Y0
+	VMASKMOVPS Y0, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsgradAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·amsgradAVX2(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	VBROADCASTSS rate+48(FP), Y0
+	VBROADCASTSS c1+52(FP), Y1
+	VBROADCASTSS c2+56(FP), Y2
+	VBROADCASTSS epsilon+60(FP), Y3
+	VBROADCASTSS decay+64(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y5
+	VMOVUPS (DI), Y6
+	VMULPS  Y4, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DX), Y7
+	VSUBPS  Y7, Y6, Y8
+	VMULPS  Y1, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS (BX), Y8
+	VMULPS  Y6, Y6, Y6
+	VSUBPS  Y8, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VADDPS  Y6, Y8, Y6
+	VMOVUPS Y7, (DX)
+	VMOVUPS Y6, (BX)
+	VMOVUPS (SI), Y8
+	VMAXPS  Y6, Y8, Y6
+	VMOVUPS Y6, (SI)
+	VMULPS  Y0, Y7, Y7
+	VSQRTPS Y6, Y6
+	VADDPS  Y3, Y6, Y6
+	VDIVPS  Y6, Y7, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R8
+	NEGQ       AX
+	VMOVUPS    32(R8)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (DI), Y5, Y7
+	VMULPS     Y4, Y6, Y4
+	VADDPS     Y4, Y7, Y4
+	VMASKMOVPS (DX), Y5, Y7
+	VSUBPS     Y7, Y4, Y8
+	VMULPS     Y1, Y8, Y1
+	VADDPS     Y1, Y7, Y1
+	VMASKMOVPS (BX), Y5, Y7
+	VMULPS     Y4, Y4, Y4
+	VSUBPS     Y7, Y4, Y4
+	VMULPS     Y2, Y4, Y2
+	VADDPS     Y2, Y7, Y2
+	VMASKMOVPS Y1, Y5, (DX)
+	VMASKMOVPS Y2, Y5, (BX)
+	VMASKMOVPS (SI), Y5, Y4
+	VMAXPS     Y2, Y4, Y2
+	VMASKMOVPS Y2, Y5, (SI)
+	VMULPS     Y0, Y1, Y0
+	VSQRTPS    Y2, Y1
+	VADDPS     Y3, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsgradRatesAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX
+TEXT ·amsgradRatesAVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	MOVQ         rates+48(FP), R8
+	VBROADCASTSS c1+56(FP), Y0
+	VBROADCASTSS c2+60(FP), Y1
+	VBROADCASTSS epsilon+64(FP), Y2
+	VBROADCASTSS decay+68(FP), Y3
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y4
+	VMOVUPS (DI), Y5
+	VMULPS  Y3, Y4, Y6
+	VADDPS  Y6, Y5, Y5
+	VMOVUPS (DX), Y6
+	VSUBPS  Y6, Y5, Y7
+	VMULPS  Y0, Y7, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (BX), Y7
+	VMULPS  Y5, Y5, Y5
+	VSUBPS  Y7, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VADDPS  Y5, Y7, Y5
+	VMOVUPS Y6, (DX)
+	VMOVUPS Y5, (BX)
+	VMOVUPS (SI), Y7
+	VMAXPS  Y5, Y7, Y5
+	VMOVUPS Y5, (SI)
+	VMOVUPS (R8), Y7
+	VMULPS  Y7, Y6, Y6
+	VSQRTPS Y5, Y5
+	VADDPS  Y2, Y5, Y5
+	VDIVPS  Y5, Y6, Y5
+	VSUBPS  Y5, Y4, Y4
+	VMOVUPS Y4, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	ADDQ    $0x20, R8
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R9
+	NEGQ       AX
+	VMOVUPS    32(R9)(AX*4), Y4
+	VMASKMOVPS (CX), Y4, Y5
+	VMASKMOVPS (DI), Y4, Y6
+	VMULPS     Y3, Y5, Y3
+	VADDPS     Y3, Y6, Y3
+	VMASKMOVPS (DX), Y4, Y6
+	VSUBPS     Y6, Y3, Y7
+	VMULPS     Y0, Y7, Y0
+	VADDPS     Y0, Y6, Y0
+	VMASKMOVPS (BX), Y4, Y6
+	VMULPS     Y3, Y3, Y3
+	VSUBPS     Y6, Y3, Y3
+	VMULPS     Y1, Y3, Y1
+	VADDPS     Y1, Y6, Y1
+	VMASKMOVPS Y0, Y4, (DX)
+	VMASKMOVPS Y1, Y4, (BX)
+	VMASKMOVPS (SI), Y4, Y3
+	VMAXPS     Y1, Y3, Y1
+	VMASKMOVPS Y1, Y4, (SI)
+	VMASKMOVPS (R8), Y4, Y3
 	VMULPS     Y3, Y0, Y0
 	VSQRTPS    Y1, Y1
 	VADDPS     Y2, Y1, Y1
@@ -3145,6 +3593,195 @@ done:
 	VZEROUPPER
 	RET
 
+// func amsgradNesterovAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX
+TEXT ·amsgradNesterovAVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	VBROADCASTSS rate+48(FP), Y0
+	VBROADCASTSS c1+52(FP), Y1
+	VBROADCASTSS c2+56(FP), Y2
+	VBROADCASTSS epsilon+60(FP), Y3
+	VBROADCASTSS decay+64(FP), Y4
+	VBROADCASTSS beta1+68(FP), Y5
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y6
+	VMOVUPS (DI), Y7
+	VMULPS  Y4, Y6, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS (DX), Y8
+	VSUBPS  Y8, Y7, Y9
+	VMULPS  Y1, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS (BX), Y9
+	VMULPS  Y7, Y7, Y10
+	VSUBPS  Y9, Y10, Y10
+	VMULPS  Y2, Y10, Y10
+	VADDPS  Y10, Y9, Y9
+	VMOVUPS Y8, (DX)
+	VMOVUPS Y9, (BX)
+	VMOVUPS (SI), Y10
+	VMAXPS  Y9, Y10, Y9
+	VMOVUPS Y9, (SI)
+	VMULPS  Y1, Y7, Y7
+	VMULPS  Y5, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMULPS  Y0, Y7, Y7
+	VSQRTPS Y9, Y8
+	VADDPS  Y3, Y8, Y8
+	VDIVPS  Y8, Y7, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMOVUPS Y6, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R8
+	NEGQ       AX
+	VMOVUPS    32(R8)(AX*4), Y6
+	VMASKMOVPS (CX), Y6, Y7
+	VMASKMOVPS (DI), Y6, Y8
+	VMULPS     Y4, Y7, Y4
+	VADDPS     Y4, Y8, Y4
+	VMASKMOVPS (DX), Y6, Y8
+	VSUBPS     Y8, Y4, Y9
+	VMULPS     Y1, Y9, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS (BX), Y6, Y9
+	VMULPS     Y4, Y4, Y10
+	VSUBPS     Y9, Y10, Y10
+	VMULPS     Y2, Y10, Y2
+	VADDPS     Y2, Y9, Y2
+	VMASKMOVPS Y8, Y6, (DX)
+	VMASKMOVPS Y2, Y6, (BX)
+	VMASKMOVPS (SI), Y6, Y9
+	VMAXPS     Y2, Y9, Y2
+	VMASKMOVPS Y2, Y6, (SI)
+	VMULPS     Y1, Y4, Y1
+	VMULPS     Y5, Y8, Y4
+	VADDPS     Y4, Y1, Y1
+	VMULPS     Y0, Y1, Y0
+	VSQRTPS    Y2, Y1
+	VADDPS     Y3, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y7, Y0
+	VMASKMOVPS Y0, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsgradNesterovRatesAVX2(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX
+TEXT ·amsgradNesterovRatesAVX2(SB), NOSPLIT|NOFRAME, $0-76
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	MOVQ         rates+48(FP), R8
+	VBROADCASTSS c1+56(FP), Y0
+	VBROADCASTSS c2+60(FP), Y1
+	VBROADCASTSS epsilon+64(FP), Y2
+	VBROADCASTSS decay+68(FP), Y3
+	VBROADCASTSS beta1+72(FP), Y4
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y5
+	VMOVUPS (DI), Y6
+	VMULPS  Y3, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (DX), Y7
+	VSUBPS  Y7, Y6, Y8
+	VMULPS  Y0, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS (BX), Y8
+	VMULPS  Y6, Y6, Y9
+	VSUBPS  Y8, Y9, Y9
+	VMULPS  Y1, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y7, (DX)
+	VMOVUPS Y8, (BX)
+	VMOVUPS (SI), Y9
+	VMAXPS  Y8, Y9, Y8
+	VMOVUPS Y8, (SI)
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y4, Y7, Y7
+	VADDPS  Y7, Y6, Y6
+	VMOVUPS (R8), Y7
+	VMULPS  Y7, Y6, Y6
+	VSQRTPS Y8, Y7
+	VADDPS  Y2, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	ADDQ    $0x20, R8
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), R9
+	NEGQ       AX
+	VMOVUPS    32(R9)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y6
+	VMASKMOVPS (DI), Y5, Y7
+	VMULPS     Y3, Y6, Y3
+	VADDPS     Y3, Y7, Y3
+	VMASKMOVPS (DX), Y5, Y7
+	VSUBPS     Y7, Y3, Y8
+	VMULPS     Y0, Y8, Y8
+	VADDPS     Y8, Y7, Y7
+	VMASKMOVPS (BX), Y5, Y8
+	VMULPS     Y3, Y3, Y9
+	VSUBPS     Y8, Y9, Y9
+	VMULPS     Y1, Y9, Y1
+	VADDPS     Y1, Y8, Y1
+	VMASKMOVPS Y7, Y5, (DX)
+	VMASKMOVPS Y1, Y5, (BX)
+	VMASKMOVPS (SI), Y5, Y8
+	VMAXPS     Y1, Y8, Y1
+	VMASKMOVPS Y1, Y5, (SI)
+	VMULPS     Y0, Y3, Y0
+	VMULPS     Y4, Y7, Y3
+	VADDPS     Y3, Y0, Y0
+	VMASKMOVPS (R8), Y5, Y3
+	VMULPS     Y3, Y0, Y0
+	VSQRTPS    Y1, Y1
+	VADDPS     Y2, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VSUBPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
 // Requires: AVX
 TEXT ·ftrlAVX2(SB), NOSPLIT|NOFRAME, $0-60
@@ -3266,6 +3903,259 @@ tail:
 	VADDPS     Y4, Y1, Y1
 	VDIVPS     Y1, Y0, Y0
 	VMASKMOVPS Y0, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdDecayedAVX2(n int, w *float32, grad *float32, rate float32, decay float32)
+// Requires: AVX
+TEXT ·sgdDecayedAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	VBROADCASTSS rate+24(FP), Y0
+	VBROADCASTSS decay+28(FP), Y1
+	SUBQ         $0x10, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y1, Y2, Y4
+	VADDPS  Y4, Y3, Y3
+	VMULPS  Y0, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (CX)
+	VMOVUPS 32(CX), Y2
+	VMOVUPS 32(DX), Y3
+	VMULPS  Y1, Y2, Y4
+	VADDPS  Y4, Y3, Y3
+	VMULPS  Y0, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, 32(CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x10, AX
+	SUBQ $0x08, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y2
+	VMOVUPS (DX), Y3
+	VMULPS  Y1, Y2, Y4
+	VADDPS  Y4, Y3, Y3
+	VMULPS  Y0, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMASKMOVPS (DX), Y2, Y4
+	VMULPS     Y1, Y3, Y1
+	VADDPS     Y1, Y4, Y1
+	VMULPS     Y0, Y1, Y0
+	VSUBPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y2, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func groupLeaderAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32)
+// Requires: AVX
+TEXT ·groupLeaderAVX2(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y1
+	VMOVUPS (DX), Y2
+	VMOVUPS (SI), Y3
+	VMULPS  Y3, Y3, Y4
+	VADDPS  Y4, Y2, Y4
+	VMOVUPS Y4, (DX)
+	VMOVUPS (BX), Y5
+	VSQRTPS Y4, Y4
+	VSQRTPS Y2, Y2
+	VSUBPS  Y2, Y4, Y2
+	VDIVPS  Y0, Y2, Y2
+	VMULPS  Y1, Y2, Y1
+	VSUBPS  Y1, Y3, Y1
+	VADDPS  Y1, Y5, Y1
+	VMOVUPS Y1, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y1
+	VMASKMOVPS (CX), Y1, Y2
+	VMASKMOVPS (DX), Y1, Y3
+	VMASKMOVPS (SI), Y1, Y4
+	VMULPS     Y4, Y4, Y5
+	VADDPS     Y5, Y3, Y5
+	VMASKMOVPS Y5, Y1, (DX)
+	VMASKMOVPS (BX), Y1, Y6
+	VSQRTPS    Y5, Y5
+	VSQRTPS    Y3, Y3
+	VSUBPS     Y3, Y5, Y3
+	VDIVPS     Y0, Y3, Y0
+	VMULPS     Y2, Y0, Y0
+	VSUBPS     Y0, Y4, Y0
+	VADDPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func groupLeaderMadeAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32)
+// Requires: AVX
+TEXT ·groupLeaderMadeAVX2(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	VBROADCASTSS beta+44(FP), Y1
+	VBROADCASTSS l2+48(FP), Y2
+	VBROADCASTSS c+52(FP), Y3
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Y4
+	VMOVUPS (SI), Y5
+	VMOVUPS (BX), Y6
+	VMOVUPS (DX), Y7
+	VMULPS  Y5, Y5, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, (DX)
+	VMULPS  Y3, Y6, Y8
+	VMULPS  Y2, Y4, Y9
+	VSUBPS  Y9, Y8, Y8
+	VADDPS  Y5, Y8, Y5
+	VSQRTPS Y7, Y7
+	VADDPS  Y1, Y7, Y7
+	VDIVPS  Y0, Y7, Y7
+	VMULPS  Y4, Y7, Y4
+	VSUBPS  Y4, Y5, Y4
+	VADDPS  Y4, Y6, Y4
+	VMOVUPS Y4, (BX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y4
+	VMASKMOVPS (CX), Y4, Y5
+	VMASKMOVPS (SI), Y4, Y6
+	VMASKMOVPS (BX), Y4, Y7
+	VMASKMOVPS (DX), Y4, Y8
+	VMULPS     Y6, Y6, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y4, (DX)
+	VMULPS     Y3, Y7, Y3
+	VMULPS     Y2, Y5, Y2
+	VSUBPS     Y2, Y3, Y2
+	VADDPS     Y6, Y2, Y2
+	VSQRTPS    Y8, Y3
+	VADDPS     Y1, Y3, Y1
+	VDIVPS     Y0, Y1, Y0
+	VMULPS     Y5, Y0, Y0
+	VSUBPS     Y0, Y2, Y0
+	VADDPS     Y0, Y7, Y0
+	VMASKMOVPS Y0, Y4, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func groupWeightsAVX2(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32)
+// Requires: AVX
+TEXT ·groupWeightsAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	VBROADCASTSS rate+32(FP), Y0
+	VBROADCASTSS beta+36(FP), Y1
+	VBROADCASTSS l2rate+40(FP), Y2
+	VBROADCASTSS c+44(FP), Y3
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (BX), Y4
+	VMULPS  Y3, Y4, Y4
+	VMULPS  Y0, Y4, Y4
+	VMOVUPS (DX), Y5
+	VSQRTPS Y5, Y5
+	VADDPS  Y1, Y5, Y5
+	VADDPS  Y2, Y5, Y5
+	VDIVPS  Y5, Y4, Y4
+	VMOVUPS Y4, (CX)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	SUBQ    $0x08, AX
+	JGE     loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y4
+	VMASKMOVPS (BX), Y4, Y5
+	VMULPS     Y3, Y5, Y3
+	VMULPS     Y0, Y3, Y0
+	VMASKMOVPS (DX), Y4, Y3
+	VSQRTPS    Y3, Y3
+	VADDPS     Y1, Y3, Y1
+	VADDPS     Y2, Y1, Y1
+	VDIVPS     Y1, Y0, Y0
+	VMASKMOVPS Y0, Y4, (CX)
 
 done:
 	VZEROUPPER

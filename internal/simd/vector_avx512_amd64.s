@@ -3012,56 +3012,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32)
-// Requires: AVX, AVX512F, BMI2
-TEXT ·momentumAVX512(SB), NOSPLIT|NOFRAME, $0-40
-	MOVQ         n+0(FP), AX
-	MOVQ         w+8(FP), CX
-	MOVQ         v+16(FP), DX
-	MOVQ         grad+24(FP), BX
-	VBROADCASTSS rate+32(FP), Z0
-	VBROADCASTSS mu+36(FP), Z1
-	SUBQ         $0x10, AX
-	JL           tail
-
-	PCALIGN $0x20
-loopone:
-	VMOVUPS (DX), Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS (BX), Z3
-	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, (DX)
-	VMOVUPS (CX), Z3
-	VMULPS  Z0, Z2, Z2
-	VSUBPS  Z2, Z3, Z2
-	VMOVUPS Z2, (CX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, DX
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, AX
-	JGE     loopone
-
-tail:
-	ADDQ      $0x10, AX
-	JLE       done
-	MOVQ      AX, SI
-	MOVL      $0xffffffff, AX
-	BZHIL     SI, AX, AX
-	KMOVW     AX, K1
-	VMOVUPS.Z (DX), K1, Z2
-	VMULPS    Z1, Z2, Z1
-	VMOVUPS.Z (BX), K1, Z2
-	VADDPS    Z2, Z1, Z1
-	VMOVUPS   Z1, K1, (DX)
-	VMOVUPS.Z (CX), K1, Z2
-	VMULPS    Z0, Z1, Z0
-	VSUBPS    Z0, Z2, Z0
-	VMOVUPS   Z0, K1, (CX)
-
-done:
-	VZEROUPPER
-	RET
-
 // func emaAVX512(n int, w *float32, grad *float32, decay float32, rest float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·emaAVX512(SB), NOSPLIT|NOFRAME, $0-32
@@ -3180,6 +3130,333 @@ tail:
 	VSQRTPS   Z3, Z1
 	VDIVPS    Z1, Z0, Z0
 	VSUBPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adagradWAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, shrink float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adagradWAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS shrink+36(FP), Z1
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VMOVUPS (BX), Z3
+	VMOVUPS (DX), Z4
+	VMULPS  Z3, Z3, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS Z4, (DX)
+	VMULPS  Z0, Z3, Z3
+	VSQRTPS Z4, Z4
+	VDIVPS  Z4, Z3, Z3
+	VMULPS  Z1, Z2, Z4
+	VADDPS  Z4, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VMOVUPS.Z (BX), K1, Z3
+	VMOVUPS.Z (DX), K1, Z4
+	VMULPS    Z3, Z3, Z5
+	VADDPS    Z5, Z4, Z4
+	VMOVUPS   Z4, K1, (DX)
+	VMULPS    Z0, Z3, Z0
+	VSQRTPS   Z4, Z3
+	VDIVPS    Z3, Z0, Z0
+	VMULPS    Z1, Z2, Z1
+	VADDPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropAVX512(n int, w *float32, n1 *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·rmspropAVX512(SB), NOSPLIT|NOFRAME, $0-52
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS rho+36(FP), Z1
+	VBROADCASTSS rest+40(FP), Z2
+	VBROADCASTSS epsilon+44(FP), Z3
+	VBROADCASTSS decay+48(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z5
+	VMOVUPS (BX), Z6
+	VMULPS  Z4, Z5, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DX), Z7
+	VMULPS  Z1, Z7, Z7
+	VMULPS  Z6, Z6, Z8
+	VMULPS  Z2, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS Z7, (DX)
+	VMULPS  Z0, Z6, Z6
+	VSQRTPS Z7, Z7
+	VADDPS  Z3, Z7, Z7
+	VDIVPS  Z7, Z6, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (BX), K1, Z6
+	VMULPS    Z4, Z5, Z4
+	VADDPS    Z4, Z6, Z4
+	VMOVUPS.Z (DX), K1, Z6
+	VMULPS    Z1, Z6, Z1
+	VMULPS    Z4, Z4, Z6
+	VMULPS    Z2, Z6, Z2
+	VADDPS    Z2, Z1, Z1
+	VMOVUPS   Z1, K1, (DX)
+	VMULPS    Z0, Z4, Z0
+	VSQRTPS   Z1, Z1
+	VADDPS    Z3, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z5, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func adadeltaAVX512(n int, w *float32, a *float32, c *float32, grad *float32, rate float32, rho float32, rest float32, epsilon float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adadeltaAVX512(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         c+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Z0
+	VBROADCASTSS rho+44(FP), Z1
+	VBROADCASTSS rest+48(FP), Z2
+	VBROADCASTSS epsilon+52(FP), Z3
+	VBROADCASTSS decay+56(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z5
+	VMOVUPS (SI), Z6
+	VMULPS  Z4, Z5, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DX), Z7
+	VMULPS  Z1, Z7, Z7
+	VMULPS  Z6, Z6, Z8
+	VMULPS  Z2, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS Z7, (DX)
+	VMOVUPS (BX), Z8
+	VADDPS  Z3, Z8, Z9
+	VSQRTPS Z9, Z9
+	VMULPS  Z9, Z6, Z6
+	VADDPS  Z3, Z7, Z7
+	VSQRTPS Z7, Z7
+	VDIVPS  Z7, Z6, Z6
+	VMULPS  Z0, Z6, Z7
+	VSUBPS  Z7, Z5, Z5
+	VMOVUPS Z5, (CX)
+	VMULPS  Z1, Z8, Z5
+	VMULPS  Z6, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (SI), K1, Z6
+	VMULPS    Z4, Z5, Z4
+	VADDPS    Z4, Z6, Z4
+	VMOVUPS.Z (DX), K1, Z6
+	VMULPS    Z1, Z6, Z6
+	VMULPS    Z4, Z4, Z7
+	VMULPS    Z2, Z7, Z7
+	VADDPS    Z7, Z6, Z6
+	VMOVUPS   Z6, K1, (DX)
+	VMOVUPS.Z (BX), K1, Z7
+	VADDPS    Z3, Z7, Z8
+	VSQRTPS   Z8, Z8
+	VMULPS    Z8, Z4, Z4
+	VADDPS    Z3, Z6, Z3
+	VSQRTPS   Z3, Z3
+	VDIVPS    Z3, Z4, Z3
+	VMULPS    Z0, Z3, Z0
+	VSUBPS    Z0, Z5, Z0
+	VMOVUPS   Z0, K1, (CX)
+	VMULPS    Z1, Z7, Z0
+	VMULPS    Z3, Z3, Z1
+	VMULPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·momentumAVX512(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS mu+36(FP), Z1
+	VBROADCASTSS decay+40(FP), Z2
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z3
+	VMOVUPS (BX), Z4
+	VMULPS  Z2, Z3, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS (DX), Z5
+	VMULPS  Z1, Z5, Z5
+	VMULPS  Z0, Z4, Z4
+	VSUBPS  Z4, Z5, Z4
+	VMOVUPS Z4, (DX)
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z3
+	VMOVUPS.Z (BX), K1, Z4
+	VMULPS    Z2, Z3, Z2
+	VADDPS    Z2, Z4, Z2
+	VMOVUPS.Z (DX), K1, Z4
+	VMULPS    Z1, Z4, Z1
+	VMULPS    Z0, Z2, Z0
+	VSUBPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (DX)
+	VADDPS    Z0, Z3, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumNesterovAVX512(n int, w *float32, v *float32, grad *float32, rate float32, mu float32, decay float32, ahead float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·momentumNesterovAVX512(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS mu+36(FP), Z1
+	VBROADCASTSS decay+40(FP), Z2
+	VBROADCASTSS ahead+44(FP), Z3
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z4
+	VMOVUPS (BX), Z5
+	VMULPS  Z2, Z4, Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS (DX), Z6
+	VMULPS  Z1, Z6, Z6
+	VMULPS  Z0, Z5, Z5
+	VSUBPS  Z5, Z6, Z5
+	VMOVUPS Z5, (DX)
+	VMULPS  Z3, Z5, Z5
+	VSUBPS  Z6, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS Z4, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z (BX), K1, Z5
+	VMULPS    Z2, Z4, Z2
+	VADDPS    Z2, Z5, Z2
+	VMOVUPS.Z (DX), K1, Z5
+	VMULPS    Z1, Z5, Z1
+	VMULPS    Z0, Z2, Z0
+	VSUBPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (DX)
+	VMULPS    Z3, Z0, Z0
+	VSUBPS    Z1, Z0, Z0
+	VADDPS    Z0, Z4, Z0
 	VMOVUPS   Z0, K1, (CX)
 
 done:
@@ -3336,6 +3613,183 @@ tail:
 	VMOVUPS   Z0, K1, (DX)
 	VMOVUPS   Z1, K1, (BX)
 	VMOVUPS.Z (DI), K1, Z3
+	VMULPS    Z3, Z0, Z0
+	VSQRTPS   Z1, Z1
+	VADDPS    Z2, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z4, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsgradAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·amsgradAVX512(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	VBROADCASTSS rate+48(FP), Z0
+	VBROADCASTSS c1+52(FP), Z1
+	VBROADCASTSS c2+56(FP), Z2
+	VBROADCASTSS epsilon+60(FP), Z3
+	VBROADCASTSS decay+64(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z5
+	VMOVUPS (DI), Z6
+	VMULPS  Z4, Z5, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DX), Z7
+	VSUBPS  Z7, Z6, Z8
+	VMULPS  Z1, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS (BX), Z8
+	VMULPS  Z6, Z6, Z6
+	VSUBPS  Z8, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VADDPS  Z6, Z8, Z6
+	VMOVUPS Z7, (DX)
+	VMOVUPS Z6, (BX)
+	VMOVUPS (SI), Z8
+	VMAXPS  Z6, Z8, Z6
+	VMOVUPS Z6, (SI)
+	VMULPS  Z0, Z7, Z7
+	VSQRTPS Z6, Z6
+	VADDPS  Z3, Z6, Z6
+	VDIVPS  Z6, Z7, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R8
+	MOVL      $0xffffffff, AX
+	BZHIL     R8, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (DI), K1, Z6
+	VMULPS    Z4, Z5, Z4
+	VADDPS    Z4, Z6, Z4
+	VMOVUPS.Z (DX), K1, Z6
+	VSUBPS    Z6, Z4, Z7
+	VMULPS    Z1, Z7, Z1
+	VADDPS    Z1, Z6, Z1
+	VMOVUPS.Z (BX), K1, Z6
+	VMULPS    Z4, Z4, Z4
+	VSUBPS    Z6, Z4, Z4
+	VMULPS    Z2, Z4, Z2
+	VADDPS    Z2, Z6, Z2
+	VMOVUPS   Z1, K1, (DX)
+	VMOVUPS   Z2, K1, (BX)
+	VMOVUPS.Z (SI), K1, Z4
+	VMAXPS    Z2, Z4, Z2
+	VMOVUPS   Z2, K1, (SI)
+	VMULPS    Z0, Z1, Z0
+	VSQRTPS   Z2, Z1
+	VADDPS    Z3, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z5, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsgradRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·amsgradRatesAVX512(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	MOVQ         rates+48(FP), R8
+	VBROADCASTSS c1+56(FP), Z0
+	VBROADCASTSS c2+60(FP), Z1
+	VBROADCASTSS epsilon+64(FP), Z2
+	VBROADCASTSS decay+68(FP), Z3
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z4
+	VMOVUPS (DI), Z5
+	VMULPS  Z3, Z4, Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS (DX), Z6
+	VSUBPS  Z6, Z5, Z7
+	VMULPS  Z0, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (BX), Z7
+	VMULPS  Z5, Z5, Z5
+	VSUBPS  Z7, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VADDPS  Z5, Z7, Z5
+	VMOVUPS Z6, (DX)
+	VMOVUPS Z5, (BX)
+	VMOVUPS (SI), Z7
+	VMAXPS  Z5, Z7, Z5
+	VMOVUPS Z5, (SI)
+	VMOVUPS (R8), Z7
+	VMULPS  Z7, Z6, Z6
+	VSQRTPS Z5, Z5
+	VADDPS  Z2, Z5, Z5
+	VDIVPS  Z5, Z6, Z5
+	VSUBPS  Z5, Z4, Z4
+	VMOVUPS Z4, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R9
+	MOVL      $0xffffffff, AX
+	BZHIL     R9, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z (DI), K1, Z5
+	VMULPS    Z3, Z4, Z3
+	VADDPS    Z3, Z5, Z3
+	VMOVUPS.Z (DX), K1, Z5
+	VSUBPS    Z5, Z3, Z6
+	VMULPS    Z0, Z6, Z0
+	VADDPS    Z0, Z5, Z0
+	VMOVUPS.Z (BX), K1, Z5
+	VMULPS    Z3, Z3, Z3
+	VSUBPS    Z5, Z3, Z3
+	VMULPS    Z1, Z3, Z1
+	VADDPS    Z1, Z5, Z1
+	VMOVUPS   Z0, K1, (DX)
+	VMOVUPS   Z1, K1, (BX)
+	VMOVUPS.Z (SI), K1, Z3
+	VMAXPS    Z1, Z3, Z1
+	VMOVUPS   Z1, K1, (SI)
+	VMOVUPS.Z (R8), K1, Z3
 	VMULPS    Z3, Z0, Z0
 	VSQRTPS   Z1, Z1
 	VADDPS    Z2, Z1, Z1
@@ -3522,6 +3976,197 @@ done:
 	VZEROUPPER
 	RET
 
+// func amsgradNesterovAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rate float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·amsgradNesterovAVX512(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	VBROADCASTSS rate+48(FP), Z0
+	VBROADCASTSS c1+52(FP), Z1
+	VBROADCASTSS c2+56(FP), Z2
+	VBROADCASTSS epsilon+60(FP), Z3
+	VBROADCASTSS decay+64(FP), Z4
+	VBROADCASTSS beta1+68(FP), Z5
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z6
+	VMOVUPS (DI), Z7
+	VMULPS  Z4, Z6, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS (DX), Z8
+	VSUBPS  Z8, Z7, Z9
+	VMULPS  Z1, Z9, Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS (BX), Z9
+	VMULPS  Z7, Z7, Z10
+	VSUBPS  Z9, Z10, Z10
+	VMULPS  Z2, Z10, Z10
+	VADDPS  Z10, Z9, Z9
+	VMOVUPS Z8, (DX)
+	VMOVUPS Z9, (BX)
+	VMOVUPS (SI), Z10
+	VMAXPS  Z9, Z10, Z9
+	VMOVUPS Z9, (SI)
+	VMULPS  Z1, Z7, Z7
+	VMULPS  Z5, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMULPS  Z0, Z7, Z7
+	VSQRTPS Z9, Z8
+	VADDPS  Z3, Z8, Z8
+	VDIVPS  Z8, Z7, Z7
+	VSUBPS  Z7, Z6, Z6
+	VMOVUPS Z6, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R8
+	MOVL      $0xffffffff, AX
+	BZHIL     R8, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z6
+	VMOVUPS.Z (DI), K1, Z7
+	VMULPS    Z4, Z6, Z4
+	VADDPS    Z4, Z7, Z4
+	VMOVUPS.Z (DX), K1, Z7
+	VSUBPS    Z7, Z4, Z8
+	VMULPS    Z1, Z8, Z8
+	VADDPS    Z8, Z7, Z7
+	VMOVUPS.Z (BX), K1, Z8
+	VMULPS    Z4, Z4, Z9
+	VSUBPS    Z8, Z9, Z9
+	VMULPS    Z2, Z9, Z2
+	VADDPS    Z2, Z8, Z2
+	VMOVUPS   Z7, K1, (DX)
+	VMOVUPS   Z2, K1, (BX)
+	VMOVUPS.Z (SI), K1, Z8
+	VMAXPS    Z2, Z8, Z2
+	VMOVUPS   Z2, K1, (SI)
+	VMULPS    Z1, Z4, Z1
+	VMULPS    Z5, Z7, Z4
+	VADDPS    Z4, Z1, Z1
+	VMULPS    Z0, Z1, Z0
+	VSQRTPS   Z2, Z1
+	VADDPS    Z3, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z6, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsgradNesterovRatesAVX512(n int, w *float32, m *float32, v *float32, h *float32, grad *float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32, beta1 float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·amsgradNesterovRatesAVX512(SB), NOSPLIT|NOFRAME, $0-76
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         v+24(FP), BX
+	MOVQ         h+32(FP), SI
+	MOVQ         grad+40(FP), DI
+	MOVQ         rates+48(FP), R8
+	VBROADCASTSS c1+56(FP), Z0
+	VBROADCASTSS c2+60(FP), Z1
+	VBROADCASTSS epsilon+64(FP), Z2
+	VBROADCASTSS decay+68(FP), Z3
+	VBROADCASTSS beta1+72(FP), Z4
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z5
+	VMOVUPS (DI), Z6
+	VMULPS  Z3, Z5, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (DX), Z7
+	VSUBPS  Z7, Z6, Z8
+	VMULPS  Z0, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS (BX), Z8
+	VMULPS  Z6, Z6, Z9
+	VSUBPS  Z8, Z9, Z9
+	VMULPS  Z1, Z9, Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS Z7, (DX)
+	VMOVUPS Z8, (BX)
+	VMOVUPS (SI), Z9
+	VMAXPS  Z8, Z9, Z8
+	VMOVUPS Z8, (SI)
+	VMULPS  Z0, Z6, Z6
+	VMULPS  Z4, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS (R8), Z7
+	VMULPS  Z7, Z6, Z6
+	VSQRTPS Z8, Z7
+	VADDPS  Z2, Z7, Z7
+	VDIVPS  Z7, Z6, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, R9
+	MOVL      $0xffffffff, AX
+	BZHIL     R9, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (DI), K1, Z6
+	VMULPS    Z3, Z5, Z3
+	VADDPS    Z3, Z6, Z3
+	VMOVUPS.Z (DX), K1, Z6
+	VSUBPS    Z6, Z3, Z7
+	VMULPS    Z0, Z7, Z7
+	VADDPS    Z7, Z6, Z6
+	VMOVUPS.Z (BX), K1, Z7
+	VMULPS    Z3, Z3, Z8
+	VSUBPS    Z7, Z8, Z8
+	VMULPS    Z1, Z8, Z1
+	VADDPS    Z1, Z7, Z1
+	VMOVUPS   Z6, K1, (DX)
+	VMOVUPS   Z1, K1, (BX)
+	VMOVUPS.Z (SI), K1, Z7
+	VMAXPS    Z1, Z7, Z1
+	VMOVUPS   Z1, K1, (SI)
+	VMULPS    Z0, Z3, Z0
+	VMULPS    Z4, Z6, Z3
+	VADDPS    Z3, Z0, Z0
+	VMOVUPS.Z (R8), K1, Z3
+	VMULPS    Z3, Z0, Z0
+	VSQRTPS   Z1, Z1
+	VADDPS    Z2, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z5, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·ftrlAVX512(SB), NOSPLIT|NOFRAME, $0-60
@@ -3642,6 +4287,263 @@ tail:
 	VBLENDMPS Z2, Z24, K2, Z25
 	VMULPS    Z25, Z0, Z0
 	VADDPS    Z4, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdDecayedAVX512(n int, w *float32, grad *float32, rate float32, decay float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·sgdDecayedAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	VBROADCASTSS rate+24(FP), Z0
+	VBROADCASTSS decay+28(FP), Z1
+	SUBQ         $0x20, AX
+	JL           ones
+
+	PCALIGN $0x20
+loopmany:
+	VMOVUPS (CX), Z2
+	VMOVUPS (DX), Z3
+	VMULPS  Z1, Z2, Z4
+	VADDPS  Z4, Z3, Z3
+	VMULPS  Z0, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)
+	VMOVUPS 64(CX), Z2
+	VMOVUPS 64(DX), Z3
+	VMULPS  Z1, Z2, Z4
+	VADDPS  Z4, Z3, Z3
+	VMULPS  Z0, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x20, AX
+	JGE     loopmany
+
+ones:
+	ADDQ $0x20, AX
+	SUBQ $0x10, AX
+	JL   tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z2
+	VMOVUPS (DX), Z3
+	VMULPS  Z1, Z2, Z4
+	VADDPS  Z4, Z3, Z3
+	VMULPS  Z0, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, BX
+	MOVL      $0xffffffff, AX
+	BZHIL     BX, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VMOVUPS.Z (DX), K1, Z3
+	VMULPS    Z1, Z2, Z1
+	VADDPS    Z1, Z3, Z1
+	VMULPS    Z0, Z1, Z0
+	VSUBPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·groupLeaderAVX512(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Z0
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMOVUPS (SI), Z3
+	VMULPS  Z3, Z3, Z4
+	VADDPS  Z4, Z2, Z4
+	VMOVUPS Z4, (DX)
+	VMOVUPS (BX), Z5
+	VSQRTPS Z4, Z4
+	VSQRTPS Z2, Z2
+	VSUBPS  Z2, Z4, Z2
+	VDIVPS  Z0, Z2, Z2
+	VMULPS  Z1, Z2, Z1
+	VSUBPS  Z1, Z3, Z1
+	VADDPS  Z1, Z5, Z1
+	VMOVUPS Z1, (BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (DX), K1, Z2
+	VMOVUPS.Z (SI), K1, Z3
+	VMULPS    Z3, Z3, Z4
+	VADDPS    Z4, Z2, Z4
+	VMOVUPS   Z4, K1, (DX)
+	VMOVUPS.Z (BX), K1, Z5
+	VSQRTPS   Z4, Z4
+	VSQRTPS   Z2, Z2
+	VSUBPS    Z2, Z4, Z2
+	VDIVPS    Z0, Z2, Z0
+	VMULPS    Z1, Z0, Z0
+	VSUBPS    Z0, Z3, Z0
+	VADDPS    Z0, Z5, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func groupLeaderMadeAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32, beta float32, l2 float32, c float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·groupLeaderMadeAVX512(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	MOVQ         grad+32(FP), SI
+	VBROADCASTSS rate+40(FP), Z0
+	VBROADCASTSS beta+44(FP), Z1
+	VBROADCASTSS l2+48(FP), Z2
+	VBROADCASTSS c+52(FP), Z3
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (CX), Z4
+	VMOVUPS (SI), Z5
+	VMOVUPS (BX), Z6
+	VMOVUPS (DX), Z7
+	VMULPS  Z5, Z5, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS Z7, (DX)
+	VMULPS  Z3, Z6, Z8
+	VMULPS  Z2, Z4, Z9
+	VSUBPS  Z9, Z8, Z8
+	VADDPS  Z5, Z8, Z5
+	VSQRTPS Z7, Z7
+	VADDPS  Z1, Z7, Z7
+	VDIVPS  Z0, Z7, Z7
+	VMULPS  Z4, Z7, Z4
+	VSUBPS  Z4, Z5, Z4
+	VADDPS  Z4, Z6, Z4
+	VMOVUPS Z4, (BX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z (SI), K1, Z5
+	VMOVUPS.Z (BX), K1, Z6
+	VMOVUPS.Z (DX), K1, Z7
+	VMULPS    Z5, Z5, Z8
+	VADDPS    Z8, Z7, Z7
+	VMOVUPS   Z7, K1, (DX)
+	VMULPS    Z3, Z6, Z3
+	VMULPS    Z2, Z4, Z2
+	VSUBPS    Z2, Z3, Z2
+	VADDPS    Z5, Z2, Z2
+	VSQRTPS   Z7, Z3
+	VADDPS    Z1, Z3, Z1
+	VDIVPS    Z0, Z1, Z0
+	VMULPS    Z4, Z0, Z0
+	VSUBPS    Z0, Z2, Z0
+	VADDPS    Z0, Z6, Z0
+	VMOVUPS   Z0, K1, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func groupWeightsAVX512(n int, w *float32, n1 *float32, z *float32, rate float32, beta float32, l2rate float32, c float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·groupWeightsAVX512(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n1+16(FP), DX
+	MOVQ         z+24(FP), BX
+	VBROADCASTSS rate+32(FP), Z0
+	VBROADCASTSS beta+36(FP), Z1
+	VBROADCASTSS l2rate+40(FP), Z2
+	VBROADCASTSS c+44(FP), Z3
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS (BX), Z4
+	VMULPS  Z3, Z4, Z4
+	VMULPS  Z0, Z4, Z4
+	VMOVUPS (DX), Z5
+	VSQRTPS Z5, Z5
+	VADDPS  Z1, Z5, Z5
+	VADDPS  Z2, Z5, Z5
+	VDIVPS  Z5, Z4, Z4
+	VMOVUPS Z4, (CX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, AX
+	JGE     loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, SI
+	MOVL      $0xffffffff, AX
+	BZHIL     SI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (BX), K1, Z4
+	VMULPS    Z3, Z4, Z3
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS.Z (DX), K1, Z3
+	VSQRTPS   Z3, Z3
+	VADDPS    Z1, Z3, Z1
+	VADDPS    Z2, Z1, Z1
 	VDIVPS    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (CX)
 

@@ -59,10 +59,41 @@ func formulas() []formula {
 		{"tanh", 2, []int{1}, nil, func(a [][]float32) { simd.Tanh(a[0], a[1]) }, func(v []float64) { v[1] = math.Tanh(v[0]) }, 3, true},
 		{"log", 2, []int{1}, []int{0}, func(a [][]float32) { simd.Log(a[0], a[1]) }, func(v []float64) { v[1] = math.Log(v[0]) }, 2, true},
 		{"sgd", 2, []int{0}, nil, func(a [][]float32) { simd.SGD(a[0], a[1], 0.1) }, func(v []float64) { v[0] -= f64(0.1) * v[1] }, 2, false},
-		{"momentum", 3, []int{0, 1}, nil, func(a [][]float32) { simd.Momentum(a[0], a[1], a[2], 0.1, 0.9) }, func(v []float64) {
-			v[1] = f64(0.9)*v[1] + v[2]
-			v[0] -= f64(0.1) * v[1]
-		}, 4, false},
+		{"momentum", 3, []int{0, 1}, nil, func(a [][]float32) { simd.Momentum(a[0], a[1], a[2], momentumRule(false)) }, momentumWant(false), 6, false},
+		{"momentum, nesterov", 3, []int{0, 1}, nil, func(a [][]float32) { simd.Momentum(a[0], a[1], a[2], momentumRule(true)) }, momentumWant(true), 8, false},
+		{"adagradw", 3, []int{0, 1}, []int{1}, func(a [][]float32) { simd.AdagradW(a[0], a[1], a[2], 0.1, 0.01) }, func(v []float64) {
+			v[1] += v[2] * v[2]
+			v[0] -= f64(0.1)*v[2]/math.Sqrt(v[1]) + f64(0.01)*v[0]
+		}, 6, false},
+		{"rmsprop", 3, []int{0, 1}, []int{1}, func(a [][]float32) { simd.RMSprop(a[0], a[1], a[2], averagesRule) }, func(v []float64) {
+			o := averagesRule
+			g := v[2] + f64(o.Decay)*v[0]
+			v[1] = f64(o.Rho)*v[1] + f64(o.Rest)*g*g
+			v[0] -= f64(o.Rate) * g / (math.Sqrt(v[1]) + f64(o.Epsilon))
+		}, 8, false},
+		{"adadelta", 4, []int{0, 1, 2}, []int{1, 2}, func(a [][]float32) { simd.Adadelta(a[0], a[1], a[2], a[3], averagesRule) }, func(v []float64) {
+			o := averagesRule
+			g := v[3] + f64(o.Decay)*v[0]
+			v[1] = f64(o.Rho)*v[1] + f64(o.Rest)*g*g
+			u := math.Sqrt((v[2]+f64(o.Epsilon))/(v[1]+f64(o.Epsilon))) * g
+			v[0] -= f64(o.Rate) * u
+			v[2] = f64(o.Rho)*v[2] + f64(o.Rest)*u*u
+		}, 16, false},
+		{"amsgrad", 5, []int{0, 1, 2, 3}, []int{2, 3}, func(a [][]float32) { simd.AMSGrad(a[0], a[1], a[2], a[3], a[4], adamRule) }, amsgradWant(adamRule), 8, false},
+		{"amsgrad, nesterov", 5, []int{0, 1, 2, 3}, []int{2, 3}, func(a [][]float32) { simd.AMSGrad(a[0], a[1], a[2], a[3], a[4], nesterovRule) }, amsgradWant(nesterovRule), 8, false},
+		{"group step", 2, []int{0}, nil, func(a [][]float32) { simd.GroupStep(a[0], a[1], 0.1, 0.01) }, func(v []float64) { v[0] -= f64(0.1) * (v[1] + f64(0.01)*v[0]) }, 4, false},
+		{"group leader", 4, []int{1, 2}, []int{1}, func(a [][]float32) { simd.GroupLeader(a[0], a[1], a[2], a[3], 0.5, 1, 0.125, 0) }, func(v []float64) {
+			n := v[1] + v[3]*v[3]
+			v[2] += v[3] - (math.Sqrt(n)-math.Sqrt(v[1]))/0.5*v[0]
+			v[1] = n
+		}, 16, false},
+		{"group leader, made", 4, []int{1, 2}, []int{1}, func(a [][]float32) { simd.GroupLeader(a[0], a[1], a[2], a[3], 0.5, 1, 0.125, -0.75) }, func(v []float64) {
+			v[1] += v[3] * v[3]
+			v[2] += -0.75*v[2] - 0.125*v[0] + v[3] - (1+math.Sqrt(v[1]))/0.5*v[0]
+		}, 16, false},
+		{"group weights", 3, []int{0}, []int{1}, func(a [][]float32) { simd.GroupWeights(a[0], a[1], a[2], 0.5, 1, 0.125, -0.75) }, func(v []float64) {
+			v[0] = 0.5 * -0.75 * v[2] / (1 + math.Sqrt(v[1]) + 0.5*0.125)
+		}, 8, false},
 		{"ema", 2, []int{0}, nil, func(a [][]float32) { simd.EMA(a[0], a[1], 0.9, 0.1) }, func(v []float64) { v[0] = f64(0.9)*v[0] + f64(0.1)*v[1] }, 2, false},
 		{"adagrad", 3, []int{0, 1}, []int{1}, func(a [][]float32) { simd.Adagrad(a[0], a[1], a[2], 0.1, 0.01) }, func(v []float64) {
 			g := v[2] + f64(0.01)*v[0]
@@ -110,6 +141,40 @@ func adamWant(o simd.AdamRule) func(v []float64) {
 			m = f64(o.C1)*g + f64(o.Beta1)*m
 		}
 		v[0] -= f64(o.Rate) * m / (math.Sqrt(v[2]) + f64(o.Epsilon))
+	}
+}
+
+func amsgradWant(o simd.AdamRule) func(v []float64) {
+	return func(v []float64) {
+		w := []float64{0, v[1], v[2], v[4] + f64(o.Decay)*v[0]}
+		o := o
+		g := w[3]
+		o.Decay = 0
+		adamWant(o)(w) // the averages
+		v[1], v[2], v[3] = w[1], w[2], max(v[3], w[2])
+		m := v[1]
+		if o.Nesterov {
+			m = f64(o.C1)*g + f64(o.Beta1)*m
+		}
+		v[0] -= f64(o.Rate) * m / (math.Sqrt(v[3]) + f64(o.Epsilon))
+	}
+}
+
+var averagesRule = simd.AveragesRule{Rate: 0.1, Rho: 0.9, Rest: 0.1, Epsilon: 1e-3, Decay: 0.01}
+
+func momentumRule(nesterov bool) simd.MomentumRule {
+	return simd.MomentumRule{Rate: 0.1, Mu: 0.9, Decay: 0.01, Nesterov: nesterov}
+}
+
+func momentumWant(nesterov bool) func(v []float64) {
+	return func(v []float64) {
+		former, o := v[1], momentumRule(nesterov)
+		v[1] = f64(o.Mu)*v[1] - f64(o.Rate)*(v[2]+f64(o.Decay)*v[0])
+		if nesterov {
+			v[0] += v[1] + f64(o.Mu)*(v[1]-former)
+		} else {
+			v[0] += v[1]
+		}
 	}
 }
 

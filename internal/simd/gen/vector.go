@@ -71,6 +71,7 @@ func vectorKernels(a *asm) {
 	a.moments()
 	a.functions()
 	a.rules()
+	a.groups()
 	a.fm()
 	a.fmEntries()
 	a.entries()

@@ -1,0 +1,100 @@
+package simd
+
+import "unsafe"
+
+// The functions of this file are what rules are made of that treat a vector of weights as one. Their sums have one order in every family, so
+// they give the same bits in each.
+
+// GroupSquares is the sum of the squares of x + decay·w, which must be as long as x: element k is added in lane k mod 8, and then the
+// lanes, halves first.
+func GroupSquares(x, w []float32, decay float32) float32 {
+	w = w[:len(x)]
+	if active != Portable {
+		return lanesSquaresAVX2(len(x), unsafe.SliceData(x), unsafe.SliceData(w), decay)
+	}
+	var lanes [8]float32
+	for k, v := range x {
+		v += float32(decay * w[k])
+		lanes[k%8] += float32(v * v)
+	}
+	for half := 4; half > 0; half /= 2 {
+		for k := range half {
+			lanes[k] += lanes[k+half]
+		}
+	}
+	return lanes[0]
+}
+
+// GroupLargest is the largest of the squares of x + decay·w, which must be as long as x, or 0; NaN are left out.
+func GroupLargest(x, w []float32, decay float32) float32 {
+	w = w[:len(x)]
+	if active != Portable {
+		return largestSquareAVX2(len(x), unsafe.SliceData(x), unsafe.SliceData(w), decay)
+	}
+	largest := float32(0)
+	for k, v := range x {
+		v += float32(decay * w[k])
+		if v = float32(v * v); v > largest {
+			largest = v
+		}
+	}
+	return largest
+}
+
+// GroupStep is w -= rate·(g + decay·w).
+func GroupStep(w, g []float32, rate, decay float32) {
+	g = g[:len(w)]
+	switch active {
+	case AVX512:
+		sgdDecayedAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(g), rate, decay)
+	case AVX2:
+		sgdDecayedAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(g), rate, decay)
+	default:
+		for k := range w {
+			w[k] -= float32(rate * (g[k] + float32(decay*w[k])))
+		}
+	}
+}
+
+// GroupLeader adds a gradient to the sums of group FTRL for a rate that is not 0: n += g², and where c is 0 z += g - (√n-√(n-g²))/rate·w, else
+// z += c·z - l2·w + g - (beta+√n)/rate·w.
+func GroupLeader(w, n, z, g []float32, rate, beta, l2, c float32) {
+	n, z, g = n[:len(w)], z[:len(w)], g[:len(w)]
+	size, pw, pn, pz, pg := len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(z), unsafe.SliceData(g)
+	switch {
+	case active == AVX512 && c == 0:
+		groupLeaderAVX512(size, pw, pn, pz, pg, rate)
+	case active == AVX512:
+		groupLeaderMadeAVX512(size, pw, pn, pz, pg, rate, beta, l2, c)
+	case active == AVX2 && c == 0:
+		groupLeaderAVX2(size, pw, pn, pz, pg, rate)
+	case active == AVX2:
+		groupLeaderMadeAVX2(size, pw, pn, pz, pg, rate, beta, l2, c)
+	default:
+		for k := range w {
+			root := sqrt(n[k])
+			n[k] += float32(g[k] * g[k])
+			newRoot := sqrt(n[k])
+			if c == 0 {
+				z[k] += g[k] - float32((newRoot-root)/rate*w[k])
+			} else {
+				z[k] += float32(c*z[k]) - float32(l2*w[k]) + g[k] - float32((newRoot+beta)/rate*w[k])
+			}
+		}
+	}
+}
+
+// GroupWeights makes the weights of group FTRL: w = rate·c·z/(beta+√n+l2·rate).
+func GroupWeights(w, n, z []float32, rate, beta, l2, c float32) {
+	n, z = n[:len(w)], z[:len(w)]
+	switch active {
+	case AVX512:
+		groupWeightsAVX512(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(z), rate, beta, l2*rate, c)
+	case AVX2:
+		groupWeightsAVX2(len(w), unsafe.SliceData(w), unsafe.SliceData(n), unsafe.SliceData(z), rate, beta, l2*rate, c)
+	default:
+		for k := range w {
+			w[k] = rate * float32(c*z[k]) / (sqrt(n[k]) + beta + float32(l2*rate))
+		}
+	}
+}
