@@ -93,18 +93,14 @@ func (o Adam) Update(w, state, grad []float32, lr float32) {
 	dim := len(w)
 	m, v, bias := state[:dim], state[dim:2*dim], state[2*dim:2*dim+2]
 	grad = grad[:dim]
-	// 1-βᵗ⁺¹ = (1-β) + β·(1-βᵗ)
-	b1, b2 := float64(o.Beta1), float64(o.Beta2)
-	bias[0] = float32((1 - b1) + float64(b1*float64(bias[0])))
-	bias[1] = float32((1 - b2) + float64(b2*float64(bias[1])))
-	rate := float32(float64(o.LR) * float64(lr) * math.Sqrt(float64(bias[1])) / float64(bias[0]))
+	rate := o.rate(bias, lr)
 	if len(w) >= wide {
 		rule := o.kernel()
 		rule.Rate = rate
 		simd.Adam(w, m, v, grad, rule)
 		return
 	}
-	c1, c2 := float32(1-b1), float32(1-b2)
+	c1, c2 := float32(1-float64(o.Beta1)), float32(1-float64(o.Beta2))
 	for k := range w {
 		g := grad[k] + float32(o.WeightDecay*w[k])
 		mk := m[k] + float32((g-m[k])*c1)
@@ -115,6 +111,15 @@ func (o Adam) Update(w, state, grad []float32, lr float32) {
 		}
 		w[k] -= rate * mk / (sqrt32(vk) + o.Epsilon)
 	}
+}
+
+// rate makes the corrections of the biases those of the next update, and returns its rate; o has its defaults.
+func (o Adam) rate(bias []float32, lr float32) float32 {
+	// 1-βᵗ⁺¹ = (1-β) + β·(1-βᵗ)
+	b1, b2 := float64(o.Beta1), float64(o.Beta2)
+	bias[0] = float32((1 - b1) + float64(b1*float64(bias[0])))
+	bias[1] = float32((1 - b2) + float64(b2*float64(bias[1])))
+	return float32(float64(o.LR) * float64(lr) * math.Sqrt(float64(bias[1])) / float64(bias[0]))
 }
 
 // UpdateRows implements [RowUpdater].

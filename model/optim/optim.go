@@ -7,7 +7,7 @@ import "github.com/monolith-go/monolith/internal/simd"
 // Optimizer is one configured update rule. Implementations are values without state of their own (the state of a vector
 // lives beside its weights) and safe for concurrent use on different vectors.
 type Optimizer interface {
-	// Name is the rule's name in a job file: "sgd", "adagrad", "adam", "ftrl".
+	// Name is the rule's name in a job file, such as "adagrad".
 	Name() string
 	// String renders the rule with every setting, defaults included, in one canonical form. It is part of a plan's
 	// hash and of a snapshot's manifest: two rules with the same String do the same.

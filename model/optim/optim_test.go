@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/optim"
 )
 
@@ -69,11 +71,148 @@ type refEMA struct{ d float64 }
 
 func (r *refEMA) update(w, g, _ float64, _ int) float64 { return r.d*w + (1-r.d)*g }
 
-// rules lists every rule with the reference of one element of it.
+type refAdagradW struct{ n, wd float64 }
+
+func (r *refAdagradW) update(w, g, lr float64, _ int) float64 {
+	r.n += g * g
+	return w - lr*(g/math.Sqrt(r.n)+r.wd*w)
+}
+
+type refMomentum struct {
+	v, mu, wd float64
+	nesterov  bool
+}
+
+func (r *refMomentum) update(w, g, lr float64, _ int) float64 {
+	former := r.v
+	r.v = r.mu*r.v - lr*(g+r.wd*w)
+	if r.nesterov {
+		return w - r.mu*former + (1+r.mu)*r.v
+	}
+	return w + r.v
+}
+
+type refRMSprop struct{ n, rho, rest, eps, wd float64 }
+
+func (r *refRMSprop) update(w, g, lr float64, _ int) float64 {
+	g += r.wd * w
+	r.n = r.rho*r.n + r.rest*g*g
+	return w - lr*g/(math.Sqrt(r.n)+r.eps)
+}
+
+type refAdadelta struct{ a, c, rho, eps, wd float64 }
+
+func (r *refAdadelta) update(w, g, lr float64, _ int) float64 {
+	g += r.wd * w
+	r.a = r.rho*r.a + (1-r.rho)*g*g
+	u := math.Sqrt(r.c+r.eps) / math.Sqrt(r.a+r.eps) * g
+	r.c = r.rho*r.c + (1-r.rho)*u*u
+	return w - lr*u
+}
+
+// refAMSGrad makes Adam's averages with refAdam.
+type refAMSGrad struct {
+	refAdam
+	h float64
+}
+
+func (r *refAMSGrad) update(w, g, lr float64, step int) float64 {
+	r.refAdam.update(w, g, lr, step)
+	r.h = max(r.h, r.v)
+	m := r.m
+	if r.nesterov {
+		m = (1-r.b1)*(g+r.wd*w) + r.b1*r.m
+	}
+	return w - lr*math.Sqrt(1-math.Pow(r.b2, float64(step)))/(1-math.Pow(r.b1, float64(step)))*m/(math.Sqrt(r.h)+r.eps)
+}
+
+// group is a rule in float64 that treats a vector as one, written from the paper's equations.
+type group interface {
+	update(w, g []float64, lr float64)
+}
+
+type refRowAdagrad struct{ n, wd float64 }
+
+func (r *refRowAdagrad) update(w, g []float64, lr float64) {
+	sum := 0.0
+	for k := range w {
+		sum += (g[k] + r.wd*w[k]) * (g[k] + r.wd*w[k])
+	}
+	r.n += sum / float64(len(w))
+	for k := range w {
+		w[k] -= lr / math.Sqrt(r.n) * (g[k] + r.wd*w[k])
+	}
+}
+
+// refGroupAdagrad has bytedance/monolith's z in place of u, for rates above 0.
+type refGroupAdagrad struct{ s, beta, l2, wd float64 }
+
+func (r *refGroupAdagrad) update(w, g []float64, lr float64) {
+	largest := 0.0
+	for k := range w {
+		largest = max(largest, (g[k]+r.wd*w[k])*(g[k]+r.wd*w[k]))
+	}
+	r.s += largest
+	eta := lr / (r.beta + math.Sqrt(r.s))
+	z, length := make([]float64, len(w)), 0.0
+	for k := range w {
+		z[k] = g[k] + r.wd*w[k] - w[k]/eta
+		length += z[k] * z[k]
+	}
+	length = math.Sqrt(length)
+	for k := range w {
+		w[k] = 0
+		if length > r.l2 {
+			w[k] = -eta * (length - r.l2) / length * z[k]
+		}
+	}
+}
+
+// refGroupFTRL keeps the former learning rate, as refFTRL.
+type refGroupFTRL struct {
+	n0, lr, beta, l1, l2 float64
+	n, z                 []float64
+}
+
+func (r *refGroupFTRL) update(w, g []float64, lr float64) {
+	if r.n == nil {
+		r.n, r.z, r.lr = make([]float64, len(w)), make([]float64, len(w)), lr
+		for k := range r.n {
+			r.n[k] = r.n0
+		}
+	}
+	length := 0.0
+	for k := range w {
+		n := r.n[k] + g[k]*g[k]
+		r.z[k] += g[k] - ((r.beta+math.Sqrt(n))/lr-(r.beta+math.Sqrt(r.n[k]))/r.lr)*w[k]
+		r.n[k] = n
+		length += r.z[k] * r.z[k]
+	}
+	length, r.lr = math.Sqrt(length), lr
+	for k := range w {
+		w[k] = 0
+		if length > r.l1 {
+			w[k] = lr * r.z[k] * (r.l1 - length) / length / (r.beta + math.Sqrt(r.n[k]) + r.l2*lr)
+		}
+	}
+}
+
+// vector makes a group of one element's references.
+type vector []reference
+
+func (v vector) update(w, g []float64, lr float64, step int) {
+	for k := range w {
+		w[k] = v[k].update(w[k], g[k], lr, step)
+	}
+}
+
+// rules lists every rule with the reference of one element of it, or of a vector.
 var rules = []struct {
 	rule optim.Optimizer
 	lr   float64
 	ref  func() reference
+	// group is set in place of ref.
+	group func() group
 	// zeroInit starts from weights of 0, where the proximal rule is defined.
 	zeroInit bool
 }{
@@ -89,6 +228,34 @@ var rules = []struct {
 	{rule: optim.FTRL{}, lr: 0.05, ref: func() reference { return &refFTRL{n: 1e-6} }, zeroInit: true},
 	{rule: optim.FTRL{LR: 0.1, Beta: 1, L1: 0.7, L2: 0.3, InitialAccumulator: 1e-6}, lr: 0.1, ref: func() reference {
 		return &refFTRL{n: 1e-6, beta: 1, l1: 0.7, l2: 0.3}
+	}, zeroInit: true},
+	{rule: optim.AdagradW{}, lr: 0.05, ref: func() reference { return &refAdagradW{n: 1e-6} }},
+	{rule: optim.AdagradW{LR: 0.1, InitialAccumulator: 0.1, WeightDecay: 0.1}, lr: 0.1, ref: func() reference { return &refAdagradW{n: 0.1, wd: 0.1} }},
+	{rule: optim.Momentum{}, lr: 0.01, ref: func() reference { return &refMomentum{mu: 0.9} }},
+	{rule: optim.Momentum{LR: 0.02, Momentum: 0.8, WeightDecay: 0.1, Nesterov: true}, lr: 0.02, ref: func() reference {
+		return &refMomentum{mu: 0.8, wd: 0.1, nesterov: true}
+	}},
+	{rule: optim.RMSprop{}, lr: 0.001, ref: func() reference { return &refRMSprop{rho: 0.9, rest: 0.1, eps: 1e-8} }},
+	{rule: optim.RMSprop{LR: 0.1, Decay: 0.8, Epsilon: 1, WeightDecay: 0.1, Sum: true}, lr: 0.1, ref: func() reference {
+		return &refRMSprop{rho: 0.8, rest: 1, eps: 1, wd: 0.1}
+	}},
+	{rule: optim.Adadelta{}, lr: 1, ref: func() reference { return &refAdadelta{rho: 0.95, eps: 1e-6} }},
+	{rule: optim.Adadelta{LR: 0.5, Decay: 0.9, Epsilon: 0.01, WeightDecay: 0.1}, lr: 0.5, ref: func() reference {
+		return &refAdadelta{rho: 0.9, eps: 0.01, wd: 0.1}
+	}},
+	{rule: optim.AMSGrad{}, lr: 1e-3, ref: func() reference { return &refAMSGrad{refAdam: refAdam{b1: 0.9, b2: 0.999, eps: 1e-8}} }},
+	{rule: optim.AMSGrad{LR: 0.01, Beta1: 0.8, Beta2: 0.7, Epsilon: 0.01, Nesterov: true, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
+		return &refAMSGrad{refAdam: refAdam{b1: 0.8, b2: 0.7, eps: 0.01, wd: 0.2, nesterov: true}}
+	}},
+	{rule: optim.RowAdagrad{}, lr: 0.05, group: func() group { return &refRowAdagrad{n: 1e-6} }},
+	{rule: optim.RowAdagrad{LR: 0.1, InitialAccumulator: 1, WeightDecay: 0.1}, lr: 0.1, group: func() group { return &refRowAdagrad{n: 1, wd: 0.1} }},
+	{rule: optim.GroupAdagrad{}, lr: 0.05, group: func() group { return &refGroupAdagrad{s: 1e-6} }},
+	{rule: optim.GroupAdagrad{LR: 0.1, Beta: 1, InitialAccumulator: 0.1, L2: 1.5, WeightDecay: 0.1}, lr: 0.1, group: func() group {
+		return &refGroupAdagrad{s: 0.1, beta: 1, l2: 1.5, wd: 0.1}
+	}},
+	{rule: optim.GroupFTRL{}, lr: 0.05, group: func() group { return &refGroupFTRL{n0: 1e-6} }, zeroInit: true},
+	{rule: optim.GroupFTRL{LR: 0.1, Beta: 1, L1: 6, L2: 0.3, InitialAccumulator: 1e-6}, lr: 0.1, group: func() group {
+		return &refGroupFTRL{n0: 1e-6, beta: 1, l1: 6, l2: 0.3}
 	}, zeroInit: true},
 	{rule: optim.EMA{}, lr: 0, ref: func() reference { return &refEMA{d: 0.9} }},
 	{rule: optim.EMA{Decay: 0.99}, lr: 0, ref: func() reference { return &refEMA{d: 0.99} }},
@@ -108,14 +275,21 @@ func TestRulesFollowFloat64Reference(t *testing.T) {
 				const dim = 7
 				rng := rand.New(rand.NewPCG(1, 2))
 				w, want := make([]float32, dim), make([]float64, dim)
-				refs := make([]reference, dim)
+				refs := make(vector, dim)
 				for k := range w {
 					if !r.zeroInit {
 						w[k] = float32(rng.NormFloat64() * 0.05)
 					}
 					want[k] = float64(w[k])
-					refs[k] = r.ref()
+					if r.group == nil {
+						refs[k] = r.ref()
+					}
 				}
+				var whole group
+				if r.group != nil {
+					whole = r.group()
+				}
+				exact := make([]float64, dim)
 				state := make([]float32, r.rule.StateDim(dim))
 				r.rule.Init(w, state)
 				g := make([]float32, dim)
@@ -129,8 +303,15 @@ func TestRulesFollowFloat64Reference(t *testing.T) {
 						}
 					}
 					r.rule.Update(w, state, g, float32(lr))
+					for k := range g {
+						exact[k] = float64(g[k])
+					}
+					if whole != nil {
+						whole.update(want, exact, r.lr*lr)
+					} else {
+						refs.update(want, exact, r.lr*lr, step)
+					}
 					for k := range w {
-						want[k] = refs[k].update(want[k], float64(g[k]), r.lr*lr, step)
 						if want[k] == 0 {
 							zeros++
 						}
@@ -140,8 +321,11 @@ func TestRulesFollowFloat64Reference(t *testing.T) {
 						}
 					}
 				}
-				if f, ok := r.rule.(optim.FTRL); ok && f.L1 > 0 && zeros == 0 {
-					t.Error("L1 left no weight at 0: the test does not reach that branch")
+				f, _ := r.rule.(optim.FTRL)
+				gf, _ := r.rule.(optim.GroupFTRL)
+				ga, _ := r.rule.(optim.GroupAdagrad)
+				if all := 200 * dim; f.L1+gf.L1+ga.L2 > 0 && (zeros == 0 || zeros == all) {
+					t.Errorf("%d of %d weights were 0: the test does not reach both branches", zeros, all)
 				}
 			})
 		}
@@ -263,6 +447,14 @@ func TestStringIsCanonical(t *testing.T) {
 		optim.Adam{}.String(),
 		optim.FTRL{}.String(),
 		optim.EMA{}.String(),
+		optim.AdagradW{}.String(),
+		optim.RowAdagrad{}.String(),
+		optim.GroupAdagrad{}.String(),
+		optim.GroupFTRL{}.String(),
+		optim.Momentum{}.String(),
+		optim.RMSprop{}.String(),
+		optim.Adadelta{}.String(),
+		optim.AMSGrad{}.String(),
 	}
 	want := []string{
 		"sgd(lr=0.01)",
@@ -270,6 +462,14 @@ func TestStringIsCanonical(t *testing.T) {
 		"adam(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
 		"ftrl(lr=0.05,beta=0,l1=0,l2=0,initial_accumulator=1e-06)",
 		"ema(decay=0.9)",
+		"adagradw(lr=0.05,initial_accumulator=1e-06,weight_decay=0)",
+		"rowwise_adagrad(lr=0.05,initial_accumulator=1e-06,weight_decay=0)",
+		"group_adagrad(lr=0.05,beta=0,initial_accumulator=1e-06,l2=0,weight_decay=0)",
+		"group_ftrl(lr=0.05,beta=0,l1=0,l2=0,initial_accumulator=1e-06)",
+		"momentum(lr=0.01,momentum=0.9,weight_decay=0,nesterov=false)",
+		"rmsprop(lr=0.001,decay=0.9,epsilon=1e-08,weight_decay=0,sum=false)",
+		"adadelta(lr=1,decay=0.95,epsilon=1e-06,weight_decay=0)",
+		"amsgrad(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -296,6 +496,14 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		{optim.Adam{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
 		{optim.FTRL{LR: -1, Beta: -1, L1: -1, L2: nan, InitialAccumulator: -1}, []string{"lr -1", "beta -1", "l1 -1", "l2 NaN", "initial_accumulator -1"}},
 		{optim.EMA{Decay: 1.5}, []string{"ema: decay 1.5"}},
+		{optim.AdagradW{LR: -1, InitialAccumulator: -1, WeightDecay: -1}, []string{"adagradw: lr -1", "initial_accumulator -1", "weight_decay -1"}},
+		{optim.RowAdagrad{LR: -1, InitialAccumulator: -1, WeightDecay: -1}, []string{"rowwise_adagrad: lr -1", "initial_accumulator -1", "weight_decay -1"}},
+		{optim.GroupAdagrad{LR: -1, Beta: -1, InitialAccumulator: -1, L2: -1, WeightDecay: -1}, []string{"lr -1", "beta -1", "initial_accumulator -1", "l2 -1", "weight_decay -1"}},
+		{optim.GroupFTRL{LR: -1, Beta: -1, InitialAccumulator: -1, L1: -1, L2: nan}, []string{"lr -1", "beta -1", "initial_accumulator -1", "l1 -1", "l2 NaN"}},
+		{optim.Momentum{LR: -1, Momentum: 1, WeightDecay: -1}, []string{"lr -1", "momentum 1", "weight_decay -1"}},
+		{optim.RMSprop{LR: -1, Decay: 1, Epsilon: -1, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon -1", "weight_decay -1"}},
+		{optim.Adadelta{LR: -1, Decay: 1, Epsilon: inf, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon +Inf", "weight_decay -1"}},
+		{optim.AMSGrad{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"amsgrad: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
 	}
 	for _, test := range tests {
 		err := optim.Validate(test.rule)
@@ -312,7 +520,20 @@ func TestValidateReportsEveryFault(t *testing.T) {
 }
 
 func BenchmarkUpdate(b *testing.B) {
-	for _, rule := range []optim.Optimizer{optim.SGD{}, optim.Adagrad{}, optim.Adam{}, optim.FTRL{}} {
+	for _, rule := range []optim.Optimizer{
+		optim.SGD{},
+		optim.Momentum{},
+		optim.Adagrad{},
+		optim.AdagradW{WeightDecay: 0.1},
+		optim.RowAdagrad{},
+		optim.GroupAdagrad{L2: 1e-3},
+		optim.Adadelta{},
+		optim.RMSprop{},
+		optim.Adam{},
+		optim.AMSGrad{},
+		optim.FTRL{},
+		optim.GroupFTRL{L1: 1e-3},
+	} {
 		for _, dim := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("rule=%s/dim=%d", rule.Name(), dim), func(b *testing.B) {
 				w, g := make([]float32, dim), make([]float32, dim)
@@ -331,6 +552,37 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
+// BenchmarkUpdateRows updates 64 rows at a time, as tables do; compare with MONOLITH_SIMD=off.
+func BenchmarkUpdateRows(b *testing.B) {
+	const rows, dim = 64, 64
+	seen := map[string]bool{}
+	for _, r := range rules {
+		rule, ok := r.rule.(optim.RowUpdater)
+		if !ok || seen[r.rule.Name()] {
+			continue
+		}
+		seen[r.rule.Name()] = true
+		b.Run("rule="+r.rule.Name(), func(b *testing.B) {
+			stride := dim + r.rule.StateDim(dim)
+			data := make([]float32, rows*stride)
+			s := simd.Segments{State: 4 * dim, Dim: dim, Grads: make([]float32, rows*dim), Step: dim}
+			for i := range rows {
+				row := data[i*stride:][:stride]
+				r.rule.Init(row[:dim], row[dim:])
+				s.Rows = append(s.Rows, uintptr(unsafe.Pointer(&row[0])))
+			}
+			for k := range s.Grads {
+				s.Grads[k] = float32(k%7)/2 - 1
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				rule.UpdateRows(&s, 1e-3)
+			}
+			b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
 // TestKernelsAreTheFormulas: long vectors, which kernels update, get the bits of short ones, which the formulas themselves do.
 func TestKernelsAreTheFormulas(t *testing.T) {
 	t.Parallel()
@@ -343,6 +595,14 @@ func TestKernelsAreTheFormulas(t *testing.T) {
 		optim.Adam{Nesterov: true, WeightDecay: .1},
 		optim.FTRL{},
 		optim.FTRL{L1: .3, L2: .1, Beta: .5},
+		optim.AdagradW{WeightDecay: .1},
+		optim.Momentum{WeightDecay: .1},
+		optim.Momentum{Nesterov: true},
+		optim.RMSprop{WeightDecay: .1},
+		optim.RMSprop{Sum: true},
+		optim.Adadelta{WeightDecay: .1},
+		optim.AMSGrad{},
+		optim.AMSGrad{Nesterov: true, WeightDecay: .1},
 	} {
 		for _, dim := range []int{8, 9, 16, 31, 33, 400} {
 			rng := rand.New(rand.NewPCG(uint64(dim), 1))

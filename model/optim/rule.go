@@ -67,7 +67,12 @@ type kind struct {
 }
 
 // kinds lists the rules of this package.
-func kinds() []kind { return []kind{of[SGD](), of[Adagrad](), of[Adam](), of[FTRL](), of[EMA]()} }
+func kinds() []kind {
+	return []kind{
+		of[SGD](), of[Momentum](), of[Adagrad](), of[AdagradW](), of[RowAdagrad](), of[GroupAdagrad](), of[Adadelta](), of[RMSprop](),
+		of[Adam](), of[AMSGrad](), of[FTRL](), of[GroupFTRL](), of[EMA](),
+	}
+}
 
 func of[T interface {
 	Optimizer

@@ -241,7 +241,7 @@ func TestFit(t *testing.T) {
 // TestTakeGrows compares with the element-by-element meaning of growing and shrinking.
 func TestTakeGrows(t *testing.T) {
 	t.Parallel()
-	for _, o := range []optim.Optimizer{optim.SGD{}, optim.Adagrad{}, optim.FTRL{}, optim.Adam{}} {
+	for _, o := range []optim.Optimizer{optim.SGD{}, optim.Adagrad{}, optim.FTRL{}, optim.Adam{}, optim.AMSGrad{}, optim.RowAdagrad{}} {
 		for _, c := range []struct{ is, was []int }{{[]int{3}, []int{2}}, {[]int{1}, []int{2}}, {[]int{3, 4}, []int{2, 5}}, {[]int{2, 2, 3}, []int{3, 1, 2}}, {[]int{2, 2}, []int{2, 2}}} {
 			size := func(shape []int) int {
 				n := 1
