@@ -135,6 +135,15 @@ func (t *MapTable) Apply(u table.Update) {
 	}
 }
 
+// Remove implements [table.Table].
+func (t *MapTable) Remove(keys []int64) (removed int) {
+	before := len(t.rows)
+	for _, k := range keys {
+		delete(t.rows, k)
+	}
+	return before - len(t.rows)
+}
+
 // Put implements [table.Table].
 func (t *MapTable) Put(rows *table.Rows) error {
 	dim, stateDim := t.spec.Dim(), t.spec.StateDim()

@@ -88,6 +88,66 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 			}
 		}
 	})
+	t.Run("a removed row was never there", func(t *testing.T) {
+		t.Parallel()
+		spec := twoSegments()
+		tab, fresh := open(t, spec, 7), NewMapTable(spec, 7)
+		defer tab.Close()
+		u := update(rand.New(rand.NewPCG(3, 3)), spec, func(r *rand.Rand) int64 { return r.Int64N(1 << 40) }, 300)
+		tab.Apply(u)
+		if n := tab.Remove(append([]int64{-5}, u.Keys...)); n != len(u.Keys) || tab.Len() != 0 {
+			t.Fatalf("%d of %d rows removed, %d are left", n, len(u.Keys), tab.Len())
+		}
+		if n := tab.Remove(u.Keys); n != 0 {
+			t.Errorf("%d rows removed twice", n)
+		}
+		tab.Apply(u)
+		fresh.Apply(u)
+		for _, k := range u.Keys {
+			var a, b table.Rows
+			fresh.Get(k, &b)
+			if !tab.Get(k, &a) || !sameRows(&a, &b) {
+				t.Fatalf("row %d after it was removed: %v, want %v", k, a, b)
+			}
+		}
+	})
+	t.Run("cut across removals", func(t *testing.T) {
+		t.Parallel()
+		spec, r := oneSegment(), rand.New(rand.NewPCG(4, 6))
+		tab, want := open(t, spec, 1), NewMapTable(spec, 1)
+		defer tab.Close()
+		key := func(r *rand.Rand) int64 { return r.Int64N(12000) }
+		for range 12 {
+			u := update(r, spec, key, 3000)
+			tab.Apply(u)
+			want.Apply(u)
+			a, b := tab.Cut(), want.Cut()
+			var x, y table.Rows
+			for b.Next(nopLocker{}, &y, 3000) {
+			}
+			for more := true; more; {
+				more = a.Next(nopLocker{}, &x, 300)
+				// Rows go that the cut has read, is about to read and will read later, and others get their memory.
+				gone := make([]int64, 500)
+				for i := range gone {
+					gone[i] = key(r)
+				}
+				if p, q := tab.Remove(gone), want.Remove(gone); p != q {
+					t.Fatalf("%d rows removed, want %d", p, q)
+				}
+				u := update(r, spec, key, 300)
+				tab.Apply(u)
+				want.Apply(u)
+			}
+			a.Close(nopLocker{})
+			if !sameRows(&x, &y) {
+				t.Fatalf("cut of %d rows while rows went: read %d rows", b.Len(), len(x.Keys))
+			}
+			if tab.Len() != want.Len() {
+				t.Fatalf("%d rows, want %d", tab.Len(), want.Len())
+			}
+		}
+	})
 	t.Run("put refuses what is there", func(t *testing.T) {
 		t.Parallel()
 		spec := oneSegment()
@@ -208,6 +268,20 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 			if n != m || !slices.Equal(a, b) || !slices.Equal(x, y) {
 				t.Fatalf("lookup of %d keys with state: %d found, want %d; values equal %v, state %v", len(u.Keys), n, m, slices.Equal(a, b), slices.Equal(x, y))
 			}
+		case 5:
+			// Some keys that may have a row and, seldom, all of the lower half: segments shrink, blocks of memory go back.
+			keys := u.Keys
+			if r.IntN(8) == 0 {
+				for k := range want.rows {
+					if table.Hash(k)>>63 == 0 {
+						keys = append(keys, k)
+					}
+				}
+			}
+			slices.Sort(keys) // a map has no order
+			if n, m := got.Remove(keys), want.Remove(keys); n != m {
+				t.Fatalf("%d keys: %d rows removed, want %d", len(keys), n, m)
+			}
 		case 2:
 			if len(cuts) < 2 {
 				cuts = append(cuts, &pair{got: got.Cut(), want: want.Cut()})
@@ -270,6 +344,7 @@ func testConcurrent(t *testing.T, open func(t *testing.T, spec param.Table, seed
 				if i == 0 {
 					mu.Lock()
 					tab.Apply(u)
+					tab.Remove(u.Keys[:20])
 					mu.Unlock()
 					continue
 				}

@@ -7,20 +7,24 @@ import (
 	"sync"
 )
 
-// cut walks the rows numbered below n in hash order. Rows below cursor have been read; an update saves the others
-// before it changes them.
+// cut walks the rows numbered below n in hash order, rows of them, but for those in later, whose numbers belong to rows that are newer.
+// Rows below cursor have been read; an update saves the others before it changes or removes them.
 type cut struct {
-	t      *Mem
-	n      int
-	read   int
-	cursor uint64
-	done   bool
+	t       *Mem
+	n, rows int
+	read    int
+	cursor  uint64
+	done    bool
 	// saved are rows as they were; err is why there could be no more of them, which ends the cut. Updates set it, under their
 	// lock, until done.
 	saved  *images
 	err    error
 	over   []entry // keys outside of the segments, sorted; over[overAt:] are not read yet
 	overAt int
+	// gone are the entries of rows that were removed before their segment was collected, by range of hashes.
+	gone [ranges][]entry
+	// later is a bit for every number below n that was handed out again since the cut; nil: none was.
+	later []uint64
 	// pending are the entries of one segment, sorted, with the hash below which they reach.
 	pending []entry
 	buf     []entry
@@ -38,8 +42,8 @@ type entry struct {
 
 // Cut implements [Table].
 func (t *Mem) Cut() Cut {
-	c := &cut{t: t, n: t.len}
-	if c.saved, c.err = newImages(t.len, t.slabs.stride, t.mem); c.err != nil {
+	c := &cut{t: t, n: t.numbers.high, rows: t.len}
+	if c.saved, c.err = newImages(c.n, t.slabs.stride, t.mem); c.err != nil {
 		c.fail(c.err)
 		c.done = true
 		return c
@@ -53,7 +57,7 @@ func (t *Mem) Cut() Cut {
 }
 
 // Len implements [Cut].
-func (c *cut) Len() int { return c.n }
+func (c *cut) Len() int { return c.rows }
 
 // save keeps rows as they are, but for those that are newer than the cut, read or saved already.
 func (c *cut) save(keys []int64, ids []uint32) {
@@ -86,7 +90,7 @@ func (c *cut) save(keys []int64, ids []uint32) {
 
 // fail ends a cut that cannot be whole. Updates continue.
 func (c *cut) fail(err error) {
-	c.err = fmt.Errorf("table %s: no memory to keep its %d rows as they were while they are copied: %w: %w", c.t.name, c.n, ErrFull, err)
+	c.err = fmt.Errorf("table %s: no memory to keep its %d rows as they were while they are copied: %w: %w", c.t.name, c.rows, ErrFull, err)
 }
 
 // Err implements [Cut].
@@ -121,7 +125,7 @@ func (c *cut) collect(l sync.Locker) {
 	for i := range s.lines {
 		ln := &s.lines[i]
 		for j := range int(ln.n) {
-			if int64(ln.id[j]) < int64(c.n) {
+			if c.has(ln.id[j]) {
 				found = append(found, entry{Hash(ln.key[j]), ln.key[j], ln.id[j]})
 			}
 		}
@@ -129,6 +133,7 @@ func (c *cut) collect(l sync.Locker) {
 	size := uint64(1) << (63 - s.depth) << 1 // 0 for the segment of all hashes
 	c.next = s.first + size
 	c.last = c.next == 0
+	found = c.takeGone(found)
 	for c.overAt < len(c.over) && (c.last || c.over[c.overAt].hash < c.next) {
 		found = append(found, c.over[c.overAt])
 		c.overAt++
@@ -136,9 +141,61 @@ func (c *cut) collect(l sync.Locker) {
 	c.buf, c.pending = found, found
 }
 
+// has reports whether the row that has a number now had it at the cut.
+func (c *cut) has(id uint32) bool {
+	return int64(id) < int64(c.n) && (c.later == nil || c.later[id/64]>>(id%64)&1 == 0)
+}
+
+// reuse takes note that a number now belongs to a new row.
+func (c *cut) reuse(id uint32) {
+	if int64(id) >= int64(c.n) || c.done || c.err != nil {
+		return
+	}
+	if c.later == nil {
+		c.later = make([]uint64, (c.n+63)/64)
+	}
+	c.later[id/64] |= 1 << (id % 64)
+	c.saved.has[id/64] |= 1 << (id % 64) // what it has now is not saved
+}
+
+// remove keeps a row that is being removed; over says that it was in the overflow map.
+func (c *cut) remove(e entry, over bool) {
+	if c.done || c.err != nil || !c.has(e.id) || e.hash < c.cursor {
+		return
+	}
+	if c.saved.at[e.id] == 0 {
+		if err := c.saved.save(e.hash, e.id, c.t.slabs.row(e.id), c.t.slabs.metaOf(e.id)); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+	if over || c.last || e.hash < c.next { // the cut has its entry
+		return
+	}
+	r := e.hash >> (64 - rangeBits)
+	c.gone[r] = append(c.gone[r], e)
+}
+
+// takeGone moves the entries of removed rows with hashes below next to found.
+func (c *cut) takeGone(found []entry) []entry {
+	end := int((c.next-1)>>(64-rangeBits)) + 1 // next is 0 for all that are left
+	for r := int(c.cursor >> (64 - rangeBits)); r < end; r++ {
+		kept := c.gone[r][:0]
+		for _, e := range c.gone[r] {
+			if c.last || e.hash < c.next {
+				found = append(found, e)
+			} else {
+				kept = append(kept, e)
+			}
+		}
+		c.gone[r] = kept
+	}
+	return found
+}
+
 // spill takes note of a key that has left its segment for the overflow map since the cut.
 func (c *cut) spill(e entry) {
-	if int64(e.id) >= int64(c.n) || c.last || c.done || e.hash < c.next {
+	if !c.has(e.id) || c.last || c.done || e.hash < c.next {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(c.over, e, func(a, b entry) int { return cmp.Compare(a.hash, b.hash) })
@@ -182,7 +239,7 @@ func (c *cut) Close(l sync.Locker) {
 	l.Lock()
 	c.t.cuts = slices.DeleteFunc(c.t.cuts, func(o *cut) bool { return o == c })
 	saved := c.saved
-	c.done, c.saved, c.pending, c.buf, c.over = true, nil, nil, nil, nil
+	c.done, c.saved, c.pending, c.buf, c.over, c.later, c.gone = true, nil, nil, nil, nil, nil, [ranges][]entry{}
 	l.Unlock()
 	if saved != nil {
 		saved.close() // takes its time when much was saved and nothing read

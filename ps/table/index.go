@@ -135,6 +135,55 @@ func (s *segment) put(h uint64, key int64, id uint32) bool {
 	return false
 }
 
+// remove takes a key away and returns its row number; over says that it was in the overflow map.
+func (x *index) remove(h uint64, key int64) (id uint32, over, ok bool) {
+	s := x.segment(h)
+	mask := uint64(len(s.lines) - 1)
+	for p := range uint64(maxProbe) {
+		l := &s.lines[(h+p)&mask]
+		for i := range min(int(l.n), slots) {
+			if l.key[i] != key {
+				continue
+			}
+			id = l.id[i]
+			l.n--
+			s.n--
+			l.key[i], l.id[i] = l.key[l.n], l.id[l.n]
+			for q := range p {
+				// One that is saturated stays: nobody knows how many there are, and searches only go on for longer.
+				if m := &s.lines[(h+q)&mask]; m.passed < 255 {
+					m.passed--
+				}
+			}
+			if len(s.lines) > minLines && s.n < len(s.lines)*slots/shrinkBelow {
+				x.shrink(s)
+			}
+			return id, false, true
+		}
+		if l.passed == 0 {
+			break
+		}
+	}
+	if id, ok = x.over[key]; ok {
+		delete(x.over, key)
+	}
+	return id, ok, ok
+}
+
+// shrinkBelow is of how many places of a segment less than one is taken when it gives lines back.
+const shrinkBelow = 8
+
+// shrink gives a segment that is nearly empty as many lines as it needs.
+func (x *index) shrink(s *segment) {
+	old := s.lines
+	s.lines = x.store.get(linesFor(s.n), x.populate)
+	s.n = 0
+	x.bytes -= int64(len(old)-len(s.lines)) * 64
+	x.place(s)
+	x.refill(old, s, s, 0)
+	x.store.release(old)
+}
+
 // limit is how many keys a segment takes before it grows, between .74 and .86 of its places: each has a limit of its own, so
 // that those of a table, which fill alike, do not grow at the same time.
 func (s *segment) limit() int {

@@ -86,6 +86,21 @@ func (s *lineStore) put(l []line) {
 	}
 }
 
+// release is put for lines that nobody may need soon: their memory goes back to the system.
+func (s *lineStore) release(l []line) {
+	s.put(l)
+	if len(l) < maxLines {
+		return
+	}
+	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(l))), len(l)*lineBytes)
+	at := address(b)
+	for _, m := range s.maps {
+		if from := address(m); at >= from && at < from+uintptr(len(m)) {
+			dropMemory(wholePages(b))
+		}
+	}
+}
+
 // close gives everything back.
 func (s *lineStore) close() {
 	for _, m := range s.maps {

@@ -21,6 +21,7 @@ type Mem struct {
 	segs     []segmentRule
 	index    index
 	slabs    slabs
+	numbers  numbers
 	len      int
 	grad     []float32 // with the L2 term, scratch of Apply
 	// segments and chunk are scratch of Apply where vector is set.
@@ -28,8 +29,8 @@ type Mem struct {
 	chunk    *chunk
 	cuts     []*cut
 	mem      *Memory
-	// paid is for how many rows memory was taken from mem.
-	paid int
+	// paid is for how many rows memory was taken from mem, wanted how many new ones Reserve was last asked for.
+	paid, wanted int
 	// vector is set where batches go through functions in assembly. Both ways give the same bits.
 	vector bool
 }
@@ -70,7 +71,9 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 func (t *Mem) Len() int { return t.len }
 
 // Bytes implements [Table].
-func (t *Mem) Bytes() int64 { return t.IndexBytes() + t.slabs.bytes }
+func (t *Mem) Bytes() int64 {
+	return t.IndexBytes() + t.slabs.bytes - int64(t.numbers.bare)*int64(4*t.slabs.stride+metaBytes)
+}
 
 // IndexBytes is the part of Bytes that finds rows.
 func (t *Mem) IndexBytes() int64 { return t.index.bytes + int64(16*len(t.index.dir)) }
@@ -135,16 +138,23 @@ func (t *Mem) initial(key uint64, w []float32) {
 
 // Reserve implements [Table].
 func (t *Mem) Reserve(n int) error {
-	if t.len+n > t.paid {
-		if err := t.pay(t.len + n); err != nil {
+	t.wanted = n
+	if n -= t.numbers.listed; n <= 0 {
+		return nil
+	}
+	if rows := t.numbers.resident() + n; rows > t.paid {
+		if err := t.pay(rows); err != nil {
 			return err
 		}
 	}
-	if err := t.slabs.grow(t.len + n); err != nil {
+	if err := t.slabs.grow(t.numbers.high + max(0, n-t.numbers.bare)); err != nil {
 		return fmt.Errorf("table %s: %w", t.name, err)
 	}
 	return nil
 }
+
+// aheadRows is for how many rows more than there are memory is taken at least.
+const aheadRows = 1024
 
 // indexRowBytes is what the index takes for a row, about: lines are 37 to 86 % full.
 const indexRowBytes = 32
@@ -155,14 +165,14 @@ func (t *Mem) rowCost() int64 { return int64(4*t.slabs.stride+metaBytes) + index
 // pay takes memory for n rows, and for more of them ahead where it can be had.
 func (t *Mem) pay(n int) error {
 	row := t.rowCost()
-	ahead := max(n, t.paid+t.paid/64+1024)
+	ahead := max(n, t.paid+t.paid/64+aheadRows)
 	if t.mem.take(row*int64(ahead-t.paid)) == nil {
 		t.paid = ahead
 		return nil
 	}
 	if err := t.mem.take(row * int64(n-t.paid)); err != nil {
 		return fmt.Errorf("table %s: it has %d rows of %d bytes, %s, and %d more do not fit: %w: %w",
-			t.name, t.len, row, size(row*int64(t.len)), n-t.len, ErrFull, err)
+			t.name, t.len, row, size(row*int64(t.len)), n-t.numbers.resident(), ErrFull, err)
 	}
 	t.paid = n
 	return nil
@@ -183,15 +193,15 @@ func (t *Mem) Apply(u Update) {
 
 // prepare has memory made ready for the rows that come next. A table that cannot have it works without.
 func (t *Mem) prepare() {
-	row := t.rowCost()
-	ahead := int(min(row*int64(t.len)/4, aheadBytes) / row)
-	if row*int64(t.len) < hugePageBytes || t.slabs.warmed >= t.len+ahead/2 {
+	row, high := t.rowCost(), t.numbers.high
+	ahead := int(min(row*int64(high)/4, aheadBytes) / row)
+	if row*int64(high) < hugePageBytes || t.slabs.warmed >= high+ahead/2 || t.numbers.listed+t.numbers.bare >= ahead {
 		return
 	}
-	if n := t.len + ahead - t.paid; n > 0 && t.mem.take(row*int64(n)) == nil {
+	if n := t.numbers.resident() + ahead - t.paid; n > 0 && t.mem.take(row*int64(n)) == nil {
 		t.paid += n
 	}
-	n := min(t.paid, t.len+ahead)
+	n := min(t.paid+t.numbers.bare, high+ahead)
 	if t.slabs.grow(n) == nil {
 		t.slabs.warmTo(n, t.index.populate)
 	}
@@ -247,12 +257,7 @@ func (t *Mem) findOrCreate(h uint64, key int64) uint32 {
 
 // create makes the row of a key that has none.
 func (t *Mem) create(h uint64, key int64) uint32 {
-	if t.len == t.slabs.cap {
-		if err := t.Reserve(1); err != nil {
-			panic(err)
-		}
-	}
-	id := uint32(t.len)
+	id := t.newNumber()
 	t.len++
 	t.index.insert(h, key, id)
 	t.tellSpilled()
@@ -303,7 +308,7 @@ func (t *Mem) Put(rows *Rows) error {
 		if _, ok := t.index.find(h, k); ok {
 			return fmt.Errorf("table %s: fid %d: %w", t.name, k, ErrDuplicate)
 		}
-		id := uint32(t.len)
+		id := t.newNumber()
 		t.len++
 		t.index.insert(h, k, id)
 		t.tellSpilled()
@@ -314,6 +319,25 @@ func (t *Mem) Put(rows *Rows) error {
 	}
 	t.prepare()
 	return nil
+}
+
+// Remove implements [Table].
+func (t *Mem) Remove(keys []int64) (removed int) {
+	for _, k := range keys {
+		h := Hash(k)
+		id, over, ok := t.index.remove(h, k)
+		if !ok {
+			continue
+		}
+		t.tellSpilled()
+		for _, c := range t.cuts {
+			c.remove(entry{h, k, id}, over)
+		}
+		t.freeNumber(id)
+		t.len--
+		removed++
+	}
+	return removed
 }
 
 // Get implements [Table].
@@ -339,6 +363,6 @@ func (t *Mem) Close() {
 	t.index.store.close()
 	t.slabs.free()
 	t.mem.give(t.rowCost() * int64(t.paid))
-	t.paid = 0
-	t.index, t.len, t.cuts = newIndex(), 0, nil
+	t.paid, t.wanted = 0, 0
+	t.index, t.numbers, t.len, t.cuts = newIndex(), numbers{}, 0, nil
 }

@@ -33,6 +33,8 @@ type slabs struct {
 	maps   [][]byte
 	bytes  int64
 	cap    int
+	// mapped says of each slab whether all of it lies in pages of its own.
+	mapped []bool
 	// warm are the mappings of each slab that has huge pages, and up to where they are populated.
 	warm []warmSlab
 	// warmed is the number of rows up to where that was asked for.
@@ -98,19 +100,20 @@ func (s *slabs) grow(n int) error {
 	for s.cap < n {
 		rows := firstSlab << len(s.data)
 		size := rows * s.stride * 4
-		raw, err := s.alloc(size)
+		raw, mapped, err := s.alloc(size)
 		if err != nil {
 			return err
 		}
-		metaRaw, err := s.alloc(rows * int(unsafe.Sizeof(meta{})))
+		metaRaw, metaMapped, err := s.alloc(rows * metaBytes)
 		if err != nil {
 			return err
 		}
+		s.mapped = append(s.mapped, mapped && metaMapped)
 		s.data = append(s.data, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), rows*s.stride))
 		s.meta = append(s.meta, unsafe.Slice((*meta)(unsafe.Pointer(unsafe.SliceData(metaRaw))), rows))
 		zeros := 32 - bits.Len32(uint32(rows))
 		s.rowBase[zeros] = address(raw) - uintptr(size)
-		s.metaBase[zeros] = address(metaRaw) - uintptr(rows)*unsafe.Sizeof(meta{})
+		s.metaBase[zeros] = address(metaRaw) - uintptr(rows*metaBytes)
 		if size >= hugePageBytes {
 			s.warm = append(s.warm, warmSlab{first: s.cap, rows: rows, data: raw, meta: metaRaw})
 		}
@@ -121,21 +124,21 @@ func (s *slabs) grow(n int) error {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// alloc returns zeroed memory aligned to 8 bytes.
-func (s *slabs) alloc(size int) ([]byte, error) {
+// alloc returns zeroed memory aligned to 8 bytes, and whether it has pages of its own.
+func (s *slabs) alloc(size int) (b []byte, mapped bool, err error) {
 	s.bytes += int64(size)
 	if size >= goSlabBytes {
 		b, mapped, err := mapMemory(size, true)
 		if err != nil {
 			s.bytes -= int64(size)
-			return nil, fmt.Errorf("table: mapping %d bytes: %w: %w", size, ErrFull, err)
+			return nil, false, fmt.Errorf("table: mapping %d bytes: %w: %w", size, ErrFull, err)
 		}
 		if mapped {
 			s.maps = append(s.maps, b)
-			return b, nil
+			return b, true, nil
 		}
 	}
-	return heapMemory(size), nil
+	return heapMemory(size), false, nil
 }
 
 // free unmaps everything.

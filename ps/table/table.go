@@ -20,12 +20,13 @@ var ErrDuplicate = errors.New("key has a row already")
 // Table maps every int64 to at most one row. What it holds is a function of the updates applied and rows put, never of
 // lookups.
 //
-// Lookup, Get, Len, Bytes and the reading half of a [Cut] may overlap each other; Reserve, Apply, Put, Cut and Close
+// Lookup, Get, Len, Bytes and the reading half of a [Cut] may overlap each other; Reserve, Apply, Remove, Put, Cut and Close
 // exclude everything else. The caller keeps the lock, usually one for all tables of a shard.
 type Table interface {
 	// Len is the number of rows.
 	Len() int
-	// Bytes is the memory in use, index included: what is mapped, touched or not.
+	// Bytes is the memory in use, index included: what is mapped, touched or not, but for what rows had that were removed and went
+	// back to the system.
 	Bytes() int64
 	// Lookup writes the weights of the keys, [len(keys), Dim], and returns how many of them have a row. The others get
 	// the initial value they would be created with, and still have no row afterwards. It allocates nothing.
@@ -38,6 +39,9 @@ type Table interface {
 	// Apply creates missing rows and applies one gradient to each key. It panics when the lengths of u do not fit or
 	// memory was not reserved and cannot be had. In the steady state it allocates nothing.
 	Apply(u Update)
+	// Remove takes the rows of the keys away, those that there are, and returns how many: the keys are as if they had never had one.
+	// The memory serves later rows; where many rows lay together that are all gone, it goes back to the system.
+	Remove(keys []int64) (removed int)
 	// Put adds the rows of a snapshot, none of which may exist. Errors: [ErrFull], [ErrDuplicate].
 	Put(rows *Rows) error
 	// Get appends the row of key to dst and reports whether there is one.
@@ -49,7 +53,7 @@ type Table interface {
 }
 
 // Cut reads a table as it was at one moment, while updates continue: a row that an update is about to change for the first
-// time is saved before, rows created later are left out. It is used by one goroutine at a time.
+// time, or to remove, is saved before, rows created later are left out. It is used by one goroutine at a time.
 type Cut interface {
 	// Len is the number of rows of the cut.
 	Len() int
