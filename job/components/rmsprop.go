@@ -1,0 +1,27 @@
+package components
+
+import "github.com/monolith-go/monolith/model/optim"
+
+// RMSprop are the settings of RMSprop.
+type RMSprop struct {
+	// LR is the learning rate.
+	LR float64 `yaml:"lr" above:"0"`
+	// Decay is the decay of the mean square.
+	Decay float64 `yaml:"decay" above:"0" max:"0.999999"`
+	// Epsilon is added to the root of the mean square.
+	Epsilon float64 `yaml:"epsilon" above:"0"`
+	// WeightDecay adds WeightDecay·w to the gradient.
+	WeightDecay float64 `yaml:"weight_decay" min:"0"`
+	// Sum adds squares of gradients whole, in place of the share 1-decay of them.
+	Sum bool `yaml:"sum"`
+}
+
+// Defaults implements [conf.Defaulted].
+func (*RMSprop) Defaults() map[string]string { return ruleDefaults(optim.RMSprop{}) }
+
+// Rule implements [component.OptimizerConfig].
+func (a *RMSprop) Rule() optim.Optimizer {
+	return optim.RMSprop{
+		LR: float32(a.LR), Decay: float32(a.Decay), Epsilon: float32(a.Epsilon), WeightDecay: float32(a.WeightDecay), Sum: a.Sum,
+	}
+}

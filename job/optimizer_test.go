@@ -1,0 +1,45 @@
+package job_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/components"
+)
+
+// TestEveryOptimizerTrains trains a factorization machine whose vectors and linear weights every optimizer updates, with the settings that it
+// has by default or those given here: predictions made before training on an example rank better than by chance.
+func TestEveryOptimizerTrains(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{ // for gradients that are means over a batch
+		"sgd": "lr: 2", "momentum": "lr: 0.3", "adam": "lr: 0.01", "amsgrad": "lr: 0.01", "rmsprop": "lr: 0.01", "adadelta": "epsilon: 0.00000001, lr: 20",
+	}
+	for _, o := range components.All().Optimizers {
+		t.Run(o.Name, func(t *testing.T) {
+			t.Parallel()
+			rule := fmt.Sprintf("{%s: {%s}}", o.Name, settings[o.Name])
+			c, err := job.Decode(fmt.Appendf(nil, `version: 1
+dir: %s
+source: {synthetic: {examples: 30000}}
+parse:
+  features: [{name: user, slot: 1}, {name: item, slot: 2}, {name: category, slot: 3, combiner: mean}]
+  label: click
+train: {batch: 256}
+model: {fm: {dim: 8}}
+deterministic: true
+optimizer: {sparse: %s, bias: %s}
+`, t.TempDir(), rule, rule), "job.yaml", job.LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := job.Run(t.Context(), c, job.RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if auc := r.Metrics["progressive_auc"]; !(auc > 0.57) {
+				t.Errorf("the AUC of predictions before training is %.4f", auc)
+			}
+		})
+	}
+}
