@@ -34,11 +34,12 @@ type Peer interface {
 	// AwaitCut returns when cut id is taken: from then until EndCut the shard keeps its rows as they were, and copies those
 	// that change. Errors: [ErrDisturbed] when owners have changed meanwhile or the cut was abandoned: it must begin again.
 	AwaitCut(ctx context.Context, id uint64) (*CutState, error)
-	// WriteCut writes the shard's part of cut id into dir, a snapshot that shard 0's process has begun, and returns what
+	// WriteCut writes the shard's part of cut id into dir, a snapshot that shard 0's process has begun: all rows, or, where base is the
+	// snapshot that AwaitCut told of, what has changed since then. It may be called once for a cut. It returns what
 	// the manifest must name once all of it, and the border in the log, is durable. Errors: [ErrDisturbed] when there is no
 	// such cut, [ErrNoSpace], [ErrNoDir] when the shard does not see the folder, [ErrFull] when there was no memory to keep
 	// rows that changed, [snapshot.ErrNotFinite].
-	WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error)
+	WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error)
 	// EndCut ends cut id, [AnyCut] for whichever there is: streams continue, and what was kept for it is freed. durable is the
 	// snapshot that it has become, 0 for none, and lets the log forget what lies before. stall is the longest that a client
 	// waited for the cut. A cut that is not there is no error. Errors: those of the log.
@@ -97,6 +98,10 @@ type CutState struct {
 	Progress map[SplitID]Progress
 	// Bytes estimates what writing it takes.
 	Bytes int64
+	// Base is the snapshot since which the shard knows which rows have changed, and BaseBytes estimates what writing those takes; 0: it knows of
+	// none.
+	Base      uint64
+	BaseBytes int64
 	// State is the worker state in the cut; shard 0 has it.
 	State map[string][]byte
 	// Changes is how often the state was changed until the cut; only a node of this process says so.

@@ -49,8 +49,14 @@ type Options struct {
 	// ReadOnly makes the shards hold weights alone, without the optimizers' state. Pushes are refused, and no snapshots are
 	// taken.
 	ReadOnly bool
-	// Keep is how many snapshots stay in Dir, apart from pinned ones; default 3.
-	Keep int
+	// Keep is how many snapshots stay in Dir, apart from pinned ones; default 3. Those younger than KeepFor and those with the numbers
+	// Exempt stay too; see [snapshot.Retention].
+	Keep    int
+	KeepFor time.Duration
+	Exempt  []uint64
+	// Incremental is how many snapshots may follow a whole one that hold only what has changed since the one before; then the newest is made a
+	// whole one in the background. 0: all are whole. It costs a bit of memory for every row, and 8 bytes for every removed one.
+	Incremental int
 	// Every is the time between snapshots taken by the cluster itself; 0 takes none, and a turn in which nothing has changed
 	// takes none either. One that fails, or for which a worker
 	// does not pass its marker within Every (at least a minute), is logged and counted, and the next is tried in its turn.
@@ -168,8 +174,8 @@ func (o Options) Validate() error {
 }
 
 // Cluster is a parameter server of any number of shards, seen from the process of shard 0: it gives the shards their
-// state, coordinates cuts and knows the workers. Its methods may overlap. It owns one goroutine, for periodic work, which
-// Close joins.
+// state, coordinates cuts and knows the workers. Its methods may overlap. It owns one goroutine, for periodic work, and one
+// while a snapshot is compacted, which Close joins.
 type Cluster struct {
 	opts   Options
 	first  *shard.Node
@@ -183,6 +189,8 @@ type Cluster struct {
 	before uint64
 	// turn is held by the one that takes a snapshot or gives the shards a state.
 	turn chan struct{}
+	// compactions is the one that is under way; see compact.
+	compactions sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -203,6 +211,7 @@ type Cluster struct {
 		inARow     int       // failures since the last snapshot that was taken
 		logged     time.Time // when a failure was logged last
 		loggedCode string    // and which kind it was
+		compacting uint64    // the snapshot that is made a whole one, 0: none
 		closed     bool
 	}
 }
@@ -266,7 +275,10 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 
 // Node returns the options of one shard, of so many, that fit those of the cluster.
 func (o Options) Node(index, numShards int) shard.Options {
-	n := shard.Options{Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory, ReadOnly: o.ReadOnly}
+	n := shard.Options{
+		Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory, ReadOnly: o.ReadOnly,
+		Track: o.Incremental > 0 && !o.ReadOnly,
+	}
 	if n.Writers = o.Writers; n.Writers == 0 {
 		n.Writers = min(numShards, runtime.GOMAXPROCS(0)) // see Cluster.write
 	}
@@ -532,6 +544,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 	c.stop(ps.ErrClosed)
 	c.groups.close()
 	<-c.done
+	c.compactions.Wait()
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()

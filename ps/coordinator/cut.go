@@ -78,18 +78,13 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 	c.opts.Hooks.SnapshotDone("ok", took, info.Bytes(), stall)
 	c.opts.Logger.InfoContext(ctx, "snapshot taken", "path", info.Path, "rows", info.Rows(), "bytes", info.Bytes(),
 		"duration", took, "longest_stall", stall)
-	gone, err := snapshot.Prune(c.opts.FS, c.opts.Dir, c.opts.Keep)
-	if err != nil {
-		c.opts.Logger.WarnContext(ctx, "old snapshots not removed", "err", err)
-	}
-	if len(gone) > 0 {
-		c.opts.Logger.DebugContext(ctx, "old snapshots removed", "paths", gone)
-	}
 	c.groups.taken(info.ID)
 	c.mu.Lock()
 	c.mu.last = info
 	c.mu.inARow, c.mu.logged = 0, time.Time{}
 	c.mu.Unlock()
+	c.prune(ctx)
+	c.compact(info)
 	return *info, nil
 }
 
@@ -232,8 +227,12 @@ func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number ui
 	if err != nil {
 		return nil, err
 	}
+	base, baseID := c.base(ctx, o, states), uint64(0)
+	if base != nil {
+		baseID = base.ID
+	}
 	w, err := snapshot.Create(snapshot.Options{
-		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
+		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Base: base, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
 		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {
@@ -246,7 +245,7 @@ func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number ui
 	}
 	for i, p := range c.peers {
 		g.Go(func() (err error) {
-			parts[i], err = p.WriteCut(gctx, id, w.Dir())
+			parts[i], err = p.WriteCut(gctx, id, w.Dir(), baseID)
 			return err
 		})
 	}

@@ -231,7 +231,7 @@ func (f *fleet) mend() error {
 			continue
 		}
 		h := &host{}
-		o := shard.Options{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Log: f.log(s, h), FS: fsx.Local{Disk: mortalFS{fsx.OS{}, h}}}
+		o := shard.Options{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Track: f.opts.Incremental > 0, Log: f.log(s, h), FS: fsx.Local{Disk: mortalFS{fsx.OS{}, h}}}
 		n, err := shard.Open(ctx, o)
 		if err != nil {
 			return err

@@ -224,8 +224,8 @@ func (p *remotePeer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, err
 	return st, err
 }
 
-func (p *remotePeer) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
-	return ask(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, dir) })
+func (p *remotePeer) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
+	return ask(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, dir, base) })
 }
 
 func (p *remotePeer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {

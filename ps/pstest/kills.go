@@ -46,7 +46,7 @@ func (s suite) run(t *testing.T, j Job, k *Killer, r *rand.Rand, p param.Precisi
 	t.Helper()
 	dir := t.TempDir()
 	openAgain := func() Cluster {
-		o := coordinator.Options{Layout: j.Layout(), NumShards: []int{1, 2, 5}[r.IntN(3)], Dir: dir, Keep: 2, WrapConn: k.Wrap, Precision: p}
+		o := coordinator.Options{Layout: j.Layout(), NumShards: []int{1, 2, 5}[r.IntN(3)], Dir: dir, Keep: 2, WrapConn: k.Wrap, Precision: p, Incremental: r.IntN(3)}
 		c, err := s.open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

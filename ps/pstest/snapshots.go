@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -172,25 +173,38 @@ func (s suite) testFullDisk(t *testing.T) {
 
 func (s suite) testFileKills(t *testing.T) {
 	t.Parallel()
-	j := SmallJob()
+	for _, incremental := range []int{0, 2} {
+		t.Run(fmt.Sprintf("incremental=%d", incremental), func(t *testing.T) {
+			t.Parallel()
+			s.killAtFiles(t, incremental)
+		})
+	}
+}
+
+// killAtFiles takes a snapshot of few changes, and ends the process at every operation on files.
+func (s suite) killAtFiles(t *testing.T, incremental int) {
+	j := Job{NumSplits: 3, SplitLen: 400, BatchLen: 7, NumIDs: 397}
 	for at := 1; ; at++ {
 		dir := t.TempDir()
 		c := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir})
-		fill(t, j, c, 5)
+		fill(t, j, c, 50)
 		old := take(t, c, ps.SnapshotOptions{})
 
 		fs := NewFaultFS(fsx.OS{}, 0, 0)
-		c = s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, FS: fsx.Local{Disk: fs}, Keep: 1})
-		fill(t, j, c, 5)
+		c = s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: dir, FS: fsx.Local{Disk: fs}, Keep: 1, Incremental: incremental})
+		fill(t, j, c, 2)
 		want := digest(t, c)
 		ops, _ := fs.Ops()
 		fs.mu.Lock()
 		fs.killAt = ops + at
 		fs.mu.Unlock()
-		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
 		if !fs.Dead() {
 			if err != nil || at < 10 {
 				t.Fatalf("ended after %d operations: %v", at-1, err)
+			}
+			if (info.Base != nil) != (incremental > 0) {
+				t.Errorf("the base is %v", info.Base)
 			}
 			return
 		}

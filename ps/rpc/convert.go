@@ -34,7 +34,7 @@ func toPart(p *snapshot.Part) (*psv1.WriteCutResponse, error) {
 	r := &psv1.WriteCutResponse{Digest: digest}
 	for _, f := range p.Files {
 		r.Files = append(r.Files, &psv1.File{
-			Name: f.Name, Kind: string(f.Kind), Table: int32(f.Table), Shard: uint32(f.Shard), Rows: f.Rows, Bytes: f.Bytes, Sha256: f.SHA256,
+			Name: f.Name, Kind: string(f.Kind), Table: int32(f.Table), Shard: uint32(f.Shard), Rows: f.Rows, Bytes: f.Bytes, Sha256: f.SHA256, Total: f.Total,
 		})
 	}
 	return r, nil
@@ -44,7 +44,7 @@ func fromPart(r *psv1.WriteCutResponse) (*snapshot.Part, error) {
 	p := &snapshot.Part{}
 	for _, f := range r.Files {
 		p.Files = append(p.Files, snapshot.FileInfo{
-			Name: f.Name, Kind: snapshot.Kind(f.Kind), Table: int(f.Table), Shard: int(f.Shard), Rows: f.Rows, Bytes: f.Bytes, SHA256: f.Sha256,
+			Name: f.Name, Kind: snapshot.Kind(f.Kind), Table: int(f.Table), Shard: int(f.Shard), Rows: f.Rows, Bytes: f.Bytes, SHA256: f.Sha256, Total: f.Total,
 		})
 	}
 	return p, p.Digest.UnmarshalBinary(r.Digest)

@@ -123,12 +123,12 @@ func (p *peer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ps.CutState{Progress: fromSplits(r.Progress), Bytes: r.Bytes}, nil
+	return &ps.CutState{Progress: fromSplits(r.Progress), Bytes: r.Bytes, Base: r.Base, BaseBytes: r.BaseBytes}, nil
 }
 
 // WriteCut implements [ps.Peer].
-func (p *peer) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
-	r, err := call(ctx, &p.t, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: dir})
+func (p *peer) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
+	r, err := call(ctx, &p.t, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: dir, Base: base})
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func TestRightToCoordinate(t *testing.T) {
 		denied(t, token+" cut", p.BeginCut(t.Context(), 1, 1, nil), "coordinate")
 		_, err := p.EndCut(t.Context(), ps.AnyCut, 0)
 		denied(t, token+" end of cuts", err, "coordinate")
-		_, err = p.WriteCut(t.Context(), 1, dir)
+		_, err = p.WriteCut(t.Context(), 1, dir, 0)
 		denied(t, token+" file", err, "coordinate")
 		if _, err := p.Row(t.Context(), 0, 1, &table.Rows{}); err != nil {
 			t.Errorf("%s row: %v", token, err)

@@ -36,11 +36,11 @@ func (s *shardService) AwaitCut(ctx context.Context, r *psv1.AwaitCutRequest) (*
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &psv1.AwaitCutResponse{Progress: toSplits(st.Progress), Bytes: st.Bytes}, nil
+	return &psv1.AwaitCutResponse{Progress: toSplits(st.Progress), Bytes: st.Bytes, Base: st.Base, BaseBytes: st.BaseBytes}, nil
 }
 
 func (s *shardService) WriteCut(ctx context.Context, r *psv1.WriteCutRequest) (*psv1.WriteCutResponse, error) {
-	p, err := s.n.WriteCut(ctx, r.Id, r.Dir)
+	p, err := s.n.WriteCut(ctx, r.Id, r.Dir, r.Base)
 	if err != nil {
 		return nil, failed(err)
 	}

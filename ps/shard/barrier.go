@@ -29,7 +29,7 @@ func (b *barrier) pass(s *Shard, session uint64) {
 	delete(b.waiting, session)
 	b.passed[session] = true
 	if len(b.waiting) == 0 {
-		b.cut = s.Cut()
+		b.cut = s.snapshotCut()
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *Shard) BeginCut(id uint64, sessions []uint64) {
 		s.barrier.waiting[se] = true
 	}
 	if len(sessions) == 0 {
-		s.barrier.cut = s.Cut()
+		s.barrier.cut = s.snapshotCut()
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *Shard) TakeCut(id uint64) *Cut {
 // EndCut gives the cut under way up.
 func (s *Shard) EndCut() {
 	if c := s.barrier.cut; c != nil {
-		c.close(nopLocker{})
+		s.giveUp(c)
 	}
 	s.barrier = barrier{}
 }

@@ -99,7 +99,23 @@ func (n *Node) takeCut(id uint64) (*ps.CutState, error) {
 	}
 	st := &ps.CutState{Progress: n.taken.Progress, State: n.taken.State, Changes: n.taken.changes}
 	st.Bytes = n.bytes(n.taken)
+	if n.tracked != 0 && len(n.taken.Changed) == len(n.taken.Tables) {
+		st.Base, st.BaseBytes = n.tracked, n.changedBytes(n.taken)
+	}
 	return st, nil
+}
+
+// changedBytes is bytes for an incremental snapshot.
+func (n *Node) changedBytes(cut *Cut) int64 {
+	total := int64(0)
+	for t, of := range cut.Changed {
+		spec := n.opts.Layout.Tables[t]
+		total += int64(of.NumRows()) * int64(24+4*(spec.Dim()+spec.StateDim()))
+	}
+	for _, d := range cut.Tensors {
+		total += int64(4 * (len(d.Weights) + len(d.State)))
+	}
+	return total
 }
 
 // bytes estimates what writing a cut takes.
@@ -116,13 +132,13 @@ func (n *Node) bytes(cut *Cut) int64 {
 }
 
 // WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
-// under this name. While streams change the state it takes a small share of the processors (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
-func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.Part, error) {
+// under this name: all rows, or what has changed since the snapshot base, which is the one that [Node.AwaitCut] told of. While streams change the state it takes a small share of the processors (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
+func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
 	n.use.RLock()
 	defer n.use.RUnlock()
 	n.mu.RLock()
 	cut, closed := n.taken, n.shard.closed
-	if n.cut != id {
+	if n.cut != id || base != 0 && (base != n.tracked || len(cut.Changed) != len(cut.Tables)) {
 		cut = nil
 	}
 	n.mu.RUnlock()
@@ -145,9 +161,16 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string) (*snapshot.P
 		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut), Pause: pace.pause,
 	})
 	for t, tc := range cut.Tables {
-		err := w.Rows(t, func(dst *table.Rows, limit int) bool {
+		next := func(dst *table.Rows, limit int) bool {
 			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
-		})
+		}
+		var err error
+		if base == 0 {
+			err = w.Rows(t, next)
+		} else {
+			cut.Changed[t].Limit(tc)
+			err = w.Changed(t, int64(tc.Len()), next, cut.Changed[t].Removed)
+		}
 		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
 			return nil, err
 		}
@@ -166,6 +189,12 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 	n.mu.Lock()
 	closed := n.shard.closed
 	if !closed {
+		if n.taken != nil && n.cut == id && durable != 0 {
+			n.taken.Changed = nil // they are in the snapshot
+			if n.opts.Track {
+				n.tracked = durable
+			}
+		}
 		if id == ps.AnyCut || n.cut == id {
 			n.dropCut()
 		}
@@ -186,7 +215,7 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 // dropCut needs the lock.
 func (n *Node) dropCut() {
 	if n.taken != nil {
-		n.taken.close(nopLocker{})
+		n.shard.giveUp(n.taken)
 	}
 	n.taken, n.cut = nil, 0
 }

@@ -288,6 +288,9 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	done = true
 	n.shard.Close()
 	n.shard, n.generation, n.highest, n.base = s, d.generation, d.generation, base
+	if n.opts.Track {
+		n.tracked = base
+	}
 	n.recovered = ps.LogRecovery{Records: int64(tail.Records), TornBytes: tail.TornBytes}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,8 @@ type Options struct {
 	FS fsx.FS
 	// ReadOnly makes the shard hold weights alone, and refuse to change them; the layout is one of [param.Layout.Frozen].
 	ReadOnly bool
+	// Track makes the shard take note of which rows change, for incremental snapshots.
+	Track bool
 	// Writers is how many nodes of this process may write a snapshot at the same time; 0 means 1.
 	Writers int
 	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
@@ -74,6 +77,8 @@ type Node struct {
 	// taken is the cut to be written, of number cut.
 	taken *Cut
 	cut   uint64
+	// tracked is the snapshot since which the changes of rows are known; 0: they are not.
+	tracked uint64
 
 	// cutting is set while a snapshot aligns streams or copies rows; stall is the longest that a push waited meanwhile.
 	cutting atomic.Bool
@@ -115,6 +120,9 @@ func (n *Node) empty() (*Shard, error) {
 	// A client that outlives the node remembers which version of the dense tensors it has: the numbers of another start must
 	// not mean other values.
 	s.version = ps.NewID()<<32 | 1
+	if n.opts.Track {
+		s.Track()
+	}
 	return s, nil
 }
 
@@ -264,6 +272,10 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	n.shard.Close()
 	s.changes = 0 // it is what the snapshot holds
 	n.shard, n.generation, n.base, n.recovered = s, o.Generation, o.ID, ps.LogRecovery{}
+	n.tracked = 0
+	if n.opts.Track && o.Path != "" && filepath.Dir(filepath.Clean(o.Path)) == filepath.Clean(n.opts.Dir) {
+		n.tracked = o.ID
+	}
 	clear(n.streams)
 	n.wakeUp()
 	if from != nil {
@@ -290,7 +302,7 @@ func (n *Node) giveUp(generation uint64) error {
 	n.dropCut()
 	n.shard.EndCut()
 	n.shard.Close()
-	n.shard, n.generation, n.highest, n.base = none, 0, generation, 0
+	n.shard, n.generation, n.highest, n.base, n.tracked = none, 0, generation, 0, 0
 	clear(n.streams)
 	n.wakeUp()
 	return nil

@@ -45,6 +45,12 @@ func newPace(ctx context.Context, writers int, calls func() uint64) *pace {
 	return &pace{ctx: ctx, calls: calls, now: time.Now, sleep: sleep, factor: 1/share - 1, seen: calls()}
 }
 
+// Pause returns a function that makes other work on snapshots as slow as that of the node's writer. It is for one goroutine, which calls it
+// without a lock about once a millisecond.
+func (n *Node) Pause(ctx context.Context) func() {
+	return newPace(ctx, n.opts.Writers, n.calls.Load).pause
+}
+
 // pause waits if it is time to.
 func (p *pace) pause() {
 	runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms

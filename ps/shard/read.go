@@ -85,6 +85,9 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 			to.PutProgress(ps.SplitID{Source: source, Split: name}, p)
 		}
 	}
+	if n.opts.Track { // anew
+		to.Track()
+	}
 	if n.opts.Index == 0 {
 		for k, v := range info.State {
 			if err := checkState(k, v); err != nil {

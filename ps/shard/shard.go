@@ -20,7 +20,7 @@ type Shard struct {
 	place     ps.Placement
 	index     int
 	maxStaged int
-	tables    []table.Table
+	tables    []*table.Mem
 	dense     []denseTensor
 	// version counts changes of the dense tensors from 1.
 	version  uint64
@@ -211,7 +211,9 @@ func (s *Shard) State(key string) []byte {
 
 // Cut is the state of a shard at one moment; the rows are read while updates continue.
 type Cut struct {
-	Tables   []table.Cut
+	Tables []table.Cut
+	// Changed are the rows of each table that have changed since the snapshot before; nil: that is not known.
+	Changed  []*table.Changes
 	Tensors  []snapshot.Tensor
 	Progress map[ps.SplitID]ps.Progress
 	State    map[string][]byte
@@ -235,6 +237,36 @@ func (s *Shard) Cut() *Cut {
 		c.Tensors = append(c.Tensors, t)
 	}
 	return c
+}
+
+// Track makes the shard take note of which rows change from now on, for incremental snapshots.
+func (s *Shard) Track() {
+	for _, t := range s.tables {
+		t.Track()
+	}
+}
+
+// snapshotCut is Cut for a snapshot: changes are counted anew from here on.
+func (s *Shard) snapshotCut() *Cut {
+	c := s.Cut()
+	for _, t := range s.tables {
+		if of := t.TakeChanges(); of != nil {
+			c.Changed = append(c.Changed, of)
+		}
+	}
+	return c
+}
+
+// giveUp ends a cut that has become no snapshot: what had changed until then counts again.
+func (s *Shard) giveUp(c *Cut) {
+	c.close(nopLocker{})
+	if s.closed {
+		return
+	}
+	for t, of := range c.Changed {
+		s.tables[t].ReturnChanges(of)
+	}
+	c.Changed = nil
 }
 
 // Close gives the memory back. Every later call is answered with [ps.ErrClosed].

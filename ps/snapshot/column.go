@@ -41,6 +41,9 @@ func stateSchema(t Table) *arrow.Schema {
 	return tableSchema(t, fields)
 }
 
+// removedSchema is that of the files of fids whose rows are gone.
+var removedSchema = arrow.NewSchema([]arrow.Field{{Name: "fid", Type: arrow.PrimitiveTypes.Int64}}, nil)
+
 func tableSchema(t Table, fields []arrow.Field) *arrow.Schema {
 	md := arrow.NewMetadata([]string{"monolith.table"}, []string{t.Name})
 	return arrow.NewSchema(fields, &md)

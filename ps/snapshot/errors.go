@@ -16,6 +16,6 @@ var (
 	// ErrNoSpace means that the disk filled up while a snapshot was written; the snapshots before it are untouched. Free space, keep
 	// fewer snapshots or name another folder. Errors that wrap it wrap syscall.ENOSPC too.
 	ErrNoSpace = failure.New(failure.NoSpace, "no space left for the snapshot")
-	// ErrVersion means that the snapshot is of a version of the format that this program does not read, or an incremental one.
+	// ErrVersion means that the snapshot is of a version of the format that this program does not read.
 	ErrVersion = errors.New("unknown snapshot format version")
 )

@@ -17,6 +17,8 @@ const (
 	// begunName is the first object of a snapshot that is being written: other writers see that the name is taken. It goes when
 	// there is a manifest.
 	begunName = "begun"
+	// dataExt ends the names of all data files.
+	dataExt = ".arrow"
 )
 
 func dirName(id uint64) string { return fmt.Sprintf("%s%08d", dirPrefix, id) }
@@ -80,8 +82,8 @@ func ListIn(f fsx.FS, dir string) ([]Entry, error) {
 	return out, nil
 }
 
-// Clean removes what killed writers and removers left in a folder, which is what has no manifest, and returns the names.
-// Nobody else may be writing.
+// Clean removes what killed writers and removers left in a folder, which is what has no manifest and what a manifest does not name,
+// and returns the names. Nobody else may be writing.
 func Clean(f fsx.FS, dir string) ([]string, error) {
 	found, err := names(f, dir)
 	if err != nil {
@@ -95,49 +97,38 @@ func Clean(f fsx.FS, dir string) ([]string, error) {
 		}
 		path := filepath.Join(dir, name)
 		inside, err := names(f, path)
-		switch {
-		case err != nil:
+		if err != nil {
 			errs = append(errs, err)
-		case !slices.Contains(inside, ManifestName):
+			continue
+		}
+		if !slices.Contains(inside, ManifestName) {
 			errs = append(errs, remove(f, path))
 			gone = append(gone, name)
-		case slices.Contains(inside, begunName):
+			continue
+		}
+		if slices.Contains(inside, begunName) {
 			errs = append(errs, remove(f, filepath.Join(path, begunName)))
+		}
+		if info, err := ReadInfoIn(f, path); err == nil {
+			left, err := sweep(f, info, inside)
+			gone, errs = append(gone, left...), append(errs, err)
 		}
 	}
 	return gone, errors.Join(errs...)
 }
 
-// Prune keeps the newest keep snapshots, the pinned ones and the newest of each label, and returns the paths of those it removed. What cannot be
-// read does not count towards keep and is left for its owner to look at.
-func Prune(f fsx.FS, dir string, keep int) ([]string, error) {
-	entries, err := ListIn(f, dir)
-	if err != nil {
-		return nil, err
-	}
+// sweep removes the data files in a snapshot's folder that its manifest does not name: those that it had before [Compact], or that
+// a Compact which was killed had begun. It returns their paths below the folder of snapshots.
+func sweep(f fsx.FS, info *Info, inside []string) ([]string, error) {
 	var gone []string
 	var errs []error
-	labels := map[string]bool{"": true}
-	for _, e := range entries { // newest first
-		if e.Err != nil || e.Info.Pinned {
+	for _, name := range inside {
+		named := slices.ContainsFunc(info.Files, func(f FileInfo) bool { return f.Name == name })
+		if named || filepath.Ext(name) != dataExt {
 			continue
 		}
-		first := !labels[e.Info.Label]
-		labels[e.Info.Label] = true
-		if keep > 0 {
-			keep--
-			continue
-		}
-		if first {
-			continue
-		}
-		// The manifest goes first: of a removal that is cut short no snapshot is left.
-		if err := remove(f, filepath.Join(e.Path, ManifestName)); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, remove(f, e.Path))
-		gone = append(gone, e.Path)
+		errs = append(errs, remove(f, filepath.Join(info.Path, name)))
+		gone = append(gone, filepath.Join(filepath.Base(info.Path), name))
 	}
 	return gone, errors.Join(errs...)
 }

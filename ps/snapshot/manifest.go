@@ -30,7 +30,14 @@ type Progress = position.Progress
 // Table is a table in a snapshot.
 type Table struct {
 	param.TableShape
+	// Rows is how many there are, those that lie in the bases of an incremental snapshot included.
 	Rows int64 `json:"rows"`
+}
+
+// Base is the snapshot that an incremental one adds to. A snapshot keeps number and time when [Compact] makes it a whole one.
+type Base struct {
+	ID      uint64    `json:"id"`
+	Created time.Time `json:"created"`
 }
 
 // Kind describes what a file of a snapshot holds.
@@ -41,6 +48,8 @@ const (
 	// KindRows files hold fids, times, counts and weights of rows, KindState ones the optimizers' state of the same rows.
 	KindRows  Kind = "rows"
 	KindState Kind = "state"
+	// KindRemoved files hold the fids of rows that the base has and the incremental snapshot has no more.
+	KindRemoved Kind = "removed"
 	// KindDense files hold the weights of dense tensors, KindDenseState ones the optimizers' state.
 	KindDense      Kind = "dense"
 	KindDenseState Kind = "dense_state"
@@ -62,8 +71,10 @@ type FileInfo struct {
 	Table int `json:"table"`
 	// Shard is the shard that wrote it, of those there were.
 	Shard int `json:"shard"`
-	// Rows is the number of rows, or of tensors.
-	Rows  int64 `json:"rows"`
+	// Rows is the number of rows, of tensors or of fids in the file.
+	Rows int64 `json:"rows"`
+	// Total is, for the rows of an incremental snapshot, how many the shard's part of the table has with those of the bases.
+	Total int64 `json:"total,omitempty"`
 	Bytes int64 `json:"bytes"`
 	// SHA256 is that of the whole file, hexadecimal.
 	SHA256 string `json:"sha256"`
@@ -75,6 +86,9 @@ type Info struct {
 	// ID counts the snapshots of a folder from 1.
 	ID      uint64    `json:"id"`
 	Created time.Time `json:"created"`
+	// Base makes the snapshot an incremental one: its files have the rows that have changed since the base, which lies in the same
+	// folder, and the fids of those that are gone. Dense tensors are whole. nil: it is whole.
+	Base *Base `json:"base,omitempty"`
 	// Pinned snapshots are kept whatever their age. Note is the caller's remark.
 	Pinned bool   `json:"pinned,omitempty"`
 	Note   string `json:"note,omitempty"`
@@ -98,7 +112,8 @@ type Info struct {
 	// State holds what workers stored in the cut.
 	State map[string][]byte `json:"state,omitempty"`
 	Files []FileInfo        `json:"files"`
-	// Digest names the contents, whatever the number of shards. See [Digest].
+	// Digest names the contents, whatever the number of shards, of a whole snapshot; see [Digest]. An incremental one has none: it
+	// would take reading all rows.
 	Digest string `json:"digest"`
 	// Checksum is the SHA-256 of the manifest with an empty checksum.
 	Checksum string `json:"checksum"`
@@ -119,7 +134,15 @@ func (i *Info) Rows() int64 {
 	return n
 }
 
-// Bytes is the size of all data files.
+// TotalRows is how many rows of a table a file of rows stands for, those of the bases included.
+func (i *Info) TotalRows(f FileInfo) int64 {
+	if i.Base == nil {
+		return f.Rows
+	}
+	return f.Total
+}
+
+// Bytes is the size of all data files, without those of bases.
 func (i *Info) Bytes() int64 {
 	n := int64(0)
 	for _, f := range i.Files {
@@ -178,10 +201,6 @@ func (i Info) sum() (string, error) {
 func decodeManifest(b []byte) (*Info, error) {
 	var head struct {
 		Version int `json:"version"`
-		// Base and Removed are kept for snapshots that hold what has changed since another: the number of that one, and the files
-		// of fids whose rows are gone. This program writes none.
-		Base    json.RawMessage `json:"base"`
-		Removed json.RawMessage `json:"removed"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", ManifestName, ErrCorrupt, err)
@@ -192,9 +211,6 @@ func decodeManifest(b []byte) (*Info, error) {
 	}
 	if head.Version != Version {
 		return nil, fmt.Errorf("%s: version %d, this program reads %d: %w", ManifestName, head.Version, Version, ErrVersion)
-	}
-	if head.Base != nil || head.Removed != nil {
-		return nil, fmt.Errorf("%s: the snapshot holds what has changed since another (base, removed), and this program reads whole ones: %w", ManifestName, ErrVersion)
 	}
 	info := &Info{}
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -218,7 +234,7 @@ func decodeManifest(b []byte) (*Info, error) {
 	return info, nil
 }
 
-// maxFiles bounds the files of a manifest: four a table and shard.
+// maxFiles bounds the files of a manifest: five a table and shard.
 const maxFiles = 1 << 20
 
 // check refuses what no writer writes, so that readers may trust dimensions and names.
@@ -229,6 +245,9 @@ func (i *Info) check() error {
 	if i.ID == 0 || i.Shards < 1 || len(i.Files) > maxFiles {
 		return fmt.Errorf("snapshot %d of %d shards with %d files", i.ID, i.Shards, len(i.Files))
 	}
+	if b := i.Base; b != nil && (b.ID == 0 || b.ID >= i.ID) {
+		return fmt.Errorf("snapshot %d adds to snapshot %d", i.ID, b.ID)
+	}
 	parameters := len(i.Dense)
 	for _, t := range i.Tables {
 		parameters += len(t.Segments)
@@ -238,12 +257,15 @@ func (i *Info) check() error {
 	}
 	rows, names := make([]int64, len(i.Tables)), map[string]bool{}
 	var tensors, states int64
-	state := make([]int64, len(i.Tables))
+	state, total := make([]int64, len(i.Tables)), make([]int64, len(i.Tables))
 	for _, f := range i.Files {
 		if f.Name == "" || f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." || f.Name == ManifestName || names[f.Name] {
 			return fmt.Errorf("file name %q", f.Name)
 		}
 		names[f.Name] = true
+		if f.Total != 0 && (i.Base == nil || f.Kind != KindRows) || f.Total < 0 {
+			return fmt.Errorf("file %q stands for %d rows", f.Name, f.Total)
+		}
 		if f.Rows < 0 || f.Bytes < 0 || f.Shard < 0 || f.Shard >= i.Shards {
 			return fmt.Errorf("file %q of shard %d of %d has %d rows in %d bytes", f.Name, f.Shard, i.Shards, f.Rows, f.Bytes)
 		}
@@ -255,15 +277,17 @@ func (i *Info) check() error {
 			states += f.Rows
 		case inTable && f.Kind == KindRows:
 			rows[f.Table] += f.Rows
+			total[f.Table] += i.TotalRows(f)
 		case inTable && f.Kind == KindState:
 			state[f.Table] += f.Rows
+		case inTable && f.Kind == KindRemoved && i.Base != nil:
 		default:
 			return fmt.Errorf("file %q is %q of table %d of %d", f.Name, f.Kind, f.Table, len(rows))
 		}
 	}
 	for t, n := range rows {
-		if i.Tables[t].Rows != n {
-			return fmt.Errorf("table %q has %d rows, its files %d", i.Tables[t].Name, i.Tables[t].Rows, n)
+		if i.Tables[t].Rows != total[t] {
+			return fmt.Errorf("table %q has %d rows, its files %d", i.Tables[t].Name, i.Tables[t].Rows, total[t])
 		}
 		if i.Tables[t].StateDim() > 0 && state[t] != n || i.Tables[t].StateDim() == 0 && state[t] != 0 {
 			return fmt.Errorf("table %q has %d rows, and %d have optimizer state", i.Tables[t].Name, n, state[t])

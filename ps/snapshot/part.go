@@ -58,6 +58,8 @@ type PartOptions struct {
 	Need int64
 	// Pause, if not nil, is called without a lock after each millisecond of work or so, and may wait: others go first then.
 	Pause func()
+	// suffix is part of the names of all files: those of a snapshot that is compacted lie beside those that it had.
+	suffix string
 }
 
 // PartWriter writes the part of one shard. It is not for concurrent use, but those of several shards may work at the
@@ -114,12 +116,79 @@ func finite(x []float32) bool {
 }
 
 // Rows writes the rows of one table; next appends at most limit rows and reports whether there were any.
-func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (err error) {
+func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) error {
+	_, err := w.write(tbl, FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard}, next)
+	return err
+}
+
+// Changed writes, for an incremental snapshot, the rows of one table that were made or changed since the base, as Rows does,
+// and then the fids of those that were removed, both in the order of [table.Hash]. total is how many rows the table has.
+func (w *PartWriter) Changed(tbl int, total int64, next func(dst *table.Rows, limit int) bool, removed func() []int64) error {
+	info := FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard, Total: total}
+	rows, err := w.write(tbl, info, next)
+	if err != nil {
+		return err
+	}
+	if rows == nil { // files without rows say how many there are
+		cols := newColumns(w.tables[tbl])
+		if err := w.empty(w.name("rows", tbl), cols.rows, info); err != nil {
+			return err
+		}
+		if w.tables[tbl].StateDim() > 0 {
+			info.Kind, info.Total = KindState, 0
+			if err := w.empty(w.name("state", tbl), cols.state, info); err != nil {
+				return err
+			}
+		}
+	}
+	return w.removed(tbl, removed())
+}
+
+// empty writes a file without rows.
+func (w *PartWriter) empty(name string, schema *arrow.Schema, info FileInfo) error {
+	f, err := w.create(name, schema)
+	if err == nil {
+		if err = w.finish(f, info); err != nil {
+			err = errors.Join(err, f.abort())
+		}
+	}
+	return err
+}
+
+// name is that of a file of a table.
+func (w *PartWriter) name(what string, tbl int) string {
+	return fmt.Sprintf("%s-%04d-%04d%s.arrow", what, tbl, w.o.Shard, w.o.suffix)
+}
+
+// removed writes the fids of rows that are gone.
+func (w *PartWriter) removed(tbl int, keys []int64) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	f, err := w.create(w.name("removed", tbl), removedSchema)
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(keys); from += maxBatchRows {
+		piece := keys[from:min(from+maxBatchRows, len(keys))]
+		col := primitive(arrow.PrimitiveTypes.Int64, len(piece), arrow.Int64Traits.CastToBytes(piece))
+		if err := f.write(record(removedSchema, []arrow.Array{col}, len(piece))); err != nil {
+			return errors.Join(err, f.abort())
+		}
+	}
+	if err := w.finish(f, FileInfo{Kind: KindRemoved, Table: tbl, Shard: w.o.Shard, Rows: int64(len(keys))}); err != nil {
+		return errors.Join(err, f.abort())
+	}
+	return nil
+}
+
+// write writes files of rows and of their state, which are described by info; none when there are no rows, and then it returns nil.
+func (w *PartWriter) write(tbl int, info FileInfo, next func(dst *table.Rows, limit int) bool) (rows *file, err error) {
 	t := w.tables[tbl]
 	dim, stateDim := t.Dim(), t.StateDim()
 	cols := newColumns(t)
 	batch := batchRows(dim, stateDim)
-	var rows, state *file
+	var state *file
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, rows.abort(), state.abort())
@@ -136,15 +205,15 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (
 			break
 		}
 		if err := w.checkRows(t, &w.rows); err != nil {
-			return err
+			return rows, err
 		}
 		if rows == nil {
-			if rows, err = w.create(fmt.Sprintf("rows-%04d-%04d.arrow", tbl, w.o.Shard), cols.rows); err != nil {
-				return err
+			if rows, err = w.create(w.name("rows", tbl), cols.rows); err != nil {
+				return rows, err
 			}
 			if stateDim > 0 {
-				if state, err = w.create(fmt.Sprintf("state-%04d-%04d.arrow", tbl, w.o.Shard), cols.state); err != nil {
-					return err
+				if state, err = w.create(w.name("state", tbl), cols.state); err != nil {
+					return rows, err
 				}
 			}
 		}
@@ -155,21 +224,22 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) (
 		}
 		n += int64(len(w.rows.Keys))
 		if err := rows.write(cols.weights(&w.rows)); err != nil {
-			return err
+			return rows, err
 		}
 		if state != nil {
 			if err := state.write(cols.states(&w.rows)); err != nil {
-				return err
+				return rows, err
 			}
 		}
 	}
 	if rows == nil {
-		return nil
+		return nil, nil
 	}
-	if err := w.finish(rows, FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard, Rows: n}); err != nil || state == nil {
-		return err
+	info.Rows = n
+	if err := w.finish(rows, info); err != nil || state == nil {
+		return rows, err
 	}
-	return w.finish(state, FileInfo{Kind: KindState, Table: tbl, Shard: w.o.Shard, Rows: n})
+	return rows, w.finish(state, FileInfo{Kind: KindState, Table: tbl, Shard: w.o.Shard, Rows: n})
 }
 
 // part is rows [from, to) of r.
@@ -191,11 +261,11 @@ func (w *PartWriter) Dense(tensors []Tensor) error {
 		}
 		w.part.Digest.Dense(t)
 	}
-	err := w.tensors(fmt.Sprintf("dense-%04d.arrow", w.o.Shard), KindDense, tensors, func(t Tensor) []float32 { return t.Weights })
+	err := w.tensors(fmt.Sprintf("dense-%04d%s.arrow", w.o.Shard, w.o.suffix), KindDense, tensors, func(t Tensor) []float32 { return t.Weights })
 	if err != nil {
 		return err
 	}
-	return w.tensors(fmt.Sprintf("dense-state-%04d.arrow", w.o.Shard), KindDenseState, tensors, func(t Tensor) []float32 { return t.State })
+	return w.tensors(fmt.Sprintf("dense-state-%04d%s.arrow", w.o.Shard, w.o.suffix), KindDenseState, tensors, func(t Tensor) []float32 { return t.State })
 }
 
 // tensors writes one file of dense tensors.

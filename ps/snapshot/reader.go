@@ -8,17 +8,18 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// Snapshot is an open snapshot whose checksums are right. Its methods may overlap.
+// Snapshot is an open snapshot whose checksums are right, those of its bases included. Its methods may overlap.
 type Snapshot struct {
 	info        *Info
 	weightsOnly bool
 	files       []fsx.File // of info.Files
+	// bases are what an incremental snapshot adds to, the newest first. The last is whole.
+	bases []*Snapshot
 }
 
 // ReadInfo returns the manifest of a snapshot without looking at its data. Errors: [ErrCorrupt], [ErrVersion]; what has no
@@ -50,7 +51,7 @@ type OpenOptions struct {
 	WeightsOnly bool
 }
 
-// Open opens a snapshot and verifies every file against the manifest before anything of it is used, which takes as long as
+// Open opens a snapshot, with the bases of an incremental one, and verifies every file against the manifest before anything of it is used, which takes as long as
 // reading it; ctx bounds that alone. Errors: [ErrCorrupt], [ErrVersion], both name the file; the context's.
 func Open(ctx context.Context, path string) (*Snapshot, error) {
 	return OpenWith(ctx, path, OpenOptions{})
@@ -63,16 +64,9 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 	if err != nil {
 		return nil, err
 	}
-	info.Files = slices.DeleteFunc(info.Files, func(f FileInfo) bool {
-		return info.Shards == o.Shards && f.Shard != o.Shard || o.WeightsOnly && f.Kind.state()
+	return openChain(ctx, o.FS, info, false, o.WeightsOnly, func(f FileInfo) bool {
+		return (info.Shards != o.Shards || f.Shard == o.Shard) && (!o.WeightsOnly || !f.Kind.state())
 	})
-	s := &Snapshot{info: info, weightsOnly: o.WeightsOnly}
-	for _, f := range info.Files {
-		if err := s.add(ctx, o.FS, f, false); err != nil {
-			return nil, errors.Join(fmt.Errorf("snapshot: %s: %s: %w", path, f.Name, err), s.Close())
-		}
-	}
-	return s, nil
 }
 
 // add opens a file and verifies it, unless that was done.
@@ -134,7 +128,10 @@ func (s *Snapshot) Close() error {
 	for _, f := range s.files {
 		errs = append(errs, f.Close())
 	}
-	s.files = nil
+	for _, b := range s.bases {
+		errs = append(errs, b.Close())
+	}
+	s.files, s.bases = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -188,26 +185,35 @@ func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
 func (s *Snapshot) Tensors() ([]Tensor, error) {
 	var out []Tensor
 	for shard := range s.info.Shards {
-		weights, f := s.find(KindDense, -1, shard)
-		if weights == nil {
-			continue
-		}
-		t, err := readTensors(weights)
-		if err == nil && int64(len(t)) != f.Rows {
-			err = fmt.Errorf("%d tensors of %d: %w", len(t), f.Rows, ErrCorrupt)
-		}
+		t, err := s.tensorsOf(shard)
 		if err != nil {
-			return nil, s.named(f, err)
-		}
-		if !s.weightsOnly {
-			state, f := s.find(KindDenseState, -1, shard)
-			if err := readStates(state, t); err != nil {
-				return nil, s.named(f, err)
-			}
+			return nil, err
 		}
 		out = append(out, t...)
 	}
 	return out, nil
+}
+
+// tensorsOf returns those that one shard wrote.
+func (s *Snapshot) tensorsOf(shard int) ([]Tensor, error) {
+	weights, f := s.find(KindDense, -1, shard)
+	if weights == nil {
+		return nil, nil
+	}
+	t, err := readTensors(weights)
+	if err == nil && int64(len(t)) != f.Rows {
+		err = fmt.Errorf("%d tensors of %d: %w", len(t), f.Rows, ErrCorrupt)
+	}
+	if err != nil {
+		return nil, s.named(f, err)
+	}
+	if !s.weightsOnly {
+		state, f := s.find(KindDenseState, -1, shard)
+		if err := readStates(state, t); err != nil {
+			return nil, s.named(f, err)
+		}
+	}
+	return t, nil
 }
 
 // readStates reads the state of tensors.

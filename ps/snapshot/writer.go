@@ -22,6 +22,9 @@ type Options struct {
 	// ID is above that of every snapshot in Dir.
 	ID     uint64
 	Layout *param.Layout
+	// Base, if not nil, is the snapshot of Dir that the new one adds to, of as many shards and of the same shape: every shard writes what
+	// has changed since then ([PartWriter.Changed]).
+	Base *Info
 	// Shards is how many write.
 	Shards int
 	Pinned bool
@@ -59,6 +62,9 @@ func Create(o Options) (*Writer, error) {
 			Meta: o.Meta, Recipe: o.Recipe, Positions: o.Positions, State: o.State,
 		},
 	}
+	if o.Base != nil {
+		w.info.Base = &Base{ID: o.Base.ID, Created: o.Base.Created}
+	}
 	if err := remove(w.fs, w.path); err != nil {
 		return nil, w.fail(err)
 	}
@@ -83,7 +89,7 @@ func (w *Writer) Add(p *Part) {
 	for _, f := range p.Files {
 		w.info.Files = append(w.info.Files, f)
 		if f.Kind == KindRows {
-			w.info.Tables[f.Table].Rows += f.Rows
+			w.info.Tables[f.Table].Rows += w.info.TotalRows(f)
 		}
 		w.wrote += f.Bytes
 	}
@@ -92,15 +98,9 @@ func (w *Writer) Add(p *Part) {
 
 // Commit writes the manifest; only then the snapshot exists (invariant 4). When the error is nil the snapshot is durable.
 func (w *Writer) Commit() (*Info, error) {
-	for source, splits := range w.info.Positions {
-		for split, p := range splits {
-			w.digest.Split(source, split, p)
-		}
+	if w.info.Base == nil {
+		w.info.Digest = w.info.digest(w.digest)
 	}
-	for key, value := range w.info.State {
-		w.digest.State(key, value)
-	}
-	w.info.Digest = w.digest.String()
 	b, err := w.info.encode()
 	if err != nil {
 		return nil, err
@@ -112,6 +112,19 @@ func (w *Writer) Commit() (*Info, error) {
 	// It blocks nobody: a writer killed before this leaves it to Clean.
 	_ = remove(w.fs, filepath.Join(w.path, begunName))
 	return w.info, nil
+}
+
+// digest is the digest of a whole snapshot, whose rows and tensors have that of d.
+func (i *Info) digest(d Digest) string {
+	for source, splits := range i.Positions {
+		for split, p := range splits {
+			d.Split(source, split, p)
+		}
+	}
+	for key, value := range i.State {
+		d.State(key, value)
+	}
+	return d.String()
 }
 
 // Abort removes what was written.

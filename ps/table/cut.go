@@ -30,6 +30,8 @@ type cut struct {
 	buf     []entry
 	next    uint64
 	last    bool
+	// only, if not nil, are the rows that are read.
+	only *Changes
 	// unsaved is scratch of save.
 	unsaved []int32
 }
@@ -138,7 +140,11 @@ func (c *cut) collect(l sync.Locker) {
 		found = append(found, c.over[c.overAt])
 		c.overAt++
 	}
-	c.buf, c.pending = found, found
+	c.buf = found
+	if c.only != nil {
+		found = slices.DeleteFunc(found, func(e entry) bool { return !c.only.has(e.id) })
+	}
+	c.pending = found
 }
 
 // has reports whether the row that has a number now had it at the cut.

@@ -28,7 +28,9 @@ type Mem struct {
 	segments simd.Segments
 	chunk    *chunk
 	cuts     []*cut
-	mem      *Memory
+	// changes are those since they were taken last; nil: they are not tracked.
+	changes *Changes
+	mem     *Memory
 	// paid is for how many rows memory was taken from mem, wanted how many new ones Reserve was last asked for.
 	paid, wanted int
 	// vector is set where batches go through functions in assembly. Both ways give the same bits.
@@ -242,6 +244,7 @@ func (t *Mem) applyPortable(u Update) {
 
 // save keeps rows that are about to change for the cuts that have not read them.
 func (t *Mem) save(keys []int64, ids []uint32) {
+	t.noteChanged(ids)
 	for _, c := range t.cuts {
 		c.save(keys, ids)
 	}
@@ -313,6 +316,7 @@ func (t *Mem) Put(rows *Rows) error {
 		t.index.insert(h, k, id)
 		t.tellSpilled()
 		row := t.slabs.row(id)
+		t.noteChanged([]uint32{id})
 		copy(row, rows.Weights[i*t.dim:][:t.dim])
 		copy(row[t.dim:], rows.State[i*t.stateDim:][:t.stateDim])
 		*t.slabs.metaOf(id) = meta{time: rows.Times[i], count: rows.Counts[i]}
@@ -333,6 +337,7 @@ func (t *Mem) Remove(keys []int64) (removed int) {
 		for _, c := range t.cuts {
 			c.remove(entry{h, k, id}, over)
 		}
+		t.noteRemoved(k)
 		t.freeNumber(id)
 		t.len--
 		removed++
@@ -364,5 +369,5 @@ func (t *Mem) Close() {
 	t.slabs.free()
 	t.mem.give(t.rowCost() * int64(t.paid))
 	t.paid, t.wanted = 0, 0
-	t.index, t.numbers, t.len, t.cuts = newIndex(), numbers{}, 0, nil
+	t.index, t.numbers, t.len, t.cuts, t.changes = newIndex(), numbers{}, 0, nil, nil
 }

@@ -138,7 +138,11 @@ func (s *Source) String() string {
 
 // Fingerprint implements [pipeline.Source]: what the snapshot holds, not where it lies.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("snapshot "+s.info.Digest, s.opts, "BatchRows", "FS")
+	holds := s.info.Digest
+	if holds == "" { // an incremental one has none
+		holds = fmt.Sprintf("%d of %d", s.info.ID, s.info.Created.UnixNano())
+	}
+	return pipeline.Fingerprint("snapshot "+holds, s.opts, "BatchRows", "FS")
 }
 
 // mostSplits bounds the splits of all shards together.
@@ -172,8 +176,9 @@ func (s *Source) Splits(context.Context) ([]pipeline.Split, error) {
 		if !ok {
 			continue
 		}
-		for from, part := int64(0), 0; from < f.Rows; part++ {
-			to := min(from+s.perSplit(f.Rows), f.Rows)
+		rows := s.info.TotalRows(f)
+		for from, part := int64(0), 0; from < rows; part++ {
+			to := min(from+s.perSplit(rows), rows)
 			out = append(out, pipeline.Split{Name: fmt.Sprintf("shard-%05d-part-%06d", shard, part), Start: pipeline.Position(from), End: pipeline.Position(to), Rows: to - from})
 			from = to
 		}
@@ -190,7 +195,7 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 		return nil, fmt.Errorf("snapshotsource: split %q is none of a snapshot: %w", split.Name, pipeline.ErrConfig)
 	}
 	f, ok := s.file(shard)
-	if !ok || split.Start < 0 || split.End < split.Start || int64(split.End) > f.Rows || from < split.Start || from > split.End {
+	if !ok || split.Start < 0 || split.End < split.Start || int64(split.End) > s.info.TotalRows(f) || from < split.Start || from > split.End {
 		return nil, fmt.Errorf("snapshotsource: position %d of split %q, rows %d to %d, is none of %s: %w", from, split.Name, split.Start, split.End, s, pipeline.ErrConfig)
 	}
 	rows, err := s.open(ctx, shard)

@@ -545,9 +545,12 @@ func (x *AwaitCutRequest) GetId() uint64 {
 }
 
 type AwaitCutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Progress      []*Split               `protobuf:"bytes,1,rep,name=progress,proto3" json:"progress,omitempty"`
-	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Progress []*Split               `protobuf:"bytes,1,rep,name=progress,proto3" json:"progress,omitempty"`
+	Bytes    int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The snapshot since which the shard knows which rows have changed, 0 for none, and what writing those takes.
+	Base          uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	BaseBytes     int64  `protobuf:"varint,4,opt,name=base_bytes,json=baseBytes,proto3" json:"base_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,10 +599,26 @@ func (x *AwaitCutResponse) GetBytes() int64 {
 	return 0
 }
 
+func (x *AwaitCutResponse) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *AwaitCutResponse) GetBaseBytes() int64 {
+	if x != nil {
+		return x.BaseBytes
+	}
+	return 0
+}
+
 type WriteCutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Dir           string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Dir   string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	// The snapshot of which only the changes are to be written; 0: everything is.
+	Base          uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -648,6 +667,13 @@ func (x *WriteCutRequest) GetDir() string {
 	return ""
 }
 
+func (x *WriteCutRequest) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
 type File struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -656,8 +682,10 @@ type File struct {
 	Rows   int64                  `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
 	Bytes  int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Sha256 string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// rows, state, dense or dense_state.
-	Kind          string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
+	// rows, state, removed, dense or dense_state.
+	Kind string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How many rows a file of changed rows stands for, with those of the bases.
+	Total         int64 `protobuf:"varint,8,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,6 +767,13 @@ func (x *File) GetKind() string {
 		return x.Kind
 	}
 	return ""
+}
+
+func (x *File) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 type WriteCutResponse struct {
@@ -2737,13 +2772,17 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bsessions\x18\x03 \x03(\x06R\bsessions\"\x12\n" +
 	"\x10BeginCutResponse\"!\n" +
 	"\x0fAwaitCutRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"[\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\x8e\x01\n" +
 	"\x10AwaitCutResponse\x121\n" +
 	"\bprogress\x18\x01 \x03(\v2\x15.monolith.ps.v1.SplitR\bprogress\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"3\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x1d\n" +
+	"\n" +
+	"base_bytes\x18\x04 \x01(\x03R\tbaseBytes\"G\n" +
 	"\x0fWriteCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x10\n" +
-	"\x03dir\x18\x02 \x01(\tR\x03dir\"\x9c\x01\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\"\xb2\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\x05R\x05table\x12\x14\n" +
@@ -2751,7 +2790,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04rows\x18\x04 \x01(\x03R\x04rows\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06sha256\x18\x06 \x01(\tR\x06sha256\x12\x12\n" +
-	"\x04kind\x18\a \x01(\tR\x04kind\"V\n" +
+	"\x04kind\x18\a \x01(\tR\x04kind\x12\x14\n" +
+	"\x05total\x18\b \x01(\x03R\x05total\"V\n" +
 	"\x10WriteCutResponse\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.monolith.ps.v1.FileR\x05files\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\"9\n" +

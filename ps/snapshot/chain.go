@@ -1,0 +1,100 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+)
+
+// Chain returns the manifests that a snapshot is read by: its own, and of an incremental one those of its bases, the newest first. The last is
+// whole. Errors: [ErrCorrupt] when a base is missing, damaged or another than the one that was added to.
+func Chain(f fsx.FS, info *Info) ([]*Info, error) {
+	f = disk(f)
+	chain := []*Info{info}
+	for at := info; at.Base != nil; {
+		path := Path(filepath.Dir(at.Path), at.Base.ID)
+		base, err := ReadInfoIn(f, path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = fmt.Errorf("its base is missing: %w: %w", ErrCorrupt, err)
+		case err != nil:
+		case !base.Created.Equal(at.Base.Created):
+			err = fmt.Errorf("%s was made at %v, its base at %v: it is another snapshot: %w", path, base.Created, at.Base.Created, ErrCorrupt)
+		case base.Shards != at.Shards || !sameTables(base.Tables, at.Tables):
+			err = fmt.Errorf("its base %s is of %d shards or other tables: %w", path, base.Shards, ErrCorrupt)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("snapshot: %s: %w", at.Path, err)
+		}
+		chain = append(chain, base)
+		at = base
+	}
+	return chain, nil
+}
+
+// sameTables reports whether tables have the same shape.
+func sameTables(a, b []Table) bool {
+	return slices.EqualFunc(a, b, func(a, b Table) bool {
+		return a.Name == b.Name && slices.Equal(a.Segments, b.Segments)
+	})
+}
+
+// attempts is how often a snapshot is opened whose files go while that is done, because it is compacted.
+const attempts = 3
+
+// openChain opens what which says of every snapshot of a chain and verifies it.
+func openChain(ctx context.Context, f fsx.FS, info *Info, verified, weightsOnly bool, which func(FileInfo) bool) (*Snapshot, error) {
+	for attempt := 1; ; attempt++ {
+		chain, err := Chain(f, info)
+		var s *Snapshot
+		if err == nil {
+			if s, err = openAll(ctx, f, chain, verified, weightsOnly, which); err == nil {
+				return s, nil
+			}
+		}
+		if ctx.Err() != nil || attempt == attempts {
+			return nil, err
+		}
+		// Whoever compacts a snapshot of the chain replaces its manifest, and then what that named goes.
+		now, rerr := ReadInfoIn(f, info.Path)
+		if rerr != nil || now.ID != info.ID || !now.Created.Equal(info.Created) {
+			return nil, err
+		}
+		if again, rerr := Chain(f, now); rerr != nil || sameChain(again, chain) {
+			return nil, err
+		}
+		info = now
+	}
+}
+
+func sameChain(a, b []*Info) bool {
+	return slices.EqualFunc(a, b, func(a, b *Info) bool { return a.Checksum == b.Checksum })
+}
+
+func openAll(ctx context.Context, f fsx.FS, chain []*Info, verified, weightsOnly bool, which func(FileInfo) bool) (*Snapshot, error) {
+	var opened []*Snapshot
+	for i, of := range chain {
+		one := *of
+		one.Files = slices.DeleteFunc(slices.Clone(of.Files), func(f FileInfo) bool {
+			return !which(f) || i > 0 && f.Table < 0 // dense tensors are whole
+		})
+		s := &Snapshot{info: &one, weightsOnly: weightsOnly}
+		opened = append(opened, s)
+		for _, file := range one.Files {
+			if err := s.add(ctx, f, file, verified); err != nil {
+				errs := []error{s.named(file, err)}
+				for _, s := range opened {
+					errs = append(errs, s.Close())
+				}
+				return nil, errors.Join(errs...)
+			}
+		}
+	}
+	opened[0].bases = opened[1:]
+	return opened[0], nil
+}
