@@ -96,8 +96,17 @@ type Snapshot struct {
 	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,
 	// the less is trained again after a crash.
 	Every Duration `yaml:"every" default:"5m" min:"0"`
-	// Keep is how many of the newest snapshots stay. The best of train.early_stop stays beside them, whatever its age.
+	// Keep is how many of the newest snapshots stay. The best of train.early_stop stays beside them, whatever its age, as pinned ones
+	// do, and what others add to (incremental).
 	Keep int `yaml:"keep" default:"3" min:"1"`
+	// KeepFor is for how long each snapshot stays, beside those; 0: not longer.
+	KeepFor Duration `yaml:"keep_for" default:"0s" min:"0"`
+	// Exempt are the numbers of snapshots that stay whatever their age: 12 for snap-00000012.
+	Exempt []int `yaml:"exempt"`
+	// Incremental is how many snapshots after a whole one hold only the rows that have changed since the one before; then the
+	// newest is made a whole one in the background. They are written in a time that goes by what has changed, and reading one reads all of
+	// them; damage in one is damage of those after it. 0: all are whole.
+	Incremental int `yaml:"incremental" default:"0" min:"0" max:"64"`
 	// Tolerate is how many snapshots in a row may fail, on a full disk for example, before the run ends with exit code 3:
 	// what is trained meanwhile is lost with the process. With ps.durability: wal it never ends for that, since the logs
 	// keep all that was acknowledged; they grow until a snapshot is taken. 0: never.

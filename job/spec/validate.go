@@ -29,6 +29,11 @@ func (c *Config) Validate() error {
 			v.fault("eval.source", "never ends; set eval.max_examples or give the source an end")
 		}
 	}
+	for i, id := range c.Snapshot.Exempt {
+		if id < 1 {
+			v.fault(fmt.Sprintf("snapshot.exempt[%d]", i), "is %d; snapshots are numbered from 1: 12 is snap-00000012", id)
+		}
+	}
 	v.evalColumns(&c.Eval)
 	v.backfill(c)
 	v.heads(v.parse(&c.Parse))
