@@ -519,6 +519,57 @@ func begins(t *testing.T, what string, got []string, want string) {
 	}
 }
 
+// TestTimesAndCounts: a row of upstream's has whole seconds and counts as one update; one of ours has what it had.
+func TestTimesAndCounts(t *testing.T) {
+	t.Parallel()
+	cfg, dir, to := smallJob(t, importJob), filepath.Join(t.TempDir(), "assets"), filepath.Join(t.TempDir(), "model")
+	num := make([]float32, 33)
+	writeTables(t, dir, map[string][]entrydump.Entry{"T": {
+		{ID: 1 << 48, Num: num, HasTime: true, Time: 1_700_000_000},
+		{ID: 1<<48 + 1, Num: num, HasTime: true, Time: 1_700_000_000, Micros: 123_456, Count: 42},
+		{ID: 1<<48 + 2, Num: num},
+		{ID: 1<<48 + 3, Num: num, HasTime: true, Time: math.MaxInt64},
+	}})
+	for _, step := range []string{"upstream's", "ours"} {
+		r, err := job.Import(t.Context(), cfg, job.ImportOptions{From: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, _ := inTables(t, r.Snapshot, false)
+		for id, want := range map[int64]parameters{
+			0: {time: 1_700_000_000_000_000, count: 1}, 1: {time: 1_700_000_000_123_456, count: 42}, 2: {count: 1}, 3: {count: 1},
+		} {
+			if got := rows["embedding"][1<<48+id]; got.time != want.time || got.count != want.count {
+				t.Errorf("%s: row %d has time %d and count %d, want %d and %d", step, id, got.time, got.count, want.time, want.count)
+			}
+		}
+		if _, err := job.Export(t.Context(), job.ExportOptions{Snapshot: r.Snapshot, To: to}); step == "ours" {
+			if !errors.Is(err, pipeline.ErrConfig) {
+				t.Errorf("exported over what is there: %v", err)
+			}
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		cfg, dir = smallJob(t, importJob), to
+	}
+	served := filepath.Join(t.TempDir(), "served")
+	if _, err := job.Export(t.Context(), job.ExportOptions{Snapshot: cfg.Dir, To: served, Serving: true}); err == nil || !strings.Contains(err.Error(), "no snapshot in") {
+		t.Errorf("exported what is not there: %v", err)
+	}
+	if _, err := job.Import(t.Context(), cfg, job.ImportOptions{From: to}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Export(t.Context(), job.ExportOptions{Snapshot: cfg.Dir, To: served, Serving: true}); err != nil {
+		t.Fatal(err)
+	}
+	want := entrydump.Entry{Num: num}
+	for id, got := range entriesOf(t, served, func(string) bool { return true }) {
+		if want.ID = id; got != string(want.Append(nil)) {
+			t.Errorf("row %d for serving is %x", id, got)
+		}
+	}
+}
+
 // TestImportDamaged: of a damaged checkpoint nothing is left, and the error has file and place.
 func TestImportDamaged(t *testing.T) {
 	t.Parallel()

@@ -314,7 +314,7 @@ func (x *exporter) fill(t param.TableShape, keepers []*keeper, id, micros int64,
 	}
 	for k, s := range t.Segments {
 		if keepers[k].dumps() {
-			keepers[k].give(weights[:s.Dim], state[:s.StateDim], e.Add())
+			keepers[k].give(s.Dim, state[:s.StateDim], e.Add())
 		}
 		weights, state = weights[s.Dim:], state[s.StateDim:]
 	}

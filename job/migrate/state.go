@@ -21,9 +21,24 @@ const (
 type keeper struct {
 	rule optim.Optimizer
 	// kind is that of the rule's dumps; 0: upstream has none.
-	kind         entrydump.Kind
-	beta1, beta2 powers // of Adam
+	kind entrydump.Kind
+	// vectors are those of a dump in the order in which the rule's state has them, of one number a weight; least says of each what its
+	// numbers must be.
+	vectors []int
+	least   []bound
+	// sum says that the state is one number, above 0, and corrects that it ends with the bias corrections of Adam.
+	sum, corrects bool
+	beta1, beta2  powers
 }
+
+// bound is what the numbers of a vector must be.
+type bound uint8
+
+const (
+	free     bound = iota
+	notBelow       // not below 0: a mean of squares
+	above          // above 0: a sum of squares, whose root is divided by
+)
 
 // newKeeper knows which of upstream's rules is the same as one of ours.
 func newKeeper(o optim.Optimizer) *keeper {
@@ -31,13 +46,33 @@ func newKeeper(o optim.Optimizer) *keeper {
 	switch o := o.(type) {
 	case optim.SGD:
 		k.kind = entrydump.SGD
+	case optim.Momentum:
+		k.kind, k.vectors, k.least = entrydump.Momentum, []int{0}, []bound{free}
 	case optim.Adagrad:
-		k.kind = entrydump.Adagrad
+		k.kind, k.vectors, k.least = entrydump.Adagrad, []int{0}, []bound{above}
+	case optim.AdagradW:
+		k.kind, k.vectors, k.least = entrydump.DynamicWDAdagrad, []int{0}, []bound{above}
+	case optim.GroupAdagrad:
+		k.kind, k.sum = entrydump.GroupAdagrad, true
+	case optim.RMSprop:
+		if k.kind = entrydump.RMSprop; o.Sum {
+			k.kind = entrydump.RMSpropV2
+		}
+		k.vectors, k.least = []int{0}, []bound{notBelow}
+	case optim.Adadelta:
+		k.kind, k.vectors, k.least = entrydump.Adadelta, []int{0, 1}, []bound{notBelow, notBelow}
 	case optim.FTRL:
-		k.kind = entrydump.FTRL
+		k.kind, k.vectors, k.least = entrydump.FTRL, []int{1, 0}, []bound{above, free}
+	case optim.GroupFTRL:
+		k.kind, k.vectors, k.least = entrydump.GroupFTRL, []int{1, 0}, []bound{above, free}
 	case optim.Adam:
 		o = o.WithDefaults()
-		k.kind, k.beta1, k.beta2 = entrydump.Adam, newPowers(o.Beta1), newPowers(o.Beta2)
+		k.kind, k.vectors, k.least = entrydump.Adam, []int{0, 1}, []bound{free, notBelow}
+		k.corrects, k.beta1, k.beta2 = true, newPowers(o.Beta1), newPowers(o.Beta2)
+	case optim.AMSGrad:
+		o = o.WithDefaults()
+		k.kind, k.vectors, k.least = entrydump.AMSGrad, []int{0, 1, 2}, []bound{free, notBelow, notBelow}
+		k.corrects, k.beta1, k.beta2 = true, newPowers(o.Beta1), newPowers(o.Beta2)
 	}
 	return k
 }
@@ -62,76 +97,63 @@ func (k *keeper) take(w, state []float32, d *entrydump.Dump) (why string) {
 		return fmt.Sprintf("the checkpoint's rule is %s, the job's %s", d.Kind, k.rule.Name())
 	}
 	dim := len(w)
-	for _, v := range d.Vectors[:k.vectors()] {
-		if len(v) != dim {
+	for place, from := range k.vectors {
+		v := d.Vectors[from]
+		switch {
+		case len(v) != dim:
 			return fmt.Sprintf("it has %d numbers for %d weights", len(v), dim)
-		}
-		if !finite(v) {
+		case !finite(v):
 			return whyNotFinite
-		}
-	}
-	switch k.kind {
-	case entrydump.Adagrad:
-		if slices.Min(d.Vectors[0]) <= 0 {
+		case k.least[place] == above && slices.Min(v) <= 0:
 			return whyNotAbove
-		}
-		copy(state, d.Vectors[0])
-	case entrydump.FTRL:
-		if slices.Min(d.Vectors[1]) <= 0 {
-			return whyNotAbove
-		}
-		copy(state, d.Vectors[1])
-		copy(state[dim:], d.Vectors[0])
-	case entrydump.Adam:
-		if slices.Min(d.Vectors[1]) < 0 {
+		case k.least[place] == notBelow && slices.Min(v) < 0:
 			return "its mean square is below 0"
 		}
-		copy(state, d.Vectors[0])
-		copy(state[dim:], d.Vectors[1])
-		bias := state[2*dim:]
-		t1, ok1 := k.beta1.stepOfPower(d.Scalars[0])
-		t2, ok2 := k.beta2.stepOfPower(d.Scalars[1])
-		if t := max(t1, t2); !ok1 || !ok2 || k.beta1.at(t1) != k.beta1.at(t) || k.beta2.at(t2) != k.beta2.at(t) {
-			bias[0], bias[1] = 1, 1
-			return whyPowers
+	}
+	if k.sum {
+		if !(d.Scalars[0] > 0) || math.IsInf(float64(d.Scalars[0]), 0) {
+			return whyNotAbove
 		}
-		bias[0], bias[1] = k.beta1.at(t1), k.beta2.at(t2)
+		state[0] = d.Scalars[0]
+	}
+	for place, from := range k.vectors {
+		copy(state[place*dim:][:dim], d.Vectors[from])
+	}
+	if k.corrects {
+		return k.correct(state[len(k.vectors)*dim:], d.Scalars)
 	}
 	return ""
 }
 
-// vectors is how many a dump of the kind has.
-func (k *keeper) vectors() int {
-	switch k.kind {
-	case entrydump.Adagrad:
-		return 1
-	case entrydump.FTRL, entrydump.Adam:
-		return 2
+// correct makes the bias corrections of upstream's powers.
+func (k *keeper) correct(bias []float32, stored [2]float32) (why string) {
+	t1, ok1 := k.beta1.stepOfPower(stored[0])
+	t2, ok2 := k.beta2.stepOfPower(stored[1])
+	if t := max(t1, t2); !ok1 || !ok2 || k.beta1.at(t1) != k.beta1.at(t) || k.beta2.at(t2) != k.beta2.at(t) {
+		bias[0], bias[1] = 1, 1
+		return whyPowers
 	}
-	return 0
+	bias[0], bias[1] = k.beta1.at(t1), k.beta2.at(t2)
+	return ""
 }
 
-// give makes the dump of a segment's state. ok is false where upstream has no such rule: the segment then starts over there.
-func (k *keeper) give(w, state []float32, d *entrydump.Dump) (ok bool) {
-	dim := len(w)
-	d.Kind = k.kind
-	switch k.kind {
-	case entrydump.SGD:
-	case entrydump.Adagrad:
-		d.Vectors[0] = append(d.Vectors[0], state[:dim]...)
-	case entrydump.FTRL:
-		d.Vectors[0] = append(d.Vectors[0], state[dim:2*dim]...)
-		d.Vectors[1] = append(d.Vectors[1], state[:dim]...)
-	case entrydump.Adam:
-		d.Vectors[0] = append(d.Vectors[0], state[:dim]...)
-		d.Vectors[1] = append(d.Vectors[1], state[dim:2*dim]...)
-		t := max(k.beta1.stepOf(state[2*dim]), k.beta2.stepOf(state[2*dim+1]))
-		d.Scalars[0], d.Scalars[1] = k.beta1.power(t), k.beta2.power(t)
-	default:
-		d.Kind = entrydump.SGD // a dump there must be, and this one says nothing
-		return k.rule.StateDim(dim) == 0
+// give makes the dump of the state of dim weights. Where upstream has no such rule it says nothing, and the segment starts over there.
+func (k *keeper) give(dim int, state []float32, d *entrydump.Dump) {
+	if d.Kind = k.kind; k.kind == 0 {
+		d.Kind = entrydump.SGD // a dump there must be
+		return
 	}
-	return true
+	if k.sum {
+		d.Scalars[0] = state[0]
+	}
+	for place, to := range k.vectors {
+		d.Vectors[to] = append(d.Vectors[to], state[place*dim:][:dim]...)
+	}
+	if k.corrects {
+		bias := state[len(k.vectors)*dim:]
+		t := max(k.beta1.stepOf(bias[0]), k.beta2.stepOf(bias[1]))
+		d.Scalars[0], d.Scalars[1] = k.beta1.power(t), k.beta2.power(t)
+	}
 }
 
 func finite(x []float32) bool {
@@ -144,7 +166,7 @@ func finite(x []float32) bool {
 }
 
 // powers are what both sides keep of βᵗ: upstream the power itself, beginning with β and multiplied by β at each update, this project
-// its complement 1-βᵗ ([optim.Adam]). Either is a function of t by float32 recurrence, so t leads from the one to the other with the
+// its complement 1-βᵗ ([optim.Adam], [optim.AMSGrad]). Either is a function of t by float32 recurrence, so t leads from the one to the other with the
 // bits that so many updates would have made.
 type powers struct {
 	beta float32
