@@ -123,21 +123,21 @@ func apart(ctx context.Context, s shape, program, data string) (t spent, err err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	shards := make([]*exec.Cmd, 2)
-	said := make([]bytes.Buffer, len(shards))
+	output := make([]bytes.Buffer, len(shards))
 	defer func() {
 		cancel()
 		for i, shard := range shards {
 			if shard != nil && shard.Process != nil {
 				_ = shard.Wait() // it was killed
 			}
-			if err != nil && said[i].Len() > 0 {
-				err = fmt.Errorf("%w\nshard %d: %s", err, i, bytes.TrimSpace(said[i].Bytes()))
+			if err != nil && output[i].Len() > 0 {
+				err = fmt.Errorf("%w\nshard %d: %s", err, i, bytes.TrimSpace(output[i].Bytes()))
 			}
 		}
 	}()
 	for i := range shards {
 		shards[i] = exec.CommandContext(ctx, program, "ps", file, "-q", "--shard", fmt.Sprint(i))
-		shards[i].Stderr = &said[i]
+		shards[i].Stderr = &output[i]
 		if err := shards[i].Start(); err != nil {
 			return t, fmt.Errorf("shard %d: %w", i, err)
 		}

@@ -27,7 +27,7 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// bearing lets whoever bears a token do everything.
+// bearing lets the bearer of a token do everything.
 func bearing(token string) []secure.Rule {
 	return []secure.Rule{{Right: secure.Coordinate, Token: secure.Fixed(token)}}
 }
