@@ -1,7 +1,9 @@
 package ps
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/table"
@@ -18,16 +20,34 @@ func Bucket(fid int64) int { return int(table.Hash(fid) >> (64 - bucketBits)) }
 // ShardOf returns the shard, of numShards, that owns a bucket.
 func ShardOf(bucket, numShards int) int { return bucket * numShards / NumBuckets }
 
-// TensorShard returns the shard of a dense tensor, which lies there whole.
-func TensorShard(name string, numShards int) int {
-	return ShardOf(Bucket(int64(param.HashName(name))), numShards)
+// tensorShards returns the shard of each dense tensor, which lies there whole. The largest is placed first, each on the shard that has the
+// fewest values so far (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969, section 5): a model has few large tensors, and each
+// batch moves and updates all of them. It does not depend on their order.
+func tensorShards(dense []param.Tensor, numShards int) []int {
+	order, of, load := make([]int, len(dense)), make([]int, len(dense)), make([]int, numShards)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(dense[b].Len(), dense[a].Len()), cmp.Compare(dense[a].Name, dense[b].Name))
+	})
+	for _, i := range order {
+		for s, n := range load {
+			if n < load[of[i]] {
+				of[i] = s
+			}
+		}
+		load[of[i]] += dense[i].Len()
+	}
+	return of
 }
 
 // Placement knows which part of a layout lies on which shard. It is immutable; the methods may overlap.
 type Placement struct {
-	layout *param.Layout
-	dims   []int // of the tables
-	shards int
+	layout  *param.Layout
+	dims    []int // of the tables
+	shards  int
+	shardOf []int // of the dense tensors
 	// tensors[s] are the dense tensors of shard s as ranges of the concatenation of all.
 	tensors  [][]span
 	denseLen []int // of each shard
@@ -49,13 +69,22 @@ func NewPlacement(l *param.Layout, numShards int) Placement {
 		p.dims, p.stateDim = append(p.dims, t.Dim()), append(p.stateDim, t.StateDim())
 	}
 	at, stateAt := 0, 0
-	for _, t := range l.Dense {
-		s, n, m := TensorShard(t.Name, numShards), t.Len(), t.Optimizer.StateDim(t.Len())
+	p.shardOf = tensorShards(l.Dense, numShards)
+	for i, t := range l.Dense {
+		s, n, m := p.shardOf[i], t.Len(), t.Optimizer.StateDim(t.Len())
 		p.tensors[s], p.states[s] = append(p.tensors[s], span{at, at + n}), append(p.states[s], span{stateAt, stateAt + m})
 		p.denseLen[s], p.stateLen[s] = p.denseLen[s]+n, p.stateLen[s]+m
 		at, stateAt = at+n, stateAt+m
 	}
 	return p
+}
+
+// TensorShard returns the shard of a dense tensor of the layout, or -1 for a name that is none's.
+func (p *Placement) TensorShard(name string) int {
+	if i := slices.IndexFunc(p.layout.Dense, func(t param.Tensor) bool { return t.Name == name }); i >= 0 {
+		return p.shardOf[i]
+	}
+	return -1
 }
 
 // DenseStateLen is the number of values of state of a shard's dense tensors.

@@ -363,7 +363,8 @@ func (i *importer) part(dir string, l *param.Layout, shard, shards int) (*snapsh
 			return nil, err
 		}
 	}
-	return p.Part(), p.Dense(slices.DeleteFunc(slices.Clone(i.dense), func(t snapshot.Tensor) bool { return ps.TensorShard(t.Name, shards) != shard }))
+	place := ps.NewPlacement(l, shards)
+	return p.Part(), p.Dense(slices.DeleteFunc(slices.Clone(i.dense), func(t snapshot.Tensor) bool { return place.TensorShard(t.Name) != shard }))
 }
 
 // result says what was taken over.

@@ -415,10 +415,11 @@ func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param
 	c.mu.newest++
 	number := c.mu.newest
 	c.mu.Unlock()
+	place := ps.NewPlacement(c.opts.Layout, info.Shards)
 	made, err := snapshot.Convert(ctx, from, fit, snapshot.Options{
 		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: MadeOf + snapshot.Absolute(info.Path),
 		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(),
-	}, keep, func(tensor string) int { return ps.TensorShard(tensor, info.Shards) })
+	}, keep, place.TensorShard)
 	if err = errors.Join(err, from.Close()); err != nil {
 		return nil, fmt.Errorf("ps: making a snapshot that fits of %s: %w", info.Path, err)
 	}

@@ -63,7 +63,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		s.tables = append(s.tables, table.New(t, l.Seed, mem))
 	}
 	for _, t := range l.Dense {
-		if ps.TensorShard(t.Name, numShards) != index {
+		if s.place.TensorShard(t.Name) != index {
 			continue
 		}
 		d := denseTensor{spec: t, weights: make([]float32, t.Len()), state: make([]float32, t.Optimizer.StateDim(t.Len()))}
