@@ -115,15 +115,12 @@ type ClientOptions struct {
 	Partial bool
 	// Precision is the format in which rows and gradients travel. Streams to other processes must have been opened with it.
 	Precision param.Precision
-	// Parallel makes the client call all shards at the same time. It is for shards behind a network or with a log; others in
-	// this process answer faster than a goroutine starts.
-	Parallel bool
 }
 
 // NewClient makes a client over streams to all shards. Those of a coordinator.Cluster come from coordinator.Cluster.Client.
 func NewClient(o ClientOptions) *Client {
 	n := len(o.Conns)
-	c := &Client{place: NewPlacement(o.Layout, n), precision: o.Precision, worker: o.Worker, hooks: o.Hooks, partial: o.Partial, fan: fan{parallel: o.Parallel}}
+	c := &Client{place: NewPlacement(o.Layout, n), precision: o.Precision, worker: o.Worker, hooks: o.Hooks, partial: o.Partial}
 	c.do.lookup, c.do.dense, c.do.state, c.do.stage, c.do.drain = c.lookupPart, c.denseOn, c.denseStateOn, c.stageOn, c.drainOn
 	c.dense.of = make([]uint64, n)
 	for s, conn := range o.Conns {

@@ -6,11 +6,9 @@ import (
 	"sync"
 )
 
-// fan calls all shards of a client. After a network, or where they have logs, it calls them at the same time: a goroutine costs a
-// hundredth of what a message or a disk's answer does. Calls may overlap; in the steady state they allocate nothing.
+// fan calls all shards of a client at the same time: a goroutine costs a hundredth of what a message or a disk's answer does, and shards of
+// this process look up and update on as many cores. Calls may overlap; in the steady state they allocate nothing.
 type fan struct {
-	parallel bool
-
 	mu   sync.Mutex
 	idle []*fanCall
 }
@@ -24,15 +22,13 @@ type fanCall struct {
 	wg   sync.WaitGroup
 }
 
-// each calls do for every shard. One after another it stops at the first error, otherwise it joins the errors of all.
+// each calls do for every shard and joins the errors of all.
 func (f *fan) each(ctx context.Context, shards int, do func(ctx context.Context, s int) error) error {
-	if !f.parallel || shards <= 1 {
-		for s := range shards {
-			if err := do(ctx, s); err != nil {
-				return err
-			}
-		}
+	switch shards {
+	case 0:
 		return nil
+	case 1:
+		return do(ctx, 0)
 	}
 	c := f.take(shards)
 	c.ctx, c.do = ctx, do

@@ -361,7 +361,6 @@ func (c *Cluster) clientAt(ctx context.Context, worker string, generation uint64
 func (c *Cluster) client(worker string, conns []ps.Conn) *ps.Client {
 	return ps.NewClient(ps.ClientOptions{
 		Layout: c.opts.Layout, Worker: worker, Conns: conns, Precision: c.opts.Precision, Hooks: c.opts.Hooks, Partial: c.opts.Recovery == ps.Partial,
-		Parallel: c.opts.Peers != nil || c.opts.Log != nil, // a disk takes as long as a network, and the writes of all logs at once
 	})
 }
 

@@ -287,7 +287,7 @@ func (f *fleet) client(worker string) (*ps.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := ps.ClientOptions{Layout: f.opts.Layout, Precision: f.opts.Precision, Worker: worker, Partial: f.opts.Recovery == ps.Partial, Parallel: true}
+	o := ps.ClientOptions{Layout: f.opts.Layout, Precision: f.opts.Precision, Worker: worker, Partial: f.opts.Recovery == ps.Partial}
 	for s := range f.shards {
 		var c ps.Conn = &tether{f: f, h: w, shard: s, session: session, generation: info.Generation, worker: worker, commits: map[ps.SplitID]ps.Control{}}
 		if f.wrap != nil {

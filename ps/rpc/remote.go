@@ -179,7 +179,7 @@ func (r *Remote) ClientAt(ctx context.Context, worker string, generation uint64)
 // client makes a client of open streams.
 func (r *Remote) client(worker string, conns []ps.Conn) *ps.Client {
 	return ps.NewClient(ps.ClientOptions{
-		Layout: r.o.Layout, Worker: worker, Conns: conns, Precision: r.o.Identity.Precision, Hooks: r.o.Hooks, Parallel: true, Partial: r.Info().Recovery == ps.Partial,
+		Layout: r.o.Layout, Worker: worker, Conns: conns, Precision: r.o.Identity.Precision, Hooks: r.o.Hooks, Partial: r.Info().Recovery == ps.Partial,
 	})
 }
 
