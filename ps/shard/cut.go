@@ -188,6 +188,7 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 	n.use.Lock()
 	n.mu.Lock()
 	closed := n.shard.closed
+	var taken *Cut
 	if !closed {
 		if n.taken != nil && n.cut == id && durable != 0 {
 			n.taken.Changed = nil // they are in the snapshot
@@ -196,7 +197,10 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 			}
 		}
 		if id == ps.AnyCut || n.cut == id {
-			n.dropCut()
+			if taken = n.taken; taken != nil {
+				n.shard.returnChanges(taken)
+			}
+			n.taken, n.cut = nil, 0
 		}
 		if id == ps.AnyCut || n.shard.barrier.id == id {
 			n.shard.EndCut()
@@ -205,6 +209,9 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 		n.wakeUp()
 	}
 	n.mu.Unlock()
+	if taken != nil {
+		taken.close(&n.mu) // giving hundreds of MB back takes tens of milliseconds, and pushes do not wait for that
+	}
 	n.use.Unlock()
 	if closed {
 		return 0, ps.ErrClosed

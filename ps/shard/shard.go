@@ -260,6 +260,11 @@ func (s *Shard) snapshotCut() *Cut {
 // giveUp ends a cut that has become no snapshot: what had changed until then counts again.
 func (s *Shard) giveUp(c *Cut) {
 	c.close(nopLocker{})
+	s.returnChanges(c)
+}
+
+// returnChanges makes what had changed until a cut count again.
+func (s *Shard) returnChanges(c *Cut) {
 	if s.closed {
 		return
 	}
