@@ -19,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // A job and its parts.
@@ -185,6 +186,28 @@ type (
 	SnapshotHead = result.SnapshotHead
 	// SnapshotFeature is an input of it.
 	SnapshotFeature = result.SnapshotFeature
+	// SnapshotList is what snapshots a job's dir or a folder has.
+	SnapshotList = result.SnapshotList
+	// SnapshotEntry is one of them.
+	SnapshotEntry = result.SnapshotEntry
+	// SnapshotCheck is what was found in one snapshot.
+	SnapshotCheck = result.SnapshotCheck
+	// SnapshotDiff is what two snapshots have that is not the same.
+	SnapshotDiff = result.SnapshotDiff
+	// TableDiff counts its rows.
+	TableDiff = result.TableDiff
+	// TensorDiff is one of its dense tensors.
+	TensorDiff = result.TensorDiff
+	// PositionDiff is one of its splits.
+	PositionDiff = result.PositionDiff
+	// Retention says which snapshots stay.
+	Retention = snapshot.Retention
+	// SnapshotsPruned is what retention keeps and what it does not.
+	SnapshotsPruned = result.SnapshotsPruned
+	// SnapshotTaken is a snapshot that was asked for.
+	SnapshotTaken = result.SnapshotTaken
+	// TakeOptions say how it was asked for.
+	TakeOptions = run.TakeOptions
 	// SegmentInfo is a part of the rows of a table.
 	SegmentInfo = result.SegmentInfo
 	// TableInfo is one table of a snapshot.
@@ -322,6 +345,33 @@ func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*Sour
 // newer ones are damaged.
 func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
 	return inspect.Snapshot(ctx, path)
+}
+
+// ListSnapshots describes the snapshots of a job's dir or of a folder, the newest first, and says why retention keeps each. It reads manifests
+// alone.
+func ListSnapshots(path string, r Retention) (*SnapshotList, error) { return stored.List(path, r) }
+
+// RetentionOf is which snapshots of a job stay.
+func RetentionOf(cfg *Config) Retention { return stored.Retention(cfg) }
+
+// VerifySnapshots reads all of a snapshot, or of those of a job's dir or a folder, and says what is wrong with each.
+func VerifySnapshots(ctx context.Context, path string) ([]SnapshotCheck, error) {
+	return stored.Verify(ctx, path)
+}
+
+// DiffSnapshots compares two snapshots; of a job's dir or a folder the newest good one.
+func DiffSnapshots(ctx context.Context, a, b string) (*SnapshotDiff, error) {
+	return stored.Diff(ctx, a, b)
+}
+
+// PruneSnapshots removes the snapshots of a job's dir or of a folder that need not stay, or, where remove is false, says which would go.
+func PruneSnapshots(path string, r Retention, remove bool) (*SnapshotsPruned, error) {
+	return stored.Prune(path, r, remove)
+}
+
+// TakeSnapshot asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable.
+func TakeSnapshot(ctx context.Context, cfg *Config, o TakeOptions) (*SnapshotTaken, error) {
+	return run.Take(ctx, cfg, o)
 }
 
 // Propose looks into a source, as [ForTarget] understands it, and writes a job that trains on it, with comments on what is

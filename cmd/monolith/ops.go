@@ -61,6 +61,9 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		InspectSource:   job.InspectSource,
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
+		Snapshots: cli.SnapshotOps{
+			List: job.ListSnapshots, Verify: job.VerifySnapshots, Diff: job.DiffSnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,
+		},
 		Demo: func(ctx context.Context, o job.DemoOptions) (*job.DemoResult, error) {
 			o.Memory = memory()
 			return demo.Run(ctx, o)

@@ -27,6 +27,8 @@ type Options struct {
 	// Drain, once closed, makes the run stop reading, train what is on its way, take a snapshot and return without an
 	// error. Cancelling the context instead stops at once. nil: never.
 	Drain <-chan struct{}
+	// TakeSnapshot makes the run take a snapshot and continue, once for each value. nil: never.
+	TakeSnapshot <-chan struct{}
 	// Observe is notified of every batch that is trained on, with the predictions made before; one call at a time. nil: nobody.
 	Observe trainstep.Observer
 	// Evaluated is notified of every evaluation while training, with the number of epochs done; nil: nobody.

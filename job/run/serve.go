@@ -49,6 +49,8 @@ type ServeOptions struct {
 	// Drain, once closed, makes the process take a last snapshot if it coordinates the shards, and return without an
 	// error. nil: never.
 	Drain <-chan struct{}
+	// TakeSnapshot makes a process that coordinates the shards take a snapshot and continue, once for each value. nil: never.
+	TakeSnapshot <-chan struct{}
 	// Resume is nil to continue from what there is; false to start over, which shard 0's process does for all.
 	Resume *bool
 	// Memory is what the rows of the shards are taken from; nil has no limit.
@@ -73,7 +75,12 @@ func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.Se
 	}
 	err := s.open(ctx)
 	if err == nil {
+		stop := func() {}
+		if s.cluster != nil {
+			stop = answerRequests(ctx, opts.TakeSnapshot, s.cluster, s.notice)
+		}
 		err = s.wait(ctx)
+		stop()
 	}
 	err = errors.Join(err, s.close())
 	if err != nil {

@@ -47,7 +47,9 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	if t.past != nil && t.past.Done {
 		train = t.result // there is nothing left of it, and what came after it is not touched
 	}
+	stop := answerRequests(ctx, opts.TakeSnapshot, t.shards, t.notice)
 	result, err := train(ctx)
+	stop()
 	if why := gaveUp.Load(); why != nil && err != nil {
 		err = *why
 	}

@@ -50,6 +50,8 @@ type Ops struct {
 	Propose func(ctx context.Context, target string, o job.ProposeOptions) (*job.Proposed, error)
 	// InspectSnapshot describes a snapshot, or the newest one of a job's dir.
 	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
+	// Snapshots are the functions behind `monolith snapshot`.
+	Snapshots SnapshotOps
 	// Rows writes the rows of a snapshot to files.
 	Rows func(context.Context, job.RowsOptions) (*job.Rows, error)
 	// Import makes a snapshot for a job of a checkpoint of bytedance/monolith, and Export such a checkpoint of a snapshot.
@@ -84,6 +86,7 @@ type App struct {
 	logger    atomic.Pointer[slog.Logger]
 	logFormat atomic.Pointer[string]
 	drain     chan struct{}
+	snapshot  chan struct{}          // has one while a signal asks for a snapshot
 	drains    atomic.Pointer[string] // how the command answers the first signal by draining; nil: it does not
 	cancel    context.CancelCauseFunc
 }
@@ -106,7 +109,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	a.json = wantsJSON(args)
 	a.screen = ui.NewScreen(a.Stderr, false, a.getenv)
 	a.setLogger(&job.Log{Level: "info", Format: "text"})
-	a.drain = make(chan struct{})
+	a.drain, a.snapshot = make(chan struct{}), make(chan struct{}, 1)
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	defer a.cancel(nil)
 

@@ -50,6 +50,16 @@ func (noteDump) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// fakeSnapshots are a chain of two and a damaged one.
+func fakeSnapshots(r job.Retention) []job.SnapshotEntry {
+	at := time.Unix(1700000000, 0)
+	return []job.SnapshotEntry{
+		{Path: "d/snap-00000012", ID: 12, Kind: "incremental", Base: 11, Created: at, Rows: 12345, Bytes: 1300, Shards: 2, Examples: 640, Batches: 10, Kept: fmt.Sprintf("one of the newest %d", r.Keep), Note: "a note"},
+		{Path: "d/snap-00000011", ID: 11, Kind: "whole", Created: at, Rows: 12000, Bytes: 5 << 20, Shards: 2, Kept: "base of snap-00000012"},
+		{Path: "d/snap-00000010", ID: 10, Kind: "damaged", Kept: "damaged", Error: "manifest.json: checksum mismatch"},
+	}
+}
+
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -75,7 +85,7 @@ func TestScripts(t *testing.T) {
 			"signal": func(ts *testscript.TestScript, _ bool, args []string) {
 				pid, err := strconv.Atoi(ts.ReadFile(args[1]))
 				ts.Check(err)
-				ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1}[args[0]]))
+				ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}[args[0]]))
 			},
 			// exitcode N COMMAND... runs a command that must end with that code.
 			"exitcode": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -138,10 +148,17 @@ func fakes() cli.Ops {
 				if err := mark("started"); err != nil {
 					return nil, err
 				}
-				select {
-				case <-ctx.Done():
-					return nil, context.Cause(ctx)
-				case <-o.Drain:
+				for drained := false; !drained; {
+					select {
+					case <-ctx.Done():
+						return nil, context.Cause(ctx)
+					case <-o.TakeSnapshot:
+						if err := mark("taken"); err != nil {
+							return nil, err
+						}
+					case <-o.Drain:
+						drained = true
+					}
 				}
 				if fake == "stubborn" {
 					if err := mark("draining"); err != nil {
@@ -246,6 +263,35 @@ func fakes() cli.Ops {
 				Snapshot: o.Snapshot, Assets: fmt.Sprintf("%s/model.ckpt-%d.assets", o.To, o.Step), Rows: 300, Bytes: 4096, Seconds: .5, Dense: []string{"w"},
 				Tables: []job.ExportedTable{{Name: "embedding", As: fmt.Sprint(o.Names, o.Multi, o.Serving), Files: max(o.Shards, 1) * max(o.Servers, 1), Rows: 300, Restarted: []string{"vec: upstream has no rule like x"}}},
 			}, fail()
+		},
+		Snapshots: cli.SnapshotOps{
+			List: func(path string, r job.Retention) (*job.SnapshotList, error) {
+				return &job.SnapshotList{Dir: path, Snapshots: fakeSnapshots(r)}, fail()
+			},
+			Verify: func(_ context.Context, path string) ([]job.SnapshotCheck, error) {
+				out := []job.SnapshotCheck{{Path: path + "/snap-00000012", Reads: []int64{12, 11}, Bytes: 5 << 20}}
+				if path == "damaged" {
+					out = append(out, job.SnapshotCheck{Path: path + "/snap-00000011", Faults: []string{"rows-0000-0000.arrow: checksum mismatch"}})
+				}
+				return out, fail()
+			},
+			Diff: func(_ context.Context, a, b string) (*job.SnapshotDiff, error) {
+				from, to := int64(5), int64(9)
+				return &job.SnapshotDiff{
+					A: a, B: b, Tables: []job.TableDiff{{Name: "embedding", Added: 1000, Removed: 2, Changed: 3, Same: 4}},
+					Tensors:   []job.TensorDiff{{Name: "w", Weights: .25}, {Name: "b", Only: "b"}, {Name: "c"}},
+					Positions: []job.PositionDiff{{Source: "ratings", Split: "ratings-0", A: &from, B: &to, Examples: 4}, {Source: "ratings", Split: "ratings-1", B: &to, Examples: 9}},
+					State:     []string{"trace"},
+				}, fail()
+			},
+			Prune: func(path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error) {
+				return &job.SnapshotsPruned{Dir: path, Gone: []string{fmt.Sprint(path, "/snap of ", r.Keep, " ", r.For, " ", r.Exempt)}, Removed: remove, Kept: fakeSnapshots(r)}, fail()
+			},
+			Take: func(_ context.Context, c *job.Config, o job.TakeOptions) (*job.SnapshotTaken, error) {
+				e := fakeSnapshots(job.Retention{})[0]
+				e.Note = fmt.Sprint(o.Note, o.Pin)
+				return &job.SnapshotTaken{SnapshotEntry: e, Took: 1.5, Stall: .0125}, fail()
+			},
 		},
 		InspectSnapshot: func(_ context.Context, path string) (*job.SnapshotInfo, error) {
 			return &job.SnapshotInfo{

@@ -32,7 +32,8 @@ ps.durability: wal from their logs. What is lost when which process dies: docs/c
 Anyone who reaches a shard can read and change parameters. So an address that others than this machine can reach is refused
 without ps.tls and ps.token (or ps.tls.ca, for certificates on both sides), unless --insecure is given.
 
-The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code 0; a second one stops at once.`,
+The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code 0; a second one stops at once. SIGUSR2 makes the process of
+shard 0 take one and continue.`,
 		Example: `  monolith ps job.yaml --shard 0
   monolith ps job.yaml --shard 1,2                 # two shards in one process
   monolith ps job.yaml                             # all shards in one process
@@ -54,7 +55,7 @@ The first SIGINT or SIGTERM lets shard 0 take a snapshot and ends with exit code
 			}
 			defer stop()
 			opts := job.ServeOptions{
-				Shards: shards, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain,
+				Shards: shards, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain, TakeSnapshot: run.TakeSnapshot,
 			}
 			if cmd.Flags().Changed("resume") {
 				opts.Resume = &resume

@@ -20,7 +20,7 @@ import (
 // called when the command is done.
 func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, stop func(), err error) {
 	logger := a.logger.Load()
-	opts = job.RunOptions{Logger: logger, Notice: a.notice, Drain: a.drain}
+	opts = job.RunOptions{Logger: logger, Notice: a.notice, Drain: a.drain, TakeSnapshot: a.snapshot}
 	stop = func() {}
 	watch := func(job.Status) {}
 	if cfg != nil && cfg.Listen != "" {

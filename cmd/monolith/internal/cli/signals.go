@@ -30,7 +30,7 @@ func signalName(s syscall.Signal) string {
 const sameSignal = time.Second
 
 // supervise waits for the command and answers signals: the first SIGINT or SIGTERM asks it to drain (or, where there is
-// nothing to drain, cancels it), a second one ends the process at once, SIGUSR1 writes all goroutines to the log. The same
+// nothing to drain, cancels it), a second one ends the process at once, SIGUSR1 writes all goroutines to the log, SIGUSR2 asks for a snapshot. The same
 // signal again within [sameSignal] of the first is no second one.
 func (a *App) supervise(done <-chan int) int {
 	var first syscall.Signal
@@ -59,6 +59,13 @@ func (a *App) supervise(done <-chan int) int {
 			sig, _ := s.(syscall.Signal)
 			if isDump(s) {
 				a.dumpGoroutines()
+				continue
+			}
+			if asksForSnapshot(s) {
+				select {
+				case a.snapshot <- struct{}{}:
+				default: // one has been asked for
+				}
 				continue
 			}
 			if first == sig && time.Since(at) < sameSignal {
@@ -112,5 +119,5 @@ const trainDrains = "reading stops; training what is on its way and taking a sna
 
 // Signals lists what a program that runs an [App] must deliver.
 func Signals() []os.Signal {
-	return append([]os.Signal{os.Interrupt, syscall.SIGTERM}, dumpSignals()...)
+	return append([]os.Signal{os.Interrupt, syscall.SIGTERM}, userSignals()...)
 }

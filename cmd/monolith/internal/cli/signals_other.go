@@ -4,6 +4,8 @@ package cli
 
 import "os"
 
-func dumpSignals() []os.Signal { return nil }
+func userSignals() []os.Signal { return nil }
 
 func isDump(os.Signal) bool { return false }
+
+func asksForSnapshot(os.Signal) bool { return false }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 )
 
-func dumpSignals() []os.Signal { return []os.Signal{syscall.SIGUSR1} }
+func userSignals() []os.Signal { return []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2} }
 
 func isDump(s os.Signal) bool { return s == syscall.SIGUSR1 }
+
+func asksForSnapshot(s os.Signal) bool { return s == syscall.SIGUSR2 }

@@ -58,6 +58,18 @@ func Count(n int64) string {
 	return s
 }
 
+// Bytes renders a size: 950 B, 12.3 KiB, 1.25 GiB.
+func Bytes(n int64) string {
+	x, unit := float64(n), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if x < 999.5 {
+			break
+		}
+		x, unit = x/1024, next
+	}
+	return trim(x) + " " + unit
+}
+
 // Short renders a rate in three digits: 950, 12.3k, 1.25M.
 func Short(x float64) string {
 	switch {

@@ -1,0 +1,84 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// TakeOptions say which snapshot is asked for.
+type TakeOptions struct {
+	// Pin keeps it whatever its age; Note is a remark.
+	Pin  bool
+	Note string
+	// Logger gets trouble; nil discards.
+	Logger *slog.Logger
+}
+
+// Take asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable. Training continues. Errors:
+// [pipeline.ErrConfig] for a job without ps.addresses, [pipeline.ErrUnavailable], those of taking one.
+func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (_ *result.SnapshotTaken, err error) {
+	if !cfg.PS.Remote() {
+		return nil, fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; send it the signal SIGUSR2: kill -USR2 PID")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	m, err := wiring.Model(cfg)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := wiring.BuildPlan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := wiring.Dial(ctx, cfg, plan, m, o.Logger, nil)
+	if err != nil {
+		return nil, fault.Unavailable(otherFeatures(cfg, err))
+	}
+	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
+	info, err := remote.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
+	if err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	return &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}, nil
+}
+
+// asked is the remark on a snapshot that a signal asked for.
+const asked = "asked for by a signal"
+
+// answerRequests takes a snapshot whenever one is asked for, until stop is called, which waits for one under way to be given up. Training continues
+// also if it fails.
+func answerRequests(ctx context.Context, requests <-chan struct{}, s shards, notice func(string, ...any)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-requests:
+			}
+			info, err := s.Snapshot(ctx, ps.SnapshotOptions{Note: asked})
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				notice("the snapshot that was asked for could not be taken (%v); the ones before are whole", err)
+			default:
+				notice("snapshot %s taken", info.Path)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
