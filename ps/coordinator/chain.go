@@ -70,7 +70,7 @@ func (c *Cluster) compact(info *ps.SnapshotInfo) {
 	}
 	chain, err := snapshot.Chain(c.opts.FS, info)
 	if err != nil || len(chain) <= c.opts.Incremental {
-		return // what is wrong with it is said by whoever reads it
+		return // what is wrong with it is said by its next reader
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

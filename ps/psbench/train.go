@@ -186,13 +186,24 @@ func compareLog(ctx context.Context, o bench.Options, name string, rows, shards,
 }
 
 // Snapshot measures how much slower pushes of two workers are while a snapshot is written than before and after, and how long
-// the longest of them takes.
-func Snapshot(ctx context.Context, o bench.Options) (_ []bench.Result, err error) {
+// the longest of them takes; and snapshots of what has changed against whole ones, when .1, 1 and 10 % of the rows have.
+func Snapshot(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 	o = o.WithDefaults()
 	rows := o.Rows
 	if rows == 0 {
 		rows = 10_000_000
 	}
+	rows = max(rows, 2*batch)
+	out, err := pushesDuring(ctx, o, rows)
+	if err != nil {
+		return nil, err
+	}
+	more, err := incremental(ctx, o, rows)
+	return append(out, more...), err
+}
+
+// pushesDuring measures pushes while a snapshot is written.
+func pushesDuring(ctx context.Context, o bench.Options, rows int) (_ []bench.Result, err error) {
 	var ends ends
 	defer func() { err = errors.Join(err, ends.close()) }()
 	dir, err := os.MkdirTemp(o.Dir, "monolith-bench-")
@@ -200,7 +211,7 @@ func Snapshot(ctx context.Context, o bench.Options) (_ []bench.Result, err error
 		return nil, err
 	}
 	ends.add(func() error { return os.RemoveAll(dir) })
-	t, err := train(ctx, coordinator.Options{Dir: dir, Keep: 1}, max(rows, 2*batch), 2, &ends)
+	t, err := train(ctx, coordinator.Options{Dir: dir, Keep: 1}, rows, 2, &ends)
 	if err != nil {
 		return nil, err
 	}

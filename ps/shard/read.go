@@ -85,7 +85,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 			to.PutProgress(ps.SplitID{Source: source, Split: name}, p)
 		}
 	}
-	if n.opts.Track { // anew
+	if n.opts.Track { // from here on
 		to.Track()
 	}
 	if n.opts.Index == 0 {

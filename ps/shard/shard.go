@@ -246,7 +246,7 @@ func (s *Shard) Track() {
 	}
 }
 
-// snapshotCut is Cut for a snapshot: changes are counted anew from here on.
+// snapshotCut is Cut for a snapshot: what changes after it is counted for the next one.
 func (s *Shard) snapshotCut() *Cut {
 	c := s.Cut()
 	for _, t := range s.tables {

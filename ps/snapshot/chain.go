@@ -60,7 +60,7 @@ func openChain(ctx context.Context, f fsx.FS, info *Info, verified, weightsOnly 
 		if ctx.Err() != nil || attempt == attempts {
 			return nil, err
 		}
-		// Whoever compacts a snapshot of the chain replaces its manifest, and then what that named goes.
+		// Compacting a snapshot of the chain replaces its manifest, and then what that named goes.
 		now, rerr := ReadInfoIn(f, info.Path)
 		if rerr != nil || now.ID != info.ID || !now.Created.Equal(info.Created) {
 			return nil, err

@@ -15,8 +15,8 @@ import (
 
 // Compact makes an incremental snapshot a whole one, with the same number, time and contents, and returns its manifest; a whole one it
 // returns as it is. Files are written beside those that there are, then the manifest is replaced, and then what it named
-// before is removed: who dies before the manifest is there leaves an incremental snapshot. What adds to the snapshot goes on
-// doing so, and its bases are no longer needed for it. pause, which may be nil, is that of [PartOptions]. Nobody else may compact or remove the
+// before is removed: who dies before the manifest is there leaves an incremental snapshot. What adds to the snapshot
+// continues to, and its bases are no longer needed for it. pause, which may be nil, is that of [PartOptions]. Nobody else may compact or remove the
 // snapshot meanwhile; others may read it. Errors: [ErrCorrupt], [ErrNoSpace], the context's; nothing is left behind.
 func Compact(ctx context.Context, f fsx.FS, path string, l *param.Layout, pause func()) (_ *Info, err error) {
 	f = disk(f)

@@ -52,7 +52,7 @@ func (t *Mem) Track() {
 	t.changes.fit(t.slabs.cap)
 }
 
-// TakeChanges returns what has changed since it, or Track, was called last, and begins anew; nil without Track.
+// TakeChanges returns what has changed since it, or Track, was called last, and begins again; nil without Track.
 func (t *Mem) TakeChanges() *Changes {
 	c := t.changes
 	if c != nil {

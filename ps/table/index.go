@@ -150,7 +150,7 @@ func (x *index) remove(h uint64, key int64) (id uint32, over, ok bool) {
 			s.n--
 			l.key[i], l.id[i] = l.key[l.n], l.id[l.n]
 			for q := range p {
-				// One that is saturated stays: nobody knows how many there are, and searches only go on for longer.
+				// One that is saturated stays: nobody knows how many there are, and searches only take longer.
 				if m := &s.lines[(h+q)&mask]; m.passed < 255 {
 					m.passed--
 				}
