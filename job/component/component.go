@@ -202,6 +202,12 @@ type EmbeddingInit struct {
 	Normal *float64 `yaml:"normal" min:"0"`
 	// Uniform draws from minus this to this.
 	Uniform *float64 `yaml:"uniform" min:"0"`
+	// TruncatedNormal draws from the normal distribution with mean 0 and this standard deviation what lies within two of them.
+	TruncatedNormal *float64 `yaml:"truncated_normal" min:"0"`
+	// Glorot draws from minus to plus this times √(6/(1+dim)), dim being the table's.
+	Glorot *float64 `yaml:"glorot" above:"0"`
+	// Constant gives every number this value.
+	Constant *float64 `yaml:"constant"`
 }
 
 // OneOf implements conf.Choice.
@@ -214,6 +220,12 @@ func (e *EmbeddingInit) Init() param.Init {
 		return param.Normal(0, float32(*e.Normal))
 	case e.Uniform != nil:
 		return param.Uniform(-float32(*e.Uniform), float32(*e.Uniform))
+	case e.TruncatedNormal != nil:
+		return param.TruncatedNormal(0, float32(*e.TruncatedNormal))
+	case e.Glorot != nil:
+		return param.Glorot(float32(*e.Glorot))
+	case e.Constant != nil:
+		return param.Constant(float32(*e.Constant))
 	}
 	return param.Zeros()
 }

@@ -18,6 +18,10 @@ const (
 	InitUniform
 	// InitNormal draws from the normal distribution with mean A and standard deviation B.
 	InitNormal
+	// InitTruncatedNormal draws from the normal distribution with mean A and standard deviation B what lies within two standard deviations.
+	InitTruncatedNormal
+	// InitGlorot draws from [-r, r), r being A·√(6/(1+dim)) for a vector of dim numbers.
+	InitGlorot
 )
 
 // Init is how a vector that has never been updated is filled.
@@ -38,6 +42,15 @@ func Uniform(low, high float32) Init { return Init{Kind: InitUniform, A: low, B:
 // Normal draws from the normal distribution.
 func Normal(mean, stddev float32) Init { return Init{Kind: InitNormal, A: mean, B: stddev} }
 
+// TruncatedNormal draws from the normal distribution what lies within two standard deviations of the mean; that of the result is .8796·stddev.
+func TruncatedNormal(mean, stddev float32) Init {
+	return Init{Kind: InitTruncatedNormal, A: mean, B: stddev}
+}
+
+// Glorot draws from ±gain·√(6/(1+dim)) for a vector of dim numbers (Glorot and Bengio, 2010, equation 16, also called Xavier's; the row
+// of an embedding leads from one unit, its id, to dim). For matrices there is [GlorotUniform].
+func Glorot(gain float32) Init { return Init{Kind: InitGlorot, A: gain} }
+
 // GlorotUniform draws from ±sqrt(6/(fanIn+fanOut)) (Glorot and Bengio, 2010, equation 16).
 func GlorotUniform(fanIn, fanOut int) Init {
 	r := float32(math.Sqrt(6 / float64(fanIn+fanOut)))
@@ -55,12 +68,17 @@ func (i Init) String() string {
 		return fmt.Sprintf("uniform(%g,%g)", i.A, i.B)
 	case InitNormal:
 		return fmt.Sprintf("normal(%g,%g)", i.A, i.B)
+	case InitTruncatedNormal:
+		return fmt.Sprintf("truncated_normal(%g,%g)", i.A, i.B)
+	case InitGlorot:
+		return fmt.Sprintf("glorot(%g)", i.A)
 	}
 	return fmt.Sprintf("init(%d)", i.Kind)
 }
 
 // Fill writes initial values that are a function of (seed, name, id) alone; it allocates nothing. Each element has a
-// random number of its own (SplitMix64, Steele et al., 2014), so a prefix of a longer vector has the same values.
+// random number of its own (SplitMix64, Steele et al., 2014), so a prefix of a longer vector has the same values, but for [InitGlorot], whose
+// bounds go by the length.
 func (i Init) Fill(dst []float32, seed, name, id uint64) {
 	switch i.Kind {
 	case InitZeros:
@@ -70,20 +88,39 @@ func (i Init) Fill(dst []float32, seed, name, id uint64) {
 			dst[k] = i.A
 		}
 	case InitUniform:
-		s := Mix(Mix(seed, name), id)
-		for k := range dst {
-			dst[k] = i.A + (i.B-i.A)*unit32(Mix(s, uint64(k)))
-		}
+		uniform(dst, i.A, i.B, Mix(Mix(seed, name), id))
+	case InitGlorot:
+		r := i.A * float32(math.Sqrt(6/float64(1+len(dst))))
+		uniform(dst, -r, r, Mix(Mix(seed, name), id))
 	case InitNormal:
 		s := Mix(Mix(seed, name), id)
 		for k := range dst {
+			dst[k] = i.A + i.B*float32(gauss(Mix(s, uint64(k))))
+		}
+	case InitTruncatedNormal:
+		s := Mix(Mix(seed, name), id)
+		for k := range dst {
 			r := Mix(s, uint64(k))
-			// Box and Muller (1958); u1 lies in (0, 1], so its logarithm is finite.
-			u1 := (float64(r>>40) + 1) / (1 << 24)
-			u2 := float64(r&(1<<24-1)) / (1 << 24)
-			dst[k] = i.A + i.B*float32(math.Sqrt(-2*math.Log(u1))*math.Cos(2*math.Pi*u2))
+			z := gauss(r)
+			for attempt := uint64(0); math.Abs(z) > 2; attempt++ { // one of 22 lies outside
+				z = gauss(Mix(r, attempt))
+			}
+			dst[k] = i.A + i.B*float32(z)
 		}
 	}
+}
+
+func uniform(dst []float32, low, high float32, s uint64) {
+	for k := range dst {
+		dst[k] = low + (high-low)*unit32(Mix(s, uint64(k)))
+	}
+}
+
+// gauss makes a number of the normal distribution of random bits (Box and Muller, 1958).
+func gauss(r uint64) float64 {
+	u1 := (float64(r>>40) + 1) / (1 << 24) // in (0, 1], so its logarithm is finite
+	u2 := float64(r&(1<<24-1)) / (1 << 24)
+	return math.Sqrt(-2*math.Log(u1)) * math.Cos(2*math.Pi*u2)
 }
 
 // Mix hashes two words into one; it is the one step of SplitMix64 after adding b times the golden gamma to a.

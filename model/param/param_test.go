@@ -2,6 +2,7 @@ package param_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,8 @@ func TestFillFollowsDistributions(t *testing.T) {
 		{param.Uniform(-1, 2), .5, 3 / math.Sqrt(12)},
 		{param.Normal(1, .5), 1, .5},
 		{param.GlorotUniform(30, 20), 0, math.Sqrt(2. / 50)},
+		{param.TruncatedNormal(1, .5), 1, .5 * .8796256610342398}, // √(1 - 4·φ(2)/(2·Φ(2)-1))
+		{param.Glorot(1.5), 0, 1.5 * math.Sqrt(2./(1+dim))},
 	} {
 		var sum, squares float64
 		v := make([]float32, dim)
@@ -29,6 +32,9 @@ func TestFillFollowsDistributions(t *testing.T) {
 			c.init.Fill(v, 1, param.HashName("t", "s"), id)
 			for _, x := range v {
 				sum += float64(x)
+				if c.init.Kind == param.InitTruncatedNormal && math.Abs(float64(x)-c.mean) > 1 {
+					t.Fatalf("%s draws %v", c.init, x)
+				}
 				squares += float64(x) * float64(x)
 			}
 		}
@@ -58,6 +64,12 @@ func TestFillIsAFunctionOfItsArguments(t *testing.T) {
 		if other[0] == short[0] {
 			t.Errorf("another seed, name or id begins with %v too", other[0])
 		}
+	}
+	a, b := make([]float32, 500), make([]float32, 400)
+	param.TruncatedNormal(0, 1).Fill(a, 1, 2, 3)
+	param.TruncatedNormal(0, 1).Fill(b, 1, 2, 3)
+	if !slices.Equal(a[:400], b) {
+		t.Error("a prefix of truncated normal numbers has other values")
 	}
 	if param.HashName("ab", "c") == param.HashName("a", "bc") {
 		t.Error("names of other parts share a hash")

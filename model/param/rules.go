@@ -31,13 +31,13 @@ type Rule struct {
 
 // InitRule is an [Init] as data.
 type InitRule struct {
-	// Kind is zeros, constant, uniform or normal.
+	// Kind is zeros, constant, uniform, normal, truncated_normal or glorot.
 	Kind string  `json:"kind"`
 	A    float32 `json:"a,omitzero"`
 	B    float32 `json:"b,omitzero"`
 }
 
-var initKinds = [...]string{InitZeros: "zeros", InitConstant: "constant", InitUniform: "uniform", InitNormal: "normal"}
+var initKinds = [...]string{InitZeros: "zeros", InitConstant: "constant", InitUniform: "uniform", InitNormal: "normal", InitTruncatedNormal: "truncated_normal", InitGlorot: "glorot"}
 
 // Rule describes an initializer.
 func (i Init) Rule() InitRule {
