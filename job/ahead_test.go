@@ -14,7 +14,7 @@ var aheadModels = map[string]string{
 	"fm":     "model: {fm: {dim: 4, embedding_l2: 0.001}}\noptimizer: {sparse: {adam: {}}, bias: {sgd: {lr: 0.05}}}",
 	"deepfm": "model: {deepfm: {dim: 4, hidden: [8], batch_norm: true, dropout: 0.1, clip_norm: 3}}\noptimizer: {dense: {adagrad: {lr: 0.02}}}",
 	"dcnv2":  "model: {dcnv2: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {ftrl: {lr: 0.05}}}",
-	"group":  "model: {fm: {dim: 9}}\noptimizer: {sparse: {rowwise_adagrad: {}}, bias: {group_ftrl: {l1: 0.001}}}",
+	"group":  "model: {fm: {dim: 9}}\noptimizer: {sparse: {rowwise_adagrad: {}}, bias: {group_ftrl: {l1: 0.001}}}\nps: {storage: bf16}",
 	"ams":    "model: {dcnv2: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {amsgrad: {}}, bias: {momentum: {}}, dense: {rmsprop: {}}}",
 	"others": "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {group_adagrad: {l2: 0.001}}, bias: {adagradw: {weight_decay: 0.01}}, dense: {adadelta: {}}}",
 	"shared": "model: {shared_bottom: {dim: 4, hidden: [8]}}\noptimizer: {dense: {sgd: {lr: 0.05}}}",

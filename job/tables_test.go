@@ -29,7 +29,7 @@ parse:
 model: {shared_bottom: {dim: 8, hidden: [6], attention: 5, embedding_init: {constant: 0}}}
 tables:
   - {name: users, dim: 4, embedding_init: {normal: 0.1}, embedding_l2: 0.5, sparse: {adam: {lr: 0.01}}}
-  - {name: words, dim: 2, embedding_l2: 0, embedding_init: {truncated_normal: 0.2}}
+  - {name: words, dim: 2, embedding_l2: 0, embedding_init: {truncated_normal: 0.2}, storage: fp16}
 `
 
 // TestTables reads tables with settings of their own, and features that are bound to them.
@@ -55,7 +55,7 @@ func TestTables(t *testing.T) {
 		}
 	}
 	want := []string{
-		"users 4 normal(0,0.1) 0.5 adam(lr=0.01", "embedding 8 constant(0) 0.25 adagrad(lr=0.05", "words 2 truncated_normal(0,0.2) 0 adagrad(lr=0.05",
+		"users 4 normal(0,0.1) 0.5 adam(lr=0.01", "embedding 8 constant(0) 0.25 adagrad(lr=0.05", "words 2 truncated_normal(0,0.2) 0 fp16(adagrad(lr=0.05",
 		"user in users", "item in embedding", "history in embedding", "tags in words",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

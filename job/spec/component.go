@@ -104,6 +104,8 @@ type Table struct {
 	Sparse *Optimizer `yaml:"sparse"`
 	// Bias is the rule of the linear weight of each id.
 	Bias *Optimizer `yaml:"bias"`
+	// Storage is the format in which shards keep the table's embedding vectors. Default: ps.storage.
+	Storage *string `yaml:"storage" enum:"float32|bf16|fp16"`
 }
 
 // Optimizer is exactly one update rule. Short form: the name alone, as in `sparse: adagrad`.

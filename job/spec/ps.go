@@ -19,6 +19,12 @@ type PS struct {
 	// optimizers' state. In fp16 the gradients of a push are multiplied by a power of two while they travel, so that small ones are not lost and large
 	// ones do not overflow; weights beyond 65504 become that. Rows that are looked up have 8 bits of precision in bf16, 11 in fp16.
 	Precision string `yaml:"precision" default:"float32" enum:"float32|bf16|fp16"`
+	// Storage is the format in which shards keep embedding vectors: float32, bf16 or fp16. The latter two take half of the memory, and round what each
+	// update makes: up or down by chance, with the number itself as the mean, so that steps too small for the format count in the long
+	// run. The chance is a function of the row and its updates alone, so that bits depend neither on shards nor on kills. Optimizers' state, linear
+	// weights and dense parameters stay float32; with rowwise_adagrad a row has little state beside its vector. Snapshots hold float32 in any. Tables may
+	// have their own. Another format than the snapshot's is another rule of the optimizer (restore).
+	Storage string `yaml:"storage" default:"float32" enum:"float32|bf16|fp16"`
 	// Recovery is what happens when a shard has lost its state: rollback, all shards go back to the last snapshot and the
 	// result is as if nothing had happened; or partial, it goes back alone, every example still counts once, and the bits of
 	// the result differ.

@@ -231,7 +231,7 @@ func (v *validator) rules(c *Config) {
 	if _, ok := c.Model.Value().(component.OwnRules); !ok {
 		return
 	}
-	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias"} {
+	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "ps.storage"} {
 		if v.c.places.Set(path) {
 			v.fault(path, "is not for model %s, which brings its rules along; leave it out", c.Model.Name())
 		}

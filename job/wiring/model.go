@@ -25,7 +25,8 @@ func Model(c *spec.Config) (model.Model, error) {
 		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
 	m, err := section.Build(component.ModelInputs{
-		Features: features(c), Heads: heads(c), Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias), Sparse: rule(&c.Optimizer.Sparse), Dense: rule(&c.Optimizer.Dense),
+		Features: features(c), Heads: heads(c), Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias),
+		Sparse: optim.Stored(rule(&c.Optimizer.Sparse), storage(c.PS.Storage)), Dense: rule(&c.Optimizer.Dense),
 	})
 	if err != nil {
 		if errors.Is(err, pipeline.ErrUnavailable) {
@@ -61,6 +62,15 @@ func rule(o *spec.Optimizer) optim.Optimizer {
 	return o.Value().Rule()
 }
 
+// storage is the format of a name that was checked.
+func storage(name string) optim.ValueType {
+	v, err := optim.ParseValueType(name)
+	if err != nil {
+		return optim.FP32
+	}
+	return v
+}
+
 // tables are what tables have of their own.
 func tables(c *spec.Config) []zoo.Table {
 	var out []zoo.Table
@@ -72,8 +82,15 @@ func tables(c *spec.Config) []zoo.Table {
 		if t.EmbeddingInit != nil {
 			own.EmbeddingInit = t.EmbeddingInit.Init()
 		}
-		if t.Sparse != nil {
-			own.VecOptimizer = rule(t.Sparse)
+		if t.Sparse != nil || t.Storage != nil {
+			r, format := &c.Optimizer.Sparse, c.PS.Storage
+			if t.Sparse != nil {
+				r = t.Sparse
+			}
+			if t.Storage != nil {
+				format = *t.Storage
+			}
+			own.VecOptimizer = optim.Stored(rule(r), storage(format))
 		}
 		if t.Bias != nil {
 			own.BiasOptimizer = rule(t.Bias)

@@ -19,6 +19,11 @@ type Rule struct {
 
 // RuleOf describes an update rule. Rules of other packages are described by their exported fields, if these marshal.
 func RuleOf(o Optimizer) Rule {
+	if rounded, ok := o.(Rounded); ok {
+		r := RuleOf(rounded.Rule)
+		r.Name = o.Name()
+		return r
+	}
 	r := Rule{Name: o.Name()}
 	for _, k := range kinds() {
 		if full, ok := k.full(o); ok {
@@ -38,6 +43,13 @@ func RuleOf(o Optimizer) Rule {
 // Optimizer makes the rule that r describes. Errors: for a name that is not known, a setting that is none of the rule's, a
 // value out of range.
 func (r Rule) Optimizer() (Optimizer, error) {
+	if name, values := cutValues(r.Name); values != FP32 {
+		o, err := Rule{Name: name, Settings: r.Settings}.Optimizer()
+		if err != nil {
+			return nil, err
+		}
+		return Rounded{Rule: o, Values: values}, nil
+	}
 	for _, k := range kinds() {
 		if k.name != r.Name {
 			continue
@@ -99,7 +111,10 @@ func of[T interface {
 }
 
 // Frozen is the rule of parameters that are only read: it keeps no state, and an update changes nothing.
-type Frozen struct{}
+type Frozen struct {
+	// Values is the format of the weights.
+	Values ValueType `json:"-"`
+}
 
 var (
 	_ Optimizer  = Frozen{}

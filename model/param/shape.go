@@ -89,7 +89,7 @@ func (l *Layout) Frozen() *Layout {
 	for _, t := range l.Tables {
 		t.Segments = slices.Clone(t.Segments)
 		for i := range t.Segments {
-			t.Segments[i].Optimizer, t.Segments[i].L2 = optim.Frozen{}, 0
+			t.Segments[i].Optimizer, t.Segments[i].L2 = optim.Frozen{Values: optim.ValuesOf(t.Segments[i].Optimizer)}, 0
 		}
 		out.Tables = append(out.Tables, t)
 	}

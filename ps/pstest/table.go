@@ -26,6 +26,7 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 		ops  int
 	}{
 		{"random", twoSegments(), func(r *rand.Rand) int64 { return int64(r.Uint64()) }, 200},
+		{"halves", halves(), func(r *rand.Rand) int64 { return r.Int64N(300) }, 200},
 		{"few", oneSegment(), func(r *rand.Rand) int64 { return r.Int64N(200) - 100 }, 150},
 		{"dense", oneSegment(), func(r *rand.Rand) int64 { return r.Int64N(20000) }, 200},
 		{"edges", twoSegments(), func(r *rand.Rand) int64 {
@@ -162,17 +163,18 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 		}
 	})
 	t.Run("no allocation", func(t *testing.T) {
-		spec := twoSegments()
-		tab := open(t, spec, 1)
-		defer tab.Close()
-		u := update(rand.New(rand.NewPCG(1, 1)), spec, func(r *rand.Rand) int64 { return r.Int64N(1 << 40) }, 1000)
-		tab.Apply(u)
-		dst := make([]float32, len(u.Keys)*spec.Dim())
-		if n := testing.AllocsPerRun(20, func() { tab.Lookup(u.Keys, dst) }); n != 0 {
-			t.Errorf("Lookup allocates %v times", n)
-		}
-		if n := testing.AllocsPerRun(20, func() { tab.Apply(u) }); n != 0 {
-			t.Errorf("Apply allocates %v times", n)
+		for _, spec := range []param.Table{twoSegments(), halves()} {
+			tab := open(t, spec, 1)
+			u := update(rand.New(rand.NewPCG(1, 1)), spec, func(r *rand.Rand) int64 { return r.Int64N(1 << 40) }, 1000)
+			tab.Apply(u)
+			dst := make([]float32, len(u.Keys)*spec.Dim())
+			if n := testing.AllocsPerRun(20, func() { tab.Lookup(u.Keys, dst) }); n != 0 {
+				t.Errorf("Lookup in table %s allocates %v times", spec.Name, n)
+			}
+			if n := testing.AllocsPerRun(20, func() { tab.Apply(u) }); n != 0 {
+				t.Errorf("Apply to table %s allocates %v times", spec.Name, n)
+			}
+			tab.Close()
 		}
 	})
 	t.Run("concurrent lookups and cut", func(t *testing.T) {
@@ -192,6 +194,17 @@ func phased() func(*rand.Rand) int64 {
 		}
 		return Unhash(r.Uint64()<<11>>1 | 128*r.Uint64N(8))
 	}
+}
+
+// halves has segments of 16 bits between others, of odd and even lengths.
+func halves() param.Table {
+	return param.Table{Name: "halves", Segments: []param.Segment{
+		{Name: "a", Dim: 3, Init: param.Normal(0, 1), Optimizer: optim.Stored(optim.SGD{LR: 0.01}, optim.BF16)},
+		{Name: "bias", Dim: 1, Init: param.Constant(0.5), Optimizer: optim.FTRL{LR: 0.1, L1: 0.01}},
+		{Name: "b", Dim: 9, Init: param.Uniform(-1, 1), Optimizer: optim.Stored(optim.RowAdagrad{LR: 0.1}, optim.FP16), L2: 0.01},
+		{Name: "plain", Dim: 2, Optimizer: optim.Adagrad{LR: 0.5}},
+		{Name: "c", Dim: 1, Init: param.TruncatedNormal(0, 0.1), Optimizer: optim.Stored(optim.Adam{}, optim.BF16)},
+	}}
 }
 
 func oneSegment() param.Table {

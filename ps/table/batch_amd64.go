@@ -73,6 +73,9 @@ func (t *Mem) probes() probes {
 }
 
 func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
+	if t.halves {
+		return t.lookupHalves(keys, dst)
+	}
 	var at [lookupChunk]uintptr
 	var missed, scratch [lookupChunk]uint16
 	p := t.probes()
@@ -104,9 +107,37 @@ func (t *Mem) lookupRest(keys []int64, missed []uint16, at []uintptr, dst []floa
 			absent++
 			continue
 		}
-		copy(out, floatsAt(row, t.dim))
+		t.unpack(out, floatsAt(row, t.packed))
 	}
 	return absent
+}
+
+// lookupHalves copies rows as they lie in memory, some at a time, and unpacks them.
+func (t *Mem) lookupHalves(keys []int64, dst []float32) (found int) {
+	var raw [4096]float32
+	if t.packed > len(raw) {
+		return t.lookupPortable(keys, dst)
+	}
+	var at [lookupChunk]uintptr
+	var missed, scratch [lookupChunk]uint16
+	p := t.probes()
+	p.at, p.missed, p.span, p.bytes = &at[0], &missed[0], uintptr(4*t.packed), uintptr(4*t.packed)
+	most := min(lookupChunk, len(raw)/t.packed)
+	for len(keys) > 0 {
+		n := min(most, len(keys))
+		p.keys, p.n, p.out = &keys[0], n, &raw[0]
+		found += n
+		misses := lookupRows(&p)
+		for i := range n {
+			t.unpack(dst[i*t.dim:][:t.dim], raw[i*t.packed:][:t.packed])
+		}
+		if misses > 0 { // what was unpacked of them is not theirs
+			p.rest(missed[:misses], scratch[:])
+			found -= t.lookupRest(keys, missed[:misses], at[:n], dst)
+		}
+		keys, dst = keys[n:], dst[n*t.dim:]
+	}
+	return found
 }
 
 // floatsAt are the floats at an address in slabs.
@@ -193,7 +224,7 @@ func (t *Mem) updateVector(s *segmentRule, u Update, from int, at []uintptr, ids
 		return
 	}
 	g := &t.segments
-	g.Rows, g.Weights, g.State, g.Dim = at, uintptr(4*s.w), uintptr(4*(t.dim+s.s)), s.wn
+	g.Rows, g.Weights, g.State, g.Dim = at, uintptr(4*s.p), uintptr(4*(t.packed+s.s)), s.wn
 	g.Grads, g.Step, g.L2 = u.Grads[from*t.dim+s.w:], t.dim, s.l2
 	s.rows.UpdateRows(g, u.LR)
 }

@@ -57,6 +57,8 @@ func TestVectorBits(t *testing.T) {
 		optim.Momentum{Nesterov: true, WeightDecay: 0.01},
 		optim.RMSprop{},
 		optim.Adadelta{WeightDecay: 0.01},
+		optim.Stored(optim.Adagrad{LR: 0.05}, optim.BF16),
+		optim.Stored(optim.Momentum{LR: 0.05}, optim.FP16),
 		optim.EMA{},
 		optim.Frozen{},
 		own{},
@@ -127,4 +129,31 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool {
 		return math.Float32bits(x) == math.Float32bits(y) || x != x && y != y
 	})
+}
+
+// TestHalvesAreHalf: what a row of 64 weights takes, as the table's memory has it.
+func TestHalvesAreHalf(t *testing.T) {
+	t.Parallel()
+	of := func(rule optim.Optimizer) int {
+		tab := table.New(param.Table{Name: "t", Segments: []param.Segment{{Name: "v", Dim: 64, Optimizer: rule}}}, 1, nil)
+		defer tab.Close()
+		return tab.RowBytes()
+	}
+	for _, c := range []struct {
+		rule      optim.Optimizer
+		full, f16 int
+	}{
+		{optim.SGD{}, 256, 132},
+		{optim.RowAdagrad{}, 260, 136},
+		{optim.Adagrad{}, 512, 388},
+	} {
+		for _, v := range []optim.ValueType{optim.BF16, optim.FP16} {
+			if full, half := of(c.rule), of(optim.Stored(c.rule, v)); full != c.full || half != c.f16 {
+				t.Errorf("%s: %d bytes in float32 and %d in %s, want %d and %d", c.rule, full, half, v, c.full, c.f16)
+			}
+		}
+		if reader := of(optim.Frozen{Values: optim.BF16}); reader != 128 {
+			t.Errorf("a reader's row has %d bytes, want 128", reader)
+		}
+	}
 }

@@ -8,3 +8,6 @@ func (t *Mem) Portable() *Mem {
 
 // Vectors reports whether there are any here.
 func Vectors() bool { return vectors() }
+
+// RowBytes is what the weights and the state of a row take.
+func (t *Mem) RowBytes() int { return 4 * t.slabs.stride }

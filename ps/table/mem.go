@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/optim"
@@ -18,12 +19,16 @@ type Mem struct {
 	seed     uint64
 	dim      int
 	stateDim int
-	segs     []segmentRule
-	index    index
-	slabs    slabs
-	numbers  numbers
-	len      int
-	grad     []float32 // with the L2 term, scratch of Apply
+	// packed is how many float32 the weights of a row take in memory: dim, or less where a segment has 16 bits (halves).
+	packed  int
+	halves  bool
+	segs    []segmentRule
+	index   index
+	slabs   slabs
+	numbers numbers
+	len     int
+	grad    []float32 // with the L2 term, scratch of Apply
+	weights []float32 // of a row, scratch of Apply where there are halves
 	// segments and chunk are scratch of Apply where vector is set.
 	segments simd.Segments
 	chunk    *chunk
@@ -45,6 +50,9 @@ type segmentRule struct {
 	l2    float32
 	w, wn int // weights [w, w+wn) of the row's weights
 	s, sn int // state [s, s+sn) of the row's state
+	// p is where in a row's memory the weights begin, in float32, and values what they are kept as.
+	p      int
+	values optim.ValueType
 	// rows is rule where it can update many rows at once.
 	rows optim.RowUpdater
 }
@@ -60,12 +68,21 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 		rows, _ := seg.Optimizer.(optim.RowUpdater)
 		t.segs = append(t.segs, segmentRule{
 			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, rows: rows, l2: seg.L2,
-			w: w, wn: seg.Dim, s: s, sn: n,
+			w: w, wn: seg.Dim, s: s, sn: n, p: t.packed, values: optim.ValuesOf(seg.Optimizer),
 		})
+		if t.segs[len(t.segs)-1].values == optim.FP32 {
+			t.packed += seg.Dim
+		} else {
+			t.packed += (seg.Dim + 1) / 2
+			t.halves = true
+		}
 		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
 	}
 	t.grad = make([]float32, widest)
-	t.slabs.stride = t.dim + t.stateDim
+	if t.halves {
+		t.weights = make([]float32, t.dim)
+	}
+	t.slabs.stride = t.packed + t.stateDim
 	return t
 }
 
@@ -114,7 +131,7 @@ func (t *Mem) lookupPortable(keys []int64, dst []float32) (found int) {
 		for i, k := range keys[:n] {
 			out := dst[i*t.dim:][:t.dim]
 			if rows[i] != nil {
-				copy(out, rows[i])
+				t.unpack(out, rows[i])
 				found++
 			} else {
 				t.initial(uint64(k), out)
@@ -135,6 +152,7 @@ func (t *Mem) initial(key uint64, w []float32) {
 	for i := range t.segs {
 		s := &t.segs[i]
 		s.init.Fill(w[s.w:s.w+s.wn], t.seed, s.name, key)
+		s.values.Round(w[s.w : s.w+s.wn])
 	}
 }
 
@@ -265,12 +283,16 @@ func (t *Mem) create(h uint64, key int64) uint32 {
 	t.index.insert(h, key, id)
 	t.tellSpilled()
 	row := t.slabs.row(id)
-	w, state := row[:t.dim], row[t.dim:]
+	w, state := row[:t.packed], row[t.packed:]
+	if t.halves {
+		w = t.weights
+	}
 	t.initial(uint64(key), w)
 	for i := range t.segs {
 		s := &t.segs[i]
 		s.rule.Init(w[s.w:s.w+s.wn], state[s.s:s.s+s.sn])
 	}
+	t.pack(row, w)
 	return id
 }
 
@@ -285,7 +307,13 @@ func (t *Mem) tellSpilled() {
 
 // updateSegment applies the gradient of a row to one of its segments.
 func (t *Mem) updateSegment(s *segmentRule, row, grad []float32, lr float32) {
-	w, state, g := row[s.w:s.w+s.wn], row[t.dim+s.s:][:s.sn], grad[s.w:s.w+s.wn]
+	w, state, g := row[s.p:], row[t.packed+s.s:][:s.sn], grad[s.w:s.w+s.wn]
+	if s.values == optim.FP32 {
+		w = w[:s.wn]
+	} else {
+		w = t.weights[:s.wn]
+		s.decode(w, row)
+	}
 	if s.l2 != 0 {
 		sum := t.grad[:s.wn]
 		for k := range sum {
@@ -295,6 +323,9 @@ func (t *Mem) updateSegment(s *segmentRule, row, grad []float32, lr float32) {
 		g = sum
 	}
 	s.rule.Update(w, state, g, lr)
+	if s.values != optim.FP32 {
+		s.encode(row, w)
+	}
 }
 
 // Put implements [Table].
@@ -317,8 +348,8 @@ func (t *Mem) Put(rows *Rows) error {
 		t.tellSpilled()
 		row := t.slabs.row(id)
 		t.noteChanged([]uint32{id})
-		copy(row, rows.Weights[i*t.dim:][:t.dim])
-		copy(row[t.dim:], rows.State[i*t.stateDim:][:t.stateDim])
+		t.pack(row, rows.Weights[i*t.dim:][:t.dim])
+		copy(row[t.packed:], rows.State[i*t.stateDim:][:t.stateDim])
 		*t.slabs.metaOf(id) = meta{time: rows.Times[i], count: rows.Counts[i]}
 	}
 	t.prepare()
@@ -358,8 +389,10 @@ func (t *Mem) read(key int64, row []float32, m meta, dst *Rows) {
 	dst.Keys = append(dst.Keys, key)
 	dst.Times = append(dst.Times, m.time)
 	dst.Counts = append(dst.Counts, m.count)
-	dst.Weights = append(dst.Weights, row[:t.dim]...)
-	dst.State = append(dst.State, row[t.dim:]...)
+	n := len(dst.Weights)
+	dst.Weights = slices.Grow(dst.Weights, t.dim)[:n+t.dim]
+	t.unpack(dst.Weights[n:], row)
+	dst.State = append(dst.State, row[t.packed:]...)
 }
 
 // Close implements [Table].

@@ -14,7 +14,7 @@ func (t *Mem) LookupState(keys []int64, dst, state []float32) (found int) {
 		for i, k := range keys[:n] {
 			out := state[i*t.stateDim:][:t.stateDim]
 			if id, ok := t.index.find(Hash(k), k); ok {
-				copy(out, t.slabs.row(id)[t.dim:])
+				copy(out, t.slabs.row(id)[t.packed:])
 				continue
 			}
 			w := dst[i*t.dim:][:t.dim]
