@@ -78,9 +78,24 @@ func (o *linear) forward(s *Session, n *node) {
 	s.gemmThen(false, false, rows, n.dim, o.in, x, w, y, e)
 }
 
-// block is of one output.
-func (o *linear) block(s *Session, n *node, _ pass, from, to int) {
+// block is of rows of one output ahead. Back it is of rows of the gradient of its input, and of several outputs of columns of the bias's.
+func (o *linear) block(s *Session, n *node, p pass, from, to int) {
 	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
+	switch {
+	case p == back && n.dim > 1:
+		o.sumBias(s, n, from, to, 0, len(y)/n.dim)
+		return
+	case p == back:
+		dx, dy := s.work.into, s.grads[n.id]
+		for r := from; r < to; r++ {
+			d := dx[r*o.in:][:o.in]
+			if s.work.first {
+				clear(d)
+			}
+			simd.Axpy(dy[r], w, d)
+		}
+		return
+	}
 	for r := from; r < to; r++ {
 		y[r] = simd.Dot(x[r*o.in:][:o.in], w)
 		if o.bias >= 0 {
@@ -90,27 +105,46 @@ func (o *linear) block(s *Session, n *node, _ pass, from, to int) {
 }
 
 func (o *linear) backward(s *Session, n *node) {
-	x, w, dy := s.vals[n.inputs[0]], s.tensor(o.weights), s.grads[n.id]
+	rows := len(s.grads[n.id]) / n.dim
+	if n.dim > 1 {
+		if o.bias >= 0 {
+			s.divide(o, n, back, n.dim, rows, s.columns(n.dim))
+		}
+		o.multiplyBack(s, n)
+		return
+	}
+	dy := s.grads[n.id]
 	if o.bias >= 0 {
 		sumRows(s.tensorGrad(o.bias), dy)
 	}
-	rows, dw := len(dy)/n.dim, s.tensorGrad(o.weights)
-	needsInput := s.g.nodes[n.inputs[0]].needsGrad
-	if n.dim == 1 {
-		dx := s.gradSum(n.inputs[0])
-		for r, d := range dy {
-			simd.Axpy(d, x[r*o.in:][:o.in], dw)
-			if needsInput {
-				simd.Axpy(d, w, dx[r*o.in:][:o.in])
-			}
-		}
-		return
+	s.pool.Gemv(true, rows, o.in, s.vals[n.inputs[0]], o.in, dy, s.tensorGrad(o.weights), true)
+	if s.g.nodes[n.inputs[0]].needsGrad {
+		s.work.into, s.work.first = s.gradTarget(n.inputs[0])
+		s.divide(o, n, back, rows, o.in, 1)
 	}
-	s.gemm(true, false, o.in, n.dim, rows, x, dy, dw, true)
-	if needsInput {
+}
+
+// multiplyBack computes the gradients of the weights and of the input of several outputs.
+func (o *linear) multiplyBack(s *Session, n *node) {
+	x, w, dy := s.vals[n.inputs[0]], s.tensor(o.weights), s.grads[n.id]
+	rows := len(dy) / n.dim
+	s.gemm(true, false, o.in, n.dim, rows, x, dy, s.tensorGrad(o.weights), true)
+	if s.g.nodes[n.inputs[0]].needsGrad {
 		dx, first := s.gradTarget(n.inputs[0])
 		s.gemm(false, true, rows, o.in, n.dim, dy, w, dx, !first)
 	}
+}
+
+// sumBias adds some columns of some rows of the output's gradient to the bias's, in row order.
+func (o *linear) sumBias(s *Session, n *node, from, to, first, last int) {
+	simd.SumRows(s.tensorGrad(o.bias)[from:to], s.grads[n.id][first*n.dim+from:], last-first, n.dim)
+}
+
+// columns is how many columns of so many a thread takes at a time: a multiple of a cache line, wide enough to read rows in pieces.
+func (s *Session) columns(all int) int {
+	const line = 16
+	parts := 2 * s.pool.Threads()
+	return max((all+parts*line-1)/(parts*line), 1) * line
 }
 
 func (o *linear) reference(e *evaluation, n *node) []float64 {
@@ -166,13 +200,30 @@ func (o linearRelu) forward(s *Session, n *node) {
 
 // backward makes the gradient of the sum in the place of the value's, which nobody reads any more.
 func (o linearRelu) backward(s *Session, n *node) {
-	s.divide(o, n, back, len(s.vals[n.id]), 1, 64)
-	o.linear.backward(s, n)
+	s.divide(o, n, back, n.dim, len(s.vals[n.id])/n.dim, s.columns(n.dim))
+	o.multiplyBack(s, n)
 }
 
-func (linearRelu) block(s *Session, n *node, _ pass, from, to int) {
-	dy := s.grads[n.id][from:to]
-	simd.ReLUGrad(s.vals[n.id][from:to], dy, dy)
+// block is of columns back. A few rows at a time get their gradients and are added to the bias's while they are in the nearest cache.
+func (o linearRelu) block(s *Session, n *node, _ pass, from, to int) {
+	const near = 1 << 12 // elements
+	y, dy := s.vals[n.id], s.grads[n.id]
+	rows, size := len(y)/n.dim, max(near/(to-from), 1)
+	for first := 0; first < rows; first += size {
+		last := min(first+size, rows)
+		if to-from == n.dim {
+			d := dy[first*n.dim : last*n.dim]
+			simd.ReLUGrad(y[first*n.dim:last*n.dim], d, d)
+		} else {
+			for r := first; r < last; r++ {
+				d := dy[r*n.dim+from : r*n.dim+to]
+				simd.ReLUGrad(y[r*n.dim+from:r*n.dim+to], d, d)
+			}
+		}
+		if o.bias >= 0 {
+			o.sumBias(s, n, from, to, first, last)
+		}
+	}
 }
 
 // addBias adds the same vector to each row.

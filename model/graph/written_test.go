@@ -97,6 +97,11 @@ func TestFusedActivationsHaveTheBits(t *testing.T) {
 			x := b.Relu(b.Linear(b.dense, b.tensor("w1", 4, 4000), &bias))
 			return b.weigh(b.Relu(b.Linear(x, b.tensor("w2", 4000, 31), nil)))
 		}},
+		"wide layers": {1, func(b *bed) graph.Node {
+			bias, other, last := b.tensor("b1", 4000), b.tensor("b2", 4000), b.tensor("b3", 1)
+			x := b.Concat(b.Relu(b.Linear(b.dense, b.tensor("w1", 4, 4000), &bias)), b.Linear(b.dense, b.tensor("w2", 4, 4000), &other))
+			return b.Linear(x, b.tensor("w3", 8000, 1), &last)
+		}},
 		"taken twice": {0, func(b *bed) graph.Node {
 			x := b.linear(b.dense, "w", 8)
 			return b.weigh(b.Concat(x, b.Relu(x)))
