@@ -135,8 +135,7 @@ func (e *Entry) optimizers(b []byte) error {
 
 func (d *Dump) decode(s shape, b []byte) error {
 	return fields(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) (err error) {
-		i := slices.Index(s.vectors, int32(num))
-		j := slices.Index(s.scalars, int32(num))
+		i, j := slices.Index(s.vectors[:], int32(num)), slices.Index(s.scalars[:], int32(num))
 		switch {
 		case i >= 0:
 			d.Vectors[i], err = floats(d.Vectors[i], typ, v, n)
@@ -236,11 +235,13 @@ func (e *Entry) Append(b []byte) []byte {
 // inner is the size of the message of the kind, size that of the SingleOptimizerDump around it.
 func (d *Dump) inner(s shape) int {
 	n := 0
-	for i := range s.vectors {
-		n += 5 * len(d.Vectors[i])
+	for i, num := range s.vectors {
+		if num != 0 {
+			n += 5 * len(d.Vectors[i])
+		}
 	}
-	for j := range s.scalars {
-		if !math.IsNaN(float64(d.Scalars[j])) {
+	for j, num := range s.scalars {
+		if num != 0 && !math.IsNaN(float64(d.Scalars[j])) {
 			n += 5
 		}
 	}
@@ -265,10 +266,12 @@ func (d *Dump) append(b []byte) []byte {
 	}
 	b = protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(d.Kind), protowire.BytesType), uint64(d.inner(s)))
 	for i, num := range s.vectors {
-		b = appendFloats(b, protowire.Number(num), d.Vectors[i])
+		if num != 0 {
+			b = appendFloats(b, protowire.Number(num), d.Vectors[i])
+		}
 	}
 	for j, num := range s.scalars {
-		if !math.IsNaN(float64(d.Scalars[j])) {
+		if num != 0 && !math.IsNaN(float64(d.Scalars[j])) {
 			b = protowire.AppendFixed32(protowire.AppendTag(b, protowire.Number(num), protowire.Fixed32Type), math.Float32bits(d.Scalars[j]))
 		}
 	}

@@ -22,42 +22,43 @@ const (
 	GroupAdagrad     Kind = 15 // grad_square_sum
 )
 
-// shape describes the message of a kind: the numbers of its fields.
+// shape describes the message of a kind: the numbers of its fields, 0 behind the last.
 type shape struct {
-	name             string
-	vectors, scalars []int32
-	step             int32
+	name    string
+	vectors [3]int32
+	scalars [2]int32
+	step    int32
 }
 
 // shape returns what the message of a kind looks like; ok is false for one that there is none of.
 func (k Kind) shape() (s shape, ok bool) {
 	switch k {
 	case Adagrad:
-		s = shape{name: "adagrad", vectors: []int32{1}}
+		s = shape{name: "adagrad", vectors: [3]int32{1}}
 	case SGD:
 		s = shape{name: "sgd"}
 	case FTRL:
-		s = shape{name: "ftrl", vectors: []int32{1, 2}}
+		s = shape{name: "ftrl", vectors: [3]int32{1, 2}}
 	case DynamicWDAdagrad:
-		s = shape{name: "dynamic_wd_adagrad", vectors: []int32{1}, step: 2}
+		s = shape{name: "dynamic_wd_adagrad", vectors: [3]int32{1}, step: 2}
 	case Adadelta:
-		s = shape{name: "adadelta", vectors: []int32{1, 2}}
+		s = shape{name: "adadelta", vectors: [3]int32{1, 2}}
 	case Adam:
-		s = shape{name: "adam", vectors: []int32{1, 2}, scalars: []int32{3, 4}}
+		s = shape{name: "adam", vectors: [3]int32{1, 2}, scalars: [2]int32{3, 4}}
 	case AMSGrad:
-		s = shape{name: "amsgrad", vectors: []int32{1, 2, 3}, scalars: []int32{4, 5}}
+		s = shape{name: "amsgrad", vectors: [3]int32{1, 2, 3}, scalars: [2]int32{4, 5}}
 	case Momentum:
-		s = shape{name: "momentum", vectors: []int32{1}}
+		s = shape{name: "momentum", vectors: [3]int32{1}}
 	case RMSprop:
-		s = shape{name: "rmsprop", vectors: []int32{1}}
+		s = shape{name: "rmsprop", vectors: [3]int32{1}}
 	case RMSpropV2:
-		s = shape{name: "rmspropv2", vectors: []int32{1}}
+		s = shape{name: "rmspropv2", vectors: [3]int32{1}}
 	case GroupFTRL:
-		s = shape{name: "group_ftrl", vectors: []int32{1, 2}}
+		s = shape{name: "group_ftrl", vectors: [3]int32{1, 2}}
 	case BatchSoftmax:
 		s = shape{name: "batch_softmax", step: 1}
 	case GroupAdagrad:
-		s = shape{name: "group_adagrad", scalars: []int32{1}}
+		s = shape{name: "group_adagrad", scalars: [2]int32{1}}
 	default:
 		return shape{}, false
 	}
