@@ -271,6 +271,49 @@ ps: {shards: 2}
 	}
 }
 
+// TestExportIncremental: what is exported of a snapshot that holds only what has changed is all of the rows.
+func TestExportIncremental(t *testing.T) {
+	t.Parallel()
+	cfg, err := job.Decode([]byte(importJob), "job.yaml", job.LoadOptions{Set: []string{
+		"dir=" + filepath.Join(t.TempDir(), "run"), "snapshot.incremental=4", "epochs=3",
+		"eval.source.synthetic.held_out=2000", "eval.source.synthetic.examples=200", "train.early_stop.patience=3",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, rows := filepath.Join(t.TempDir(), "assets"), make([]entrydump.Entry, 9000) // of which most are not trained
+	for i := range rows {
+		rows[i] = entrydump.Entry{ID: 1<<48 | 1<<40 | int64(i), Num: make([]float32, 33)}
+	}
+	writeTables(t, dir, map[string][]entrydump.Entry{"T": rows})
+	if _, err := job.Import(t.Context(), cfg, job.ImportOptions{From: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	path, err := job.InspectSnapshot(t.Context(), cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, info := inTables(t, path.Path, true)
+	if info.Base == nil {
+		t.Fatalf("%s is whole", info.Path)
+	}
+	to := filepath.Join(t.TempDir(), "model")
+	x, err := job.Export(t.Context(), job.ExportOptions{Snapshot: cfg.Dir, To: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := job.Import(t.Context(), smallJob(t, importJob), job.ImportOptions{From: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := inTables(t, r.Snapshot, true); !reflect.DeepEqual(got, want) || x.Rows != int64(len(want["embedding"])) {
+		t.Errorf("%d rows are exported of %d, or they differ", x.Rows, len(want["embedding"]))
+	}
+}
+
 // writeTables writes a checkpoint of one shard a table.
 func writeTables(t *testing.T, dir string, tables map[string][]entrydump.Entry) {
 	t.Helper()
