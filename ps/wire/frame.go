@@ -210,6 +210,15 @@ func (o *outbox) Get(n int) *[]byte {
 // Put implements [mem.BufferPool]: a piece comes back.
 func (o *outbox) Put(*[]byte) { o.out.Add(-1) }
 
+// free returns an outbox that nothing is being sent from: o, where it is one. If not, the client asks again before it has its answer, or a
+// connection ended with it, and the memory is gRPC's until it lets go of it.
+func (o *outbox) free() *outbox {
+	if o == nil || o.out.Load() > 0 {
+		return &outbox{}
+	}
+	return o
+}
+
 // cut makes pieces of the values of a chunk's size, the last no smaller than gRPC gives back.
 func (o *outbox) cut() {
 	o.pieces = o.pieces[:0]

@@ -161,7 +161,7 @@ func TestFramesDoNotDependOnTheMachine(t *testing.T) {
 			if failed != nil || l.dec.err != nil {
 				t.Fatalf("request %d: %v, %v", i, failed, l.dec.err)
 			}
-			again := call{kind: h.kind, ctl: l.ctl, precision: c.precision, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+			again := call{kind: h.kind, ctl: l.ctl, precision: c.precision, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense.room(), update: &l.update}
 			if !bytes.Equal(bytes.Join(fast, nil), bytes.Join(encode(t, &again, 5, false), nil)) {
 				t.Errorf("request %d, portable=%v: what was read makes other bytes", i, portable)
 			}
@@ -320,7 +320,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		// What was read is written the same way, but for the order of a map and for flags that mean nothing.
-		again := call{kind: h.kind, ctl: l.ctl, precision: p, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+		again := call{kind: h.kind, ctl: l.ctl, precision: p, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense.room(), update: &l.update}
 		out := bytes.Join(encode(t, &again, h.seq, true), nil)
 		if p != param.Float32 && h.kind == kindStage { // other exponents stand for the same numbers
 			if uint64(len(out)) != h.size() {
@@ -562,6 +562,65 @@ func TestRepliesAreSentFromTheirMemory(t *testing.T) {
 	}
 }
 
+// TestDenseIsSentFromItsMemory: dense tensors go out as they lie, in the bytes that copying them would make, and memory that gRPC has is not
+// given to the next request for them.
+func TestDenseIsSentFromItsMemory(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, minKept/4 - 1, minKept / 4, chunkSize/4 + 1, 3*chunkSize/4 - 10} {
+		var sent [2][]byte
+		for i, portable := range []bool{false, true} {
+			h := &holder{}
+			request := call{kind: kindDense, dst: make([]float32, n)}
+			l := &link{limit: 1 << 30, enc: newEncoder(h, &bufferPool{})}
+			l.enc.portable = portable
+			read := func() []float32 {
+				l.dec = newDecoder(&player{messages: encode(t, &request, 5, false), rng: rand.New(rand.NewPCG(1, 1))})
+				hd, err := l.dec.next(l.limit, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, failed := l.read(hd); failed != nil || l.dec.err != nil || len(l.dense.values) != n {
+					t.Fatalf("%d values: %v, %v, room for %d", n, failed, l.dec.err, len(l.dense.values))
+				}
+				return l.dense.values
+			}
+			values := read()
+			for j := range values {
+				values[j] = float32(j)
+			}
+			if err := l.answer(5, answer{hasVer: true, version: 9, dense: l.dense}, nil); err != nil {
+				t.Fatal(err)
+			}
+			sent[i] = bytes.Join(h.messages, nil)
+			if kept, again := !portable && 4*n >= minKept, read(); n > 0 && kept == (&again[0] == &values[0]) {
+				t.Errorf("%d values, portable=%v: memory that gRPC has is used: %v", n, portable, !kept)
+			}
+			h.free()
+			if values = l.dense.values; n > 0 && &read()[0] != &values[0] {
+				t.Errorf("%d values, portable=%v: memory that came back is not used again", n, portable)
+			}
+			// The client reads what was put there.
+			request.dst = make([]float32, n)
+			d := newDecoder(&player{messages: [][]byte{sent[i]}, rng: rand.New(rand.NewPCG(1, 1))})
+			_, err := d.next(1<<30, "")
+			if err == nil {
+				err = request.readReply(&d)
+			}
+			if err != nil || request.version != 9 {
+				t.Fatalf("%d values: version %d, %v", n, request.version, err)
+			}
+			for j, v := range request.dst {
+				if v != float32(j) {
+					t.Fatalf("%d values, portable=%v: value %d is %v", n, portable, j, v)
+				}
+			}
+		}
+		if !bytes.Equal(sent[0], sent[1]) {
+			t.Errorf("%d values: the paths make other bytes", n)
+		}
+	}
+}
+
 // broken fails at the second message.
 type broken struct{ recorder }
 
@@ -582,4 +641,12 @@ func TestReplyBreaksOff(t *testing.T) {
 	if n := l.box.out.Load(); n != 0 {
 		t.Errorf("%d pieces are out", n)
 	}
+}
+
+// room is the memory of an outbox, or nil of none.
+func (o *outbox) room() []float32 {
+	if o == nil {
+		return nil
+	}
+	return o.values
 }

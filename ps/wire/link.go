@@ -32,7 +32,7 @@ type link struct {
 	state  [][]float32
 	box    *outbox
 	update param.Update
-	dense  []float32
+	dense  *outbox
 	trace  []byte
 	lens   []int
 	lens2  []int
@@ -46,7 +46,7 @@ type answer struct {
 	halves  bool // rows go in the stream's precision
 	hasVer  bool
 	version uint64
-	dense   []float32
+	dense   *outbox // nil: the client has them
 	// hasState belongs to a take-over.
 	hasState bool
 	state    ps.SplitState
@@ -142,7 +142,10 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 		h.bodyLen += size * uint64(len(a.rows.values))
 	}
 	if a.hasVer {
-		h.bodyLen += 8 + 4 + 4*uint64(len(a.dense))
+		h.bodyLen += 8 + 4
+		if a.dense != nil {
+			h.bodyLen += 4 * uint64(len(a.dense.values))
+		}
 	}
 	if a.hasState {
 		h.bodyLen += progressLen*uint64(1+len(a.state.Staged)) + 4
@@ -159,8 +162,12 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	}
 	if a.hasVer {
 		e.u64(a.version)
-		e.u32(uint32(len(a.dense)))
-		putNumbers(e, a.dense)
+		if a.dense == nil {
+			e.u32(0)
+		} else {
+			e.u32(uint32(len(a.dense.values)))
+			e.send(a.dense)
+		}
 	}
 	if a.hasState {
 		putSplitState(e, a.state)
@@ -193,7 +200,8 @@ func (l *link) read(h header) (r request, failed error) {
 		if size := headerLen + replyLen + 8 + 4 + 4*uint64(n); size > l.limit {
 			failed = tooLarge("reply to dense", size, l.limit, "MaxMessage of the server")
 		} else if d.err == nil {
-			l.dense = sized(l.dense, int(n))
+			l.dense = l.dense.free()
+			l.dense.values = sized(l.dense.values, int(n))
 		}
 	case kindStage:
 		r.epoch = l.readUpdate()
@@ -221,7 +229,7 @@ func (l *link) call(ctx context.Context, x *served, r request) (a answer, failed
 		a.reply, failed = l.conn.Lookup(ctx, l.ctl, &l.rows)
 	case kindDense:
 		a.hasVer = true
-		if a.version, a.reply, failed = l.conn.Dense(ctx, l.ctl, r.have, l.dense); a.version != r.have {
+		if a.version, a.reply, failed = l.conn.Dense(ctx, l.ctl, r.have, l.dense.values); a.version != r.have {
 			a.dense = l.dense
 		}
 	case kindStage:
@@ -264,10 +272,7 @@ func (l *link) readLookup() error {
 // room makes l.rows.Values and l.rows.State of so many values each, one behind the other in memory that is not being sent any
 // more. No numbers of state mean that none is wanted.
 func (l *link) room(values, states []int) {
-	if l.box == nil || l.box.out.Load() > 0 {
-		// The client asks again before it has its answer, or a connection ended with it: the memory is gRPC's until it lets go of it.
-		l.box = &outbox{}
-	}
+	l.box = l.box.free()
 	total := 0
 	for _, n := range values {
 		total += n
