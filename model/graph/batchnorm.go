@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 )
@@ -40,6 +41,8 @@ type batchNorm struct {
 type batchNormState struct {
 	mean, inv  []float32 // the batch's mean and 1/√(variance+ε)
 	sumA, sumB []float64
+	// Back: the means of dy and of dy·x̂, and γ/√(variance+ε).
+	m, v, factor []float32
 }
 
 // BatchNorm normalises the columns of x [rows, dim] (Ioffe and Szegedy, 2015, algorithm 1): y = γ·(x-μ)/√(σ²+ε) + β. In
@@ -116,103 +119,99 @@ func (o *batchNorm) newState() any { return &batchNormState{} }
 func (st *batchNormState) resize(dim int) {
 	if len(st.mean) != dim {
 		st.mean, st.inv = make([]float32, dim), make([]float32, dim)
+		st.m, st.v, st.factor = make([]float32, dim), make([]float32, dim), make([]float32, dim)
 		st.sumA, st.sumB = make([]float64, dim), make([]float64, dim)
 	}
 }
 
 func (o *batchNorm) forward(s *Session, n *node) {
-	st := s.state[n.id].(*batchNormState)
-	st.resize(n.dim)
-	x, y := s.vals[n.inputs[0]], s.vals[n.id]
+	s.state[n.id].(*batchNormState).resize(n.dim)
+	s.divide(o, n, ahead, n.dim, s.rows, s.columns(n.dim))
+}
+
+// block is of columns, which have nothing to do with each other.
+func (o *batchNorm) block(s *Session, n *node, p pass, from, to int) {
+	if p == back {
+		o.blockBack(s, n, from, to)
+		return
+	}
+	st, x, y := s.state[n.id].(*batchNormState), s.vals[n.inputs[0]], s.vals[n.id]
+	mean, inv := st.mean[from:to], st.inv[from:to]
 	if s.train {
-		o.observe(s, st, x, n.dim)
+		o.observe(s, st, x, n.dim, from, to)
 	} else {
-		copy(st.mean, s.tensor(o.mean))
-		for j, v := range s.tensor(o.variance) {
-			st.inv[j] = float32(1 / math.Sqrt(float64(v)+o.epsilon))
+		copy(mean, s.tensor(o.mean)[from:to])
+		for j, v := range s.tensor(o.variance)[from:to] {
+			inv[j] = float32(1 / math.Sqrt(float64(v)+o.epsilon))
 		}
 	}
-	gamma, beta := s.tensor(o.gamma)[:n.dim], s.tensor(o.beta)[:n.dim]
-	mean, inv := st.mean[:n.dim], st.inv[:n.dim]
-	for r := range s.rows {
-		src, dst := x[r*n.dim:][:n.dim], y[r*n.dim:][:n.dim]
-		for j, v := range src {
-			dst[j] = gamma[j]*((v-mean[j])*inv[j]) + beta[j]
-		}
+	gamma, beta := s.tensor(o.gamma)[from:to], s.tensor(o.beta)[from:to]
+	for at := from; at < s.rows*n.dim; at += n.dim {
+		simd.NormaliseColumns(x[at:][:to-from], mean, inv, gamma, beta, y[at:][:to-from])
 	}
 }
 
-// observe computes the batch's statistics: the mean first, then the mean square distance from it, in float64 and row
+// observe computes the batch's statistics of some columns: the mean first, then the mean square distance from it, in float64 and row
 // order.
-func (o *batchNorm) observe(s *Session, st *batchNormState, x []float32, dim int) {
+func (o *batchNorm) observe(s *Session, st *batchNormState, x []float32, dim, from, to int) {
 	if s.rows == 0 {
 		return
 	}
-	sum, squares := st.sumA[:dim], st.sumB[:dim]
+	sum, squares := st.sumA[from:to], st.sumB[from:to]
 	clear(sum)
 	clear(squares)
-	for r := range s.rows {
-		for j, v := range x[r*dim:][:dim] {
-			sum[j] += float64(v)
-		}
+	for at := from; at < s.rows*dim; at += dim {
+		simd.AddWide(x[at:][:to-from], sum)
 	}
 	rows := float64(s.rows)
 	for j := range sum {
 		sum[j] /= rows
-		st.mean[j] = float32(sum[j])
+		st.mean[from+j] = float32(sum[j])
 	}
-	for r := range s.rows {
-		for j, v := range x[r*dim:][:dim] {
-			d := float64(v) - sum[j]
-			squares[j] += d * d
-		}
+	for at := from; at < s.rows*dim; at += dim {
+		simd.AddWideSquares(x[at:][:to-from], sum, squares)
 	}
 	for j, v := range squares {
 		squares[j] = v / rows
-		st.inv[j] = float32(1 / math.Sqrt(squares[j]+o.epsilon))
+		st.inv[from+j] = float32(1 / math.Sqrt(squares[j]+o.epsilon))
 	}
 }
 
 // backward is the derivative through the batch's statistics (Ioffe and Szegedy, 2015, section 3), gathered into
 // dx = γ/√(σ²+ε)·(dy - mean(dy) - x̂·mean(dy·x̂)).
 func (o *batchNorm) backward(s *Session, n *node) {
-	dim, st := n.dim, s.state[n.id].(*batchNormState)
-	o.reportStatistics(s, st)
+	o.reportStatistics(s, s.state[n.id].(*batchNormState))
 	if s.rows == 0 {
 		return
 	}
-	x, dy := s.vals[n.inputs[0]], s.grads[n.id]
-	mean, inv := st.mean[:dim], st.inv[:dim]
-	sumDY, sumDYX := st.sumA[:dim], st.sumB[:dim]
+	s.work.into = s.gradSum(n.inputs[0])
+	s.divide(o, n, back, n.dim, s.rows, s.columns(n.dim))
+}
+
+func (o *batchNorm) blockBack(s *Session, n *node, from, to int) {
+	dim, width, st := n.dim, to-from, s.state[n.id].(*batchNormState)
+	x, dy, dx := s.vals[n.inputs[0]], s.grads[n.id], s.work.into
+	mean, inv := st.mean[from:to], st.inv[from:to]
+	sumDY, sumDYX := st.sumA[from:to], st.sumB[from:to]
 	clear(sumDY)
 	clear(sumDYX)
-	for r := range s.rows {
-		row, drow := x[r*dim:][:dim], dy[r*dim:][:dim]
-		for j, d := range drow {
-			sumDY[j] += float64(d)
-			sumDYX[j] += float64(d * ((row[j] - mean[j]) * inv[j]))
-		}
+	for at := from; at < s.rows*dim; at += dim {
+		simd.AddWideGrads(x[at:][:width], dy[at:][:width], mean, inv, sumDY, sumDYX)
 	}
-	dgamma, dbeta := s.tensorGrad(o.gamma), s.tensorGrad(o.beta)
+	dgamma, dbeta := s.tensorGrad(o.gamma)[from:to], s.tensorGrad(o.beta)[from:to]
 	for j := range sumDY {
 		dbeta[j] += float32(sumDY[j])
 		dgamma[j] += float32(sumDYX[j])
 	}
-	dx := s.gradSum(n.inputs[0])
 	if dx == nil {
 		return
 	}
-	gamma := s.tensor(o.gamma)[:dim]
-	for j := range sumDY {
-		sumDY[j] /= float64(s.rows)
-		sumDYX[j] /= float64(s.rows)
+	m, v, factor := st.m[from:to], st.v[from:to], st.factor[from:to]
+	for j, gamma := range s.tensor(o.gamma)[from:to] {
+		m[j], v[j], factor[j] = float32(sumDY[j]/float64(s.rows)), float32(sumDYX[j]/float64(s.rows)), gamma*inv[j]
 	}
-	for r := range s.rows {
-		row, drow, dst := x[r*dim:][:dim], dy[r*dim:][:dim], dx[r*dim:][:dim]
-		for j, d := range drow {
-			xhat := (row[j] - mean[j]) * inv[j]
-			dst[j] += gamma[j] * inv[j] * (d - float32(sumDY[j]) - xhat*float32(sumDYX[j]))
-		}
+	for at := from; at < s.rows*dim; at += dim {
+		simd.AddColumnsGrad(x[at:][:width], dy[at:][:width], mean, inv, m, v, factor, dx[at:][:width])
 	}
 }
 

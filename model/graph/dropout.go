@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/param"
 )
 
@@ -64,32 +65,36 @@ func (o *dropout) forward(s *Session, n *node) {
 	}
 	st := s.state[n.id].(*dropoutState)
 	st.factors = resize(st.factors, len(x))
+	s.divide(o, n, ahead, len(x), 1, 64)
+}
+
+// block is of elements.
+func (o *dropout) block(s *Session, n *node, p pass, from, to int) {
+	factors := s.state[n.id].(*dropoutState).factors[from:to]
+	if p == back {
+		dx, dy := s.work.into[from:to], s.grads[n.id][from:to]
+		if s.work.first {
+			simd.Mul(factors, dy, dx)
+		} else {
+			simd.AddMul(factors, dy, dx)
+		}
+		return
+	}
 	seed := param.Mix(s.seed, o.Salt)
 	// The comparison of factor in whole numbers, r < rate·2^53, and without a branch nobody could predict: the
 	// difference of two numbers below 2^63 has its highest bit set when it is negative, that is when r is below.
 	limit := uint64(math.Ceil(o.Rate * (1 << 53)))
 	keep := math.Float32bits(float32(1 / (1 - o.Rate)))
-	factors := st.factors[:len(x)]
-	for i, v := range x {
-		dropped := uint32((param.Mix(seed, uint64(i))>>11 - limit) >> 63)
-		f := math.Float32frombits(keep & (dropped - 1))
-		factors[i] = f
-		y[i] = v * f
+	for i := range factors {
+		dropped := uint32((param.Mix(seed, uint64(from+i))>>11 - limit) >> 63)
+		factors[i] = math.Float32frombits(keep & (dropped - 1))
 	}
+	simd.Mul(s.vals[n.inputs[0]][from:to], factors, s.vals[n.id][from:to])
 }
 
 func (o *dropout) backward(s *Session, n *node) {
-	dx, first := s.gradTarget(n.inputs[0])
-	dy, factors := s.grads[n.id][:len(dx)], s.state[n.id].(*dropoutState).factors[:len(dx)]
-	if first {
-		for i := range dx {
-			dx[i] = factors[i] * dy[i]
-		}
-		return
-	}
-	for i := range dx {
-		dx[i] += factors[i] * dy[i]
-	}
+	s.work.into, s.work.first = s.gradTarget(n.inputs[0])
+	s.divide(o, n, back, len(s.grads[n.id]), 1, 64)
 }
 
 func (o *dropout) reference(e *evaluation, n *node) []float64 {
