@@ -442,6 +442,43 @@ func TestOpenWhileCompacted(t *testing.T) {
 	}
 }
 
+// TestOneShardOfAChain: a shard reads its part of every snapshot of a chain and no other's.
+func TestOneShardOfAChain(t *testing.T) {
+	t.Parallel()
+	store := &objects{}
+	h := newHistory(t, 17, store, "bucket/run", 2)
+	h.change(300)
+	h.must(false)
+	h.change(60)
+	h.must(true)
+	h.change(60)
+	info := h.must(true)
+	for _, name := range below(t, store, h.dir) {
+		if strings.HasSuffix(name, "-0000.arrow") { // of shard 0
+			if err := store.Remove(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s, err := snapshot.OpenWith(t.Context(), info.Path, snapshot.OpenOptions{FS: store, Shard: 1, Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	want := rowsOf(h.now, h.on(1))
+	var got table.Rows
+	if err := s.Rows(0, func(r *table.Rows) error {
+		got.Keys, got.Times, got.Counts = append(got.Keys, r.Keys...), append(got.Times, r.Times...), append(got.Counts, r.Counts...)
+		got.Weights, got.State = append(got.Weights, r.Weights...), append(got.State, r.State...)
+		return nil
+	}); err != nil || !sameRows(&got, &want) {
+		t.Errorf("%d rows of %d, or others: %v", len(got.Keys), len(want.Keys), err)
+	}
+	if _, err := snapshot.OpenWith(t.Context(), info.Path, snapshot.OpenOptions{FS: store}); !errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("both shards: %v", err)
+	}
+}
+
 // TestRetention keeps by count, age, exemption and label, and says why.
 func TestRetention(t *testing.T) {
 	t.Parallel()

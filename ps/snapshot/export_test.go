@@ -48,3 +48,16 @@ func (m memSource) Info() fsx.Info { return fsx.Info{Size: m.Size()} }
 func (memSource) Close() error { return nil }
 
 func (i *Info) Encode() ([]byte, error) { return i.encode() }
+
+// ReadRemoved decodes a file of removed fids that need not be sound, and returns how many there are.
+func ReadRemoved(b []byte) (n int, err error) {
+	r, err := openRemoved(memSource{bytes.NewReader(b)})
+	for err == nil {
+		var keys []int64
+		if keys, err = r.next(); len(keys) == 0 {
+			break
+		}
+		n += len(keys)
+	}
+	return n, err
+}

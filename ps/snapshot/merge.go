@@ -65,7 +65,7 @@ func newMerged(chain []*Snapshot, tbl, shard int) (*merged, error) {
 			l.rows, l.file = rows, f
 		}
 		if src, f := s.find(KindRemoved, tbl, shard); src != nil {
-			if l.gone, err = openRemoved(src, f.Rows); err != nil {
+			if l.gone, err = openRemoved(src); err != nil {
 				return nil, s.named(f, err)
 			}
 		}
@@ -259,15 +259,14 @@ func (l *level) load() error {
 // removedFile is a file of fids whose rows are gone, read batch by batch.
 type removedFile struct {
 	f     *arrowFile
-	batch int
-	rows  int64 // of the whole file
+	batch int // the next
 	keys  []int64
 }
 
 // openRemoved checks the footer. Errors: [ErrCorrupt], those of reading that are none.
-func openRemoved(src fsx.File, rows int64) (*removedFile, error) {
+func openRemoved(src fsx.File) (*removedFile, error) {
 	f, err := openArrow(src, removedSchema)
-	return &removedFile{f: f, rows: rows}, err
+	return &removedFile{f: f}, err
 }
 
 // next reads the next fids, which are valid until the next call; none at the end.

@@ -513,6 +513,40 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
+// FuzzRemoved decodes files of removed fids that are damaged.
+func FuzzRemoved(f *testing.F) {
+	l := layout()
+	dir := f.TempDir()
+	p := snapshot.NewPart(snapshot.PartOptions{Dir: dir, Layout: l})
+	keys := make([]int64, 100_000) // two record batches
+	for i := range keys {
+		keys[i] = int64(i)
+	}
+	if err := p.Changed(0, 0, func(*table.Rows, int) bool { return false }, func() []int64 { return keys }); err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(filepath.Join(dir, "removed-0000-0000.arrow"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if n, err := snapshot.ReadRemoved(good); n != len(keys) || err != nil {
+		f.Fatalf("%d fids of %d, %v", n, len(keys), err)
+	}
+	f.Add([]byte{})
+	f.Add([]byte{byte(len(good) % 256), 1, 2, 3, 4})
+	f.Fuzz(func(t *testing.T, edits []byte) {
+		b := testbed.Edit(good, edits)
+		before := allocated()
+		n, err := snapshot.ReadRemoved(b)
+		if err != nil && !errors.Is(err, snapshot.ErrCorrupt) {
+			t.Errorf("error %v is not ErrCorrupt", err)
+		}
+		if got := allocated() - before; n > len(b)/8 || got > 4<<20+2*uint64(len(b)) {
+			t.Errorf("%d fids and %d bytes asked for by a file of %d", n, got, len(b))
+		}
+	})
+}
+
 // TestNotFiniteIsNotWritten puts a NaN or an infinity into a weight or a state of the first row, of one far after it, and of a
 // dense tensor.
 func TestNotFiniteIsNotWritten(t *testing.T) {
