@@ -12,6 +12,10 @@ import (
 // trace and nil empties it; an empty trace is no entry.
 const TraceState = "trace"
 
+// ClockState is the key of the worker state that holds the event time of the updates applied, where a [param.Retention] goes by it: as old as the
+// rows, like the trace.
+const ClockState = "clock"
+
 // SourceState is the key of the worker state that a source keeps of one of its splits. It is in snapshots like other
 // state, but not in digests.
 func SourceState(source, split string) string { return snapshot.SourceState + source + "/" + split }

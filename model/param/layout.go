@@ -108,6 +108,9 @@ func (l *Layout) Validate() error {
 			bad("dense tensor %q: l2 %v is not a number from 0", t.Name, t.L2)
 		}
 	}
+	if err := l.Retention.Validate(); err != nil {
+		faults = append(faults, err)
+	}
 	return errors.Join(faults...)
 }
 
@@ -122,6 +125,9 @@ func (l *Layout) String() string {
 	}
 	for _, t := range l.Dense {
 		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2)
+	}
+	if r := l.Retention.String(); r != "" {
+		fmt.Fprintln(&b, r)
 	}
 	return b.String()
 }

@@ -12,6 +12,8 @@ type Layout struct {
 	Seed   uint64
 	Tables []Table
 	Dense  []Tensor
+	// Retention says which fids have rows, and for how long.
+	Retention Retention
 }
 
 // Table is a collisionless embedding table: one row per fid, created when a push for it is applied.

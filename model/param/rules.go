@@ -19,6 +19,8 @@ type Rules struct {
 	Seed uint64 `json:"seed,string"`
 	// Parameters are the rules of each segment, under table.segment, and of each dense tensor, in the layout's order.
 	Parameters []Rule `json:"parameters"`
+	// Retention says which fids have rows, and for how long; nil: all, for ever.
+	Retention *Retention `json:"retention,omitempty"`
 }
 
 // Rule is what one parameter is initialised and updated by.
@@ -81,6 +83,10 @@ func (l *Layout) Rules() Rules {
 	for _, t := range l.Dense {
 		add(t.Name, t.Init, t.Optimizer, t.L2)
 	}
+	if l.Retention.Active() {
+		retention := l.Retention
+		r.Retention = &retention
+	}
 	return r
 }
 
@@ -106,6 +112,9 @@ func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
 	}
 	if r.Seed != earlier.Seed {
 		say("initial values", "the seed is %d, was %d", r.Seed, earlier.Seed)
+	}
+	if is, was := r.Retention.text(), earlier.Retention.text(); is != was {
+		say("retention", "%s, was %s", is, was)
 	}
 	for _, p := range r.Parameters {
 		q, ok := was[p.Name]

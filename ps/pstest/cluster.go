@@ -49,6 +49,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Run("same result on any number of shards", s.testShards)
 	t.Run("precision", s.testPrecision)
 	t.Run("same result after kills and restores", s.testKills)
+	t.Run("rows come and go", s.testRetention)
 	t.Run("torn batches are noticed", s.testTorn)
 	t.Run("model of the protocol", s.testModel)
 	for _, shards := range []int{1, 2, 5} {

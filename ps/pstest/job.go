@@ -20,15 +20,17 @@ type Job struct {
 	// BatchLen should not divide SplitLen: then the last batch of a split is short.
 	BatchLen int
 	NumIDs   int64
+	// Retention is that of the layout.
+	Retention param.Retention
 }
 
 // SmallJob takes some milliseconds.
 func SmallJob() Job { return Job{NumSplits: 3, SplitLen: 200, BatchLen: 7, NumIDs: 97} }
 
 // Layout has tables of one and of two segments, dense tensors, and every kind of rule.
-func (Job) Layout() *param.Layout {
+func (j Job) Layout() *param.Layout {
 	return &param.Layout{
-		Seed: 11,
+		Seed: 11, Retention: j.Retention,
 		Tables: []param.Table{
 			{Name: "user", Segments: []param.Segment{
 				{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}},
@@ -111,6 +113,9 @@ func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update
 	u := &param.Update{
 		Source: Source, Split: w.splits[split], From: int64(from), To: int64(to), NumRows: to - from, LR: 1, Time: int64(1000 + to),
 		Keys: make([][]int64, n), Counts: make([][]uint32, n), Grads: make([][]float32, n), Dense: make([]float32, len(w.dense)),
+	}
+	if w.job.Retention.Active() && from%13 == 5 {
+		u.Time += 1 << 40 // a bad row: twelve days ahead
 	}
 	at := make([]map[int64]int, n)
 	ids := func(r int) [2]int64 {

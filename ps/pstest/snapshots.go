@@ -32,7 +32,7 @@ func TestSnapshots(t *testing.T, open OpenFunc) {
 	t.Run("killed at every file operation", s.testFileKills)
 	t.Run("damaged newest", s.testDamaged)
 	t.Run("other model", s.testOtherModel)
-	t.Run("retention and pins", s.testRetention)
+	t.Run("kept and pinned", s.testKept)
 	t.Run("one snapshot by name", s.testRestoreOne)
 	t.Run("taken by itself", s.testPeriodic)
 	t.Run("only when something has changed", s.testIfChanged)
@@ -345,7 +345,7 @@ func (s suite) testOtherModel(t *testing.T) {
 	}
 }
 
-func (s suite) testRetention(t *testing.T) {
+func (s suite) testKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := s.must(t, coordinator.Options{Layout: countLayout(), Dir: dir, Keep: 2, Meta: map[string]string{"job": "j"}})

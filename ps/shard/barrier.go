@@ -149,7 +149,10 @@ func (nopLocker) Unlock() {}
 
 // close ends the copies on write of the cut's tables under l, which must exclude everything else.
 func (c *Cut) close(l sync.Locker) {
-	for _, t := range c.Tables {
+	for i, t := range c.Tables {
 		t.Close(l)
+		if w := c.Waiting[i]; w != nil {
+			w.Close(l)
+		}
 	}
 }

@@ -124,6 +124,9 @@ func (n *Node) bytes(cut *Cut) int64 {
 	for t, tc := range cut.Tables {
 		spec := n.opts.Layout.Tables[t]
 		total += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
+		if w := cut.Waiting[t]; w != nil {
+			total += int64(w.Len()) * 24
+		}
 	}
 	for _, d := range cut.Tensors {
 		total += int64(4 * (len(d.Weights) + len(d.State)))
@@ -171,6 +174,17 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 			cut.Changed[t].Limit(tc)
 			err = w.Changed(t, int64(tc.Len()), next, cut.Changed[t].Removed)
 		}
+		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
+			return nil, err
+		}
+	}
+	for t, tc := range cut.Waiting {
+		if tc == nil {
+			continue
+		}
+		err := w.Waiting(t, func(dst *table.Rows, limit int) bool {
+			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
+		})
 		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
 			return nil, err
 		}
@@ -248,6 +262,20 @@ func (n *Node) Digest(ctx context.Context) (*ps.ShardDigest, error) {
 				return nil, context.Cause(ctx)
 			}
 			d.Digest.Rows(spec.Name, dim, stateDim, &rows)
+		}
+		if err := tc.Err(); err != nil {
+			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+		}
+	}
+	for t, tc := range cut.Waiting {
+		if tc == nil {
+			continue
+		}
+		for rows.Reset(); tc.Next(n.mu.RLocker(), &rows, 512); rows.Reset() {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			d.Digest.Waiting(n.opts.Layout.Tables[t].Name, &rows)
 		}
 		if err := tc.Err(); err != nil {
 			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)

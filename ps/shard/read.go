@@ -53,23 +53,35 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 	if err != nil {
 		return err
 	}
+	// The clock comes first: rows go by it.
+	if b := info.State[ps.ClockState]; b != nil {
+		if err := checkState(ps.ClockState, b); err != nil {
+			return fmt.Errorf("ps: snapshot %s: %w", info.Path, err)
+		}
+		to.SetState(ps.ClockState, b)
+	}
 	var mine table.Rows
 	for t, spec := range n.opts.Layout.Tables {
-		err := s.Rows(fit.Tables[t].From, func(rows *table.Rows) error {
-			if err := context.Cause(ctx); err != nil {
+		put := func(dim, stateDim int, put func(int, *table.Rows) error) func(rows *table.Rows) error {
+			return func(rows *table.Rows) error {
+				if err := context.Cause(ctx); err != nil {
+					return err
+				}
+				if info.Shards != n.opts.NumShards {
+					n.pick(&mine, rows, dim, stateDim)
+					rows = &mine
+				}
+				err := put(t, rows)
+				if errors.Is(err, table.ErrDuplicate) {
+					return fmt.Errorf("%w: %w", ps.ErrCorrupt, err)
+				}
 				return err
 			}
-			if info.Shards != n.opts.NumShards {
-				n.pick(&mine, rows, spec.Dim(), spec.StateDim())
-				rows = &mine
-			}
-			err := to.PutRows(t, rows)
-			if errors.Is(err, table.ErrDuplicate) {
-				return fmt.Errorf("%w: %w", ps.ErrCorrupt, err)
-			}
+		}
+		if err := s.Rows(fit.Tables[t].From, put(spec.Dim(), spec.StateDim(), to.PutRows)); err != nil {
 			return err
-		})
-		if err != nil {
+		}
+		if err := s.Waiting(fit.Tables[t].From, put(0, 0, to.PutWaiting)); err != nil {
 			return err
 		}
 	}

@@ -20,8 +20,13 @@ type Shard struct {
 	place     ps.Placement
 	index     int
 	maxStaged int
-	tables    []*table.Mem
-	dense     []denseTensor
+	tables    []table.Table
+	// retained are the tables that have a retention, plain those that have none: all are either.
+	retained []*table.Retained
+	plain    []*table.Mem
+	maxJump  int64
+	clock    clock
+	dense    []denseTensor
 	// version counts changes of the dense tensors from 1.
 	version  uint64
 	splits   map[ps.SplitID]*split
@@ -60,7 +65,13 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		splits: map[ps.SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
 	}
 	for _, t := range l.Tables {
-		s.tables = append(s.tables, table.New(t, l.Seed, mem))
+		if !l.Retention.Active() {
+			m := table.New(t, l.Seed, mem)
+			s.tables, s.plain = append(s.tables, m), append(s.plain, m)
+			continue
+		}
+		r := table.NewRetained(t, l.Seed, mem, l.Retention)
+		s.tables, s.retained, s.maxJump = append(s.tables, r), append(s.retained, r), l.Retention.MaxJump
 	}
 	for _, t := range l.Dense {
 		if s.place.TensorShard(t.Name) != index {
@@ -161,6 +172,14 @@ func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) (bool, error) {
 // PutRows adds rows of a snapshot. Errors: [ps.ErrFull], [table.ErrDuplicate].
 func (s *Shard) PutRows(tbl int, rows *table.Rows) error { return s.tables[tbl].Put(rows) }
 
+// PutWaiting adds fids of a snapshot that are counted and have no row; where nothing waits for rows they are dropped. Errors: as PutRows.
+func (s *Shard) PutWaiting(tbl int, rows *table.Rows) error {
+	if s.retained == nil {
+		return nil
+	}
+	return s.retained[tbl].PutWaiting(rows)
+}
+
 // PutTensor sets a dense tensor, if it lies here. Errors: [ps.ErrLayout].
 func (s *Shard) PutTensor(t snapshot.Tensor) (here bool, err error) {
 	for _, d := range s.dense {
@@ -186,12 +205,17 @@ func (s *Shard) PutProgress(id ps.SplitID, p ps.Progress) {
 }
 
 // SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [ps.TraceState] sets the trace; what is
-// none ([score.Check]) changes nothing.
+// none ([score.Check]) changes nothing. So does [ps.ClockState].
 func (s *Shard) SetState(key string, value []byte) {
-	if !bytes.Equal(value, s.state[key]) || key == ps.TraceState {
+	if !bytes.Equal(value, s.state[key]) || key == ps.TraceState || key == ps.ClockState {
 		s.changes++
 	}
 	switch {
+	case key == ps.ClockState:
+		if c, err := readClock(value); err == nil { // as below
+			s.clock = c
+			s.tellTime()
+		}
 	case key == ps.TraceState:
 		_ = s.trace.Set(value) // the caller has checked what others send
 	case value == nil:
@@ -201,10 +225,20 @@ func (s *Shard) SetState(key string, value []byte) {
 	}
 }
 
-// State returns a blob of worker state, which must not be changed, or nil. That of [ps.TraceState] is a copy.
+// tellTime tells the tables what the clock shows.
+func (s *Shard) tellTime() {
+	for _, t := range s.retained {
+		t.SetTime(s.clock.now, s.clock.began)
+	}
+}
+
+// State returns a blob of worker state, which must not be changed, or nil. Those of [ps.TraceState] and [ps.ClockState] are copies.
 func (s *Shard) State(key string) []byte {
-	if key == ps.TraceState {
+	switch key {
+	case ps.TraceState:
 		return s.trace.Bytes()
+	case ps.ClockState:
+		return s.clock.bytes()
 	}
 	return s.state[key]
 }
@@ -213,7 +247,9 @@ func (s *Shard) State(key string) []byte {
 type Cut struct {
 	Tables []table.Cut
 	// Changed are the rows of each table that have changed since the snapshot before; nil: that is not known.
-	Changed  []*table.Changes
+	Changed []*table.Changes
+	// Waiting are the fids of each table that are counted and have no row; nil where none are.
+	Waiting  []table.Cut
 	Tensors  []snapshot.Tensor
 	Progress map[ps.SplitID]ps.Progress
 	State    map[string][]byte
@@ -226,8 +262,15 @@ func (s *Shard) Cut() *Cut {
 	if b := s.trace.Bytes(); b != nil {
 		c.State[ps.TraceState] = b
 	}
+	if b := s.clock.bytes(); b != nil && s.index == 0 { // it is the same on all
+		c.State[ps.ClockState] = b
+	}
 	for _, t := range s.tables {
 		c.Tables = append(c.Tables, t.Cut())
+	}
+	c.Waiting = make([]table.Cut, len(s.tables))
+	for i, t := range s.retained {
+		c.Waiting[i] = t.CutWaiting()
 	}
 	for _, d := range s.dense {
 		t := snapshot.Tensor{Name: d.spec.Name, Weights: append([]float32(nil), d.weights...), State: append([]float32(nil), d.state...)}
@@ -239,9 +282,10 @@ func (s *Shard) Cut() *Cut {
 	return c
 }
 
-// Track makes the shard take note of which rows change from now on, for incremental snapshots.
+// Track makes the shard take note of which rows change from now on, for incremental snapshots. Tables with a retention do not: rows of theirs
+// expire without anything being changed.
 func (s *Shard) Track() {
-	for _, t := range s.tables {
+	for _, t := range s.plain {
 		t.Track()
 	}
 }
@@ -249,7 +293,7 @@ func (s *Shard) Track() {
 // snapshotCut is Cut for a snapshot: what changes after it is counted for the next one.
 func (s *Shard) snapshotCut() *Cut {
 	c := s.Cut()
-	for _, t := range s.tables {
+	for _, t := range s.plain {
 		if of := t.TakeChanges(); of != nil {
 			c.Changed = append(c.Changed, of)
 		}
@@ -269,7 +313,7 @@ func (s *Shard) returnChanges(c *Cut) {
 		return
 	}
 	for t, of := range c.Changed {
-		s.tables[t].ReturnChanges(of)
+		s.plain[t].ReturnChanges(of)
 	}
 	c.Changed = nil
 }

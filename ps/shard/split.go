@@ -289,7 +289,7 @@ func (s *Shard) commit(session uint64, c *ps.Control) error {
 	}
 	s.changes++
 	for _, b := range sp.staged[:n] {
-		s.apply(b)
+		s.apply(c.Split, b)
 		// Invariant 1: the position moves with the rows, under one lock.
 		sp.applied = after(sp.applied, b)
 	}
@@ -301,8 +301,16 @@ func (s *Shard) commit(session uint64, c *ps.Control) error {
 	return nil
 }
 
-func (s *Shard) apply(b *batch) {
+func (s *Shard) apply(id ps.SplitID, b *batch) {
 	_ = s.trace.Add(b.trace) // checked when it was staged
+	if s.retained != nil {
+		// The rows are as old as they were when the batch was looked up: it moves the clock afterwards.
+		time, draw := s.clock.next(b.tables[0].Time, s.maxJump), param.Mix(param.HashName(id.Source, id.Split), uint64(b.to))
+		for t := range b.tables {
+			b.tables[t].Time, b.tables[t].Draw = time, draw
+		}
+		defer s.tellTime()
+	}
 	for t := range b.tables {
 		if len(b.tables[t].Keys) > 0 {
 			s.tables[t].Apply(b.tables[t])

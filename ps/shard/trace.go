@@ -9,7 +9,12 @@ import (
 
 // checkState reports worker state that cannot be what its key says. Errors: [ps.ErrLayout].
 func checkState(key string, value []byte) error {
-	if key != ps.TraceState {
+	switch key {
+	case ps.ClockState:
+		_, err := readClock(value)
+		return err
+	case ps.TraceState:
+	default:
 		return nil
 	}
 	if err := score.Check(value); err != nil {

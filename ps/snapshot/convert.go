@@ -55,38 +55,50 @@ func convertTables(ctx context.Context, from *Snapshot, fit *param.Fit, l *param
 			continue
 		}
 		c := &conversion{spec: spec, was: from.info.Tables[tf.From], fit: tf, seed: l.Seed}
-		var failed error
-		next, stop := iter.Pull(func(yield func(*table.Rows) bool) {
-			failed = from.RowsOf(tf.From, p.o.Shard, func(rows *table.Rows) error {
-				if err := context.Cause(ctx); err != nil {
-					return err
-				}
-				if !yield(rows) {
-					return errStopped
-				}
-				return nil
-			})
-		})
-		err := p.Rows(t, func(dst *table.Rows, limit int) bool {
-			for c.at == len(c.rows.Keys) {
-				rows, ok := next()
-				if !ok {
-					return false
-				}
-				c.rows, c.at = *rows, 0
-			}
-			c.take(dst, limit)
-			return true
-		})
-		stop()
-		if errors.Is(failed, errStopped) {
-			failed = nil
+		err := convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.RowsOf(tf.From, p.o.Shard, each) },
+			func(next func(dst *table.Rows, limit int) bool) error { return p.Rows(t, next) })
+		if err == nil {
+			c = &conversion{}
+			err = convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.WaitingOf(tf.From, p.o.Shard, each) },
+				func(next func(dst *table.Rows, limit int) bool) error { return p.Waiting(t, next) })
 		}
-		if err = errors.Join(err, failed); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// convertRows writes what read gives.
+func convertRows(ctx context.Context, c *conversion, read func(each func(*table.Rows) error) error, write func(next func(dst *table.Rows, limit int) bool) error) error {
+	var failed error
+	next, stop := iter.Pull(func(yield func(*table.Rows) bool) {
+		failed = read(func(rows *table.Rows) error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if !yield(rows) {
+				return errStopped
+			}
+			return nil
+		})
+	})
+	err := write(func(dst *table.Rows, limit int) bool {
+		for c.at == len(c.rows.Keys) {
+			rows, ok := next()
+			if !ok {
+				return false
+			}
+			c.rows, c.at = *rows, 0
+		}
+		c.take(dst, limit)
+		return true
+	})
+	stop()
+	if errors.Is(failed, errStopped) {
+		failed = nil
+	}
+	return errors.Join(err, failed)
 }
 
 var errStopped = errors.New("no more rows are wanted")

@@ -18,6 +18,7 @@ import (
 // floats as the 4 bytes of their bits, texts and lists after their length:
 //
 //	row    'r' table fid time count weights state
+//	fid without a row that is counted  'w' table fid time count
 //	dense  'd' name weights state
 //	split  'p' source split position rows batches
 //	state  's' key value; of a trace ([score.Records]) the records alone, whatever their heads are called
@@ -40,6 +41,19 @@ func (d *Digest) Rows(name string, dim, stateDim int, rows *table.Rows) {
 		b = appendFloats(b, rows.State[i*stateDim:(i+1)*stateDim])
 		d.add(b)
 		head = b
+	}
+	d.buf = head
+}
+
+// Waiting adds fids of a table that are counted and have no row.
+func (d *Digest) Waiting(name string, rows *table.Rows) {
+	head := appendText(append(d.buf[:0], 'w'), name)
+	n := len(head)
+	for i, fid := range rows.Keys {
+		head = binary.LittleEndian.AppendUint64(head[:n], uint64(fid))
+		head = binary.LittleEndian.AppendUint64(head, uint64(rows.Times[i]))
+		head = binary.LittleEndian.AppendUint64(head, rows.Counts[i])
+		d.add(head)
 	}
 	d.buf = head
 }

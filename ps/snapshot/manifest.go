@@ -50,6 +50,8 @@ const (
 	KindState Kind = "state"
 	// KindRemoved files hold the fids of rows that the base has and the incremental snapshot has no more.
 	KindRemoved Kind = "removed"
+	// KindWaiting files hold the fids of a table that are counted and have no row yet, with their times and counts.
+	KindWaiting Kind = "waiting"
 	// KindDense files hold the weights of dense tensors, KindDenseState ones the optimizers' state.
 	KindDense      Kind = "dense"
 	KindDenseState Kind = "dense_state"
@@ -234,7 +236,7 @@ func decodeManifest(b []byte) (*Info, error) {
 	return info, nil
 }
 
-// maxFiles bounds the files of a manifest: five a table and shard.
+// maxFiles bounds the files of a manifest: six a table and shard.
 const maxFiles = 1 << 20
 
 // check refuses what no writer writes, so that readers may trust dimensions and names.
@@ -281,6 +283,7 @@ func (i *Info) check() error {
 		case inTable && f.Kind == KindState:
 			state[f.Table] += f.Rows
 		case inTable && f.Kind == KindRemoved && i.Base != nil:
+		case inTable && f.Kind == KindWaiting:
 		default:
 			return fmt.Errorf("file %q is %q of table %d of %d", f.Name, f.Kind, f.Table, len(rows))
 		}
@@ -299,5 +302,5 @@ func (i *Info) check() error {
 	return nil
 }
 
-// state reports whether a file holds optimizer state.
-func (k Kind) state() bool { return k == KindState || k == KindDenseState }
+// state reports whether a file holds what only training needs.
+func (k Kind) state() bool { return k == KindState || k == KindDenseState || k == KindWaiting }

@@ -117,15 +117,24 @@ func finite(x []float32) bool {
 
 // Rows writes the rows of one table; next appends at most limit rows and reports whether there were any.
 func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) error {
-	_, err := w.write(tbl, FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard}, next)
+	_, err := w.write(w.tables[tbl], FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard}, next)
 	return err
 }
+
+// Waiting is Rows for the fids of a table that are counted and have no row: of those, fid, time and count are written.
+func (w *PartWriter) Waiting(tbl int, next func(dst *table.Rows, limit int) bool) error {
+	_, err := w.write(waitingTable(w.tables[tbl]), FileInfo{Kind: KindWaiting, Table: tbl, Shard: w.o.Shard}, next)
+	return err
+}
+
+// waitingTable is a table as its fids that wait have it.
+func waitingTable(t Table) Table { return Table{TableShape: param.TableShape{Name: t.Name}} }
 
 // Changed writes, for an incremental snapshot, the rows of one table that were made or changed since the base, as Rows does,
 // and then the fids of those that were removed, both in the order of [table.Hash]. total is how many rows the table has.
 func (w *PartWriter) Changed(tbl int, total int64, next func(dst *table.Rows, limit int) bool, removed func() []int64) error {
 	info := FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard, Total: total}
-	rows, err := w.write(tbl, info, next)
+	rows, err := w.write(w.tables[tbl], info, next)
 	if err != nil {
 		return err
 	}
@@ -183,8 +192,7 @@ func (w *PartWriter) removed(tbl int, keys []int64) error {
 }
 
 // write writes files of rows and of their state, which are described by info; none when there are no rows, and then it returns nil.
-func (w *PartWriter) write(tbl int, info FileInfo, next func(dst *table.Rows, limit int) bool) (rows *file, err error) {
-	t := w.tables[tbl]
+func (w *PartWriter) write(t Table, info FileInfo, next func(dst *table.Rows, limit int) bool) (rows *file, err error) {
 	dim, stateDim := t.Dim(), t.StateDim()
 	cols := newColumns(t)
 	batch := batchRows(dim, stateDim)
@@ -208,18 +216,22 @@ func (w *PartWriter) write(tbl int, info FileInfo, next func(dst *table.Rows, li
 			return rows, err
 		}
 		if rows == nil {
-			if rows, err = w.create(w.name("rows", tbl), cols.rows); err != nil {
+			if rows, err = w.create(w.name(string(info.Kind), info.Table), cols.rows); err != nil {
 				return rows, err
 			}
 			if stateDim > 0 {
-				if state, err = w.create(w.name("state", tbl), cols.state); err != nil {
+				if state, err = w.create(w.name("state", info.Table), cols.state); err != nil {
 					return rows, err
 				}
 			}
 		}
 		for from := 0; from < len(w.rows.Keys); from += pieceRows {
 			piece := part(&w.rows, dim, stateDim, from, min(from+pieceRows, len(w.rows.Keys)))
-			w.part.Digest.Rows(t.Name, dim, stateDim, &piece)
+			if info.Kind == KindWaiting {
+				w.part.Digest.Waiting(t.Name, &piece)
+			} else {
+				w.part.Digest.Rows(t.Name, dim, stateDim, &piece)
+			}
 			w.o.Pause()
 		}
 		n += int64(len(w.rows.Keys))
@@ -239,7 +251,7 @@ func (w *PartWriter) write(tbl int, info FileInfo, next func(dst *table.Rows, li
 	if err := w.finish(rows, info); err != nil || state == nil {
 		return rows, err
 	}
-	return rows, w.finish(state, FileInfo{Kind: KindState, Table: tbl, Shard: w.o.Shard, Rows: n})
+	return rows, w.finish(state, FileInfo{Kind: KindState, Table: info.Table, Shard: w.o.Shard, Rows: n})
 }
 
 // part is rows [from, to) of r.

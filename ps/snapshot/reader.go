@@ -167,6 +167,35 @@ func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
 	if r == nil || err != nil {
 		return err
 	}
+	return r.all(each)
+}
+
+// Waiting is [Snapshot.Rows] for the fids of a table that are counted and have no row: they have times and counts. Of a snapshot that was
+// opened for its weights only there are none.
+func (s *Snapshot) Waiting(tbl int, each func(*table.Rows) error) error {
+	for shard := range s.info.Shards {
+		if err := s.WaitingOf(tbl, shard, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WaitingOf is [Snapshot.Waiting] for what one shard wrote.
+func (s *Snapshot) WaitingOf(tbl, shard int, each func(*table.Rows) error) error {
+	file, f := s.find(KindWaiting, tbl, shard)
+	if file == nil {
+		return nil
+	}
+	files, err := openRowFiles(file, nil, waitingTable(s.info.Tables[tbl]))
+	if err != nil {
+		return s.named(f, err)
+	}
+	return (&RowReader{of: s, file: f, rows: files, total: f.Rows}).all(each)
+}
+
+// all calls each with all rows that are left.
+func (r *RowReader) all(each func(*table.Rows) error) error {
 	for {
 		rows, _, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -176,7 +205,7 @@ func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
 			return err
 		}
 		if err := each(rows); err != nil {
-			return s.named(r.file, err)
+			return r.of.named(r.file, err)
 		}
 	}
 }
@@ -249,6 +278,12 @@ func (s *Snapshot) Digest() (string, error) {
 			d.Rows(t.Name, t.Dim(), t.StateDim(), r)
 			return nil
 		})
+		if err == nil {
+			err = s.Waiting(i, func(r *table.Rows) error {
+				d.Waiting(t.Name, r)
+				return nil
+			})
+		}
 		if err != nil {
 			return "", err
 		}

@@ -77,6 +77,8 @@ type Update struct {
 	Time int64
 	// LR multiplies the learning rates.
 	LR float32
+	// Draw is what lots are drawn by, where fids are admitted so: a hash of the batch's origin.
+	Draw uint64
 }
 
 // Rows holds rows column by column. Row i has Weights[i*Dim:(i+1)*Dim] and State[i*StateDim:(i+1)*StateDim], segments

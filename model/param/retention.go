@@ -1,0 +1,189 @@
+package param
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/monolith-go/monolith/pipeline/fid"
+)
+
+// Retention says which fids have rows, and for how long. It is a rule, not a part of the shape: it may change while a model is trained on.
+// The zero value gives a row to every fid that is pushed, for ever. docs/decisions has the contract in full.
+type Retention struct {
+	// Default is the rule of the slots that Slots has none for. A fid's slot is that of package fid, whatever its table.
+	Default SlotRetention         `json:"default,omitzero"`
+	Slots   map[int]SlotRetention `json:"slots,omitempty"`
+	// MaxJump is by how much the time of one update may be ahead of the clock, in microseconds, and be believed at once; 0: by anything.
+	MaxJump int64 `json:"max_jump,omitempty"`
+	// Admission is how fids without a row wait for one.
+	Admission Admission `json:"admission,omitempty"`
+	// MaxBytes is how much memory the rows of each table may take on all shards together; 0: there is no limit.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
+	// Full is what happens at the limit.
+	Full Full `json:"full,omitempty"`
+}
+
+// SlotRetention is the rule of one slot.
+type SlotRetention struct {
+	// Expire is after how much event time without an update a row is gone, in microseconds; 0: never.
+	Expire int64 `json:"expire,omitempty"`
+	// Occurrences is how often a fid must have occurred before the update that creates its row; 0: it is created at once.
+	Occurrences uint32 `json:"occurrences,omitempty"`
+}
+
+// Admission is a way to decide which fids get a row.
+type Admission string
+
+// The ways of admission. With T = SlotRetention.Occurrences, and c how often a fid without a row occurs in an update:
+const (
+	// AdmitExact counts every fid: it is admitted once it had occurred T times before the update. Waiting fids take some 40 bytes each.
+	AdmitExact Admission = "exact"
+	// AdmitProbable admits with probability 1 - .05^(c/T): T occurrences admit 95 of 100, in however many updates they come.
+	AdmitProbable Admission = "probabilistic"
+	// AdmitLinear admits with probability min(1, c/T).
+	AdmitLinear Admission = "linear"
+)
+
+// Full is a policy of a table at its limit.
+type Full string
+
+// The policies.
+const (
+	// FullRefuse gives no new rows.
+	FullRefuse Full = "refuse"
+	// FullOldest removes the rows that were not updated for longest.
+	FullOldest Full = "evict_oldest"
+	// FullRarest removes the rows with the fewest occurrences.
+	FullRarest Full = "evict_rarest"
+)
+
+// SlotOf is the slot of a fid.
+func SlotOf(key int64) int { return fid.ID(key).Slot() }
+
+// Of is the rule of a slot.
+func (r *Retention) Of(slot int) SlotRetention {
+	if s, ok := r.Slots[slot]; ok {
+		return s
+	}
+	return r.Default
+}
+
+// Active reports whether there is any rule.
+func (r *Retention) Active() bool {
+	return r.MaxBytes > 0 || r.any(func(s SlotRetention) bool { return s != SlotRetention{} })
+}
+
+// Expires reports whether any row does.
+func (r *Retention) Expires() bool { return r.any(func(s SlotRetention) bool { return s.Expire > 0 }) }
+
+// Waits reports whether any fid waits for its row.
+func (r *Retention) Waits() bool {
+	return r.any(func(s SlotRetention) bool { return s.Occurrences > 0 })
+}
+
+func (r *Retention) any(f func(SlotRetention) bool) bool {
+	if f(r.Default) {
+		return true
+	}
+	for _, s := range r.Slots {
+		if f(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// rowOverhead is what a row takes beside its numbers: time, count and its share of the index.
+const rowOverhead = 16 + 32
+
+// RowBytes is what a row takes in memory, about.
+func (t Table) RowBytes() int64 { return int64(4*(t.Dim()+t.StateDim()) + rowOverhead) }
+
+// LeastRows is the smallest limit of a table, in rows: one for each range of hashes that a shard may own. Limits mean something from some times as
+// many on.
+const LeastRows = 1 << 12
+
+// MaxRows is the limit of a table on all shards, in rows; 0: there is none.
+func (r *Retention) MaxRows(t Table) int64 {
+	if r.MaxBytes == 0 {
+		return 0
+	}
+	return max(r.MaxBytes/t.RowBytes(), LeastRows)
+}
+
+// Validate reports numbers out of range and names that are not known.
+func (r *Retention) Validate() error {
+	check := func(what string, s SlotRetention) error {
+		if s.Expire < 0 || s.Occurrences > math.MaxInt32 {
+			return fmt.Errorf("param: retention of %s: expire after %d µs, %d occurrences: out of range", what, s.Expire, s.Occurrences)
+		}
+		return nil
+	}
+	if err := check("all slots", r.Default); err != nil {
+		return err
+	}
+	for slot, s := range r.Slots {
+		if slot < 0 || slot >= fid.NumSlots {
+			return fmt.Errorf("param: retention of slot %d: slots are from 0 to %d", slot, fid.NumSlots-1)
+		}
+		if err := check(fmt.Sprint("slot ", slot), s); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.MaxJump < 0 || r.MaxBytes < 0:
+		return fmt.Errorf("param: retention: max_jump %d and max_bytes %d are not from 0", r.MaxJump, r.MaxBytes)
+	case r.Waits() && !slices.Contains([]Admission{AdmitExact, AdmitProbable, AdmitLinear}, r.Admission):
+		return fmt.Errorf("param: retention: fids wait, and admission %q is not known", r.Admission)
+	case r.MaxBytes > 0 && !slices.Contains([]Full{FullRefuse, FullOldest, FullRarest}, r.Full):
+		return fmt.Errorf("param: retention: there is a limit, and what happens there, %q, is not known", r.Full)
+	}
+	return nil
+}
+
+// text is String for people; r may be nil.
+func (r *Retention) text() string {
+	if r == nil || !r.Active() {
+		return "every id has a row for ever"
+	}
+	return r.String()
+}
+
+// String is one canonical form; "" for no rule.
+func (r *Retention) String() string {
+	if !r.Active() {
+		return ""
+	}
+	var b strings.Builder
+	rule := func(s SlotRetention) {
+		if s.Expire > 0 {
+			fmt.Fprintf(&b, " expire after %s", time.Duration(s.Expire)*time.Microsecond)
+		}
+		if s.Occurrences > 0 {
+			fmt.Fprintf(&b, " admit after %d", s.Occurrences)
+		}
+		if s == (SlotRetention{}) {
+			b.WriteString(" keep")
+		}
+	}
+	b.WriteString("rows:")
+	rule(r.Default)
+	for _, slot := range slices.Sorted(maps.Keys(r.Slots)) {
+		fmt.Fprintf(&b, "; slot %d:", slot)
+		rule(r.Slots[slot])
+	}
+	if r.Expires() {
+		fmt.Fprintf(&b, "; max jump %s", time.Duration(r.MaxJump)*time.Microsecond)
+	}
+	if r.Waits() {
+		fmt.Fprintf(&b, "; admission %s", r.Admission)
+	}
+	if r.MaxBytes > 0 {
+		fmt.Fprintf(&b, "; %d bytes a table, then %s", r.MaxBytes, r.Full)
+	}
+	return b.String()
+}

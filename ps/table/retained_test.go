@@ -1,0 +1,368 @@
+package table_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// retainedMap is the obvious [table.Retained]: what expires goes at once, and every decision looks at everything.
+type retainedMap struct {
+	*pstest.MapTable
+
+	spec    param.Table
+	seed    uint64
+	rules   param.Retention
+	now     int64
+	began   int64
+	rows    map[int64]entry
+	waiting map[int64]entry
+}
+
+// entry is what a row or a waiting fid has beside its numbers.
+type entry struct {
+	time  int64
+	count uint64
+}
+
+func newRetainedMap(spec param.Table, seed uint64, rules param.Retention) *retainedMap {
+	return &retainedMap{MapTable: pstest.NewMapTable(spec, seed), spec: spec, seed: seed, rules: rules, rows: map[int64]entry{}, waiting: map[int64]entry{}}
+}
+
+func (m *retainedMap) rule(key int64) param.SlotRetention { return m.rules.Of(int(uint64(key) >> 48)) }
+
+func (m *retainedMap) setTime(now, began int64) {
+	m.now, m.began = now, began
+	gone := func(of map[int64]entry) (keys []int64) {
+		for k, e := range of {
+			if after := m.rule(k).Expire; after > 0 && now-max(e.time, began) >= after {
+				keys = append(keys, k)
+				delete(of, k)
+			}
+		}
+		return keys
+	}
+	m.Remove(gone(m.rows))
+	gone(m.waiting)
+}
+
+func (m *retainedMap) apply(u table.Update) {
+	old := maps.Clone(m.rows)
+	var kept table.Update
+	dim := m.spec.Dim()
+	for i, k := range u.Keys {
+		if _, ok := m.rows[k]; !ok && !m.admit(k, u.Counts[i], &u, old) {
+			continue
+		}
+		e := m.rows[k]
+		m.rows[k] = entry{max(e.time, u.Time), e.count + uint64(u.Counts[i])}
+		kept.Keys, kept.Counts, kept.Grads = append(kept.Keys, k), append(kept.Counts, u.Counts[i]), append(kept.Grads, u.Grads[i*dim:][:dim]...)
+	}
+	kept.Time, kept.LR = u.Time, u.LR
+	m.Apply(kept)
+}
+
+func (m *retainedMap) admit(k int64, count uint32, u *table.Update, old map[int64]entry) bool {
+	if least := m.rule(k).Occurrences; least > 0 {
+		lot := float64(param.Mix(param.Mix(param.Mix(m.seed, param.HashName(m.spec.Name, "admission")), uint64(k)), u.Draw)>>11) / (1 << 53)
+		switch m.rules.Admission {
+		case param.AdmitLinear:
+			if lot >= float64(count)/float64(least) {
+				return false
+			}
+		case param.AdmitProbable:
+			p := 1 - math.Pow(.05, 1/float64(least))
+			if lot < math.Pow(1-p, float64(count)) { // none of the occurrences admits it
+				return false
+			}
+		default:
+			if e := m.waiting[k]; e.count < uint64(least) {
+				m.waiting[k] = entry{max(e.time, u.Time), e.count + uint64(count)}
+				return false
+			}
+		}
+	}
+	if !m.room(k, u, old) {
+		return false
+	}
+	delete(m.waiting, k)
+	return true
+}
+
+// room makes room in the part of a key; rows that the update has, or has brought, stay.
+func (m *retainedMap) room(k int64, u *table.Update, old map[int64]entry) bool {
+	most := m.rules.MaxRows(m.spec)
+	if most == 0 {
+		return true
+	}
+	parts := uint64(1 << 12)
+	for parts <= uint64(most)/1024 {
+		parts *= 2
+	}
+	most /= int64(parts)
+	part := func(k int64) uint64 { return table.Hash(k) / (math.MaxUint64/parts + 1) }
+	var there, may []int64
+	for r := range m.rows {
+		if part(r) != part(k) {
+			continue
+		}
+		there = append(there, r)
+		if _, ok := old[r]; ok && !slices.Contains(u.Keys, r) {
+			may = append(may, r)
+		}
+	}
+	if int64(len(there)) < most {
+		return true
+	}
+	if m.rules.Full == param.FullRefuse {
+		return false
+	}
+	slices.SortFunc(may, func(a, b int64) int {
+		x, y := m.rows[a], m.rows[b]
+		times, counts := cmp.Compare(x.time, y.time), cmp.Compare(x.count, y.count)
+		if m.rules.Full == param.FullRarest {
+			times, counts = counts, times
+		}
+		return cmp.Or(times, counts, cmp.Compare(table.Hash(a), table.Hash(b)))
+	})
+	go1 := may[:min(len(may), int(max(most/8, 1)))]
+	m.Remove(go1)
+	for _, r := range go1 {
+		delete(m.rows, r)
+		delete(old, r)
+	}
+	return int64(len(there)-len(go1)) < most
+}
+
+// retentions are rules of every kind, for keys of slots 0 to 3.
+func retentions(spec param.Table) map[string]param.Retention {
+	slots := map[int]param.SlotRetention{1: {Expire: 40, Occurrences: 2}, 2: {}, 3: {Occurrences: 5}}
+	small := 6000 * spec.RowBytes()
+	return map[string]param.Retention{
+		"expiry":        {Default: param.SlotRetention{Expire: 100}, Slots: map[int]param.SlotRetention{1: {Expire: 30}, 2: {}}},
+		"exact":         {Slots: slots, Admission: param.AdmitExact},
+		"probabilistic": {Default: param.SlotRetention{Expire: 60, Occurrences: 3}, Slots: slots, Admission: param.AdmitProbable},
+		"linear":        {Default: param.SlotRetention{Expire: 60, Occurrences: 3}, Slots: slots, Admission: param.AdmitLinear},
+		"refuse":        {MaxBytes: small, Full: param.FullRefuse, Default: param.SlotRetention{Expire: 200}},
+		"oldest":        {MaxBytes: small, Full: param.FullOldest},
+		"rarest":        {MaxBytes: small, Full: param.FullRarest},
+		"all":           {MaxBytes: 5 * small, Full: param.FullOldest, Default: param.SlotRetention{Expire: 300, Occurrences: 1}, Admission: param.AdmitExact},
+	}
+}
+
+func TestRetainedIsWhatTheMapIs(t *testing.T) {
+	t.Parallel()
+	for name, rules := range retentions(adagrad(3)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(1) {
+				testRetained(t, rules, seed)
+			}
+		})
+	}
+}
+
+func testRetained(t *testing.T, rules param.Retention, seed uint64) {
+	t.Helper()
+	spec := adagrad(3)
+	r := rand.New(rand.NewPCG(seed, 7))
+	got, want := table.NewRetained(spec, seed, nil, rules), newRetainedMap(spec, seed, rules)
+	defer func() { got.Close() }()
+	now := int64(0)
+	type pair struct {
+		cut  table.Cut
+		want table.Rows
+		a    table.Rows
+	}
+	rows := func(c table.Cut) (out table.Rows) {
+		for c.Next(noLock{}, &out, 1+r.IntN(1000)) {
+		}
+		c.Close(noLock{})
+		return out
+	}
+	var cut *pair
+	for step := range 150 {
+		u := table.Update{LR: 0.5, Draw: r.Uint64(), Time: max(0, now-r.Int64N(8))}
+		seen := map[int64]bool{}
+		for range r.IntN(400) {
+			k := r.Int64N(4)<<48 | r.Int64N(1<<r.IntN(14))
+			if !seen[k] {
+				seen[k] = true
+				u.Keys, u.Counts, u.Grads = append(u.Keys, k), append(u.Counts, 1+r.Uint32N(3)), append(u.Grads, r.Float32(), r.Float32(), r.Float32())
+			}
+		}
+		if err := got.Reserve(len(u.Keys)); err != nil {
+			t.Fatal(err)
+		}
+		got.Apply(u)
+		want.apply(u)
+		if step > 10 {
+			now += r.Int64N(5)
+			if r.IntN(50) == 0 {
+				now += 120 // most go at once
+			}
+			got.SetTime(now, min(now, 1))
+			want.setTime(now, min(now, 1))
+		}
+		a, b := make([]float32, 3*len(u.Keys)), make([]float32, 3*len(u.Keys))
+		x, y := make([]float32, 3*len(u.Keys)), make([]float32, 3*len(u.Keys))
+		if n, m := got.Lookup(u.Keys, a), want.Lookup(u.Keys, b); n != m || !slices.Equal(a, b) {
+			t.Fatalf("step %d: %d of %d keys found, want %d; same values: %v", step, n, len(u.Keys), m, slices.Equal(a, b))
+		}
+		if n, m := got.LookupState(u.Keys, a, x), want.LookupState(u.Keys, b, y); n != m || !slices.Equal(a, b) || !slices.Equal(x, y) {
+			t.Fatalf("step %d: with state %d of %d keys found, want %d", step, n, len(u.Keys), m)
+		}
+		for _, k := range u.Keys {
+			var a, b table.Rows
+			if n, m := got.Get(k, &a), want.Get(k, &b); n != m || n && (a.Times[0] != b.Times[0] || a.Counts[0] != b.Counts[0]) {
+				t.Fatalf("step %d: row %d is %v, want %v", step, k, a, b)
+			}
+		}
+		if cut == nil && r.IntN(10) == 0 {
+			cut = &pair{cut: got.Cut(), want: rows(want.Cut())}
+			if c := got.CutWaiting(); c != nil {
+				waiting := rows(c)
+				if len(waiting.Keys) != len(want.waiting) {
+					t.Fatalf("step %d: %d fids wait, want %d", step, len(waiting.Keys), len(want.waiting))
+				}
+				for i, k := range waiting.Keys {
+					if e := want.waiting[k]; e.count != waiting.Counts[i] || e.time != waiting.Times[i] {
+						t.Fatalf("step %d: fid %d waits with %d of %d, want %v", step, k, waiting.Counts[i], waiting.Times[i], e)
+					}
+				}
+			}
+		} else if cut != nil && !cut.cut.Next(noLock{}, &cut.a, 1+r.IntN(1500)) {
+			cut.cut.Close(noLock{})
+			if !slices.Equal(cut.a.Keys, cut.want.Keys) || !sameBits(cut.a.Weights, cut.want.Weights) || !sameBits(cut.a.State, cut.want.State) ||
+				!slices.Equal(cut.a.Times, cut.want.Times) || !slices.Equal(cut.a.Counts, cut.want.Counts) {
+				t.Fatalf("step %d: a cut of %d rows, want %d", step, len(cut.a.Keys), len(cut.want.Keys))
+			}
+			cut = nil
+			// A table that is made of what cuts hold continues in the same way, whatever lay in its memory.
+			again := table.NewRetained(spec, seed, nil, rules)
+			again.SetTime(now, min(now, 1))
+			all := rows(got.Cut())
+			if err := again.Put(&all); err != nil {
+				t.Fatal(err)
+			}
+			if c := got.CutWaiting(); c != nil {
+				waiting := rows(c)
+				if err := again.PutWaiting(&waiting); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got.Close()
+			got = again
+		}
+	}
+	if len(want.rows) == 0 {
+		t.Error("no row was left: the test says nothing")
+	}
+}
+
+// Rows come and go for ten times as many as there are at once: memory stays.
+func TestRetainedStaysFlat(t *testing.T) {
+	t.Parallel()
+	spec := adagrad(8)
+	const batch, live = 500, 50_000
+	for name, rules := range map[string]param.Retention{
+		"expiry":         {Default: param.SlotRetention{Expire: live / batch}},
+		"waiting":        {Default: param.SlotRetention{Expire: live / batch, Occurrences: 5}, Admission: param.AdmitExact},
+		"evict oldest":   {MaxBytes: live * spec.RowBytes(), Full: param.FullOldest},
+		"expiry, refuse": {MaxBytes: live * spec.RowBytes(), Full: param.FullRefuse, Default: param.SlotRetention{Expire: live / batch}},
+	} {
+		mem := table.NewMemory(table.MemoryOptions{Limit: 1 << 40})
+		tab := table.NewRetained(spec, 1, mem, rules)
+		u := table.Update{LR: 1, Keys: make([]int64, batch), Counts: make([]uint32, batch), Grads: make([]float32, batch*8)}
+		var bytes, used, rows int64
+		for step := range 10 * live / batch {
+			for i := range u.Keys {
+				u.Keys[i] = int64(step*batch + i)
+			}
+			u.Time = int64(step + 1)
+			tab.Apply(u)
+			tab.SetTime(u.Time, 1)
+			if step == 2*live/batch {
+				bytes, used, rows = tab.Bytes(), mem.Used(), int64(tab.Len()+tab.Waiting())
+			}
+		}
+		if got := tab.Bytes(); got > bytes+bytes/4 {
+			t.Errorf("%s: %d bytes at the end, %d after a fifth", name, got, bytes)
+		}
+		if got := mem.Used(); got > used+used/4 {
+			t.Errorf("%s: %d bytes taken at the end, %d after a fifth", name, got, used)
+		}
+		if rows > live+live/4 || rows < live/2 {
+			t.Errorf("%s: %d rows, want about %d", name, rows, live)
+		}
+		tab.Close()
+		if got := mem.Used(); got != 0 {
+			t.Errorf("%s: closed, %d bytes still taken", name, got)
+		}
+	}
+}
+
+// Admission by lot lets through the share that it says.
+func TestAdmissionByLot(t *testing.T) {
+	t.Parallel()
+	spec := adagrad(1)
+	const n, batch = 200_000, 10_000
+	for _, tc := range []struct {
+		way   param.Admission
+		count uint32
+		times int
+		want  float64
+	}{
+		{param.AdmitLinear, 1, 1, .2},
+		{param.AdmitLinear, 3, 1, .6},
+		{param.AdmitLinear, 9, 1, 1},
+		{param.AdmitProbable, 1, 1, 1 - math.Pow(.05, .2)},
+		{param.AdmitProbable, 5, 1, .95},
+		{param.AdmitProbable, 1, 5, .95}, // however the occurrences are spread
+		{param.AdmitProbable, 2, 2, 1 - math.Pow(.05, .8)},
+	} {
+		tab := table.NewRetained(spec, 3, nil, param.Retention{Default: param.SlotRetention{Occurrences: 5}, Admission: tc.way})
+		for at := 0; at < n; at += batch {
+			u := table.Update{LR: 1, Grads: make([]float32, batch)}
+			for i := range batch {
+				u.Keys, u.Counts = append(u.Keys, int64(at+i)), append(u.Counts, tc.count)
+			}
+			for i := range tc.times {
+				u.Draw = uint64(i)
+				tab.Apply(u)
+			}
+		}
+		share := float64(tab.Len()) / n
+		if deviation := 5*math.Sqrt(tc.want*(1-tc.want)/n) + 1e-9; math.Abs(share-tc.want) > deviation {
+			t.Errorf("%s, %d occurrences %d times: a share of %.4f, want %.4f", tc.way, tc.count, tc.times, share, tc.want)
+		}
+		tab.Close()
+	}
+}
+
+// What is not admitted trains nothing, and counts from then on when it is.
+func TestAdmissionExample(t *testing.T) {
+	t.Parallel()
+	tab := table.NewRetained(adagrad(1), 1, nil, param.Retention{Default: param.SlotRetention{Occurrences: 3}, Admission: param.AdmitExact})
+	defer tab.Close()
+	initial, now := make([]float32, 1), make([]float32, 1)
+	tab.Lookup([]int64{7}, initial)
+	for i, want := range []string{"0 rows, 1 waits", "0 rows, 1 waits", "1 rows, 0 waits"} {
+		tab.Apply(table.Update{LR: 1, Keys: []int64{7}, Counts: []uint32{2}, Grads: []float32{1}})
+		found := tab.Lookup([]int64{7}, now)
+		if got := fmt.Sprintf("%d rows, %d waits", tab.Len(), tab.Waiting()); got != want {
+			t.Errorf("update %d: %s, want %s", i+1, got, want)
+		}
+		if changed := now[0] != initial[0]; changed != (i == 2) || found != tab.Len() {
+			t.Errorf("update %d: found %d, value %v, initial %v", i+1, found, now[0], initial[0])
+		}
+	}
+}
