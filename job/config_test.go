@@ -253,6 +253,27 @@ func TestFaults(t *testing.T) {
 		{"secret in the job", edit("topic: ratings", "topic: ratings, sasl: {mechanism: plain, user: u, password: hunter2}"), nil, []string{
 			"job.yaml:5:105: source.kafka.sasl.password: a secret may not be in a job; write {env: VARIABLE} or {file: PATH}",
 		}},
+		{"rows that look-ups ahead cannot know", edit("ps: {shards: 2}", "retention: {expire: 720h}\nps: {shards: 2}"), []string{"train.prefetch.lookup=2"}, []string{
+			"--set train.prefetch.lookup: train.prefetch.lookup: looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0",
+		}},
+		{"changes that nobody notes", edit("keep: 3", "keep: 3, incremental: 4"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0", "retention.occurrences=3"}, []string{
+			"job.yaml:17:45: snapshot.incremental: takes note of the rows that updates change, and rows that expire go without one (retention); leave it out",
+		}},
+		{"rules for nothing", edit("ps: {shards: 2}", "retention: {admission: linear, when_full: refuse, max_jump: 1h}\nps: {shards: 2}"), nil, []string{
+			"job.yaml:16:24: retention.admission: says how ids wait for a row, but none does; set retention.occurrences",
+			"job.yaml:16:43: retention.when_full: says what happens at a limit, but there is none; set retention.table_memory",
+			"job.yaml:16:61: retention.max_jump: guards the time that rows expire by, but none does; set retention.expire",
+		}},
+		{"rows of no feature", edit("ps: {shards: 2}", "retention: {occurrences: 3, features: [{name: genre, expire: 24h}]}\nps: {shards: 2}"), nil, []string{
+			`job.yaml:16:47: retention.features[0].name: "genre" is no sparse feature; did you mean "genres"?`,
+			"job.yaml:14:52: train.prefetch.lookup: looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0",
+		}},
+		{"expiry without times", "version: 1\nsource: {text: {files: [a.csv]}}\nparse: {format: csv, columns: [y, id], features: [{name: id, slot: 1}], label: y}\nmodel: lr\nretention: {expire: 24h}\n", nil, []string{
+			"job.yaml:5:12: retention: lets rows expire by event time, and the records of a text source have none; leave expire out",
+		}},
+		{"two rules for one slot", "version: 1\nsource: synthetic\nparse: {features: [{name: user, slot: 1}, {name: item, slot: 1}], label: click}\nmodel: lr\nretention: {features: [{name: user, expire: 24h}, {name: item, occurrences: 2}]}\n", nil, []string{
+			"job.yaml:5:58: retention.features[1].name: is a feature of slot 1, which another has other numbers for: ids of one slot share their rows",
+		}},
 		{"rights of nobody", edit("ps: {shards: 2}", "ps: {allow: {read: {names: [a, '*']}, train: {token: {env: T}, names: [b]}}}"), nil, []string{
 			`job.yaml:16:20: ps.allow.read: "*" is no name of a certificate; a * stands only for a first label, as in *.example.org`,
 			"job.yaml:16:28: ps.allow.read.names: needs ps.tls.ca: nobody shows a certificate otherwise",

@@ -49,6 +49,8 @@ type Config struct {
 	Model Model `yaml:"model" required:"true"`
 	// Tables say what an embedding table has of its own. Features name their table; those that name none share one.
 	Tables []Table `yaml:"tables"`
+	// Retention says which ids have rows in the tables, and for how long.
+	Retention Retention `yaml:"retention"`
 	// Train is how batches are made and run.
 	Train Train `yaml:"train"`
 	// Optimizer holds the update rules.
@@ -198,5 +200,5 @@ func (c *Config) Effective() []Setting { return c.places.Effective(c) }
 // Warnings lists what is odd but not wrong, for the log and for check: environment variables that look like settings but
 // are none, features that share a slot, the label among the features.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()))
+	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()), c.retentionWarnings())
 }

@@ -38,6 +38,7 @@ func (c *Config) Validate() error {
 	v.backfill(c)
 	v.heads(v.parse(&c.Parse))
 	v.tables(c)
+	v.retention(c)
 	v.inputs(c)
 	v.rules(c)
 	v.run(c)

@@ -38,7 +38,15 @@ func Model(c *spec.Config) (model.Model, error) {
 		}
 		return nil, errors.Join(faults...)
 	}
-	return inPrecision(c, m)
+	if m, err = inPrecision(c, m); err != nil {
+		return nil, err
+	}
+	// Which ids have rows is the job's affair, whatever the model.
+	m.Layout().Retention = c.RetentionRules()
+	if err := limits(c, m.Layout()); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // inPrecision is the model with the job's precision of products, whatever it was written with.
@@ -52,6 +60,29 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 		return nil, fault.Config("train.precision: %s: the products of model.%s are in float32 alone; leave the key out", precision, c.Model.Name())
 	}
 	return m, nil
+}
+
+// fewRows is the number of rows from which on the limit of a table means what it says: four for each range of hashes that has its share.
+const fewRows = 4 * param.LeastRows
+
+// limits says what of the tables' limit cannot be meant. Errors: [pipeline.ErrConfig].
+func limits(c *spec.Config, l *param.Layout) error {
+	if l.Retention.MaxBytes == 0 {
+		return nil
+	}
+	var faults []error
+	total := int64(0)
+	for _, t := range l.Tables {
+		row := t.RowBytes()
+		total += l.Retention.MaxRows(t) * row
+		if rows := l.Retention.MaxBytes / row; rows < fewRows {
+			faults = append(faults, fault.Config("retention.table_memory: is %d rows of table %s, of %d bytes each, and shares of so few are unequal; give it %d bytes, %d rows, or more", rows, t.Name, row, fewRows*row, fewRows))
+		}
+	}
+	if all := int64(c.PS.Memory); all > 0 && !c.PS.Remote() && total > all {
+		faults = append(faults, fault.Config("retention.table_memory: lets the rows of %d tables take %d bytes together, and ps.memory is %d; lower the one or raise the other", len(l.Tables), total, all))
+	}
+	return errors.Join(faults...)
 }
 
 // rule is the update rule with its settings; nil when none is chosen.

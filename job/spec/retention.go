@@ -1,0 +1,150 @@
+package spec
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// Retention says which ids have rows in the embedding tables, and for how long. Without it every id that was trained on has one for ever.
+// Everything goes by the examples trained on and their event times, never by the clock: runs are the same however often they were killed, and on any
+// number of shards. It needs lookups in step with training (train.prefetch.lookup: 0, train.prefetch.push: 0).
+type Retention struct {
+	// Expire is after how much event time without an occurrence an id has no row any more: it starts over when it comes again. Event times
+	// are those of Kafka's records and of the synthetic stream; files have none. 0: never.
+	Expire Duration `yaml:"expire" default:"0" min:"0"`
+	// MaxJump is how far the newest event time of a batch may be ahead of those before and be believed at once. One that is further ahead counts as no newer than
+	// they were, until eight batches in a row are so far ahead. 0 believes every time.
+	MaxJump Duration `yaml:"max_jump" default:"24h" min:"0"`
+	// Occurrences is how often an id must have occurred before it gets a row. Until then it trains nothing, and a lookup finds its initial value. 0: it gets one
+	// at once.
+	Occurrences int `yaml:"occurrences" default:"0" min:"0" max:"1000000000"`
+	// Admission is how occurrences are told: exact counts those of each id, which takes some 40 bytes for each that waits, until it expires; probabilistic
+	// keeps nothing and admits 95 of 100 ids within that many occurrences, 1 - 0.05^(c/occurrences) of them at c; linear admits c/occurrences of them.
+	Admission string `yaml:"admission" default:"exact" enum:"exact|probabilistic|linear"`
+	// TableMemory is how much memory the rows of each table may take, on all shards together. Each 4096th of all ids by hash, or
+	// a smaller part, has its share. 0: there is no limit but ps.memory.
+	TableMemory Size `yaml:"table_memory" default:"0" min:"0"`
+	// WhenFull is what happens there: evict_oldest removes rows that were not updated for long, evict_rarest those with the fewest
+	// occurrences, an eighth of a share at a time; refuse gives no new rows.
+	WhenFull string `yaml:"when_full" default:"evict_oldest" enum:"refuse|evict_oldest|evict_rarest"`
+	// Features have other numbers than the rest.
+	Features []FeatureRetention `yaml:"features"`
+}
+
+// FeatureRetention is what the ids of one feature have of their own. Features that share a slot have the same.
+type FeatureRetention struct {
+	// Name is the feature's.
+	Name string `yaml:"name" required:"true"`
+	// Expire is retention.expire for its ids.
+	Expire *Duration `yaml:"expire" min:"0"`
+	// Occurrences is retention.occurrences for its ids.
+	Occurrences *int `yaml:"occurrences" min:"0" max:"1000000000"`
+}
+
+// RetentionRules is the retention of the model's tables; the zero value when there is none.
+func (c *Config) RetentionRules() param.Retention {
+	r := &c.Retention
+	rules := param.Retention{
+		Default: param.SlotRetention{Expire: time.Duration(r.Expire).Microseconds(), Occurrences: uint32(r.Occurrences)},
+		MaxJump: time.Duration(r.MaxJump).Microseconds(), MaxBytes: int64(r.TableMemory),
+	}
+	for _, own := range r.Features {
+		slot, ok := c.slotOf(own.Name)
+		if !ok {
+			continue // a fault
+		}
+		s := rules.Default
+		if own.Expire != nil {
+			s.Expire = time.Duration(*own.Expire).Microseconds()
+		}
+		if own.Occurrences != nil {
+			s.Occurrences = uint32(*own.Occurrences)
+		}
+		if rules.Slots == nil {
+			rules.Slots = map[int]param.SlotRetention{}
+		}
+		rules.Slots[slot] = s
+	}
+	if rules.Waits() {
+		rules.Admission = param.Admission(r.Admission)
+	}
+	if rules.MaxBytes > 0 {
+		rules.Full = param.Full(r.WhenFull)
+	}
+	if !rules.Active() {
+		return param.Retention{}
+	}
+	return rules
+}
+
+// slotOf is the slot of a sparse feature.
+func (c *Config) slotOf(name string) (slot int, ok bool) {
+	for _, f := range c.Parse.Features {
+		if f.Name == name && f.Kind == "sparse" && f.Slot != nil {
+			return *f.Slot, true
+		}
+	}
+	return 0, false
+}
+
+// retention checks what rows live by.
+func (v *validator) retention(c *Config) {
+	r := &c.Retention
+	var sparse []string
+	for _, f := range c.Parse.Features {
+		if f.Kind == "sparse" {
+			sparse = append(sparse, f.Name)
+		}
+	}
+	own := map[int]param.SlotRetention{}
+	for i, f := range r.Features {
+		path := fmt.Sprintf("retention.features[%d].name", i)
+		slot, ok := c.slotOf(f.Name)
+		if !ok {
+			v.near(path, f.Name, sparse, "%q is no sparse feature", f.Name)
+			continue
+		}
+		one := Config{Parse: c.Parse, Retention: *r}
+		one.Retention.Features = r.Features[i : i+1]
+		rules := one.RetentionRules()
+		s := rules.Of(slot)
+		if was, ok := own[slot]; ok && was != s {
+			v.fault(path, "is a feature of slot %d, which another has other numbers for: ids of one slot share their rows", slot)
+		}
+		own[slot] = s
+	}
+	rules := c.RetentionRules()
+	if rules.Active() && c.Train.Prefetch.Ahead() {
+		path := "train.prefetch.lookup"
+		if c.Train.Prefetch.Lookup == 0 {
+			path = "train.prefetch.push"
+		}
+		v.fault(path, "looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0")
+	}
+	if rules.Active() && c.Snapshot.Incremental > 0 {
+		v.fault("snapshot.incremental", "takes note of the rows that updates change, and rows that expire go without one (retention); leave it out")
+	}
+	if rules.Expires() && c.Source.Value() != nil && c.Source.FileList() != nil {
+		v.fault("retention", "lets rows expire by event time, and the records of a %s source have none; leave expire out", c.Source.Name())
+	}
+	if v.c.places.Set("retention.admission") && !rules.Waits() {
+		v.fault("retention.admission", "says how ids wait for a row, but none does; set retention.occurrences")
+	}
+	if v.c.places.Set("retention.when_full") && r.TableMemory == 0 {
+		v.fault("retention.when_full", "says what happens at a limit, but there is none; set retention.table_memory")
+	}
+	if v.c.places.Set("retention.max_jump") && !rules.Expires() {
+		v.fault("retention.max_jump", "guards the time that rows expire by, but none does; set retention.expire")
+	}
+}
+
+// retentionWarnings lists what is odd about it.
+func (c *Config) retentionWarnings() (out []string) {
+	rules := c.RetentionRules()
+	if rules.Admission == param.AdmitExact && !rules.Expires() {
+		out = append(out, "retention.admission is exact and nothing expires: ids that occur less than retention.occurrences times are remembered for ever; set retention.expire, or take probabilistic")
+	}
+	return out
+}
