@@ -59,7 +59,7 @@ func TestWrittenGraphIsTheModel(t *testing.T) {
 	t.Parallel()
 	const deepfm = `
 model: {deepfm: {dim: 4, hidden: [8], embedding_l2: 0.001, dropout: 0.1, clip_norm: 3}}
-tables: [{name: users, embedding_init: {normal: 0.2}, sparse: {adam: {lr: 0.005}}}]
+tables: [{name: users, embedding_init: {normal: 0.2}, sparse: {adam: {lr: 0.005}}, storage: bf16}]
 optimizer: {dense: {adagrad: {lr: 0.02}}, bias: {sgd: {lr: 0.03}}}
 `
 	file := filepath.Join(t.TempDir(), "model.json")
@@ -175,8 +175,8 @@ func TestWrittenGraphFitsTheJob(t *testing.T) {
 			}
 		}
 	}
-	_, err = decodeGraphJob(dir, fmt.Sprintf("model: {graph: %q}\noptimizer: {dense: sgd}\ntables: [{name: users}]", file), "optimizer.bias.sgd.lr=0.1")
-	for _, want := range []string{"optimizer.dense: is not for model graph", "optimizer.bias: is not", "tables: are not for model graph"} {
+	_, err = decodeGraphJob(dir, fmt.Sprintf("model: {graph: %q}\noptimizer: {dense: sgd}\ntables: [{name: users}]", file), "optimizer.bias.sgd.lr=0.1", "ps.storage=bf16")
+	for _, want := range []string{"optimizer.dense: is not for model graph", "optimizer.bias: is not", "ps.storage: is not", "tables: are not for model graph"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
