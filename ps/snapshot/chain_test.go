@@ -442,6 +442,37 @@ func TestOpenWhileCompacted(t *testing.T) {
 	}
 }
 
+// TestVerifyWaiting: fids that wait for a row are part of what is verified.
+func TestVerifyWaiting(t *testing.T) {
+	t.Parallel()
+	l, dir := layout(), t.TempDir()
+	w, err := snapshot.Create(snapshot.Options{Dir: dir, ID: 1, Layout: l, Shards: 1, Created: time.Unix(1700000000, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := table.Rows{Keys: []int64{1, 2}, Times: []int64{3, 4}, Counts: []uint64{5, 6}}
+	done := false
+	p := snapshot.NewPart(snapshot.PartOptions{Dir: w.Dir(), Layout: l})
+	err = errors.Join(p.Dense(tensors()), p.Waiting(0, func(dst *table.Rows, _ int) bool {
+		if !done {
+			dst.Keys, dst.Times, dst.Counts = append(dst.Keys, rows.Keys...), append(dst.Times, rows.Times...), append(dst.Counts, rows.Counts...)
+		}
+		defer func() { done = true }()
+		return !done
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Add(p.Part())
+	info, err := w.Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults, err := snapshot.Verify(t.Context(), nil, info.Path); err != nil || len(faults) > 0 {
+		t.Errorf("%v, %v", faults, err)
+	}
+}
+
 // TestOneShardOfAChain: a shard reads its part of every snapshot of a chain and no other's.
 func TestOneShardOfAChain(t *testing.T) {
 	t.Parallel()

@@ -71,6 +71,12 @@ func (s *Snapshot) contents(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := s.Waiting(t, func(rows *table.Rows) error {
+			d.Waiting(of.Name, rows)
+			return context.Cause(ctx)
+		}); err != nil {
+			return err
+		}
 		if n != of.Rows {
 			return fmt.Errorf("snapshot: %s: table %s has %d rows, its manifest says %d: %w", s.info.Path, of.Name, n, of.Rows, ErrCorrupt)
 		}
