@@ -641,3 +641,39 @@ func TestImportDamaged(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestImportStorage: a table that keeps vectors in 16 bits takes the nearest, and gives them and the state of the rule back.
+func TestImportStorage(t *testing.T) {
+	t.Parallel()
+	cfg := smallJob(t, importJob+"ps: {storage: bf16}\n")
+	dir, to := filepath.Join(t.TempDir(), "assets"), filepath.Join(t.TempDir(), "model")
+	e := entrydump.Entry{ID: 1 << 48, Num: make([]float32, 33), HasOpt: true, HasTime: true, Time: 7, Opt: []entrydump.Dump{
+		dump(entrydump.FTRL, [2]float32{}, []float32{0.5}, []float32{0.25}), dump(entrydump.SGD, [2]float32{}),
+	}}
+	for i := range e.Num {
+		e.Num[i] = 1 + float32(i)/1000
+	}
+	writeTables(t, dir, map[string][]entrydump.Entry{"T": {e}})
+	r, err := job.Import(t.Context(), cfg, job.ImportOptions{From: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Tables[0].Restarted) > 0 {
+		t.Errorf("%+v", r.Tables[0])
+	}
+	if x, err := job.Export(t.Context(), job.ExportOptions{Snapshot: cfg.Dir, To: to}); err != nil || len(x.Tables[0].Restarted) > 0 {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	got := entriesOf(t, to, func(string) bool { return true })[e.ID]
+	rounded, first := slices.Clone(e.Num), e.Num[0]
+	optim.BF16.Round(rounded)
+	if slices.Equal(rounded, e.Num) {
+		t.Fatal("the numbers are of 16 bits already")
+	}
+	for _, e.Num = range [][]float32{rounded, append([]float32{first}, rounded[1:]...)} { // the weight alone may be whole
+		if got == string(e.Append(nil)) {
+			return
+		}
+	}
+	t.Errorf("given back it is %x", got)
+}

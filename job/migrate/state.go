@@ -20,6 +20,9 @@ const (
 // keeper takes the state of segments of one rule over and gives it back.
 type keeper struct {
 	rule optim.Optimizer
+	// rounded, if not nil, is around the rule: weights are rounded to its format, and its count of updates, behind the rule's state, starts
+	// over, since upstream keeps none.
+	rounded *optim.Rounded
 	// kind is that of the rule's dumps; 0: upstream has none.
 	kind entrydump.Kind
 	// vectors are those of a dump in the order in which the rule's state has them, of one number a weight; least says of each what its
@@ -42,6 +45,11 @@ const (
 
 // newKeeper knows which of upstream's rules is the same as one of ours.
 func newKeeper(o optim.Optimizer) *keeper {
+	if r, ok := o.(optim.Rounded); ok {
+		k := newKeeper(r.Rule)
+		k.rounded = &r
+		return k
+	}
 	k := &keeper{rule: o}
 	switch o := o.(type) {
 	case optim.SGD:
@@ -83,9 +91,13 @@ func (k *keeper) dumps() bool {
 	return !ema
 }
 
-// take makes the state of a segment of a dump, and leaves in state what the rule begins with where it cannot. why says then what is the
+// take makes the state of a segment of a dump, rounds the weights where they are kept so, and leaves in state what the rule begins with where it cannot. why says then what is the
 // matter, or what was not taken as it is.
 func (k *keeper) take(w, state []float32, d *entrydump.Dump) (why string) {
+	if k.rounded != nil {
+		k.rounded.Init(w, state)
+		state = state[:len(state)-1]
+	}
 	k.rule.Init(w, state)
 	if len(state) == 0 {
 		return ""

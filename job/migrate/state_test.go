@@ -262,6 +262,31 @@ func TestPowers(t *testing.T) {
 	}
 }
 
+// TestRounded: weights that are kept in 16 bits are rounded to the nearest; the state around them is that of the rule.
+func TestRounded(t *testing.T) {
+	t.Parallel()
+	rule := optim.Rounded{Rule: optim.Adagrad{}, Values: optim.BF16}
+	k := newKeeper(rule)
+	weights := []float32{1.0009765625, -3.1415927, 0}
+	d := entrydump.Dump{Kind: entrydump.Adagrad, Vectors: [3][]float32{{1, 2, 3}}}
+	w, state := slices.Clone(weights), make([]float32, rule.StateDim(3))
+	if why := k.take(w, state, &d); why != "" {
+		t.Fatal(why)
+	}
+	want, begun := slices.Clone(weights), make([]float32, rule.StateDim(3))
+	rule.Init(want, begun)
+	if slices.Equal(w, weights) || !slices.Equal(w, want) || !slices.Equal(state, []float32{1, 2, 3, begun[3]}) {
+		t.Errorf("weights are %v and state %v, want %v and a count of %v", w, state, want, begun[3])
+	}
+	var back entrydump.Dump
+	if k.give(3, state, &back); back.Kind != d.Kind || !slices.Equal(back.Vectors[0], d.Vectors[0]) {
+		t.Errorf("given back it is %+v", back)
+	}
+	if why := newKeeper(optim.Rounded{Rule: optim.SGD{}, Values: optim.FP16}).take(w, state[3:], nil); why != "" {
+		t.Errorf("of a rule without state: %s", why)
+	}
+}
+
 // TestDumpOfSegment: a row may have fewer states than segments, because upstream's moving average writes none.
 func TestDumpOfSegment(t *testing.T) {
 	t.Parallel()
