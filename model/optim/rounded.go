@@ -40,6 +40,14 @@ func ParseValueType(s string) (ValueType, error) {
 	return 0, fmt.Errorf("optim: value type %q is none of float32, bf16 and fp16", s)
 }
 
+// Words is how many float32 the memory of n weights is as long as.
+func (v ValueType) Words(n int) int {
+	if v == FP32 {
+		return n
+	}
+	return (n + 1) / 2
+}
+
 // Stored returns the rule o for weights that are kept as v: o itself in [FP32], else a [Rounded].
 func Stored(o Optimizer, v ValueType) Optimizer {
 	if v == FP32 || o == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/pipeline/fid"
 )
 
@@ -101,7 +102,13 @@ func (r *Retention) any(f func(SlotRetention) bool) bool {
 const rowOverhead = 16 + 32
 
 // RowBytes is what a row takes in memory, about.
-func (t Table) RowBytes() int64 { return int64(4*(t.Dim()+t.StateDim()) + rowOverhead) }
+func (t Table) RowBytes() int64 {
+	words := t.StateDim()
+	for _, s := range t.Segments {
+		words += optim.ValuesOf(s.Optimizer).Words(s.Dim)
+	}
+	return int64(4*words + rowOverhead)
+}
 
 // LeastRows is the smallest limit of a table, in rows: one for each range of hashes that a shard may own. Limits mean something from some times as
 // many on.

@@ -135,8 +135,13 @@ func sameBits(a, b []float32) bool {
 func TestHalvesAreHalf(t *testing.T) {
 	t.Parallel()
 	of := func(rule optim.Optimizer) int {
-		tab := table.New(param.Table{Name: "t", Segments: []param.Segment{{Name: "v", Dim: 64, Optimizer: rule}}}, 1, nil)
+		spec := param.Table{Name: "t", Segments: []param.Segment{{Name: "v", Dim: 64, Optimizer: rule}}}
+		tab := table.New(spec, 1, nil)
 		defer tab.Close()
+		const beside = 16 + 32 // time, count and the index
+		if n := spec.RowBytes() - beside; n != int64(tab.RowBytes()) {
+			t.Errorf("%s: limits take a row for %d bytes, it has %d", rule, n, tab.RowBytes())
+		}
 		return tab.RowBytes()
 	}
 	for _, c := range []struct {

@@ -70,12 +70,8 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, rows: rows, l2: seg.L2,
 			w: w, wn: seg.Dim, s: s, sn: n, p: t.packed, values: optim.ValuesOf(seg.Optimizer),
 		})
-		if t.segs[len(t.segs)-1].values == optim.FP32 {
-			t.packed += seg.Dim
-		} else {
-			t.packed += (seg.Dim + 1) / 2
-			t.halves = true
-		}
+		values := t.segs[len(t.segs)-1].values
+		t.packed, t.halves = t.packed+values.Words(seg.Dim), t.halves || values != optim.FP32
 		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
 	}
 	t.grad = make([]float32, widest)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/table"
@@ -160,19 +161,20 @@ func retentions(spec param.Table) map[string]param.Retention {
 
 func TestRetainedIsWhatTheMapIs(t *testing.T) {
 	t.Parallel()
-	for name, rules := range retentions(adagrad(3)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(1) {
-				testRetained(t, rules, seed)
-			}
-		})
+	half := adagrad(3)
+	half.Segments[0].Optimizer = optim.Stored(half.Segments[0].Optimizer, optim.BF16)
+	for seed, spec := range []param.Table{adagrad(3), half} {
+		for name, rules := range retentions(spec) {
+			t.Run(fmt.Sprintf("%s, %s", name, optim.ValuesOf(spec.Segments[0].Optimizer)), func(t *testing.T) {
+				t.Parallel()
+				testRetained(t, spec, rules, uint64(seed))
+			})
+		}
 	}
 }
 
-func testRetained(t *testing.T, rules param.Retention, seed uint64) {
+func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed uint64) {
 	t.Helper()
-	spec := adagrad(3)
 	r := rand.New(rand.NewPCG(seed, 7))
 	got, want := table.NewRetained(spec, seed, nil, rules), newRetainedMap(spec, seed, rules)
 	defer func() { got.Close() }()
@@ -213,7 +215,7 @@ func testRetained(t *testing.T, rules param.Retention, seed uint64) {
 			want.setTime(now, min(now, 1))
 		}
 		a, b := make([]float32, 3*len(u.Keys)), make([]float32, 3*len(u.Keys))
-		x, y := make([]float32, 3*len(u.Keys)), make([]float32, 3*len(u.Keys))
+		x, y := make([]float32, spec.StateDim()*len(u.Keys)), make([]float32, spec.StateDim()*len(u.Keys))
 		if n, m := got.Lookup(u.Keys, a), want.Lookup(u.Keys, b); n != m || !slices.Equal(a, b) {
 			t.Fatalf("step %d: %d of %d keys found, want %d; same values: %v", step, n, len(u.Keys), m, slices.Equal(a, b))
 		}
