@@ -164,6 +164,8 @@ type (
 type (
 	// InspectOptions say what to show of a source.
 	InspectOptions = inspect.Options
+	// SlotOptions say how the slots of a snapshot are looked at.
+	SlotOptions = inspect.SlotOptions
 	// ProposeOptions say what to look at for a job.
 	ProposeOptions = inspect.ProposeOptions
 	// Proposed is a job that was made of a sample of its source.
@@ -182,6 +184,12 @@ type (
 	RowInfo = result.RowInfo
 	// SnapshotInfo is what a snapshot holds.
 	SnapshotInfo = result.SnapshotInfo
+	// SnapshotSlots is what a snapshot has of each slot.
+	SnapshotSlots = result.SnapshotSlots
+	// SlotInfo is what a table has of one slot.
+	SlotInfo = result.SlotInfo
+	// SlotAges is how old the rows of a slot are.
+	SlotAges = result.SlotAges
 	// SnapshotHead is an output of the model of a snapshot.
 	SnapshotHead = result.SnapshotHead
 	// SnapshotFeature is an input of it.
@@ -345,6 +353,12 @@ func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*Sour
 // newer ones are damaged.
 func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
 	return inspect.Snapshot(ctx, path)
+}
+
+// InspectSlots describes the rows of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, by their
+// slots. It reads all rows twice, and holds none.
+func InspectSlots(ctx context.Context, path string, o SlotOptions) (*SnapshotSlots, error) {
+	return inspect.Slots(ctx, path, o)
 }
 
 // ListSnapshots describes the snapshots of a job's dir or of a folder, the newest first, and says why retention keeps each. It reads manifests

@@ -61,6 +61,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		InspectSource:   job.InspectSource,
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
+		InspectSlots:    job.InspectSlots,
 		Snapshots: cli.SnapshotOps{
 			List: job.ListSnapshots, Verify: job.VerifySnapshots, Diff: job.DiffSnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,
 		},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"strings"
 
@@ -19,28 +18,16 @@ import (
 // newer ones are damaged. All files of it and of those are read and checked. Errors: [snapshot.ErrCorrupt] where none is
 // good, the context's.
 func Snapshot(ctx context.Context, path string) (*result.SnapshotInfo, error) {
-	entries, err := stored.FindSnapshots(path)
+	var info *result.SnapshotInfo
+	damaged, err := newestGood(path, func(path string) (err error) {
+		info, err = describe(ctx, path)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	var damaged []error
-	for _, e := range entries {
-		info, err := (*result.SnapshotInfo)(nil), e.Err
-		if err == nil {
-			info, err = describe(ctx, e.Path)
-		}
-		if err == nil {
-			for _, d := range damaged {
-				info.Damaged = append(info.Damaged, d.Error())
-			}
-			return info, nil
-		}
-		if !errors.Is(err, snapshot.ErrCorrupt) {
-			return nil, errors.Join(append(damaged, err)...)
-		}
-		damaged = append(damaged, err)
-	}
-	return nil, errors.Join(damaged...)
+	info.Damaged = damaged
+	return info, nil
 }
 
 // describe reads and checks one snapshot.

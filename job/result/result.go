@@ -418,6 +418,53 @@ type SnapshotInfo struct {
 	Recipe json.RawMessage `json:"recipe,omitempty"`
 }
 
+// SnapshotSlots is what a snapshot has of each slot.
+type SnapshotSlots struct {
+	// Path, ID, Which and Damaged are those of [SnapshotInfo].
+	Path    string    `json:"path"`
+	ID      int64     `json:"id"`
+	Which   string    `json:"which,omitempty"`
+	Damaged []string  `json:"damaged,omitempty"`
+	Created time.Time `json:"created"`
+	// Rows counts the embedding rows of all tables.
+	Rows int64 `json:"rows"`
+	// Newest is the largest event time of a row, or of a fid that waits for one; nil: none has a time.
+	Newest *time.Time `json:"newest,omitempty"`
+	// Slots are those that have a row or a fid that waits for one, in the order of tables and then of slots.
+	Slots []SlotInfo `json:"slots"`
+}
+
+// SlotInfo describes the rows that a table has of one slot.
+type SlotInfo struct {
+	Table string `json:"table"`
+	Slot  int    `json:"slot"`
+	// Features are those of the slot, where the snapshot's recipe names them.
+	Features []string `json:"features,omitempty"`
+	Rows     int64    `json:"rows"`
+	// Share is that of the rows of the table.
+	Share float64 `json:"share"`
+	// Bytes is what the rows take in the memory of shards, about.
+	Bytes int64 `json:"bytes"`
+	// Occurrences is the sum of the rows' counts, and Once how many of them have a count of 1.
+	Occurrences uint64 `json:"occurrences"`
+	Once        int64  `json:"once"`
+	// MeanNorm is the mean of the Euclidean norms of the rows' weights, all segments together.
+	MeanNorm float64 `json:"mean_norm"`
+	// Ages are those of the rows but the Timeless, which have no event time; nil: all are such.
+	Ages     *SlotAges `json:"ages,omitempty"`
+	Timeless int64     `json:"timeless,omitempty"`
+	// Waiting is how many fids are counted and wait for a row.
+	Waiting int64 `json:"waiting,omitempty"`
+}
+
+// SlotAges is how long ago rows were updated last, in seconds of event time before [SnapshotSlots].Newest. Max is exact. P50 and P90, which half
+// and nine tenths of the rows do not exceed, may be up to 1/32 too large, and never too small.
+type SlotAges struct {
+	P50 float64 `json:"p50_seconds"`
+	P90 float64 `json:"p90_seconds"`
+	Max float64 `json:"max_seconds"`
+}
+
 // TableInfo is one table of a snapshot.
 type TableInfo struct {
 	Name string `json:"name"`

@@ -24,7 +24,8 @@ type Retention struct {
 	// keeps nothing and admits 95 of 100 ids within that many occurrences, 1 - 0.05^(c/occurrences) of them at c; linear admits c/occurrences of them.
 	Admission string `yaml:"admission" default:"exact" enum:"exact|probabilistic|linear"`
 	// TableMemory is how much memory the rows of each table may take, on all shards together. Each 4096th of all ids by hash, or
-	// a smaller part, has its share. 0: there is no limit but ps.memory.
+	// a smaller part, has its share. 0: there is no limit but ps.memory. What fits, and what expire and occurrences would let go, is seen
+	// in a snapshot: monolith inspect SNAPSHOT --slots shows rows, memory, occurrences and ages of each slot.
 	TableMemory Size `yaml:"table_memory" default:"0" min:"0"`
 	// WhenFull is what happens there: evict_oldest removes rows that were not updated for long, evict_rarest those with the fewest
 	// occurrences, an eighth of a share at a time; refuse gives no new rows.

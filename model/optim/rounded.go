@@ -187,6 +187,12 @@ func mix(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
+// Values is the format of the weights that the rule leaves behind, which its name says.
+func (r Rule) Values() ValueType {
+	_, v := cutValues(r.Name)
+	return v
+}
+
 // cutValues divides the name of a rule that may be a [Rounded]'s.
 func cutValues(name string) (rule string, v ValueType) {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {

@@ -110,6 +110,15 @@ func (t Table) RowBytes() int64 {
 	return int64(4*words + rowOverhead)
 }
 
+// RowBytes is [Table.RowBytes] of the table that has this shape, also where its optimizers are of another program.
+func (t TableShape) RowBytes() int64 {
+	words := t.StateDim()
+	for _, s := range t.Segments {
+		words += optim.Rule{Name: s.Optimizer}.Values().Words(s.Dim)
+	}
+	return int64(4*words + rowOverhead)
+}
+
 // LeastRows is the smallest limit of a table, in rows: one for each range of hashes that a shard may own. Limits mean something from some times as
 // many on.
 const LeastRows = 1 << 12

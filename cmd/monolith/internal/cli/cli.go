@@ -50,6 +50,8 @@ type Ops struct {
 	Propose func(ctx context.Context, target string, o job.ProposeOptions) (*job.Proposed, error)
 	// InspectSnapshot describes a snapshot, or the newest one of a job's dir.
 	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
+	// InspectSlots describes the rows of a snapshot, or of the newest one of a job's dir, by their slots.
+	InspectSlots func(ctx context.Context, path string, o job.SlotOptions) (*job.SnapshotSlots, error)
 	// Snapshots are the functions behind `monolith snapshot`.
 	Snapshots SnapshotOps
 	// Rows writes the rows of a snapshot to files.

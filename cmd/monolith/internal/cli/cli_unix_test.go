@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -292,6 +293,28 @@ func fakes() cli.Ops {
 				e.Note = fmt.Sprint(o.Note, o.Pin)
 				return &job.SnapshotTaken{SnapshotEntry: e, Took: 1.5, Stall: .0125}, fail()
 			},
+		},
+		InspectSlots: func(_ context.Context, path string, o job.SlotOptions) (*job.SnapshotSlots, error) {
+			newest := time.Unix(1700000000, 0)
+			s := &job.SnapshotSlots{Path: path, ID: 3, Created: time.Unix(1700000100, 0), Rows: 12345}
+			switch {
+			case fake == "empty":
+				return s, nil
+			case fake != "timeless":
+				s.Newest = &newest
+			}
+			if (o.Progress == nil) != slices.Contains(os.Args, "--json") {
+				return nil, errors.New("progress is not for people")
+			}
+			s.Slots = []job.SlotInfo{
+				{Table: "embedding", Slot: 1, Features: []string{"user", "friend"}, Rows: 12000, Share: 12000. / 12345, Bytes: 12000 * 184, Occurrences: math.MaxUint64, Once: 9000, MeanNorm: .123456, Ages: &job.SlotAges{P50: 33, P90: 7200, Max: 30 * 86400}, Timeless: 1, Waiting: 40000},
+				{Table: "embedding", Slot: 2, Rows: 345, Share: 345. / 12345, Bytes: 345 * 184, Occurrences: 700, Timeless: 345},
+				{Table: "people", Slot: 9, Waiting: 3},
+			}
+			if fake == "timeless" {
+				s.Slots = s.Slots[1:2]
+			}
+			return s, fail()
 		},
 		InspectSnapshot: func(_ context.Context, path string) (*job.SnapshotInfo, error) {
 			return &job.SnapshotInfo{

@@ -26,6 +26,7 @@ func (a *App) inspectCommand(out *outcome) *cobra.Command {
 		set     []string
 		rows    int
 		timeout time.Duration
+		slots   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "inspect SOURCE|SNAPSHOT",
@@ -36,12 +37,18 @@ SOURCE is a job file (its source, as records and as the features the job makes o
 is seen in them: TFRecord, Parquet, csv, tsv, jsonl, libfm, also compressed with gzip), kafka://host:port/topic or synthetic.
 Records come from all splits alike; of a source without a job file a parse section is proposed. With --json values are whole.
 
-SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.`,
+SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.
+
+With --slots all rows of the snapshot are read, and each slot of each table is described: rows and their share of the table's, the memory that
+they take, occurrences and the share of rows with one, the mean Euclidean norm of the weights, how long before the newest event time half of the
+rows, nine tenths and all were updated (the first two up to 1/32 too large), and how many ids wait for a row. Limits of
+retention are chosen by these. Rows are not held: memory goes by the number of slots.`,
 		Example: `  monolith inspect job.yaml --rows 3
   monolith inspect 'data/part-*'
   monolith inspect kafka://localhost:9092/ratings --json | jq .result.columns
   monolith inspect kafka://localhost:9092/ratings --set source.kafka.tls={}
-  monolith inspect runs/movielens/snapshots/snap-00000012`,
+  monolith inspect runs/movielens/snapshots/snap-00000012
+  monolith inspect runs/movielens --slots`,
 		Args: exactly("a source or a snapshot"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := args[0]
@@ -51,7 +58,14 @@ SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.`,
 			case timeout <= 0:
 				return &usageError{message: fmt.Sprintf("--timeout is %v, must be above 0", timeout)}
 			}
-			if isDir(target) && !isEmptyOfSnapshots(target) {
+			snapshots := isDir(target) && !isEmptyOfSnapshots(target)
+			if slots {
+				if !snapshots {
+					return &usageError{message: fmt.Sprintf("--slots describes the rows of a snapshot, and %s is none; name a snapshot's folder or a job's dir", target)}
+				}
+				return a.inspectSlots(cmd.Context(), target, out)
+			}
+			if snapshots {
 				if a.Ops.InspectSnapshot == nil {
 					return errMissing
 				}
@@ -82,6 +96,7 @@ SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.`,
 	addSet(cmd, &set)
 	cmd.Flags().IntVarP(&rows, "rows", "n", 5, "how many `rows` to show")
 	addTimeout(cmd, &timeout)
+	cmd.Flags().BoolVar(&slots, "slots", false, "read all rows of a snapshot and describe each slot")
 	return cmd
 }
 
