@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sources/parquetsource"
+	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
 // outputsJob trains on three files and writes the rows to a folder of Parquet files, and the predictions to a topic and to a folder of
@@ -217,15 +219,20 @@ func TestOutputsAreExact(t *testing.T) {
 				o := job.RunOptions{}
 				stop := func() {}
 				if lives < 12 {
-					after := time.Duration(10+rng.IntN(150)) * time.Millisecond
+					end := func() { cancel(cut) }
 					if rng.IntN(4) == 0 {
 						drain := make(chan struct{})
 						o.Drain = drain
-						timer := time.AfterFunc(after, func() { close(drain) })
-						stop = func() { timer.Stop() }
-					} else {
-						timer := time.AfterFunc(after, func() { cancel(cut) })
-						stop = func() { timer.Stop() }
+						end = sync.OnceFunc(func() { close(drain) })
+					}
+					// After some time, which may be before the first step, and at last after some batches, however fast the machine is.
+					timer := time.AfterFunc(time.Duration(10+rng.IntN(150))*time.Millisecond, end)
+					stop = func() { timer.Stop() }
+					left := 1 + rng.IntN(40)
+					o.Observe = func(trainstep.Observation) {
+						if left--; left == 0 {
+							end()
+						}
 					}
 				}
 				r, err := job.Run(ctx, cfg, o)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job"
@@ -30,10 +31,16 @@ snapshot: {every: 0s, keep: 20, incremental: 3}
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests, batches := make(chan struct{}), 0
+	requests, batches, asked := make(chan struct{}), 0, 0
 	ask := func(trainstep.Observation) {
-		if batches++; batches >= 2400 && batches%3 == 0 && batches <= 2412 {
-			requests <- struct{}{}
+		if batches++; batches < 2400 || asked == 4 {
+			return
+		}
+		// The one under way waits for this worker, so that this must not wait for its end.
+		select {
+		case requests <- struct{}{}:
+			asked++
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 	var notices []string

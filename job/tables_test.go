@@ -133,7 +133,7 @@ func TestTableFaults(t *testing.T) {
 	// What only the model knows, it says.
 	for _, test := range []struct{ old, with, want string }{
 		{"attends: item", "attends: user", "their vectors have 8 and 4 numbers"},
-		{"shared_bottom: {dim: 8, hidden: [6], attention: 5}", "dcnv2: {}", `attends to "item", which dcnv2 does not support; use shared_bottom`},
+		{"shared_bottom: {dim: 8, hidden: [6], attention: 5, embedding_init: {constant: 0}}", "dcnv2: {}", `attends to "item", which dcnv2 does not support; use shared_bottom`},
 	} {
 		cfg, err := job.Decode([]byte(strings.Replace(sharedBottom, test.old, test.with, 1)), "tables.yaml", job.LoadOptions{})
 		if err != nil {

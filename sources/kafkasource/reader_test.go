@@ -286,9 +286,9 @@ func TestLag(t *testing.T) {
 	b := start(t, broker.Options{})
 	o := options(b.Addrs()...)
 	o.MaxRows = 4
+	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 10)...) // before the first answer says how many there are
 	r := open(t, source(t, o), pipeline.NoPosition, nil)
 	var _ pipeline.LagReporter = r
-	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 10)...)
 	r.take(t, 4)
 	if got := r.Lag(r.Position()); got != 6 {
 		t.Errorf("lag %d after 4 of 10", got)
