@@ -71,8 +71,8 @@ type Client struct {
 		passed   uint64 // newest cut whose marker is queued or sent
 		onMarker func() map[string][]byte
 		closed   bool
-		// applied is up to where each split was applied when it was resumed.
-		applied map[SplitID]position.Position
+		// applied is how far each split was applied when it was resumed.
+		applied map[SplitID]Progress
 		// pushed counts updates that are decided. more is closed, and replaced, whenever it grows and somebody waits.
 		pushed uint64
 		more   chan struct{}
@@ -130,7 +130,7 @@ func NewClient(o ClientOptions) *Client {
 		c.dense.parts = append(c.dense.parts, make([]float32, c.place.denseLen[s]))
 	}
 	c.mu.queues = make([][]Control, n)
-	c.mu.splits, c.mu.cuts, c.mu.applied = map[SplitID]uint64{}, map[SplitID][]position.Position{}, map[SplitID]position.Position{}
+	c.mu.splits, c.mu.cuts, c.mu.applied = map[SplitID]uint64{}, map[SplitID][]position.Position{}, map[SplitID]Progress{}
 	c.mu.others, c.mu.delivered = make([]int64, n), make([]int64, n)
 	return c
 }
@@ -357,9 +357,18 @@ func (c *Client) Applied(source, split string) position.Position {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.mu.applied[SplitID{Source: source, Split: split}]; ok {
-		return p
+		return p.Position
 	}
 	return position.None
+}
+
+// EachResumed calls f with how far each split had been applied when it was resumed, in no order. f must not call the client.
+func (c *Client) EachResumed(f func(id SplitID, p Progress)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, p := range c.mu.applied {
+		f(id, p)
+	}
 }
 
 // Push stages an update on every shard and returns when all have it. From then on it is decided: it will be applied on

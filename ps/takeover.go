@@ -57,7 +57,7 @@ func (c *Client) takeOver(ctx context.Context, id SplitID) (Progress, error) {
 		return Progress{}, err
 	}
 	c.mu.Lock()
-	c.mu.splits[id], c.mu.cuts[id], c.mu.applied[id] = epoch, cuts, p.Position
+	c.mu.splits[id], c.mu.cuts[id], c.mu.applied[id] = epoch, cuts, p
 	c.mu.Unlock()
 	return p, nil
 }

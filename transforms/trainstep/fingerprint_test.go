@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -23,6 +24,7 @@ func TestFingerprint(t *testing.T) {
 		zoo.Config{Name: zoo.DeepFM, Seed: 1, Dim: 4, Features: []zoo.Feature{{Name: "user"}, {Name: "age", Kind: model.Dense, Dim: 1}}},
 	}
 	inModel := map[string]any{"Model.Features": []zoo.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
+	inModel["StepOptions.Schedule"] = optim.Schedule{WarmUp: 3}
 	free := map[string]string{}
 	for _, name := range []string{"Tables", "Heads", "Attention", "Dropout", "CrossLayers", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
 		free["Model."+name] = "its String is tested in package zoo"
@@ -57,9 +59,11 @@ func TestFingerprint(t *testing.T) {
 				h.Free["StepOptions.Observe"] = "it changes nothing"
 				h.Free["StepOptions.Threads"] = "results have the same bits"
 				h.Free["StepOptions.MaxStaleness"] = "each worker's own matter: it changes nothing where nobody else trains"
+				h.Free["StepOptions.Trained"] = "what was trained on"
+				h.Free["StepOptions.TrainedEvery"] = "what others trained on, and when this process hears of it"
 				h.Free["StepOptions.Identities"] = "what the input holds"
 			case "score":
-				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness", "Precision"} {
+				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness", "Precision", "Schedule", "Trained", "TrainedEvery"} {
 					h.Free["StepOptions."+field] = "of training"
 				}
 			default:

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -21,6 +22,13 @@ type StepOptions struct {
 	Identities map[string]string
 	// LR multiplies every learning rate; 0 means 1.
 	LR float32
+	// Schedule is a factor on all learning rates beside LR, by how many examples were trained on before a batch.
+	Schedule optim.Schedule
+	// Trained returns how many examples of each split all shards have applied. It is asked before the first batch, and with TrainedEvery again after so many batches
+	// of the stage; what this process has resumed it counts itself, exactly. nil: nobody else has trained.
+	Trained func(ctx context.Context) (map[pipeline.SplitID]int64, error)
+	// TrainedEvery is for stages beside which others train on other splits; 0: Trained is asked once.
+	TrainedEvery int64
 	// Keys are the key columns ([pipeline.KeyColumn]) whose values go with the scores.
 	Keys []string
 	// Threads is how many threads a worker's step uses; 0 means 1. Results have the same bits with any number.
@@ -46,6 +54,7 @@ type Step struct {
 	open    OpenStore
 	opts    StepOptions
 	scoring scoring
+	pace    *pace // nil: the schedule is constant
 }
 
 // NewStep makes the stage for a model.
@@ -53,7 +62,11 @@ func NewStep(m model.Model, open OpenStore, opts StepOptions) *Step {
 	if opts.LR == 0 {
 		opts.LR = 1
 	}
-	return &Step{m, open, opts, newScoring(m, opts.Keys)}
+	s := &Step{model: m, open: open, opts: opts, scoring: newScoring(m, opts.Keys)}
+	if !opts.Schedule.Constant() {
+		s.pace = newPace(&s.opts)
+	}
+	return s
 }
 
 var _ pipeline.Stage[*Prepared, *Gradients] = (*Step)(nil)
@@ -63,7 +76,10 @@ func (s *Step) String() string { return "step" }
 
 // Fingerprint implements [pipeline.Stage]: the options and the model.
 func (s *Step) Fingerprint() string {
-	f := pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness", "Precision")
+	f := pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness", "Precision", "Schedule", "Trained", "TrainedEvery")
+	if s.opts.Schedule != (optim.Schedule{}) {
+		f += " schedule " + s.opts.Schedule.String()
+	}
 	if s.opts.Precision != param.Float32 {
 		f += " in " + s.opts.Precision.String()
 	}
@@ -120,6 +136,8 @@ type step struct {
 	runner
 	side predictions
 	pool *pool[Gradients]
+	// paced are the splits that the stage's pace has from this worker.
+	paced map[pipeline.SplitID]bool
 	// replica is made for the first batch that was looked up ahead.
 	replica *replica
 }
@@ -132,6 +150,14 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	g.update = param.Update{
 		Source: o.Source, Split: o.Split, From: int64(o.From), To: int64(o.To), NumRows: p.NumRows(),
 		Time: p.time, LR: s.stage.opts.LR,
+	}
+	if pace := s.stage.pace; pace != nil {
+		factor, err := pace.factor(ctx, s, o, p.NumRows())
+		if err != nil {
+			g.Release()
+			return err
+		}
+		g.update.LR *= float32(factor)
 	}
 	if p.ahead && s.replica == nil {
 		var err error
@@ -184,7 +210,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	}
 	g.trace = s.stage.scoring.encoder.Append(g.trace[:0], scores)
 	d := &p.lead
-	d.lr = s.stage.opts.LR
+	d.lr = g.update.LR
 	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
 	if precision := s.stage.opts.Precision; p.ahead && precision != param.Float32 {
 		for _, g := range d.grads { // what the store will apply, for the batches behind
@@ -194,7 +220,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.grads, g.dense
 	g.update.Trace, g.update.Seen = g.trace, g.seen
 	if p.ahead && d.number != 0 {
-		s.replica.apply(p, s.dense, g.dense, s.stage.opts.LR)
+		s.replica.apply(p, s.dense, g.dense, g.update.LR)
 	}
 	return emit(g)
 }
