@@ -3,12 +3,13 @@ package job_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
 )
 
-// aheadModels are the models of the zoo with every rule on rows and on tensors.
+// aheadModels are the models of the zoo with every rule on rows and on tensors, one of them on a schedule.
 var aheadModels = map[string]string{
 	"lr":     "model: {lr: {}}",
 	"fm":     "model: {fm: {dim: 4, embedding_l2: 0.001}}\noptimizer: {sparse: {adam: {}}, bias: {sgd: {lr: 0.05}}}",
@@ -17,6 +18,7 @@ var aheadModels = map[string]string{
 	"group":  "model: {fm: {dim: 9}}\noptimizer: {sparse: {rowwise_adagrad: {}}, bias: {group_ftrl: {l1: 0.001}}}\nps: {storage: bf16}",
 	"ams":    "model: {dcnv2: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {amsgrad: {}}, bias: {momentum: {}}, dense: {rmsprop: {}}}",
 	"others": "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {group_adagrad: {l2: 0.001}}, bias: {adagradw: {weight_decay: 0.01}}, dense: {adadelta: {}}}",
+	"paced":  "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {adam: {}}}",
 	"shared": "model: {shared_bottom: {dim: 4, hidden: [8]}}\noptimizer: {dense: {sgd: {lr: 0.05}}}",
 }
 
@@ -27,6 +29,10 @@ func TestQueuesKeepTheBits(t *testing.T) {
 	for name, rest := range aheadModels {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var more []string
+			if name == "paced" { // by a schedule that changes the rates with each batch
+				more = []string{"train.schedule.kind=cosine", "train.schedule.over=300", "train.schedule.cycle=true", "train.schedule.warm_up=130", "train.schedule.warm_up_from=0.1"}
+			}
 			run := func(set ...string) string {
 				dir := t.TempDir()
 				limits := []string{"train.max_examples=0"}
@@ -36,7 +42,7 @@ func TestQueuesKeepTheBits(t *testing.T) {
 				}
 				var r *job.TrainResult
 				for _, limit := range limits {
-					c, err := decodeGraphJob(dir, rest, append(set, limit, "train.batch=50")...)
+					c, err := decodeGraphJob(dir, rest, slices.Concat(set, more, []string{limit, "train.batch=50"})...)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -197,6 +197,19 @@ func TestFaults(t *testing.T) {
 		set        []string
 		want       []string
 	}{
+		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"schedule of nothing", movielens, []string{"train.schedule.over=5", "train.schedule.cycle=true", "train.schedule.staircase=true"}, []string{
+			"--set train.schedule.over: train.schedule.over: is set, but train.schedule.kind is constant; say how the rates change: polynomial, exponential or cosine",
+			"--set train.schedule.staircase: train.schedule.staircase: is of exponential, and train.schedule.kind is constant",
+			"--set train.schedule.cycle: train.schedule.cycle: is of polynomial and cosine, and train.schedule.kind is constant",
+		}},
+		{"schedule out of range", movielens, []string{"train.schedule.kind=linear", "train.schedule.over=1", "train.schedule.warm_up=-1", "train.schedule.end=1.5", "train.schedule.power=0", "train.schedule.rate=0"}, []string{
+			`--set train.schedule.kind: train.schedule.kind: is "linear", not one of constant, polynomial, exponential, cosine`,
+			"--set train.schedule.warm_up: train.schedule.warm_up: is -1, must be at least 0",
+			"--set train.schedule.end: train.schedule.end: is 1.5, must be at most 1",
+			"--set train.schedule.power: train.schedule.power: is 0, must be above 0",
+			"--set train.schedule.rate: train.schedule.rate: is 0, must be above 0",
+		}},
 		{"number of a snapshot", movielens, []string{"snapshot.exempt=[3, 0]"}, []string{"--set snapshot.exempt: snapshot.exempt[1]: is 0; snapshots are numbered from 1: 12 is snap-00000012"}},
 		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
 		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},

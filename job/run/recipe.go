@@ -180,8 +180,7 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(sl
 	if err := t.know(ctx); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
-	step := trainstep.StepOptions{Seed: cfg.Seed, Identities: t.known.identities(), LR: of.LR, Progressive: progressive(cfg)}
-	plan, err := wiring.TrainGraph(cfg, t.model, t.reading(of.UpTo), t.clientOf(of.Generation), &t.outputs, step)
+	plan, err := wiring.TrainGraph(cfg, t.model, t.reading(of.UpTo), t.clientOf(of.Generation), &t.outputs, t.stepOptions(of.LR))
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}

@@ -175,6 +175,33 @@ func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress 
 	return only(progress, t.known.source())
 }
 
+// stepOptions are those of a step that trains. lr is the factor on learning rates that was decided.
+func (t *trainer) stepOptions(lr float32) trainstep.StepOptions {
+	o := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: lr, Progressive: progressive(t.cfg), Trained: t.trained}
+	if t.cfg.PS.Remote() && !t.cfg.Deterministic { // others train on the same source
+		o.TrainedEvery = trainedEvery
+	}
+	return o
+}
+
+// trainedEvery is after how many batches of this process others' examples are counted again, where the learning rates go by all.
+const trainedEvery = 64
+
+// trained is how many examples of each split all shards have applied: of the job's source, also of splits that are there no more, and of its history.
+func (t *trainer) trained(ctx context.Context) (map[pipeline.SplitID]int64, error) {
+	out := map[pipeline.SplitID]int64{}
+	for _, source := range []string{t.source().Name, spec.HistoryNode} {
+		progress, err := t.shards.Progress(ctx, source)
+		if err != nil {
+			return nil, err
+		}
+		for split, p := range progress {
+			out[pipeline.SplitID{Source: source, Split: split}] = p.Rows
+		}
+	}
+	return out, nil
+}
+
 // applied counts the examples of the job's source that all shards have applied.
 func (t *trainer) applied(ctx context.Context) (int64, error) {
 	progress, err := t.progress(ctx)
@@ -234,7 +261,8 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		return err
 	}
 	upTo := t.upTo()
-	step := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: t.state.LR, Observe: t.monitor.observe, Progressive: progressive(t.cfg)}
+	step := t.stepOptions(t.state.LR)
+	step.Observe = t.monitor.observe
 	plan, err := wiring.TrainGraph(t.cfg, t.model, t.reading(upTo), t.clientOf(a.Generation), &t.outputs, step)
 	if err != nil {
 		return err

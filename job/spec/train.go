@@ -1,5 +1,7 @@
 package spec
 
+import "github.com/monolith-go/monolith/model/optim"
+
 // Train is how batches are made and run.
 type Train struct {
 	// Batch is the number of examples of a training batch.
@@ -38,6 +40,8 @@ type Train struct {
 	// never. It keeps a slow stream fresh, and makes batch borders depend on the clock. Absent: 5s for a source without
 	// end, 0 for one that ends and in deterministic mode.
 	MaxBatchDelay *Duration `yaml:"max_batch_delay" min:"0"`
+	// Schedule is a factor on all learning rates that goes by how many examples the model was trained on.
+	Schedule Schedule `yaml:"schedule"`
 	// Plateau lowers the learning rates when an evaluation metric stops getting better.
 	Plateau *Plateau `yaml:"plateau"`
 	// EarlyStop ends training when an evaluation metric stops getting better, and keeps the best snapshot.
@@ -57,6 +61,42 @@ type Prefetch struct {
 	// Push is how many batches may be on their way to the shards while the next is computed. It hides the time of pushes, with a
 	// log that of the disk.
 	Push int `yaml:"push" default:"0" min:"0" max:"1024"`
+}
+
+// Schedule is a factor on all learning rates, those of rows and of dense weights alike, by how many examples the model was trained on: those that all shards have
+// applied of the job's source and of its backfill, however often the job was started. Each optimizer's own lr is the rate at a factor of 1. With several workers
+// processes count their own exactly and hear of the others' from time to time. It is part of the plan; train.plateau lowers what it gives further.
+type Schedule struct {
+	// Kind is how the factor continues from 1, after the warm-up: constant, polynomial (to end, over so many examples), exponential (times rate every so many) or cosine (to end).
+	Kind string `yaml:"kind" default:"constant" enum:"constant|polynomial|exponential|cosine"`
+	// WarmUp is how many examples the factor rises over to 1, linearly, before kind begins to count; 0: none. It helps where many workers or large batches
+	// make the first steps too large.
+	WarmUp int64 `yaml:"warm_up" default:"0" min:"0"`
+	// WarmUpFrom is the factor that the warm-up begins with.
+	WarmUpFrom float64 `yaml:"warm_up_from" default:"0" min:"0" max:"1"`
+	// Over is how many examples polynomial and cosine take to end, and after how many exponential has been multiplied by rate once.
+	Over int64 `yaml:"over" default:"0" min:"0"`
+	// End is the least factor. 0 lets a model stop learning, which a stream must not.
+	End float64 `yaml:"end" default:"0.01" min:"0" max:"1"`
+	// Power is the exponent of polynomial; 1 is a straight line.
+	Power float64 `yaml:"power" default:"1" above:"0" max:"100"`
+	// Rate is what exponential multiplies the factor by.
+	Rate float64 `yaml:"rate" default:"0.5" above:"0" max:"1"`
+	// Staircase makes exponential move every so many examples at once, not smoothly.
+	Staircase bool `yaml:"staircase" default:"false"`
+	// Cycle lets polynomial rise again where it has ended, to what is left of twice, three times, ... as many examples, and cosine begin again at 1. Without it they
+	// stay at end.
+	Cycle bool `yaml:"cycle" default:"false"`
+}
+
+// Factor is the schedule as a formula. With a constant factor it is the zero value.
+func (s *Schedule) Factor() optim.Schedule {
+	if s.Kind == optim.ConstantSchedule && s.WarmUp == 0 {
+		return optim.Schedule{}
+	}
+	return optim.Schedule{
+		Kind: s.Kind, WarmUp: s.WarmUp, WarmUpFrom: s.WarmUpFrom, Over: s.Over, End: s.End, Power: s.Power, Rate: s.Rate, Staircase: s.Staircase, Cycle: s.Cycle,
+	}
 }
 
 // Plateau lowers the learning rates when an evaluation metric stops getting better.

@@ -13,6 +13,7 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model/optim"
 )
 
 // Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
@@ -521,6 +522,7 @@ func (v *validator) run(c *Config) {
 	}
 	v.outputs(c)
 	v.beam(c)
+	v.schedule(&t.Schedule)
 	if c.Eval.Source == nil {
 		if t.Plateau != nil {
 			v.fault("train.plateau", "needs eval.source to measure on")
@@ -540,6 +542,23 @@ func (v *validator) run(c *Config) {
 		if _, port, err := net.SplitHostPort(c.Metrics.Listen); err != nil || !validPort(port) {
 			v.fault("metrics.listen", "is %q, not host:port such as 127.0.0.1:9090", c.Metrics.Listen)
 		}
+	}
+}
+
+// schedule checks what its kind makes of its settings; each alone has a range.
+func (v *validator) schedule(s *Schedule) {
+	constant := s.Kind == optim.ConstantSchedule
+	switch {
+	case !constant && s.Over == 0:
+		v.fault("train.schedule.over", "is missing; say over how many examples %s goes", s.Kind)
+	case constant && s.Over > 0:
+		v.fault("train.schedule.over", "is set, but train.schedule.kind is constant; say how the rates change: polynomial, exponential or cosine")
+	}
+	if s.Staircase && s.Kind != optim.ExponentialSchedule {
+		v.fault("train.schedule.staircase", "is of exponential, and train.schedule.kind is %s", s.Kind)
+	}
+	if s.Cycle && s.Kind != optim.PolynomialSchedule && s.Kind != optim.CosineSchedule {
+		v.fault("train.schedule.cycle", "is of polynomial and cosine, and train.schedule.kind is %s", s.Kind)
 	}
 }
 

@@ -53,6 +53,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 		return nil, err
 	}
 	step.Keys, step.Threads, step.Precision = traceKeys(c), c.StepThreads(), Precision(&c.PS)
+	step.Schedule = c.Train.Schedule.Factor()
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	of := outputList{c, c.Outputs, "outputs"}
