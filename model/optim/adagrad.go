@@ -44,10 +44,13 @@ func (o Adagrad) WithDefaults() Adagrad {
 }
 
 // Validate reports every setting out of range at once; it looks at the values after defaults.
-func (o Adagrad) Validate() error {
+func (o Adagrad) Validate() error { return o.check(o.Name()) }
+
+// check is Validate of a rule of that name with the same settings.
+func (o Adagrad) check(name string) error {
 	o = o.WithDefaults()
 	return validate(
-		o.Name(),
+		name,
 		positive("lr", o.LR),
 		positive("initial_accumulator", o.InitialAccumulator),
 		notNegative("weight_decay", o.WeightDecay),
@@ -58,9 +61,12 @@ func (o Adagrad) Validate() error {
 func (Adagrad) Name() string { return "adagrad" }
 
 // String renders the rule with every setting.
-func (o Adagrad) String() string {
+func (o Adagrad) String() string { return o.render(o.Name()) }
+
+// render is String of a rule of that name with the same settings.
+func (o Adagrad) render(name string) string {
 	o = o.WithDefaults()
-	return fmt.Sprintf("adagrad(lr=%g,initial_accumulator=%g,weight_decay=%g)", o.LR, o.InitialAccumulator, o.WeightDecay)
+	return fmt.Sprintf("%s(lr=%g,initial_accumulator=%g,weight_decay=%g)", name, o.LR, o.InitialAccumulator, o.WeightDecay)
 }
 
 // StateDim is dim: the sums of squares.

@@ -59,10 +59,13 @@ func (o Adam) WithDefaults() Adam {
 }
 
 // Validate reports every setting out of range at once; it looks at the values after defaults.
-func (o Adam) Validate() error {
+func (o Adam) Validate() error { return o.check(o.Name()) }
+
+// check is Validate of a rule of that name with the same settings.
+func (o Adam) check(name string) error {
 	o = o.WithDefaults()
 	return validate(
-		o.Name(),
+		name,
 		positive("lr", o.LR),
 		fraction("beta1", o.Beta1),
 		fraction("beta2", o.Beta2),
@@ -75,9 +78,12 @@ func (o Adam) Validate() error {
 func (Adam) Name() string { return "adam" }
 
 // String renders the rule with every setting.
-func (o Adam) String() string {
+func (o Adam) String() string { return o.render(o.Name()) }
+
+// render is String of a rule of that name with the same settings.
+func (o Adam) render(name string) string {
 	o = o.WithDefaults()
-	return fmt.Sprintf("adam(lr=%g,beta1=%g,beta2=%g,epsilon=%g,weight_decay=%g,nesterov=%t)",
+	return fmt.Sprintf("%s(lr=%g,beta1=%g,beta2=%g,epsilon=%g,weight_decay=%g,nesterov=%t)", name,
 		o.LR, o.Beta1, o.Beta2, o.Epsilon, o.WeightDecay, o.Nesterov)
 }
 

@@ -52,10 +52,13 @@ func (o FTRL) WithDefaults() FTRL {
 }
 
 // Validate reports every setting out of range at once; it looks at the values after defaults.
-func (o FTRL) Validate() error {
+func (o FTRL) Validate() error { return o.check(o.Name()) }
+
+// check is Validate of a rule of that name with the same settings.
+func (o FTRL) check(name string) error {
 	o = o.WithDefaults()
 	return validate(
-		o.Name(),
+		name,
 		positive("lr", o.LR),
 		notNegative("beta", o.Beta),
 		notNegative("l1", o.L1),
@@ -68,9 +71,12 @@ func (o FTRL) Validate() error {
 func (FTRL) Name() string { return "ftrl" }
 
 // String renders the rule with every setting.
-func (o FTRL) String() string {
+func (o FTRL) String() string { return o.render(o.Name()) }
+
+// render is String of a rule of that name with the same settings.
+func (o FTRL) render(name string) string {
 	o = o.WithDefaults()
-	return fmt.Sprintf("ftrl(lr=%g,beta=%g,l1=%g,l2=%g,initial_accumulator=%g)", o.LR, o.Beta, o.L1, o.L2, o.InitialAccumulator)
+	return fmt.Sprintf("%s(lr=%g,beta=%g,l1=%g,l2=%g,initial_accumulator=%g)", name, o.LR, o.Beta, o.L1, o.L2, o.InitialAccumulator)
 }
 
 // StateDim is 2·dim: n and z.

@@ -1,8 +1,6 @@
 package optim
 
 import (
-	"fmt"
-
 	"github.com/monolith-go/monolith/internal/simd"
 )
 
@@ -17,50 +15,21 @@ import (
 //
 // lr is the learning rate of the update that made w; as in FTRL it is not stored, w holds it. With vectors of one weight it is FTRL. State: n [dim],
 // z [dim].
-type GroupFTRL struct {
-	// LR is the learning rate, above 0; 0 means [DefaultFTRLLR].
-	LR float32 `json:"lr"`
-	// Beta is β, at least 0, default 0. It slows down the first steps.
-	Beta float32 `json:"beta"`
-	// L1 is at least 0, default 0.
-	L1 float32 `json:"l1"`
-	// L2 is at least 0, default 0.
-	L2 float32 `json:"l2"`
-	// InitialAccumulator is n before the first gradient, above 0; 0 means [DefaultFTRLInitialAccumulator].
-	InitialAccumulator float32 `json:"initial_accumulator"`
-}
+type GroupFTRL FTRL
 
 var _ Optimizer = GroupFTRL{}
 
 // WithDefaults returns a copy in which every zero field has its default.
-func (o GroupFTRL) WithDefaults() GroupFTRL {
-	o.LR = orDefault(o.LR, DefaultFTRLLR)
-	o.InitialAccumulator = orDefault(o.InitialAccumulator, DefaultFTRLInitialAccumulator)
-	return o
-}
+func (o GroupFTRL) WithDefaults() GroupFTRL { return GroupFTRL(FTRL(o).WithDefaults()) }
 
 // Validate reports every setting out of range at once; it looks at the values after defaults.
-func (o GroupFTRL) Validate() error {
-	o = o.WithDefaults()
-	return validate(
-		o.Name(),
-		positive("lr", o.LR),
-		notNegative("beta", o.Beta),
-		notNegative("l1", o.L1),
-		notNegative("l2", o.L2),
-		positive("initial_accumulator", o.InitialAccumulator),
-	)
-}
+func (o GroupFTRL) Validate() error { return FTRL(o).check(o.Name()) }
 
 // Name is "group_ftrl".
 func (GroupFTRL) Name() string { return "group_ftrl" }
 
 // String renders the rule with every setting.
-func (o GroupFTRL) String() string {
-	o = o.WithDefaults()
-	return fmt.Sprintf("group_ftrl(lr=%g,beta=%g,l1=%g,l2=%g,initial_accumulator=%g)",
-		o.LR, o.Beta, o.L1, o.L2, o.InitialAccumulator)
-}
+func (o GroupFTRL) String() string { return FTRL(o).render(o.Name()) }
 
 // StateDim is 2·dim: n and z.
 func (GroupFTRL) StateDim(dim int) int { return 2 * dim }
