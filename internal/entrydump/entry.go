@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/monolith-go/monolith/internal/protofield"
 )
 
 // Entry is one embedding row.
@@ -75,7 +77,7 @@ func (d *Dump) set(k Kind) {
 func (e *Entry) Decode(b []byte) error {
 	e.Reset()
 	hasID := false
-	err := fields(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) (err error) {
+	err := protofield.Each(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) (err error) {
 		switch {
 		case num == fieldID && typ == protowire.Fixed64Type:
 			e.ID, hasID = int64(n), true
@@ -105,7 +107,7 @@ func (e *Entry) Decode(b []byte) error {
 }
 
 func (e *Entry) optimizers(b []byte) error {
-	return fields(b, func(num protowire.Number, typ protowire.Type, v []byte, _ uint64) error {
+	return protofield.Each(b, func(num protowire.Number, typ protowire.Type, v []byte, _ uint64) error {
 		if num != 1 {
 			return nil
 		}
@@ -113,7 +115,7 @@ func (e *Entry) optimizers(b []byte) error {
 			return errWire
 		}
 		d := e.Add()
-		return fields(v, func(num protowire.Number, typ protowire.Type, v []byte, _ uint64) error {
+		return protofield.Each(v, func(num protowire.Number, typ protowire.Type, v []byte, _ uint64) error {
 			k := Kind(min(num, 255))
 			s, ok := k.shape()
 			if !ok {
@@ -134,7 +136,7 @@ func (e *Entry) optimizers(b []byte) error {
 }
 
 func (d *Dump) decode(s shape, b []byte) error {
-	return fields(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) (err error) {
+	return protofield.Each(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) (err error) {
 		i, j := slices.Index(s.vectors[:], int32(num)), slices.Index(s.scalars[:], int32(num))
 		switch {
 		case i >= 0:
@@ -168,41 +170,6 @@ func floats(dst []float32, typ protowire.Type, v []byte, n uint64) ([]float32, e
 		return dst, nil
 	}
 	return dst, errWire
-}
-
-// fields calls each with the fields of a message: v is the content of one of type bytes, n the number of any other.
-func fields(b []byte, each func(num protowire.Number, typ protowire.Type, v []byte, n uint64) error) error {
-	for len(b) > 0 {
-		num, typ, used := protowire.ConsumeTag(b)
-		if used < 0 {
-			return protowire.ParseError(used)
-		}
-		b = b[used:]
-		var v []byte
-		var n uint64
-		switch typ {
-		case protowire.VarintType:
-			n, used = protowire.ConsumeVarint(b)
-		case protowire.Fixed32Type:
-			var m uint32
-			m, used = protowire.ConsumeFixed32(b)
-			n = uint64(m)
-		case protowire.Fixed64Type:
-			n, used = protowire.ConsumeFixed64(b)
-		case protowire.BytesType:
-			v, used = protowire.ConsumeBytes(b)
-		default:
-			used = protowire.ConsumeFieldValue(num, typ, b)
-		}
-		if used < 0 {
-			return fmt.Errorf("field %d: %w", num, protowire.ParseError(used))
-		}
-		b = b[used:]
-		if err := each(num, typ, v, n); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Append appends the record of an entry, byte for byte as upstream's writer does; Count and Micros only where they are not 0.

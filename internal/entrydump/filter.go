@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/protofield"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 
@@ -69,7 +70,7 @@ func (info *FilterInfo) split(in io.Reader) error {
 }
 
 func (info *FilterInfo) meta(b []byte) error {
-	return fields(b, func(num protowire.Number, typ protowire.Type, _ []byte, n uint64) error {
+	return protofield.Each(b, func(num protowire.Number, typ protowire.Type, _ []byte, n uint64) error {
 		if num <= 3 && typ != protowire.VarintType {
 			return fmt.Errorf("HashFilterSplitMetaDump, field %d: %w", num, errWire)
 		}
@@ -90,7 +91,7 @@ func (info *FilterInfo) cells(b []byte) error {
 			info.Occurrences += count
 		}
 	}
-	return fields(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) error {
+	return protofield.Each(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) error {
 		if num != 2 {
 			return nil
 		}

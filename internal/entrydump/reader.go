@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/protofield"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 
@@ -97,7 +98,7 @@ func (r *Reader) nextTable() error {
 
 // decodeMeta reads a MultiHashTableMetadata.
 func decodeMeta(b []byte) (name string, entries uint64, err error) {
-	err = fields(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) error {
+	err = protofield.Each(b, func(num protowire.Number, typ protowire.Type, v []byte, n uint64) error {
 		switch {
 		case num == 1 && typ == protowire.BytesType:
 			name = string(v)

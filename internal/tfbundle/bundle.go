@@ -22,6 +22,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/protofield"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 
@@ -90,17 +91,17 @@ func (b *Bundle) add(key string, value []byte) error {
 		return b.header(value)
 	}
 	t := Tensor{Name: key}
-	err := fields(value, func(num protowire.Number, v []byte, n uint64) error {
+	err := protofield.Each(value, func(num protowire.Number, _ protowire.Type, v []byte, n uint64) error {
 		switch num {
 		case 1:
 			t.Type = int(int32(n))
 		case 2:
-			return fields(v, func(num protowire.Number, v []byte, _ uint64) error {
+			return protofield.Each(v, func(num protowire.Number, _ protowire.Type, v []byte, _ uint64) error {
 				if num != 2 {
 					return nil
 				}
 				size := int64(0)
-				err := fields(v, func(num protowire.Number, _ []byte, n uint64) error {
+				err := protofield.Each(v, func(num protowire.Number, _ protowire.Type, _ []byte, n uint64) error {
 					if num == 1 {
 						size = int64(n)
 					}
@@ -131,7 +132,7 @@ func (b *Bundle) add(key string, value []byte) error {
 
 func (b *Bundle) header(value []byte) error {
 	b.shards = 0
-	return fields(value, func(num protowire.Number, _ []byte, n uint64) error {
+	return protofield.Each(value, func(num protowire.Number, _ protowire.Type, _ []byte, n uint64) error {
 		switch {
 		case num == 1:
 			b.shards = int32(n)
@@ -215,39 +216,4 @@ func (b *Bundle) read(ctx context.Context, name string, dtype, width int) (raw [
 		return nil, damaged("crc mismatch (want %08x, got %08x)", t.crc, got)
 	}
 	return raw, nil
-}
-
-// fields calls each with the fields of a message: v is the content of one of type bytes, n the number of any other.
-func fields(b []byte, each func(num protowire.Number, v []byte, n uint64) error) error {
-	for len(b) > 0 {
-		num, typ, used := protowire.ConsumeTag(b)
-		if used < 0 {
-			return protowire.ParseError(used)
-		}
-		b = b[used:]
-		var v []byte
-		var n uint64
-		switch typ {
-		case protowire.VarintType:
-			n, used = protowire.ConsumeVarint(b)
-		case protowire.Fixed32Type:
-			var m uint32
-			m, used = protowire.ConsumeFixed32(b)
-			n = uint64(m)
-		case protowire.Fixed64Type:
-			n, used = protowire.ConsumeFixed64(b)
-		case protowire.BytesType:
-			v, used = protowire.ConsumeBytes(b)
-		default:
-			used = protowire.ConsumeFieldValue(num, typ, b)
-		}
-		if used < 0 {
-			return fmt.Errorf("field %d: %w", num, protowire.ParseError(used))
-		}
-		b = b[used:]
-		if err := each(num, v, n); err != nil {
-			return err
-		}
-	}
-	return nil
 }
