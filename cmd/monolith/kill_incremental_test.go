@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
@@ -59,18 +58,9 @@ func TestKilledWithIncrementalSnapshots(t *testing.T) {
 		}
 	}
 	fill(t, addr, records, done, killExamples)
-	out, err := exec.CommandContext(t.Context(), path, "train", job, "--json").Output()
-	if err != nil {
-		t.Fatalf("the last life: %v\n%s", err, stderr(err))
-	}
-	var last struct {
-		Result struct{ Examples int64 }
-	}
-	if err := json.Unmarshal(out, &last); err != nil {
-		t.Fatalf("%v in %s", err, out)
-	}
-	t.Logf("%d incremental snapshots seen, %d examples in the last life", incremental, last.Result.Examples)
-	if incremental == 0 || last.Result.Examples == 0 {
+	last := lastLife(t, path, job)
+	t.Logf("%d incremental snapshots seen, %d examples in the last life", incremental, last)
+	if incremental == 0 || last == 0 {
 		t.Error("too few to mean anything")
 	}
 	if got := digest(t, path, dir); got != want {

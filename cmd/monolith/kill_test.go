@@ -145,17 +145,7 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 				if while {
 					fill(t, addr, records, done, killExamples)
 				}
-				out, err := exec.CommandContext(t.Context(), path, "train", job, "--json").Output()
-				if err != nil {
-					t.Fatalf("the last life: %v\n%s", err, stderr(err))
-				}
-				var last struct {
-					Result struct{ Examples int64 }
-				}
-				if err := json.Unmarshal(out, &last); err != nil {
-					t.Fatalf("%v in %s", err, out)
-				}
-				if last.Result.Examples == 0 {
+				if lastLife(t, path, job) == 0 {
 					t.Error("nothing was left for the last life: the kills came too late to be a test")
 				}
 				if got := digest(t, path, dir); got != want {
@@ -274,6 +264,22 @@ func checkOccurrences(t *testing.T, dir string, examples int64, want map[int64]u
 		}
 		t.Errorf("%d rows, want %d; %d of them have another count, %d of these a larger one", len(got), len(want), wrong, more)
 	}
+}
+
+// lastLife trains to the end, and returns how many examples were left for it.
+func lastLife(t *testing.T, path, job string) int64 {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), path, "train", job, "--json").Output()
+	if err != nil {
+		t.Fatalf("the last life: %v\n%s", err, stderr(err))
+	}
+	var last struct {
+		Result struct{ Examples int64 }
+	}
+	if err := json.Unmarshal(out, &last); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return last.Result.Examples
 }
 
 // killOnce starts a training and kills it after a while; it must not have ended before.

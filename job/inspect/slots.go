@@ -39,7 +39,7 @@ func Slots(ctx context.Context, path string, o SlotOptions) (out *result.Snapsho
 }
 
 // slotsOf reads one snapshot.
-func slotsOf(ctx context.Context, path string, o SlotOptions) (*result.SnapshotSlots, error) {
+func slotsOf(ctx context.Context, path string, o SlotOptions) (out *result.SnapshotSlots, err error) {
 	info, err := snapshot.ReadInfo(path)
 	if err != nil {
 		return nil, err
@@ -56,13 +56,13 @@ func slotsOf(ctx context.Context, path string, o SlotOptions) (*result.SnapshotS
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close() //nolint:errcheck // it was only read
+	defer func() { err = errors.Join(err, s.Close()) }()
 	l := &slotReader{ctx: ctx, s: s, progress: o.Progress, total: 2 * total}
 	newest, err := l.newest()
 	if err != nil {
 		return nil, err
 	}
-	out := &result.SnapshotSlots{Path: path, Which: stored.WhichIs(info), ID: int64(info.ID), Created: info.Created, Rows: info.Rows(), Slots: []result.SlotInfo{}}
+	out = &result.SnapshotSlots{Path: path, Which: stored.WhichIs(info), ID: int64(info.ID), Created: info.Created, Rows: info.Rows(), Slots: []result.SlotInfo{}}
 	if newest != 0 {
 		at := time.UnixMicro(newest).UTC()
 		out.Newest = &at

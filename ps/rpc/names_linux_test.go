@@ -110,13 +110,7 @@ func TestNameMoves(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	w, err := c.Client(t.Context(), "w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Resume(t.Context(), "s", []string{"x"}); err != nil {
-		t.Fatal(err)
-	}
+	w := resumed(t, c)
 	push := func(from int64) {
 		t.Helper()
 		if err := w.Push(t.Context(), pstest.RandomUpdate(l, "x", from, from+7)); err != nil {
@@ -173,12 +167,7 @@ func TestNameMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = still.Close(t.Context()) }()
-	if w, err = still.Client(t.Context(), "w"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Resume(t.Context(), "s", []string{"x"}); err != nil {
-		t.Fatal(err)
-	}
+	w = resumed(t, still)
 	for from := int64(0); from < 28; from += 7 {
 		push(from)
 	}

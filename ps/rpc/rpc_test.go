@@ -31,6 +31,19 @@ type cluster struct {
 	stop    []func(context.Context) error
 }
 
+// resumed is a client of a cluster that owns split x of source s.
+func resumed(t *testing.T, c *cluster) *ps.Client {
+	t.Helper()
+	w, err := c.Client(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Resume(t.Context(), "s", []string{"x"}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // Close ends the worker's view, the servers and the shards.
 func (c *cluster) Close(ctx context.Context) error {
 	errs := []error{c.Remote.Close(ctx)}

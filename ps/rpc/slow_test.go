@@ -103,13 +103,7 @@ func TestFrozenShard(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	w, err := c.Client(t.Context(), "w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Resume(t.Context(), "s", []string{"x"}); err != nil {
-		t.Fatal(err)
-	}
+	w := resumed(t, c)
 	reader, err := c.Reader(t.Context(), "r")
 	if err != nil {
 		t.Fatal(err)
@@ -211,14 +205,8 @@ func TestSlowShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close(t.Context()) }()
-	w, err := c.Client(t.Context(), "w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := resumed(t, c)
 	defer func() { _ = w.Close() }()
-	if _, err := w.Resume(t.Context(), "s", []string{"x"}); err != nil {
-		t.Fatal(err)
-	}
 	rows := &param.Rows{}
 	for _, tbl := range l.Tables {
 		var fids []int64
