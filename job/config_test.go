@@ -277,6 +277,14 @@ func TestFaults(t *testing.T) {
 			"job.yaml:16:43: retention.when_full: says what happens at a limit, but there is none; set retention.table_memory",
 			"job.yaml:16:61: retention.max_jump: guards the time that rows expire by, but none does; set retention.expire",
 		}},
+		{"filters for nothing", edit("ps: {shards: 2}", "retention: {occurrences: 3, filter_splits: 5, filter_capacity: 5000}\nps: {shards: 2}"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0"}, []string{
+			"job.yaml:16:64: retention.filter_capacity: is the size of a hash filter, and no id is counted by one; set retention.admission to hash_filter or sliding_hash_filter, and retention.occurrences",
+			"job.yaml:16:44: retention.filter_splits: is of a sliding hash filter, and no id is counted by one; set retention.admission to sliding_hash_filter, and retention.occurrences",
+		}},
+		{"filters that count no further", edit("ps: {shards: 2}", "retention: {occurrences: 16, admission: hash_filter, features: [{name: genres, occurrences: 20}]}\nps: {shards: 2}"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0"}, []string{
+			"job.yaml:16:26: retention.occurrences: is 16, and a hash_filter counts to 15; ask for less, or set retention.admission to exact",
+			"job.yaml:16:93: retention.features[0].occurrences: is 20, and a hash_filter counts to 15; ask for less, or set retention.admission to exact",
+		}},
 		{"rows of no feature", edit("ps: {shards: 2}", "retention: {occurrences: 3, features: [{name: genre, expire: 24h}]}\nps: {shards: 2}"), nil, []string{
 			`job.yaml:16:47: retention.features[0].name: "genre" is no sparse feature; did you mean "genres"?`,
 			"job.yaml:14:52: train.prefetch.lookup: looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0",

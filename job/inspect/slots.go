@@ -115,7 +115,7 @@ func (l *slotReader) each(tbl int, rows, waiting func(*table.Rows)) error {
 	if err := l.s.Rows(tbl, count(rows)); err != nil {
 		return err
 	}
-	return l.s.Waiting(tbl, count(waiting))
+	return l.s.Waiting(tbl, snapshot.KindWaiting, count(waiting))
 }
 
 // newest is the largest time in the snapshot, 0 where none has any.

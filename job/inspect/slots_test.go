@@ -133,7 +133,7 @@ func (s *store) write(t *testing.T, dir string, shards int, base *snapshot.Info,
 				err = errors.Join(err, p.Changed(i, total, feed(s.rows[i], func(k int64) bool { return on(k) && changed[i][k] }, spec.StateDim()), func() []int64 { return removed }))
 			}
 			if len(s.waiting[i]) > 0 {
-				err = errors.Join(err, p.Waiting(i, feed(s.waiting[i], on, 0)))
+				err = errors.Join(err, p.Waiting(i, snapshot.KindWaiting, feed(s.waiting[i], on, 0)))
 			}
 		}
 		if shard == 0 {

@@ -21,8 +21,15 @@ type Retention struct {
 	// at once.
 	Occurrences int `yaml:"occurrences" default:"0" min:"0" max:"1000000000"`
 	// Admission is how occurrences are told: exact counts those of each id, which takes some 40 bytes for each that waits, until it expires; probabilistic
-	// keeps nothing and admits 95 of 100 ids within that many occurrences, 1 - 0.05^(c/occurrences) of them at c; linear admits c/occurrences of them.
-	Admission string `yaml:"admission" default:"exact" enum:"exact|probabilistic|linear"`
+	// keeps nothing and admits 95 of 100 ids within that many occurrences, 1 - 0.05^(c/occurrences) of them at c; linear admits c/occurrences of them. hash_filter counts
+	// to 15 in cells of two bytes, three for two ids, and is wrong for the few that share one: they are admitted too soon. When filter_capacity ids are in it, ever more are
+	// admitted at once. sliding_hash_filter forgets the ids that came first instead. An id whose row has expired is still counted there.
+	Admission string `yaml:"admission" default:"exact" enum:"exact|probabilistic|linear|hash_filter|sliding_hash_filter"`
+	// FilterCapacity is for how many ids the filter of each table has room, on all shards together; its memory is taken from ps.memory: 3 bytes for an id,
+	// or 2.4 and a share for the split that is kept empty. Another number, or filter_splits, begins to count from 0.
+	FilterCapacity int `yaml:"filter_capacity" default:"10000000" min:"4096" max:"1000000000000"`
+	// FilterSplits is into how many parts a sliding filter is cut: what is forgotten at once is a part of that many less one.
+	FilterSplits int `yaml:"filter_splits" default:"7" min:"5" max:"64"`
 	// TableMemory is how much memory the rows of each table may take, on all shards together. Each 4096th of all ids by hash, or
 	// a smaller part, has its share. 0: there is no limit but ps.memory. What fits, and what expire and occurrences would let go, is seen
 	// in a snapshot: monolith inspect SNAPSHOT --slots shows rows, memory, occurrences and ages of each slot.
@@ -70,6 +77,12 @@ func (c *Config) RetentionRules() param.Retention {
 	}
 	if rules.Waits() {
 		rules.Admission = param.Admission(r.Admission)
+		if rules.Admission.Filters() {
+			rules.FilterCapacity = int64(r.FilterCapacity)
+		}
+		if rules.Admission == param.AdmitSliding {
+			rules.FilterSplits = r.FilterSplits
+		}
 	}
 	if rules.MaxBytes > 0 {
 		rules.Full = param.Full(r.WhenFull)
@@ -133,6 +146,21 @@ func (v *validator) retention(c *Config) {
 	if v.c.places.Set("retention.admission") && !rules.Waits() {
 		v.fault("retention.admission", "says how ids wait for a row, but none does; set retention.occurrences")
 	}
+	admission := param.Admission(r.Admission)
+	if v.c.places.Set("retention.filter_capacity") && (!admission.Filters() || !rules.Waits()) {
+		v.fault("retention.filter_capacity", "is the size of a hash filter, and no id is counted by one; set retention.admission to hash_filter or sliding_hash_filter, and retention.occurrences")
+	}
+	if v.c.places.Set("retention.filter_splits") && (admission != param.AdmitSliding || !rules.Waits()) {
+		v.fault("retention.filter_splits", "is of a sliding hash filter, and no id is counted by one; set retention.admission to sliding_hash_filter, and retention.occurrences")
+	}
+	if admission.Filters() && r.Occurrences > param.MaxFilterCount {
+		v.fault("retention.occurrences", "is %d, and a %s counts to %d; ask for less, or set retention.admission to exact", r.Occurrences, admission, param.MaxFilterCount)
+	}
+	for i, f := range r.Features {
+		if admission.Filters() && f.Occurrences != nil && *f.Occurrences > param.MaxFilterCount {
+			v.fault(fmt.Sprintf("retention.features[%d].occurrences", i), "is %d, and a %s counts to %d; ask for less, or set retention.admission to exact", *f.Occurrences, admission, param.MaxFilterCount)
+		}
+	}
 	if v.c.places.Set("retention.when_full") && r.TableMemory == 0 {
 		v.fault("retention.when_full", "says what happens at a limit, but there is none; set retention.table_memory")
 	}
@@ -145,7 +173,7 @@ func (v *validator) retention(c *Config) {
 func (c *Config) retentionWarnings() (out []string) {
 	rules := c.RetentionRules()
 	if rules.Admission == param.AdmitExact && !rules.Expires() {
-		out = append(out, "retention.admission is exact and nothing expires: ids that occur less than retention.occurrences times are remembered for ever; set retention.expire, or take probabilistic")
+		out = append(out, "retention.admission is exact and nothing expires: ids that occur less than retention.occurrences times are remembered for ever; set retention.expire, or take sliding_hash_filter")
 	}
 	return out
 }

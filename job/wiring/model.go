@@ -65,12 +65,16 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 // fewRows is the number of rows from which on the limit of a table means what it says: four for each range of hashes that has its share.
 const fewRows = 4 * param.LeastRows
 
-// limits says what of the tables' limit cannot be meant. Errors: [pipeline.ErrConfig].
+// limits says what of the tables' limit, or of their filters' size, cannot be meant. Errors: [pipeline.ErrConfig].
 func limits(c *spec.Config, l *param.Layout) error {
-	if l.Retention.MaxBytes == 0 {
-		return nil
-	}
 	var faults []error
+	filters := param.LeastRows * l.Retention.Filter().Bytes() * int64(len(l.Tables))
+	if all := int64(c.PS.Memory); all > 0 && !c.PS.Remote() && filters > all {
+		faults = append(faults, fault.Config("retention.filter_capacity: makes the filters of %d tables %d bytes together, and ps.memory is %d; lower the one or raise the other", len(l.Tables), filters, all))
+	}
+	if l.Retention.MaxBytes == 0 {
+		return errors.Join(faults...)
+	}
 	total := int64(0)
 	for _, t := range l.Tables {
 		row := t.RowBytes()

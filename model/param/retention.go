@@ -22,6 +22,10 @@ type Retention struct {
 	MaxJump int64 `json:"max_jump,omitempty"`
 	// Admission is how fids without a row wait for one.
 	Admission Admission `json:"admission,omitempty"`
+	// FilterCapacity is, of a hash filter, for how many fids each table's has room, on all shards together, and FilterSplits, of a sliding one, into how
+	// many parts it is cut, which it forgets one after the other.
+	FilterCapacity int64 `json:"filter_capacity,omitempty"`
+	FilterSplits   int   `json:"filter_splits,omitempty"`
 	// MaxBytes is how much memory the rows of each table may take on all shards together; 0: there is no limit.
 	MaxBytes int64 `json:"max_bytes,omitempty"`
 	// Full is what happens at the limit.
@@ -47,7 +51,51 @@ const (
 	AdmitProbable Admission = "probabilistic"
 	// AdmitLinear admits with probability min(1, c/T).
 	AdmitLinear Admission = "linear"
+	// AdmitHash counts like exact, up to 15, in cells of 16 bits that are never given back: fids that share one are counted together, and what finds no
+	// cell is admitted. T is at most 15.
+	AdmitHash Admission = "hash_filter"
+	// AdmitSliding is AdmitHash in several parts, of which the oldest is emptied when the newest is full: it forgets fids that were not seen while
+	// about FilterCapacity occurrences of others were counted.
+	AdmitSliding Admission = "sliding_hash_filter"
 )
+
+// Filters reports whether fids without a row are counted by a hash filter.
+func (a Admission) Filters() bool { return a == AdmitHash || a == AdmitSliding }
+
+// MaxFilterCount is the largest number that a cell of a hash filter counts to.
+const MaxFilterCount = 15
+
+// The bounds of FilterSplits.
+const (
+	LeastFilterSplits = 5
+	MostFilterSplits  = 64
+)
+
+// Filter is the shape of a table's hash filter. Hashes are cut into [LeastRows] equal ranges, none of which lies on two shards, and each range has cells of its own, so that
+// what a fid meets does not depend on the number of shards.
+type Filter struct {
+	// Splits is how many filters a range has one after the other, 1 for [AdmitHash]; Cells of 2 bytes has each of them, of which so many as IDs are used before the
+	// next one's turn. Steps is how many cells are looked at for a fid.
+	Splits, Cells, IDs, Steps int
+}
+
+// Filter is the shape of the filters of a retention that has them; the zero value otherwise. Loads are those of bytedance/monolith: 1.5 cells for
+// each fid and 64 steps, or 1.2 and 16 where filters slide, whose one split is kept empty.
+func (r *Retention) Filter() Filter {
+	ids := int(max(r.FilterCapacity/LeastRows, 1))
+	switch {
+	case !r.Waits():
+	case r.Admission == AdmitHash:
+		return Filter{Splits: 1, Cells: ids + ids/2 + 1, IDs: ids, Steps: 64}
+	case r.Admission == AdmitSliding:
+		ids = max(ids/(r.FilterSplits-1), 1)
+		return Filter{Splits: r.FilterSplits, Cells: ids + ids/5 + 1, IDs: ids, Steps: 16}
+	}
+	return Filter{}
+}
+
+// Bytes is what the cells of one range of hashes take.
+func (f Filter) Bytes() int64 { return 2 * int64((f.Splits*f.Cells+7)/8*8) }
 
 // Full is a policy of a table at its limit.
 type Full string
@@ -153,8 +201,14 @@ func (r *Retention) Validate() error {
 	switch {
 	case r.MaxJump < 0 || r.MaxBytes < 0:
 		return fmt.Errorf("param: retention: max_jump %d and max_bytes %d are not from 0", r.MaxJump, r.MaxBytes)
-	case r.Waits() && !slices.Contains([]Admission{AdmitExact, AdmitProbable, AdmitLinear}, r.Admission):
+	case r.Waits() && !r.Admission.Filters() && !slices.Contains([]Admission{AdmitExact, AdmitProbable, AdmitLinear}, r.Admission):
 		return fmt.Errorf("param: retention: fids wait, and admission %q is not known", r.Admission)
+	case r.Waits() && r.Admission.Filters() && (r.FilterCapacity < 1 || r.FilterCapacity > 1<<40):
+		return fmt.Errorf("param: retention: a hash filter for %d fids: between 1 and %d are possible", r.FilterCapacity, int64(1)<<40)
+	case r.Waits() && r.Admission.Filters() && r.any(func(s SlotRetention) bool { return s.Occurrences > MaxFilterCount }):
+		return fmt.Errorf("param: retention: a hash filter counts to %d, and fids of a slot wait for more occurrences", MaxFilterCount)
+	case r.Waits() && r.Admission == AdmitSliding && (r.FilterSplits < LeastFilterSplits || r.FilterSplits > MostFilterSplits):
+		return fmt.Errorf("param: retention: a sliding hash filter of %d splits: between %d and %d are possible", r.FilterSplits, LeastFilterSplits, MostFilterSplits)
 	case r.MaxBytes > 0 && !slices.Contains([]Full{FullRefuse, FullOldest, FullRarest}, r.Full):
 		return fmt.Errorf("param: retention: there is a limit, and what happens there, %q, is not known", r.Full)
 	}
@@ -197,6 +251,12 @@ func (r *Retention) String() string {
 	}
 	if r.Waits() {
 		fmt.Fprintf(&b, "; admission %s", r.Admission)
+		if r.Admission.Filters() {
+			fmt.Fprintf(&b, " for %d ids", r.FilterCapacity)
+		}
+		if r.Admission == AdmitSliding {
+			fmt.Fprintf(&b, " in %d splits", r.FilterSplits)
+		}
 	}
 	if r.MaxBytes > 0 {
 		fmt.Fprintf(&b, "; %d bytes a table, then %s", r.MaxBytes, r.Full)

@@ -24,6 +24,9 @@ func retentionJobs() map[string]Job {
 	add("exact", few, param.Retention{Default: param.SlotRetention{Expire: 45, Occurrences: 2}, Admission: param.AdmitExact})
 	add("probabilistic", few, param.Retention{Default: param.SlotRetention{Expire: 25, Occurrences: 2}, Admission: param.AdmitProbable})
 	add("linear", few, param.Retention{Default: param.SlotRetention{Occurrences: 3}, Admission: param.AdmitLinear})
+	// One cell for each range of hashes, or two: fids meet, and the sliding one forgets.
+	add("hash filter", many, param.Retention{Default: param.SlotRetention{Expire: 45, Occurrences: 2}, Admission: param.AdmitHash, FilterCapacity: 1})
+	add("sliding", many, param.Retention{Default: param.SlotRetention{Occurrences: 1}, Admission: param.AdmitSliding, FilterCapacity: 1, FilterSplits: 5})
 	add("oldest", many, param.Retention{MaxBytes: 1, Full: param.FullOldest, Default: param.SlotRetention{Expire: 90}})
 	add("rarest", many, param.Retention{MaxBytes: 1, Full: param.FullRarest})
 	add("refuse", many, param.Retention{MaxBytes: 1, Full: param.FullRefuse, Default: param.SlotRetention{Expire: 90, Occurrences: 1}, Admission: param.AdmitExact})

@@ -3,7 +3,6 @@ package pstest
 import (
 	"errors"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -33,9 +32,9 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 			return []int64{0, -1, 1, math.MinInt64, math.MaxInt64, 1 << 32, -1 << 32}[r.IntN(7)]
 		}, 50},
 		{"same low bits", oneSegment(), func(r *rand.Rand) int64 { return r.Int64N(1<<20) << 43 }, 200},
-		{"same hash prefix", oneSegment(), func(r *rand.Rand) int64 { return Unhash(0x1234<<48 | r.Uint64N(1<<14)) }, 150},
-		{"same hash suffix", oneSegment(), func(r *rand.Rand) int64 { return Unhash(r.Uint64N(1<<14)<<50 | 0x77) }, 150},
-		{"all but the same hash", oneSegment(), func(r *rand.Rand) int64 { return Unhash(0xabcdef<<40 | r.Uint64N(1<<13)<<14) }, 150},
+		{"same hash prefix", oneSegment(), func(r *rand.Rand) int64 { return table.Unhash(0x1234<<48 | r.Uint64N(1<<14)) }, 150},
+		{"same hash suffix", oneSegment(), func(r *rand.Rand) int64 { return table.Unhash(r.Uint64N(1<<14)<<50 | 0x77) }, 150},
+		{"all but the same hash", oneSegment(), func(r *rand.Rand) int64 { return table.Unhash(0xabcdef<<40 | r.Uint64N(1<<13)<<14) }, 150},
 	} {
 		t.Run("oracle/"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,9 +189,9 @@ func phased() func(*rand.Rand) int64 {
 	return func(r *rand.Rand) int64 {
 		n++
 		if n%6000 < 3000 {
-			return Unhash(1<<63 | r.Uint64())
+			return table.Unhash(1<<63 | r.Uint64())
 		}
-		return Unhash(r.Uint64()<<11>>1 | 128*r.Uint64N(8))
+		return table.Unhash(r.Uint64()<<11>>1 | 128*r.Uint64N(8))
 	}
 }
 
@@ -384,28 +383,6 @@ func sameRows(a, b *table.Rows) bool {
 	bits := func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
 	return slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Times, b.Times) && slices.Equal(a.Counts, b.Counts) &&
 		slices.EqualFunc(a.Weights, b.Weights, bits) && slices.EqualFunc(a.State, b.State, bits)
-}
-
-// Unhash is the inverse of [table.Hash]: it makes keys that collide as far as one likes.
-func Unhash(z uint64) int64 {
-	unshift := func(z uint64, n uint) uint64 {
-		for x, i := z, n; i < 64; i += n {
-			x >>= n
-			z ^= x
-		}
-		return z
-	}
-	inverse := func(a uint64) uint64 { // modulo 2^64, by Newton's iteration
-		x := a
-		for range bits.Len(64) {
-			x *= 2 - a*x
-		}
-		return x
-	}
-	z = unshift(z, 31) * inverse(0x94d049bb133111eb)
-	z = unshift(z, 27) * inverse(0xbf58476d1ce4e5b9)
-	z = unshift(z, 30)
-	return int64(z*inverse(0x9e3779b97f4a7c15) - 1)
 }
 
 type nopLocker struct{}

@@ -182,7 +182,7 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 		if tc == nil {
 			continue
 		}
-		err := w.Waiting(t, func(dst *table.Rows, limit int) bool {
+		err := w.Waiting(t, snapshot.Counted(n.opts.Layout.Retention.Admission), func(dst *table.Rows, limit int) bool {
 			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
 		})
 		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
@@ -275,7 +275,7 @@ func (n *Node) Digest(ctx context.Context) (*ps.ShardDigest, error) {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			d.Digest.Waiting(n.opts.Layout.Tables[t].Name, &rows)
+			d.Digest.Waiting(snapshot.Counted(n.opts.Layout.Retention.Admission), n.opts.Layout.Tables[t].Name, &rows)
 		}
 		if err := tc.Err(); err != nil {
 			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)

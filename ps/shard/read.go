@@ -72,7 +72,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 					rows = &mine
 				}
 				err := put(t, rows)
-				if errors.Is(err, table.ErrDuplicate) {
+				if errors.Is(err, table.ErrDuplicate) || errors.Is(err, table.ErrFilter) {
 					return fmt.Errorf("%w: %w", ps.ErrCorrupt, err)
 				}
 				return err
@@ -81,7 +81,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 		if err := s.Rows(fit.Tables[t].From, put(spec.Dim(), spec.StateDim(), to.PutRows)); err != nil {
 			return err
 		}
-		if err := s.Waiting(fit.Tables[t].From, put(0, 0, to.PutWaiting)); err != nil {
+		if err := s.Waiting(fit.Tables[t].From, snapshot.Counted(n.opts.Layout.Retention.Admission), put(0, 0, to.PutWaiting)); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 			s.tables, s.plain = append(s.tables, m), append(s.plain, m)
 			continue
 		}
-		r := table.NewRetained(t, l.Seed, mem, l.Retention)
+		r := table.NewRetained(t, l.Seed, mem, l.Retention, numShards)
 		s.tables, s.retained, s.maxJump = append(s.tables, r), append(s.retained, r), l.Retention.MaxJump
 	}
 	for _, t := range l.Dense {
@@ -172,7 +172,8 @@ func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) (bool, error) {
 // PutRows adds rows of a snapshot. Errors: [ps.ErrFull], [table.ErrDuplicate].
 func (s *Shard) PutRows(tbl int, rows *table.Rows) error { return s.tables[tbl].Put(rows) }
 
-// PutWaiting adds fids of a snapshot that are counted and have no row; where nothing waits for rows they are dropped. Errors: as PutRows.
+// PutWaiting adds what a snapshot has of fids that are counted and have no row; where nothing waits for rows it is dropped. Errors: as PutRows,
+// [table.ErrFilter].
 func (s *Shard) PutWaiting(tbl int, rows *table.Rows) error {
 	if s.retained == nil {
 		return nil
@@ -248,7 +249,7 @@ type Cut struct {
 	Tables []table.Cut
 	// Changed are the rows of each table that have changed since the snapshot before; nil: that is not known.
 	Changed []*table.Changes
-	// Waiting are the fids of each table that are counted and have no row; nil where none are.
+	// Waiting are the fids of each table that are counted and have no row, or the cells of what counts them; nil where none are.
 	Waiting  []table.Cut
 	Tensors  []snapshot.Tensor
 	Progress map[ps.SplitID]ps.Progress

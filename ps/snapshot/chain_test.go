@@ -453,7 +453,7 @@ func TestVerifyWaiting(t *testing.T) {
 	rows := table.Rows{Keys: []int64{1, 2}, Times: []int64{3, 4}, Counts: []uint64{5, 6}}
 	done := false
 	p := snapshot.NewPart(snapshot.PartOptions{Dir: w.Dir(), Layout: l})
-	err = errors.Join(p.Dense(tensors()), p.Waiting(0, func(dst *table.Rows, _ int) bool {
+	err = errors.Join(p.Dense(tensors()), p.Waiting(0, snapshot.KindWaiting, func(dst *table.Rows, _ int) bool {
 		if !done {
 			dst.Keys, dst.Times, dst.Counts = append(dst.Keys, rows.Keys...), append(dst.Times, rows.Times...), append(dst.Counts, rows.Counts...)
 		}

@@ -57,10 +57,13 @@ func convertTables(ctx context.Context, from *Snapshot, fit *param.Fit, l *param
 		c := &conversion{spec: spec, was: from.info.Tables[tf.From], fit: tf, seed: l.Seed}
 		err := convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.RowsOf(tf.From, p.o.Shard, each) },
 			func(next func(dst *table.Rows, limit int) bool) error { return p.Rows(t, next) })
-		if err == nil {
+		for _, kind := range countedKinds {
+			if err != nil {
+				break
+			}
 			c = &conversion{}
-			err = convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.WaitingOf(tf.From, p.o.Shard, each) },
-				func(next func(dst *table.Rows, limit int) bool) error { return p.Waiting(t, next) })
+			err = convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.WaitingOf(tf.From, p.o.Shard, kind, each) },
+				func(next func(dst *table.Rows, limit int) bool) error { return p.Waiting(t, kind, next) })
 		}
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 //
 //	row    'r' table fid time count weights state
 //	fid without a row that is counted  'w' table fid time count
+//	cells of a hash filter             'f' table key time count
 //	dense  'd' name weights state
 //	split  'p' source split position rows batches
 //	state  's' key value; of a trace ([score.Records]) the records alone, whatever their heads are called
@@ -45,9 +46,13 @@ func (d *Digest) Rows(name string, dim, stateDim int, rows *table.Rows) {
 	d.buf = head
 }
 
-// Waiting adds fids of a table that are counted and have no row.
-func (d *Digest) Waiting(name string, rows *table.Rows) {
-	head := appendText(append(d.buf[:0], 'w'), name)
+// Waiting adds what a table has of fids that are counted and have no row, in files of a kind that [Counted] gives.
+func (d *Digest) Waiting(kind Kind, name string, rows *table.Rows) {
+	letter := byte('w')
+	if kind == KindFilter {
+		letter = 'f'
+	}
+	head := appendText(append(d.buf[:0], letter), name)
 	n := len(head)
 	for i, fid := range rows.Keys {
 		head = binary.LittleEndian.AppendUint64(head[:n], uint64(fid))

@@ -52,10 +52,23 @@ const (
 	KindRemoved Kind = "removed"
 	// KindWaiting files hold the fids of a table that are counted and have no row yet, with their times and counts.
 	KindWaiting Kind = "waiting"
+	// KindFilter files hold the cells of the hash filter that counts such fids, in the same columns; package table has their form.
+	KindFilter Kind = "filter"
 	// KindDense files hold the weights of dense tensors, KindDenseState ones the optimizers' state.
 	KindDense      Kind = "dense"
 	KindDenseState Kind = "dense_state"
 )
+
+// Counted is the kind of files that fids without a row are in, by how they are admitted.
+func Counted(a param.Admission) Kind {
+	if a.Filters() {
+		return KindFilter
+	}
+	return KindWaiting
+}
+
+// countedKinds are what Counted may give.
+var countedKinds = []Kind{KindWaiting, KindFilter}
 
 // Model is a model's graph, in a form that package model reads; this one does not look into it.
 type Model struct {
@@ -236,7 +249,7 @@ func decodeManifest(b []byte) (*Info, error) {
 	return info, nil
 }
 
-// maxFiles bounds the files of a manifest: six a table and shard.
+// maxFiles bounds the files of a manifest: seven a table and shard.
 const maxFiles = 1 << 20
 
 // check refuses what no writer writes, so that readers may trust dimensions and names.
@@ -283,7 +296,7 @@ func (i *Info) check() error {
 		case inTable && f.Kind == KindState:
 			state[f.Table] += f.Rows
 		case inTable && f.Kind == KindRemoved && i.Base != nil:
-		case inTable && f.Kind == KindWaiting:
+		case inTable && (f.Kind == KindWaiting || f.Kind == KindFilter):
 		default:
 			return fmt.Errorf("file %q is %q of table %d of %d", f.Name, f.Kind, f.Table, len(rows))
 		}
@@ -303,4 +316,6 @@ func (i *Info) check() error {
 }
 
 // state reports whether a file holds what only training needs.
-func (k Kind) state() bool { return k == KindState || k == KindDenseState || k == KindWaiting }
+func (k Kind) state() bool {
+	return k == KindState || k == KindDenseState || k == KindWaiting || k == KindFilter
+}

@@ -121,9 +121,9 @@ func (w *PartWriter) Rows(tbl int, next func(dst *table.Rows, limit int) bool) e
 	return err
 }
 
-// Waiting is Rows for the fids of a table that are counted and have no row: of those, fid, time and count are written.
-func (w *PartWriter) Waiting(tbl int, next func(dst *table.Rows, limit int) bool) error {
-	_, err := w.write(waitingTable(w.tables[tbl]), FileInfo{Kind: KindWaiting, Table: tbl, Shard: w.o.Shard}, next)
+// Waiting is Rows for what counts fids of a table that have no row, of a kind that [Counted] gives: of those, fid, time and count are written.
+func (w *PartWriter) Waiting(tbl int, kind Kind, next func(dst *table.Rows, limit int) bool) error {
+	_, err := w.write(waitingTable(w.tables[tbl]), FileInfo{Kind: kind, Table: tbl, Shard: w.o.Shard}, next)
 	return err
 }
 
@@ -227,10 +227,10 @@ func (w *PartWriter) write(t Table, info FileInfo, next func(dst *table.Rows, li
 		}
 		for from := 0; from < len(w.rows.Keys); from += pieceRows {
 			piece := part(&w.rows, dim, stateDim, from, min(from+pieceRows, len(w.rows.Keys)))
-			if info.Kind == KindWaiting {
-				w.part.Digest.Waiting(t.Name, &piece)
-			} else {
+			if info.Kind == KindRows {
 				w.part.Digest.Rows(t.Name, dim, stateDim, &piece)
+			} else {
+				w.part.Digest.Waiting(info.Kind, t.Name, &piece)
 			}
 			w.o.Pause()
 		}

@@ -170,11 +170,11 @@ func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
 	return r.all(each)
 }
 
-// Waiting is [Snapshot.Rows] for the fids of a table that are counted and have no row: they have times and counts. Of a snapshot that was
+// Waiting is [Snapshot.Rows] for what counts fids of a table that have no row, of a kind that [Counted] gives: times and counts. Of a snapshot that was
 // opened for its weights only there are none.
-func (s *Snapshot) Waiting(tbl int, each func(*table.Rows) error) error {
+func (s *Snapshot) Waiting(tbl int, kind Kind, each func(*table.Rows) error) error {
 	for shard := range s.info.Shards {
-		if err := s.WaitingOf(tbl, shard, each); err != nil {
+		if err := s.WaitingOf(tbl, shard, kind, each); err != nil {
 			return err
 		}
 	}
@@ -182,8 +182,8 @@ func (s *Snapshot) Waiting(tbl int, each func(*table.Rows) error) error {
 }
 
 // WaitingOf is [Snapshot.Waiting] for what one shard wrote.
-func (s *Snapshot) WaitingOf(tbl, shard int, each func(*table.Rows) error) error {
-	file, f := s.find(KindWaiting, tbl, shard)
+func (s *Snapshot) WaitingOf(tbl, shard int, kind Kind, each func(*table.Rows) error) error {
+	file, f := s.find(kind, tbl, shard)
 	if file == nil {
 		return nil
 	}
@@ -192,6 +192,20 @@ func (s *Snapshot) WaitingOf(tbl, shard int, each func(*table.Rows) error) error
 		return s.named(f, err)
 	}
 	return (&RowReader{of: s, file: f, rows: files, total: f.Rows}).all(each)
+}
+
+// digestWaiting adds what counts fids of a table that have no row to a digest, until next fails.
+func (s *Snapshot) digestWaiting(tbl int, d *Digest, next func() error) error {
+	for _, kind := range countedKinds {
+		err := s.Waiting(tbl, kind, func(r *table.Rows) error {
+			d.Waiting(kind, s.info.Tables[tbl].Name, r)
+			return next()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all calls each with all rows that are left.
@@ -279,10 +293,7 @@ func (s *Snapshot) Digest() (string, error) {
 			return nil
 		})
 		if err == nil {
-			err = s.Waiting(i, func(r *table.Rows) error {
-				d.Waiting(t.Name, r)
-				return nil
-			})
+			err = s.digestWaiting(i, &d, func() error { return nil })
 		}
 		if err != nil {
 			return "", err

@@ -71,10 +71,7 @@ func (s *Snapshot) contents(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Waiting(t, func(rows *table.Rows) error {
-			d.Waiting(of.Name, rows)
-			return context.Cause(ctx)
-		}); err != nil {
+		if err := s.digestWaiting(t, &d, func() error { return context.Cause(ctx) }); err != nil {
 			return err
 		}
 		if n != of.Rows {

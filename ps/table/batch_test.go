@@ -101,7 +101,7 @@ func TestVectorBits(t *testing.T) {
 // key is one of a few, or one of many with the same home.
 func key(r *rand.Rand) int64 {
 	if r.IntN(4) == 0 {
-		return pstest.Unhash(r.Uint64N(40)<<58 | 0x77)
+		return table.Unhash(r.Uint64N(40)<<58 | 0x77)
 	}
 	return r.Int64N(300)
 }

@@ -27,8 +27,9 @@ type Retained struct {
 	least  []uint32
 	// lots is the hash that admission by lot begins with.
 	lots uint64
-	// waiting are the fids that are counted exactly, with their counts and times.
+	// waiting are the fids that are counted exactly, with their counts and times; filter counts them otherwise, where it is not nil.
 	waiting *Mem
+	filter  *filter
 	limit   *limit
 	sweeps  [2]sweep // of rows and of waiting fids
 	created int      // rows that the update under way creates
@@ -37,8 +38,8 @@ type Retained struct {
 	gone    []int64
 }
 
-// NewRetained makes an empty table under a retention that must be valid.
-func NewRetained(spec param.Table, seed uint64, mem *Memory, rules param.Retention) *Retained {
+// NewRetained makes an empty table under a retention that must be valid, of a shard that is one of so many.
+func NewRetained(spec param.Table, seed uint64, mem *Memory, rules param.Retention, shards int) *Retained {
 	t := &Retained{Mem: New(spec, seed, mem), rules: rules, lots: param.Mix(seed, param.HashName(spec.Name, "admission"))}
 	t.expire, t.least = make([]int64, numSlots), make([]uint32, numSlots)
 	for slot := range t.expire {
@@ -48,6 +49,9 @@ func NewRetained(spec param.Table, seed uint64, mem *Memory, rules param.Retenti
 	if rules.Waits() && rules.Admission == param.AdmitExact {
 		t.waiting = New(waitingSpec(spec.Name), seed, mem)
 		t.one = Update{Keys: make([]int64, 1), Counts: make([]uint32, 1), Grads: make([]float32, 1)}
+	}
+	if shape := rules.Filter(); shape.Cells > 0 {
+		t.filter = newFilter(spec.Name, shape, shards, mem)
 	}
 	if rows := rules.MaxRows(spec); rows > 0 {
 		t.limit = newLimit(rows, rules.Full)
@@ -76,13 +80,16 @@ func (t *Retained) expired(key, last int64) bool {
 
 // Bytes implements [Table]; fids that wait count too.
 func (t *Retained) Bytes() int64 {
-	if t.waiting == nil {
-		return t.Mem.Bytes()
+	switch {
+	case t.waiting != nil:
+		return t.Mem.Bytes() + t.waiting.Bytes()
+	case t.filter != nil:
+		return t.Mem.Bytes() + t.filter.size()
 	}
-	return t.Mem.Bytes() + t.waiting.Bytes()
+	return t.Mem.Bytes()
 }
 
-// Waiting is the number of fids that are counted and have no row.
+// Waiting is the number of fids that are counted exactly and have no row.
 func (t *Retained) Waiting() int {
 	if t.waiting == nil {
 		return 0
@@ -152,6 +159,11 @@ func (t *Retained) Reserve(n int) error {
 			return err
 		}
 	}
+	if t.filter != nil {
+		if err := t.filter.pay(); err != nil {
+			return err
+		}
+	}
 	return t.Mem.Reserve(n)
 }
 
@@ -212,6 +224,9 @@ func (t *Retained) admits(h uint64, key int64, count uint32, u *Update) bool {
 		return t.lot(key, u.Draw) >= math.Pow(.05, float64(count)/float64(least))
 	case param.AdmitLinear:
 		return t.lot(key, u.Draw)*float64(least) < float64(count)
+	}
+	if t.filter != nil {
+		return t.filter.add(h, count) >= least
 	}
 	had := uint64(0)
 	if id, ok := t.waiting.index.find(h, key); ok {
@@ -277,9 +292,13 @@ func (t *Retained) Put(rows *Rows) error {
 	return nil
 }
 
-// PutWaiting adds fids that wait, of a snapshot, with their times and counts; where nothing waits they are dropped. Errors: as Put.
+// PutWaiting adds what [Retained.CutWaiting] gave of a table with the same admission: fids that wait, with their times and counts, or the cells of a filter in their order. What is
+// counted otherwise here is dropped. Errors: as Put, [ErrFilter].
 func (t *Retained) PutWaiting(rows *Rows) error {
-	if t.waiting == nil {
+	switch {
+	case t.filter != nil:
+		return t.filter.put(rows)
+	case t.waiting == nil:
 		return nil
 	}
 	w := Rows{Keys: rows.Keys, Times: rows.Times, Counts: rows.Counts, Weights: make([]float32, len(rows.Keys))}
@@ -289,9 +308,13 @@ func (t *Retained) PutWaiting(rows *Rows) error {
 // Cut implements [Table]: rows that have expired are left out.
 func (t *Retained) Cut() Cut { return &retainedCut{Cut: t.Mem.Cut(), of: t.at()} }
 
-// CutWaiting is Cut for the fids that wait, whose rows have one weight that means nothing; nil: nothing waits.
+// CutWaiting is Cut for the fids that wait, whose rows have one weight that means nothing, or for the cells of the filter that counts them (filter.go), which have no weights;
+// nil: nothing waits.
 func (t *Retained) CutWaiting() Cut {
-	if t.waiting == nil {
+	switch {
+	case t.filter != nil:
+		return t.filter.cut()
+	case t.waiting == nil:
 		return nil
 	}
 	return &retainedCut{Cut: t.waiting.Cut(), of: t.at(), waiting: true}
@@ -342,6 +365,9 @@ func (t *Retained) Close() {
 	t.Mem.Close()
 	if t.waiting != nil {
 		t.waiting.Close()
+	}
+	if t.filter != nil {
+		t.filter.close()
 	}
 }
 

@@ -26,6 +26,7 @@ type retainedMap struct {
 	began   int64
 	rows    map[int64]entry
 	waiting map[int64]entry
+	counted map[int64]uint32 // what a filter of any size counts
 }
 
 // entry is what a row or a waiting fid has beside its numbers.
@@ -35,7 +36,7 @@ type entry struct {
 }
 
 func newRetainedMap(spec param.Table, seed uint64, rules param.Retention) *retainedMap {
-	return &retainedMap{MapTable: pstest.NewMapTable(spec, seed), spec: spec, seed: seed, rules: rules, rows: map[int64]entry{}, waiting: map[int64]entry{}}
+	return &retainedMap{MapTable: pstest.NewMapTable(spec, seed), spec: spec, seed: seed, rules: rules, rows: map[int64]entry{}, waiting: map[int64]entry{}, counted: map[int64]uint32{}}
 }
 
 func (m *retainedMap) rule(key int64) param.SlotRetention { return m.rules.Of(int(uint64(key) >> 48)) }
@@ -82,6 +83,12 @@ func (m *retainedMap) admit(k int64, count uint32, u *table.Update, old map[int6
 		case param.AdmitProbable:
 			p := 1 - math.Pow(.05, 1/float64(least))
 			if lot < math.Pow(1-p, float64(count)) { // none of the occurrences admits it
+				return false
+			}
+		case param.AdmitHash, param.AdmitSliding:
+			had := m.counted[k]
+			m.counted[k] = min(had+count, 15)
+			if had < least {
 				return false
 			}
 		default:
@@ -152,6 +159,8 @@ func retentions(spec param.Table) map[string]param.Retention {
 		"exact":         {Slots: slots, Admission: param.AdmitExact},
 		"probabilistic": {Default: param.SlotRetention{Expire: 60, Occurrences: 3}, Slots: slots, Admission: param.AdmitProbable},
 		"linear":        {Default: param.SlotRetention{Expire: 60, Occurrences: 3}, Slots: slots, Admission: param.AdmitLinear},
+		"hash filter":   {Default: param.SlotRetention{Expire: 60, Occurrences: 3}, Slots: slots, Admission: param.AdmitHash, FilterCapacity: 4 << 20},
+		"sliding":       {Slots: slots, Admission: param.AdmitSliding, FilterCapacity: 4 << 20, FilterSplits: 7},
 		"refuse":        {MaxBytes: small, Full: param.FullRefuse, Default: param.SlotRetention{Expire: 200}},
 		"oldest":        {MaxBytes: small, Full: param.FullOldest},
 		"rarest":        {MaxBytes: small, Full: param.FullRarest},
@@ -176,7 +185,7 @@ func TestRetainedIsWhatTheMapIs(t *testing.T) {
 func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
-	got, want := table.NewRetained(spec, seed, nil, rules), newRetainedMap(spec, seed, rules)
+	got, want := table.NewRetained(spec, seed, nil, rules, 1), newRetainedMap(spec, seed, rules)
 	defer func() { got.Close() }()
 	now := int64(0)
 	type pair struct {
@@ -230,7 +239,7 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 		}
 		if cut == nil && r.IntN(10) == 0 {
 			cut = &pair{cut: got.Cut(), want: rows(want.Cut())}
-			if c := got.CutWaiting(); c != nil {
+			if c := got.CutWaiting(); c != nil && !rules.Admission.Filters() {
 				waiting := rows(c)
 				if len(waiting.Keys) != len(want.waiting) {
 					t.Fatalf("step %d: %d fids wait, want %d", step, len(waiting.Keys), len(want.waiting))
@@ -249,7 +258,7 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 			}
 			cut = nil
 			// A table that is made of what cuts hold continues in the same way, whatever lay in its memory.
-			again := table.NewRetained(spec, seed, nil, rules)
+			again := table.NewRetained(spec, seed, nil, rules, 1)
 			again.SetTime(now, min(now, 1))
 			all := rows(got.Cut())
 			if err := again.Put(&all); err != nil {
@@ -282,7 +291,7 @@ func TestRetainedStaysFlat(t *testing.T) {
 		"expiry, refuse": {MaxBytes: live * spec.RowBytes(), Full: param.FullRefuse, Default: param.SlotRetention{Expire: live / batch}},
 	} {
 		mem := table.NewMemory(table.MemoryOptions{Limit: 1 << 40})
-		tab := table.NewRetained(spec, 1, mem, rules)
+		tab := table.NewRetained(spec, 1, mem, rules, 1)
 		u := table.Update{LR: 1, Keys: make([]int64, batch), Counts: make([]uint32, batch), Grads: make([]float32, batch*8)}
 		var bytes, used, rows int64
 		for step := range 10 * live / batch {
@@ -331,7 +340,7 @@ func TestAdmissionByLot(t *testing.T) {
 		{param.AdmitProbable, 1, 5, .95}, // however the occurrences are spread
 		{param.AdmitProbable, 2, 2, 1 - math.Pow(.05, .8)},
 	} {
-		tab := table.NewRetained(spec, 3, nil, param.Retention{Default: param.SlotRetention{Occurrences: 5}, Admission: tc.way})
+		tab := table.NewRetained(spec, 3, nil, param.Retention{Default: param.SlotRetention{Occurrences: 5}, Admission: tc.way}, 1)
 		for at := 0; at < n; at += batch {
 			u := table.Update{LR: 1, Grads: make([]float32, batch)}
 			for i := range batch {
@@ -353,7 +362,7 @@ func TestAdmissionByLot(t *testing.T) {
 // What is not admitted trains nothing, and counts from then on when it is.
 func TestAdmissionExample(t *testing.T) {
 	t.Parallel()
-	tab := table.NewRetained(adagrad(1), 1, nil, param.Retention{Default: param.SlotRetention{Occurrences: 3}, Admission: param.AdmitExact})
+	tab := table.NewRetained(adagrad(1), 1, nil, param.Retention{Default: param.SlotRetention{Occurrences: 3}, Admission: param.AdmitExact}, 1)
 	defer tab.Close()
 	initial, now := make([]float32, 1), make([]float32, 1)
 	tab.Lookup([]int64{7}, initial)

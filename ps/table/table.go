@@ -100,3 +100,22 @@ func (r *Rows) Reset() {
 // Hash is the place of a key among all keys: shards own ranges of its highest bits, a table's index is ordered by it.
 // It is a bijection, so no two keys share a hash.
 func Hash(key int64) uint64 { return param.Mix(0, uint64(key)) }
+
+// Unhash is the inverse of [Hash]: the key of a hash.
+func Unhash(h uint64) int64 {
+	h ^= h>>31 ^ h>>62
+	h *= inverse(0x94d049bb133111eb)
+	h ^= h>>27 ^ h>>54
+	h *= inverse(0xbf58476d1ce4e5b9)
+	h ^= h>>30 ^ h>>60
+	return int64(h*inverse(0x9e3779b97f4a7c15) - 1)
+}
+
+// inverse is that of an odd number modulo 2^64, by Newton's method: three bits are right at first, and twice as many after each step.
+func inverse(m uint64) uint64 {
+	x := m
+	for range 5 {
+		x *= 2 - m*x
+	}
+	return x
+}
