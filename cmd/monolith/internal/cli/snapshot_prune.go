@@ -118,6 +118,9 @@ trains or coordinates shards answers with a snapshot, and a line on standard err
 			if a.Ops.Snapshots.Take == nil {
 				return errMissing
 			}
+			if isDir(args[0]) {
+				return &usageError{message: fmt.Sprintf("%s is a folder; take asks the running job, so give its job file, which has ps.addresses: monolith snapshot take JOB.yaml", args[0])}
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
