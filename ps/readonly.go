@@ -15,12 +15,17 @@ const (
 	Trainer Role = iota
 	// Reader processes look up and read dense tensors: evaluation, export, serving, a follower.
 	Reader
+	// Bench processes measure shards: they look up and push in rows of their own, which are gone when their streams end.
+	Bench
 )
 
 // String names the role.
 func (r Role) String() string {
-	if r == Reader {
+	switch r {
+	case Reader:
 		return "reader"
+	case Bench:
+		return "benchmark"
 	}
 	return "trainer"
 }

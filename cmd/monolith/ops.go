@@ -80,5 +80,6 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"snapshot": psbench.Snapshot,
 			"table":    psbench.Table,
 		},
+		BenchShards: jobbench.Shards,
 	}
 }

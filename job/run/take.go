@@ -11,7 +11,9 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/rpc"
 )
 
 // TakeOptions say which snapshot is asked for.
@@ -29,20 +31,9 @@ func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (_ *result.Snaps
 	if !cfg.PS.Remote() {
 		return nil, fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; send it the signal SIGUSR2: kill -USR2 PID")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	m, err := wiring.Model(cfg)
+	remote, _, err := Connect(ctx, cfg, o.Logger)
 	if err != nil {
 		return nil, err
-	}
-	plan, err := wiring.BuildPlan(cfg)
-	if err != nil {
-		return nil, err
-	}
-	remote, err := wiring.Dial(ctx, cfg, plan, m, o.Logger, nil)
-	if err != nil {
-		return nil, fault.Unavailable(otherFeatures(cfg, err))
 	}
 	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
 	info, err := remote.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
@@ -50,6 +41,27 @@ func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (_ *result.Snaps
 		return nil, fault.Unavailable(err)
 	}
 	return &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}, nil
+}
+
+// Connect connects to the shards of a job in processes of their own, as one of its workers, and returns the job's model too. A nil logger discards.
+// The caller closes the connection. Errors: [pipeline.ErrConfig] for a job that is not theirs, [pipeline.ErrUnavailable].
+func Connect(ctx context.Context, cfg *spec.Config, log *slog.Logger) (*rpc.Remote, model.Model, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	m, err := wiring.Model(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := wiring.BuildPlan(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	remote, err := wiring.Dial(ctx, cfg, plan, m, log, nil)
+	if err != nil {
+		return nil, nil, fault.Unavailable(otherFeatures(cfg, err))
+	}
+	return remote, m, nil
 }
 
 // asked is the remark on a snapshot that a signal asked for.

@@ -59,7 +59,7 @@ func (a *admission) admit(may secure.Right, method string, md metadata.MD) error
 		if a.o.Shard != 0 {
 			return failed(notShard(a.o.Shard, 0))
 		}
-	case method == psv1.Shard_Row_FullMethodName: // the one call that workers make to shards
+	case method == psv1.Shard_Row_FullMethodName, method == psv1.Shard_Probe_FullMethodName: // what workers ask of shards
 	case a.o.Cluster != nil:
 		return failed(fmt.Errorf("ps: shard 0 coordinates itself: %w", ps.ErrMismatch))
 	default:
@@ -73,7 +73,7 @@ func needs(method string) secure.Right {
 	switch {
 	case mayRead(method):
 		return secure.Read
-	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"):
+	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"), method == psv1.Shard_Probe_FullMethodName:
 		return secure.Train
 	}
 	return secure.Coordinate

@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/monolith-go/monolith/pipeline/position"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
@@ -64,6 +65,30 @@ func fromStats(r *psv1.StatsResponse) ps.Stats {
 		st.Tables = append(st.Tables, ps.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes})
 	}
 	return st
+}
+
+func toProbe(p ps.Probe) *psv1.ProbeResponse {
+	r := &psv1.ProbeResponse{Host: p.Host, Trainers: uint32(p.Trainers), Rows: p.Rows, Bytes: p.Bytes, Room: p.Room}
+	for _, d := range p.Disks {
+		out := &psv1.DiskProbe{Of: d.Of, Dir: d.Dir, Block: d.Block, Failed: d.Failed}
+		for _, t := range d.Syncs {
+			out.SyncNanos = append(out.SyncNanos, int64(t))
+		}
+		r.Disks = append(r.Disks, out)
+	}
+	return r
+}
+
+func fromProbe(r *psv1.ProbeResponse) ps.Probe {
+	p := ps.Probe{Host: r.Host, Trainers: int(r.Trainers), Rows: r.Rows, Bytes: r.Bytes, Room: r.Room}
+	for _, d := range r.Disks {
+		out := ps.DiskProbe{Of: d.Of, Dir: d.Dir, Block: d.Block, Failed: d.Failed}
+		for _, t := range d.SyncNanos {
+			out.Syncs = append(out.Syncs, time.Duration(t))
+		}
+		p.Disks = append(p.Disks, out)
+	}
+	return p
 }
 
 // toManifest renders a snapshot's description; nil stays empty.

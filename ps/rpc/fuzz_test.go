@@ -64,6 +64,7 @@ func script(desc *grpc.ServiceDesc, name string, msgs ...proto.Message) []byte {
 // after them, and the next coordinator.
 func FuzzShard(f *testing.F) {
 	desc := &psv1.Shard_ServiceDesc
+	f.Add(script(desc, "Probe", &psv1.ProbeRequest{Blocks: 1}))
 	f.Add(script(desc, "Row", &psv1.RowRequest{Table: 99, Fid: 1}, &psv1.RowRequest{Table: math.MaxUint32}))
 	f.Add(script(desc, "BeginCut", &psv1.BeginCutRequest{Id: 77, Snapshot: math.MaxUint64}, &psv1.BeginCutRequest{Id: 77, Sessions: []uint64{1, 1, 2}}))
 	f.Add(script(desc, "Load", &psv1.LoadRequest{Generation: 3, Path: "none"}, &psv1.LoadRequest{Generation: 4}, &psv1.LoadRequest{Generation: 5, Keep: true}))

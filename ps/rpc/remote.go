@@ -17,6 +17,7 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -216,6 +217,22 @@ func (r *Remote) Reader(ctx context.Context, worker string) (*ps.Client, error) 
 		return nil, err
 	}
 	return r.client(worker, conns), nil
+}
+
+// Bench opens a stream to each shard in which rows are looked up and pushed that are the benchmarks' alone ([shard.Node.Scratch]): the model does not
+// change. Streams of all benchmarks work on the same rows of a shard, which are gone when the last one ends; each has a split of its own. One that breaks is not continued ([ps.ErrRolledBack]). The caller closes them.
+func (r *Remote) Bench(ctx context.Context, name string) ([]ps.Conn, error) {
+	return r.connect(ctx, name, shard.ScratchGeneration, ps.Bench)
+}
+
+// Probe asks a shard what it has to work with, and has it make so many blocks durable on each of its disks; see [shard.Node.Probe].
+func (r *Remote) Probe(ctx context.Context, index, blocks int) (ps.Probe, error) {
+	p := r.peers[index]
+	resp, err := call(ctx, &p.t, p.s.Probe, &psv1.ProbeRequest{Blocks: uint32(max(blocks, 0))})
+	if err != nil {
+		return ps.Probe{}, err
+	}
+	return fromProbe(resp), nil
 }
 
 // connect opens the stream of a session to a shard.

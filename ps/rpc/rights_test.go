@@ -88,6 +88,13 @@ func TestRights(t *testing.T) {
 	_, err = r.Snapshot(t.Context(), ps.SnapshotOptions{})
 	denied(t, "a reader asks for a snapshot", err, "train")
 	denied(t, "a reader rolls back", r.RollBack(t.Context(), 1, "for fun"), "train")
+	_, err = r.Bench(t.Context(), "liar")
+	denied(t, "a reader measures shards", err, "train")
+	_, err = r.Probe(t.Context(), 0, 1)
+	denied(t, "a reader has files written", err, "train")
+	if p, err := dial("worker's").Probe(t.Context(), 0, 1); err != nil || p.Rows == 0 || p.Bytes == 0 {
+		t.Errorf("a worker asks what a shard has: %+v, %v", p, err)
+	}
 	if after, err := r.Digest(t.Context()); after != before || err != nil {
 		t.Errorf("the shards have changed: %s, %s, %v", before, after, err)
 	}

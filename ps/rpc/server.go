@@ -51,6 +51,7 @@ type Server struct {
 	grpc      *grpc.Server
 	health    *health.Server
 	admission *admission
+	scratch   scratch
 	run       context.Context // ends with Stop
 	stop      context.CancelFunc
 	wg        sync.WaitGroup
@@ -148,6 +149,10 @@ func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome
 	st, err := o.Node.Status(ctx)
 	if err != nil {
 		return nil, wire.Welcome{}, err
+	}
+	if hello.Role == ps.Bench {
+		conn, err := h.s.scratch.connect(ctx, o.Node, hello)
+		return conn, wire.Welcome{Incarnation: st.Incarnation}, err
 	}
 	conn, err := o.Node.Connect(ctx, hello.Session, hello.Generation, hello.Worker)
 	if err == nil && hello.Role == ps.Reader {

@@ -71,6 +71,11 @@ func (s *shardService) Stats(ctx context.Context, _ *psv1.StatsRequest) (*psv1.S
 	return toStats(st), failed(err)
 }
 
+func (s *shardService) Probe(ctx context.Context, r *psv1.ProbeRequest) (*psv1.ProbeResponse, error) {
+	p, err := s.n.Probe(ctx, int(r.Blocks))
+	return toProbe(p), failed(err)
+}
+
 func (s *shardService) Row(ctx context.Context, r *psv1.RowRequest) (*psv1.RowResponse, error) {
 	var row table.Rows
 	found, err := s.n.Row(ctx, int(r.Table), int64(r.Fid), &row)

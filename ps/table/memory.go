@@ -58,6 +58,20 @@ func (m *Memory) Used() int64 {
 	return m.mu.used
 }
 
+// Room is how many bytes may still be taken, as far as the machine has them now; -1 where there is no limit to tell by.
+func (m *Memory) Room() int64 {
+	if m == nil {
+		return -1
+	}
+	room := m.o.Limit - m.Used()
+	if m.o.Free != nil {
+		if free, ok := m.o.Free(); ok {
+			room = min(room, free-m.o.Least)
+		}
+	}
+	return max(room, 0)
+}
+
 // take takes memory, or says why it cannot be had.
 func (m *Memory) take(n int64) error {
 	if m == nil || n == 0 {

@@ -96,7 +96,7 @@ func (h *hello) read(d *decoder) error {
 	}
 	h.Shards, h.Shard, h.Resumed = int(d.u32()), int(d.u32()), d.u32() != 0
 	switch role := d.u32(); {
-	case d.err == nil && role > uint32(ps.Reader):
+	case d.err == nil && role > uint32(ps.Bench):
 		d.err = violation("hello in role %d", role)
 	default:
 		h.Role = ps.Role(role)

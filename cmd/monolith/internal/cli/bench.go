@@ -36,12 +36,13 @@ Candidates take turns in short slices of one run. A ratio is the median over rou
 measurement in a round to our first, so that a ratio that is as near to 1 as the control means nothing. Other work on the machine makes every
 figure worse, ratios less than rates.`,
 		Example: `  monolith bench wire
-  monolith bench wire --json --rounds 21`,
+  monolith bench wire --json --rounds 21
+  monolith bench ps job.yaml          # every shard of a running cluster`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			var names []string
+			names := []string{"ps"}
 			for _, b := range benchmarks() {
 				names = append(names, b.name)
 			}
@@ -52,6 +53,7 @@ figure worse, ratios less than rates.`,
 	for _, b := range benchmarks() {
 		root.AddCommand(a.benchOf(out, b))
 	}
+	root.AddCommand(a.benchPSCommand(out))
 	return root
 }
 

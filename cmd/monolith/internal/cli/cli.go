@@ -22,6 +22,7 @@ import (
 	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/psbench"
 )
 
 // Ops are the functions behind the commands. A nil one makes its command fail with an error that says so.
@@ -65,6 +66,8 @@ type Ops struct {
 	Begin func() error
 	// Bench measures, by the name of the benchmark.
 	Bench map[string]func(context.Context, bench.Options) ([]bench.Result, error)
+	// BenchShards measures the shards of a job's cluster.
+	BenchShards func(context.Context, *job.Config, psbench.ShardsOptions) ([]psbench.ShardRates, error)
 }
 
 // App is one invocation of the program. All fields but Ops may be left zero.

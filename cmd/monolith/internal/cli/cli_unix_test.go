@@ -27,6 +27,7 @@ import (
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/position"
+	"github.com/monolith-go/monolith/ps/psbench"
 )
 
 // TestMain makes the test binary be the command `monolith` of the scripts, with the fakes below behind it.
@@ -198,6 +199,16 @@ func fakes() cli.Ops {
 					Unit: "MB/cpu-s", Machine: "fake",
 				}}, fail()
 			},
+		},
+		BenchShards: func(_ context.Context, c *job.Config, o psbench.ShardsOptions) ([]psbench.ShardRates, error) {
+			slow := psbench.ShardRates{
+				Shard: 1, Addr: "b:7001", Ratio: 2.5, Lookup: psbench.Calls{Rate: 1234567, P50: .001, P99: .01, Max: .25}, Push: psbench.Calls{Rate: 7654, P50: .002, P99: .02, Max: .5},
+				Rows: 12345, Bytes: 5 << 20, Room: 1 << 30, Need: -1, Disks: []psbench.SyncedDisk{{Of: "log", Dir: "/wal", Rate: 12.5e6, P50: .003, P99: .03, Max: .3}},
+			}
+			if o.Slowest > 0 {
+				slow.Findings = []string{fmt.Sprint("too slow for ", o.Slowest)}
+			}
+			return []psbench.ShardRates{slow, {Addr: "a:7000", Ratio: .4}}, fail()
 		},
 		Check: func(context.Context, *job.Config) ([]job.Finding, error) {
 			if fake == "finding" {

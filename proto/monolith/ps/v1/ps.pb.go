@@ -1437,6 +1437,212 @@ func (x *RowResponse) GetState() []float32 {
 	return nil
 }
 
+type ProbeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many blocks are made durable, one after the other.
+	Blocks        uint32 `protobuf:"varint,1,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeRequest) ProtoMessage() {}
+
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ProbeRequest) GetBlocks() uint32 {
+	if x != nil {
+		return x.Blocks
+	}
+	return 0
+}
+
+type DiskProbe struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Of            string                 `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
+	Dir           string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	Block         int64                  `protobuf:"varint,3,opt,name=block,proto3" json:"block,omitempty"`
+	SyncNanos     []int64                `protobuf:"varint,4,rep,packed,name=sync_nanos,json=syncNanos,proto3" json:"sync_nanos,omitempty"`
+	Failed        string                 `protobuf:"bytes,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskProbe) Reset() {
+	*x = DiskProbe{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskProbe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskProbe) ProtoMessage() {}
+
+func (x *DiskProbe) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskProbe.ProtoReflect.Descriptor instead.
+func (*DiskProbe) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DiskProbe) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *DiskProbe) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *DiskProbe) GetBlock() int64 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
+func (x *DiskProbe) GetSyncNanos() []int64 {
+	if x != nil {
+		return x.SyncNanos
+	}
+	return nil
+}
+
+func (x *DiskProbe) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
+type ProbeResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Host     string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Trainers uint32                 `protobuf:"varint,2,opt,name=trainers,proto3" json:"trainers,omitempty"`
+	Rows     int64                  `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	Bytes    int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// -1: nobody knows.
+	Room          int64        `protobuf:"varint,5,opt,name=room,proto3" json:"room,omitempty"`
+	Disks         []*DiskProbe `protobuf:"bytes,6,rep,name=disks,proto3" json:"disks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeResponse) Reset() {
+	*x = ProbeResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeResponse) ProtoMessage() {}
+
+func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
+func (*ProbeResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ProbeResponse) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ProbeResponse) GetTrainers() uint32 {
+	if x != nil {
+		return x.Trainers
+	}
+	return 0
+}
+
+func (x *ProbeResponse) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *ProbeResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ProbeResponse) GetRoom() int64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
+}
+
+func (x *ProbeResponse) GetDisks() []*DiskProbe {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
 type InfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1445,7 +1651,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1663,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1676,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{25}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
 }
 
 type InfoResponse struct {
@@ -1491,7 +1697,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1709,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1722,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{26}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InfoResponse) GetGeneration() uint64 {
@@ -1593,7 +1799,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1811,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1824,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{27}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JoinRequest) GetWorker() string {
@@ -1679,7 +1885,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1897,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1910,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JoinResponse) GetMember() uint64 {
@@ -1724,7 +1930,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1942,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1955,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AwaitRequest) GetMember() uint64 {
@@ -1784,7 +1990,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2002,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2015,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AwaitResponse) GetVersion() uint64 {
@@ -1894,7 +2100,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2112,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2125,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Delegation) GetRun() string {
@@ -1956,7 +2162,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2174,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2187,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FollowRequest) GetWorker() string {
@@ -2021,7 +2227,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2239,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2252,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FollowResponse) GetEnding() uint32 {
@@ -2075,7 +2281,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2293,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2306,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -2174,7 +2380,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2392,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2405,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
 }
 
 type LeaveRequest struct {
@@ -2211,7 +2417,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2429,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2442,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -2255,7 +2461,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2473,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2486,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -2304,7 +2510,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2522,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2535,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -2373,7 +2579,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2591,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2604,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -2439,7 +2645,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2657,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2670,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -2489,7 +2695,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2707,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2720,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
 }
 
 type SetStateRequest struct {
@@ -2532,7 +2738,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2750,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2763,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -2605,7 +2811,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2823,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2836,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetStateResponse) GetValue() []byte {
@@ -2649,7 +2855,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2867,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2880,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -2693,7 +2899,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2911,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2924,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -2832,7 +3038,23 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04time\x18\x02 \x01(\x03R\x04time\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x18\n" +
 	"\aweights\x18\x04 \x03(\x02R\aweights\x12\x14\n" +
-	"\x05state\x18\x05 \x03(\x02R\x05state\"\r\n" +
+	"\x05state\x18\x05 \x03(\x02R\x05state\"&\n" +
+	"\fProbeRequest\x12\x16\n" +
+	"\x06blocks\x18\x01 \x01(\rR\x06blocks\"z\n" +
+	"\tDiskProbe\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\tR\x02of\x12\x10\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x14\n" +
+	"\x05block\x18\x03 \x01(\x03R\x05block\x12\x1d\n" +
+	"\n" +
+	"sync_nanos\x18\x04 \x03(\x03R\tsyncNanos\x12\x16\n" +
+	"\x06failed\x18\x05 \x01(\tR\x06failed\"\xae\x01\n" +
+	"\rProbeResponse\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
+	"\btrainers\x18\x02 \x01(\rR\btrainers\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04room\x18\x05 \x01(\x03R\x04room\x12/\n" +
+	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"\r\n" +
 	"\vInfoRequest\"\xee\x01\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
@@ -2941,7 +3163,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"7\n" +
 	"\x10GetStateResponse\x12\x19\n" +
 	"\x05value\x18\x01 \x01(\fH\x00R\x05value\x88\x01\x01B\b\n" +
-	"\x06_value2\xe7\x05\n" +
+	"\x06_value2\xad\x06\n" +
 	"\x05Shard\x12G\n" +
 	"\x06Status\x12\x1d.monolith.ps.v1.StatusRequest\x1a\x1e.monolith.ps.v1.StatusResponse\x12A\n" +
 	"\x04Load\x12\x1b.monolith.ps.v1.LoadRequest\x1a\x1c.monolith.ps.v1.LoadResponse\x12M\n" +
@@ -2952,7 +3174,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bProgress\x12\x1f.monolith.ps.v1.ProgressRequest\x1a .monolith.ps.v1.ProgressResponse\x12G\n" +
 	"\x06Digest\x12\x1d.monolith.ps.v1.DigestRequest\x1a\x1e.monolith.ps.v1.DigestResponse\x12D\n" +
 	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12>\n" +
-	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse2\xcf\a\n" +
+	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse\x12D\n" +
+	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse2\xcf\a\n" +
 	"\vCoordinator\x12A\n" +
 	"\x04Info\x12\x1b.monolith.ps.v1.InfoRequest\x1a\x1c.monolith.ps.v1.InfoResponse\x12A\n" +
 	"\x04Join\x12\x1b.monolith.ps.v1.JoinRequest\x1a\x1c.monolith.ps.v1.JoinResponse\x12D\n" +
@@ -2980,7 +3203,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -3007,27 +3230,30 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*StatsResponse)(nil),      // 22: monolith.ps.v1.StatsResponse
 	(*RowRequest)(nil),         // 23: monolith.ps.v1.RowRequest
 	(*RowResponse)(nil),        // 24: monolith.ps.v1.RowResponse
-	(*InfoRequest)(nil),        // 25: monolith.ps.v1.InfoRequest
-	(*InfoResponse)(nil),       // 26: monolith.ps.v1.InfoResponse
-	(*JoinRequest)(nil),        // 27: monolith.ps.v1.JoinRequest
-	(*JoinResponse)(nil),       // 28: monolith.ps.v1.JoinResponse
-	(*AwaitRequest)(nil),       // 29: monolith.ps.v1.AwaitRequest
-	(*AwaitResponse)(nil),      // 30: monolith.ps.v1.AwaitResponse
-	(*Delegation)(nil),         // 31: monolith.ps.v1.Delegation
-	(*FollowRequest)(nil),      // 32: monolith.ps.v1.FollowRequest
-	(*FollowResponse)(nil),     // 33: monolith.ps.v1.FollowResponse
-	(*ReportRequest)(nil),      // 34: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 35: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 36: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 37: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 38: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 39: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 40: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 41: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 42: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 43: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 44: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 45: monolith.ps.v1.GetStateResponse
+	(*ProbeRequest)(nil),       // 25: monolith.ps.v1.ProbeRequest
+	(*DiskProbe)(nil),          // 26: monolith.ps.v1.DiskProbe
+	(*ProbeResponse)(nil),      // 27: monolith.ps.v1.ProbeResponse
+	(*InfoRequest)(nil),        // 28: monolith.ps.v1.InfoRequest
+	(*InfoResponse)(nil),       // 29: monolith.ps.v1.InfoResponse
+	(*JoinRequest)(nil),        // 30: monolith.ps.v1.JoinRequest
+	(*JoinResponse)(nil),       // 31: monolith.ps.v1.JoinResponse
+	(*AwaitRequest)(nil),       // 32: monolith.ps.v1.AwaitRequest
+	(*AwaitResponse)(nil),      // 33: monolith.ps.v1.AwaitResponse
+	(*Delegation)(nil),         // 34: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 35: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 36: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 37: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 38: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 39: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 40: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 41: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 42: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 43: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 44: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 45: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 46: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 47: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 48: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
@@ -3035,61 +3261,64 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 2: monolith.ps.v1.ProgressResponse.progress:type_name -> monolith.ps.v1.Split
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
 	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
-	34, // 5: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	31, // 6: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
-	31, // 7: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
-	31, // 8: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
-	2,  // 9: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
-	4,  // 10: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
-	6,  // 11: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
-	8,  // 12: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
-	10, // 13: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
-	13, // 14: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
-	15, // 15: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 16: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 17: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
-	23, // 18: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
-	25, // 19: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	27, // 20: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	29, // 21: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	34, // 22: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	36, // 23: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	32, // 24: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
-	38, // 25: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	40, // 26: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	42, // 27: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	44, // 28: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	15, // 29: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 30: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 31: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	3,  // 32: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 33: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 34: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 35: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 36: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 37: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 38: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 39: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 40: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	24, // 41: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
-	26, // 42: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	28, // 43: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	30, // 44: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	35, // 45: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	37, // 46: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	33, // 47: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
-	39, // 48: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	41, // 49: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	43, // 50: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	45, // 51: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 52: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 53: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 54: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	32, // [32:55] is the sub-list for method output_type
-	9,  // [9:32] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	26, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
+	37, // 6: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	34, // 7: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	34, // 8: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	34, // 9: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	2,  // 10: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
+	4,  // 11: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
+	6,  // 12: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
+	8,  // 13: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
+	10, // 14: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
+	13, // 15: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
+	15, // 16: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 17: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 18: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
+	23, // 19: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
+	25, // 20: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
+	28, // 21: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	30, // 22: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	32, // 23: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	37, // 24: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	39, // 25: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	35, // 26: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	41, // 27: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	43, // 28: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	45, // 29: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	47, // 30: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	15, // 31: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 32: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 33: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	3,  // 34: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 35: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 36: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	9,  // 37: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	12, // 38: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	14, // 39: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	16, // 40: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	18, // 41: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	22, // 42: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	24, // 43: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
+	27, // 44: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
+	29, // 45: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	31, // 46: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	33, // 47: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	38, // 48: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	40, // 49: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	36, // 50: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	42, // 51: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	44, // 52: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	46, // 53: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	48, // 54: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	16, // 55: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	19, // 56: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	22, // 57: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	34, // [34:58] is the sub-list for method output_type
+	10, // [10:34] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_monolith_ps_v1_ps_proto_init() }
@@ -3097,16 +3326,16 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[42].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[43].OneofWrappers = []any{}
 	file_monolith_ps_v1_ps_proto_msgTypes[45].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[46].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

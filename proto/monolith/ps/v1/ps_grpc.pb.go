@@ -35,6 +35,7 @@ const (
 	Shard_Digest_FullMethodName   = "/monolith.ps.v1.Shard/Digest"
 	Shard_Stats_FullMethodName    = "/monolith.ps.v1.Shard/Stats"
 	Shard_Row_FullMethodName      = "/monolith.ps.v1.Shard/Row"
+	Shard_Probe_FullMethodName    = "/monolith.ps.v1.Shard/Probe"
 )
 
 // ShardClient is the client API for Shard service.
@@ -54,6 +55,8 @@ type ShardClient interface {
 	Digest(ctx context.Context, in *DigestRequest, opts ...grpc.CallOption) (*DigestResponse, error)
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 	Row(ctx context.Context, in *RowRequest, opts ...grpc.CallOption) (*RowResponse, error)
+	// Probe describes what a shard has to work with, and measures its disks.
+	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
 }
 
 type shardClient struct {
@@ -164,6 +167,16 @@ func (c *shardClient) Row(ctx context.Context, in *RowRequest, opts ...grpc.Call
 	return out, nil
 }
 
+func (c *shardClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProbeResponse)
+	err := c.cc.Invoke(ctx, Shard_Probe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ShardServer is the server API for Shard service.
 // All implementations should embed UnimplementedShardServer
 // for forward compatibility.
@@ -181,6 +194,8 @@ type ShardServer interface {
 	Digest(context.Context, *DigestRequest) (*DigestResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	Row(context.Context, *RowRequest) (*RowResponse, error)
+	// Probe describes what a shard has to work with, and measures its disks.
+	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
 }
 
 // UnimplementedShardServer should be embedded to have
@@ -219,6 +234,9 @@ func (UnimplementedShardServer) Stats(context.Context, *StatsRequest) (*StatsRes
 }
 func (UnimplementedShardServer) Row(context.Context, *RowRequest) (*RowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Row not implemented")
+}
+func (UnimplementedShardServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
 }
 func (UnimplementedShardServer) testEmbeddedByValue() {}
 
@@ -420,6 +438,24 @@ func _Shard_Row_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Shard_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProbeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShardServer).Probe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shard_Probe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShardServer).Probe(ctx, req.(*ProbeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Shard_ServiceDesc is the grpc.ServiceDesc for Shard service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -466,6 +502,10 @@ var Shard_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Row",
 			Handler:    _Shard_Row_Handler,
+		},
+		{
+			MethodName: "Probe",
+			Handler:    _Shard_Probe_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
