@@ -162,6 +162,12 @@ type (
 
 // What looking at sources and snapshots takes and reports.
 type (
+	// NeedOptions say by what the memory of a job's tables is reckoned.
+	NeedOptions = inspect.NeedOptions
+	// MemoryNeed is what the tables of a job will take.
+	MemoryNeed = result.MemoryNeed
+	// TableNeed is what one table will take.
+	TableNeed = result.TableNeed
 	// InspectOptions say what to show of a source.
 	InspectOptions = inspect.Options
 	// SlotOptions say how the slots of a snapshot are looked at.
@@ -292,6 +298,12 @@ func Planned(cfg *Config) (Submission, error) { return run.Planned(cfg) }
 // Check looks for everything that would keep a job from running, without reading data and without changing anything.
 // Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *Config) ([]Finding, error) { return inspect.Check(ctx, cfg) }
+
+// Need reckons what the tables of a job will take before it runs. It reads data only for a sample. Errors: [pipeline.ErrConfig] for a name that is
+// no sparse feature's, those of reading.
+func Need(ctx context.Context, cfg *Config, opts NeedOptions) (*MemoryNeed, error) {
+	return inspect.Need(ctx, cfg, opts)
+}
 
 // Run trains a job: it continues from the newest good snapshot in the job's dir where there is one, trains to the end of
 // the source (or of the epochs, or of train.max_examples, or until it is drained), and stores a last snapshot. With

@@ -57,7 +57,11 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			}
 			return m.Marshal()
 		},
-		Check:           job.Check,
+		Check: job.Check,
+		Need: func(ctx context.Context, c *job.Config, o job.NeedOptions) (*job.MemoryNeed, error) {
+			o.Memory = memory()
+			return job.Need(ctx, c, o)
+		},
 		InspectSource:   job.InspectSource,
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,

@@ -36,38 +36,46 @@ func Source(ctx context.Context, cfg *spec.Config, opts Options) (*result.Source
 
 // probe reads a sample.
 func probe(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error) {
-	timeout := cmp.Or(opts.Timeout, Timeout)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	l := &looking{
-		opts: opts, timeout: timeout, bad: &keptBad{}, format: cfg.Parse.Format,
+		opts: opts, want: sampleRows, timeout: cmp.Or(opts.Timeout, Timeout), bad: &keptBad{}, format: cfg.Parse.Format,
 		parses: len(cfg.Parse.Features) > 0, names: cfg.Parse.Columns, header: cfg.Parse.Header,
 	}
+	return l, l.read(ctx, cfg)
+}
+
+// read reads the sample.
+func (l *looking) read(ctx context.Context, cfg *spec.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	var err error
-	if l.cfg = toLookAt(cfg, max(opts.Rows, sampleRows), timeout); cfg.Source.Columnar() {
+	if l.cfg = toLookAt(cfg, max(l.opts.Rows, l.want), l.timeout); cfg.Source.Columnar() {
 		err = l.stored(ctx)
 	} else {
 		err = l.blocks(ctx)
 	}
 	if err != nil {
-		return nil, outOfTime(ctx, err, timeout)
+		return outOfTime(ctx, err, l.timeout)
 	}
 	if len(l.sampled.faults) > 0 && len(l.sampled.faults) == len(l.splits) {
-		return nil, l.sampled.faults[0] // nothing could be read at all
+		return l.sampled.faults[0] // nothing could be read at all
 	}
-	return l, nil
+	return nil
 }
 
 // looking is one sample of a source being read.
 type looking struct {
-	cfg     *spec.Config
-	opts    Options
+	cfg  *spec.Config
+	opts Options
+	// want is how many records are enough, of all splits.
+	want    int
 	timeout time.Duration
-	bad     *keptBad
-	format  string
-	names   []string // of csv and tsv columns
-	header  bool
-	parses  bool // the job says how
+	// ids, if not nil, counts the ids of examples, and nothing else is taken note of.
+	ids    *idCounts
+	bad    *keptBad
+	format string
+	names  []string // of csv and tsv columns
+	header bool
+	parses bool // the job says how
 
 	source   string
 	splits   []pipeline.Split
@@ -94,7 +102,7 @@ func (l *looking) begin(ctx context.Context, src interface {
 		l.rows, l.ends = make([][]result.RowInfo, len(l.splits)), make([][]int64, len(l.splits))
 	}
 	n := max(len(l.splits), 1)
-	return int64(max((sampleRows+n-1)/n, l.opts.Rows)), nil
+	return int64(max((l.want+n-1)/n, l.opts.Rows)), nil
 }
 
 // blocks looks into a source of undecoded records.
@@ -168,6 +176,9 @@ func (f *foundFeatures) FeaturesParsed(seen []parse.Seen) {
 
 // records takes note of the records of a block.
 func (l *looking) records(split int, b *pipeline.Block) {
+	if l.ids != nil {
+		return
+	}
 	payload, ends := b.Payload(), b.Positions()
 	if line, ok := header(b); ok {
 		l.names, l.header = peek.Names(l.format, []byte(line), true), true
@@ -248,7 +259,7 @@ func (l *looking) stored(ctx context.Context) error {
 	for _, name := range unreadable {
 		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is a structure, a map or a list of lists", name))
 	}
-	if schema.NumFields() > 0 {
+	if schema.NumFields() > 0 && l.ids == nil {
 		src, err := columns.OpenColumns(component.Opening{Seed: l.cfg.Seed}, schema)
 		if err != nil {
 			return err
@@ -327,6 +338,10 @@ func (l *looking) asStored(split int, b *pipeline.Batch) {
 // examples takes note of examples as the model gets them, and releases them.
 func (l *looking) examples(split int, b *pipeline.Batch) error {
 	defer b.Release()
+	if l.ids != nil {
+		l.ids.add(b)
+		return nil
+	}
 	sparse := map[string]bool{}
 	var labels, masks []string // of the heads
 	for _, h := range l.cfg.AllHeads() {

@@ -58,6 +58,14 @@ func (m *Memory) Used() int64 {
 	return m.mu.used
 }
 
+// Limit is how many bytes may be taken, and whose limit that is; 0: there is none.
+func (m *Memory) Limit() (bytes int64, of string) {
+	if m == nil {
+		return 0, ""
+	}
+	return m.o.Limit, m.o.Of
+}
+
 // Room is how many bytes may still be taken, as far as the machine has them now; -1 where there is no limit to tell by.
 func (m *Memory) Room() int64 {
 	if m == nil {

@@ -8,33 +8,58 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/job"
 )
 
 func (a *App) checkCommand(out *outcome) *cobra.Command {
 	var set []string
 	var runner string
+	var need job.NeedOptions
 	cmd := &cobra.Command{
 		Use:   "check JOB.yaml",
 		Short: "Check a job without reading data",
-		Long: `Check a job's file and graph without reading any data, and list everything that is wrong with it.
+		Long: `Check a job's file and graph, and list everything that is wrong with it. No data is read, unless --sample says so.
+
+What the tables will take in memory is reckoned too, for every table: what a row takes by its dimension, optimizer and storage, times the rows. How many there will be is known by
+retention.table_memory, by --ids, or is estimated with --sample: the different ids in that many records of the source, which is read from the beginning of all its files or partitions, and for --examples (or as many as the source has) the growth that the
+sample shows (Heaps' law), which is too much where the ids that there are end. What expires or waits for occurrences (retention) counts as if it stayed. A warning says when it does not fit what tables of a process may take here.
 
 The exit code is 0 when nothing is, 4 when something is, and 2 when there is no such file.`,
 		Example: `  monolith check job.yaml
   monolith check job.yaml --set model=fm
+  monolith check job.yaml --sample 200000 --examples 100000000
+  monolith check job.yaml --ids user=50000000,item=2000000
   monolith check job.yaml --json | jq '.result.findings[].message'`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings, warnings, err := a.findings(cmd, args[0], onRunner(set, runner))
+			if need.Sample < 0 || need.Examples < 0 || need.Timeout <= 0 {
+				return &usageError{message: "--sample and --examples must be at least 0, and --timeout above 0"}
+			}
+			cfg, findings, warnings, err := a.findings(cmd, args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
 			if findings == nil {
 				findings = []job.Finding{} // an empty list in JSON, not null
 			}
-			out.result = map[string]any{"findings": findings, "warnings": append([]string{}, warnings...)}
-			out.text = func(w io.Writer) error { return a.writeFindings(w, args[0], findings, warnings) }
+			var memory *job.MemoryNeed
+			if len(findings) == 0 && a.Ops.Need != nil {
+				if memory, err = a.Ops.Need(cmd.Context(), cfg, need); err != nil {
+					return err
+				}
+				if memory.Warning != "" {
+					warnings = append(warnings, memory.Warning)
+				}
+			}
+			out.result = map[string]any{"findings": findings, "warnings": append([]string{}, warnings...), "memory": memory}
+			out.text = func(w io.Writer) error {
+				if err := a.writeFindings(w, args[0], findings, warnings); err != nil || memory == nil {
+					return err
+				}
+				return writeNeed(w, memory)
+			}
 			if len(findings) > 0 {
 				return &answerError{fmt.Sprintf("%s has %s", args[0], plural(len(findings), "finding"))}
 			}
@@ -43,26 +68,57 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 	}
 	addSet(cmd, &set)
 	addRunner(cmd, &runner)
+	flags := cmd.Flags()
+	flags.StringToInt64Var(&need.IDs, "ids", nil, "how many different `ids` sparse features will have: feature=number,...")
+	flags.IntVar(&need.Sample, "sample", 0, "how many `records` to read of the source to count their ids; 0: none")
+	flags.Int64Var(&need.Examples, "examples", 0, "how many different `examples` there will be; 0: as many as the source says that it has")
+	flags.DurationVar(&need.Timeout, "timeout", job.InspectTimeout, "how `long` reading the sample takes at most")
 	return cmd
 }
 
-func (a *App) findings(cmd *cobra.Command, path string, set []string) (_ []job.Finding, warnings []string, _ error) {
+// writeNeed writes what tables will take.
+func writeNeed(w io.Writer, n *job.MemoryNeed) error {
+	rows := [][]string{{"TABLE", "BYTES A ROW", "ROWS", "MEMORY", "KNOWN BY"}}
+	for _, t := range n.Tables {
+		count, size, basis := ui.Count(t.Rows), ui.Bytes(t.Bytes), t.Basis
+		if t.Rows < 0 {
+			count, size, basis = "?", "?", "nothing yet: --sample 100000 estimates it, --ids FEATURE=NUMBER says it"
+		}
+		rows = append(rows, []string{t.Name, ui.Count(t.RowBytes), count, size, basis})
+	}
+	if err := ui.Table(w, rows, 1, 2, 3); err != nil || n.Unknown && n.Bytes == 0 || len(n.Tables) == 0 {
+		return err
+	}
+	where := "in one process"
+	if n.Remote {
+		where = fmt.Sprintf("in each of %d processes", n.Shards)
+	}
+	line := fmt.Sprintf("memory of tables: %s, %s %s", ui.Bytes(n.Bytes), ui.Bytes(n.Process), where)
+	if n.Limit > 0 {
+		line += fmt.Sprintf(", which may have %s", ui.Bytes(n.Limit))
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+// findings are what is wrong with a job, which is nil where it cannot be read.
+func (a *App) findings(cmd *cobra.Command, path string, set []string) (_ *job.Config, _ []job.Finding, warnings []string, _ error) {
 	if info, err := os.Stat(path); path != stdinJob && (err != nil || info.IsDir()) {
 		_, err = a.load(path, set) // says it best
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	cfg, err := a.read(path, job.LoadOptions{Set: set})
 	var faults *job.ConfigError
 	switch {
 	case errors.As(err, &faults):
-		return faults.Findings(), nil, nil
+		return nil, faults.Findings(), nil, nil
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, nil, err
 	case a.Ops.Check == nil:
-		return nil, nil, errMissing
+		return nil, nil, nil, errMissing
 	}
 	findings, err := a.Ops.Check(cmd.Context(), cfg)
-	return findings, cfg.Warnings(), err
+	return cfg, findings, cfg.Warnings(), err
 }
 
 func (a *App) writeFindings(w io.Writer, path string, findings []job.Finding, warnings []string) error {

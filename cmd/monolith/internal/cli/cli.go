@@ -45,6 +45,8 @@ type Ops struct {
 	Model func(*job.Config) ([]byte, error)
 	// Check looks for everything that would keep a job from running, without reading data.
 	Check func(context.Context, *job.Config) ([]job.Finding, error)
+	// Need reckons what the tables of a job will take.
+	Need func(context.Context, *job.Config, job.NeedOptions) (*job.MemoryNeed, error)
 	// InspectSource looks into a job's source.
 	InspectSource func(context.Context, *job.Config, job.InspectOptions) (*job.SourceInfo, error)
 	// Propose writes a job for a source.

@@ -210,6 +210,14 @@ func fakes() cli.Ops {
 			}
 			return []psbench.ShardRates{slow, {Addr: "a:7000", Ratio: .4}}, fail()
 		},
+		Need: func(_ context.Context, _ *job.Config, o job.NeedOptions) (*job.MemoryNeed, error) {
+			n := &job.MemoryNeed{Unknown: true, Shards: 2, Remote: true, Tables: []job.TableNeed{{Name: "embedding", RowBytes: 164, Rows: -1}}}
+			if o.Sample > 0 {
+				n.Unknown, n.Bytes, n.Process, n.Limit, n.Warning = false, 2<<30, 1<<30, 1<<29, "it does not fit"
+				n.Tables[0] = job.TableNeed{Name: "embedding", RowBytes: 164, Rows: o.IDs["user"], Bytes: 2 << 30, Basis: fmt.Sprint("a sample of ", o.Sample, " for ", o.Examples)}
+			}
+			return n, fail()
+		},
 		Check: func(context.Context, *job.Config) ([]job.Finding, error) {
 			if fake == "finding" {
 				return []job.Finding{{Path: "model.deepfm", Where: "job.yaml:4:8", Message: "has no dense features"}}, nil

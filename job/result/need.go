@@ -1,0 +1,33 @@
+package result
+
+// MemoryNeed is what the tables of a job will take.
+type MemoryNeed struct {
+	Tables []TableNeed `json:"tables"`
+	// Bytes are those of all tables on all shards, as far as their rows are known; Unknown: some are not.
+	Bytes   int64 `json:"bytes"`
+	Unknown bool  `json:"unknown,omitempty"`
+	// Dense is what dense parameters and their optimizers' state take beside them.
+	Dense int64 `json:"dense_bytes"`
+	// Shards is how many there are. Remote: each is in a process of its own; otherwise all are in the process that trains.
+	Shards int  `json:"shards"`
+	Remote bool `json:"remote"`
+	// Process is what the tables take in one process, Limit what they may take there (0: nobody knows), and LimitOf whose limit that is.
+	Process int64  `json:"process_bytes"`
+	Limit   int64  `json:"limit_bytes,omitempty"`
+	LimitOf string `json:"limit_of,omitempty"`
+	// Sampled is how many examples were read to count ids, Examples how many there will be, as far as that is known.
+	Sampled  int64 `json:"sampled_examples,omitempty"`
+	Examples int64 `json:"examples,omitempty"`
+	// Warning says that it does not fit; empty: nothing says so.
+	Warning string `json:"warning,omitempty"`
+}
+
+// TableNeed is what one table will take on all shards.
+type TableNeed struct {
+	Name     string `json:"name"`
+	RowBytes int64  `json:"row_bytes"`
+	// Rows is -1 where nothing is known of them; Basis says what it is known by.
+	Rows  int64  `json:"rows"`
+	Bytes int64  `json:"bytes,omitempty"`
+	Basis string `json:"basis,omitempty"`
+}
