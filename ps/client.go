@@ -403,7 +403,7 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 		return fmt.Errorf("ps: worker %s has not resumed %s: %w", c.worker, id, ErrFenced)
 	}
 	c.mark()
-	if c.precision != param.Float32 {
+	if c.precision != param.Float32 && u.Op == param.Train {
 		u = c.round(u)
 	}
 	if len(c.streams) > 1 {

@@ -119,14 +119,27 @@ func (p *Placement) CheckUpdate(u *param.Update, denseLen int) error {
 	if u.From < 0 || u.To < u.From || u.NumRows < 0 {
 		return fmt.Errorf("ps: %s/%s: update of %d examples from %d to %d: %w", u.Source, u.Split, u.NumRows, u.From, u.To, ErrLayout)
 	}
+	if edit := u.Op != param.Train; u.Op >= param.NumOps || edit && (u.NumRows != 0 || len(u.Dense) > 0 || len(u.Trace) > 0) {
+		return fmt.Errorf("ps: %s/%s: an update to %v (%d) with %d examples, %d dense gradients and %d bytes of a trace: %w",
+			u.Source, u.Split, u.Op, u.Op, u.NumRows, len(u.Dense), len(u.Trace), ErrLayout)
+	}
 	if len(u.Keys) != len(u.Counts) || len(u.Keys) != len(u.Grads) || len(u.Keys) != len(p.dims) && len(u.Keys) != 0 {
 		return fmt.Errorf("ps: %s/%s: update of %d tables with %d counts and %d gradients, the layout has %d: %w",
 			u.Source, u.Split, len(u.Keys), len(u.Counts), len(u.Grads), len(p.dims), ErrLayout)
 	}
 	for t := range u.Keys {
-		if n := len(u.Keys[t]); len(u.Counts[t]) != n || len(u.Grads[t]) != n*p.dims[t] {
+		if n := len(u.Keys[t]); len(u.Counts[t]) != n || len(u.Grads[t]) != n*u.Op.Width(p.dims[t]) {
 			return fmt.Errorf("ps: %s/%s: table %s: %d counts and %d gradients for %d fids of dim %d: %w",
 				u.Source, u.Split, p.layout.Tables[t].Name, len(u.Counts[t]), len(u.Grads[t]), n, p.dims[t], ErrLayout)
+		}
+		if u.Op == param.Train {
+			continue
+		}
+		for i, v := range u.Grads[t] {
+			if v-v != 0 { // no snapshot would take it
+				return fmt.Errorf("ps: %s/%s: table %s: fid %d: %v of a weight that is not finite: %w",
+					u.Source, u.Split, p.layout.Tables[t].Name, u.Keys[t][i/p.dims[t]], u.Op, ErrLayout)
+			}
 		}
 	}
 	if len(u.Dense) != 0 && len(u.Dense) != denseLen {
@@ -203,7 +216,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 	for s := range parts {
 		q := &parts[s]
 		q.Source, q.Split, q.From, q.To = u.Source, u.Split, u.From, u.To
-		q.NumRows, q.Time, q.LR = u.NumRows, u.Time, u.LR
+		q.NumRows, q.Time, q.LR, q.Op = u.NumRows, u.Time, u.LR, u.Op
 		for t := range p.dims {
 			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
 		}
@@ -219,7 +232,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 		}
 	}
 	for t, keys := range u.Keys {
-		dim := p.dims[t]
+		dim := u.Op.Width(p.dims[t])
 		for i, k := range keys {
 			q := &parts[ShardOf(Bucket(k), p.shards)]
 			q.Keys[t] = append(q.Keys[t], k)

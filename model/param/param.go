@@ -69,8 +69,10 @@ type Update struct {
 	Time int64
 	// LR multiplies every optimizer's learning rate in this update.
 	LR float32
+	// Op is what becomes of the rows; the zero value trains them.
+	Op Op
 	// Keys[t] are the distinct fids of table t, Counts[t] how often each occurs in the batch, and Grads[t] the
-	// gradient sums in row order, [len(Keys[t]), Tables[t].Dim()].
+	// gradient sums in row order, or what else Op needs, [len(Keys[t]), Op.Width(Tables[t].Dim())].
 	Keys   [][]int64
 	Counts [][]uint32
 	Grads  [][]float32

@@ -55,6 +55,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	for _, shards := range []int{1, 2, 5} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
 			t.Run("exactly once", func(t *testing.T) { s.testExactlyOnce(t, shards) })
+			t.Run("edits", func(t *testing.T) { s.testEdits(t, shards) })
 			t.Run("fencing", func(t *testing.T) { s.testFencing(t, shards) })
 			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })

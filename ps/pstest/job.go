@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -20,12 +21,14 @@ type Job struct {
 	// BatchLen should not divide SplitLen: then the last batch of a split is short.
 	BatchLen int
 	NumIDs   int64
+	// EditEvery is after how many batches rows are edited; 0: never.
+	EditEvery int
 	// Retention is that of the layout.
 	Retention param.Retention
 }
 
 // SmallJob takes some milliseconds.
-func SmallJob() Job { return Job{NumSplits: 3, SplitLen: 200, BatchLen: 7, NumIDs: 97} }
+func SmallJob() Job { return Job{NumSplits: 3, SplitLen: 200, BatchLen: 7, NumIDs: 97, EditEvery: 5} }
 
 // Layout has tables of one and of two segments, dense tensors, and every kind of rule.
 func (j Job) Layout() *param.Layout {
@@ -63,6 +66,7 @@ type Worker struct {
 	client *ps.Client
 	splits []string
 	pos    []int
+	editor *ps.Editor
 	dense  []float32
 	have   uint64
 	// Steps counts batches pushed by this worker.
@@ -79,12 +83,28 @@ func NewWorker(ctx context.Context, j Job, c *ps.Client) (*Worker, error) {
 	for i, name := range w.splits {
 		w.pos[i] = int(max(progress[name].Position, 0))
 	}
-	return w, nil
+	if j.EditEvery > 0 {
+		w.editor, err = c.Edit(ctx, "job")
+	}
+	return w, err
 }
 
-// Step trains on one batch, synchronously, and reports whether there was one. The next split follows from positions alone,
-// so a resumed worker makes the same choice.
+// Step trains on one batch, synchronously, and reports whether there was one; the edits that are due come before. The next split follows from
+// positions alone, so a resumed worker makes the same choice.
 func (w *Worker) Step(ctx context.Context) (bool, error) {
+	for w.job.EditEvery > 0 {
+		batches := 0
+		for _, p := range w.pos {
+			batches += (p + w.job.BatchLen - 1) / w.job.BatchLen
+		}
+		n := int(w.editor.Done() / editLen)
+		if n >= batches/w.job.EditEvery {
+			break
+		}
+		if err := w.edit(ctx, n); err != nil {
+			return false, err
+		}
+	}
 	best := -1
 	for s, p := range w.pos {
 		if p < w.job.SplitLen && (best < 0 || p < w.pos[best]) {
@@ -105,6 +125,24 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 	w.pos[best] = to
 	w.Steps++
 	return true, nil
+}
+
+// editLen is how many rows are edited at once.
+const editLen = 6
+
+// edit makes edit number n of the job.
+func (w *Worker) edit(ctx context.Context, n int) error {
+	r := rand.New(rand.NewPCG(uint64(n), 21))
+	op, tbl := param.Op(1+n%int(param.NumOps-1)), r.IntN(2)
+	fids := Distinct(r, editLen, w.job.NumIDs)
+	for i := range fids {
+		fids[i] *= int64(1 - 2*tbl)
+	}
+	values := make([]float32, editLen*op.Width(w.job.Layout().Tables[tbl].Dim()))
+	for i := range values {
+		values[i] = r.Float32() - 0.5
+	}
+	return w.editor.Apply(ctx, op, tbl, fids, values)
 }
 
 func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update, error) {

@@ -123,12 +123,28 @@ func (t *MapTable) Apply(u table.Update) {
 		w, s := 0, 0
 		for _, seg := range t.spec.Segments {
 			n := seg.Optimizer.StateDim(seg.Dim)
-			g := slices.Clone(u.Grads[i*dim+w : i*dim+w+seg.Dim])
-			for j := range g {
-				g[j] += float32(seg.L2 * r.weights[w+j])
+			if u.Op == param.Train {
+				g := slices.Clone(u.Grads[i*dim+w : i*dim+w+seg.Dim])
+				for j := range g {
+					g[j] += float32(seg.L2 * r.weights[w+j])
+				}
+				seg.Optimizer.Update(r.weights[w:w+seg.Dim], r.state[s:s+n], g, u.LR)
+			} else {
+				for j := w; j < w+seg.Dim; j++ {
+					switch u.Op {
+					case param.Assign:
+						r.weights[j] = u.Grads[i*dim+j]
+					case param.AssignAdd:
+						r.weights[j] += u.Grads[i*dim+j]
+					}
+				}
+				optim.ValuesOf(seg.Optimizer).Round(r.weights[w : w+seg.Dim])
 			}
-			seg.Optimizer.Update(r.weights[w:w+seg.Dim], r.state[s:s+n], g, u.LR)
 			w, s = w+seg.Dim, s+n
+		}
+		if u.Op == param.Reinitialize {
+			r = t.fresh(k)
+			t.rows[k] = r
 		}
 		r.count += uint64(u.Counts[i])
 		r.time = max(r.time, u.Time)

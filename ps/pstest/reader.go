@@ -33,6 +33,9 @@ func TestReader(t *testing.T, open func(ctx context.Context, worker string) (*ps
 	if err := cl.Push(t.Context(), u); err == nil {
 		t.Error("a reader pushes")
 	}
+	if _, err := cl.Edit(t.Context(), "request"); !errors.Is(err, ps.ErrReadOnly) {
+		t.Errorf("Edit: %v, want ErrReadOnly", err)
+	}
 	if err := cl.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}

@@ -239,6 +239,15 @@ func update(r *rand.Rand, spec param.Table, key func(*rand.Rand) int64, n int) t
 	return u
 }
 
+// MakeEdit makes an edit of an update: any but training, with the gradients for values.
+func MakeEdit(r *rand.Rand, u *table.Update) {
+	u.Op = param.Op(1 + r.IntN(int(param.NumOps)-1))
+	u.Grads = u.Grads[:u.Op.Width(len(u.Grads))]
+	for i := range u.Counts {
+		u.Counts[i] = r.Uint32N(2)
+	}
+}
+
 func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64, key func(*rand.Rand) int64, ops int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -263,6 +272,9 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 		u := update(r, spec, key, r.IntN(300))
 		switch r.IntN(10) {
 		default:
+			if r.IntN(4) == 0 {
+				MakeEdit(r, &u)
+			}
 			if err := got.Reserve(len(u.Keys)); err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 //	generation  generation seen: the newest snapshot when the log was begun
 //	owner       session source split epoch worker
 //	stage       session source split epoch from to rows time lr [tables: keys counts grads]... dense trace
+//	edit        session source split epoch operation, and from to ... as of stage
 //	commit      session source split epoch to
 //	abort       session source split epoch
 //	leave       session
@@ -129,7 +130,7 @@ func (d *logDecoder) apply(kind byte, payload []byte) (err error) {
 		if !d.bad {
 			s.SetState(key, value)
 		}
-	case recOwner, recStage, recCommit, recAbort:
+	case recOwner, recStage, recEdit, recCommit, recAbort:
 		err = d.owned(s, kind)
 	default:
 		err = fmt.Errorf("kind %d is not known", kind)
@@ -164,7 +165,15 @@ func (d *logDecoder) owned(s *Shard, kind byte) error {
 		if _, err := s.Acquire(session, id, epoch); err != nil && !errors.As(err, &stale) {
 			return err
 		}
-	case recStage:
+	case recStage, recEdit:
+		op := uint64(param.Train)
+		if kind == recEdit {
+			op = d.u64()
+		}
+		if op >= uint64(param.NumOps) {
+			return fmt.Errorf("%s: operation %d is not known", id, op)
+		}
+		d.u.Op = param.Op(op)
 		d.update(id)
 		if d.bad {
 			return nil
@@ -221,6 +230,6 @@ func (b *batch) update(u *param.Update, id ps.SplitID) {
 	for t := range b.tables {
 		d := &b.tables[t]
 		u.Keys, u.Counts, u.Grads = append(u.Keys, d.Keys), append(u.Counts, d.Counts), append(u.Grads, d.Grads)
-		u.Time = d.Time
+		u.Op, u.Time = d.Op, d.Time
 	}
 }

@@ -15,12 +15,15 @@ type LogRecord struct {
 	Payload []byte
 }
 
-// LogRecords are those of a session that takes a split over, stages, commits, stages, aborts and leaves.
+// LogRecords are those of a session that takes a split over, stages, commits, stages, aborts, stages an edit and leaves.
 func LogRecords(u *param.Update) []LogRecord {
 	id := ps.SplitID{Source: u.Source, Split: u.Split}
 	owner := func() []byte { return appendOwner(nil, 7, id, 1) }
 	head, parts := appendUpdate(owner(), nil, u)
 	_ = head
+	e := *u
+	e.Op, e.From, e.To, e.NumRows, e.Dense, e.Trace = param.AssignAdd, u.To, u.To+1, 0, nil, nil
+	_, edit := appendUpdate(appendU64(owner(), uint64(e.Op)), nil, &e)
 	return []LogRecord{
 		{recGeneration, appendU64(appendU64(nil, 3), 2)},
 		{recOwner, appendText(owner(), "worker")},
@@ -28,6 +31,7 @@ func LogRecords(u *param.Update) []LogRecord {
 		{recCommit, appendU64(owner(), uint64(u.To))},
 		{recStage, slices.Concat(parts...)},
 		{recAbort, owner()},
+		{recEdit, slices.Concat(edit...)},
 		{recState, append(appendText(appendU64(nil, 1), "key"), "value"...)},
 		{recState, appendText(appendU64(nil, 0), "key")},
 		{recLeave, appendU64(nil, 7)},

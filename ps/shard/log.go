@@ -59,6 +59,7 @@ const (
 	recAbort
 	recLeave
 	recState
+	recEdit
 )
 
 // Log is the write-ahead log of the shards of one process: their records share files, and what reaches the disk.
@@ -434,8 +435,12 @@ func (l *nodeLog) staged(session, epoch uint64, u *param.Update) (record, error)
 		return record{}, nil
 	}
 	l.head = appendOwner(l.head[:0], session, ps.SplitID{Source: u.Source, Split: u.Split}, epoch)
+	kind := recStage
+	if u.Op != param.Train {
+		kind, l.head = recEdit, appendU64(l.head, uint64(u.Op))
+	}
 	l.head, l.parts = appendUpdate(l.head, l.parts[:0], u)
-	return l.write(recStage)
+	return l.write(kind)
 }
 
 func (l *nodeLog) acquired(session uint64, worker string, id ps.SplitID, epoch uint64) (record, error) {

@@ -192,6 +192,14 @@ func TestLogRecords(t *testing.T) {
 	if diff := cmp.Diff(u, s.Staged(ps.SplitID{Source: "s", Split: "x"}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("staged (-written +read):\n%s", diff)
 	}
+	edited, err := shard.ApplyRecords(l, records[:7])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer edited.Close()
+	if e := edited.Staged(ps.SplitID{Source: "s", Split: "x"}); e == nil || e.Op != param.AssignAdd || e.From != u.To || !cmp.Equal(e.Grads, u.Grads) {
+		t.Errorf("staged edit %+v, want the values of %+v to be added from %d on", e, u, u.To)
+	}
 	for i, r := range records {
 		for n := range r.Payload {
 			if r.Kind == 7 && n >= len(r.Payload)-5 { // a value ends with the record

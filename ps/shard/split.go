@@ -141,7 +141,7 @@ func (s *Shard) stage(sp *split, u *param.Update) {
 	b.from, b.to, b.rows, b.lr = u.From, u.To, u.NumRows, u.LR
 	for t := range b.tables {
 		d := &b.tables[t]
-		d.Keys, d.Counts, d.Grads, d.Time, d.LR = d.Keys[:0], d.Counts[:0], d.Grads[:0], u.Time, u.LR
+		d.Keys, d.Counts, d.Grads, d.Op, d.Time, d.LR = d.Keys[:0], d.Counts[:0], d.Grads[:0], u.Op, u.Time, u.LR
 		if len(u.Keys) > 0 {
 			d.Keys, d.Counts, d.Grads = append(d.Keys, u.Keys[t]...), append(d.Counts, u.Counts[t]...), append(d.Grads, u.Grads[t]...)
 			s.reserved[t] += len(d.Keys)

@@ -196,12 +196,15 @@ func (t *Mem) pay(n int) error {
 
 // Apply implements [Table].
 func (t *Mem) Apply(u Update) {
-	if len(u.Grads) != len(u.Keys)*t.dim || len(u.Counts) != len(u.Keys) {
+	if len(u.Grads) != len(u.Keys)*u.Op.Width(t.dim) || len(u.Counts) != len(u.Keys) {
 		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of dim %d", len(u.Counts), len(u.Grads), len(u.Keys), t.dim))
 	}
-	if t.vector {
+	switch {
+	case u.Op != param.Train:
+		t.edit(u)
+	case t.vector:
 		t.applyVector(u)
-	} else {
+	default:
 		t.applyPortable(u)
 	}
 	t.prepare()
@@ -278,7 +281,12 @@ func (t *Mem) create(h uint64, key int64) uint32 {
 	t.len++
 	t.index.insert(h, key, id)
 	t.tellSpilled()
-	row := t.slabs.row(id)
+	t.initialize(t.slabs.row(id), key)
+	return id
+}
+
+// initialize gives a row's memory its initial values.
+func (t *Mem) initialize(row []float32, key int64) {
 	w, state := row[:t.packed], row[t.packed:]
 	if t.halves {
 		w = t.weights
@@ -289,7 +297,6 @@ func (t *Mem) create(h uint64, key int64) uint32 {
 		s.rule.Init(w[s.w:s.w+s.wn], state[s.s:s.s+s.sn])
 	}
 	t.pack(row, w)
-	return id
 }
 
 func (t *Mem) tellSpilled() {

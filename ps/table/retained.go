@@ -170,7 +170,8 @@ func (t *Retained) Reserve(n int) error {
 // admit returns what of an update is applied.
 func (t *Retained) admit(u Update) Update {
 	k := &t.kept
-	k.Keys, k.Counts, k.Grads, k.Time, k.LR = k.Keys[:0], k.Counts[:0], k.Grads[:0], u.Time, u.LR
+	k.Keys, k.Counts, k.Grads, k.Op, k.Time, k.LR = k.Keys[:0], k.Counts[:0], k.Grads[:0], u.Op, u.Time, u.LR
+	width := u.Op.Width(t.dim)
 	if t.limit != nil {
 		t.limit.begin(t.numbers.high)
 		for _, key := range u.Keys {
@@ -183,7 +184,7 @@ func (t *Retained) admit(u Update) Update {
 		if !t.takes(key, u.Counts[i], &u) {
 			continue
 		}
-		k.Keys, k.Counts, k.Grads = append(k.Keys, key), append(k.Counts, u.Counts[i]), append(k.Grads, u.Grads[i*t.dim:][:t.dim]...)
+		k.Keys, k.Counts, k.Grads = append(k.Keys, key), append(k.Counts, u.Counts[i]), append(k.Grads, u.Grads[i*width:][:width]...)
 	}
 	if t.limit != nil {
 		t.limit.end()
@@ -191,7 +192,7 @@ func (t *Retained) admit(u Update) Update {
 	return *k
 }
 
-// takes reports whether a key of an update is trained.
+// takes reports whether a key of an update has a row, or gets one. Edits need no admission: somebody has decided already.
 func (t *Retained) takes(key int64, count uint32, u *Update) bool {
 	h := Hash(key)
 	if id, ok := t.index.find(h, key); ok {
@@ -201,7 +202,7 @@ func (t *Retained) takes(key int64, count uint32, u *Update) bool {
 		t.gone = append(t.gone[:0], key)
 		t.remove(t.gone)
 	}
-	if t.least[slotOf(key)] > 0 && !t.admits(h, key, count, u) {
+	if u.Op == param.Train && t.least[slotOf(key)] > 0 && !t.admits(h, key, count, u) {
 		return false
 	}
 	if t.limit != nil && !t.room(h) {

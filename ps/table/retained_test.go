@@ -58,13 +58,16 @@ func (m *retainedMap) setTime(now, began int64) {
 
 func (m *retainedMap) apply(u table.Update) {
 	old := maps.Clone(m.rows)
-	var kept table.Update
-	dim := m.spec.Dim()
+	kept := table.Update{Op: u.Op}
+	dim := u.Op.Width(m.spec.Dim())
 	for i, k := range u.Keys {
 		if _, ok := m.rows[k]; !ok && !m.admit(k, u.Counts[i], &u, old) {
 			continue
 		}
 		e := m.rows[k]
+		if u.Op == param.Reinitialize {
+			e = entry{}
+		}
 		m.rows[k] = entry{max(e.time, u.Time), e.count + uint64(u.Counts[i])}
 		kept.Keys, kept.Counts, kept.Grads = append(kept.Keys, k), append(kept.Counts, u.Counts[i]), append(kept.Grads, u.Grads[i*dim:][:dim]...)
 	}
@@ -73,7 +76,7 @@ func (m *retainedMap) apply(u table.Update) {
 }
 
 func (m *retainedMap) admit(k int64, count uint32, u *table.Update, old map[int64]entry) bool {
-	if least := m.rule(k).Occurrences; least > 0 {
+	if least := m.rule(k).Occurrences; least > 0 && u.Op == param.Train {
 		lot := float64(param.Mix(param.Mix(param.Mix(m.seed, param.HashName(m.spec.Name, "admission")), uint64(k)), u.Draw)>>11) / (1 << 53)
 		switch m.rules.Admission {
 		case param.AdmitLinear:
@@ -209,6 +212,9 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 				seen[k] = true
 				u.Keys, u.Counts, u.Grads = append(u.Keys, k), append(u.Counts, 1+r.Uint32N(3)), append(u.Grads, r.Float32(), r.Float32(), r.Float32())
 			}
+		}
+		if r.IntN(5) == 0 {
+			pstest.MakeEdit(r, &u)
 		}
 		if err := got.Reserve(len(u.Keys)); err != nil {
 			t.Fatal(err)

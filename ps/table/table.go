@@ -36,7 +36,7 @@ type Table interface {
 	LookupState(keys []int64, dst, state []float32) (found int)
 	// Reserve makes room for n new rows, so that an Apply that creates no more cannot fail. Errors: [ErrFull].
 	Reserve(n int) error
-	// Apply creates missing rows and applies one gradient to each key. It panics when the lengths of u do not fit or
+	// Apply creates missing rows and applies one gradient to each key, or what else the update's Op says. It panics when the lengths of u do not fit or
 	// memory was not reserved and cannot be had. In the steady state it allocates nothing.
 	Apply(u Update)
 	// Remove takes the rows of the keys away, those that there are, and returns how many: the keys are as if they had never had one.
@@ -69,7 +69,9 @@ type Cut interface {
 
 // Update is what one batch changes in one table.
 type Update struct {
-	// Keys are the fids, Counts how often each occurs in the batch, Grads [len(Keys), Dim] their gradient sums.
+	// Op is what becomes of the rows; the zero value trains them.
+	Op param.Op
+	// Keys are the fids, Counts how often each occurs in the batch, Grads [len(Keys), Op.Width(Dim)] their gradient sums.
 	Keys   []int64
 	Counts []uint32
 	Grads  []float32

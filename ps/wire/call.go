@@ -126,8 +126,9 @@ func (c *call) header(seq uint64) (header, error) {
 			body += 4 + 4*uint64(len(k))
 		}
 		for _, k := range u.Grads {
-			body += 4 + sizeOfGrads(c.precision, len(k))
+			body += 4 + sizeOfGrads(gradsIn(c.precision, u.Op), len(k))
 		}
+		h.flags = byte(u.Op)
 		body += 4*uint64(len(u.Dense)) + uint64(len(u.Trace))
 		if err := checkNames(u.Source, u.Split); err != nil {
 			return h, err
@@ -220,7 +221,7 @@ func (c *call) put(e *encoder) {
 		putAll(e, u.Keys)
 		putAll(e, u.Counts)
 		for _, g := range u.Grads {
-			putGrads(e, c.precision, g)
+			putGrads(e, gradsIn(c.precision, u.Op), g)
 		}
 		putNumbers(e, u.Dense)
 		e.bytes(u.Trace)
@@ -268,6 +269,14 @@ func sizeOfRows(p param.Precision, states int) uint64 {
 		return 4
 	}
 	return 2
+}
+
+// gradsIn is the format of an update's gradients. What rows are to become is not rounded.
+func gradsIn(p param.Precision, op param.Op) param.Precision {
+	if op != param.Train {
+		return param.Float32
+	}
+	return p
 }
 
 // sizeOfGrads is how many bytes n gradients take.

@@ -35,6 +35,7 @@
 //	5 stage    epoch u64 │ from i64 │ to i64 │ examples u64 │ time i64 │ lr f32 │ source str │ split str │
 //	           nk u32 │ nc u32 │ ng u32 │ nd u32 │ nt u32 │ nk × keys u32 │ nc × counts u32 │ ng × grads u32 │
 //	           keys i64 … │ counts u32 … │ grads f32 … │ nd × f32 │ nt bytes         reply: -
+//	           flags: what becomes of the rows ([param.Op])
 //	6 control  -                                                                     reply: -
 //	7 acquire  epoch u64 │ source str │ split str                                    reply: │ applied progress │ n u32 │ n × progress
 //	8 close    - ; flag 1: clean                                                     reply: -
@@ -52,7 +53,7 @@
 //
 // The hello says in which format rows and gradients travel in the stream ([param.Precision]): 0 float32, 1 bf16, 2 fp16. In the latter two
 // the values of a lookup without state are 2 bytes each, and in place of each table's grads comes an exponent k i32, 0 in bf16, and
-// 2 bytes each of the gradients times 2ᵏ. States, values that come with them, and all that is dense are float32 in any.
+// 2 bytes each of the gradients times 2ᵏ. The values of edits, states, values that come with them, and all that is dense are float32 in any.
 //
 // # Limits
 //

@@ -186,7 +186,7 @@ type request struct {
 // read reads the rest of a request. An error is the call's; the decoder's own ends the stream.
 func (l *link) read(h header) (r request, failed error) {
 	d := &l.dec
-	r = request{kind: h.kind, clean: h.flags&flagClean != 0}
+	r = request{kind: h.kind, clean: h.kind == kindClose && h.flags&flagClean != 0}
 	l.ctl = readControls(d, l.ctl, h.numCtl)
 	if d.err == nil && d.left != h.bodyLen {
 		d.err = violation("controls of another length than announced")
@@ -204,6 +204,9 @@ func (l *link) read(h header) (r request, failed error) {
 			l.dense.values = sized(l.dense.values, int(n))
 		}
 	case kindStage:
+		if l.update.Op = param.Op(h.flags); l.update.Op >= param.NumOps && d.err == nil {
+			d.err = violation("update with the unknown operation %d", h.flags)
+		}
 		r.epoch = l.readUpdate()
 	case kindAcquire:
 		r.epoch = d.u64()
@@ -312,7 +315,7 @@ func (l *link) readUpdate() (epoch uint64) {
 	}
 	u.Grads = u.Grads[:len(l.lens3)]
 	for t, n := range l.lens3 {
-		u.Grads[t] = readGrads(d, l.precision, u.Grads[t], n)
+		u.Grads[t] = readGrads(d, gradsIn(l.precision, u.Op), u.Grads[t], n)
 	}
 	u.Dense = readSlice(d, u.Dense, numDense)
 	l.trace = d.appendBytes(l.trace[:0], numTrace)

@@ -1,0 +1,39 @@
+package param
+
+// Op is what an [Update] does to the rows of its keys. All but Train are edits: they say what rows are, in place of training them, and have no
+// examples, no dense gradients and no trace. A key without a row gets one first, with its initial values, whatever occurrences the
+// job's retention asks for; only a limit of memory may refuse it. Occurrences count as in training, and a row is as new as the
+// update. (bytedance/monolith, embedding_hash_table_interface.h; there a filter keeps assignments of rare ids out.)
+type Op uint8
+
+const (
+	// Train gives each row's gradient to its optimizers.
+	Train Op = iota
+	// Assign sets the weights to the values in Grads. The state of the optimizers stays: the weights of an FTRL that has not left the range of
+	// its L1 yet are made of that with the next gradient.
+	Assign
+	// AssignAdd adds the values in Grads to the weights, up to the largest float32. The state of the optimizers stays.
+	AssignAdd
+	// Reinitialize makes rows what they were when they came into being: initial weights and state, and the update's time and
+	// occurrences alone. Grads are empty.
+	Reinitialize
+	// NumOps is how many operations there are.
+	NumOps
+)
+
+// String names the operation.
+func (o Op) String() string {
+	names := [...]string{"train", "assign", "assign-add", "reinitialize"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return "unknown"
+}
+
+// Width is how many values an update has for each key of a table of so many columns.
+func (o Op) Width(dim int) int {
+	if o == Reinitialize {
+		return 0
+	}
+	return dim
+}
