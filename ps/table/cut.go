@@ -28,6 +28,7 @@ type cut struct {
 	// pending are the entries of one segment, sorted, with the hash below which they reach.
 	pending []entry
 	buf     []entry
+	order   order
 	next    uint64
 	last    bool
 	// only, if not nil, are the rows that are read.
@@ -103,8 +104,8 @@ func (c *cut) Next(l sync.Locker, dst *Rows, limit int) bool {
 	before := c.read
 	for c.read == before && !c.done {
 		if len(c.pending) == 0 && !c.last {
-			c.collect(l)
-			sortEntries(c.pending)
+			first, width := c.collect(l)
+			c.pending = c.order.sort(c.pending, first, width)
 		}
 		c.copy(l, dst, limit)
 		if len(c.saved.dropped) > 0 {
@@ -117,9 +118,9 @@ func (c *cut) Next(l sync.Locker, dst *Rows, limit int) bool {
 	return c.read > before
 }
 
-// collect takes the entries of the segment at the cursor. A segment that splits afterwards only does so inside of the
-// range taken.
-func (c *cut) collect(l sync.Locker) {
+// collect takes the entries of the segment at the cursor, unsorted, and returns its range of hashes: the lowest, and the bits that the others
+// have above it. A segment that splits afterwards only does so inside of the range taken.
+func (c *cut) collect(l sync.Locker) (first uint64, width int) {
 	l.Lock()
 	defer l.Unlock()
 	s := c.t.index.segment(c.cursor)
@@ -145,6 +146,7 @@ func (c *cut) collect(l sync.Locker) {
 		found = slices.DeleteFunc(found, func(e entry) bool { return !c.only.has(e.id) })
 	}
 	c.pending = found
+	return s.first, 64 - int(s.depth)
 }
 
 // has reports whether the row that has a number now had it at the cut.
@@ -245,13 +247,9 @@ func (c *cut) Close(l sync.Locker) {
 	l.Lock()
 	c.t.cuts = slices.DeleteFunc(c.t.cuts, func(o *cut) bool { return o == c })
 	saved := c.saved
-	c.done, c.saved, c.pending, c.buf, c.over, c.later, c.gone = true, nil, nil, nil, nil, nil, [ranges][]entry{}
+	c.done, c.saved, c.pending, c.buf, c.order, c.over, c.later, c.gone = true, nil, nil, nil, order{}, nil, nil, [ranges][]entry{}
 	l.Unlock()
 	if saved != nil {
 		saved.close() // takes its time when much was saved and nothing read
 	}
-}
-
-func sortEntries(e []entry) {
-	slices.SortFunc(e, func(a, b entry) int { return cmp.Compare(a.hash, b.hash) })
 }

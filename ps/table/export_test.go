@@ -11,3 +11,20 @@ func Vectors() bool { return vectors() }
 
 // RowBytes is what the weights and the state of a row take.
 func (t *Mem) RowBytes() int { return 4 * t.slabs.stride }
+
+// Order sorts hashes from one on, of so many bits above it, as a cut sorts the entries of a segment.
+type Order struct{ order order }
+
+func (o *Order) Sort(hashes []uint64, from uint64, width int) (sorted []uint64) {
+	entries := make([]entry, len(hashes))
+	for i, h := range hashes {
+		entries[i] = entry{hash: h, key: int64(i), id: uint32(i)}
+	}
+	for _, e := range o.order.sort(entries, from, width) {
+		if hashes[e.key] != e.hash || uint32(e.key) != e.id {
+			panic("parts of an entry were taken apart")
+		}
+		sorted = append(sorted, e.hash)
+	}
+	return sorted
+}
