@@ -135,12 +135,12 @@ func (n *Node) bytes(cut *Cut) int64 {
 }
 
 // WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
-// under this name: all rows, or what has changed since the snapshot base, which is the one that [Node.AwaitCut] told of. While streams change the state it takes a small share of the processors (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
+// under this name: all rows, or what has changed since the snapshot base, which is the one that [Node.AwaitCut] told of. While streams change the state it takes a small share of the processors, and all of them where nobody does (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
 func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
 	n.use.RLock()
 	defer n.use.RUnlock()
 	n.mu.RLock()
-	cut, closed := n.taken, n.shard.closed
+	cut, closed, alone := n.taken, n.shard.closed, len(n.streams) == 0
 	if n.cut != id || base != 0 && (base != n.tracked || len(cut.Changed) != len(cut.Tables)) {
 		cut = nil
 	}
@@ -159,9 +159,9 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
 			n.opts.Index, n.opts.NumShards, dir, ps.ErrNoDir)
 	}
-	pace := newPace(ctx, n.opts.Writers, n.calls.Load)
+	pace := newPace(ctx, n.opts.Writers, alone, n.calls.Load)
 	w := snapshot.NewPart(snapshot.PartOptions{
-		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut), Pause: pace.pause,
+		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut), Pause: pace.pause, Threads: pace.threads,
 	})
 	for t, tc := range cut.Tables {
 		next := func(dst *table.Rows, limit int) bool {

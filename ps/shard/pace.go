@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -15,58 +16,88 @@ const (
 	// paceLongest bounds how long a writer waits for in all, so that a snapshot of a very large table ends: the rest is written as fast
 	// as it can be.
 	paceLongest = 2 * time.Minute
-	// paceSilence is after how long without a change of the state nobody is in a writer's way.
+	// paceSilence is after how long without a change of the state nobody is in a writer's way, paceAlone after how long a writer may have all
+	// processors: a step may take longer than the one.
 	paceSilence = 100 * time.Millisecond
+	paceAlone   = time.Second
 	// pacePiece is the most that counts as work between two calls of pause. What takes longer waits for the disk or for a processor.
 	pacePiece = 2 * time.Millisecond
 	// paceNap is how long a wait is, at least: shorter ones are saved up.
 	paceNap = 5 * time.Millisecond
 )
 
-// pace spreads the work of a snapshot's writer over time while streams change the state. It is for one goroutine, which calls
-// pause without a lock about once a millisecond.
+// pace spreads the work of a snapshot's writer over time while streams change the state. The goroutines of one writer call pause without a
+// lock about once a millisecond; of those that wait the others wait for one.
 type pace struct {
 	ctx context.Context
 	// calls counts those of clients that change something.
 	calls func() uint64
 	now   func() time.Time
 	sleep func(context.Context, time.Duration)
-	// factor is how long to wait for a piece of work, of its length.
+	// factor is how long to wait for a piece of work, of its length; most is how many threads a writer may have at all.
 	factor float64
+	most   int
 
-	since, active      time.Time // when the work continued, and when the last change was seen
+	mu                 sync.Mutex
+	since, active      time.Time // when the work continued, and when the last change was seen; a zero active: never
 	seen               uint64
 	worked, owed, idle time.Duration // idle: waited in all
 }
 
-// newPace makes the pace of one of so many writers of a process.
-func newPace(ctx context.Context, writers int, calls func() uint64) *pace {
-	share := min(paceShare*float64(runtime.GOMAXPROCS(0))/float64(max(writers, 1)), 1)
-	return &pace{ctx: ctx, calls: calls, now: time.Now, sleep: sleep, factor: 1/share - 1, seen: calls()}
+// newPace makes the pace of one of so many writers of a process. alone says that no client has a stream, so that nobody is in the way
+// until one changes something.
+func newPace(ctx context.Context, writers int, alone bool, calls func() uint64) *pace {
+	processors, writers := runtime.GOMAXPROCS(0), max(writers, 1)
+	share := min(paceShare*float64(processors)/float64(writers), 1)
+	p := &pace{
+		ctx: ctx, calls: calls, now: time.Now, sleep: sleep, factor: 1/share - 1, most: max(processors/writers, 1), seen: calls(),
+	}
+	if !alone {
+		p.active = time.Now()
+	}
+	return p
 }
 
-// Pause returns a function that makes other work on snapshots as slow as that of the node's writer. It is for one goroutine, which calls it
+// Pause returns a function that makes other work on snapshots as slow as that of the node's writer. It is called
 // without a lock about once a millisecond.
 func (n *Node) Pause(ctx context.Context) func() {
-	return newPace(ctx, n.opts.Writers, n.calls.Load).pause
+	return newPace(ctx, n.opts.Writers, false, n.calls.Load).pause
+}
+
+// threads is how many threads a writer may have now.
+func (p *pace) threads() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.silent(p.now()) > paceAlone {
+		return p.most
+	}
+	return 1
+}
+
+// silent is for how long nothing was changed. It needs the lock.
+func (p *pace) silent(now time.Time) time.Duration {
+	if n := p.calls(); n != p.seen {
+		p.seen, p.active = n, now
+	}
+	return now.Sub(p.active)
 }
 
 // pause waits if it is time to.
 func (p *pace) pause() {
 	runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := p.now()
 	if p.since.IsZero() {
-		p.since, p.active = now, now
+		p.since = now
 	}
 	piece := min(now.Sub(p.since), pacePiece)
 	p.since = now
-	if n := p.calls(); n != p.seen {
-		p.seen, p.active = n, now
-	}
+	silent := p.silent(now)
 	switch p.worked += piece; {
 	case p.worked < paceFree || p.idle >= paceLongest:
 		return
-	case now.Sub(p.active) > paceSilence:
+	case silent > paceSilence:
 		p.owed = 0
 		return
 	}

@@ -13,13 +13,13 @@ func paced(t *testing.T, writers int, work, piece time.Duration, changes func(at
 	t.Helper()
 	begin := time.Unix(1e9, 0)
 	now, n := begin, uint64(0)
-	p := newPace(t.Context(), writers, func() uint64 {
+	p := newPace(t.Context(), writers, false, func() uint64 {
 		if changes(now.Sub(begin)) {
 			n++
 		}
 		return n
 	})
-	p.now = func() time.Time { return now }
+	p.now, p.active = func() time.Time { return now }, now
 	p.sleep = func(_ context.Context, d time.Duration) {
 		now = now.Add(d)
 		longest = max(longest, d)
@@ -55,8 +55,8 @@ func TestPace(t *testing.T) {
 	if took, _ := paced(t, 1, paceFree, time.Millisecond, always); took > paceFree {
 		t.Errorf("%v of work took %v", paceFree, took)
 	}
-	if took, _ := paced(t, 1, time.Hour, time.Millisecond, always); took > time.Hour+paceLongest+second {
-		t.Errorf("an hour of work took %v", took)
+	if took, _ := paced(t, 1, 10*time.Minute, time.Millisecond, always); took > 10*time.Minute+paceLongest+second {
+		t.Errorf("ten minutes of work took %v", took)
 	}
 	// Pieces that take long, because the machine does something else, do not count for more than they can be.
 	if took, _ := paced(t, 1, 10*second, second, always); took > 10*second+10*time.Duration(float64(pacePiece)/share) {
@@ -73,5 +73,47 @@ func TestPaceEnds(t *testing.T) {
 	sleep(ctx, time.Hour)
 	if d := time.Since(start); d > time.Minute {
 		t.Errorf("waited for %v", d)
+	}
+}
+
+// TestPaceThreads: a writer has all processors that its process's writers share where nobody has changed anything for long, or can, and one
+// as soon as somebody does.
+func TestPaceThreads(t *testing.T) {
+	t.Parallel()
+	all := runtime.GOMAXPROCS(0)
+	now, calls := time.Unix(1e9, 0), uint64(5)
+	begin := func(writers int, alone bool) *pace {
+		p := newPace(t.Context(), writers, alone, func() uint64 { return calls })
+		p.now, p.sleep = func() time.Time { return now }, func(context.Context, time.Duration) { t.Error("it waited") }
+		if !alone {
+			p.active = now
+		}
+		return p
+	}
+	p := begin(1, true)
+	for range 200 { // of work, more than paceFree
+		p.pause()
+		now = now.Add(time.Millisecond)
+	}
+	if n := p.threads(); n != all {
+		t.Errorf("nobody is there: %d threads of %d", n, all)
+	}
+	if n := begin(2*all, true).threads(); n != 1 {
+		t.Errorf("one of many writers has %d threads", n)
+	}
+	calls++
+	if n := p.threads(); n != 1 {
+		t.Errorf("somebody changes something: %d threads", n)
+	}
+	now = now.Add(paceSilence + time.Millisecond)
+	if n := p.threads(); n != 1 {
+		t.Errorf("after %v, which a step may take: %d threads", paceSilence, n)
+	}
+	now = now.Add(paceAlone)
+	if n := p.threads(); n != all {
+		t.Errorf("after %v: %d threads of %d", paceAlone, n, all)
+	}
+	if n := begin(1, false).threads(); n != 1 {
+		t.Errorf("streams are open: %d threads", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/model/score"
@@ -153,8 +154,10 @@ func appendText(b []byte, s string) []byte {
 
 func appendFloats(b []byte, f []float32) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(f)))
-	for _, v := range f {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	n := len(b)
+	b = slices.Grow(b, 4*len(f))[:n+4*len(f)]
+	for i, to := 0, b[n:]; i < len(f) && len(to) >= 4; i, to = i+1, to[4:] {
+		binary.LittleEndian.PutUint32(to, math.Float32bits(f[i]))
 	}
 	return b
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,8 @@ import (
 	"hash"
 	"math"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -58,6 +61,9 @@ type PartOptions struct {
 	Need int64
 	// Pause, if not nil, is called without a lock after each millisecond of work or so, and may wait: others go first then.
 	Pause func()
+	// Threads, if not nil, is how many threads may work on the next rows, asked for every record batch; nil: one. Where it is more than one, Pause is
+	// called by all of them, also at the same time. Files and digest are the same with any number.
+	Threads func() int
 	// suffix is part of the names of all files: those of a snapshot that is compacted lie beside those that it had.
 	suffix string
 }
@@ -68,8 +74,11 @@ type PartWriter struct {
 	o      PartOptions
 	tables []Table
 	part   Part
-	wrote  int64
-	rows   table.Rows
+	wrote  atomic.Int64
+	// rows are the rows of two record batches: with several threads one is collected while the other is written.
+	rows [2]table.Rows
+	// digests are scratch of threads.
+	digests []Digest
 }
 
 // NewPart begins a part.
@@ -81,6 +90,9 @@ func NewPart(o PartOptions) *PartWriter {
 	if o.Pause == nil {
 		o.Pause = func() {}
 	}
+	if o.Threads == nil {
+		o.Threads = func() int { return 1 }
+	}
 	return &PartWriter{o: o, tables: tablesOf(o.Layout)}
 }
 
@@ -88,7 +100,7 @@ func NewPart(o PartOptions) *PartWriter {
 func (w *PartWriter) Part() *Part { return &w.part }
 
 func (w *PartWriter) fail(err error) error {
-	return fail(w.o.Dir, w.o.Need, w.wrote, err)
+	return fail(w.o.Dir, w.o.Need, w.wrote.Load(), err)
 }
 
 // checkRows refuses rows with a weight or state that is NaN or infinite.
@@ -193,65 +205,158 @@ func (w *PartWriter) removed(tbl int, keys []int64) error {
 
 // write writes files of rows and of their state, which are described by info; none when there are no rows, and then it returns nil.
 func (w *PartWriter) write(t Table, info FileInfo, next func(dst *table.Rows, limit int) bool) (rows *file, err error) {
-	dim, stateDim := t.Dim(), t.StateDim()
-	cols := newColumns(t)
-	batch := batchRows(dim, stateDim)
-	var state *file
+	o := output{w: w, table: t, info: info, cols: newColumns(t)}
+	batch := batchRows(t.Dim(), t.StateDim())
+	wait := func() error { return nil }
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, rows.abort(), state.abort())
+			_ = wait() // nobody writes any more
+			err = errors.Join(err, o.rows.abort(), o.state.abort())
 		}
 	}()
-	n := int64(0)
+	at := 0
 	for more := true; more; {
-		w.rows.Reset()
-		for more && len(w.rows.Keys)+copyRows <= batch {
-			more = next(&w.rows, copyRows)
+		rows := &w.rows[at]
+		rows.Reset()
+		for more && len(rows.Keys)+copyRows <= batch {
+			more = next(rows, copyRows)
 			w.o.Pause()
 		}
-		if len(w.rows.Keys) == 0 {
+		if len(rows.Keys) == 0 {
 			break
 		}
-		if err := w.checkRows(t, &w.rows); err != nil {
-			return rows, err
+		if err := wait(); err != nil {
+			return nil, err
 		}
-		if rows == nil {
-			if rows, err = w.create(w.name(string(info.Kind), info.Table), cols.rows); err != nil {
-				return rows, err
-			}
-			if stateDim > 0 {
-				if state, err = w.create(w.name("state", info.Table), cols.state); err != nil {
-					return rows, err
-				}
-			}
+		threads := w.o.Threads()
+		if wait, err = o.begin(rows, threads); err != nil {
+			return nil, err
 		}
-		for from := 0; from < len(w.rows.Keys); from += pieceRows {
-			piece := part(&w.rows, dim, stateDim, from, min(from+pieceRows, len(w.rows.Keys)))
-			if info.Kind == KindRows {
-				w.part.Digest.Rows(t.Name, dim, stateDim, &piece)
-			} else {
-				w.part.Digest.Waiting(info.Kind, t.Name, &piece)
-			}
-			w.o.Pause()
+		if threads > 1 {
+			at = 1 - at
 		}
-		n += int64(len(w.rows.Keys))
-		if err := rows.write(cols.weights(&w.rows)); err != nil {
-			return rows, err
+	}
+	if err := wait(); err != nil || o.rows == nil {
+		return nil, err
+	}
+	return o.rows, o.finish(w.o.Threads())
+}
+
+// output is what rows of a table become.
+type output struct {
+	w           *PartWriter
+	table       Table
+	info        FileInfo
+	cols        *columns
+	rows, state *file // nil as long as there are no rows; state also where they have none
+}
+
+// begin checks, digests and writes the rows of a record batch, and returns what waits for that. With one thread it is done when begin returns.
+func (o *output) begin(rows *table.Rows, threads int) (wait func() error, err error) {
+	wait = func() error { return nil }
+	if o.rows == nil {
+		if o.rows, err = o.w.create(o.w.name(string(o.info.Kind), o.info.Table), o.cols.rows); err != nil {
+			return wait, err
 		}
-		if state != nil {
-			if err := state.write(cols.states(&w.rows)); err != nil {
-				return rows, err
+		if o.table.StateDim() > 0 {
+			if o.state, err = o.w.create(o.w.name("state", o.info.Table), o.cols.state); err != nil {
+				return wait, err
 			}
 		}
 	}
-	if rows == nil {
-		return nil, nil
+	n := len(rows.Keys)
+	o.info.Rows += int64(n)
+	if threads <= 1 {
+		err := o.digest(&o.w.part.Digest, rows, 0, n)
+		if err == nil {
+			err = o.writeRows(rows)
+		}
+		if err == nil {
+			err = o.writeState(rows)
+		}
+		return wait, err
 	}
-	info.Rows = n
-	if err := w.finish(rows, info); err != nil || state == nil {
-		return rows, err
+	for len(o.w.digests) < threads {
+		o.w.digests = append(o.w.digests, Digest{})
 	}
-	return rows, w.finish(state, FileInfo{Kind: KindState, Table: info.Table, Shard: w.o.Shard, Rows: n})
+	digests := o.w.digests[:threads]
+	tasks := []func() error{func() error { return o.writeRows(rows) }, func() error { return o.writeState(rows) }}
+	for i := range digests {
+		digests[i].sum = [4]uint64{}
+		tasks = append(tasks, func() error { return o.digest(&digests[i], rows, n*i/threads, n*(i+1)/threads) })
+	}
+	done := together(tasks...)
+	return func() error {
+		err := done()
+		for i := range digests {
+			o.w.part.Digest.Add(&digests[i])
+			digests[i].sum = [4]uint64{}
+		}
+		return err
+	}, nil
+}
+
+// digest checks rows [from, to) and adds them to a digest.
+func (o *output) digest(d *Digest, rows *table.Rows, from, to int) error {
+	dim, stateDim := o.table.Dim(), o.table.StateDim()
+	for ; from < to; from += pieceRows {
+		piece := part(rows, dim, stateDim, from, min(from+pieceRows, to))
+		if err := o.w.checkRows(o.table, &piece); err != nil {
+			return err
+		}
+		if o.info.Kind == KindRows {
+			d.Rows(o.table.Name, dim, stateDim, &piece)
+		} else {
+			d.Waiting(o.info.Kind, o.table.Name, &piece)
+		}
+		o.w.o.Pause()
+	}
+	return nil
+}
+
+func (o *output) writeRows(rows *table.Rows) error { return o.rows.write(o.cols.weights(rows)) }
+
+func (o *output) writeState(rows *table.Rows) error {
+	if o.state == nil {
+		return nil
+	}
+	return o.state.write(o.cols.states(rows))
+}
+
+// finish makes the files durable, both at a time with several threads.
+func (o *output) finish(threads int) error {
+	rest := func() error { return nil }
+	if o.state != nil {
+		rest = o.state.commit
+	}
+	var err error
+	if threads > 1 {
+		err = together(o.rows.commit, rest)()
+	} else if err = o.rows.commit(); err == nil {
+		err = rest()
+	}
+	if err != nil {
+		return err
+	}
+	o.rows.note(o.info)
+	if o.state != nil {
+		o.state.note(FileInfo{Kind: KindState, Table: o.info.Table, Shard: o.w.o.Shard, Rows: o.info.Rows})
+	}
+	return nil
+}
+
+// together runs functions at the same time and returns what waits for all of them and returns the first error in their order. It may be called
+// more than once.
+func together(tasks ...func() error) (wait func() error) {
+	errs := make([]error, len(tasks))
+	var wg sync.WaitGroup
+	for i, task := range tasks {
+		wg.Go(func() { errs[i] = task() })
+	}
+	return func() error {
+		wg.Wait()
+		return cmp.Or(errs...)
+	}
 }
 
 // part is rows [from, to) of r.
@@ -341,7 +446,7 @@ func (s sink) Write(p []byte) (written int, err error) {
 		n, err = s.f.o.Write(piece)
 		s.f.sum.Write(piece[:n])
 		s.f.bytes += int64(n)
-		s.f.w.wrote += int64(n)
+		s.f.w.wrote.Add(int64(n))
 		written += n
 		s.f.w.o.Pause()
 	}
@@ -365,7 +470,8 @@ func (f *file) abort() error {
 	return f.o.Close()
 }
 
-func (w *PartWriter) finish(f *file, info FileInfo) error {
+// commit makes a file durable under its name.
+func (f *file) commit() error {
 	err := f.arrow.Close()
 	if err == nil {
 		err = f.buf.Flush()
@@ -374,9 +480,21 @@ func (w *PartWriter) finish(f *file, info FileInfo) error {
 		err = f.o.Commit(context.Background())
 	}
 	if err != nil {
-		return w.fail(err)
+		return f.w.fail(err)
 	}
+	return nil
+}
+
+// note adds a file that is durable to the part.
+func (f *file) note(info FileInfo) {
 	info.Name, info.Bytes, info.SHA256 = f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))
-	w.part.Files = append(w.part.Files, info)
+	f.w.part.Files = append(f.w.part.Files, info)
+}
+
+func (w *PartWriter) finish(f *file, info FileInfo) error {
+	if err := f.commit(); err != nil {
+		return err
+	}
+	f.note(info)
 	return nil
 }
