@@ -49,7 +49,7 @@ func TestSharedLogDir(t *testing.T) {
 	if _, err := job.Run(t.Context(), of("moved"), job.RunOptions{Resume: &anew, Notice: func(s string) { said = append(said, s) }}); err != nil {
 		t.Error(err)
 	}
-	shard := filepath.Join(logs, "shard-0000-of-0001")
+	shard := filepath.Join(logs, "shard-0000")
 	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, shard+".1") }) {
 		t.Errorf("the first job, started over, said %q, want that its log is in %s.1", said, shard)
 	}

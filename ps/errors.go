@@ -37,6 +37,8 @@ var (
 	ErrRolledBack = errors.New("the shards have gone back to an earlier state")
 	// ErrDisturbed means that owners of splits have changed while a cut was taken: it must begin again.
 	ErrDisturbed = errors.New("cut disturbed")
+	// ErrScale means that the shards cannot become those that were asked for; the error says why. coordinator.Cluster.Scale returns it.
+	ErrScale = failure.New(failure.Config, "the shards cannot be changed like that")
 	// ErrRejoin means that the coordinator does not know a member because it was started again since. Join again.
 	ErrRejoin = errors.New("the coordinator was started again")
 	// ErrUnreachable means that a shard or the coordinator did not answer for as long as was allowed.

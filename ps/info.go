@@ -1,5 +1,7 @@
 package ps
 
+import "time"
+
 // RecoveryMode describes what becomes of the other shards when one has lost its state.
 type RecoveryMode uint8
 
@@ -15,6 +17,8 @@ const (
 type ClusterInfo struct {
 	// Generation counts the states that the shards have gone back to.
 	Generation uint64
+	// Addrs are where its shards are, that of shard 0 first; nil: in the process that was asked.
+	Addrs []string
 	// Dir is the folder of its snapshots.
 	Dir      string
 	Recovery RecoveryMode
@@ -34,4 +38,17 @@ type SnapshotOptions struct {
 	// IfChanged takes none while the newest snapshot, or what the shards were restored from, is what they hold: that one is
 	// returned.
 	IfChanged bool
+}
+
+// Scaled describes a change of the number of shards.
+type Scaled struct {
+	// From and To are how many shards there were and are. They are equal where nothing was to be done.
+	From, To int
+	// Snapshot is the path of the snapshot by which the rows moved, Rows how many it holds.
+	Snapshot string
+	Rows     int64
+	// Again counts the examples that were applied after the snapshot's cut, which are read and trained again.
+	Again int64
+	// Took is the time of all, Pause that in which the shards had no state to look up or to change.
+	Took, Pause time.Duration
 }

@@ -16,7 +16,7 @@ type Peer interface {
 	// Status describes how the shard is: its generation, the snapshots that its state and its log go back to, its rows. The error
 	// of a log that cannot be written is returned beside it. It changes nothing and does no I/O on the shard's side.
 	Status(ctx context.Context) (NodeStatus, error)
-	// Load makes the shard go to a state of a generation above its own: a snapshot's, initial values, or the one it has.
+	// Load makes the shard go to a state of a generation above its own: a snapshot's, initial values, or the one it has, or none.
 	// Streams and cuts of generations before end. It takes as long as reading the shard's part of the snapshot. Errors:
 	// [ErrCorrupt] and [ErrLayout], after which the shard has what it had; [ErrFull], after which it has no state;
 	// [ErrRolledBack] when it has that generation or one above, which is what a repeated call gets; [ErrNotReady] when there
@@ -52,7 +52,8 @@ type Peer interface {
 	// Stats returns what the shard holds; Tables has an entry for each table of the layout, in its order.
 	Stats(ctx context.Context) (Stats, error)
 	// Row appends the row of a fid in table number tbl of the layout to dst, state included, and reports whether there is one.
-	// The fid must be one of this shard's. Errors: [ErrLayout] for a table that is not there.
+	// Errors: [ErrLayout] for a table that is not there, [ErrRolledBack] for a fid that is not one of this shard's: there are more or fewer
+	// shards than the caller knows of.
 	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
 	// Close ends the shard of this process, and of one behind the network the connection alone. It may be called more than
 	// once.
@@ -61,6 +62,7 @@ type Peer interface {
 
 // NodeStatus describes how a node is.
 type NodeStatus struct {
+	// Shard is one of NumShards in the state that it has. Where it is not below that it was removed.
 	Shard, NumShards int
 	// Incarnation is another one after every start of the node.
 	Incarnation uint64
@@ -90,6 +92,9 @@ type LoadOptions struct {
 	Path string
 	// ID is that of the snapshot.
 	ID uint64
+	// Shards is how many shards there are from now on, 0: as many as before. One whose index is not below that was removed: it gives its state
+	// and its log up, and refuses everybody ([ErrMismatch]) until it is given a state as one of more shards.
+	Shards int
 }
 
 // CutState is what a coordinator has to know of a cut that a node has taken.

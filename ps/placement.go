@@ -79,6 +79,9 @@ func NewPlacement(l *param.Layout, numShards int) Placement {
 	return p
 }
 
+// NumShards is how many shards there are.
+func (p *Placement) NumShards() int { return p.shards }
+
 // TensorShard returns the shard of a dense tensor of the layout, or -1 for a name that is none's.
 func (p *Placement) TensorShard(name string) int {
 	if i := slices.IndexFunc(p.layout.Dense, func(t param.Tensor) bool { return t.Name == name }); i >= 0 {

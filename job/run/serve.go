@@ -233,7 +233,7 @@ func (s *serving) open(ctx context.Context) error {
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, len(s.opts.Shards)+1)
 	if o.Log != nil {
-		if s.walog, err = o.OpenLog(len(s.cfg.PS.Addresses), s.opts.Shards...); err != nil {
+		if s.walog, err = o.OpenLog(s.opts.Shards...); err != nil {
 			return err
 		}
 		o.Shared = s.walog
@@ -241,7 +241,8 @@ func (s *serving) open(ctx context.Context) error {
 	for _, i := range s.opts.Shards {
 		var node *shard.Node
 		if i == 0 {
-			if o.Peers, err = s.peers(o.Dir); err != nil {
+			o.Addrs = s.cfg.PS.Addresses
+			if o.Dial, err = s.dialer(o.Dir); err != nil {
 				return err
 			}
 			if s.cluster, err = coordinator.Open(ctx, o); err != nil {
@@ -265,8 +266,8 @@ func (s *serving) open(ctx context.Context) error {
 // grace is how long a worker's connection may be broken before its splits count as left behind.
 const grace = 2 * time.Second
 
-// peers are the shards 1 and up as shard 0 sees them, also those of this process. dir is where the snapshots are.
-func (s *serving) peers(dir string) ([]ps.Peer, error) {
+// dialer makes the shards 1 and up as shard 0 sees them, also those of this process. dir is where the snapshots are.
+func (s *serving) dialer(dir string) (func(shard int, addr string) (ps.Peer, error), error) {
 	conf, err := wiring.ClientConfig(&s.cfg.PS)
 	if err != nil {
 		return nil, err
@@ -276,18 +277,12 @@ func (s *serving) peers(dir string) ([]ps.Peer, error) {
 		host = "a host without a name"
 	}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
-	out := []ps.Peer{}
-	for i, addr := range s.cfg.PS.Addresses[1:] {
-		p, err := rpc.NewPeer(rpc.Target{
-			Identity: s.id, Shard: i + 1, Addr: addr, Config: conf, Coordinator: me,
+	return func(shard int, addr string) (ps.Peer, error) {
+		return rpc.NewPeer(rpc.Target{
+			Identity: s.id, Shard: shard, Addr: addr, Config: conf, Coordinator: me,
 			Conn: wire.ConnOptions{RetryFor: wiring.RetryFor(&s.cfg.PS), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
 		})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p)
-	}
-	return out, nil
+	}, nil
 }
 
 func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener) error {
@@ -321,7 +316,7 @@ func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener)
 func (s *serving) wait(ctx context.Context) error {
 	poll := time.NewTicker(200 * time.Millisecond)
 	defer poll.Stop()
-	ready := false
+	ready, removed := false, map[int]bool{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -334,8 +329,14 @@ func (s *serving) wait(ctx context.Context) error {
 		case <-poll.C:
 		}
 		for _, n := range s.all() {
-			if _, err := n.Status(ctx); err != nil {
+			st, err := n.Status(ctx)
+			if err != nil {
 				return err // its log cannot be written: nothing more can be promised
+			}
+			if gone := st.Shard >= st.NumShards; gone != removed[st.Shard] {
+				if removed[st.Shard] = gone; gone {
+					s.notice("shard %d was removed: the job has %d shards now; it is empty, and its process may be ended", st.Shard, st.NumShards)
+				}
 			}
 		}
 		if s.cluster == nil {
@@ -355,7 +356,7 @@ func (s *serving) wait(ctx context.Context) error {
 // state says in a line what the shards hold.
 func (s *serving) state() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d shards are ready", len(s.cfg.PS.Addresses))
+	fmt.Fprintf(&b, "%d shards are ready", s.cluster.NumShards())
 	if r := s.cluster.Restored(); r != nil {
 		fmt.Fprintf(&b, ", continuing from snapshot %s (%d rows)", r.Path, r.Rows())
 	} else {

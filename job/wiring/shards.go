@@ -30,7 +30,7 @@ func Identity(c *spec.Config, plan *pipeline.Plan, m model.Model) rpc.Identity {
 	r, layout := c.Recipe(), m.Layout()
 	graph := sha256.Sum256([]byte(m.String()))
 	return rpc.Identity{
-		Job: c.Name, Shards: len(c.PS.Addresses), Shape: layout.Shape().Hash(), Layout: layout.Hash(), Model: hex.EncodeToString(graph[:8]),
+		Job: c.Name, Shape: layout.Shape().Hash(), Layout: layout.Hash(), Model: hex.EncodeToString(graph[:8]),
 		Source: SourceOf(plan), Plan: plan.Hash(), Precision: Precision(&c.PS), Recipe: rpc.Recipe{Hash: r.Hash(), Text: string(r.JSON())},
 	}
 }

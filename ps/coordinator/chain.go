@@ -33,7 +33,7 @@ func (c *Cluster) base(ctx context.Context, o ps.SnapshotOptions, states []*ps.C
 		return nil
 	}
 	info, err := snapshot.ReadInfoIn(c.opts.FS, snapshot.Path(c.opts.Dir, id))
-	if err == nil && info.Shards == len(c.peers) && info.Shape().Hash() == c.opts.Layout.Shape().Hash() {
+	if err == nil && info.Shards == len(states) && info.Shape().Hash() == c.opts.Layout.Shape().Hash() {
 		var chain []*snapshot.Info
 		if chain, err = snapshot.Chain(c.opts.FS, info); err == nil && len(chain) <= mostBehind*c.opts.Incremental {
 			return info

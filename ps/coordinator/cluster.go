@@ -29,12 +29,15 @@ import (
 type Options struct {
 	// Layout describes the parameters. It must be valid.
 	Layout *param.Layout
-	// NumShards is how many shards there are, 1 to [ps.NumBuckets]; default 1. More shards let more workers update at once;
-	// the result is the same bit for bit.
+	// NumShards is how many shards there are, 1 to [ps.NumBuckets]; default 1, or as many as Addrs. More shards let more workers update at
+	// once; the result is the same bit for bit.
 	NumShards int
-	// Peers are the shards 1 and up in other processes. Shard 0 is always in this one, and coordinates. nil: all shards are
-	// in this process. The cluster closes them, also when Open fails over anything but the options.
-	Peers []ps.Peer
+	// Addrs are the addresses of the shards, that of shard 0 first, where they are in other processes, as the job has them. Shard 0 is always
+	// in this one, and coordinates. nil: all shards are in this process. What [Cluster.Scale] has made of them is kept in Dir and goes
+	// before a list that it came from.
+	Addrs []string
+	// Dial makes the peer of a shard, 1 and up, that is at an address of Addrs, or of Scale. The cluster closes it.
+	Dial func(shard int, addr string) (ps.Peer, error)
 	// Dir is the folder of the job's snapshots; "" keeps none. All shards must see it under this name.
 	Dir string
 	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir. Those that are taken later
@@ -117,8 +120,8 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.Peers != nil {
-		o.NumShards = len(o.Peers) + 1
+	if o.remote() {
+		o.NumShards = len(o.Addrs)
 	}
 	if o.NumShards == 0 {
 		o.NumShards = 1
@@ -127,7 +130,7 @@ func (o Options) withDefaults() Options {
 		o.Keep = defaultKeep
 	}
 	switch {
-	case o.Peers == nil:
+	case !o.remote():
 		o.Lease = time.Duration(math.MaxInt64) // workers in this process die with it
 	case o.Lease <= 0:
 		o.Lease = defaultLease
@@ -144,6 +147,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// remote reports whether the shards but 0 are in other processes.
+func (o *Options) remote() bool { return len(o.Addrs) > 0 }
 
 // Validate reports every fault at once. Errors: [ps.ErrLayout].
 func (o Options) Validate() error {
@@ -179,7 +185,6 @@ func (o Options) Validate() error {
 type Cluster struct {
 	opts   Options
 	first  *shard.Node
-	peers  []ps.Peer  // all shards
 	log    *shard.Log // that Open has opened, or nil
 	groups *groups
 	run    context.Context // ends with Close
@@ -194,9 +199,12 @@ type Cluster struct {
 
 	mu struct {
 		sync.Mutex
-		generation uint64 // 0: not ready
-		notReady   error  // why
-		missing    bool   // a shard did not answer when it was asked last
+		peers      []ps.Peer       // all shards; replaced, never changed
+		addrs      []string        // where they are, in other processes
+		removed    map[int]ps.Peer // shards that Scale has removed and that have not been told
+		generation uint64          // 0: not ready
+		notReady   error           // why
+		missing    bool            // a shard did not answer when it was asked last
 		restored   *ps.SnapshotInfo
 		last       *ps.SnapshotInfo // the newest that this cluster has taken
 		skipped    []error
@@ -233,44 +241,66 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ps.ErrNotReady)
 	if o.Log != nil && o.Shared == nil {
 		var here []int
-		for i := range o.NumShards - len(o.Peers) {
-			here = append(here, i)
+		for i := range o.NumShards {
+			if i == 0 || !o.remote() {
+				here = append(here, i)
+			}
 		}
 		var err error
-		if c.log, err = o.OpenLog(o.NumShards, here...); err != nil {
+		if c.log, err = o.OpenLog(here...); err != nil {
 			return nil, err
 		}
 		o.Shared = c.log
 	}
-	for i := range o.NumShards {
-		if i > 0 && o.Peers != nil {
-			c.peers = append(c.peers, o.Peers[i-1])
-			continue
-		}
-		led := o.Node(i, o.NumShards)
-		led.Led = true
-		n, err := shard.Open(ctx, led)
-		if err != nil {
-			c.peers = append(c.peers, o.Peers...)
-			return nil, errors.Join(err, c.closePeers())
-		}
-		c.peers = append(c.peers, n)
-		if i == 0 {
-			c.first = n
-		}
-	}
-	if err := c.prepareDir(ctx); err != nil {
+	if err := c.open(ctx, o); err != nil {
 		return nil, errors.Join(err, c.closePeers())
-	}
-	if o.Peers == nil {
-		if err := c.assemble(ctx, false); err != nil {
-			return nil, errors.Join(err, c.closePeers())
-		}
 	}
 	// The run context ends with Close; it does not end with that of Open.
 	c.run, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	go c.loop()
 	return c, nil
+}
+
+// open opens the shards of this process, reaches the others, and gives them a state where all are in this process.
+func (c *Cluster) open(ctx context.Context, o Options) error {
+	numShards := o.NumShards
+	if o.remote() {
+		addrs, err := c.settled(ctx, o.Addrs)
+		if err != nil {
+			return err
+		}
+		numShards, c.mu.addrs = len(addrs), addrs
+	}
+	for i := range numShards {
+		var p ps.Peer
+		var err error
+		if i > 0 && o.remote() {
+			p, err = o.Dial(i, c.mu.addrs[i])
+		} else {
+			led := o.Node(i, numShards)
+			led.Led = true
+			var n *shard.Node
+			if n, err = shard.Open(ctx, led); i == 0 {
+				c.first = n
+			}
+			p = n
+		}
+		if err != nil {
+			return err
+		}
+		c.mu.peers = append(c.mu.peers, p)
+	}
+	if err := c.prepareDir(ctx); err != nil || o.remote() {
+		return err
+	}
+	return c.assemble(ctx, false)
+}
+
+// peers returns all shards. They must not be changed.
+func (c *Cluster) peers() []ps.Peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.peers
 }
 
 // Node returns the options of one shard, of so many, that fit those of the cluster.
@@ -288,11 +318,11 @@ func (o Options) Node(index, numShards int) shard.Options {
 	return n
 }
 
-// OpenLog opens the log of those shards of numShards that this process has, for Shared. Errors: those of [shard.OpenLog].
-func (o Options) OpenLog(numShards int, shards ...int) (*shard.Log, error) {
+// OpenLog opens the log of the shards that this process has, for Shared. Errors: those of [shard.OpenLog].
+func (o Options) OpenLog(shards ...int) (*shard.Log, error) {
 	l := *o.Log
-	l.Dir, l.Logger = filepath.Join(l.Dir, shard.LogName(slices.Min(shards), numShards)), o.Logger
-	return shard.OpenLog(l, o.Layout, numShards, shards...)
+	l.Dir, l.Logger = filepath.Join(l.Dir, shard.LogName(slices.Min(shards))), o.Logger
+	return shard.OpenLog(l, o.Layout, shards...)
 }
 
 // Ready returns nil when the cluster can be worked with, and otherwise what is missing. Errors: [ps.ErrNotReady],
@@ -367,8 +397,9 @@ func (c *Cluster) client(worker string, conns []ps.Conn) *ps.Client {
 // connect opens the streams of a new session.
 func (c *Cluster) connect(ctx context.Context, worker string, generation uint64, settles bool) ([]ps.Conn, error) {
 	session := ps.NewID()
-	conns := make([]ps.Conn, len(c.peers))
-	for i, p := range c.peers {
+	peers := c.peers()
+	conns := make([]ps.Conn, len(peers))
+	for i, p := range peers {
 		var conn ps.Conn
 		var err error
 		if i == 0 && settles {
@@ -413,16 +444,21 @@ func (c *Cluster) Skipped() []error {
 
 // each calls f for every shard at the same time and joins the errors.
 func (c *Cluster) each(ctx context.Context, f func(ctx context.Context, i int, p ps.Peer) error) error {
-	if c.opts.Peers == nil { // calls into this process gain nothing from goroutines
+	return c.eachOf(ctx, c.peers(), f)
+}
+
+// eachOf is each for the given shards: a call that keeps what each has said must know how many there are.
+func (c *Cluster) eachOf(ctx context.Context, peers []ps.Peer, f func(ctx context.Context, i int, p ps.Peer) error) error {
+	if !c.opts.remote() { // calls into this process gain nothing from goroutines
 		var errs []error
-		for i, p := range c.peers {
+		for i, p := range peers {
 			errs = append(errs, f(ctx, i, p))
 		}
 		return errors.Join(errs...)
 	}
 	var g errgroup.Group
-	errs := make([]error, len(c.peers))
-	for i, p := range c.peers {
+	errs := make([]error, len(peers))
+	for i, p := range peers {
 		g.Go(func() error { errs[i] = f(ctx, i, p); return nil })
 	}
 	_ = g.Wait()
@@ -432,8 +468,9 @@ func (c *Cluster) each(ctx context.Context, f func(ctx context.Context, i int, p
 // Progress returns how far the splits of a source are applied on all shards. Splits of which nothing is applied are left
 // out. Errors: [ps.ErrClosed], [ps.ErrUnreachable], the context's.
 func (c *Cluster) Progress(ctx context.Context, source string) (map[string]ps.Progress, error) {
-	all := make([]map[ps.SplitID]ps.Progress, len(c.peers))
-	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+	peers := c.peers()
+	all := make([]map[ps.SplitID]ps.Progress, len(peers))
+	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) (err error) {
 		all[i], err = p.Progress(ctx)
 		return err
 	})
@@ -465,8 +502,9 @@ func (c *Cluster) Stats(ctx context.Context) (ps.Stats, error) {
 	for i, t := range c.opts.Layout.Tables {
 		st.Tables[i].Name = t.Name
 	}
-	all := make([]ps.Stats, len(c.peers))
-	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+	peers := c.peers()
+	all := make([]ps.Stats, len(peers))
+	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) (err error) {
 		all[i], err = p.Stats(ctx)
 		return err
 	})
@@ -487,7 +525,8 @@ func (c *Cluster) Stats(ctx context.Context) (ps.Stats, error) {
 // Row appends the row of a fid in table number tbl of the layout to dst and reports whether there is one. Errors:
 // [ps.ErrClosed], [ps.ErrUnreachable], the context's.
 func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	return c.peers[ps.ShardOf(ps.Bucket(fid), len(c.peers))].Row(ctx, tbl, fid, dst)
+	peers := c.peers()
+	return peers[ps.ShardOf(ps.Bucket(fid), len(peers))].Row(ctx, tbl, fid, dst)
 }
 
 // SetState stores a blob of worker state, kept with every later snapshot; nil removes it. See also [ps.Client.OnMarker]. The
@@ -555,7 +594,12 @@ func (c *Cluster) Close(ctx context.Context) error {
 
 func (c *Cluster) closePeers() error {
 	var errs []error
-	for _, p := range c.peers {
+	for _, p := range c.peers() {
+		errs = append(errs, p.Close())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.mu.removed {
 		errs = append(errs, p.Close())
 	}
 	errs = append(errs, c.log.Close())
@@ -567,7 +611,7 @@ func (c *Cluster) loop() {
 	defer close(c.done)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if c.opts.Peers != nil {
+	if c.opts.remote() {
 		wg.Go(c.watch)
 	}
 	wg.Go(func() { c.groups.tick(c.run, c.opts.Logger, c.first.Forsake) })
@@ -638,7 +682,7 @@ func (c *Cluster) Info() (ps.ClusterInfo, error) {
 		return ps.ClusterInfo{}, err
 	}
 	return ps.ClusterInfo{
-		Generation: c.mu.generation, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Newest: c.mu.last, Skipped: c.mu.skipped,
+		Generation: c.mu.generation, Addrs: c.mu.addrs, Dir: c.opts.Dir, Recovery: c.opts.Recovery, Restored: c.mu.restored, Newest: c.mu.last, Skipped: c.mu.skipped,
 	}, nil
 }
 

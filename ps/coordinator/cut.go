@@ -34,14 +34,27 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 	if c.opts.Dir == "" {
 		return ps.SnapshotInfo{}, ps.ErrNoDir
 	}
+	if err := c.takeTurn(ctx); err != nil {
+		return ps.SnapshotInfo{}, err
+	}
+	defer func() { <-c.turn }()
+	return c.takeNow(ctx, o, patience)
+}
+
+// takeTurn waits for the right to take a snapshot or to give the shards a state; the caller gives it back.
+func (c *Cluster) takeTurn(ctx context.Context) error {
 	select {
 	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+		return nil
 	case <-c.run.Done():
-		return ps.SnapshotInfo{}, ps.ErrClosed
+		return ps.ErrClosed
 	case <-ctx.Done():
-		return ps.SnapshotInfo{}, fmt.Errorf("ps: waiting for another snapshot: %w", context.Cause(ctx))
+		return fmt.Errorf("ps: waiting for another snapshot: %w", context.Cause(ctx))
 	}
+}
+
+// takeNow is take for one who has the turn.
+func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience time.Duration) (ps.SnapshotInfo, error) {
 	if err := c.Ready(); err != nil {
 		return ps.SnapshotInfo{}, err
 	}
@@ -169,11 +182,11 @@ type cutEnd struct{ id, durable uint64 }
 // repay notifies shards that missed the end of a cut: they hold streams until they do.
 func (c *Cluster) repay() {
 	c.mu.Lock()
-	owed := maps.Clone(c.mu.owed)
+	owed, peers := maps.Clone(c.mu.owed), c.mu.peers
 	c.mu.Unlock()
 	for i, end := range owed {
 		ctx, cancel := context.WithTimeout(c.run, statusTimeout)
-		_, err := c.peers[i].EndCut(ctx, end.id, end.durable)
+		_, err := peers[i].EndCut(ctx, end.id, end.durable)
 		cancel()
 		if err != nil && !errors.Is(err, ps.ErrClosed) {
 			continue
@@ -232,18 +245,18 @@ func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number ui
 		baseID = base.ID
 	}
 	w, err := snapshot.Create(snapshot.Options{
-		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Base: base, Shards: len(c.peers), Pinned: o.Pin, Note: o.Note, Label: o.Label,
+		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Base: base, Shards: len(states), Pinned: o.Pin, Note: o.Note, Label: o.Label,
 		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Positions: positions, State: states[0].State, Need: need,
 	})
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]*snapshot.Part, len(c.peers))
+	parts := make([]*snapshot.Part, len(states))
 	g, gctx := errgroup.WithContext(ctx)
-	if c.opts.Peers == nil {
+	if !c.opts.remote() {
 		g.SetLimit(runtime.GOMAXPROCS(0)) // all write in this process
 	}
-	for i, p := range c.peers {
+	for i, p := range c.peers() {
 		g.Go(func() (err error) {
 			parts[i], err = p.WriteCut(gctx, id, w.Dir(), baseID)
 			return err
@@ -328,11 +341,12 @@ func (c *Cluster) begin(ctx context.Context, id, number uint64, sessions []uint6
 
 // await returns the cuts once all shards have taken theirs. Errors: [ps.ErrDisturbed], and others.
 func (c *Cluster) await(ctx context.Context, id uint64) ([]*ps.CutState, error) {
-	states := make([]*ps.CutState, len(c.peers))
+	peers := c.peers()
+	states := make([]*ps.CutState, len(peers))
 	others, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var g errgroup.Group
-	for i, p := range c.peers[1:] {
+	for i, p := range peers[1:] {
 		g.Go(func() (err error) {
 			if states[i+1], err = p.AwaitCut(others, id); err != nil {
 				cancel(err)

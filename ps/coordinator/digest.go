@@ -11,8 +11,9 @@ import (
 // the number of shards and equals that of a snapshot taken now. Pushes that are not committed do not count; call it after
 // [ps.Client.Flush]. Errors: [ps.ErrTorn] when a commit is under way, [ps.ErrClosed], [ps.ErrUnreachable], the context's.
 func (c *Cluster) Digest(ctx context.Context) (string, error) {
-	shards := make([]*ps.ShardDigest, len(c.peers))
-	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+	peers := c.peers()
+	shards := make([]*ps.ShardDigest, len(peers))
+	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) (err error) {
 		shards[i], err = p.Digest(ctx)
 		return err
 	})

@@ -38,3 +38,9 @@ func (g Group) Task(id uint64) (ps.Assignment, error) {
 func (g Group) Wait(ctx context.Context, id, have uint64, atMost time.Duration) (ps.Assignment, error) {
 	return g.g.wait(ctx, id, have, atMost)
 }
+
+// ReadAddrs returns the addresses of a file with the shards'.
+func ReadAddrs(b []byte) ([]string, error) {
+	d, err := readAddrs(b)
+	return d.Addrs, err
+}

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
@@ -109,7 +110,8 @@ func (f mortalFile) Sync() error { return f.h.alive() }
 type fleet struct {
 	t      testing.TB
 	opts   coordinator.Options
-	shards int
+	shards int    // hosts with a shard
+	first  int    // shards that the job names; the others are added later
 	logs   string // folder of the logs; "": none
 	sync   bool
 	// wrap, if not nil, is as in [coordinator.Options].
@@ -127,6 +129,7 @@ type fleet struct {
 		rng     *rand.Rand
 		p       float64
 		kills   []int // by shard; the last is of the worker
+		plan    []int // numbers of shards to come
 	}
 	// reconnects counts streams that were opened again, cuts those that a shard but 0 has reported to its coordinator.
 	reconnects, cuts atomic.Int64
@@ -134,7 +137,13 @@ type fleet struct {
 
 func newFleet(t testing.TB, o coordinator.Options, shards int, seed uint64, logs bool) *fleet {
 	t.Helper()
-	f := &fleet{t: t, opts: o, shards: shards, sync: seed%4 == 0}
+	return newFleetOf(t, o, shards, shards, seed, logs)
+}
+
+// newFleetOf makes a fleet that begins with the first of so many shards.
+func newFleetOf(t testing.TB, o coordinator.Options, shards, first int, seed uint64, logs bool) *fleet {
+	t.Helper()
+	f := &fleet{t: t, opts: o, shards: shards, first: first, sync: seed%4 == 0}
 	f.opts.Dir = t.TempDir()
 	f.opts.Grace = 2 * time.Second
 	if logs {
@@ -156,13 +165,22 @@ func newFleet(t testing.TB, o coordinator.Options, shards int, seed uint64, logs
 	return f
 }
 
+// addrs are those of the first n shards.
+func (f *fleet) addrs(n int) []string {
+	out := make([]string, n)
+	for s := range out {
+		out[s] = fmt.Sprint("shard ", s)
+	}
+	return out
+}
+
 func (f *fleet) log(index int, h *host) *shard.LogOptions {
 	if f.logs == "" {
 		return nil
 	}
 	dir := f.logs
 	if index > 0 { // a cluster adds the name of the shard itself
-		dir = filepath.Join(dir, shard.LogName(index, f.shards))
+		dir = filepath.Join(dir, shard.LogName(index))
 	}
 	return &shard.LogOptions{Dir: dir, NoSync: !f.sync, SegmentBytes: 16 << 10, Disk: mortalFS{fsx.OS{}, h}}
 }
@@ -243,10 +261,8 @@ func (f *fleet) mend() error {
 	if _, h := f.current(0); h == nil || h.alive() != nil {
 		h := &host{}
 		o := f.opts
-		o.Log, o.FS, o.Peers = f.log(0, h), fsx.Local{Disk: mortalFS{fsx.OS{}, h}}, []ps.Peer{}
-		for s := 1; s < f.shards; s++ {
-			o.Peers = append(o.Peers, &remotePeer{f, s, h})
-		}
+		o.Log, o.FS, o.Addrs = f.log(0, h), fsx.Local{Disk: mortalFS{fsx.OS{}, h}}, f.addrs(f.first)
+		o.Dial = func(s int, _ string) (ps.Peer, error) { return &remotePeer{f, s, h}, nil }
 		c, err := coordinator.Open(ctx, o)
 		if err != nil {
 			return err
@@ -262,7 +278,7 @@ func (f *fleet) mend() error {
 		}
 		info, err := c.Info()
 		settled := err == nil
-		for s := range f.shards {
+		for s := range info.Addrs {
 			n, _ := f.current(s)
 			settled = settled && generation(n) == info.Generation
 		}
@@ -288,7 +304,7 @@ func (f *fleet) client(worker string) (*ps.Client, error) {
 		return nil, err
 	}
 	o := ps.ClientOptions{Layout: f.opts.Layout, Precision: f.opts.Precision, Worker: worker, Partial: f.opts.Recovery == ps.Partial}
-	for s := range f.shards {
+	for s := range info.Addrs {
 		var c ps.Conn = &tether{f: f, h: w, shard: s, session: session, generation: info.Generation, worker: worker, commits: map[ps.SplitID]ps.Control{}}
 		if f.wrap != nil {
 			c = f.wrap(worker, s, c)

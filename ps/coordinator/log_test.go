@@ -80,7 +80,7 @@ func half(n int) int { return n / 2 }
 // damageLog damages every segment of the log, within its records or in its header.
 func damageLog(t *testing.T, o coordinator.Options, at func(size int) int) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(o.Log.Dir, shard.LogName(0, o.NumShards), "*.log"))
+	files, err := filepath.Glob(filepath.Join(o.Log.Dir, shard.LogName(0), "*.log"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no log: %v", err)
 	}
@@ -131,7 +131,9 @@ func TestLogDamaged(t *testing.T) {
 				damageSnapshot(t, o, infos[1], shards-1)
 			}, 0, "log is damaged", 1},
 			{"log of another life", func(t *testing.T, o coordinator.Options, infos []ps.SnapshotInfo) {
-				// What a cluster of another number of shards has done meanwhile is not in this one's logs.
+				// What a cluster with other logs has done meanwhile is not in this one's.
+				others := *o.Log
+				others.Dir, o.Log = t.TempDir(), &others
 				o.NumShards++
 				c := mustOpen(t, o)
 				info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
@@ -148,7 +150,7 @@ func TestLogDamaged(t *testing.T) {
 				o, infos, digest := logged(t, shards)
 				tc.damage(t, o, infos)
 				log := *o.Log
-				log.Dir = filepath.Join(log.Dir, shard.LogName(0, shards))
+				log.Dir = filepath.Join(log.Dir, shard.LogName(0))
 				n, err := shard.Open(t.Context(), shard.Options{Layout: o.Layout, Index: shards - 1, NumShards: shards, Dir: o.Dir, Log: &log})
 				if err != nil {
 					t.Fatal(err)
@@ -209,7 +211,7 @@ func TestOtherProcesses(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, nil))
 	dir, logs := t.TempDir(), t.TempDir()
 	own := func(i int) *shard.LogOptions {
-		return &shard.LogOptions{Dir: filepath.Join(logs, shard.LogName(i, 2))}
+		return &shard.LogOptions{Dir: filepath.Join(logs, shard.LogName(i))}
 	}
 	together := func() *coordinator.Cluster {
 		return mustOpen(t, coordinator.Options{Layout: layout, NumShards: 2, Dir: dir, Log: &shard.LogOptions{Dir: logs}, Logger: logger})
@@ -220,7 +222,7 @@ func TestOtherProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = n.Close() })
-		c := mustOpen(t, coordinator.Options{Layout: layout, Peers: []ps.Peer{n}, Dir: dir, Log: &shard.LogOptions{Dir: logs}, Logger: logger})
+		c := mustOpen(t, coordinator.Options{Layout: layout, Addrs: []string{"zero", "one"}, Dial: at(n), Dir: dir, Log: &shard.LogOptions{Dir: logs}, Logger: logger})
 		until(t, "ready", func() bool { return c.Ready() == nil })
 		return c
 	}

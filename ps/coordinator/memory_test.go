@@ -164,7 +164,7 @@ func TestSharedLogDir(t *testing.T) {
 	if _, err := coordinator.Open(t.Context(), options("b18")); !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), "job a17") {
 		t.Errorf("after the first job has ended: %v, want ErrMismatch that names it", err)
 	}
-	if owner, job := shard.LogOwner(filepath.Join(logs, shard.LogName(0, 1))); owner != "a17" || job != "job a17" {
+	if owner, job := shard.LogOwner(filepath.Join(logs, shard.LogName(0))); owner != "a17" || job != "job a17" {
 		t.Errorf("the log is of %q, %q", owner, job)
 	}
 	ca = mustOpen(t, a)
@@ -188,7 +188,7 @@ func TestPartialAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := coordinator.Open(t.Context(), coordinator.Options{Layout: l, Peers: []ps.Peer{keepPeer{n}}, Dir: dir, Recovery: mode, Log: &shard.LogOptions{Dir: log0}})
+			c, err := coordinator.Open(t.Context(), coordinator.Options{Layout: l, Addrs: []string{"zero", "one"}, Dial: at(keepPeer{n}), Dir: dir, Recovery: mode, Log: &shard.LogOptions{Dir: log0}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +239,7 @@ func (keepPeer) Close() error { return nil }
 func TestLogFolderGone(t *testing.T) {
 	t.Parallel()
 	o, infos, _ := logged(t, 2)
-	gone := filepath.Join(o.Log.Dir, shard.LogName(0, 2))
+	gone := filepath.Join(o.Log.Dir, shard.LogName(0))
 	if err := os.RemoveAll(gone); err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,11 @@ func (p *farPeer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) 
 // Close implements [ps.Peer]: the node continues.
 func (p *farPeer) Close() error { return nil }
 
+// at dials one peer.
+func at(p ps.Peer) func(int, string) (ps.Peer, error) {
+	return func(int, string) (ps.Peer, error) { return p, nil }
+}
+
 // far is a cluster of two shards of which the second outlives the coordinator.
 type far struct {
 	t    *testing.T
@@ -112,7 +117,7 @@ func newFar(t *testing.T, o coordinator.Options) *far {
 	o.Layout, o.NumShards = pstest.CountingLayout(), 2
 	f := &far{t: t, o: o, peer: &farPeer{}}
 	f.startOne()
-	f.o.Peers = []ps.Peer{f.peer}
+	f.o.Addrs, f.o.Dial = []string{"zero", "one"}, at(f.peer)
 	return f
 }
 

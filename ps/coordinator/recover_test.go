@@ -49,6 +49,9 @@ func (l *life) pause(ctx context.Context, cl *ps.Client) error {
 	taken := make(chan struct{})
 	l.wg.Go(func() {
 		defer close(taken)
+		if l.f.scale(ctx) {
+			return
+		}
 		if _, err := l.f.cluster().Snapshot(ctx, ps.SnapshotOptions{}); err == nil {
 			l.taken.Add(1)
 		}

@@ -65,6 +65,7 @@ func (c *Cluster) watch() {
 		case <-t.C:
 		}
 		c.repay()
+		c.dismiss()
 	}
 }
 
@@ -88,6 +89,9 @@ func (c *Cluster) ensureState() error {
 		}
 	}
 	defer func() { <-c.turn }()
+	if agree, err := c.agree(); agree || err != nil { // who had the turn has given them one
+		return err
+	}
 	return c.assemble(c.run, false)
 }
 
@@ -110,10 +114,10 @@ func (c *Cluster) generation() uint64 {
 	return c.mu.generation
 }
 
-// same reports whether all shards have a state, of one generation.
+// same reports whether all shards have a state, of one generation, in which there are as many.
 func same(st []ps.NodeStatus) bool {
 	for _, s := range st {
-		if s.Generation == 0 || s.Generation != st[0].Generation {
+		if s.Generation == 0 || s.Generation != st[0].Generation || s.NumShards != len(st) {
 			return false
 		}
 	}
@@ -123,8 +127,9 @@ func same(st []ps.NodeStatus) bool {
 func (c *Cluster) statuses(ctx context.Context) ([]ps.NodeStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	st := make([]ps.NodeStatus, len(c.peers))
-	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) (err error) {
+	peers := c.peers()
+	st := make([]ps.NodeStatus, len(peers))
+	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) (err error) {
 		st[i], err = p.Status(ctx)
 		return err
 	})
@@ -187,7 +192,7 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	if err != nil {
 		return err
 	}
-	keep := func(i int) bool { return st[i].Generation >= floor }
+	keep := func(i int) bool { return st[i].Generation >= floor && st[i].NumShards == len(st) }
 	generation, info, err := c.loadNewest(ctx, from, keep)
 	if err != nil {
 		return err
@@ -275,7 +280,7 @@ func (c *Cluster) goOn(ctx context.Context, st []ps.NodeStatus) error {
 	}); err != nil {
 		return err
 	}
-	c.ready(st[0].Generation, info, c.opts.Peers != nil)
+	c.ready(st[0].Generation, info, c.opts.remote())
 	c.opts.Logger.InfoContext(ctx, "shards continue from their logs", "generation", st[0].Generation, "base", base, "records", records)
 	return nil
 }
@@ -368,11 +373,12 @@ func (c *Cluster) candidates() ([]snapshot.Entry, error) {
 }
 
 func (c *Cluster) load(ctx context.Context, generation uint64, info *ps.SnapshotInfo, keep func(i int) bool) error {
-	o := ps.LoadOptions{Generation: generation}
+	peers := c.peers()
+	o := ps.LoadOptions{Generation: generation, Shards: len(peers)}
 	if info != nil {
 		o.Path, o.ID = info.Path, info.ID
 	}
-	return c.each(ctx, func(ctx context.Context, i int, p ps.Peer) error {
+	return c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) error {
 		o := o
 		o.Keep = keep(i)
 		return p.Load(ctx, o)

@@ -73,6 +73,8 @@ func needs(method string) secure.Right {
 	switch {
 	case mayRead(method):
 		return secure.Read
+	case method == psv1.Coordinator_Scale_FullMethodName:
+		return secure.Coordinate
 	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"), method == psv1.Shard_Probe_FullMethodName:
 		return secure.Train
 	}

@@ -18,7 +18,7 @@ func (s *coordinatorService) Info(context.Context, *psv1.InfoRequest) (*psv1.Inf
 	if err != nil {
 		return nil, failed(err)
 	}
-	r := &psv1.InfoResponse{Generation: in.Generation, Dir: in.Dir, Partial: in.Recovery == ps.Partial}
+	r := &psv1.InfoResponse{Generation: in.Generation, Addresses: in.Addrs, Dir: in.Dir, Partial: in.Recovery == ps.Partial}
 	for _, err := range in.Skipped {
 		r.Skipped = append(r.Skipped, err.Error())
 	}
@@ -117,4 +117,11 @@ func (s *coordinatorService) Digest(ctx context.Context, _ *psv1.DigestRequest) 
 func (s *coordinatorService) Stats(ctx context.Context, _ *psv1.StatsRequest) (*psv1.StatsResponse, error) {
 	st, err := s.c.Stats(ctx)
 	return toStats(st), failed(err)
+}
+
+func (s *coordinatorService) Scale(ctx context.Context, r *psv1.ScaleRequest) (*psv1.ScaleResponse, error) {
+	out, err := s.c.Scale(ctx, r.Addresses)
+	return &psv1.ScaleResponse{
+		From: uint32(out.From), To: uint32(out.To), Snapshot: out.Snapshot, Rows: out.Rows, Again: out.Again, TookNanos: int64(out.Took), PauseNanos: int64(out.Pause),
+	}, failed(err)
 }

@@ -6,5 +6,5 @@
 //	                   └─ ps.Client ── wire.Conn ──> Server of every shard ── shard.Node
 //
 // Rows and gradients travel in package wire's streams, everything else as protobuf messages (proto/monolith/ps/v1). Both
-// sides say which job, plan, layout and number of shards they belong to; a server of another job refuses them.
+// sides say which job, plan and layout they belong to; a server of another job refuses them.
 package rpc

@@ -76,28 +76,26 @@ func TestGaveUp(t *testing.T) {
 // TestDiffers names what is not the same on which side, without what follows from it.
 func TestDiffers(t *testing.T) {
 	t.Parallel()
-	mine := Identity{Job: "a", Source: "s", Plan: "p", Shape: "h", Model: "g", Layout: "l", Shards: 2, Recipe: Recipe{Hash: "r"}}
+	mine := Identity{Job: "a", Source: "s", Plan: "p", Shape: "h", Model: "g", Layout: "l", Recipe: Recipe{Hash: "r"}}
 	for _, x := range []struct {
 		theirs Identity
 		want   string
 	}{
 		{mine, ""},
-		{Identity{Job: "b", Plan: "q", Layout: "m", Shards: 3}, `ps: the jobs have other names: the caller has "b", shard 0 another; start`},
+		{Identity{Job: "b", Plan: "q", Layout: "m"}, `ps: the jobs have other names: the caller has "b", shard 0 another; start`},
 		{but(mine, func(i *Identity) { i.Recipe.Hash, i.Shape = "x", "x" }), "ps: the features differ (parse.features, label, weight): shard 0 has recipe r, the caller recipe x; start"},
 		{but(mine, func(i *Identity) { i.Shape, i.Layout = "x", "x" }), "ps: the parameters differ (model, features): shard 0 has shape h, the caller shape x; start"},
 		{but(mine, func(i *Identity) { i.Model = "x" }), "ps: the models differ: shard 0 has model g, the caller model x; start"},
 		{but(mine, func(i *Identity) { i.Layout = "x" }), "ps: the rules differ (optimizer, learning rates, L2, initializers, seed): shard 0 has layout l, the caller layout x; start"},
 		{but(mine, func(i *Identity) { i.Plan = "q" }), `ps: the plans of source "s" differ (source, parse, batch): shard 0 has plan p, the caller plan q; start`},
-		{but(mine, func(i *Identity) { i.Shards, i.Plan = 1, "q" }), `ps: the numbers of shards differ: shard 0 has 2, the caller 1; the plans of source "s" differ (source, parse, batch): shard 0 has plan p, the caller plan q; start`},
 		// Another source of the same model has another plan.
 		{but(mine, func(i *Identity) { i.Source, i.Plan = "t", "q" }), ""},
 		{but(mine, func(i *Identity) { i.Source, i.Plan, i.Layout = "t", "q", "x" }), "ps: the rules differ"},
 		// Of a reader the shape counts, and the recipe if it names one.
-		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "h"}, ""},
-		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "h", Layout: "x", Model: "x", Plan: "x", Recipe: Recipe{Hash: "r"}}, ""},
-		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "x"}, "ps: the parameters differ (model, features): shard 0 has shape h, the caller shape x; start"},
-		{Identity{Role: ps.Reader, Job: "a", Shards: 2, Shape: "h", Recipe: Recipe{Hash: "x"}}, "ps: the features differ"},
-		{Identity{Role: ps.Reader, Job: "a", Shards: 3, Shape: "h"}, "ps: the numbers of shards differ"},
+		{Identity{Role: ps.Reader, Job: "a", Shape: "h"}, ""},
+		{Identity{Role: ps.Reader, Job: "a", Shape: "h", Layout: "x", Model: "x", Plan: "x", Recipe: Recipe{Hash: "r"}}, ""},
+		{Identity{Role: ps.Reader, Job: "a", Shape: "x"}, "ps: the parameters differ (model, features): shard 0 has shape h, the caller shape x; start"},
+		{Identity{Role: ps.Reader, Job: "a", Shape: "h", Recipe: Recipe{Hash: "x"}}, "ps: the features differ"},
 	} {
 		err := mine.differs("shard 0", "the caller", x.theirs, true)
 		if x.want == "" && err != nil || x.want != "" && (!errors.Is(err, ps.ErrMismatch) || !strings.HasPrefix(err.Error(), x.want)) {
@@ -114,8 +112,8 @@ func but(i Identity, change func(*Identity)) Identity {
 // TestOtherRecipe is an error with the recipe of the other side, across the wire, for clients that may see it.
 func TestOtherRecipe(t *testing.T) {
 	t.Parallel()
-	mine := Identity{Job: "a", Plan: "p", Layout: "l", Shards: 2, Recipe: Recipe{Hash: "1111", Text: `{"features":["our feature"]}`}}
-	theirs := Identity{Job: "a", Plan: "q", Layout: "m", Shards: 2, Recipe: Recipe{Hash: "2222"}}
+	mine := Identity{Job: "a", Plan: "p", Layout: "l", Recipe: Recipe{Hash: "1111", Text: `{"features":["our feature"]}`}}
+	theirs := Identity{Job: "a", Plan: "q", Layout: "m", Recipe: Recipe{Hash: "2222"}}
 	if got := of(mdOf(theirs.outgoing(t.Context()))); got != theirs {
 		t.Fatalf("an identity comes as %+v, went as %+v", got, theirs)
 	}
@@ -141,21 +139,21 @@ func mdOf(ctx context.Context) metadata.MD {
 // TestStrangers get only which of their own values do not fit.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	mine := Identity{Job: "our job", Plan: "our plan", Layout: "our layout", Shards: 77}
+	mine := Identity{Job: "our job", Plan: "our plan", Layout: "our layout"}
 	for _, theirs := range []Identity{
-		{}, {Job: "b"}, {Job: "our job"}, {Job: "our job", Layout: "our layout"}, {Job: "our job", Layout: "our layout", Shards: 77},
+		{}, {Job: "b"}, {Job: "our job"}, {Job: "our job", Layout: "our layout"},
 	} {
 		for _, known := range []bool{false, true} {
 			err := mine.differs("shard 0", "the caller", theirs, known)
 			if err == nil {
 				t.Fatalf("%+v is not refused", theirs)
 			}
-			secrets := []string{"our job", "our plan", "our layout", "77"}
+			secrets := []string{"our job", "our plan", "our layout"}
 			if known && theirs.Job == mine.Job {
 				continue // a client with the token and this job gets it
 			}
 			for _, s := range secrets {
-				if strings.Contains(err.Error(), s) && s != theirs.Job && s != theirs.Layout && s != fmt.Sprint(theirs.Shards) {
+				if strings.Contains(err.Error(), s) && s != theirs.Job && s != theirs.Layout {
 					t.Errorf("known %t, %+v: %q tells %q", known, theirs, err, s)
 				}
 			}

@@ -15,15 +15,13 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// Identity describes what a process belongs to and what it is there. Job and Shards must be equal on both sides. A trainer's
+// Identity describes what a process belongs to and what it is there. Job must be equal on both sides. A trainer's
 // Recipe, Model and Layout must be the server's, and its Plan where it reads the server's Source; a backfill and the stream
 // that follows it are two sources of one model. Of a reader only Shape counts, and Recipe if it names one.
 type Identity struct {
 	Role ps.Role
 	// Job is the job's name.
 	Job string
-	// Shards is how many shards there are.
-	Shards int
 	// Shape is the hash of what the weights look like ([param.Shape.Hash]), Layout that of it and of the rules that shards
 	// train by ([param.Layout.Hash]), Model names the graph.
 	Shape, Layout, Model string
@@ -62,7 +60,6 @@ const (
 	keyModel     = "monolith-model"
 	keySource    = "monolith-source"
 	keyRole      = "monolith-role"
-	keyShards    = "monolith-shards"
 	keyRecipe    = "monolith-recipe"
 	keyPrecision = "monolith-precision"
 	// A coordinator says with each call to a shard where it keeps the snapshots and who it is.
@@ -91,7 +88,6 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 		known = false // a client that has the name of another job is not one of this's
 		add("the jobs have other names", strconv.Quote(o.Job), strconv.Quote(i.Job))
 	} else {
-		add("the numbers of shards differ", strconv.Itoa(o.Shards), strconv.Itoa(i.Shards))
 		// Each follows from what comes before it.
 		const features = "the features differ (parse.features, label, weight)"
 		shape := func() bool { return add("the parameters differ (model, features)", "shape "+o.Shape, "shape "+i.Shape) }
@@ -125,15 +121,14 @@ func (i Identity) differs(me, who string, o Identity, known bool) error {
 func (i Identity) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, keyVersion, strconv.Itoa(wire.ProtocolVersion), keyJob, i.Job, keyPlan, i.Plan,
 		keyLayout, i.Layout, keyShape, i.Shape, keyModel, i.Model, keySource, i.Source, keyRole, i.Role.String(),
-		keyShards, strconv.Itoa(i.Shards), keyRecipe, i.Recipe.Hash, keyPrecision, i.Precision.String())
+		keyRecipe, i.Recipe.Hash, keyPrecision, i.Precision.String())
 }
 
 // of returns the identity in the headers of a call.
 func of(md metadata.MD) Identity {
-	shards, _ := strconv.Atoi(first(md, keyShards))
 	id := Identity{
 		Job: first(md, keyJob), Plan: first(md, keyPlan), Layout: first(md, keyLayout), Shape: first(md, keyShape), Model: first(md, keyModel),
-		Source: first(md, keySource), Shards: shards, Recipe: Recipe{Hash: first(md, keyRecipe)},
+		Source: first(md, keySource), Recipe: Recipe{Hash: first(md, keyRecipe)},
 	}
 	if first(md, keyRole) == ps.Reader.String() {
 		id.Role = ps.Reader

@@ -102,13 +102,13 @@ func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
 
 // Load implements [ps.Peer].
 func (p *peer) Load(ctx context.Context, o ps.LoadOptions) error {
-	_, err := call(ctx, &p.t, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID})
+	_, err := call(ctx, &p.t, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID, Shards: uint32(o.Shards)})
 	return err
 }
 
 // Connect implements [ps.Peer].
 func (p *peer) Connect(ctx context.Context, session, generation uint64, worker string) (ps.Conn, error) {
-	return connect(ctx, p.cc, p.t, session, generation, worker)
+	return connect(ctx, p.cc, p.t, 0, session, generation, worker)
 }
 
 // BeginCut implements [ps.Peer].

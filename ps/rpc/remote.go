@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +27,8 @@ import (
 type Options struct {
 	Identity Identity
 	Layout   *param.Layout
-	// Addrs are the addresses of the shards, in their order: host:port or unix:path.
+	// Addrs are the addresses of the shards, in their order: host:port or unix:path. The first must be that of shard 0; where there are
+	// more or fewer shards now, which it says, the others are where it says too.
 	Addrs  []string
 	Config wire.ClientConfig
 	// RetryFor is how long a call retries to reach its process; default 30 s.
@@ -49,11 +51,13 @@ const (
 // answer are repeated with growing waits for Options.RetryFor; then they return [ps.ErrUnreachable].
 type Remote struct {
 	o     Options
-	peers []*peer
+	first *peer // shard 0
 	coord psv1.CoordinatorClient
 
-	mu   sync.Mutex
-	info ps.ClusterInfo
+	mu    sync.Mutex
+	info  ps.ClusterInfo
+	peers []*peer // of the generation of info; replaced, never changed
+	old   []*peer // that streams of former generations may use
 }
 
 // Dial connects to a cluster and waits until it is ready. Errors: [ps.ErrUnreachable], [ps.ErrMismatch],
@@ -66,17 +70,11 @@ func Dial(ctx context.Context, o Options) (*Remote, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Remote{o: o}
-	for i, addr := range o.Addrs {
-		p, err := newPeer(Target{
-			Identity: o.Identity, Shard: i, Addr: addr, Config: o.Config,
-			Conn: wire.ConnOptions{RetryFor: o.RetryFor, MaxMessage: o.MaxMessage, Logger: o.Logger},
-		})
-		if err != nil {
-			return nil, errors.Join(err, r.Close(ctx))
-		}
-		r.peers = append(r.peers, p)
+	if err := r.adopt(ps.ClusterInfo{Addrs: o.Addrs}); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
 	}
-	r.coord = psv1.NewCoordinatorClient(r.peers[0].cc)
+	r.first = r.peers[0]
+	r.coord = psv1.NewCoordinatorClient(r.first.cc)
 	if err := r.refresh(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -89,7 +87,7 @@ func (r *Remote) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info := ps.ClusterInfo{Generation: in.Generation, Dir: in.Dir}
+	info := ps.ClusterInfo{Generation: in.Generation, Addrs: in.Addresses, Dir: in.Dir}
 	if in.Partial {
 		info.Recovery = ps.Partial
 	}
@@ -102,15 +100,53 @@ func (r *Remote) refresh(ctx context.Context) error {
 	if info.Newest, err = fromManifest(in.Newest, in.NewestPath); err != nil {
 		return err
 	}
+	return r.adopt(info)
+}
+
+// adopt takes note of what the cluster is like now, and where its shards are: where they are as many as the caller has addresses for, there.
+func (r *Remote) adopt(info ps.ClusterInfo) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.info = info
+	if info.Generation < r.info.Generation {
+		return nil // two have asked, and the older answer comes last
+	}
+	if n := len(info.Addrs); n == 0 || n == len(r.o.Addrs) {
+		info.Addrs = r.o.Addrs
+	}
+	var peers, gone []*peer
+	for i, addr := range info.Addrs {
+		if i < len(r.peers) && (i == 0 || r.peers[i].t.Addr == addr) { // shard 0 is where the caller says
+			peers = append(peers, r.peers[i])
+			continue
+		}
+		p, err := newPeer(Target{
+			Identity: r.o.Identity, Shard: i, Addr: addr, Config: r.o.Config,
+			Conn: wire.ConnOptions{RetryFor: r.o.RetryFor, MaxMessage: r.o.MaxMessage, Logger: r.o.Logger},
+		})
+		if err != nil {
+			return err
+		}
+		peers = append(peers, p)
+	}
+	for _, p := range r.peers {
+		if !slices.Contains(peers, p) {
+			gone = append(gone, p)
+		}
+	}
+	r.info, r.peers, r.old = info, peers, append(r.old, gone...)
 	return nil
+}
+
+// now returns the shards and the generation in which they are those.
+func (r *Remote) now() ([]*peer, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers, r.info.Generation
 }
 
 // again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready.
 func again[Req, Resp any](ctx context.Context, r *Remote, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	first, began := &r.peers[0].t, time.Now()
+	first, began := &r.first.t, time.Now()
 	logged := false
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		resp, err := f(first.Identity.outgoing(ctx), req, callOptions()...)
@@ -189,11 +225,21 @@ func (r *Remote) connect(ctx context.Context, worker string, generation uint64, 
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	session := binary.LittleEndian.Uint64(b[:]) | 1
-	conns := make([]ps.Conn, len(r.peers))
-	for i, p := range r.peers {
+	// Which shards there are belongs to a generation.
+	peers, of := r.now()
+	if of != generation && role != ps.Bench { // whose scratch is of no generation
+		if err := r.refresh(ctx); err != nil {
+			return nil, err
+		}
+		if peers, of = r.now(); of != generation {
+			return nil, fmt.Errorf("ps: the shards' state is of generation %d now, not %d: %w", of, generation, ps.ErrRolledBack)
+		}
+	}
+	conns := make([]ps.Conn, len(peers))
+	for i, p := range peers {
 		t := p.t
 		t.Identity.Role = role
-		conn, err := connect(ctx, p.cc, t, session, generation, worker)
+		conn, err := connect(ctx, p.cc, t, len(peers), session, generation, worker)
 		if err != nil {
 			for _, open := range conns[:i] {
 				err = errors.Join(err, open.Close(ctx, true))
@@ -227,7 +273,8 @@ func (r *Remote) Bench(ctx context.Context, name string) ([]ps.Conn, error) {
 
 // Probe asks a shard what it has to work with, and has it make so many blocks durable on each of its disks; see [shard.Node.Probe].
 func (r *Remote) Probe(ctx context.Context, index, blocks int) (ps.Probe, error) {
-	p := r.peers[index]
+	peers, _ := r.now()
+	p := peers[index]
 	resp, err := call(ctx, &p.t, p.s.Probe, &psv1.ProbeRequest{Blocks: uint32(max(blocks, 0))})
 	if err != nil {
 		return ps.Probe{}, err
@@ -235,11 +282,11 @@ func (r *Remote) Probe(ctx context.Context, index, blocks int) (ps.Probe, error)
 	return fromProbe(resp), nil
 }
 
-// connect opens the stream of a session to a shard.
-func connect(ctx context.Context, cc *grpc.ClientConn, t Target, session, generation uint64, worker string) (ps.Conn, error) {
+// connect opens the stream of a session to a shard, of so many; 0: that is not compared.
+func connect(ctx context.Context, cc *grpc.ClientConn, t Target, shards int, session, generation uint64, worker string) (ps.Conn, error) {
 	c, err := wire.Dial(ctx, cc, wire.Hello{
 		Role: t.Identity.Role, Job: t.Identity.Job, Plan: t.Identity.Plan, Source: t.Identity.Source, Model: t.Identity.Model,
-		Precision: t.Identity.Precision, Layout: t.Identity.Layout, Shape: t.Identity.Shape, Shards: t.Identity.Shards, Shard: t.Shard, Generation: generation, Session: session, Worker: worker,
+		Precision: t.Identity.Precision, Layout: t.Identity.Layout, Shape: t.Identity.Shape, Shards: shards, Shard: t.Shard, Generation: generation, Session: session, Worker: worker,
 	}, t.Conn)
 	if err != nil {
 		return nil, err
@@ -289,6 +336,18 @@ func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.Snapsho
 	return *info, nil
 }
 
+// Scale is [coordinator.Cluster.Scale]. A call whose connection breaks is made again, and waits then for what was decided.
+func (r *Remote) Scale(ctx context.Context, addrs []string) (ps.Scaled, error) {
+	resp, err := again(ctx, r, r.coord.Scale, &psv1.ScaleRequest{Addresses: addrs})
+	if err != nil {
+		return ps.Scaled{}, err
+	}
+	return ps.Scaled{
+		From: int(resp.From), To: int(resp.To), Snapshot: resp.Snapshot, Rows: resp.Rows, Again: resp.Again,
+		Took: time.Duration(resp.TookNanos), Pause: time.Duration(resp.PauseNanos),
+	}, nil
+}
+
 // Progress is [coordinator.Cluster.Progress].
 func (r *Remote) Progress(ctx context.Context, source string) (map[string]ps.Progress, error) {
 	resp, err := again(ctx, r, r.coord.Progress, &psv1.ProgressRequest{Source: source})
@@ -313,7 +372,18 @@ func (r *Remote) Stats(ctx context.Context) (ps.Stats, error) {
 
 // Row is [coordinator.Cluster.Row].
 func (r *Remote) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	return r.peers[ps.ShardOf(ps.Bucket(fid), len(r.peers))].Row(ctx, tbl, fid, dst)
+	row := func() (bool, error) {
+		peers, _ := r.now()
+		return peers[ps.ShardOf(ps.Bucket(fid), len(peers))].Row(ctx, tbl, fid, dst)
+	}
+	found, err := row()
+	if !errors.Is(err, ps.ErrRolledBack) {
+		return found, err
+	}
+	if err := r.refresh(ctx); err != nil {
+		return false, err
+	}
+	return row()
 }
 
 // SetState is [coordinator.Cluster.SetState].
@@ -414,7 +484,9 @@ func (r *Remote) Leave(ctx context.Context, member uint64) (bool, error) {
 // Close ends the connections. The cluster continues.
 func (r *Remote) Close(context.Context) error {
 	var errs []error
-	for _, p := range r.peers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range slices.Concat(r.peers, r.old) {
 		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)

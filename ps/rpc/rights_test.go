@@ -129,7 +129,7 @@ func TestRightToCoordinate(t *testing.T) {
 		denied(t, token+" end of cuts", err, "coordinate")
 		_, err = p.WriteCut(t.Context(), 1, dir, 0)
 		denied(t, token+" file", err, "coordinate")
-		if _, err := p.Row(t.Context(), 0, 1, &table.Rows{}); err != nil {
+		if _, err := p.Row(t.Context(), 0, onShard1(), &table.Rows{}); err != nil {
 			t.Errorf("%s row: %v", token, err)
 		}
 	}

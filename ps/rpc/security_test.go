@@ -63,7 +63,7 @@ func (c *countingConn) Read(p []byte) (int, error) {
 func serveShard(t *testing.T, index int, config wire.ServerConfig, dir string) (*grpc.ClientConn, *countingListener, rpc.Identity) {
 	t.Helper()
 	l := pstest.SmallJob().Layout()
-	id := rpc.Identity{Job: "job", Plan: "p", Layout: l.Hash(), Shards: index + 1}
+	id := rpc.Identity{Job: "job", Plan: "p", Layout: l.Hash()}
 	o := rpc.ServerOptions{Identity: id, Shard: index, Config: config, Dir: dir}
 	var err error
 	if index == 0 {
@@ -99,7 +99,7 @@ func serveShard(t *testing.T, index int, config wire.ServerConfig, dir string) (
 
 func as(ctx context.Context, id rpc.Identity) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "monolith-version", strconv.Itoa(wire.ProtocolVersion), "monolith-job", id.Job, "monolith-plan", id.Plan, "monolith-shape", id.Shape,
-		"monolith-layout", id.Layout, "monolith-shards", string(rune('0'+id.Shards)))
+		"monolith-layout", id.Layout)
 }
 
 // TestBeforeTheToken: of what a stranger sends, a server receives no more than is under way anyway, and keeps none of it.
@@ -161,7 +161,7 @@ func TestWhatStrangersHear(t *testing.T) {
 			rules = bearing(token)
 		}
 		cc, _, id := serveShard(t, 0, wire.ServerConfig{Rules: rules}, "")
-		for _, their := range []rpc.Identity{{}, {Job: "other"}, {Job: id.Job}, {Job: id.Job, Shards: id.Shards}, {Job: id.Job, Layout: id.Layout, Shards: id.Shards}} {
+		for _, their := range []rpc.Identity{{}, {Job: "other"}, {Job: id.Job}, {Job: id.Job, Layout: id.Layout}} {
 			_, err := psv1.NewCoordinatorClient(cc).Info(as(t.Context(), their), &psv1.InfoRequest{})
 			if err == nil {
 				t.Errorf("token %q: %+v is let in", token, their)
@@ -223,7 +223,7 @@ func TestTwoCoordinators(t *testing.T) {
 		t.Errorf("a worker gives a state: %v", err)
 	}
 	var row table.Rows
-	if _, err := worker.Row(t.Context(), 0, 1, &row); err != nil {
+	if _, err := worker.Row(t.Context(), 0, onShard1(), &row); err != nil {
 		t.Errorf("a worker asks for a row: %v", err)
 	}
 }

@@ -137,7 +137,7 @@ func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome
 	}
 	// A worker has sent its recipe to the coordinator before; here the plan's hash stands for it.
 	theirs := Identity{
-		Role: hello.Role, Precision: hello.Precision, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape, Shards: hello.Shards,
+		Role: hello.Role, Precision: hello.Precision, Job: hello.Job, Plan: hello.Plan, Source: hello.Source, Model: hello.Model, Layout: hello.Layout, Shape: hello.Shape,
 		Recipe: o.Identity.Recipe,
 	}
 	if err := h.s.admission.same(fmt.Sprintf("shard %d", o.Shard), "worker "+hello.Worker, theirs); err != nil {
@@ -153,6 +153,10 @@ func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome
 	if hello.Role == ps.Bench {
 		conn, err := h.s.scratch.connect(ctx, o.Node, hello)
 		return conn, wire.Welcome{Incarnation: st.Incarnation}, err
+	}
+	// A client's placement belongs to a generation: with another number of shards it would look for rows where they are not.
+	if hello.Shards != 0 && st.Generation == hello.Generation && st.NumShards != hello.Shards {
+		return nil, wire.Welcome{}, fmt.Errorf("ps: worker %.80s knows of %d shards, shard %d of %d: %w", hello.Worker, hello.Shards, o.Shard, st.NumShards, ps.ErrMismatch)
 	}
 	conn, err := o.Node.Connect(ctx, hello.Session, hello.Generation, hello.Worker)
 	if err == nil && hello.Role == ps.Reader {

@@ -23,7 +23,7 @@ func (s *shardService) Status(ctx context.Context, _ *psv1.StatusRequest) (*psv1
 }
 
 func (s *shardService) Load(ctx context.Context, r *psv1.LoadRequest) (*psv1.LoadResponse, error) {
-	err := s.n.Load(ctx, ps.LoadOptions{Generation: r.Generation, Keep: r.Keep, Path: r.Path, ID: r.Id})
+	err := s.n.Load(ctx, ps.LoadOptions{Generation: r.Generation, Keep: r.Keep, Path: r.Path, ID: r.Id, Shards: int(r.Shards)})
 	return &psv1.LoadResponse{}, failed(err)
 }
 

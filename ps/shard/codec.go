@@ -14,7 +14,7 @@ import (
 
 // Records of the log are numbers of 8 bytes, little endian, texts after their length, and slices after theirs:
 //
-//	generation  generation seen: the newest snapshot when the log was begun
+//	generation  generation seen shards; seen: the newest snapshot when the log was begun
 //	owner       session source split epoch worker
 //	stage       session source split epoch from to rows time lr [tables: keys counts grads]... dense trace
 //	edit        session source split epoch operation, and from to ... as of stage
@@ -115,7 +115,7 @@ func (d *logDecoder) apply(kind byte, payload []byte) (err error) {
 	d.b, d.bad = payload, false
 	switch kind {
 	case recGeneration:
-		generation, seen := d.u64(), d.u64()
+		generation, seen, _ := d.u64(), d.u64(), d.u64()
 		d.generation, d.seen = max(d.generation, generation), max(d.seen, seen)
 	case recLeave:
 		if session := d.u64(); !d.bad {
@@ -145,6 +145,17 @@ func (d *logDecoder) apply(kind byte, payload []byte) (err error) {
 		return fmt.Errorf("ps: shard %d: record of kind %d: %w", s.index, kind, err)
 	}
 	return fmt.Errorf("ps: shard %d: record of kind %d: %w: %w", s.index, kind, err, wal.ErrCorrupt)
+}
+
+// shardsIn returns how many shards there are by the record that a log, or what follows a border, begins with. Errors: [wal.ErrCorrupt] for
+// another record.
+func shardsIn(kind byte, payload []byte) (int, error) {
+	d := logDecoder{b: payload}
+	_, _, n := d.u64(), d.u64(), d.u64()
+	if kind != recGeneration || d.bad || n < 1 || n > ps.NumBuckets {
+		return 0, fmt.Errorf("ps: a log that begins with a record of kind %d, for %d shards: %w", kind, n, wal.ErrCorrupt)
+	}
+	return int(n), nil
 }
 
 func (d *logDecoder) owned(s *Shard, kind byte) error {

@@ -28,16 +28,18 @@ func (c *localConn) check() error {
 		return ps.ErrClosed
 	case n.generation == 0 && n.highest > c.generation:
 		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was replaced by another, of generation %d: %w",
-			n.opts.Index, n.opts.NumShards, c.generation, n.highest, ps.ErrRolledBack)
+			n.opts.Index, n.numShards(), c.generation, n.highest, ps.ErrRolledBack)
+	case n.generation == 0 && n.removed() != nil:
+		return n.removed()
 	case n.generation == 0:
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
 	case n.generation != c.generation:
 		return fmt.Errorf("ps: shard %d of %d: the state is now generation %d, this session began in %d: %w",
-			n.opts.Index, n.opts.NumShards, n.generation, c.generation, ps.ErrRolledBack)
+			n.opts.Index, n.numShards(), n.generation, c.generation, ps.ErrRolledBack)
 	case c.stream != 0 && n.streams[c.session] == 0:
-		return fmt.Errorf("ps: shard %d of %d: the worker was replaced: %w", n.opts.Index, n.opts.NumShards, ps.ErrFenced)
+		return fmt.Errorf("ps: shard %d of %d: the worker was replaced: %w", n.opts.Index, n.numShards(), ps.ErrFenced)
 	case c.stream != 0 && n.streams[c.session] != c.stream:
-		return fmt.Errorf("ps: shard %d of %d: the session continues in another stream: %w", n.opts.Index, n.opts.NumShards, ps.ErrClosed)
+		return fmt.Errorf("ps: shard %d of %d: the session continues in another stream: %w", n.opts.Index, n.numShards(), ps.ErrClosed)
 	default:
 		return n.failed()
 	}

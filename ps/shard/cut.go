@@ -31,13 +31,13 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (beg
 	case n.shard.closed:
 		return false, ps.ErrClosed
 	case n.generation == 0: // nobody could pass a marker here
-		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
 	}
 	if err := n.failed(); err != nil {
 		return false, err
 	}
 	if err := n.log.takes(snapshot); err != nil {
-		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+		return false, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), err)
 	}
 	if check {
 		if now, orphans := n.shard.Participants(); !slices.Equal(now, sessions) || len(orphans) > 0 {
@@ -74,7 +74,7 @@ func (n *Node) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
 		select {
 		case <-wake:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("ps: shard %d of %d: waiting for a cut: %w", n.opts.Index, n.opts.NumShards, context.Cause(ctx))
+			return nil, fmt.Errorf("ps: shard %d of %d: waiting for a cut: %w", n.opts.Index, n.numShards(), context.Cause(ctx))
 		}
 	}
 }
@@ -153,11 +153,11 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 	}
 	if mine := filepath.Clean(n.opts.Dir); filepath.Dir(dir) != mine { // its log would look for the snapshot there
 		return nil, fmt.Errorf("ps: shard %d of %d keeps its snapshots in %s, shard 0 in %s; start all shards with the same dir: %w",
-			n.opts.Index, n.opts.NumShards, mine, filepath.Dir(dir), ps.ErrNoDir)
+			n.opts.Index, n.numShards(), mine, filepath.Dir(dir), ps.ErrNoDir)
 	}
 	if begun, err := snapshot.Begun(n.opts.FS, dir); err != nil || !begun {
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
-			n.opts.Index, n.opts.NumShards, dir, ps.ErrNoDir)
+			n.opts.Index, n.numShards(), dir, ps.ErrNoDir)
 	}
 	pace := newPace(ctx, n.opts.Writers, alone, n.calls.Load)
 	w := snapshot.NewPart(snapshot.PartOptions{
@@ -264,7 +264,7 @@ func (n *Node) Digest(ctx context.Context) (*ps.ShardDigest, error) {
 			d.Digest.Rows(spec.Name, dim, stateDim, &rows)
 		}
 		if err := tc.Err(); err != nil {
-			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), err)
 		}
 	}
 	for t, tc := range cut.Waiting {
@@ -278,7 +278,7 @@ func (n *Node) Digest(ctx context.Context) (*ps.ShardDigest, error) {
 			d.Digest.Waiting(snapshot.Counted(n.opts.Layout.Retention.Admission), n.opts.Layout.Tables[t].Name, &rows)
 		}
 		if err := tc.Err(); err != nil {
-			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+			return nil, fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), err)
 		}
 	}
 	for _, t := range cut.Tensors {

@@ -25,7 +25,7 @@ func LogRecords(u *param.Update) []LogRecord {
 	e.Op, e.From, e.To, e.NumRows, e.Dense, e.Trace = param.AssignAdd, u.To, u.To+1, 0, nil, nil
 	_, edit := appendUpdate(appendU64(owner(), uint64(e.Op)), nil, &e)
 	return []LogRecord{
-		{recGeneration, appendU64(appendU64(nil, 3), 2)},
+		{recGeneration, appendU64(appendU64(appendU64(nil, 3), 2), 1)},
 		{recOwner, appendText(owner(), "worker")},
 		{recStage, slices.Concat(parts...)},
 		{recCommit, appendU64(owner(), uint64(u.To))},

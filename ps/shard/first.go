@@ -79,10 +79,10 @@ func (n *Node) SetState(ctx context.Context, generation uint64, key string, valu
 			return false
 		case generation != 0 && generation != n.generation:
 			err = fmt.Errorf("ps: shard %d of %d: the state is now generation %d, %q is of %d: %w",
-				n.opts.Index, n.opts.NumShards, n.generation, key, generation, ps.ErrRolledBack)
+				n.opts.Index, n.numShards(), n.generation, key, generation, ps.ErrRolledBack)
 			return false
 		case n.generation == 0: // it would be gone with the state that is being loaded
-			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
 			return false
 		}
 		s.SetState(key, value)
@@ -108,7 +108,7 @@ func (n *Node) InitState(ctx context.Context, key string, value []byte) (stored 
 			err = ps.ErrClosed
 			return false
 		case n.generation == 0: // it would be gone with the state that is being loaded
-			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
 			return false
 		}
 		if stored = bytes.Clone(s.State(key)); stored == nil {

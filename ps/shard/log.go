@@ -43,11 +43,12 @@ type LogOptions struct {
 	Logger *slog.Logger
 }
 
-// LogName is the folder of the log of a process whose first shard is index.
-func LogName(index, numShards int) string { return fmt.Sprintf("shard-%04d-of-%04d", index, numShards) }
+// LogName is the folder of the log of a process whose first shard is index. How many shards there are is in the log: that changes while it is
+// written.
+func LogName(index int) string { return fmt.Sprintf("shard-%04d", index) }
 
 // LogPattern is what [LogName] matches, for filepath.Glob.
-const LogPattern = "shard-[0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9]"
+const LogPattern = "shard-[0-9][0-9][0-9][0-9]"
 
 // The kinds of records. What they hold is in codec.go; each is applied to the shard as the call that wrote it was, and
 // applying one that the shard has already changes nothing.
@@ -64,24 +65,23 @@ const (
 
 // Log is the write-ahead log of the shards of one process: their records share files, and what reaches the disk.
 type Log struct {
-	opts      LogOptions
-	numShards int
-	lock      *logLock
-	log       *wal.Log
+	opts LogOptions
+	lock *logLock
+	log  *wal.Log
 	// reported: a node has returned what ended the log.
 	reported atomic.Bool
 }
 
-// OpenLog opens the log of those shards of numShards that this process has, changing nothing. It is closed after their nodes.
+// OpenLog opens the log of the shards that this process has, changing nothing. It is closed after their nodes.
 // Which shards a process has may change between its lives: a shard continues from its records where the log of its process has them,
 // and goes back to the last snapshot where they are in the log of another one. Errors: [ps.ErrInUse], [ps.ErrMismatch], those of
 // the file system.
-func OpenLog(o LogOptions, l *param.Layout, numShards int, shards ...int) (_ *Log, err error) {
-	identity := strings.TrimSuffix(fmt.Sprintf("%d shards, shape %s, %s", numShards, logShape(l), o.Identity), ", ")
+func OpenLog(o LogOptions, l *param.Layout, shards ...int) (_ *Log, err error) {
+	identity := strings.TrimSuffix(fmt.Sprintf("shape %s, %s", logShape(l), o.Identity), ", ")
 	if o.Owner != "" {
 		identity = "job " + o.Owner + ", " + identity
 	}
-	out := &Log{opts: o, numShards: numShards}
+	out := &Log{opts: o}
 	if out.lock, err = lockLog(&o); err != nil {
 		return nil, fmt.Errorf("ps: %w", err)
 	}
@@ -136,7 +136,7 @@ func (l *Log) elsewhere() string {
 	}
 	var out []string
 	for _, dir := range found {
-		if owner, _ := LogOwner(dir); dir != l.opts.Dir && owner == l.opts.Owner && strings.HasSuffix(dir, fmt.Sprintf("-of-%04d", l.numShards)) {
+		if owner, _ := LogOwner(dir); dir != l.opts.Dir && owner == l.opts.Owner {
 			out = append(out, dir)
 		}
 	}
@@ -155,10 +155,11 @@ type nodeLog struct {
 	broken atomic.Pointer[error]
 	// expected is the snapshot whose cut comes next, 0 for none or when the border is set.
 	expected uint64
-	// seen is the newest snapshot that there was when the log was begun.
-	seen  uint64
-	head  []byte
-	parts [][]byte
+	// seen is the newest snapshot that there was when the log was begun, shards how many shards there were.
+	seen   uint64
+	shards int
+	head   []byte
+	parts  [][]byte
 }
 
 // record is a record's place, to wait for. The zero record is durable.
@@ -174,8 +175,8 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	if log == nil {
 		o := *n.opts.Log
 		o.Logger = n.opts.Logger
-		if log, err = OpenLog(o, n.opts.Layout, n.opts.NumShards, n.opts.Index); err != nil {
-			return fmt.Errorf("shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+		if log, err = OpenLog(o, n.opts.Layout, n.opts.Index); err != nil {
+			return fmt.Errorf("shard %d of %d: %w", n.opts.Index, n.numShards(), err)
 		}
 		l.own = true
 		defer func() {
@@ -187,7 +188,7 @@ func (n *Node) openLog(ctx context.Context) (err error) {
 	l.in, l.ShardLog = log, log.log.Shard(uint32(n.opts.Index))
 	n.log = l
 	if err := n.takeUp(ctx, log); err != nil {
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, logError(err))
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), logError(err))
 	}
 	return nil
 }
@@ -200,7 +201,7 @@ func (n *Node) takeUp(ctx context.Context, log *Log) error {
 	}
 	bases := n.log.Bases()
 	if len(bases) == 0 && newest > 0 && !n.log.Found() {
-		n.recovered.Lost = fmt.Sprintf("there is no log of shard %d in %s, though there is snapshot %d: what came after the snapshot is read from the source again (has ps.wal.dir moved, or the number of shards or what processes they are in changed?)%s",
+		n.recovered.Lost = fmt.Sprintf("there is no log of shard %d in %s, though there is snapshot %d: what came after the snapshot is read from the source again (is the shard new, or has ps.wal.dir moved, or have the processes that the shards are in changed?)%s",
 			n.opts.Index, log.opts.Dir, newest, log.elsewhere())
 	}
 	if len(bases) == 0 {
@@ -252,27 +253,33 @@ func (n *Node) newestSnapshot() (uint64, error) {
 
 // replay brings the node to where its log ends, or leaves it without a state when that never got one.
 func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
-	s, err := n.empty()
-	if err != nil {
-		return err
-	}
+	d := logDecoder{}
 	done := false
 	defer func() {
-		if !done {
-			s.Close()
+		if d.shard != nil && !done {
+			d.shard.Close()
 		}
 	}()
-	if base > 0 {
-		if err := n.read(ctx, s, snapshot.Path(n.opts.Dir, base)); err != nil {
-			return err
+	// A log begins with a generation, and so does each border: it says of how many shards this is one in what follows.
+	tail, err := n.log.Replay(ctx, base, func(kind byte, payload []byte) error {
+		if d.shard == nil {
+			numShards, err := shardsIn(kind, payload)
+			if err == nil && n.opts.Index >= numShards {
+				err = fmt.Errorf("shard %d of %d: %w", n.opts.Index, numShards, wal.ErrCorrupt)
+			}
+			if err != nil {
+				return err
+			}
+			if err := n.begin(ctx, &d, base, numShards); err != nil {
+				return err
+			}
 		}
-	}
-	d := logDecoder{shard: s}
-	s.maxStaged = math.MaxInt // whatever the limit was
-	tail, err := n.log.Replay(ctx, base, d.apply)
+		return d.apply(kind, payload)
+	})
 	if err != nil || d.generation == 0 {
 		return err
 	}
+	s := d.shard
 	// The border of a snapshot is durable before the snapshot is. One without a border was taken while the shard had another
 	// log, in a cluster of another number of shards for instance.
 	n.log.seen = max(d.seen, n.log.Base())
@@ -288,6 +295,8 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	s.forgetGone()
 	done = true
 	n.shard.Close()
+	n.log.shards = s.place.NumShards()
+	n.shards.Store(int64(n.log.shards))
 	n.shard, n.generation, n.highest, n.base = s, d.generation, d.generation, base
 	if n.opts.Track {
 		n.tracked = base
@@ -296,8 +305,32 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	return nil
 }
 
-// reset begins a new log after a snapshot. newest is the newest that there is.
-func (l *nodeLog) reset(ctx context.Context, o ps.LoadOptions, newest uint64) error {
+// begin gives a decoder the shard, one of so many, as it was in the snapshot that the replay begins at.
+func (n *Node) begin(ctx context.Context, d *logDecoder, base uint64, numShards int) (err error) {
+	if d.shard, err = n.empty(numShards); err != nil {
+		return err
+	}
+	d.shard.maxStaged = math.MaxInt // whatever the limit was
+	if base == 0 {
+		return nil
+	}
+	return n.read(ctx, d.shard, snapshot.Path(n.opts.Dir, base))
+}
+
+// drop throws the log of a shard away that was removed.
+func (l *nodeLog) drop() error {
+	if l == nil {
+		return nil
+	}
+	if err := l.failed(); err != nil {
+		return err
+	}
+	l.expected = 0
+	return l.fail(l.Drop())
+}
+
+// reset begins a new log, of one of so many shards, after a snapshot. newest is the newest that there is.
+func (l *nodeLog) reset(ctx context.Context, o ps.LoadOptions, numShards int, newest uint64) error {
 	if l == nil {
 		return nil
 	}
@@ -307,7 +340,7 @@ func (l *nodeLog) reset(ctx context.Context, o ps.LoadOptions, newest uint64) er
 	if err := l.Reset(o.ID); err != nil {
 		return l.fail(err)
 	}
-	l.expected, l.seen = 0, max(o.ID, newest)
+	l.expected, l.seen, l.shards = 0, max(o.ID, newest), numShards
 	return l.generation(ctx, o.Generation)
 }
 
@@ -325,7 +358,7 @@ func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 }
 
 func (l *nodeLog) generated(g uint64) (record, error) {
-	l.head = appendU64(appendU64(l.head[:0], g), l.seen)
+	l.head = appendU64(appendU64(appendU64(l.head[:0], g), l.seen), uint64(l.shards))
 	return l.append(recGeneration)
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 type Options struct {
 	// Layout describes the parameters. It must be valid.
 	Layout *param.Layout
-	// Index is the shard's, of NumShards.
+	// Index is the shard's, of NumShards until it is given a state or its log has one: those say how many there are then.
 	Index, NumShards int
 	// MaxStaged is how many batches of a split may be staged at once, at least 1, the default.
 	MaxStaged int
@@ -56,6 +57,8 @@ type Node struct {
 	opts        Options
 	incarnation uint64
 	log         *nodeLog // nil without one
+	// shards is how many there are: see numShards.
+	shards atomic.Int64
 	// use is held for reading while cuts are read, for writing to replace or free the memory.
 	use sync.RWMutex
 
@@ -98,8 +101,9 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	}
 	o.MaxStaged = max(o.MaxStaged, 1)
 	n := &Node{opts: o, incarnation: ps.NewID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}
+	n.shards.Store(int64(o.NumShards))
 	var err error
-	if n.shard, err = n.empty(); err != nil {
+	if n.shard, err = n.empty(o.NumShards); err != nil {
 		return nil, err
 	}
 	if o.Log != nil || o.Shared != nil {
@@ -111,9 +115,12 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// empty makes a shard with initial values.
-func (n *Node) empty() (*Shard, error) {
-	s, err := New(n.opts.Layout, n.opts.Index, n.opts.NumShards, n.opts.MaxStaged, n.opts.Memory)
+// numShards is how many shards the state is one of. A node whose index is not below that was removed from its cluster.
+func (n *Node) numShards() int { return int(n.shards.Load()) }
+
+// empty makes a shard of so many with initial values.
+func (n *Node) empty(numShards int) (*Shard, error) {
+	s, err := New(n.opts.Layout, n.opts.Index, numShards, n.opts.MaxStaged, n.opts.Memory)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +171,7 @@ func (n *Node) update(f func(*Shard) (wake bool)) {
 func (n *Node) changing() {
 	if p := recover(); p != nil {
 		n.torn = fmt.Errorf("ps: shard %d of %d: a change of its state was broken off by a fault of the program (%v); it must be started again: %w",
-			n.opts.Index, n.opts.NumShards, p, ps.ErrNotReady)
+			n.opts.Index, n.numShards(), p, ps.ErrNotReady)
 		panic(p)
 	}
 }
@@ -211,7 +218,7 @@ func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	st := ps.NodeStatus{
-		Shard: n.opts.Index, NumShards: n.opts.NumShards, Incarnation: n.incarnation, Generation: n.generation, Base: n.base, LogBase: n.log.base(),
+		Shard: n.opts.Index, NumShards: n.numShards(), Incarnation: n.incarnation, Generation: n.generation, Base: n.base, LogBase: n.log.base(),
 		Recovery: n.recovered,
 	}
 	if n.shard.closed {
@@ -234,13 +241,17 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	if o.Keep {
 		return n.keep(ctx, o.Generation)
 	}
+	numShards := cmp.Or(o.Shards, n.numShards())
+	if n.opts.Index >= numShards {
+		return n.remove(o.Generation, numShards)
+	}
 	newest, err := n.newestSnapshot()
 	if err != nil {
-		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.opts.NumShards, err)
+		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, numShards, err)
 	}
 	var from *snapshot.Snapshot
 	if o.Path != "" {
-		if from, err = n.open(ctx, o.Path); err != nil {
+		if from, err = n.open(ctx, o.Path, numShards); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()
@@ -248,7 +259,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	if err := n.giveUp(o.Generation); err != nil {
 		return err
 	}
-	s, err := n.empty()
+	s, err := n.empty(numShards)
 	if err != nil {
 		return err
 	}
@@ -263,7 +274,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	if n.shard.closed {
 		err = ps.ErrClosed
 	} else {
-		err = n.log.reset(ctx, o, newest)
+		err = n.log.reset(ctx, o, numShards, newest)
 	}
 	if err != nil {
 		s.Close()
@@ -271,6 +282,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	}
 	n.shard.Close()
 	s.changes = 0 // it is what the snapshot holds
+	n.shards.Store(int64(numShards))
 	n.shard, n.generation, n.base, n.recovered = s, o.Generation, o.ID, ps.LogRecovery{}
 	n.tracked = 0
 	if n.opts.Track && o.Path != "" && filepath.Dir(filepath.Clean(o.Path)) == filepath.Clean(n.opts.Dir) {
@@ -295,7 +307,7 @@ func (n *Node) giveUp(generation uint64) error {
 	if err := n.above(generation); err != nil {
 		return err
 	}
-	none, err := n.empty()
+	none, err := n.empty(max(n.numShards(), n.opts.Index+1))
 	if err != nil {
 		return err
 	}
@@ -308,6 +320,34 @@ func (n *Node) giveUp(generation uint64) error {
 	return nil
 }
 
+// remove gives the state up for good, log included: the cluster has so few shards that this is none of them. Errors: those of above and of
+// the log.
+func (n *Node) remove(generation uint64, numShards int) error {
+	if err := n.giveUp(generation); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shard.closed {
+		return ps.ErrClosed
+	}
+	if err := n.log.drop(); err != nil {
+		return err
+	}
+	n.shards.Store(int64(numShards))
+	n.recovered = ps.LogRecovery{}
+	n.opts.Logger.Info("shard removed: its rows are on others", "shard", n.opts.Index, "shards", numShards, "generation", generation)
+	return nil
+}
+
+// removed says that the cluster has no such shard any more, or returns nil.
+func (n *Node) removed() error {
+	if numShards := n.numShards(); n.opts.Index >= numShards {
+		return fmt.Errorf("ps: shard %d was removed: the job has %d shards now (monolith ps scale), and this process of it may be ended: %w", n.opts.Index, numShards, ps.ErrMismatch)
+	}
+	return nil
+}
+
 // above reports whether the node may go to a generation. A call of a coordinator that is gone may arrive late. It needs the
 // lock. Errors: [ps.ErrClosed], [ps.ErrRolledBack].
 func (n *Node) above(generation uint64) error {
@@ -316,10 +356,10 @@ func (n *Node) above(generation uint64) error {
 		return ps.ErrClosed
 	case generation <= n.highest:
 		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
-			n.opts.Index, n.opts.NumShards, n.highest, generation, ps.ErrRolledBack)
+			n.opts.Index, n.numShards(), n.highest, generation, ps.ErrRolledBack)
 	case generation > max(n.highest, uint64(time.Now().UnixMicro()))+maxAhead:
 		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it: %w",
-			n.opts.Index, n.opts.NumShards, generation, n.highest, ps.ErrMismatch)
+			n.opts.Index, n.numShards(), generation, n.highest, ps.ErrMismatch)
 	}
 	return nil
 }
@@ -335,7 +375,7 @@ func (n *Node) keep(ctx context.Context, generation uint64) error {
 		return err
 	}
 	if n.generation == 0 {
-		return fmt.Errorf("ps: shard %d of %d has no state to keep: %w", n.opts.Index, n.opts.NumShards, ps.ErrNotReady)
+		return fmt.Errorf("ps: shard %d of %d has no state to keep: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
 	}
 	n.dropCut()
 	n.shard.EndCut()
@@ -368,10 +408,13 @@ func (n *Node) Close() error {
 }
 
 // Row appends the row of a fid in table number tbl to dst and reports whether there is one. Errors: [ps.ErrLayout] for a table
-// that is not there, [ps.ErrClosed].
+// that is not there, [ps.ErrRolledBack] for a fid that lies on another shard, [ps.ErrClosed].
 func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	if owner := ps.ShardOf(ps.Bucket(fid), n.numShards()); owner != n.opts.Index {
+		return false, fmt.Errorf("ps: the row of %d is on shard %d of %d, not on %d: %w", fid, owner, n.numShards(), n.opts.Index, ps.ErrRolledBack)
+	}
 	return n.shard.Row(tbl, fid, dst)
 }
 

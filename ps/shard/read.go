@@ -14,17 +14,17 @@ import (
 
 // read loads the shard's part of a snapshot, of any number of shards.
 func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
-	s, err := n.open(ctx, path)
+	s, err := n.open(ctx, path, to.place.NumShards())
 	if err != nil {
 		return err
 	}
 	return errors.Join(n.fill(ctx, to, s), s.Close())
 }
 
-// open opens and verifies the shard's part of a snapshot of this model. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the
+// open opens and verifies the part of a snapshot of this model that the shard has as one of so many. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the
 // context's.
-func (n *Node) open(ctx context.Context, path string) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: n.opts.NumShards, WeightsOnly: n.opts.ReadOnly})
+func (n *Node) open(ctx context.Context, path string, numShards int) (*snapshot.Snapshot, error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: numShards, WeightsOnly: n.opts.ReadOnly})
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 				if err := context.Cause(ctx); err != nil {
 					return err
 				}
-				if info.Shards != n.opts.NumShards {
-					n.pick(&mine, rows, dim, stateDim)
+				if info.Shards != to.place.NumShards() {
+					to.pick(&mine, rows, dim, stateDim)
 					rows = &mine
 				}
 				err := put(t, rows)
@@ -112,10 +112,10 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 }
 
 // pick takes the rows of this shard.
-func (n *Node) pick(mine, rows *table.Rows, dim, stateDim int) {
+func (s *Shard) pick(mine, rows *table.Rows, dim, stateDim int) {
 	mine.Reset()
 	for i, fid := range rows.Keys {
-		if ps.ShardOf(ps.Bucket(fid), n.opts.NumShards) != n.opts.Index {
+		if ps.ShardOf(ps.Bucket(fid), s.place.NumShards()) != s.index {
 			continue
 		}
 		mine.Keys = append(mine.Keys, fid)

@@ -114,6 +114,21 @@ func (s *ShardLog) Reset(base uint64) error {
 	return nil
 }
 
+// Drop throws away what there is of the shard, as Reset does, and needs no files for it from then on. Until a Reset it takes no records.
+// Errors: those of Reset.
+func (s *ShardLog) Drop() error {
+	if err := s.Reset(0); err != nil {
+		return err
+	}
+	l := s.l
+	l.mu.Lock()
+	s.begun, s.borders = false, nil
+	l.mu.Unlock()
+	l.trim.Lock()
+	defer l.trim.Unlock()
+	return l.tidyUp()
+}
+
 // mark adds a border or a reset. The log's lock is held.
 func (s *ShardLog) mark(typ byte, base uint64) (lsn uint64) {
 	return s.l.put(s.number, typ, 0, 8, [][]byte{le.AppendUint64(nil, base)})

@@ -64,6 +64,7 @@ var errorCodes = [...]struct {
 	{23, ps.ErrUnreachable},
 	{24, ps.ErrRejoin},
 	{25, ps.ErrReadOnly},
+	{26, ps.ErrScale},
 }
 
 const (

@@ -24,7 +24,7 @@ type Hello struct {
 	Role ps.Role
 	// Precision is the format in which rows and gradients travel in this stream.
 	Precision param.Precision
-	// Shards is how many shards the client thinks there are, Shard which of them it wants, from 0.
+	// Shards is how many shards the client thinks there are, 0 where it does not say; Shard which of them it wants, from 0.
 	Shards, Shard int
 	// Generation is that of the cluster's state that the client has resumed from; the [Host] decides what it means.
 	Generation uint64

@@ -7,7 +7,7 @@
 // Control calls of the parameter server. Examples, gradients and rows of the hot path do not travel here: see ps/wire.
 //
 // Every call carries the identity of its sender as metadata ("monolith-job", "monolith-plan", "monolith-layout",
-// "monolith-shards", "monolith-version"); a server of another job refuses it with FAILED_PRECONDITION. Errors carry a
+// "monolith-version"); a server of another job refuses it with FAILED_PRECONDITION. Errors carry a
 // Failure as a detail.
 
 package psv1
@@ -301,11 +301,13 @@ func (x *StatusResponse) GetLogBase() uint64 {
 }
 
 type LoadRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	Keep          bool                   `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Id            uint64                 `protobuf:"varint,4,opt,name=id,proto3" json:"id,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Keep       bool                   `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`
+	Path       string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Id         uint64                 `protobuf:"varint,4,opt,name=id,proto3" json:"id,omitempty"`
+	// How many shards there are from now on; 0: as many as before.
+	Shards        uint32 `protobuf:"varint,5,opt,name=shards,proto3" json:"shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,6 +366,13 @@ func (x *LoadRequest) GetPath() string {
 func (x *LoadRequest) GetId() uint64 {
 	if x != nil {
 		return x.Id
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
 	}
 	return 0
 }
@@ -1689,8 +1698,10 @@ type InfoResponse struct {
 	Skipped      []string `protobuf:"bytes,5,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	Partial      bool     `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
 	// The newest snapshot that was taken, without worker state.
-	Newest        []byte `protobuf:"bytes,7,opt,name=newest,proto3" json:"newest,omitempty"`
-	NewestPath    string `protobuf:"bytes,8,opt,name=newest_path,json=newestPath,proto3" json:"newest_path,omitempty"`
+	Newest     []byte `protobuf:"bytes,7,opt,name=newest,proto3" json:"newest,omitempty"`
+	NewestPath string `protobuf:"bytes,8,opt,name=newest_path,json=newestPath,proto3" json:"newest_path,omitempty"`
+	// Where the shards are, that of shard 0 first.
+	Addresses     []string `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1781,6 +1792,151 @@ func (x *InfoResponse) GetNewestPath() string {
 	return ""
 }
 
+func (x *InfoResponse) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+type ScaleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the shards are to be.
+	Addresses     []string `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScaleRequest) Reset() {
+	*x = ScaleRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScaleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScaleRequest) ProtoMessage() {}
+
+func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
+func (*ScaleRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ScaleRequest) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+type ScaleResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	From     uint32                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To       uint32                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	Snapshot string                 `protobuf:"bytes,3,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Rows     int64                  `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Examples that are trained again.
+	Again         int64 `protobuf:"varint,5,opt,name=again,proto3" json:"again,omitempty"`
+	TookNanos     int64 `protobuf:"varint,6,opt,name=took_nanos,json=tookNanos,proto3" json:"took_nanos,omitempty"`
+	PauseNanos    int64 `protobuf:"varint,7,opt,name=pause_nanos,json=pauseNanos,proto3" json:"pause_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScaleResponse) Reset() {
+	*x = ScaleResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScaleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScaleResponse) ProtoMessage() {}
+
+func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
+func (*ScaleResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ScaleResponse) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *ScaleResponse) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetAgain() int64 {
+	if x != nil {
+		return x.Again
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetTookNanos() int64 {
+	if x != nil {
+		return x.TookNanos
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetPauseNanos() int64 {
+	if x != nil {
+		return x.PauseNanos
+	}
+	return 0
+}
+
 type JoinRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1799,7 +1955,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1967,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1980,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinRequest) GetWorker() string {
@@ -1885,7 +2041,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2053,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2066,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinResponse) GetMember() uint64 {
@@ -1930,7 +2086,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2098,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2111,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AwaitRequest) GetMember() uint64 {
@@ -1990,7 +2146,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2158,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2171,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AwaitResponse) GetVersion() uint64 {
@@ -2100,7 +2256,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2268,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2281,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Delegation) GetRun() string {
@@ -2162,7 +2318,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2330,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2343,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FollowRequest) GetWorker() string {
@@ -2227,7 +2383,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2395,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2408,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FollowResponse) GetEnding() uint32 {
@@ -2281,7 +2437,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2449,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2462,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -2380,7 +2536,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2548,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2561,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
 }
 
 type LeaveRequest struct {
@@ -2417,7 +2573,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2585,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2598,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -2461,7 +2617,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2629,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2642,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -2510,7 +2666,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2678,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2691,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -2579,7 +2735,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2747,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2760,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -2645,7 +2801,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2813,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2826,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -2695,7 +2851,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2863,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2876,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
 }
 
 type SetStateRequest struct {
@@ -2738,7 +2894,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2906,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2919,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -2811,7 +2967,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2979,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2992,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetStateResponse) GetValue() []byte {
@@ -2855,7 +3011,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3023,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3036,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -2899,7 +3055,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3067,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3080,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -2963,14 +3119,15 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04lost\x18\b \x01(\tR\x04lost\x12\x12\n" +
 	"\x04rows\x18\t \x01(\x03R\x04rows\x12\x19\n" +
 	"\blog_base\x18\n" +
-	" \x01(\x04R\alogBase\"e\n" +
+	" \x01(\x04R\alogBase\"}\n" +
 	"\vLoadRequest\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x0e\n" +
-	"\x02id\x18\x04 \x01(\x04R\x02id\"\x0e\n" +
+	"\x02id\x18\x04 \x01(\x04R\x02id\x12\x16\n" +
+	"\x06shards\x18\x05 \x01(\rR\x06shards\"\x0e\n" +
 	"\fLoadResponse\"Y\n" +
 	"\x0fBeginCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
@@ -3055,7 +3212,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04room\x18\x05 \x01(\x03R\x04room\x12/\n" +
 	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"\r\n" +
-	"\vInfoRequest\"\xee\x01\n" +
+	"\vInfoRequest\"\x8c\x02\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -3067,7 +3224,20 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\apartial\x18\x06 \x01(\bR\apartial\x12\x16\n" +
 	"\x06newest\x18\a \x01(\fR\x06newest\x12\x1f\n" +
 	"\vnewest_path\x18\b \x01(\tR\n" +
-	"newestPath\"\xf4\x01\n" +
+	"newestPath\x12\x1c\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\",\n" +
+	"\fScaleRequest\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\"\xb9\x01\n" +
+	"\rScaleResponse\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\x12\x1a\n" +
+	"\bsnapshot\x18\x03 \x01(\tR\bsnapshot\x12\x12\n" +
+	"\x04rows\x18\x04 \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05again\x18\x05 \x01(\x03R\x05again\x12\x1d\n" +
+	"\n" +
+	"took_nanos\x18\x06 \x01(\x03R\ttookNanos\x12\x1f\n" +
+	"\vpause_nanos\x18\a \x01(\x03R\n" +
+	"pauseNanos\"\xf4\x01\n" +
 	"\vJoinRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06single\x18\x02 \x01(\bR\x06single\x12\x16\n" +
@@ -3175,7 +3345,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06Digest\x12\x1d.monolith.ps.v1.DigestRequest\x1a\x1e.monolith.ps.v1.DigestResponse\x12D\n" +
 	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12>\n" +
 	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse\x12D\n" +
-	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse2\xcf\a\n" +
+	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse2\x95\b\n" +
 	"\vCoordinator\x12A\n" +
 	"\x04Info\x12\x1b.monolith.ps.v1.InfoRequest\x1a\x1c.monolith.ps.v1.InfoResponse\x12A\n" +
 	"\x04Join\x12\x1b.monolith.ps.v1.JoinRequest\x1a\x1c.monolith.ps.v1.JoinResponse\x12D\n" +
@@ -3189,7 +3359,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bGetState\x12\x1f.monolith.ps.v1.GetStateRequest\x1a .monolith.ps.v1.GetStateResponse\x12M\n" +
 	"\bProgress\x12\x1f.monolith.ps.v1.ProgressRequest\x1a .monolith.ps.v1.ProgressResponse\x12K\n" +
 	"\x06Digest\x12\x1d.monolith.ps.v1.DigestRequest\x1a\".monolith.ps.v1.DigestTextResponse\x12D\n" +
-	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponseB;Z9github.com/monolith-go/monolith/proto/monolith/ps/v1;psv1b\x06proto3"
+	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12D\n" +
+	"\x05Scale\x12\x1c.monolith.ps.v1.ScaleRequest\x1a\x1d.monolith.ps.v1.ScaleResponseB;Z9github.com/monolith-go/monolith/proto/monolith/ps/v1;psv1b\x06proto3"
 
 var (
 	file_monolith_ps_v1_ps_proto_rawDescOnce sync.Once
@@ -3203,7 +3374,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -3235,25 +3406,27 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*ProbeResponse)(nil),      // 27: monolith.ps.v1.ProbeResponse
 	(*InfoRequest)(nil),        // 28: monolith.ps.v1.InfoRequest
 	(*InfoResponse)(nil),       // 29: monolith.ps.v1.InfoResponse
-	(*JoinRequest)(nil),        // 30: monolith.ps.v1.JoinRequest
-	(*JoinResponse)(nil),       // 31: monolith.ps.v1.JoinResponse
-	(*AwaitRequest)(nil),       // 32: monolith.ps.v1.AwaitRequest
-	(*AwaitResponse)(nil),      // 33: monolith.ps.v1.AwaitResponse
-	(*Delegation)(nil),         // 34: monolith.ps.v1.Delegation
-	(*FollowRequest)(nil),      // 35: monolith.ps.v1.FollowRequest
-	(*FollowResponse)(nil),     // 36: monolith.ps.v1.FollowResponse
-	(*ReportRequest)(nil),      // 37: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 38: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 39: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 40: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 41: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 42: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 43: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 44: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 45: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 46: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 47: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 48: monolith.ps.v1.GetStateResponse
+	(*ScaleRequest)(nil),       // 30: monolith.ps.v1.ScaleRequest
+	(*ScaleResponse)(nil),      // 31: monolith.ps.v1.ScaleResponse
+	(*JoinRequest)(nil),        // 32: monolith.ps.v1.JoinRequest
+	(*JoinResponse)(nil),       // 33: monolith.ps.v1.JoinResponse
+	(*AwaitRequest)(nil),       // 34: monolith.ps.v1.AwaitRequest
+	(*AwaitResponse)(nil),      // 35: monolith.ps.v1.AwaitResponse
+	(*Delegation)(nil),         // 36: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 37: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 38: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 39: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 40: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 41: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 42: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 43: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 44: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 45: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 46: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 47: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 48: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 49: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 50: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
@@ -3262,10 +3435,10 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
 	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
 	26, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
-	37, // 6: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	34, // 7: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
-	34, // 8: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
-	34, // 9: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	39, // 6: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	36, // 7: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	36, // 8: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	36, // 9: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
 	2,  // 10: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
 	4,  // 11: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
 	6,  // 12: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
@@ -3278,44 +3451,46 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	23, // 19: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
 	25, // 20: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
 	28, // 21: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	30, // 22: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	32, // 23: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	37, // 24: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	39, // 25: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	35, // 26: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
-	41, // 27: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	43, // 28: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	45, // 29: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	47, // 30: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	32, // 22: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	34, // 23: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	39, // 24: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	41, // 25: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	37, // 26: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	43, // 27: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	45, // 28: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	47, // 29: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	49, // 30: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
 	15, // 31: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
 	17, // 32: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
 	20, // 33: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	3,  // 34: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 35: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 36: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 37: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 38: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 39: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 40: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 41: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 42: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	24, // 43: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
-	27, // 44: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
-	29, // 45: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	31, // 46: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	33, // 47: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	38, // 48: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	40, // 49: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	36, // 50: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
-	42, // 51: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	44, // 52: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	46, // 53: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	48, // 54: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 55: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 56: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 57: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	34, // [34:58] is the sub-list for method output_type
-	10, // [10:34] is the sub-list for method input_type
+	30, // 34: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
+	3,  // 35: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 36: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 37: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	9,  // 38: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	12, // 39: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	14, // 40: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	16, // 41: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	18, // 42: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	22, // 43: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	24, // 44: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
+	27, // 45: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
+	29, // 46: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	33, // 47: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	35, // 48: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	40, // 49: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	42, // 50: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	38, // 51: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	44, // 52: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	46, // 53: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	48, // 54: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	50, // 55: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	16, // 56: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	19, // 57: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	22, // 58: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	31, // 59: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
+	35, // [35:60] is the sub-list for method output_type
+	10, // [10:35] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -3326,16 +3501,16 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[45].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[46].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[47].OneofWrappers = []any{}
 	file_monolith_ps_v1_ps_proto_msgTypes[48].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

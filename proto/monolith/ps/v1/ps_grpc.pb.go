@@ -7,7 +7,7 @@
 // Control calls of the parameter server. Examples, gradients and rows of the hot path do not travel here: see ps/wire.
 //
 // Every call carries the identity of its sender as metadata ("monolith-job", "monolith-plan", "monolith-layout",
-// "monolith-shards", "monolith-version"); a server of another job refuses it with FAILED_PRECONDITION. Errors carry a
+// "monolith-version"); a server of another job refuses it with FAILED_PRECONDITION. Errors carry a
 // Failure as a detail.
 
 package psv1
@@ -526,6 +526,7 @@ const (
 	Coordinator_Progress_FullMethodName = "/monolith.ps.v1.Coordinator/Progress"
 	Coordinator_Digest_FullMethodName   = "/monolith.ps.v1.Coordinator/Digest"
 	Coordinator_Stats_FullMethodName    = "/monolith.ps.v1.Coordinator/Stats"
+	Coordinator_Scale_FullMethodName    = "/monolith.ps.v1.Coordinator/Scale"
 )
 
 // CoordinatorClient is the client API for Coordinator service.
@@ -549,6 +550,7 @@ type CoordinatorClient interface {
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (*ProgressResponse, error)
 	Digest(ctx context.Context, in *DigestRequest, opts ...grpc.CallOption) (*DigestTextResponse, error)
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
+	Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error)
 }
 
 type coordinatorClient struct {
@@ -689,6 +691,16 @@ func (c *coordinatorClient) Stats(ctx context.Context, in *StatsRequest, opts ..
 	return out, nil
 }
 
+func (c *coordinatorClient) Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ScaleResponse)
+	err := c.cc.Invoke(ctx, Coordinator_Scale_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinatorServer is the server API for Coordinator service.
 // All implementations should embed UnimplementedCoordinatorServer
 // for forward compatibility.
@@ -710,6 +722,7 @@ type CoordinatorServer interface {
 	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)
 	Digest(context.Context, *DigestRequest) (*DigestTextResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
+	Scale(context.Context, *ScaleRequest) (*ScaleResponse, error)
 }
 
 // UnimplementedCoordinatorServer should be embedded to have
@@ -757,6 +770,9 @@ func (UnimplementedCoordinatorServer) Digest(context.Context, *DigestRequest) (*
 }
 func (UnimplementedCoordinatorServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedCoordinatorServer) Scale(context.Context, *ScaleRequest) (*ScaleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Scale not implemented")
 }
 func (UnimplementedCoordinatorServer) testEmbeddedByValue() {}
 
@@ -1012,6 +1028,24 @@ func _Coordinator_Stats_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordinator_Scale_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ScaleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServer).Scale(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordinator_Scale_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServer).Scale(ctx, req.(*ScaleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Coordinator_ServiceDesc is the grpc.ServiceDesc for Coordinator service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1070,6 +1104,10 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Stats",
 			Handler:    _Coordinator_Stats_Handler,
+		},
+		{
+			MethodName: "Scale",
+			Handler:    _Coordinator_Scale_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,322 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/ps"
+)
+
+// Scale makes the shards those at the given addresses while workers continue: shards are added and removed at the end of the list. Those that are
+// added must run already. A snapshot is taken; then all shards, new and old, go to it, in a generation in which there are as many. Workers go
+// back with them, as after the loss of a shard, and read again what came after the snapshot's cut.
+//
+// Until the snapshot is durable nothing has changed. From then on the list is decided: it is kept in [Options].Dir, and whatever dies, shard 0
+// tries until every shard of it has its state. The same call again waits for that. The result is, bit for bit, that of a cluster which
+// always had that many shards. Errors: [ps.ErrScale] for a list that cannot follow the present one, [ps.ErrUnreachable] and [ps.ErrMismatch]
+// of a shard that was to be added, [ps.ErrNotReady], [ps.ErrNoDir], those of [Cluster.Snapshot].
+func (c *Cluster) Scale(ctx context.Context, addrs []string) (ps.Scaled, error) {
+	start := time.Now()
+	switch {
+	case !c.opts.remote():
+		return ps.Scaled{}, fmt.Errorf("ps: the shards are in the process that trains; end it, change ps.shards and start it again: %w", ps.ErrScale)
+	case c.opts.Dir == "":
+		return ps.Scaled{}, ps.ErrNoDir
+	}
+	if err := c.takeTurn(ctx); err != nil {
+		return ps.Scaled{}, err
+	}
+	out, err := c.scale(ctx, addrs)
+	<-c.turn
+	if err == nil && out.From == out.To {
+		err = c.awaitReady(ctx) // it was decided before, perhaps a moment ago
+	}
+	out.Took = time.Since(start)
+	return out, err
+}
+
+// awaitReady returns when the shards have a state.
+func (c *Cluster) awaitReady(ctx context.Context) error {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		err := c.Ready()
+		if err == nil || failure.Lasting(err) || errors.Is(err, ps.ErrClosed) {
+			return err
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+// scale is Scale. The caller has the turn.
+func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err error) {
+	now := c.addresses()
+	out.From, out.To = len(now), len(addrs)
+	if slices.Equal(now, addrs) {
+		return out, nil
+	}
+	if err := follows(now, addrs); err != nil {
+		return out, err
+	}
+	if err := c.Ready(); err != nil {
+		return out, err
+	}
+	added, err := c.reach(ctx, now, addrs)
+	if err != nil {
+		return out, err
+	}
+	info, err := c.takeNow(ctx, ps.SnapshotOptions{IfChanged: true, Note: fmt.Sprintf("for %d shards, %d until then", len(addrs), len(now))}, 0)
+	if err == nil {
+		err = c.decide(ctx, now, addrs)
+	}
+	if err != nil {
+		return out, errors.Join(err, closeAll(added))
+	}
+	out.Snapshot, out.Rows = info.Path, info.Rows()
+	// It is decided: the caller's end does not end it any more.
+	began := time.Now()
+	c.notReady(fmt.Errorf("ps: %d shards become %d: %w", len(now), len(addrs), ps.ErrNotReady))
+	c.replace(addrs, added)
+	if applied, err := c.first.Progress(ctx); err == nil {
+		for id, p := range applied {
+			out.Again += p.Rows - info.Positions[id.Source][id.Split].Rows
+		}
+	}
+	c.opts.Logger.InfoContext(ctx, "the number of shards changes", "from", len(now), "to", len(addrs), "path", info.Path)
+	if err := c.assemble(c.run, true); err != nil {
+		return out, fmt.Errorf("ps: it is decided that there are %d shards, and shard 0 tries until all have their state: %w", len(addrs), err)
+	}
+	out.Pause = time.Since(began)
+	c.dismiss()
+	return out, nil
+}
+
+// follows reports whether a list of addresses can come after another. Errors: [ps.ErrScale].
+func follows(now, next []string) error {
+	if err := distinct(next); err != nil {
+		return err
+	}
+	for i := range min(len(now), len(next)) {
+		switch {
+		case now[i] == next[i]:
+		case i == 0:
+			return fmt.Errorf("ps: shard 0 is at %s and stays there, because it coordinates; the list begins with %s: %w", now[0], next[0], ps.ErrScale)
+		default:
+			return fmt.Errorf("ps: shard %d is at %s, the list has %s in its place; shards are added and removed at the end of the list: %w", i, now[i], next[i], ps.ErrScale)
+		}
+	}
+	return nil
+}
+
+// distinct reports whether a list has as many addresses as there may be shards. Errors: [ps.ErrScale].
+func distinct(addrs []string) error {
+	if n := len(addrs); n < 1 || n > ps.NumBuckets {
+		return fmt.Errorf("ps: %d addresses of shards, between 1 and %d are possible: %w", n, ps.NumBuckets, ps.ErrScale)
+	}
+	of := map[string]int{}
+	for i, addr := range addrs {
+		if addr == "" {
+			return fmt.Errorf("ps: shard %d has no address: %w", i, ps.ErrScale)
+		}
+		if first, twice := of[addr]; twice {
+			return fmt.Errorf("ps: %s is named twice, for shard %d and for shard %d: %w", addr, first, i, ps.ErrScale)
+		}
+		of[addr] = i
+	}
+	return nil
+}
+
+// reach dials the shards that are added and returns them once each has answered.
+func (c *Cluster) reach(ctx context.Context, now, next []string) (added []ps.Peer, err error) {
+	for i := len(now); i < len(next); i++ {
+		p, err := c.opts.Dial(i, next[i])
+		if err == nil {
+			added = append(added, p)
+			asked, cancel := context.WithTimeout(ctx, statusTimeout)
+			_, err = p.Status(asked)
+			cancel()
+		}
+		if err != nil {
+			err = fmt.Errorf("ps: nothing has changed: shard %d, to be added at %s, must run first (monolith ps JOB.yaml --shard %d with all addresses in ps.addresses): %w", i, next[i], i, err)
+			return nil, errors.Join(err, closeAll(added))
+		}
+	}
+	return added, nil
+}
+
+func closeAll(peers []ps.Peer) error {
+	var errs []error
+	for _, p := range peers {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// replace makes the shards those of a new list. The caller has the turn, and the cluster is not ready.
+func (c *Cluster) replace(addrs []string, added []ps.Peer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keep := min(len(c.mu.peers), len(addrs))
+	for i, p := range c.mu.peers[keep:] {
+		if c.mu.removed == nil {
+			c.mu.removed = map[int]ps.Peer{}
+		}
+		c.mu.removed[keep+i] = p
+	}
+	c.mu.peers, c.mu.addrs = slices.Concat(c.mu.peers[:keep], added), slices.Clone(addrs)
+	c.mu.owed = nil // the new state knows of no cut
+}
+
+// dismiss makes removed shards give up what they hold, once the others have their state. One that does not answer, because it was ended
+// perhaps, is left alone: its state is of a generation that nobody works with.
+func (c *Cluster) dismiss() {
+	c.mu.Lock()
+	generation, numShards, removed := c.mu.generation, len(c.mu.peers), c.mu.removed
+	if generation != 0 {
+		c.mu.removed = nil
+	}
+	c.mu.Unlock()
+	if generation == 0 {
+		return
+	}
+	for i, p := range removed {
+		ctx, cancel := context.WithTimeout(c.run, statusTimeout)
+		err := p.Load(ctx, ps.LoadOptions{Generation: generation, Shards: numShards})
+		cancel()
+		if err = errors.Join(err, p.Close()); err != nil {
+			c.opts.Logger.WarnContext(c.run, "a removed shard was not told; end its process", "shard", i, "err", err)
+		}
+	}
+}
+
+// addresses returns where the shards are.
+func (c *Cluster) addresses() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.addrs
+}
+
+// NumShards is how many shards there are.
+func (c *Cluster) NumShards() int { return len(c.peers()) }
+
+const (
+	// addrsName is the file in the snapshots' folder that has where the shards are, once that was changed by [Cluster.Scale].
+	addrsName = "shards"
+	// maxAddrs bounds it, bytes.
+	maxAddrs = 4 << 20
+)
+
+// decidedAddrs is what the file holds.
+type decidedAddrs struct {
+	// Addrs are those of the shards, Before the lists from which they have become: of a job that has one of these still, Addrs is meant.
+	Addrs  []string   `json:"addresses"`
+	Before [][]string `json:"before,omitempty"`
+}
+
+// has reports whether a list is one of those before.
+func (d *decidedAddrs) has(addrs []string) bool {
+	return slices.ContainsFunc(d.Before, func(b []string) bool { return slices.Equal(b, addrs) })
+}
+
+// readAddrs reads what the file holds. Errors: [ps.ErrCorrupt].
+func readAddrs(b []byte) (decidedAddrs, error) {
+	var d decidedAddrs
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&d)
+	if err == nil && dec.More() {
+		err = errors.New("there is more behind it")
+	}
+	if err == nil {
+		err = distinct(d.Addrs)
+	}
+	if err != nil {
+		return decidedAddrs{}, fmt.Errorf("%w: %w", err, ps.ErrCorrupt)
+	}
+	return d, nil
+}
+
+// decided reads what was decided last, nothing where nothing was.
+func (c *Cluster) decided(ctx context.Context) (decidedAddrs, error) {
+	name := filepath.Join(c.opts.Dir, addrsName)
+	b, err := fsx.ReadFile(ctx, c.opts.FS, name, maxAddrs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return decidedAddrs{}, nil
+	}
+	var d decidedAddrs
+	if err == nil {
+		d, err = readAddrs(b)
+	}
+	if err != nil {
+		return d, fmt.Errorf("ps: %s, which has the addresses of the shards: %w; where the job's ps.addresses are right, remove it", name, err)
+	}
+	return d, nil
+}
+
+// writeAddrs makes a decision durable.
+func (c *Cluster) writeAddrs(ctx context.Context, d decidedAddrs) error {
+	b, err := json.Marshal(d)
+	if err == nil {
+		err = fsx.WriteFile(ctx, c.opts.FS, filepath.Join(c.opts.Dir, addrsName), append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("ps: writing where the shards are: %w", err)
+	}
+	return nil
+}
+
+// decide makes it durable that the shards are those of another list. Where the file has that list, it is decided: a coordinator that is started
+// again would go by it, also if writing it ended with an error.
+func (c *Cluster) decide(ctx context.Context, now, next []string) error {
+	ctx = context.WithoutCancel(ctx)
+	d, err := c.decided(ctx)
+	if err != nil {
+		return err
+	}
+	if !d.has(now) {
+		d.Before = append(d.Before, now)
+	}
+	d.Before = slices.DeleteFunc(d.Before, func(b []string) bool { return slices.Equal(b, next) })
+	d.Addrs = next
+	if err = c.writeAddrs(ctx, d); err == nil {
+		return nil
+	}
+	if there, again := c.decided(ctx); again == nil && slices.Equal(there.Addrs, next) {
+		c.opts.Logger.WarnContext(ctx, "where the shards are is written, and may not be durable", "err", err)
+		return nil
+	}
+	return err
+}
+
+// settled returns where the shards are for a job that has them at the given addresses: there, unless that is a list from which Scale has
+// made another one.
+func (c *Cluster) settled(ctx context.Context, addrs []string) ([]string, error) {
+	if c.opts.Dir == "" {
+		return addrs, nil
+	}
+	d, err := c.decided(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.has(addrs):
+		c.opts.Logger.WarnContext(ctx, "the number of shards was changed since; change ps.addresses of the job", "job", len(addrs), "shards", len(d.Addrs), "addresses", d.Addrs)
+		return d.Addrs, nil
+	case d.Addrs == nil, slices.Equal(d.Addrs, addrs) && d.Before == nil:
+		return addrs, nil
+	}
+	// The job says so: what was before is over.
+	return addrs, c.writeAddrs(ctx, decidedAddrs{Addrs: addrs})
+}
