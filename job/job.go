@@ -148,6 +148,10 @@ type (
 	ServeOptions = run.ServeOptions
 	// ServeResult describes what serving came to.
 	ServeResult = result.ServeResult
+	// ScaleOptions say which shards a running job is to have.
+	ScaleOptions = run.ScaleOptions
+	// Scaled describes a change of the number of shards.
+	Scaled = result.Scaled
 	// Runner runs the one segment of a plan somewhere else than in this process.
 	Runner = run.Runner
 	// Submission is what a [Runner] is to run.
@@ -398,6 +402,11 @@ func PruneSnapshots(path string, r Retention, remove bool) (*SnapshotsPruned, er
 // TakeSnapshot asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable.
 func TakeSnapshot(ctx context.Context, cfg *Config, o TakeOptions) (*SnapshotTaken, error) {
 	return run.Take(ctx, cfg, o)
+}
+
+// Scale makes the shards of a running job others, while its workers continue, and returns when all have their state.
+func Scale(ctx context.Context, cfg *Config, o ScaleOptions) (*Scaled, error) {
+	return run.Scale(ctx, cfg, o)
 }
 
 // Propose looks into a source, as [ForTarget] understands it, and writes a job that trains on it, with comments on what is

@@ -30,7 +30,8 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
-		Pool: beam.Pool,
+		Scale: job.Scale,
+		Pool:  beam.Pool,
 		Rows: func(ctx context.Context, o job.RowsOptions) (*job.Rows, error) {
 			o.Runners, o.Recipes = runners, recipes
 			return job.WriteRows(ctx, o)

@@ -23,7 +23,7 @@ func Shards(ctx context.Context, cfg *job.Config, o psbench.ShardsOptions) (_ []
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
-	o.Layout, o.Addrs = m.Layout(), cfg.PS.Addresses
+	o.Layout, o.Addrs = m.Layout(), remote.Info().Addrs
 	rates, err := psbench.Shards(ctx, remote, o)
 	if errors.Is(err, psbench.ErrTraining) {
 		return nil, fault.Config("%w; stop them, or measure beside them with --while-training", err)

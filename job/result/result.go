@@ -537,6 +537,22 @@ type Proposed struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// Scaled describes a change of the number of shards.
+type Scaled struct {
+	// Before is how many there were, Shards how many there are; equal where there was nothing to do.
+	Before    int      `json:"before"`
+	Shards    int      `json:"shards"`
+	Addresses []string `json:"addresses"`
+	// Snapshot is the one by which the rows moved, Rows how many it holds.
+	Snapshot string `json:"snapshot,omitempty"`
+	Rows     int64  `json:"rows"`
+	// Again counts the examples that are trained again, because they came after the snapshot's cut.
+	Again int64 `json:"again"`
+	// Took is the time of all in seconds, Pause that in which workers waited for the shards' state.
+	Took  float64 `json:"took_seconds"`
+	Pause float64 `json:"pause_seconds"`
+}
+
 // ServeResult describes what serving came to.
 type ServeResult struct {
 	Shards []int `json:"shards"`

@@ -25,22 +25,31 @@ type TakeOptions struct {
 	Logger *slog.Logger
 }
 
-// Take asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable. Training continues. Errors:
-// [pipeline.ErrConfig] for a job without ps.addresses, [pipeline.ErrUnavailable], those of taking one.
-func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (_ *result.SnapshotTaken, err error) {
+// ask calls f with the parameter server of a job whose shards are in processes of their own. Errors: [pipeline.ErrConfig] for a job without
+// ps.addresses, which otherwise says of, [pipeline.ErrUnavailable], those of f.
+func ask(ctx context.Context, cfg *spec.Config, log *slog.Logger, otherwise string, f func(*rpc.Remote) error) (err error) {
 	if !cfg.PS.Remote() {
-		return nil, fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; send it the signal SIGUSR2: kill -USR2 PID")
+		return fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; %s", otherwise)
 	}
-	remote, _, err := Connect(ctx, cfg, o.Logger)
+	remote, _, err := Connect(ctx, cfg, log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
-	info, err := remote.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
-	if err != nil {
-		return nil, fault.Unavailable(err)
-	}
-	return &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}, nil
+	return fault.Unavailable(f(remote))
+}
+
+// Take asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable. Training continues. Errors:
+// [pipeline.ErrConfig] for a job without ps.addresses, [pipeline.ErrUnavailable], those of taking one.
+func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (taken *result.SnapshotTaken, err error) {
+	err = ask(ctx, cfg, o.Logger, "send it the signal SIGUSR2: kill -USR2 PID", func(remote *rpc.Remote) error {
+		info, err := remote.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
+		if err == nil {
+			taken = &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}
+		}
+		return err
+	})
+	return taken, err
 }
 
 // Connect connects to the shards of a job in processes of their own, as one of its workers, and returns the job's model too. A nil logger discards.

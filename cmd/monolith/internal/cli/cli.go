@@ -31,6 +31,8 @@ type Ops struct {
 	Train func(context.Context, *job.Config, job.RunOptions) (*job.TrainResult, error)
 	// Serve serves shards of a job's parameter server.
 	Serve func(context.Context, *job.Config, job.ServeOptions) (*job.ServeResult, error)
+	// Scale makes the shards of a running job others.
+	Scale func(context.Context, *job.Config, job.ScaleOptions) (*job.Scaled, error)
 	// Pool runs executors for a worker of a Beam runner until ctx ends.
 	Pool func(ctx context.Context, listen string, ready func(addr string)) error
 	// Translate makes what training a job would submit to its runner, as JSON. It reads no data.

@@ -313,6 +313,13 @@ func fakes() cli.Ops {
 				return &job.SnapshotTaken{SnapshotEntry: e, Took: 1.5, Stall: .0125}, fail()
 			},
 		},
+		Scale: func(_ context.Context, c *job.Config, o job.ScaleOptions) (*job.Scaled, error) {
+			to := o.To
+			if to == nil {
+				to = c.PS.Addresses
+			}
+			return &job.Scaled{Before: 2, Shards: len(to), Addresses: to, Snapshot: "runs/job/snapshots/snap-00000012", Rows: 12345, Again: 1, Took: 1.5, Pause: .25}, fail()
+		},
 		InspectSlots: func(_ context.Context, path string, o job.SlotOptions) (*job.SnapshotSlots, error) {
 			newest := time.Unix(1700000000, 0)
 			s := &job.SnapshotSlots{Path: path, ID: 3, Created: time.Unix(1700000100, 0), Rows: 12345}

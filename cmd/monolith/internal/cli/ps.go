@@ -38,7 +38,8 @@ shard 0 take one and continue.`,
   monolith ps job.yaml --shard 1,2                 # two shards in one process
   monolith ps job.yaml                             # all shards in one process
   monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000   # with ps.tls, ps.token
-  monolith ps job.yaml --shard 0 --resume=false    # start over`,
+  monolith ps job.yaml --shard 0 --resume=false    # start over
+  monolith ps scale job.yaml      # the running shards become those of the file`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,6 +74,7 @@ shard 0 take one and continue.`,
 			return err
 		},
 	}
+	cmd.AddCommand(a.scaleCommand(out))
 	addSet(cmd, &set)
 	cmd.Flags().IntSliceVar(&shards, "shard", nil, "`indexes` of the shards to serve, from 0 (default: all)")
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen at instead of the shard's own in ps.addresses")

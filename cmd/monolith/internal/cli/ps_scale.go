@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) scaleCommand(out *outcome) *cobra.Command {
+	var set, to []string
+	cmd := &cobra.Command{
+		Use:   "scale JOB.yaml",
+		Short: "Add or remove shards of a running job",
+		Long: `Make the shards of a running job those of a list of addresses, while its workers continue. The list is the job's ps.addresses, or --to.
+
+Shards are added and removed at the end of the list; shard 0 stays. Start those that are added first, with the new list: monolith ps JOB.yaml --shard N. Then this
+command asks shard 0, which takes a snapshot while training continues, and lets all shards go to it as so many. Meanwhile workers wait, and
+then read again what came after the snapshot; nothing is lost or counted twice, and the result is that of a job which always had that many shards. It says how long
+they waited. Shards that were removed are empty and refuse everybody: end their processes then.
+
+From the snapshot on it is decided: if this command or any process is killed, shard 0 goes on with it, and the same command again waits for the end. Processes
+that are started with the list from before follow the new one. docs/cluster.md has more.`,
+		Example: `  monolith ps scale job.yaml                      # after editing ps.addresses
+  monolith ps scale job.yaml --to ps-0:7000,ps-1:7000,ps-2:7000`,
+		Args:              exactly("a job file"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out.command = "ps scale"
+			if a.Ops.Scale == nil {
+				return errMissing
+			}
+			cfg, err := a.load(args[0], set)
+			if err != nil {
+				return err
+			}
+			o := job.ScaleOptions{Logger: a.logger.Load()}
+			if cmd.Flags().Changed("to") {
+				o.To = to
+			}
+			done, err := a.Ops.Scale(cmd.Context(), cfg, o)
+			if err != nil {
+				return err
+			}
+			out.result = done
+			out.text = func(w io.Writer) error { return writeScaled(w, done) }
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().StringSliceVar(&to, "to", nil, "`addresses` of all shards, that of shard 0 first (default: ps.addresses of the job file)")
+	return cmd
+}
+
+func writeScaled(w io.Writer, s *job.Scaled) error {
+	if s.Before == s.Shards {
+		_, err := fmt.Fprintf(w, "the job has these %s\n", plural(s.Shards, "shard"))
+		return err
+	}
+	return pairs(w, []string{"shards", fmt.Sprintf("%d, %d before", s.Shards, s.Before)}, []string{"snapshot", s.Snapshot}, []string{"rows", ui.Count(s.Rows)},
+		[]string{"trained again", plural(int(s.Again), "example")}, []string{"workers waited", fmt.Sprintf("%.2f s", s.Pause)}, []string{"took", fmt.Sprintf("%.2f s", s.Took)})
+}
