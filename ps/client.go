@@ -487,7 +487,8 @@ func (c *Client) OnMarker(f func() map[string][]byte) {
 }
 
 // Close commits what is decided, as far as that takes no long wait, and ends the streams. Later calls return [ErrClosed].
-// It may be called more than once.
+// It may be called more than once. A shard that does not hear of it in time, because it is away or slow, is no error: it finds the stream broken, and
+// what it has staged is settled by the next owner of the split, or the next snapshot.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	closed := c.mu.closed
@@ -507,9 +508,14 @@ func (c *Client) Close() error {
 	// Shard 0 first: a cut waits everywhere for the sessions that shard 0 knows when it begins. One that has left another shard
 	// before would be waited for there for ever, and so would everybody who has passed the marker.
 	errs := make([]error, len(c.streams))
-	errs[0] = c.streams[0].conn.Close(ctx, clean)
+	end := func(s int) {
+		if err := c.streams[s].conn.Close(ctx, clean); !errors.Is(err, ErrUnreachable) {
+			errs[s] = err
+		}
+	}
+	end(0)
 	_ = c.fan.each(ctx, len(errs)-1, func(_ context.Context, s int) error {
-		errs[s+1] = c.streams[s+1].conn.Close(ctx, clean)
+		end(s + 1)
 		return nil
 	})
 	return errors.Join(errs...)

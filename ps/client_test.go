@@ -3,6 +3,7 @@ package ps_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -183,6 +184,35 @@ func TestFanCallsAllShards(t *testing.T) {
 	for i, v := range rows.Values[0] {
 		if v != 3 {
 			t.Errorf("row %d counts %v", ids[i], v)
+		}
+	}
+}
+
+// deafConn does not hear goodbyes.
+type deafConn struct {
+	ps.Conn
+	err error
+}
+
+func (c *deafConn) Close(ctx context.Context, clean bool) error {
+	return errors.Join(c.Conn.Close(ctx, clean), c.err)
+}
+
+// TestCloseOfAShardThatIsAway: a shard that does not hear that a client leaves does not fail what the client has done; any other error does.
+func TestCloseOfAShardThatIsAway(t *testing.T) {
+	t.Parallel()
+	other := errors.New("other")
+	for _, want := range []error{nil, other} {
+		away := fmt.Errorf("nobody answers: %w", ps.ErrUnreachable)
+		c := mustOpen(t, coordinator.Options{Layout: pstest.CountingLayout(), NumShards: 3, WrapConn: func(_ string, shard int, conn ps.Conn) ps.Conn {
+			return &deafConn{conn, []error{away, want, away}[shard]}
+		}})
+		cl, err := c.Client(t.Context(), "w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.Close(); !errors.Is(err, want) || errors.Is(err, ps.ErrUnreachable) {
+			t.Errorf("closed: %v, want %v", err, want)
 		}
 	}
 }

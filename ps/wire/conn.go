@@ -202,7 +202,7 @@ func (c *Conn) Close(ctx context.Context, clean bool) error {
 	} else if ctx.Err() != nil {
 		left = goodbyeFor
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), left, errSilent)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), left, errUnheard)
 	defer cancel()
 	c.request = call{kind: kindClose, clean: clean}
 	var err error

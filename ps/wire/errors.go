@@ -30,6 +30,7 @@ var (
 	ErrBroken = errors.New("stream broke")
 
 	errSilent     = errors.New("nothing arrived in time")
+	errUnheard    = fmt.Errorf("the goodbye was not answered in time: %w", ps.ErrUnreachable)
 	errContinued  = errors.New("the session continues in another stream")
 	errStreamOver = errors.New("the server ended the stream")
 )

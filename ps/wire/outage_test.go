@@ -210,6 +210,28 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	})
 }
 
+// TestCloseOfASilentShard: a goodbye that has no answer in time says that the shard could not be reached.
+func TestCloseOfASilentShard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, held := &fakeConn{}, make(chan struct{})
+		r, c := newRemote(t, f, remoteOptions{})
+		f.control = func(context.Context, []ps.Control) (ps.Reply, error) {
+			<-held
+			return ps.Reply{}, nil
+		}
+		called := make(chan struct{})
+		go func() { defer close(called); _, _ = c.Control(t.Context(), nil) }()
+		synctest.Wait()
+		if err := c.Close(t.Context(), true); !errors.Is(err, wire.ErrUnreachable) {
+			t.Errorf("Close: %v, want ErrUnreachable", err)
+		}
+		close(held)
+		<-called
+		r.close(t)
+	})
+}
+
 // TestNoGoroutineStays counts them; it is not parallel, so nobody else's are counted.
 func TestNoGoroutineStays(t *testing.T) {
 	before := runtime.NumGoroutine()
