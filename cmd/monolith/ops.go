@@ -80,6 +80,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"queues":   jobbench.Queues,
 			"size":     jobbench.Size,
 			"procs":    jobbench.Procs,
+			"month":    jobbench.Month,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,
