@@ -85,6 +85,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"wal":      psbench.Log,
 			"snapshot": psbench.Snapshot,
 			"table":    psbench.Table,
+			"large":    psbench.Large,
 		},
 		BenchShards: jobbench.Shards,
 	}

@@ -94,20 +94,7 @@ func (t *trainer) times(ctx context.Context, o ps.SnapshotOptions, changed int) 
 	w := t.workers[0]
 	var ms, mb []float64
 	for range snapshots {
-		for from := 0; from < changed; from += batch {
-			u := w.updates[0]
-			n := min(batch, changed-from)
-			keys := make([]int64, n)
-			for i := range keys {
-				keys[i] = key(from + i)
-			}
-			now := *u
-			now.Keys, now.Counts, now.Grads = [][]int64{keys}, [][]uint32{u.Counts[0][:n]}, [][]float32{u.Grads[0][:dim*n]}
-			if err := w.push(ctx, &now); err != nil {
-				return written{}, err
-			}
-		}
-		if err := w.client.Flush(ctx); err != nil {
+		if err := t.change(ctx, w, changed); err != nil {
 			return written{}, err
 		}
 		info, err := t.alone(ctx, o)
@@ -120,6 +107,24 @@ func (t *trainer) times(ctx context.Context, o ps.SnapshotOptions, changed int) 
 		ms, mb = append(ms, float64(info.Took.Microseconds())/1e3), append(mb, float64(info.Bytes())/1e6)
 	}
 	return written{median(ms), median(mb)}, nil
+}
+
+// change pushes the first rows once.
+func (t *trainer) change(ctx context.Context, w *worker, rows int) error {
+	for from := 0; from < rows; from += batch {
+		u := w.updates[0]
+		n := min(batch, rows-from)
+		keys := make([]int64, n)
+		for i := range keys {
+			keys[i] = key(from + i)
+		}
+		now := *u
+		now.Keys, now.Counts, now.Grads = [][]int64{keys}, [][]uint32{u.Counts[0][:n]}, [][]float32{u.Grads[0][:t.dim*n]}
+		if err := w.push(ctx, &now); err != nil {
+			return err
+		}
+	}
+	return w.client.Flush(ctx)
 }
 
 // alone takes a snapshot while the workers have nothing to push.

@@ -76,6 +76,25 @@ func TestSnapshot(t *testing.T) {
 	empty(t, o.Dir)
 }
 
+// TestLarge: it runs to its end on a small table, which comes back as it was, and leaves no files.
+func TestLarge(t *testing.T) {
+	t.Parallel()
+	o := bench.Options{Rounds: 1, Each: time.Millisecond, Rows: 200_000, Dir: t.TempDir()}
+	results, err := psbench.Large(t.Context(), o)
+	if err != nil || len(results) != 9 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	for _, r := range results {
+		if r.Ours <= 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+	if whole, changed := results[4], results[6]; changed.Ours > whole.Ours/20 {
+		t.Errorf("a hundredth of %v MB takes %v", whole.Ours, changed.Ours)
+	}
+	empty(t, o.Dir)
+}
+
 func empty(t *testing.T, dir string) {
 	t.Helper()
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {

@@ -24,6 +24,7 @@ const batch = 2000
 type trainer struct {
 	cluster *coordinator.Cluster
 	workers []*worker
+	dim     int // of rows
 }
 
 type worker struct {
@@ -32,16 +33,18 @@ type worker struct {
 	at      int64
 }
 
-// train opens a parameter server whose tables hold so many rows.
+// train opens a parameter server whose tables hold so many rows, of [layout] unless o has one.
 func train(ctx context.Context, o coordinator.Options, rows, workers int, ends *ends) (*trainer, error) {
-	o.Layout = layout()
+	if o.Layout == nil {
+		o.Layout = layout(dim)
+	}
 	o.MaxStaged = 1
 	c, err := coordinator.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	ends.add(func() error { return c.Close(context.WithoutCancel(ctx)) })
-	t := &trainer{cluster: c}
+	t := &trainer{cluster: c, dim: o.Layout.Tables[0].Dim()}
 	for i := range workers {
 		w, err := t.worker(ctx, i, rows, ends)
 		if err != nil {
@@ -51,13 +54,13 @@ func train(ctx context.Context, o coordinator.Options, rows, workers int, ends *
 	}
 	// Rows come into being by being pushed once, in larger batches.
 	const fill = 32 * batch
-	w, u, keys := t.workers[0], update(fill), make([]int64, fill)
+	w, u, keys := t.workers[0], update(fill, t.dim), make([]int64, fill)
 	for from := 0; from < rows; from += fill {
 		for i := range keys {
 			keys[i] = key(from + i)
 		}
 		u.Keys[0] = keys[:min(fill, rows-from)]
-		u.Counts[0], u.Grads[0] = u.Counts[0][:len(u.Keys[0])], u.Grads[0][:dim*len(u.Keys[0])]
+		u.Counts[0], u.Grads[0] = u.Counts[0][:len(u.Keys[0])], u.Grads[0][:t.dim*len(u.Keys[0])]
 		if err := w.push(ctx, u); err != nil {
 			return nil, err
 		}
@@ -68,7 +71,7 @@ func train(ctx context.Context, o coordinator.Options, rows, workers int, ends *
 // key is the fid of row i of the table.
 func key(i int) int64 { return int64(uint64(i) * 0x9e3779b97f4a7c15) }
 
-func update(n int) *param.Update {
+func update(n, dim int) *param.Update {
 	u := &param.Update{Source: "s", LR: 1, NumRows: 1, Keys: [][]int64{make([]int64, n)}, Counts: [][]uint32{make([]uint32, n)}, Grads: [][]float32{make([]float32, n*dim)}}
 	for i := range u.Counts[0] {
 		u.Counts[0][i] = 1
@@ -87,12 +90,14 @@ func (t *trainer) worker(ctx context.Context, i, rows int, ends *ends) (*worker,
 	ends.add(client.Close)
 	w := &worker{client: client}
 	split := fmt.Sprintf("x%d", i)
-	if _, err := client.Resume(ctx, "s", []string{split}); err != nil {
+	applied, err := client.Resume(ctx, "s", []string{split})
+	if err != nil {
 		return nil, err
 	}
+	w.at = max(int64(applied[split].Position), 0)
 	r := rand.New(rand.NewPCG(uint64(i), 1))
 	for range 64 {
-		u := update(batch)
+		u := update(batch, t.dim)
 		u.Split = split
 		seen := map[int64]bool{}
 		for j := 0; j < batch; {

@@ -187,8 +187,8 @@ func (fixed) Stage(context.Context, []ps.Control, uint64, *param.Update) (ps.Rep
 
 func (fixed) Close(context.Context, bool) error { return nil }
 
-// layout is one table of rows under Adagrad.
-func layout() *param.Layout {
+// layout is one table of rows of a dimension under Adagrad.
+func layout(dim int) *param.Layout {
 	return &param.Layout{Tables: []param.Table{{Name: "t", Segments: []param.Segment{{
 		Name: "v", Dim: dim, Init: param.Uniform(-0.1, 0.1), Optimizer: optim.Adagrad{LR: 0.05},
 	}}}}}
@@ -197,7 +197,7 @@ func layout() *param.Layout {
 // openShard opens a shard in this process and a conn to it.
 func openShard(ctx context.Context, ends *ends) (ps.Conn, error) {
 	var conn ps.Conn
-	c, err := coordinator.Open(ctx, coordinator.Options{Layout: layout(), WrapConn: func(_ string, _ int, c ps.Conn) ps.Conn {
+	c, err := coordinator.Open(ctx, coordinator.Options{Layout: layout(dim), WrapConn: func(_ string, _ int, c ps.Conn) ps.Conn {
 		conn = c
 		return c
 	}})
