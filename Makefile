@@ -75,8 +75,12 @@ flink-cluster: ## train on a Flink session cluster whose processes are killed; n
 memory: ## train on 1 and on 8 GB of Parquet and compare the memory; needs 9 GB of disk, minutes
 	MONOLITH_REQUIRE=$(MONOLITH_REQUIRE),memory $(GO) test -count=1 -timeout 60m -v -run '^TestMemoryIsFlat$$' ./cmd/monolith
 
+.PHONY: soak
+soak: ## train a cluster of processes that are killed, stopped and started again for ten minutes
+	MONOLITH_REQUIRE=$(MONOLITH_REQUIRE),soak $(GO) test -count=1 -timeout 30m -v -run '^TestSoak$$' ./cmd/monolith
+
 .PHONY: nightly
-nightly: fuzz mutants flink-cluster memory ## what takes too long for each change
+nightly: fuzz mutants flink-cluster memory soak ## what takes too long for each change
 
 .PHONY: cover
 cover: ## write cover.html
