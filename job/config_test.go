@@ -198,6 +198,12 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"schedules of single rules", movielens, []string{"optimizer.schedules.dense.cycle=true", "optimizer.schedules.sparse.kind=polynomial", "optimizer.schedules.bias.over=3", "optimizer.clip.bias=-1"}, []string{
+			"--set optimizer.clip.bias: optimizer.clip.bias: is -1, must be at least 0",
+			"--set optimizer.schedules.dense.cycle: optimizer.schedules.dense.cycle: is of polynomial and cosine, and optimizer.schedules.dense.kind is constant",
+			"--set optimizer.schedules.sparse.kind: optimizer.schedules.sparse.over: is missing; say over how many examples polynomial goes",
+			"--set optimizer.schedules.bias.over: optimizer.schedules.bias.over: is set, but optimizer.schedules.bias.kind is constant; say how the rates change: polynomial, exponential or cosine",
+		}},
 		{"schedule of nothing", movielens, []string{"train.schedule.over=5", "train.schedule.cycle=true", "train.schedule.staircase=true"}, []string{
 			"--set train.schedule.over: train.schedule.over: is set, but train.schedule.kind is constant; say how the rates change: polynomial, exponential or cosine",
 			"--set train.schedule.staircase: train.schedule.staircase: is of exponential, and train.schedule.kind is constant",

@@ -219,7 +219,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 	for s := range parts {
 		q := &parts[s]
 		q.Source, q.Split, q.From, q.To = u.Source, u.Split, u.From, u.To
-		q.NumRows, q.Time, q.LR, q.Op = u.NumRows, u.Time, u.LR, u.Op
+		q.NumRows, q.Time, q.LR, q.Examples, q.Op = u.NumRows, u.Time, u.LR, u.Examples, u.Op
 		for t := range p.dims {
 			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
 		}

@@ -104,6 +104,10 @@ type Table struct {
 	Sparse *Optimizer `yaml:"sparse"`
 	// Bias is the rule of the linear weight of each id.
 	Bias *Optimizer `yaml:"bias"`
+	// Clip are the bounds of its gradients. Default: optimizer.clip.
+	Clip *Clips `yaml:"clip"`
+	// Schedules are the factors on its rates. Default: optimizer.schedules.
+	Schedules *RowSchedules `yaml:"schedules"`
 	// Storage is the format in which shards keep the table's embedding vectors. Default: ps.storage.
 	Storage *string `yaml:"storage" enum:"float32|bf16|fp16"`
 }

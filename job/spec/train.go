@@ -134,4 +134,32 @@ type Optimizers struct {
 	Sparse Optimizer `yaml:"sparse" default:"adagrad"`
 	// Bias is the rule of the linear weight of each id.
 	Bias Optimizer `yaml:"bias" default:"ftrl"`
+	// Clip bounds what one batch may change of one id. Tables may have their own.
+	Clip Clips `yaml:"clip"`
+	// Schedules are factors on the rates of one rule each, times train.schedule's, by how many examples the model was trained on. Tables may have their own of rows.
+	Schedules Schedules `yaml:"schedules"`
+}
+
+// Clips are the largest Euclidean norms of gradients of single ids: a longer one is scaled down to it, before L2 is added. Gradients are means over a batch, so what suits falls
+// with the batch. model.*.clip_norm bounds those of a batch together.
+type Clips struct {
+	// Sparse is that of an embedding vector's gradient; 0: none.
+	Sparse float64 `yaml:"sparse" default:"0" min:"0"`
+	// Bias is that of a linear weight's; 0: none.
+	Bias float64 `yaml:"bias" default:"0" min:"0"`
+}
+
+// RowSchedules are factors on the rates of rows.
+type RowSchedules struct {
+	// Sparse is that of embedding vectors.
+	Sparse Schedule `yaml:"sparse"`
+	// Bias is that of the linear weight of each id.
+	Bias Schedule `yaml:"bias"`
+}
+
+// Schedules are factors on the rates of the three kinds of parameters.
+type Schedules struct {
+	// Dense is that of layers' weights.
+	Dense        Schedule `yaml:"dense"`
+	RowSchedules `yaml:",inline"`
 }

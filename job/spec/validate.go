@@ -233,7 +233,7 @@ func (v *validator) rules(c *Config) {
 	if _, ok := c.Model.Value().(component.OwnRules); !ok {
 		return
 	}
-	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "ps.storage"} {
+	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.clip", "optimizer.schedules", "ps.storage"} {
 		if v.c.places.Set(path) {
 			v.fault(path, "is not for model %s, which brings its rules along; leave it out", c.Model.Name())
 		}
@@ -250,6 +250,13 @@ func (v *validator) tables(c *Config) {
 		names = append(names, t.Name)
 	}
 	v.unique(names, "tables")
+	v.schedule("optimizer.schedules.dense", &c.Optimizer.Schedules.Dense)
+	v.rowSchedules("optimizer.schedules", &c.Optimizer.Schedules.RowSchedules)
+	for i, t := range c.Tables {
+		if t.Schedules != nil {
+			v.rowSchedules(fmt.Sprintf("tables[%d].schedules", i), t.Schedules)
+		}
+	}
 	var sparse, used []string
 	for _, f := range c.Parse.Features {
 		if f.Kind != "dense" {
@@ -522,7 +529,7 @@ func (v *validator) run(c *Config) {
 	}
 	v.outputs(c)
 	v.beam(c)
-	v.schedule(&t.Schedule)
+	v.schedule("train.schedule", &t.Schedule)
 	if c.Eval.Source == nil {
 		if t.Plateau != nil {
 			v.fault("train.plateau", "needs eval.source to measure on")
@@ -546,20 +553,26 @@ func (v *validator) run(c *Config) {
 }
 
 // schedule checks what its kind makes of its settings; each alone has a range.
-func (v *validator) schedule(s *Schedule) {
+func (v *validator) schedule(path string, s *Schedule) {
 	constant := s.Kind == optim.ConstantSchedule
 	switch {
 	case !constant && s.Over == 0:
-		v.fault("train.schedule.over", "is missing; say over how many examples %s goes", s.Kind)
+		v.fault(path+".over", "is missing; say over how many examples %s goes", s.Kind)
 	case constant && s.Over > 0:
-		v.fault("train.schedule.over", "is set, but train.schedule.kind is constant; say how the rates change: polynomial, exponential or cosine")
+		v.fault(path+".over", "is set, but %s.kind is constant; say how the rates change: polynomial, exponential or cosine", path)
 	}
 	if s.Staircase && s.Kind != optim.ExponentialSchedule {
-		v.fault("train.schedule.staircase", "is of exponential, and train.schedule.kind is %s", s.Kind)
+		v.fault(path+".staircase", "is of exponential, and %s.kind is %s", path, s.Kind)
 	}
 	if s.Cycle && s.Kind != optim.PolynomialSchedule && s.Kind != optim.CosineSchedule {
-		v.fault("train.schedule.cycle", "is of polynomial and cosine, and train.schedule.kind is %s", s.Kind)
+		v.fault(path+".cycle", "is of polynomial and cosine, and %s.kind is %s", path, s.Kind)
 	}
+}
+
+// rowSchedules checks those of rows.
+func (v *validator) rowSchedules(path string, s *RowSchedules) {
+	v.schedule(path+".sparse", &s.Sparse)
+	v.schedule(path+".bias", &s.Bias)
 }
 
 func (v *validator) outputs(c *Config) {

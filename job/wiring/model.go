@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,6 +44,9 @@ func Model(c *spec.Config) (model.Model, error) {
 	}
 	// Which ids have rows is the job's affair, whatever the model.
 	m.Layout().Retention = c.RetentionRules()
+	if _, own := section.(component.OwnRules); !own {
+		steps(c, m.Layout())
+	}
 	if err := limits(c, m.Layout()); err != nil {
 		return nil, err
 	}
@@ -60,6 +64,28 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 		return nil, fault.Config("train.precision: %s: the products of model.%s are in float32 alone; leave the key out", precision, c.Model.Name())
 	}
 	return m, nil
+}
+
+// steps gives parameters the bounds of gradients and the schedules of the job.
+func steps(c *spec.Config, l *param.Layout) {
+	for i := range l.Tables {
+		clip, schedules := &c.Optimizer.Clip, &c.Optimizer.Schedules.RowSchedules
+		if at := slices.IndexFunc(c.Tables, func(t spec.Table) bool { return t.Name == l.Tables[i].Name }); at >= 0 {
+			clip, schedules = cmp.Or(c.Tables[at].Clip, clip), cmp.Or(c.Tables[at].Schedules, schedules)
+		}
+		for j := range l.Tables[i].Segments {
+			s := &l.Tables[i].Segments[j]
+			s.Clip, s.Schedule = float32(clip.Sparse), schedules.Sparse.Factor()
+			if s.Name == zoo.BiasSegment {
+				s.Clip, s.Schedule = float32(clip.Bias), schedules.Bias.Factor()
+			}
+		}
+	}
+	for i := range l.Dense {
+		if _, statistic := l.Dense[i].Optimizer.(optim.EMA); !statistic {
+			l.Dense[i].Schedule = c.Optimizer.Schedules.Dense.Factor()
+		}
+	}
 }
 
 // fewRows is the number of rows from which on the limit of a table means what it says: four for each range of hashes that has its share.

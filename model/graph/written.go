@@ -58,6 +58,8 @@ type (
 		Init      param.InitRule `json:"init"`
 		Optimizer optim.Rule     `json:"optimizer"`
 		L2        float32        `json:"l2,omitzero"`
+		Clip      float32        `json:"clip,omitzero"`
+		Schedule  optim.Schedule `json:"schedule,omitzero"`
 	}
 	writtenFeature struct {
 		Name string `json:"name"`
@@ -90,15 +92,17 @@ func (g *Graph) Marshal() ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("graph: table %q segment %q: %w", t.Name, s.Name, err)
 			}
+			rule.Clip, rule.Schedule = s.Clip, s.Schedule
 			table.Segments = append(table.Segments, writtenSegment{Name: s.Name, Dim: s.Dim, writtenRule: rule})
 		}
 		w.Tables = append(w.Tables, table)
 	}
-	for _, t := range g.tensors {
+	for i, t := range g.tensors {
 		rule, err := ruleOf(t.Init, t.Optimizer, t.L2)
 		if err != nil {
 			return nil, fmt.Errorf("graph: tensor %q: %w", t.Name, err)
 		}
+		rule.Schedule = g.layout.Dense[i].Schedule
 		w.Tensors = append(w.Tensors, writtenTensor{Name: t.Name, Shape: t.Shape, writtenRule: rule, Statistic: t.statistic})
 	}
 	for _, f := range g.features {
@@ -256,7 +260,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			}
 			width += s.Dim
 			i, o := s.read(b, fmt.Sprintf("table %q segment %q", t.Name, s.Name))
-			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2})
+			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, Clip: s.Clip, Schedule: s.Schedule})
 		}
 		b.Table(table)
 	}
@@ -273,7 +277,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			return fmt.Errorf("the tensors up to %q have more than %d elements", t.Name, maxElements)
 		}
 		i, o := t.read(b, fmt.Sprintf("tensor %q", t.Name))
-		b.tensor(param.Tensor{Name: t.Name, Shape: t.Shape, Init: i, Optimizer: o, L2: t.L2}, t.Statistic)
+		b.tensor(param.Tensor{Name: t.Name, Shape: t.Shape, Init: i, Optimizer: o, L2: t.L2, Schedule: t.Schedule}, t.Statistic)
 	}
 	return nil
 }

@@ -25,24 +25,24 @@ const (
 // Schedule is the factor that learning rates have after so many examples. The zero value is the constant 1. Everything of it is comparable.
 type Schedule struct {
 	// Kind is one of the kinds; "" means [ConstantSchedule].
-	Kind string
+	Kind string `json:"kind,omitzero"`
 	// WarmUp is how many examples the factor rises over, linearly from WarmUpFrom to 1, before Kind begins to count (gradual warm-up: Goyal et
 	// al., 2017, "Accurate, Large Minibatch SGD", section 2.2). 0: none.
-	WarmUp int64
+	WarmUp int64 `json:"warm_up,omitzero"`
 	// WarmUpFrom is the factor of the first example of the warm-up, 0 to 1.
-	WarmUpFrom float64
+	WarmUpFrom float64 `json:"warm_up_from,omitzero"`
 	// Over is how many examples a decay takes; at least 1 for kinds other than constant.
-	Over int64
+	Over int64 `json:"over,omitzero"`
 	// End is the least factor, 0 to 1.
-	End float64
+	End float64 `json:"end,omitzero"`
 	// Power is the exponent of the polynomial, above 0.
-	Power float64
+	Power float64 `json:"power,omitzero"`
 	// Rate is what Over examples multiply the exponential by, above 0 and at most 1.
-	Rate float64
+	Rate float64 `json:"rate,omitzero"`
 	// Staircase makes the exponential move every Over examples only.
-	Staircase bool
+	Staircase bool `json:"staircase,omitzero"`
 	// Cycle lets a polynomial or cosine rise again behind Over.
-	Cycle bool
+	Cycle bool `json:"cycle,omitzero"`
 }
 
 // Validate reports every fault: unknown kinds and values that are out of range.
@@ -116,6 +116,14 @@ func (s Schedule) Factor(n int64) float64 {
 		return s.End + float64((1-s.End)*float64(0.5*(1+math.Cos(math.Pi*(float64(n)/float64(s.Over))))))
 	}
 	return 1
+}
+
+// Times is lr times the factor after n examples.
+func (s Schedule) Times(lr float32, n int64) float32 {
+	if s.Constant() {
+		return lr
+	}
+	return float32(lr * float32(s.Factor(n)))
 }
 
 // String renders every setting.

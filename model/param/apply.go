@@ -1,48 +1,88 @@
 package param
 
-import "github.com/monolith-go/monolith/model/optim"
+import (
+	"math"
+	"slices"
+
+	"github.com/monolith-go/monolith/internal/simd"
+	"github.com/monolith-go/monolith/model/optim"
+)
 
 // RowRule applies gradients to single rows of one table, as the table does. It has scratch memory, so it is not for concurrent
 // use.
 type RowRule struct {
 	segments []segmentRule
 	sum      []float32
+	// lr and examples are those that the rates of segments are for.
+	lr       float32
+	examples int64
 }
 
 type segmentRule struct {
-	rule  optim.Optimizer
-	l2    float32
+	spec  Segment
 	w, wn int // weights [w, w+wn) of the row's weights
 	s, sn int // state [s, s+sn) of the row's state
+	rate  float32
 }
 
 // NewRowRule makes the rule of a table.
 func NewRowRule(t Table) *RowRule {
-	r := &RowRule{}
+	r := &RowRule{lr: float32(math.NaN())}
 	w, s, widest := 0, 0, 0
 	for _, seg := range t.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
-		r.segments = append(r.segments, segmentRule{seg.Optimizer, seg.L2, w, seg.Dim, s, n})
+		r.segments = append(r.segments, segmentRule{spec: seg, w: w, wn: seg.Dim, s: s, sn: n})
 		w, s, widest = w+seg.Dim, s+n, max(widest, seg.Dim)
 	}
 	r.sum = make([]float32, widest)
 	return r
 }
 
-// Update applies one gradient to one row: w and grad are [Dim], state is [StateDim]. It allocates nothing and depends on its
-// arguments alone.
-func (r *RowRule) Update(w, state, grad []float32, lr float32) {
+// Update applies one gradient of an update with such LR and Examples to one row: w and grad are [Dim], state is [StateDim]. It allocates nothing and
+// depends on its arguments alone.
+func (r *RowRule) Update(w, state, grad []float32, lr float32, examples int64) {
+	if lr != r.lr || examples != r.examples {
+		r.lr, r.examples = lr, examples
+		for i := range r.segments {
+			r.segments[i].rate = r.segments[i].spec.Schedule.Times(lr, examples)
+		}
+	}
 	for i := range r.segments {
 		s := &r.segments[i]
 		ws := w[s.w : s.w+s.wn]
-		s.rule.Update(ws, state[s.s:s.s+s.sn], addL2(ws, grad[s.w:s.w+s.wn], s.l2, r.sum), lr)
+		s.spec.Optimizer.Update(ws, state[s.s:s.s+s.sn], s.spec.Gradient(ws, grad[s.w:s.w+s.wn], r.sum), s.rate)
 	}
 }
 
-// Update applies one gradient to the tensor: w and grad are [Len], state that of the optimizer. sum is scratch, [Len], and may
+// Gradient returns what the segment's optimizer is given for a row's gradient: shortened by Clip, and L2·w added. It is grad itself, or in sum, whose length is that of both
+// at least.
+func (s *Segment) Gradient(w, grad, sum []float32) []float32 {
+	if f := s.ClipFactor(grad); f != 1 {
+		sum = sum[:len(grad)]
+		copy(sum, grad)
+		simd.Scale(f, sum)
+		grad = sum
+	}
+	return addL2(w, grad, s.L2, sum)
+}
+
+// ClipFactor is what Clip multiplies a row's gradient by: min(1, Clip/‖g‖) (Pascanu et al., 2013, "On the difficulty of training recurrent neural networks", algorithm
+// 1). One whose squares have no finite sum becomes 0.
+func (s *Segment) ClipFactor(grad []float32) float32 {
+	if s.Clip == 0 {
+		return 1
+	}
+	squares := simd.GroupSquares(grad, grad, 0)
+	if !(squares > float32(s.Clip*s.Clip)) {
+		return 1
+	}
+	return min(s.Clip/float32(math.Sqrt(float64(squares))), 1)
+}
+
+// Update applies the gradient of an update with such LR and Examples to the tensor: w and grad are [Len], state that of the optimizer. sum is scratch, [Len], and may
 // be nil without L2.
-func (t *Tensor) Update(w, state, grad, sum []float32, lr float32) {
-	t.Optimizer.Update(w, state, addL2(w, grad, t.L2, sum), lr)
+func (t *Tensor) Update(w, state, grad, sum []float32, lr float32, examples int64) {
+	t.Optimizer.Update(w, state, addL2(w, grad, t.L2, sum), t.Schedule.Times(lr, examples))
 }
 
 // addL2 returns grad + l2·w, in sum where that is not grad.
@@ -56,4 +96,13 @@ func addL2(w, grad []float32, l2 float32, sum []float32) []float32 {
 		sum[k] = grad[k] + float32(l2*w[k])
 	}
 	return sum
+}
+
+// Scheduled reports whether any parameter has a schedule of its own.
+func (l *Layout) Scheduled() bool {
+	has := func(s optim.Schedule) bool { return !s.Constant() }
+	return slices.ContainsFunc(l.Dense, func(t Tensor) bool { return has(t.Schedule) }) ||
+		slices.ContainsFunc(l.Tables, func(t Table) bool {
+			return slices.ContainsFunc(t.Segments, func(s Segment) bool { return has(s.Schedule) })
+		})
 }

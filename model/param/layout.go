@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/monolith-go/monolith/model/optim"
 )
 
 // Dim is the number of weights of a row.
@@ -91,6 +93,12 @@ func (l *Layout) Validate() error {
 			if !(s.L2 >= 0) { // NaN too
 				bad("table %q segment %q: l2 %v is not a number from 0", t.Name, s.Name, s.L2)
 			}
+			if !(s.Clip >= 0) {
+				bad("table %q segment %q: clip %v is not a number from 0", t.Name, s.Name, s.Clip)
+			}
+			if err := s.Schedule.Validate(); err != nil {
+				bad("table %q segment %q: %w", t.Name, s.Name, err)
+			}
 		}
 	}
 	for _, t := range l.Dense {
@@ -107,6 +115,9 @@ func (l *Layout) Validate() error {
 		if !(t.L2 >= 0) {
 			bad("dense tensor %q: l2 %v is not a number from 0", t.Name, t.L2)
 		}
+		if err := t.Schedule.Validate(); err != nil {
+			bad("dense tensor %q: %w", t.Name, err)
+		}
 	}
 	if err := l.Retention.Validate(); err != nil {
 		faults = append(faults, err)
@@ -120,16 +131,46 @@ func (l *Layout) String() string {
 	fmt.Fprintf(&b, "seed %d\n", l.Seed)
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
-			fmt.Fprintf(&b, "table %s segment %s dim %d init %s optimizer %s l2 %g\n", t.Name, s.Name, s.Dim, s.Init, s.Optimizer, s.L2)
+			fmt.Fprintf(&b, "table %s segment %s dim %d init %s optimizer %s l2 %g%s\n", t.Name, s.Name, s.Dim, s.Init, s.Optimizer, s.L2, extras(s.Clip, s.Schedule))
 		}
 	}
 	for _, t := range l.Dense {
-		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2)
+		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g%s\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2, extras(0, t.Schedule))
 	}
 	if r := l.Retention.String(); r != "" {
 		fmt.Fprintln(&b, r)
 	}
 	return b.String()
+}
+
+// extras are what few parameters have; those without have the text of before there was any.
+func extras(clip float32, s optim.Schedule) (text string) {
+	if clip != 0 {
+		text = fmt.Sprintf(" clip %g", clip)
+	}
+	if !s.Constant() {
+		text += " schedule " + s.String()
+	}
+	return text
+}
+
+// Steps names the parameters whose gradients are bounded or whose rates have schedules, with both; "" where there are none.
+func (l *Layout) Steps() string {
+	var out []string
+	add := func(name, text string) {
+		if text != "" {
+			out = append(out, name+text)
+		}
+	}
+	for _, t := range l.Tables {
+		for _, s := range t.Segments {
+			add(SegmentName(t.Name, s.Name), extras(s.Clip, s.Schedule))
+		}
+	}
+	for _, t := range l.Dense {
+		add(t.Name, extras(0, t.Schedule))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Hash identifies the layout: equal hashes mean equal parameters, initial values and rules.

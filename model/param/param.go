@@ -29,8 +29,12 @@ type Segment struct {
 	Dim       int
 	Init      Init
 	Optimizer optim.Optimizer
-	// L2 adds L2·w to the gradient of every row a batch touches, before the optimizer.
+	// Clip shortens the gradient of a row to that Euclidean norm where it is longer; 0: never.
+	Clip float32
+	// L2 adds L2·w to the gradient of every row a batch touches, before the optimizer and behind Clip.
 	L2 float32
+	// Schedule multiplies the optimizer's rate beside [Update].LR.
+	Schedule optim.Schedule
 }
 
 // Tensor is a dense parameter, row-major.
@@ -40,6 +44,8 @@ type Tensor struct {
 	Init      Init
 	Optimizer optim.Optimizer
 	L2        float32
+	// Schedule is as a [Segment]'s.
+	Schedule optim.Schedule
 }
 
 // Rows is a lookup: the distinct fids of a batch for each table of the layout, and where their weights go. Buffers
@@ -67,8 +73,10 @@ type Update struct {
 	NumRows int
 	// Time is the newest event time in the batch, microseconds since 1970, or 0. It becomes the rows' last-update time.
 	Time int64
-	// LR multiplies every optimizer's learning rate in this update.
-	LR float32
+	// LR multiplies every optimizer's learning rate in this update, and Examples is how many examples the model was trained on before it: what the schedules of
+	// segments and tensors go by.
+	LR       float32
+	Examples int64
 	// Op is what becomes of the rows; the zero value trains them.
 	Op Op
 	// Keys[t] are the distinct fids of table t, Counts[t] how often each occurs in the batch, and Grads[t] the

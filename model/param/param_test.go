@@ -2,6 +2,7 @@ package param_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -134,5 +135,69 @@ func TestLayoutHash(t *testing.T) {
 		if layout(change) == same {
 			t.Errorf("change %d leaves the hash", i)
 		}
+	}
+}
+
+// TestClipIsTheFormula: g·min(1, c/‖g‖), in float64; L2 comes behind it, and what is short enough keeps its bits.
+func TestClipIsTheFormula(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	shortened := 0
+	for dim := 1; dim < 70; dim++ {
+		s := param.Segment{Dim: dim, Clip: 0.2 + r.Float32()}
+		w, g, sum := make([]float32, dim), make([]float32, dim), make([]float32, dim)
+		squares := 0.
+		for k := range g {
+			w[k], g[k] = r.Float32(), (r.Float32()-0.5)/float32(1+dim%5)
+			squares += float64(g[k]) * float64(g[k])
+		}
+		got, factor := s.Gradient(w, g, sum), min(1, float64(s.Clip)/math.Sqrt(squares))
+		if factor == 1 && &got[0] != &g[0] {
+			t.Errorf("dim %d: a gradient of norm %v became another with clip %v", dim, math.Sqrt(squares), s.Clip)
+		}
+		if factor < 1 {
+			shortened++
+		}
+		for k := range g {
+			if want := float64(g[k]) * factor; math.Abs(float64(got[k])-want) > 1e-6 {
+				t.Fatalf("dim %d, clip %v: element %d is %v, want %v", dim, s.Clip, k, got[k], want)
+			}
+		}
+		clipped := slices.Clone(got)
+		s.L2 = 0.5
+		for k, x := range s.Gradient(w, g, sum) {
+			if want := clipped[k] + 0.5*w[k]; x != want {
+				t.Fatalf("dim %d: with L2 element %d is %v, want %v", dim, k, x, want)
+			}
+		}
+	}
+	if shortened < 10 || shortened > 60 {
+		t.Errorf("%d of 69 were shortened: too few or too many to mean anything", shortened)
+	}
+	huge := param.Segment{Clip: 1}
+	if got := huge.Gradient(nil, []float32{2e30, 1}, make([]float32, 2)); got[0] != 0 || got[1] != 0 {
+		t.Errorf("a gradient whose squares overflow became %v", got)
+	}
+}
+
+// TestRatesOfSegments: a row's segments follow their own schedules, by the examples before the update.
+func TestRatesOfSegments(t *testing.T) {
+	t.Parallel()
+	rule := param.NewRowRule(param.Table{Segments: []param.Segment{
+		{Name: "a", Dim: 1, Optimizer: optim.SGD{LR: 1}, Schedule: optim.Schedule{WarmUp: 100}},
+		{Name: "b", Dim: 1, Optimizer: optim.SGD{LR: 1}},
+		{Name: "c", Dim: 1, Optimizer: optim.SGD{LR: 1}, Schedule: optim.Schedule{Kind: optim.ExponentialSchedule, Rate: 0.5, Over: 50}},
+	}})
+	for _, n := range []int64{0, 50, 50, 100, 25} {
+		w := make([]float32, 3)
+		rule.Update(w, nil, []float32{-1, -1, -1}, 0.5, n)
+		want := []float32{0.5 * float32(n) / 100, 0.5, 0.5 * float32(math.Pow(0.5, float64(n)/50))}
+		if !slices.Equal(w, want) {
+			t.Errorf("after %d examples the steps are %v, want %v", n, w, want)
+		}
+	}
+	l := param.Layout{Tables: []param.Table{{Name: "t", Segments: []param.Segment{{Name: "a", Dim: 1, Optimizer: optim.SGD{}, Clip: -1, Schedule: optim.Schedule{Kind: "none"}}}}}}
+	if err := l.Validate(); err == nil || !strings.Contains(err.Error(), "clip -1") || !strings.Contains(err.Error(), `kind is "none"`) {
+		t.Errorf("a bad bound and a bad schedule: %v", err)
 	}
 }

@@ -29,6 +29,9 @@ type Rule struct {
 	Init      InitRule   `json:"init"`
 	Optimizer optim.Rule `json:"optimizer"`
 	L2        float32    `json:"l2,omitzero"`
+	// Clip and Schedule are those of a [Segment].
+	Clip     float32        `json:"clip,omitzero"`
+	Schedule optim.Schedule `json:"schedule,omitzero"`
 }
 
 // InitRule is an [Init] as data.
@@ -72,16 +75,16 @@ func SegmentName(table, segment string) string { return table + "." + segment }
 // Rules returns what of the layout may change.
 func (l *Layout) Rules() Rules {
 	r := Rules{Seed: l.Seed}
-	add := func(name string, i Init, o optim.Optimizer, l2 float32) {
-		r.Parameters = append(r.Parameters, Rule{Name: name, Init: i.Rule(), Optimizer: optim.RuleOf(o), L2: l2})
+	add := func(name string, i Init, o optim.Optimizer, l2, clip float32, s optim.Schedule) {
+		r.Parameters = append(r.Parameters, Rule{Name: name, Init: i.Rule(), Optimizer: optim.RuleOf(o), L2: l2, Clip: clip, Schedule: s})
 	}
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
-			add(SegmentName(t.Name, s.Name), s.Init, s.Optimizer, s.L2)
+			add(SegmentName(t.Name, s.Name), s.Init, s.Optimizer, s.L2, s.Clip, s.Schedule)
 		}
 	}
 	for _, t := range l.Dense {
-		add(t.Name, t.Init, t.Optimizer, t.L2)
+		add(t.Name, t.Init, t.Optimizer, t.L2, 0, t.Schedule)
 	}
 	if l.Retention.Active() {
 		retention := l.Retention
@@ -126,6 +129,12 @@ func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
 		}
 		if p.L2 != q.L2 {
 			say(p.Name, "l2 is %g, was %g", p.L2, q.L2)
+		}
+		if p.Clip != q.Clip {
+			say(p.Name, "clip is %g, was %g", p.Clip, q.Clip)
+		}
+		if p.Schedule != q.Schedule {
+			say(p.Name, "schedule is %s, was %s", p.Schedule, q.Schedule)
 		}
 		if p.Optimizer.Name != q.Optimizer.Name {
 			say(p.Name, "optimizer is %s, was %s", p.Optimizer.Name, q.Optimizer.Name)

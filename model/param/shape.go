@@ -89,12 +89,13 @@ func (l *Layout) Frozen() *Layout {
 	for _, t := range l.Tables {
 		t.Segments = slices.Clone(t.Segments)
 		for i := range t.Segments {
-			t.Segments[i].Optimizer, t.Segments[i].L2 = optim.Frozen{Values: optim.ValuesOf(t.Segments[i].Optimizer)}, 0
+			s := &t.Segments[i]
+			s.Optimizer, s.Clip, s.L2, s.Schedule = optim.Frozen{Values: optim.ValuesOf(s.Optimizer)}, 0, 0, optim.Schedule{}
 		}
 		out.Tables = append(out.Tables, t)
 	}
 	for _, t := range l.Dense {
-		t.Optimizer, t.L2 = optim.Frozen{}, 0
+		t.Optimizer, t.L2, t.Schedule = optim.Frozen{}, 0, optim.Schedule{}
 		out.Dense = append(out.Dense, t)
 	}
 	return out

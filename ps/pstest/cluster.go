@@ -486,13 +486,13 @@ func (s suite) testAhead(t *testing.T, shards int) {
 	for i, spec := range l.Tables {
 		rule, dim, n := param.NewRowRule(spec), spec.Dim(), spec.StateDim()
 		for r := range u.Keys[i] {
-			rule.Update(rows.Values[i][r*dim:][:dim], rows.State[i][r*n:][:n], u.Grads[i][r*dim:][:dim], u.LR)
+			rule.Update(rows.Values[i][r*dim:][:dim], rows.State[i][r*n:][:n], u.Grads[i][r*dim:][:dim], u.LR, u.Examples)
 		}
 	}
 	at, stateAt := 0, 0
 	for _, x := range l.Dense {
 		n, m := x.Len(), x.Optimizer.StateDim(x.Len())
-		x.Update(weights[at:at+n], state[stateAt:stateAt+m], u.Dense[at:at+n], make([]float32, n), u.LR)
+		x.Update(weights[at:at+n], state[stateAt:stateAt+m], u.Dense[at:at+n], make([]float32, n), u.LR, u.Examples)
 		at, stateAt = at+n, stateAt+m
 	}
 	want, wantWeights, wantState, _ := read(a)

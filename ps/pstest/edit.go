@@ -52,7 +52,7 @@ func (s suite) testEdits(t *testing.T, shards int) {
 			for i, w := range want { // as they travel
 				g := make([]float32, len(u.Grads[i]))
 				param.BF16.RoundGradients(g, u.Grads[i])
-				w.Apply(table.Update{Keys: u.Keys[i], Counts: u.Counts[i], Grads: g, Time: u.Time, LR: u.LR})
+				w.Apply(table.Update{Keys: u.Keys[i], Counts: u.Counts[i], Grads: g, Time: u.Time, LR: u.LR, Examples: u.Examples})
 			}
 		case 1:
 			owner = client(t, c, "other")

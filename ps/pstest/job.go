@@ -37,7 +37,7 @@ func (j Job) Layout() *param.Layout {
 		Tables: []param.Table{
 			{Name: "user", Segments: []param.Segment{
 				{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}},
-				{Name: "vec", Dim: 3, Init: param.Normal(0, 0.1), Optimizer: optim.Adam{}, L2: 0.001},
+				{Name: "vec", Dim: 3, Init: param.Normal(0, 0.1), Optimizer: optim.Adam{}, L2: 0.001, Clip: 0.3, Schedule: optim.Schedule{WarmUp: 200, WarmUpFrom: 0.1}},
 			}},
 			{Name: "item", Segments: []param.Segment{
 				{Name: "vec", Dim: 3, Init: param.Uniform(-0.1, 0.1), Optimizer: optim.Adagrad{LR: 0.1}},
@@ -45,7 +45,7 @@ func (j Job) Layout() *param.Layout {
 		},
 		Dense: []param.Tensor{
 			{Name: "w0", Shape: []int{3, 2}, Init: param.GlorotUniform(3, 2), Optimizer: optim.Adam{}},
-			{Name: "b0", Shape: []int{2}, Optimizer: optim.SGD{LR: 0.1}, L2: 0.01},
+			{Name: "b0", Shape: []int{2}, Optimizer: optim.SGD{LR: 0.1}, L2: 0.01, Schedule: optim.Schedule{Kind: optim.PolynomialSchedule, Over: 300, Power: 2, End: 0.1}},
 			{Name: "w1", Shape: []int{2}, Init: param.Uniform(-1, 1), Optimizer: optim.Adagrad{LR: 0.05}},
 		},
 	}
@@ -149,7 +149,7 @@ func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update
 	l := w.job.Layout()
 	n := len(l.Tables)
 	u := &param.Update{
-		Source: Source, Split: w.splits[split], From: int64(from), To: int64(to), NumRows: to - from, LR: 1, Time: int64(1000 + to),
+		Source: Source, Split: w.splits[split], From: int64(from), To: int64(to), NumRows: to - from, LR: 1, Examples: int64(from), Time: int64(1000 + to),
 		Keys: make([][]int64, n), Counts: make([][]uint32, n), Grads: make([][]float32, n), Dense: make([]float32, len(w.dense)),
 	}
 	if w.job.Retention.Active() && from%13 == 5 {

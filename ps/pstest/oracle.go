@@ -125,10 +125,15 @@ func (t *MapTable) Apply(u table.Update) {
 			n := seg.Optimizer.StateDim(seg.Dim)
 			if u.Op == param.Train {
 				g := slices.Clone(u.Grads[i*dim+w : i*dim+w+seg.Dim])
+				if f := seg.ClipFactor(g); f != 1 {
+					for j := range g {
+						g[j] *= f
+					}
+				}
 				for j := range g {
 					g[j] += float32(seg.L2 * r.weights[w+j])
 				}
-				seg.Optimizer.Update(r.weights[w:w+seg.Dim], r.state[s:s+n], g, u.LR)
+				seg.Optimizer.Update(r.weights[w:w+seg.Dim], r.state[s:s+n], g, float32(u.LR*float32(seg.Schedule.Factor(u.Examples))))
 			} else {
 				for j := w; j < w+seg.Dim; j++ {
 					switch u.Op {

@@ -26,6 +26,7 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 	}{
 		{"random", twoSegments(), func(r *rand.Rand) int64 { return int64(r.Uint64()) }, 200},
 		{"halves", halves(), func(r *rand.Rand) int64 { return r.Int64N(300) }, 200},
+		{"stepped", stepped(), func(r *rand.Rand) int64 { return r.Int64N(300) }, 200},
 		{"few", oneSegment(), func(r *rand.Rand) int64 { return r.Int64N(200) - 100 }, 150},
 		{"dense", oneSegment(), func(r *rand.Rand) int64 { return r.Int64N(20000) }, 200},
 		{"edges", twoSegments(), func(r *rand.Rand) int64 {
@@ -162,7 +163,7 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 		}
 	})
 	t.Run("no allocation", func(t *testing.T) {
-		for _, spec := range []param.Table{twoSegments(), halves()} {
+		for _, spec := range []param.Table{twoSegments(), halves(), stepped()} {
 			tab := open(t, spec, 1)
 			u := update(rand.New(rand.NewPCG(1, 1)), spec, func(r *rand.Rand) int64 { return r.Int64N(1 << 40) }, 1000)
 			tab.Apply(u)
@@ -220,9 +221,19 @@ func twoSegments() param.Table {
 	}}
 }
 
+// stepped has gradients that are bounded and rates that have schedules, narrow and wide, and one of both kinds without.
+func stepped() param.Table {
+	return param.Table{Name: "stepped", Segments: []param.Segment{
+		{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}, Clip: 0.2},
+		{Name: "vec", Dim: 19, Init: param.Normal(0, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Clip: 1.2, L2: 0.01, Schedule: optim.Schedule{WarmUp: 700}},
+		{Name: "plain", Dim: 2, Optimizer: optim.SGD{LR: 0.5}},
+		{Name: "half", Dim: 9, Optimizer: optim.Stored(optim.RowAdagrad{LR: 0.1}, optim.FP16), Clip: 0.9, Schedule: optim.Schedule{Kind: optim.CosineSchedule, Over: 900}},
+	}}
+}
+
 // update makes a random update of distinct keys.
 func update(r *rand.Rand, spec param.Table, key func(*rand.Rand) int64, n int) table.Update {
-	u := table.Update{Time: r.Int64N(1000), LR: r.Float32()}
+	u := table.Update{Time: r.Int64N(1000), LR: r.Float32(), Examples: r.Int64N(1000)}
 	seen := map[int64]bool{}
 	for range n {
 		k := key(r)

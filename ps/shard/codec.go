@@ -16,7 +16,7 @@ import (
 //
 //	generation  generation seen shards; seen: the newest snapshot when the log was begun
 //	owner       session source split epoch worker
-//	stage       session source split epoch from to rows time lr [tables: keys counts grads]... dense trace
+//	stage       session source split epoch from to rows time lr examples [tables: keys counts grads]... dense trace
 //	edit        session source split epoch operation, and from to ... as of stage
 //	commit      session source split epoch to
 //	abort       session source split epoch
@@ -33,7 +33,7 @@ func appendOwner(b []byte, session uint64, id ps.SplitID, epoch uint64) []byte {
 
 // appendUpdate appends an update's numbers to head and all of it, head first, as parts that point into head and u.
 func appendUpdate(head []byte, parts [][]byte, u *param.Update) ([]byte, [][]byte) {
-	for _, v := range []uint64{uint64(u.From), uint64(u.To), uint64(u.NumRows), uint64(u.Time), uint64(math.Float32bits(u.LR)), uint64(len(u.Keys))} {
+	for _, v := range []uint64{uint64(u.From), uint64(u.To), uint64(u.NumRows), uint64(u.Time), uint64(math.Float32bits(u.LR)), uint64(u.Examples), uint64(len(u.Keys))} {
 		head = appendU64(head, v)
 	}
 	// All lengths come first, so that head is whole before anything points into it.
@@ -212,7 +212,7 @@ func (d *logDecoder) update(id ps.SplitID) {
 	u := &d.u
 	u.Source, u.Split = id.Source, id.Split
 	u.From, u.To, u.NumRows, u.Time = int64(d.u64()), int64(d.u64()), int(d.u64()), int64(d.u64())
-	u.LR = math.Float32frombits(uint32(d.u64()))
+	u.LR, u.Examples = math.Float32frombits(uint32(d.u64())), int64(d.u64())
 	n := d.u64()
 	if n > uint64(len(d.b))/16 { // of the lengths
 		d.b, d.bad = nil, true
@@ -236,7 +236,7 @@ func (d *logDecoder) update(id ps.SplitID) {
 
 // update describes a staged batch as the update it came from.
 func (b *batch) update(u *param.Update, id ps.SplitID) {
-	u.Source, u.Split, u.From, u.To, u.NumRows, u.LR = id.Source, id.Split, b.from, b.to, b.rows, b.lr
+	u.Source, u.Split, u.From, u.To, u.NumRows, u.LR, u.Examples = id.Source, id.Split, b.from, b.to, b.rows, b.lr, b.examples
 	u.Keys, u.Counts, u.Grads, u.Dense, u.Trace = u.Keys[:0], u.Counts[:0], u.Grads[:0], b.dense, b.trace
 	for t := range b.tables {
 		d := &b.tables[t]

@@ -34,6 +34,7 @@ type batch struct {
 	dense    []float32
 	trace    []byte
 	lr       float32
+	examples int64
 }
 
 // after is the progress once b is applied too. An update without examples only moves the position.
@@ -138,10 +139,11 @@ func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
 func (s *Shard) stage(sp *split, u *param.Update) {
 	b := s.newBatch()
 	b.trace, _ = score.AppendTail(b.trace[:0], u.Trace) // checked above
-	b.from, b.to, b.rows, b.lr = u.From, u.To, u.NumRows, u.LR
+	b.from, b.to, b.rows, b.lr, b.examples = u.From, u.To, u.NumRows, u.LR, u.Examples
 	for t := range b.tables {
 		d := &b.tables[t]
 		d.Keys, d.Counts, d.Grads, d.Op, d.Time, d.LR = d.Keys[:0], d.Counts[:0], d.Grads[:0], u.Op, u.Time, u.LR
+		d.Examples = u.Examples
 		if len(u.Keys) > 0 {
 			d.Keys, d.Counts, d.Grads = append(d.Keys, u.Keys[t]...), append(d.Counts, u.Counts[t]...), append(d.Grads, u.Grads[t]...)
 			s.reserved[t] += len(d.Keys)
@@ -325,6 +327,6 @@ func (s *Shard) apply(id ps.SplitID, b *batch) {
 		d := &s.dense[i]
 		g := b.dense[at:][:len(d.weights)]
 		at += len(g)
-		d.spec.Update(d.weights, d.state, g, d.grad, b.lr)
+		d.spec.Update(d.weights, d.state, g, d.grad, b.lr, b.examples)
 	}
 }

@@ -158,9 +158,6 @@ func (t *Mem) fetch(rows []entry) {
 	fetchRows(&metas[0], len(rows), 1)
 }
 
-// applyChunk is how many rows are updated at once, while as many more are on their way.
-const applyChunk = 64
-
 // chunk has what is known of the rows that are updated, and of those on their way.
 type chunk struct {
 	at  [2][applyChunk]uintptr
@@ -219,12 +216,36 @@ func (t *Mem) applyVector(u Update) {
 func (t *Mem) updateVector(s *segmentRule, u Update, from int, at []uintptr, ids []uint32) {
 	if s.rows == nil {
 		for i, id := range ids {
-			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*t.dim:][:t.dim], u.LR)
+			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*t.dim:][:t.dim])
 		}
 		return
 	}
 	g := &t.segments
 	g.Rows, g.Weights, g.State, g.Dim = at, uintptr(4*s.p), uintptr(4*(t.packed+s.s)), s.wn
-	g.Grads, g.Step, g.L2 = u.Grads[from*t.dim+s.w:], t.dim, s.l2
-	s.rows.UpdateRows(g, u.LR)
+	g.Grads, g.Step, g.L2 = u.Grads[from*t.dim+s.w:], t.dim, s.spec.L2
+	if s.spec.Clip > 0 {
+		t.clip(s, g)
+	}
+	s.rows.UpdateRows(g, s.rate)
+}
+
+// clip gives the rule gradients within the segment's bound. They are copied where one is not.
+func (t *Mem) clip(s *segmentRule, g *simd.Segments) {
+	var factors [applyChunk]float32
+	all := float32(1)
+	for i := range g.Rows {
+		factors[i] = s.spec.ClipFactor(g.Grads[i*g.Step:][:s.wn])
+		all = min(all, factors[i])
+	}
+	if all == 1 {
+		return
+	}
+	for i := range g.Rows {
+		to := t.clipped[i*s.wn:][:s.wn]
+		copy(to, g.Grads[i*g.Step:])
+		if factors[i] != 1 {
+			simd.Scale(factors[i], to)
+		}
+	}
+	g.Grads, g.Step = t.clipped, s.wn
 }

@@ -69,7 +69,7 @@ func TestVectorBits(t *testing.T) {
 			l2 := []float32{0, 0.02}[(dim+i)%2]
 			spec := param.Table{Name: "t", Segments: []param.Segment{
 				{Name: "a", Dim: 1 + dim/3, Init: param.Uniform(-1, 1), Optimizer: optim.SGD{LR: 0.2}, L2: 0.02 - l2},
-				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2},
+				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2, Clip: []float32{0, 0.5, 2}[(dim+2*i)%3]},
 			}}
 			vector, portable := table.New(spec, 1, nil), table.New(spec, 1, nil).Portable()
 			for _, n := range []int{0, 1, 2, 15, 16, 17, 63, 64, 65, 128, 129, 255, 256, 257, 600} {

@@ -9,6 +9,9 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
+// applyChunk is how many rows are updated at once where batches go through functions in assembly, while as many more are on their way.
+const applyChunk = 64
+
 // group is how many keys a batch operation takes through its stages together: the first touch of every index line, then
 // of every row, overlap in the memory system instead of waiting for each other.
 const group = 64
@@ -27,12 +30,14 @@ type Mem struct {
 	slabs   slabs
 	numbers numbers
 	len     int
-	grad    []float32 // with the L2 term, scratch of Apply
+	grad    []float32 // as a rule gets it, scratch of Apply
 	weights []float32 // of a row, scratch of Apply where there are halves
 	// segments and chunk are scratch of Apply where vector is set.
 	segments simd.Segments
 	chunk    *chunk
-	cuts     []*cut
+	// clipped are the gradients of a chunk where a segment has a bound for them.
+	clipped []float32
+	cuts    []*cut
 	// changes are those since they were taken last; nil: they are not tracked.
 	changes *Changes
 	mem     *Memory
@@ -47,9 +52,10 @@ type segmentRule struct {
 	init  param.Init
 	name  uint64 // hash of table and segment, for init
 	rule  optim.Optimizer
-	l2    float32
-	w, wn int // weights [w, w+wn) of the row's weights
-	s, sn int // state [s, s+sn) of the row's state
+	spec  param.Segment
+	rate  float32 // of the update under way
+	w, wn int     // weights [w, w+wn) of the row's weights
+	s, sn int     // state [s, s+sn) of the row's state
 	// p is where in a row's memory the weights begin, in float32, and values what they are kept as.
 	p      int
 	values optim.ValueType
@@ -67,12 +73,15 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 		n := seg.Optimizer.StateDim(seg.Dim)
 		rows, _ := seg.Optimizer.(optim.RowUpdater)
 		t.segs = append(t.segs, segmentRule{
-			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, rows: rows, l2: seg.L2,
+			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, rows: rows, spec: seg,
 			w: w, wn: seg.Dim, s: s, sn: n, p: t.packed, values: optim.ValuesOf(seg.Optimizer),
 		})
 		values := t.segs[len(t.segs)-1].values
 		t.packed, t.halves = t.packed+values.Words(seg.Dim), t.halves || values != optim.FP32
 		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
+		if seg.Clip > 0 {
+			t.clipped = make([]float32, max(len(t.clipped), applyChunk*seg.Dim))
+		}
 	}
 	t.grad = make([]float32, widest)
 	if t.halves {
@@ -199,6 +208,9 @@ func (t *Mem) Apply(u Update) {
 	if len(u.Grads) != len(u.Keys)*u.Op.Width(t.dim) || len(u.Counts) != len(u.Keys) {
 		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of dim %d", len(u.Counts), len(u.Grads), len(u.Keys), t.dim))
 	}
+	for i := range t.segs {
+		t.segs[i].rate = t.segs[i].spec.Schedule.Times(u.LR, u.Examples)
+	}
 	switch {
 	case u.Op != param.Train:
 		t.edit(u)
@@ -249,7 +261,7 @@ func (t *Mem) applyPortable(u Update) {
 			at := from + i
 			row := t.slabs.row(ids[i])
 			for j := range t.segs {
-				t.updateSegment(&t.segs[j], row, u.Grads[at*t.dim:][:t.dim], u.LR)
+				t.updateSegment(&t.segs[j], row, u.Grads[at*t.dim:][:t.dim])
 			}
 			m := t.slabs.metaOf(ids[i])
 			m.time = max(m.time, u.Time)
@@ -309,7 +321,7 @@ func (t *Mem) tellSpilled() {
 }
 
 // updateSegment applies the gradient of a row to one of its segments.
-func (t *Mem) updateSegment(s *segmentRule, row, grad []float32, lr float32) {
+func (t *Mem) updateSegment(s *segmentRule, row, grad []float32) {
 	w, state, g := row[s.p:], row[t.packed+s.s:][:s.sn], grad[s.w:s.w+s.wn]
 	if s.values == optim.FP32 {
 		w = w[:s.wn]
@@ -317,15 +329,7 @@ func (t *Mem) updateSegment(s *segmentRule, row, grad []float32, lr float32) {
 		w = t.weights[:s.wn]
 		s.decode(w, row)
 	}
-	if s.l2 != 0 {
-		sum := t.grad[:s.wn]
-		for k := range sum {
-			// The conversion forbids a fused multiply-add, which would give other bits on other machines.
-			sum[k] = g[k] + float32(s.l2*w[k])
-		}
-		g = sum
-	}
-	s.rule.Update(w, state, g, lr)
+	s.rule.Update(w, state, s.spec.Gradient(w, g, t.grad), s.rate)
 	if s.values != optim.FP32 {
 		s.encode(row, w)
 	}

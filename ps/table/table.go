@@ -77,8 +77,9 @@ type Update struct {
 	Grads  []float32
 	// Time is the last-update time, microseconds since 1970; a row keeps the largest it has seen.
 	Time int64
-	// LR multiplies the learning rates.
-	LR float32
+	// LR multiplies the learning rates; schedules of segments go by Examples ([param.Update]).
+	LR       float32
+	Examples int64
 	// Draw is what lots are drawn by, where fids are admitted so: a hash of the batch's origin.
 	Draw uint64
 }

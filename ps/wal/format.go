@@ -13,7 +13,7 @@ const MaxRecord = 1 << 30
 const MaxIdentity = 4096
 
 // formatVersion is the format that this package writes, and the only one it reads.
-const formatVersion = 3
+const formatVersion = 4
 
 const (
 	magic = "MONOWAL\n"

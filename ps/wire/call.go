@@ -118,7 +118,7 @@ func (c *call) header(seq uint64) (header, error) {
 		body = 8 + 4
 	case kindStage:
 		u := c.update
-		body = 8 + 8 + 8 + 8 + 8 + 4 + 4 + uint64(len(u.Source)) + 4 + uint64(len(u.Split)) + 5*4
+		body = 8 + 8 + 8 + 8 + 8 + 4 + 8 + 4 + uint64(len(u.Source)) + 4 + uint64(len(u.Split)) + 5*4
 		for _, k := range u.Keys {
 			body += 4 + 8*uint64(len(k))
 		}
@@ -208,6 +208,7 @@ func (c *call) put(e *encoder) {
 		e.u64(uint64(u.NumRows))
 		e.u64(uint64(u.Time))
 		e.u32(math.Float32bits(u.LR))
+		e.u64(uint64(u.Examples))
 		e.str(u.Source)
 		e.str(u.Split)
 		e.u32(uint32(len(u.Keys)))

@@ -32,7 +32,7 @@
 //	3 lookup   nk u32 │ nv u32 │ nk × keys u32 │ nv × values u32 │ ns u32 │ ns × states u32 │ keys i64 …
 //	                                                                                 reply: │ values f32 … │ states f32 …
 //	4 dense    have u64 │ room u32                                                   reply: │ version u64 │ n u32 │ n × f32
-//	5 stage    epoch u64 │ from i64 │ to i64 │ examples u64 │ time i64 │ lr f32 │ source str │ split str │
+//	5 stage    epoch u64 │ from i64 │ to i64 │ examples u64 │ time i64 │ lr f32 │ before u64 │ source str │ split str │
 //	           nk u32 │ nc u32 │ ng u32 │ nd u32 │ nt u32 │ nk × keys u32 │ nc × counts u32 │ ng × grads u32 │
 //	           keys i64 … │ counts u32 … │ grads f32 … │ nd × f32 │ nt bytes         reply: -
 //	           flags: what becomes of the rows ([param.Op])

@@ -89,7 +89,7 @@ func encode(t testing.TB, c *call, seq uint64, portable bool) [][]byte {
 }
 
 func bigUpdate(n int) *param.Update {
-	u := &param.Update{Source: "kafka", Split: "ratings/3", From: 1, To: 2, NumRows: n, Time: 3, LR: 0.5, Trace: []byte("trace")}
+	u := &param.Update{Source: "kafka", Split: "ratings/3", From: 1, To: 2, NumRows: n, Time: 3, LR: 0.5, Examples: 1 << 40, Trace: []byte("trace")}
 	for t := range 3 {
 		u.Keys, u.Counts, u.Grads = append(u.Keys, nil), append(u.Counts, nil), append(u.Grads, nil)
 		for i := range n * t {
@@ -272,10 +272,10 @@ func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
 	for name, f := range map[string][]byte{
 		"keys":       frame(header{kind: kindLookup, bodyLen: 8*much + 20}, 1, 1, much, 0, 0, 0),
 		"tables":     frame(header{kind: kindLookup, bodyLen: 8 * much}, much, 0),
-		"counts":     frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, much, 0, 0, 0)...),
-		"dense":      frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, much, 0, 0)...),
-		"half grads": frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 1, 0, 0, much, 0)...),
-		"trace":      frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 13), 0, 0, 0, 0, much, 0)...),
+		"counts":     frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 15), 0, much, 0, 0, 0)...),
+		"dense":      frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 15), 0, 0, 0, much, 0, 0)...),
+		"half grads": frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 15), 0, 0, 1, 0, 0, much, 0)...),
+		"trace":      frame(header{kind: kindStage, bodyLen: 8 * much}, append(make([]uint64, 15), 0, 0, 0, 0, much, 0)...),
 		"controls":   frame(header{kind: kindControl, numCtl: much / 64, ctlLen: much}),
 		"state":      frame(header{kind: kindControl, numCtl: 1, ctlLen: much}, 3, 0, 0, 0, 0, 0, 1<<24, 0, 0),
 	} {

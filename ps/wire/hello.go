@@ -10,7 +10,7 @@ import (
 )
 
 // ProtocolVersion is the version of the protocol that this package speaks. Client and server must speak the same.
-const ProtocolVersion = 6
+const ProtocolVersion = 7
 
 // Hello is what a client says about itself when a stream begins.
 type Hello struct {

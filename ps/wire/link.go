@@ -305,7 +305,7 @@ func (l *link) readUpdate() (epoch uint64) {
 	d, u := &l.dec, &l.update
 	epoch = d.u64()
 	u.From, u.To, u.NumRows, u.Time = int64(d.u64()), int64(d.u64()), int(d.u64()), int64(d.u64())
-	u.LR = math.Float32frombits(d.u32())
+	u.LR, u.Examples = math.Float32frombits(d.u32()), int64(d.u64())
 	u.Source, u.Split = d.str(), d.str()
 	numKeys, numCounts, numGrads, numDense, numTrace := d.count(4), d.count(4), d.count(4), d.count(4), d.count(1)
 	l.lens, l.lens2, l.lens3 = readLens(d, l.lens, numKeys), readLens(d, l.lens2, numCounts), readLens(d, l.lens3, numGrads)

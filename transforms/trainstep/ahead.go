@@ -71,6 +71,8 @@ type lead struct {
 	// grads are the gradients of the step, lr what multiplies its rates.
 	grads [][]float32
 	lr    float32
+	// examples is how many examples the model was trained on before, as schedules go.
+	examples int64
 	// holders are the batch's owner, its successors with links to it, and the tracker.
 	holders atomic.Int32
 }
@@ -357,20 +359,20 @@ func (r *replica) patch(p *Prepared) {
 			w, s := values[row*dim:][:dim], state[row*stateDim:][:stateDim]
 			copy(w, q.rows.Values[t][of*dim:])
 			copy(s, q.rows.State[t][of*stateDim:])
-			rule.Update(w, s, q.lead.grads[t][of*dim:][:dim], q.lead.lr)
+			rule.Update(w, s, q.lead.grads[t][of*dim:][:dim], q.lead.lr, q.lead.examples)
 		}
 	}
 }
 
 // apply gives the dense parameters a step's gradient. Its batch must be one that is pushed.
-func (r *replica) apply(p *Prepared, dense, grad []float32, lr float32) {
+func (r *replica) apply(p *Prepared, dense, grad []float32) {
 	r.last = p.lead.number
 	state := r.state
 	for i := range r.layout.Dense {
 		t := &r.layout.Dense[i]
 		n := t.Len()
 		m := t.Optimizer.StateDim(n)
-		t.Update(dense[:n], state[:m], grad[:n], r.sum, lr)
+		t.Update(dense[:n], state[:m], grad[:n], r.sum, p.lead.lr, p.lead.examples)
 		dense, state, grad = dense[n:], state[m:], grad[n:]
 	}
 }

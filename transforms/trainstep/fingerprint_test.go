@@ -6,6 +6,7 @@ import (
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -71,5 +72,28 @@ func TestFingerprint(t *testing.T) {
 			}
 			pipelinetest.TestFingerprint(t, h)
 		})
+	}
+}
+
+// TestFingerprintHasSteps: bounds of gradients and schedules of single parameters are part of the plan.
+func TestFingerprintHasSteps(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for name, change := range map[string]func(*param.Layout){
+		"none":     func(*param.Layout) {},
+		"clip":     func(l *param.Layout) { l.Tables[0].Segments[0].Clip = 0.5 },
+		"schedule": func(l *param.Layout) { l.Tables[0].Segments[0].Schedule = optim.Schedule{WarmUp: 5} },
+		"dense":    func(l *param.Layout) { l.Dense[0].Schedule = optim.Schedule{WarmUp: 5} },
+	} {
+		m, err := zoo.New(zoo.Config{Name: zoo.DeepFM, Features: []zoo.Feature{{Name: "user"}, {Name: "item"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(m.Layout())
+		f := trainstep.NewStep(m, nil, trainstep.StepOptions{}).Fingerprint()
+		if other, ok := seen[f]; ok {
+			t.Errorf("%s and %s have one fingerprint, %s", name, other, f)
+		}
+		seen[f] = name
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline/position"
 )
 
-// pace counts the examples that a model was trained on, for its schedule. Of the splits that workers of this stage have resumed
+// pace counts the examples that a model was trained on, for schedules. Of the splits that workers of this stage have resumed
 // it knows how many were applied, also of a batch that a worker before them had only staged, and counts what comes since in the order of steps; so with one worker the
 // number is a function of positions, whatever was killed. Of other splits it has what [StepOptions].Trained said. Safe for concurrent use.
 type pace struct {
@@ -33,15 +33,15 @@ func newPace(opts *StepOptions) *pace {
 	return &pace{opts: opts, own: map[pipeline.SplitID]int64{}}
 }
 
-// factor counts a batch of a worker and returns the schedule's factor for it: that after all examples before it. A batch that is read again for the sake of
+// factor counts a batch of a worker and returns the schedule's factor for it and how many examples came before it. A batch that is read again for the sake of
 // outputs is not counted: it will not be applied. Errors: those of [StepOptions].Trained.
-func (p *pace) factor(ctx context.Context, s *step, o pipeline.Origin, rows int) (float64, error) {
+func (p *pace) factor(ctx context.Context, s *step, o pipeline.Origin, rows int) (factor float64, examples int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ask := p.opts.Trained; ask != nil && (!p.asked || p.opts.TrainedEvery > 0 && p.batches >= p.opts.TrainedEvery) {
 		others, err := ask(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("trainstep: asking how many examples were trained on, for the schedule of learning rates: %w", err)
+			return 0, 0, fmt.Errorf("trainstep: asking how many examples were trained on, for the schedule of learning rates: %w", err)
 		}
 		p.asked, p.batches, p.others = true, 0, others
 		p.sum()
@@ -64,16 +64,16 @@ func (p *pace) factor(ctx context.Context, s *step, o pipeline.Origin, rows int)
 		}
 		p.sum()
 	}
-	f := p.opts.Schedule.Factor(p.total)
+	factor, examples = p.opts.Schedule.Factor(p.total), p.total
 	if known {
 		if applied := store.Applied(o.Source, o.Split); o.To <= applied && o.From < applied {
-			return f, nil
+			return factor, examples, nil
 		}
 	}
 	p.own[id] += int64(rows)
 	p.total += int64(rows)
 	p.batches++
-	return f, nil
+	return factor, examples, nil
 }
 
 func (p *pace) sum() {

@@ -54,7 +54,7 @@ type Step struct {
 	open    OpenStore
 	opts    StepOptions
 	scoring scoring
-	pace    *pace // nil: the schedule is constant
+	pace    *pace // nil: all schedules are constant
 }
 
 // NewStep makes the stage for a model.
@@ -63,7 +63,7 @@ func NewStep(m model.Model, open OpenStore, opts StepOptions) *Step {
 		opts.LR = 1
 	}
 	s := &Step{model: m, open: open, opts: opts, scoring: newScoring(m, opts.Keys)}
-	if !opts.Schedule.Constant() {
+	if !opts.Schedule.Constant() || m.Layout().Scheduled() {
 		s.pace = newPace(&s.opts)
 	}
 	return s
@@ -82,6 +82,9 @@ func (s *Step) Fingerprint() string {
 	}
 	if s.opts.Precision != param.Float32 {
 		f += " in " + s.opts.Precision.String()
+	}
+	if steps := s.model.Layout().Steps(); steps != "" {
+		f += " " + steps
 	}
 	return f + " " + s.model.String()
 }
@@ -152,12 +155,13 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		Time: p.time, LR: s.stage.opts.LR,
 	}
 	if pace := s.stage.pace; pace != nil {
-		factor, err := pace.factor(ctx, s, o, p.NumRows())
+		factor, examples, err := pace.factor(ctx, s, o, p.NumRows())
 		if err != nil {
 			g.Release()
 			return err
 		}
 		g.update.LR *= float32(factor)
+		g.update.Examples = examples
 	}
 	if p.ahead && s.replica == nil {
 		var err error
@@ -210,7 +214,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	}
 	g.trace = s.stage.scoring.encoder.Append(g.trace[:0], scores)
 	d := &p.lead
-	d.lr = g.update.LR
+	d.lr, d.examples = g.update.LR, g.update.Examples
 	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
 	if precision := s.stage.opts.Precision; p.ahead && precision != param.Float32 {
 		for _, g := range d.grads { // what the store will apply, for the batches behind
@@ -220,7 +224,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.grads, g.dense
 	g.update.Trace, g.update.Seen = g.trace, g.seen
 	if p.ahead && d.number != 0 {
-		s.replica.apply(p, s.dense, g.dense, g.update.LR)
+		s.replica.apply(p, s.dense, g.dense)
 	}
 	return emit(g)
 }
