@@ -148,3 +148,23 @@ func TestNeedIsEstimated(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+// TestNeedHasFilters: what counts ids without a row takes memory beside the rows.
+func TestNeedHasFilters(t *testing.T) {
+	t.Parallel()
+	cfg, _, _ := needJob(t, 100, "retention.occurrences=2", "retention.admission=hash_filter", "retention.filter_capacity=4096000", "train.prefetch.lookup=0", "train.prefetch.push=0")
+	got, err := job.Need(t.Context(), cfg, job.NeedOptions{IDs: map[string]int64{"user": 1, "again": 1, "item": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const filter = 4096 * 2 * 1504 // 1000 ids a range, three cells for two and one more, in eights
+	want := int64(0)
+	for _, tbl := range got.Tables {
+		if want += tbl.Bytes + filter; tbl.Filter != filter {
+			t.Errorf("table %s: a filter of %d bytes, want %d", tbl.Name, tbl.Filter, filter)
+		}
+	}
+	if got.Bytes != want {
+		t.Errorf("%d bytes, want %d", got.Bytes, want)
+	}
+}

@@ -116,6 +116,8 @@ func Need(ctx context.Context, cfg *spec.Config, o NeedOptions) (*result.MemoryN
 		} else {
 			out.Unknown = true
 		}
+		need.Filter = l.Retention.FilterBytes()
+		out.Bytes += need.Filter
 		out.Tables = append(out.Tables, need)
 	}
 	out.Process = out.Bytes

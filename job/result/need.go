@@ -30,4 +30,6 @@ type TableNeed struct {
 	Rows  int64  `json:"rows"`
 	Bytes int64  `json:"bytes,omitempty"`
 	Basis string `json:"basis,omitempty"`
+	// Filter is what the hash filter takes that counts ids without a row, beside Bytes.
+	Filter int64 `json:"filter_bytes,omitempty"`
 }

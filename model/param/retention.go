@@ -94,6 +94,9 @@ func (r *Retention) Filter() Filter {
 	return Filter{}
 }
 
+// FilterBytes is what the filter of each table takes on all shards together; 0: there are none.
+func (r *Retention) FilterBytes() int64 { return LeastRows * r.Filter().Bytes() }
+
 // Bytes is what the cells of one range of hashes take.
 func (f Filter) Bytes() int64 { return 2 * int64((f.Splits*f.Cells+7)/8*8) }
 

@@ -84,6 +84,9 @@ func writeNeed(w io.Writer, n *job.MemoryNeed) error {
 		if t.Rows < 0 {
 			count, size, basis = "?", "?", "nothing yet: --sample 100000 estimates it, --ids FEATURE=NUMBER says it"
 		}
+		if t.Filter > 0 {
+			basis += fmt.Sprintf("; beside them a hash filter of %s", ui.Bytes(t.Filter))
+		}
 		rows = append(rows, []string{t.Name, ui.Count(t.RowBytes), count, size, basis})
 	}
 	if err := ui.Table(w, rows, 1, 2, 3); err != nil || n.Unknown && n.Bytes == 0 || len(n.Tables) == 0 {
