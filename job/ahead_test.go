@@ -20,6 +20,7 @@ var aheadModels = map[string]string{
 	"others": "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {group_adagrad: {l2: 0.001}}, bias: {adagradw: {weight_decay: 0.01}}, dense: {adadelta: {}}}",
 	"paced":  "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {adam: {}}}",
 	"steps":  "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {clip: {sparse: 0.002, bias: 0.001}, schedules: {sparse: {kind: cosine, over: 300, cycle: true}, dense: {warm_up: 150}}}",
+	"read":   "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {compress: {kind: one_bit, every: 100}}",
 	"shared": "model: {shared_bottom: {dim: 4, hidden: [8]}}\noptimizer: {dense: {sgd: {lr: 0.05}}}",
 }
 

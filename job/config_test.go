@@ -198,6 +198,9 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"compressors of another kind", movielens, []string{"optimizer.compress.amplitude=0.1", "optimizer.compress.kind=fixed_r8", "optimizer.compress.range=0.5"}, []string{
+			"--set optimizer.compress.amplitude: optimizer.compress.amplitude: is of one_bit, and optimizer.compress.kind is fixed_r8",
+		}},
 		{"schedules of single rules", movielens, []string{"optimizer.schedules.dense.cycle=true", "optimizer.schedules.sparse.kind=polynomial", "optimizer.schedules.bias.over=3", "optimizer.clip.bias=-1"}, []string{
 			"--set optimizer.clip.bias: optimizer.clip.bias: is -1, must be at least 0",
 			"--set optimizer.schedules.dense.cycle: optimizer.schedules.dense.cycle: is of polynomial and cosine, and optimizer.schedules.dense.kind is constant",

@@ -142,6 +142,8 @@ type Inputs struct {
 	Mask [][]bool
 	// Weights [rows] are example weights, nil for 1.
 	Weights []float32
+	// Examples is how many examples the model was trained on before the batch; Step reads it where a segment's compressor goes by it.
+	Examples int64
 }
 
 // Session runs one batch at a time with buffers that are reused: after warm-up a step allocates nothing. It is not for

@@ -108,6 +108,8 @@ type Table struct {
 	Clip *Clips `yaml:"clip"`
 	// Schedules are the factors on its rates. Default: optimizer.schedules.
 	Schedules *RowSchedules `yaml:"schedules"`
+	// Compress is what the model reads of its vectors. Default: optimizer.compress.
+	Compress *Compress `yaml:"compress"`
 	// Storage is the format in which shards keep the table's embedding vectors. Default: ps.storage.
 	Storage *string `yaml:"storage" enum:"float32|bf16|fp16"`
 }

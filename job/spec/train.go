@@ -1,6 +1,9 @@
 package spec
 
-import "github.com/monolith-go/monolith/model/optim"
+import (
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
 
 // Train is how batches are made and run.
 type Train struct {
@@ -138,6 +141,32 @@ type Optimizers struct {
 	Clip Clips `yaml:"clip"`
 	// Schedules are factors on the rates of one rule each, times train.schedule's, by how many examples the model was trained on. Tables may have their own of rows.
 	Schedules Schedules `yaml:"schedules"`
+	// Compress is what the model reads of embedding vectors in place of them, for a table that is to be served in few bits. Tables may have their own.
+	Compress Compress `yaml:"compress"`
+}
+
+// Compress is what the model reads of embedding vectors, in training, evaluation and predictions alike, so that it learns to do with that. Shards keep, train and store the vectors themselves.
+type Compress struct {
+	// Kind is none; fixed_r8, 8 bits of fixed point from -range to range, through which gradients pass as they are; or one_bit, plus or minus amplitude by the sign (HashNet): training reads amplitude·tanh(β·w), and
+	// β = √(1 + ⌊examples/every⌋), at most 10,000, draws that to the sign.
+	Kind string `yaml:"kind" default:"none" enum:"none|fixed_r8|one_bit"`
+	// Range is the largest magnitude of fixed_r8; a 128th of it is its step.
+	Range float64 `yaml:"range" default:"1" above:"0" max:"1000000"`
+	// Amplitude is the magnitude of one_bit.
+	Amplitude float64 `yaml:"amplitude" default:"0.05" above:"0" max:"1000000"`
+	// Every is after how many examples β of one_bit changes.
+	Every int64 `yaml:"every" default:"100000" min:"1"`
+}
+
+// Compressor is the compressor with its settings; the zero value for none.
+func (c *Compress) Compressor() param.Compressor {
+	switch c.Kind {
+	case param.CompressFixedR8:
+		return param.Compressor{Kind: c.Kind, Range: float32(c.Range)}
+	case param.CompressOneBit:
+		return param.Compressor{Kind: c.Kind, Amplitude: float32(c.Amplitude), Every: c.Every}
+	}
+	return param.Compressor{}
 }
 
 // Clips are the largest Euclidean norms of gradients of single ids: a longer one is scaled down to it, before L2 is added. Gradients are means over a batch, so what suits falls

@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
@@ -233,7 +234,7 @@ func (v *validator) rules(c *Config) {
 	if _, ok := c.Model.Value().(component.OwnRules); !ok {
 		return
 	}
-	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.clip", "optimizer.schedules", "ps.storage"} {
+	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.clip", "optimizer.schedules", "optimizer.compress", "ps.storage"} {
 		if v.c.places.Set(path) {
 			v.fault(path, "is not for model %s, which brings its rules along; leave it out", c.Model.Name())
 		}
@@ -251,8 +252,12 @@ func (v *validator) tables(c *Config) {
 	}
 	v.unique(names, "tables")
 	v.schedule("optimizer.schedules.dense", &c.Optimizer.Schedules.Dense)
+	v.compress("optimizer.compress", &c.Optimizer.Compress)
 	v.rowSchedules("optimizer.schedules", &c.Optimizer.Schedules.RowSchedules)
 	for i, t := range c.Tables {
+		if t.Compress != nil {
+			v.compress(fmt.Sprintf("tables[%d].compress", i), t.Compress)
+		}
 		if t.Schedules != nil {
 			v.rowSchedules(fmt.Sprintf("tables[%d].schedules", i), t.Schedules)
 		}
@@ -566,6 +571,15 @@ func (v *validator) schedule(path string, s *Schedule) {
 	}
 	if s.Cycle && s.Kind != optim.PolynomialSchedule && s.Kind != optim.CosineSchedule {
 		v.fault(path+".cycle", "is of polynomial and cosine, and %s.kind is %s", path, s.Kind)
+	}
+}
+
+// compress checks that what is set is of its kind.
+func (v *validator) compress(path string, c *Compress) {
+	for _, of := range []struct{ key, kind string }{{"range", param.CompressFixedR8}, {"amplitude", param.CompressOneBit}, {"every", param.CompressOneBit}} {
+		if key := path + "." + of.key; c.Kind != of.kind && v.c.places.Set(key) {
+			v.fault(key, "is of %s, and %s.kind is %s", of.kind, path, c.Kind)
+		}
 	}
 }
 

@@ -66,19 +66,21 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 	return m, nil
 }
 
-// steps gives parameters the bounds of gradients and the schedules of the job.
+// steps gives parameters the bounds of gradients, the schedules and the compressors of the job.
 func steps(c *spec.Config, l *param.Layout) {
 	for i := range l.Tables {
-		clip, schedules := &c.Optimizer.Clip, &c.Optimizer.Schedules.RowSchedules
+		clip, schedules, compress := &c.Optimizer.Clip, &c.Optimizer.Schedules.RowSchedules, &c.Optimizer.Compress
 		if at := slices.IndexFunc(c.Tables, func(t spec.Table) bool { return t.Name == l.Tables[i].Name }); at >= 0 {
 			clip, schedules = cmp.Or(c.Tables[at].Clip, clip), cmp.Or(c.Tables[at].Schedules, schedules)
+			compress = cmp.Or(c.Tables[at].Compress, compress)
 		}
 		for j := range l.Tables[i].Segments {
 			s := &l.Tables[i].Segments[j]
-			s.Clip, s.Schedule = float32(clip.Sparse), schedules.Sparse.Factor()
 			if s.Name == zoo.BiasSegment {
 				s.Clip, s.Schedule = float32(clip.Bias), schedules.Bias.Factor()
+				continue
 			}
+			s.Clip, s.Schedule, s.Compressor = float32(clip.Sparse), schedules.Sparse.Factor(), compress.Compressor()
 		}
 	}
 	for i := range l.Dense {
@@ -94,7 +96,7 @@ const fewRows = 4 * param.LeastRows
 // limits says what of the tables' limit, or of their filters' size, cannot be meant. Errors: [pipeline.ErrConfig].
 func limits(c *spec.Config, l *param.Layout) error {
 	var faults []error
-	filters := param.LeastRows * l.Retention.Filter().Bytes() * int64(len(l.Tables))
+	filters := l.Retention.FilterBytes() * int64(len(l.Tables))
 	if all := int64(c.PS.Memory); all > 0 && !c.PS.Remote() && filters > all {
 		faults = append(faults, fault.Config("retention.filter_capacity: makes the filters of %d tables %d bytes together, and ps.memory is %d; lower the one or raise the other", len(l.Tables), filters, all))
 	}

@@ -94,8 +94,12 @@ func (g *Graph) InPrecision(p param.Precision) (model.Model, error) {
 // Precision is what the operands of products are rounded to.
 func (g *Graph) Precision() param.Precision { return g.precision }
 
-// PredictsAsTrained reports whether no operator before a head behaves differently in training.
+// PredictsAsTrained reports whether no operator before a head behaves differently in training, and no weights are read differently.
 func (g *Graph) PredictsAsTrained() bool {
+	differs := func(s param.Segment) bool { return s.Compressor.Differs() }
+	if slices.ContainsFunc(g.layout.Tables, func(t param.Table) bool { return slices.ContainsFunc(t.Segments, differs) }) {
+		return false
+	}
 	return !slices.ContainsFunc(g.nodes, func(n node) bool { return n.live && n.op.differs() })
 }
 

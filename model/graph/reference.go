@@ -1,8 +1,12 @@
 package graph
 
 import (
+	"math"
+	"slices"
+
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // evaluation is one run of the reference.
@@ -23,7 +27,7 @@ type evaluation struct {
 // in.Values, which is not read. It returns the predictions of each head and, in training, the heads' losses, each without
 // the head's weight, and their weighted sum, whose gradient a step computes.
 func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) (r Result) {
-	e := &evaluation{g: g, in: in, dense: dense, values: values, train: train, seed: seed, vals: make([][]float64, len(g.declared))}
+	e := &evaluation{g: g, in: in, dense: dense, values: g.referenceValues(values, train, in.Examples), train: train, seed: seed, vals: make([][]float64, len(g.declared))}
 	for i := range g.declared {
 		if n := &g.declared[i]; n.live {
 			e.vals[i] = n.op.reference(e, n)
@@ -43,6 +47,31 @@ func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64,
 		r.Total += float64(o.head.Weight) * value
 	}
 	return r
+}
+
+// referenceValues are what compressors leave of values.
+func (g *Graph) referenceValues(values [][]float64, train bool, n int64) [][]float64 {
+	out := slices.Clone(values)
+	for t := range out {
+		out[t] = slices.Clone(out[t])
+		eachSegment(&g.layout.Tables[t], len(out[t]), func(c param.Compressor, lo, hi int) {
+			for i, w := range out[t][lo:hi] {
+				amplitude, step := float64(c.Amplitude), float64(c.Range)/128
+				switch {
+				case c.Kind == param.CompressFixedR8:
+					w = step * min(max(math.Trunc((w+math.Copysign(step/2, w))/step), -128), 127)
+				case train:
+					w = amplitude * math.Tanh(min(math.Sqrt(1+math.Floor(float64(n)/float64(c.Every))), 1e4)*w)
+				case w > 0:
+					w = amplitude
+				default:
+					w = -amplitude
+				}
+				out[t][lo+i] = w
+			}
+		})
+	}
+	return out
 }
 
 // Result is what [Graph.Reference] computes: one entry a head, and Σ Head.Weight·loss.

@@ -32,6 +32,10 @@ type Session struct {
 	// spare takes the gradient of a value that two heads share.
 	spare []float32
 
+	// compressed[t] are the values that are read of table t where a segment of it has a compressor, read is the batch with them.
+	compressed [][]float32
+	read       model.Inputs
+
 	// The batch at work.
 	in    *model.Inputs
 	rows  int
@@ -55,6 +59,7 @@ func (g *Graph) newSession(threads int) *Session {
 		dense:      resize(nil, g.layout.DenseLen()),
 		denseGrad:  resize(nil, g.layout.DenseLen()),
 		tableGrads: make([][]float32, len(g.layout.Tables)),
+		compressed: make([][]float32, len(g.layout.Tables)),
 		vals:       make([][]float32, n),
 		grads:      make([][]float32, n),
 		fresh:      make([]bool, n),
@@ -119,6 +124,7 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 			n.op.backward(s, n)
 		}
 	}
+	s.decompress()
 	s.clip()
 	return s.predictions, s.losses
 }
@@ -208,7 +214,7 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 		}
 		s.entries[i] = simd.NewEntries(r.Offsets, r.Index, r.Values)
 	}
-	s.in, s.rows, s.train, s.seed = in, in.NumRows, train, seed
+	s.in, s.rows, s.train, s.seed = s.compress(in, train), in.NumRows, train, seed
 	for i := range g.nodes {
 		if n := &g.nodes[i]; n.live {
 			if p, ok := n.op.(*pool); ok && p.by != nil {

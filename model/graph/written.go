@@ -46,6 +46,7 @@ type (
 		Name string `json:"name"`
 		Dim  int    `json:"dim"`
 		writtenRule
+		Compressor param.Compressor `json:"compressor,omitzero"`
 	}
 	writtenTensor struct {
 		Name  string `json:"name"`
@@ -93,7 +94,7 @@ func (g *Graph) Marshal() ([]byte, error) {
 				return nil, fmt.Errorf("graph: table %q segment %q: %w", t.Name, s.Name, err)
 			}
 			rule.Clip, rule.Schedule = s.Clip, s.Schedule
-			table.Segments = append(table.Segments, writtenSegment{Name: s.Name, Dim: s.Dim, writtenRule: rule})
+			table.Segments = append(table.Segments, writtenSegment{Name: s.Name, Dim: s.Dim, writtenRule: rule, Compressor: s.Compressor})
 		}
 		w.Tables = append(w.Tables, table)
 	}
@@ -260,7 +261,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			}
 			width += s.Dim
 			i, o := s.read(b, fmt.Sprintf("table %q segment %q", t.Name, s.Name))
-			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, Clip: s.Clip, Schedule: s.Schedule})
+			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor})
 		}
 		b.Table(table)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/monolith-go/monolith/internal/simd"
-	"github.com/monolith-go/monolith/model/optim"
 )
 
 // RowRule applies gradients to single rows of one table, as the table does. It has scratch memory, so it is not for concurrent
@@ -98,11 +97,10 @@ func addL2(w, grad []float32, l2 float32, sum []float32) []float32 {
 	return sum
 }
 
-// Scheduled reports whether any parameter has a schedule of its own.
-func (l *Layout) Scheduled() bool {
-	has := func(s optim.Schedule) bool { return !s.Constant() }
-	return slices.ContainsFunc(l.Dense, func(t Tensor) bool { return has(t.Schedule) }) ||
+// Paced reports whether what an update does, or what a model reads, depends on how many examples the model was trained on before.
+func (l *Layout) Paced() bool {
+	return slices.ContainsFunc(l.Dense, func(t Tensor) bool { return !t.Schedule.Constant() }) ||
 		slices.ContainsFunc(l.Tables, func(t Table) bool {
-			return slices.ContainsFunc(t.Segments, func(s Segment) bool { return has(s.Schedule) })
+			return slices.ContainsFunc(t.Segments, func(s Segment) bool { return !s.Schedule.Constant() || s.Compressor.Differs() })
 		})
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/monolith-go/monolith/model/optim"
 )
 
 // Dim is the number of weights of a row.
@@ -96,7 +94,7 @@ func (l *Layout) Validate() error {
 			if !(s.Clip >= 0) {
 				bad("table %q segment %q: clip %v is not a number from 0", t.Name, s.Name, s.Clip)
 			}
-			if err := s.Schedule.Validate(); err != nil {
+			if err := errors.Join(s.Schedule.Validate(), s.Compressor.Validate()); err != nil {
 				bad("table %q segment %q: %w", t.Name, s.Name, err)
 			}
 		}
@@ -131,11 +129,11 @@ func (l *Layout) String() string {
 	fmt.Fprintf(&b, "seed %d\n", l.Seed)
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
-			fmt.Fprintf(&b, "table %s segment %s dim %d init %s optimizer %s l2 %g%s\n", t.Name, s.Name, s.Dim, s.Init, s.Optimizer, s.L2, extras(s.Clip, s.Schedule))
+			fmt.Fprintf(&b, "table %s segment %s dim %d init %s optimizer %s l2 %g%s\n", t.Name, s.Name, s.Dim, s.Init, s.Optimizer, s.L2, s.extras())
 		}
 	}
 	for _, t := range l.Dense {
-		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g%s\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2, extras(0, t.Schedule))
+		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g%s\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2, (&Segment{Schedule: t.Schedule}).extras())
 	}
 	if r := l.Retention.String(); r != "" {
 		fmt.Fprintln(&b, r)
@@ -144,17 +142,20 @@ func (l *Layout) String() string {
 }
 
 // extras are what few parameters have; those without have the text of before there was any.
-func extras(clip float32, s optim.Schedule) (text string) {
-	if clip != 0 {
-		text = fmt.Sprintf(" clip %g", clip)
+func (s *Segment) extras() (text string) {
+	if s.Clip != 0 {
+		text = fmt.Sprintf(" clip %g", s.Clip)
 	}
-	if !s.Constant() {
-		text += " schedule " + s.String()
+	if !s.Schedule.Constant() {
+		text += " schedule " + s.Schedule.String()
+	}
+	if s.Compressor.Kind != "" {
+		text += " read as " + s.Compressor.String()
 	}
 	return text
 }
 
-// Steps names the parameters whose gradients are bounded or whose rates have schedules, with both; "" where there are none.
+// Steps names the parameters whose gradients are bounded, whose rates have schedules or whose weights are read as something else, with all of it; "" where there are none.
 func (l *Layout) Steps() string {
 	var out []string
 	add := func(name, text string) {
@@ -164,11 +165,11 @@ func (l *Layout) Steps() string {
 	}
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
-			add(SegmentName(t.Name, s.Name), extras(s.Clip, s.Schedule))
+			add(SegmentName(t.Name, s.Name), s.extras())
 		}
 	}
 	for _, t := range l.Dense {
-		add(t.Name, extras(0, t.Schedule))
+		add(t.Name, (&Segment{Schedule: t.Schedule}).extras())
 	}
 	return strings.Join(out, ", ")
 }

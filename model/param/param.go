@@ -35,6 +35,8 @@ type Segment struct {
 	L2 float32
 	// Schedule multiplies the optimizer's rate beside [Update].LR.
 	Schedule optim.Schedule
+	// Compressor is what the model reads in place of the weights; those that are looked up, stored and updated are as they are.
+	Compressor Compressor
 }
 
 // Tensor is a dense parameter, row-major.

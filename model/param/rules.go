@@ -1,6 +1,7 @@
 package param
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,9 +30,11 @@ type Rule struct {
 	Init      InitRule   `json:"init"`
 	Optimizer optim.Rule `json:"optimizer"`
 	L2        float32    `json:"l2,omitzero"`
-	// Clip and Schedule are those of a [Segment].
+	// Clip and Schedule are a segment's, Schedule also a tensor's.
 	Clip     float32        `json:"clip,omitzero"`
 	Schedule optim.Schedule `json:"schedule,omitzero"`
+	// Compressor is a segment's.
+	Compressor Compressor `json:"compressor,omitzero"`
 }
 
 // InitRule is an [Init] as data.
@@ -75,16 +78,15 @@ func SegmentName(table, segment string) string { return table + "." + segment }
 // Rules returns what of the layout may change.
 func (l *Layout) Rules() Rules {
 	r := Rules{Seed: l.Seed}
-	add := func(name string, i Init, o optim.Optimizer, l2, clip float32, s optim.Schedule) {
-		r.Parameters = append(r.Parameters, Rule{Name: name, Init: i.Rule(), Optimizer: optim.RuleOf(o), L2: l2, Clip: clip, Schedule: s})
-	}
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
-			add(SegmentName(t.Name, s.Name), s.Init, s.Optimizer, s.L2, s.Clip, s.Schedule)
+			r.Parameters = append(r.Parameters, Rule{
+				Name: SegmentName(t.Name, s.Name), Init: s.Init.Rule(), Optimizer: optim.RuleOf(s.Optimizer), L2: s.L2, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor,
+			})
 		}
 	}
 	for _, t := range l.Dense {
-		add(t.Name, t.Init, t.Optimizer, t.L2, 0, t.Schedule)
+		r.Parameters = append(r.Parameters, Rule{Name: t.Name, Init: t.Init.Rule(), Optimizer: optim.RuleOf(t.Optimizer), L2: t.L2, Schedule: t.Schedule})
 	}
 	if l.Retention.Active() {
 		retention := l.Retention
@@ -135,6 +137,9 @@ func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
 		}
 		if p.Schedule != q.Schedule {
 			say(p.Name, "schedule is %s, was %s", p.Schedule, q.Schedule)
+		}
+		if p.Compressor != q.Compressor {
+			say(p.Name, "compressor is %s, was %s", cmp.Or(p.Compressor.String(), "none"), cmp.Or(q.Compressor.String(), "none"))
 		}
 		if p.Optimizer.Name != q.Optimizer.Name {
 			say(p.Name, "optimizer is %s, was %s", p.Optimizer.Name, q.Optimizer.Name)

@@ -54,7 +54,7 @@ type Step struct {
 	open    OpenStore
 	opts    StepOptions
 	scoring scoring
-	pace    *pace // nil: all schedules are constant
+	pace    *pace // nil: nothing goes by the examples before a batch
 }
 
 // NewStep makes the stage for a model.
@@ -63,7 +63,7 @@ func NewStep(m model.Model, open OpenStore, opts StepOptions) *Step {
 		opts.LR = 1
 	}
 	s := &Step{model: m, open: open, opts: opts, scoring: newScoring(m, opts.Keys)}
-	if !opts.Schedule.Constant() || m.Layout().Scheduled() {
+	if !opts.Schedule.Constant() || m.Layout().Paced() {
 		s.pace = newPace(&s.opts)
 	}
 	return s
@@ -161,7 +161,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 			return err
 		}
 		g.update.LR *= float32(factor)
-		g.update.Examples = examples
+		g.update.Examples, p.in.Examples = examples, examples
 	}
 	if p.ahead && s.replica == nil {
 		var err error
