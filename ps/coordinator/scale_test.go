@@ -184,6 +184,21 @@ func TestScale(t *testing.T) {
 			if n, got := f.cluster().NumShards(), digestOf(t, f); n != 4 || got != before {
 				t.Errorf("started with 4 addresses: %d shards, digest %s, want %s", n, got, before)
 			}
+			// All die between the decision and the loading: shards that were two of four are not two of two.
+			for s := range 5 {
+				f.kill(s)
+			}
+			f.closing.Wait()
+			decided := `{"addresses":["shard 0","shard 1"],"before":[["shard 0","shard 1","shard 2","shard 3"]]}`
+			if err := os.WriteFile(filepath.Join(f.opts.Dir, "shards"), []byte(decided), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.mend(); err != nil {
+				t.Fatal(err)
+			}
+			if n, got := f.cluster().NumShards(), digestOf(t, f); n != 2 || got != before {
+				t.Errorf("after a death behind the decision: %d shards, digest %s, want 2 and %s", n, got, before)
+			}
 			trained(t, f, j, 1<<20)
 			if got, want := digestOf(t, f), reference(t, j); got != want {
 				t.Errorf("digest %s, want %s", got, want)
