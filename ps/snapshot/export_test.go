@@ -61,3 +61,6 @@ func ReadRemoved(b []byte) (n int, err error) {
 	}
 	return n, err
 }
+
+// Overlap reports whether shard a of n may have rows that shard b of m had.
+func Overlap(a, n, b, m int) bool { return overlap(a, n, b, m) }

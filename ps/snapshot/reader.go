@@ -45,7 +45,7 @@ type OpenOptions struct {
 	// FS is where it lies; nil is [fsx.Local].
 	FS fsx.FS
 	// Shard, of Shards, is whose files alone are opened, when that many wrote the snapshot; of one that another number wrote
-	// every file is. Shards 0 stands for all.
+	// every file is that may have something of the shard's. Shards 0 stands for all.
 	Shard, Shards int
 	// WeightsOnly leaves the optimizers' state alone: it is neither opened nor read.
 	WeightsOnly bool
@@ -65,9 +65,21 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 		return nil, err
 	}
 	return openChain(ctx, o.FS, info, false, o.WeightsOnly, func(f FileInfo) bool {
-		return (info.Shards != o.Shards || f.Shard == o.Shard) && (!o.WeightsOnly || !f.Kind.state())
+		return o.wants(f, info.Shards) && (!o.WeightsOnly || !f.Kind.state())
 	})
 }
+
+// wants reports whether a file of a snapshot that so many shards wrote may have something of the shard's. Rows lie by ranges of their hashes.
+func (o *OpenOptions) wants(f FileInfo, parts int) bool {
+	switch f.Kind {
+	case KindRows, KindState, KindRemoved:
+		return o.Shards == 0 || overlap(f.Shard, parts, o.Shard, o.Shards)
+	}
+	return parts != o.Shards || f.Shard == o.Shard
+}
+
+// overlap reports whether shard a, of n, may have rows that shard b, of m, had: whether the a-th of n equal ranges meets the b-th of m.
+func overlap(a, n, b, m int) bool { return a*m < (b+1)*n && b*n < (a+1)*m }
 
 // add opens a file and verifies it, unless that was done.
 func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo, verified bool) error {
