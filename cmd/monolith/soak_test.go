@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,8 +21,8 @@ import (
 // soakFor is how long [TestSoak] disturbs a cluster.
 const soakFor = 10 * time.Minute
 
-// TestSoak trains three workers on three shards with logs, all processes of their own, from a broker that gets records all the time, and disturbs them for ten minutes: workers and
-// shards are killed, or stopped for a while and let continue, the broker goes away and comes back, and somebody asks for snapshots, which are incremental. In the end every
+// TestSoak trains three workers on five shards with logs, or three of them, all processes of their own, from a broker that gets records all the time, and disturbs them for ten minutes: workers and
+// shards are killed, or stopped for a while and let continue, the broker goes away and comes back, shards are removed and added, and somebody asks for snapshots, which are incremental. In the end every
 // example was applied once on every shard, and all snapshots that are left are whole.
 func TestSoak(t *testing.T) {
 	if !testbed.Required("soak") {
@@ -46,8 +48,13 @@ func TestSoak(t *testing.T) {
 		}
 		text = strings.Replace(text, change[0], change[1], 1)
 	}
-	const shards, workers = 3, 3
+	const shards, fewer, workers = 5, 3, 3
 	p := startShards(t, path, text, shards)
+	job, err := os.ReadFile(p.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := strings.Split(regexp.MustCompile(`addresses: \[([^]]*)\]`).FindStringSubmatch(string(job))[1], ", ")
 	names := make([]string, workers)
 	for i := range names {
 		names[i] = fmt.Sprint("worker-", i)
@@ -108,6 +115,10 @@ func TestSoak(t *testing.T) {
 		case n < 17:
 			restart(t, b)
 			done["restarts of the broker"]++
+		case n < 18:
+			at := done["changes of the number of shards"] % 2
+			monolith(t, "ps", "scale", p.job, "--to", strings.Join(addrs[:[]int{fewer, shards}[at]], ",")).wants(t, 0)
+			done["changes of the number of shards"]++
 		default:
 			if _, ok := take(); ok {
 				done["snapshots asked for"]++
