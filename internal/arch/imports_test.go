@@ -46,6 +46,7 @@ var psRooms = map[string][]string{
 	"ps/coordinator": {"ps", "ps/shard", "ps/snapshot", "ps/table"},
 	"ps/table":       {},
 	"ps/snapshot":    {"ps/table"},
+	"ps/upload":      {"ps", "ps/snapshot"},
 	"ps/wal":         {},
 	"ps/wire":        {"ps"},
 	"ps/rpc":         {"ps", "ps/shard", "ps/coordinator", "ps/snapshot", "ps/table", "ps/wire"},
@@ -54,13 +55,13 @@ var psRooms = map[string][]string{
 }
 
 // TestCoreLinksNoEngine: a program that imports only the contract and the parameter server links neither Beam nor Parquet
-// nor a cloud's SDK, and the contract no gRPC either; one that reads jobs links nothing that runs them.
+// nor the client of a store or a cloud, and the contract no gRPC either; one that reads jobs links nothing that runs them.
 func TestCoreLinksNoEngine(t *testing.T) {
 	for pkg, forbidden := range map[string][]string{
-		"pipeline":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
-		"ps":             {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb", "google.golang.org/grpc"},
-		"ps/coordinator": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb", "google.golang.org/grpc"},
-		"job/spec":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb"},
+		"pipeline":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb", "github.com/minio", "github.com/colinmarc"},
+		"ps":             {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb", "google.golang.org/grpc", "github.com/minio", "github.com/colinmarc"},
+		"ps/coordinator": {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "github.com/segmentio", "github.com/twmb", "google.golang.org/grpc", "github.com/minio", "github.com/colinmarc"},
+		"job/spec":       {"github.com/apache/beam", "parquet", "cloud.google.com", "github.com/aws", "google.golang.org/grpc", "github.com/segmentio", "github.com/twmb", "github.com/minio", "github.com/colinmarc"},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", mod+pkg).Output()
 		if err != nil {
@@ -74,6 +75,14 @@ func TestCoreLinksNoEngine(t *testing.T) {
 			}
 		}
 	}
+}
+
+// clients are the rooms that alone may import the client of a store, and the one that opens them.
+var clients = map[string]string{
+	"github.com/minio":          "internal/fsx/s3fs",
+	"github.com/colinmarc":      "internal/fsx/hdfsfs",
+	mod + "internal/fsx/s3fs":   "internal/fsx/remote",
+	mod + "internal/fsx/hdfsfs": "internal/fsx/remote",
 }
 
 // TestImportDirection reads the files itself: a `go list` subprocess would be
@@ -113,6 +122,11 @@ func TestImportDirection(t *testing.T) {
 			imp, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
 				return err
+			}
+			for client, room := range clients {
+				if dir := filepath.ToSlash(filepath.Dir(rel)); within(imp, client) && dir != room {
+					t.Errorf("%s imports %s; only %s may", rel, imp, room)
+				}
 			}
 			to, ours := strings.CutPrefix(imp, mod)
 			if ours && top == "ps" && within(to, "ps") {

@@ -179,11 +179,11 @@ func infoOf(i fs.FileInfo) Info {
 }
 
 // Damage reports whether an error of reading a file speaks of the file: it is gone, shorter than it was, or the disk cannot
-// give it back. Others speak of this process, which may not read it or has too many files open: another process, or a later
+// give it back. Others speak of this process, which may not read it or has too many files open, or of the way to a store: another process, or a later
 // one, may find the file whole.
 func Damage(err error) bool {
 	for _, ours := range []error{
-		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled, context.DeadlineExceeded,
+		ErrUnreachable, ErrCredentials, ErrNoBucket, fs.ErrClosed, fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, ours) {
 			return false

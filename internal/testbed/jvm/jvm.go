@@ -67,7 +67,7 @@ func Libraries(ctx context.Context, name string, pom []byte, options ...string) 
 	return final, nil
 }
 
-// Process is a Java program that serves a port. Its methods are not for concurrent use.
+// Process is a program that serves a port. Its methods are not for concurrent use.
 type Process struct {
 	cmd     *exec.Cmd
 	log     string
@@ -78,13 +78,19 @@ type Process struct {
 // Start starts java with arguments, in a folder, and returns when something listens at addr; ready, when not nil, is then asked
 // until it returns nil. The program's output is appended to the file log. It ends with the test's process.
 func Start(ctx context.Context, dir, log, addr string, ready func(context.Context) error, args ...string) (*Process, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "java", args...)
+	cmd.Dir = dir
+	return StartProgram(ctx, cmd, log, addr, ready)
+}
+
+// StartProgram is [Start] of any program, whose output it sets.
+func StartProgram(ctx context.Context, cmd *exec.Cmd, log, addr string, ready func(context.Context) error) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("jvm: %w", err)
 	}
 	defer func() { _ = file.Close() }() // the program has its own handle
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "java", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, file, file
+	cmd.Stdout, cmd.Stderr = file, file
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("jvm: %w", err)
