@@ -14,14 +14,33 @@ import (
 // being looked at: the context's end, a disk that cannot be read for now.
 func Verify(ctx context.Context, f fsx.FS, path string) (faults []error, err error) {
 	f = disk(f)
-	info, err := ReadInfoIn(f, path)
-	if err != nil {
-		return fault(nil, err)
+	for attempt := 1; ; attempt++ {
+		info, err := ReadInfoIn(f, path)
+		if err != nil {
+			return fault(nil, err)
+		}
+		chain, err := Chain(f, info)
+		if err == nil {
+			faults, err = verify(ctx, f, chain)
+		} else {
+			faults, err = fault(nil, err)
+		}
+		if len(faults) == 0 || attempt == attempts {
+			return faults, err
+		}
+		// Compacting a snapshot of the chain replaces its manifest, and then what that named goes.
+		now, rerr := ReadInfoIn(f, path)
+		if rerr != nil {
+			return faults, err
+		}
+		if again, rerr := Chain(f, now); rerr != nil || sameChain(again, chain) {
+			return faults, err
+		}
 	}
-	chain, err := Chain(f, info)
-	if err != nil {
-		return fault(nil, err)
-	}
+}
+
+// verify is [Verify] of what a chain was when it was read.
+func verify(ctx context.Context, f fsx.FS, chain []*Info) (faults []error, err error) {
 	for i, of := range chain {
 		for _, file := range of.Files {
 			if i > 0 && file.Table < 0 {
