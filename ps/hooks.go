@@ -37,12 +37,26 @@ type SnapshotDoneHook interface {
 	SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration)
 }
 
+// UploadDoneHook is notified of copies of snapshots in another store.
+type UploadDoneHook interface {
+	// UploadDone reports how long copying one took and how many bytes were copied, with code "ok" or another of failure.Code.Label.
+	UploadDone(code string, took time.Duration, bytes int64)
+}
+
+// SnapshotUploadedHook is notified of what a store has.
+type SnapshotUploadedHook interface {
+	// SnapshotUploaded reports the newest snapshot in the store: its number, and when it was taken.
+	SnapshotUploaded(id uint64, taken time.Time)
+}
+
 // Hooks are the hooks of clients and snapshots, by event. nil has none. It is immutable.
 type Hooks struct {
 	requestDone  []RequestDoneHook
 	tableRows    []TableRowsHook
 	staleness    []StalenessHook
 	snapshotDone []SnapshotDoneHook
+	uploadDone   []UploadDoneHook
+	uploaded     []SnapshotUploadedHook
 }
 
 // NewHooks returns hooks that hand each event to those that implement it, in their order. One that implements none gets nothing.
@@ -50,6 +64,7 @@ func NewHooks(hooks ...any) *Hooks {
 	return &Hooks{
 		requestDone: hook.Of[RequestDoneHook](hooks), tableRows: hook.Of[TableRowsHook](hooks),
 		staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
+		uploadDone: hook.Of[UploadDoneHook](hooks), uploaded: hook.Of[SnapshotUploadedHook](hooks),
 	}
 }
 
@@ -90,5 +105,25 @@ func (h *Hooks) SnapshotDone(code string, took time.Duration, bytes int64, longe
 	}
 	for _, x := range h.snapshotDone {
 		x.SnapshotDone(code, took, bytes, longestStall)
+	}
+}
+
+// UploadDone calls the hooks that implement [UploadDoneHook].
+func (h *Hooks) UploadDone(code string, took time.Duration, bytes int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.uploadDone {
+		x.UploadDone(code, took, bytes)
+	}
+}
+
+// SnapshotUploaded calls the hooks that implement [SnapshotUploadedHook].
+func (h *Hooks) SnapshotUploaded(id uint64, taken time.Time) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.uploaded {
+		x.SnapshotUploaded(id, taken)
 	}
 }

@@ -39,6 +39,11 @@ type Metrics struct {
 	snapBytes  *prometheus.GaugeVec
 	snapStall  *prometheus.GaugeVec
 	snapLastOK *prometheus.GaugeVec
+	uploads    *prometheus.CounterVec
+	uploadSize *prometheus.CounterVec
+	uploadTime *prometheus.HistogramVec
+	uploadedID *prometheus.GaugeVec
+	uploadedAt *prometheus.GaugeVec
 }
 
 // New registers the metrics of one run with reg. phases are the names of the stages that a training step consists of. A
@@ -103,6 +108,16 @@ func newMetrics(m *maker) *Metrics {
 			"Longest time a push waited for the last good snapshot."),
 		snapLastOK: m.gauge("monolith_snapshot_last_success_timestamp_seconds",
 			"When the last good snapshot was complete, in Unix time."),
+		uploads: m.counter("monolith_snapshot_uploads_total",
+			"Snapshots copied to snapshot.upload, by result; what fails is tried again.", "code"),
+		uploadSize: m.counter("monolith_snapshot_upload_bytes_total",
+			"Bytes of snapshots copied to snapshot.upload, those of uploads that failed included."),
+		uploadTime: m.histogram(prometheus.ExponentialBuckets(0.1, 4, 9), "monolith_snapshot_upload_duration_seconds",
+			"Time a good upload of a snapshot took."),
+		uploadedID: m.gauge("monolith_snapshot_uploaded_number",
+			"Number of the newest snapshot that is whole at snapshot.upload."),
+		uploadedAt: m.gauge("monolith_snapshot_uploaded_timestamp_seconds",
+			"When the newest snapshot at snapshot.upload was taken, in Unix time: what came later is lost with the machine."),
 	}
 }
 
@@ -201,6 +216,21 @@ func (h *Metrics) SnapshotDone(code string, took time.Duration, bytes int64, lon
 	h.snapBytes.WithLabelValues().Set(float64(bytes))
 	h.snapStall.WithLabelValues().Set(longestStall.Seconds())
 	h.snapLastOK.WithLabelValues().Set(float64(h.now().UnixMilli()) / 1e3)
+}
+
+// UploadDone is called after a snapshot was copied to a store, or was not.
+func (h *Metrics) UploadDone(code string, took time.Duration, bytes int64) {
+	h.uploads.WithLabelValues(code).Inc()
+	h.uploadSize.WithLabelValues().Add(float64(bytes))
+	if code == "ok" {
+		h.uploadTime.WithLabelValues().Observe(took.Seconds())
+	}
+}
+
+// SnapshotUploaded is called with the newest snapshot of a store.
+func (h *Metrics) SnapshotUploaded(id uint64, taken time.Time) {
+	h.uploadedID.WithLabelValues().Set(float64(id))
+	h.uploadedAt.WithLabelValues().Set(float64(taken.UnixMilli()) / 1e3)
 }
 
 // Training keeps the gauges of how well a run learns.

@@ -37,6 +37,8 @@ var (
 	_ ps.TableRowsHook         = (*telemetry.Metrics)(nil)
 	_ ps.StalenessHook         = (*telemetry.Metrics)(nil)
 	_ ps.SnapshotDoneHook      = (*telemetry.Metrics)(nil)
+	_ ps.UploadDoneHook        = (*telemetry.Metrics)(nil)
+	_ ps.SnapshotUploadedHook  = (*telemetry.Metrics)(nil)
 )
 
 // observe calls every hook once.
@@ -70,6 +72,9 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.Staleness(2)
 	h.SnapshotDone("ok", time.Second, 1<<20, time.Millisecond)
 	h.SnapshotDone("no_space", time.Hour, 5, time.Hour)
+	h.UploadDone("ok", time.Second, 1000)
+	h.UploadDone("error", time.Hour, 24)
+	h.SnapshotUploaded(7, time.Unix(1700000000, 0))
 	tr, err := telemetry.NewTraining(reg)
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +167,19 @@ monolith_output_stores_total{code="ok",output="examples"} 3
 # HELP monolith_snapshot_size_bytes Size of the last good snapshot.
 # TYPE monolith_snapshot_size_bytes gauge
 monolith_snapshot_size_bytes 1.048576e+06
+# HELP monolith_snapshot_upload_bytes_total Bytes of snapshots copied to snapshot.upload, those of uploads that failed included.
+# TYPE monolith_snapshot_upload_bytes_total counter
+monolith_snapshot_upload_bytes_total 1024
+# HELP monolith_snapshot_uploaded_number Number of the newest snapshot that is whole at snapshot.upload.
+# TYPE monolith_snapshot_uploaded_number gauge
+monolith_snapshot_uploaded_number 7
+# HELP monolith_snapshot_uploaded_timestamp_seconds When the newest snapshot at snapshot.upload was taken, in Unix time: what came later is lost with the machine.
+# TYPE monolith_snapshot_uploaded_timestamp_seconds gauge
+monolith_snapshot_uploaded_timestamp_seconds 1.7e+09
+# HELP monolith_snapshot_uploads_total Snapshots copied to snapshot.upload, by result; what fails is tried again.
+# TYPE monolith_snapshot_uploads_total counter
+monolith_snapshot_uploads_total{code="error"} 1
+monolith_snapshot_uploads_total{code="ok"} 1
 # HELP monolith_snapshots_total Snapshots tried, by result.
 # TYPE monolith_snapshots_total counter
 monolith_snapshots_total{code="no_space"} 1
@@ -180,7 +198,8 @@ monolith_train_auc_ratio{head="click"} 0.75
 	err := testutil.GatherAndCompare(
 		observe(t), strings.NewReader(want),
 		"monolith_output_rows_total", "monolith_output_bytes_total", "monolith_output_stores_total", "monolith_output_lag_rows",
-		"monolith_snapshot_size_bytes", "monolith_snapshots_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
+		"monolith_snapshot_size_bytes", "monolith_snapshot_upload_bytes_total", "monolith_snapshot_uploaded_number", "monolith_snapshot_uploaded_timestamp_seconds",
+		"monolith_snapshot_uploads_total", "monolith_snapshots_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
 	)
 	if err != nil {
 		t.Error(err)

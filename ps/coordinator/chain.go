@@ -54,12 +54,22 @@ func (c *Cluster) prune(ctx context.Context) {
 	if compacting != 0 { // it would lose its files, and get a manifest then
 		r.Exempt = append(slices.Clone(r.Exempt), compacting)
 	}
+	if c.opts.Uploads != nil {
+		r.Exempt = append(slices.Clone(r.Exempt), c.opts.Uploads.Holds()...)
+	}
 	gone, err := snapshot.Prune(c.opts.FS, c.opts.Dir, r, time.Now())
 	if err != nil {
 		c.opts.Logger.WarnContext(ctx, "old snapshots not removed", "err", err)
 	}
 	if len(gone) > 0 {
 		c.opts.Logger.DebugContext(ctx, "old snapshots removed", "paths", gone)
+	}
+}
+
+// uploads says that there is something to upload.
+func (c *Cluster) uploads() {
+	if c.opts.Uploads != nil {
+		c.opts.Uploads.Taken()
 	}
 }
 
@@ -94,6 +104,7 @@ func (c *Cluster) compact(info *ps.SnapshotInfo) {
 			c.opts.Logger.WarnContext(c.run, "snapshot not compacted; it stays an incremental one", "path", info.Path, "err", err)
 		default:
 			c.opts.Logger.InfoContext(c.run, "snapshot compacted", "path", info.Path, "rows", whole.Rows(), "bytes", whole.Bytes(), "duration", time.Since(start))
+			c.uploads()
 			select {
 			case c.turn <- struct{}{}:
 				c.prune(c.run)

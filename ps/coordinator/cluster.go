@@ -96,6 +96,10 @@ type Options struct {
 	Hooks *ps.Hooks
 	// FS is where snapshots are kept; nil: [fsx.Local].
 	FS fsx.FS
+	// Uploads, if not nil, is notified of snapshots, and reads some that must stay meanwhile.
+	Uploads Uploads
+	// After is a number that those of new snapshots are above: copies elsewhere have had it.
+	After uint64
 	// Writers is how many shards of this process may write their parts of a snapshot at the same time; 0: all shards are in it.
 	Writers int
 	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
@@ -104,6 +108,14 @@ type Options struct {
 	// WrapConn, if not nil, gets every stream that a client opens and returns what is used in its place: tests put faults
 	// there.
 	WrapConn func(worker string, shard int, conn ps.Conn) ps.Conn
+}
+
+// Uploads copies snapshots of a cluster elsewhere. Its methods return at once.
+type Uploads interface {
+	// Taken is called when a snapshot was taken or compacted.
+	Taken()
+	// Holds returns the numbers of the snapshots that are being read.
+	Holds() []uint64
 }
 
 const (

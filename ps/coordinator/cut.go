@@ -96,6 +96,7 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	c.mu.last = info
 	c.mu.inARow, c.mu.logged = 0, time.Time{}
 	c.mu.Unlock()
+	c.uploads()
 	c.prune(ctx)
 	c.compact(info)
 	return *info, nil

@@ -33,8 +33,8 @@ func (c *Cluster) prepareDir(ctx context.Context) error {
 	}
 	if len(entries) > 0 {
 		c.before = entries[0].ID
-		c.mu.newest = c.before
 	}
+	c.mu.newest = max(c.before, c.opts.After)
 	return nil
 }
 
