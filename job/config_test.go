@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 		{"number of a snapshot", movielens, []string{"snapshot.exempt=[3, 0]"}, []string{"--set snapshot.exempt: snapshot.exempt[1]: is 0; snapshots are numbered from 1: 12 is snap-00000012"}},
 		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
 		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},
-		{"unknown key far from any", edit("keep: 3", "zzzzzzzz: 3"), nil, []string{"job.yaml:17:23: snapshot.zzzzzzzz: unknown key; known here: every, keep, keep_for, exempt, incremental, tolerate"}},
+		{"unknown key far from any", edit("keep: 3", "zzzzzzzz: 3"), nil, []string{"job.yaml:17:23: snapshot.zzzzzzzz: unknown key; known here: every, keep, keep_for, exempt, incremental, tolerate, upload, upload_keep, upload_wait"}},
 		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model: "depfm" is none of lr, fm, deepfm, dcnv2, shared_bottom, graph; did you mean "deepfm"?`}},
 		{"unknown model far from any", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: {transformer: {}}"), nil, []string{
 			`job.yaml:13:9: model: "transformer" is none of lr, fm, deepfm, dcnv2, shared_bottom, graph`,

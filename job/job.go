@@ -104,6 +104,8 @@ type (
 	Rows = result.Rows
 	// TableRows is what was written of one table.
 	TableRows = result.TableRows
+	// FetchOptions say which snapshot is brought back from where.
+	FetchOptions = stored.FetchOptions
 	// ImportOptions say what of a checkpoint of bytedance/monolith is taken over.
 	ImportOptions = migrate.ImportOptions
 	// ExportOptions say what is given back.
@@ -377,9 +379,11 @@ func InspectSlots(ctx context.Context, path string, o SlotOptions) (*SnapshotSlo
 	return inspect.Slots(ctx, path, o)
 }
 
-// ListSnapshots describes the snapshots of a job's dir or of a folder, the newest first, and says why retention keeps each. It reads manifests
+// ListSnapshots describes the snapshots of a job's dir, of a folder or of a store's URL, the newest first, and says why retention keeps each. It reads manifests
 // alone.
-func ListSnapshots(path string, r Retention) (*SnapshotList, error) { return stored.List(path, r) }
+func ListSnapshots(ctx context.Context, path string, r Retention) (*SnapshotList, error) {
+	return stored.List(ctx, path, r)
+}
 
 // RetentionOf is which snapshots of a job stay.
 func RetentionOf(cfg *Config) Retention { return stored.Retention(cfg) }
@@ -394,9 +398,19 @@ func DiffSnapshots(ctx context.Context, a, b string) (*SnapshotDiff, error) {
 	return stored.Diff(ctx, a, b)
 }
 
-// PruneSnapshots removes the snapshots of a job's dir or of a folder that need not stay, or, where remove is false, says which would go.
-func PruneSnapshots(path string, r Retention, remove bool) (*SnapshotsPruned, error) {
-	return stored.Prune(path, r, remove)
+// PruneSnapshots removes the snapshots of a job's dir, of a folder or of a store's URL that need not stay, or, where remove is false, says which would go.
+func PruneSnapshots(ctx context.Context, path string, r Retention, remove bool) (*SnapshotsPruned, error) {
+	return stored.Prune(ctx, path, r, remove)
+}
+
+// FetchSnapshot brings the newest whole snapshot of a store back into a folder that has none, or the one that is asked for.
+func FetchSnapshot(ctx context.Context, o FetchOptions) (*SnapshotEntry, error) {
+	return stored.Fetch(ctx, o)
+}
+
+// FetchJobSnapshot is [FetchSnapshot] from a job's snapshot.upload into its dir.
+func FetchJobSnapshot(ctx context.Context, cfg *Config, o FetchOptions) (*SnapshotEntry, error) {
+	return stored.FetchJob(ctx, cfg, o)
 }
 
 // TakeSnapshot asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable.

@@ -47,7 +47,7 @@ snapshot: {every: 0s, keep: 20, incremental: 2}
 	if _, err := job.Run(t.Context(), c, job.RunOptions{Observe: ask, TakeSnapshot: requests, Notice: func(s string) { notices = append(notices, s) }}); err != nil {
 		t.Fatal(err)
 	}
-	list, err := job.ListSnapshots(dir, job.RetentionOf(c))
+	list, err := job.ListSnapshots(t.Context(), dir, job.RetentionOf(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ snapshot: {every: 0s, keep: 20, incremental: 2}
 		next = rest[0].Base
 	}
 	r := job.Retention{Keep: 1}
-	would, err := job.PruneSnapshots(dir, r, false)
+	would, err := job.PruneSnapshots(t.Context(), dir, r, false)
 	if err != nil || len(would.Gone)+len(would.Kept) != len(list.Snapshots) || len(would.Gone) != gone || would.Removed {
 		t.Errorf("%+v, %v", would, err)
 	}
@@ -106,16 +106,16 @@ snapshot: {every: 0s, keep: 20, incremental: 2}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.PruneSnapshots(dir, r, true); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "is running") {
+	if _, err := job.PruneSnapshots(t.Context(), dir, r, true); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "is running") {
 		t.Errorf("while a job is running: %v", err)
 	}
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.PruneSnapshots(newest.Path, r, true); !errors.Is(err, pipeline.ErrConfig) {
+	if _, err := job.PruneSnapshots(t.Context(), newest.Path, r, true); !errors.Is(err, pipeline.ErrConfig) {
 		t.Errorf("one snapshot: %v", err)
 	}
-	if pruned, err := job.PruneSnapshots(filepath.Join(dir, "snapshots"), r, true); err != nil || len(pruned.Gone) != len(would.Gone) || !pruned.Removed {
+	if pruned, err := job.PruneSnapshots(t.Context(), filepath.Join(dir, "snapshots"), r, true); err != nil || len(pruned.Gone) != len(would.Gone) || !pruned.Removed {
 		t.Errorf("%+v, %v", pruned, err)
 	}
 
@@ -146,7 +146,7 @@ snapshot: {every: 0s, keep: 20, incremental: 2}
 		}
 	}
 
-	if _, err := job.ListSnapshots(t.TempDir(), r); !errors.Is(err, pipeline.ErrConfig) {
+	if _, err := job.ListSnapshots(t.Context(), t.TempDir(), r); !errors.Is(err, pipeline.ErrConfig) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	if _, err := job.TakeSnapshot(t.Context(), c, job.TakeOptions{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "SIGUSR2") {

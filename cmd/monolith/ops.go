@@ -69,6 +69,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		InspectSlots:    job.InspectSlots,
 		Snapshots: cli.SnapshotOps{
 			List: job.ListSnapshots, Verify: job.VerifySnapshots, Diff: job.DiffSnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,
+			Fetch: job.FetchSnapshot, FetchJob: job.FetchJobSnapshot,
 		},
 		Demo: func(ctx context.Context, o job.DemoOptions) (*job.DemoResult, error) {
 			o.Memory = memory()

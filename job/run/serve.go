@@ -101,6 +101,7 @@ type serving struct {
 	walog   *shard.Log // of all shards of this process, or nil
 	servers []*rpc.Server
 	locks   []*fsx.Lock
+	uploads *uploads // nil without, and in a process without shard 0
 	failed  chan error
 	wg      sync.WaitGroup
 	last    string
@@ -186,10 +187,20 @@ func (s *serving) open(ctx context.Context) error {
 		s.locks = append(s.locks, lock)
 	}
 	first := s.opts.Shards[0] == 0
-	if s.opts.Resume != nil && !*s.opts.Resume {
-		if !first {
-			return fault.Config("job: --resume=false is for the process of shard 0")
+	metrics, err := newTelemetry(s.opts.Registerer)
+	if err != nil {
+		return err
+	}
+	fresh := s.opts.Resume != nil && !*s.opts.Resume
+	if fresh && !first {
+		return fault.Config("job: --resume=false is for the process of shard 0")
+	}
+	if first {
+		if s.uploads, err = openUploads(ctx, s.cfg, fresh, s.log, psHooks(metrics), s.notice); err != nil {
+			return err
 		}
+	}
+	if fresh {
 		if err := stored.BeginAnew(s.cfg, s.notice); err != nil {
 			return err
 		}
@@ -198,10 +209,6 @@ func (s *serving) open(ctx context.Context) error {
 		if err := stored.FitsNewest(s.cfg, s.notice); err != nil {
 			return err
 		}
-	}
-	metrics, err := newTelemetry(s.opts.Registerer)
-	if err != nil {
-		return err
 	}
 	// Listening comes before loading: clients get that the shard is starting.
 	listeners := map[int]net.Listener{}
@@ -245,9 +252,11 @@ func (s *serving) open(ctx context.Context) error {
 			if o.Dial, err = s.dialer(o.Dir); err != nil {
 				return err
 			}
+			s.uploads.of(&o)
 			if s.cluster, err = coordinator.Open(ctx, o); err != nil {
 				return err
 			}
+			s.uploads.start(ctx, s.cluster)
 			node = s.cluster.First()
 		} else {
 			if node, err = shard.Open(ctx, o.Node(i, len(s.cfg.PS.Addresses))); err != nil {
@@ -325,6 +334,7 @@ func (s *serving) wait(ctx context.Context) error {
 			return err
 		case <-s.opts.Drain:
 			s.snapshot(ctx)
+			s.uploads.finish(ctx)
 			return nil
 		case <-poll.C:
 		}
@@ -413,6 +423,7 @@ func (s *serving) close() error {
 		server.Stop()
 	}
 	s.wg.Wait()
+	s.uploads.close()
 	var errs []error
 	if s.cluster != nil {
 		errs = append(errs, s.cluster.Close(context.Background()))

@@ -50,6 +50,9 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	stop := answerRequests(ctx, opts.TakeSnapshot, t.shards, t.notice)
 	result, err := train(ctx)
 	stop()
+	if err == nil {
+		t.uploads.finish(ctx)
+	}
 	if why := gaveUp.Load(); why != nil && err != nil {
 		err = *why
 	}
@@ -89,6 +92,7 @@ type trainer struct {
 	otherKernels bool
 	bad          *badRows
 	lock         *fsx.Lock // nil with shards in other processes, whose coordinator has it
+	uploads      *uploads  // nil without, and with shards in other processes
 	worker       string
 	// outputs are the job's outputs that are open.
 	outputs wiring.Outputs
@@ -177,7 +181,11 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 			err = errors.Join(err, t.lock.Close())
 		}
 	}()
-	if t.opts.Resume != nil && !*t.opts.Resume {
+	fresh := t.opts.Resume != nil && !*t.opts.Resume
+	if t.uploads, err = openUploads(ctx, t.cfg, fresh, t.log, psHooks(t.hooks), t.notice); err != nil {
+		return err
+	}
+	if fresh {
 		if err := stored.BeginAnew(t.cfg, t.notice); err != nil {
 			return err
 		}
@@ -191,6 +199,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	}
 	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), tableMemory(t.cfg, t.opts.Memory)
 	o.GaveUp = t.gaveUp
+	t.uploads.of(&o)
 	cluster, err := coordinator.Open(ctx, o)
 	if err != nil {
 		return fault.Unavailable(err)
@@ -199,6 +208,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := t.resumed(); err != nil {
 		return errors.Join(err, cluster.Close(context.WithoutCancel(ctx)))
 	}
+	t.uploads.start(ctx, cluster)
 	return nil
 }
 
@@ -266,6 +276,7 @@ func (t *trainer) close() error {
 }
 
 func (t *trainer) closeShards() error {
+	t.uploads.close()
 	err := t.shards.Close(context.Background())
 	if t.lock != nil {
 		err = errors.Join(err, t.lock.Close())

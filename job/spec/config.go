@@ -113,6 +113,15 @@ type Snapshot struct {
 	// what is trained meanwhile is lost with the process. With ps.durability: wal it never ends for that, since the logs
 	// keep all that was acknowledged; they grow until a snapshot is taken. 0: never.
 	Tolerate int `yaml:"tolerate" default:"5" min:"0"`
+	// Upload is a folder of a store that outlives the machine, to which finished snapshots are copied while training continues:
+	// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hdfs://NAMENODE:PORT/PATH or file:///PATH. A run whose dir has no snapshot begins with the newest
+	// there. Credentials are those of the environment (docs/uploads.md). Default: none.
+	Upload string `yaml:"upload"`
+	// UploadKeep is keep for what was uploaded. KeepFor and exempt hold there too.
+	UploadKeep int `yaml:"upload_keep" default:"3" min:"1"`
+	// UploadWait is how long the end of a run waits for its last snapshot to be uploaded. What is not there then is uploaded by the
+	// next run.
+	UploadWait Duration `yaml:"upload_wait" default:"10m" min:"0"`
 }
 
 // Eval is evaluation on held-out examples.

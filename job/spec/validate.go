@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
@@ -34,6 +35,11 @@ func (c *Config) Validate() error {
 	for i, id := range c.Snapshot.Exempt {
 		if id < 1 {
 			v.fault(fmt.Sprintf("snapshot.exempt[%d]", i), "is %d; snapshots are numbered from 1: 12 is snap-00000012", id)
+		}
+	}
+	if c.Snapshot.Upload != "" {
+		if _, err := fsx.ParseURL(c.Snapshot.Upload); err != nil {
+			v.fault("snapshot.upload", "%v", err)
 		}
 	}
 	v.evalColumns(&c.Eval)

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
@@ -26,33 +23,25 @@ func Retention(c *spec.Config) snapshot.Retention {
 	return r
 }
 
-// folderOf is the folder of the snapshots that a path stands for: a job's dir or a folder of snapshots. Errors:
-// [pipeline.ErrConfig].
-func folderOf(path string) (string, error) {
-	if snapshot.Named(path) {
-		return "", fault.Config("job: %s is one snapshot; name the folder that it lies in, or a job's dir", path)
-	}
-	entries, err := FindSnapshots(path)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Dir(entries[0].Path), nil
-}
-
-// List describes the snapshots of a job's dir or of a folder of snapshots, the newest first. It reads manifests alone. Errors: [pipeline.ErrConfig] where there are
-// none.
-func List(path string, r snapshot.Retention) (*result.SnapshotList, error) {
-	entries, err := FindSnapshots(path)
+// List describes the snapshots of a job's dir, of a folder of snapshots or of the URL of one, the newest first. It reads manifests alone. Errors: [pipeline.ErrConfig] where
+// there are none.
+func List(ctx context.Context, path string, r snapshot.Retention) (_ *result.SnapshotList, err error) {
+	f, err := openFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	out := &result.SnapshotList{Dir: filepath.Dir(entries[0].Path)}
-	for i, why := range r.Kept(entries, time.Now()) {
-		one := describe(entries[i])
-		one.Kept = why
+	defer func() { err = errors.Join(err, f.close()) }()
+	return f.list(r), nil
+}
+
+func (f *folder) list(r snapshot.Retention) *result.SnapshotList {
+	out := &result.SnapshotList{Dir: f.called}
+	for i, why := range r.Kept(f.entries, time.Now()) {
+		one := describe(f.entries[i])
+		one.Path, one.Kept = f.name(one.Path), why
 		out.Snapshots = append(out.Snapshots, one)
 	}
-	return out, nil
+	return out
 }
 
 func describe(e snapshot.Entry) result.SnapshotEntry {
@@ -85,26 +74,27 @@ func Describe(info *snapshot.Info) result.SnapshotEntry {
 
 // Verify reads all of a snapshot, or of those of a job's dir or a folder, and says what is wrong with each. Errors: [pipeline.ErrConfig] where there are none, the
 // context's.
-func Verify(ctx context.Context, path string) ([]result.SnapshotCheck, error) {
-	entries, err := FindSnapshots(path)
+func Verify(ctx context.Context, path string) (_ []result.SnapshotCheck, err error) {
+	f, err := openFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, f.close()) }()
 	var out []result.SnapshotCheck
-	for _, e := range entries {
-		one := result.SnapshotCheck{Path: e.Path}
-		faults, err := snapshot.Verify(ctx, nil, e.Path)
-		if errors.Is(err, fs.ErrNotExist) && len(entries) > 1 {
+	for _, e := range f.entries {
+		one := result.SnapshotCheck{Path: f.name(e.Path)}
+		faults, err := snapshot.Verify(ctx, f.fs, e.Path)
+		if errors.Is(err, fs.ErrNotExist) && len(f.entries) > 1 {
 			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range faults {
-			one.Faults = append(one.Faults, f.Error())
+		for _, fault := range faults {
+			one.Faults = append(one.Faults, fault.Error())
 		}
 		if e.Info != nil {
-			if chain, err := snapshot.Chain(nil, e.Info); err == nil {
+			if chain, err := snapshot.Chain(f.fs, e.Info); err == nil {
 				for _, info := range chain {
 					one.Reads = append(one.Reads, int64(info.ID))
 					one.Bytes += info.Bytes()
@@ -165,32 +155,24 @@ func Diff(ctx context.Context, a, b string) (_ *result.SnapshotDiff, err error) 
 
 // Prune removes the snapshots of a job's dir or of a folder that need not stay, if asked to, or says which would go. No job may be running
 // there, since it trims its snapshots itself. Errors: [pipeline.ErrConfig] where there are none, [pipeline.ErrUnavailable].
-func Prune(path string, r snapshot.Retention, remove bool) (_ *result.SnapshotsPruned, err error) {
-	dir, err := folderOf(path)
+func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) (_ *result.SnapshotsPruned, err error) {
+	if snapshot.Named(path) {
+		return nil, fault.Config("job: %s is one snapshot; name the folder that it lies in, or a job's dir", path)
+	}
+	f, err := openFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	for _, of := range []string{dir, filepath.Dir(dir)} {
-		name := filepath.Join(of, LockName(0))
-		if _, err := os.Stat(name); err != nil || !remove {
-			continue
-		}
-		lock, err := fsx.TryLock(name)
-		if errors.Is(err, fsx.ErrLocked) {
-			return nil, fault.Mark(fmt.Errorf("job: a job is running in %s", of), pipeline.ErrUnavailable,
-				"it removes old snapshots itself: set snapshot.keep, keep_for and exempt; or wait for it to end")
-		}
+	defer func() { err = errors.Join(err, f.close()) }()
+	if remove {
+		unlock, err := f.lock()
 		if err != nil {
-			return nil, fmt.Errorf("job: %w: %w", err, pipeline.ErrUnavailable)
+			return nil, err
 		}
-		defer func() { err = errors.Join(err, lock.Close()) }()
+		defer func() { err = errors.Join(err, unlock()) }()
 	}
-	list, err := List(dir, r)
-	if err != nil {
-		return nil, err
-	}
-	out := &result.SnapshotsPruned{Dir: dir, Gone: []string{}, Removed: remove}
-	for _, e := range list.Snapshots {
+	out := &result.SnapshotsPruned{Dir: f.called, Gone: []string{}, Removed: remove}
+	for _, e := range f.list(r).Snapshots {
 		if e.Kept != "" {
 			out.Kept = append(out.Kept, e)
 		} else if !remove {
@@ -198,8 +180,11 @@ func Prune(path string, r snapshot.Retention, remove bool) (_ *result.SnapshotsP
 		}
 	}
 	if remove {
-		gone, err := snapshot.Prune(fsx.Local{}, dir, r, time.Now())
-		if out.Gone = append(out.Gone, gone...); err != nil {
+		gone, err := snapshot.Prune(f.fs, f.dir, r, time.Now())
+		for _, path := range gone {
+			out.Gone = append(out.Gone, f.name(path))
+		}
+		if err != nil {
 			return out, fmt.Errorf("job: %w: %w", err, pipeline.ErrUnavailable)
 		}
 	}

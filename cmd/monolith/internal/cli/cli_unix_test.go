@@ -285,7 +285,7 @@ func fakes() cli.Ops {
 			}, fail()
 		},
 		Snapshots: cli.SnapshotOps{
-			List: func(path string, r job.Retention) (*job.SnapshotList, error) {
+			List: func(_ context.Context, path string, r job.Retention) (*job.SnapshotList, error) {
 				return &job.SnapshotList{Dir: path, Snapshots: fakeSnapshots(r)}, fail()
 			},
 			Verify: func(_ context.Context, path string) ([]job.SnapshotCheck, error) {
@@ -304,8 +304,18 @@ func fakes() cli.Ops {
 					State:     []string{"trace"},
 				}, fail()
 			},
-			Prune: func(path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error) {
+			Prune: func(_ context.Context, path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error) {
 				return &job.SnapshotsPruned{Dir: path, Gone: []string{fmt.Sprint(path, "/snap of ", r.Keep, " ", r.For, " ", r.Exempt)}, Removed: remove, Kept: fakeSnapshots(r)}, fail()
+			},
+			Fetch: func(_ context.Context, o job.FetchOptions) (*job.SnapshotEntry, error) {
+				e := fakeSnapshots(job.Retention{})[0]
+				e.Path = fmt.Sprint(o.To, "/snap ", o.ID, " of ", o.URL)
+				return &e, fail()
+			},
+			FetchJob: func(_ context.Context, c *job.Config, o job.FetchOptions) (*job.SnapshotEntry, error) {
+				e := fakeSnapshots(job.Retention{})[0]
+				e.Path = fmt.Sprint(c.Snapshot.Upload, " ", o.ID)
+				return &e, fail()
 			},
 			Take: func(_ context.Context, c *job.Config, o job.TakeOptions) (*job.SnapshotTaken, error) {
 				e := fakeSnapshots(job.Retention{})[0]

@@ -12,8 +12,8 @@ import (
 func (a *App) snapshotCommand(out *outcome) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "snapshot COMMAND",
-		Short: "List, verify, compare, prune, take, import and export snapshots",
-		Long: `List, verify, compare, prune and take snapshots: what a job has stored of its parameters, positions and state. What one of them holds is
+		Short: "List, verify, compare, prune, take, fetch, import snapshots",
+		Long: `List, verify, compare, prune, take and fetch snapshots: what a job has stored of its parameters, positions and state. What one of them holds is
 shown by monolith inspect.
 
 Make a snapshot of a checkpoint of ByteDance's Monolith (bytedance/monolith), or such a checkpoint of a snapshot: docs/from-monolith.md
@@ -23,6 +23,7 @@ is the guide.`,
   monolith snapshot diff runs/click/snapshots/snap-00000011 runs/click
   monolith snapshot prune runs/click --keep 2
   monolith snapshot take job.yaml --pin --note "before the new features"
+  monolith snapshot fetch job.yaml
   monolith snapshot import job.yaml model_dir
   monolith snapshot export runs/click --to model_dir`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -38,6 +39,6 @@ is the guide.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(a.snapshotListCommand(out), a.snapshotVerifyCommand(out), a.snapshotDiffCommand(out), a.snapshotPruneCommand(out), a.snapshotTakeCommand(out),
-		a.importCommand(out), a.exportCommand(out))
+		a.snapshotFetchCommand(out), a.importCommand(out), a.exportCommand(out))
 	return root
 }

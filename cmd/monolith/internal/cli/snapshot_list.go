@@ -16,19 +16,22 @@ import (
 
 // SnapshotOps are the functions behind `monolith snapshot`.
 type SnapshotOps struct {
-	// List describes the snapshots of a job's dir or a folder.
-	List func(path string, r job.Retention) (*job.SnapshotList, error)
+	// List describes the snapshots of a job's dir, a folder or a URL.
+	List func(ctx context.Context, path string, r job.Retention) (*job.SnapshotList, error)
 	// Verify reads all of a snapshot, or of those of a job's dir or a folder.
 	Verify func(ctx context.Context, path string) ([]job.SnapshotCheck, error)
 	// Diff compares two snapshots.
 	Diff func(ctx context.Context, a, b string) (*job.SnapshotDiff, error)
 	// Prune removes snapshots that need not stay, or says which would go.
-	Prune func(path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error)
+	Prune func(ctx context.Context, path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error)
+	// Fetch brings snapshots back from a store into a folder, FetchJob into a job's dir.
+	Fetch    func(ctx context.Context, o job.FetchOptions) (*job.SnapshotEntry, error)
+	FetchJob func(ctx context.Context, cfg *job.Config, o job.FetchOptions) (*job.SnapshotEntry, error)
 	// Take asks a running job for a snapshot.
 	Take func(ctx context.Context, cfg *job.Config, o job.TakeOptions) (*job.SnapshotTaken, error)
 }
 
-// snapshotsOf is where the snapshots of a target lie, a job file or a folder, and which of them stay by the job file.
+// snapshotsOf is where the snapshots of a target lie, a job file, a folder or a URL, and which of them stay by the job file.
 func (a *App) snapshotsOf(target string, set []string) (path string, r job.Retention, err error) {
 	if !isJobFile(target) {
 		return target, job.Retention{}, nil
@@ -43,17 +46,18 @@ func (a *App) snapshotsOf(target string, set []string) (path string, r job.Reten
 func (a *App) snapshotListCommand(out *outcome) *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
-		Use:   "list JOB.yaml|DIR",
+		Use:   "list JOB.yaml|DIR|URL",
 		Short: "List snapshots",
-		Long: `List the snapshots of a job's dir or of a folder, the newest first: number, when it was taken, whether it is whole or adds to
+		Long: `List the snapshots of a job's dir, of a folder or of a store (snapshot.upload), the newest first: number, when it was taken, whether it is whole or adds to
 another one, rows, the size of its files, how many examples and batches were applied, and why retention keeps it.
 
 Of a folder that is named without its job file it is not known what snapshot.keep, keep_for and exempt are: pinned snapshots, the newest of
 each label and bases of those are shown as kept. Data files are not looked at: see monolith snapshot verify.`,
 		Example: `  monolith snapshot list job.yaml
-  monolith snapshot list runs/movielens --json | jq '.result.snapshots[0].path'`,
-		Args: exactly("a job file or a folder"),
-		RunE: func(_ *cobra.Command, args []string) error {
+  monolith snapshot list runs/movielens --json | jq '.result.snapshots[0].path'
+  monolith snapshot list s3://models/click`,
+		Args: exactly("a job file, a folder or a URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "snapshot list"
 			if a.Ops.Snapshots.List == nil {
 				return errMissing
@@ -62,7 +66,7 @@ each label and bases of those are shown as kept. Data files are not looked at: s
 			if err != nil {
 				return err
 			}
-			list, err := a.Ops.Snapshots.List(path, r)
+			list, err := a.Ops.Snapshots.List(cmd.Context(), path, r)
 			if err != nil {
 				return err
 			}
@@ -102,16 +106,17 @@ func writeEntries(w io.Writer, entries []job.SnapshotEntry) error {
 func (a *App) snapshotVerifyCommand(out *outcome) *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
-		Use:   "verify JOB.yaml|DIR|SNAPSHOT",
+		Use:   "verify JOB.yaml|DIR|SNAPSHOT|URL",
 		Short: "Read snapshots and check every byte",
-		Long: `Read all of a snapshot, or of every one in a job's dir or a folder, with what it adds to, and compare checksums, counts and digests with
+		Long: `Read all of a snapshot, or of every one in a job's dir, a folder or a store, with what it adds to, and compare checksums, counts and digests with
 what was stored. Every fault is listed with its file.
 
 The exit code is 0 when all are whole, 4 when one is not. A snapshot that adds to a damaged one is damaged too; training goes
 back to the newest whole one by itself.`,
 		Example: `  monolith snapshot verify runs/movielens
-  monolith snapshot verify runs/movielens/snapshots/snap-00000012`,
-		Args: exactly("a job file, a folder or a snapshot"),
+  monolith snapshot verify runs/movielens/snapshots/snap-00000012
+  monolith snapshot verify s3://models/click/snap-00000012`,
+		Args: exactly("a job file, a folder, a snapshot or a URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "snapshot verify"
 			if a.Ops.Snapshots.Verify == nil {

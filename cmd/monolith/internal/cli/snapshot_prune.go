@@ -21,17 +21,19 @@ func (a *App) snapshotPruneCommand(out *outcome) *cobra.Command {
 		yes     bool
 	)
 	cmd := &cobra.Command{
-		Use:   "prune JOB.yaml|DIR",
+		Use:   "prune JOB.yaml|DIR|URL",
 		Short: "Remove snapshots that need not stay",
-		Long: `Remove the snapshots of a job's dir or of a folder that need not stay. What stays are the newest of them, those that are younger than a time, those that are
+		Long: `Remove the snapshots of a job's dir, of a folder or of a store that need not stay. What stays are the newest of them, those that are younger than a time, those that are
 exempt, pinned ones, the newest of each label, damaged ones, and what any of these adds to.
 
 How many and how long is said by the job file (snapshot.keep, keep_for, exempt) or by flags. Without --yes nothing is removed, and it is listed what would be. A job
-that is running prunes its snapshots itself, so the command refuses then.`,
+that is running prunes its snapshots itself, in its dir and at snapshot.upload, so the command refuses then; of a store it cannot know, so end the job that uploads there
+first.`,
 		Example: `  monolith snapshot prune job.yaml                  # what would go?
   monolith snapshot prune runs/movielens --keep 1 --yes
-  monolith snapshot prune runs/click --keep 3 --keep-for 48h --exempt 12 --yes`,
-		Args: exactly("a job file or a folder"),
+  monolith snapshot prune runs/click --keep 3 --keep-for 48h --exempt 12 --yes
+  monolith snapshot prune s3://models/click --keep 5 --yes`,
+		Args: exactly("a job file, a folder or a URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "snapshot prune"
 			if a.Ops.Snapshots.Prune == nil {
@@ -63,7 +65,7 @@ that is running prunes its snapshots itself, so the command refuses then.`,
 			if r.Keep < 1 || r.For < 0 {
 				return &usageError{message: fmt.Sprintf("--keep is %d and --keep-for %v; one snapshot stays at least", r.Keep, r.For)}
 			}
-			pruned, err := a.Ops.Snapshots.Prune(path, r, yes)
+			pruned, err := a.Ops.Snapshots.Prune(cmd.Context(), path, r, yes)
 			if pruned != nil {
 				out.result = pruned
 				out.text = func(w io.Writer) error { return writePruned(w, pruned) }
