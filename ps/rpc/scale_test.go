@@ -98,6 +98,15 @@ func TestScale(t *testing.T) {
 		if got := digest(); got != before {
 			t.Errorf("on %d shards: digest %s, want %s", to, got, before)
 		}
+		// A worker that is told of the generation finds its shards, whatever it knew before.
+		if _, err := late.Newest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if cl, err := c.ClientAt(t.Context(), "worker", late.Info().Generation); err != nil {
+			t.Errorf("a client of the generation on %d shards: %v", to, err)
+		} else if err := cl.Close(); err != nil {
+			t.Error(err)
+		}
 		for _, r := range []*rpc.Remote{c.Remote, late} {
 			if _, err := r.ClientAt(t.Context(), "worker", generation); !errors.Is(err, ps.ErrRolledBack) {
 				t.Errorf("a client of the generation before: %v, want ErrRolledBack", err)
