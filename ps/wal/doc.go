@@ -16,6 +16,7 @@
 //	s.Rotate(id)                         at the cut of snapshot id, under the shard's lock
 //	s.Flush(ctx)                         before the manifest of snapshot id is written: its border is durable
 //	s.Trim(id)                           after it: what lies before the snapshot before id is not needed by this shard any more
+//	s.Follow(place)                      read what is durable while the log grows, from a border or a record on
 //	l.Close()
 //
 // # Files

@@ -17,8 +17,8 @@ var (
 	ErrIdentity = failure.New(failure.Identity, "log of other shards")
 	// ErrVersion means that the log was written in another version of the format. [Open] returns it.
 	ErrVersion = errors.New("unknown log format version")
-	// ErrBase means that the log has no border of that snapshot, or that borders would not ascend. [ShardLog.Replay], [ShardLog.Rotate]
-	// and [ShardLog.Trim] return it.
+	// ErrBase means that the log has no border of that snapshot, or that borders would not ascend. [ShardLog.Replay], [ShardLog.Rotate],
+	// [ShardLog.Trim] and [ShardLog.Follow] return it.
 	ErrBase = errors.New("log has no such base")
 	// ErrNoSpace means that the disk filled up. It ends the logs of all shards of the process. What was acknowledged is there; nothing more is taken. Free space or name
 	// another folder, and start the shard again. Errors that wrap it wrap syscall.ENOSPC or syscall.EDQUOT too.

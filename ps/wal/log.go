@@ -76,6 +76,8 @@ type Log struct {
 		next, durable          uint64
 		syncs, bytes, appended uint64
 		waiters, idle          []*waiter
+		// grown is closed when more is durable, or nothing will be; nil while no follower waits for it.
+		grown chan struct{}
 	}
 	// work wakes the writer, room those that wait in Append.
 	work, room *sync.Cond
@@ -136,6 +138,7 @@ func (l *Log) Close() error {
 		l.mu.state = closed
 	case running:
 		l.mu.state = closing
+		l.tellFollowers()
 		l.work.Signal()
 		l.room.Broadcast()
 	}

@@ -84,5 +84,14 @@ func (l *Log) wake() {
 	}
 	clear(l.mu.waiters[len(left):])
 	l.mu.waiters = left
+	l.tellFollowers()
 	l.room.Broadcast()
+}
+
+// tellFollowers lets those look again that wait for more. The lock is held.
+func (l *Log) tellFollowers() {
+	if l.mu.grown != nil {
+		close(l.mu.grown)
+		l.mu.grown = nil
+	}
 }
