@@ -32,6 +32,6 @@
 //
 // # Locks
 //
-// In the order they are taken: coordinator.Cluster.turn, shard.Node.use, the turn of a Client's stream, shard.Node.mu (by
-// shard), Client.mu, and in the coordinator groups.mu, group.mu, Cluster.mu.
+// In the order they are taken: coordinator.Cluster.turn, the turn of a standby, shard.Node.use, the turn of a Client's stream, shard.Node.mu (by
+// shard), that of a shard's pair, Client.mu, and in the coordinator groups.mu, group.mu, Cluster.mu.
 package ps

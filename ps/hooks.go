@@ -57,6 +57,7 @@ type Hooks struct {
 	snapshotDone []SnapshotDoneHook
 	uploadDone   []UploadDoneHook
 	uploaded     []SnapshotUploadedHook
+	standby      []StandbyHook
 }
 
 // NewHooks returns hooks that hand each event to those that implement it, in their order. One that implements none gets nothing.
@@ -65,6 +66,7 @@ func NewHooks(hooks ...any) *Hooks {
 		requestDone: hook.Of[RequestDoneHook](hooks), tableRows: hook.Of[TableRowsHook](hooks),
 		staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
 		uploadDone: hook.Of[UploadDoneHook](hooks), uploaded: hook.Of[SnapshotUploadedHook](hooks),
+		standby: hook.Of[StandbyHook](hooks),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,10 @@ type Metrics struct {
 	outLag     *prometheus.GaugeVec
 	request    *prometheus.HistogramVec
 	rows       *prometheus.GaugeVec
+	term       *prometheus.GaugeVec
+	answers    *prometheus.GaugeVec
+	synced     *prometheus.GaugeVec
+	standbyLag *prometheus.GaugeVec
 	snapshots  *prometheus.CounterVec
 	snapTime   *prometheus.HistogramVec
 	snapBytes  *prometheus.GaugeVec
@@ -98,6 +103,14 @@ func newMetrics(m *maker) *Metrics {
 			"Time a request to the parameter server took.", "method", "code"),
 		rows: m.gauge("monolith_ps_rows",
 			"Embedding rows of a table on all shards.", "table"),
+		term: m.gauge("monolith_ps_term",
+			"How often the processes of a shard with a standby have taken over from each other: even, the first one is in charge, odd, the standby. At shard 0.", "shard"),
+		answers: m.gauge("monolith_ps_in_charge",
+			"1 while the process that is in charge of a shard with a standby answers, otherwise 0. At shard 0.", "shard"),
+		synced: m.gauge("monolith_ps_standby_synced",
+			"1 while the standby of a shard has all that was acknowledged, so that it may take over, otherwise 0. At shard 0.", "shard"),
+		standbyLag: m.gauge("monolith_ps_standby_lag_records",
+			"Records of the log that the standby of a shard has not received. No series while no standby is connected. At shard 0.", "shard"),
 		snapshots: m.counter("monolith_snapshots_total",
 			"Snapshots tried, by result.", "code"),
 		snapTime: m.histogram(prometheus.ExponentialBuckets(0.01, 4, 9), "monolith_snapshot_duration_seconds",
@@ -205,6 +218,19 @@ func (h *Metrics) TableRows(table string, rows int64) {
 
 // Staleness reports how many updates of others a push lacked.
 func (h *Metrics) Staleness(steps int64) { h.staleness.WithLabelValues().Observe(float64(steps)) }
+
+// Standby tells how a shard with a standby is.
+func (h *Metrics) Standby(shard int, term uint64, answers, synced bool, lag int64) {
+	label, one := strconv.Itoa(shard), map[bool]float64{true: 1}
+	h.term.WithLabelValues(label).Set(float64(term))
+	h.answers.WithLabelValues(label).Set(one[answers])
+	h.synced.WithLabelValues(label).Set(one[answers && synced])
+	if lag < 0 {
+		h.standbyLag.DeleteLabelValues(label)
+		return
+	}
+	h.standbyLag.WithLabelValues(label).Set(float64(lag))
+}
 
 // SnapshotDone is called after a snapshot; only one with code "ok" changes the times and sizes.
 func (h *Metrics) SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration) {

@@ -39,6 +39,7 @@ var (
 	_ ps.SnapshotDoneHook      = (*telemetry.Metrics)(nil)
 	_ ps.UploadDoneHook        = (*telemetry.Metrics)(nil)
 	_ ps.SnapshotUploadedHook  = (*telemetry.Metrics)(nil)
+	_ ps.StandbyHook           = (*telemetry.Metrics)(nil)
 )
 
 // observe calls every hook once.
@@ -70,6 +71,8 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.RequestDone("push", "ok", time.Millisecond)
 	h.TableRows("embedding", 12)
 	h.Staleness(2)
+	h.Standby(1, 3, true, true, 7)
+	h.Standby(2, 0, true, false, -1)
 	h.SnapshotDone("ok", time.Second, 1<<20, time.Millisecond)
 	h.SnapshotDone("no_space", time.Hour, 5, time.Hour)
 	h.UploadDone("ok", time.Second, 1000)

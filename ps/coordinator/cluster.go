@@ -708,5 +708,17 @@ func (c *Cluster) Newest(context.Context) (*ps.SnapshotInfo, error) {
 	return c.mu.restored, nil
 }
 
+// Promote lets the standby of a shard take over. Errors: [ps.ErrMismatch] for a shard without one, [ps.ErrNotReady] when it lacks something
+// that was acknowledged, those of reaching it.
+func (c *Cluster) Promote(ctx context.Context, shard int) error {
+	peers := c.peers()
+	if shard >= 0 && shard < len(peers) {
+		if p, ok := peers[shard].(ps.Promoter); ok {
+			return p.Promote(ctx)
+		}
+	}
+	return fmt.Errorf("ps: shard %d of %d has no standby (ps.standby): %w", shard, len(peers), ps.ErrMismatch)
+}
+
 // First returns the node of shard 0, for the server of this process.
 func (c *Cluster) First() *shard.Node { return c.first }

@@ -60,6 +60,7 @@ func (a *admission) admit(may secure.Right, method string, md metadata.MD) error
 			return failed(notShard(a.o.Shard, 0))
 		}
 	case method == psv1.Shard_Row_FullMethodName, method == psv1.Shard_Probe_FullMethodName: // what workers ask of shards
+	case method == psv1.Standby_Follow_FullMethodName: // the other process of the shard
 	case a.o.Cluster != nil:
 		return failed(fmt.Errorf("ps: shard 0 coordinates itself: %w", ps.ErrMismatch))
 	default:
@@ -73,7 +74,7 @@ func needs(method string) secure.Right {
 	switch {
 	case mayRead(method):
 		return secure.Read
-	case method == psv1.Coordinator_Scale_FullMethodName:
+	case method == psv1.Coordinator_Scale_FullMethodName, method == psv1.Coordinator_Promote_FullMethodName:
 		return secure.Coordinate
 	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"), method == psv1.Shard_Probe_FullMethodName:
 		return secure.Train

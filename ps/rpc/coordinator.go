@@ -84,6 +84,10 @@ func (s *coordinatorService) RollBack(ctx context.Context, r *psv1.RollBackReque
 	return &psv1.RollBackResponse{}, failed(s.c.RollBack(ctx, r.Generation, r.Why))
 }
 
+func (s *coordinatorService) Promote(ctx context.Context, r *psv1.PromoteRequest) (*psv1.PromoteResponse, error) {
+	return &psv1.PromoteResponse{}, failed(s.c.Promote(ctx, int(r.Shard)))
+}
+
 func (s *coordinatorService) SetState(ctx context.Context, r *psv1.SetStateRequest) (*psv1.SetStateResponse, error) {
 	if r.Member != 0 || r.Generation != 0 {
 		return &psv1.SetStateResponse{}, failed(s.c.SetStateAt(ctx, r.Member, r.Generation, r.Key, r.Value))

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -22,7 +23,9 @@ type Target struct {
 	Identity Identity
 	Shard    int
 	Addr     string
-	Config   wire.ClientConfig
+	// Standby is the address of the shard's other process for a worker, "" for none.
+	Standby string
+	Config  wire.ClientConfig
 	// Coordinator, if not nil, is the shard 0 that calls; nil for workers.
 	Coordinator *Coordinator
 	// Conn configures workers' streams.
@@ -47,6 +50,8 @@ type peer struct {
 	t  Target
 	cc *grpc.ClientConn
 	s  psv1.ShardClient
+	// other is the shard's other process, or nil.
+	other *peer
 }
 
 // NewPeer makes the coordinator's view of a shard in another process. It does no I/O. Errors: of the address and of
@@ -58,7 +63,16 @@ func newPeer(t Target) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &peer{t: t, cc: cc, s: psv1.NewShardClient(cc)}, nil
+	p := &peer{t: t, cc: cc, s: psv1.NewShardClient(cc)}
+	if t.Standby != "" {
+		second := t
+		second.Addr, second.Standby = t.Standby, ""
+		if p.other, err = newPeer(second); err != nil {
+			return nil, errors.Join(err, cc.Close())
+		}
+		p.t.Conn.Other = p.other.cc
+	}
+	return p, nil
 }
 
 // callOptions let control messages be as large as a server takes and sends them.
@@ -175,6 +189,9 @@ func (p *peer) Stats(ctx context.Context) (ps.Stats, error) {
 // Row implements [ps.Peer].
 func (p *peer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
 	r, err := call(ctx, &p.t, p.s.Row, &psv1.RowRequest{Table: uint32(tbl), Fid: uint64(fid)})
+	if p.other != nil && (errors.Is(err, ps.ErrNotReady) || errors.Is(err, ps.ErrUnreachable)) {
+		return p.other.Row(ctx, tbl, fid, dst)
+	}
 	if err != nil || !r.Found {
 		return false, err
 	}
@@ -184,4 +201,9 @@ func (p *peer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bo
 }
 
 // Close implements [ps.Peer]: it ends the connection, not the shard.
-func (p *peer) Close() error { return p.cc.Close() }
+func (p *peer) Close() error {
+	if p.other != nil {
+		return errors.Join(p.cc.Close(), p.other.Close())
+	}
+	return p.cc.Close()
+}

@@ -29,8 +29,10 @@ type Options struct {
 	Layout   *param.Layout
 	// Addrs are the addresses of the shards, in their order: host:port or unix:path. The first must be that of shard 0; where there are
 	// more or fewer shards now, which it says, the others are where it says too.
-	Addrs  []string
-	Config wire.ClientConfig
+	Addrs []string
+	// Standbys are those of the standbys, in the order of Addrs; "", or none at the end, for shards without one.
+	Standbys []string
+	Config   wire.ClientConfig
 	// RetryFor is how long a call retries to reach its process; default 30 s.
 	RetryFor time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
@@ -119,8 +121,12 @@ func (r *Remote) adopt(info ps.ClusterInfo) error {
 			peers = append(peers, r.peers[i])
 			continue
 		}
+		standby := ""
+		if i < min(len(r.o.Standbys), len(r.o.Addrs)) && addr == r.o.Addrs[i] {
+			standby = r.o.Standbys[i]
+		}
 		p, err := newPeer(Target{
-			Identity: r.o.Identity, Shard: i, Addr: addr, Config: r.o.Config,
+			Identity: r.o.Identity, Shard: i, Addr: addr, Standby: standby, Config: r.o.Config,
 			Conn: wire.ConnOptions{RetryFor: r.o.RetryFor, MaxMessage: r.o.MaxMessage, Logger: r.o.Logger},
 		})
 		if err != nil {
@@ -384,6 +390,12 @@ func (r *Remote) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (
 		return false, err
 	}
 	return row()
+}
+
+// Promote is [coordinator.Cluster.Promote].
+func (r *Remote) Promote(ctx context.Context, shard int) error {
+	_, err := call(ctx, &r.first.t, r.coord.Promote, &psv1.PromoteRequest{Shard: uint32(shard)})
+	return err
 }
 
 // SetState is [coordinator.Cluster.SetState].

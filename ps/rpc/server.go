@@ -74,6 +74,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.run, s.stop = context.WithCancel(context.Background())
 	wire.RegisterServer(s.grpc, host{s}, wire.HostOptions{MaxMessage: o.MaxMessage, Logger: o.Logger})
 	psv1.RegisterShardServer(s.grpc, &shardService{n: o.Node})
+	psv1.RegisterStandbyServer(s.grpc, &standbyService{s})
 	if o.Cluster != nil {
 		psv1.RegisterCoordinatorServer(s.grpc, &coordinatorService{c: o.Cluster})
 	} else { // for an answer that says which shard this is
@@ -106,7 +107,7 @@ func (s *Server) watch() {
 			err = s.o.Cluster.Ready()
 		}
 		serving := healthpb.HealthCheckResponse_NOT_SERVING
-		if err == nil && st.Generation > 0 {
+		if err == nil && st.Generation > 0 && s.o.Node.InCharge() {
 			serving = healthpb.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus("", serving)

@@ -22,6 +22,7 @@ import (
 //	abort       session source split epoch
 //	leave       session
 //	state       0 or 1 (set) key value
+//	term        term: of the pair of processes that the shard has
 
 func appendU64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
 
@@ -63,8 +64,8 @@ var errRecord = errors.New("record does not fit")
 // logDecoder applies records to a shard. Its buffers are reused.
 type logDecoder struct {
 	shard *Shard
-	// generation is the newest that a record says, 0 for none; so is seen.
-	generation, seen uint64
+	// generation is the newest that a record says, 0 for none; so are seen and term.
+	generation, seen, term uint64
 
 	b   []byte
 	bad bool
@@ -117,6 +118,8 @@ func (d *logDecoder) apply(kind byte, payload []byte) (err error) {
 	case recGeneration:
 		generation, seen, _ := d.u64(), d.u64(), d.u64()
 		d.generation, d.seen = max(d.generation, generation), max(d.seen, seen)
+	case recTerm:
+		d.term = max(d.term, d.u64())
 	case recLeave:
 		if session := d.u64(); !d.bad {
 			s.Leave(session, true)

@@ -26,6 +26,8 @@ func (c *localConn) check() error {
 	switch n := c.n; {
 	case n.shard.closed:
 		return ps.ErrClosed
+	case n.pair != nil && n.pair.refuses() != nil:
+		return n.pair.refuses()
 	case n.generation == 0 && n.highest > c.generation:
 		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was replaced by another, of generation %d: %w",
 			n.opts.Index, n.numShards(), c.generation, n.highest, ps.ErrRolledBack)

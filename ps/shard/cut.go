@@ -23,6 +23,9 @@ func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint6
 
 // beginCut begins a cut, if asked to only when the owners of splits are still the given sessions.
 func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (begun bool, err error) {
+	if err := n.pair.refuses(); err != nil {
+		return false, err
+	}
 	n.use.Lock() // waits for the reader of a cut before, whose coordinator is gone
 	defer n.use.Unlock()
 	n.mu.Lock()
@@ -243,6 +246,9 @@ func (n *Node) dropCut() {
 
 // Digest names what the shard holds at one moment, while updates continue. Errors: [ps.ErrClosed], the context's.
 func (n *Node) Digest(ctx context.Context) (*ps.ShardDigest, error) {
+	if err := n.pair.refuses(); err != nil {
+		return nil, err
+	}
 	n.use.RLock()
 	defer n.use.RUnlock()
 	n.mu.Lock()

@@ -34,6 +34,7 @@ func LogRecords(u *param.Update) []LogRecord {
 		{recEdit, slices.Concat(edit...)},
 		{recState, append(appendText(appendU64(nil, 1), "key"), "value"...)},
 		{recState, appendText(appendU64(nil, 0), "key")},
+		{recTerm, appendU64(nil, 2)},
 		{recLeave, appendU64(nil, 7)},
 	}
 }

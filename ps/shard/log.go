@@ -61,6 +61,7 @@ const (
 	recLeave
 	recState
 	recEdit
+	recTerm
 )
 
 // Log is the write-ahead log of the shards of one process: their records share files, and what reaches the disk.
@@ -158,8 +159,11 @@ type nodeLog struct {
 	// seen is the newest snapshot that there was when the log was begun, shards how many shards there were.
 	seen   uint64
 	shards int
-	head   []byte
-	parts  [][]byte
+	// term is that of the pair of the shard which the log is of.
+	term  uint64
+	pair  *pair
+	head  []byte
+	parts [][]byte
 }
 
 // record is a record's place, to wait for. The zero record is durable.
@@ -288,11 +292,8 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
 	}
 	s.maxStaged = n.opts.MaxStaged
-	// Nobody is connected. A client that comes back to its session continues; what the others left is settled.
-	for _, se := range s.sessions {
-		se.gone = true
-	}
-	s.forgetGone()
+	s.disconnected()
+	n.log.term = d.term
 	done = true
 	n.shard.Close()
 	n.log.shards = s.place.NumShards()
@@ -303,6 +304,14 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	}
 	n.recovered = ps.LogRecovery{Records: int64(tail.Records), TornBytes: tail.TornBytes}
 	return nil
+}
+
+// disconnected says that nobody is connected. A client that comes back to its session continues; what the others left is settled.
+func (s *Shard) disconnected() {
+	for _, se := range s.sessions {
+		se.gone = true
+	}
+	s.forgetGone()
 }
 
 // begin gives a decoder the shard, one of so many, as it was in the snapshot that the replay begins at.
@@ -354,12 +363,23 @@ func (l *nodeLog) generation(ctx context.Context, g uint64) error {
 	if err != nil {
 		return err
 	}
-	return r.wait(context.WithoutCancel(ctx))
+	return r.durable(context.WithoutCancel(ctx)) // a standby has it before anything that comes after
 }
 
+// generated notes a generation, with which a log and what follows a border begin, and the term with it.
 func (l *nodeLog) generated(g uint64) (record, error) {
 	l.head = appendU64(appendU64(appendU64(l.head[:0], g), l.seen), uint64(l.shards))
-	return l.append(recGeneration)
+	r, err := l.append(recGeneration)
+	if err != nil || l.term == 0 {
+		return r, err
+	}
+	return l.termed()
+}
+
+// termed notes the term.
+func (l *nodeLog) termed() (record, error) {
+	l.head = appendU64(l.head[:0], l.term)
+	return l.append(recTerm)
 }
 
 // append writes a record of head and parts.
@@ -446,9 +466,18 @@ func (l *nodeLog) room(ctx context.Context, u *param.Update) error {
 	return nil
 }
 
-// wait returns when the record and all before it are durable. It must be called without the node's lock, but for the
-// first record of a log.
+// wait returns when the record and all before it may be acknowledged: they are durable, and with the standby where there is one. It must be called
+// without the node's lock.
 func (r record) wait(ctx context.Context) error {
+	if err := r.durable(ctx); err != nil || r.in == nil {
+		return err
+	}
+	return r.in.pair.replicated(ctx, r.lsn)
+}
+
+// durable returns when the record and all before it are durable. It must be called without the node's lock, but for the
+// first record of a log.
+func (r record) durable(ctx context.Context) error {
 	if r.in == nil {
 		return nil
 	}
@@ -583,15 +612,16 @@ func (l *nodeLog) rotate(s *Shard, generation uint64) error {
 	return nil
 }
 
-// flush returns when everything so far is durable.
+// flush returns when everything so far is durable, and with the standby where there is one.
 func (l *nodeLog) flush(ctx context.Context) error {
 	if l == nil {
 		return nil
 	}
+	last := l.in.Stats().Next - 1
 	if err := l.Flush(ctx); err != nil {
 		return fmt.Errorf("ps: write-ahead log: %w", logError(err))
 	}
-	return nil
+	return l.pair.replicated(ctx, last)
 }
 
 // trim says that a snapshot is durable, 0 for none.

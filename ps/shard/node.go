@@ -32,6 +32,8 @@ type Options struct {
 	Log *LogOptions
 	// Shared, if not nil, is the log that the node shares with the other shards of its process, in place of Log.
 	Shared *Log
+	// Pair, if not nil, makes the node one of the two processes of its shard. It needs a log.
+	Pair *PairOptions
 	// Logger gets life-cycle and trouble; nil discards.
 	Logger *slog.Logger
 	// Led reports whether the coordinator is in this process: it reports itself what its shards were given.
@@ -59,6 +61,7 @@ type Node struct {
 	log         *nodeLog // nil without one
 	// shards is how many there are: see numShards.
 	shards atomic.Int64
+	pair   *pair // nil: the shard has this process alone
 	// use is held for reading while cuts are read, for writing to replace or free the memory.
 	use sync.RWMutex
 
@@ -82,6 +85,8 @@ type Node struct {
 	cut   uint64
 	// tracked is the snapshot since which the changes of rows are known; 0: they are not.
 	tracked uint64
+	// replica applies what a standby receives.
+	replica logDecoder
 
 	// cutting is set while a snapshot aligns streams or copies rows; stall is the longest that a push waited meanwhile.
 	cutting atomic.Bool
@@ -111,6 +116,14 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 			n.shard.Close()
 			return nil, err
 		}
+	}
+	if o.Pair != nil {
+		if n.log == nil {
+			n.shard.Close()
+			return nil, fmt.Errorf("ps: shard %d of %d: a standby follows the log, and there is none: %w", o.Index, o.NumShards, ps.ErrLayout)
+		}
+		n.pair = newPair(*o.Pair, fmt.Sprintf("shard %d of %d", o.Index, o.NumShards), n.log, o.Logger)
+		n.log.pair = n.pair
 	}
 	return n, nil
 }
@@ -236,6 +249,9 @@ func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
 // [ps.ErrCorrupt], [ps.ErrLayout], after which the node has what it had; [ps.ErrFull]; [ps.ErrRolledBack] when it has that generation or
 // one above already, [ps.ErrNotReady] when there is nothing to keep, [ps.ErrClosed], those of the log.
 func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
+	if err := n.pair.refuses(); err != nil {
+		return err
+	}
 	n.use.Lock() // waits for readers of a cut, whose context the coordinator has ended
 	defer n.use.Unlock()
 	if o.Keep {
@@ -307,6 +323,18 @@ func (n *Node) giveUp(generation uint64) error {
 	if err := n.above(generation); err != nil {
 		return err
 	}
+	if err := n.emptied(); err != nil {
+		return err
+	}
+	n.highest = generation
+	return nil
+}
+
+// emptied frees the state; there is none then. It needs the lock.
+func (n *Node) emptied() error {
+	if n.shard.closed {
+		return ps.ErrClosed
+	}
 	none, err := n.empty(max(n.numShards(), n.opts.Index+1))
 	if err != nil {
 		return err
@@ -314,7 +342,7 @@ func (n *Node) giveUp(generation uint64) error {
 	n.dropCut()
 	n.shard.EndCut()
 	n.shard.Close()
-	n.shard, n.generation, n.highest, n.base, n.tracked = none, 0, generation, 0, 0
+	n.shard, n.generation, n.base, n.tracked = none, 0, 0, 0
 	clear(n.streams)
 	n.wakeUp()
 	return nil
@@ -393,6 +421,7 @@ func (n *Node) keep(ctx context.Context, generation uint64) error {
 
 // Close gives the memory back. Every later call is answered with [ps.ErrClosed]. It may be called more than once.
 func (n *Node) Close() error {
+	n.pair.close()
 	n.use.Lock()
 	defer n.use.Unlock()
 	n.mu.Lock()
@@ -410,6 +439,9 @@ func (n *Node) Close() error {
 // Row appends the row of a fid in table number tbl to dst and reports whether there is one. Errors: [ps.ErrLayout] for a table
 // that is not there, [ps.ErrRolledBack] for a fid that lies on another shard, [ps.ErrClosed].
 func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	if err := n.pair.refuses(); err != nil {
+		return false, err
+	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if owner := ps.ShardOf(ps.Bucket(fid), n.numShards()); owner != n.opts.Index {
@@ -435,6 +467,9 @@ func (n *Node) Stats(context.Context) (ps.Stats, error) {
 
 // Progress returns what is applied of every split.
 func (n *Node) Progress(context.Context) (map[ps.SplitID]ps.Progress, error) {
+	if err := n.pair.refuses(); err != nil {
+		return nil, err
+	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.shard.closed {

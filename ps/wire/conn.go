@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,9 @@ type ConnOptions struct {
 	MinBackoff, MaxBackoff time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB. The server's own limit counts too.
 	MaxMessage int
+	// Other, if not nil, is a connection to the other process of the shard: when the one does not answer, or is not in charge, the
+	// other is tried. CallTimeout is 1 s by default then, and MaxBackoff 200 ms, so that a take-over is found soon.
+	Other *grpc.ClientConn
 	// OnReconnect, if not nil, is called when a new stream is in for one that broke of cause.
 	OnReconnect func(shard int, cause error)
 	// Logger gets streams that broke and were begun again; nil discards.
@@ -34,6 +38,9 @@ type ConnOptions struct {
 }
 
 func (o ConnOptions) withDefaults() ConnOptions {
+	if o.Other != nil {
+		o.CallTimeout, o.MaxBackoff = cmp.Or(o.CallTimeout, time.Second), cmp.Or(o.MaxBackoff, 200*time.Millisecond)
+	}
 	if o.CallTimeout <= 0 {
 		o.CallTimeout = 10 * time.Second
 	}

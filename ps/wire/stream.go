@@ -62,6 +62,10 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error
 		}
 		c.broke = err
 		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "attempt", b.tries, "err", err)
+		if c.opts.Other != nil {
+			c.drop(err)
+			c.cc, c.opts.Other = c.opts.Other, c.cc
+		}
 		if !b.wait(ctx, stop) {
 			c.lost = true
 			return fmt.Errorf("wire: shard %d at %s does not answer worker %s: %w: %w; tried for %v (ps.retry, %d attempts); is it running (monolith ps JOB.yaml --shard %[1]d)?",

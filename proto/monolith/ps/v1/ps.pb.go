@@ -1652,6 +1652,413 @@ func (x *ProbeResponse) GetDisks() []*DiskProbe {
 	return nil
 }
 
+type LeaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Term  uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	// Those of the last answer that the coordinator has, 0 for none.
+	Process       uint64 `protobuf:"fixed64,2,opt,name=process,proto3" json:"process,omitempty"`
+	Stamp         uint64 `protobuf:"varint,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	Coordinator   uint64 `protobuf:"fixed64,4,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseRequest) Reset() {
+	*x = LeaseRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseRequest) ProtoMessage() {}
+
+func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
+func (*LeaseRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LeaseRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetStamp() uint64 {
+	if x != nil {
+		return x.Stamp
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetCoordinator() uint64 {
+	if x != nil {
+		return x.Coordinator
+	}
+	return 0
+}
+
+type LeaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       uint64                 `protobuf:"fixed64,1,opt,name=process,proto3" json:"process,omitempty"`
+	Stamp         uint64                 `protobuf:"varint,2,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	InCharge      bool                   `protobuf:"varint,3,opt,name=in_charge,json=inCharge,proto3" json:"in_charge,omitempty"`
+	Synced        bool                   `protobuf:"varint,4,opt,name=synced,proto3" json:"synced,omitempty"`
+	Whole         bool                   `protobuf:"varint,5,opt,name=whole,proto3" json:"whole,omitempty"`
+	Lag           int64                  `protobuf:"zigzag64,6,opt,name=lag,proto3" json:"lag,omitempty"`
+	Blank         bool                   `protobuf:"varint,7,opt,name=blank,proto3" json:"blank,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseResponse) Reset() {
+	*x = LeaseResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseResponse) ProtoMessage() {}
+
+func (x *LeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseResponse.ProtoReflect.Descriptor instead.
+func (*LeaseResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LeaseResponse) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *LeaseResponse) GetStamp() uint64 {
+	if x != nil {
+		return x.Stamp
+	}
+	return 0
+}
+
+func (x *LeaseResponse) GetInCharge() bool {
+	if x != nil {
+		return x.InCharge
+	}
+	return false
+}
+
+func (x *LeaseResponse) GetSynced() bool {
+	if x != nil {
+		return x.Synced
+	}
+	return false
+}
+
+func (x *LeaseResponse) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *LeaseResponse) GetLag() int64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *LeaseResponse) GetBlank() bool {
+	if x != nil {
+		return x.Blank
+	}
+	return false
+}
+
+type FollowLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is: the last record that it has and the salt of its segment; first only.
+	Lsn  uint64 `protobuf:"varint,1,opt,name=lsn,proto3" json:"lsn,omitempty"`
+	Salt uint64 `protobuf:"fixed64,2,opt,name=salt,proto3" json:"salt,omitempty"`
+	// With which of the snapshots it begins; second only, where it was offered some.
+	Base uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	// Up to which record it has all.
+	Received      uint64 `protobuf:"varint,4,opt,name=received,proto3" json:"received,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowLogRequest) Reset() {
+	*x = FollowLogRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowLogRequest) ProtoMessage() {}
+
+func (x *FollowLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowLogRequest.ProtoReflect.Descriptor instead.
+func (*FollowLogRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *FollowLogRequest) GetLsn() uint64 {
+	if x != nil {
+		return x.Lsn
+	}
+	return 0
+}
+
+func (x *FollowLogRequest) GetSalt() uint64 {
+	if x != nil {
+		return x.Salt
+	}
+	return 0
+}
+
+func (x *FollowLogRequest) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *FollowLogRequest) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+type FollowLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With what it may begin, where it cannot continue; first only.
+	Bases []uint64 `protobuf:"varint,1,rep,packed,name=bases,proto3" json:"bases,omitempty"`
+	// A piece of the log: the end of it, or, with more, another part of its bytes.
+	Salt    uint64 `protobuf:"fixed64,2,opt,name=salt,proto3" json:"salt,omitempty"`
+	Upto    uint64 `protobuf:"varint,3,opt,name=upto,proto3" json:"upto,omitempty"`
+	Records []byte `protobuf:"bytes,4,opt,name=records,proto3" json:"records,omitempty"`
+	More    bool   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	End     bool   `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	// How many shards there are; first only.
+	Shards        uint32 `protobuf:"varint,7,opt,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowLogResponse) Reset() {
+	*x = FollowLogResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowLogResponse) ProtoMessage() {}
+
+func (x *FollowLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowLogResponse.ProtoReflect.Descriptor instead.
+func (*FollowLogResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *FollowLogResponse) GetBases() []uint64 {
+	if x != nil {
+		return x.Bases
+	}
+	return nil
+}
+
+func (x *FollowLogResponse) GetSalt() uint64 {
+	if x != nil {
+		return x.Salt
+	}
+	return 0
+}
+
+func (x *FollowLogResponse) GetUpto() uint64 {
+	if x != nil {
+		return x.Upto
+	}
+	return 0
+}
+
+func (x *FollowLogResponse) GetRecords() []byte {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *FollowLogResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *FollowLogResponse) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+func (x *FollowLogResponse) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+type PromoteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteRequest) Reset() {
+	*x = PromoteRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteRequest) ProtoMessage() {}
+
+func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
+func (*PromoteRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PromoteRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+type PromoteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteResponse) Reset() {
+	*x = PromoteResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteResponse) ProtoMessage() {}
+
+func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
+func (*PromoteResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+}
+
 type InfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1660,7 +2067,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2079,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2092,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
 }
 
 type InfoResponse struct {
@@ -1708,7 +2115,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +2127,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +2140,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InfoResponse) GetGeneration() uint64 {
@@ -1809,7 +2216,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2228,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2241,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScaleRequest) GetAddresses() []string {
@@ -1860,7 +2267,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2279,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2292,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ScaleResponse) GetFrom() uint32 {
@@ -1955,7 +2362,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2374,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2387,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JoinRequest) GetWorker() string {
@@ -2041,7 +2448,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2460,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2473,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JoinResponse) GetMember() uint64 {
@@ -2086,7 +2493,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2505,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2518,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AwaitRequest) GetMember() uint64 {
@@ -2146,7 +2553,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2565,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2578,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AwaitResponse) GetVersion() uint64 {
@@ -2256,7 +2663,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2675,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2688,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Delegation) GetRun() string {
@@ -2318,7 +2725,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2737,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2750,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FollowRequest) GetWorker() string {
@@ -2383,7 +2790,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2802,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2815,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FollowResponse) GetEnding() uint32 {
@@ -2437,7 +2844,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2856,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2869,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -2536,7 +2943,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2955,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2968,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
 }
 
 type LeaveRequest struct {
@@ -2573,7 +2980,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2992,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +3005,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -2617,7 +3024,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +3036,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +3049,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -2666,7 +3073,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +3085,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +3098,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -2735,7 +3142,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +3154,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +3167,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -2801,7 +3208,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +3220,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +3233,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -2851,7 +3258,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3270,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3283,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
 }
 
 type SetStateRequest struct {
@@ -2894,7 +3301,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3313,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3326,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -2967,7 +3374,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3386,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3399,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetStateResponse) GetValue() []byte {
@@ -3011,7 +3418,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3430,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3443,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -3055,7 +3462,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3474,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3487,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -3211,7 +3618,36 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04room\x18\x05 \x01(\x03R\x04room\x12/\n" +
-	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"\r\n" +
+	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"t\n" +
+	"\fLeaseRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\x06R\aprocess\x12\x14\n" +
+	"\x05stamp\x18\x03 \x01(\x04R\x05stamp\x12 \n" +
+	"\vcoordinator\x18\x04 \x01(\x06R\vcoordinator\"\xb2\x01\n" +
+	"\rLeaseResponse\x12\x18\n" +
+	"\aprocess\x18\x01 \x01(\x06R\aprocess\x12\x14\n" +
+	"\x05stamp\x18\x02 \x01(\x04R\x05stamp\x12\x1b\n" +
+	"\tin_charge\x18\x03 \x01(\bR\binCharge\x12\x16\n" +
+	"\x06synced\x18\x04 \x01(\bR\x06synced\x12\x14\n" +
+	"\x05whole\x18\x05 \x01(\bR\x05whole\x12\x10\n" +
+	"\x03lag\x18\x06 \x01(\x12R\x03lag\x12\x14\n" +
+	"\x05blank\x18\a \x01(\bR\x05blank\"h\n" +
+	"\x10FollowLogRequest\x12\x10\n" +
+	"\x03lsn\x18\x01 \x01(\x04R\x03lsn\x12\x12\n" +
+	"\x04salt\x18\x02 \x01(\x06R\x04salt\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x1a\n" +
+	"\breceived\x18\x04 \x01(\x04R\breceived\"\xa9\x01\n" +
+	"\x11FollowLogResponse\x12\x14\n" +
+	"\x05bases\x18\x01 \x03(\x04R\x05bases\x12\x12\n" +
+	"\x04salt\x18\x02 \x01(\x06R\x04salt\x12\x12\n" +
+	"\x04upto\x18\x03 \x01(\x04R\x04upto\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\fR\arecords\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\x12\x16\n" +
+	"\x06shards\x18\a \x01(\rR\x06shards\"&\n" +
+	"\x0ePromoteRequest\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\"\x11\n" +
+	"\x0fPromoteResponse\"\r\n" +
 	"\vInfoRequest\"\x8c\x02\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
@@ -3345,7 +3781,10 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06Digest\x12\x1d.monolith.ps.v1.DigestRequest\x1a\x1e.monolith.ps.v1.DigestResponse\x12D\n" +
 	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12>\n" +
 	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse\x12D\n" +
-	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse2\x95\b\n" +
+	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse2\xa2\x01\n" +
+	"\aStandby\x12D\n" +
+	"\x05Lease\x12\x1c.monolith.ps.v1.LeaseRequest\x1a\x1d.monolith.ps.v1.LeaseResponse\x12Q\n" +
+	"\x06Follow\x12 .monolith.ps.v1.FollowLogRequest\x1a!.monolith.ps.v1.FollowLogResponse(\x010\x012\xe1\b\n" +
 	"\vCoordinator\x12A\n" +
 	"\x04Info\x12\x1b.monolith.ps.v1.InfoRequest\x1a\x1c.monolith.ps.v1.InfoResponse\x12A\n" +
 	"\x04Join\x12\x1b.monolith.ps.v1.JoinRequest\x1a\x1c.monolith.ps.v1.JoinResponse\x12D\n" +
@@ -3354,7 +3793,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05Leave\x12\x1c.monolith.ps.v1.LeaveRequest\x1a\x1d.monolith.ps.v1.LeaveResponse\x12G\n" +
 	"\x06Follow\x12\x1d.monolith.ps.v1.FollowRequest\x1a\x1e.monolith.ps.v1.FollowResponse\x12M\n" +
 	"\bSnapshot\x12\x1f.monolith.ps.v1.SnapshotRequest\x1a .monolith.ps.v1.SnapshotResponse\x12M\n" +
-	"\bRollBack\x12\x1f.monolith.ps.v1.RollBackRequest\x1a .monolith.ps.v1.RollBackResponse\x12M\n" +
+	"\bRollBack\x12\x1f.monolith.ps.v1.RollBackRequest\x1a .monolith.ps.v1.RollBackResponse\x12J\n" +
+	"\aPromote\x12\x1e.monolith.ps.v1.PromoteRequest\x1a\x1f.monolith.ps.v1.PromoteResponse\x12M\n" +
 	"\bSetState\x12\x1f.monolith.ps.v1.SetStateRequest\x1a .monolith.ps.v1.SetStateResponse\x12M\n" +
 	"\bGetState\x12\x1f.monolith.ps.v1.GetStateRequest\x1a .monolith.ps.v1.GetStateResponse\x12M\n" +
 	"\bProgress\x12\x1f.monolith.ps.v1.ProgressRequest\x1a .monolith.ps.v1.ProgressResponse\x12K\n" +
@@ -3374,7 +3814,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -3404,29 +3844,35 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*ProbeRequest)(nil),       // 25: monolith.ps.v1.ProbeRequest
 	(*DiskProbe)(nil),          // 26: monolith.ps.v1.DiskProbe
 	(*ProbeResponse)(nil),      // 27: monolith.ps.v1.ProbeResponse
-	(*InfoRequest)(nil),        // 28: monolith.ps.v1.InfoRequest
-	(*InfoResponse)(nil),       // 29: monolith.ps.v1.InfoResponse
-	(*ScaleRequest)(nil),       // 30: monolith.ps.v1.ScaleRequest
-	(*ScaleResponse)(nil),      // 31: monolith.ps.v1.ScaleResponse
-	(*JoinRequest)(nil),        // 32: monolith.ps.v1.JoinRequest
-	(*JoinResponse)(nil),       // 33: monolith.ps.v1.JoinResponse
-	(*AwaitRequest)(nil),       // 34: monolith.ps.v1.AwaitRequest
-	(*AwaitResponse)(nil),      // 35: monolith.ps.v1.AwaitResponse
-	(*Delegation)(nil),         // 36: monolith.ps.v1.Delegation
-	(*FollowRequest)(nil),      // 37: monolith.ps.v1.FollowRequest
-	(*FollowResponse)(nil),     // 38: monolith.ps.v1.FollowResponse
-	(*ReportRequest)(nil),      // 39: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 40: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 41: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 42: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 43: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 44: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 45: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 46: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 47: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 48: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 49: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 50: monolith.ps.v1.GetStateResponse
+	(*LeaseRequest)(nil),       // 28: monolith.ps.v1.LeaseRequest
+	(*LeaseResponse)(nil),      // 29: monolith.ps.v1.LeaseResponse
+	(*FollowLogRequest)(nil),   // 30: monolith.ps.v1.FollowLogRequest
+	(*FollowLogResponse)(nil),  // 31: monolith.ps.v1.FollowLogResponse
+	(*PromoteRequest)(nil),     // 32: monolith.ps.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 33: monolith.ps.v1.PromoteResponse
+	(*InfoRequest)(nil),        // 34: monolith.ps.v1.InfoRequest
+	(*InfoResponse)(nil),       // 35: monolith.ps.v1.InfoResponse
+	(*ScaleRequest)(nil),       // 36: monolith.ps.v1.ScaleRequest
+	(*ScaleResponse)(nil),      // 37: monolith.ps.v1.ScaleResponse
+	(*JoinRequest)(nil),        // 38: monolith.ps.v1.JoinRequest
+	(*JoinResponse)(nil),       // 39: monolith.ps.v1.JoinResponse
+	(*AwaitRequest)(nil),       // 40: monolith.ps.v1.AwaitRequest
+	(*AwaitResponse)(nil),      // 41: monolith.ps.v1.AwaitResponse
+	(*Delegation)(nil),         // 42: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 43: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 44: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 45: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 46: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 47: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 48: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 49: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 50: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 51: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 52: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 53: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 54: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 55: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 56: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
@@ -3435,10 +3881,10 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
 	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
 	26, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
-	39, // 6: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	36, // 7: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
-	36, // 8: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
-	36, // 9: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	45, // 6: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	42, // 7: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	42, // 8: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	42, // 9: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
 	2,  // 10: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
 	4,  // 11: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
 	6,  // 12: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
@@ -3450,47 +3896,53 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	20, // 18: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
 	23, // 19: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
 	25, // 20: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
-	28, // 21: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	32, // 22: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	34, // 23: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	39, // 24: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	41, // 25: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	37, // 26: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
-	43, // 27: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	45, // 28: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	47, // 29: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	49, // 30: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	15, // 31: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 32: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 33: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	30, // 34: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
-	3,  // 35: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 36: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 37: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 38: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 39: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 40: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 41: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 42: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 43: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	24, // 44: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
-	27, // 45: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
-	29, // 46: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	33, // 47: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	35, // 48: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	40, // 49: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	42, // 50: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	38, // 51: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
-	44, // 52: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	46, // 53: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	48, // 54: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	50, // 55: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 56: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 57: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 58: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	31, // 59: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
-	35, // [35:60] is the sub-list for method output_type
-	10, // [10:35] is the sub-list for method input_type
+	28, // 21: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
+	30, // 22: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
+	34, // 23: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	38, // 24: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	40, // 25: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	45, // 26: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	47, // 27: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	43, // 28: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	49, // 29: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	51, // 30: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	32, // 31: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
+	53, // 32: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	55, // 33: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	15, // 34: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 35: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 36: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	36, // 37: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
+	3,  // 38: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 39: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 40: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	9,  // 41: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	12, // 42: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	14, // 43: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	16, // 44: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	18, // 45: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	22, // 46: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	24, // 47: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
+	27, // 48: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
+	29, // 49: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
+	31, // 50: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
+	35, // 51: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	39, // 52: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	41, // 53: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	46, // 54: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	48, // 55: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	44, // 56: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	50, // 57: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	52, // 58: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	33, // 59: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
+	54, // 60: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	56, // 61: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	16, // 62: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	19, // 63: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	22, // 64: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	37, // 65: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
+	38, // [38:66] is the sub-list for method output_type
+	10, // [10:38] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -3501,18 +3953,18 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[47].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[48].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[50].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[53].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[54].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   57,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_monolith_ps_v1_ps_proto_goTypes,
 		DependencyIndexes: file_monolith_ps_v1_ps_proto_depIdxs,

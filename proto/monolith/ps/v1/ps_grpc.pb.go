@@ -513,6 +513,149 @@ var Shard_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Standby_Lease_FullMethodName  = "/monolith.ps.v1.Standby/Lease"
+	Standby_Follow_FullMethodName = "/monolith.ps.v1.Standby/Follow"
+)
+
+// StandbyClient is the client API for Standby service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Standby is between the two processes of a shard, and the coordinator and them.
+type StandbyClient interface {
+	// Lease says which of the two is in charge, and lengthens its lease.
+	Lease(ctx context.Context, in *LeaseRequest, opts ...grpc.CallOption) (*LeaseResponse, error)
+	// Follow gives the standby the log of the one in charge. The standby says where it is, is told whether it can continue from there, says
+	// with which snapshot it begins where it cannot, and gets pieces, of which it acknowledges each.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowLogRequest, FollowLogResponse], error)
+}
+
+type standbyClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewStandbyClient(cc grpc.ClientConnInterface) StandbyClient {
+	return &standbyClient{cc}
+}
+
+func (c *standbyClient) Lease(ctx context.Context, in *LeaseRequest, opts ...grpc.CallOption) (*LeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseResponse)
+	err := c.cc.Invoke(ctx, Standby_Lease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *standbyClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowLogRequest, FollowLogResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Standby_ServiceDesc.Streams[0], Standby_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowLogRequest, FollowLogResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Standby_FollowClient = grpc.BidiStreamingClient[FollowLogRequest, FollowLogResponse]
+
+// StandbyServer is the server API for Standby service.
+// All implementations should embed UnimplementedStandbyServer
+// for forward compatibility.
+//
+// Standby is between the two processes of a shard, and the coordinator and them.
+type StandbyServer interface {
+	// Lease says which of the two is in charge, and lengthens its lease.
+	Lease(context.Context, *LeaseRequest) (*LeaseResponse, error)
+	// Follow gives the standby the log of the one in charge. The standby says where it is, is told whether it can continue from there, says
+	// with which snapshot it begins where it cannot, and gets pieces, of which it acknowledges each.
+	Follow(grpc.BidiStreamingServer[FollowLogRequest, FollowLogResponse]) error
+}
+
+// UnimplementedStandbyServer should be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedStandbyServer struct{}
+
+func (UnimplementedStandbyServer) Lease(context.Context, *LeaseRequest) (*LeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lease not implemented")
+}
+func (UnimplementedStandbyServer) Follow(grpc.BidiStreamingServer[FollowLogRequest, FollowLogResponse]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedStandbyServer) testEmbeddedByValue() {}
+
+// UnsafeStandbyServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to StandbyServer will
+// result in compilation errors.
+type UnsafeStandbyServer interface {
+	mustEmbedUnimplementedStandbyServer()
+}
+
+func RegisterStandbyServer(s grpc.ServiceRegistrar, srv StandbyServer) {
+	// If the following call panics, it indicates UnimplementedStandbyServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Standby_ServiceDesc, srv)
+}
+
+func _Standby_Lease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StandbyServer).Lease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Standby_Lease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StandbyServer).Lease(ctx, req.(*LeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Standby_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(StandbyServer).Follow(&grpc.GenericServerStream[FollowLogRequest, FollowLogResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Standby_FollowServer = grpc.BidiStreamingServer[FollowLogRequest, FollowLogResponse]
+
+// Standby_ServiceDesc is the grpc.ServiceDesc for Standby service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Standby_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "monolith.ps.v1.Standby",
+	HandlerType: (*StandbyServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Lease",
+			Handler:    _Standby_Lease_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Standby_Follow_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "monolith/ps/v1/ps.proto",
+}
+
+const (
 	Coordinator_Info_FullMethodName     = "/monolith.ps.v1.Coordinator/Info"
 	Coordinator_Join_FullMethodName     = "/monolith.ps.v1.Coordinator/Join"
 	Coordinator_Await_FullMethodName    = "/monolith.ps.v1.Coordinator/Await"
@@ -521,6 +664,7 @@ const (
 	Coordinator_Follow_FullMethodName   = "/monolith.ps.v1.Coordinator/Follow"
 	Coordinator_Snapshot_FullMethodName = "/monolith.ps.v1.Coordinator/Snapshot"
 	Coordinator_RollBack_FullMethodName = "/monolith.ps.v1.Coordinator/RollBack"
+	Coordinator_Promote_FullMethodName  = "/monolith.ps.v1.Coordinator/Promote"
 	Coordinator_SetState_FullMethodName = "/monolith.ps.v1.Coordinator/SetState"
 	Coordinator_GetState_FullMethodName = "/monolith.ps.v1.Coordinator/GetState"
 	Coordinator_Progress_FullMethodName = "/monolith.ps.v1.Coordinator/Progress"
@@ -545,6 +689,8 @@ type CoordinatorClient interface {
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (*FollowResponse, error)
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotResponse, error)
 	RollBack(ctx context.Context, in *RollBackRequest, opts ...grpc.CallOption) (*RollBackResponse, error)
+	// Promote lets the standby of a shard take over.
+	Promote(ctx context.Context, in *PromoteRequest, opts ...grpc.CallOption) (*PromoteResponse, error)
 	SetState(ctx context.Context, in *SetStateRequest, opts ...grpc.CallOption) (*SetStateResponse, error)
 	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*GetStateResponse, error)
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (*ProgressResponse, error)
@@ -641,6 +787,16 @@ func (c *coordinatorClient) RollBack(ctx context.Context, in *RollBackRequest, o
 	return out, nil
 }
 
+func (c *coordinatorClient) Promote(ctx context.Context, in *PromoteRequest, opts ...grpc.CallOption) (*PromoteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PromoteResponse)
+	err := c.cc.Invoke(ctx, Coordinator_Promote_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *coordinatorClient) SetState(ctx context.Context, in *SetStateRequest, opts ...grpc.CallOption) (*SetStateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetStateResponse)
@@ -717,6 +873,8 @@ type CoordinatorServer interface {
 	Follow(context.Context, *FollowRequest) (*FollowResponse, error)
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error)
 	RollBack(context.Context, *RollBackRequest) (*RollBackResponse, error)
+	// Promote lets the standby of a shard take over.
+	Promote(context.Context, *PromoteRequest) (*PromoteResponse, error)
 	SetState(context.Context, *SetStateRequest) (*SetStateResponse, error)
 	GetState(context.Context, *GetStateRequest) (*GetStateResponse, error)
 	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)
@@ -755,6 +913,9 @@ func (UnimplementedCoordinatorServer) Snapshot(context.Context, *SnapshotRequest
 }
 func (UnimplementedCoordinatorServer) RollBack(context.Context, *RollBackRequest) (*RollBackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RollBack not implemented")
+}
+func (UnimplementedCoordinatorServer) Promote(context.Context, *PromoteRequest) (*PromoteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Promote not implemented")
 }
 func (UnimplementedCoordinatorServer) SetState(context.Context, *SetStateRequest) (*SetStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetState not implemented")
@@ -938,6 +1099,24 @@ func _Coordinator_RollBack_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordinator_Promote_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PromoteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServer).Promote(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordinator_Promote_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServer).Promote(ctx, req.(*PromoteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Coordinator_SetState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetStateRequest)
 	if err := dec(in); err != nil {
@@ -1084,6 +1263,10 @@ var Coordinator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RollBack",
 			Handler:    _Coordinator_RollBack_Handler,
+		},
+		{
+			MethodName: "Promote",
+			Handler:    _Coordinator_Promote_Handler,
 		},
 		{
 			MethodName: "SetState",

@@ -1,0 +1,609 @@
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/shard"
+	"github.com/monolith-go/monolith/ps/wire"
+)
+
+// paired is a cluster of two shards, of which shard 1 has two processes.
+type paired struct {
+	t      testing.TB
+	opts   coordinator.Options
+	id     rpc.Identity
+	addrs  []string
+	other  string
+	logs   string
+	lease  time.Duration
+	logger *slog.Logger
+	first  *rpc.Server
+	remote *rpc.Remote
+	c      *coordinator.Cluster
+	seen   *watched
+	sides  [2]*side
+	// cable, if not nil, is between the two processes: what follows the log goes through it.
+	cable *cable
+}
+
+// side is one life of one of the two processes.
+type side struct {
+	node   *shard.Node
+	server *rpc.Server
+	end    context.CancelFunc
+	wg     sync.WaitGroup
+	err    error // of Stand
+}
+
+// watched is told how a pair is.
+type watched struct {
+	mu     sync.Mutex
+	change chan struct{}
+	term   uint64
+	synced bool
+	lag    int64
+}
+
+// Standby implements [ps.StandbyHook].
+func (w *watched) Standby(_ int, term uint64, answers, synced bool, lag int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.term, w.synced, w.lag = term, synced && answers, lag
+	close(w.change)
+	w.change = make(chan struct{})
+}
+
+// await returns once what is known of the pair is as wanted.
+func (w *watched) await(t testing.TB, what string, holds func(w *watched) bool) {
+	t.Helper()
+	for {
+		w.mu.Lock()
+		ok, change := holds(w), w.change
+		w.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-change:
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v", what, t.Context().Err())
+		}
+	}
+}
+
+func openPair(t testing.TB, l *param.Layout) *paired {
+	t.Helper()
+	socks := t.TempDir()
+	addr := func(name string) string { return "unix:" + filepath.Join(socks, name) }
+	p := &paired{
+		t: t, logs: t.TempDir(), addrs: []string{addr("0"), addr("1")}, other: addr("s"), lease: 300 * time.Millisecond, seen: &watched{change: make(chan struct{})},
+		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2},
+		id:     rpc.Identity{Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: l.Hash(), Shape: l.Shape().Hash(), Shards: 2, Recipe: rpc.Recipe{Hash: "r"}},
+		logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	t.Cleanup(p.close)
+	return p
+}
+
+// run starts the processes and connects.
+func (p *paired) run() {
+	t := p.t
+	t.Helper()
+	p.start(0)
+	p.start(1)
+	p.coordinate()
+	var err error
+	if p.remote, err = rpc.Dial(t.Context(), rpc.Options{
+		Identity: p.id, Layout: p.opts.Layout, Addrs: p.addrs, Standbys: []string{"", p.other}, RetryFor: time.Minute, Logger: p.logger,
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// coordinate starts shard 0.
+func (p *paired) coordinate() {
+	t := p.t
+	t.Helper()
+	peer, err := rpc.NewPair(rpc.Target{
+		Identity: p.id, Shard: 1, Addr: p.addrs[1], Coordinator: &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: p.opts.Dir},
+	}, p.other, rpc.PairOptions{Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.seen)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := p.opts
+	o.Peers, o.Log = []ps.Peer{peer}, &shard.LogOptions{Dir: filepath.Join(p.logs, "0"), NoSync: true}
+	if p.c, err = coordinator.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if p.first, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Node: p.c.First(), Cluster: p.c, Dir: o.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	p.serve(p.first, p.addrs[0])
+}
+
+func (p *paired) serve(s *rpc.Server, addr string) {
+	p.t.Helper()
+	l, err := wire.Listen(addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		if err := s.Serve(l); err != nil {
+			p.t.Error(err)
+		}
+	}()
+}
+
+// start starts one of the two processes of shard 1, from what its log has.
+func (p *paired) start(i int) {
+	t := p.t
+	t.Helper()
+	s := &side{}
+	n, err := shard.Open(t.Context(), shard.Options{
+		Layout: p.opts.Layout, Index: 1, NumShards: 2, Dir: p.opts.Dir, Logger: p.logger.With("side", i), Track: p.opts.Incremental > 0,
+		Log:  &shard.LogOptions{Dir: filepath.Join(p.logs, fmt.Sprint("side", i)), NoSync: true, SegmentBytes: 16 << 10},
+		Pair: &shard.PairOptions{Standby: i == 1, Lease: p.lease},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.node = n
+	if s.server, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Shard: 1, Node: n, Dir: p.opts.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := p.addrs[1], p.other
+	if i == 1 {
+		mine, theirs = theirs, mine
+	}
+	if p.cable != nil && i == 1 {
+		theirs = p.cable.addr
+	}
+	p.serve(s.server, mine)
+	var ctx context.Context
+	ctx, s.end = context.WithCancel(context.WithoutCancel(t.Context()))
+	s.wg.Go(func() {
+		s.err = rpc.Stand(ctx, n, rpc.Target{Identity: p.id, Shard: 1, Addr: theirs}, p.logger.With("side", i))
+	})
+	p.sides[i] = s
+}
+
+// kill ends one of the two processes. What it had acknowledged is in its log.
+func (p *paired) kill(i int) {
+	s := p.sides[i]
+	if s == nil {
+		return
+	}
+	p.sides[i] = nil
+	s.server.Stop()
+	s.end()
+	if err := s.node.Close(); err != nil {
+		p.t.Error(err)
+	}
+	s.wg.Wait()
+}
+
+func (p *paired) close() {
+	ctx := context.Background()
+	if p.remote != nil {
+		_ = p.remote.Close(ctx)
+	}
+	if p.first != nil {
+		p.first.Stop()
+	}
+	if p.c != nil {
+		if err := p.c.Close(ctx); err != nil {
+			p.t.Error(err)
+		}
+	}
+	p.kill(0)
+	p.kill(1)
+	if p.cable != nil {
+		p.cable.close()
+	}
+}
+
+// charged is which of the two is in charge, synced.
+func (p *paired) synced(atLeast uint64) (term uint64) {
+	p.seen.await(p.t, "a standby that may take over", func(w *watched) bool { term = w.term; return w.synced && w.term >= atLeast })
+	return term
+}
+
+// digestOf trains a job on one shard.
+func digestOf(t *testing.T, j pstest.Job) string {
+	t.Helper()
+	c, err := coordinator.Open(t.Context(), coordinator.Options{Layout: j.Layout()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	cl, err := c.Client(t.Context(), "reference")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := pstest.NewWorker(t.Context(), j, cl)
+	for more := true; more && err == nil; {
+		more, err = w.Step(t.Context())
+	}
+	if err := errors.Join(err, cl.Flush(t.Context()), cl.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Digest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestTakeOver kills the one of two processes that is in charge, again and again, at random steps and beside snapshots: the other takes over, the
+// killed one comes back as the standby, and the result is that of a run which nobody touched.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	j := pstest.SmallJob()
+	want := digestOf(t, j)
+	seeds, kills, snapshots := uint64(4), 0, 0
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		r := rand.New(rand.NewPCG(seed, 31))
+		p := openPair(t, j.Layout())
+		p.opts.Incremental = int(seed % 2)
+		p.run()
+		cl, err := p.remote.Client(t.Context(), "w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := pstest.NewWorker(t.Context(), j, cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var taking, killing sync.WaitGroup
+		term, steps, next := p.synced(0), 0, r.IntN(10)
+		for more := true; more; steps++ {
+			if r.IntN(15) == 0 {
+				taking.Go(func() {
+					if _, err := p.c.Snapshot(t.Context(), ps.SnapshotOptions{}); err == nil {
+						snapshots++
+					}
+				})
+				taken := make(chan struct{})
+				go func() { taking.Wait(); close(taken) }()
+				for waits := true; waits; {
+					if err := cl.Idle(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					select {
+					case <-taken:
+						waits = false
+					case <-time.After(time.Millisecond):
+					}
+				}
+			}
+			if steps == next {
+				dead := int(term % 2)
+				if r.IntN(2) == 0 { // in the middle of a step, as likely as not
+					killing.Go(func() { p.kill(dead) })
+				} else {
+					p.kill(dead)
+				}
+				kills++
+			}
+			if more, err = w.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if steps == next && more {
+				p.seen.await(t, "a take-over", func(w *watched) bool { return w.term > term })
+				killing.Wait()
+				p.start(int(term % 2))
+				term, next = p.synced(term+1), steps+1+r.IntN(25)
+			}
+		}
+		killing.Wait()
+		if err := errors.Join(cl.Flush(t.Context()), cl.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.remote.Digest(t.Context())
+		if err != nil || got != want {
+			t.Errorf("seed %d: digest %s after %d terms, want %s: %v", seed, got, term, want, err)
+		}
+	}
+	t.Logf("%d kills, %d snapshots", kills, snapshots)
+	if kills < 3*int(seeds) || snapshots == 0 {
+		t.Errorf("%d kills and %d snapshots in %d runs: too few to mean anything", kills, snapshots, seeds)
+	}
+}
+
+// cable carries a connection until it is cut.
+type cable struct {
+	addr, to string
+	l        net.Listener
+	mu       sync.Mutex
+	cut      bool
+	conns    []net.Conn
+	wg       sync.WaitGroup
+}
+
+func layCable(t *testing.T, to string) *cable {
+	t.Helper()
+	c := &cable{addr: "unix:" + filepath.Join(t.TempDir(), "cable"), to: strings.TrimPrefix(to, "unix:")}
+	var err error
+	if c.l, err = wire.Listen(c.addr); err != nil {
+		t.Fatal(err)
+	}
+	c.wg.Go(func() {
+		for {
+			in, err := c.l.Accept()
+			if err != nil {
+				return
+			}
+			c.mu.Lock()
+			out, err := net.Dial("unix", c.to)
+			if err != nil || c.cut {
+				_ = in.Close()
+				if out != nil {
+					_ = out.Close()
+				}
+				c.mu.Unlock()
+				continue
+			}
+			c.conns = append(c.conns, in, out)
+			c.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				c.wg.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_ = pair[0].Close()
+				})
+			}
+		}
+	})
+	return c
+}
+
+// set cuts the cable or mends it.
+func (c *cable) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut
+	for _, x := range c.conns {
+		_ = x.Close()
+	}
+	c.conns = nil
+}
+
+func (c *cable) close() {
+	_ = c.l.Close()
+	c.set(true)
+	c.wg.Wait()
+}
+
+// calm is a lease that no machine loses by being slow.
+const calm = 2 * time.Second
+
+// trained is a client that owns a split and counts examples in it.
+type trained struct {
+	t  testing.TB
+	cl *ps.Client
+	at int64
+}
+
+func (p *paired) worker() *trained {
+	p.t.Helper()
+	cl, err := p.remote.Client(p.t.Context(), "w")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = cl.Close() })
+	if _, err := cl.Resume(p.t.Context(), "s", []string{"x"}); err != nil {
+		p.t.Fatal(err)
+	}
+	return &trained{p.t, cl, 0}
+}
+
+var counted = []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+
+// push counts one example in rows of both shards.
+func (w *trained) push(ctx context.Context) error {
+	err := w.cl.Push(ctx, pstest.CountingUpdate("x", w.at, w.at+1, counted))
+	if err == nil {
+		w.at++
+	}
+	return err
+}
+
+// count is what the rows have counted, the same in all.
+func (w *trained) count(p *paired) float32 {
+	w.t.Helper()
+	if err := w.cl.Flush(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	rows := &param.Rows{Keys: [][]int64{counted}, Values: [][]float32{make([]float32, len(counted))}}
+	if err := w.cl.Lookup(w.t.Context(), rows); err != nil {
+		w.t.Fatal(err)
+	}
+	for i, v := range rows.Values[0] {
+		if v != rows.Values[0][0] {
+			w.t.Errorf("fid %d has counted %v, fid %d %v", counted[i], v, counted[0], rows.Values[0][0])
+		}
+	}
+	return rows.Values[0][0]
+}
+
+// TestStandbyThatLags: as long as the standby is in step, nothing is acknowledged that it has not; one that is cut off is dropped, may not take over on
+// command, and does not when the other dies: what was acknowledged without it would be lost.
+func TestStandbyThatLags(t *testing.T) {
+	t.Parallel()
+	p := openPair(t, pstest.CountingLayout())
+	p.cable, p.lease = layCable(t, p.addrs[1]), calm
+	p.run()
+	w := p.worker()
+	p.synced(0)
+	if err := w.push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.cable.set(true)
+	if err := w.push(t.Context()); err != nil { // waits until shard 0 knows that there is no standby
+		t.Fatal(err)
+	}
+	p.seen.await(t, "a standby that was dropped", func(w *watched) bool { return !w.synced && w.term == 0 && w.lag < 0 })
+	if err := p.remote.Promote(t.Context(), 1); !errors.Is(err, ps.ErrNotReady) || !strings.Contains(err.Error(), "lacks what was acknowledged") {
+		t.Errorf("promoting a standby that lags: %v", err)
+	}
+	p.kill(0)
+	time.Sleep(2 * p.lease) // nothing may happen
+	p.seen.await(t, "nobody in charge", func(w *watched) bool {
+		if w.term != 0 {
+			t.Fatal("a standby that lags has taken over")
+		}
+		return !w.synced
+	})
+	p.cable.set(false)
+	p.start(0)
+	p.synced(0)
+	if err := w.push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Now it may: on command, while the other lives.
+	if err := p.remote.Promote(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count(p); n != 4 {
+		t.Errorf("%v examples counted, want 4", n)
+	}
+	p.synced(1) // the other one follows now
+	p.kill(1)
+	if err := w.push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count(p); n != 5 {
+		t.Errorf("%v examples counted, want 5", n)
+	}
+}
+
+// TestStandbyOfAnother: a process that is not of the job, has parameters of another shape, or has not the right, is no standby of it: the refusal says why.
+func TestStandbyOfAnother(t *testing.T) {
+	t.Parallel()
+	p := openPair(t, pstest.CountingLayout())
+	p.run()
+	p.synced(0)
+	other := pstest.SmallJob().Layout()
+	for what, x := range map[string]struct {
+		change func(*rpc.Identity)
+		want   string
+	}{
+		"another job":       {func(id *rpc.Identity) { id.Job = "other" }, "the jobs have other names"},
+		"another shape":     {func(id *rpc.Identity) { id.Layout, id.Shape, id.Recipe.Hash = other.Hash(), other.Shape().Hash(), "" }, "differ"},
+		"of as many shards": {func(id *rpc.Identity) { id.Shards++ }, "the numbers of shards differ"},
+	} {
+		id := p.id
+		x.change(&id)
+		n := p.sides[1].node
+		err := rpc.Stand(t.Context(), n, rpc.Target{Identity: id, Shard: 1, Addr: p.addrs[1]}, p.logger)
+		if !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want ErrMismatch and %q", what, err, x.want)
+		}
+	}
+	if _, err := p.c.Client(t.Context(), "x"); err != nil {
+		t.Error(err)
+	}
+	if err := p.remote.Promote(t.Context(), 0); !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), "has no standby") {
+		t.Errorf("promoting a shard without a standby: %v", err)
+	}
+}
+
+// TestCoordinatorOfPair: shard 0 is started again, and finds who is in charge.
+func TestCoordinatorOfPair(t *testing.T) {
+	t.Parallel()
+	p := openPair(t, pstest.CountingLayout())
+	p.lease = calm
+	p.run()
+	w := p.worker()
+	p.synced(0)
+	if err := w.push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.kill(0)
+	p.seen.await(t, "a take-over", func(w *watched) bool { return w.term == 1 })
+	if err := w.push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.first.Stop()
+	if err := p.c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.coordinate()
+	p.start(0) // it was in charge when it died, and its log says nothing of the term after
+	p.synced(1)
+	for range 2 {
+		if err := w.push(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.count(p); n != 4 {
+		t.Errorf("%v examples counted, want 4", n)
+	}
+	if a, b := p.sides[0].node.InCharge(), p.sides[1].node.InCharge(); a || !b {
+		t.Errorf("the first is in charge: %v, the standby: %v", a, b)
+	}
+}
+
+// BenchmarkTakeOver measures how long a push waits whose shard is killed, until the standby, which has the rows in memory, has acknowledged it.
+func BenchmarkTakeOver(b *testing.B) {
+	for _, rows := range []int{1_000, 1_000_000, 10_000_000} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			p := openPair(b, pstest.CountingLayout())
+			p.lease, p.logger = shard.DefaultLease, slog.New(slog.DiscardHandler)
+			p.run()
+			w := p.worker()
+			p.synced(0)
+			ids := make([]int64, min(rows, 50_000))
+			for at := 0; at < rows; at += len(ids) {
+				for i := range ids {
+					ids[i] = int64(at + i)
+				}
+				if err := w.cl.Push(b.Context(), pstest.CountingUpdate("x", w.at, w.at+1, ids)); err != nil {
+					b.Fatal(err)
+				}
+				w.at++
+			}
+			total, longest := time.Duration(0), time.Duration(0)
+			term := p.synced(0)
+			for b.Loop() {
+				dead := int(term % 2)
+				s := p.sides[dead]
+				began := time.Now()
+				s.server.Stop() // from now on nobody gets an answer from it
+				if err := w.push(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				took := time.Since(began)
+				total, longest = total+took, max(longest, took)
+				b.StopTimer()
+				p.kill(dead)
+				p.start(dead)
+				term = p.synced(term + 1)
+				b.StartTimer()
+			}
+			b.ReportMetric(total.Seconds()/float64(b.N), "s/take-over")
+			b.ReportMetric(longest.Seconds(), "s-longest")
+		})
+	}
+}

@@ -1,0 +1,311 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/shard"
+)
+
+const lease = time.Second
+
+// inPair opens a node of a pair on a log of its own.
+func inPair(t *testing.T, dir string, standby bool) *shard.Node {
+	t.Helper()
+	n, err := shard.Open(t.Context(), shard.Options{
+		Layout: pstest.CountingLayout(), Index: 0, NumShards: 1, Log: &shard.LogOptions{Dir: dir, NoSync: true}, Pair: &shard.PairOptions{Standby: standby, Lease: lease},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// tell makes a lease call and returns the answer.
+func tell(t *testing.T, n *shard.Node, c ps.LeaseCall) ps.Charge {
+	t.Helper()
+	a, err := n.Lease(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// echo is the call of a coordinator that has an answer.
+func echo(term uint64, a ps.Charge) ps.LeaseCall {
+	return ps.LeaseCall{Coordinator: 1, Term: term, Process: a.Process, Stamp: a.Stamp}
+}
+
+// charged is a node that is in charge, with a state and a client that owns split x.
+func charged(t *testing.T) (*shard.Node, ps.Conn, ps.Charge) {
+	t.Helper()
+	n := inPair(t, t.TempDir(), false)
+	a := tell(t, n, ps.LeaseCall{Coordinator: 1})
+	if _, err := n.Connect(t.Context(), 5, 1, "w"); !errors.Is(err, ps.ErrNotReady) || n.InCharge() {
+		t.Errorf("without a lease: %v, in charge: %v", err, n.InCharge())
+	}
+	a = tell(t, n, echo(0, a))
+	if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := n.Connect(t.Context(), 5, 1, "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := conn.Acquire(t.Context(), ps.SplitID{Source: "s", Split: "x"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	return n, conn, a
+}
+
+// TestLease: a lease lasts from when the process gave the answer that the coordinator has, not from when a call arrives: one that is stopped finds calls
+// when it runs on, and acknowledges nothing.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, conn, a := charged(t)
+		for range 5 {
+			time.Sleep(lease / 2)
+			a = tell(t, n, echo(0, a))
+		}
+		at := int64(0)
+		push := func() error {
+			_, err := conn.Stage(t.Context(), nil, 1, pstest.CountingUpdate("x", 0, 1, []int64{1}))
+			at++
+			return err
+		}
+		if err := push(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease + time.Millisecond) // it is stopped, with a call in its socket
+		a = tell(t, n, echo(0, a))
+		if err := push(); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("a push after the lease, and a late call: %v, want ErrNotReady", err)
+		}
+		late := a
+		a = tell(t, n, echo(0, a))
+		if err := push(); err != nil {
+			t.Errorf("a push in the next lease: %v", err)
+		}
+		// The stamps of another life, of the future and of long ago lengthen nothing.
+		time.Sleep(lease)
+		for what, c := range map[string]ps.LeaseCall{
+			"another life": {Coordinator: 1, Process: a.Process + 1, Stamp: a.Stamp + uint64(lease)}, "the future": {Coordinator: 1, Process: a.Process, Stamp: a.Stamp + uint64(time.Hour)},
+			"long ago": echo(0, late),
+		} {
+			tell(t, n, c)
+			if n.InCharge() {
+				t.Errorf("a stamp of %s gives a lease", what)
+			}
+		}
+		if _, _, err := n.Bases(); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("feeding without a lease: %v", err)
+		}
+		if err := n.BeginCut(t.Context(), 3, 1, nil); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("a cut without a lease: %v", err)
+		}
+		if err := n.Load(t.Context(), ps.LoadOptions{Generation: 2}); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("another state without a lease: %v", err)
+		}
+	})
+}
+
+// TestAcknowledgementsWaitForTheStandby: once the standby has caught up, nothing is acknowledged that it has not; and one that does not answer is done
+// without only when the coordinator knows that it must not take over.
+func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, conn, a := charged(t)
+		renew := func() {
+			t.Helper()
+			a = tell(t, n, echo(0, a))
+		}
+		renew()
+		if a.Synced || a.Lag != -1 {
+			t.Errorf("without a standby: %+v", a)
+		}
+		feed, err := n.Feed(shard.Place{Base: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = feed.Close() }()
+		var last shard.Piece
+		for !last.End {
+			if last, err = feed.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := int64(0)
+		push := func() <-chan error {
+			done := make(chan error, 1)
+			u := pstest.CountingUpdate("x", at, at+1, []int64{1})
+			var ctl []ps.Control
+			if at > 0 {
+				ctl = []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: at}}
+			}
+			at++
+			go func() { _, err := conn.Stage(t.Context(), ctl, 1, u); done <- err }()
+			return done
+		}
+		if err := <-push(); err != nil { // it has not caught up, so nobody waits for it
+			t.Fatal(err)
+		}
+		feed.Received(last.Upto)
+		if renew(); a.Synced {
+			t.Error("a standby that lacks an acknowledged push may take over")
+		}
+		if last, err = feed.Next(t.Context()); err != nil || !last.End {
+			t.Fatal(err, last)
+		}
+		feed.Received(last.Upto)
+		if renew(); !a.Synced || a.Lag != 0 {
+			t.Errorf("a standby that has everything: %+v", a)
+		}
+		done := push()
+		waits := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case err := <-done:
+				t.Fatalf("%s: acknowledged with %v", what, err)
+			default:
+			}
+		}
+		if last, err = feed.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waits("before the standby has it")
+		feed.Received(last.Upto)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+
+		// The standby says nothing any more.
+		done = push()
+		for range 4 {
+			waits("while the standby may still answer")
+			time.Sleep(lease / 3)
+			renew()
+		}
+		if a.Synced || a.Lag <= 0 {
+			t.Errorf("a standby that does not answer: %+v", a)
+		}
+		waits("before the coordinator knows of it")
+		renew() // with the answer that says so
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+
+		// It has caught up again, and the connection breaks: the same, at once.
+		for last.Upto = 0; !last.End || last.Upto < 8; {
+			if last, err = feed.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			feed.Received(last.Upto)
+		}
+		if renew(); !a.Synced {
+			t.Fatalf("a standby that has caught up again: %+v", a)
+		}
+		if err := feed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		done = push()
+		waits("without a connection")
+		renew()
+		waits("without a connection, before the coordinator knows of it")
+		if a.Synced {
+			t.Errorf("a standby that is not connected: %+v", a)
+		}
+		renew()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestTerms: calls that come late, or tell of what cannot be, change nothing.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	n := inPair(t, t.TempDir(), true)
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 1}); a.InCharge || a.Whole {
+		t.Errorf("a standby that has nothing yet: %+v", a)
+	}
+	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Term: 1}); !errors.Is(err, ps.ErrNotReady) || !strings.Contains(err.Error(), "has not all that was acknowledged") {
+		t.Errorf("a standby that has nothing takes over: %v", err)
+	}
+	run, err := n.AwaitStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, conn, a := charged(t)
+	if _, err := conn.Stage(t.Context(), nil, 1, pstest.CountingUpdate("x", 0, 1, []int64{1})); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, first, echo(0, a))
+	bases, shards, err := first.Bases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := n.StartOver(run, shards, bases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed, err := first.Feed(shard.Place{Base: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = feed.Close() }()
+	piece, err := feed.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := errors.New("lost")
+	if err := n.Receive(run, piece, func(uint64) error { return lost }); !errors.Is(err, lost) || n.FollowedTo() != (shard.Place{}) {
+		t.Errorf("an acknowledgement that was lost: %v, at %+v", err, n.FollowedTo())
+	}
+	acked := uint64(0)
+	if err := n.Receive(run, piece, func(upto uint64) error { acked = upto; return nil }); err != nil || acked != piece.Upto {
+		t.Fatalf("received %d of %d, %v", acked, piece.Upto, err)
+	}
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 1}); !a.Whole {
+		t.Errorf("a standby that has everything: %+v", a)
+	}
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Term: 1}); !a.InCharge || run.Err() == nil {
+		t.Errorf("a standby that takes over: %+v, and follows: %v", a, run.Err() == nil)
+	}
+	if err := n.Receive(run, piece, func(uint64) error { return nil }); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("a piece after the take-over: %v", err)
+	}
+	// This call was sent before.
+	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1}); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("a late call: %v", err)
+	}
+	b := tell(t, n, ps.LeaseCall{Coordinator: 1, Term: 1})
+	tell(t, n, echo(1, b))
+	c, err := n.Connect(t.Context(), 5, 1, "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, _, err := c.Acquire(t.Context(), ps.SplitID{Source: "s", Split: "x"}, 2)
+	if err != nil || len(st.Staged) != 1 {
+		t.Errorf("what was staged: %+v, %v", st, err)
+	}
+	// Who was in charge finds that it is not; another coordinator may know of less, and nobody had a lease since.
+	tell(t, first, ps.LeaseCall{Coordinator: 1, Term: 1})
+	if _, err := conn.Control(t.Context(), nil); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("the stream of before: %v", err)
+	}
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 2}); a.InCharge || n.InCharge() {
+		t.Errorf("another coordinator does not know of the term: %+v", a)
+	}
+	if _, err := n.Lease(context.WithoutCancel(t.Context()), ps.LeaseCall{Coordinator: 2, Term: 5}); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("a term out of turn: %v", err)
+	}
+}
