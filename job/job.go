@@ -154,6 +154,10 @@ type (
 	ScaleOptions = run.ScaleOptions
 	// Scaled describes a change of the number of shards.
 	Scaled = result.Scaled
+	// PromoteOptions say whose standby is to take over.
+	PromoteOptions = run.PromoteOptions
+	// Promoted describes a take-over on command.
+	Promoted = result.Promoted
 	// Runner runs the one segment of a plan somewhere else than in this process.
 	Runner = run.Runner
 	// Submission is what a [Runner] is to run.
@@ -421,6 +425,11 @@ func TakeSnapshot(ctx context.Context, cfg *Config, o TakeOptions) (*SnapshotTak
 // Scale makes the shards of a running job others, while its workers continue, and returns when all have their state.
 func Scale(ctx context.Context, cfg *Config, o ScaleOptions) (*Scaled, error) {
 	return run.Scale(ctx, cfg, o)
+}
+
+// Promote lets the standby of a shard take over, and returns once it is in charge, with the time that took.
+func Promote(ctx context.Context, cfg *Config, o PromoteOptions) (*Promoted, error) {
+	return run.Promote(ctx, cfg, o)
 }
 
 // Propose looks into a source, as [ForTarget] understands it, and writes a job that trains on it, with comments on what is

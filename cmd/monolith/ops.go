@@ -26,6 +26,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Run(ctx, c, o)
 		},
+		Promote: job.Promote,
 		Serve: func(ctx context.Context, c *job.Config, o job.ServeOptions) (*job.ServeResult, error) {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)

@@ -101,3 +101,10 @@ type SnapshotTaken struct {
 	Took  float64 `json:"took"`
 	Stall float64 `json:"stall"`
 }
+
+// Promoted is a take-over by a standby on command.
+type Promoted struct {
+	Shard int `json:"shard"`
+	// Took is how long it was until the standby was in charge, in seconds.
+	Took float64 `json:"took"`
+}

@@ -24,6 +24,9 @@ type ScaleOptions struct {
 // present one, [pipeline.ErrUnavailable].
 func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.Scaled, err error) {
 	to := o.To
+	if len(cfg.PS.Standby.Addresses) > 0 {
+		return nil, fault.Config("job: the number of shards of a job with standbys (ps.standby) is not changed while it runs; stop it in order, change ps.addresses and ps.standby, and start it")
+	}
 	if to == nil {
 		to = cfg.PS.Addresses
 	}

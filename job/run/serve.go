@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ import (
 type ServeOptions struct {
 	// Shards are the indexes of the shards to serve, of ps.addresses; nil: all of them.
 	Shards []int
+	// Standby makes the process the second one of its shards, at their addresses of ps.standby; nil for Shards are all that have one.
+	Standby bool
 	// Listen, if not empty, is the address to listen at instead of the shard's own in ps.addresses, for one shard.
 	Listen string
 	// Insecure allows an address that others than this machine's processes can reach though nothing asks them who they are.
@@ -67,6 +70,7 @@ const lastSnapshotFor = 10 * time.Second
 // address that cannot be listened at or a disk that is full.
 func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.ServeResult, error) {
 	s := &serving{cfg: cfg, opts: opts, log: opts.Logger, began: time.Now()}
+	s.run, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -103,8 +107,11 @@ type serving struct {
 	locks   []*fsx.Lock
 	uploads *uploads // nil without, and in a process without shard 0
 	failed  chan error
-	wg      sync.WaitGroup
-	last    string
+	// run ends before the servers do.
+	run  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	last string
 }
 
 // check completes the options.
@@ -115,7 +122,19 @@ func (s *serving) check() error {
 	}
 	if len(s.opts.Shards) == 0 {
 		for i := range n {
-			s.opts.Shards = append(s.opts.Shards, i)
+			if !s.opts.Standby || s.cfg.PS.Standby.Of(i) != "" {
+				s.opts.Shards = append(s.opts.Shards, i)
+			}
+		}
+	}
+	if s.opts.Standby {
+		if len(s.opts.Shards) == 0 {
+			return fault.Config("job: no shard has a standby: say in ps.standby.addresses where they listen")
+		}
+		for _, i := range s.opts.Shards {
+			if s.cfg.PS.Standby.Of(i) == "" {
+				return fault.Config("job: shard %d has no standby: say in ps.standby.addresses[%d] where it listens", i, i)
+			}
 		}
 	}
 	slices.Sort(s.opts.Shards)
@@ -163,7 +182,17 @@ func (s *serving) listens(shard int) string {
 	if s.opts.Listen != "" {
 		return s.opts.Listen
 	}
-	return s.cfg.PS.Addresses[shard]
+	mine, _ := s.pair(shard)
+	return mine
+}
+
+// pair are the addresses of this process for a shard, and of the other one of its pair.
+func (s *serving) pair(shard int) (mine, other string) {
+	mine, other = s.cfg.PS.Addresses[shard], s.cfg.PS.Standby.Of(shard)
+	if s.opts.Standby {
+		return other, mine
+	}
+	return mine, other
 }
 
 func (s *serving) open(ctx context.Context) error {
@@ -180,7 +209,11 @@ func (s *serving) open(ctx context.Context) error {
 		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
 	}
 	for _, i := range s.opts.Shards {
-		lock, err := stored.Claim(s.cfg, stored.LockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i))
+		name, what := stored.LockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i)
+		if s.opts.Standby {
+			name, what = stored.StandbyLockName(i), fmt.Sprintf("shard %d has a standby already, another process that uses", i)
+		}
+		lock, err := stored.Claim(s.cfg, name, what)
 		if err != nil {
 			return err
 		}
@@ -238,8 +271,11 @@ func (s *serving) open(ctx context.Context) error {
 	o.Memory, o.Writers = tableMemory(s.cfg, s.opts.Memory), len(s.opts.Shards)
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
-	s.failed = make(chan error, len(s.opts.Shards)+1)
+	s.failed = make(chan error, 2*len(s.opts.Shards)+1)
 	if o.Log != nil {
+		if s.opts.Standby { // the first process may keep its logs in the same folder
+			o.Log.Dir = filepath.Join(o.Log.Dir, "standby")
+		}
 		if s.walog, err = o.OpenLog(s.opts.Shards...); err != nil {
 			return err
 		}
@@ -249,7 +285,7 @@ func (s *serving) open(ctx context.Context) error {
 		var node *shard.Node
 		if i == 0 {
 			o.Addrs = s.cfg.PS.Addresses
-			if o.Dial, err = s.dialer(o.Dir); err != nil {
+			if o.Dial, err = s.dialer(o.Dir, o.FS, o.Hooks); err != nil {
 				return err
 			}
 			s.uploads.of(&o)
@@ -259,7 +295,11 @@ func (s *serving) open(ctx context.Context) error {
 			s.uploads.start(ctx, s.cluster)
 			node = s.cluster.First()
 		} else {
-			if node, err = shard.Open(ctx, o.Node(i, len(s.cfg.PS.Addresses))); err != nil {
+			no := o.Node(i, len(s.cfg.PS.Addresses))
+			if s.cfg.PS.Standby.Of(i) != "" {
+				no.Pair = &shard.PairOptions{Standby: s.opts.Standby, Lease: time.Duration(s.cfg.PS.Standby.Lease)}
+			}
+			if node, err = shard.Open(ctx, no); err != nil {
 				return err
 			}
 			s.nodes = append(s.nodes, node)
@@ -268,6 +308,9 @@ func (s *serving) open(ctx context.Context) error {
 			return err
 		}
 		delete(listeners, i)
+		if err := s.stand(i, node); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -276,7 +319,7 @@ func (s *serving) open(ctx context.Context) error {
 const grace = 2 * time.Second
 
 // dialer makes the shards 1 and up as shard 0 sees them, also those of this process. dir is where the snapshots are.
-func (s *serving) dialer(dir string) (func(shard int, addr string) (ps.Peer, error), error) {
+func (s *serving) dialer(dir string, fs fsx.FS, hooks *ps.Hooks) (func(shard int, addr string) (ps.Peer, error), error) {
 	conf, err := wiring.ClientConfig(&s.cfg.PS)
 	if err != nil {
 		return nil, err
@@ -287,11 +330,33 @@ func (s *serving) dialer(dir string) (func(shard int, addr string) (ps.Peer, err
 	}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
 	return func(shard int, addr string) (ps.Peer, error) {
-		return rpc.NewPeer(rpc.Target{
+		t := rpc.Target{
 			Identity: s.id, Shard: shard, Addr: addr, Config: conf, Coordinator: me,
 			Conn: wire.ConnOptions{RetryFor: wiring.RetryFor(&s.cfg.PS), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
-		})
+		}
+		if second := s.cfg.PS.Standby.Of(shard); second != "" && addr == s.cfg.PS.Addresses[shard] {
+			return rpc.NewPair(t, second, rpc.PairOptions{Lease: time.Duration(s.cfg.PS.Standby.Lease), FS: fs, Logger: s.log, Hooks: hooks})
+		}
+		return rpc.NewPeer(t)
 	}, nil
+}
+
+// stand lets a shard of this process follow the other process of its pair, where it has one, whenever that is in charge.
+func (s *serving) stand(i int, node *shard.Node) error {
+	_, other := s.pair(i)
+	if other == "" {
+		return nil
+	}
+	conf, err := wiring.ClientConfig(&s.cfg.PS)
+	if err != nil {
+		return err
+	}
+	s.wg.Go(func() {
+		if err := rpc.Stand(s.run, node, rpc.Target{Identity: s.id, Shard: i, Addr: other, Config: conf}, s.log); err != nil {
+			s.failed <- err
+		}
+	})
+	return nil
 }
 
 func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener) error {
@@ -317,7 +382,11 @@ func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener)
 			s.failed <- err
 		}
 	})
-	s.notice("shard %d of %d listens at %s", shard, len(s.cfg.PS.Addresses), l.Addr())
+	what := "shard"
+	if s.opts.Standby {
+		what = "the standby of shard"
+	}
+	s.notice("%s %d of %d listens at %s", what, shard, len(s.cfg.PS.Addresses), l.Addr())
 	return nil
 }
 
@@ -419,6 +488,7 @@ func (s *serving) snapshot(ctx context.Context) {
 
 func (s *serving) close() error {
 	// Streams end before shards do: a client whose stream breaks tries again, one that gets the end stops.
+	s.stop()
 	for _, server := range s.servers {
 		server.Stop()
 	}

@@ -31,6 +31,8 @@ type PS struct {
 	Recovery string `yaml:"recovery" default:"rollback" enum:"rollback|partial"`
 	// WAL is the write-ahead log.
 	WAL WAL `yaml:"wal"`
+	// Standby is a second process for shards, which takes over from the first.
+	Standby Standby `yaml:"standby"`
 	// Retry is how long a worker retries to reach a shard. Longer survives longer restarts, shorter fails
 	// sooner.
 	Retry Duration `yaml:"retry" default:"30s" min:"0"`
@@ -89,6 +91,25 @@ type WAL struct {
 	// SegmentBytes is the size of a file of the log; those that a process begins with are smaller, and the next is made ready
 	// beside it.
 	SegmentBytes Size `yaml:"segment_bytes" default:"64MiB" min:"4096"`
+}
+
+// Standby says which shards have a second process that follows the log of the first, and takes over on command (monolith ps promote) or when that
+// does not answer.
+type Standby struct {
+	// Addresses are where the standbys listen (monolith ps --standby), in the order of ps.addresses: host:port or unix:/path, or "" for a shard without
+	// one, such as shard 0, whose process coordinates. They need durability: wal.
+	Addresses []string `yaml:"addresses" blank:"true"`
+	// Lease is after how long a shard that shard 0 does not reach stops to work and its standby takes over, and how long a standby that does not
+	// answer is waited for. Shorter takes over sooner, and by mistake where machines pause.
+	Lease Duration `yaml:"lease" default:"1s" min:"100ms"`
+}
+
+// Of is the address of a shard's standby, "" for none.
+func (s *Standby) Of(shard int) string {
+	if shard < len(s.Addresses) {
+		return s.Addresses[shard]
+	}
+	return ""
 }
 
 // Remote reports whether the shards are in other processes.

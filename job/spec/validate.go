@@ -446,8 +446,7 @@ func deflt(s *string) string {
 // ps checks what concerns several keys of the parameter server.
 func (v *validator) ps(p *PS) {
 	seen := map[string]bool{}
-	for i, addr := range p.Addresses {
-		path := fmt.Sprintf("ps.addresses[%d]", i)
+	address := func(path, addr string) {
 		if _, port, err := net.SplitHostPort(addr); strings.HasPrefix(addr, "unix:") {
 			if len(addr) == len("unix:") {
 				v.fault(path, "is %q, without the path of the socket", addr)
@@ -459,6 +458,23 @@ func (v *validator) ps(p *PS) {
 			v.fault(path, "%s is the address of two shards", addr)
 		}
 		seen[addr] = true
+	}
+	for i, addr := range p.Addresses {
+		address(fmt.Sprintf("ps.addresses[%d]", i), addr)
+	}
+	for i, addr := range p.Standby.Addresses {
+		path := fmt.Sprintf("ps.standby.addresses[%d]", i)
+		switch {
+		case addr == "":
+			continue
+		case i == 0:
+			v.fault(path, "shard 0, whose process coordinates the others, has no standby; write \"\" there")
+		case i >= len(p.Addresses):
+			v.fault(path, "is of a shard that is not there: ps.addresses has %d", len(p.Addresses))
+		case p.Durability != "wal":
+			v.fault(path, "a standby follows the log; set ps.durability: wal")
+		}
+		address(path, addr)
 	}
 	if n := len(p.Addresses); n > 0 && p.Shards != 1 && p.Shards != n {
 		v.fault("ps.shards", "is %d, but there are %d addresses; leave it out", p.Shards, n)

@@ -136,6 +136,9 @@ func LogOptions(c *spec.Config) *shard.LogOptions {
 	return &shard.LogOptions{Dir: dir, Identity: "features " + c.Recipe().Hash(), NoSync: !c.PS.WAL.Sync, SegmentBytes: int64(c.PS.WAL.SegmentBytes)}
 }
 
+// StandbyLockName is the lock of a shard's standby in the job's dir.
+func StandbyLockName(shard int) string { return fmt.Sprintf("lock-standby-%d", shard) }
+
 // LockName is the lock of a shard in the job's dir; that of shard 0 is also what a run with shards of its own takes.
 func LockName(shard int) string {
 	if shard == 0 {

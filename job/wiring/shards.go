@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +101,10 @@ func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
 		return wire.ClientConfig{}, err
 	}
 	c := wire.ClientConfig{TLS: p.TLS, Token: token}
-	for _, addr := range p.Addresses {
+	for _, addr := range slices.Concat(p.Addresses, p.Standby.Addresses) {
+		if addr == "" { // a shard without a standby
+			continue
+		}
 		if _, err := wire.DialOptions(addr, c); err != nil {
 			return c, fault.Config("ps.tls: %w", err)
 		}
@@ -164,7 +168,7 @@ func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m model.Mode
 		return nil, err
 	}
 	return rpc.Dial(ctx, rpc.Options{
-		Identity: Identity(c, plan, m), Layout: m.Layout(), Addrs: c.PS.Addresses, Config: conf, RetryFor: RetryFor(&c.PS),
+		Identity: Identity(c, plan, m), Layout: m.Layout(), Addrs: c.PS.Addresses, Standbys: c.PS.Standby.Addresses, Config: conf, RetryFor: RetryFor(&c.PS),
 		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
 	})
 }

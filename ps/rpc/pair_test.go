@@ -94,7 +94,7 @@ func openPair(t testing.TB, l *param.Layout) *paired {
 	p := &paired{
 		t: t, logs: t.TempDir(), addrs: []string{addr("0"), addr("1")}, other: addr("s"), lease: 300 * time.Millisecond, seen: &watched{change: make(chan struct{})},
 		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2},
-		id:     rpc.Identity{Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: l.Hash(), Shape: l.Shape().Hash(), Shards: 2, Recipe: rpc.Recipe{Hash: "r"}},
+		id:     rpc.Identity{Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: l.Hash(), Shape: l.Shape().Hash(), Recipe: rpc.Recipe{Hash: "r"}},
 		logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	t.Cleanup(p.close)
@@ -120,14 +120,15 @@ func (p *paired) run() {
 func (p *paired) coordinate() {
 	t := p.t
 	t.Helper()
-	peer, err := rpc.NewPair(rpc.Target{
-		Identity: p.id, Shard: 1, Addr: p.addrs[1], Coordinator: &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: p.opts.Dir},
-	}, p.other, rpc.PairOptions{Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.seen)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := p.opts
-	o.Peers, o.Log = []ps.Peer{peer}, &shard.LogOptions{Dir: filepath.Join(p.logs, "0"), NoSync: true}
+	o.Log = &shard.LogOptions{Dir: filepath.Join(p.logs, "0"), NoSync: true}
+	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: p.opts.Dir}
+	o.Addrs, o.Dial = p.addrs, func(shard int, addr string) (ps.Peer, error) {
+		return rpc.NewPair(rpc.Target{Identity: p.id, Shard: shard, Addr: addr, Coordinator: me}, p.other, rpc.PairOptions{
+			Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.seen),
+		})
+	}
+	var err error
 	if p.c, err = coordinator.Open(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -509,9 +510,8 @@ func TestStandbyOfAnother(t *testing.T) {
 		change func(*rpc.Identity)
 		want   string
 	}{
-		"another job":       {func(id *rpc.Identity) { id.Job = "other" }, "the jobs have other names"},
-		"another shape":     {func(id *rpc.Identity) { id.Layout, id.Shape, id.Recipe.Hash = other.Hash(), other.Shape().Hash(), "" }, "differ"},
-		"of as many shards": {func(id *rpc.Identity) { id.Shards++ }, "the numbers of shards differ"},
+		"another job":   {func(id *rpc.Identity) { id.Job = "other" }, "the jobs have other names"},
+		"another shape": {func(id *rpc.Identity) { id.Layout, id.Shape, id.Recipe.Hash = other.Hash(), other.Shape().Hash(), "" }, "differ"},
 	} {
 		id := p.id
 		x.change(&id)

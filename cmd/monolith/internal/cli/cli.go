@@ -33,6 +33,8 @@ type Ops struct {
 	Serve func(context.Context, *job.Config, job.ServeOptions) (*job.ServeResult, error)
 	// Scale makes the shards of a running job others.
 	Scale func(context.Context, *job.Config, job.ScaleOptions) (*job.Scaled, error)
+	// Promote lets the standby of a shard take over.
+	Promote func(context.Context, *job.Config, job.PromoteOptions) (*job.Promoted, error)
 	// Pool runs executors for a worker of a Beam runner until ctx ends.
 	Pool func(ctx context.Context, listen string, ready func(addr string)) error
 	// Translate makes what training a job would submit to its runner, as JSON. It reads no data.

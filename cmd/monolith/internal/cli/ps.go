@@ -18,6 +18,7 @@ func (a *App) psCommand(out *outcome) *cobra.Command {
 		listen string
 		resume bool
 		open   bool
+		second bool
 	)
 	cmd := &cobra.Command{
 		Use:   "ps JOB.yaml",
@@ -29,6 +30,9 @@ The process of shard 0 coordinates the others: it shares the splits among the wo
 dir, which all shards must see under the same name. The shards continue from the newest good snapshot, or with
 ps.durability: wal from their logs. What is lost when which process dies: docs/cluster.md.
 
+With --standby the process is the second one of shards that have one (ps.standby): it follows the log of the first, and takes over when that does not
+answer, or on command: monolith ps promote.
+
 Anyone who reaches a shard can read and change parameters. So an address that others than this machine can reach is refused
 without ps.tls and ps.token (or ps.tls.ca, for certificates on both sides), unless --insecure is given.
 
@@ -39,7 +43,9 @@ shard 0 take one and continue.`,
   monolith ps job.yaml                             # all shards in one process
   monolith ps job.yaml --shard 0 --listen 0.0.0.0:7000   # with ps.tls, ps.token
   monolith ps job.yaml --shard 0 --resume=false    # start over
-  monolith ps scale job.yaml      # the running shards become those of the file`,
+  monolith ps scale job.yaml      # the running shards become those of the file
+  monolith ps job.yaml --shard 1 --standby         # its second process
+  monolith ps promote job.yaml --shard 1           # which takes over`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +62,7 @@ shard 0 take one and continue.`,
 			}
 			defer stop()
 			opts := job.ServeOptions{
-				Shards: shards, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain, TakeSnapshot: run.TakeSnapshot,
+				Shards: shards, Standby: second, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain, TakeSnapshot: run.TakeSnapshot,
 			}
 			if cmd.Flags().Changed("resume") {
 				opts.Resume = &resume
@@ -78,8 +84,51 @@ shard 0 take one and continue.`,
 	addSet(cmd, &set)
 	cmd.Flags().IntSliceVar(&shards, "shard", nil, "`indexes` of the shards to serve, from 0 (default: all)")
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen at instead of the shard's own in ps.addresses")
+	cmd.Flags().BoolVar(&second, "standby", false, "be the second process of the shards, at their addresses of ps.standby (default: of all that have one)")
 	cmd.Flags().BoolVar(&open, "insecure", false, "listen beyond this machine though ps.tls and ps.token do not keep strangers away")
 	cmd.Flags().BoolVar(&resume, "resume", true, "continue from what there is; =false starts over (shard 0)")
+	cmd.AddCommand(a.promoteCommand(out))
+	return cmd
+}
+
+func (a *App) promoteCommand(out *outcome) *cobra.Command {
+	var (
+		set   []string
+		shard int
+	)
+	cmd := &cobra.Command{
+		Use:   "promote JOB.yaml",
+		Short: "Let the standby of a shard take over",
+		Long: `Let the standby of a shard (ps.standby) take over from the process that is in charge, as for a restart of its machine, and wait until it has. Workers wait
+meanwhile, for about ps.standby.lease, and nothing that was acknowledged is lost. The other process, as long as it runs, is the standby from then on.
+
+A standby that lacks something is refused, with exit code 3. The caller needs the right to coordinate (ps.allow).`,
+		Example: `  monolith ps promote job.yaml --shard 1
+  monolith ps promote job.yaml --shard 1   # again: the first is back`,
+		Args:              exactly("a job file"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out.command = "ps promote"
+			cfg, err := a.load(args[0], set)
+			if err != nil {
+				return err
+			}
+			if a.Ops.Promote == nil {
+				return errMissing
+			}
+			done, err := a.Ops.Promote(cmd.Context(), cfg, job.PromoteOptions{Shard: shard, Logger: a.logger.Load()})
+			if err != nil {
+				return err
+			}
+			out.result = done
+			out.text = func(w io.Writer) error {
+				return pairs(w, []string{"shard", fmt.Sprint(done.Shard)}, []string{"took", fmt.Sprintf("%.2f s", done.Took)})
+			}
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().IntVar(&shard, "shard", -1, "`index` of the shard")
 	return cmd
 }
 

@@ -1,0 +1,69 @@
+//go:build unix
+
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/testbed"
+)
+
+// saysTimes waits until standard error holds words so many times.
+func (p *child) saysTimes(words string, n int) {
+	p.t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); strings.Count(p.text(), words) < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("does not say %q %d times:\n%s", words, n, p.text())
+		}
+	}
+}
+
+// TestStandby has a shard with a standby: the process in charge is stopped, told to hand over, and killed, while a worker trains. What the worker
+// comes to is what one process comes to, and who was stopped finds that it is not in charge any more.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 12000, 1500, "")
+	second := testbed.FreeAddr(t)
+	c.job = c.write(t, "job.yaml", "run", fmt.Sprintf("ps: {addresses: [%s], standby: {addresses: [\"\", \"%s\"], lease: 500ms}, retry: 1m, lease: 2s, durability: wal}\n",
+		strings.Join(c.addrs, ", "), second))
+	const charge, caught = "the standby is in charge from now on", "the standby has caught up"
+	shards := c.serve(t)
+	monolith(t, "ps", "promote", c.job, "--shard", "1").wants(t, 3, "does not answer or has no state yet")
+	monolith(t, "ps", "promote", c.job, "--shard", "0").wants(t, 2, "shard 0 has no standby")
+	standby := start(t, "", "ps", c.job, "--shard", "1", "--standby").says("listens")
+	monolith(t, "ps", c.job, "--standby").wants(t, 3, "shard 1 has a standby already")
+	shards[1].says(caught)
+	worker := start(t, "", "train", c.job)
+	for len(c.snapshots()) < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+
+	_ = shards[1].cmd.Process.Signal(syscall.SIGSTOP)
+	began := time.Now()
+	standby.says(charge)
+	t.Logf("in charge %v after the other was stopped", time.Since(began).Round(time.Millisecond))
+	_ = shards[1].cmd.Process.Signal(syscall.SIGCONT)
+	shards[1].says("the other process of the pair is in charge")
+	standby.says(caught)
+
+	if o := monolith(t, "ps", "promote", c.job, "--shard", "1"); o.code != 0 || !strings.Contains(o.stdout, "took") {
+		t.Errorf("promote ends with %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	shards[1].says(charge)
+	shards[1].saysTimes(caught, 2)
+
+	shards[1].end(syscall.SIGKILL)
+	standby.saysTimes(charge, 2)
+	if b, err := os.ReadFile(filepath.Join(c.dir, "run", "snapshots", "term-0001")); err != nil || strings.TrimSpace(string(b)) != "3" {
+		t.Errorf("the term is %q, %v; want 3", b, err)
+	}
+	worker.end(0).wants(t, 0)
+	shards[0].end(syscall.SIGTERM).wants(t, 0)
+	c.exact(t)
+}

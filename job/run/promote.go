@@ -1,0 +1,39 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+)
+
+// PromoteOptions say whose standby is to take over.
+type PromoteOptions struct {
+	// Shard is the index of the shard.
+	Shard int
+	// Logger gets trouble; nil discards.
+	Logger *slog.Logger
+}
+
+// Promote asks the coordinator of a job to put the standby of a shard in charge, and returns once it is. Workers wait meanwhile, for about the length
+// of a lease. Errors: [pipeline.ErrConfig] for a shard without a standby, [pipeline.ErrUnavailable], also when the standby lacks something that was
+// acknowledged.
+func Promote(ctx context.Context, cfg *spec.Config, o PromoteOptions) (_ *result.Promoted, err error) {
+	if cfg.PS.Standby.Of(max(o.Shard, 0)) == "" || o.Shard < 0 {
+		return nil, fault.Config("job: shard %d has no standby (ps.standby.addresses)", o.Shard)
+	}
+	remote, _, err := Connect(ctx, cfg, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
+	began := time.Now()
+	if err := remote.Promote(ctx, o.Shard); err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	return &result.Promoted{Shard: o.Shard, Took: time.Since(began).Seconds()}, nil
+}
