@@ -33,7 +33,7 @@ snapshot: {every: 0s, keep: 20, incremental: 2}
 	}
 	requests, batches, asked := make(chan struct{}), 0, 0
 	ask := func(trainstep.Observation) {
-		if batches++; batches < 2400 || asked == 6 {
+		if batches++; batches < 200 || asked == 4 {
 			return
 		}
 		// The one under way waits for this worker, so that this must not wait for its end.
