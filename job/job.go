@@ -6,6 +6,7 @@ package job
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
@@ -206,6 +207,24 @@ type (
 	SlotInfo = result.SlotInfo
 	// SlotAges is how old the rows of a slot are.
 	SlotAges = result.SlotAges
+	// LookUpOptions say which rows of a running job are looked up.
+	LookUpOptions = run.LookUpOptions
+	// LookedUp are the rows of some ids.
+	LookedUp = result.LookedUp
+	// Entry is an embedding row with all that belongs to it.
+	Entry = result.Entry
+	// EntrySegment is what a row has of a segment.
+	EntrySegment = result.EntrySegment
+	// EditOptions say which rows of a running job are edited, and how.
+	EditOptions = run.EditOptions
+	// Edited is what became of a request to edit rows.
+	Edited = result.Edited
+	// RunningSlots is what running shards have of each slot.
+	RunningSlots = result.RunningSlots
+	// ChangesOptions say which changes of rows are given to whom.
+	ChangesOptions = run.ChangesOptions
+	// Change is a row that was changed, or has gone.
+	Change = result.Change
 	// SnapshotHead is an output of the model of a snapshot.
 	SnapshotHead = result.SnapshotHead
 	// SnapshotFeature is an input of it.
@@ -381,6 +400,32 @@ func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
 // slots. It reads all rows twice, and holds none.
 func InspectSlots(ctx context.Context, path string, o SlotOptions) (*SnapshotSlots, error) {
 	return inspect.Slots(ctx, path, o)
+}
+
+// LookUp returns whole rows of a running job, whose shards must be in processes of their own. Nothing is changed.
+func LookUp(ctx context.Context, cfg *Config, o LookUpOptions) (*LookedUp, error) {
+	return run.LookUp(ctx, cfg, o)
+}
+
+// LookUpStored returns whole rows of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots.
+func LookUpStored(ctx context.Context, path, table string, ids []int64) (*LookedUp, error) {
+	return inspect.LookUp(ctx, path, table, ids)
+}
+
+// Edit edits rows of a running job, whose shards must be in processes of their own, each once however often the request is made. Training continues.
+func Edit(ctx context.Context, cfg *Config, o EditOptions) (*Edited, error) {
+	return run.Edit(ctx, cfg, o)
+}
+
+// InspectShards describes the rows that the running shards of a job have of each slot, while training continues. log may be nil.
+func InspectShards(ctx context.Context, cfg *Config, log *slog.Logger) (*RunningSlots, error) {
+	return run.Slots(ctx, cfg, log)
+}
+
+// FollowChanges gives a consumer the rows of a running job that have changed, and the ids whose rows have gone, since it was given them last: each at
+// least once, whatever dies.
+func FollowChanges(ctx context.Context, cfg *Config, o ChangesOptions) error {
+	return run.Changes(ctx, cfg, o)
 }
 
 // ListSnapshots describes the snapshots of a job's dir, of a folder or of a store's URL, the newest first, and says why retention keeps each. It reads manifests

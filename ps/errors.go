@@ -28,6 +28,9 @@ var (
 	ErrReadOnly = failure.New(failure.Config, "only for reading")
 	// ErrBusy means that a split has as many batches staged as coordinator.Options.MaxStaged allows. Commit first.
 	ErrBusy = failure.New(failure.Busy, "too many batches staged")
+	// ErrConsumers means that a shard keeps no changes for a consumer of that name: it has none, or too long a one, or there are too many
+	// consumers already. The error says what to do.
+	ErrConsumers = failure.New(failure.Config, "no changes are kept for the consumer")
 	// ErrClosed means that the cluster or client was closed.
 	ErrClosed = failure.New(failure.Closed, "parameter server is closed")
 	// ErrNotReady means that a shard, or the cluster, has no state yet: shards are being waited for. Try again later.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 )
 
 // Peer is a shard as the coordinator of a cluster sees it: a shard.Node of this process, or one behind the network. Methods
@@ -51,10 +52,15 @@ type Peer interface {
 	Digest(ctx context.Context) (*ShardDigest, error)
 	// Stats returns what the shard holds; Tables has an entry for each table of the layout, in its order.
 	Stats(ctx context.Context) (Stats, error)
-	// Row appends the row of a fid in table number tbl of the layout to dst, state included, and reports whether there is one.
-	// Errors: [ErrLayout] for a table that is not there, [ErrRolledBack] for a fid that is not one of this shard's: there are more or fewer
-	// shards than the caller knows of.
-	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
+	// Entries appends the rows of those fids that have one, in table number tbl of the layout, to dst, state included, in the order of fids. Errors: [ErrLayout] for a
+	// table that is not there, [ErrRolledBack] for a fid that is not one of this shard's: there are more or fewer shards than the caller knows of.
+	Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error
+	// Newest is the largest time of a row, or of a fid that waits for one, 0 where none has any. It reads all of them, while updates continue.
+	Newest(ctx context.Context) (int64, error)
+	// Tally describes the rows of each table by slots, while updates continue. Ages count back from newest. Errors: [ErrNotReady], [ErrRolledBack].
+	Tally(ctx context.Context, newest int64) ([]tally.Slots, error)
+	// ChangesFor gives a consumer what has changed since it asked last. Errors: [ErrNotReady], [ErrConsumers].
+	ChangesFor(ctx context.Context, r ChangesRequest) (*Changes, error)
 	// Close ends the shard of this process, and of one behind the network the connection alone. It may be called more than
 	// once.
 	Close() error

@@ -68,6 +68,9 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
 		InspectSlots:    job.InspectSlots,
+		PS: cli.RowOps{
+			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges,
+		},
 		Snapshots: cli.SnapshotOps{
 			List: job.ListSnapshots, Verify: job.VerifySnapshots, Diff: job.DiffSnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,
 			Fetch: job.FetchSnapshot, FetchJob: job.FetchJobSnapshot,

@@ -41,16 +41,17 @@ var layers = map[string][]string{
 // psRooms lists, for each room of the parameter server, the others it may import: shards and the coordinator meet in the
 // contract (ps), and the coordinator alone knows shards of its own process.
 var psRooms = map[string][]string{
-	"ps":             {"ps/snapshot", "ps/table"},
-	"ps/shard":       {"ps", "ps/snapshot", "ps/table", "ps/wal"},
-	"ps/coordinator": {"ps", "ps/shard", "ps/snapshot", "ps/table"},
+	"ps":             {"ps/snapshot", "ps/table", "ps/tally"},
+	"ps/shard":       {"ps", "ps/snapshot", "ps/table", "ps/tally", "ps/wal"},
+	"ps/coordinator": {"ps", "ps/shard", "ps/snapshot", "ps/table", "ps/tally"},
 	"ps/table":       {},
+	"ps/tally":       {"ps/table"},
 	"ps/snapshot":    {"ps/table"},
 	"ps/upload":      {"ps", "ps/snapshot"},
 	"ps/wal":         {},
 	"ps/wire":        {"ps"},
-	"ps/rpc":         {"ps", "ps/shard", "ps/coordinator", "ps/snapshot", "ps/table", "ps/wire"},
-	"ps/pstest":      {"ps", "ps/coordinator", "ps/snapshot", "ps/table"},
+	"ps/rpc":         {"ps", "ps/shard", "ps/coordinator", "ps/snapshot", "ps/table", "ps/tally", "ps/wire"},
+	"ps/pstest":      {"ps", "ps/coordinator", "ps/snapshot", "ps/table", "ps/tally"},
 	"ps/psbench":     {"ps", "ps/coordinator", "ps/shard", "ps/table", "ps/wire"},
 }
 

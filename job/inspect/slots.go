@@ -3,16 +3,13 @@ package inspect
 import (
 	"context"
 	"errors"
-	"math"
-	"math/bits"
 	"time"
 
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/stored"
-	"github.com/monolith-go/monolith/model/param"
-	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 )
 
 // SlotOptions say how the slots of a snapshot are looked at. The zero value is right.
@@ -79,8 +76,7 @@ func slotsOf(ctx context.Context, path string, o SlotOptions) (out *result.Snaps
 			if a == nil {
 				continue
 			}
-			of := a.result(t, bytes)
-			of.Slot = slot
+			of := SlotOf(t.Name, slot, a, t.Rows, bytes)
 			for _, f := range model.Features {
 				if f.Kind == "sparse" && f.Column != "" && f.Table == t.Name && f.Slot == slot {
 					of.Features = append(of.Features, f.Name)
@@ -133,119 +129,26 @@ func (l *slotReader) newest() (newest int64, err error) {
 	return newest, nil
 }
 
-// table is what a table has of each slot, nil for those that it has nothing of. newest is the largest of all times.
-func (l *slotReader) table(i int, t snapshot.Table, newest int64) ([]*slotSums, error) {
-	found := make([]*slotSums, fid.NumSlots)
-	at := func(key int64) *slotSums {
-		slot := param.SlotOf(key)
-		if found[slot] == nil {
-			found[slot] = &slotSums{}
-		}
-		return found[slot]
-	}
-	dim := t.Dim()
-	err := l.each(i, func(r *table.Rows) {
-		for j, key := range r.Keys {
-			at(key).add(r.Times[j], newest, r.Counts[j], r.Weights[j*dim:(j+1)*dim])
-		}
-	}, func(r *table.Rows) {
-		for _, key := range r.Keys {
-			at(key).waiting++
-		}
-	})
+// table is what a table has of each slot. newest is the largest of all times.
+func (l *slotReader) table(i int, t snapshot.Table, newest int64) (tally.Slots, error) {
+	found, dim := tally.New(), t.Dim()
+	err := l.each(i, func(r *table.Rows) { found.Rows(r, dim, newest) }, found.Waiting)
 	return found, err
 }
 
-// slotSums are what rows of one slot add up to.
-type slotSums struct {
-	rows, once, waiting int64
-	timeless            int64
-	occurrences         uint64
-	norms               float64
-	ages                ages
-}
-
-// add adds a row.
-func (s *slotSums) add(at, newest int64, count uint64, weights []float32) {
-	s.rows++
-	if count == 1 {
-		s.once++
-	}
-	var carry uint64
-	if s.occurrences, carry = bits.Add64(s.occurrences, count, 0); carry > 0 {
-		s.occurrences = math.MaxUint64
-	}
-	squares := 0. // finite, as all weights of a snapshot are
-	for _, w := range weights {
-		squares += float64(w) * float64(w)
-	}
-	s.norms += math.Sqrt(squares)
-	if at <= 0 {
-		s.timeless++
-	} else {
-		s.ages.add(uint64(newest - at))
-	}
-}
-
-func (s *slotSums) result(t snapshot.Table, rowBytes int64) result.SlotInfo {
+// SlotOf describes what a table of so many rows has of one slot. A row takes so many bytes.
+func SlotOf(tbl string, slot int, s *tally.Slot, rows, rowBytes int64) result.SlotInfo {
 	out := result.SlotInfo{
-		Table: t.Name, Rows: s.rows, Bytes: s.rows * rowBytes, Occurrences: s.occurrences, Once: s.once, Timeless: s.timeless, Waiting: s.waiting,
+		Table: tbl, Slot: slot, Rows: s.Rows, Bytes: s.Rows * rowBytes, Occurrences: s.Occurrences, Once: s.Once, Timeless: s.Timeless, Waiting: s.Waiting,
 	}
-	if s.rows > 0 {
-		out.Share, out.MeanNorm = float64(s.rows)/float64(t.Rows), s.norms/float64(s.rows)
+	if s.Rows > 0 {
+		out.Share, out.MeanNorm = float64(s.Rows)/float64(rows), s.Norms/float64(s.Rows)
 	}
-	if s.ages.n > 0 {
+	if s.Ages.N > 0 {
 		const second = 1e6
-		out.Ages = &result.SlotAges{P50: float64(s.ages.quantile(50)) / second, P90: float64(s.ages.quantile(90)) / second, Max: float64(s.ages.max) / second}
+		out.Ages = &result.SlotAges{P50: float64(s.Ages.Quantile(50)) / second, P90: float64(s.Ages.Quantile(90)) / second, Max: float64(s.Ages.Max) / second}
 	}
 	return out
-}
-
-// ageBits makes buckets 2^-ageBits of their values wide.
-const ageBits = 5
-
-// ages is a histogram of microseconds: below 64 of each, above that in 32 buckets for each power of two. A quantile is the upper end of
-// the bucket that it lies in, so it is exact below 64 µs, and above that at most 1/32 more than it is and never less. It does not depend on the order of
-// the rows. There is memory for the powers of two that occur alone.
-type ages struct {
-	powers [65 - ageBits]*[1 << ageBits]int64
-	n      int64
-	max    uint64
-}
-
-// add counts an age.
-func (a *ages) add(age uint64) {
-	a.n++
-	a.max = max(a.max, age)
-	power := max(0, bits.Len64(age)-1-ageBits)
-	if age>>ageBits > 0 {
-		power++
-	}
-	if a.powers[power] == nil {
-		a.powers[power] = new([1 << ageBits]int64)
-	}
-	a.powers[power][age>>max(0, power-1)&(1<<ageBits-1)]++
-}
-
-// quantile is the age that percent of a hundred rows do not exceed: that of rank ⌈n·percent/100⌉. n is at least 1.
-func (a *ages) quantile(percent int64) uint64 {
-	left := a.n/100*percent + (a.n%100*percent+99)/100
-	for power, of := range a.powers {
-		if of == nil {
-			continue
-		}
-		for i, n := range of {
-			if left -= n; left > 0 {
-				continue
-			}
-			if power == 0 {
-				return uint64(i)
-			}
-			low := uint64(1<<ageBits|i) << (power - 1)
-			return min(a.max, low+(1<<(power-1)-1))
-		}
-	}
-	return a.max
 }
 
 // newestGood calls use with the snapshots that a path stands for, the newest first, until one is not damaged, and returns what is wrong with

@@ -38,6 +38,9 @@ type PS struct {
 	Retry Duration `yaml:"retry" default:"30s" min:"0"`
 	// Lease is after how much silence a worker is replaced: its splits go to others.
 	Lease Duration `yaml:"lease" default:"10s"`
+	// ConsumerIdle is for how long shards keep what has changed for a consumer that does not ask (monolith ps changes); then it is forgotten, and given
+	// all rows when it comes. A consumer takes two bits for each row.
+	ConsumerIdle Duration `yaml:"consumer_idle" default:"1h" min:"1s"`
 	// MaxMessage is the largest request or reply.
 	MaxMessage Size `yaml:"max_message" default:"256MiB" min:"65536"`
 	// Memory is how much the tables of one process may take, before its run ends with exit code 3 and says so. 0: what the

@@ -67,8 +67,9 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, KeepFor: time.Duration(c.Snapshot.KeepFor),
 		Incremental: c.Snapshot.Incremental, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
 		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
-		Meta:   map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
-		Recipe: c.Recipe().JSON(), Fit: stored.Policies(c),
+		ConsumerIdle: time.Duration(c.PS.ConsumerIdle),
+		Meta:         map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
+		Recipe:       c.Recipe().JSON(), Fit: stored.Policies(c),
 	}
 	if b, err := m.Marshal(); err == nil { // else it has a rule of the program's own, and only the program can make it
 		o.Model = &snapshot.Model{Name: c.Model.Name(), Version: graph.Version, Graph: b}

@@ -23,6 +23,7 @@ import (
 	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 )
 
 // Options configure a [Cluster]. The zero value of every field but Layout works.
@@ -49,6 +50,8 @@ type Options struct {
 	// Fit describes what to do with parameters of a snapshot that do not fit the layout, in Dir and From; what is renamed is
 	// renamed in both. A snapshot that fits only by it becomes a new snapshot in Dir first.
 	Fit param.Policies
+	// ConsumerIdle is for how long shards keep changes for a consumer that does not ask; 0 means [ps.DefaultConsumerIdle].
+	ConsumerIdle time.Duration
 	// ReadOnly makes the shards hold weights alone, without the optimizers' state. Pushes are refused, and no snapshots are
 	// taken.
 	ReadOnly bool
@@ -319,7 +322,7 @@ func (c *Cluster) peers() []ps.Peer {
 func (o Options) Node(index, numShards int) shard.Options {
 	n := shard.Options{
 		Layout: o.Layout, Index: index, NumShards: numShards, MaxStaged: o.MaxStaged, Dir: o.Dir, Logger: o.Logger, FS: o.FS, Memory: o.Memory, ReadOnly: o.ReadOnly,
-		Track: o.Incremental > 0 && !o.ReadOnly,
+		Track: o.Incremental > 0 && !o.ReadOnly, ConsumerIdle: o.ConsumerIdle,
 	}
 	if n.Writers = o.Writers; n.Writers == 0 {
 		n.Writers = min(numShards, runtime.GOMAXPROCS(0)) // see Cluster.write
@@ -534,11 +537,42 @@ func (c *Cluster) Stats(ctx context.Context) (ps.Stats, error) {
 	return st, err
 }
 
-// Row appends the row of a fid in table number tbl of the layout to dst and reports whether there is one. Errors:
-// [ps.ErrClosed], [ps.ErrUnreachable], the context's.
+// Row is Entries of one fid and reports whether it has a row.
 func (c *Cluster) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
+	n := len(dst.Keys)
+	err := c.Entries(ctx, tbl, []int64{fid}, dst)
+	return len(dst.Keys) > n, err
+}
+
+// Entries appends the rows of those fids that have one, in table number tbl of the layout, to dst, shard by shard. Errors:
+// [ps.ErrLayout], [ps.ErrClosed], [ps.ErrUnreachable], the context's.
+func (c *Cluster) Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error {
 	peers := c.peers()
-	return peers[ps.ShardOf(ps.Bucket(fid), len(peers))].Row(ctx, tbl, fid, dst)
+	for i, of := range ps.ByShard(fids, len(peers)) {
+		if len(of) == 0 {
+			continue
+		}
+		if err := peers[i].Entries(ctx, tbl, of, dst); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tally describes the rows of each table by slots, while updates continue: a row that comes or goes meanwhile counts or does not. newest is the largest time of
+// a row, or of a fid that waits for one, which ages count back from; 0 where none has any. Errors: those of [ps.Peer], [ps.ErrUnreachable], the context's.
+func (c *Cluster) Tally(ctx context.Context) (tables []tally.Slots, newest int64, err error) {
+	return ps.TallyOf(ctx, c.peers())
+}
+
+// ChangesFor asks one shard for what has changed for a consumer; see [ps.Consumer]. Errors: [ps.ErrNotReady], [ps.ErrConsumers], [ps.ErrClosed],
+// [ps.ErrUnreachable], the context's.
+func (c *Cluster) ChangesFor(ctx context.Context, shard int, r ps.ChangesRequest) (*ps.Changes, error) {
+	peers := c.peers()
+	if shard >= len(peers) {
+		return nil, ps.OtherShards(shard, len(peers))
+	}
+	return peers[shard].ChangesFor(ctx, r)
 }
 
 // SetState stores a blob of worker state, kept with every later snapshot; nil removes it. See also [ps.Client.OnMarker]. The

@@ -12,6 +12,7 @@ import (
 	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 )
 
 // tether is a worker's stream to a shard, which it follows from one life to the next as [wire.Conn] does.
@@ -244,8 +245,21 @@ func (p *remotePeer) Stats(ctx context.Context) (ps.Stats, error) {
 	return ask(p, func(n *shard.Node) (ps.Stats, error) { return n.Stats(ctx) })
 }
 
-func (p *remotePeer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	return ask(p, func(n *shard.Node) (bool, error) { return n.Row(ctx, tbl, fid, dst) })
+func (p *remotePeer) Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error {
+	_, err := ask(p, func(n *shard.Node) (bool, error) { return true, n.Entries(ctx, tbl, fids, dst) })
+	return err
+}
+
+func (p *remotePeer) Newest(ctx context.Context) (int64, error) {
+	return ask(p, func(n *shard.Node) (int64, error) { return n.Newest(ctx) })
+}
+
+func (p *remotePeer) Tally(ctx context.Context, newest int64) ([]tally.Slots, error) {
+	return ask(p, func(n *shard.Node) ([]tally.Slots, error) { return n.Tally(ctx, newest) })
+}
+
+func (p *remotePeer) ChangesFor(ctx context.Context, r ps.ChangesRequest) (*ps.Changes, error) {
+	return ask(p, func(n *shard.Node) (*ps.Changes, error) { return n.ChangesFor(ctx, r) })
 }
 
 // Close ends the connection, not the shard.

@@ -17,6 +17,7 @@ import (
 	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 )
 
 // farPeer is a node as a coordinator in another process sees it: it outlives the coordinator, may be out of its reach, and
@@ -93,8 +94,21 @@ func (p *farPeer) Stats(ctx context.Context) (ps.Stats, error) {
 	return reach(p, func(n *shard.Node) (ps.Stats, error) { return n.Stats(ctx) })
 }
 
-func (p *farPeer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	return reach(p, func(n *shard.Node) (bool, error) { return n.Row(ctx, tbl, fid, dst) })
+func (p *farPeer) Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error {
+	_, err := reach(p, func(n *shard.Node) (bool, error) { return true, n.Entries(ctx, tbl, fids, dst) })
+	return err
+}
+
+func (p *farPeer) Newest(ctx context.Context) (int64, error) {
+	return reach(p, func(n *shard.Node) (int64, error) { return n.Newest(ctx) })
+}
+
+func (p *farPeer) Tally(ctx context.Context, newest int64) ([]tally.Slots, error) {
+	return reach(p, func(n *shard.Node) ([]tally.Slots, error) { return n.Tally(ctx, newest) })
+}
+
+func (p *farPeer) ChangesFor(ctx context.Context, r ps.ChangesRequest) (*ps.Changes, error) {
+	return reach(p, func(n *shard.Node) (*ps.Changes, error) { return n.ChangesFor(ctx, r) })
 }
 
 // Close implements [ps.Peer]: the node continues.

@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 )
 
 // Cluster is what the suite needs of a parameter server.
@@ -24,6 +25,9 @@ type Cluster interface {
 	Stats(ctx context.Context) (ps.Stats, error)
 	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
 	Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error)
+	Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error
+	Tally(ctx context.Context) (tables []tally.Slots, newest int64, err error)
+	ChangesFor(ctx context.Context, shard int, r ps.ChangesRequest) (*ps.Changes, error)
 	SetState(ctx context.Context, key string, value []byte) error
 	InitState(ctx context.Context, key string, value []byte) (stored []byte, err error)
 	SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error
@@ -50,12 +54,15 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Run("precision", s.testPrecision)
 	t.Run("same result after kills and restores", s.testKills)
 	t.Run("rows come and go", s.testRetention)
+	t.Run("changes of rows that come and go", s.testChangesRetained)
 	t.Run("torn batches are noticed", s.testTorn)
 	t.Run("model of the protocol", s.testModel)
 	for _, shards := range []int{1, 2, 5} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
 			t.Run("exactly once", func(t *testing.T) { s.testExactlyOnce(t, shards) })
 			t.Run("edits", func(t *testing.T) { s.testEdits(t, shards) })
+			t.Run("changes", func(t *testing.T) { s.testChanges(t, shards) })
+			t.Run("tally", func(t *testing.T) { s.testTally(t, shards) })
 			t.Run("fencing", func(t *testing.T) { s.testFencing(t, shards) })
 			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })

@@ -59,7 +59,7 @@ func (a *admission) admit(may secure.Right, method string, md metadata.MD) error
 		if a.o.Shard != 0 {
 			return failed(notShard(a.o.Shard, 0))
 		}
-	case method == psv1.Shard_Row_FullMethodName, method == psv1.Shard_Probe_FullMethodName: // what workers ask of shards
+	case mayRead(method), method == psv1.Shard_Probe_FullMethodName: // calls to a shard that are not the coordinator's alone
 	case method == psv1.Standby_Follow_FullMethodName: // the other process of the shard
 	case a.o.Cluster != nil:
 		return failed(fmt.Errorf("ps: shard 0 coordinates itself: %w", ps.ErrMismatch))
@@ -91,7 +91,8 @@ func notGranted(what, me string, need, may secure.Right) error {
 func mayRead(method string) bool {
 	switch method {
 	case psv1.Coordinator_Info_FullMethodName, psv1.Coordinator_GetState_FullMethodName, psv1.Coordinator_Progress_FullMethodName,
-		psv1.Coordinator_Stats_FullMethodName, psv1.Coordinator_Digest_FullMethodName, psv1.Shard_Row_FullMethodName:
+		psv1.Coordinator_Stats_FullMethodName, psv1.Coordinator_Digest_FullMethodName, psv1.Shard_Entries_FullMethodName, psv1.Shard_Newest_FullMethodName,
+		psv1.Shard_Tally_FullMethodName, psv1.Shard_Changes_FullMethodName:
 		return true
 	}
 	return false

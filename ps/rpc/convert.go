@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/pipeline/position"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
+	"github.com/monolith-go/monolith/ps/wire"
 )
 
 func toSplits(progress map[ps.SplitID]ps.Progress) []*psv1.Split {
@@ -154,3 +158,66 @@ func fromDelegation(d *psv1.Delegation) ps.Delegation {
 	}
 	return out
 }
+
+func toRows(r *table.Rows) *psv1.Rows {
+	return &psv1.Rows{Keys: r.Keys, Times: r.Times, Counts: r.Counts, Weights: r.Weights, State: r.State}
+}
+
+// fromRows appends rows to dst. Errors: [wire.ErrProtocol].
+func fromRows(r *psv1.Rows, dst *table.Rows) error {
+	n := len(r.GetKeys())
+	if len(r.GetTimes()) != n || len(r.GetCounts()) != n || n == 0 && len(r.GetWeights())+len(r.GetState()) > 0 || n > 0 && (len(r.Weights)%n != 0 || len(r.State)%n != 0) {
+		return fmt.Errorf("ps: %d rows with %d times, %d counts, %d weights and %d values of state: %w",
+			n, len(r.GetTimes()), len(r.GetCounts()), len(r.GetWeights()), len(r.GetState()), wire.ErrProtocol)
+	}
+	dst.Keys, dst.Times, dst.Counts = append(dst.Keys, r.GetKeys()...), append(dst.Times, r.GetTimes()...), append(dst.Counts, r.GetCounts()...)
+	dst.Weights, dst.State = append(dst.Weights, r.GetWeights()...), append(dst.State, r.GetState()...)
+	return nil
+}
+
+func toTally(tables []tally.Slots) *psv1.TallyResponse {
+	out := &psv1.TallyResponse{Tables: uint32(len(tables))}
+	for t, slots := range tables {
+		for slot, s := range slots {
+			if s == nil {
+				continue
+			}
+			x := &psv1.SlotTally{
+				Table: uint32(t), Slot: uint32(slot), Rows: s.Rows, Once: s.Once, Timeless: s.Timeless, Waiting: s.Waiting,
+				Occurrences: s.Occurrences, Norms: s.Norms, Oldest: s.Ages.Max,
+			}
+			s.Ages.Each(func(bucket int, n int64) { x.Buckets, x.Ages = append(x.Buckets, uint32(bucket)), append(x.Ages, n) })
+			out.Slots = append(out.Slots, x)
+		}
+	}
+	return out
+}
+
+// fromTally is the inverse of toTally. Errors: [wire.ErrProtocol].
+func fromTally(r *psv1.TallyResponse) ([]tally.Slots, error) {
+	if r.Tables > maxTables {
+		return nil, fmt.Errorf("ps: a tally of %d tables: %w", r.Tables, wire.ErrProtocol)
+	}
+	out := make([]tally.Slots, r.Tables)
+	for t := range out {
+		out[t] = tally.New()
+	}
+	for _, x := range r.Slots {
+		if x.GetTable() >= r.Tables || x.GetSlot() >= fid.NumSlots || len(x.GetBuckets()) != len(x.GetAges()) {
+			return nil, fmt.Errorf("ps: a tally of slot %d of table %d of %d, with %d buckets of %d: %w",
+				x.GetSlot(), x.GetTable(), r.Tables, len(x.GetBuckets()), len(x.GetAges()), wire.ErrProtocol)
+		}
+		s := out[x.Table].At(int(x.Slot))
+		s.Rows, s.Once, s.Timeless, s.Waiting, s.Occurrences, s.Norms, s.Ages.Max = x.Rows, x.Once, x.Timeless, x.Waiting, x.Occurrences, x.Norms, x.Oldest
+		for i, bucket := range x.Buckets {
+			if bucket >= tally.NumBuckets {
+				return nil, fmt.Errorf("ps: a tally with an age in bucket %d of %d: %w", bucket, tally.NumBuckets, wire.ErrProtocol)
+			}
+			s.Ages.Put(int(bucket), x.Ages[i])
+		}
+	}
+	return out, nil
+}
+
+// maxTables bounds what is made room for.
+const maxTables = 1 << 16

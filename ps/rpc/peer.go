@@ -15,6 +15,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -186,18 +187,68 @@ func (p *peer) Stats(ctx context.Context) (ps.Stats, error) {
 	return fromStats(r), nil
 }
 
-// Row implements [ps.Peer].
-func (p *peer) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	r, err := call(ctx, &p.t, p.s.Row, &psv1.RowRequest{Table: uint32(tbl), Fid: uint64(fid)})
-	if p.other != nil && (errors.Is(err, ps.ErrNotReady) || errors.Is(err, ps.ErrUnreachable)) {
-		return p.other.Row(ctx, tbl, fid, dst)
+// elsewhere reports whether err of a reader's call says to ask the shard's other process, which is in charge where this one is not.
+func (p *peer) elsewhere(err error) bool {
+	return p.other != nil && (errors.Is(err, ps.ErrNotReady) || errors.Is(err, ps.ErrUnreachable))
+}
+
+// Entries implements [ps.Peer].
+func (p *peer) Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error {
+	for len(fids) > 0 {
+		some := fids[:min(len(fids), entriesAtOnce)]
+		r, err := call(ctx, &p.t, p.s.Entries, &psv1.EntriesRequest{Table: uint32(tbl), Fids: some})
+		if p.elsewhere(err) {
+			return p.other.Entries(ctx, tbl, fids, dst)
+		}
+		if err == nil {
+			err = fromRows(r.Rows, dst)
+		}
+		if err != nil {
+			return err
+		}
+		fids = fids[len(some):]
 	}
-	if err != nil || !r.Found {
-		return false, err
+	return nil
+}
+
+// entriesAtOnce is how many fids go in one call.
+const entriesAtOnce = 4096
+
+// Newest implements [ps.Peer].
+func (p *peer) Newest(ctx context.Context) (int64, error) {
+	r, err := call(ctx, &p.t, p.s.Newest, &psv1.NewestRequest{})
+	if p.elsewhere(err) {
+		return p.other.Newest(ctx)
 	}
-	dst.Keys, dst.Times, dst.Counts = append(dst.Keys, fid), append(dst.Times, r.Time), append(dst.Counts, r.Count)
-	dst.Weights, dst.State = append(dst.Weights, r.Weights...), append(dst.State, r.State...)
-	return true, nil
+	if err != nil {
+		return 0, err
+	}
+	return r.Time, nil
+}
+
+// Tally implements [ps.Peer].
+func (p *peer) Tally(ctx context.Context, newest int64) ([]tally.Slots, error) {
+	r, err := call(ctx, &p.t, p.s.Tally, &psv1.TallyRequest{Newest: newest})
+	if p.elsewhere(err) {
+		return p.other.Tally(ctx, newest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return fromTally(r)
+}
+
+// ChangesFor implements [ps.Peer].
+func (p *peer) ChangesFor(ctx context.Context, c ps.ChangesRequest) (*ps.Changes, error) {
+	r, err := call(ctx, &p.t, p.s.Changes, &psv1.ChangesRequest{Consumer: c.Consumer, Stream: c.Stream, Seq: c.Seq, Rows: c.Rows, Drop: c.Drop, Shards: uint32(c.Shards)})
+	if p.elsewhere(err) {
+		return p.other.ChangesFor(ctx, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &ps.Changes{Stream: r.Stream, Seq: r.Seq, All: r.All, Whole: r.Whole, Table: int(r.Table), Removed: r.Removed}
+	return out, fromRows(r.Rows, &out.Rows)
 }
 
 // Close implements [ps.Peer]: it ends the connection, not the shard.

@@ -20,6 +20,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/shard"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/tally"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -378,18 +379,51 @@ func (r *Remote) Stats(ctx context.Context) (ps.Stats, error) {
 
 // Row is [coordinator.Cluster.Row].
 func (r *Remote) Row(ctx context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	row := func() (bool, error) {
-		peers, _ := r.now()
-		return peers[ps.ShardOf(ps.Bucket(fid), len(peers))].Row(ctx, tbl, fid, dst)
-	}
-	found, err := row()
+	n := len(dst.Keys)
+	err := r.Entries(ctx, tbl, []int64{fid}, dst)
+	return len(dst.Keys) > n, err
+}
+
+// Entries is [coordinator.Cluster.Entries].
+func (r *Remote) Entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error {
+	had := *dst
+	err := r.entries(ctx, tbl, fids, dst)
 	if !errors.Is(err, ps.ErrRolledBack) {
-		return found, err
+		return err
 	}
 	if err := r.refresh(ctx); err != nil {
-		return false, err
+		return err
 	}
-	return row()
+	*dst = had
+	return r.entries(ctx, tbl, fids, dst)
+}
+
+func (r *Remote) entries(ctx context.Context, tbl int, fids []int64, dst *table.Rows) error {
+	peers, _ := r.now()
+	for i, of := range ps.ByShard(fids, len(peers)) {
+		if len(of) == 0 {
+			continue
+		}
+		if err := peers[i].Entries(ctx, tbl, of, dst); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tally is [coordinator.Cluster.Tally].
+func (r *Remote) Tally(ctx context.Context) (tables []tally.Slots, newest int64, err error) {
+	peers, _ := r.now()
+	return ps.TallyOf(ctx, peers)
+}
+
+// ChangesFor is [coordinator.Cluster.ChangesFor]. It is asked once: see [ps.Consumer].
+func (r *Remote) ChangesFor(ctx context.Context, shard int, req ps.ChangesRequest) (*ps.Changes, error) {
+	peers, _ := r.now()
+	if shard >= len(peers) {
+		return nil, ps.OtherShards(shard, len(peers))
+	}
+	return peers[shard].ChangesFor(ctx, req)
 }
 
 // Promote is [coordinator.Cluster.Promote].

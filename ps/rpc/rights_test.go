@@ -129,8 +129,14 @@ func TestRightToCoordinate(t *testing.T) {
 		denied(t, token+" end of cuts", err, "coordinate")
 		_, err = p.WriteCut(t.Context(), 1, dir, 0)
 		denied(t, token+" file", err, "coordinate")
-		if _, err := p.Row(t.Context(), 0, onShard1(), &table.Rows{}); err != nil {
-			t.Errorf("%s row: %v", token, err)
+		if err := p.Entries(t.Context(), 0, []int64{onShard1()}, &table.Rows{}); err != nil {
+			t.Errorf("%s entries: %v", token, err)
+		}
+		if _, err := p.Tally(t.Context(), 0); !errors.Is(err, ps.ErrNotReady) { // let in; it has no state yet
+			t.Errorf("%s tally: %v", token, err)
+		}
+		if _, err := p.ChangesFor(t.Context(), ps.ChangesRequest{Consumer: token}); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("%s changes: %v", token, err)
 		}
 	}
 	if after, err := shard0.Status(t.Context()); err != nil || after.Generation != before.Generation {

@@ -144,11 +144,11 @@ func TestTableOutOfRange(t *testing.T) {
 	s := psv1.NewShardClient(cc)
 	tables := uint32(len(pstest.SmallJob().Layout().Tables))
 	for _, tbl := range []uint32{tables, 99, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
-		if _, err := s.Row(as(t.Context(), id), &psv1.RowRequest{Table: tbl, Fid: 1}); status.Code(err) != codes.FailedPrecondition {
+		if _, err := s.Entries(as(t.Context(), id), &psv1.EntriesRequest{Table: tbl, Fids: []int64{1}}); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("table %d: %v", tbl, err)
 		}
 	}
-	if r, err := s.Row(as(t.Context(), id), &psv1.RowRequest{Fid: 1}); err != nil || r.Found {
+	if r, err := s.Entries(as(t.Context(), id), &psv1.EntriesRequest{Fids: []int64{1}}); err != nil || len(r.Rows.GetKeys()) > 0 {
 		t.Errorf("table 0: %v, %v", r, err)
 	}
 }
@@ -223,7 +223,7 @@ func TestTwoCoordinators(t *testing.T) {
 		t.Errorf("a worker gives a state: %v", err)
 	}
 	var row table.Rows
-	if _, err := worker.Row(t.Context(), 0, onShard1(), &row); err != nil {
+	if err := worker.Entries(t.Context(), 0, []int64{onShard1()}, &row); err != nil {
 		t.Errorf("a worker asks for a row: %v", err)
 	}
 }

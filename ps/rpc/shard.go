@@ -76,11 +76,28 @@ func (s *shardService) Probe(ctx context.Context, r *psv1.ProbeRequest) (*psv1.P
 	return toProbe(p), failed(err)
 }
 
-func (s *shardService) Row(ctx context.Context, r *psv1.RowRequest) (*psv1.RowResponse, error) {
-	var row table.Rows
-	found, err := s.n.Row(ctx, int(r.Table), int64(r.Fid), &row)
-	if err != nil || !found {
-		return &psv1.RowResponse{}, failed(err)
+func (s *shardService) Entries(ctx context.Context, r *psv1.EntriesRequest) (*psv1.EntriesResponse, error) {
+	var rows table.Rows
+	err := s.n.Entries(ctx, int(r.Table), r.Fids, &rows)
+	return &psv1.EntriesResponse{Rows: toRows(&rows)}, failed(err)
+}
+
+func (s *shardService) Newest(ctx context.Context, _ *psv1.NewestRequest) (*psv1.NewestResponse, error) {
+	newest, err := s.n.Newest(ctx)
+	return &psv1.NewestResponse{Time: newest}, failed(err)
+}
+
+func (s *shardService) Tally(ctx context.Context, r *psv1.TallyRequest) (*psv1.TallyResponse, error) {
+	tables, err := s.n.Tally(ctx, r.Newest)
+	return toTally(tables), failed(err)
+}
+
+func (s *shardService) Changes(ctx context.Context, r *psv1.ChangesRequest) (*psv1.ChangesResponse, error) {
+	c, err := s.n.ChangesFor(ctx, ps.ChangesRequest{Consumer: r.Consumer, Stream: r.Stream, Seq: r.Seq, Rows: r.Rows, Drop: r.Drop, Shards: int(r.Shards)})
+	if err != nil {
+		return nil, failed(err)
 	}
-	return &psv1.RowResponse{Found: true, Time: row.Times[0], Count: row.Counts[0], Weights: row.Weights, State: row.State}, nil
+	return &psv1.ChangesResponse{
+		Stream: c.Stream, Seq: c.Seq, All: c.All, Whole: c.Whole, Table: uint32(c.Table), Rows: toRows(&c.Rows), Removed: c.Removed,
+	}, nil
 }

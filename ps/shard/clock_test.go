@@ -56,10 +56,11 @@ func (a *aging) push(time, fid int64) {
 // has reports whether a fid has a row.
 func (a *aging) has(fid int64) bool {
 	a.t.Helper()
-	ok, err := a.Row(0, fid, &table.Rows{})
-	if err != nil {
+	var rows table.Rows
+	if err := a.Entries(0, []int64{fid}, &rows); err != nil {
 		a.t.Fatal(err)
 	}
+	ok := len(rows.Keys) > 0
 	return ok
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 	Track bool
 	// Writers is how many nodes of this process may write a snapshot at the same time; 0 means 1.
 	Writers int
+	// ConsumerIdle is for how long changes are kept for a consumer that does not ask; 0 means [ps.DefaultConsumerIdle].
+	ConsumerIdle time.Duration
 	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
 	Memory *table.Memory
 }
@@ -83,6 +85,8 @@ type Node struct {
 	// taken is the cut to be written, of number cut.
 	taken *Cut
 	cut   uint64
+	// consumers are those whom changes are kept for, by name.
+	consumers map[string]*consumer
 	// tracked is the snapshot since which the changes of rows are known; 0: they are not.
 	tracked uint64
 	// replica applies what a standby receives.
@@ -103,6 +107,9 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	}
 	if o.FS == nil {
 		o.FS = fsx.Local{}
+	}
+	if o.ConsumerIdle <= 0 {
+		o.ConsumerIdle = ps.DefaultConsumerIdle
 	}
 	o.MaxStaged = max(o.MaxStaged, 1)
 	n := &Node{opts: o, incarnation: ps.NewID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}
@@ -340,6 +347,7 @@ func (n *Node) emptied() error {
 		return err
 	}
 	n.dropCut()
+	n.dropConsumers()
 	n.shard.EndCut()
 	n.shard.Close()
 	n.shard, n.generation, n.base, n.tracked = none, 0, 0, 0
@@ -430,24 +438,11 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.dropCut()
+	n.dropConsumers()
 	n.shard.EndCut()
 	n.shard.Close()
 	n.wakeUp()
 	return n.log.close()
-}
-
-// Row appends the row of a fid in table number tbl to dst and reports whether there is one. Errors: [ps.ErrLayout] for a table
-// that is not there, [ps.ErrRolledBack] for a fid that lies on another shard, [ps.ErrClosed].
-func (n *Node) Row(_ context.Context, tbl int, fid int64, dst *table.Rows) (bool, error) {
-	if err := n.pair.refuses(); err != nil {
-		return false, err
-	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if owner := ps.ShardOf(ps.Bucket(fid), n.numShards()); owner != n.opts.Index {
-		return false, fmt.Errorf("ps: the row of %d is on shard %d of %d, not on %d: %w", fid, owner, n.numShards(), n.opts.Index, ps.ErrRolledBack)
-	}
-	return n.shard.Row(tbl, fid, dst)
 }
 
 // Stats returns what the shard holds.

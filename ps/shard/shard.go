@@ -24,9 +24,11 @@ type Shard struct {
 	// retained are the tables that have a retention, plain those that have none: all are either.
 	retained []*table.Retained
 	plain    []*table.Mem
-	maxJump  int64
-	clock    clock
-	dense    []denseTensor
+	// tracked take note of what changes in the plain tables, for incremental snapshots; nil: nothing does.
+	tracked []*table.Tracker
+	maxJump int64
+	clock   clock
+	dense   []denseTensor
 	// version counts changes of the dense tensors from 1.
 	version  uint64
 	splits   map[ps.SplitID]*split
@@ -157,16 +159,18 @@ func (s *Shard) Stats(st *ps.Stats) {
 	st.Staged += s.numBatch
 }
 
-// Row appends the row of a fid to dst and reports whether there is one. It may overlap lookups. Errors: [ps.ErrLayout],
-// [ps.ErrClosed].
-func (s *Shard) Row(tbl int, fid int64, dst *table.Rows) (bool, error) {
+// Entries appends the rows of those fids that have one to dst. It may overlap lookups. Errors: [ps.ErrLayout], [ps.ErrClosed].
+func (s *Shard) Entries(tbl int, fids []int64, dst *table.Rows) error {
 	switch {
 	case s.closed:
-		return false, ps.ErrClosed
+		return ps.ErrClosed
 	case tbl < 0 || tbl >= len(s.tables):
-		return false, fmt.Errorf("ps: table %d of %d: %w", tbl, len(s.tables), ps.ErrLayout)
+		return fmt.Errorf("ps: table %d of %d: %w", tbl, len(s.tables), ps.ErrLayout)
 	}
-	return s.tables[tbl].Get(fid, dst), nil
+	for _, fid := range fids {
+		s.tables[tbl].Get(fid, dst)
+	}
+	return nil
 }
 
 // PutRows adds rows of a snapshot. Errors: [ps.ErrFull], [table.ErrDuplicate].
@@ -286,18 +290,20 @@ func (s *Shard) Cut() *Cut {
 // Track makes the shard take note of which rows change from now on, for incremental snapshots. Tables with a retention do not: rows of theirs
 // expire without anything being changed.
 func (s *Shard) Track() {
+	for _, k := range s.tracked {
+		k.Close()
+	}
+	s.tracked = nil
 	for _, t := range s.plain {
-		t.Track()
+		s.tracked = append(s.tracked, t.Track(false))
 	}
 }
 
 // snapshotCut is Cut for a snapshot: what changes after it is counted for the next one.
 func (s *Shard) snapshotCut() *Cut {
 	c := s.Cut()
-	for _, t := range s.plain {
-		if of := t.TakeChanges(); of != nil {
-			c.Changed = append(c.Changed, of)
-		}
+	for _, k := range s.tracked {
+		c.Changed = append(c.Changed, k.Take())
 	}
 	return c
 }
@@ -314,7 +320,7 @@ func (s *Shard) returnChanges(c *Cut) {
 		return
 	}
 	for t, of := range c.Changed {
-		s.plain[t].ReturnChanges(of)
+		s.tracked[t].Return(of)
 	}
 	c.Changed = nil
 }

@@ -11,6 +11,7 @@ import (
 type Changes struct {
 	rows    []uint64 // a bit for every row number
 	removed []int64  // in any order, some perhaps more than once, some perhaps with a row again
+	lost    bool     // there were more removed keys than are remembered
 }
 
 // NumRows is how many rows have changed, about: numbers of rows that were removed count too.
@@ -45,52 +46,82 @@ func (c *Changes) fit(rows int) {
 // the same table, and not have been read yet.
 func (c *Changes) Limit(of Cut) { of.(*cut).only = c }
 
-// Track makes the table take note of which rows change, from now on. It takes a bit for every row, and 8 bytes for every one that is
-// removed. Like the other methods for changes it excludes everything else.
-func (t *Mem) Track() {
-	t.changes = &Changes{}
-	t.changes.fit(t.slabs.cap)
+// Tracker takes note of which rows of a table change. It takes a bit for every row, and 8 bytes for every one that is removed. Its methods exclude
+// everything else that concerns the table.
+type Tracker struct {
+	t       *Mem
+	since   *Changes
+	bounded bool
 }
 
-// TakeChanges returns what has changed since it, or Track, was called last, and begins again; nil without Track.
-func (t *Mem) TakeChanges() *Changes {
-	c := t.changes
-	if c != nil {
-		t.Track()
-	}
+// Track begins to take note of which rows change, from now on. A bounded tracker remembers about as many removed keys as there are rows; where
+// more are removed it has lost them, and everything may have changed ([Tracker.Lost]).
+func (t *Mem) Track(bounded bool) *Tracker {
+	k := &Tracker{t: t, bounded: bounded}
+	k.Take()
+	t.trackers = append(t.trackers, k)
+	return k
+}
+
+// Take returns what has changed since it, or [Mem.Track], was called last, and begins again.
+func (k *Tracker) Take() *Changes {
+	c := k.since
+	k.since = &Changes{}
+	k.since.fit(k.t.slabs.cap)
 	return c
 }
 
-// ReturnChanges makes changes that were taken count again, beside those since.
-func (t *Mem) ReturnChanges(c *Changes) {
-	if c == nil || t.changes == nil {
-		return
-	}
-	t.changes.fit(64 * len(c.rows))
+// Return makes changes that were taken count again, beside those since.
+func (k *Tracker) Return(c *Changes) {
+	k.since.fit(64 * len(c.rows))
 	for i, w := range c.rows {
-		t.changes.rows[i] |= w
+		k.since.rows[i] |= w
 	}
-	t.changes.removed = append(t.changes.removed, c.removed...)
+	k.since.lost = k.since.lost || c.lost
+	for _, key := range c.removed {
+		k.removed(key)
+	}
+}
+
+// Lost reports whether removed keys are missing in what was noted since the last Take.
+func (k *Tracker) Lost() bool { return k.since.lost }
+
+// Close ends it. It may be called more than once.
+func (k *Tracker) Close() {
+	k.t.trackers = slices.DeleteFunc(k.t.trackers, func(o *Tracker) bool { return o == k })
+}
+
+// leastRemoved is how many removed keys a bounded tracker remembers in any case.
+const leastRemoved = 1 << 16
+
+func (k *Tracker) removed(key int64) {
+	c := k.since
+	switch {
+	case c.lost:
+	case k.bounded && len(c.removed) >= max(leastRemoved, k.t.len):
+		c.removed, c.lost = nil, true
+	default:
+		c.removed = append(c.removed, key)
+	}
 }
 
 // noteChanged takes note of rows that are about to change.
 func (t *Mem) noteChanged(ids []uint32) {
-	c := t.changes
-	if c == nil {
-		return
-	}
-	if len(c.rows) < (t.slabs.cap+63)/64 {
-		c.fit(t.slabs.cap)
-	}
-	rows := c.rows
-	for _, id := range ids {
-		rows[id/64] |= 1 << (id % 64)
+	for _, k := range t.trackers {
+		c := k.since
+		if len(c.rows) < (t.slabs.cap+63)/64 {
+			c.fit(t.slabs.cap)
+		}
+		rows := c.rows
+		for _, id := range ids {
+			rows[id/64] |= 1 << (id % 64)
+		}
 	}
 }
 
 // noteRemoved takes note of a key whose row goes.
 func (t *Mem) noteRemoved(key int64) {
-	if t.changes != nil {
-		t.changes.removed = append(t.changes.removed, key)
+	for _, k := range t.trackers {
+		k.removed(key)
 	}
 }

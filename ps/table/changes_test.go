@@ -19,10 +19,7 @@ func TestChanges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		spec := param.Table{Name: "t", Segments: []param.Segment{{Name: "v", Dim: 4, Optimizer: optim.Adagrad{LR: 0.1}}}}
 		tab := table.New(spec, seed, nil)
-		if tab.TakeChanges() != nil {
-			t.Fatal("changes are known that nobody asked for")
-		}
-		tab.Track()
+		tracker := tab.Track(false)
 		want, gone := map[int64]bool{}, map[int64]bool{} // gone: removed, perhaps with a row again
 		remove := func(n int) {
 			for _, k := range r.Perm(30_000)[:n] {
@@ -53,13 +50,13 @@ func TestChanges(t *testing.T) {
 			}
 			remove(r.IntN(2000))
 			apply(r.IntN(500))
-			changes := tab.TakeChanges()
+			changes := tracker.Take()
 			if n := changes.NumRows(); n < len(want) || n > len(want)+len(gone) {
 				t.Errorf("seed %d, round %d: %d rows have changed, want %d, and %d were removed", seed, round, n, len(want), len(gone))
 			}
 			if r.IntN(3) == 0 { // the snapshot has failed
 				apply(100)
-				tab.ReturnChanges(changes)
+				tracker.Return(changes)
 				continue
 			}
 			cut := tab.Cut()

@@ -38,9 +38,9 @@ type Mem struct {
 	// clipped are the gradients of a chunk where a segment has a bound for them.
 	clipped []float32
 	cuts    []*cut
-	// changes are those since they were taken last; nil: they are not tracked.
-	changes *Changes
-	mem     *Memory
+	// trackers take note of what changes.
+	trackers []*Tracker
+	mem      *Memory
 	// paid is for how many rows memory was taken from mem, wanted how many new ones Reserve was last asked for.
 	paid, wanted int
 	// vector is set where batches go through functions in assembly. Both ways give the same bits.
@@ -316,6 +316,7 @@ func (t *Mem) tellSpilled() {
 		for _, c := range t.cuts {
 			c.spill(e)
 		}
+		t.noteChanged([]uint32{e.id}) // a walk may have passed by both of its places
 	}
 	t.index.spilled = t.index.spilled[:0]
 }
@@ -409,5 +410,5 @@ func (t *Mem) Close() {
 	t.slabs.free()
 	t.mem.give(t.rowCost() * int64(t.paid))
 	t.paid, t.wanted = 0, 0
-	t.index, t.numbers, t.len, t.cuts, t.changes = newIndex(), numbers{}, 0, nil, nil
+	t.index, t.numbers, t.len, t.cuts, t.trackers = newIndex(), numbers{}, 0, nil, nil
 }

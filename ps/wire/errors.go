@@ -66,6 +66,7 @@ var errorCodes = [...]struct {
 	{24, ps.ErrRejoin},
 	{25, ps.ErrReadOnly},
 	{26, ps.ErrScale},
+	{27, ps.ErrConsumers},
 }
 
 const (

@@ -3,11 +3,13 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"os/signal"
@@ -330,6 +332,44 @@ func fakes() cli.Ops {
 			}
 			return &job.Scaled{Before: 2, Shards: len(to), Addresses: to, Snapshot: "runs/job/snapshots/snap-00000012", Rows: 12345, Again: 1, Took: 1.5, Pause: .25}, fail()
 		},
+		PS: cli.RowOps{
+			LookUp: func(_ context.Context, _ *job.Config, o job.LookUpOptions) (*job.LookedUp, error) {
+				return fakeEntries("", o.Table, o.IDs), fail()
+			},
+			LookUpStored: func(_ context.Context, path, table string, ids []int64) (*job.LookedUp, error) {
+				return fakeEntries(path, table, ids), fail()
+			},
+			Edit: func(_ context.Context, _ *job.Config, o job.EditOptions) (*job.Edited, error) {
+				n := int64(len(o.IDs))
+				if o.From != nil {
+					b, err := io.ReadAll(o.From)
+					if err != nil {
+						return nil, err
+					}
+					n = int64(bytes.Count(b, []byte("\n")))
+				}
+				if o.Request == "" {
+					o.Request = "fresh"
+				}
+				e := &job.Edited{Table: o.Table, Operation: o.Op.String(), Request: o.Request, IDs: n, Existed: 1, DryRun: o.DryRun}
+				if !o.DryRun {
+					o.Begun(o.Request)
+					e.Edited = n
+				}
+				return e, fail()
+			},
+			Slots: func(_ context.Context, c *job.Config, _ *slog.Logger) (*job.RunningSlots, error) {
+				return &job.RunningSlots{Job: c.Name, Rows: 345, Slots: []job.SlotInfo{{Table: "item", Slot: 2, Rows: 345, Share: 1, Bytes: 345 * 184, Occurrences: 700, Timeless: 345}}}, fail()
+			},
+			Changes: func(_ context.Context, _ *job.Config, o job.ChangesOptions) error {
+				if o.Leave {
+					return fail()
+				}
+				e := fakeEntries("", "item", []int64{7}).Entries[0]
+				return errors.Join(o.Give(&job.Change{Entry: &e, All: true}), o.Give(&job.Change{Entry: &job.Entry{Table: "item", ID: 8}, Removed: true}),
+					o.Give(&job.Change{Whole: true}), o.Flush(), fail())
+			},
+		},
 		InspectSlots: func(_ context.Context, path string, o job.SlotOptions) (*job.SnapshotSlots, error) {
 			newest := time.Unix(1700000000, 0)
 			s := &job.SnapshotSlots{Path: path, ID: 3, Created: time.Unix(1700000100, 0), Rows: 12345}
@@ -498,4 +538,21 @@ func TestRepeatedSignal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fakeEntries has a row for each id but 404.
+func fakeEntries(path, table string, ids []int64) *job.LookedUp {
+	at := time.Unix(1700000000, 0).UTC()
+	out := &job.LookedUp{Snapshot: path, Missing: []int64{}}
+	for _, id := range ids {
+		if id == 404 {
+			out.Missing = append(out.Missing, id)
+			continue
+		}
+		out.Entries = append(out.Entries, job.Entry{
+			Table: table, ID: id, Slot: int(id >> 48), Occurrences: 3, Updated: &at, Weights: []float32{.5, -1, 2},
+			Segments: []job.EntrySegment{{Name: "bias", Dim: 1, Optimizer: "sgd"}, {Name: "vec", Dim: 2, Optimizer: "adagrad", State: []float32{.25, 4}}},
+		})
+	}
+	return out
 }

@@ -71,12 +71,17 @@ func writeSlots(w io.Writer, s *job.SnapshotSlots) error {
 	if err := pairs(w, head...); err != nil {
 		return err
 	}
-	if len(s.Slots) == 0 {
+	return writeSlotTable(w, s.Slots, s.Newest != nil)
+}
+
+// writeSlotTable writes a line for each slot, and what is to be known of their times.
+func writeSlotTable(w io.Writer, slots []job.SlotInfo, times bool) error {
+	if len(slots) == 0 {
 		_, err := fmt.Fprintln(w, "\nno rows: nothing was trained yet")
 		return err
 	}
 	waits := false
-	for _, slot := range s.Slots {
+	for _, slot := range slots {
 		waits = waits || slot.Waiting > 0
 	}
 	rows := [][]string{{"TABLE", "SLOT", "FEATURE", "ROWS", "SHARE", "MEMORY", "OCCURRENCES", "ONCE", "MEAN NORM", "AGE P50", "AGE P90", "AGE MAX"}}
@@ -84,7 +89,7 @@ func writeSlots(w io.Writer, s *job.SnapshotSlots) error {
 		rows[0] = append(rows[0], "WAITING")
 	}
 	var notes []string
-	for _, slot := range s.Slots {
+	for _, slot := range slots {
 		p50, p90, most := "-", "-", "-"
 		if g := slot.Ages; g != nil {
 			p50, p90, most = age(g.P50), age(g.P90), age(g.Max)
@@ -105,7 +110,7 @@ func writeSlots(w io.Writer, s *job.SnapshotSlots) error {
 			notes = append(notes, fmt.Sprintf("table %s, slot %d: %s no event time, and no part in the ages", slot.Table, slot.Slot, have(slot.Timeless)))
 		}
 	}
-	if s.Newest == nil {
+	if !times {
 		notes = append(notes, "no row has an event time: ages are not known, and nothing expires")
 	}
 	if err := block(w, rows, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12); err != nil {

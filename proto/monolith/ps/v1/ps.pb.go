@@ -1318,84 +1318,33 @@ func (x *StatsResponse) GetSnapshotFailures() int64 {
 	return 0
 }
 
-type RowRequest struct {
+// Rows are embedding rows column by column; without weights there are keys, times and counts alone.
+type Rows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Table         uint32                 `protobuf:"varint,1,opt,name=table,proto3" json:"table,omitempty"`
-	Fid           uint64                 `protobuf:"fixed64,2,opt,name=fid,proto3" json:"fid,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RowRequest) Reset() {
-	*x = RowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RowRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RowRequest) ProtoMessage() {}
-
-func (x *RowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RowRequest.ProtoReflect.Descriptor instead.
-func (*RowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *RowRequest) GetTable() uint32 {
-	if x != nil {
-		return x.Table
-	}
-	return 0
-}
-
-func (x *RowRequest) GetFid() uint64 {
-	if x != nil {
-		return x.Fid
-	}
-	return 0
-}
-
-type RowResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
-	Time          int64                  `protobuf:"varint,2,opt,name=time,proto3" json:"time,omitempty"`
-	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Keys          []int64                `protobuf:"fixed64,1,rep,packed,name=keys,proto3" json:"keys,omitempty"`
+	Times         []int64                `protobuf:"varint,2,rep,packed,name=times,proto3" json:"times,omitempty"`
+	Counts        []uint64               `protobuf:"varint,3,rep,packed,name=counts,proto3" json:"counts,omitempty"`
 	Weights       []float32              `protobuf:"fixed32,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`
 	State         []float32              `protobuf:"fixed32,5,rep,packed,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RowResponse) Reset() {
-	*x = RowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
+func (x *Rows) Reset() {
+	*x = Rows{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RowResponse) String() string {
+func (x *Rows) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RowResponse) ProtoMessage() {}
+func (*Rows) ProtoMessage() {}
 
-func (x *RowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
+func (x *Rows) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,40 +1355,40 @@ func (x *RowResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RowResponse.ProtoReflect.Descriptor instead.
-func (*RowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{24}
+// Deprecated: Use Rows.ProtoReflect.Descriptor instead.
+func (*Rows) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *RowResponse) GetFound() bool {
+func (x *Rows) GetKeys() []int64 {
 	if x != nil {
-		return x.Found
+		return x.Keys
 	}
-	return false
+	return nil
 }
 
-func (x *RowResponse) GetTime() int64 {
+func (x *Rows) GetTimes() []int64 {
 	if x != nil {
-		return x.Time
+		return x.Times
 	}
-	return 0
+	return nil
 }
 
-func (x *RowResponse) GetCount() uint64 {
+func (x *Rows) GetCounts() []uint64 {
 	if x != nil {
-		return x.Count
+		return x.Counts
 	}
-	return 0
+	return nil
 }
 
-func (x *RowResponse) GetWeights() []float32 {
+func (x *Rows) GetWeights() []float32 {
 	if x != nil {
 		return x.Weights
 	}
 	return nil
 }
 
-func (x *RowResponse) GetState() []float32 {
+func (x *Rows) GetState() []float32 {
 	if x != nil {
 		return x.State
 	}
@@ -1456,7 +1405,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1417,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1430,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{25}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProbeRequest) GetBlocks() uint32 {
@@ -1504,7 +1453,7 @@ type DiskProbe struct {
 
 func (x *DiskProbe) Reset() {
 	*x = DiskProbe{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1465,7 @@ func (x *DiskProbe) String() string {
 func (*DiskProbe) ProtoMessage() {}
 
 func (x *DiskProbe) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1478,7 @@ func (x *DiskProbe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskProbe.ProtoReflect.Descriptor instead.
 func (*DiskProbe) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{26}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DiskProbe) GetOf() string {
@@ -1582,7 +1531,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1543,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1556,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{27}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ProbeResponse) GetHost() string {
@@ -1665,7 +1614,7 @@ type LeaseRequest struct {
 
 func (x *LeaseRequest) Reset() {
 	*x = LeaseRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1626,7 @@ func (x *LeaseRequest) String() string {
 func (*LeaseRequest) ProtoMessage() {}
 
 func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1639,7 @@ func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
 func (*LeaseRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaseRequest) GetTerm() uint64 {
@@ -1736,7 +1685,7 @@ type LeaseResponse struct {
 
 func (x *LeaseResponse) Reset() {
 	*x = LeaseResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1697,7 @@ func (x *LeaseResponse) String() string {
 func (*LeaseResponse) ProtoMessage() {}
 
 func (x *LeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1710,7 @@ func (x *LeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseResponse.ProtoReflect.Descriptor instead.
 func (*LeaseResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseResponse) GetProcess() uint64 {
@@ -1828,7 +1777,7 @@ type FollowLogRequest struct {
 
 func (x *FollowLogRequest) Reset() {
 	*x = FollowLogRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1789,7 @@ func (x *FollowLogRequest) String() string {
 func (*FollowLogRequest) ProtoMessage() {}
 
 func (x *FollowLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1802,7 @@ func (x *FollowLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FollowLogRequest) GetLsn() uint64 {
@@ -1902,7 +1851,7 @@ type FollowLogResponse struct {
 
 func (x *FollowLogResponse) Reset() {
 	*x = FollowLogResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1863,7 @@ func (x *FollowLogResponse) String() string {
 func (*FollowLogResponse) ProtoMessage() {}
 
 func (x *FollowLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1876,7 @@ func (x *FollowLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FollowLogResponse) GetBases() []uint64 {
@@ -1988,7 +1937,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +1949,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +1962,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PromoteRequest) GetShard() uint32 {
@@ -2031,7 +1980,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +1992,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2005,580 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+}
+
+type EntriesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         uint32                 `protobuf:"varint,1,opt,name=table,proto3" json:"table,omitempty"`
+	Fids          []int64                `protobuf:"fixed64,2,rep,packed,name=fids,proto3" json:"fids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntriesRequest) Reset() {
+	*x = EntriesRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntriesRequest) ProtoMessage() {}
+
+func (x *EntriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntriesRequest.ProtoReflect.Descriptor instead.
+func (*EntriesRequest) Descriptor() ([]byte, []int) {
 	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *EntriesRequest) GetTable() uint32 {
+	if x != nil {
+		return x.Table
+	}
+	return 0
+}
+
+func (x *EntriesRequest) GetFids() []int64 {
+	if x != nil {
+		return x.Fids
+	}
+	return nil
+}
+
+type EntriesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          *Rows                  `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntriesResponse) Reset() {
+	*x = EntriesResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntriesResponse) ProtoMessage() {}
+
+func (x *EntriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntriesResponse.ProtoReflect.Descriptor instead.
+func (*EntriesResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *EntriesResponse) GetRows() *Rows {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+type NewestRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewestRequest) Reset() {
+	*x = NewestRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewestRequest) ProtoMessage() {}
+
+func (x *NewestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewestRequest.ProtoReflect.Descriptor instead.
+func (*NewestRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+}
+
+type NewestResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewestResponse) Reset() {
+	*x = NewestResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewestResponse) ProtoMessage() {}
+
+func (x *NewestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewestResponse.ProtoReflect.Descriptor instead.
+func (*NewestResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *NewestResponse) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+type TallyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Newest        int64                  `protobuf:"varint,1,opt,name=newest,proto3" json:"newest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TallyRequest) Reset() {
+	*x = TallyRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TallyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TallyRequest) ProtoMessage() {}
+
+func (x *TallyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TallyRequest.ProtoReflect.Descriptor instead.
+func (*TallyRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *TallyRequest) GetNewest() int64 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+type SlotTally struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Table       uint32                 `protobuf:"varint,1,opt,name=table,proto3" json:"table,omitempty"`
+	Slot        uint32                 `protobuf:"varint,2,opt,name=slot,proto3" json:"slot,omitempty"`
+	Rows        int64                  `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	Once        int64                  `protobuf:"varint,4,opt,name=once,proto3" json:"once,omitempty"`
+	Timeless    int64                  `protobuf:"varint,5,opt,name=timeless,proto3" json:"timeless,omitempty"`
+	Waiting     int64                  `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Occurrences uint64                 `protobuf:"varint,7,opt,name=occurrences,proto3" json:"occurrences,omitempty"`
+	Norms       float64                `protobuf:"fixed64,8,opt,name=norms,proto3" json:"norms,omitempty"`
+	Oldest      uint64                 `protobuf:"varint,9,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	// How many rows each bucket of ages has, of those that have any.
+	Buckets       []uint32 `protobuf:"varint,10,rep,packed,name=buckets,proto3" json:"buckets,omitempty"`
+	Ages          []int64  `protobuf:"varint,11,rep,packed,name=ages,proto3" json:"ages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotTally) Reset() {
+	*x = SlotTally{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotTally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotTally) ProtoMessage() {}
+
+func (x *SlotTally) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotTally.ProtoReflect.Descriptor instead.
+func (*SlotTally) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SlotTally) GetTable() uint32 {
+	if x != nil {
+		return x.Table
+	}
+	return 0
+}
+
+func (x *SlotTally) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *SlotTally) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *SlotTally) GetOnce() int64 {
+	if x != nil {
+		return x.Once
+	}
+	return 0
+}
+
+func (x *SlotTally) GetTimeless() int64 {
+	if x != nil {
+		return x.Timeless
+	}
+	return 0
+}
+
+func (x *SlotTally) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *SlotTally) GetOccurrences() uint64 {
+	if x != nil {
+		return x.Occurrences
+	}
+	return 0
+}
+
+func (x *SlotTally) GetNorms() float64 {
+	if x != nil {
+		return x.Norms
+	}
+	return 0
+}
+
+func (x *SlotTally) GetOldest() uint64 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
+}
+
+func (x *SlotTally) GetBuckets() []uint32 {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+func (x *SlotTally) GetAges() []int64 {
+	if x != nil {
+		return x.Ages
+	}
+	return nil
+}
+
+type TallyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slots         []*SlotTally           `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	Tables        uint32                 `protobuf:"varint,2,opt,name=tables,proto3" json:"tables,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TallyResponse) Reset() {
+	*x = TallyResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TallyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TallyResponse) ProtoMessage() {}
+
+func (x *TallyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TallyResponse.ProtoReflect.Descriptor instead.
+func (*TallyResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TallyResponse) GetSlots() []*SlotTally {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *TallyResponse) GetTables() uint32 {
+	if x != nil {
+		return x.Tables
+	}
+	return 0
+}
+
+type ChangesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consumer      string                 `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Stream        uint64                 `protobuf:"fixed64,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Rows          bool                   `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
+	Drop          bool                   `protobuf:"varint,5,opt,name=drop,proto3" json:"drop,omitempty"`
+	Shards        uint32                 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesRequest) Reset() {
+	*x = ChangesRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesRequest) ProtoMessage() {}
+
+func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
+func (*ChangesRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ChangesRequest) GetConsumer() string {
+	if x != nil {
+		return x.Consumer
+	}
+	return ""
+}
+
+func (x *ChangesRequest) GetStream() uint64 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetRows() bool {
+	if x != nil {
+		return x.Rows
+	}
+	return false
+}
+
+func (x *ChangesRequest) GetDrop() bool {
+	if x != nil {
+		return x.Drop
+	}
+	return false
+}
+
+func (x *ChangesRequest) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+type ChangesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        uint64                 `protobuf:"fixed64,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	Whole         bool                   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Table         uint32                 `protobuf:"varint,5,opt,name=table,proto3" json:"table,omitempty"`
+	Rows          *Rows                  `protobuf:"bytes,6,opt,name=rows,proto3" json:"rows,omitempty"`
+	Removed       []int64                `protobuf:"fixed64,7,rep,packed,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesResponse) Reset() {
+	*x = ChangesResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesResponse) ProtoMessage() {}
+
+func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
+func (*ChangesResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ChangesResponse) GetStream() uint64 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
+func (x *ChangesResponse) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ChangesResponse) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ChangesResponse) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *ChangesResponse) GetTable() uint32 {
+	if x != nil {
+		return x.Table
+	}
+	return 0
+}
+
+func (x *ChangesResponse) GetRows() *Rows {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetRemoved() []int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
 }
 
 type InfoRequest struct {
@@ -2067,7 +2589,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2601,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2614,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
 }
 
 type InfoResponse struct {
@@ -2115,7 +2637,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2649,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2662,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *InfoResponse) GetGeneration() uint64 {
@@ -2216,7 +2738,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2750,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2763,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ScaleRequest) GetAddresses() []string {
@@ -2267,7 +2789,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2801,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2814,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ScaleResponse) GetFrom() uint32 {
@@ -2362,7 +2884,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2896,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2909,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JoinRequest) GetWorker() string {
@@ -2448,7 +2970,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2982,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2995,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JoinResponse) GetMember() uint64 {
@@ -2493,7 +3015,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +3027,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +3040,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AwaitRequest) GetMember() uint64 {
@@ -2553,7 +3075,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +3087,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +3100,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AwaitResponse) GetVersion() uint64 {
@@ -2663,7 +3185,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +3197,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +3210,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Delegation) GetRun() string {
@@ -2725,7 +3247,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +3259,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +3272,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FollowRequest) GetWorker() string {
@@ -2790,7 +3312,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +3324,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +3337,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FollowResponse) GetEnding() uint32 {
@@ -2844,7 +3366,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +3378,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +3391,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -2943,7 +3465,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3477,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3490,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
 }
 
 type LeaveRequest struct {
@@ -2980,7 +3502,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3514,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3527,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -3024,7 +3546,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3558,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3571,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -3073,7 +3595,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3607,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3620,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -3142,7 +3664,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3676,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3689,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -3208,7 +3730,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3742,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3755,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -3258,7 +3780,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3792,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3805,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{60}
 }
 
 type SetStateRequest struct {
@@ -3301,7 +3823,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +3835,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3326,7 +3848,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -3374,7 +3896,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3908,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3921,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SetStateResponse) GetValue() []byte {
@@ -3418,7 +3940,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3952,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3965,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -3462,7 +3984,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3996,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +4009,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -3592,15 +4114,11 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\vdense_bytes\x18\x02 \x01(\x03R\n" +
 	"denseBytes\x12\x16\n" +
 	"\x06staged\x18\x03 \x01(\x03R\x06staged\x12+\n" +
-	"\x11snapshot_failures\x18\x04 \x01(\x03R\x10snapshotFailures\"4\n" +
-	"\n" +
-	"RowRequest\x12\x14\n" +
-	"\x05table\x18\x01 \x01(\rR\x05table\x12\x10\n" +
-	"\x03fid\x18\x02 \x01(\x06R\x03fid\"}\n" +
-	"\vRowResponse\x12\x14\n" +
-	"\x05found\x18\x01 \x01(\bR\x05found\x12\x12\n" +
-	"\x04time\x18\x02 \x01(\x03R\x04time\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x18\n" +
+	"\x11snapshot_failures\x18\x04 \x01(\x03R\x10snapshotFailures\"x\n" +
+	"\x04Rows\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\x10R\x04keys\x12\x14\n" +
+	"\x05times\x18\x02 \x03(\x03R\x05times\x12\x16\n" +
+	"\x06counts\x18\x03 \x03(\x04R\x06counts\x12\x18\n" +
 	"\aweights\x18\x04 \x03(\x02R\aweights\x12\x14\n" +
 	"\x05state\x18\x05 \x03(\x02R\x05state\"&\n" +
 	"\fProbeRequest\x12\x16\n" +
@@ -3647,7 +4165,48 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06shards\x18\a \x01(\rR\x06shards\"&\n" +
 	"\x0ePromoteRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\"\x11\n" +
-	"\x0fPromoteResponse\"\r\n" +
+	"\x0fPromoteResponse\":\n" +
+	"\x0eEntriesRequest\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\rR\x05table\x12\x12\n" +
+	"\x04fids\x18\x02 \x03(\x10R\x04fids\";\n" +
+	"\x0fEntriesResponse\x12(\n" +
+	"\x04rows\x18\x01 \x01(\v2\x14.monolith.ps.v1.RowsR\x04rows\"\x0f\n" +
+	"\rNewestRequest\"$\n" +
+	"\x0eNewestResponse\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\"&\n" +
+	"\fTallyRequest\x12\x16\n" +
+	"\x06newest\x18\x01 \x01(\x03R\x06newest\"\x91\x02\n" +
+	"\tSlotTally\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\rR\x05table\x12\x12\n" +
+	"\x04slot\x18\x02 \x01(\rR\x04slot\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x12\n" +
+	"\x04once\x18\x04 \x01(\x03R\x04once\x12\x1a\n" +
+	"\btimeless\x18\x05 \x01(\x03R\btimeless\x12\x18\n" +
+	"\awaiting\x18\x06 \x01(\x03R\awaiting\x12 \n" +
+	"\voccurrences\x18\a \x01(\x04R\voccurrences\x12\x14\n" +
+	"\x05norms\x18\b \x01(\x01R\x05norms\x12\x16\n" +
+	"\x06oldest\x18\t \x01(\x04R\x06oldest\x12\x18\n" +
+	"\abuckets\x18\n" +
+	" \x03(\rR\abuckets\x12\x12\n" +
+	"\x04ages\x18\v \x03(\x03R\x04ages\"X\n" +
+	"\rTallyResponse\x12/\n" +
+	"\x05slots\x18\x01 \x03(\v2\x19.monolith.ps.v1.SlotTallyR\x05slots\x12\x16\n" +
+	"\x06tables\x18\x02 \x01(\rR\x06tables\"\x96\x01\n" +
+	"\x0eChangesRequest\x12\x1a\n" +
+	"\bconsumer\x18\x01 \x01(\tR\bconsumer\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\x06R\x06stream\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04rows\x18\x04 \x01(\bR\x04rows\x12\x12\n" +
+	"\x04drop\x18\x05 \x01(\bR\x04drop\x12\x16\n" +
+	"\x06shards\x18\x06 \x01(\rR\x06shards\"\xbd\x01\n" +
+	"\x0fChangesResponse\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\x06R\x06stream\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x14\n" +
+	"\x05whole\x18\x04 \x01(\bR\x05whole\x12\x14\n" +
+	"\x05table\x18\x05 \x01(\rR\x05table\x12(\n" +
+	"\x04rows\x18\x06 \x01(\v2\x14.monolith.ps.v1.RowsR\x04rows\x12\x18\n" +
+	"\aremoved\x18\a \x03(\x10R\aremoved\"\r\n" +
 	"\vInfoRequest\"\x8c\x02\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
@@ -3769,7 +4328,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"7\n" +
 	"\x10GetStateResponse\x12\x19\n" +
 	"\x05value\x18\x01 \x01(\fH\x00R\x05value\x88\x01\x01B\b\n" +
-	"\x06_value2\xad\x06\n" +
+	"\x06_value2\x94\b\n" +
 	"\x05Shard\x12G\n" +
 	"\x06Status\x12\x1d.monolith.ps.v1.StatusRequest\x1a\x1e.monolith.ps.v1.StatusResponse\x12A\n" +
 	"\x04Load\x12\x1b.monolith.ps.v1.LoadRequest\x1a\x1c.monolith.ps.v1.LoadResponse\x12M\n" +
@@ -3779,9 +4338,12 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06EndCut\x12\x1d.monolith.ps.v1.EndCutRequest\x1a\x1e.monolith.ps.v1.EndCutResponse\x12M\n" +
 	"\bProgress\x12\x1f.monolith.ps.v1.ProgressRequest\x1a .monolith.ps.v1.ProgressResponse\x12G\n" +
 	"\x06Digest\x12\x1d.monolith.ps.v1.DigestRequest\x1a\x1e.monolith.ps.v1.DigestResponse\x12D\n" +
-	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12>\n" +
-	"\x03Row\x12\x1a.monolith.ps.v1.RowRequest\x1a\x1b.monolith.ps.v1.RowResponse\x12D\n" +
-	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse2\xa2\x01\n" +
+	"\x05Stats\x12\x1c.monolith.ps.v1.StatsRequest\x1a\x1d.monolith.ps.v1.StatsResponse\x12D\n" +
+	"\x05Probe\x12\x1c.monolith.ps.v1.ProbeRequest\x1a\x1d.monolith.ps.v1.ProbeResponse\x12J\n" +
+	"\aEntries\x12\x1e.monolith.ps.v1.EntriesRequest\x1a\x1f.monolith.ps.v1.EntriesResponse\x12G\n" +
+	"\x06Newest\x12\x1d.monolith.ps.v1.NewestRequest\x1a\x1e.monolith.ps.v1.NewestResponse\x12D\n" +
+	"\x05Tally\x12\x1c.monolith.ps.v1.TallyRequest\x1a\x1d.monolith.ps.v1.TallyResponse\x12J\n" +
+	"\aChanges\x12\x1e.monolith.ps.v1.ChangesRequest\x1a\x1f.monolith.ps.v1.ChangesResponse2\xa2\x01\n" +
 	"\aStandby\x12D\n" +
 	"\x05Lease\x12\x1c.monolith.ps.v1.LeaseRequest\x1a\x1d.monolith.ps.v1.LeaseResponse\x12Q\n" +
 	"\x06Follow\x12 .monolith.ps.v1.FollowLogRequest\x1a!.monolith.ps.v1.FollowLogResponse(\x010\x012\xe1\b\n" +
@@ -3814,7 +4376,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -3839,40 +4401,48 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*StatsRequest)(nil),       // 20: monolith.ps.v1.StatsRequest
 	(*TableStats)(nil),         // 21: monolith.ps.v1.TableStats
 	(*StatsResponse)(nil),      // 22: monolith.ps.v1.StatsResponse
-	(*RowRequest)(nil),         // 23: monolith.ps.v1.RowRequest
-	(*RowResponse)(nil),        // 24: monolith.ps.v1.RowResponse
-	(*ProbeRequest)(nil),       // 25: monolith.ps.v1.ProbeRequest
-	(*DiskProbe)(nil),          // 26: monolith.ps.v1.DiskProbe
-	(*ProbeResponse)(nil),      // 27: monolith.ps.v1.ProbeResponse
-	(*LeaseRequest)(nil),       // 28: monolith.ps.v1.LeaseRequest
-	(*LeaseResponse)(nil),      // 29: monolith.ps.v1.LeaseResponse
-	(*FollowLogRequest)(nil),   // 30: monolith.ps.v1.FollowLogRequest
-	(*FollowLogResponse)(nil),  // 31: monolith.ps.v1.FollowLogResponse
-	(*PromoteRequest)(nil),     // 32: monolith.ps.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 33: monolith.ps.v1.PromoteResponse
-	(*InfoRequest)(nil),        // 34: monolith.ps.v1.InfoRequest
-	(*InfoResponse)(nil),       // 35: monolith.ps.v1.InfoResponse
-	(*ScaleRequest)(nil),       // 36: monolith.ps.v1.ScaleRequest
-	(*ScaleResponse)(nil),      // 37: monolith.ps.v1.ScaleResponse
-	(*JoinRequest)(nil),        // 38: monolith.ps.v1.JoinRequest
-	(*JoinResponse)(nil),       // 39: monolith.ps.v1.JoinResponse
-	(*AwaitRequest)(nil),       // 40: monolith.ps.v1.AwaitRequest
-	(*AwaitResponse)(nil),      // 41: monolith.ps.v1.AwaitResponse
-	(*Delegation)(nil),         // 42: monolith.ps.v1.Delegation
-	(*FollowRequest)(nil),      // 43: monolith.ps.v1.FollowRequest
-	(*FollowResponse)(nil),     // 44: monolith.ps.v1.FollowResponse
-	(*ReportRequest)(nil),      // 45: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 46: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 47: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 48: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 49: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 50: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 51: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 52: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 53: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 54: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 55: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 56: monolith.ps.v1.GetStateResponse
+	(*Rows)(nil),               // 23: monolith.ps.v1.Rows
+	(*ProbeRequest)(nil),       // 24: monolith.ps.v1.ProbeRequest
+	(*DiskProbe)(nil),          // 25: monolith.ps.v1.DiskProbe
+	(*ProbeResponse)(nil),      // 26: monolith.ps.v1.ProbeResponse
+	(*LeaseRequest)(nil),       // 27: monolith.ps.v1.LeaseRequest
+	(*LeaseResponse)(nil),      // 28: monolith.ps.v1.LeaseResponse
+	(*FollowLogRequest)(nil),   // 29: monolith.ps.v1.FollowLogRequest
+	(*FollowLogResponse)(nil),  // 30: monolith.ps.v1.FollowLogResponse
+	(*PromoteRequest)(nil),     // 31: monolith.ps.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 32: monolith.ps.v1.PromoteResponse
+	(*EntriesRequest)(nil),     // 33: monolith.ps.v1.EntriesRequest
+	(*EntriesResponse)(nil),    // 34: monolith.ps.v1.EntriesResponse
+	(*NewestRequest)(nil),      // 35: monolith.ps.v1.NewestRequest
+	(*NewestResponse)(nil),     // 36: monolith.ps.v1.NewestResponse
+	(*TallyRequest)(nil),       // 37: monolith.ps.v1.TallyRequest
+	(*SlotTally)(nil),          // 38: monolith.ps.v1.SlotTally
+	(*TallyResponse)(nil),      // 39: monolith.ps.v1.TallyResponse
+	(*ChangesRequest)(nil),     // 40: monolith.ps.v1.ChangesRequest
+	(*ChangesResponse)(nil),    // 41: monolith.ps.v1.ChangesResponse
+	(*InfoRequest)(nil),        // 42: monolith.ps.v1.InfoRequest
+	(*InfoResponse)(nil),       // 43: monolith.ps.v1.InfoResponse
+	(*ScaleRequest)(nil),       // 44: monolith.ps.v1.ScaleRequest
+	(*ScaleResponse)(nil),      // 45: monolith.ps.v1.ScaleResponse
+	(*JoinRequest)(nil),        // 46: monolith.ps.v1.JoinRequest
+	(*JoinResponse)(nil),       // 47: monolith.ps.v1.JoinResponse
+	(*AwaitRequest)(nil),       // 48: monolith.ps.v1.AwaitRequest
+	(*AwaitResponse)(nil),      // 49: monolith.ps.v1.AwaitResponse
+	(*Delegation)(nil),         // 50: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 51: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 52: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 53: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 54: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 55: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 56: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 57: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 58: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 59: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 60: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 61: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 62: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 63: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 64: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
@@ -3880,72 +4450,81 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 2: monolith.ps.v1.ProgressResponse.progress:type_name -> monolith.ps.v1.Split
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
 	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
-	26, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
-	45, // 6: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	42, // 7: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
-	42, // 8: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
-	42, // 9: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
-	2,  // 10: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
-	4,  // 11: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
-	6,  // 12: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
-	8,  // 13: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
-	10, // 14: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
-	13, // 15: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
-	15, // 16: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 17: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 18: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
-	23, // 19: monolith.ps.v1.Shard.Row:input_type -> monolith.ps.v1.RowRequest
-	25, // 20: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
-	28, // 21: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
-	30, // 22: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
-	34, // 23: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	38, // 24: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	40, // 25: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	45, // 26: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	47, // 27: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	43, // 28: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
-	49, // 29: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	51, // 30: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	32, // 31: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
-	53, // 32: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	55, // 33: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	15, // 34: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 35: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 36: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	36, // 37: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
-	3,  // 38: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 39: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 40: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 41: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 42: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 43: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 44: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 45: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 46: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	24, // 47: monolith.ps.v1.Shard.Row:output_type -> monolith.ps.v1.RowResponse
-	27, // 48: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
-	29, // 49: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
-	31, // 50: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
-	35, // 51: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	39, // 52: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	41, // 53: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	46, // 54: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	48, // 55: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	44, // 56: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
-	50, // 57: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	52, // 58: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	33, // 59: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
-	54, // 60: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	56, // 61: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 62: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 63: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 64: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	37, // 65: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
-	38, // [38:66] is the sub-list for method output_type
-	10, // [10:38] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	25, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
+	23, // 6: monolith.ps.v1.EntriesResponse.rows:type_name -> monolith.ps.v1.Rows
+	38, // 7: monolith.ps.v1.TallyResponse.slots:type_name -> monolith.ps.v1.SlotTally
+	23, // 8: monolith.ps.v1.ChangesResponse.rows:type_name -> monolith.ps.v1.Rows
+	53, // 9: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	50, // 10: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	50, // 11: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	50, // 12: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	2,  // 13: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
+	4,  // 14: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
+	6,  // 15: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
+	8,  // 16: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
+	10, // 17: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
+	13, // 18: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
+	15, // 19: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 20: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 21: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
+	24, // 22: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
+	33, // 23: monolith.ps.v1.Shard.Entries:input_type -> monolith.ps.v1.EntriesRequest
+	35, // 24: monolith.ps.v1.Shard.Newest:input_type -> monolith.ps.v1.NewestRequest
+	37, // 25: monolith.ps.v1.Shard.Tally:input_type -> monolith.ps.v1.TallyRequest
+	40, // 26: monolith.ps.v1.Shard.Changes:input_type -> monolith.ps.v1.ChangesRequest
+	27, // 27: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
+	29, // 28: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
+	42, // 29: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	46, // 30: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	48, // 31: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	53, // 32: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	55, // 33: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	51, // 34: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	57, // 35: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	59, // 36: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	31, // 37: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
+	61, // 38: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	63, // 39: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	15, // 40: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	17, // 41: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	20, // 42: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	44, // 43: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
+	3,  // 44: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 45: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 46: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	9,  // 47: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	12, // 48: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	14, // 49: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	16, // 50: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	18, // 51: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	22, // 52: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	26, // 53: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
+	34, // 54: monolith.ps.v1.Shard.Entries:output_type -> monolith.ps.v1.EntriesResponse
+	36, // 55: monolith.ps.v1.Shard.Newest:output_type -> monolith.ps.v1.NewestResponse
+	39, // 56: monolith.ps.v1.Shard.Tally:output_type -> monolith.ps.v1.TallyResponse
+	41, // 57: monolith.ps.v1.Shard.Changes:output_type -> monolith.ps.v1.ChangesResponse
+	28, // 58: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
+	30, // 59: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
+	43, // 60: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	47, // 61: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	49, // 62: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	54, // 63: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	56, // 64: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	52, // 65: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	58, // 66: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	60, // 67: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	32, // 68: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
+	62, // 69: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	64, // 70: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	16, // 71: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	19, // 72: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	22, // 73: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	45, // 74: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
+	44, // [44:75] is the sub-list for method output_type
+	13, // [13:44] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_monolith_ps_v1_ps_proto_init() }
@@ -3953,16 +4532,16 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[53].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[54].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[56].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[61].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[62].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[64].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -34,8 +34,11 @@ const (
 	Shard_Progress_FullMethodName = "/monolith.ps.v1.Shard/Progress"
 	Shard_Digest_FullMethodName   = "/monolith.ps.v1.Shard/Digest"
 	Shard_Stats_FullMethodName    = "/monolith.ps.v1.Shard/Stats"
-	Shard_Row_FullMethodName      = "/monolith.ps.v1.Shard/Row"
 	Shard_Probe_FullMethodName    = "/monolith.ps.v1.Shard/Probe"
+	Shard_Entries_FullMethodName  = "/monolith.ps.v1.Shard/Entries"
+	Shard_Newest_FullMethodName   = "/monolith.ps.v1.Shard/Newest"
+	Shard_Tally_FullMethodName    = "/monolith.ps.v1.Shard/Tally"
+	Shard_Changes_FullMethodName  = "/monolith.ps.v1.Shard/Changes"
 )
 
 // ShardClient is the client API for Shard service.
@@ -54,9 +57,13 @@ type ShardClient interface {
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (*ProgressResponse, error)
 	Digest(ctx context.Context, in *DigestRequest, opts ...grpc.CallOption) (*DigestResponse, error)
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
-	Row(ctx context.Context, in *RowRequest, opts ...grpc.CallOption) (*RowResponse, error)
 	// Probe describes what a shard has to work with, and measures its disks.
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
+	// What follows is for readers too.
+	Entries(ctx context.Context, in *EntriesRequest, opts ...grpc.CallOption) (*EntriesResponse, error)
+	Newest(ctx context.Context, in *NewestRequest, opts ...grpc.CallOption) (*NewestResponse, error)
+	Tally(ctx context.Context, in *TallyRequest, opts ...grpc.CallOption) (*TallyResponse, error)
+	Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesResponse, error)
 }
 
 type shardClient struct {
@@ -157,20 +164,50 @@ func (c *shardClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.
 	return out, nil
 }
 
-func (c *shardClient) Row(ctx context.Context, in *RowRequest, opts ...grpc.CallOption) (*RowResponse, error) {
+func (c *shardClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RowResponse)
-	err := c.cc.Invoke(ctx, Shard_Row_FullMethodName, in, out, cOpts...)
+	out := new(ProbeResponse)
+	err := c.cc.Invoke(ctx, Shard_Probe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *shardClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error) {
+func (c *shardClient) Entries(ctx context.Context, in *EntriesRequest, opts ...grpc.CallOption) (*EntriesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ProbeResponse)
-	err := c.cc.Invoke(ctx, Shard_Probe_FullMethodName, in, out, cOpts...)
+	out := new(EntriesResponse)
+	err := c.cc.Invoke(ctx, Shard_Entries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *shardClient) Newest(ctx context.Context, in *NewestRequest, opts ...grpc.CallOption) (*NewestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NewestResponse)
+	err := c.cc.Invoke(ctx, Shard_Newest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *shardClient) Tally(ctx context.Context, in *TallyRequest, opts ...grpc.CallOption) (*TallyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TallyResponse)
+	err := c.cc.Invoke(ctx, Shard_Tally_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *shardClient) Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangesResponse)
+	err := c.cc.Invoke(ctx, Shard_Changes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +230,13 @@ type ShardServer interface {
 	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)
 	Digest(context.Context, *DigestRequest) (*DigestResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
-	Row(context.Context, *RowRequest) (*RowResponse, error)
 	// Probe describes what a shard has to work with, and measures its disks.
 	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
+	// What follows is for readers too.
+	Entries(context.Context, *EntriesRequest) (*EntriesResponse, error)
+	Newest(context.Context, *NewestRequest) (*NewestResponse, error)
+	Tally(context.Context, *TallyRequest) (*TallyResponse, error)
+	Changes(context.Context, *ChangesRequest) (*ChangesResponse, error)
 }
 
 // UnimplementedShardServer should be embedded to have
@@ -232,11 +273,20 @@ func (UnimplementedShardServer) Digest(context.Context, *DigestRequest) (*Digest
 func (UnimplementedShardServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
 }
-func (UnimplementedShardServer) Row(context.Context, *RowRequest) (*RowResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Row not implemented")
-}
 func (UnimplementedShardServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedShardServer) Entries(context.Context, *EntriesRequest) (*EntriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Entries not implemented")
+}
+func (UnimplementedShardServer) Newest(context.Context, *NewestRequest) (*NewestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Newest not implemented")
+}
+func (UnimplementedShardServer) Tally(context.Context, *TallyRequest) (*TallyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tally not implemented")
+}
+func (UnimplementedShardServer) Changes(context.Context, *ChangesRequest) (*ChangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Changes not implemented")
 }
 func (UnimplementedShardServer) testEmbeddedByValue() {}
 
@@ -420,24 +470,6 @@ func _Shard_Stats_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Shard_Row_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RowRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ShardServer).Row(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Shard_Row_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ShardServer).Row(ctx, req.(*RowRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _Shard_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ProbeRequest)
 	if err := dec(in); err != nil {
@@ -452,6 +484,78 @@ func _Shard_Probe_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ShardServer).Probe(ctx, req.(*ProbeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Shard_Entries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EntriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShardServer).Entries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shard_Entries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShardServer).Entries(ctx, req.(*EntriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Shard_Newest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NewestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShardServer).Newest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shard_Newest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShardServer).Newest(ctx, req.(*NewestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Shard_Tally_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TallyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShardServer).Tally(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shard_Tally_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShardServer).Tally(ctx, req.(*TallyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Shard_Changes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShardServer).Changes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shard_Changes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShardServer).Changes(ctx, req.(*ChangesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -500,12 +604,24 @@ var Shard_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Shard_Stats_Handler,
 		},
 		{
-			MethodName: "Row",
-			Handler:    _Shard_Row_Handler,
-		},
-		{
 			MethodName: "Probe",
 			Handler:    _Shard_Probe_Handler,
+		},
+		{
+			MethodName: "Entries",
+			Handler:    _Shard_Entries_Handler,
+		},
+		{
+			MethodName: "Newest",
+			Handler:    _Shard_Newest_Handler,
+		},
+		{
+			MethodName: "Tally",
+			Handler:    _Shard_Tally_Handler,
+		},
+		{
+			MethodName: "Changes",
+			Handler:    _Shard_Changes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,184 @@
+package job_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/monolith-go/monolith/internal/testbed"
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// TestRowsOfRunningShards looks up, edits, describes and follows the rows of shards that run, and compares them with those of snapshots.
+func TestRowsOfRunningShards(t *testing.T) {
+	t.Parallel()
+	dir, address := t.TempDir(), testbed.FreeAddr(t)
+	var lines bytes.Buffer
+	for i := range 300 {
+		fmt.Fprintf(&lines, "{\"y\": %d, \"user\": %d, \"item\": %d}\n", i%2, i%20, i%7)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), lines.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg := rolesJob(t, dir, address, fmt.Sprintf("{text: {files: [%q]}}", filepath.Join(dir, "a.jsonl")), "jsonl")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		_, err := job.Serve(ctx, cfg, job.ServeOptions{})
+		served <- err
+	}()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
+	r, err := job.Run(ctx, cfg, job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]map[int64]*job.Entry{}
+	// follow takes what has changed, and returns how many lines brought everything.
+	follow := func() (lines, anew int) {
+		t.Helper()
+		err := job.FollowChanges(ctx, cfg, job.ChangesOptions{
+			Consumer: "test", Weights: true, Flush: func() error { return nil },
+			Give: func(c *job.Change) error {
+				switch {
+				case c.Entry == nil:
+					return nil
+				case c.Removed:
+					return errors.New("a row has gone")
+				case rows[c.Table] == nil:
+					rows[c.Table] = map[int64]*job.Entry{}
+				}
+				rows[c.Table][c.ID] = c.Entry
+				lines++
+				if c.All {
+					anew++
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines, anew
+	}
+	if lines, anew := follow(); lines == 0 || anew != lines {
+		t.Fatalf("%d lines at first, %d of them of everything", lines, anew)
+	}
+	if lines, _ := follow(); lines != 0 {
+		t.Errorf("%d lines though nothing has changed", lines)
+	}
+	var tbl string // one with weights and state
+	for name, of := range rows {
+		if tbl == "" || len(of[slices.Collect(maps.Keys(of))[0]].Weights) > 1 {
+			tbl = name
+		}
+	}
+	ids := slices.Sorted(maps.Keys(rows[tbl]))
+	compare := func(what string, got *job.LookedUp, err error, missing int) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if len(got.Entries) != len(ids) || len(got.Missing) != missing {
+			t.Fatalf("%s: %d rows of %d, %d missing", what, len(got.Entries), len(ids), len(got.Missing))
+		}
+		for i, e := range got.Entries {
+			if diff := cmp.Diff(*rows[tbl][ids[i]], e, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: row %d (-changes +lookup):\n%s", what, ids[i], diff)
+			}
+		}
+	}
+	got, err := job.LookUp(ctx, cfg, job.LookUpOptions{Table: tbl, IDs: append(slices.Clone(ids), -5)})
+	compare("shards", got, err, 1)
+	got, err = job.LookUpStored(ctx, r.Snapshot, tbl, append(slices.Clone(ids), -5))
+	compare("snapshot", got, err, 1)
+	running, err := job.InspectShards(ctx, cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := job.InspectSlots(ctx, r.Snapshot, job.SlotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(stored.Slots, running.Slots, cmpopts.EquateApprox(1e-9, 0), cmpopts.IgnoreFields(job.SlotInfo{}, "Features")); diff != "" || running.Rows != stored.Rows || !cmp.Equal(stored.Newest, running.Newest) {
+		t.Errorf("%d rows, want %d; newest %v, want %v; slots (-snapshot +shards):\n%s", running.Rows, stored.Rows, running.Newest, stored.Newest, diff)
+	}
+	// Edits, made again under the request's name, and refused ones.
+	var file bytes.Buffer
+	edited := append(slices.Clone(ids[:3]), 1<<48|77)
+	for i, id := range edited {
+		w := make([]float32, len(rows[tbl][ids[0]].Weights))
+		w[0] = float32(i) + 0.25
+		if err := json.NewEncoder(&file).Encode(map[string]any{"id": id, "weights": w}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit := func(op param.Op, request, from string, dry bool) (*job.Edited, error) {
+		return job.Edit(ctx, cfg, job.EditOptions{Op: op, Table: tbl, Request: request, From: strings.NewReader(from), DryRun: dry})
+	}
+	for i, want := range []job.Edited{{Existed: 3, DryRun: true}, {Edited: 4, Existed: 3}, {Before: 4}} {
+		want.Table, want.Operation, want.Request, want.IDs = tbl, "assign", "a", 4
+		got, err := edit(param.Assign, "a", file.String(), want.DryRun)
+		if err != nil || *got != want {
+			t.Fatalf("edit %d: %+v, want %+v: %v", i, got, want, err)
+		}
+	}
+	if got, err := edit(param.AssignAdd, "", file.String(), false); err != nil || got.Edited != 4 || got.Existed != 4 || got.Request == "" {
+		t.Fatalf("addition: %+v, %v", got, err)
+	}
+	if lines, anew := follow(); lines != 4 || anew != 0 {
+		t.Errorf("%d lines of 4 edits, %d of them of everything", lines, anew)
+	}
+	for i, id := range edited {
+		if w := rows[tbl][id].Weights; w[0] != 2*(float32(i)+0.25) || w[1] != 0 {
+			t.Errorf("row %d has weights %v", id, w)
+		}
+	}
+	ids = edited
+	got, err = job.LookUp(ctx, cfg, job.LookUpOptions{Table: tbl, IDs: ids})
+	compare("edited", got, err, 0)
+	if got, err := job.Edit(ctx, cfg, job.EditOptions{Op: param.Reinitialize, Table: tbl, IDs: ids[:1]}); err != nil || got.Existed != 1 {
+		t.Fatalf("reinitialize: %+v, %v", got, err)
+	}
+	if follow(); rows[tbl][ids[0]].Occurrences != 0 || rows[tbl][ids[0]].Weights[0] == .5 {
+		t.Errorf("reinitialized: %+v", rows[tbl][ids[0]])
+	}
+	for what, from := range map[string]string{
+		"no weights": `{"id": 1}`, "no id": `{"weights": [1]}`, "no JSON": `id: 1`, "an id twice": file.String() + file.String(),
+	} {
+		if _, err := edit(param.Assign, "", from, false); !errors.Is(err, pipeline.ErrConfig) {
+			t.Errorf("%s: %v, want ErrConfig", what, err)
+		}
+	}
+	if _, err := edit(param.Assign, "a", strings.SplitAfter(file.String(), "\n")[0], false); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("another request of a name: %v, want ErrConfig", err)
+	}
+	if _, err := job.LookUp(ctx, cfg, job.LookUpOptions{Table: "none", IDs: ids}); !errors.Is(err, pipeline.ErrConfig) {
+		t.Errorf("a table that is not there: %v, want ErrConfig", err)
+	}
+	if err := job.FollowChanges(ctx, cfg, job.ChangesOptions{Consumer: "test", Leave: true}); err != nil {
+		t.Error(err)
+	}
+	if _, anew := follow(); anew == 0 {
+		t.Error("who has left is given changes alone")
+	}
+}

@@ -1,0 +1,71 @@
+package result
+
+import "time"
+
+// Entry is an embedding row with all that belongs to it.
+type Entry struct {
+	Table string `json:"table"`
+	ID    int64  `json:"id"`
+	Slot  int    `json:"slot"`
+	// Occurrences is how often the id occurred in examples, Updated its last event time; nil: it has none.
+	Occurrences uint64     `json:"occurrences"`
+	Updated     *time.Time `json:"updated,omitempty"`
+	// Weights are those of all segments, one after the other. Segments say what they are.
+	Weights  []float32      `json:"weights,omitempty"`
+	Segments []EntrySegment `json:"segments,omitempty"`
+}
+
+// EntrySegment is what a row has of a segment: so many weights, and the state of their optimizer, in the order in which the rule keeps it.
+type EntrySegment struct {
+	Name      string    `json:"name"`
+	Dim       int       `json:"dim"`
+	Optimizer string    `json:"optimizer"`
+	State     []float32 `json:"state,omitempty"`
+}
+
+// LookedUp are the rows of some ids.
+type LookedUp struct {
+	// Snapshot is the path of the snapshot that was read; empty where running shards were asked.
+	Snapshot string  `json:"snapshot,omitempty"`
+	Entries  []Entry `json:"entries"`
+	// Missing are the ids that have no row.
+	Missing []int64 `json:"missing"`
+}
+
+// Edited is what became of a request to edit rows.
+type Edited struct {
+	Table     string `json:"table"`
+	Operation string `json:"operation"`
+	Request   string `json:"request"`
+	// IDs is how many the request has, Before how many of them were edited when it was made before, Edited how many were edited now.
+	IDs    int64 `json:"ids"`
+	Before int64 `json:"before"`
+	Edited int64 `json:"edited"`
+	// Existed is how many of those that were edited now, or would be, had a row just before.
+	Existed int64 `json:"existed"`
+	DryRun  bool  `json:"dry_run"`
+	// Durable says that a write-ahead log has the edits; otherwise they last from the next snapshot on.
+	Durable bool `json:"durable"`
+}
+
+// RunningSlots is what running shards have of each slot.
+type RunningSlots struct {
+	Job string `json:"job"`
+	// Rows, Newest and Slots are those of [SnapshotSlots].
+	Rows   int64      `json:"rows"`
+	Newest *time.Time `json:"newest,omitempty"`
+	Slots  []SlotInfo `json:"slots"`
+}
+
+// Change is a line of the changes of a job: a row that was made or changed, or an id whose row has gone, or the end of a shard's pass.
+type Change struct {
+	Shard int `json:"shard"`
+	// Entry is nil for an end.
+	*Entry
+	// Removed says that the row has gone, or has expired.
+	Removed bool `json:"removed,omitempty"`
+	// All says that the pass brings all rows of the shard: others that the consumer has of it are no more.
+	All bool `json:"all,omitempty"`
+	// Whole marks the end of a pass: everything is there that was applied before it began.
+	Whole bool `json:"whole,omitempty"`
+}

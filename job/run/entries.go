@@ -1,0 +1,358 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/monolith-go/monolith/job/inspect"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/rpc"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// remoteShards are the running shards of a job, with what they hold.
+type remoteShards struct {
+	*rpc.Remote
+	layout *param.Layout
+	shards int
+}
+
+// askShards calls f with the running shards of a job, which must be in processes of their own; instead says what else helps where they are not.
+func askShards(ctx context.Context, cfg *spec.Config, log *slog.Logger, instead string, f func(remoteShards) error) (err error) {
+	if !cfg.PS.Remote() {
+		return fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; %s", instead)
+	}
+	remote, m, err := Connect(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
+	return f(remoteShards{remote, m.Layout(), len(cfg.PS.Addresses)})
+}
+
+// LookUpOptions say which rows are looked up.
+type LookUpOptions struct {
+	Table string
+	IDs   []int64
+	// Logger gets trouble; nil discards.
+	Logger *slog.Logger
+}
+
+// LookUp returns whole rows of a running job, whose shards must be in processes of their own. Nothing is changed. Errors: [pipeline.ErrConfig] for a job
+// without ps.addresses and a table that it has not, [pipeline.ErrUnavailable].
+func LookUp(ctx context.Context, cfg *spec.Config, o LookUpOptions) (out *result.LookedUp, err error) {
+	err = askShards(ctx, cfg, o.Logger, "look into its newest snapshot: monolith ps lookup DIR TABLE ID", func(s remoteShards) error {
+		t, err := tableOf(s.layout, o.Table)
+		if err != nil {
+			return err
+		}
+		var rows table.Rows
+		if err := s.Entries(ctx, t, o.IDs, &rows); err != nil {
+			return fault.Unavailable(err)
+		}
+		shape := s.layout.Shape().Tables[t]
+		out = inspect.Found(&shape, &rows, o.IDs)
+		return nil
+	})
+	return out, err
+}
+
+// tableOf finds a table of a layout.
+func tableOf(l *param.Layout, name string) (int, error) {
+	names := make([]string, len(l.Tables))
+	for t := range l.Tables {
+		if names[t] = l.Tables[t].Name; names[t] == name {
+			return t, nil
+		}
+	}
+	return 0, fault.Config("job: it has no table %q; its tables are %q", name, names)
+}
+
+// EditOptions say which rows are edited, and how.
+type EditOptions struct {
+	Op    param.Op
+	Table string
+	// IDs are those of a reinitialize, where From is nil.
+	IDs []int64
+	// From has a JSON object a line, with the id, and for the other operations the weights of all segments.
+	From io.Reader
+	// Request names the request: one that was cut off is continued under its name. Empty: it gets one.
+	Request string
+	// DryRun only looks which ids have rows.
+	DryRun bool
+	// Begun, if not nil, is called with the request's name before anything is edited.
+	Begun func(request string)
+	// Logger gets trouble; nil discards.
+	Logger *slog.Logger
+}
+
+// editsAtOnce is how many rows are edited by one update.
+const editsAtOnce = 1024
+
+// Edit edits rows of a running job, whose shards must be in processes of their own, each once however often the request is made. Training continues.
+// Errors: [pipeline.ErrConfig] for what the user can fix, [pipeline.ErrUnavailable].
+func Edit(ctx context.Context, cfg *spec.Config, o EditOptions) (out *result.Edited, err error) {
+	err = askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
+		out, err = edit(ctx, s, o)
+		return err
+	})
+	if out != nil {
+		out.Durable = cfg.PS.Durability == "wal"
+	}
+	return out, err
+}
+
+func edit(ctx context.Context, s remoteShards, o EditOptions) (_ *result.Edited, err error) {
+	t, err := tableOf(s.layout, o.Table)
+	if err != nil {
+		return nil, err
+	}
+	ids, width := o.IDs, o.Op.Width(s.layout.Tables[t].Dim())
+	var values []float32
+	if o.From != nil {
+		if ids, values, err = readEdits(o.From, width); err != nil {
+			return nil, err
+		}
+	}
+	if err := distinct(ids); err != nil {
+		return nil, err
+	}
+	if o.Request == "" {
+		o.Request = fmt.Sprintf("%x", ps.NewID())
+	}
+	out := &result.Edited{Table: o.Table, Operation: o.Op.String(), Request: o.Request, IDs: int64(len(ids)), DryRun: o.DryRun}
+	before, err := s.Progress(ctx, ps.EditSource)
+	if err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	out.Before = max(0, int64(before[o.Request].Position))
+	if _, ok := before[o.Request]; ok && out.Before > out.IDs {
+		return nil, fault.Config("job: request %q has edited %d ids already, and now has %d: it is another one", o.Request, out.Before, out.IDs)
+	}
+	var e *ps.Editor
+	if !o.DryRun {
+		if o.Begun != nil {
+			o.Begun(o.Request)
+		}
+		cl, err := s.Client(ctx, "monolith ps "+out.Operation)
+		if err != nil {
+			return nil, fault.Unavailable(err)
+		}
+		defer func() { err = errors.Join(err, cl.Close()) }()
+		if e, err = cl.Edit(ctx, o.Request); err != nil {
+			return nil, fault.Unavailable(err)
+		}
+		out.Before = e.Done()
+	}
+	for at := out.Before; at < out.IDs; {
+		to := min(at+editsAtOnce, out.IDs)
+		var rows table.Rows
+		if err := s.Entries(ctx, t, ids[at:to], &rows); err != nil {
+			return out, fault.Unavailable(err)
+		}
+		if e != nil {
+			if err := e.Apply(ctx, o.Op, t, ids[at:to], values[int(at)*width:int(to)*width]); err != nil {
+				return out, fault.Unavailable(fmt.Errorf("request %q, continued by making it again under this name: %w", o.Request, err))
+			}
+			out.Edited += to - at
+		}
+		out.Existed += int64(len(rows.Keys))
+		at = to
+	}
+	return out, nil
+}
+
+// readEdits reads a JSON object a line.
+func readEdits(from io.Reader, width int) (ids []int64, values []float32, err error) {
+	d := json.NewDecoder(bufio.NewReader(from))
+	for {
+		var line struct {
+			ID      *int64    `json:"id"`
+			Weights []float32 `json:"weights"`
+		}
+		err := d.Decode(&line)
+		switch n := len(ids) + 1; {
+		case errors.Is(err, io.EOF):
+			return ids, values, nil
+		case err != nil:
+			return nil, nil, fault.Config("job: object %d of the rows to edit: %w", n, err)
+		case line.ID == nil:
+			return nil, nil, fault.Config(`job: object %d of the rows to edit has no "id"`, n)
+		case width > 0 && len(line.Weights) != width:
+			return nil, nil, fault.Config("job: object %d of the rows to edit, id %d: %d weights, the table has %d", n, *line.ID, len(line.Weights), width)
+		}
+		ids = append(ids, *line.ID)
+		if width > 0 {
+			values = append(values, line.Weights...)
+		}
+	}
+}
+
+// distinct reports an id that is there twice.
+func distinct(ids []int64) error {
+	sorted := slices.Sorted(slices.Values(ids))
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] {
+			return fault.Config("job: id %d is there twice, and only one of both could hold", sorted[i])
+		}
+	}
+	return nil
+}
+
+// Slots describes the rows that the running shards of a job have of each slot, while training continues. Errors: as LookUp.
+func Slots(ctx context.Context, cfg *spec.Config, log *slog.Logger) (out *result.RunningSlots, err error) {
+	err = askShards(ctx, cfg, log, "describe its newest snapshot: monolith inspect DIR --slots", func(s remoteShards) error {
+		tables, newest, err := s.Tally(ctx)
+		if err != nil {
+			return fault.Unavailable(err)
+		}
+		out = &result.RunningSlots{Job: cfg.Name, Slots: []result.SlotInfo{}}
+		if newest > 0 {
+			at := time.UnixMicro(newest).UTC()
+			out.Newest = &at
+		}
+		for t, spec := range s.layout.Tables {
+			rows := int64(0)
+			for _, slot := range tables[t] {
+				if slot != nil {
+					rows += slot.Rows
+				}
+			}
+			out.Rows += rows
+			for slot, of := range tables[t] {
+				if of != nil {
+					out.Slots = append(out.Slots, inspect.SlotOf(spec.Name, slot, of, rows, spec.RowBytes()))
+				}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// ChangesOptions say which changes are given to whom.
+type ChangesOptions struct {
+	// Consumer is the name under which shards keep what has changed.
+	Consumer string
+	// Weights asks for whole rows.
+	Weights bool
+	// Follow continues until the context ends, and asks again after Every where nothing has changed; otherwise it ends when every shard has given
+	// what had changed.
+	Follow bool
+	Every  time.Duration
+	// Leave ends the registration, and gives nothing.
+	Leave bool
+	// Give gets each change. Flush is called when an answer has been given; what it returned nil for is acknowledged by the next question to the shard.
+	Give  func(*result.Change) error
+	Flush func() error
+	// Logger gets trouble; nil discards.
+	Logger *slog.Logger
+}
+
+// Changes gives a consumer the rows of a running job that have changed, and the ids whose rows have gone, since it was given them last: each at least
+// once, whatever dies. Errors: as LookUp, and those of Give.
+func Changes(ctx context.Context, cfg *spec.Config, o ChangesOptions) error {
+	return askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
+		c := ps.NewConsumer(o.Consumer, s, s.shards, o.Weights)
+		if o.Leave {
+			return fault.Unavailable(c.Leave(ctx))
+		}
+		for {
+			quiet := true
+			for shard := range s.shards {
+				some, err := s.takeChanges(ctx, c, shard, o)
+				if err != nil {
+					return err
+				}
+				quiet = quiet && !some
+			}
+			if !o.Follow {
+				return nil
+			}
+			if !quiet {
+				continue
+			}
+			select {
+			case <-time.After(o.Every):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+}
+
+// takeChanges gives a pass of one shard, and acknowledges it.
+func (s remoteShards) takeChanges(ctx context.Context, c *ps.Consumer, shard int, o ChangesOptions) (some bool, err error) {
+	shape := s.layout.Shape()
+	for {
+		answer, err := s.nextChanges(ctx, c, shard, o)
+		if err != nil || answer == nil {
+			return some, err
+		}
+		if answer.Table >= len(s.layout.Tables) {
+			return some, fmt.Errorf("job: shard %d has changes of table %d of %d: %w", shard, answer.Table, len(s.layout.Tables), ps.ErrMismatch)
+		}
+		spec := &shape.Tables[answer.Table]
+		for _, e := range inspect.Entries(spec, &answer.Rows) {
+			if err := o.Give(&result.Change{Shard: shard, Entry: &e, All: answer.All}); err != nil {
+				return some, err
+			}
+		}
+		for _, id := range answer.Removed {
+			e := &result.Entry{Table: spec.Name, ID: id, Slot: param.SlotOf(id)}
+			if err := o.Give(&result.Change{Shard: shard, Entry: e, Removed: true, All: answer.All}); err != nil {
+				return some, err
+			}
+		}
+		some = some || len(answer.Rows.Keys)+len(answer.Removed) > 0
+		if answer.Whole && (some || answer.All) {
+			if err := o.Give(&result.Change{Shard: shard, Whole: true, All: answer.All}); err != nil {
+				return some, err
+			}
+		}
+		if err := o.Flush(); err != nil {
+			return some, err
+		}
+		if !answer.Whole {
+			continue
+		}
+		if !o.Follow { // what it answers comes again
+			_, err = s.nextChanges(ctx, c, shard, o)
+		}
+		return some, err
+	}
+}
+
+// nextChanges asks a shard, again and again where it does not answer and changes are followed; nil: the context has ended.
+func (s remoteShards) nextChanges(ctx context.Context, c *ps.Consumer, shard int, o ChangesOptions) (*ps.Changes, error) {
+	for {
+		answer, err := c.Next(ctx, shard)
+		switch {
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil && o.Follow:
+			return nil, nil
+		case !o.Follow || !errors.Is(err, ps.ErrUnreachable) && !errors.Is(err, ps.ErrNotReady) && !errors.Is(err, ps.ErrClosed):
+			return nil, fault.Unavailable(err)
+		}
+		if o.Logger != nil {
+			o.Logger.WarnContext(ctx, "a shard gives no changes", "shard", shard, "err", err)
+		}
+		select {
+		case <-time.After(o.Every):
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}

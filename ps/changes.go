@@ -1,0 +1,105 @@
+package ps
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+const (
+	// DefaultConsumerIdle is for how long a shard keeps what has changed for a consumer that does not ask.
+	DefaultConsumerIdle = time.Hour
+	// MaxConsumers is how many consumers a shard keeps changes for.
+	MaxConsumers = 16
+	// MaxConsumerName bounds the name of a consumer, bytes.
+	MaxConsumerName = 200
+)
+
+// ChangesRequest asks a shard for the fids whose rows have changed or gone since a consumer asked last.
+type ChangesRequest struct {
+	// Consumer names who asks. The first request of a name registers it; from then on the shard takes note of changes for it.
+	Consumer string
+	// Stream and Seq are those of the last answer that the consumer has dealt with, which it acknowledges by that; 0 for none. The answer after it
+	// is given, or given again. Without them, or with others than the shard knows, what was not acknowledged as a pass begins again.
+	Stream, Seq uint64
+	// Rows asks for whole rows; without it there are keys, times and counts.
+	Rows bool
+	// Drop ends the registration.
+	Drop bool
+	// Shards is how many shards the consumer knows of; a cluster of another number refuses it. 0: it does not say.
+	Shards int
+}
+
+// Changes is what a shard answers. One answer has a piece of one table.
+//
+// A shard gives its changes in passes: all rows that had changed, and keys of rows that had gone, when the pass began, in pieces, each as it is when it is read. What
+// changes meanwhile comes again with the next pass. So a consumer that deals with every answer has, at the end of a pass, every change that was applied
+// before it began, and each answer may be dealt with more than once.
+type Changes struct {
+	// Stream is another one after each registration, Seq counts its answers.
+	Stream, Seq uint64
+	// All says that the pass brings all rows: the shard does not know what the consumer has, because it is new, came too seldom, or the shard
+	// was started again or has gone back to another state. What the consumer has of the shard's rows and does not get in this pass is no more.
+	All bool
+	// Whole says that the pass ends with this answer.
+	Whole bool
+	// Table is the number of the table in the layout.
+	Table int
+	// Rows were made or changed, in the order of [table.Hash].
+	Rows table.Rows
+	// Removed have no row any more.
+	Removed []int64
+}
+
+// ChangesSource gives the changes of shards: a coordinator.Cluster or rpc.Remote.
+type ChangesSource interface {
+	// ChangesFor asks one shard.
+	ChangesFor(ctx context.Context, shard int, r ChangesRequest) (*Changes, error)
+}
+
+// Consumer asks the shards for changes under a name, and acknowledges each answer with the next question to its shard. A later one with the name of
+// one that has died continues with the pass that was not acknowledged to its end, from the beginning. Next may be called for different shards at the same
+// time, not for one.
+type Consumer struct {
+	from ChangesSource
+	of   []ChangesRequest
+}
+
+// NewConsumer makes a consumer of so many shards; rows says that it wants whole rows. It registers at each shard with its first question.
+func NewConsumer(name string, from ChangesSource, shards int, rows bool) *Consumer {
+	c := &Consumer{from: from, of: make([]ChangesRequest, shards)}
+	for i := range c.of {
+		c.of[i] = ChangesRequest{Consumer: name, Rows: rows, Shards: shards}
+	}
+	return c
+}
+
+// Next acknowledges what Next has returned last of a shard, and returns what follows. An answer that is [Changes.Whole] and empty says that there is
+// nothing new. After an error it may be called again. Errors: [ErrRolledBack] when there are
+// more or fewer shards now, so that another consumer has to be made for them; [ErrNotReady], [ErrConsumers], [ErrClosed], [ErrUnreachable], the context's.
+func (c *Consumer) Next(ctx context.Context, shard int) (*Changes, error) {
+	r := &c.of[shard]
+	out, err := c.from.ChangesFor(ctx, shard, *r)
+	if err == nil {
+		r.Stream, r.Seq = out.Stream, out.Seq
+	}
+	return out, err
+}
+
+// Leave ends the registration at all shards. Errors: as Next.
+func (c *Consumer) Leave(ctx context.Context) error {
+	for shard, r := range c.of {
+		r.Drop = true
+		if _, err := c.from.ChangesFor(ctx, shard, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OtherShards says that there are not as many shards as a caller knows of. It wraps [ErrRolledBack].
+func OtherShards(knows, numShards int) error {
+	return fmt.Errorf("ps: the caller knows of %d shards, and now there are %d; begin again with their number: %w", knows, numShards, ErrRolledBack)
+}

@@ -1,0 +1,285 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// consumer is somebody whom changes are kept for: bits of the rows of each table that have changed. They lie in memory alone. Who has been forgotten, or asks a
+// shard that has begun again, gets all rows.
+type consumer struct {
+	name string
+	// trackers are those of the tables, under the node's lock; so is asked, when it asked last.
+	trackers []*table.Tracker
+	asked    time.Time
+	timer    *time.Timer
+
+	mu sync.Mutex // before the node's
+	// stream names the registration; all: the next pass, or the one under way, brings all rows.
+	stream uint64
+	all    bool
+	seq    uint64 // of the last answer
+	pass   *pass
+}
+
+// pass gives what had changed at one moment.
+type pass struct {
+	changes []*table.Changes // of each table
+	walks   []*table.Walk
+	starts  []table.Place
+	removed [][]int64
+	// from is where the last answer began, to where it ended.
+	from, to passPlace
+}
+
+// passPlace is how far a pass is: removed keys of a table were given before its rows.
+type passPlace struct {
+	table, removed int
+	rows           table.Place
+}
+
+const (
+	// answerRows bounds the rows, and the removed keys, of an answer, answerBytes the memory of its rows, about.
+	answerRows  = 4096
+	answerBytes = 4 << 20
+	// answerPieces bounds the segments of the index that are looked at for one answer: a pass over a large table of which little has changed has empty
+	// answers, and nobody who wants to replace the state waits for long.
+	answerPieces = 256
+)
+
+// ChangesFor gives a consumer what has changed. Errors: [ps.ErrNotReady], [ps.ErrConsumers], [ps.ErrClosed], the context's.
+func (n *Node) ChangesFor(ctx context.Context, r ps.ChangesRequest) (*ps.Changes, error) {
+	n.use.RLock() // the tables stay
+	defer n.use.RUnlock()
+	c, err := n.consumer(r)
+	if err != nil || c == nil {
+		return &ps.Changes{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.pass == nil:
+	case r.Stream == c.stream && r.Seq == c.seq:
+		if c.pass.from = c.pass.to; c.pass.from.table == len(c.trackers) {
+			c.pass, c.all = nil, false
+		}
+	case r.Stream == c.stream && r.Seq == c.seq-1 && r.Seq > 0:
+		c.seq-- // the answer was lost
+	default:
+		n.giveBack(c)
+	}
+	if c.pass == nil {
+		n.beginPass(c)
+	}
+	c.seq++
+	out := &ps.Changes{Stream: c.stream, Seq: c.seq, All: c.all}
+	if err := n.fillAnswer(ctx, c, r.Rows, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// consumer returns who asks, registered if need be; nil for one that leaves.
+func (n *Node) consumer(r ps.ChangesRequest) (*consumer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	me := fmt.Sprintf("ps: shard %d of %d", n.opts.Index, n.numShards())
+	switch {
+	case n.shard.closed:
+		return nil, ps.ErrClosed
+	case n.generation == 0:
+		return nil, fmt.Errorf("%s: %w", me, ps.ErrNotReady)
+	case r.Shards != 0 && r.Shards != n.numShards():
+		return nil, ps.OtherShards(r.Shards, n.numShards())
+	case r.Consumer == "" || len(r.Consumer) > ps.MaxConsumerName:
+		return nil, fmt.Errorf("%s: the name of a consumer has 1 to %d bytes, not %d: %w", me, ps.MaxConsumerName, len(r.Consumer), ps.ErrConsumers)
+	}
+	if err := errors.Join(n.failed(), n.pair.refuses()); err != nil {
+		return nil, err
+	}
+	c := n.consumers[r.Consumer]
+	switch {
+	case r.Drop:
+		if c != nil {
+			n.dropConsumer(c)
+		}
+		return nil, nil
+	case c != nil:
+		c.asked = time.Now()
+		return c, nil
+	case len(n.consumers) >= ps.MaxConsumers:
+		return nil, fmt.Errorf("%s: it keeps changes for %d consumers; let one leave first (monolith ps changes JOB.yaml --consumer NAME --leave): %w", me, len(n.consumers), ps.ErrConsumers)
+	}
+	c = &consumer{name: r.Consumer, asked: time.Now(), stream: ps.NewID(), all: true}
+	for t := range n.shard.tables {
+		c.trackers = append(c.trackers, n.shard.track(t))
+	}
+	idle := n.opts.ConsumerIdle
+	c.timer = time.AfterFunc(idle, func() { n.forget(c) })
+	if n.consumers == nil {
+		n.consumers = map[string]*consumer{}
+	}
+	n.consumers[r.Consumer] = c
+	n.opts.Logger.Info("changes are kept for a consumer", "shard", n.opts.Index, "consumer", r.Consumer)
+	return c, nil
+}
+
+// forget drops a consumer that has not asked for long.
+func (n *Node) forget(c *consumer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.consumers[c.name] != c {
+		return
+	}
+	if left := n.opts.ConsumerIdle - time.Since(c.asked); left > 0 {
+		c.timer.Reset(left)
+		return
+	}
+	n.dropConsumer(c)
+	n.opts.Logger.Warn("a consumer of changes has not asked for long and is forgotten: it will be given all rows (ps.consumer_idle)",
+		"shard", n.opts.Index, "consumer", c.name, "idle", n.opts.ConsumerIdle)
+}
+
+// dropConsumer needs the lock.
+func (n *Node) dropConsumer(c *consumer) {
+	c.timer.Stop()
+	for _, k := range c.trackers {
+		k.Close()
+	}
+	delete(n.consumers, c.name)
+}
+
+// dropConsumers forgets all, because the rows are to be others. It needs the lock.
+func (n *Node) dropConsumers() {
+	for _, c := range n.consumers {
+		n.dropConsumer(c)
+	}
+}
+
+// giveBack makes what a pass was to give count as changed again.
+func (n *Node) giveBack(c *consumer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !c.all {
+		for t, of := range c.pass.changes {
+			c.trackers[t].Return(of)
+		}
+	}
+	c.pass = nil
+}
+
+// beginPass takes what has changed since the pass before.
+func (n *Node) beginPass(c *consumer) {
+	p := &pass{removed: make([][]int64, len(c.trackers))}
+	n.mu.Lock()
+	for _, k := range c.trackers {
+		if k.Lost() && !c.all {
+			c.all, c.stream, c.seq = true, ps.NewID(), 0
+			n.opts.Logger.Warn("more rows have gone than are remembered for a consumer of changes: it will be given all rows", "shard", n.opts.Index, "consumer", c.name)
+		}
+	}
+	for t, k := range c.trackers {
+		of := k.Take()
+		p.changes = append(p.changes, of)
+		if c.all {
+			of = nil
+		}
+		w := n.shard.walk(t, of)
+		p.walks, p.starts = append(p.walks, w), append(p.starts, w.Place())
+	}
+	p.from = p.place(0)
+	n.mu.Unlock()
+	if !c.all {
+		for t, of := range p.changes {
+			p.removed[t] = of.Removed()
+		}
+	}
+	c.pass = p
+}
+
+// place is where a table begins.
+func (p *pass) place(table int) passPlace {
+	at := passPlace{table: table}
+	if table < len(p.starts) {
+		at.rows = p.starts[table]
+	}
+	return at
+}
+
+// fillAnswer gives the piece of a pass that begins at its place, and moves its end.
+func (n *Node) fillAnswer(ctx context.Context, c *consumer, rows bool, out *ps.Changes) error {
+	p := c.pass
+	at := p.from
+	for pieces := 0; at.table < len(p.walks); {
+		w, removed, spec := p.walks[at.table], p.removed[at.table], n.opts.Layout.Tables[at.table]
+		most := answerRows
+		if rows {
+			most = int(max(1, min(answerRows, answerBytes/spec.RowBytes())))
+		}
+		w.Seek(at.rows)
+		w.KeysOnly = !rows
+		out.Table = at.table
+		for len(out.Rows.Keys)+len(out.Removed) < most && (at.removed < len(removed) || !at.rows.End) {
+			if pieces++; pieces > answerPieces {
+				p.to = at
+				return nil
+			}
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			left := most - len(out.Rows.Keys) - len(out.Removed)
+			if at.removed < len(removed) {
+				some := removed[at.removed:min(at.removed+left, len(removed))]
+				at.removed += len(some)
+				out.Removed = n.without(at.table, some, out.Removed)
+				continue
+			}
+			w.Next(n.mu.RLocker(), &out.Rows, left)
+			at.rows = w.Place()
+			out.Removed, w.Expired = append(out.Removed, w.Expired...), w.Expired[:0]
+		}
+		if at.removed == len(removed) && at.rows.End {
+			at = p.place(at.table + 1)
+		}
+		if len(out.Rows.Keys)+len(out.Removed) > 0 {
+			break
+		}
+	}
+	p.to, out.Whole = at, at.table == len(p.walks)
+	return nil
+}
+
+// without appends the keys that have no row to dst.
+func (n *Node) without(tbl int, keys, dst []int64) []int64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	var row table.Rows
+	for _, k := range keys {
+		if row.Reset(); !n.shard.tables[tbl].Get(k, &row) {
+			dst = append(dst, k)
+		}
+	}
+	return dst
+}
+
+// track begins to take note of what changes in a table, whatever its kind.
+func (s *Shard) track(t int) *table.Tracker {
+	if s.retained != nil {
+		return s.retained[t].Track(true)
+	}
+	return s.plain[t].Track(true)
+}
+
+// walk reads a table, whatever its kind. It may overlap lookups.
+func (s *Shard) walk(t int, only *table.Changes) *table.Walk {
+	if s.retained != nil {
+		return s.retained[t].Walk(only)
+	}
+	return s.plain[t].Walk(only)
+}
