@@ -119,7 +119,7 @@ func TestRowsOfRunningShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(stored.Slots, running.Slots, cmpopts.EquateApprox(1e-9, 0), cmpopts.IgnoreFields(job.SlotInfo{}, "Features")); diff != "" || running.Rows != stored.Rows || !cmp.Equal(stored.Newest, running.Newest) {
+	if diff := cmp.Diff(stored.Slots, running.Slots, cmpopts.EquateApprox(1e-9, 0)); diff != "" || running.Rows != stored.Rows || !cmp.Equal(stored.Newest, running.Newest) {
 		t.Errorf("%d rows, want %d; newest %v, want %v; slots (-snapshot +shards):\n%s", running.Rows, stored.Rows, running.Newest, stored.Newest, diff)
 	}
 	// Edits, made again under the request's name, and refused ones.

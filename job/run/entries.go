@@ -15,6 +15,7 @@ import (
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/rpc"
@@ -24,8 +25,9 @@ import (
 // remoteShards are the running shards of a job, with what they hold.
 type remoteShards struct {
 	*rpc.Remote
-	layout *param.Layout
-	shards int
+	layout   *param.Layout
+	features []model.Feature
+	shards   int
 }
 
 // askShards calls f with the running shards of a job, which must be in processes of their own; instead says what else helps where they are not.
@@ -38,7 +40,7 @@ func askShards(ctx context.Context, cfg *spec.Config, log *slog.Logger, instead 
 		return err
 	}
 	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
-	return f(remoteShards{remote, m.Layout(), len(cfg.PS.Addresses)})
+	return f(remoteShards{remote, m.Layout(), m.Features(), len(cfg.PS.Addresses)})
 }
 
 // LookUpOptions say which rows are looked up.
@@ -222,7 +224,7 @@ func Slots(ctx context.Context, cfg *spec.Config, log *slog.Logger) (out *result
 			at := time.UnixMicro(newest).UTC()
 			out.Newest = &at
 		}
-		for t, spec := range s.layout.Tables {
+		for t, tbl := range s.layout.Tables {
 			rows := int64(0)
 			for _, slot := range tables[t] {
 				if slot != nil {
@@ -231,14 +233,26 @@ func Slots(ctx context.Context, cfg *spec.Config, log *slog.Logger) (out *result
 			}
 			out.Rows += rows
 			for slot, of := range tables[t] {
-				if of != nil {
-					out.Slots = append(out.Slots, inspect.SlotOf(spec.Name, slot, of, rows, spec.RowBytes()))
+				if of == nil {
+					continue
 				}
+				info := inspect.SlotOf(tbl.Name, slot, of, rows, tbl.RowBytes())
+				for _, f := range s.features {
+					if f.Kind == model.Sparse && f.Table == t && hasSlot(cfg, f.Name, slot) {
+						info.Features = append(info.Features, f.Name)
+					}
+				}
+				out.Slots = append(out.Slots, info)
 			}
 		}
 		return nil
 	})
 	return out, err
+}
+
+// hasSlot reports whether a feature of a job has that slot.
+func hasSlot(cfg *spec.Config, feature string, slot int) bool {
+	return slices.ContainsFunc(cfg.Parse.Features, func(f spec.Feature) bool { return f.Name == feature && f.Slot != nil && *f.Slot == slot })
 }
 
 // ChangesOptions say which changes are given to whom.
