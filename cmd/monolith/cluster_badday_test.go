@@ -396,7 +396,7 @@ func TestDamagedStateOfShards(t *testing.T) {
 				spoil(t, filepath.Join(newest, "rows-*"), damage)
 				if durability == "wal" {
 					// A file that ends early is a torn end, for all that anybody can tell, and no damage.
-					spoil(t, filepath.Join(c.dir, "run", "wal", "shard-0001-*", "*"), "flipped")
+					spoil(t, filepath.Join(c.dir, "run", "wal", "shard-0001", "*"), "flipped")
 				}
 				shards = c.serve(t)
 				shards[0].says("; passed over").says(newest)
@@ -469,7 +469,8 @@ func TestOtherRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cc.Close() }()
-	for version, want := range map[string]string{"7": "the caller speaks version 7", "": "the caller speaks version none"} {
+	next := fmt.Sprint(wire.ProtocolVersion + 1)
+	for version, want := range map[string]string{next: "the caller speaks version " + next, "": "the caller speaks version none"} {
 		ctx := t.Context()
 		if version != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "monolith-version", version)

@@ -83,10 +83,12 @@ func TestFollow(t *testing.T) {
 						break
 					}
 					if in == nil {
-						if in, err = s.Follow(f.place); err != nil {
+						again, err := s.Follow(f.place)
+						if err != nil {
 							t.Error(err)
 							return
 						}
+						in = again
 					}
 					p, err := in.Next(ctx)
 					if err != nil {
