@@ -218,11 +218,15 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 		}
 		done = push()
 		waits("without a connection")
+		known := a
+		time.Sleep(time.Millisecond)
 		renew()
 		waits("without a connection, before the coordinator knows of it")
 		if a.Synced {
 			t.Errorf("a standby that is not connected: %+v", a)
 		}
+		a = tell(t, n, echo(0, known)) // the answer that says so was lost
+		waits("without a connection, when the coordinator was told in vain")
 		renew()
 		if err := <-done; err != nil {
 			t.Fatal(err)
