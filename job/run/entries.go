@@ -27,7 +27,6 @@ type remoteShards struct {
 	*rpc.Remote
 	layout   *param.Layout
 	features []model.Feature
-	shards   int
 }
 
 // askShards calls f with the running shards of a job, which must be in processes of their own; instead says what else helps where they are not.
@@ -40,7 +39,7 @@ func askShards(ctx context.Context, cfg *spec.Config, log *slog.Logger, instead 
 		return err
 	}
 	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
-	return f(remoteShards{remote, m.Layout(), m.Features(), len(cfg.PS.Addresses)})
+	return f(remoteShards{remote, m.Layout(), m.Features()})
 }
 
 // LookUpOptions say which rows are looked up.
@@ -278,39 +277,53 @@ type ChangesOptions struct {
 // once, whatever dies. Errors: as LookUp, and those of Give.
 func Changes(ctx context.Context, cfg *spec.Config, o ChangesOptions) error {
 	return askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
-		c := ps.NewConsumer(o.Consumer, s, s.shards, o.Weights)
-		if o.Leave {
-			return fault.Unavailable(c.Leave(ctx))
-		}
 		for {
-			quiet := true
-			for shard := range s.shards {
-				some, err := s.takeChanges(ctx, c, shard, o)
-				if err != nil {
-					return err
-				}
-				quiet = quiet && !some
+			shards, err := s.NumShards(ctx)
+			if err != nil {
+				return fault.Unavailable(err)
 			}
-			if !o.Follow {
-				return nil
+			err = s.giveChanges(ctx, ps.NewConsumer(o.Consumer, s, shards, o.Weights), shards, o)
+			if !o.Follow || !errors.Is(err, ps.ErrRolledBack) {
+				return err
 			}
-			if !quiet {
-				continue
-			}
-			select {
-			case <-time.After(o.Every):
-			case <-ctx.Done():
-				return nil
-			}
+			// There are more or fewer shards now, which give all rows.
 		}
 	})
 }
 
+// giveChanges gives what so many shards have, again and again where that is to be followed.
+func (s remoteShards) giveChanges(ctx context.Context, c *ps.Consumer, shards int, o ChangesOptions) error {
+	if o.Leave {
+		return fault.Unavailable(c.Leave(ctx))
+	}
+	for {
+		quiet := true
+		for shard := range shards {
+			some, err := s.takeChanges(ctx, c, shard, shards, o)
+			if err != nil {
+				return err
+			}
+			quiet = quiet && !some
+		}
+		if !o.Follow {
+			return nil
+		}
+		if !quiet {
+			continue
+		}
+		select {
+		case <-time.After(o.Every):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // takeChanges gives a pass of one shard, and acknowledges it.
-func (s remoteShards) takeChanges(ctx context.Context, c *ps.Consumer, shard int, o ChangesOptions) (some bool, err error) {
+func (s remoteShards) takeChanges(ctx context.Context, c *ps.Consumer, shard, shards int, o ChangesOptions) (some bool, err error) {
 	shape := s.layout.Shape()
 	for {
-		answer, err := s.nextChanges(ctx, c, shard, o)
+		answer, err := s.nextChanges(ctx, c, shard, shards, o)
 		if err != nil || answer == nil {
 			return some, err
 		}
@@ -342,14 +355,14 @@ func (s remoteShards) takeChanges(ctx context.Context, c *ps.Consumer, shard int
 			continue
 		}
 		if !o.Follow { // what it answers comes again
-			_, err = s.nextChanges(ctx, c, shard, o)
+			_, err = s.nextChanges(ctx, c, shard, shards, o)
 		}
 		return some, err
 	}
 }
 
 // nextChanges asks a shard, again and again where it does not answer and changes are followed; nil: the context has ended.
-func (s remoteShards) nextChanges(ctx context.Context, c *ps.Consumer, shard int, o ChangesOptions) (*ps.Changes, error) {
+func (s remoteShards) nextChanges(ctx context.Context, c *ps.Consumer, shard, shards int, o ChangesOptions) (*ps.Changes, error) {
 	for {
 		answer, err := c.Next(ctx, shard)
 		switch {
@@ -367,6 +380,10 @@ func (s remoteShards) nextChanges(ctx context.Context, c *ps.Consumer, shard int
 		case <-time.After(o.Every):
 		case <-ctx.Done():
 			return nil, nil
+		}
+		// A shard that was removed is never ready again.
+		if n, err := s.NumShards(ctx); err == nil && n != shards {
+			return nil, fault.Unavailable(ps.OtherShards(shards, n))
 		}
 	}
 }

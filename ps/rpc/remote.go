@@ -312,6 +312,15 @@ func (r *Remote) Info() ps.ClusterInfo {
 	return r.info
 }
 
+// NumShards asks how many shards there are.
+func (r *Remote) NumShards(ctx context.Context) (int, error) {
+	if err := r.refresh(ctx); err != nil {
+		return 0, err
+	}
+	peers, _ := r.now()
+	return len(peers), nil
+}
+
 // Restored returns the snapshot that the cluster's state goes back to, or nil.
 func (r *Remote) Restored() *ps.SnapshotInfo { return r.Info().Restored }
 
@@ -421,7 +430,7 @@ func (r *Remote) Tally(ctx context.Context) (tables []tally.Slots, newest int64,
 func (r *Remote) ChangesFor(ctx context.Context, shard int, req ps.ChangesRequest) (*ps.Changes, error) {
 	peers, _ := r.now()
 	if shard >= len(peers) {
-		return nil, ps.OtherShards(shard, len(peers))
+		return nil, ps.OtherShards(req.Shards, len(peers))
 	}
 	return peers[shard].ChangesFor(ctx, req)
 }

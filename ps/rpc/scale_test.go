@@ -117,6 +117,12 @@ func TestScale(t *testing.T) {
 					t.Errorf("on %d shards: row of %d: %t, want %t: %v", to, fid, found, had[fid], err)
 				}
 			}
+			if n, err := r.NumShards(t.Context()); n != to || err != nil {
+				t.Errorf("%d shards, %v; want %d", n, err, to)
+			}
+			if _, err := ps.NewConsumer("of another number", r, to+1, false).Next(t.Context(), 0); !errors.Is(err, ps.ErrRolledBack) {
+				t.Errorf("changes for one that knows of %d shards: %v, want ErrRolledBack", to+1, err)
+			}
 			if n := len(r.Info().Addrs); n != to {
 				t.Errorf("%d addresses, want %d", n, to)
 			}

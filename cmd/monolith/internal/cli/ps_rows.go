@@ -334,7 +334,7 @@ written at least once.
 A line has shard, table, id, slot, occurrences and updated, with --weights all of the row, as monolith ps lookup shows it; "removed": true where the row has gone.
 "whole": true ends what a shard had to say: everything is there that was applied before it began. Lines with "all": true bring all rows of a shard, because the
 consumer is new, has not come for ps.consumer_idle, or the shard was started again or has gone back to a snapshot: rows of that shard that are not
-among them are no more. Rows that have expired are told when their memory is freed.
+among them are no more. So do all shards after monolith ps scale: then rows lie on other shards. Rows that have expired are told when their memory is freed.
 
 Dense parameters are not among them. It needs the right to read (ps.allow).`,
 		Example: `  monolith ps changes job.yaml --consumer sync
