@@ -99,15 +99,12 @@ func (u *Uploader) Restore(ctx context.Context, fresh bool) (restored *snapshot.
 		local = nil
 	}
 	restored, after, err = u.restore(ctx, local, fresh)
-	if err != nil && len(local) > 0 && ctx.Err() == nil && !lasting(err) {
+	if err != nil && len(local) > 0 && ctx.Err() == nil && !failure.Lasting(err) {
 		u.o.Logger.WarnContext(ctx, "snapshots cannot be uploaded for now; it is tried again while training", "url", u.o.URL, "err", err)
 		return nil, 0, nil
 	}
 	return restored, after, err
 }
-
-// lasting reports whether an error is about what lies in the store or was asked for: trying again does not help.
-func lasting(err error) bool { return failure.Lasting(err) }
 
 func (u *Uploader) restore(ctx context.Context, local []snapshot.Entry, fresh bool) (restored *snapshot.Info, after uint64, err error) {
 	store, err := u.o.Open(ctx)
