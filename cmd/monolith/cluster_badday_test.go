@@ -159,6 +159,27 @@ func (p *child) says(words string) *child {
 	return p
 }
 
+// stop stops the process as SIGSTOP does, and returns once none of its threads runs.
+func (p *child) stop() {
+	p.t.Helper()
+	pid := p.cmd.Process.Pid
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		running := slices.ContainsFunc(threads, func(path string) bool {
+			b, _ := os.ReadFile(path)
+			_, state, _ := strings.Cut(string(b), ") ")
+			return state != "" && state[0] != 'T'
+		})
+		if !running {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("process %d goes on after SIGSTOP", pid)
+		}
+	}
+}
+
 // end sends a signal, if it is not 0, and waits for the end.
 func (p *child) end(sig syscall.Signal) outcome {
 	p.t.Helper()
@@ -702,10 +723,11 @@ func TestSignalsOfShards(t *testing.T) {
 	o = one.end(os.Interrupt.(syscall.Signal))
 	o.wants(t, 0, "SIGINT: the shards of this process end", "workers wait 1s for them to come back")
 
-	// A shard that does not answer keeps the last snapshot waiting: the second signal does not.
+	// A shard that does not answer keeps a last snapshot of what has changed waiting: the second signal does not.
 	held := start(t, "", "ps", c.job, "--shard", "1").says("listens")
-	zero := start(t, "", "ps", c.job, "--shard", "0").says(" shards are ready")
-	_ = held.cmd.Process.Signal(syscall.SIGSTOP)
+	zero := start(t, "", "ps", c.job, "--shard", "0", "--set", "snapshot.every=1h").says(" shards are ready")
+	monolith(t, "ps", "reinitialize", c.job, "embedding", "3:17", "3:18", "3:19", "3:20").wants(t, 0)
+	held.stop()
 	_ = zero.cmd.Process.Signal(syscall.SIGTERM)
 	zero.says("taking a last snapshot")
 	zero.end(syscall.SIGINT).wants(t, 128+int(syscall.SIGINT), "stopped at once by a second SIGINT")

@@ -44,7 +44,7 @@ func TestStandby(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 
-	_ = shards[1].cmd.Process.Signal(syscall.SIGSTOP)
+	shards[1].stop()
 	began := time.Now()
 	standby.says(charge)
 	t.Logf("in charge %v after the other was stopped", time.Since(began).Round(time.Millisecond))
