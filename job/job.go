@@ -181,6 +181,8 @@ type (
 	TableNeed = result.TableNeed
 	// InspectOptions say what to show of a source.
 	InspectOptions = inspect.Options
+	// NearestOptions say which rows are compared.
+	NearestOptions = inspect.NearestOptions
 	// SlotOptions say how the slots of a snapshot are looked at.
 	SlotOptions = inspect.SlotOptions
 	// ProposeOptions say what to look at for a job.
@@ -199,6 +201,10 @@ type (
 	FeatureInfo = result.FeatureInfo
 	// RowInfo is one record.
 	RowInfo = result.RowInfo
+	// ModelInfo describes a model.
+	ModelInfo = result.ModelInfo
+	// NearestRows are the rows of a table that are nearest to one of them.
+	NearestRows = result.NearestRows
 	// SnapshotInfo is what a snapshot holds.
 	SnapshotInfo = result.SnapshotInfo
 	// SnapshotSlots is what a snapshot has of each slot.
@@ -394,6 +400,27 @@ func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*Sour
 // newer ones are damaged.
 func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
 	return inspect.Snapshot(ctx, path)
+}
+
+// DescribeModel describes the model of a job by its graph, for examples whose sparse features have so many entries each. Nothing is read but what the
+// model is made of. Errors: those of [BuildModel].
+func DescribeModel(cfg *Config, entries float64) (*ModelInfo, error) {
+	m, err := BuildModel(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return inspect.Model(m, entries)
+}
+
+// DescribeStoredModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots. Rows are not read.
+func DescribeStoredModel(path string, entries float64) (*ModelInfo, error) {
+	return inspect.SnapshotModel(path, entries)
+}
+
+// Nearest returns the rows of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, whose vectors have the largest cosine
+// with that of one of them. The rows of the table are read twice, and not held.
+func Nearest(ctx context.Context, path string, o NearestOptions) (*NearestRows, error) {
+	return inspect.Nearest(ctx, path, o)
 }
 
 // InspectSlots describes the rows of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, by their

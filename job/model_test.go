@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,141 +11,154 @@ import (
 
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/ps/table"
 )
 
-// TestWeightCountsAtBatchOne trains in batches of one row by SGD: a weight divided by its batch's sum would say nothing
-// there. Copies of a row are as many small steps, so they agree to the first order.
-func TestWeightCountsAtBatchOne(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	train := func(name, weight string, copies int) float64 {
-		t.Helper()
-		var b strings.Builder
-		for i := range 40 {
-			for range copies {
-				fmt.Fprintf(&b, "1,%d,%s\n", i%8, weight)
-			}
-		}
-		path := filepath.Join(dir, name+".csv")
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		c, err := job.Decode(fmt.Appendf(nil, `
+// modelJob is a small job over the synthetic source, in a folder of its own.
+func modelJob(t *testing.T, model string) *job.Config {
+	t.Helper()
+	c, err := job.Decode(fmt.Appendf(nil, `
 version: 1
-name: %s
 dir: %q
-deterministic: true
-source: {text: {files: [%q]}}
+source: {synthetic: {examples: 3000}}
 parse:
-  format: csv
-  columns: [y, id, w]
-  features: [{name: id, slot: 1, type: int}]
-  label: y
-  weight: w
-model: {lr: {}}
-optimizer: {dense: {sgd: {lr: 0.001}}, bias: {sgd: {lr: 0.001}}}
-train: {batch: 1}
-`, name, filepath.Join(dir, name), path), "weights.yaml", job.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := job.Run(t.Context(), c, job.RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Every label is 1, so how far the model has come shows in its loss.
-		return math.Ln2 - r.Metrics["progressive_log_loss"]
-	}
-	once, twice, copies, hundredth := train("once", "1", 1), train("twice", "2", 1), train("copies", "1", 2), train("hundredth", ".01", 1)
-	if once <= 0 || math.Abs(twice/copies-1) > .05 || math.Abs(100*hundredth/once-1) > .05 {
-		t.Errorf("gain of weights 1, 2, .01: %v, %v, %v; of two copies %v", once, twice, hundredth, copies)
-	}
-}
-
-// TestValuesOfEntriesCount trains on libfm rows of one feature: an entry of value 2 is two entries of value 1, and not one.
-func TestValuesOfEntriesCount(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	train := func(name, model, entry string) job.Scores {
-		t.Helper()
-		var b strings.Builder
-		for i := range 400 {
-			fmt.Fprintf(&b, "%d %s %d:1 %d:0.5\n", i*i%7%2, fmt.Sprintf(entry, i%5), 10+i%3, 20+i%7)
-		}
-		path := filepath.Join(dir, name+".libfm")
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		c, err := job.Decode(fmt.Appendf(nil, `
-version: 1
-name: %s
-dir: %q
-deterministic: true
-source: {text: {files: [%q]}}
-parse: {format: libfm}
+  features: [{name: user, slot: 1}, {name: item, slot: 2}, {name: price, kind: dense}]
+  label: {name: y, column: click}
 model: %s
-train: {batch: 50}
-`, name, filepath.Join(dir, name), path, model), "values.yaml", job.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := job.Run(t.Context(), c, job.RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Metrics
-	}
-	two, twice, once := train("two", "lr", "%d:2"), train("twice", "lr", "%[1]d:1 %[1]d:1"), train("once", "lr", "%d:1")
-	fm := train("fm", "{fm: {embedding_init: {normal: 1}}}", "%d:2")
-	differ := func(a, b job.Scores) bool { // by more than float32 sums of another order do
-		return math.Abs(a["progressive_log_loss"]-b["progressive_log_loss"]) > 1e-6
-	}
-	if differ(two, twice) || !differ(two, once) || !differ(two, fm) {
-		t.Errorf("value 2: %v; two entries: %v, which is the same; value 1: %v and fm: %v, which are not", two, twice, once, fm)
-	}
-}
-
-// TestAnotherModelIsNamed changes the shape of a job's model that has a snapshot: training, evaluation and check say which
-// parameter, both values and what to do. Rules may change, and training says which have.
-func TestAnotherModelIsNamed(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	writeLibfm(t, filepath.Join(dir, "train.libfm"), 300, 0)
-	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
-	if _, err := job.Run(t.Context(), epochsJob(t, dir, "train.libfm", "run", "epochs=1"), job.RunOptions{}); err != nil {
+`, filepath.Join(t.TempDir(), "run"), model), "model.yaml", job.LoadOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	for set, want := range map[string]string{
-		"model.deepfm.hidden=[16]": "tensor deep.0.weight: the snapshot has shape [12 8], the model [12 16]",
-		"model.deepfm.dim=5":       "table embedding segment vec: the snapshot has dim 4, the model dim 5",
-	} {
-		c := epochsJob(t, dir, "train.libfm", "run", "epochs=1", set)
-		_, trained := job.Run(t.Context(), c, job.RunOptions{})
-		_, evaluated := job.Evaluate(t.Context(), c, job.EvalOptions{})
-		for what, err := range map[string]error{"train": trained, "eval": evaluated} {
-			if err == nil || !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s with %s: %v, want %q in it", what, set, err, want)
+	return c
+}
+
+// TestDescribeModel counts a model by hand, and finds the same in the snapshot that it is trained to.
+func TestDescribeModel(t *testing.T) {
+	t.Parallel()
+	c := modelJob(t, "{deepfm: {dim: 4, hidden: [16, 8]}}")
+	m, err := job.DescribeModel(c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The deep part takes two pooled rows and the embedded price, 4 numbers each; price has a weight and a vector of its own.
+	const deep = (12*16 + 16) + (16*8 + 8) + (8 + 1)
+	if want := int64(deep + 1 + 1 + 4); m.Parameters != want || m.RowParameters != 0 {
+		t.Errorf("%d dense parameters and %d in rows, want %d and none: %+v", m.Parameters, m.RowParameters, want, m.Tensors)
+	}
+	products := 0.0
+	for _, o := range m.Operators {
+		if strings.HasPrefix(o.Operator, "linear") {
+			products += o.FLOPs
+		}
+		for _, in := range o.Inputs {
+			if in >= o.ID {
+				t.Errorf("%%%d takes %%%d, which comes later", o.ID, in)
 			}
 		}
-		found, err := job.Check(t.Context(), c)
-		if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, want) || !strings.Contains(found[0].Message, "--resume=false") {
-			t.Errorf("check with %s: %v, %v", set, found, err)
-		}
 	}
-	c := epochsJob(t, dir, "train.libfm", "run", "epochs=1", "optimizer.sparse.adagrad.lr=0.1", "model.deepfm.embedding_l2=0.5")
-	var said []string
-	if _, err := job.Run(t.Context(), c, job.RunOptions{Notice: func(line string) { said = append(said, line) }}); err != nil {
+	if want := 2.0 * (12*16 + 16*8 + 8 + 1); products != want {
+		t.Errorf("products make %v additions and multiplications, want %v", products, want)
+	}
+	if m.FLOPs < products || m.Entries != 1 || len(m.Heads) != 1 || m.Heads[0].Loss != "cross_entropy" {
+		t.Errorf("%+v", m)
+	}
+	more, err := job.DescribeModel(c, 5)
+	if err != nil || more.FLOPs <= m.FLOPs || more.Parameters != m.Parameters {
+		t.Errorf("with five ids each %v additions and multiplications, with one %v: %v", more.FLOPs, m.FLOPs, err)
+	}
+
+	if _, err := job.Run(t.Context(), c, job.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"embedding.vec: adagrad's lr is 0.1, was 0.05", "embedding.vec: l2 is 0.5, was 0"} {
-		if !slices.Contains(said, want) {
-			t.Errorf("%q is not said: %q", want, said)
+	stored, err := job.DescribeStoredModel(c.Dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := job.InspectSnapshot(t.Context(), c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.RowParameters != 5*info.Rows || info.Rows == 0 || stored.Snapshot != info.Path || stored.Model != "deepfm" {
+		t.Errorf("%d weights in %d rows of %s, model %q", stored.RowParameters, info.Rows, stored.Snapshot, stored.Model)
+	}
+	if stored.FLOPs != m.FLOPs || stored.Parameters != m.Parameters || len(stored.Operators) != len(m.Operators) {
+		t.Errorf("stored %+v\nmade %+v", stored, m)
+	}
+}
+
+// TestNearest is checked against all rows, compared one by one.
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	c := modelJob(t, "{fm: {dim: 4}}")
+	r, err := job.Run(t.Context(), c, job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := snapshot.Open(t.Context(), r.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // it was only read
+	vectors := map[int64][]float32{}
+	at, dim := 0, s.Info().Tables[0].Dim()
+	for _, segment := range s.Info().Tables[0].Segments {
+		if segment.Dim == 4 {
+			break
+		}
+		at += segment.Dim
+	}
+	if err := s.Rows(0, func(r *table.Rows) error {
+		for i, id := range r.Keys {
+			vectors[id] = slices.Clone(r.Weights[i*dim+at:][:4])
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	cosine := func(a, b []float32) float64 {
+		var ab, aa, bb float64
+		for i := range a {
+			ab, aa, bb = ab+float64(a[i])*float64(b[i]), aa+float64(a[i])*float64(a[i]), bb+float64(b[i])*float64(b[i])
+		}
+		return ab / math.Sqrt(aa*bb)
+	}
+	var id int64
+	for candidate := range vectors {
+		if candidate>>48 == 2 {
+			id = candidate
 		}
 	}
-	if found, err := job.Check(t.Context(), c); err != nil || len(found) != 0 {
-		t.Errorf("check: %v, %v", found, err)
+	for _, all := range []bool{false, true} {
+		const k = 7
+		got, err := job.Nearest(t.Context(), c.Dir, job.NearestOptions{Table: s.Info().Tables[0].Name, ID: id, K: k, AllSlots: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []float64
+		for other, v := range vectors {
+			if other != id && (all || other>>48 == 2) {
+				want = append(want, cosine(vectors[id], v))
+			}
+		}
+		slices.Sort(want)
+		slices.Reverse(want)
+		if got.Compared != int64(len(want)) || len(got.Rows) != k {
+			t.Fatalf("all slots %v: %d rows of %d, want %d of %d", all, len(got.Rows), got.Compared, k, len(want))
+		}
+		for i, row := range got.Rows {
+			if math.Abs(row.Cosine-want[i]) > 1e-6 || math.Abs(row.Cosine-cosine(vectors[id], vectors[row.ID])) > 1e-6 || row.Updated == nil || row.Occurrences == 0 {
+				t.Errorf("all slots %v: place %d is %+v, want cosine %v", all, i, row, want[i])
+			}
+		}
 	}
-	if _, err := job.Evaluate(t.Context(), c, job.EvalOptions{}); err != nil {
-		t.Error(err)
+	for words, o := range map[string]job.NearestOptions{
+		"no row of id 5":     {Table: s.Info().Tables[0].Name, ID: 5, K: 1},
+		"no table":           {Table: "none", ID: id, K: 1},
+		`did you mean "vec"`: {Table: s.Info().Tables[0].Name, ID: id, K: 1, Segment: "vect"},
+	} {
+		if _, err := job.Nearest(t.Context(), c.Dir, o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%+v: %v, want one that says %q", o, err, words)
+		}
 	}
 }

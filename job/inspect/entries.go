@@ -77,13 +77,9 @@ func rowsOf(ctx context.Context, path, tableName string, ids []int64) (out *resu
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	tables := s.Info().Tables
-	t := slices.IndexFunc(tables, func(x snapshot.Table) bool { return x.Name == tableName })
-	if t < 0 {
-		names := make([]string, len(tables))
-		for i, x := range tables {
-			names[i] = x.Name
-		}
-		return nil, fault.Config("job: snapshot %s has no table %q; its tables are %q", path, tableName, names)
+	t, err := tableNamed(path, tables, tableName)
+	if err != nil {
+		return nil, err
 	}
 	wanted := map[int64]bool{}
 	for _, id := range ids {
@@ -108,4 +104,17 @@ func rowsOf(ctx context.Context, path, tableName string, ids []int64) (out *resu
 	out = Found(&shape, &found, ids)
 	out.Snapshot = path
 	return out, nil
+}
+
+// tableNamed is the number of a table of a snapshot.
+func tableNamed(path string, tables []snapshot.Table, name string) (int, error) {
+	t := slices.IndexFunc(tables, func(x snapshot.Table) bool { return x.Name == name })
+	if t < 0 {
+		names := make([]string, len(tables))
+		for i, x := range tables {
+			names[i] = x.Name
+		}
+		return 0, fault.Config("job: snapshot %s has no table %q; its tables are %q", path, name, names)
+	}
+	return t, nil
 }

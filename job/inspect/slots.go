@@ -96,22 +96,24 @@ type slotReader struct {
 	read, total int64
 }
 
+// counted is f that says how far it is, and ends with the context.
+func (l *slotReader) counted(f func(*table.Rows)) func(*table.Rows) error {
+	return func(r *table.Rows) error {
+		f(r)
+		l.read += int64(len(r.Keys))
+		if l.progress != nil {
+			l.progress(l.read, l.total)
+		}
+		return context.Cause(l.ctx)
+	}
+}
+
 // each calls rows with the rows of a table and waiting with its fids that wait, until the context ends.
 func (l *slotReader) each(tbl int, rows, waiting func(*table.Rows)) error {
-	count := func(f func(*table.Rows)) func(*table.Rows) error {
-		return func(r *table.Rows) error {
-			f(r)
-			l.read += int64(len(r.Keys))
-			if l.progress != nil {
-				l.progress(l.read, l.total)
-			}
-			return context.Cause(l.ctx)
-		}
-	}
-	if err := l.s.Rows(tbl, count(rows)); err != nil {
+	if err := l.s.Rows(tbl, l.counted(rows)); err != nil {
 		return err
 	}
-	return l.s.Waiting(tbl, snapshot.KindWaiting, count(waiting))
+	return l.s.Waiting(tbl, snapshot.KindWaiting, l.counted(waiting))
 }
 
 // newest is the largest time in the snapshot, 0 where none has any.

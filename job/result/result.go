@@ -503,6 +503,94 @@ type SnapshotFeature struct {
 	Dim   int    `json:"dim,omitempty"`
 }
 
+// ModelInfo describes a model.
+type ModelInfo struct {
+	// Snapshot is the snapshot that it was read from, empty for that of a job file; Damaged are as in [SnapshotInfo].
+	Snapshot string   `json:"snapshot,omitempty"`
+	Damaged  []string `json:"damaged,omitempty"`
+	// Model is its name in the job, empty where a program did not say.
+	Model string `json:"model,omitempty"`
+	// Parameters counts the numbers of all dense tensors, RowParameters the weights of all rows, which only a snapshot has.
+	Parameters    int64 `json:"parameters"`
+	RowParameters int64 `json:"row_parameters"`
+	// FLOPs are the additions and multiplications of one prediction of one example, each of whose sparse features has Entries ids.
+	FLOPs   float64 `json:"flops"`
+	Entries float64 `json:"entries"`
+	// Operators are those that a head depends on, as they were declared, inputs before those who take them.
+	Operators []OperatorInfo `json:"operators"`
+	Tensors   []ModelTensor  `json:"tensors"`
+	Tables    []ModelTable   `json:"tables"`
+	Heads     []ModelHead    `json:"heads"`
+}
+
+// OperatorInfo is an operator of a model's graph.
+type OperatorInfo struct {
+	// ID is its number; Inputs are those of the operators whose values it takes.
+	ID     int   `json:"id"`
+	Inputs []int `json:"inputs"`
+	// Operator has its name and settings, Shape its value's.
+	Operator string `json:"operator"`
+	Shape    string `json:"shape"`
+	// FLOPs are its part of a prediction of one example; operators that run as one take less together.
+	FLOPs float64 `json:"flops"`
+}
+
+// ModelTensor is a dense parameter of a model.
+type ModelTensor struct {
+	Name       string `json:"name"`
+	Shape      []int  `json:"shape"`
+	Parameters int64  `json:"parameters"`
+	Init       string `json:"init"`
+	Optimizer  string `json:"optimizer"`
+}
+
+// ModelTable is a table of a model. Rows is 0 but of a snapshot.
+type ModelTable struct {
+	Name     string         `json:"name"`
+	Dim      int            `json:"dim"`
+	Rows     int64          `json:"rows"`
+	Segments []ModelSegment `json:"segments"`
+}
+
+// ModelSegment is a part of the rows of a table.
+type ModelSegment struct {
+	Name      string `json:"name"`
+	Dim       int    `json:"dim"`
+	Init      string `json:"init"`
+	Optimizer string `json:"optimizer"`
+}
+
+// ModelHead is an output of a model.
+type ModelHead struct {
+	Name   string  `json:"name"`
+	Loss   string  `json:"loss"`
+	Weight float32 `json:"weight"`
+}
+
+// NearestRows are the rows of a table whose vectors are nearest to that of one of them.
+type NearestRows struct {
+	Snapshot string   `json:"snapshot"`
+	Damaged  []string `json:"damaged,omitempty"`
+	Table    string   `json:"table"`
+	Segment  string   `json:"segment"`
+	ID       int64    `json:"id"`
+	Slot     int      `json:"slot"`
+	// Compared counts the rows that were looked at, but for that of ID itself.
+	Compared int64 `json:"compared"`
+	// Rows are the nearest, the nearest first; of equal ones that with the smaller id.
+	Rows []NearRow `json:"rows"`
+}
+
+// NearRow is a row beside another.
+type NearRow struct {
+	ID   int64 `json:"id"`
+	Slot int   `json:"slot"`
+	// Cosine is that of the angle between the vectors, in [-1, 1].
+	Cosine      float64    `json:"cosine"`
+	Occurrences uint64     `json:"occurrences"`
+	Updated     *time.Time `json:"updated,omitempty"`
+}
+
 // TensorInfo is one dense tensor of a snapshot.
 type TensorInfo struct {
 	Name  string  `json:"name"`

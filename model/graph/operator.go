@@ -124,20 +124,30 @@ func (g *Graph) Operators() []Operator {
 func (g *Graph) FLOPs(entries float64) float64 {
 	sum := 0.0
 	for i := range g.nodes {
-		n := &g.nodes[i]
-		if !n.live {
-			continue
-		}
-		f := n.op.flops(g, n, entries)
-		switch n.shape.Kind {
-		case PerRow:
-			sum += f
-		case PerEntry:
-			sum += f * entries
-		case PerBatch, PerPair:
+		if g.nodes[i].live {
+			sum += g.flopsOf(&g.nodes[i], entries)
 		}
 	}
 	return sum
+}
+
+// OperatorFLOPs is what the operator with an ID of [Graph.Operators] has of that, as it was declared. Some are run in another form that takes
+// less, so that the sum over all may be above [Graph.FLOPs].
+func (g *Graph) OperatorFLOPs(id int, entries float64) float64 {
+	return g.flopsOf(&g.declared[id], entries)
+}
+
+// flopsOf is what a node takes for one row.
+func (g *Graph) flopsOf(n *node, entries float64) float64 {
+	f := n.op.flops(g, n, entries)
+	switch n.shape.Kind {
+	case PerRow:
+		return f
+	case PerEntry:
+		return f * entries
+	case PerBatch, PerPair:
+	}
+	return 0
 }
 
 // Text draws the graph as it was declared, an operator a line: "%3 = relu(%2) [rows 400]".

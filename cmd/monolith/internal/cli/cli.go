@@ -59,6 +59,8 @@ type Ops struct {
 	InspectSnapshot func(ctx context.Context, path string) (*job.SnapshotInfo, error)
 	// InspectSlots describes the rows of a snapshot, or of the newest one of a job's dir, by their slots.
 	InspectSlots func(ctx context.Context, path string, o job.SlotOptions) (*job.SnapshotSlots, error)
+	// Models are the functions behind `monolith model`.
+	Models ModelOps
 	// PS are the functions behind the commands below `monolith ps`.
 	PS RowOps
 	// Snapshots are the functions behind `monolith snapshot`.

@@ -38,19 +38,8 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
   monolith eval job.yaml             # how good is it?`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			var names []string
-			for _, c := range cmd.Commands() {
-				if c.IsAvailableCommand() {
-					names = append(names, c.Name())
-				}
-			}
-			return &usageError{fmt.Sprintf("unknown command %q", args[0]), nearest.Name(args[0], names)}
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          noOtherCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			out.command = cmd.Name()
 			if a.noColor {
@@ -82,7 +71,7 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 		}
 	}
 	add("job", a.trainCommand(out), a.backfillCommand(out), a.psCommand(out), a.poolCommand(out), a.evalCommand(out), a.checkCommand(out), a.planCommand(out))
-	add("more", a.demoCommand(out), a.inspectCommand(out), a.rowsCommand(out), a.snapshotCommand(out), a.initCommand(out), a.benchCommand(out), a.versionCommand(out))
+	add("more", a.demoCommand(out), a.inspectCommand(out), a.rowsCommand(out), a.snapshotCommand(out), a.modelCommand(out), a.initCommand(out), a.benchCommand(out), a.versionCommand(out))
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(topics()...)
@@ -103,6 +92,20 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return e
+}
+
+// noOtherCommand refuses what is no command of a group.
+func noOtherCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return &usageError{fmt.Sprintf("unknown command %q", args[0]), nearest.Name(args[0], names)}
 }
 
 // exactly wants n arguments and names what is missing.

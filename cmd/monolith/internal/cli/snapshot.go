@@ -1,12 +1,6 @@
 package cli
 
-import (
-	"fmt"
-
-	"github.com/spf13/cobra"
-
-	"github.com/monolith-go/monolith/internal/nearest"
-)
+import "github.com/spf13/cobra"
 
 // snapshotCommand is the group of commands for snapshots.
 func (a *App) snapshotCommand(out *outcome) *cobra.Command {
@@ -26,16 +20,7 @@ is the guide.`,
   monolith snapshot fetch job.yaml
   monolith snapshot import job.yaml model_dir
   monolith snapshot export runs/click --to model_dir`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			var names []string
-			for _, c := range cmd.Commands() {
-				names = append(names, c.Name())
-			}
-			return &usageError{fmt.Sprintf("unknown command %q", args[0]), nearest.Name(args[0], names)}
-		},
+		Args: noOtherCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(a.snapshotListCommand(out), a.snapshotVerifyCommand(out), a.snapshotDiffCommand(out), a.snapshotPruneCommand(out), a.snapshotTakeCommand(out),

@@ -155,28 +155,36 @@ func sentence(doc, goName string) string {
 func commandPage(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(generated + "# The command line\n\n" + strings.TrimSpace(root.Long) + "\n\nFor every command:\n\n```\n" + flagLines(root.PersistentFlags()) + "```\n")
-	for _, c := range root.Commands() {
-		if c.Name() == "help" || c.Name() == "completion" {
-			continue
-		}
-		if !c.Runnable() {
-			continue // a help topic
-		}
-		fmt.Fprintf(&b, "\n## monolith %s\n\n%s.\n", c.Use, c.Short)
-		if c.Long != "" {
-			b.WriteString("\n" + strings.TrimSpace(c.Long) + "\n")
-		}
-		b.WriteString("\n```\n" + c.Example + "\n```\n")
-		if lines := flagLines(c.LocalNonPersistentFlags()); lines != "" {
-			b.WriteString("\n```\n" + lines + "```\n")
-		}
-	}
+	commandSections(&b, "##", root)
 	for _, c := range root.Commands() {
 		if !c.Runnable() && c.Name() == "exit-codes" {
 			b.WriteString("\n## Exit codes\n\n```\n" + c.Long + "```\n")
 		}
 	}
 	return b.String()
+}
+
+// commandSections describes the commands of a group, each before those below it.
+func commandSections(b *strings.Builder, mark string, group *cobra.Command) {
+	for _, c := range group.Commands() {
+		if c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		if !c.Runnable() {
+			continue // a help topic
+		}
+		fmt.Fprintf(b, "\n%s %s %s\n\n%s.\n", mark, group.CommandPath(), c.Use, c.Short)
+		if c.Long != "" {
+			b.WriteString("\n" + strings.TrimSpace(c.Long) + "\n")
+		}
+		if c.Example != "" {
+			b.WriteString("\n```\n" + c.Example + "\n```\n")
+		}
+		if lines := flagLines(c.LocalNonPersistentFlags()); lines != "" {
+			b.WriteString("\n```\n" + lines + "```\n")
+		}
+		commandSections(b, mark+"#", c)
+	}
 }
 
 func flagLines(flags *pflag.FlagSet) string { return flags.FlagUsages() }

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/job"
+)
+
+// ModelOps are the functions behind `monolith model`.
+type ModelOps struct {
+	// Describe describes the model of a job file, DescribeStored that of a snapshot.
+	Describe       func(cfg *job.Config, entries float64) (*job.ModelInfo, error)
+	DescribeStored func(path string, entries float64) (*job.ModelInfo, error)
+	// Nearest finds the rows of a snapshot that are like one of them.
+	Nearest func(ctx context.Context, path string, o job.NearestOptions) (*job.NearestRows, error)
+}
+
+// modelCommand is the group of commands for models.
+func (a *App) modelCommand(out *outcome) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "model COMMAND",
+		Short: "Describe a model; find rows that are like another",
+		Long: `Describe the model of a job or of a snapshot: operators, parameters, cost. Find the rows of a snapshot that are like another. What changed between two
+snapshots is shown by monolith snapshot diff, single rows by monolith ps lookup, slots by monolith inspect --slots.`,
+		Example: `  monolith model describe job.yaml
+  monolith model nearest runs/click item 3:17`,
+		Args: noOtherCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(a.modelDescribeCommand(out), a.modelNearestCommand(out))
+	return root
+}
+
+func (a *App) modelDescribeCommand(out *outcome) *cobra.Command {
+	var (
+		set     []string
+		entries float64
+	)
+	cmd := &cobra.Command{
+		Use:   "describe JOB.yaml|DIR|SNAPSHOT",
+		Short: "Show the operators, the parameters and the cost of a model",
+		Long: `Show what a model is: its operators with the shapes of their values and the additions and multiplications that each makes for one example, its dense
+tensors and tables with how they are initialised and updated, its heads. Of a job file the model is made and nothing is read; of a folder the newest good
+snapshot in it is described, with the number of its rows.
+
+How many ids an example has of each sparse feature is --entries; what a whole batch shares is not counted. Operators that run as one take less
+together than their sum: the total says what is run. Lookups of rows are not in it.`,
+		Example: `  monolith model describe job.yaml
+  monolith model describe job.yaml --entries 8
+  monolith model describe runs/click --json | jq .result.parameters`,
+		Args: exactly("a job file or a folder"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			out.command = "model describe"
+			if entries <= 0 {
+				return &usageError{message: fmt.Sprintf("--entries is %g, must be above 0", entries)}
+			}
+			if a.Ops.Models.Describe == nil {
+				return errMissing
+			}
+			var info *job.ModelInfo
+			if isJobFile(args[0]) {
+				cfg, err := a.load(args[0], set)
+				if err != nil {
+					return err
+				}
+				if info, err = a.Ops.Models.Describe(cfg, entries); err != nil {
+					return err
+				}
+			} else {
+				var err error
+				if info, err = a.Ops.Models.DescribeStored(args[0], entries); err != nil {
+					return err
+				}
+			}
+			out.result = info
+			out.text = func(w io.Writer) error { return writeModel(w, info) }
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().Float64Var(&entries, "entries", 1, "how many `ids` an example has of each sparse feature")
+	return cmd
+}
+
+func writeModel(w io.Writer, m *job.ModelInfo) error {
+	var head [][]string
+	if m.Snapshot != "" {
+		head = append(head, []string{"snapshot", m.Snapshot})
+	}
+	for _, d := range m.Damaged {
+		head = append(head, []string{"damaged", d})
+	}
+	if m.Model != "" {
+		head = append(head, []string{"model", m.Model})
+	}
+	head = append(head, []string{"parameters", ui.Count(m.Parameters) + " dense"})
+	if m.Snapshot != "" {
+		head[len(head)-1][1] += ", " + ui.Count(m.RowParameters) + " in rows"
+	}
+	flops := ui.Count(int64(m.FLOPs)) + " additions and multiplications an example"
+	if m.Entries != 1 {
+		flops += fmt.Sprintf(", with %g ids of each sparse feature", m.Entries)
+	}
+	if err := pairs(w, append(head, []string{"cost", flops})...); err != nil {
+		return err
+	}
+	rows := [][]string{{"OPERATOR", "", "SHAPE", "COST"}}
+	for _, o := range m.Operators {
+		of := make([]string, len(o.Inputs))
+		for i, in := range o.Inputs {
+			of[i] = "%" + strconv.Itoa(in)
+		}
+		rows = append(rows, []string{"%" + strconv.Itoa(o.ID), clip(o.Operator+"("+strings.Join(of, ", ")+")", 90), o.Shape, ui.Count(int64(o.FLOPs))})
+	}
+	if err := block(w, rows, 3); err != nil {
+		return err
+	}
+	if len(m.Tensors) > 0 {
+		rows = [][]string{{"TENSOR", "SHAPE", "PARAMETERS", "INIT", "OPTIMIZER"}}
+		for _, t := range m.Tensors {
+			rows = append(rows, []string{t.Name, fmt.Sprint(t.Shape), ui.Count(t.Parameters), t.Init, t.Optimizer})
+		}
+		if err := block(w, rows, 2); err != nil {
+			return err
+		}
+	}
+	if len(m.Tables) > 0 {
+		rows = [][]string{{"TABLE", "SEGMENT", "DIM", "INIT", "OPTIMIZER", "ROWS"}}
+		for _, t := range m.Tables {
+			for _, s := range t.Segments {
+				rows = append(rows, []string{t.Name, s.Name, strconv.Itoa(s.Dim), s.Init, s.Optimizer, ui.Count(t.Rows)})
+			}
+		}
+		if m.Snapshot == "" { // nothing has rows yet
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], 5, 6)
+			}
+		}
+		if err := block(w, rows, 2, 5); err != nil {
+			return err
+		}
+	}
+	rows = [][]string{{"HEAD", "LOSS", "WEIGHT"}}
+	for _, h := range m.Heads {
+		rows = append(rows, []string{h.Name, h.Loss, strconv.FormatFloat(float64(h.Weight), 'g', -1, 32)})
+	}
+	return block(w, rows, 2)
+}
+
+func (a *App) modelNearestCommand(out *outcome) *cobra.Command {
+	o := job.NearestOptions{}
+	cmd := &cobra.Command{
+		Use:   "nearest DIR|SNAPSHOT TABLE ID",
+		Short: "Find the rows that are most like another",
+		Long: `Find the rows of a table whose vectors have the largest cosine with that of one of them: the items that a model has learnt to be alike. Rows of the same
+slot are compared, or with --all-slots those of all slots that share the table, by one segment of their weights: the widest, or --segment. The newest good
+snapshot of a folder is read; rows whose vector is zero are left out. The table is read twice and not held.
+
+The ID is the number that the model knows a value by, in decimal, hexadecimal with 0x, or as SLOT:SIGNATURE.`,
+		Example: `  monolith model nearest runs/click item 3:17
+  monolith model nearest runs/click embedding 844424930131970 -k 50 --json`,
+		Args: exactly("a folder", "a table", "an id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out.command = "model nearest"
+			if o.K <= 0 {
+				return &usageError{message: fmt.Sprintf("--number is %d, must be at least 1", o.K)}
+			}
+			ids, err := idsOf(args[2:])
+			if err != nil {
+				return err
+			}
+			if a.Ops.Models.Nearest == nil {
+				return errMissing
+			}
+			o.Table, o.ID, o.Progress = args[1], ids[0], a.rowProgress()
+			defer a.screen.SetLine("")
+			found, err := a.Ops.Models.Nearest(cmd.Context(), args[0], o)
+			if err != nil {
+				return err
+			}
+			out.result = found
+			out.text = func(w io.Writer) error { return writeNearest(w, found) }
+			return nil
+		},
+	}
+	cmd.Flags().IntVarP(&o.K, "number", "k", 10, "how many `rows` are shown")
+	cmd.Flags().StringVar(&o.Segment, "segment", "", "the `segment` that is compared (default: the widest)")
+	cmd.Flags().BoolVar(&o.AllSlots, "all-slots", false, "compare with rows of other slots too")
+	return cmd
+}
+
+func writeNearest(w io.Writer, n *job.NearestRows) error {
+	head := [][]string{{"snapshot", n.Snapshot}}
+	for _, d := range n.Damaged {
+		head = append(head, []string{"damaged", d})
+	}
+	head = append(head, []string{"row", fmt.Sprintf("%d, slot %d of table %s", n.ID, n.Slot, n.Table)},
+		[]string{"compared", fmt.Sprintf("%s by segment %s", plural(int(n.Compared), "row"), n.Segment)})
+	if err := pairs(w, head...); err != nil {
+		return err
+	}
+	if len(n.Rows) == 0 {
+		_, err := fmt.Fprintln(w, "\nno other row has a vector to compare")
+		return err
+	}
+	rows := [][]string{{"COSINE", "ID", "SLOT", "OCCURRENCES", "UPDATED"}}
+	for _, r := range n.Rows {
+		when := "-"
+		if r.Updated != nil {
+			when = r.Updated.Format(time.RFC3339)
+		}
+		rows = append(rows, []string{strconv.FormatFloat(r.Cosine, 'f', 4, 64), strconv.FormatInt(r.ID, 10), strconv.Itoa(r.Slot), ui.Count(int64(r.Occurrences)), when})
+	}
+	return block(w, rows, 0, 1, 2, 3)
+}
