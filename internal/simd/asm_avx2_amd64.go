@@ -512,6 +512,26 @@ func amsgradNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim i
 //go:noescape
 func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
 
+// rowAdagradAVX2 is s += Σd²/dim, w -= rate/√s·d, with d = g + decay·w. dim >= 8.
+//
+//go:noescape
+func rowAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32)
+
+// groupAdagradAVX2 is s += max d², w -= r·d, with d = g + decay·w and r = rate/(beta+√s), and then w *= 1 - r·l2/‖w‖, or w = 0 where that is not above 0, unless l2 is 0. dim >= 8.
+//
+//go:noescape
+func groupAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32, beta float32, l2 float32)
+
+// rowAdagradRowsAVX2 does to n > 0 rows, whose addresses are given: s += Σd²/dim, w -= rate/√s·d, with d = g + decay·w. The dim >= 8 weights begin w bytes into a row, the sum s is state bytes into it; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func rowAdagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32)
+
+// groupAdagradRowsAVX2 does to n > 0 rows, whose addresses are given: s += max d², w -= r·d, with d = g + decay·w and r = rate/(beta+√s), and then w *= 1 - r·l2/‖w‖, or w = 0 where that is not above 0, unless l2 is 0. The dim >= 8 weights begin w bytes into a row, the sum s is state bytes into it; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func groupAdagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32, beta float32, l2 float32)
+
 // lanesSquaresAVX2 is the sum of the squares of the n elements of x + decay·w: in eight lanes, element k in lane k mod 8, without fused products.
 //
 //go:noescape

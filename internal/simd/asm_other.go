@@ -392,6 +392,22 @@ func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *f
 	panic("simd: ftrlRowsAVX2 on a processor without it")
 }
 
+func rowAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32) {
+	panic("simd: rowAdagradAVX2 on a processor without it")
+}
+
+func groupAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32, beta float32, l2 float32) {
+	panic("simd: groupAdagradAVX2 on a processor without it")
+}
+
+func rowAdagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32) {
+	panic("simd: rowAdagradRowsAVX2 on a processor without it")
+}
+
+func groupAdagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32, beta float32, l2 float32) {
+	panic("simd: groupAdagradRowsAVX2 on a processor without it")
+}
+
 func lanesSquaresAVX2(n int, x *float32, w *float32, decay float32) float32 {
 	panic("simd: lanesSquaresAVX2 on a processor without it")
 }

@@ -56,6 +56,38 @@ func GroupStep(w, g []float32, rate, decay float32) {
 	}
 }
 
+// RowAdagrad is Adagrad with one sum for a vector: state[0] += Σd²/len(w), w -= rate/√state[0]·d, with d = g + decay·w.
+func RowAdagrad(w, state, g []float32, rate, decay float32) {
+	g = g[:len(w)]
+	if active != Portable && len(w) >= narrow {
+		rowAdagradAVX2(len(w), unsafe.SliceData(w), &state[0], unsafe.SliceData(g), rate, decay)
+		return
+	}
+	state[0] += GroupSquares(g, w, decay) / float32(len(w))
+	GroupStep(w, g, rate/sqrt(state[0]), decay)
+}
+
+// GroupAdagrad is RowAdagrad with the largest of the d² and with r = rate/(beta+√state[0]), and then w *= 1 - r·l2/‖w‖, or 0 where that is not above 0, unless l2 is 0.
+func GroupAdagrad(w, state, g []float32, rate, decay, beta, l2 float32) {
+	g = g[:len(w)]
+	if active != Portable && len(w) >= narrow {
+		groupAdagradAVX2(len(w), unsafe.SliceData(w), &state[0], unsafe.SliceData(g), rate, decay, beta, l2)
+		return
+	}
+	state[0] += GroupLargest(g, w, decay)
+	r := rate / (beta + sqrt(state[0]))
+	GroupStep(w, g, r, decay)
+	if l2 == 0 {
+		return
+	}
+	shrink, length := r*l2, sqrt(GroupSquares(w, w, 0))
+	if length <= shrink {
+		clear(w)
+		return
+	}
+	Scale(1-shrink/length, w)
+}
+
 // GroupLeader adds a gradient to the sums of group FTRL for a rate that is not 0: n += g², and where c is 0 z += g - (√n-√(n-g²))/rate·w, else
 // z += c·z - l2·w + g - (beta+√n)/rate·w.
 func GroupLeader(w, n, z, g []float32, rate, beta, l2, c float32) {

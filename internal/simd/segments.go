@@ -25,6 +25,8 @@ type Segments struct {
 	// from and to are the rows that are in buffer.
 	from, to      int
 	buffer, rates []float32
+	// decayed is a gradient with L2 times the weights.
+	decayed []float32
 	// seen has for what addresses hash to the number of the last run that had one.
 	seen [1 << seenBits]uint8
 	run  uint8
@@ -193,6 +195,42 @@ func (s *Segments) AMSGrad(o AdamRule, rate float64, beta2 float32) {
 		amsgradRates(v[0], v[1], v[2], v[3], v[4], s.rates, o)
 		s.unpack(3)
 	}
+}
+
+// RowAdagrad is [RowAdagrad] of each row; the state is the sum.
+func (s *Segments) RowAdagrad(rate, decay float32) {
+	if s.inPlace() {
+		rowAdagradRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, rate, decay)
+		return
+	}
+	for i := range s.Rows {
+		w, state, g := s.row(i)
+		RowAdagrad(w, state, g, rate, decay)
+	}
+}
+
+// GroupAdagrad is [GroupAdagrad] of each row; the state is the sum.
+func (s *Segments) GroupAdagrad(rate, decay, beta, l2 float32) {
+	if s.inPlace() {
+		groupAdagradRowsAVX2(len(s.Rows), &s.Rows[0], s.Weights, s.State, s.Dim, &s.Grads[0], 4*s.Step, s.L2, rate, decay, beta, l2)
+		return
+	}
+	for i := range s.Rows {
+		w, state, g := s.row(i)
+		GroupAdagrad(w, state, g, rate, decay, beta, l2)
+	}
+}
+
+// row returns the weights, the one number of state and the gradient of a row, which is valid until the next.
+func (s *Segments) row(i int) (w, state, g []float32) {
+	at := s.Rows[i]
+	w, state, g = floatsAt(at+s.Weights, s.Dim), floatsAt(at+s.State, 1), s.Grads[i*s.Step:][:s.Dim]
+	if s.L2 == 0 {
+		return w, state, g
+	}
+	s.decayed = append(s.decayed[:0], g...)
+	AddScaled(s.L2, w, s.decayed)
+	return w, state, s.decayed
 }
 
 // correct updates the corrections of the biases of Adam's averages, which lie behind so many vectors of state, and makes the rates of the

@@ -1875,6 +1875,584 @@ DATA all80000000AVX2<>+24(SB)/4, $0x80000000
 DATA all80000000AVX2<>+28(SB)/4, $0x80000000
 GLOBL all80000000AVX2<>(SB), RODATA|NOPTR, $32
 
+// func rowAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32)
+// Requires: AVX, AVX2
+TEXT ·rowAdagradAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         w+8(FP), CX
+	MOVQ         sum+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         dim+0(FP), SI
+	MOVQ         dim+0(FP), DI
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   SI, X0, X0
+	SHRQ         $0x03, SI
+	SHLQ         $0x05, SI
+	ANDQ         $0x07, DI
+	LEAQ         tailMasksAVX2<>+0(SB), AX
+	MOVQ         DI, R8
+	NEGQ         R8
+	VMOVUPS      32(AX)(R8*4), Y1
+	VBROADCASTSS decay+36(FP), Y2
+	VXORPS       Y3, Y3, Y3
+	XORQ         AX, AX
+
+	PCALIGN $0x20
+loopsum:
+	VMOVUPS    (CX)(AX*1), Y4
+	VMOVUPS    (BX)(AX*1), Y5
+	VMULPS     Y2, Y4, Y4
+	VADDPS     Y4, Y5, Y4
+	VMULPS     Y4, Y4, Y4
+	VADDPS     Y4, Y3, Y3
+	ADDQ       $0x20, AX
+	CMPQ       AX, SI
+	JL         loopsum
+	TESTQ      DI, DI
+	JZ         endsum
+	VMASKMOVPS (CX)(AX*1), Y1, Y4
+	VMASKMOVPS (BX)(AX*1), Y1, Y5
+	VMULPS     Y2, Y4, Y4
+	VADDPS     Y4, Y5, Y4
+	VMULPS     Y4, Y4, Y4
+	VADDPS     Y4, Y3, Y3
+
+endsum:
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VMOVHLPS     X3, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VDIVSS       X0, X3, X3
+	VADDSS       (DX), X3, X3
+	VMOVSS       X3, (DX)
+	VSQRTSS      X3, X3, X3
+	VMOVSS       rate+32(FP), X0
+	VDIVSS       X3, X0, X0
+	VBROADCASTSS X0, Y0
+	XORQ         AX, AX
+
+	PCALIGN $0x20
+loopstep:
+	VMOVUPS    (CX)(AX*1), Y3
+	VMOVUPS    (BX)(AX*1), Y4
+	VMULPS     Y2, Y3, Y5
+	VADDPS     Y5, Y4, Y4
+	VMULPS     Y0, Y4, Y4
+	VSUBPS     Y4, Y3, Y3
+	VMOVUPS    Y3, (CX)(AX*1)
+	ADDQ       $0x20, AX
+	CMPQ       AX, SI
+	JL         loopstep
+	TESTQ      DI, DI
+	JZ         endstep
+	VMASKMOVPS (CX)(AX*1), Y1, Y3
+	VMASKMOVPS (BX)(AX*1), Y1, Y4
+	VMULPS     Y2, Y3, Y2
+	VADDPS     Y2, Y4, Y2
+	VMULPS     Y0, Y2, Y0
+	VSUBPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y1, (CX)(AX*1)
+
+endstep:
+	VZEROUPPER
+	RET
+
+DATA tailMasksAVX2<>+0(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+4(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+8(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+12(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+16(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+20(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+24(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+28(SB)/4, $0xffffffff
+DATA tailMasksAVX2<>+32(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+36(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+40(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+44(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+48(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+52(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+56(SB)/4, $0x00000000
+DATA tailMasksAVX2<>+60(SB)/4, $0x00000000
+GLOBL tailMasksAVX2<>(SB), RODATA|NOPTR, $64
+
+// func groupAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32, beta float32, l2 float32)
+// Requires: AVX, AVX2
+TEXT ·groupAdagradAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         w+8(FP), CX
+	MOVQ         sum+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         dim+0(FP), SI
+	MOVQ         dim+0(FP), DI
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   SI, X0, X0
+	SHRQ         $0x03, SI
+	SHLQ         $0x05, SI
+	ANDQ         $0x07, DI
+	LEAQ         tailMasksAVX2<>+0(SB), AX
+	MOVQ         DI, R8
+	NEGQ         R8
+	VMOVUPS      32(AX)(R8*4), Y0
+	VBROADCASTSS decay+36(FP), Y1
+	VXORPS       Y2, Y2, Y2
+	XORQ         AX, AX
+
+	PCALIGN $0x20
+loopsum:
+	VMOVUPS    (CX)(AX*1), Y3
+	VMOVUPS    (BX)(AX*1), Y4
+	VMULPS     Y1, Y3, Y3
+	VADDPS     Y3, Y4, Y3
+	VMULPS     Y3, Y3, Y3
+	VMAXPS     Y2, Y3, Y2
+	ADDQ       $0x20, AX
+	CMPQ       AX, SI
+	JL         loopsum
+	TESTQ      DI, DI
+	JZ         endsum
+	VMASKMOVPS (CX)(AX*1), Y0, Y3
+	VMASKMOVPS (BX)(AX*1), Y0, Y4
+	VMULPS     Y1, Y3, Y3
+	VADDPS     Y3, Y4, Y3
+	VMULPS     Y3, Y3, Y3
+	VMAXPS     Y2, Y3, Y2
+
+endsum:
+	VEXTRACTF128 $0x01, Y2, X3
+	VMAXPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VMAXPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VMAXSS       X3, X2, X2
+	VADDSS       (DX), X2, X2
+	VMOVSS       X2, (DX)
+	VSQRTSS      X2, X2, X2
+	VADDSS       beta+40(FP), X2, X2
+	VMOVSS       rate+32(FP), X3
+	VDIVSS       X2, X3, X3
+	VBROADCASTSS X3, Y4
+	VXORPS       Y2, Y2, Y2
+	XORQ         AX, AX
+
+	PCALIGN $0x20
+loopstep:
+	VMOVUPS (CX)(AX*1), Y5
+	VMOVUPS (BX)(AX*1), Y6
+	VMULPS  Y1, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)(AX*1)
+	CMPL    l2+44(FP), $0x00
+	JEQ     without1
+	VXORPS  Y6, Y6, Y6
+	VMULPS  Y6, Y5, Y6
+	VADDPS  Y6, Y5, Y5
+	VMULPS  Y5, Y5, Y5
+	VADDPS  Y5, Y2, Y2
+
+without1:
+	ADDQ       $0x20, AX
+	CMPQ       AX, SI
+	JL         loopstep
+	TESTQ      DI, DI
+	JZ         endstep
+	VMASKMOVPS (CX)(AX*1), Y0, Y5
+	VMASKMOVPS (BX)(AX*1), Y0, Y6
+	VMULPS     Y1, Y5, Y1
+	VADDPS     Y1, Y6, Y1
+	VMULPS     Y4, Y1, Y1
+	VSUBPS     Y1, Y5, Y1
+	VMASKMOVPS Y1, Y0, (CX)(AX*1)
+	CMPL       l2+44(FP), $0x00
+	JEQ        without2
+	VXORPS     Y4, Y4, Y4
+	VMULPS     Y4, Y1, Y4
+	VADDPS     Y4, Y1, Y1
+	VMULPS     Y1, Y1, Y1
+	VADDPS     Y1, Y2, Y2
+
+without2:
+endstep:
+	CMPL         l2+44(FP), $0x00
+	JEQ          without3
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X1, X2, X2
+	VMOVHLPS     X2, X2, X1
+	VADDPS       X1, X2, X2
+	VMOVSHDUP    X2, X1
+	VADDSS       X1, X2, X2
+	VSQRTSS      X2, X2, X2
+	VMULSS       l2+44(FP), X3, X1
+	VUCOMISS     X2, X1
+	JAE          clear
+	VDIVSS       X2, X1, X1
+	VMOVSS       all3f800000AVX2<>+0(SB), X2
+	VSUBSS       X1, X2, X2
+	VBROADCASTSS X2, Y1
+	XORQ         AX, AX
+
+	PCALIGN $0x20
+loopscale:
+	VMOVUPS    (CX)(AX*1), Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, (CX)(AX*1)
+	ADDQ       $0x20, AX
+	CMPQ       AX, SI
+	JL         loopscale
+	TESTQ      DI, DI
+	JZ         endscale
+	VMASKMOVPS (CX)(AX*1), Y0, Y2
+	VMULPS     Y1, Y2, Y1
+	VMASKMOVPS Y1, Y0, (CX)(AX*1)
+
+endscale:
+	JMP next
+
+clear:
+	XORQ AX, AX
+
+	PCALIGN $0x20
+loopclear:
+	VXORPS     Y1, Y1, Y1
+	VMOVUPS    Y1, (CX)(AX*1)
+	ADDQ       $0x20, AX
+	CMPQ       AX, SI
+	JL         loopclear
+	TESTQ      DI, DI
+	JZ         endclear
+	VXORPS     Y1, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(AX*1)
+
+endclear:
+next:
+without3:
+	VZEROUPPER
+	RET
+
+DATA all3f800000AVX2<>+0(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+4(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+8(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+12(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+16(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+20(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+24(SB)/4, $0x3f800000
+DATA all3f800000AVX2<>+28(SB)/4, $0x3f800000
+GLOBL all3f800000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func rowAdagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32)
+// Requires: AVX, AVX2
+TEXT ·rowAdagradRowsAVX2(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ         n+0(FP), BX
+	MOVQ         at+8(FP), SI
+	MOVQ         grad+40(FP), DI
+	MOVQ         dim+32(FP), R8
+	MOVQ         dim+32(FP), R9
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R8, X0, X0
+	SHRQ         $0x03, R8
+	SHLQ         $0x05, R8
+	ANDQ         $0x07, R9
+	LEAQ         tailMasksAVX2<>+0(SB), AX
+	MOVQ         R9, CX
+	NEGQ         CX
+	VMOVUPS      32(AX)(CX*4), Y1
+	VBROADCASTSS decay+64(FP), Y2
+
+row:
+	MOVQ   (SI), AX
+	MOVQ   AX, CX
+	ADDQ   state+24(FP), CX
+	ADDQ   w+16(FP), AX
+	VXORPS Y3, Y3, Y3
+	XORQ   DX, DX
+
+	PCALIGN $0x20
+loopsum:
+	VMOVUPS      (AX)(DX*1), Y4
+	VMOVUPS      (DI)(DX*1), Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without1
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+without1:
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y4, Y5, Y4
+	VMULPS       Y4, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x20, DX
+	CMPQ         DX, R8
+	JL           loopsum
+	TESTQ        R9, R9
+	JZ           endsum
+	VMASKMOVPS   (AX)(DX*1), Y1, Y4
+	VMASKMOVPS   (DI)(DX*1), Y1, Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without2
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+without2:
+	VMULPS Y2, Y4, Y4
+	VADDPS Y4, Y5, Y4
+	VMULPS Y4, Y4, Y4
+	VADDPS Y4, Y3, Y3
+
+endsum:
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VMOVHLPS     X3, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VDIVSS       X0, X3, X3
+	VADDSS       (CX), X3, X3
+	VMOVSS       X3, (CX)
+	VSQRTSS      X3, X3, X3
+	VMOVSS       rate+60(FP), X4
+	VDIVSS       X3, X4, X4
+	VBROADCASTSS X4, Y3
+	XORQ         DX, DX
+
+	PCALIGN $0x20
+loopstep:
+	VMOVUPS      (AX)(DX*1), Y4
+	VMOVUPS      (DI)(DX*1), Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without3
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+without3:
+	VMULPS       Y2, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y4, (AX)(DX*1)
+	ADDQ         $0x20, DX
+	CMPQ         DX, R8
+	JL           loopstep
+	TESTQ        R9, R9
+	JZ           endstep
+	VMASKMOVPS   (AX)(DX*1), Y1, Y4
+	VMASKMOVPS   (DI)(DX*1), Y1, Y5
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without4
+	VBROADCASTSS penalty+56(FP), Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+
+without4:
+	VMULPS     Y2, Y4, Y6
+	VADDPS     Y6, Y5, Y5
+	VMULPS     Y3, Y5, Y3
+	VSUBPS     Y3, Y4, Y3
+	VMASKMOVPS Y3, Y1, (AX)(DX*1)
+
+endstep:
+	ADDQ $0x08, SI
+	ADDQ step+48(FP), DI
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func groupAdagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32, beta float32, l2 float32)
+// Requires: AVX, AVX2
+TEXT ·groupAdagradRowsAVX2(SB), NOSPLIT|NOFRAME, $0-76
+	MOVQ         n+0(FP), BX
+	MOVQ         at+8(FP), SI
+	MOVQ         grad+40(FP), DI
+	MOVQ         dim+32(FP), R8
+	MOVQ         dim+32(FP), R9
+	VXORPS       X0, X0, X0
+	VCVTSI2SSQ   R8, X0, X0
+	SHRQ         $0x03, R8
+	SHLQ         $0x05, R8
+	ANDQ         $0x07, R9
+	LEAQ         tailMasksAVX2<>+0(SB), AX
+	MOVQ         R9, CX
+	NEGQ         CX
+	VMOVUPS      32(AX)(CX*4), Y0
+	VBROADCASTSS decay+64(FP), Y1
+
+row:
+	MOVQ   (SI), AX
+	MOVQ   AX, CX
+	ADDQ   state+24(FP), CX
+	ADDQ   w+16(FP), AX
+	VXORPS Y2, Y2, Y2
+	XORQ   DX, DX
+
+	PCALIGN $0x20
+loopsum:
+	VMOVUPS      (AX)(DX*1), Y3
+	VMOVUPS      (DI)(DX*1), Y4
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without1
+	VBROADCASTSS penalty+56(FP), Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+
+without1:
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y3, Y4, Y3
+	VMULPS       Y3, Y3, Y3
+	VMAXPS       Y2, Y3, Y2
+	ADDQ         $0x20, DX
+	CMPQ         DX, R8
+	JL           loopsum
+	TESTQ        R9, R9
+	JZ           endsum
+	VMASKMOVPS   (AX)(DX*1), Y0, Y3
+	VMASKMOVPS   (DI)(DX*1), Y0, Y4
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without2
+	VBROADCASTSS penalty+56(FP), Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+
+without2:
+	VMULPS Y1, Y3, Y3
+	VADDPS Y3, Y4, Y3
+	VMULPS Y3, Y3, Y3
+	VMAXPS Y2, Y3, Y2
+
+endsum:
+	VEXTRACTF128 $0x01, Y2, X3
+	VMAXPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VMAXPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VMAXSS       X3, X2, X2
+	VADDSS       (CX), X2, X2
+	VMOVSS       X2, (CX)
+	VSQRTSS      X2, X2, X2
+	VADDSS       beta+68(FP), X2, X2
+	VMOVSS       rate+60(FP), X3
+	VDIVSS       X2, X3, X3
+	VBROADCASTSS X3, Y4
+	VXORPS       Y2, Y2, Y2
+	XORQ         DX, DX
+
+	PCALIGN $0x20
+loopstep:
+	VMOVUPS      (AX)(DX*1), Y5
+	VMOVUPS      (DI)(DX*1), Y6
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without3
+	VBROADCASTSS penalty+56(FP), Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+
+without3:
+	VMULPS  Y1, Y5, Y7
+	VADDPS  Y7, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (AX)(DX*1)
+	CMPL    l2+72(FP), $0x00
+	JEQ     without4
+	VXORPS  Y6, Y6, Y6
+	VMULPS  Y6, Y5, Y6
+	VADDPS  Y6, Y5, Y5
+	VMULPS  Y5, Y5, Y5
+	VADDPS  Y5, Y2, Y2
+
+without4:
+	ADDQ         $0x20, DX
+	CMPQ         DX, R8
+	JL           loopstep
+	TESTQ        R9, R9
+	JZ           endstep
+	VMASKMOVPS   (AX)(DX*1), Y0, Y5
+	VMASKMOVPS   (DI)(DX*1), Y0, Y6
+	CMPL         penalty+56(FP), $0x00
+	JEQ          without5
+	VBROADCASTSS penalty+56(FP), Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       Y7, Y6, Y6
+
+without5:
+	VMULPS     Y1, Y5, Y7
+	VADDPS     Y7, Y6, Y6
+	VMULPS     Y4, Y6, Y4
+	VSUBPS     Y4, Y5, Y4
+	VMASKMOVPS Y4, Y0, (AX)(DX*1)
+	CMPL       l2+72(FP), $0x00
+	JEQ        without6
+	VXORPS     Y5, Y5, Y5
+	VMULPS     Y5, Y4, Y5
+	VADDPS     Y5, Y4, Y4
+	VMULPS     Y4, Y4, Y4
+	VADDPS     Y4, Y2, Y2
+
+without6:
+endstep:
+	CMPL         l2+72(FP), $0x00
+	JEQ          without7
+	VEXTRACTF128 $0x01, Y2, X4
+	VADDPS       X4, X2, X2
+	VMOVHLPS     X2, X2, X4
+	VADDPS       X4, X2, X2
+	VMOVSHDUP    X2, X4
+	VADDSS       X4, X2, X2
+	VSQRTSS      X2, X2, X2
+	VMULSS       l2+72(FP), X3, X3
+	VUCOMISS     X2, X3
+	JAE          clear
+	VDIVSS       X2, X3, X3
+	VMOVSS       all3f800000AVX2<>+0(SB), X2
+	VSUBSS       X3, X2, X2
+	VBROADCASTSS X2, Y2
+	XORQ         DX, DX
+
+	PCALIGN $0x20
+loopscale:
+	VMOVUPS    (AX)(DX*1), Y3
+	VMULPS     Y2, Y3, Y3
+	VMOVUPS    Y3, (AX)(DX*1)
+	ADDQ       $0x20, DX
+	CMPQ       DX, R8
+	JL         loopscale
+	TESTQ      R9, R9
+	JZ         endscale
+	VMASKMOVPS (AX)(DX*1), Y0, Y3
+	VMULPS     Y2, Y3, Y2
+	VMASKMOVPS Y2, Y0, (AX)(DX*1)
+
+endscale:
+	JMP next
+
+clear:
+	XORQ DX, DX
+
+	PCALIGN $0x20
+loopclear:
+	VXORPS     Y2, Y2, Y2
+	VMOVUPS    Y2, (AX)(DX*1)
+	ADDQ       $0x20, DX
+	CMPQ       DX, R8
+	JL         loopclear
+	TESTQ      R9, R9
+	JZ         endclear
+	VXORPS     Y2, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)(DX*1)
+
+endclear:
+next:
+without7:
+	ADDQ $0x08, SI
+	ADDQ step+48(FP), DI
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
 // func lanesSquaresAVX2(n int, x *float32, w *float32, decay float32) float32
 // Requires: AVX, SSE
 TEXT ·lanesSquaresAVX2(SB), NOSPLIT|NOFRAME, $0-36
@@ -1922,24 +2500,6 @@ done:
 	MOVSS        X1, ret+32(FP)
 	VZEROUPPER
 	RET
-
-DATA tailMasksAVX2<>+0(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+4(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+8(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+12(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+16(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+20(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+24(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+28(SB)/4, $0xffffffff
-DATA tailMasksAVX2<>+32(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+36(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+40(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+44(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+48(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+52(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+56(SB)/4, $0x00000000
-DATA tailMasksAVX2<>+60(SB)/4, $0x00000000
-GLOBL tailMasksAVX2<>(SB), RODATA|NOPTR, $64
 
 // func largestSquareAVX2(n int, x *float32, w *float32, decay float32) float32
 // Requires: AVX, SSE

@@ -46,6 +46,9 @@ func TestSegments(t *testing.T) {
 			simd.FTRL(w, state[:len(w)], state[len(w):], g, rate, 1, 0.25, 0.125)
 		}},
 		{"adagradw", 1, 0, 0, func(s *simd.Segments) { s.AdagradW(rate, 0.01) }, func(w, n, g []float32) { simd.AdagradW(w, n, g, rate, 0.01) }},
+		{"row adagrad", 0, 1, 0, func(s *simd.Segments) { s.RowAdagrad(rate, 0.01) }, func(w, sum, g []float32) { simd.RowAdagrad(w, sum, g, rate, 0.01) }},
+		{"group adagrad", 0, 1, 0, func(s *simd.Segments) { s.GroupAdagrad(rate, 0.01, 0.5, 0) }, func(w, sum, g []float32) { simd.GroupAdagrad(w, sum, g, rate, 0.01, 0.5, 0) }},
+		{"group adagrad, l2", 0, 1, 0, func(s *simd.Segments) { s.GroupAdagrad(rate, 0.01, 0.5, 15) }, func(w, sum, g []float32) { simd.GroupAdagrad(w, sum, g, rate, 0.01, 0.5, 15) }},
 		{"rmsprop", 1, 0, 0, func(s *simd.Segments) { s.RMSprop(averagesRule) }, func(w, n, g []float32) { simd.RMSprop(w, n, g, averagesRule) }},
 		{"adadelta", 2, 0, 0, func(s *simd.Segments) { s.Adadelta(averagesRule) }, func(w, state, g []float32) {
 			simd.Adadelta(w, state[:len(w)], state[len(w):], g, averagesRule)
@@ -58,8 +61,8 @@ func TestSegments(t *testing.T) {
 		{"adam, nesterov", 2, 2, 1, func(s *simd.Segments) { s.Adam(adam(true), rate, beta2) }, func(w, state, g []float32) { alone(adam(true), w, state, g) }},
 	}
 	eachActive(t, func(t *testing.T) {
+		var s simd.Segments // its buffers are used again for all rules and sizes
 		for _, r := range rules {
-			var s simd.Segments // its buffers are used again for all sizes
 			for _, dim := range []int{1, 2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 17, 24, 31, 32, 33} {
 				for _, n := range []int{0, 1, 2, 7, 8, 9, 31, 64} {
 					for _, l2 := range []float32{0, 0.02} {
@@ -137,6 +140,7 @@ func TestSegmentsAllocateNothing(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(20, func() {
 		s.FTRL(0.1, 1, 0.25, 0.125)
+		s.RowAdagrad(0.1, 0)
 		s.Adadelta(averagesRule)
 		s.Adam(simd.AdamRule{Beta1: 0.9, C1: 0.1, C2: 0.001, Epsilon: 1e-3}, 0.1, 0.999)
 	}); got != 0 {

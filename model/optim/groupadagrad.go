@@ -30,7 +30,10 @@ type GroupAdagrad struct {
 	WeightDecay float32 `json:"weight_decay"`
 }
 
-var _ Optimizer = GroupAdagrad{}
+var (
+	_ Optimizer  = GroupAdagrad{}
+	_ RowUpdater = GroupAdagrad{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o GroupAdagrad) WithDefaults() GroupAdagrad {
@@ -70,17 +73,10 @@ func (o GroupAdagrad) Init(_, state []float32) { state[0] = o.WithDefaults().Ini
 
 // Update applies one gradient.
 func (o GroupAdagrad) Update(w, state, grad []float32, lr float32) {
-	grad = grad[:len(w)]
-	state[0] += simd.GroupLargest(grad, w, o.WeightDecay)
-	rate := orDefault(o.LR, DefaultAdagradLR) * lr / (o.Beta + sqrt32(state[0]))
-	simd.GroupStep(w, grad, rate, o.WeightDecay)
-	if o.L2 == 0 {
-		return
-	}
-	shrink, length := rate*o.L2, sqrt32(simd.GroupSquares(w, w, 0))
-	if length <= shrink {
-		clear(w)
-		return
-	}
-	simd.Scale(1-shrink/length, w)
+	simd.GroupAdagrad(w, state, grad, orDefault(o.LR, DefaultAdagradLR)*lr, o.WeightDecay, o.Beta, o.L2)
+}
+
+// UpdateRows implements [RowUpdater].
+func (o GroupAdagrad) UpdateRows(s *simd.Segments, lr float32) {
+	s.GroupAdagrad(orDefault(o.LR, DefaultAdagradLR)*lr, o.WeightDecay, o.Beta, o.L2)
 }

@@ -23,7 +23,10 @@ type RowAdagrad struct {
 	WeightDecay float32 `json:"weight_decay"`
 }
 
-var _ Optimizer = RowAdagrad{}
+var (
+	_ Optimizer  = RowAdagrad{}
+	_ RowUpdater = RowAdagrad{}
+)
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (o RowAdagrad) WithDefaults() RowAdagrad {
@@ -61,7 +64,10 @@ func (o RowAdagrad) Init(_, state []float32) { state[0] = o.WithDefaults().Initi
 
 // Update applies one gradient.
 func (o RowAdagrad) Update(w, state, grad []float32, lr float32) {
-	grad = grad[:len(w)]
-	state[0] += simd.GroupSquares(grad, w, o.WeightDecay) / float32(len(w))
-	simd.GroupStep(w, grad, orDefault(o.LR, DefaultAdagradLR)*lr/sqrt32(state[0]), o.WeightDecay)
+	simd.RowAdagrad(w, state, grad, orDefault(o.LR, DefaultAdagradLR)*lr, o.WeightDecay)
+}
+
+// UpdateRows implements [RowUpdater].
+func (o RowAdagrad) UpdateRows(s *simd.Segments, lr float32) {
+	s.RowAdagrad(orDefault(o.LR, DefaultAdagradLR)*lr, o.WeightDecay)
 }

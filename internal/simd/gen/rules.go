@@ -221,14 +221,7 @@ func (a *asm) groupSums() {
 			add(acc, a.mul(d, d))
 		})
 		if name == "largestSquare" {
-			h, s := a.XMM(), a.XMM()
-			a.VEXTRACTF128(imm(1), acc.AsY(), h)
-			a.VMAXPS(h, acc.AsX(), s)
-			a.VMOVHLPS(s, s, h)
-			a.VMAXPS(h, s, s)
-			a.VMOVSHDUP(s, h)
-			a.VMAXSS(h, s, s)
-			a.Store(s, a.ReturnIndex(0))
+			a.Store(a.largestLane(acc), a.ReturnIndex(0))
 		} else {
 			a.Store(a.sumLanes(acc), a.ReturnIndex(0))
 		}

@@ -15,6 +15,7 @@ func segmentKernels(a *asm) {
 			a.segments(r)
 		}
 	}
+	a.groupRules()
 	a.groupSums()
 	a.packing("packSegments", "copies dim < 8 floats, offset bytes into each of n rows, to dst, row after row.", func(row, array operand.Mem) (from, to operand.Mem) {
 		return row, array
