@@ -89,7 +89,6 @@ func (*batchNorm) name() string     { return "batch_norm" }
 func (o *batchNorm) String() string { return fmt.Sprintf("batch_norm[epsilon %g]", o.Epsilon) }
 func (*batchNorm) learns() bool     { return true }
 func (*batchNorm) differs() bool    { return true }
-func (*batchNorm) exports() string  { return "BatchNormalization" }
 
 func (o *batchNorm) bind(b *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow); err != nil {

@@ -25,7 +25,6 @@ func (b *Builder) Concat(xs ...Node) Node {
 
 func (*concat) name() string     { return "concat" }
 func (o *concat) String() string { return o.name() }
-func (*concat) exports() string  { return "Concat" }
 
 func (*concat) bind(_ *Builder, in []Node) (Shape, error) {
 	if len(in) == 0 {
@@ -106,7 +105,6 @@ func (b *Builder) RowSum(x Node) Node { return b.apply(&rowSum{}, 1, x) }
 
 func (*rowSum) name() string     { return "row_sum" }
 func (o *rowSum) String() string { return o.name() }
-func (*rowSum) exports() string  { return "ReduceSum" }
 
 func (*rowSum) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow, PerEntry, PerBatch); err != nil {

@@ -33,7 +33,6 @@ func (b *Builder) Dropout(x Node, rate float64) Node {
 func (*dropout) name() string     { return "dropout" }
 func (o *dropout) String() string { return fmt.Sprintf("dropout[rate %g]", o.Rate) }
 func (*dropout) differs() bool    { return true }
-func (*dropout) exports() string  { return "Identity" }
 
 func (o *dropout) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow, PerEntry); err != nil {

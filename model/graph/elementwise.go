@@ -17,7 +17,6 @@ func (b *Builder) Relu(x Node) Node {
 
 func (*relu) name() string     { return "relu" }
 func (o *relu) String() string { return o.name() }
-func (*relu) exports() string  { return "Relu" }
 
 func (*relu) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -61,7 +60,6 @@ func (b *Builder) Sigmoid(x Node) Node {
 
 func (*sigmoidOp) name() string     { return "sigmoid" }
 func (o *sigmoidOp) String() string { return o.name() }
-func (*sigmoidOp) exports() string  { return "Sigmoid" }
 
 func (*sigmoidOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -97,7 +95,6 @@ func (b *Builder) Add(xs ...Node) Node {
 
 func (*addOp) name() string     { return "add" }
 func (o *addOp) String() string { return o.name() }
-func (*addOp) exports() string  { return "Sum" }
 
 func (*addOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if len(in) == 0 {
@@ -151,7 +148,6 @@ func (b *Builder) Mul(x, y Node) Node {
 
 func (*mulOp) name() string     { return "mul" }
 func (o *mulOp) String() string { return o.name() }
-func (*mulOp) exports() string  { return "Mul" }
 
 func (*mulOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {

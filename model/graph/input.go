@@ -66,7 +66,6 @@ func (b *Builder) Lookup(f Sparse, segment string) Node {
 func (*lookup) name() string     { return "lookup" }
 func (o *lookup) String() string { return fmt.Sprintf("lookup[%q in %s]", o.Feature, o.path) }
 func (*lookup) learns() bool     { return true }
-func (*lookup) exports() string  { return "Gather" }
 
 func (o *lookup) bind(b *Builder, in []Node) (Shape, error) {
 	f, index, err := b.sparseNamed(o.Feature)

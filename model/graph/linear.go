@@ -32,9 +32,8 @@ func (b *Builder) Linear(x Node, weights Tensor, bias *Tensor) Node {
 	return b.apply(o, out, x)
 }
 
-func (*linear) name() string    { return "linear" }
-func (*linear) learns() bool    { return true }
-func (*linear) exports() string { return "Gemm" }
+func (*linear) name() string { return "linear" }
+func (*linear) learns() bool { return true }
 
 func (o *linear) String() string {
 	if o.Bias == "" {
@@ -244,7 +243,6 @@ func (b *Builder) AddBias(x Node, bias Tensor) Node {
 func (*addBias) name() string     { return "add_bias" }
 func (o *addBias) String() string { return o.name() }
 func (*addBias) learns() bool     { return true }
-func (*addBias) exports() string  { return "Add" }
 
 func (o *addBias) bind(b *Builder, in []Node) (Shape, error) {
 	err := one(in, PerRow, PerEntry, PerBatch)

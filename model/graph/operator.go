@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -20,8 +21,6 @@ type op interface {
 	learns() bool
 	// differs reports whether the operator computes something else in training than in prediction.
 	differs() bool
-	// exports is the ONNX operator that computes the same in prediction; empty: there is none, and an export composes it.
-	exports() string
 	// flops are the additions and multiplications forward for one vector of the value (of a row, of an entry), where a list
 	// has so many entries.
 	flops(g *Graph, n *node, entries float64) float64
@@ -56,9 +55,8 @@ type gatherer interface {
 // plain is what most operators answer; it is embedded.
 type plain struct{}
 
-func (plain) learns() bool    { return false }
-func (plain) differs() bool   { return false }
-func (plain) exports() string { return "" }
+func (plain) learns() bool  { return false }
+func (plain) differs() bool { return false }
 
 // operators is the list of all there are. Adding one is a line here.
 func operators() []func() op {
@@ -101,8 +99,8 @@ type Operator struct {
 	Shape      Shape
 	// Differs reports whether it computes something else in training than in prediction.
 	Differs bool
-	// ONNX is the operator of that standard that computes the same in prediction; empty: an export composes it of several.
-	ONNX string
+	// Settings are the operator's as [Graph.Marshal] writes them, a JSON object.
+	Settings []byte
 }
 
 // Operators lists the operators that a head depends on, as they were declared, inputs before those who take them.
@@ -110,11 +108,25 @@ func (g *Graph) Operators() []Operator {
 	var out []Operator
 	for i := range g.declared {
 		n := &g.declared[i]
-		if n.live {
-			out = append(out, Operator{
-				ID: n.id, Inputs: n.inputs, Name: n.op.name(), Text: n.op.String(), Shape: n.shape, Differs: n.op.differs(), ONNX: n.op.exports(),
-			})
+		if !n.live {
+			continue
 		}
+		settings, err := json.Marshal(n.op)
+		if err != nil {
+			panic(fmt.Sprintf("graph: the settings of %s: %v", n.op, err)) // they are numbers and names
+		}
+		out = append(out, Operator{
+			ID: n.id, Inputs: n.inputs, Name: n.op.name(), Text: n.op.String(), Shape: n.shape, Differs: n.op.differs(), Settings: settings,
+		})
+	}
+	return out
+}
+
+// Outputs are the IDs of the values that the heads learn through, before their losses' links, in the order of [Graph.Heads].
+func (g *Graph) Outputs() []int {
+	var out []int
+	for _, o := range g.outputs {
+		out = append(out, o.node)
 	}
 	return out
 }

@@ -13,9 +13,9 @@ import (
 // thousand batches count.
 const DefaultMomentsDecay = 0.999
 
-// constantShare is the standard deviation, as a share of the mean, up to which a column counts as constant: float32
+// ConstantShare is the standard deviation, as a share of the mean, up to which a column counts as constant: float32
 // cannot distinguish less from rounding.
-const constantShare = 1e-6
+const ConstantShare = 1e-6
 
 // standardise scales each column by its running moments.
 type standardise struct {
@@ -100,7 +100,7 @@ func scaleOf(count, sum, squares float64) (mean, inv float64) {
 	}
 	mean = sum / count
 	deviation := math.Sqrt(max(squares, 0) / count)
-	if deviation <= constantShare*math.Abs(mean) || deviation < 1e-15 {
+	if deviation <= ConstantShare*math.Abs(mean) || deviation < 1e-15 {
 		return mean, 0
 	}
 	return mean, 1 / deviation

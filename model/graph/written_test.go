@@ -441,12 +441,18 @@ func TestOperatorsAnswer(t *testing.T) {
 	if got := g.FLOPs(3); got != 18+60+5+10 {
 		t.Errorf("%v operations a row", got)
 	}
-	var onnx []string
+	var settings []string
 	for _, o := range g.Operators() {
-		onnx = append(onnx, o.ONNX)
+		settings = append(settings, o.Name+string(o.Settings))
 	}
-	if diff := cmp.Diff([]string{"Gather", "Gather", "", "Gemm", "Relu", "Gemm"}, onnx); diff != "" {
+	if diff := cmp.Diff([]string{
+		`lookup{"feature":"a","segment":"vec"}`, `lookup{"feature":"b","segment":"vec"}`, `pool{"combiners":["sum","mean"]}`, `linear{"weights":"w","bias":"bias"}`, "relu{}",
+		`linear{"weights":"out"}`,
+	}, settings); diff != "" {
 		t.Error(diff)
+	}
+	if out := g.Outputs(); len(out) != 1 || out[0] != g.Operators()[len(settings)-1].ID {
+		t.Errorf("the head learns through %v", out)
 	}
 }
 
