@@ -1,7 +1,6 @@
 package entrydump_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -21,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/internal/entrydump"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/testbed"
+	"github.com/monolith-go/monolith/internal/testbed/readers"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 
@@ -428,17 +427,6 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// python is an interpreter that has TensorFlow; the test is skipped without one.
-func python(t *testing.T) string {
-	t.Helper()
-	path := cmp.Or(os.Getenv("MONOLITH_PYTHON"), "python3")
-	const script = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorflow') is None)"
-	if err := exec.CommandContext(t.Context(), path, "-c", script).Run(); err != nil {
-		testbed.Require(t, "tensorflow", path+" has no TensorFlow; install tensorflow-cpu or set MONOLITH_PYTHON")
-	}
-	return path
-}
-
 // tensorflow is an independent reader and writer: TensorFlow's own records and snappy, and a decoder of the message written for this test
 // after embedding_hash_table.proto.
 const tensorflow = `
@@ -500,22 +488,12 @@ if mode == "pack":
 // run runs the script.
 func run(t *testing.T, args ...string) []byte {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), python(t), append([]string{"-c", tensorflow}, args...)...)
-	cmd.Env = append(os.Environ(), "TF_CPP_MIN_LOG_LEVEL=3", "CUDA_VISIBLE_DEVICES=")
-	out, err := cmd.Output()
-	if err != nil {
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			t.Fatalf("%v\n%s", err, exit.Stderr)
-		}
-		t.Fatal(err)
-	}
-	return out
+	return readers.Run(t, tensorflow, args...)
 }
 
 // TestTensorFlowReads: TensorFlow reads what is written, compressed or not, with the same numbers; and what it compresses is read here.
 func TestTensorFlowReads(t *testing.T) {
 	t.Parallel()
-	python(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	want := map[string][]entrydump.Entry{}
 	for i := range 900 {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/monolith-go/monolith/internal/testbed"
+	"github.com/monolith-go/monolith/internal/testbed/readers"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/filesink"
@@ -235,20 +233,10 @@ print(n)
 // TestPyarrow: the reference implementation reads the files, nested columns, nulls, times and metadata.
 func TestPyarrow(t *testing.T) {
 	t.Parallel()
-	python := os.Getenv("MONOLITH_PYTHON")
-	if python == "" {
-		python = "python3"
-	}
-	if out, err := exec.CommandContext(t.Context(), python, "-c", "import pyarrow").CombinedOutput(); err != nil {
-		testbed.Require(t, "pyarrow", fmt.Sprintf("%s cannot import pyarrow (%v: %.80s); install it or set MONOLITH_PYTHON", python, err, out))
-	}
 	for i, codec := range parquetsink.Codecs() {
 		dir := t.TempDir()
 		want := written(t, parquetsink.Options{Options: filesink.Options{Dir: dir, RowsPerFile: 700}, Compression: codec, RowsPerGroup: 100}, uint64(i))
-		out, err := exec.CommandContext(t.Context(), python, "-c", pyarrowScript, dir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", codec, err, out)
-		}
+		out := readers.Run(t, pyarrowScript, dir)
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		const schema = `[["user", "list<element: int64 not null>"], ["age", "float"], ["embedding", "list<element: float not null>"], ["words", "list<element: string>"], ["city", "string"], ["flag", "bool"], ["small", "int32"], ["price", "double"], ["label", "int64"], ["__label__", "float"], ["weight", "float"], ["time", "timestamp[us, tz=UTC]"], ["line_id", "binary"], ["position", "int64"], ["split", "string"]]`
 		if lines[0] != schema {
