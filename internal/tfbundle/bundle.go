@@ -1,8 +1,8 @@
-// Package tfbundle reads TensorFlow's checkpoints of variables («tensor bundles», tensorflow/core/util/tensor_bundle): a file of what
+// Package tfbundle reads and writes TensorFlow's checkpoints of variables («tensor bundles», tensorflow/core/util/tensor_bundle): a file of what
 // there is, and files with the numbers:
 //
 //	model.ckpt-1200.index                  a table as LevelDB writes it: names and BundleEntryProtos, sorted; under "" the BundleHeaderProto
-//	model.ckpt-1200.data-00000-of-00001    the tensors one after the other, row-major, little endian
+//	model.ckpt-1200.data-00000-of-00001    the tensors one after the other, row-major, little endian; there may be several
 //
 // The table is blocks of keys that share prefixes, then one block with the place of each, then 48 bytes that say where that is. Every
 // block, and every tensor, has a masked CRC-32C, which is verified.
@@ -40,14 +40,18 @@ const (
 	maxIndex = 1 << 30
 	// maxElements bounds a tensor.
 	maxElements = 1 << 31
-	dtFloat     = 1
-	dtInt64     = 9
+)
+
+// TensorFlow's DataTypes of the variables that are read and written.
+const (
+	Float32 = 1
+	Int64   = 9
 )
 
 // Tensor describes a variable.
 type Tensor struct {
 	Name string
-	// Type is TensorFlow's DataType: 1 is float32, 9 int64.
+	// Type is TensorFlow's DataType, such as [Float32].
 	Type  int
 	Shape []int64
 
@@ -154,7 +158,7 @@ func (b *Bundle) Tensors() []Tensor {
 
 // Float32 reads a variable of float32, row-major. Errors: [ErrTensor] for one that is not there or of another type; [ErrDamaged] with the file.
 func (b *Bundle) Float32(ctx context.Context, name string) ([]float32, error) {
-	raw, err := b.read(ctx, name, dtFloat, 4)
+	raw, err := b.read(ctx, name, Float32, 4)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +171,7 @@ func (b *Bundle) Float32(ctx context.Context, name string) ([]float32, error) {
 
 // Int64 reads a variable of int64, row-major. Errors: as Float32.
 func (b *Bundle) Int64(ctx context.Context, name string) ([]int64, error) {
-	raw, err := b.read(ctx, name, dtInt64, 8)
+	raw, err := b.read(ctx, name, Int64, 8)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +193,7 @@ func (b *Bundle) read(ctx context.Context, name string, dtype, width int) (raw [
 	case t.Type != dtype:
 		return nil, fmt.Errorf("tfbundle: %s: variable %q is of type %d, not %d: %w", b.prefix, name, t.Type, dtype, ErrTensor)
 	}
-	path := fmt.Sprintf("%s.data-%05d-of-%05d", b.prefix, t.shard, b.shards)
+	path := dataName(b.prefix, int(t.shard), int(b.shards))
 	damaged := func(text string, args ...any) error {
 		return fmt.Errorf("tfbundle: %s: variable %q at byte %d: %s: %w", path, name, t.offset, fmt.Sprintf(text, args...), ErrDamaged)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/protofield"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 )
 
@@ -28,46 +29,164 @@ const tableBlock = 4 << 10
 
 // Write writes variables, and global_step, under a prefix, in one file of data: that first, the one with the names last. Names are not
 // empty, and none comes twice.
-func Write(ctx context.Context, in fsx.FS, prefix string, step int64, variables []Variable) error {
-	type entry struct {
-		name  string
-		value []byte
+func Write(ctx context.Context, in fsx.FS, prefix string, step int64, variables []Variable) (err error) {
+	w, err := Create(ctx, in, prefix, 1)
+	if err != nil {
+		return err
 	}
-	var data []byte
-	var entries []entry
-	add := func(name string, dtype uint64, shape []int64, raw []byte) {
-		var dims []byte
-		for _, d := range shape {
-			dim := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(d))
-			dims = protowire.AppendBytes(protowire.AppendTag(dims, 2, protowire.BytesType), dim)
-		}
-		b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), dtype)
-		b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), dims)
-		if len(data) > 0 {
-			b = protowire.AppendVarint(protowire.AppendTag(b, 4, protowire.VarintType), uint64(len(data)))
-		}
-		b = protowire.AppendVarint(protowire.AppendTag(b, 5, protowire.VarintType), uint64(len(raw)))
-		b = protowire.AppendFixed32(protowire.AppendTag(b, 6, protowire.Fixed32Type), tfrecord.Checksum(raw))
-		data, entries = append(data, raw...), append(entries, entry{name, b})
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := w.Begin(0, "global_step", Int64).Ints(step); err != nil {
+		return err
 	}
-	add("global_step", dtInt64, nil, binary.LittleEndian.AppendUint64(nil, uint64(step)))
 	for _, v := range variables {
-		raw := make([]byte, 0, 4*len(v.Values))
-		for _, x := range v.Values {
-			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+		if err := w.Begin(0, v.Name, Float32, v.Shape...).Floats(v.Values...); err != nil {
+			return err
 		}
-		add(v.Name, dtFloat, v.Shape, raw)
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	w := tableWriter{}
-	w.add("", []byte{0x08, 1, 0x1a, 2, 0x08, 1}) // one file of data; written by version 1
-	for k, e := range entries {
-		if e.name == "" || k > 0 && e.name == entries[k-1].name {
-			return fmt.Errorf("tfbundle: the variable name %q is empty or comes twice", e.name)
+	return w.Commit(ctx)
+}
+
+// Writer writes variables, which need not be held, to files of data: in each they lie one after the other. Not for concurrent use.
+type Writer struct {
+	in      fsx.FS
+	prefix  string
+	files   []dataFile
+	tensors []*Stream
+}
+
+type dataFile struct {
+	w    fsx.Writer
+	size int64
+}
+
+// Create begins the files of data under a prefix.
+func Create(ctx context.Context, in fsx.FS, prefix string, files int) (*Writer, error) {
+	w := &Writer{in: in, prefix: prefix}
+	for i := range files {
+		f, err := in.Create(ctx, dataName(prefix, i, files))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("tfbundle: %w", err), w.Close())
 		}
-		w.add(e.name, e.value)
+		w.files = append(w.files, dataFile{w: f})
 	}
-	return errors.Join(fsx.WriteFile(ctx, in, prefix+".data-00000-of-00001", data), fsx.WriteFile(ctx, in, prefix+".index", w.close()))
+	return w, nil
+}
+
+func dataName(prefix string, file, files int) string {
+	return fmt.Sprintf("%s.data-%05d-of-%05d", prefix, file, files)
+}
+
+// Stream takes the values of one variable, row-major and in any number of pieces.
+type Stream struct {
+	Tensor
+	to  *dataFile
+	sum tfrecord.Sum
+	buf []byte
+}
+
+// Begin begins a variable behind what a file has. Nothing more may be written to the variable before it in that file.
+func (w *Writer) Begin(file int, name string, dtype int, shape ...int64) *Stream {
+	s := &Stream{Tensor: Tensor{Name: name, Type: dtype, Shape: shape, shard: int32(file), offset: w.files[file].size}, to: &w.files[file]}
+	w.tensors = append(w.tensors, s)
+	return s
+}
+
+// Floats writes values of a variable of float32.
+func (s *Stream) Floats(values ...float32) error {
+	s.buf = s.buf[:0]
+	for _, x := range values {
+		s.buf = binary.LittleEndian.AppendUint32(s.buf, math.Float32bits(x))
+	}
+	return s.write()
+}
+
+// Ints writes values of a variable of int64.
+func (s *Stream) Ints(values ...int64) error {
+	s.buf = s.buf[:0]
+	for _, x := range values {
+		s.buf = binary.LittleEndian.AppendUint64(s.buf, uint64(x))
+	}
+	return s.write()
+}
+
+func (s *Stream) write() error {
+	if _, err := s.to.w.Write(s.buf); err != nil {
+		return fmt.Errorf("tfbundle: variable %q: %w", s.Name, err)
+	}
+	s.sum.Add(s.buf)
+	s.size += int64(len(s.buf))
+	s.to.size += int64(len(s.buf))
+	return nil
+}
+
+// entry is what the file of names says of the variable.
+func (s *Stream) entry() (protofield.Message, error) {
+	want := int64(4)
+	if s.Type == Int64 {
+		want = 8
+	}
+	var dims, b protofield.Message
+	for _, d := range s.Shape {
+		var dim protofield.Message
+		dim.Int(1, d)
+		dims.Bytes(2, dim)
+		want *= d
+	}
+	if want != s.size {
+		return nil, fmt.Errorf("tfbundle: variable %q of the shape %v has %d bytes, not %d", s.Name, s.Shape, s.size, want)
+	}
+	b.Int(1, int64(s.Type))
+	b.Bytes(2, dims)
+	if s.shard > 0 {
+		b.Int(3, int64(s.shard))
+	}
+	if s.offset > 0 {
+		b.Int(4, s.offset)
+	}
+	b.Int(5, s.size)
+	return protowire.AppendFixed32(protowire.AppendTag(b, 6, protowire.Fixed32Type), s.sum.Checksum()), nil
+}
+
+// Commit makes the files of data durable and writes the one with the names. Errors: a name that is empty or comes twice; a variable that has not all its
+// values, or more.
+func (w *Writer) Commit(ctx context.Context) error {
+	slices.SortFunc(w.tensors, func(a, b *Stream) int { return cmp.Compare(a.Name, b.Name) })
+	var t tableWriter
+	var header, version protofield.Message
+	version.Int(1, 1)
+	header.Int(1, int64(len(w.files)))
+	header.Bytes(3, version)
+	t.add("", header)
+	for k, s := range w.tensors {
+		if s.Name == "" || k > 0 && s.Name == w.tensors[k-1].Name {
+			return fmt.Errorf("tfbundle: the variable name %q is empty or comes twice", s.Name)
+		}
+	}
+	for _, s := range w.tensors {
+		value, err := s.entry()
+		if err != nil {
+			return err
+		}
+		t.add(s.Name, value)
+	}
+	for i := range w.files {
+		if err := w.files[i].w.Commit(ctx); err != nil {
+			return fmt.Errorf("tfbundle: %w", err)
+		}
+	}
+	if err := fsx.WriteFile(ctx, w.in, w.prefix+".index", t.close()); err != nil {
+		return fmt.Errorf("tfbundle: %w", err)
+	}
+	return nil
+}
+
+// Close discards files that are not committed.
+func (w *Writer) Close() error {
+	var err error
+	for i := range w.files {
+		err = errors.Join(err, w.files[i].w.Close())
+	}
+	return err
 }
 
 // tableWriter makes what readTable reads. Keys come in order; each is written whole.
