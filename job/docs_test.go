@@ -43,7 +43,7 @@ var (
 	mdHeading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	mdCode    = regexp.MustCompile("`([^`\n]+)`")
-	repoPath  = regexp.MustCompile(`^(?:cmd|docs|examples|internal|job|model|pipeline|proto|ps|runners|sinks|sources|tools|transforms)/[\w./*-]+$|^[A-Z]+\.md$|^\.ci/\w+$`)
+	repoPath  = regexp.MustCompile(`^(?:cmd|docs|examples|export|internal|job|model|pipeline|proto|ps|runners|sinks|sources|tools|transforms)/[\w./*-]+$|^[A-Z]+\.md$|^\.ci/\w+$`)
 	goWord    = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)[A-Z]\w+$`)
 	makeWord  = regexp.MustCompile(`^make ([a-z-]+)`)
 )

@@ -31,7 +31,7 @@ var layers = map[string][]string{
 	"sources":    {"internal", "proto", "pipeline", "ps/snapshot", "ps/table"},
 	"transforms": {"internal", "proto", "pipeline", "model"},
 	"sinks":      {"internal", "proto", "pipeline", "model", "ps"},
-	"export":     {"internal", "proto", "pipeline", "model", "ps"},
+	"export":     {"internal", "proto", "pipeline", "model", "ps", "sinks/filesink"},
 	"runners":    {"internal", "proto", "pipeline"},
 	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "runners"},
 	"cmd":        {"*"},

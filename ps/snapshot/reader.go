@@ -49,6 +49,8 @@ type OpenOptions struct {
 	Shard, Shards int
 	// WeightsOnly leaves the optimizers' state alone: it is neither opened nor read.
 	WeightsOnly bool
+	// DenseOnly leaves the rows alone, too: there are none then.
+	DenseOnly bool
 }
 
 // Open opens a snapshot, with the bases of an incremental one, and verifies every file against the manifest before anything of it is used, which takes as long as
@@ -65,7 +67,7 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 		return nil, err
 	}
 	return openChain(ctx, o.FS, info, false, o.WeightsOnly, func(f FileInfo) bool {
-		return o.wants(f, info.Shards) && (!o.WeightsOnly || !f.Kind.state())
+		return o.wants(f, info.Shards) && (!o.WeightsOnly || !f.Kind.state()) && (!o.DenseOnly || f.Table < 0)
 	})
 }
 
@@ -179,7 +181,7 @@ func (s *Snapshot) RowsOf(tbl, shard int, each func(*table.Rows) error) error {
 	if r == nil || err != nil {
 		return err
 	}
-	return r.all(each)
+	return r.All(each)
 }
 
 // Waiting is [Snapshot.Rows] for what counts fids of a table that have no row, of a kind that [Counted] gives: times and counts. Of a snapshot that was
@@ -203,7 +205,7 @@ func (s *Snapshot) WaitingOf(tbl, shard int, kind Kind, each func(*table.Rows) e
 	if err != nil {
 		return s.named(f, err)
 	}
-	return (&RowReader{of: s, file: f, rows: files, total: f.Rows}).all(each)
+	return (&RowReader{of: s, file: f, rows: files, total: f.Rows}).All(each)
 }
 
 // digestWaiting adds what counts fids of a table that have no row to a digest, until next fails.
@@ -220,8 +222,8 @@ func (s *Snapshot) digestWaiting(tbl int, d *Digest, next func() error) error {
 	return nil
 }
 
-// all calls each with all rows that are left.
-func (r *RowReader) all(each func(*table.Rows) error) error {
+// All calls each with all rows that are left, as Next returns them. Errors: as Next, and what each returns, with the name of the file.
+func (r *RowReader) All(each func(*table.Rows) error) error {
 	for {
 		rows, _, err := r.Next()
 		if errors.Is(err, io.EOF) {
