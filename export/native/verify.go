@@ -1,0 +1,67 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// Verify reads all rows and returns what is wrong with them, each fault with its file: other bytes than were written, ids that are not where their hash belongs. Nothing: the
+// export is whole. err is the context's.
+func (e *Export) Verify(ctx context.Context) (faults []error, err error) {
+	buf := make([]byte, 1<<20)
+	for _, slabs := range e.tables {
+		for _, s := range slabs {
+			name := filepath.Join(e.dir, filepath.FromSlash(s.Name))
+			err := s.verify(ctx, name, buf)
+			if ctx.Err() != nil {
+				return faults, context.Cause(ctx)
+			}
+			if err != nil {
+				if !errors.Is(err, ErrCorrupt) {
+					err = fmt.Errorf("%w: %w", err, ErrCorrupt)
+				}
+				faults = append(faults, fmt.Errorf("native: %s: %w", name, err))
+			}
+		}
+	}
+	return faults, nil
+}
+
+// verify reads a slab, not by way of its mapping, where what the disk does not give would be a fault of the memory.
+func (s *slab) verify(ctx context.Context, name string, buf []byte) (err error) {
+	f, err := fsx.Local{}.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sum, end := uint32(0), s.end()
+	for at := int64(0); at < end; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := f.ReadAt(buf[:min(end-at, int64(len(buf)))], at)
+		if n == 0 {
+			return fmt.Errorf("at byte %d of %d: %w", at, end, errors.Join(err, io.ErrUnexpectedEOF))
+		}
+		sum = crc32.Update(sum, castagnoli, buf[:n])
+		at += int64(n)
+	}
+	if sum != s.footer.CRC32C {
+		return fmt.Errorf("bytes 0 to %d have the checksum %08x, not %08x: %w", end, sum, s.footer.CRC32C, ErrCorrupt)
+	}
+	// These bytes are those that were written: what is read by way of the mapping is there.
+	for row, id := range s.ids {
+		h := table.Hash(id)
+		if from, to, ok := s.part(h); !ok || s.find(h, id, from, to) != row {
+			return fmt.Errorf("id %d of row %d is not found there: %w", id, row, ErrCorrupt)
+		}
+	}
+	return nil
+}

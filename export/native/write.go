@@ -1,0 +1,211 @@
+package native
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/sinks/filesink"
+)
+
+const (
+	// ManifestName is the file that is written last.
+	ManifestName = "manifest.json"
+	denseName    = "dense.f32"
+	formatName   = "monolith-native"
+	// Version is that of the format that this package writes. It reads no other.
+	Version = 1
+	// maxManifest bounds what is read of a manifest.
+	maxManifest = 256 << 20
+)
+
+// manifest describes an export.
+type manifest struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	// Model is an [export.Model] as JSON.
+	Model json.RawMessage `json:"model"`
+	Files []file          `json:"files"`
+	// Checksum is the CRC-32C of the manifest as compact JSON with a checksum of 0.
+	Checksum uint32 `json:"crc32c"`
+}
+
+// file is a file of an export.
+type file struct {
+	// Name is where it lies below the export's folder, with slashes.
+	Name string `json:"name"`
+	// Table is the number of the table whose rows it holds; -1: the dense weights.
+	Table int   `json:"table"`
+	Rows  int64 `json:"rows,omitempty"`
+	Bytes int64 `json:"bytes"`
+	// CRC32C is that of the dense weights, or of a slab before its footer.
+	CRC32C uint32 `json:"crc32c"`
+}
+
+func (m manifest) sum() (uint32, error) {
+	m.Checksum = 0
+	b, err := json.Marshal(m)
+	return crc32.Checksum(b, castagnoli), err
+}
+
+// Folder is where the rows of a table lie below the folder of an export.
+func Folder(table string) string { return url.PathEscape(table) }
+
+// Rows describes the sink of the rows of a table, which batches of a snapshot's rows go to: each with ids, column fid, in the order of
+// [table.Hash], and weights of dim numbers in all, columns weights_SEGMENT. It is a [filesink.Sink]: a killed writer is continued by another. rowsPerFile 0: as usual.
+func Rows(dir, table string, dim int, rowsPerFile int64, output string) (*filesink.Sink, error) {
+	o := filesink.Options{Dir: dir, RowsPerFile: rowsPerFile, FileEvery: 24 * time.Hour, Output: output}
+	return filesink.New(slabs{o, table, dim}, o)
+}
+
+// Complete makes an export of a folder with the rows of all tables: it writes the dense weights and, at last, the manifest. It reads the end of each
+// slab alone. Errors: [ErrCorrupt] for rows that are not all that the model has, each once, in the order of their hashes; those of the file system.
+func Complete(ctx context.Context, in fsx.FS, dir string, m *export.Model) error {
+	out := manifest{Format: formatName, Version: Version}
+	var err error
+	if out.Model, err = json.Marshal(m); err != nil {
+		return fmt.Errorf("native: %w", err)
+	}
+	for i, t := range m.Tables {
+		files, err := found(ctx, in, dir, i, t.Name)
+		if err != nil {
+			return fmt.Errorf("native: %s: %w", dir, err)
+		}
+		if err := checkTable(files, t, m.Graph.Layout().Tables[i].Dim()); err != nil {
+			return fmt.Errorf("native: %s: %w: %w", dir, err, ErrCorrupt)
+		}
+		for _, f := range files {
+			out.Files = append(out.Files, f.file)
+		}
+	}
+	dense := make([]byte, 0, 4*len(m.Dense))
+	for _, w := range m.Dense {
+		dense = binary.LittleEndian.AppendUint32(dense, math.Float32bits(w))
+	}
+	out.Files = append(out.Files, file{Name: denseName, Table: -1, Bytes: int64(len(dense)), CRC32C: crc32.Checksum(dense, castagnoli)})
+	if err := fsx.WriteFile(ctx, in, filepath.Join(dir, denseName), dense); err != nil {
+		return fmt.Errorf("native: %w", err)
+	}
+	if out.Checksum, err = out.sum(); err != nil {
+		return fmt.Errorf("native: %w", err)
+	}
+	text, err := json.MarshalIndent(out, "", " ")
+	if err == nil {
+		err = fsx.WriteFile(ctx, in, filepath.Join(dir, ManifestName), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("native: %w", err)
+	}
+	return nil
+}
+
+// described is a slab with its footer.
+type described struct {
+	file
+	*footer
+}
+
+// found are the slabs of a table in the order of their hashes.
+func found(ctx context.Context, in fsx.FS, dir string, tbl int, name string) ([]described, error) {
+	folder := Folder(name)
+	infos, err := in.List(ctx, filepath.Join(dir, folder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var out []described
+	for _, i := range infos {
+		if strings.HasPrefix(i.Name, ".") || !strings.HasSuffix(i.Name, extension) {
+			continue
+		}
+		d := described{file: file{Name: folder + "/" + i.Name, Table: tbl, Bytes: i.Size}}
+		f, err := in.Open(ctx, filepath.Join(dir, folder, i.Name))
+		if err != nil {
+			return nil, err
+		}
+		d.footer, err = readFooter(f, i.Size)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Name, err)
+		}
+		d.file.Rows, d.file.CRC32C = d.footer.Rows, d.footer.CRC32C
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b described) int { return cmp.Compare(a.First, b.First) })
+	return out, nil
+}
+
+// checkTable refuses slabs, in their order, that are not the rows of a table.
+func checkTable(slabs []described, t export.Table, dim int) error {
+	rows := int64(0)
+	for i, f := range slabs {
+		switch {
+		case f.footer.Table != t.Name || f.Dim != int64(dim):
+			return fmt.Errorf("%s has %d weights a row of table %q, not %d of %q", f.Name, f.Dim, f.footer.Table, dim, t.Name)
+		case f.file.Rows != f.footer.Rows || f.file.CRC32C != f.footer.CRC32C:
+			return fmt.Errorf("%s has other rows than its manifest says", f.Name)
+		case i > 0 && f.First <= slabs[i-1].Last:
+			return fmt.Errorf("%s has hashes that %s has too", f.Name, slabs[i-1].Name)
+		}
+		rows += f.footer.Rows
+	}
+	if rows != t.Rows {
+		return fmt.Errorf("table %q has %d rows in its files, and should have %d", t.Name, rows, t.Rows)
+	}
+	return nil
+}
+
+// decodeManifest reads a manifest. Errors: [ErrCorrupt], [ErrVersion].
+func decodeManifest(b []byte) (*manifest, *export.Model, error) {
+	var v struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil || v.Format != formatName {
+		return nil, nil, fmt.Errorf("format %q: %w", v.Format, errors.Join(err, ErrCorrupt))
+	}
+	if v.Version != Version {
+		return nil, nil, fmt.Errorf("version %d, and this program reads %d: %w", v.Version, Version, ErrVersion)
+	}
+	m, model := &manifest{}, &export.Model{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(m)
+	if err == nil {
+		var sum uint32
+		if sum, err = m.sum(); err == nil && sum != m.Checksum {
+			err = fmt.Errorf("checksum %08x, not %08x", sum, m.Checksum)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(m.Model, model)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	dense := 0
+	for _, f := range m.Files {
+		if f.Table < 0 {
+			dense++
+		}
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) || f.Table < -1 || f.Table >= len(model.Tables) || f.Bytes < 0 {
+			return nil, nil, fmt.Errorf("file %.80q of %d bytes, table %d: %w", f.Name, f.Bytes, f.Table, ErrCorrupt)
+		}
+	}
+	if dense != 1 {
+		return nil, nil, fmt.Errorf("%d files of dense weights: %w", dense, ErrCorrupt)
+	}
+	return m, model, nil
+}
