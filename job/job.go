@@ -99,10 +99,12 @@ type (
 	CalibrationBin = result.CalibrationBin
 	// Compared is the model that an evaluation compares with.
 	Compared = result.Compared
-	// RowsOptions say which rows of a snapshot are written where.
-	RowsOptions = run.RowsOptions
-	// Rows is what was written of the rows of a snapshot.
-	Rows = result.Rows
+	// ExportModelOptions say which model is written where, and as what.
+	ExportModelOptions = run.ExportModelOptions
+	// ExportedModel is a model, or the rows of one, in files of another format.
+	ExportedModel = result.ExportedModel
+	// VerifiedExport is what was found in a native export.
+	VerifiedExport = result.VerifiedExport
 	// TableRows is what was written of one table.
 	TableRows = result.TableRows
 	// FetchOptions say which snapshot is brought back from where.
@@ -357,10 +359,11 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 	return run.Evaluate(ctx, cfg, opts)
 }
 
-// WriteRows writes the rows of a snapshot to Parquet or Arrow files, each exactly once; a run that was killed is continued by the next with
-// the same options. Errors: [pipeline.ErrConfig] for options that cannot be and for a folder with other rows, [pipeline.ErrBadData] for a
-// damaged snapshot, with file and offset, [pipeline.ErrUnavailable].
-func WriteRows(ctx context.Context, opts RowsOptions) (*Rows, error) { return run.WriteRows(ctx, opts) }
+// ExportModel writes the model of a snapshot, or its rows, to a folder that other programs read. Errors: [pipeline.ErrConfig] for options that cannot be, for what a format has no
+// form for and for a folder with something else, [pipeline.ErrBadData] for a damaged snapshot, with file and offset, [pipeline.ErrUnavailable].
+func ExportModel(ctx context.Context, opts ExportModelOptions) (*ExportedModel, error) {
+	return run.ExportModel(ctx, opts)
+}
 
 // Import makes a snapshot for a job of a checkpoint of bytedance/monolith. Errors: [pipeline.ErrConfig] for a job that has snapshots already, a
 // mapping that does not fit, and a checkpoint of which nothing fits; an error that names file and place for a damaged one.
@@ -377,8 +380,13 @@ func Export(ctx context.Context, opts ExportOptions) (*Exported, error) {
 	return migrate.Export(ctx, opts)
 }
 
-// RowsFormats are the formats that [WriteRows] writes.
-func RowsFormats() []string { return run.RowsFormats() }
+// VerifyExport reads all of a native export. Errors: native.ErrNone, native.ErrVersion, native.ErrCorrupt where it cannot be opened; the context's.
+func VerifyExport(ctx context.Context, dir string) (*VerifiedExport, error) {
+	return run.VerifyExport(ctx, dir)
+}
+
+// ExportFormats are the formats that [ExportModel] writes.
+func ExportFormats() []string { return run.ExportFormats() }
 
 // Serve serves shards of a job's parameter server until it is drained or the context ends. The process of shard 0
 // coordinates the others and the workers.

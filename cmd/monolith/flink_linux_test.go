@@ -130,11 +130,11 @@ func TestFlink(t *testing.T) {
 	})
 }
 
-// writtenRows are the rows of a job's newest snapshot as `monolith rows` writes them, by id.
+// writtenRows are the rows of a job's newest snapshot as `monolith export` writes them, by id.
 func writtenRows(t *testing.T, path, job, runner string) map[int64][]float32 {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "rows")
-	out, err := exec.CommandContext(t.Context(), path, "rows", job, "--to", "parquet", "--dir", dir, "--rows-per-file", "100", "--runner", runner, "--json").Output()
+	out, err := exec.CommandContext(t.Context(), path, "export", job, "--format", "parquet", "--dir", dir, "--rows-per-file", "100", "--runner", runner, "--json").Output()
 	if err != nil {
 		t.Fatalf("rows on %s: %v\n%s", runner, err, stderr(err))
 	}
@@ -142,7 +142,7 @@ func writtenRows(t *testing.T, path, job, runner string) map[int64][]float32 {
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatal(err)
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "*", "[^.]*.parquet"))
+	names, err := filepath.Glob(filepath.Join(dir, "*", "*", "[^.]*.parquet"))
 	if err != nil {
 		t.Fatal(err)
 	}

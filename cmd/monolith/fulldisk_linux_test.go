@@ -85,3 +85,25 @@ func TestFullDiskIsNotTrainedOnto(t *testing.T) {
 		}
 	}
 }
+
+// TestFullDiskDuringExport fills the disk under an export: exit code 3 that says what to do, nothing under its name, and the same command completes it when there is room.
+func TestFullDiskDuringExport(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	job := writeJob(t, fmt.Sprintf(smallJob, t.TempDir(), "{synthetic: {examples: 20000}}"))
+	monolith(t, "train", job).wants(t, 0)
+	for _, format := range []string{"native", "safetensors", "parquet"} {
+		free := fill()
+		to := filepath.Join(dir, format)
+		o := monolith(t, "export", job, "--format", format, "--dir", to)
+		o.wants(t, 3, "no space left", "make room")
+		if left, err := filepath.Glob(filepath.Join(to, "[0-9]*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v, %v", format, left, err)
+		}
+		free()
+		monolith(t, "export", job, "--format", format, "--dir", to).wants(t, 0)
+		if left, err := filepath.Glob(filepath.Join(to, "[0-9]*")); err != nil || len(left) != 1 {
+			t.Errorf("%s: %v, %v", format, left, err)
+		}
+	}
+}

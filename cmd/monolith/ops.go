@@ -33,13 +33,14 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		},
 		Scale: job.Scale,
 		Pool:  beam.Pool,
-		Rows: func(ctx context.Context, o job.RowsOptions) (*job.Rows, error) {
+		ExportModel: func(ctx context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
 			o.Runners, o.Recipes = runners, recipes
-			return job.WriteRows(ctx, o)
+			return job.ExportModel(ctx, o)
 		},
-		Import:    job.Import,
-		Export:    job.Export,
-		Translate: translate,
+		VerifyExport: job.VerifyExport,
+		Import:       job.Import,
+		Export:       job.Export,
+		Translate:    translate,
 		Eval: func(ctx context.Context, c *job.Config, o job.EvalOptions) (*job.EvalResult, error) {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Evaluate(ctx, c, o)

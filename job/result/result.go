@@ -127,18 +127,31 @@ type TrainResult struct {
 	EarlyStopped bool `json:"early_stopped,omitempty"`
 }
 
-// Rows is what was written of the rows of a snapshot.
-type Rows struct {
-	// Snapshot is its folder, and Dir that of the files, whose format is To.
+// ExportedModel is a model, or the rows of one, in files of another format.
+type ExportedModel struct {
+	// Snapshot is the folder it is of, and Dir that of the files, whose format is Format.
 	Snapshot string `json:"snapshot"`
 	Dir      string `json:"dir"`
-	To       string `json:"to"`
+	Format   string `json:"format"`
 	// Rows are those that files have now, those of earlier runs among them.
 	Rows   int64       `json:"rows"`
 	Tables []TableRows `json:"tables"`
+	// Removed are the folders of exports that did not stay.
+	Removed []string `json:"removed,omitempty"`
 	// Drained reports whether the run was asked to stop before all was written.
 	Drained bool    `json:"drained,omitempty"`
 	Seconds float64 `json:"seconds"`
+}
+
+// VerifiedExport is what was found in a native export.
+type VerifiedExport struct {
+	Dir string `json:"dir"`
+	// Job, Snapshot and Rows say what it is of.
+	Job      string `json:"job"`
+	Snapshot uint64 `json:"snapshot"`
+	Rows     int64  `json:"rows"`
+	// Faults say what is wrong, each with its file; none: it is whole.
+	Faults []string `json:"faults"`
 }
 
 // TableRows is what was written of one table.

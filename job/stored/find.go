@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
@@ -128,7 +130,32 @@ func FindSnapshots(path string) ([]snapshot.Entry, error) {
 			return entries, nil
 		}
 	}
-	return nil, fmt.Errorf("job: no snapshot in %s: train the job first, or name a snapshot's folder: %w", path, pipeline.ErrConfig)
+	return nil, fmt.Errorf("job: no snapshot in %s%s: train the job first, or name a snapshot's folder: %w", path, meant(path), pipeline.ErrConfig)
+}
+
+// meant is the path that a path which is not there was meant to be, as the end of a sentence; empty: none is near.
+func meant(path string) string {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	dir, base := filepath.Split(filepath.Clean(path))
+	entries, err := os.ReadDir(cmp.Or(dir, "."))
+	if err != nil {
+		if dir = filepath.Clean(dir); dir != filepath.Clean(path) {
+			return meant(dir)
+		}
+		return ""
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	if near := nearest.Name(base, names); near != "" {
+		return fmt.Sprintf(", which does not exist, did you mean %q?", dir+near)
+	}
+	return ""
 }
 
 // BestLabel marks the snapshot of the best evaluation under train.early_stop.

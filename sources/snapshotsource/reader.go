@@ -109,7 +109,7 @@ func (r *Reader) take() (n int, end int64) {
 	for ; r.next < last && len(r.taken) < o.BatchRows; r.next++ {
 		i := r.next
 		if r.slots != nil && !r.slots[fid.ID(r.rows.Keys[i]).Slot()] || o.UpdatedAfter > 0 && r.rows.Times[i] <= o.UpdatedAfter ||
-			o.MinNorm > 0 && norm(r.rows.Weights[i*dim:][:dim]) < o.MinNorm {
+			r.rows.Counts[i] < uint64(o.MinCount) || o.MinNorm > 0 && norm(r.rows.Weights[i*dim:][:dim]) < o.MinNorm {
 			continue
 		}
 		r.taken = append(r.taken, i)

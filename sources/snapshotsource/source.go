@@ -43,6 +43,8 @@ type Options struct {
 	UpdatedAfter int64
 	// MinNorm leaves out rows whose weights, those of all segments taken together, have a smaller Euclidean norm; 0: none.
 	MinNorm float64
+	// MinCount leaves out rows that have had fewer updates; 0: none.
+	MinCount int64
 	// State adds the optimizers' state.
 	State bool
 	// RowsPerSplit cuts what a shard has written into splits of so many rows, which are read side by side. Default: as few as have a
@@ -92,8 +94,8 @@ func New(info *snapshot.Info, opts Options) (*Source, error) {
 			bad("slot %d is none of 0 to %d", slot, fid.NumSlots-1)
 		}
 	}
-	if opts.UpdatedAfter < 0 || opts.MinNorm < 0 || math.IsNaN(opts.MinNorm) || opts.RowsPerSplit < 0 || opts.BatchRows < 0 {
-		bad("UpdatedAfter %d, MinNorm %v, RowsPerSplit %d and BatchRows %d must not be negative", opts.UpdatedAfter, opts.MinNorm, opts.RowsPerSplit, opts.BatchRows)
+	if opts.UpdatedAfter < 0 || opts.MinNorm < 0 || math.IsNaN(opts.MinNorm) || opts.MinCount < 0 || opts.RowsPerSplit < 0 || opts.BatchRows < 0 {
+		bad("UpdatedAfter %d, MinNorm %v, MinCount %d, RowsPerSplit %d and BatchRows %d must not be negative", opts.UpdatedAfter, opts.MinNorm, opts.MinCount, opts.RowsPerSplit, opts.BatchRows)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

@@ -135,7 +135,8 @@ func TestRowsAgainstALoop(t *testing.T) {
 			"slots":       {Slots: []int{4, 1}, BatchRows: 100},
 			"updated":     {UpdatedAfter: after},
 			"norm":        {MinNorm: .9, RowsPerSplit: 7777},
-			"all of them": {Slots: []int{3}, UpdatedAfter: after, MinNorm: .8, State: true},
+			"count":       {MinCount: 5},
+			"all of them": {Slots: []int{3}, UpdatedAfter: after, MinNorm: .8, MinCount: 2, State: true},
 			"nothing":     {MinNorm: 100},
 		} {
 			t.Run(fmt.Sprintf("%s/shards=%d", name, shards), func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestRowsAgainstALoop(t *testing.T) {
 							sum += float64(w) * float64(w)
 						}
 						slot := fid.ID(rows.Keys[at]).Slot()
-						if (len(o.Slots) == 0 || slices.Contains(o.Slots, slot)) && (o.UpdatedAfter == 0 || rows.Times[at] > after) && (o.MinNorm == 0 || math.Sqrt(sum) >= o.MinNorm) {
+						if (len(o.Slots) == 0 || slices.Contains(o.Slots, slot)) && (o.UpdatedAfter == 0 || rows.Times[at] > after) && rows.Counts[at] >= uint64(o.MinCount) && (o.MinNorm == 0 || math.Sqrt(sum) >= o.MinNorm) {
 							return
 						}
 					}
@@ -319,7 +320,7 @@ func TestFingerprint(t *testing.T) {
 		Options snapshotsource.Options
 	}
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[options]{
-		Options: options{info.Digest, snapshotsource.Options{Table: "users", Slots: []int{1}, UpdatedAfter: 1, MinNorm: 1, RowsPerSplit: 1, BatchRows: 1}},
+		Options: options{info.Digest, snapshotsource.Options{Table: "users", Slots: []int{1}, UpdatedAfter: 1, MinNorm: 1, MinCount: 1, RowsPerSplit: 1, BatchRows: 1}},
 		New: func(t *testing.T, o options) interface{ Fingerprint() string } {
 			of := *info
 			of.Digest = o.Digest

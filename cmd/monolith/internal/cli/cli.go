@@ -65,8 +65,9 @@ type Ops struct {
 	PS RowOps
 	// Snapshots are the functions behind `monolith snapshot`.
 	Snapshots SnapshotOps
-	// Rows writes the rows of a snapshot to files.
-	Rows func(context.Context, job.RowsOptions) (*job.Rows, error)
+	// ExportModel writes the model of a snapshot, or its rows, for other programs, and VerifyExport reads all of a native one.
+	ExportModel  func(context.Context, job.ExportModelOptions) (*job.ExportedModel, error)
+	VerifyExport func(ctx context.Context, dir string) (*job.VerifiedExport, error)
 	// Import makes a snapshot for a job of a checkpoint of bytedance/monolith, and Export such a checkpoint of a snapshot.
 	Import func(context.Context, *job.Config, job.ImportOptions) (*job.Imported, error)
 	Export func(context.Context, job.ExportOptions) (*job.Exported, error)

@@ -286,6 +286,20 @@ func fakes() cli.Ops {
 				Tables: []job.ExportedTable{{Name: "embedding", As: fmt.Sprint(o.Names, o.Multi, o.Serving), Files: max(o.Shards, 1) * max(o.Servers, 1), Rows: 300, Restarted: []string{"vec: upstream has no rule like x"}}},
 			}, fail()
 		},
+		ExportModel: func(_ context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
+			r := &job.ExportedModel{Snapshot: o.Snapshot, Dir: o.Dir + "/12", Format: o.Format, Rows: 900, Seconds: .5, Tables: []job.TableRows{{Name: "embedding", Dir: o.Dir + "/12/embedding", Rows: 900, Of: 1000, Earlier: 400}}}
+			if o.Keep > 0 {
+				r.Removed = []string{fmt.Sprint(o.Dir, "/ of ", o.Keep, " ", o.Exempt, " ", o.Slots, " ", o.MinCount)}
+			}
+			return r, fail()
+		},
+		VerifyExport: func(_ context.Context, dir string) (*job.VerifiedExport, error) {
+			r := &job.VerifiedExport{Dir: dir, Job: "click", Snapshot: 12, Rows: 1000, Faults: []string{}}
+			if dir == "damaged" {
+				r.Faults = append(r.Faults, "embedding/x.slab: checksum")
+			}
+			return r, fail()
+		},
 		Snapshots: cli.SnapshotOps{
 			List: func(_ context.Context, path string, r job.Retention) (*job.SnapshotList, error) {
 				return &job.SnapshotList{Dir: path, Snapshots: fakeSnapshots(r)}, fail()

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) exportModelCommand(out *outcome) *cobra.Command {
+	var (
+		o       job.ExportModelOptions
+		updated string
+		exempt  []int
+	)
+	formats := job.ExportFormats()
+	cmd := &cobra.Command{
+		Use:   "export SNAPSHOT|JOB.yaml --format FORMAT --dir DIR",
+		Short: "Write a model, or its rows, for other programs",
+		Long: `Write the model of a snapshot, or its rows alone, as files that other programs read. The export of snapshot 12 is the folder 12 in DIR, which is there once it is
+complete. The snapshot is not changed.
+
+  native       all of a model, for programs of monolith: rows with an index, which are mapped into memory and so opened at once
+  safetensors  all of a model in one file: dense tensors, and of each table ids and the weights of each segment
+  parquet      the rows of each table: id, slot, last update, updates, weights of each segment, and when asked the optimizers' state
+  arrow        the same as Arrow IPC files
+
+SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it; JOB.yaml stands for its dir, and says where a runner submits to.
+It is read by parts, and never loaded whole. A run that was killed is continued when it is run again, but for safetensors, which begins again.`,
+		Example: `  monolith export runs/click --format native --dir models/click --keep 3
+  monolith export runs/click --format parquet --dir rows
+  monolith export job.yaml --format arrow --dir rows --slot user
+  monolith export verify models/click/12`,
+		Args: exactly("a snapshot or a job file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.Format == "":
+				return &usageError{message: "--format is missing: " + strings.Join(formats, ", ")}
+			case !slices.Contains(formats, o.Format):
+				return &usageError{message: fmt.Sprintf("--format is %q, not one of %s%s", o.Format, strings.Join(formats, ", "), nearest.Suggest(o.Format, formats))}
+			case o.Dir == "":
+				return &usageError{message: "--dir is missing: the folder of exports"}
+			case o.MinNorm < 0 || o.MinCount < 0:
+				return &usageError{message: fmt.Sprintf("--min-norm is %v and --min-count %d, must be at least 0", o.MinNorm, o.MinCount)}
+			case o.RowsPerFile < 1:
+				return &usageError{message: fmt.Sprintf("--rows-per-file is %d, must be at least 1", o.RowsPerFile)}
+			case o.Keep < 0:
+				return &usageError{message: fmt.Sprintf("--keep is %d, must be at least 0", o.Keep)}
+			case o.Runner == "dataflow":
+				return &usageError{message: "--runner dataflow has no folder in common with this process for snapshot and files; take --runner=local"}
+			case o.Workers < 1:
+				return &usageError{message: fmt.Sprintf("--workers is %d, must be at least 1", o.Workers)}
+			}
+			for _, id := range exempt {
+				if id < 1 {
+					return &usageError{message: fmt.Sprintf("--exempt has %d; exports are numbered as snapshots are, from 1", id)}
+				}
+				o.Exempt = append(o.Exempt, uint64(id))
+			}
+			if updated != "" {
+				at, err := readTime("updated-after", updated)
+				if err != nil {
+					return err
+				}
+				o.UpdatedAfter = at
+			}
+			o.Snapshot = args[0]
+			if isJobFile(args[0]) {
+				cfg, err := a.loadUntrained(args[0], onRunner(nil, o.Runner))
+				if err != nil {
+					return err
+				}
+				o.Snapshot, o.Beam = cfg.Dir, cfg.Beam
+			} else if o.Runner != "" && o.Runner != "local" && o.Runner != "prism" {
+				return &usageError{message: fmt.Sprintf("--runner %s needs a job file, whose section beam says where to submit to: monolith export JOB.yaml", o.Runner)}
+			}
+			if a.Ops.ExportModel == nil {
+				return errMissing
+			}
+			opts, stop, err := a.run(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			o.Logger, o.Notice, o.Drain, o.Status = opts.Logger, opts.Notice, opts.Drain, opts.Status
+			a.drainsBy("completing the files that are begun; the same command continues")
+			r, err := a.Ops.ExportModel(cmd.Context(), o)
+			if r != nil {
+				out.result = r
+				out.text = func(w io.Writer) error { return writeExportedModel(w, r) }
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.Format, "format", "", "`format` of the files: "+strings.Join(formats, ", "))
+	flags.StringVar(&o.Dir, "dir", "", "`folder` of exports, which gets one of the snapshot's number")
+	flags.IntVar(&o.Keep, "keep", 0, "remove exports of DIR but for so `many` of the newest, and this one; 0: none is removed")
+	flags.IntSliceVar(&exempt, "exempt", nil, "with --keep, the `numbers` of others that stay")
+	flags.StringSliceVar(&o.Slots, "slot", nil, "of rows: write those of this `slot` alone, a number or the name of a feature; may be given more than once")
+	flags.StringVar(&updated, "updated-after", "", "of rows: leave out those that were updated last at this `time` or before it, in UTC where it names no zone")
+	flags.Int64Var(&o.MinCount, "min-count", 0, "of rows: leave out those that have had fewer `updates`")
+	flags.Float64Var(&o.MinNorm, "min-norm", 0, "of rows: leave out those whose weights have a smaller Euclidean `norm`")
+	flags.BoolVar(&o.State, "optimizer-state", false, "of rows: write the optimizers' state too")
+	flags.Int64Var(&o.RowsPerFile, "rows-per-file", 1<<20, "about how many `rows` a file has at most")
+	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
+	flags.Lookup("workers").DefValue = "one per CPU"
+	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable")
+	cmd.AddCommand(a.exportVerifyCommand(out))
+	return cmd
+}
+
+func (a *App) exportVerifyCommand(out *outcome) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify EXPORT",
+		Short: "Read a native export and check every byte",
+		Long: `Read all of a native export and compare its checksums with those that were stored when it was written, and look each of its ids up. Every fault is listed with its file.
+
+The exit code is 0 when it is whole, 4 when it is not. Opening an export verifies all but its rows by itself.`,
+		Example: `  monolith export verify models/click/12
+  monolith export verify models/click/12 --json`,
+		Args: exactly("the folder of an export"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out.command = "export verify"
+			if a.Ops.VerifyExport == nil {
+				return errMissing
+			}
+			r, err := a.Ops.VerifyExport(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			out.result = r
+			out.text = func(w io.Writer) error {
+				if len(r.Faults) == 0 {
+					_, err := fmt.Fprintf(w, "%s: whole, %s rows of snapshot %d of %s\n", r.Dir, ui.Count(r.Rows), r.Snapshot, r.Job)
+					return err
+				}
+				for _, f := range r.Faults {
+					if _, err := fmt.Fprintln(w, f); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if n := len(r.Faults); n > 0 {
+				return &answerError{fmt.Sprintf("%s is damaged: %s", r.Dir, plural(n, "file"))}
+			}
+			return nil
+		},
+	}
+}
+
+// writeExportedModel says how much of each table is written.
+func writeExportedModel(w io.Writer, r *job.ExportedModel) error {
+	how := ""
+	if r.Drained {
+		how = "; not complete: the same command continues"
+	}
+	rows := [][]string{{"snapshot", r.Snapshot}, {"export", fmt.Sprintf("%s, %s%s", r.Dir, r.Format, how)}, {"rows", fmt.Sprintf("%s in %.1f s", ui.Count(r.Rows), r.Seconds)}}
+	for _, t := range r.Tables {
+		text := fmt.Sprintf("%s of %s rows in %s", ui.Count(t.Rows), ui.Count(t.Of), t.Dir)
+		if t.Earlier > 0 {
+			text += fmt.Sprintf(", %s of them before", ui.Count(t.Earlier))
+		}
+		rows = append(rows, []string{"table " + t.Name, text})
+	}
+	for _, dir := range r.Removed {
+		rows = append(rows, []string{"removed", dir})
+	}
+	return ui.Table(w, rows)
+}

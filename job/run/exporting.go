@@ -1,0 +1,424 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/fid"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/runners/local"
+	"github.com/monolith-go/monolith/sources/snapshotsource"
+)
+
+// recipe checks the options against a snapshot.
+func (o *ExportModelOptions) recipe(info *snapshot.Info) (*rowsRecipe, error) {
+	var faults []error
+	bad := func(text string, args ...any) { faults = append(faults, fault.Config("job: "+text, args...)) }
+	of := &rowsRecipe{Of: filepath.Base(info.Path), Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State}
+	if err := checkFormat(o.Components, o.Format); err != nil {
+		faults = append(faults, err)
+	} else if rows := rowFormats(o.Components); !slices.Contains(rows, o.Format) && (len(o.Slots) > 0 || !o.UpdatedAfter.IsZero() || o.MinNorm != 0 || o.MinCount != 0 || o.State) {
+		bad("a model as %s has all of its rows and no optimizer state; leave out what is to choose among them, or write rows alone, as %s", o.Format, strings.Join(rows, " or "))
+	}
+	if o.Dir == "" {
+		bad("no folder for exports is named")
+	}
+	if o.Keep < 0 || o.MinCount < 0 {
+		bad("%d exports cannot be kept, and no row has had less than %d updates", o.Keep, o.MinCount)
+	}
+	if !(o.MinNorm >= 0) {
+		bad("the least norm is %v, and must be 0 or more", o.MinNorm)
+	}
+	if !o.UpdatedAfter.IsZero() {
+		if of.UpdatedAfter = o.UpdatedAfter.UnixMicro(); of.UpdatedAfter <= 0 {
+			bad("the time %s is before 1970", o.UpdatedAfter.Format(time.RFC3339))
+		}
+	}
+	features := export.Slots(info.Recipe)
+	for _, name := range o.Slots {
+		slot, known := features[name]
+		if n, err := strconv.Atoi(name); err == nil && !known {
+			slot, known = n, n >= 0 && n < fid.NumSlots
+			if !known {
+				bad("slot %d is none of 0 to %d", n, fid.NumSlots-1)
+				continue
+			}
+		}
+		if !known {
+			names := make([]string, 0, len(features))
+			for f := range features {
+				names = append(names, f)
+			}
+			slices.Sort(names)
+			bad("%q is neither a slot nor a sparse feature of the snapshot, which has %q%s", name, names, nearest.Suggest(name, names))
+			continue
+		}
+		of.Slots = append(of.Slots, slot)
+	}
+	slices.Sort(of.Slots)
+	of.Slots = slices.Compact(of.Slots)
+	if o.RowsPerFile < 0 {
+		bad("a file cannot have %d rows", o.RowsPerFile)
+	}
+	return of, errors.Join(faults...)
+}
+
+// text is what exportFile has.
+func (of rowsRecipe) text() ([]byte, error) {
+	b, err := json.MarshalIndent(of, "", "  ")
+	return append(b, '\n'), err
+}
+
+// claim makes a folder one of this export, or finds that it is one already.
+func (of rowsRecipe) claim(ctx context.Context, dir string) error {
+	want, err := of.text()
+	if err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	name := filepath.Join(dir, exportFile)
+	have, err := os.ReadFile(name)
+	switch {
+	case err == nil && !bytes.Equal(have, want):
+		return fault.Config("job: %s has another export, which %s describes: name another folder, or remove that one", dir, name)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return cannotExport(err)
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fault.Config("job: %s is not empty, and its files are no export: name another folder", dir)
+	}
+	return cannotExport(fsx.WriteFile(ctx, fsx.Local{}, name, want))
+}
+
+// cannotExport is an error of the folder of exports, unless it is one of what is exported; nil for nil.
+func cannotExport(err error) error {
+	if err == nil || errors.Is(err, snapshot.ErrCorrupt) || errors.Is(err, native.ErrCorrupt) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrUnavailable, "make room or give the right to write there, or name another folder")
+}
+
+// plan is the graph of one table.
+func (of rowsRecipe) plan(info *snapshot.Info, set component.Set) (*pipeline.Plan, error) {
+	src, err := snapshotsource.New(info, snapshotsource.Options{Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State})
+	if err != nil {
+		return nil, err
+	}
+	sink, err := of.sink(info, set)
+	if err != nil {
+		return nil, err
+	}
+	g := pipeline.New("rows")
+	pipeline.Into(pipeline.Prefetch(pipeline.Read(g, "snapshot", src), "queue", 2), of.Format, sink)
+	return g.Plan()
+}
+
+// sink is that of one table.
+func (of rowsRecipe) sink(info *snapshot.Info, set component.Set) (pipeline.Sink[*pipeline.Batch], error) {
+	output := of.Of + " table " + of.Table
+	if of.Format == formatNative {
+		i := slices.IndexFunc(info.Tables, func(t snapshot.Table) bool { return t.Name == of.Table })
+		return native.Rows(of.Dir, of.Table, info.Tables[i].Dim(), of.RowsPerFile, output)
+	}
+	for _, s := range set.Sinks {
+		if f, ok := s.New().(component.FolderSink); ok && s.Name == of.Format {
+			return f.InFolder(of.Dir, of.RowsPerFile).Sink(component.Writing{Output: output})
+		}
+	}
+	return nil, checkFormat(set, of.Format)
+}
+
+// build builds the graph in a process that may be another one.
+func (of rowsRecipe) build(set component.Set) (*Rebuilt, error) {
+	info, err := snapshot.ReadInfo(of.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := of.plan(info, set)
+	if err != nil {
+		return nil, err
+	}
+	return &Rebuilt{Plan: plan}, nil
+}
+
+// exporting is an export that is being written.
+type exporting struct {
+	o     *ExportModelOptions
+	of    *rowsRecipe
+	info  *snapshot.Info
+	model *export.Model // nil: rows alone are written
+	whole export.Format // nil: a graph writes the rows
+	root  string        // of all exports
+	read  atomic.Int64  // rows
+}
+
+// RowsRead implements [pipeline.RowsReadHook].
+func (e *exporting) RowsRead(_, _ string, rows int) { e.read.Add(int64(rows)) }
+
+// watch reports progress until stop is called.
+func (e *exporting) watch() (stop func()) {
+	if e.o.Status == nil {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		began, tick := time.Now(), time.NewTicker(glanceEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+			s := result.Status{Phase: "export", Examples: e.read.Load(), Total: e.info.Rows(), Lag: -1, Rate: math.NaN(), Elapsed: time.Since(began)}
+			if s.Examples > 0 { // of executors elsewhere nothing is known
+				s.Rate = float64(s.Examples) / s.Elapsed.Seconds()
+				e.o.Status(s)
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// run writes the export and gives it its name.
+func (e *exporting) run(ctx context.Context) (_ *result.ExportedModel, err error) {
+	if err := errors.Join(os.MkdirAll(e.root, 0o755), fsx.OS{}.SyncDir(filepath.Dir(e.root))); err != nil {
+		return nil, cannotExport(err)
+	}
+	lock, err := fsx.TryLock(filepath.Join(e.root, exportLock))
+	if errors.Is(err, fsx.ErrLocked) {
+		return nil, fault.Mark(fmt.Errorf("job: %s: %w", e.root, err), pipeline.ErrUnavailable, "another export is written there: wait for it, or name another folder")
+	}
+	if err != nil {
+		return nil, cannotExport(err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	name := strconv.FormatUint(e.info.ID, 10)
+	target, dir := filepath.Join(e.root, name), filepath.Join(e.root, "."+name+".partial")
+	_, gone := os.Stat(target)
+	there := gone == nil
+	if there {
+		dir = target
+	} else if e.whole != nil {
+		if err := os.RemoveAll(dir); err != nil { // of one that was killed
+			return nil, cannotExport(err)
+		}
+	}
+	r := &result.ExportedModel{Dir: target}
+	write := e.writeRows
+	if e.whole != nil {
+		write = e.writeWhole
+	} else if err := e.of.claim(ctx, dir); err != nil {
+		return nil, err
+	}
+	if err := write(ctx, r, dir, there); err != nil {
+		return nil, err
+	}
+	if r.Drained {
+		r.Dir = dir
+		return r, nil
+	}
+	if !there {
+		for i := range r.Tables {
+			r.Tables[i].Dir = target + strings.TrimPrefix(r.Tables[i].Dir, dir)
+		}
+		if err := errors.Join(os.Rename(dir, target), fsx.OS{}.SyncDir(e.root)); err != nil {
+			return nil, cannotExport(err)
+		}
+	}
+	ids, err := e.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.Removed, ids, err = e.prune(ctx, ids); err != nil {
+		return nil, err
+	}
+	return r, cannotExport(e.list(ctx, ids))
+}
+
+// writeRows writes table after table by a graph, and completes the native format.
+func (e *exporting) writeRows(ctx context.Context, r *result.ExportedModel, dir string, there bool) error {
+	for _, t := range e.info.Tables {
+		of := *e.of
+		of.Table, of.Snapshot, of.RowsPerFile = t.Name, e.info.Path, e.o.RowsPerFile
+		of.Dir = filepath.Join(dir, native.Folder(t.Name))
+		table := result.TableRows{Name: t.Name, Dir: of.Dir, Of: t.Rows}
+		if t.Rows > 0 && !r.Drained {
+			stats, err := e.table(ctx, of)
+			if err != nil {
+				return err
+			}
+			table.Rows, table.Earlier = stats.Rows+stats.Resumed, stats.Resumed
+			r.Drained = stats.Drained
+		}
+		r.Rows += table.Rows
+		r.Tables = append(r.Tables, table)
+	}
+	if e.of.Format != formatNative || there || r.Drained {
+		return nil
+	}
+	return cannotExport(native.Complete(ctx, fsx.Local{}, dir, e.model))
+}
+
+// writeWhole writes all that the model has.
+func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir string, there bool) error {
+	for _, t := range e.info.Tables {
+		table := result.TableRows{Name: t.Name, Dir: dir, Rows: t.Rows, Of: t.Rows}
+		if there {
+			table.Earlier = t.Rows
+		}
+		r.Rows += t.Rows
+		r.Tables = append(r.Tables, table)
+	}
+	if there {
+		return e.of.claim(ctx, dir)
+	}
+	within, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	drained := errors.New("drained")
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	quit := make(chan struct{})
+	defer close(quit)
+	watch.Go(func() {
+		select {
+		case <-e.o.Drain: // what is begun begins again
+			end(drained)
+		case <-quit:
+		}
+	})
+	err := e.whole.Write(within, e.model, export.Target{FS: fsx.Local{}, Dir: dir, Progress: func(n int64) { e.read.Add(n) }})
+	if err == nil {
+		var text []byte
+		if text, err = e.of.text(); err == nil {
+			err = fsx.WriteFile(ctx, fsx.Local{}, filepath.Join(dir, exportFile), text)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	err = errors.Join(err, os.RemoveAll(dir))
+	if ctx.Err() == nil && errors.Is(context.Cause(within), drained) {
+		r.Drained, r.Rows, r.Tables = true, 0, nil
+		return nil
+	}
+	return cannotExport(err)
+}
+
+// published are the numbers of the exports in the folder, the newest first. It ends removals that were cut short.
+func (e *exporting) published(ctx context.Context) (ids []uint64, err error) {
+	entries, err := os.ReadDir(e.root)
+	if err != nil {
+		return nil, cannotExport(err)
+	}
+	for _, d := range entries {
+		if strings.HasSuffix(d.Name(), exportRemoved) {
+			if err := fsx.RemoveAll(ctx, fsx.Local{}, filepath.Join(e.root, d.Name())); err != nil {
+				return nil, cannotExport(err)
+			}
+		}
+		id, err := strconv.ParseUint(d.Name(), 10, 64)
+		if err != nil || strconv.FormatUint(id, 10) != d.Name() {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(e.root, d.Name(), exportFile)); err == nil { // others are somebody else's
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b uint64) int { return cmp.Compare(b, a) })
+	return ids, nil
+}
+
+// prune removes exports that are not to stay, and returns their folders and the numbers of the others.
+func (e *exporting) prune(ctx context.Context, ids []uint64) (removed []string, stay []uint64, err error) {
+	kept := 0
+	for _, id := range ids {
+		exempt := slices.Contains(e.o.Exempt, id)
+		if e.o.Keep == 0 || exempt || kept < e.o.Keep || id == e.info.ID {
+			stay = append(stay, id)
+			if !exempt {
+				kept++
+			}
+			continue
+		}
+		name := strconv.FormatUint(id, 10)
+		dir, gone := filepath.Join(e.root, name), filepath.Join(e.root, "."+name+exportRemoved)
+		// Nobody sees a part of it.
+		if err := errors.Join(os.Rename(dir, gone), fsx.OS{}.SyncDir(e.root)); err != nil {
+			return removed, stay, cannotExport(err)
+		}
+		removed = append(removed, dir)
+		if err := fsx.RemoveAll(ctx, fsx.Local{}, gone); err != nil {
+			return removed, stay, cannotExport(err)
+		}
+	}
+	return removed, stay, nil
+}
+
+// exportList has the exports of a folder, the oldest first, as bytedance/monolith lists them: monolith.model_export.ServingModelState in the text format of protocol buffers. The
+// step is the number of the snapshot.
+const exportList = "ExportSaverListenerState"
+
+func (e *exporting) list(ctx context.Context, ids []uint64) error {
+	var b bytes.Buffer
+	for _, id := range slices.Backward(ids) {
+		fmt.Fprintf(&b, "entries {\n  export_dir: %q\n  global_step: %d\n}\n", filepath.Join(e.root, strconv.FormatUint(id, 10)), id)
+	}
+	return fsx.WriteFile(ctx, fsx.Local{}, filepath.Join(e.root, exportList), b.Bytes())
+}
+
+// exportRemoved is how the name of an export ends that is being removed.
+const exportRemoved = ".removed"
+
+// table writes the rows of one table.
+func (e *exporting) table(ctx context.Context, of rowsRecipe) (pipeline.RunStats, error) {
+	o := e.o
+	plan, err := of.plan(e.info, o.Components)
+	if err != nil {
+		return pipeline.RunStats{}, err
+	}
+	env := func(worker int) *pipeline.Env {
+		return &pipeline.Env{Worker: worker, Logger: o.Logger, Hooks: pipeline.NewHooks(e)}
+	}
+	opts := pipeline.RunOptions{Workers: o.Workers, Env: env, Drain: o.Drain}
+	if o.Runner == spec.RunnerLocal {
+		stats, err := local.Run(ctx, plan, opts)
+		return pipeline.Sum(stats...), err
+	}
+	config, done, err := o.Recipes.add(recipe{Run: rand.Text(), Rows: &of}, func() (*Rebuilt, error) { return &Rebuilt{Plan: plan, Env: env}, nil })
+	if err != nil {
+		return pipeline.RunStats{}, err
+	}
+	defer done()
+	s := Submission{Recipe: config, Plan: plan, Options: opts, Beam: o.Beam, Notice: func(format string, args ...any) { o.Notice(fmt.Sprintf(format, args...)) }}
+	if s.Beam.JobName == "" {
+		s.Beam.JobName = "rows-" + of.Of
+	}
+	return o.Runners[o.Runner](ctx, s)
+}
