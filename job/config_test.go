@@ -207,6 +207,12 @@ func TestFaults(t *testing.T) {
 			"--set optimizer.schedules.sparse.kind: optimizer.schedules.sparse.over: is missing; say over how many examples polynomial goes",
 			"--set optimizer.schedules.bias.over: optimizer.schedules.bias.over: is set, but optimizer.schedules.bias.kind is constant; say how the rates change: polynomial, exponential or cosine",
 		}},
+		{"delays that there are none of", movielens, []string{"train.workers=1", "deterministic=true", "optimizer.delay_compensation.sparse=0.04"}, []string{
+			"--set optimizer.delay_compensation.sparse: optimizer.delay_compensation: makes up for updates of other workers, which deterministic mode has none of; leave it out",
+		}},
+		{"delays that would be rounding", movielens, []string{"ps.precision=bf16", "optimizer.delay_compensation.bias=0.04"}, []string{
+			"--set optimizer.delay_compensation.bias: optimizer.delay_compensation: is by how much a row differs from what a worker was given, which is rounded by ps.precision: bf16; leave out one of them",
+		}},
 		{"schedule of nothing", movielens, []string{"train.schedule.over=5", "train.schedule.cycle=true", "train.schedule.staircase=true"}, []string{
 			"--set train.schedule.over: train.schedule.over: is set, but train.schedule.kind is constant; say how the rates change: polynomial, exponential or cosine",
 			"--set train.schedule.staircase: train.schedule.staircase: is of exponential, and train.schedule.kind is constant",

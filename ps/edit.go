@@ -43,7 +43,7 @@ func (c *Client) Edit(ctx context.Context, request string) (*Editor, error) {
 // Done is how many fids were edited under the request's name, of all calls, those of former editors included.
 func (e *Editor) Done() int64 { return e.done }
 
-// Apply edits rows of table number tbl of the layout: op is not [param.Train], fids are distinct, values are [len(fids), op.Width(dim)]. Neither is kept. A
+// Apply edits rows of table number tbl of the layout: op is not [param.Train], fids are distinct, values are [len(fids), its Width(op)]. Neither is kept. A
 // call that failed may be made again. Errors: [ErrLayout], those of [Client.Push] and [Client.Flush].
 func (e *Editor) Apply(ctx context.Context, op param.Op, tbl int, fids []int64, values []float32) error {
 	if op == param.Train || tbl < 0 || tbl >= len(e.u.Keys) {

@@ -45,7 +45,8 @@ func tensorShards(dense []param.Tensor, numShards int) []int {
 // Placement knows which part of a layout lies on which shard. It is immutable; the methods may overlap.
 type Placement struct {
 	layout  *param.Layout
-	dims    []int // of the tables
+	dims    []int               // of the tables
+	widths  [][param.NumOps]int // of the tables' values in updates
 	shards  int
 	shardOf []int // of the dense tensors
 	// tensors[s] are the dense tensors of shard s as ranges of the concatenation of all.
@@ -67,6 +68,11 @@ func NewPlacement(l *param.Layout, numShards int) Placement {
 	}
 	for _, t := range l.Tables {
 		p.dims, p.stateDim = append(p.dims, t.Dim()), append(p.stateDim, t.StateDim())
+		var widths [param.NumOps]int
+		for op := range param.NumOps {
+			widths[op] = t.Width(op)
+		}
+		p.widths = append(p.widths, widths)
 	}
 	at, stateAt := 0, 0
 	p.shardOf = tensorShards(l.Dense, numShards)
@@ -131,9 +137,9 @@ func (p *Placement) CheckUpdate(u *param.Update, denseLen int) error {
 			u.Source, u.Split, len(u.Keys), len(u.Counts), len(u.Grads), len(p.dims), ErrLayout)
 	}
 	for t := range u.Keys {
-		if n := len(u.Keys[t]); len(u.Counts[t]) != n || len(u.Grads[t]) != n*u.Op.Width(p.dims[t]) {
-			return fmt.Errorf("ps: %s/%s: table %s: %d counts and %d gradients for %d fids of dim %d: %w",
-				u.Source, u.Split, p.layout.Tables[t].Name, len(u.Counts[t]), len(u.Grads[t]), n, p.dims[t], ErrLayout)
+		if n := len(u.Keys[t]); len(u.Counts[t]) != n || len(u.Grads[t]) != n*p.widths[t][u.Op] {
+			return fmt.Errorf("ps: %s/%s: table %s: %d counts and %d gradients for %d fids of %d: %w",
+				u.Source, u.Split, p.layout.Tables[t].Name, len(u.Counts[t]), len(u.Grads[t]), n, p.widths[t][u.Op], ErrLayout)
 		}
 		if u.Op == param.Train {
 			continue
@@ -235,7 +241,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 		}
 	}
 	for t, keys := range u.Keys {
-		dim := u.Op.Width(p.dims[t])
+		dim := p.widths[t][u.Op]
 		for i, k := range keys {
 			q := &parts[ShardOf(Bucket(k), p.shards)]
 			q.Keys[t] = append(q.Keys[t], k)

@@ -327,6 +327,11 @@ func ftrlAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate fl
 //go:noescape
 func sgdDecayedAVX2(n int, w *float32, grad *float32, rate float32, decay float32)
 
+// compensateAVX2 is y = g + lambda·g·g·(w-seen) from least to most, or g where that is no number.
+//
+//go:noescape
+func compensateAVX2(n int, w *float32, seen *float32, grad *float32, y *float32, lambda float32, least float32, most float32)
+
 // groupLeaderAVX2 is z += g - (√(n+g·g)-√n)/rate·w, n += g·g.
 //
 //go:noescape

@@ -224,6 +224,10 @@ func sgdDecayedAVX512(n int, w *float32, grad *float32, rate float32, decay floa
 	interpret("sgdDecayedAVX512", n, w, grad, rate, decay)
 }
 
+func compensateAVX512(n int, w *float32, seen *float32, grad *float32, y *float32, lambda float32, least float32, most float32) {
+	interpret("compensateAVX512", n, w, seen, grad, y, lambda, least, most)
+}
+
 func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32) {
 	interpret("groupLeaderAVX512", n, w, n1, z, grad, rate)
 }

@@ -244,6 +244,10 @@ func sgdDecayedAVX2(n int, w *float32, grad *float32, rate float32, decay float3
 	panic("simd: sgdDecayedAVX2 on a processor without it")
 }
 
+func compensateAVX2(n int, w *float32, seen *float32, grad *float32, y *float32, lambda float32, least float32, most float32) {
+	panic("simd: compensateAVX2 on a processor without it")
+}
+
 func groupLeaderAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32) {
 	panic("simd: groupLeaderAVX2 on a processor without it")
 }
@@ -656,6 +660,10 @@ func ftrlAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate 
 
 func sgdDecayedAVX512(n int, w *float32, grad *float32, rate float32, decay float32) {
 	panic("simd: sgdDecayedAVX512 on a processor without it")
+}
+
+func compensateAVX512(n int, w *float32, seen *float32, grad *float32, y *float32, lambda float32, least float32, most float32) {
+	panic("simd: compensateAVX512 on a processor without it")
 }
 
 func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32) {

@@ -88,6 +88,30 @@ func GroupAdagrad(w, state, g []float32, rate, decay, beta, l2 float32) {
 	Scale(1-shrink/length, w)
 }
 
+// Compensate is dst = g + lambda·g²·(w-seen), within ±most, and g where that is no number; all are as long as dst.
+func Compensate(dst, g, w, seen []float32, lambda, most float32) {
+	g, w, seen = g[:len(dst)], w[:len(dst)], seen[:len(dst)]
+	switch active {
+	case AVX512:
+		compensateAVX512(len(dst), unsafe.SliceData(w), unsafe.SliceData(seen), unsafe.SliceData(g), unsafe.SliceData(dst), lambda, -most, most)
+	case AVX2:
+		compensateAVX2(len(dst), unsafe.SliceData(w), unsafe.SliceData(seen), unsafe.SliceData(g), unsafe.SliceData(dst), lambda, -most, most)
+	default:
+		for k := range dst {
+			v := g[k] + float32(float32(g[k]*lambda)*float32(g[k]*(w[k]-seen[k])))
+			switch {
+			case v != v:
+				v = g[k]
+			case v < -most:
+				v = -most
+			case v > most:
+				v = most
+			}
+			dst[k] = v
+		}
+	}
+}
+
 // GroupLeader adds a gradient to the sums of group FTRL for a rate that is not 0: n += g², and where c is 0 z += g - (√n-√(n-g²))/rate·w, else
 // z += c·z - l2·w + g - (beta+√n)/rate·w.
 func GroupLeader(w, n, z, g []float32, rate, beta, l2, c float32) {

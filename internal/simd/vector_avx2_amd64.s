@@ -3977,6 +3977,66 @@ done:
 	VZEROUPPER
 	RET
 
+// func compensateAVX2(n int, w *float32, seen *float32, grad *float32, y *float32, lambda float32, least float32, most float32)
+// Requires: AVX
+TEXT ·compensateAVX2(SB), NOSPLIT|NOFRAME, $0-52
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         seen+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         y+32(FP), SI
+	VBROADCASTSS lambda+40(FP), Y0
+	VBROADCASTSS least+44(FP), Y1
+	VBROADCASTSS most+48(FP), Y2
+	SUBQ         $0x08, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS   (BX), Y3
+	VMULPS    Y0, Y3, Y4
+	VMOVUPS   (CX), Y5
+	VMOVUPS   (DX), Y6
+	VSUBPS    Y6, Y5, Y5
+	VMULPS    Y5, Y3, Y5
+	VMULPS    Y5, Y4, Y4
+	VADDPS    Y4, Y3, Y4
+	VMAXPS    Y4, Y1, Y4
+	VMINPS    Y4, Y2, Y4
+	VCMPPS    $0x03, Y4, Y4, Y5
+	VBLENDVPS Y5, Y3, Y4, Y3
+	VMOVUPS   Y3, (SI)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	ADDQ      $0x20, SI
+	SUBQ      $0x08, AX
+	JGE       loopone
+
+tail:
+	ADDQ       $0x08, AX
+	JLE        done
+	LEAQ       tailMasksAVX2<>+0(SB), DI
+	NEGQ       AX
+	VMOVUPS    32(DI)(AX*4), Y3
+	VMASKMOVPS (BX), Y3, Y4
+	VMULPS     Y0, Y4, Y0
+	VMASKMOVPS (CX), Y3, Y5
+	VMASKMOVPS (DX), Y3, Y6
+	VSUBPS     Y6, Y5, Y5
+	VMULPS     Y5, Y4, Y5
+	VMULPS     Y5, Y0, Y0
+	VADDPS     Y0, Y4, Y0
+	VMAXPS     Y0, Y1, Y0
+	VMINPS     Y0, Y2, Y0
+	VCMPPS     $0x03, Y0, Y0, Y1
+	VBLENDVPS  Y1, Y4, Y0, Y0
+	VMASKMOVPS Y0, Y3, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
 // func groupLeaderAVX2(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32)
 // Requires: AVX
 TEXT ·groupLeaderAVX2(SB), NOSPLIT|NOFRAME, $0-44

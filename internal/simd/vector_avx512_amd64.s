@@ -4364,6 +4364,67 @@ done:
 	VZEROUPPER
 	RET
 
+// func compensateAVX512(n int, w *float32, seen *float32, grad *float32, y *float32, lambda float32, least float32, most float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·compensateAVX512(SB), NOSPLIT|NOFRAME, $0-52
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         seen+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	MOVQ         y+32(FP), SI
+	VBROADCASTSS lambda+40(FP), Z0
+	VBROADCASTSS least+44(FP), Z1
+	VBROADCASTSS most+48(FP), Z2
+	SUBQ         $0x10, AX
+	JL           tail
+
+	PCALIGN $0x20
+loopone:
+	VMOVUPS   (BX), Z3
+	VMULPS    Z0, Z3, Z4
+	VMOVUPS   (CX), Z5
+	VMOVUPS   (DX), Z6
+	VSUBPS    Z6, Z5, Z5
+	VMULPS    Z5, Z3, Z5
+	VMULPS    Z5, Z4, Z4
+	VADDPS    Z4, Z3, Z4
+	VMAXPS    Z4, Z1, Z4
+	VMINPS    Z4, Z2, Z4
+	VCMPPS    $0x03, Z4, Z4, K1
+	VBLENDMPS Z3, Z4, K1, Z7
+	VMOVUPS   Z7, (SI)
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, BX
+	ADDQ      $0x40, SI
+	SUBQ      $0x10, AX
+	JGE       loopone
+
+tail:
+	ADDQ      $0x10, AX
+	JLE       done
+	MOVQ      AX, DI
+	MOVL      $0xffffffff, AX
+	BZHIL     DI, AX, AX
+	KMOVW     AX, K1
+	VMOVUPS.Z (BX), K1, Z3
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z (DX), K1, Z5
+	VSUBPS    Z5, Z4, Z4
+	VMULPS    Z4, Z3, Z4
+	VMULPS    Z4, Z0, Z0
+	VADDPS    Z0, Z3, Z0
+	VMAXPS    Z0, Z1, Z0
+	VMINPS    Z0, Z2, Z0
+	VCMPPS    $0x03, Z0, Z0, K2
+	VBLENDMPS Z3, Z0, K2, Z8
+	VMOVUPS   Z8, K1, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
 // func groupLeaderAVX512(n int, w *float32, n1 *float32, z *float32, grad *float32, rate float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·groupLeaderAVX512(SB), NOSPLIT|NOFRAME, $0-44

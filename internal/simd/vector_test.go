@@ -82,6 +82,13 @@ func formulas() []formula {
 		{"amsgrad", 5, []int{0, 1, 2, 3}, []int{2, 3}, func(a [][]float32) { simd.AMSGrad(a[0], a[1], a[2], a[3], a[4], adamRule) }, amsgradWant(adamRule), 8, false},
 		{"amsgrad, nesterov", 5, []int{0, 1, 2, 3}, []int{2, 3}, func(a [][]float32) { simd.AMSGrad(a[0], a[1], a[2], a[3], a[4], nesterovRule) }, amsgradWant(nesterovRule), 8, false},
 		{"group step", 2, []int{0}, nil, func(a [][]float32) { simd.GroupStep(a[0], a[1], 0.1, 0.01) }, func(v []float64) { v[0] -= f64(0.1) * (v[1] + f64(0.01)*v[0]) }, 4, false},
+		{"compensate", 4, []int{3}, nil, func(a [][]float32) { simd.Compensate(a[3], a[2], a[0], a[1], 0.5, 1e15) }, func(v []float64) {
+			v[3] = v[2] + 0.5*v[2]*v[2]*(v[0]-v[1])
+			if v[3] != v[3] {
+				v[3] = v[2]
+			}
+			v[3] = min(max(v[3], -1e15), 1e15)
+		}, 16, false},
 		{"group leader", 4, []int{1, 2}, []int{1}, func(a [][]float32) { simd.GroupLeader(a[0], a[1], a[2], a[3], 0.5, 1, 0.125, 0) }, func(v []float64) {
 			n := v[1] + v[3]*v[3]
 			v[2] += v[3] - (math.Sqrt(n)-math.Sqrt(v[1]))/0.5*v[0]

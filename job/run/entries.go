@@ -119,7 +119,7 @@ func edit(ctx context.Context, s remoteShards, o EditOptions) (_ *result.Edited,
 	if err != nil {
 		return nil, err
 	}
-	ids, width := o.IDs, o.Op.Width(s.layout.Tables[t].Dim())
+	ids, width := o.IDs, s.layout.Tables[t].Width(o.Op)
 	var values []float32
 	if o.From != nil {
 		if ids, values, err = readEdits(o.From, width); err != nil {

@@ -137,6 +137,8 @@ type Optimizers struct {
 	Sparse Optimizer `yaml:"sparse" default:"adagrad"`
 	// Bias is the rule of the linear weight of each id.
 	Bias Optimizer `yaml:"bias" default:"ftrl"`
+	// DelayCompensation makes up for what other workers changed of a row while a gradient of it was computed. Tables may have their own.
+	DelayCompensation Delays `yaml:"delay_compensation"`
 	// Clip bounds what one batch may change of one id. Tables may have their own.
 	Clip Clips `yaml:"clip"`
 	// Schedules are factors on the rates of one rule each, times train.schedule's, by how many examples the model was trained on. Tables may have their own of rows.
@@ -167,6 +169,16 @@ func (c *Compress) Compressor() param.Compressor {
 		return param.Compressor{Kind: c.Kind, Amplitude: float32(c.Amplitude), Every: c.Every}
 	}
 	return param.Compressor{}
+}
+
+// Delays are the λ of g + λ·g²·(w - s), which takes the place of the gradient g: w is what the row is when g is applied, s what it was when g was computed (Zheng et al., 2017, "Asynchronous
+// Stochastic Gradient Descent with Delay Compensation", algorithm 2; λ is 0.04 there for losses of classes). It is for several workers whose gradients are late: with one worker w is s. A push then
+// has twice as many numbers for those rows, and shards do one more pass over them. Not with deterministic, nor with ps.precision.
+type Delays struct {
+	// Sparse is that of embedding vectors; 0: none.
+	Sparse float64 `yaml:"sparse" default:"0" min:"0" max:"1000000"`
+	// Bias is that of linear weights; 0: none.
+	Bias float64 `yaml:"bias" default:"0" min:"0" max:"1000000"`
 }
 
 // Clips are the largest Euclidean norms of gradients of single ids: a longer one is scaled down to it, before L2 is added. Gradients are means over a batch, so what suits falls

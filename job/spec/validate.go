@@ -240,7 +240,7 @@ func (v *validator) rules(c *Config) {
 	if _, ok := c.Model.Value().(component.OwnRules); !ok {
 		return
 	}
-	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.clip", "optimizer.schedules", "optimizer.compress", "ps.storage"} {
+	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.delay_compensation", "optimizer.clip", "optimizer.schedules", "optimizer.compress", "ps.storage"} {
 		if v.c.places.Set(path) {
 			v.fault(path, "is not for model %s, which brings its rules along; leave it out", c.Model.Name())
 		}
@@ -260,7 +260,11 @@ func (v *validator) tables(c *Config) {
 	v.schedule("optimizer.schedules.dense", &c.Optimizer.Schedules.Dense)
 	v.compress("optimizer.compress", &c.Optimizer.Compress)
 	v.rowSchedules("optimizer.schedules", &c.Optimizer.Schedules.RowSchedules)
+	v.delays("optimizer.delay_compensation", &c.Optimizer.DelayCompensation)
 	for i, t := range c.Tables {
+		if t.DelayCompensation != nil {
+			v.delays(fmt.Sprintf("tables[%d].delay_compensation", i), t.DelayCompensation)
+		}
 		if t.Compress != nil {
 			v.compress(fmt.Sprintf("tables[%d].compress", i), t.Compress)
 		}
@@ -289,6 +293,17 @@ func (v *validator) tables(c *Config) {
 		if !slices.Contains(used, name) {
 			v.near(fmt.Sprintf("tables[%d].name", i), name, used, "%q is the table of no feature", name)
 		}
+	}
+}
+
+// delays refuses to make up for delays that there are none of, or that would be rounding.
+func (v *validator) delays(path string, d *Delays) {
+	switch {
+	case d.Sparse <= 0 && d.Bias <= 0:
+	case v.c.Deterministic:
+		v.fault(path, "makes up for updates of other workers, which deterministic mode has none of; leave it out")
+	case v.c.PS.Precision != "float32":
+		v.fault(path, "is by how much a row differs from what a worker was given, which is rounded by ps.precision: %s; leave out one of them", v.c.PS.Precision)
 	}
 }
 

@@ -47,6 +47,9 @@ func Model(c *spec.Config) (model.Model, error) {
 	if _, own := section.(component.OwnRules); !own {
 		steps(c, m.Layout())
 	}
+	if late := m.Layout().Delayed(); len(late) > 0 && c.PS.Precision != "float32" {
+		return nil, fault.Config("ps.precision: %s would be taken for delays of %s; leave it out", c.PS.Precision, late[0])
+	}
 	if err := limits(c, m.Layout()); err != nil {
 		return nil, err
 	}
@@ -66,21 +69,23 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 	return m, nil
 }
 
-// steps gives parameters the bounds of gradients, the schedules and the compressors of the job.
+// steps gives parameters what makes up for delays, the bounds of gradients, the schedules and the compressors of the job.
 func steps(c *spec.Config, l *param.Layout) {
 	for i := range l.Tables {
+		delays := &c.Optimizer.DelayCompensation
 		clip, schedules, compress := &c.Optimizer.Clip, &c.Optimizer.Schedules.RowSchedules, &c.Optimizer.Compress
 		if at := slices.IndexFunc(c.Tables, func(t spec.Table) bool { return t.Name == l.Tables[i].Name }); at >= 0 {
 			clip, schedules = cmp.Or(c.Tables[at].Clip, clip), cmp.Or(c.Tables[at].Schedules, schedules)
 			compress = cmp.Or(c.Tables[at].Compress, compress)
+			delays = cmp.Or(c.Tables[at].DelayCompensation, delays)
 		}
 		for j := range l.Tables[i].Segments {
 			s := &l.Tables[i].Segments[j]
 			if s.Name == zoo.BiasSegment {
-				s.Clip, s.Schedule = float32(clip.Bias), schedules.Bias.Factor()
+				s.Delay, s.Clip, s.Schedule = float32(delays.Bias), float32(clip.Bias), schedules.Bias.Factor()
 				continue
 			}
-			s.Clip, s.Schedule, s.Compressor = float32(clip.Sparse), schedules.Sparse.Factor(), compress.Compressor()
+			s.Delay, s.Clip, s.Schedule, s.Compressor = float32(delays.Sparse), float32(clip.Sparse), schedules.Sparse.Factor(), compress.Compressor()
 		}
 	}
 	for i := range l.Dense {

@@ -97,7 +97,7 @@ func TestStepsAreWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := g.Layout()
-	l.Tables[0].Segments[1].Clip = 0.25
+	l.Tables[0].Segments[1].Clip, l.Tables[0].Segments[1].Delay = 0.25, 0.5
 	l.Tables[1].Segments[0].Schedule = optim.Schedule{Kind: optim.CosineSchedule, Over: 10, End: 0.1}
 	l.Dense[0].Schedule = optim.Schedule{WarmUp: 7}
 	b, err := g.Marshal()

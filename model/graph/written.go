@@ -59,6 +59,7 @@ type (
 		Init      param.InitRule `json:"init"`
 		Optimizer optim.Rule     `json:"optimizer"`
 		L2        float32        `json:"l2,omitzero"`
+		Delay     float32        `json:"delay,omitzero"`
 		Clip      float32        `json:"clip,omitzero"`
 		Schedule  optim.Schedule `json:"schedule,omitzero"`
 	}
@@ -93,7 +94,7 @@ func (g *Graph) Marshal() ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("graph: table %q segment %q: %w", t.Name, s.Name, err)
 			}
-			rule.Clip, rule.Schedule = s.Clip, s.Schedule
+			rule.Delay, rule.Clip, rule.Schedule = s.Delay, s.Clip, s.Schedule
 			table.Segments = append(table.Segments, writtenSegment{Name: s.Name, Dim: s.Dim, writtenRule: rule, Compressor: s.Compressor})
 		}
 		w.Tables = append(w.Tables, table)
@@ -261,7 +262,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			}
 			width += s.Dim
 			i, o := s.read(b, fmt.Sprintf("table %q segment %q", t.Name, s.Name))
-			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor})
+			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, Delay: s.Delay, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor})
 		}
 		b.Table(table)
 	}

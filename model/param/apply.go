@@ -21,24 +21,28 @@ type segmentRule struct {
 	spec  Segment
 	w, wn int // weights [w, w+wn) of the row's weights
 	s, sn int // state [s, s+sn) of the row's state
+	seen  int // where in a push's values the weights begin that the gradient was computed with, where there is a Delay
 	rate  float32
 }
 
 // NewRowRule makes the rule of a table.
 func NewRowRule(t Table) *RowRule {
 	r := &RowRule{lr: float32(math.NaN())}
-	w, s, widest := 0, 0, 0
+	w, s, widest, seen := 0, 0, 0, t.Dim()
 	for _, seg := range t.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
-		r.segments = append(r.segments, segmentRule{spec: seg, w: w, wn: seg.Dim, s: s, sn: n})
+		r.segments = append(r.segments, segmentRule{spec: seg, w: w, wn: seg.Dim, s: s, sn: n, seen: seen})
 		w, s, widest = w+seg.Dim, s+n, max(widest, seg.Dim)
+		if seg.Delay > 0 {
+			seen += seg.Dim
+		}
 	}
 	r.sum = make([]float32, widest)
 	return r
 }
 
-// Update applies one gradient of an update with such LR and Examples to one row: w and grad are [Dim], state is [StateDim]. It allocates nothing and
-// depends on its arguments alone.
+// Update applies one gradient of an update with such LR and Examples to one row: w is [Dim], state is [StateDim], and grad is what the update has of the row,
+// [Width(Train)]. It allocates nothing and depends on its arguments alone.
 func (r *RowRule) Update(w, state, grad []float32, lr float32, examples int64) {
 	if lr != r.lr || examples != r.examples {
 		r.lr, r.examples = lr, examples
@@ -49,13 +53,19 @@ func (r *RowRule) Update(w, state, grad []float32, lr float32, examples int64) {
 	for i := range r.segments {
 		s := &r.segments[i]
 		ws := w[s.w : s.w+s.wn]
-		s.spec.Optimizer.Update(ws, state[s.s:s.s+s.sn], s.spec.Gradient(ws, grad[s.w:s.w+s.wn], r.sum), s.rate)
+		g := s.spec.Gradient(ws, grad[s.w:s.w+s.wn], grad[s.seen:], r.sum)
+		s.spec.Optimizer.Update(ws, state[s.s:s.s+s.sn], g, s.rate)
 	}
 }
 
-// Gradient returns what the segment's optimizer is given for a row's gradient: shortened by Clip, and L2·w added. It is grad itself, or in sum, whose length is that of both
-// at least.
-func (s *Segment) Gradient(w, grad, sum []float32) []float32 {
+// Gradient returns what the segment's optimizer is given for a row's gradient: compensated for its Delay since it was computed with the first weights in seen, shortened by Clip, and
+// L2·w added. It is grad itself, or in sum, whose length is that of both at least. Without a Delay seen is not looked at.
+func (s *Segment) Gradient(w, grad, seen, sum []float32) []float32 {
+	if s.Delay > 0 {
+		sum = sum[:len(grad)]
+		s.Compensate(sum, grad, w, seen[:len(grad)])
+		grad = sum
+	}
 	if f := s.ClipFactor(grad); f != 1 {
 		sum = sum[:len(grad)]
 		copy(sum, grad)

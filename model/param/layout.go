@@ -91,6 +91,9 @@ func (l *Layout) Validate() error {
 			if !(s.L2 >= 0) { // NaN too
 				bad("table %q segment %q: l2 %v is not a number from 0", t.Name, s.Name, s.L2)
 			}
+			if !(s.Delay >= 0 && s.Delay <= MaxDelay) {
+				bad("table %q segment %q: delay compensation %v is not between 0 and %g", t.Name, s.Name, s.Delay, MaxDelay)
+			}
 			if !(s.Clip >= 0) {
 				bad("table %q segment %q: clip %v is not a number from 0", t.Name, s.Name, s.Clip)
 			}
@@ -143,8 +146,11 @@ func (l *Layout) String() string {
 
 // extras are what few parameters have; those without have the text of before there was any.
 func (s *Segment) extras() (text string) {
+	if s.Delay != 0 {
+		text = fmt.Sprintf(" delay %g", s.Delay)
+	}
 	if s.Clip != 0 {
-		text = fmt.Sprintf(" clip %g", s.Clip)
+		text += fmt.Sprintf(" clip %g", s.Clip)
 	}
 	if !s.Schedule.Constant() {
 		text += " schedule " + s.Schedule.String()

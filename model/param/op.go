@@ -29,11 +29,3 @@ func (o Op) String() string {
 	}
 	return "unknown"
 }
-
-// Width is how many values an update has for each key of a table of so many columns.
-func (o Op) Width(dim int) int {
-	if o == Reinitialize {
-		return 0
-	}
-	return dim
-}

@@ -31,6 +31,8 @@ type Segment struct {
 	Optimizer optim.Optimizer
 	// Clip shortens the gradient of a row to that Euclidean norm where it is longer; 0: never.
 	Clip float32
+	// Delay is the λ by which gradients are compensated for updates that came between their lookup and their push, before Clip; 0: not.
+	Delay float32
 	// L2 adds L2·w to the gradient of every row a batch touches, before the optimizer and behind Clip.
 	L2 float32
 	// Schedule multiplies the optimizer's rate beside [Update].LR.
@@ -82,7 +84,7 @@ type Update struct {
 	// Op is what becomes of the rows; the zero value trains them.
 	Op Op
 	// Keys[t] are the distinct fids of table t, Counts[t] how often each occurs in the batch, and Grads[t] the
-	// gradient sums in row order, or what else Op needs, [len(Keys[t]), Op.Width(Tables[t].Dim())].
+	// gradient sums in row order, or what else Op needs, [len(Keys[t]), Tables[t].Width(Op)].
 	Keys   [][]int64
 	Counts [][]uint32
 	Grads  [][]float32

@@ -151,7 +151,7 @@ func TestClipIsTheFormula(t *testing.T) {
 			w[k], g[k] = r.Float32(), (r.Float32()-0.5)/float32(1+dim%5)
 			squares += float64(g[k]) * float64(g[k])
 		}
-		got, factor := s.Gradient(w, g, sum), min(1, float64(s.Clip)/math.Sqrt(squares))
+		got, factor := s.Gradient(w, g, nil, sum), min(1, float64(s.Clip)/math.Sqrt(squares))
 		if factor == 1 && &got[0] != &g[0] {
 			t.Errorf("dim %d: a gradient of norm %v became another with clip %v", dim, math.Sqrt(squares), s.Clip)
 		}
@@ -165,7 +165,7 @@ func TestClipIsTheFormula(t *testing.T) {
 		}
 		clipped := slices.Clone(got)
 		s.L2 = 0.5
-		for k, x := range s.Gradient(w, g, sum) {
+		for k, x := range s.Gradient(w, g, nil, sum) {
 			if want := clipped[k] + 0.5*w[k]; x != want {
 				t.Fatalf("dim %d: with L2 element %d is %v, want %v", dim, k, x, want)
 			}
@@ -175,7 +175,7 @@ func TestClipIsTheFormula(t *testing.T) {
 		t.Errorf("%d of 69 were shortened: too few or too many to mean anything", shortened)
 	}
 	huge := param.Segment{Clip: 1}
-	if got := huge.Gradient(nil, []float32{2e30, 1}, make([]float32, 2)); got[0] != 0 || got[1] != 0 {
+	if got := huge.Gradient(nil, []float32{2e30, 1}, nil, make([]float32, 2)); got[0] != 0 || got[1] != 0 {
 		t.Errorf("a gradient whose squares overflow became %v", got)
 	}
 }
@@ -199,5 +199,97 @@ func TestRatesOfSegments(t *testing.T) {
 	l := param.Layout{Tables: []param.Table{{Name: "t", Segments: []param.Segment{{Name: "a", Dim: 1, Optimizer: optim.SGD{}, Clip: -1, Schedule: optim.Schedule{Kind: "none"}}}}}}
 	if err := l.Validate(); err == nil || !strings.Contains(err.Error(), "clip -1") || !strings.Contains(err.Error(), `kind is "none"`) {
 		t.Errorf("a bad bound and a bad schedule: %v", err)
+	}
+}
+
+// TestDelaysAreCompensated: of logistic regression, where g² is the Hessian on the average, late gradients lose most of what they are off on the way that the weight has gone, and one that is not late
+// stays what it is.
+func TestDelaysAreCompensated(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	const dim = 9
+	s := param.Segment{Dim: dim, Delay: 1}
+	late, made := 0., 0.
+	for range 2000 {
+		w, seen, x := make([]float32, dim), make([]float32, dim), make([]float32, dim)
+		for k := range w {
+			seen[k], x[k] = float32(r.NormFloat64()), float32(r.NormFloat64())
+			w[k] = seen[k] + 0.05*float32(r.NormFloat64())
+		}
+		dot := func(w []float32) (z float64) {
+			for k := range w {
+				z += float64(w[k] * x[k])
+			}
+			return z
+		}
+		y := 0.
+		if r.Float64() < 1/(1+math.Exp(-dot(seen))) {
+			y = 1
+		}
+		// Only weight 0 moves: the Hessian's diagonal is all that the method knows.
+		copy(w[1:], seen[1:])
+		grad := func(w []float32) []float32 {
+			g, p := make([]float32, dim), 1/(1+math.Exp(-dot(w)))
+			for k := range g {
+				g[k] = float32(p-y) * x[k]
+			}
+			return g
+		}
+		old, now := grad(seen), grad(w)
+		got := s.Gradient(w, old, seen, make([]float32, dim))
+		for k := range got {
+			if want := float64(old[k]) + float64(old[k])*float64(old[k])*float64(w[k]-seen[k]); math.Abs(float64(got[k])-want) > 1e-6 {
+				t.Fatalf("element %d is %v, want %v", k, got[k], want)
+			}
+		}
+		way := math.Copysign(1, float64(w[0]-seen[0]))
+		late += float64(old[0]-now[0]) * way
+		made += float64(got[0]-now[0]) * way
+		if same := s.Gradient(w, old, w, make([]float32, dim)); !slices.Equal(same, old) {
+			t.Fatalf("%v became %v without a delay", old, same)
+		}
+	}
+	if math.Abs(made) > 0.3*math.Abs(late) {
+		t.Errorf("compensated gradients are %v from those in time on the way, late ones %v", made, late)
+	}
+	far := s.Gradient([]float32{3e38}, []float32{1e14}, []float32{-3e38}, make([]float32, 1))
+	if far[0] != 1e15 {
+		t.Errorf("what is beyond all bounds became %v", far[0])
+	}
+	if none := s.Gradient([]float32{3e38}, []float32{0}, []float32{-3e38}, make([]float32, 1)); none[0] != 0 {
+		t.Errorf("no gradient became %v", none[0])
+	}
+}
+
+// TestPushesBringWhatWasSeen: rows of a push have gradients first and then the weights of the segments with delays.
+func TestPushesBringWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	table := param.Table{Name: "t", Segments: []param.Segment{
+		{Name: "a", Dim: 1, Optimizer: optim.SGD{LR: 1}, Delay: 2}, {Name: "b", Dim: 2, Optimizer: optim.SGD{LR: 1}}, {Name: "c", Dim: 1, Optimizer: optim.SGD{LR: 1}, Delay: 1},
+	}}
+	if a, b, c := table.Width(param.Train), table.Width(param.AssignAdd), table.Width(param.Reinitialize); a != 6 || b != 4 || c != 0 {
+		t.Errorf("widths are %d, %d and %d", a, b, c)
+	}
+	push := table.AppendSeen(nil, []float32{1, 2, 3, 4, 5, 6, 7, 8}, []float32{10, 20, 30, 40, 50, 60, 70, 80})
+	if !slices.Equal(push, []float32{1, 2, 3, 4, 10, 40, 5, 6, 7, 8, 50, 80}) {
+		t.Errorf("rows are %v", push)
+	}
+	w := []float32{11, 20, 30, 42}
+	param.NewRowRule(table).Update(w, nil, push[:6], 1, 0)
+	if want := []float32{11 - (1 + 2*1*1), 18, 27, 42 - (4 + 1*16*2)}; !slices.Equal(w, want) {
+		t.Errorf("the row is %v, want %v", w, want)
+	}
+	l := param.Layout{Tables: []param.Table{table}}
+	if names := l.Delayed(); !slices.Equal(names, []string{"t.a", "t.c"}) {
+		t.Errorf("delays are of %v", names)
+	}
+	was := l.Rules()
+	l.Tables[0].Segments[0].Delay = 0.5
+	if got := l.Rules().Changes(was, nil); !slices.Equal(got, []string{"t.a: delay compensation is 0.5, was 2"}) {
+		t.Errorf("changes are %q", got)
+	}
+	l.Tables[0].Segments[0].Delay = float32(math.NaN())
+	if err := l.Validate(); err == nil || !strings.Contains(err.Error(), "delay compensation NaN") {
+		t.Errorf("a delay compensation of NaN: %v", err)
 	}
 }

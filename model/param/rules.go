@@ -30,7 +30,8 @@ type Rule struct {
 	Init      InitRule   `json:"init"`
 	Optimizer optim.Rule `json:"optimizer"`
 	L2        float32    `json:"l2,omitzero"`
-	// Clip and Schedule are a segment's, Schedule also a tensor's.
+	// Delay, Clip and Schedule are a segment's, Schedule also a tensor's.
+	Delay    float32        `json:"delay,omitzero"`
 	Clip     float32        `json:"clip,omitzero"`
 	Schedule optim.Schedule `json:"schedule,omitzero"`
 	// Compressor is a segment's.
@@ -81,7 +82,7 @@ func (l *Layout) Rules() Rules {
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
 			r.Parameters = append(r.Parameters, Rule{
-				Name: SegmentName(t.Name, s.Name), Init: s.Init.Rule(), Optimizer: optim.RuleOf(s.Optimizer), L2: s.L2, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor,
+				Name: SegmentName(t.Name, s.Name), Init: s.Init.Rule(), Optimizer: optim.RuleOf(s.Optimizer), L2: s.L2, Delay: s.Delay, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor,
 			})
 		}
 	}
@@ -131,6 +132,9 @@ func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
 		}
 		if p.L2 != q.L2 {
 			say(p.Name, "l2 is %g, was %g", p.L2, q.L2)
+		}
+		if p.Delay != q.Delay {
+			say(p.Name, "delay compensation is %g, was %g", p.Delay, q.Delay)
 		}
 		if p.Clip != q.Clip {
 			say(p.Name, "clip is %g, was %g", p.Clip, q.Clip)

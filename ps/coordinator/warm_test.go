@@ -158,7 +158,7 @@ func TestModelChangesInItsRun(t *testing.T) {
 			break
 		}
 	}
-	u := countUpdateOf(faster.Layout, fid, 20, 21)
+	u := countUpdateOf(faster.Layout, fid, 20, 21, before.Weights)
 	cl := mustClient(t, c, "x")
 	if err := errors.Join(cl.Push(t.Context(), u), cl.Flush(t.Context()), cl.Close()); err != nil {
 		t.Fatal(err)
@@ -191,17 +191,17 @@ func TestModelChangesInItsRun(t *testing.T) {
 	}
 }
 
-// countUpdateOf is an update with gradient 1 for one row of table 1.
-func countUpdateOf(l *param.Layout, fid, from, to int64) *param.Update {
+// countUpdateOf is an update with gradient 1, in time, for one row of table 1.
+func countUpdateOf(l *param.Layout, fid, from, to int64, weights []float32) *param.Update {
 	u := pstest.RandomUpdate(l, "x", from, to)
 	for t := range u.Keys {
 		u.Keys[t], u.Counts[t], u.Grads[t] = nil, nil, nil
 	}
-	u.LR, u.Keys[1], u.Counts[1], u.Grads[1] = 1, []int64{fid}, []uint32{1}, []float32{1, 1, 1}
+	u.LR, u.Keys[1], u.Counts[1], u.Grads[1] = 1, []int64{fid}, []uint32{1}, l.Tables[1].AppendSeen(nil, []float32{1, 1, 1}, weights)
 	return u
 }
 
-// TestRulesChangeUnderLog: a learning rate may change where a log is kept, a shape only after a snapshot.
+// TestRulesChangeUnderLog: a learning rate may change where a log is kept, a shape only after a snapshot, and so may which rows are pushed with the weights of their gradients.
 func TestRulesChangeUnderLog(t *testing.T) {
 	t.Parallel()
 	o, _, digest := logged(t, 2)
@@ -222,6 +222,16 @@ func TestRulesChangeUnderLog(t *testing.T) {
 	}
 	if err := c.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	o.Layout.Tables[1].Segments[0].Delay = 0.25
+	if c, err = coordinator.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	} else if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.Layout.Tables[1].Segments[0].Delay = 0
+	if _, err := coordinator.Open(t.Context(), o); !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), "ps.wal.dir") {
+		t.Errorf("a log of pushes with other rows: %v", err)
 	}
 	o.Layout, o.Fit = grown(), growing
 	if _, err := coordinator.Open(t.Context(), o); !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), "ps.wal.dir") {

@@ -315,7 +315,7 @@ func newRowCaller(o ShardsOptions, name string, conns []ps.Conn, seed uint64) *r
 		}
 		w.ids, w.batch = append(w.ids, ids), w.batch+n
 		w.rows.Keys, w.rows.Values = append(w.rows.Keys, make([]int64, n)), append(w.rows.Values, make([]float32, n*spec.Dim()))
-		grads, counts := make([]float32, n*spec.Dim()), make([]uint32, n)
+		grads, counts := make([]float32, n*spec.Width(param.Train)), make([]uint32, n)
 		for i := range grads {
 			grads[i] = .01
 		}

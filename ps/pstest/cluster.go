@@ -493,7 +493,8 @@ func (s suite) testAhead(t *testing.T, shards int) {
 	for i, spec := range l.Tables {
 		rule, dim, n := param.NewRowRule(spec), spec.Dim(), spec.StateDim()
 		for r := range u.Keys[i] {
-			rule.Update(rows.Values[i][r*dim:][:dim], rows.State[i][r*n:][:n], u.Grads[i][r*dim:][:dim], u.LR, u.Examples)
+			width := spec.Width(param.Train)
+			rule.Update(rows.Values[i][r*dim:][:dim], rows.State[i][r*n:][:n], u.Grads[i][r*width:][:width], u.LR, u.Examples)
 		}
 	}
 	at, stateAt := 0, 0

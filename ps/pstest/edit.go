@@ -69,11 +69,11 @@ func (s suite) testEdits(t *testing.T, shards int) {
 		default:
 			tbl := r.IntN(2)
 			u := table.Update{Keys: Distinct(r, 1+r.IntN(9), 60)}
-			u.Counts, u.Grads = make([]uint32, len(u.Keys)), make([]float32, len(u.Keys)*l.Tables[tbl].Dim())
+			u.Counts, u.Grads = make([]uint32, len(u.Keys)), make([]float32, len(u.Keys)*l.Tables[tbl].Width(param.Train))
 			for i := range u.Grads {
 				u.Grads[i] = r.Float32() - 0.5 // of more bits than what travels of gradients
 			}
-			MakeEdit(r, &u)
+			MakeEdit(r, l.Tables[tbl], &u)
 			clear(u.Counts)
 			if err := editor.Apply(ctx, u.Op, tbl, u.Keys, u.Grads); err != nil {
 				t.Fatal(err)

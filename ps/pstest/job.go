@@ -40,7 +40,7 @@ func (j Job) Layout() *param.Layout {
 				{Name: "vec", Dim: 3, Init: param.Normal(0, 0.1), Optimizer: optim.Adam{}, L2: 0.001, Clip: 0.3, Schedule: optim.Schedule{WarmUp: 200, WarmUpFrom: 0.1}},
 			}},
 			{Name: "item", Segments: []param.Segment{
-				{Name: "vec", Dim: 3, Init: param.Uniform(-0.1, 0.1), Optimizer: optim.Adagrad{LR: 0.1}},
+				{Name: "vec", Dim: 3, Init: param.Uniform(-0.1, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Delay: 0.5},
 			}},
 		},
 		Dense: []param.Tensor{
@@ -138,7 +138,7 @@ func (w *Worker) edit(ctx context.Context, n int) error {
 	for i := range fids {
 		fids[i] *= int64(1 - 2*tbl)
 	}
-	values := make([]float32, editLen*op.Width(w.job.Layout().Tables[tbl].Dim()))
+	values := make([]float32, editLen*w.job.Layout().Tables[tbl].Width(op))
 	for i := range values {
 		values[i] = r.Float32() - 0.5
 	}
@@ -204,6 +204,9 @@ func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update
 		for i := range u.Dense {
 			u.Dense[i] += g * 0.1 * float32(i+1)
 		}
+	}
+	for t, spec := range l.Tables {
+		u.Grads[t] = spec.AppendSeen(nil, u.Grads[t], rows.Values[t])
 	}
 	return u, nil
 }

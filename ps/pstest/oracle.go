@@ -113,18 +113,24 @@ func (t *MapTable) Reserve(int) error { return nil }
 
 // Apply implements [table.Table].
 func (t *MapTable) Apply(u table.Update) {
-	dim := t.spec.Dim()
+	dim, width := t.spec.Dim(), t.spec.Width(u.Op)
 	for i, k := range u.Keys {
 		r, ok := t.rows[k]
 		if !ok {
 			r = t.fresh(k)
 			t.rows[k] = r
 		}
-		w, s := 0, 0
+		w, s, seen := 0, 0, i*width+dim
 		for _, seg := range t.spec.Segments {
 			n := seg.Optimizer.StateDim(seg.Dim)
 			if u.Op == param.Train {
-				g := slices.Clone(u.Grads[i*dim+w : i*dim+w+seg.Dim])
+				g := slices.Clone(u.Grads[i*width+w : i*width+w+seg.Dim])
+				if seg.Delay > 0 {
+					for j := range g {
+						g[j] += float32(float32(g[j]*seg.Delay) * float32(g[j]*(r.weights[w+j]-u.Grads[seen+j])))
+					}
+					seen += seg.Dim
+				}
 				if f := seg.ClipFactor(g); f != 1 {
 					for j := range g {
 						g[j] *= f

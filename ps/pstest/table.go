@@ -59,7 +59,7 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 		if err := tab.Reserve(2); err != nil {
 			t.Fatal(err)
 		}
-		tab.Apply(table.Update{Keys: keys[:2], Counts: []uint32{1, 1}, Grads: make([]float32, 2*spec.Dim()), LR: 0})
+		tab.Apply(table.Update{Keys: keys[:2], Counts: []uint32{1, 1}, Grads: make([]float32, 2*spec.Width(param.Train)), LR: 0})
 		if n := tab.Lookup(keys, b); n != 2 || tab.Len() != 2 {
 			t.Fatalf("found %d, %d rows; want 2", n, tab.Len())
 		}
@@ -221,13 +221,13 @@ func twoSegments() param.Table {
 	}}
 }
 
-// stepped has gradients that are bounded and rates that have schedules, narrow and wide, and one of both kinds without.
+// stepped has gradients that are bounded, and compensated for delays, and rates that have schedules, narrow and wide, and one of both kinds without.
 func stepped() param.Table {
 	return param.Table{Name: "stepped", Segments: []param.Segment{
-		{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}, Clip: 0.2},
-		{Name: "vec", Dim: 19, Init: param.Normal(0, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Clip: 1.2, L2: 0.01, Schedule: optim.Schedule{WarmUp: 700}},
+		{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}, Delay: 3, Clip: 0.2},
+		{Name: "vec", Dim: 19, Init: param.Normal(0, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Delay: 0.5, Clip: 1.2, L2: 0.01, Schedule: optim.Schedule{WarmUp: 700}},
 		{Name: "plain", Dim: 2, Optimizer: optim.SGD{LR: 0.5}},
-		{Name: "half", Dim: 9, Optimizer: optim.Stored(optim.RowAdagrad{LR: 0.1}, optim.FP16), Clip: 0.9, Schedule: optim.Schedule{Kind: optim.CosineSchedule, Over: 900}},
+		{Name: "half", Dim: 9, Optimizer: optim.Stored(optim.RowAdagrad{LR: 0.1}, optim.FP16), Delay: 1, Clip: 0.9, Schedule: optim.Schedule{Kind: optim.CosineSchedule, Over: 900}},
 	}}
 }
 
@@ -243,7 +243,7 @@ func update(r *rand.Rand, spec param.Table, key func(*rand.Rand) int64, n int) t
 		seen[k] = true
 		u.Keys = append(u.Keys, k)
 		u.Counts = append(u.Counts, 1+r.Uint32N(4))
-		for range spec.Dim() {
+		for range spec.Width(param.Train) {
 			u.Grads = append(u.Grads, r.Float32()-0.5)
 		}
 	}
@@ -251,9 +251,9 @@ func update(r *rand.Rand, spec param.Table, key func(*rand.Rand) int64, n int) t
 }
 
 // MakeEdit makes an edit of an update: any but training, with the gradients for values.
-func MakeEdit(r *rand.Rand, u *table.Update) {
+func MakeEdit(r *rand.Rand, spec param.Table, u *table.Update) {
 	u.Op = param.Op(1 + r.IntN(int(param.NumOps)-1))
-	u.Grads = u.Grads[:u.Op.Width(len(u.Grads))]
+	u.Grads = u.Grads[:len(u.Keys)*spec.Width(u.Op)]
 	for i := range u.Counts {
 		u.Counts[i] = r.Uint32N(2)
 	}
@@ -284,7 +284,7 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 		switch r.IntN(10) {
 		default:
 			if r.IntN(4) == 0 {
-				MakeEdit(r, &u)
+				MakeEdit(r, spec, &u)
 			}
 			if err := got.Reserve(len(u.Keys)); err != nil {
 				t.Fatal(err)

@@ -38,7 +38,7 @@ func RandomUpdate(l *param.Layout, split string, from, to int64) *param.Update {
 		u.Keys[t] = Distinct(r, 1+r.IntN(8), 60)
 		for range u.Keys[t] {
 			u.Counts[t] = append(u.Counts[t], 1+r.Uint32N(3))
-			for range spec.Dim() {
+			for range spec.Width(param.Train) {
 				u.Grads[t] = append(u.Grads[t], r.Float32()-0.5)
 			}
 		}

@@ -232,14 +232,14 @@ func (n *Node) takeUp(ctx context.Context, log *Log) error {
 	return nil
 }
 
-// logShape names what a log's records must fit: the shape and what the optimizers keep, not their settings. Records after
-// the last snapshot are applied by the rules there are now.
+// logShape names what a log's records must fit: the shape, what the optimizers keep, not their settings, and which rows are pushed with the weights that their
+// gradients were computed with. Records after the last snapshot are applied by the rules there are now.
 func logShape(l *param.Layout) string {
 	b, err := json.Marshal(l.Shape())
 	if err != nil {
 		panic("ps: a shape does not marshal: " + err.Error()) // names and numbers only
 	}
-	sum := sha256.Sum256(b)
+	sum := sha256.Sum256(append(b, strings.Join(l.Delayed(), "\n")...))
 	return hex.EncodeToString(sum[:8])
 }
 

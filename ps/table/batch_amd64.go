@@ -214,15 +214,16 @@ func (t *Mem) applyVector(u Update) {
 
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.
 func (t *Mem) updateVector(s *segmentRule, u Update, from int, at []uintptr, ids []uint32) {
-	if s.rows == nil {
+	width := t.widths[u.Op]
+	if s.rows == nil || s.spec.Delay > 0 {
 		for i, id := range ids {
-			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*t.dim:][:t.dim])
+			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*width:][:width])
 		}
 		return
 	}
 	g := &t.segments
 	g.Rows, g.Weights, g.State, g.Dim = at, uintptr(4*s.p), uintptr(4*(t.packed+s.s)), s.wn
-	g.Grads, g.Step, g.L2 = u.Grads[from*t.dim+s.w:], t.dim, s.spec.L2
+	g.Grads, g.Step, g.L2 = u.Grads[from*width+s.w:], width, s.spec.L2
 	if s.spec.Clip > 0 {
 		t.clip(s, g)
 	}

@@ -69,7 +69,7 @@ func TestVectorBits(t *testing.T) {
 			l2 := []float32{0, 0.02}[(dim+i)%2]
 			spec := param.Table{Name: "t", Segments: []param.Segment{
 				{Name: "a", Dim: 1 + dim/3, Init: param.Uniform(-1, 1), Optimizer: optim.SGD{LR: 0.2}, L2: 0.02 - l2},
-				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2, Clip: []float32{0, 0.5, 2}[(dim+2*i)%3]},
+				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2, Clip: []float32{0, 0.5, 2}[(dim+2*i)%3], Delay: []float32{0, 0.4}[(dim+i)/2%2]},
 			}}
 			vector, portable := table.New(spec, 1, nil), table.New(spec, 1, nil).Portable()
 			for _, n := range []int{0, 1, 2, 15, 16, 17, 63, 64, 65, 128, 129, 255, 256, 257, 600} {
@@ -77,7 +77,7 @@ func TestVectorBits(t *testing.T) {
 				for range n {
 					u.Keys, u.Counts = append(u.Keys, key(r)), append(u.Counts, r.Uint32())
 				}
-				for range n * spec.Dim() {
+				for range n * spec.Width(param.Train) {
 					u.Grads = append(u.Grads, number(r))
 				}
 				same(t, fmt.Sprint("dim ", dim, " ", rule, ", ", n, " keys before an update"), vector, portable, u.Keys, spec.Dim())

@@ -21,6 +21,7 @@ type Mem struct {
 	name     string
 	seed     uint64
 	dim      int
+	widths   [param.NumOps]int // of values in updates
 	stateDim int
 	// packed is how many float32 the weights of a row take in memory: dim, or less where a segment has 16 bits (halves).
 	packed  int
@@ -56,6 +57,8 @@ type segmentRule struct {
 	rate  float32 // of the update under way
 	w, wn int     // weights [w, w+wn) of the row's weights
 	s, sn int     // state [s, s+sn) of the row's state
+	// seen is where in an update's values of a row the weights begin that its gradient was computed with, where there is a Delay.
+	seen int
 	// p is where in a row's memory the weights begin, in float32, and values what they are kept as.
 	p      int
 	values optim.ValueType
@@ -68,19 +71,25 @@ var _ Table = (*Mem)(nil)
 // New makes an empty table, which takes its memory from mem. seed is that of the layout. The layout must be valid.
 func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex(), mem: mem, vector: vectors()}
-	widest, w, s := 0, 0, 0
+	for op := range param.NumOps {
+		t.widths[op] = spec.Width(op)
+	}
+	widest, w, s, seen := 0, 0, 0, t.dim
 	for _, seg := range spec.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
 		rows, _ := seg.Optimizer.(optim.RowUpdater)
 		t.segs = append(t.segs, segmentRule{
 			init: seg.Init, name: param.HashName(spec.Name, seg.Name), rule: seg.Optimizer, rows: rows, spec: seg,
-			w: w, wn: seg.Dim, s: s, sn: n, p: t.packed, values: optim.ValuesOf(seg.Optimizer),
+			w: w, wn: seg.Dim, s: s, sn: n, seen: seen, p: t.packed, values: optim.ValuesOf(seg.Optimizer),
 		})
 		values := t.segs[len(t.segs)-1].values
 		t.packed, t.halves = t.packed+values.Words(seg.Dim), t.halves || values != optim.FP32
 		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
 		if seg.Clip > 0 {
 			t.clipped = make([]float32, max(len(t.clipped), applyChunk*seg.Dim))
+		}
+		if seg.Delay > 0 {
+			seen += seg.Dim
 		}
 	}
 	t.grad = make([]float32, widest)
@@ -205,8 +214,8 @@ func (t *Mem) pay(n int) error {
 
 // Apply implements [Table].
 func (t *Mem) Apply(u Update) {
-	if len(u.Grads) != len(u.Keys)*u.Op.Width(t.dim) || len(u.Counts) != len(u.Keys) {
-		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of dim %d", len(u.Counts), len(u.Grads), len(u.Keys), t.dim))
+	if len(u.Grads) != len(u.Keys)*t.widths[u.Op] || len(u.Counts) != len(u.Keys) {
+		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of %d", len(u.Counts), len(u.Grads), len(u.Keys), t.widths[u.Op]))
 	}
 	for i := range t.segs {
 		t.segs[i].rate = t.segs[i].spec.Schedule.Times(u.LR, u.Examples)
@@ -243,6 +252,7 @@ func (t *Mem) applyPortable(u Update) {
 	var fill [group]uint8
 	var ids [group]uint32
 	var first [group]float32
+	width := t.widths[u.Op]
 	for from := 0; from < len(u.Keys); from += group {
 		keys := u.Keys[from:min(from+group, len(u.Keys))]
 		for i, k := range keys {
@@ -261,7 +271,7 @@ func (t *Mem) applyPortable(u Update) {
 			at := from + i
 			row := t.slabs.row(ids[i])
 			for j := range t.segs {
-				t.updateSegment(&t.segs[j], row, u.Grads[at*t.dim:][:t.dim])
+				t.updateSegment(&t.segs[j], row, u.Grads[at*width:][:width])
 			}
 			m := t.slabs.metaOf(ids[i])
 			m.time = max(m.time, u.Time)
@@ -321,7 +331,7 @@ func (t *Mem) tellSpilled() {
 	t.index.spilled = t.index.spilled[:0]
 }
 
-// updateSegment applies the gradient of a row to one of its segments.
+// updateSegment applies what an update has of a row to one of its segments.
 func (t *Mem) updateSegment(s *segmentRule, row, grad []float32) {
 	w, state, g := row[s.p:], row[t.packed+s.s:][:s.sn], grad[s.w:s.w+s.wn]
 	if s.values == optim.FP32 {
@@ -330,7 +340,7 @@ func (t *Mem) updateSegment(s *segmentRule, row, grad []float32) {
 		w = t.weights[:s.wn]
 		s.decode(w, row)
 	}
-	s.rule.Update(w, state, s.spec.Gradient(w, g, t.grad), s.rate)
+	s.rule.Update(w, state, s.spec.Gradient(w, g, grad[s.seen:], t.grad), s.rate)
 	if s.values != optim.FP32 {
 		s.encode(row, w)
 	}

@@ -172,7 +172,7 @@ func (t *Retained) admit(u Update) Update {
 	k := &t.kept
 	k.Keys, k.Counts, k.Grads, k.Op, k.Time, k.LR = k.Keys[:0], k.Counts[:0], k.Grads[:0], u.Op, u.Time, u.LR
 	k.Examples = u.Examples
-	width := u.Op.Width(t.dim)
+	width := t.widths[u.Op]
 	if t.limit != nil {
 		t.limit.begin(t.numbers.high)
 		for _, key := range u.Keys {

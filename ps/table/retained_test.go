@@ -59,7 +59,7 @@ func (m *retainedMap) setTime(now, began int64) {
 func (m *retainedMap) apply(u table.Update) {
 	old := maps.Clone(m.rows)
 	kept := table.Update{Op: u.Op}
-	dim := u.Op.Width(m.spec.Dim())
+	dim := m.spec.Width(u.Op)
 	for i, k := range u.Keys {
 		if _, ok := m.rows[k]; !ok && !m.admit(k, u.Counts[i], &u, old) {
 			continue
@@ -214,7 +214,7 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 			}
 		}
 		if r.IntN(5) == 0 {
-			pstest.MakeEdit(r, &u)
+			pstest.MakeEdit(r, spec, &u)
 		}
 		if err := got.Reserve(len(u.Keys)); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ type Cut interface {
 type Update struct {
 	// Op is what becomes of the rows; the zero value trains them.
 	Op param.Op
-	// Keys are the fids, Counts how often each occurs in the batch, Grads [len(Keys), Op.Width(Dim)] their gradient sums.
+	// Keys are the fids, Counts how often each occurs in the batch, Grads [len(Keys), Width(Op)] their gradient sums ([param.Table]).
 	Keys   []int64
 	Counts []uint32
 	Grads  []float32

@@ -71,6 +71,8 @@ type lead struct {
 	// grads are the gradients of the step, lr what multiplies its rates.
 	grads [][]float32
 	lr    float32
+	// pushed is what is pushed of rows: the gradients, or seen, which has them and the weights that they were computed with.
+	pushed, seen [][]float32
 	// examples is how many examples the model was trained on before, as schedules go.
 	examples int64
 	// holders are the batch's owner, its successors with links to it, and the tracker.
@@ -353,13 +355,14 @@ func (r *replica) round(p *Prepared) {
 func (r *replica) patch(p *Prepared) {
 	for t, links := range p.lead.links {
 		dim, stateDim, rule := r.layout.Tables[t].Dim(), r.layout.Tables[t].StateDim(), r.rules[t]
+		width := r.layout.Tables[t].Width(param.Train)
 		values, state := p.rows.Values[t], p.rows.State[t]
 		for _, l := range links {
 			q, row, of := p.lead.sources[l.from], int(l.row), int(l.of)
 			w, s := values[row*dim:][:dim], state[row*stateDim:][:stateDim]
 			copy(w, q.rows.Values[t][of*dim:])
 			copy(s, q.rows.State[t][of*stateDim:])
-			rule.Update(w, s, q.lead.grads[t][of*dim:][:dim], q.lead.lr, q.lead.examples)
+			rule.Update(w, s, q.lead.pushed[t][of*width:][:width], q.lead.lr, q.lead.examples)
 		}
 	}
 }

@@ -179,6 +179,10 @@ func aheadModels(t testing.TB) map[string]model.Model {
 	} {
 		models[name] = newModel(t, cfg)
 	}
+	models["late"] = newModel(t, zoo.Config{Name: zoo.FM, Dim: 4})
+	for i := range models["late"].Layout().Tables[0].Segments {
+		models["late"].Layout().Tables[0].Segments[i].Delay = 1000
+	}
 	return models
 }
 

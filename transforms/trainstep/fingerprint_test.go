@@ -81,6 +81,7 @@ func TestFingerprintHasSteps(t *testing.T) {
 	seen := map[string]string{}
 	for name, change := range map[string]func(*param.Layout){
 		"none":     func(*param.Layout) {},
+		"delay":    func(l *param.Layout) { l.Tables[0].Segments[0].Delay = 0.5 },
 		"clip":     func(l *param.Layout) { l.Tables[0].Segments[0].Clip = 0.5 },
 		"schedule": func(l *param.Layout) { l.Tables[0].Segments[0].Schedule = optim.Schedule{WarmUp: 5} },
 		"dense":    func(l *param.Layout) { l.Dense[0].Schedule = optim.Schedule{WarmUp: 5} },

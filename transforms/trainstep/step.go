@@ -216,17 +216,30 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	d := &p.lead
 	d.lr, d.examples = g.update.LR, g.update.Examples
 	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
+	d.push(s.stage.model.Layout().Tables, p.in.Values)
 	if precision := s.stage.opts.Precision; p.ahead && precision != param.Float32 {
-		for _, g := range d.grads { // what the store will apply, for the batches behind
+		for _, g := range d.pushed { // what the store will apply, for the batches behind
 			precision.RoundGradients(g, g)
 		}
 	}
-	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.grads, g.dense
+	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.pushed, g.dense
 	g.update.Trace, g.update.Seen = g.trace, g.seen
 	if p.ahead && d.number != 0 {
 		s.replica.apply(p, s.dense, g.dense)
 	}
 	return emit(g)
+}
+
+// push makes what is pushed of gradients and, in tables with delays, of the weights that they were computed with.
+func (d *lead) push(tables []param.Table, values [][]float32) {
+	d.pushed = append(d.pushed[:0], d.grads...)
+	d.seen = resize(d.seen, len(tables))
+	for t, spec := range tables {
+		if spec.Width(param.Train) > spec.Dim() {
+			d.seen[t] = spec.AppendSeen(d.seen[t][:0], d.grads[t], values[t])
+			d.pushed[t] = d.seen[t]
+		}
+	}
 }
 
 // parameters brings the dense parameters and the batch's rows up to date, and notes what both have seen.

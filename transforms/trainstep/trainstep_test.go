@@ -184,6 +184,54 @@ func TestSchemaFaultsAreListed(t *testing.T) {
 	}
 }
 
+// TestPushHasTheWeightsOfItsGradients: in tables with delays a push has, behind each row's gradient, what the step had of the row.
+func TestPushHasTheWeightsOfItsGradients(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	push := func(delay float32) (grads, values []float32, width int) {
+		m := newModel(t, zoo.Config{Name: zoo.FM, Dim: 4})
+		spec := &m.Layout().Tables[0]
+		for i := range spec.Segments {
+			if spec.Segments[i].Dim > 1 {
+				spec.Segments[i].Delay = delay
+			}
+		}
+		store := newMapStore(m.Layout())
+		store.rows[1] = []float32{0.5, 1, -1, 0.25, 2}
+		look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // buffers are used again
+			if err := look.Process(t.Context(), newBatch(t, mem, 0, 8), func(p *trainstep.Prepared) error {
+				values = slices.Clone(p.Inputs().Values[0])
+				return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
+					defer g.Release()
+					grads = slices.Clone(g.Update().Grads[0])
+					return nil
+				})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return grads, values, spec.Width(param.Train)
+	}
+	plain, _, dim := push(0)
+	got, values, width := push(1)
+	if dim != 5 || width != 9 || len(plain)/dim != len(got)/width || !slices.Contains(values, 0.25) {
+		t.Fatalf("%d numbers in rows of %d, %d in rows of %d, made of %v", len(plain), dim, len(got), width, values)
+	}
+	for i := range len(plain) / dim {
+		if want := slices.Concat(plain[i*dim:][:dim], values[i*dim+1:][:dim-1]); !slices.Equal(got[i*width:][:width], want) {
+			t.Errorf("row %d is pushed as %v, want %v", i, got[i*width:][:width], want)
+		}
+	}
+}
+
 // TestStepPredictsBeforeItTrains runs both stages with dropout and batch norm, where predicting and training differ.
 func TestStepPredictsBeforeItTrains(t *testing.T) {
 	for _, cfg := range []zoo.Config{{Name: "lr"}, {Name: "deepfm", Dim: 4, Hidden: []int{8}, BatchNorm: true, Dropout: 0.5}} {

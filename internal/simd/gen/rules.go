@@ -191,6 +191,14 @@ func (a *asm) groups() {
 		w := o.load(0)
 		o.store(a.sub(w, a.mul(a.add(o.load(1), a.mul(w, s[1])), s[0])), 0)
 	})
+	a.each("compensate", "is y = g + lambda·g·g·(w-seen) from least to most, or g where that is no number.", []string{"w", "seen", "grad", "y"},
+		[]string{"lambda", "least", "most"}, 1, func(o operands, s []vector) {
+			g := o.load(2)
+			v := a.add(g, a.mul(a.mul(g, s[0]), a.mul(g, a.sub(o.load(0), o.load(1)))))
+			// max and min return their second operand for a NaN: v.
+			v = a.min(s[2], a.max(s[1], v))
+			o.store(a.choose(a.compare(v, unordered, v), g, v), 3)
+		})
 	a.each("groupLeader", "is z += g - (√(n+g·g)-√n)/rate·w, n += g·g.", []string{"w", "n1", "z", "grad"}, []string{"rate"}, 1, func(o operands, s []vector) {
 		w, n, g := o.load(0), o.load(1), o.load(3)
 		sum := a.add(n, a.mul(g, g))
