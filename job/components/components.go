@@ -45,6 +45,7 @@ func All() component.Set {
 			{Name: "sgd", Doc: "stochastic gradient descent.", New: func() component.OptimizerConfig { return &SGD{} }},
 			{Name: "ftrl", Doc: "the rule of McMahan et al. (2013).", New: func() component.OptimizerConfig { return &FTRL{} }},
 			{Name: "adagradw", Doc: "Adagrad with decoupled weight decay (Loshchilov and Hutter, 2019).", New: func() component.OptimizerConfig { return &AdagradW{} }},
+			{Name: "lazy_adagradw", Doc: "Adagrad with weight decay by the time that passes (Carpenter, 2008), so that seldom ids forget as fast as others.", New: func() component.OptimizerConfig { return &LazyAdagradW{} }},
 			{Name: "rowwise_adagrad", Doc: "Adagrad with one accumulator for a vector (Gupta, Bengio and Weston, 2014), which needs little memory.", New: func() component.OptimizerConfig { return &RowAdagrad{} }},
 			{Name: "group_adagrad", Doc: "Adagrad that sets whole vectors to 0 (Yue et al., 2021).", New: func() component.OptimizerConfig { return &GroupAdagrad{} }},
 			{Name: "group_ftrl", Doc: "FTRL that sets whole vectors to 0 (Yang et al., 2010).", New: func() component.OptimizerConfig { return &GroupFTRL{} }},

@@ -58,7 +58,7 @@ func newKeeper(o optim.Optimizer) *keeper {
 		k.kind, k.vectors, k.least = entrydump.Momentum, []int{0}, []bound{free}
 	case optim.Adagrad:
 		k.kind, k.vectors, k.least = entrydump.Adagrad, []int{0}, []bound{above}
-	case optim.AdagradW:
+	case optim.AdagradW, optim.LazyAdagradW: // the latter's time starts over: upstream counts steps
 		k.kind, k.vectors, k.least = entrydump.DynamicWDAdagrad, []int{0}, []bound{above}
 	case optim.GroupAdagrad:
 		k.kind, k.sum = entrydump.GroupAdagrad, true

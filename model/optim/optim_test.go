@@ -231,6 +231,7 @@ var rules = []struct {
 	}, zeroInit: true},
 	{rule: optim.AdagradW{}, lr: 0.05, ref: func() reference { return &refAdagradW{n: 1e-6} }},
 	{rule: optim.AdagradW{LR: 0.1, InitialAccumulator: 0.1, WeightDecay: 0.1}, lr: 0.1, ref: func() reference { return &refAdagradW{n: 0.1, wd: 0.1} }},
+	{rule: optim.LazyAdagradW{LR: 0.1, InitialAccumulator: 0.1, WeightDecay: 0.1}, lr: 0.1, ref: func() reference { return &refAdagrad{n: 0.1} }}, // no time passes
 	{rule: optim.Momentum{}, lr: 0.01, ref: func() reference { return &refMomentum{mu: 0.9} }},
 	{rule: optim.Momentum{LR: 0.02, Momentum: 0.8, WeightDecay: 0.1, Nesterov: true}, lr: 0.02, ref: func() reference {
 		return &refMomentum{mu: 0.8, wd: 0.1, nesterov: true}
@@ -448,6 +449,8 @@ func TestStringIsCanonical(t *testing.T) {
 		optim.FTRL{}.String(),
 		optim.EMA{}.String(),
 		optim.AdagradW{}.String(),
+		optim.LazyAdagradW{}.String(),
+		optim.BatchSoftmax{}.String(),
 		optim.RowAdagrad{}.String(),
 		optim.GroupAdagrad{}.String(),
 		optim.GroupFTRL{}.String(),
@@ -463,6 +466,8 @@ func TestStringIsCanonical(t *testing.T) {
 		"ftrl(lr=0.05,beta=0,l1=0,l2=0,initial_accumulator=1e-06)",
 		"ema(decay=0.9)",
 		"adagradw(lr=0.05,initial_accumulator=1e-06,weight_decay=0)",
+		"lazy_adagradw(lr=0.05,initial_accumulator=1e-06,weight_decay=0,every=1000)",
+		"batch_softmax(lr=0.1)",
 		"rowwise_adagrad(lr=0.05,initial_accumulator=1e-06,weight_decay=0)",
 		"group_adagrad(lr=0.05,beta=0,initial_accumulator=1e-06,l2=0,weight_decay=0)",
 		"group_ftrl(lr=0.05,beta=0,l1=0,l2=0,initial_accumulator=1e-06)",
@@ -497,6 +502,8 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		{optim.FTRL{LR: -1, Beta: -1, L1: -1, L2: nan, InitialAccumulator: -1}, []string{"lr -1", "beta -1", "l1 -1", "l2 NaN", "initial_accumulator -1"}},
 		{optim.EMA{Decay: 1.5}, []string{"ema: decay 1.5"}},
 		{optim.AdagradW{LR: -1, InitialAccumulator: -1, WeightDecay: -1}, []string{"adagradw: lr -1", "initial_accumulator -1", "weight_decay -1"}},
+		{optim.LazyAdagradW{LR: -1, InitialAccumulator: -1, WeightDecay: -1, Every: -1}, []string{"lazy_adagradw: lr -1", "initial_accumulator -1", "weight_decay -1", "every -1"}},
+		{optim.BatchSoftmax{LR: 1.5}, []string{"batch_softmax: lr 1.5"}},
 		{optim.RowAdagrad{LR: -1, InitialAccumulator: -1, WeightDecay: -1}, []string{"rowwise_adagrad: lr -1", "initial_accumulator -1", "weight_decay -1"}},
 		{optim.GroupAdagrad{LR: -1, Beta: -1, InitialAccumulator: -1, L2: -1, WeightDecay: -1}, []string{"lr -1", "beta -1", "initial_accumulator -1", "l2 -1", "weight_decay -1"}},
 		{optim.GroupFTRL{LR: -1, Beta: -1, InitialAccumulator: -1, L1: -1, L2: nan}, []string{"lr -1", "beta -1", "initial_accumulator -1", "l1 -1", "l2 NaN"}},

@@ -78,7 +78,7 @@ type Rounded struct {
 	Values ValueType
 }
 
-var _ Optimizer = Rounded{}
+var _ Clocked = Rounded{}
 
 // Validate reports faults of Rule, and a format that has not 16 bits.
 func (o Rounded) Validate() error {
@@ -113,6 +113,19 @@ func (o Rounded) Init(w, state []float32) {
 func (o Rounded) Update(w, state, grad []float32, lr float32) {
 	own := len(state) - 1
 	o.Rule.Update(w, state[:own], grad, lr)
+	o.round(w, state)
+}
+
+// UpdateAt implements [Clocked], for a Rule that is one.
+func (o Rounded) UpdateAt(w, state, grad []float32, lr float32, examples int64) {
+	own := len(state) - 1
+	Apply(o.Rule, w, state[:own], grad, lr, examples)
+	o.round(w, state)
+}
+
+// round rounds updated weights.
+func (o Rounded) round(w, state []float32) {
+	own := len(state) - 1
 	count := state[own] + 1
 	if count >= 1<<24 {
 		count = 0

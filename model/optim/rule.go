@@ -81,8 +81,8 @@ type kind struct {
 // kinds lists the rules of this package.
 func kinds() []kind {
 	return []kind{
-		of[SGD](), of[Momentum](), of[Adagrad](), of[AdagradW](), of[RowAdagrad](), of[GroupAdagrad](), of[Adadelta](), of[RMSprop](),
-		of[Adam](), of[AMSGrad](), of[FTRL](), of[GroupFTRL](), of[EMA](),
+		of[SGD](), of[Momentum](), of[Adagrad](), of[AdagradW](), of[LazyAdagradW](), of[RowAdagrad](), of[GroupAdagrad](), of[Adadelta](), of[RMSprop](),
+		of[Adam](), of[AMSGrad](), of[FTRL](), of[GroupFTRL](), of[EMA](), of[BatchSoftmax](),
 	}
 }
 

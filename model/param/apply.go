@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/monolith-go/monolith/internal/simd"
+	"github.com/monolith-go/monolith/model/optim"
 )
 
 // RowRule applies gradients to single rows of one table, as the table does. It has scratch memory, so it is not for concurrent
@@ -54,7 +55,7 @@ func (r *RowRule) Update(w, state, grad []float32, lr float32, examples int64) {
 		s := &r.segments[i]
 		ws := w[s.w : s.w+s.wn]
 		g := s.spec.Gradient(ws, grad[s.w:s.w+s.wn], grad[s.seen:], r.sum)
-		s.spec.Optimizer.Update(ws, state[s.s:s.s+s.sn], g, s.rate)
+		optim.Apply(s.spec.Optimizer, ws, state[s.s:s.s+s.sn], g, s.rate, examples)
 	}
 }
 
@@ -91,7 +92,7 @@ func (s *Segment) ClipFactor(grad []float32) float32 {
 // Update applies the gradient of an update with such LR and Examples to the tensor: w and grad are [Len], state that of the optimizer. sum is scratch, [Len], and may
 // be nil without L2.
 func (t *Tensor) Update(w, state, grad, sum []float32, lr float32, examples int64) {
-	t.Optimizer.Update(w, state, addL2(w, grad, t.L2, sum), t.Schedule.Times(lr, examples))
+	optim.Apply(t.Optimizer, w, state, addL2(w, grad, t.L2, sum), t.Schedule.Times(lr, examples), examples)
 }
 
 // addL2 returns grad + l2·w, in sum where that is not grad.
@@ -109,8 +110,10 @@ func addL2(w, grad []float32, l2 float32, sum []float32) []float32 {
 
 // Paced reports whether what an update does, or what a model reads, depends on how many examples the model was trained on before.
 func (l *Layout) Paced() bool {
-	return slices.ContainsFunc(l.Dense, func(t Tensor) bool { return !t.Schedule.Constant() }) ||
+	return slices.ContainsFunc(l.Dense, func(t Tensor) bool { return !t.Schedule.Constant() || optim.IsClocked(t.Optimizer) }) ||
 		slices.ContainsFunc(l.Tables, func(t Table) bool {
-			return slices.ContainsFunc(t.Segments, func(s Segment) bool { return !s.Schedule.Constant() || s.Compressor.Differs() })
+			return slices.ContainsFunc(t.Segments, func(s Segment) bool {
+				return !s.Schedule.Constant() || s.Compressor.Differs() || optim.IsClocked(s.Optimizer)
+			})
 		})
 }

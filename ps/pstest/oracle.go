@@ -139,7 +139,7 @@ func (t *MapTable) Apply(u table.Update) {
 				for j := range g {
 					g[j] += float32(seg.L2 * r.weights[w+j])
 				}
-				seg.Optimizer.Update(r.weights[w:w+seg.Dim], r.state[s:s+n], g, float32(u.LR*float32(seg.Schedule.Factor(u.Examples))))
+				optim.Apply(seg.Optimizer, r.weights[w:w+seg.Dim], r.state[s:s+n], g, float32(u.LR*float32(seg.Schedule.Factor(u.Examples))), u.Examples)
 			} else {
 				for j := w; j < w+seg.Dim; j++ {
 					switch u.Op {

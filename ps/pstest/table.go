@@ -227,6 +227,8 @@ func stepped() param.Table {
 		{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}, Delay: 3, Clip: 0.2},
 		{Name: "vec", Dim: 19, Init: param.Normal(0, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Delay: 0.5, Clip: 1.2, L2: 0.01, Schedule: optim.Schedule{WarmUp: 700}},
 		{Name: "plain", Dim: 2, Optimizer: optim.SGD{LR: 0.5}},
+		{Name: "lazy", Dim: 3, Init: param.Uniform(-1, 1), Optimizer: optim.LazyAdagradW{LR: 0.1, WeightDecay: 0.5, Every: 100}, Delay: 0.1},
+		{Name: "interval", Dim: 1, Init: param.Constant(100), Optimizer: optim.BatchSoftmax{}},
 		{Name: "half", Dim: 9, Optimizer: optim.Stored(optim.RowAdagrad{LR: 0.1}, optim.FP16), Delay: 1, Clip: 0.9, Schedule: optim.Schedule{Kind: optim.CosineSchedule, Over: 900}},
 	}}
 }

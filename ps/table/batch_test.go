@@ -50,6 +50,7 @@ func TestVectorBits(t *testing.T) {
 		optim.AMSGrad{},
 		optim.AMSGrad{Nesterov: true, WeightDecay: 0.01},
 		optim.AdagradW{WeightDecay: 0.1},
+		optim.LazyAdagradW{WeightDecay: 0.1},
 		optim.RowAdagrad{WeightDecay: 0.01},
 		optim.GroupAdagrad{L2: 0.1},
 		optim.GroupFTRL{L1: 0.1, L2: 0.3, Beta: 1},
@@ -73,7 +74,7 @@ func TestVectorBits(t *testing.T) {
 			}}
 			vector, portable := table.New(spec, 1, nil), table.New(spec, 1, nil).Portable()
 			for _, n := range []int{0, 1, 2, 15, 16, 17, 63, 64, 65, 128, 129, 255, 256, 257, 600} {
-				u := table.Update{LR: 0.5 + r.Float32(), Time: r.Int64N(1000)}
+				u := table.Update{LR: 0.5 + r.Float32(), Examples: r.Int64N(1 << 20), Time: r.Int64N(1000)}
 				for range n {
 					u.Keys, u.Counts = append(u.Keys, key(r)), append(u.Counts, r.Uint32())
 				}

@@ -32,7 +32,9 @@ type Mem struct {
 	numbers numbers
 	len     int
 	grad    []float32 // as a rule gets it, scratch of Apply
-	weights []float32 // of a row, scratch of Apply where there are halves
+	// examples is how many examples the model was trained on before the update under way.
+	examples int64
+	weights  []float32 // of a row, scratch of Apply where there are halves
 	// segments and chunk are scratch of Apply where vector is set.
 	segments simd.Segments
 	chunk    *chunk
@@ -217,6 +219,7 @@ func (t *Mem) Apply(u Update) {
 	if len(u.Grads) != len(u.Keys)*t.widths[u.Op] || len(u.Counts) != len(u.Keys) {
 		panic(fmt.Sprintf("table: %d counts and %d gradients for %d keys of %d", len(u.Counts), len(u.Grads), len(u.Keys), t.widths[u.Op]))
 	}
+	t.examples = u.Examples
 	for i := range t.segs {
 		t.segs[i].rate = t.segs[i].spec.Schedule.Times(u.LR, u.Examples)
 	}
@@ -340,7 +343,7 @@ func (t *Mem) updateSegment(s *segmentRule, row, grad []float32) {
 		w = t.weights[:s.wn]
 		s.decode(w, row)
 	}
-	s.rule.Update(w, state, s.spec.Gradient(w, g, grad[s.seen:], t.grad), s.rate)
+	optim.Apply(s.rule, w, state, s.spec.Gradient(w, g, grad[s.seen:], t.grad), s.rate, t.examples)
 	if s.values != optim.FP32 {
 		s.encode(row, w)
 	}

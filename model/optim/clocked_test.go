@@ -1,0 +1,154 @@
+package optim_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/monolith-go/monolith/model/optim"
+)
+
+// times are those of updates: far apart and near, from 0 and from beyond what one float32 counts to, and now and then one back.
+func times(rng *rand.Rand, n int) []int64 {
+	t, out := rng.Int64N(2)*(1<<40+12345), make([]int64, n)
+	for i := range out {
+		out[i] = t
+		if t += rng.Int64N(1 << (1 + rng.IntN(12))); rng.IntN(8) == 0 {
+			t = max(t-500, 0)
+		}
+	}
+	return out
+}
+
+// TestLazyAdagradWFollowsFloat64Reference: the formula with the time in one integer and its decay by math.Exp.
+func TestLazyAdagradWFollowsFloat64Reference(t *testing.T) {
+	t.Parallel()
+	const lr, decay, every = 0.1, 0.02, 300
+	rule := optim.LazyAdagradW{LR: lr, InitialAccumulator: 0.5, WeightDecay: decay, Every: every}
+	for dim := 1; dim < 20; dim++ {
+		rng := rand.New(rand.NewPCG(uint64(dim), 1))
+		w, state, g := make([]float32, dim), make([]float32, rule.StateDim(dim)), make([]float32, dim)
+		want, sums := make([]float64, dim), slices.Repeat([]float64{0.5}, dim)
+		for k := range w {
+			w[k] = rng.Float32() - 0.5
+			want[k] = float64(w[k])
+		}
+		rule.Init(w, state)
+		last := int64(-1)
+		for step, at := range times(rng, 300) {
+			factor := float64(rng.Float32())
+			keep := 1.0
+			if last >= 0 && at > last {
+				keep = math.Exp(-lr * factor * decay * float64(at-last) / every)
+			}
+			last = max(last, at)
+			for k := range g {
+				g[k] = rng.Float32() - 0.5
+				sums[k] += float64(g[k]) * float64(g[k])
+				want[k] = keep*want[k] - lr*factor*float64(g[k])/math.Sqrt(sums[k])
+			}
+			optim.Apply(rule, w, state, g, float32(factor), at)
+			for k := range w {
+				if math.Abs(float64(w[k])-want[k]) > 2e-5 {
+					t.Fatalf("dim %d, step %d at %d: element %d is %v, want %v", dim, step, at, k, w[k], want[k])
+				}
+			}
+		}
+	}
+}
+
+// TestLazyDecayIsOfTime: what a weight has decayed does not depend on how many updates there were in between, and AdagradW's does.
+func TestLazyDecayIsOfTime(t *testing.T) {
+	t.Parallel()
+	run := func(rule optim.Optimizer, at ...int64) float64 {
+		w, state, g := []float32{1}, make([]float32, rule.StateDim(1)), []float32{0}
+		rule.Init(w, state)
+		for _, at := range at {
+			optim.Apply(rule, w, state, g, 1, at)
+		}
+		return float64(w[0])
+	}
+	lazy := optim.LazyAdagradW{LR: 0.1, WeightDecay: 0.5, Every: 100}
+	once, often := run(lazy, 0, 10_000), run(lazy, 0, 1, 300, 301, 4000, 3000, 5000, 9999, 10_000)
+	if want := math.Exp(-0.1 * 0.5 * 100); math.Abs(once/want-1) > 1e-4 || math.Abs(often/want-1) > 1e-4 {
+		t.Errorf("10,000 examples leave %v, or %v with updates in between, want %v", once, often, want)
+	}
+	w := optim.AdagradW{LR: 0.1, WeightDecay: 0.5}
+	if once, often := run(w, 0, 10_000), run(w, 0, 1, 300, 301, 4000, 3000, 5000, 9999, 10_000); math.Abs(once-often) < 0.1 {
+		t.Errorf("AdagradW leaves %v and %v: the control shows nothing", once, often)
+	}
+	if got := run(lazy, 1<<40); got != 1 {
+		t.Errorf("the first update left %v of 1", got)
+	}
+}
+
+// TestBatchSoftmaxIsAlgorithm2 compares with the arrays A and B of the paper, in float64, and with the true distances.
+func TestBatchSoftmaxIsAlgorithm2(t *testing.T) {
+	t.Parallel()
+	const alpha, initial = 0.05, 700
+	rule := optim.BatchSoftmax{LR: alpha}
+	rng := rand.New(rand.NewPCG(1, 2))
+	const ids = 4 // id i is in a batch of 64 with a probability of 1/2, 1/4, 1/8, 1/16
+	var a, b [ids]float64
+	var w, state [ids][]float32
+	for i := range ids {
+		b[i], w[i], state[i] = initial, []float32{initial}, make([]float32, rule.StateDim(1))
+		rule.Init(w[i], state[i])
+	}
+	var mean [ids]float64
+	const batches = 60_000
+	for step := range int64(batches) {
+		at := 64 * step
+		for i := range ids {
+			if rng.IntN(2<<i) > 0 {
+				continue
+			}
+			b[i] = (1-alpha)*b[i] + alpha*(float64(at)-a[i])
+			a[i] = float64(at)
+			optim.Apply(rule, w[i], state[i], []float32{float32(math.NaN())}, 1, at)
+			if math.Abs(float64(w[i][0])-b[i]) > 1e-4*b[i] {
+				t.Fatalf("id %d at %d: estimate %v, want %v", i, at, w[i][0], b[i])
+			}
+		}
+		for i := range ids {
+			mean[i] += float64(w[i][0]) / batches
+		}
+	}
+	for i := range ids {
+		if want := 64 * math.Ldexp(2, i); math.Abs(mean[i]/want-1) > 0.05 {
+			t.Errorf("id %d: estimates of %v examples between batches on the average, want %v", i, mean[i], want)
+		}
+	}
+	optim.Apply(rule, w[0], state[0], nil, 1, 5) // of a worker that is behind
+	if want := (1 - alpha) * b[0]; math.Abs(float64(w[0][0])-want) > 1e-4*want {
+		t.Errorf("an update from before the last one makes %v, want %v", w[0][0], want)
+	}
+}
+
+// TestClockedRulesAreKnown: who has to know does, 16-bit weights too, and descriptions are read back.
+func TestClockedRulesAreKnown(t *testing.T) {
+	for _, o := range []optim.Optimizer{optim.LazyAdagradW{LR: 0.5, WeightDecay: 0.25, Every: 7}, optim.BatchSoftmax{LR: 0.25}} {
+		half := optim.Stored(o, optim.BF16)
+		if !optim.IsClocked(o) || !optim.IsClocked(half) || optim.IsClocked(optim.AdagradW{}) || optim.IsClocked(optim.Stored(optim.AdagradW{}, optim.BF16)) {
+			t.Errorf("%s or AdagradW is taken for what it is not", o)
+		}
+		for _, o := range []optim.Optimizer{o, half} {
+			if back, err := optim.RuleOf(o).Optimizer(); err != nil || back.String() != o.String() {
+				t.Errorf("%v is read back as %v: %v", o, back, err)
+			}
+		}
+		w, state := []float32{1}, make([]float32, half.StateDim(1))
+		half.Init(w, state)
+		for at := range int64(200) {
+			optim.Apply(half, w, state, []float32{0}, 1, at*1000)
+		}
+		if math.Abs(float64(w[0]-1)) < 0.5 {
+			t.Errorf("%s: 200,000 examples made 1 %v: time does not reach the rule", half, w[0])
+		}
+		g := []float32{1}
+		if n := testing.AllocsPerRun(20, func() { optim.Apply(half, w, state, g, 1, 1<<30) }); n != 0 {
+			t.Errorf("%s: %v allocations", half, n)
+		}
+	}
+}
