@@ -173,3 +173,11 @@ type Session interface {
 	// Close ends the session's threads. It may be called more than once, and nothing else afterwards.
 	Close()
 }
+
+// Logits is a [Session] that gives what its heads' links were applied to.
+type Logits interface {
+	// Logits returns, for each head, [rows, Width]: what the predictions of the last Predict are of, before the link of the head's loss. For
+	// a probability that is its logit, for a head whose link is the identity the prediction itself. It is valid until the next call
+	// of another method.
+	Logits() [][]float32
+}

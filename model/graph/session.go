@@ -29,6 +29,8 @@ type Session struct {
 	losses      []float64
 	batches     []loss.Batch
 	work        work
+	// logits are what Logits returns.
+	logits [][]float32
 	// spare takes the gradient of a value that two heads share.
 	spare []float32
 
@@ -46,7 +48,10 @@ type Session struct {
 	gathered []bool
 }
 
-var _ model.Session = (*Session)(nil)
+var (
+	_ model.Session = (*Session)(nil)
+	_ model.Logits  = (*Session)(nil)
+)
 
 // NewSession makes a session whose dense parameters are zeros until [Session.SetDense].
 func (g *Graph) NewSession(threads int) model.Session { return g.newSession(threads) }
@@ -69,6 +74,7 @@ func (g *Graph) newSession(threads int) *Session {
 
 		predictions: make([][]float32, len(g.outputs)),
 		losses:      make([]float64, len(g.outputs)),
+		logits:      make([][]float32, len(g.outputs)),
 		batches:     make([]loss.Batch, len(g.outputs)),
 	}
 	for i := range g.nodes {
@@ -98,6 +104,14 @@ func (s *Session) Predict(in *model.Inputs) [][]float32 {
 		o.loss.Link.Apply(s.predictions[h], s.vals[o.node], o.head.Width)
 	}
 	return s.predictions
+}
+
+// Logits implements [model.Logits].
+func (s *Session) Logits() [][]float32 {
+	for h := range s.g.outputs {
+		s.logits[h] = s.vals[s.g.outputs[h].node][:s.rows*s.g.outputs[h].head.Width]
+	}
+	return s.logits
 }
 
 // Step runs the model as it trains, and back; see [model.Session]. It panics when the inputs do not fit the features or

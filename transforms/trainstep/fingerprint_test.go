@@ -1,6 +1,7 @@
 package trainstep_test
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -38,6 +39,9 @@ func TestFingerprint(t *testing.T) {
 		"score": func(o options, m model.Model) interface{ Fingerprint() string } {
 			return trainstep.NewScore(m, nil, 1, o.Keys...)
 		},
+		"predict": func(o options, m model.Model) interface{ Fingerprint() string } {
+			return trainstep.NewPredict(m, nil, 1, []trainstep.Field{{Name: fmt.Sprint(o.Keys)}})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +67,7 @@ func TestFingerprint(t *testing.T) {
 				h.Free["StepOptions.Trained"] = "what was trained on"
 				h.Free["StepOptions.TrainedEvery"] = "what others trained on, and when this process hears of it"
 				h.Free["StepOptions.Identities"] = "what the input holds"
-			case "score":
+			case "score", "predict":
 				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness", "Precision", "Schedule", "Trained", "TrainedEvery"} {
 					h.Free["StepOptions."+field] = "of training"
 				}

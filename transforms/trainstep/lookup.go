@@ -45,6 +45,14 @@ func (l *Lookup) InTurn(wanted func(others int64) int64) *Lookup {
 	return &c
 }
 
+// Unlabelled returns the stage for batches that may have no labels: its inputs have none, so that the model can predict with them and
+// nothing else.
+func (l *Lookup) Unlabelled() *Lookup {
+	c := *l
+	c.heads = nil
+	return &c
+}
+
 var _ pipeline.Stage[*pipeline.Batch, *Prepared] = (*Lookup)(nil)
 
 // String implements [pipeline.Stage].

@@ -20,12 +20,12 @@ import (
 // step's goroutine has every prediction that the parameter server may have learnt from.
 const SidePredictions = "predictions"
 
-// predictionColumn is the column of the predictions of head i.
-func predictionColumn(heads []model.Head, i int) string {
+// ofHead is the name of a column of head i.
+func ofHead(what string, heads []model.Head, i int) string {
 	if len(heads) == 1 {
-		return "prediction"
+		return what
 	}
-	return "prediction_" + heads[i].Name
+	return what + "_" + heads[i].Name
 }
 
 // predictionSchema returns the schema of [SidePredictions] for the one of batches, and which of their columns are in it.
@@ -45,11 +45,7 @@ func predictionSchema(in *arrow.Schema, heads []model.Head) (*arrow.Schema, []in
 		}
 	}
 	for i, h := range heads {
-		f := arrow.Field{Name: predictionColumn(heads, i), Type: arrow.PrimitiveTypes.Float32}
-		if h.Width > 1 {
-			f.Type = arrow.FixedSizeListOfNonNullable(int32(h.Width), arrow.PrimitiveTypes.Float32)
-		}
-		fields = append(fields, f)
+		fields = append(fields, arrow.Field{Name: ofHead("prediction", heads, i), Type: columnType(model.Feature{Kind: model.Dense, Dim: h.Width})})
 	}
 	return arrow.NewSchema(fields, nil), kept
 }
@@ -91,7 +87,7 @@ func (p *predictions) emit(b *pipeline.Batch, made [][]float32) error {
 		if len(made) > 0 {
 			values = made[i]
 		}
-		p.columns = append(p.columns, p.column(values, h.Width))
+		p.columns = append(p.columns, floats(p.mem, values, h.Width))
 	}
 	out, err := pipeline.NewBatch(array.NewRecordBatch(p.schema, p.columns, rec.NumRows()), b.Origin())
 	for _, col := range p.columns {
@@ -103,10 +99,10 @@ func (p *predictions) emit(b *pipeline.Batch, made [][]float32) error {
 	return p.out.Emit(out)
 }
 
-// column makes a column of values, width a row. Its buffer is the only thing that is copied: a builder would make a bitmap of
+// floats makes a column of values, width a row. Its buffer is the only thing that is copied: a builder would make a bitmap of
 // values that are never null as well.
-func (p *predictions) column(values []float32, width int) arrow.Array {
-	buf := memory.NewResizableBuffer(p.mem)
+func floats(mem memory.Allocator, values []float32, width int) arrow.Array {
+	buf := memory.NewResizableBuffer(mem)
 	defer buf.Release()
 	buf.Resize(arrow.Float32Traits.BytesRequired(len(values)))
 	copy(arrow.Float32Traits.CastFromBytes(buf.Bytes()), values)

@@ -14,7 +14,6 @@ func TestPredictionColumn(t *testing.T) {
 	t.Parallel()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
-	p := predictions{mem: mem}
 	for _, n := range []int{0, 1, 6, 1000} {
 		values := make([]float32, n*3)
 		for i := range values {
@@ -22,17 +21,17 @@ func TestPredictionColumn(t *testing.T) {
 		}
 		for _, width := range []int{1, 3} {
 			var b array.Builder = array.NewFloat32Builder(memory.NewGoAllocator())
-			floats := b
+			numbers := b
 			if width > 1 {
 				list := array.NewFixedSizeListBuilderWithField(memory.NewGoAllocator(), 3, arrow.Field{Name: "item", Type: arrow.PrimitiveTypes.Float32})
 				for range n {
 					list.Append(true)
 				}
-				b, floats = list, list.ValueBuilder()
+				b, numbers = list, list.ValueBuilder()
 			}
-			floats.(*array.Float32Builder).AppendValues(values, nil)
+			numbers.(*array.Float32Builder).AppendValues(values, nil)
 			want := b.NewArray()
-			got := p.column(values, width)
+			got := floats(mem, values, width)
 			clear(values) // it is a copy
 			if !array.Equal(want, got) || !arrow.TypeEqual(want.DataType(), got.DataType()) {
 				t.Errorf("width %d: %s %v, want %s %v", width, got.DataType(), got, want.DataType(), want)
@@ -46,13 +45,13 @@ func TestPredictionColumn(t *testing.T) {
 }
 
 func BenchmarkPredictionColumn(b *testing.B) {
-	p := predictions{mem: memory.NewGoAllocator()}
+	mem := memory.NewGoAllocator()
 	values := make([]float32, 768)
 	for _, width := range []int{1, 3} {
 		b.Run(fmt.Sprint("width=", width), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p.column(values, width).Release()
+				floats(mem, values, width).Release()
 			}
 		})
 	}
