@@ -2,15 +2,19 @@ package filesink_test
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,12 +25,16 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/monolith-go/monolith/internal/example"
+	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/arrowsink"
 	"github.com/monolith-go/monolith/sinks/filesink"
 	"github.com/monolith-go/monolith/sinks/jsonlsink"
 	"github.com/monolith-go/monolith/sinks/parquetsink"
+	"github.com/monolith-go/monolith/sinks/tfrecordsink"
+	"github.com/monolith-go/monolith/sinks/tsvsink"
 )
 
 // format is a format of files: how a sink is made, and how others read a file, row by row.
@@ -98,6 +106,76 @@ var formats = map[string]format{
 			row(r.Split, r.Value)
 		}
 	}},
+	"tsv": {
+		".csv.gz",
+		func(o filesink.Options) (*filesink.Sink, error) {
+			return tsvsink.New(tsvsink.Options{Options: o, Delimiter: ","})
+		},
+		func(path string, row func(string, int64)) error {
+			b, err := unzipped(path)
+			if err != nil {
+				return err
+			}
+			lines, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+			if err != nil || len(lines) == 0 || lines[0][0] != "value" {
+				return fmt.Errorf("%.1q: %w", lines, err)
+			}
+			for _, line := range lines[1:] {
+				value, err := strconv.ParseInt(line[0], 10, 64)
+				if err != nil {
+					return err
+				}
+				row(splitOf(path), value)
+			}
+			return nil
+		},
+	},
+	"tfrecord": {".tfrecord.gz", tfrecordsink.New, func(path string, row func(string, int64)) error {
+		b, err := unzipped(path)
+		if err != nil {
+			return err
+		}
+		for r := tfrecord.NewReader(bytes.NewReader(b), nil); ; {
+			record, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			features, err := example.All(record)
+			if err != nil {
+				return err
+			}
+			values, err := features["value"].AppendInt64s(nil)
+			if err != nil || len(values) != 1 {
+				return fmt.Errorf("%v: %w", values, err)
+			}
+			row(splitOf(path), values[0])
+		}
+	}},
+}
+
+// unzipped is what a gzip file holds.
+func unzipped(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+// splitOf is the split that a file of the tests is of, by its name, for the formats that have no column of it.
+func splitOf(path string) string {
+	split, err := url.PathUnescape(strings.Split(filepath.Base(path), "~")[1])
+	if err != nil {
+		return err.Error()
+	}
+	return split
 }
 
 // each runs a test for each format.
@@ -277,9 +355,9 @@ func TestRolls(t *testing.T) {
 			w := f.writer(t, o)
 			rng := rand.New(rand.NewPCG(1, 1))
 			for from := pipeline.Position(0); from < 30_000; from += 1000 {
-				b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
+				b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float32}}, nil))
 				for range 1000 {
-					b.Field(0).(*array.Float64Builder).Append(rng.Float64())
+					b.Field(0).(*array.Float32Builder).Append(rng.Float32())
 				}
 				batch, err := pipeline.NewBatch(b.NewRecordBatch(), pipeline.Origin{Source: "s", Split: "a", From: from, To: from + 1000})
 				b.Release()
@@ -324,8 +402,8 @@ func TestFaults(t *testing.T) {
 		if err := w.Write(ctx, pipelinetest.Numbers(t, mem, "a", 7, 9)); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "does not begin at position 5") {
 			t.Errorf("a gap: %v", err)
 		}
-		other := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float64}}, nil))
-		other.Field(0).(*array.Float64Builder).Append(1)
+		other := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float32}}, nil))
+		other.Field(0).(*array.Float32Builder).Append(1)
 		batch, err := pipeline.NewBatch(other.NewRecordBatch(), pipeline.Origin{Source: "test", Split: "a", From: 5, To: 6})
 		if err != nil {
 			t.Fatal(err)
