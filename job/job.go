@@ -147,6 +147,10 @@ type (
 	EvalOptions = run.EvalOptions
 	// CompareWith says which model to compare with.
 	CompareWith = run.CompareWith
+	// PredictOptions say what to predict with, beside the job.
+	PredictOptions = run.PredictOptions
+	// Predicted is what was predicted.
+	Predicted = result.Predicted
 	// EvalResult is what an evaluation found.
 	EvalResult = result.EvalResult
 	// ServeOptions are what serving shards takes beside the job.
@@ -268,6 +272,8 @@ type (
 )
 
 const (
+	// EvalExamples are those of eval.source, for [PredictOptions].
+	EvalExamples = run.EvalExamples
 	// Newest names the newest snapshot for [EvalOptions].
 	Newest = stored.Newest
 	// Best names the snapshot of the best evaluation.
@@ -318,6 +324,19 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 	return spec.ForTarget(target, usual(opts))
 }
 
+// SetTarget returns what [LoadOptions].Set needs to make predict.source of a job one of a target as of [ForTarget]. Errors: as of that.
+func SetTarget(target string) ([]string, error) { return spec.SetTarget(target, components.All()) }
+
+// PredictionSinks are the sinks of monolith that write files to a folder, by name: [Predict] writes to them, and to Kafka.
+func PredictionSinks() (names []string) {
+	for _, s := range components.All().Sinks {
+		if key, _ := s.New().Place(); key != "" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // Keys lists every key of a job file in the order of the file.
 func Keys() []Key { return spec.Keys(components.All()) }
 
@@ -363,6 +382,13 @@ func Evaluate(ctx context.Context, cfg *Config, opts EvalOptions) (*EvalResult, 
 // form for and for a folder with something else, [pipeline.ErrBadData] for a damaged snapshot, with file and offset, [pipeline.ErrUnavailable].
 func ExportModel(ctx context.Context, opts ExportModelOptions) (*ExportedModel, error) {
 	return run.ExportModel(ctx, opts)
+}
+
+// Predict writes the predictions of a snapshot for the examples of predict.source, or of the job's source, to predict.to: one for each
+// row, whatever was killed when. Errors: [pipeline.ErrConfig] for what the user can fix, also a place that has other predictions;
+// [pipeline.ErrBadData]; [pipeline.ErrUnavailable].
+func Predict(ctx context.Context, cfg *Config, opts PredictOptions) (*Predicted, error) {
+	return run.Predict(ctx, cfg, opts)
 }
 
 // Import makes a snapshot for a job of a checkpoint of bytedance/monolith. Errors: [pipeline.ErrConfig] for a job that has snapshots already, a

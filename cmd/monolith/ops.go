@@ -45,6 +45,10 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Evaluate(ctx, c, o)
 		},
+		Predict: func(ctx context.Context, c *job.Config, o job.PredictOptions) (*job.Predicted, error) {
+			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
+			return job.Predict(ctx, c, o)
+		},
 		Plan: func(c *job.Config) (job.Plan, error) {
 			p, err := job.BuildPlan(c)
 			if err != nil {
@@ -85,6 +89,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"gemm":     simdbench.Gemm,
 			"step":     jobbench.Step,
 			"queues":   jobbench.Queues,
+			"predict":  jobbench.Predict,
 			"size":     jobbench.Size,
 			"procs":    jobbench.Procs,
 			"month":    jobbench.Month,

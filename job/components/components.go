@@ -62,6 +62,8 @@ func All() component.Set {
 			{Name: "parquet", Doc: "a folder of Parquet files.", New: func() component.SinkConfig { return &ParquetSink{} }},
 			{Name: "arrow", Doc: "a folder of Arrow files.", New: func() component.SinkConfig { return &ArrowSink{} }},
 			{Name: "jsonl", Doc: "a folder of files of JSON lines.", New: func() component.SinkConfig { return &JSONLSink{} }},
+			{Name: "tsv", Doc: "a folder of files of lines with fields between delimiters.", New: func() component.SinkConfig { return &TSVSink{} }},
+			{Name: "tfrecord", Doc: "a folder of TFRecord files of tf.Example.", New: func() component.SinkConfig { return &TFRecordSink{} }},
 			{Name: "kafka", Doc: "a topic of JSON objects.", New: func() component.SinkConfig { return &KafkaSink{} }},
 		},
 		Losses:  loss.All(),

@@ -193,19 +193,22 @@ func checkPlaces(c *spec.Config, add func(path string, err error)) {
 	if o := stored.LogOptions(c); o != nil && c.PS.WAL.Dir != "" {
 		place("ps.wal.dir", fsx.CanMake(o.Dir))
 	}
+	output := func(to *spec.OutputTo, at string) {
+		if to == nil || to.Value() == nil {
+			return
+		}
+		if key, err := to.Value().CanOpen(); err != nil {
+			add(fmt.Sprintf("%s.%s.%s", at, to.Name(), key), err)
+		}
+	}
 	outputs := func(list []spec.Output, at string) {
 		for i := range list {
-			to := &list[i].To
-			if to.Value() == nil {
-				continue
-			}
-			if key, err := to.Value().CanOpen(); err != nil {
-				add(fmt.Sprintf("%s[%d].to.%s.%s", at, i, to.Name(), key), err)
-			}
+			output(&list[i].To, fmt.Sprintf("%s[%d].to", at, i))
 		}
 	}
 	outputs(c.Outputs, "outputs")
 	outputs(c.Eval.Outputs, "eval.outputs")
+	output(c.Predict.To, "predict.to")
 	if d := c.Train.DeadLetter; c.Train.OnBadRow == "dead_letter" && d != nil && d.Value() != nil {
 		if key, err := d.Value().CanOpen(stored.WorkerName()); err != nil {
 			add("train.dead_letter."+d.Name()+"."+key, err)

@@ -59,6 +59,18 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestPredict: predictions are made, and what they are compared with.
+func TestPredict(t *testing.T) {
+	o := options(t, "tsv")
+	results, err := jobbench.Predict(t.Context(), o)
+	check(t, o, 1, results, err)
+	for _, r := range results {
+		if r.Theirs["evaluate"] <= 0 || r.Theirs["train"] <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestQueues: both jobs of a comparison run.
 func TestQueues(t *testing.T) {
 	o := options(t, "lr.*workers 1|demo.*wal.*workers 2")

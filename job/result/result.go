@@ -13,7 +13,7 @@ import (
 
 // Status is a glance at a run.
 type Status struct {
-	// Phase is what continues: "train", "eval".
+	// Phase is what continues: "train", "eval", "predict".
 	Phase string
 	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody
 	// knows.
@@ -162,6 +162,29 @@ type TableRows struct {
 	Rows    int64 `json:"rows"`
 	Of      int64 `json:"of"`
 	Earlier int64 `json:"earlier,omitempty"`
+}
+
+// Predicted is what was predicted.
+type Predicted struct {
+	// Snapshot is the path of the one that made the predictions, Which says which of its folder it is.
+	Snapshot string `json:"snapshot"`
+	Which    string `json:"which,omitempty"`
+	// To is the kind of the sink, Place its folder or, where it has none, its kind. Output tells these predictions from others in one topic.
+	To     string   `json:"to"`
+	Place  string   `json:"place"`
+	Output string   `json:"output"`
+	Fields []string `json:"fields"`
+	// Rows are those that are there now, Earlier of them since earlier runs.
+	Rows    int64 `json:"rows"`
+	Earlier int64 `json:"earlier,omitempty"`
+	// Drained reports whether the run was asked to stop before the source's end.
+	Drained           bool    `json:"drained,omitempty"`
+	Seconds           float64 `json:"seconds"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	// BadRows counts what this run left out, by reason.
+	BadRows map[string]int64 `json:"bad_rows,omitempty"`
+	// Features describes how many of the examples that were read had a value of each feature.
+	Features []FillInfo `json:"features,omitempty"`
 }
 
 // Backfill is a part of the history of a stream, [From, To).

@@ -142,7 +142,7 @@ func (m *monitor) lostSoFar() (records int64, ranges []result.LostRange) {
 
 // StageDone implements [pipeline.StageDoneHook].
 func (m *monitor) StageDone(stage string, rows int, d time.Duration) {
-	if stage == wiring.NodeMetrics { // the sink of an evaluation
+	if stage == wiring.NodeMetrics || stage == wiring.NodePredictions { // the sink of an evaluation, or of predictions
 		m.mu.Lock()
 		m.examples += int64(rows)
 		m.mu.Unlock()

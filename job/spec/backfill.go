@@ -108,18 +108,5 @@ func (v *validator) backfill(c *Config) {
 			}
 		}
 	}
-	header, own := b.Header != nil && *b.Header, len(b.Columns) > 0
-	v.unique(b.Columns, "backfill.columns")
-	switch {
-	case b.Format == "":
-	case !delimited(b.Format):
-		if own {
-			v.fault("backfill.columns", "is for csv and tsv, not %s", b.Format)
-		}
-		if header {
-			v.fault("backfill.header", "is for csv and tsv, not %s", b.Format)
-		}
-	case !header && !own:
-		v.fault("backfill.columns", "is missing; name the columns, or set backfill.header when the first line does")
-	}
+	v.linesOf("backfill", b.Source, b.Format, b.Columns, b.Header)
 }

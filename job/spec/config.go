@@ -69,6 +69,8 @@ type Config struct {
 	Restore Restore `yaml:"restore"`
 	// Eval is evaluation on examples that are not trained on.
 	Eval Eval `yaml:"eval"`
+	// Predict is what `monolith predict` scores with a snapshot, and where it writes that.
+	Predict Predict `yaml:"predict"`
 	// Outputs write what is trained on, or the predictions, somewhere else too, each row exactly once.
 	Outputs []Output `yaml:"outputs"`
 	// Metrics is the Prometheus endpoint.

@@ -36,6 +36,7 @@ func (c *Config) derive() {
 	if b := &c.Backfill; b.Source != nil {
 		deriveColumns(b.Format, &b.Columns, &b.Header, &c.Parse)
 	}
+	c.Predict.derive(c)
 	c.Parse.derive()
 	for i := range c.Heads {
 		c.Heads[i].derive(c)

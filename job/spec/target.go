@@ -24,43 +24,22 @@ import (
 // parse.format=tsv. Errors: a [*ConfigError] for those, one that wraps [pipeline.ErrConfig] when there is no such source,
 // [pipeline.ErrUnavailable] when a file cannot be read.
 func ForTarget(target string, opts LoadOptions) (*Config, error) {
-	var keys [][2]string
-	set := func(path, value string) { keys = append(keys, [2]string{path, value}) }
-	named := false
-	for _, kind := range opts.Components.Sources {
-		if kind.FromTarget == nil {
-			continue
-		}
-		section, ok, err := kind.FromTarget(target)
-		if err != nil {
-			return nil, err
-		}
-		if named = ok; ok {
-			set("source."+kind.Name, "{}")
-			for _, k := range section {
-				set("source."+kind.Name+"."+k[0], k[1])
-			}
-			break
-		}
+	t, err := probe(target, opts.Components.Sources)
+	if err != nil {
+		return nil, err
 	}
-	if !named {
-		f, err := recognise(target, opts.Components.Sources)
-		if err != nil {
-			return nil, err
-		}
-		if f.kind.Name == "" {
-			return nil, fmt.Errorf("job: no source reads %q: %w", target, pipeline.ErrConfig)
-		}
-		set("source."+f.kind.Name+".files", "["+Quoted(target)+"]")
-		if f.kind.Lines && f.format != peek.Text && f.format != peek.Binary {
-			set("parse.format", f.format)
-		}
-		if f.header {
-			set("parse.header", "true")
-		}
-		if f.columns != nil {
-			set("parse.columns", "["+strings.Join(f.columns, ", ")+"]")
-		}
+	keys := [][2]string{{"source." + t.kind.Name, "{}"}}
+	for _, k := range t.keys {
+		keys = append(keys, [2]string{"source." + t.kind.Name + "." + k[0], k[1]})
+	}
+	if t.format != "" {
+		keys = append(keys, [2]string{"parse.format", t.format})
+	}
+	if t.header {
+		keys = append(keys, [2]string{"parse.header", "true"})
+	}
+	if t.columns != nil {
+		keys = append(keys, [2]string{"parse.columns", "[" + strings.Join(t.columns, ", ") + "]"})
 	}
 	c := &Config{Version: 1, Name: target, set: opts.Components}
 	places, faults := schema(opts.Components).Assign(keys, opts.layers(), c)
@@ -76,9 +55,54 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 	return c, nil
 }
 
-// recognised is what the beginning of a file says about it.
+// SetTarget returns the keys, as [LoadOptions].Set has them, that make predict.source one of a target as of [ForTarget]. Which columns
+// files without a header have is left to the job.
+func SetTarget(target string, set component.Set) (out []string, err error) {
+	t, err := probe(target, set.Sources)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, fmt.Sprintf("predict.source={%s: {}}", t.kind.Name)) // in place of what the job says
+	for _, k := range t.keys {
+		out = append(out, fmt.Sprintf("predict.source.%s.%s=%s", t.kind.Name, k[0], k[1]))
+	}
+	if t.format != "" {
+		out = append(out, "predict.format="+t.format)
+	}
+	if delimited(t.format) {
+		out = append(out, fmt.Sprintf("predict.header=%v", t.header))
+	}
+	return out, nil
+}
+
+// probe finds the source that reads a target, with the keys of its section, and what its records are like.
+func probe(target string, kinds []component.Source) (*recognised, error) {
+	for _, kind := range kinds {
+		if kind.FromTarget == nil {
+			continue
+		}
+		if keys, ok, err := kind.FromTarget(target); ok || err != nil {
+			return &recognised{kind: kind, keys: keys}, err
+		}
+	}
+	r, err := recognise(target, kinds)
+	if err != nil {
+		return nil, err
+	}
+	if r.kind.Name == "" {
+		return nil, fmt.Errorf("job: no source reads %q: %w", target, pipeline.ErrConfig)
+	}
+	r.keys = [][2]string{{"files", "[" + Quoted(target) + "]"}}
+	if !r.kind.Lines || r.format == peek.Text || r.format == peek.Binary {
+		r.format = ""
+	}
+	return r, nil
+}
+
+// recognised is what a target, or the beginning of a file, says about itself.
 type recognised struct {
 	kind    component.Source
+	keys    [][2]string // of the source's section
 	format  string
 	header  bool
 	columns []string

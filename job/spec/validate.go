@@ -48,6 +48,7 @@ func (c *Config) Validate() error {
 	v.tables(c)
 	v.retention(c)
 	v.inputs(c)
+	v.predict(c)
 	v.rules(c)
 	v.run(c)
 	if len(v.faults) == 0 {

@@ -31,6 +31,9 @@ type Reading struct {
 	Shuffle spec.Shuffle
 	Known   Known
 	Batch   batch.Options
+	// Fields, if not nil, are what the reading is for, other than training and evaluation: rows need no labels, and have weights, labels
+	// and keys as far as fields want them.
+	Fields *Fields
 }
 
 // Known is what earlier runs found out about a source. The zero value knows nothing.
@@ -215,10 +218,20 @@ func (r Reading) ParseOptions() parse.Options {
 	out := parse.Options{
 		Columns: r.Columns, Fields: p.Fields, Labels: labels(r.Job, r.Format),
 	}
-	for _, column := range r.Job.Eval.Keys() {
+	keys, weighed := r.Job.Eval.Keys(), p.Weight != nil
+	if f := r.Fields; f != nil {
+		keys, weighed = f.Keys, weighed && f.Weight
+		if !f.Labels && r.Format != "libfm" { // whose records have one anyway, which is a good one by the job's rules alone
+			out.Labels = nil
+		}
+		for i := range out.Labels {
+			out.Labels[i].Optional = true
+		}
+	}
+	for _, column := range keys {
 		out.Keys = append(out.Keys, parse.Key{Name: column, Column: column})
 	}
-	if p.Weight != nil {
+	if weighed {
 		out.Weight = parse.Weight{Column: p.Weight.Column}
 	}
 	for _, f := range p.Features {

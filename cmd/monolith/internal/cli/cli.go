@@ -41,6 +41,8 @@ type Ops struct {
 	Translate func(context.Context, *job.Config) (json.RawMessage, error)
 	// Eval evaluates a snapshot.
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
+	// Predict writes predictions of a snapshot.
+	Predict func(context.Context, *job.Config, job.PredictOptions) (*job.Predicted, error)
 	// Plan checks a job's graph without I/O.
 	Plan func(*job.Config) (job.Plan, error)
 	// Cut describes how the job's runner cuts its graph. It lists the source's splits and reads no data.

@@ -184,6 +184,16 @@ func fakes() cli.Ops {
 			}
 			return &job.EvalResult{Measured: job.Measured{Examples: 57722, Metrics: job.Scores{"auc": 0.75, "log_loss": 0.5}}, ExamplesPerSecond: 1e6, Snapshot: o.Snapshot}, nil
 		},
+		Predict: func(_ context.Context, c *job.Config, o job.PredictOptions) (*job.Predicted, error) {
+			r := &job.Predicted{Snapshot: "s/" + o.Snapshot, To: c.Predict.To.Name(), Place: c.Predict.To.Name(), Output: "predictions/click/s", Fields: append(c.Predict.Fields, "prediction"), Rows: 30, Earlier: o.MaxExamples, ExamplesPerSecond: 1e6, Drained: fake == "drained"}
+			if _, dir := c.Predict.To.Value().Place(); dir != "" {
+				r.Place = filepath.Base(dir)
+			}
+			if s := c.Predict.Source; s != nil {
+				r.BadRows = map[string]int64{fmt.Sprint(s.Name(), " ", s.FileList(), " ", c.Predict.Format, " ", *c.Predict.Header): 1}
+			}
+			return r, fail()
+		},
 		Plan: func(*job.Config) (job.Plan, error) {
 			if err := fail(); err != nil {
 				return nil, err

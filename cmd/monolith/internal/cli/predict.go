@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) predictCommand(out *outcome) *cobra.Command {
+	var (
+		set, fields                 []string
+		o                           job.PredictOptions
+		data, to, dir, delim, snaps string
+		runner                      string
+		command                     *cobra.Command
+		formats                     = job.PredictionSinks()
+		kinds                       = strings.Join(formats, ", ")
+		errTo                       = func(text string, args ...any) error { return &usageError{message: fmt.Sprintf(text, args...)} }
+	)
+	command = &cobra.Command{
+		Use:   "predict JOB.yaml",
+		Short: "Write what a snapshot predicts of examples",
+		Long: `Score examples with a snapshot of the job and write the predictions: one for each row, in the order of each file or partition. Labels are not
+needed. Nothing of the job is changed.
+
+The examples are those of predict.source, or where there is none of the job's source; --data names others, and --examples eval takes
+those of eval.source. The snapshot is the best one where the job has train.early_stop, otherwise the newest, or the one that --snapshot names.
+
+Predictions go to predict.to: files of JSON lines, lines with delimiters (tsv), Parquet, Arrow or TFRecord, or a Kafka topic. --fields says which
+columns are beside them: columns of the records as the text that is there, and the words label, weight, time, position, split, logit,
+feature.NAME (a feature as it was parsed) and prediction, which stands last unless it is named.
+
+Each row is predicted exactly once: a run that was killed or stopped is continued when it is run again, and one that is complete adds
+what has come since. A stream is predicted until the command is stopped. A folder with predictions of another snapshot, or with other fields, is
+refused.`,
+		Example: `  monolith predict job.yaml --to jsonl --dir predictions
+  monolith predict job.yaml --data 'new/*.csv' --to tsv --dir scores
+  monolith predict job.yaml --to tsv --dir scores --fields user,label,logit
+  monolith predict job.yaml --to tsv --dir scores --delimiter ,
+  monolith predict job.yaml --data kafka://h:9092/asked --to kafka://h:9092/said
+  monolith predict job.yaml --examples eval --to parquet --dir scored`,
+		Args:              exactly("a job file"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var own []string
+			if data != "" {
+				keys, err := job.SetTarget(data)
+				if err != nil {
+					return fmt.Errorf("--data: %w", err)
+				}
+				own = append(own, keys...)
+			}
+			if data != "" && o.Examples != "" {
+				return errTo("--data and --examples both say which examples; give one of them")
+			}
+			switch rest, topic := strings.CutPrefix(to, "kafka://"); {
+			case topic:
+				brokers, name, ok := strings.Cut(rest, "/")
+				if !ok || brokers == "" || name == "" {
+					return errTo("--to is %q, not kafka://host:port/topic", to)
+				}
+				own = append(own, "predict.to={kafka: {}}", "predict.to.kafka.brokers="+brokers, "predict.to.kafka.topic="+name)
+			case to == "" && dir == "":
+			case to == "":
+				return errTo("--to is missing: one of %s", kinds)
+			case !slices.Contains(formats, to):
+				return &usageError{fmt.Sprintf("--to is %q, not one of %s, or kafka://host:port/topic", to, kinds), nearest.Name(to, formats)}
+			case dir == "":
+				return errTo("--dir is missing: the folder to write to")
+			default:
+				own = append(own, fmt.Sprintf("predict.to={%s: {dir: %q}}", to, dir))
+			}
+			if cmd.Flags().Changed("delimiter") {
+				own = append(own, "predict.to.tsv.delimiter="+strings.ReplaceAll(delim, `\t`, "\t"))
+			}
+			if len(fields) > 0 {
+				quoted := make([]string, len(fields))
+				for i, f := range fields {
+					quoted[i] = fmt.Sprintf("%q", strings.TrimSpace(f))
+				}
+				own = append(own, "predict.fields=["+strings.Join(quoted, ", ")+"]")
+			}
+			switch {
+			case o.Workers < 0:
+				return errTo("--workers is %d, must be at least 1", o.Workers)
+			case o.MaxExamples < 0:
+				return errTo("--max-examples is %d, must be at least 0", o.MaxExamples)
+			}
+			cfg, err := a.loadUntrained(args[0], onRunner(append(own, set...), runner))
+			if err != nil {
+				return err
+			}
+			if a.Ops.Predict == nil {
+				return errMissing
+			}
+			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			a.drainsBy("completing the files that are begun; the same command continues")
+			o.Options, o.Snapshot = opts, snaps
+			r, err := a.Ops.Predict(cmd.Context(), cfg, o)
+			if r != nil {
+				out.result = r
+				out.text = func(w io.Writer) error { return writePredicted(w, r) }
+			}
+			return err
+		},
+	}
+	flags := command.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&to, "to", "", "`sink`: "+kinds+", or kafka://host:port/topic (default: predict.to of the job)")
+	flags.StringVar(&dir, "dir", "", "`folder` to write to, which is empty or has a part of the same predictions")
+	flags.StringSliceVar(&fields, "fields", nil, "`columns` to write, in this order (default: predict.fields of the job, or the label and the prediction)")
+	flags.StringVar(&delim, "delimiter", "", "`byte` between the fields of tsv (default: a tab)")
+	flags.StringVar(&data, "data", "", "`examples` to predict: files or a pattern, whose content tells what they are, or kafka://host:port/topic")
+	flags.StringVar(&o.Examples, "examples", "", "take those of this `section`: eval")
+	flags.StringVar(&snaps, "snapshot", "", "`folder` or number of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
+	flags.IntVar(&o.Workers, "workers", 0, "how `many` splits are predicted side by side (default: train.workers)")
+	flags.Lookup("workers").DefValue = ""
+	flags.Int64Var(&o.MaxExamples, "max-examples", 0, "end when so many `rows` are there, those of earlier runs among them; 0: at the source's end")
+	addRunner(command, &runner)
+	addSet(command, &set)
+	return command
+}
+
+func writePredicted(w io.Writer, r *job.Predicted) error {
+	count := ui.Count(r.Rows)
+	if r.Earlier > 0 {
+		count += fmt.Sprintf(", %s of them before", ui.Count(r.Earlier))
+	}
+	count += ", " + perSecond(r.ExamplesPerSecond)
+	if r.Drained {
+		count += "; not complete: the same command continues"
+	}
+	place := r.To + " in " + r.Place
+	if r.Place == r.To {
+		place = r.To + ", output " + r.Output
+	}
+	rows := [][]string{{"predictions", count}, {"written to", place}, {"fields", strings.Join(r.Fields, ", ")}}
+	rows = append(rows, badRows(r.BadRows)...)
+	rows = append(rows, fillRows(r.Features)...)
+	return pairs(w, append(rows, []string{"snapshot", whichSnapshot(r.Snapshot, r.Which)})...)
+}

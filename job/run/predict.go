@@ -1,0 +1,275 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/runners/local"
+	"github.com/monolith-go/monolith/transforms/trainstep"
+)
+
+// PredictOptions say what to predict with, beside the job.
+type PredictOptions struct {
+	Options
+	// Snapshot is as of [EvalOptions], or the number of one in the job's dir.
+	Snapshot string
+	// Examples are those of predict.source, or where there is none of the job's source; [EvalExamples] are those of eval.source.
+	Examples string
+	// Workers is how many splits are predicted side by side; 0: train.workers.
+	Workers int
+	// MaxExamples ends the run when so many rows are there, those of earlier runs among them; 0: at the source's end.
+	MaxExamples int64
+}
+
+// EvalExamples is [PredictOptions].Examples for those that the job is evaluated on.
+const EvalExamples = "eval"
+
+// Predict scores what predict.source has, or without one the job's source, with the parameters of a snapshot, and writes the predictions
+// to predict.to: one for each row, in the order of each split, whatever was killed when. What has been written is found where it lies, so
+// that a run that was killed or drained is continued by the next with the same job. It ends with its source; a stream ends when it is
+// drained. Labels are not needed. The predictions are those that [Evaluate] measures, bit for bit.
+//
+// Errors: [pipeline.ErrConfig], also for a place that has predictions of another snapshot, model or fields; [pipeline.ErrBadData];
+// [pipeline.ErrUnavailable].
+func Predict(ctx context.Context, cfg *spec.Config, o PredictOptions) (_ *result.Predicted, err error) {
+	p := &prediction{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
+	if p.cfg, err = o.job(cfg); err != nil {
+		return nil, err
+	}
+	if p.hooks, err = newTelemetry(o.Registerer); err != nil {
+		return nil, err
+	}
+	if p.model, err = wiring.Model(p.cfg); err != nil {
+		return nil, err
+	}
+	if p.path, p.which, err = stored.SnapshotToRead(p.cfg, o.snapshot(p.cfg)); err != nil {
+		return nil, err
+	}
+	info, err := snapshot.ReadInfo(p.path)
+	if err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	moved, err := stored.Fits(p.cfg, info)
+	if err != nil {
+		return nil, err
+	}
+	if len(moved) > 0 {
+		p.notice("other columns are read than for snapshot %s: %s", p.path, strings.Join(moved, "; "))
+	}
+	if err := p.find(ctx); err != nil {
+		return nil, err
+	}
+	if p.place, err = openPlace(ctx, p.cfg, predictedOf{
+		Job: p.cfg.Name, Snapshot: filepath.Base(p.path), Created: info.Created, Model: hashed(p.model.String()), Fields: p.fields(),
+	}); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.place.close(context.WithoutCancel(ctx))) }()
+	return p.run(ctx)
+}
+
+// job is the job with what options say of it.
+func (o *PredictOptions) job(cfg *spec.Config) (*spec.Config, error) {
+	c := *cfg
+	switch o.Examples {
+	case "":
+	case EvalExamples:
+		e := &cfg.Eval
+		if e.Source == nil {
+			return nil, fault.Config("job: eval.source is not set, and its examples are to be predicted")
+		}
+		c.Predict.Source, c.Predict.Format, c.Predict.Columns, c.Predict.Header = e.Source, e.Format, e.Columns, e.Header
+	default:
+		return nil, fault.Config("job: the examples are %q; there are those of predict.source, or of the job's source, and %q", o.Examples, EvalExamples)
+	}
+	if o.Workers > 0 {
+		c.Train.Workers = o.Workers
+	}
+	if o.MaxExamples > 0 { // which are the first does not depend on timing
+		c.Train.Workers = 1
+	}
+	if to := c.Predict.To; to == nil || to.Value() == nil {
+		return nil, fault.Config("job: predict.to is not set: say where predictions go, such as predict.to={jsonl: {dir: predictions}}, or --to jsonl --dir predictions")
+	}
+	switch name := c.Runner; {
+	case name == spec.RunnerLocal:
+	case o.Runners[name] == nil || o.Recipes == nil:
+		return nil, fault.Config("job: this program was built without the runner %s", name)
+	case evalElsewhere(&c) || name == spec.RunnerDataflow:
+		return nil, fault.Config("job: predictions are not made by executors in other processes; take --runner=local, or beam.environment=loopback")
+	}
+	return &c, nil
+}
+
+// snapshot is what [stored.SnapshotToRead] is asked for.
+func (o *PredictOptions) snapshot(c *spec.Config) string {
+	if id, err := strconv.ParseUint(o.Snapshot, 10, 64); err == nil {
+		return snapshot.Path(stored.SnapshotsIn(c), id)
+	}
+	return o.Snapshot
+}
+
+// prediction is one run.
+type prediction struct {
+	cfg         *spec.Config
+	opts        PredictOptions
+	log         *slog.Logger
+	hooks       *telemetry.Metrics
+	model       model.Model
+	path, which string // of the snapshot
+	reading     wiring.Reading
+	known       []string // the columns of the records; nil: not known
+	place       *place
+}
+
+func (p *prediction) notice(format string, args ...any) {
+	if p.opts.Notice != nil {
+		p.opts.Notice(fmt.Sprintf(format, args...))
+	}
+}
+
+// find finds the columns to write.
+func (p *prediction) find(ctx context.Context) (err error) {
+	p.reading = wiring.PredictReading(p.cfg)
+	if p.known, err = p.reading.RecordColumns(ctx); err != nil {
+		return p.named(err)
+	}
+	p.reading.Fields, err = wiring.FindFields(p.cfg, p.model, p.known)
+	return err
+}
+
+// fields are the names of the columns that are written.
+func (p *prediction) fields() (names []string) {
+	for _, f := range p.reading.Fields.List {
+		names = append(names, strings.Trim(f.Name, "_"))
+	}
+	return names
+}
+
+// named gives an error of the source the key of the job that it belongs to.
+func (p *prediction) named(err error) error {
+	if _, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
+		return fmt.Errorf("%s: %w", p.reading.KeyOf(err), err)
+	}
+	return err
+}
+
+// run predicts.
+func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
+	began := time.Now()
+	bad, err := newBadRows(p.cfg, stored.WorkerName(), p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
+	cluster, err := coordinator.Open(ctx, coordinator.Options{
+		Layout: p.model.Layout(), NumShards: p.cfg.PS.Shards, Precision: wiring.Precision(&p.cfg.PS), Restore: p.path, ReadOnly: true,
+		Logger: p.log, Hooks: psHooks(p.hooks), Memory: tableMemory(p.cfg, p.opts.Memory),
+	})
+	if err != nil {
+		return nil, fault.Unavailable(err)
+	}
+	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+	open := func(ctx context.Context, worker int) (*ps.Client, error) {
+		return cluster.Client(ctx, fmt.Sprintf("predict-%d", worker))
+	}
+
+	mon := newMonitor(p.cfg, p.opts.Options, p.hooks)
+	mon.watched, mon.fills = "predict", newFillWatch(p.cfg, p.log)
+	outs := &wiring.Outputs{}
+	mon.outputs = outs
+	mon.begin(result.Status{Phase: "predict", Total: cmp.Or(p.opts.MaxExamples, p.reading.Source.NumExamples())}, 0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); mon.run(stop) }()
+	defer func() { close(stop); <-done }()
+
+	p.reading.Known.Identities = p.place.identities()
+	plan, stage, err := wiring.PredictGraph(p.cfg, p.reading, p.model, open, outs, p.place.output)
+	if err != nil {
+		return nil, err
+	}
+	splits, err := p.place.recall(ctx, plan)
+	if err != nil {
+		return nil, p.named(err)
+	}
+	stats, err := p.runGraph(ctx, plan, pipeline.RunOptions{
+		Workers: p.cfg.Train.Workers, MaxRows: p.opts.MaxExamples, Deterministic: p.opts.MaxExamples > 0, Drain: p.opts.Drain, Splits: splits,
+		Interleave: p.cfg.Train.Interleave,
+		Env: func(worker int) *pipeline.Env {
+			return &pipeline.Env{Worker: worker, Logger: p.log, Hooks: runHooks(mon, p.hooks), BadRows: bad.policy, Memory: p.place.remember}
+		},
+	})
+	if err != nil {
+		return nil, p.named(err)
+	}
+	if err := bad.guard.nothing(); err != nil {
+		return nil, err
+	}
+	if stats.Rows > 0 {
+		p.sayWhatIsBlank(stage)
+	}
+	seconds := time.Since(began).Seconds()
+	return &result.Predicted{
+		Snapshot: p.path, Which: p.which, To: p.cfg.Predict.To.Name(), Place: p.place.text, Output: p.place.output, Fields: p.fields(),
+		Rows: stats.Rows + stats.Resumed, Earlier: stats.Resumed, Drained: stats.Drained,
+		Seconds: seconds, ExamplesPerSecond: float64(stats.Rows) / max(seconds, 1e-9), BadRows: bad.counts(), Features: mon.fills.end(),
+	}, nil
+}
+
+// runGraph runs the plan on the job's runner.
+func (p *prediction) runGraph(ctx context.Context, plan *pipeline.Plan, o pipeline.RunOptions) (pipeline.RunStats, error) {
+	if p.cfg.Runner == spec.RunnerLocal {
+		stats, err := local.Run(ctx, plan, o)
+		return pipeline.Sum(stats...), err
+	}
+	config, done, err := p.opts.Recipes.add(recipe{Run: rand.Text(), Job: p.cfg.Raw()}, func() (*Rebuilt, error) { return &Rebuilt{Plan: plan, Env: o.Env}, nil })
+	if err != nil {
+		return pipeline.RunStats{}, err
+	}
+	defer done()
+	s := Submission{Recipe: config, Plan: plan, Options: o, Beam: p.cfg.Beam, Notice: p.notice}
+	s.Beam.JobName = cmp.Or(s.Beam.JobName, p.cfg.Name) + "-predict"
+	return p.opts.Runners[p.cfg.Runner](ctx, s)
+}
+
+// sayWhatIsBlank warns of fields that no record had a value of.
+func (p *prediction) sayWhatIsBlank(stage *trainstep.Predict) {
+	var names []string
+	for _, f := range p.cfg.Parse.Features {
+		names = append(names, f.Column)
+	}
+	slices.Sort(names)
+	for _, name := range stage.Blank() {
+		p.log.Warn("no record had a value of a field; is its name that of a column?", "field", name, "nearest", nearest.Name(name, names))
+	}
+}
+
+// hashed is a short name for a long text.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
