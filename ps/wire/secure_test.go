@@ -2,16 +2,8 @@ package wire_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
@@ -32,70 +25,16 @@ func bearing(token string) []secure.Rule {
 	return []secure.Rule{{Right: secure.Coordinate, Token: secure.Fixed(token)}}
 }
 
-// authority makes certificates in files.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{dir: t.TempDir()}
-	a.file, _, a.cert, a.key = a.issue(t, name, nil)
-	return a
-}
-
-func (a *authority) issue(t *testing.T, name string, parent *authority) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		BasicConstraintsValid: true,
-	}
-	signer, signerKey := tmpl, key
-	if parent == nil {
-		tmpl.IsCA, tmpl.KeyUsage = true, x509.KeyUsageCertSign
-	} else {
-		signer, signerKey = parent.cert, parent.key
-		tmpl.DNSNames, tmpl.IPAddresses = []string{name}, []net.IP{net.IPv4(127, 0, 0, 1)}
-		tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, signer, &key.PublicKey, signerKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile, cert, key
-}
-
 // TestWhoMayConnect distinguishes the cases, at once and by name.
 func TestWhoMayConnect(t *testing.T) {
 	t.Parallel()
-	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
-	serverCert, serverKey, _, _ := ca.issue(t, "shard", ca)
-	clientCert, clientKey, _, _ := ca.issue(t, "worker", ca)
-	strangeCert, strangeKey, _, _ := other.issue(t, "stranger", other)
+	ca, other := testbed.NewAuthority(t, t.TempDir(), "ca"), testbed.NewAuthority(t, t.TempDir(), "other")
+	serverCert, serverKey := ca.Issue(t, "shard")
+	clientCert, clientKey := ca.Issue(t, "worker")
+	strangeCert, strangeKey := other.Issue(t, "stranger")
 	plain := wire.ServerConfig{}
 	encrypted := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey}, Rules: bearing("secret")}
-	mutual := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey, CA: ca.file}}
+	mutual := wire.ServerConfig{TLS: &wire.TLS{Cert: serverCert, Key: serverKey, CA: ca.File}}
 	named := mutual
 	named.Rules = []secure.Rule{{Right: secure.Train, Names: []string{"worker"}}}
 	for _, x := range []struct {
@@ -108,20 +47,20 @@ func TestWhoMayConnect(t *testing.T) {
 		{"token", wire.ServerConfig{Rules: bearing("secret")}, wire.ClientConfig{Token: secure.Fixed("secret")}, ""},
 		{"wrong token", wire.ServerConfig{Rules: bearing("secret")}, wire.ClientConfig{Token: secure.Fixed("Secret")}, "the token is not the server's"},
 		{"no token", wire.ServerConfig{Rules: bearing("secret")}, wire.ClientConfig{}, "none was sent"},
-		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}, Token: secure.Fixed("secret")}, ""},
-		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}, Token: secure.Fixed("no")}, "the token is not the server's"},
-		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: other.file}, Token: secure.Fixed("secret")}, "the server's certificate is not trusted"},
-		{"server of another name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, ServerName: "elsewhere"}}, "the server's certificate is not trusted"},
-		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, ServerName: "shard"}, Token: secure.Fixed("secret")}, ""},
+		{"tls and token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File}, Token: secure.Fixed("secret")}, ""},
+		{"tls and wrong token", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File}, Token: secure.Fixed("no")}, "the token is not the server's"},
+		{"server of another authority", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: other.File}, Token: secure.Fixed("secret")}, "the server's certificate is not trusted"},
+		{"server of another name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File, ServerName: "elsewhere"}}, "the server's certificate is not trusted"},
+		{"server of a given name", encrypted, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File, ServerName: "shard"}, Token: secure.Fixed("secret")}, ""},
 		{"client without tls", encrypted, wire.ClientConfig{Token: secure.Fixed("secret")}, "the server wants TLS"},
-		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}}, "the server does not speak TLS"},
-		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: clientCert, Key: clientKey}}, ""},
-		{"certificate of a known name", named, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: clientCert, Key: clientKey}}, ""},
-		{"certificate of another name", named, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: serverCert, Key: serverKey}}, "no rule (ps.allow) for the client's certificate"},
-		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.file}}, "the server wants another client certificate"},
+		{"server without tls", plain, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File}}, "the server does not speak TLS"},
+		{"mutual", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File, Cert: clientCert, Key: clientKey}}, ""},
+		{"certificate of a known name", named, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File, Cert: clientCert, Key: clientKey}}, ""},
+		{"certificate of another name", named, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File, Cert: serverCert, Key: serverKey}}, "no rule (ps.allow) for the client's certificate"},
+		{"no client certificate", mutual, wire.ClientConfig{TLS: &wire.TLS{CA: ca.File}}, "the server wants another client certificate"},
 		{
 			"client of another authority", mutual,
-			wire.ClientConfig{TLS: &wire.TLS{CA: ca.file, Cert: strangeCert, Key: strangeKey}},
+			wire.ClientConfig{TLS: &wire.TLS{CA: ca.File, Cert: strangeCert, Key: strangeKey}},
 			"the server wants another client certificate",
 		},
 	} {
