@@ -13,6 +13,9 @@ func FirstInCharge(term uint64) bool { return term%2 == 0 }
 type LeaseCall struct {
 	// Coordinator is another one after every start of shard 0.
 	Coordinator uint64
+	// Call is above that of every call before which the coordinator has made to the shard's two processes. A process refuses a call that was overtaken
+	// by another of the same coordinator.
+	Call uint64
 	// Term is the shard's.
 	Term uint64
 	// Process and Stamp are those of the last [Charge] that the coordinator has an answer with, 0 for none. They lengthen the lease of the
@@ -58,6 +61,6 @@ func (h *Hooks) Standby(shard int, term uint64, answers, synced bool, lag int64)
 // Promoter is a [Peer] whose shard has a standby.
 type Promoter interface {
 	// Promote lets the standby take over, and returns once it is in charge. Errors: [ErrNotReady] with the reason when it lacks something
-	// that was acknowledged, or that is not known; those of reaching it.
+	// that was acknowledged, or that is not known; those of reaching it, after which it may have taken over or not: the shard continues either way.
 	Promote(ctx context.Context) error
 }

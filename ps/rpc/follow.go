@@ -32,7 +32,7 @@ type standbyService struct{ s *Server }
 
 // Lease implements psv1.StandbyServer.
 func (s *standbyService) Lease(ctx context.Context, r *psv1.LeaseRequest) (*psv1.LeaseResponse, error) {
-	c, err := s.s.o.Node.Lease(ctx, ps.LeaseCall{Coordinator: r.Coordinator, Term: r.Term, Process: r.Process, Stamp: r.Stamp})
+	c, err := s.s.o.Node.Lease(ctx, ps.LeaseCall{Coordinator: r.Coordinator, Call: r.Call, Term: r.Term, Process: r.Process, Stamp: r.Stamp})
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -48,20 +48,18 @@ func (s *standbyService) Follow(st grpc.BidiStreamingServer[psv1.FollowLogReques
 		return failed(err)
 	}
 	defer func() { err = failed(errors.Join(err, feed.Close())) }()
-	ctx, cancel := context.WithCancelCause(st.Context())
-	defer cancel(nil)
 	s.s.wg.Go(func() { // it ends with the stream, which ends with this call
 		for {
 			r, err := st.Recv()
 			if err != nil {
-				cancel(err)
+				feed.End(err)
 				return
 			}
 			feed.Received(r.Received)
 		}
 	})
 	for {
-		piece, err := feed.Next(ctx)
+		piece, err := feed.Next()
 		if err != nil {
 			return err
 		}
@@ -83,7 +81,7 @@ func (s *standbyService) begin(st grpc.BidiStreamingServer[psv1.FollowLogRequest
 		return nil, err
 	}
 	if r.Lsn > 0 {
-		feed, err := n.Feed(shard.Place{LSN: r.Lsn, Salt: r.Salt})
+		feed, err := n.Feed(st.Context(), shard.Place{LSN: r.Lsn, Salt: r.Salt})
 		if err == nil {
 			if err = st.Send(&psv1.FollowLogResponse{}); err != nil {
 				err = errors.Join(err, feed.Close())
@@ -99,7 +97,7 @@ func (s *standbyService) begin(st grpc.BidiStreamingServer[psv1.FollowLogRequest
 	if r, err = st.Recv(); err != nil {
 		return nil, err
 	}
-	return n.Feed(shard.Place{Base: r.Base})
+	return n.Feed(st.Context(), shard.Place{Base: r.Base})
 }
 
 // sendPiece sends a piece in messages that are not too large.

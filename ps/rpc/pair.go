@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,7 +27,12 @@ type PairOptions struct {
 	FS     fsx.FS
 	Logger *slog.Logger
 	Hooks  *ps.Hooks
+	// WrapLease, if not nil, makes every lease call to the process at an address: tests put faults there.
+	WrapLease func(ctx context.Context, addr string, c ps.LeaseCall, send LeaseFunc) (ps.Charge, error)
 }
+
+// LeaseFunc makes a lease call.
+type LeaseFunc func(ctx context.Context, c ps.LeaseCall) (ps.Charge, error)
 
 // pair is a [ps.Peer] that has two processes. It decides which of them is in charge: calls go to that one. It owns a goroutine, which
 // Close joins.
@@ -42,16 +48,19 @@ type pair struct {
 
 	mu   sync.Mutex
 	term uint64
-	// whole is what the standby said last, asking that it is being asked.
-	whole, asking bool
 
-	// What follows belongs to the goroutine. answer is the last answer of the one in charge, and answered when it had come; leaseEnd is when its
+	// telling: the standby is being told that it is.
+	telling atomic.Bool
+
+	// What follows belongs to the goroutine. calls counts the calls to both. answer is the last answer of the one in charge, and answered when it had come; leaseEnd is when its
 	// lease has ended for sure.
+	calls              uint64
 	answer             ps.Charge
 	answered, leaseEnd time.Time
-	// turning: the standby was put in charge, and the new term may be written down or not.
-	turning bool
-	logged  string
+	// turned: the standby was told to take over, and may have, and the other has got no lease since. turning: it has, and the new term may be written down
+	// or not.
+	turned, turning bool
+	logged          string
 }
 
 // NewPair makes the coordinator's view of a shard with two processes, at t.Addr and at standby. It begins to ask them. Errors: those of [NewPeer].
@@ -185,7 +194,7 @@ func (p *pair) keep() {
 func (p *pair) setTerm(term uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.term, p.whole = term, false
+	p.term = term
 	p.answer, p.answered = ps.Charge{}, time.Time{}
 }
 
@@ -197,9 +206,25 @@ func (p *pair) say(err error) {
 	}
 }
 
-// lease makes one call to a process of the pair.
+// leaseCall is the next call, of a term.
+func (p *pair) leaseCall(term uint64) ps.LeaseCall {
+	p.calls++
+	return ps.LeaseCall{Coordinator: p.t.Coordinator.ID, Call: p.calls, Term: term}
+}
+
+// lease makes a call to a process of the pair.
+func (p *pair) lease(ctx context.Context, side *peer, c ps.LeaseCall) (ps.Charge, error) {
+	if w := p.o.WrapLease; w != nil {
+		return w(ctx, side.t.Addr, c, side.lease)
+	}
+	return side.lease(ctx, c)
+}
+
+// lease makes one call to a process of a pair.
 func (p *peer) lease(ctx context.Context, c ps.LeaseCall) (ps.Charge, error) {
-	r, err := call(ctx, &p.t, psv1.NewStandbyClient(p.cc).Lease, &psv1.LeaseRequest{Coordinator: p.t.Coordinator.ID, Term: c.Term, Process: c.Process, Stamp: c.Stamp})
+	r, err := call(ctx, &p.t, psv1.NewStandbyClient(p.cc).Lease, &psv1.LeaseRequest{
+		Coordinator: c.Coordinator, Call: c.Call, Term: c.Term, Process: c.Process, Stamp: c.Stamp,
+	})
 	if err != nil {
 		p.cc.ResetConnectBackoff()
 		return ps.Charge{}, err
@@ -217,6 +242,9 @@ func (p *pair) round() {
 		return
 	}
 	err := p.grant()
+	if err == nil {
+		p.turned = false
+	}
 	p.o.Hooks.Standby(p.t.Shard, p.term, err == nil, p.answer.Synced, p.answer.Lag)
 	switch {
 	case err == nil:
@@ -228,9 +256,6 @@ func (p *pair) round() {
 		p.o.Logger.Warn("a shard does not answer; its standby takes over", "shard", p.t.Shard, "term", p.term+1, "err", err)
 		if err := p.turn(); err != nil {
 			p.say(fmt.Errorf("the standby does not take over: %w", err))
-			if errors.Is(err, ps.ErrNotReady) && !p.turning { // it has not what it had, so there is nobody but the other
-				p.answer.Synced = false
-			}
 		}
 	}
 }
@@ -242,7 +267,9 @@ func (p *pair) grant() error {
 	if end := p.answered.Add(p.o.Lease); p.answer.Stamp != 0 && end.After(p.leaseEnd) {
 		p.leaseEnd = end // the process counts from when it gave the answer, which is before it came
 	}
-	c, err := p.side(p.term).lease(ctx, ps.LeaseCall{Term: p.term, Process: p.answer.Process, Stamp: p.answer.Stamp})
+	call := p.leaseCall(p.term)
+	call.Process, call.Stamp = p.answer.Process, p.answer.Stamp
+	c, err := p.lease(ctx, p.side(p.term), call)
 	switch {
 	case err != nil:
 		return err
@@ -255,38 +282,37 @@ func (p *pair) grant() error {
 	return nil
 }
 
-// tellStandby tells the other one that it is the standby, beside everything else: it may hang.
+// tellStandby tells the other one that it is the standby, beside everything else: it may hang. Who was told to take over is not told the contrary before the
+// one in charge has got a lease again: it has what the other one may have no more.
 func (p *pair) tellStandby() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asking || p.turning {
+	if p.turned || p.turning || !p.telling.CompareAndSwap(false, true) {
 		return
 	}
-	p.asking = true
-	term := p.term
+	c := p.leaseCall(p.term)
 	p.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(p.run, p.o.Lease/2)
-		defer cancel()
-		c, err := p.side(term+1).lease(ctx, ps.LeaseCall{Term: term})
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.asking = false
-		if p.term == term {
-			p.whole = err == nil && c.Whole
-		}
+		defer p.telling.Store(false)
+		_, _ = p.askStandby(c) // it is told again in a moment
 	})
+}
+
+// askStandby tells the other one that it is the standby, and returns how it is.
+func (p *pair) askStandby(c ps.LeaseCall) (ps.Charge, error) {
+	ctx, cancel := context.WithTimeout(p.run, p.o.Lease/2)
+	defer cancel()
+	return p.lease(ctx, p.side(c.Term+1), c)
 }
 
 // command lets the standby take over because somebody wants it to.
 func (p *pair) command() error {
-	p.mu.Lock()
-	whole := p.whole
-	p.mu.Unlock()
 	next := p.side(p.term + 1).t
+	if p.turned || p.turning {
+		return fmt.Errorf("ps: %s was told to take over, and has not said that it has: %w", next, ps.ErrNotReady)
+	}
+	standby, err := p.askStandby(p.leaseCall(p.term))
 	switch {
-	case p.turning:
-		return fmt.Errorf("ps: %s is about to take over: %w", next, ps.ErrNotReady)
-	case !whole:
+	case err != nil:
+		return fmt.Errorf("ps: the standby, %s, does not answer or has no state yet, and does not take over: %w: %w", next, err, ps.ErrNotReady)
+	case !standby.Whole:
 		return fmt.Errorf("ps: the standby, %s, does not answer or has no state yet, and does not take over: %w", next, ps.ErrNotReady)
 	case !p.answer.Synced:
 		return fmt.Errorf("ps: the standby, %s, lacks what was acknowledged, or that is not known, and does not take over; wait until it has caught up (monolith_ps_standby_synced): %w", next, ps.ErrNotReady)
@@ -298,7 +324,10 @@ func (p *pair) command() error {
 	case <-p.run.Done():
 		return ps.ErrClosed
 	}
-	return p.turn()
+	if err := p.turn(); err != nil {
+		return fmt.Errorf("ps: it is not known whether the standby, %s, has taken over; the shard goes on with that one of its two processes that answers first: %w", next, err)
+	}
+	return nil
 }
 
 // turn puts the standby in charge. Nobody has a lease, and the standby has all that was acknowledged. The new term is written down before it gets
@@ -307,20 +336,23 @@ func (p *pair) turn() error {
 	term := p.term + 1
 	ctx, cancel := context.WithTimeout(p.run, p.o.Lease)
 	defer cancel()
-	c, err := p.side(term).lease(ctx, ps.LeaseCall{Term: term})
-	if err != nil {
+	p.turned = true
+	c, err := p.lease(ctx, p.side(term), p.leaseCall(term))
+	switch {
+	case err != nil:
 		return err
+	case c.Blank: // and so it has taken charge of nothing
+		return fmt.Errorf("ps: the standby, %s, has come back without its state: %w", p.side(term).t, ps.ErrNotReady)
 	}
-	p.mu.Lock()
 	p.turning = true
-	p.mu.Unlock()
 	if err := snapshot.WriteNumber(p.o.FS, p.termName(), term); err != nil {
 		return fmt.Errorf("ps: %w", err)
 	}
 	p.setTerm(term)
-	p.mu.Lock()
-	p.turning = false
-	p.mu.Unlock()
+	p.turned, p.turning = false, false
 	p.answer, p.answered = c, time.Now()
-	return p.grant()
+	if err := p.grant(); err != nil { // the next round tries again
+		p.say(fmt.Errorf("the standby has taken over, and has no lease yet: %w", err))
+	}
+	return nil
 }

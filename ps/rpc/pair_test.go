@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
@@ -38,8 +37,12 @@ type paired struct {
 	c      *coordinator.Cluster
 	seen   *watched
 	sides  [2]*side
-	// cable, if not nil, is between the two processes: what follows the log goes through it.
-	cable *cable
+	// cables, if not nil, are in front of the two processes: who follows their logs goes through them.
+	cables [2]*testbed.Relay
+	// wrap is [rpc.PairOptions].WrapLease, server and client how processes are reached.
+	wrap   func(ctx context.Context, addr string, c ps.LeaseCall, send rpc.LeaseFunc) (ps.Charge, error)
+	server wire.ServerConfig
+	client wire.ClientConfig
 }
 
 // side is one life of one of the two processes.
@@ -69,9 +72,13 @@ func (w *watched) Standby(_ int, term uint64, answers, synced bool, lag int64) {
 	w.change = make(chan struct{})
 }
 
+// patience is for how long a pair may take to be as it should be, on the slowest machine.
+const patience = time.Minute
+
 // await returns once what is known of the pair is as wanted.
 func (w *watched) await(t testing.TB, what string, holds func(w *watched) bool) {
 	t.Helper()
+	late := time.After(patience)
 	for {
 		w.mu.Lock()
 		ok, change := holds(w), w.change
@@ -81,8 +88,8 @@ func (w *watched) await(t testing.TB, what string, holds func(w *watched) bool) 
 		}
 		select {
 		case <-change:
-		case <-t.Context().Done():
-			t.Fatalf("%s: %v", what, t.Context().Err())
+		case <-late:
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }
@@ -110,7 +117,7 @@ func (p *paired) run() {
 	p.coordinate()
 	var err error
 	if p.remote, err = rpc.Dial(t.Context(), rpc.Options{
-		Identity: p.id, Layout: p.opts.Layout, Addrs: p.addrs, Standbys: []string{"", p.other}, RetryFor: time.Minute, Logger: p.logger,
+		Identity: p.id, Layout: p.opts.Layout, Addrs: p.addrs, Standbys: []string{"", p.other}, Config: p.client, RetryFor: time.Minute, Logger: p.logger,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,15 +131,15 @@ func (p *paired) coordinate() {
 	o.Log = &shard.LogOptions{Dir: filepath.Join(p.logs, "0"), NoSync: true}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: p.opts.Dir}
 	o.Addrs, o.Dial = p.addrs, func(shard int, addr string) (ps.Peer, error) {
-		return rpc.NewPair(rpc.Target{Identity: p.id, Shard: shard, Addr: addr, Coordinator: me}, p.other, rpc.PairOptions{
-			Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.seen),
+		return rpc.NewPair(rpc.Target{Identity: p.id, Shard: shard, Addr: addr, Config: p.client, Coordinator: me}, p.other, rpc.PairOptions{
+			Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.seen), WrapLease: p.wrap,
 		})
 	}
 	var err error
 	if p.c, err = coordinator.Open(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if p.first, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Node: p.c.First(), Cluster: p.c, Dir: o.Dir}); err != nil {
+	if p.first, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Node: p.c.First(), Cluster: p.c, Config: p.server, Dir: o.Dir}); err != nil {
 		t.Fatal(err)
 	}
 	p.serve(p.first, p.addrs[0])
@@ -165,21 +172,19 @@ func (p *paired) start(i int) {
 		t.Fatal(err)
 	}
 	s.node = n
-	if s.server, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Shard: 1, Node: n, Dir: p.opts.Dir}); err != nil {
+	if s.server, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Shard: 1, Node: n, Config: p.server, Dir: p.opts.Dir}); err != nil {
 		t.Fatal(err)
 	}
-	mine, theirs := p.addrs[1], p.other
-	if i == 1 {
-		mine, theirs = theirs, mine
+	at := [2]string{p.addrs[1], p.other}
+	theirs := at[1-i]
+	if c := p.cables[1-i]; c != nil {
+		theirs = c.Addr()
 	}
-	if p.cable != nil && i == 1 {
-		theirs = p.cable.addr
-	}
-	p.serve(s.server, mine)
+	p.serve(s.server, at[i])
 	var ctx context.Context
 	ctx, s.end = context.WithCancel(context.WithoutCancel(t.Context()))
 	s.wg.Go(func() {
-		s.err = rpc.Stand(ctx, n, rpc.Target{Identity: p.id, Shard: 1, Addr: theirs}, p.logger.With("side", i))
+		s.err = rpc.Stand(ctx, n, rpc.Target{Identity: p.id, Shard: 1, Addr: theirs, Config: p.client}, p.logger.With("side", i))
 	})
 	p.sides[i] = s
 }
@@ -197,6 +202,20 @@ func (p *paired) kill(i int) {
 		p.t.Error(err)
 	}
 	s.wg.Wait()
+	if s.err != nil {
+		p.t.Errorf("side %d stands by no more: %v", i, s.err)
+	}
+}
+
+// lay lays a cable to one of the two processes.
+func (p *paired) lay(i int) *testbed.Relay {
+	p.t.Helper()
+	c, err := testbed.NewRelay("unix:"+filepath.Join(p.t.TempDir(), "cable"), [2]string{p.addrs[1], p.other}[i])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cables[i] = c
+	return c
 }
 
 func (p *paired) close() {
@@ -214,12 +233,16 @@ func (p *paired) close() {
 	}
 	p.kill(0)
 	p.kill(1)
-	if p.cable != nil {
-		p.cable.close()
+	for _, c := range p.cables {
+		if c != nil {
+			if err := c.Close(); err != nil {
+				p.t.Error(err)
+			}
+		}
 	}
 }
 
-// charged is which of the two is in charge, synced.
+// synced waits for a standby that may take over, and returns the term.
 func (p *paired) synced(atLeast uint64) (term uint64) {
 	p.seen.await(p.t, "a standby that may take over", func(w *watched) bool { term = w.term; return w.synced && w.term >= atLeast })
 	return term
@@ -330,69 +353,6 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// cable carries a connection until it is cut.
-type cable struct {
-	addr, to string
-	l        net.Listener
-	mu       sync.Mutex
-	cut      bool
-	conns    []net.Conn
-	wg       sync.WaitGroup
-}
-
-func layCable(t *testing.T, to string) *cable {
-	t.Helper()
-	c := &cable{addr: "unix:" + filepath.Join(t.TempDir(), "cable"), to: strings.TrimPrefix(to, "unix:")}
-	var err error
-	if c.l, err = wire.Listen(c.addr); err != nil {
-		t.Fatal(err)
-	}
-	c.wg.Go(func() {
-		for {
-			in, err := c.l.Accept()
-			if err != nil {
-				return
-			}
-			c.mu.Lock()
-			out, err := net.Dial("unix", c.to)
-			if err != nil || c.cut {
-				_ = in.Close()
-				if out != nil {
-					_ = out.Close()
-				}
-				c.mu.Unlock()
-				continue
-			}
-			c.conns = append(c.conns, in, out)
-			c.mu.Unlock()
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				c.wg.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1])
-					_ = pair[0].Close()
-				})
-			}
-		}
-	})
-	return c
-}
-
-// set cuts the cable or mends it.
-func (c *cable) set(cut bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = cut
-	for _, x := range c.conns {
-		_ = x.Close()
-	}
-	c.conns = nil
-}
-
-func (c *cable) close() {
-	_ = c.l.Close()
-	c.set(true)
-	c.wg.Wait()
-}
-
 // calm is a lease that no machine loses by being slow.
 const calm = 2 * time.Second
 
@@ -450,14 +410,15 @@ func (w *trained) count(p *paired) float32 {
 func TestStandbyThatLags(t *testing.T) {
 	t.Parallel()
 	p := openPair(t, pstest.CountingLayout())
-	p.cable, p.lease = layCable(t, p.addrs[1]), calm
+	p.lease = calm
+	cable := p.lay(0)
 	p.run()
 	w := p.worker()
 	p.synced(0)
 	if err := w.push(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.cable.set(true)
+	cable.Cut(true)
 	if err := w.push(t.Context()); err != nil { // waits until shard 0 knows that there is no standby
 		t.Fatal(err)
 	}
@@ -473,7 +434,7 @@ func TestStandbyThatLags(t *testing.T) {
 		}
 		return !w.synced
 	})
-	p.cable.set(false)
+	cable.Cut(false)
 	p.start(0)
 	p.synced(0)
 	if err := w.push(t.Context()); err != nil {

@@ -14,6 +14,8 @@ import (
 type localConn struct {
 	n                           *Node
 	session, generation, stream uint64
+	// incarnation is the node's when the stream began: one that was a standby since has other sessions.
+	incarnation uint64
 	// settles refuses to take a split over from a client that is there: a snapshot settles what somebody has left behind, and
 	// that somebody's successor may come at the same moment.
 	settles bool
@@ -28,6 +30,8 @@ func (c *localConn) check() error {
 		return ps.ErrClosed
 	case n.pair != nil && n.pair.refuses() != nil:
 		return n.pair.refuses()
+	case c.incarnation != n.incarnation:
+		return fmt.Errorf("ps: shard %d of %d: this process was the standby since the stream began: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
 	case n.generation == 0 && n.highest > c.generation:
 		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was replaced by another, of generation %d: %w",
 			n.opts.Index, n.numShards(), c.generation, n.highest, ps.ErrRolledBack)

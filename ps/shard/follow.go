@@ -18,13 +18,15 @@ type (
 	Piece = wal.Piece
 )
 
-// Feed is the log of a node that is in charge, as its standby gets it. Next is for one goroutine and Received for another.
+// Feed is the log of a node that is in charge, as its standby gets it. Next is for one goroutine, Received and End for another.
 type Feed struct {
-	n  *Node
-	f  *wal.Follower
-	id uint64
-	// end is the last place that was the end of what was durable. It is guarded by the pair's lock.
-	end uint64
+	n   *Node
+	f   *wal.Follower
+	id  uint64
+	run context.Context
+	end context.CancelCauseFunc
+	// ended is the last place that was the end of what was durable. It is guarded by the pair's lock.
+	ended uint64
 }
 
 // Bases are the snapshots that a standby may begin with, the newest first, 0 for initial values, and how many shards there are. Errors: [ps.ErrNotReady] when
@@ -44,9 +46,9 @@ func (n *Node) Bases() (bases []uint64, numShards int, err error) {
 	return n.log.Bases(), n.numShards(), nil
 }
 
-// Feed begins to feed the standby, in place of a feed before. Errors: [ps.ErrGap] when the log has not what follows the place, so that the
-// standby starts over; [ps.ErrNotReady].
-func (n *Node) Feed(from Place) (*Feed, error) {
+// Feed begins to feed the standby, until the context ends, in place of a feed before, which ends: a standby has one, and where that is another one it
+// connects again. Errors: [ps.ErrGap] when the log has not what follows the place, so that the standby starts over; [ps.ErrNotReady].
+func (n *Node) Feed(ctx context.Context, from Place) (*Feed, error) {
 	f, err := n.log.Follow(from)
 	if errors.Is(err, wal.ErrBase) {
 		return nil, fmt.Errorf("%w: %w", ps.ErrGap, err)
@@ -60,8 +62,11 @@ func (n *Node) Feed(from Place) (*Feed, error) {
 	if err := p.refused(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	p.endFeed()
 	p.feeds++
-	p.feed, p.progress = p.feeds, p.now()
+	out := &Feed{n: n, f: f, id: p.feeds}
+	out.run, out.end = context.WithCancelCause(ctx)
+	p.feed, p.unfeed, p.progress = out.id, out.end, p.now()
 	p.received = from.LSN
 	if from.LSN == 0 && p.synced { // what it had, it has no more
 		p.synced, p.lone = false, 0
@@ -69,12 +74,12 @@ func (n *Node) Feed(from Place) (*Feed, error) {
 	if from.LSN == 0 {
 		p.goal = math.MaxUint64
 	}
-	return &Feed{n: n, f: f, id: p.feed}, nil
+	return out, nil
 }
 
-// Next is [wal.Follower.Next]. Errors: [ps.ErrGap] when the log was trimmed.
-func (f *Feed) Next(ctx context.Context) (Piece, error) {
-	piece, err := f.f.Next(ctx)
+// Next is [wal.Follower.Next]. Errors: [ps.ErrGap] when the log was trimmed, [ps.ErrNotReady] when another feed is in its place, what it was ended with.
+func (f *Feed) Next() (Piece, error) {
+	piece, err := f.f.Next(f.run)
 	if errors.Is(err, wal.ErrBase) {
 		return Piece{}, fmt.Errorf("%w: %w", ps.ErrGap, err)
 	}
@@ -84,7 +89,7 @@ func (f *Feed) Next(ctx context.Context) (Piece, error) {
 	if piece.End {
 		p := f.n.pair
 		p.mu.Lock()
-		f.end = piece.Upto
+		f.ended = piece.Upto
 		p.mu.Unlock()
 	}
 	return piece, nil
@@ -99,21 +104,25 @@ func (f *Feed) Received(upto uint64) {
 		return
 	}
 	p.received, p.progress = upto, p.now()
-	if !p.wait && f.end > 0 && upto >= f.end {
+	if (!p.wait || p.goal == math.MaxUint64) && f.ended > 0 && upto >= f.ended {
 		// All that is acknowledged without it so far lies below the next record.
 		p.wait, p.goal = true, f.n.log.in.Stats().Next-1
 	}
 	p.wake()
 }
 
+// End makes Next return a cause.
+func (f *Feed) End(cause error) { f.end(cause) }
+
 // Close ends the feed.
 func (f *Feed) Close() error {
 	p := f.n.pair
 	p.mu.Lock()
 	if p.feed == f.id {
-		p.feed = 0
+		p.endFeed()
 	}
 	p.mu.Unlock()
+	f.end(errUnfed)
 	return f.f.Close()
 }
 
@@ -149,12 +158,16 @@ func (n *Node) FollowedTo() Place {
 	return n.pair.place
 }
 
-// following returns nil while the node is the standby of its pair. run is what [Node.AwaitStandby] returned.
-func (p *pair) following(run context.Context) error {
+// following returns nil while the node is the standby of its pair. run is what [Node.AwaitStandby] returned. over says that it starts over, and has nothing from now on:
+// that, and coming to be in charge, exclude each other.
+func (p *pair) following(run context.Context, over bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != run || run.Err() != nil {
 		return fmt.Errorf("ps: %s is not the standby any more: %w", p.who, ps.ErrNotReady)
+	}
+	if over {
+		p.whole, p.place = false, Place{}
 	}
 	return nil
 }
@@ -165,10 +178,7 @@ func (n *Node) StartOver(run context.Context, numShards int, bases []uint64) (ba
 	p := n.pair
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	p.mu.Lock()
-	p.whole, p.place = false, Place{}
-	p.mu.Unlock()
-	if err := p.following(run); err != nil {
+	if err := p.following(run, true); err != nil {
 		return 0, err
 	}
 	n.use.Lock()
@@ -230,7 +240,7 @@ func (n *Node) Receive(run context.Context, piece Piece, ack func(upto uint64) e
 	p := n.pair
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	if err := p.following(run); err != nil {
+	if err := p.following(run, false); err != nil {
 		return err
 	}
 	from, number := n.FollowedTo(), uint32(n.opts.Index)
@@ -247,7 +257,9 @@ func (n *Node) Receive(run context.Context, piece Piece, ack func(upto uint64) e
 		p.whole, p.place = false, Place{}
 		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), logError(err))
 	}
-	p.place, p.whole = to, p.whole || piece.End
+	if p.run == nil || p.run == run { // else it starts over for another
+		p.place, p.whole = to, p.whole || piece.End
+	}
 	return nil
 }
 
@@ -292,23 +304,22 @@ func (n *Node) replicate(from Place, piece Piece) error {
 	return nil
 }
 
-// takeOver puts a standby in charge of a term: what it has becomes the state, as if it had come back with the log. It waits for the piece under way.
-func (n *Node) takeOver(ctx context.Context, c ps.LeaseCall) error {
-	p, term := n.pair, c.Term
+// takeOver puts a standby, whose run has ended, in charge of a term: what it has becomes the state, as if it had come back with the log. It waits for the piece
+// under way.
+func (n *Node) takeOver(ctx context.Context, term uint64) error {
+	p := n.pair
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.mu.Lock()
-	current, whole, closed := p.role == inCharge && p.term == term, p.role == standby && p.whole && p.term+1 == term, p.closed
+	current, err := p.role == inCharge && p.term == term, p.mayTakeOver(term)
 	p.mu.Unlock()
-	switch {
-	case closed:
-		return ps.ErrClosed
-	case current: // by the call before, which nobody waited for
+	if current { // by the call before, which nobody waited for
 		return nil
-	case !whole:
-		return fmt.Errorf("ps: %s: the standby has not caught up and cannot take over: %w", p.who, ps.ErrNotReady)
 	}
-	if err := n.settle(term); err != nil {
+	if err == nil {
+		err = n.settle(term)
+	}
+	if err != nil {
 		return err
 	}
 	// What it has received was acknowledged by another's word, which ends here.
@@ -317,8 +328,25 @@ func (n *Node) takeOver(ctx context.Context, c ps.LeaseCall) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begin(c)
+	if err := p.mayTakeOver(term); err != nil {
+		return err
+	}
+	p.begin(term)
 	p.logger.Warn("the standby is in charge from now on", "shard", p.who, "term", term)
+	return nil
+}
+
+// mayTakeOver returns nil when the node has what it takes to be in charge of a term, and no call has come since that makes it follow. It needs the lock. Errors:
+// [ps.ErrNotReady], [ps.ErrClosed].
+func (p *pair) mayTakeOver(term uint64) error {
+	switch {
+	case p.closed:
+		return ps.ErrClosed
+	case p.run != nil, p.role != standby, p.term+1 != term:
+		return fmt.Errorf("ps: %s: the shard has gone on in term %d, and the standby does not take over in term %d: %w", p.who, p.term, term, ps.ErrNotReady)
+	case !p.whole:
+		return fmt.Errorf("ps: %s: the standby has not caught up and cannot take over: %w", p.who, ps.ErrNotReady)
+	}
 	return nil
 }
 

@@ -162,7 +162,7 @@ func (n *Node) Connect(_ context.Context, session, generation uint64, worker str
 func (n *Node) connect(session, generation uint64, worker string, settles bool) (ps.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := &localConn{n: n, session: session, generation: generation, settles: settles}
+	c := &localConn{n: n, session: session, generation: generation, incarnation: n.incarnation, settles: settles}
 	if err := c.check(); err != nil {
 		return nil, err
 	}

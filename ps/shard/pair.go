@@ -39,18 +39,20 @@ type pair struct {
 	mu sync.Mutex
 	// changed is closed, and replaced, when anything that is waited for has changed.
 	changed chan struct{}
-	// by is the coordinator that has put the node where it is.
-	term, by uint64
-	role     role
-	closed   bool
+	// by is the coordinator that has called last, and call the number of its call.
+	term, by, call uint64
+	role           role
+	closed         bool
 
 	// Of the one in charge. until is when its lease ends.
 	until time.Duration
-	// feed is the stream to the standby, 0 for none, feeds counts them. The standby has what lies up to received; progress is when it had
+	// feed is the stream to the standby, 0 for none, which unfeed ends; feeds counts them. The standby has what lies up to received; progress is when it had
 	// all there was, or sent the last answer.
 	feed, feeds, received uint64
+	unfeed                context.CancelCauseFunc
 	progress              time.Duration
-	// wait: acknowledgements wait for the standby. goal is what had been acknowledged without it when they began to.
+	// wait: acknowledgements wait for the standby. goal is what had been acknowledged without it when they began to, or when it had started over; it
+	// is not known before it has caught up.
 	wait bool
 	goal uint64
 	// synced: the coordinator was told, or is being told, that the standby may take over. lone is the stamp of the first answer since then
@@ -158,32 +160,44 @@ func (n *Node) Lease(ctx context.Context, c ps.LeaseCall) (ps.Charge, error) {
 	if err := n.takeCharge(ctx, c); err != nil {
 		return ps.Charge{}, err
 	}
-	a := p.renew(c)
+	a, err := p.renew(c)
+	if err != nil {
+		return ps.Charge{}, err
+	}
 	n.mu.RLock()
 	a.Blank = n.generation == 0
 	n.mu.RUnlock()
 	return a, nil
 }
 
-// follow makes the node the standby of a term.
+// admit takes note of a call, unless another one of the coordinator has overtaken it: that may have decided otherwise. It needs the lock. Calls of
+// a coordinator before are told by who calls (admission of package rpc). Errors: [ps.ErrNotReady], [ps.ErrClosed].
+func (p *pair) admit(c ps.LeaseCall) error {
+	switch {
+	case p.closed:
+		return ps.ErrClosed
+	case c.Coordinator == p.by && c.Call < p.call:
+		return fmt.Errorf("ps: %s: call %d, of term %d, comes after call %d: %w", p.who, c.Call, c.Term, p.call, ps.ErrNotReady)
+	}
+	p.by, p.call = c.Coordinator, c.Call
+	return nil
+}
+
+// follow makes the node the standby of a term. That may be below the one in which it is in charge, or comes to be: the coordinator has heard no answer
+// to that, or has ended before it wrote the term down, so nobody had a lease in it.
 func (p *pair) follow(c ps.LeaseCall) (ps.Charge, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	term := c.Term
-	switch {
-	case p.closed:
-		return ps.Charge{}, ps.ErrClosed
-	case term < p.term && p.role != untold && c.Coordinator == p.by:
-		// The call was on its way while it took over. Another coordinator does not know of that where the one before has ended before it wrote the
-		// term down: nobody had a lease in it.
-		return ps.Charge{}, fmt.Errorf("ps: %s: a call of term %d comes in term %d: %w", p.who, term, p.term, ps.ErrNotReady)
+	if err := p.admit(c); err != nil {
+		return ps.Charge{}, err
 	}
-	if p.role != standby || p.term != term || p.run == nil {
+	if term := c.Term; p.role != standby || p.term != term || p.run == nil {
 		if p.role == inCharge {
 			p.logger.Warn("the other process of the pair is in charge from now on", "shard", p.who, "term", term)
 		}
 		p.endRun()
-		p.role, p.term, p.by, p.until, p.feed = standby, term, c.Coordinator, 0, 0
+		p.endFeed()
+		p.role, p.term, p.until = standby, term, 0
 		p.whole, p.place = false, Place{}
 		p.run, p.stop = context.WithCancel(context.Background())
 		p.wake()
@@ -197,6 +211,17 @@ func (p *pair) endRun() {
 		p.stop()
 	}
 	p.run, p.stop = nil, nil
+}
+
+// errUnfed ends a feed in whose place another one is.
+var errUnfed = fmt.Errorf("ps: the standby is fed by another stream, or not from here any more: %w", ps.ErrNotReady)
+
+// endFeed needs the lock.
+func (p *pair) endFeed() {
+	if p.unfeed != nil {
+		p.unfeed(errUnfed)
+	}
+	p.feed, p.unfeed = 0, nil
 }
 
 // close ends what runs. The nil pair does nothing.
@@ -221,22 +246,21 @@ func (n *Node) takeCharge(ctx context.Context, c ps.LeaseCall) error {
 		n.log.term = term
 	}
 	n.mu.Unlock()
-	switch {
-	case p.closed:
+	if err := p.admit(c); err != nil {
 		p.mu.Unlock()
-		return ps.ErrClosed
-	case p.role == inCharge && p.term == term:
-		p.mu.Unlock()
-		return nil
-	case p.role == standby && p.whole && p.term+1 == term:
+		return err
+	}
+	if p.role == standby && p.whole && p.term+1 == term {
 		p.endRun()
 		p.mu.Unlock()
-		return n.takeOver(ctx, c)
+		return n.takeOver(ctx, term)
 	}
 	defer p.mu.Unlock()
 	switch {
+	case p.role == inCharge && p.term == term:
+		return nil
 	case p.role == untold && (p.term == term || blank):
-		p.begin(c)
+		p.begin(term)
 		return nil
 	case p.term > term:
 		return fmt.Errorf("ps: %s: the coordinator speaks of term %d, and this process has been in term %d: has shard 0 another dir than before?: %w", p.who, term, p.term, ps.ErrMismatch)
@@ -244,20 +268,24 @@ func (n *Node) takeCharge(ctx context.Context, c ps.LeaseCall) error {
 	return fmt.Errorf("ps: %s: this process has not all that was acknowledged before term %d, so it cannot be in charge in it: %w", p.who, term, ps.ErrNotReady)
 }
 
-// begin puts the node in charge of the call's term. It needs the lock.
-func (p *pair) begin(c ps.LeaseCall) {
-	p.role, p.term, p.by = inCharge, c.Term, c.Coordinator
-	p.until, p.feed, p.received, p.goal = 0, 0, 0, math.MaxUint64
+// begin puts the node in charge of a term. It needs the lock.
+func (p *pair) begin(term uint64) {
+	p.endFeed()
+	p.role, p.term = inCharge, term
+	p.until, p.received, p.goal = 0, 0, math.MaxUint64
 	p.wait, p.synced, p.alone, p.lone = false, false, false, 0
 	p.wake()
 }
 
 // renew lengthens the lease of the one in charge and says how it is. The coordinator has the answer that a call's stamp is of, so the lease
-// counts from there, however late the call comes.
-func (p *pair) renew(c ps.LeaseCall) ps.Charge {
+// counts from there, however late the call comes. Errors: [ps.ErrNotReady] when another call has ended the term meanwhile.
+func (p *pair) renew(c ps.LeaseCall) (ps.Charge, error) {
 	st := p.log.in.Stats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.role != inCharge || p.term != c.Term {
+		return ps.Charge{}, fmt.Errorf("ps: %s: term %d has ended: %w", p.who, c.Term, ps.ErrNotReady)
+	}
 	now := p.now()
 	if stamp := time.Duration(c.Stamp); c.Process == p.id && stamp > 0 && stamp <= now {
 		p.until = max(p.until, stamp+p.o.Lease)
@@ -288,5 +316,5 @@ func (p *pair) renew(c ps.LeaseCall) ps.Charge {
 	if p.feed != 0 {
 		a.Lag = max(int64(st.Durable)-int64(p.received), 0)
 	}
-	return a
+	return a, nil
 }

@@ -131,14 +131,14 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 		if a.Synced || a.Lag != -1 {
 			t.Errorf("without a standby: %+v", a)
 		}
-		feed, err := n.Feed(shard.Place{Base: 0})
+		feed, err := n.Feed(t.Context(), shard.Place{Base: 0})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = feed.Close() }()
 		var last shard.Piece
 		for !last.End {
-			if last, err = feed.Next(t.Context()); err != nil {
+			if last, err = feed.Next(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 		if renew(); a.Synced {
 			t.Error("a standby that lacks an acknowledged push may take over")
 		}
-		if last, err = feed.Next(t.Context()); err != nil || !last.End {
+		if last, err = feed.Next(); err != nil || !last.End {
 			t.Fatal(err, last)
 		}
 		feed.Received(last.Upto)
@@ -178,7 +178,7 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 			default:
 			}
 		}
-		if last, err = feed.Next(t.Context()); err != nil {
+		if last, err = feed.Next(); err != nil {
 			t.Fatal(err)
 		}
 		waits("before the standby has it")
@@ -205,7 +205,7 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 
 		// It has caught up again, and the connection breaks: the same, at once.
 		for last.Upto = 0; !last.End || last.Upto < 8; {
-			if last, err = feed.Next(t.Context()); err != nil {
+			if last, err = feed.Next(); err != nil {
 				t.Fatal(err)
 			}
 			feed.Received(last.Upto)
@@ -234,14 +234,36 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 	})
 }
 
+// begin makes a node follow another and returns the first piece, which has all there is.
+func begin(run context.Context, t *testing.T, first, n *shard.Node) (*shard.Feed, shard.Piece) {
+	t.Helper()
+	bases, shards, err := first.Bases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := n.StartOver(run, shards, bases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed, err := first.Feed(t.Context(), shard.Place{Base: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	piece, err := feed.Next()
+	if err != nil || !piece.End {
+		t.Fatal(piece, err)
+	}
+	return feed, piece
+}
+
 // TestTerms: calls that come late, or tell of what cannot be, change nothing.
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	n := inPair(t, t.TempDir(), true)
-	if a := tell(t, n, ps.LeaseCall{Coordinator: 1}); a.InCharge || a.Whole {
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 1}); a.InCharge || a.Whole {
 		t.Errorf("a standby that has nothing yet: %+v", a)
 	}
-	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Term: 1}); !errors.Is(err, ps.ErrNotReady) || !strings.Contains(err.Error(), "has not all that was acknowledged") {
+	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 2, Term: 1}); !errors.Is(err, ps.ErrNotReady) || !strings.Contains(err.Error(), "has not all that was acknowledged") {
 		t.Errorf("a standby that has nothing takes over: %v", err)
 	}
 	run, err := n.AwaitStandby(t.Context())
@@ -253,23 +275,8 @@ func TestTerms(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell(t, first, echo(0, a))
-	bases, shards, err := first.Bases()
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, err := n.StartOver(run, shards, bases)
-	if err != nil {
-		t.Fatal(err)
-	}
-	feed, err := first.Feed(shard.Place{Base: base})
-	if err != nil {
-		t.Fatal(err)
-	}
+	feed, piece := begin(run, t, first, n)
 	defer func() { _ = feed.Close() }()
-	piece, err := feed.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	lost := errors.New("lost")
 	if err := n.Receive(run, piece, func(uint64) error { return lost }); !errors.Is(err, lost) || n.FollowedTo() != (shard.Place{}) {
 		t.Errorf("an acknowledgement that was lost: %v, at %+v", err, n.FollowedTo())
@@ -278,21 +285,24 @@ func TestTerms(t *testing.T) {
 	if err := n.Receive(run, piece, func(upto uint64) error { acked = upto; return nil }); err != nil || acked != piece.Upto {
 		t.Fatalf("received %d of %d, %v", acked, piece.Upto, err)
 	}
-	if a := tell(t, n, ps.LeaseCall{Coordinator: 1}); !a.Whole {
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 3}); !a.Whole {
 		t.Errorf("a standby that has everything: %+v", a)
 	}
-	if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Term: 1}); !a.InCharge || run.Err() == nil {
+	if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 5, Term: 1}); !a.InCharge || run.Err() == nil {
 		t.Errorf("a standby that takes over: %+v, and follows: %v", a, run.Err() == nil)
 	}
 	if err := n.Receive(run, piece, func(uint64) error { return nil }); !errors.Is(err, ps.ErrNotReady) {
 		t.Errorf("a piece after the take-over: %v", err)
 	}
 	// This call was sent before.
-	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1}); !errors.Is(err, ps.ErrNotReady) {
+	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 4}); !errors.Is(err, ps.ErrNotReady) {
 		t.Errorf("a late call: %v", err)
 	}
-	b := tell(t, n, ps.LeaseCall{Coordinator: 1, Term: 1})
-	tell(t, n, echo(1, b))
+	b := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 6, Term: 1})
+	tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 7, Term: 1, Process: b.Process, Stamp: b.Stamp})
+	if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 6, Term: 1}); !errors.Is(err, ps.ErrNotReady) || !n.InCharge() {
+		t.Errorf("an older call: %v, in charge: %v", err, n.InCharge())
+	}
 	c, err := n.Connect(t.Context(), 5, 1, "w")
 	if err != nil {
 		t.Fatal(err)
@@ -312,4 +322,164 @@ func TestTerms(t *testing.T) {
 	if _, err := n.Lease(context.WithoutCancel(t.Context()), ps.LeaseCall{Coordinator: 2, Term: 5}); !errors.Is(err, ps.ErrNotReady) {
 		t.Errorf("a term out of turn: %v", err)
 	}
+}
+
+// TestTurnedBack: a standby that was put in charge, of which the coordinator has heard nothing, follows in the term before when it is told to, whether it has come
+// to be in charge or is about to; what was sent before does not arrive any more. Having followed again it may take over.
+func TestTurnedBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testTurnedBack) // so that no lease ends because the machine is slow
+}
+
+func testTurnedBack(t *testing.T) {
+	calls := uint64(0)
+	call := func(term uint64) ps.LeaseCall {
+		calls++
+		return ps.LeaseCall{Coordinator: 1, Call: calls, Term: term}
+	}
+	n := inPair(t, t.TempDir(), true)
+	tell(t, n, call(0))
+	first, conn, a := charged(t)
+	if _, err := conn.Stage(t.Context(), nil, 1, pstest.CountingUpdate("x", 0, 1, []int64{1})); err != nil {
+		t.Fatal(err)
+	}
+	has := func(uint64) error { return nil }
+	for _, midway := range []bool{false, true, false} {
+		a = tell(t, first, echo(0, a))
+		run, err := n.AwaitStandby(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed, piece := begin(run, t, first, n)
+		if err := n.Receive(run, piece, has); err != nil {
+			t.Fatal(err)
+		}
+		promotion, done := call(1), make(chan error, 1)
+		if midway { // the promotion waits for a piece that is under way
+			if _, err := conn.Stage(t.Context(), []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: 1}}, 1,
+				pstest.CountingUpdate("x", 1, 2, []int64{1})); err != nil {
+				t.Fatal(err)
+			}
+			if piece, err = feed.Next(); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Receive(run, piece, func(uint64) error {
+				go func() { _, err := n.Lease(t.Context(), promotion); done <- err }()
+				<-run.Done()
+				tell(t, n, call(0))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; !errors.Is(err, ps.ErrNotReady) {
+				t.Errorf("a promotion that was overtaken: %v", err)
+			}
+		} else if a := tell(t, n, promotion); !a.InCharge {
+			t.Errorf("a promotion: %+v", a)
+		}
+		back := call(0)
+		if a := tell(t, n, back); a.InCharge || a.Whole || n.InCharge() {
+			t.Errorf("turned back: %+v", a)
+		}
+		if a := tell(t, n, back); a.InCharge {
+			t.Errorf("told twice: %+v", a)
+		}
+		if _, err := n.Lease(t.Context(), promotion); !errors.Is(err, ps.ErrNotReady) || n.InCharge() {
+			t.Errorf("the promotion once more: %v", err)
+		}
+		if err := n.Receive(run, piece, has); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("what was fed before: %v", err)
+		}
+		if _, err := n.StartOver(run, 1, []uint64{0}); !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("beginning anew for what ended before: %v", err)
+		}
+		if err := feed.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	run, err := n.AwaitStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell(t, first, echo(0, a))
+	feed, piece := begin(run, t, first, n)
+	defer func() { _ = feed.Close() }()
+	if err := n.Receive(run, piece, has); err != nil {
+		t.Fatal(err)
+	}
+	b := tell(t, n, call(1))
+	again := call(1)
+	again.Process, again.Stamp = b.Process, b.Stamp
+	if tell(t, n, again); !n.InCharge() {
+		t.Error("the standby does not take over")
+	}
+	if st, err := n.Progress(t.Context()); err != nil || st[ps.SplitID{Source: "s", Split: "x"}].Position != 1 {
+		t.Errorf("it has %+v, %v", st, err)
+	}
+}
+
+// TestStandbyThatBeginsAnew: a standby that comes back before it was missed, with nothing, may take over again once it has caught up; and a stream of it that
+// arrives late, in place of the one that it reads, ends that one, so that it connects again.
+func TestStandbyThatBeginsAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, _, a := charged(t)
+		renew := func() {
+			t.Helper()
+			a = tell(t, n, echo(0, a))
+		}
+		renew()
+		var last shard.Piece
+		caughtUp := func(f *shard.Feed) {
+			t.Helper()
+			for last.End = false; !last.End; {
+				var err error
+				if last, err = f.Next(); err != nil {
+					t.Fatal(err)
+				}
+				f.Received(last.Upto)
+			}
+			renew()
+			if renew(); !a.Synced {
+				t.Errorf("a standby that has caught up: %+v", a)
+			}
+		}
+		feed := func(from shard.Place) *shard.Feed {
+			t.Helper()
+			f, err := n.Feed(t.Context(), from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		one := feed(shard.Place{})
+		caughtUp(one)
+		two := feed(shard.Place{})
+		if renew(); a.Synced {
+			t.Errorf("a standby that has nothing: %+v", a)
+		}
+		caughtUp(two)
+
+		// The stream of a life before.
+		ended := make(chan error, 1)
+		go func() { _, err := two.Next(); ended <- err }()
+		synctest.Wait()
+		stray := feed(shard.Place{LSN: last.Upto, Salt: last.Salt})
+		if err := <-ended; !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("a feed that another one has taken the place of: %v", err)
+		}
+		two.Received(last.Upto + 1) // counts for nothing
+		if err := errors.Join(one.Close(), two.Close()); err != nil {
+			t.Error(err)
+		}
+		if renew(); a.Lag != 0 || !a.Synced {
+			t.Errorf("with the last stream: %+v", a)
+		}
+		if err := stray.Close(); err != nil {
+			t.Error(err)
+		}
+		if renew(); a.Lag != -1 || a.Synced {
+			t.Errorf("without a stream: %+v", a)
+		}
+	})
 }

@@ -1605,9 +1605,11 @@ type LeaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Term  uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	// Those of the last answer that the coordinator has, 0 for none.
-	Process       uint64 `protobuf:"fixed64,2,opt,name=process,proto3" json:"process,omitempty"`
-	Stamp         uint64 `protobuf:"varint,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
-	Coordinator   uint64 `protobuf:"fixed64,4,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
+	Process     uint64 `protobuf:"fixed64,2,opt,name=process,proto3" json:"process,omitempty"`
+	Stamp       uint64 `protobuf:"varint,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	Coordinator uint64 `protobuf:"fixed64,4,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
+	// Counts the coordinator's calls to the two processes of the shard.
+	Call          uint64 `protobuf:"varint,5,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1666,6 +1668,13 @@ func (x *LeaseRequest) GetStamp() uint64 {
 func (x *LeaseRequest) GetCoordinator() uint64 {
 	if x != nil {
 		return x.Coordinator
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetCall() uint64 {
+	if x != nil {
+		return x.Call
 	}
 	return 0
 }
@@ -4136,12 +4145,13 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04room\x18\x05 \x01(\x03R\x04room\x12/\n" +
-	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"t\n" +
+	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"\x88\x01\n" +
 	"\fLeaseRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x06R\aprocess\x12\x14\n" +
 	"\x05stamp\x18\x03 \x01(\x04R\x05stamp\x12 \n" +
-	"\vcoordinator\x18\x04 \x01(\x06R\vcoordinator\"\xb2\x01\n" +
+	"\vcoordinator\x18\x04 \x01(\x06R\vcoordinator\x12\x12\n" +
+	"\x04call\x18\x05 \x01(\x04R\x04call\"\xb2\x01\n" +
 	"\rLeaseResponse\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\x06R\aprocess\x12\x14\n" +
 	"\x05stamp\x18\x02 \x01(\x04R\x05stamp\x12\x1b\n" +
