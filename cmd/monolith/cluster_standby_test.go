@@ -60,8 +60,15 @@ func TestStandby(t *testing.T) {
 
 	shards[1].end(syscall.SIGKILL)
 	standby.saysTimes(charge, 2)
-	if b, err := os.ReadFile(filepath.Join(c.dir, "run", "snapshots", "term-0001")); err != nil || strings.TrimSpace(string(b)) != "3" {
-		t.Errorf("the term is %q, %v; want 3", b, err)
+	term := filepath.Join(c.dir, "run", "snapshots", "term-0001")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // it is written down once the standby has answered
+		b, err := os.ReadFile(term)
+		if err == nil && strings.TrimSpace(string(b)) == "3" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the term is %q, %v; want 3", b, err)
+		}
 	}
 	worker.end(0).wants(t, 0)
 	shards[0].end(syscall.SIGTERM).wants(t, 0)
