@@ -484,7 +484,7 @@ func (v *validator) ps(p *PS) {
 		case addr == "":
 			continue
 		case i == 0:
-			v.fault(path, "shard 0, whose process coordinates the others, has no standby; write \"\" there")
+			v.fault(path, "shard 0 has no standby: it coordinates, and nobody else could say whether it is dead or cut off; write \"\" there, and keep its log on a volume that outlives the machine (ps.wal.dir)")
 		case i >= len(p.Addresses):
 			v.fault(path, "is of a shard that is not there: ps.addresses has %d", len(p.Addresses))
 		case p.Durability != "wal":
