@@ -47,13 +47,19 @@ func sameTables(a, b []Table) bool {
 // attempts is how often a snapshot is opened whose files go while that is done, because it is compacted.
 const attempts = 3
 
-// openChain opens what which says of every snapshot of a chain and verifies it.
-func openChain(ctx context.Context, f fsx.FS, info *Info, verified, weightsOnly bool, which func(FileInfo) bool) (*Snapshot, error) {
+// openChain opens what which says of every snapshot of a chain, or of those alone that were added to the snapshot since, and verifies it.
+func openChain(ctx context.Context, f fsx.FS, info *Info, since uint64, verified, weightsOnly bool, which func(FileInfo) bool) (*Snapshot, error) {
 	for attempt := 1; ; attempt++ {
 		chain, err := Chain(f, info)
 		var s *Snapshot
 		if err == nil {
-			if s, err = openAll(ctx, f, chain, verified, weightsOnly, which); err == nil {
+			above := slices.IndexFunc(chain, func(i *Info) bool { return i.ID == since })
+			added := above > 0
+			if !added {
+				above = len(chain)
+			}
+			if s, err = openAll(ctx, f, chain[:above], verified, weightsOnly, which); err == nil {
+				s.added = added
 				return s, nil
 			}
 		}

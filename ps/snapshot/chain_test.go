@@ -510,6 +510,90 @@ func TestOneShardOfAChain(t *testing.T) {
 	}
 }
 
+// TestWhatWasAdded applies what each snapshot of a chain adds to an earlier one to a map of that one's rows, shard by shard of any number: it is then that of the later one.
+// The files of the earlier one are not there any more.
+func TestWhatWasAdded(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			store := &objects{}
+			h := newHistory(t, seed, store, "bucket/run", 1+int(seed)%3)
+			h.change(500)
+			infos := []*snapshot.Info{h.must(false)}
+			for range 4 {
+				h.change(h.r.IntN(200))
+				infos = append(infos, h.must(true))
+			}
+			last := infos[len(infos)-1]
+			for i, since := range infos[:len(infos)-1] {
+				for _, name := range below(t, store, since.Path) {
+					if strings.HasSuffix(name, ".arrow") {
+						if err := store.Remove(t.Context(), name); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				for _, info := range infos[i+1:] {
+					got := maps.Clone(h.then[since.ID])
+					said := map[int64]int{}
+					for shard := range 2 {
+						s, err := snapshot.OpenWith(t.Context(), info.Path, snapshot.OpenOptions{FS: store, Shard: shard, Shards: 2, Since: since.ID})
+						if err != nil {
+							t.Fatal(err)
+						}
+						mine := func(k int64) bool { return table.Hash(k)>>63 == uint64(shard) }
+						err = s.Changes(0, func(rows *table.Rows, removed []int64) error {
+							for _, k := range removed {
+								if mine(k) {
+									said[k]++
+									delete(got, k)
+								}
+							}
+							dim, stateDim := layout().Tables[0].Dim(), layout().Tables[0].StateDim()
+							for i, k := range rows.Keys {
+								if mine(k) {
+									said[k]++
+									got[k] = table.Rows{
+										Keys: []int64{k}, Times: []int64{rows.Times[i]}, Counts: []uint64{rows.Counts[i]},
+										Weights: slices.Clone(rows.Weights[i*dim:][:dim]), State: slices.Clone(rows.State[i*stateDim:][:stateDim]),
+									}
+								}
+							}
+							return nil
+						})
+						if tensors, terr := s.Tensors(); !s.Added() || terr != nil || h.shards == 1 && len(tensors) == 0 {
+							t.Errorf("%d since %d: added %t, %d tensors, %v", info.ID, since.ID, s.Added(), len(tensors), terr)
+						}
+						if err := errors.Join(err, s.Close()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					all := func(int64) bool { return true }
+					a, b := rowsOf(got, all), rowsOf(h.then[info.ID], all)
+					if !sameRows(&a, &b) {
+						t.Errorf("%d since %d: %d rows, want %d, or others", info.ID, since.ID, len(a.Keys), len(b.Keys))
+					}
+					for k, n := range said {
+						if n != 1 {
+							t.Errorf("%d since %d: fid %d is there %d times", info.ID, since.ID, k, n)
+						}
+					}
+				}
+			}
+			// One that adds to nothing that the reader has is read as a whole.
+			h.change(10)
+			s, err := snapshot.OpenWith(t.Context(), h.must(false).Path, snapshot.OpenOptions{FS: store, Since: last.ID})
+			if err != nil || s.Added() {
+				t.Fatalf("a whole one was added: %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestRetention keeps by count, age, exemption and label, and says why.
 func TestRetention(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,9 @@ type merged struct {
 	out           table.Rows
 	row           int64 // number of the row that comes after out
 	held          bool  // next returns out once more
+	// gone are the removed fids among out, where tells is set: a batch may then have those alone.
+	gone  []int64
+	tells bool
 }
 
 // level is one snapshot of a chain.
@@ -48,10 +51,10 @@ type level struct {
 	ended bool // rows are at their end
 }
 
-// newMerged makes the stream of a chain.
-func newMerged(chain []*Snapshot, tbl, shard int) (*merged, error) {
+// newMerged makes the stream of a chain; tells: with removed fids.
+func newMerged(chain []*Snapshot, tbl, shard int, tells bool) (*merged, error) {
 	t := chain[0].info.Tables[tbl]
-	m := &merged{dim: t.Dim(), stateDim: t.StateDim()}
+	m := &merged{dim: t.Dim(), stateDim: t.StateDim(), tells: tells}
 	if chain[0].weightsOnly {
 		m.stateDim = 0
 	}
@@ -90,7 +93,7 @@ func (m *merged) seek(row int64) error {
 		if err != nil {
 			return err
 		}
-		if row < first+int64(len(rows.Keys)) {
+		if row < first+int64(len(rows.Keys)) || m.tells {
 			m.held = true
 			return nil
 		}
@@ -104,8 +107,9 @@ func (m *merged) next() (*table.Rows, int64, error) {
 		return &m.out, m.row - int64(len(m.out.Keys)), nil
 	}
 	m.out.Reset()
+	m.gone = m.gone[:0]
 	batch := batchRows(m.dim, m.stateDim)
-	for len(m.out.Keys) < batch {
+	for len(m.out.Keys)+len(m.gone) < batch {
 		l, err := m.newest()
 		if err != nil {
 			return nil, m.row, err
@@ -114,17 +118,20 @@ func (m *merged) next() (*table.Rows, int64, error) {
 			break
 		}
 		if !l.isRow {
+			if m.tells {
+				m.gone = append(m.gone, l.keys[l.keyAt])
+			}
 			if err := l.advance(); err != nil {
 				return nil, m.row, err
 			}
 			continue
 		}
-		if err := m.take(l, batch-len(m.out.Keys)); err != nil {
+		if err := m.take(l, batch-len(m.out.Keys)-len(m.gone)); err != nil {
 			return nil, m.row, err
 		}
 	}
 	n := len(m.out.Keys)
-	if n == 0 {
+	if n+len(m.gone) == 0 {
 		return nil, m.row, io.EOF
 	}
 	m.row += int64(n)

@@ -18,8 +18,9 @@ type Snapshot struct {
 	info        *Info
 	weightsOnly bool
 	files       []fsx.File // of info.Files
-	// bases are what an incremental snapshot adds to, the newest first. The last is whole.
+	// bases are what an incremental snapshot adds to, the newest first. The last is whole, or one that adds to what the reader has.
 	bases []*Snapshot
+	added bool
 }
 
 // ReadInfo returns the manifest of a snapshot without looking at its data. Errors: [ErrCorrupt], [ErrVersion]; what has no
@@ -51,6 +52,9 @@ type OpenOptions struct {
 	WeightsOnly bool
 	// DenseOnly leaves the rows alone, too: there are none then.
 	DenseOnly bool
+	// Since, if not 0, is a snapshot that the reader has all rows of. Of one that adds to it, perhaps by way of others, only what was added is opened, and
+	// read by [Snapshot.Changes]; [Snapshot.Added] says whether it is one.
+	Since uint64
 }
 
 // Open opens a snapshot, with the bases of an incremental one, and verifies every file against the manifest before anything of it is used, which takes as long as
@@ -66,7 +70,7 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 	if err != nil {
 		return nil, err
 	}
-	return openChain(ctx, o.FS, info, false, o.WeightsOnly, func(f FileInfo) bool {
+	return openChain(ctx, o.FS, info, o.Since, false, o.WeightsOnly, func(f FileInfo) bool {
 		return o.wants(f, info.Shards) && (!o.WeightsOnly || !f.Kind.state()) && (!o.DenseOnly || f.Table < 0)
 	})
 }
@@ -136,6 +140,9 @@ func unreadable(err error) error {
 // Info returns the manifest. It belongs to the snapshot.
 func (s *Snapshot) Info() *Info { return s.info }
 
+// Added reports whether only what was added to [OpenOptions].Since is open: its rows are read by Changes, and not by Rows.
+func (s *Snapshot) Added() bool { return s.added }
+
 // Close closes the files.
 func (s *Snapshot) Close() error {
 	var errs []error
@@ -169,6 +176,24 @@ func (s *Snapshot) named(f FileInfo, err error) error {
 func (s *Snapshot) Rows(tbl int, each func(*table.Rows) error) error {
 	for shard := range s.info.Shards {
 		if err := s.RowsOf(tbl, shard, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Changes calls each with what was added to the table of [OpenOptions].Since: the rows that were made or changed, as they are now, and the fids of those
+// that are gone, a few thousand at a time and each once. They are valid during the call. Errors: [ErrCorrupt], and what each returns.
+func (s *Snapshot) Changes(tbl int, each func(rows *table.Rows, removed []int64) error) error {
+	for shard := range s.info.Shards {
+		m, err := newMerged(append([]*Snapshot{s}, s.bases...), tbl, shard, true)
+		for err == nil {
+			var rows *table.Rows
+			if rows, _, err = m.next(); err == nil {
+				err = each(rows, m.gone)
+			}
+		}
+		if !errors.Is(err, io.EOF) {
 			return err
 		}
 	}
