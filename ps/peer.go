@@ -23,6 +23,12 @@ type Peer interface {
 	// [ErrRolledBack] when it has that generation or one above, which is what a repeated call gets; [ErrNotReady] when there
 	// is no state to keep; [ErrMismatch] for a generation far above the clock; those of the log.
 	Load(ctx context.Context, o LoadOptions) error
+	// Prepare makes the shard read a snapshot beside what it has and does, as one of so many shards: Load of that snapshot, as one of so many, has
+	// nothing to read then. After the first it reads of an incremental snapshot what has changed since the one before alone. Until it is ended the shard takes note of
+	// which rows change, so that snapshots can be incremental. It takes as long as reading, and the memory of that state beside the present one. Errors: [ErrCorrupt],
+	// [ErrLayout], [ErrFull] when both do not fit, [ErrDisturbed] when another call, or Load, came in between; after any of them nothing is prepared, and all else
+	// is as it was.
+	Prepare(ctx context.Context, o PrepareOptions) error
 	// Connect opens the stream of a session, or opens it again after it broke; an older stream of the session ends.
 	// generation is the cluster's when the session began. The caller closes the stream. Errors: [ErrNotReady],
 	// [ErrRolledBack].
@@ -78,6 +84,8 @@ type NodeStatus struct {
 	Base, LogBase uint64
 	Recovery      LogRecovery
 	Rows          int64
+	// Preparing: Prepare was called, and neither ended nor followed by Load.
+	Preparing bool
 }
 
 // LogRecovery describes what a node's log gave back.
@@ -101,6 +109,15 @@ type LoadOptions struct {
 	// Shards is how many shards there are from now on, 0: as many as before. One whose index is not below that was removed: it gives its state
 	// and its log up, and refuses everybody ([ErrMismatch]) until it is given a state as one of more shards.
 	Shards int
+}
+
+// PrepareOptions say what a node reads ahead. The zero value ends it, and frees what was read.
+type PrepareOptions struct {
+	// Shards is how many shards there will be. One whose index is not below that reads nothing.
+	Shards int
+	// Path is the snapshot to read, ID its number; "": none yet.
+	Path string
+	ID   uint64
 }
 
 // CutState is what a coordinator has to know of a cut that a node has taken.

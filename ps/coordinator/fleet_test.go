@@ -106,6 +106,20 @@ func (f mortalFile) Write(p []byte) (n int, err error) {
 
 func (f mortalFile) Sync() error { return f.h.alive() }
 
+// slowDisk opens the files of a shard when a test lets it.
+type slowDisk struct {
+	mortalFS
+	f     *fleet
+	shard int
+}
+
+func (d slowDisk) Open(name string) (fsx.File, error) {
+	if before := d.f.beforeOpen.Load(); before != nil {
+		(*before)(d.shard, name)
+	}
+	return d.mortalFS.Open(name)
+}
+
 // fleet is a cluster whose shards die and come back, each a host of its own; that of shard 0 has the coordinator.
 type fleet struct {
 	t      testing.TB
@@ -116,6 +130,10 @@ type fleet struct {
 	sync   bool
 	// wrap, if not nil, is as in [coordinator.Options].
 	wrap func(worker string, shard int, conn ps.Conn) ps.Conn
+
+	// beforePrepare, if not nil, is called before a shard is asked to read a snapshot ahead, beforeOpen before it opens a file.
+	beforePrepare func(shard int) error
+	beforeOpen    atomic.Pointer[func(shard int, name string)]
 
 	mending sync.Mutex
 	closing sync.WaitGroup
@@ -249,7 +267,7 @@ func (f *fleet) mend() error {
 			continue
 		}
 		h := &host{}
-		o := shard.Options{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Track: f.opts.Incremental > 0, Log: f.log(s, h), FS: fsx.Local{Disk: mortalFS{fsx.OS{}, h}}}
+		o := shard.Options{Layout: f.opts.Layout, Index: s, NumShards: f.shards, Dir: f.opts.Dir, Track: f.opts.Incremental > 0, Log: f.log(s, h), FS: fsx.Local{Disk: slowDisk{mortalFS{fsx.OS{}, h}, f, s}}}
 		n, err := shard.Open(ctx, o)
 		if err != nil {
 			return err
@@ -261,7 +279,7 @@ func (f *fleet) mend() error {
 	if _, h := f.current(0); h == nil || h.alive() != nil {
 		h := &host{}
 		o := f.opts
-		o.Log, o.FS, o.Addrs = f.log(0, h), fsx.Local{Disk: mortalFS{fsx.OS{}, h}}, f.addrs(f.first)
+		o.Log, o.FS, o.Addrs = f.log(0, h), fsx.Local{Disk: slowDisk{mortalFS{fsx.OS{}, h}, f, 0}}, f.addrs(f.first)
 		o.Dial = func(s int, _ string) (ps.Peer, error) { return &remotePeer{f, s, h}, nil }
 		c, err := coordinator.Open(ctx, o)
 		if err != nil {

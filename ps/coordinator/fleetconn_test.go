@@ -203,6 +203,16 @@ func (p *remotePeer) Load(ctx context.Context, o ps.LoadOptions) error {
 	return err
 }
 
+func (p *remotePeer) Prepare(ctx context.Context, o ps.PrepareOptions) error {
+	if o.Path != "" && p.f.beforePrepare != nil {
+		if err := p.f.beforePrepare(p.shard); err != nil {
+			return err
+		}
+	}
+	_, err := ask(p, func(n *shard.Node) (int, error) { return 0, n.Prepare(ctx, o) })
+	return err
+}
+
 func (p *remotePeer) Connect(ctx context.Context, session, generation uint64, worker string) (ps.Conn, error) {
 	c, err := ask(p, func(n *shard.Node) (ps.Conn, error) { return n.Connect(ctx, session, generation, worker) })
 	if err != nil {

@@ -52,6 +52,11 @@ func (p *farPeer) Load(ctx context.Context, o ps.LoadOptions) error {
 	return err
 }
 
+func (p *farPeer) Prepare(ctx context.Context, o ps.PrepareOptions) error {
+	_, err := reach(p, func(n *shard.Node) (int, error) { return 0, n.Prepare(ctx, o) })
+	return err
+}
+
 func (p *farPeer) Connect(ctx context.Context, session, generation uint64, worker string) (ps.Conn, error) {
 	return reach(p, func(n *shard.Node) (ps.Conn, error) { return n.Connect(ctx, session, generation, worker) })
 }

@@ -70,6 +70,7 @@ func FuzzShard(f *testing.F) {
 	f.Add(script(desc, "Tally", &psv1.TallyRequest{Newest: math.MinInt64}, &psv1.TallyRequest{Newest: math.MaxInt64}))
 	f.Add(script(desc, "BeginCut", &psv1.BeginCutRequest{Id: 77, Snapshot: math.MaxUint64}, &psv1.BeginCutRequest{Id: 77, Sessions: []uint64{1, 1, 2}}))
 	f.Add(script(desc, "Load", &psv1.LoadRequest{Generation: 3, Path: "none"}, &psv1.LoadRequest{Generation: 4}, &psv1.LoadRequest{Generation: 5, Keep: true}))
+	f.Add(script(desc, "Prepare", &psv1.PrepareRequest{Shards: 2}, &psv1.PrepareRequest{Shards: 2, Path: "none", Id: 1}, &psv1.PrepareRequest{Shards: math.MaxUint32}, &psv1.PrepareRequest{}))
 	f.Add(append(script(desc, "BeginCut", &psv1.BeginCutRequest{Id: 7}), append(script(desc, "AwaitCut", &psv1.AwaitCutRequest{Id: 7}),
 		script(desc, "EndCut", &psv1.EndCutRequest{Id: 7, Durable: math.MaxUint64})...)...))
 	f.Add(script(desc, "WriteCut", &psv1.WriteCutRequest{Id: 0, Dir: "/"}))

@@ -107,7 +107,7 @@ func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
 	}
 	st := ps.NodeStatus{
 		Shard: int(r.Shard), NumShards: int(r.NumShards), Incarnation: r.Incarnation, Generation: r.Generation, Base: r.Base, LogBase: r.LogBase,
-		Recovery: ps.LogRecovery{Records: r.Records, TornBytes: r.TornBytes, Lost: r.Lost}, Rows: r.Rows,
+		Recovery: ps.LogRecovery{Records: r.Records, TornBytes: r.TornBytes, Lost: r.Lost}, Rows: r.Rows, Preparing: r.Preparing,
 	}
 	if st.Shard != p.t.Shard {
 		err = wrongShard(p.t, st.Shard)
@@ -118,6 +118,12 @@ func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
 // Load implements [ps.Peer].
 func (p *peer) Load(ctx context.Context, o ps.LoadOptions) error {
 	_, err := call(ctx, &p.t, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID, Shards: uint32(o.Shards)})
+	return err
+}
+
+// Prepare implements [ps.Peer].
+func (p *peer) Prepare(ctx context.Context, o ps.PrepareOptions) error {
+	_, err := call(ctx, &p.t, p.s.Prepare, &psv1.PrepareRequest{Shards: uint32(o.Shards), Path: o.Path, Id: o.ID})
 	return err
 }
 

@@ -18,13 +18,17 @@ func (s *shardService) Status(ctx context.Context, _ *psv1.StatusRequest) (*psv1
 	st, err := s.n.Status(ctx)
 	return &psv1.StatusResponse{
 		Shard: uint32(st.Shard), NumShards: uint32(st.NumShards), Incarnation: st.Incarnation, Generation: st.Generation, Base: st.Base, LogBase: st.LogBase,
-		Records: st.Recovery.Records, TornBytes: st.Recovery.TornBytes, Lost: st.Recovery.Lost, Rows: st.Rows,
+		Records: st.Recovery.Records, TornBytes: st.Recovery.TornBytes, Lost: st.Recovery.Lost, Rows: st.Rows, Preparing: st.Preparing,
 	}, failed(err)
 }
 
 func (s *shardService) Load(ctx context.Context, r *psv1.LoadRequest) (*psv1.LoadResponse, error) {
 	err := s.n.Load(ctx, ps.LoadOptions{Generation: r.Generation, Keep: r.Keep, Path: r.Path, ID: r.Id, Shards: int(r.Shards)})
 	return &psv1.LoadResponse{}, failed(err)
+}
+
+func (s *shardService) Prepare(ctx context.Context, r *psv1.PrepareRequest) (*psv1.PrepareResponse, error) {
+	return &psv1.PrepareResponse{}, failed(s.n.Prepare(ctx, ps.PrepareOptions{Shards: int(r.Shards), Path: r.Path, ID: r.Id}))
 }
 
 func (s *shardService) BeginCut(ctx context.Context, r *psv1.BeginCutRequest) (*psv1.BeginCutResponse, error) {

@@ -208,10 +208,10 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 	var taken *Cut
 	if !closed {
 		if n.taken != nil && n.cut == id && durable != 0 {
-			n.taken.Changed = nil // they are in the snapshot
-			if n.opts.Track {
+			if n.taken.Changed != nil {
 				n.tracked = durable
 			}
+			n.taken.Changed = nil // they are in the snapshot
 		}
 		if id == ps.AnyCut || n.cut == id {
 			if taken = n.taken; taken != nil {

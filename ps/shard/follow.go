@@ -184,11 +184,12 @@ func (n *Node) StartOver(run context.Context, numShards int, bases []uint64) (ba
 	n.use.Lock()
 	defer n.use.Unlock()
 	n.mu.Lock()
-	err = n.emptied()
+	old, err := n.emptied()
 	n.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
+	old.Close()
 	var lost []error
 	for _, base := range bases {
 		s, err := n.empty(numShards)

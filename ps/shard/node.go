@@ -91,6 +91,10 @@ type Node struct {
 	tracked uint64
 	// replica applies what a standby receives.
 	replica logDecoder
+	// ahead is what was read for the state that comes next; nil: none is being prepared.
+	ahead *ahead
+	// freeing frees states that were replaced; Close joins it.
+	freeing sync.WaitGroup
 
 	// cutting is set while a snapshot aligns streams or copies rows; stall is the longest that a push waited meanwhile.
 	cutting atomic.Bool
@@ -244,14 +248,15 @@ func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
 	if n.shard.closed {
 		return st, ps.ErrClosed
 	}
+	st.Preparing = n.ahead != nil
 	for _, t := range n.shard.tables {
 		st.Rows += int64(t.Len())
 	}
 	return st, n.failed()
 }
 
-// Load makes the node go to a state. Streams of generations before are refused from then on. The old state is freed before
-// the new one is read, because a machine need not hold both: when a snapshot that was whole as long as it was checked cannot
+// Load makes the node go to a state. Streams of generations before are refused from then on. What [Node.Prepare] has read is there at once. Otherwise the old state is
+// freed before the new one is read, because a machine need not hold both: when a snapshot that was whole as long as it was checked cannot
 // be loaded after all, the node has no state, says so by [ps.NodeStatus].Generation, and is given one again. Errors:
 // [ps.ErrCorrupt], [ps.ErrLayout], after which the node has what it had; [ps.ErrFull]; [ps.ErrRolledBack] when it has that generation or
 // one above already, [ps.ErrNotReady] when there is nothing to keep, [ps.ErrClosed], those of the log.
@@ -272,19 +277,32 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, numShards, err)
 	}
+	n.mu.Lock()
+	had := n.takeAhead()
+	n.mu.Unlock()
+	if !had.is(numShards, o.Path, o.ID) {
+		had.close()
+	}
 	var from *snapshot.Snapshot
-	if o.Path != "" {
-		if from, err = n.open(ctx, o.Path, numShards); err != nil {
+	if o.Path != "" && had.shard == nil {
+		if from, err = n.open(ctx, o.Path, numShards, 0); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()
 	}
-	if err := n.giveUp(o.Generation); err != nil {
+	old, err := n.giveUp(o.Generation)
+	if err != nil {
+		had.close()
 		return err
 	}
-	s, err := n.empty(numShards)
-	if err != nil {
-		return err
+	s := had.shard
+	if s != nil {
+		n.freeing.Go(old.Close)
+	} else {
+		old.Close()
+		if s, err = n.empty(numShards); err != nil {
+			return err
+		}
 	}
 	if from != nil {
 		if err := n.fill(ctx, s, from); err != nil {
@@ -313,7 +331,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	}
 	clear(n.streams)
 	n.wakeUp()
-	if from != nil {
+	if o.Path != "" {
 		level := slog.LevelInfo
 		if n.opts.Led {
 			level = slog.LevelDebug
@@ -323,45 +341,48 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	return nil
 }
 
-// giveUp frees the state for one of a generation. Errors: those of above.
-func (n *Node) giveUp(generation uint64) error {
+// giveUp takes the state away for one of a generation, and returns it for the caller to free. Errors: those of above.
+func (n *Node) giveUp(generation uint64) (old *Shard, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := n.above(generation); err != nil {
-		return err
+		return nil, err
 	}
-	if err := n.emptied(); err != nil {
-		return err
+	if old, err = n.emptied(); err == nil {
+		n.highest = generation
 	}
-	n.highest = generation
-	return nil
+	return old, err
 }
 
-// emptied frees the state; there is none then. It needs the lock.
-func (n *Node) emptied() error {
+// emptied takes the state away, and what is prepared; there is none then. It needs the lock, the caller frees the state without.
+func (n *Node) emptied() (old *Shard, err error) {
 	if n.shard.closed {
-		return ps.ErrClosed
+		return nil, ps.ErrClosed
 	}
 	none, err := n.empty(max(n.numShards(), n.opts.Index+1))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	had := n.takeAhead()
+	had.close()
 	n.dropCut()
 	n.dropConsumers()
 	n.shard.EndCut()
-	n.shard.Close()
+	old = n.shard
 	n.shard, n.generation, n.base, n.tracked = none, 0, 0, 0
 	clear(n.streams)
 	n.wakeUp()
-	return nil
+	return old, nil
 }
 
 // remove gives the state up for good, log included: the cluster has so few shards that this is none of them. Errors: those of above and of
 // the log.
 func (n *Node) remove(generation uint64, numShards int) error {
-	if err := n.giveUp(generation); err != nil {
+	old, err := n.giveUp(generation)
+	if err != nil {
 		return err
 	}
+	old.Close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.shard.closed {
@@ -437,11 +458,14 @@ func (n *Node) Close() error {
 	if n.shard.closed {
 		return nil
 	}
+	had := n.takeAhead()
+	had.close()
 	n.dropCut()
 	n.dropConsumers()
 	n.shard.EndCut()
 	n.shard.Close()
 	n.wakeUp()
+	n.freeing.Wait()
 	return n.log.close()
 }
 

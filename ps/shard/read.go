@@ -14,17 +14,17 @@ import (
 
 // read loads the shard's part of a snapshot, of any number of shards.
 func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
-	s, err := n.open(ctx, path, to.place.NumShards())
+	s, err := n.open(ctx, path, to.place.NumShards(), 0)
 	if err != nil {
 		return err
 	}
 	return errors.Join(n.fill(ctx, to, s), s.Close())
 }
 
-// open opens and verifies the part of a snapshot of this model that the shard has as one of so many. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the
-// context's.
-func (n *Node) open(ctx context.Context, path string, numShards int) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: numShards, WeightsOnly: n.opts.ReadOnly})
+// open opens and verifies the part of a snapshot of this model that the shard has as one of so many, or what was added to the snapshot since alone. Errors: [ps.ErrCorrupt],
+// [ps.ErrLayout], the context's.
+func (n *Node) open(ctx context.Context, path string, numShards int, since uint64) (*snapshot.Snapshot, error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: numShards, WeightsOnly: n.opts.ReadOnly, Since: since})
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (n *Node) fit(info *ps.SnapshotInfo) (*param.Fit, error) {
 	return fit, nil
 }
 
-// fill reads a snapshot into an empty shard.
+// fill reads a snapshot into an empty shard, or what was added into one that holds the snapshot before.
 func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error {
 	info := s.Info()
 	fit, err := n.fit(info)
@@ -78,7 +78,15 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 				return err
 			}
 		}
-		if err := s.Rows(fit.Tables[t].From, put(spec.Dim(), spec.StateDim(), to.PutRows)); err != nil {
+		if s.Added() {
+			err = s.Changes(fit.Tables[t].From, func(rows *table.Rows, removed []int64) error {
+				to.tables[t].Remove(removed)
+				return put(spec.Dim(), spec.StateDim(), to.replaceRows)(rows)
+			})
+		} else {
+			err = s.Rows(fit.Tables[t].From, put(spec.Dim(), spec.StateDim(), to.PutRows))
+		}
+		if err != nil {
 			return err
 		}
 		if err := s.Waiting(fit.Tables[t].From, snapshot.Counted(n.opts.Layout.Retention.Admission), put(0, 0, to.PutWaiting)); err != nil {
@@ -101,6 +109,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 		to.Track()
 	}
 	if n.opts.Index == 0 {
+		clear(to.state)
 		for k, v := range info.State {
 			if err := checkState(k, v); err != nil {
 				return fmt.Errorf("ps: snapshot %s: %w", info.Path, err)

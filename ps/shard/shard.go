@@ -176,6 +176,12 @@ func (s *Shard) Entries(tbl int, fids []int64, dst *table.Rows) error {
 // PutRows adds rows of a snapshot. Errors: [ps.ErrFull], [table.ErrDuplicate].
 func (s *Shard) PutRows(tbl int, rows *table.Rows) error { return s.tables[tbl].Put(rows) }
 
+// replaceRows puts rows in place of those that their fids have. Errors: as PutRows.
+func (s *Shard) replaceRows(tbl int, rows *table.Rows) error {
+	s.tables[tbl].Remove(rows.Keys)
+	return s.PutRows(tbl, rows)
+}
+
 // PutWaiting adds what a snapshot has of fids that are counted and have no row; where nothing waits for rows it is dropped. Errors: as PutRows,
 // [table.ErrFilter].
 func (s *Shard) PutWaiting(tbl int, rows *table.Rows) error {
@@ -290,12 +296,20 @@ func (s *Shard) Cut() *Cut {
 // Track makes the shard take note of which rows change from now on, for incremental snapshots. Tables with a retention do not: rows of theirs
 // expire without anything being changed.
 func (s *Shard) Track() {
+	s.untrack()
+	for _, t := range s.plain {
+		s.tracked = append(s.tracked, t.Track(false))
+	}
+}
+
+// untrack ends to take note of changes.
+func (s *Shard) untrack() {
 	for _, k := range s.tracked {
 		k.Close()
 	}
 	s.tracked = nil
-	for _, t := range s.plain {
-		s.tracked = append(s.tracked, t.Track(false))
+	if c := s.barrier.cut; c != nil {
+		c.Changed = nil
 	}
 }
 

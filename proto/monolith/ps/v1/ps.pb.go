@@ -196,6 +196,7 @@ type StatusResponse struct {
 	Lost          string                 `protobuf:"bytes,8,opt,name=lost,proto3" json:"lost,omitempty"`
 	Rows          int64                  `protobuf:"varint,9,opt,name=rows,proto3" json:"rows,omitempty"`
 	LogBase       uint64                 `protobuf:"varint,10,opt,name=log_base,json=logBase,proto3" json:"log_base,omitempty"`
+	Preparing     bool                   `protobuf:"varint,11,opt,name=preparing,proto3" json:"preparing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -298,6 +299,13 @@ func (x *StatusResponse) GetLogBase() uint64 {
 		return x.LogBase
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetPreparing() bool {
+	if x != nil {
+		return x.Preparing
+	}
+	return false
 }
 
 type LoadRequest struct {
@@ -413,6 +421,103 @@ func (*LoadResponse) Descriptor() ([]byte, []int) {
 	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{5}
 }
 
+type PrepareRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many shards there will be; 0: what was prepared is given up.
+	Shards        uint32 `protobuf:"varint,1,opt,name=shards,proto3" json:"shards,omitempty"`
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Id            uint64 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareRequest) Reset() {
+	*x = PrepareRequest{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareRequest) ProtoMessage() {}
+
+func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
+func (*PrepareRequest) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PrepareRequest) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *PrepareRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PrepareRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type PrepareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareResponse) Reset() {
+	*x = PrepareResponse{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareResponse) ProtoMessage() {}
+
+func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
+func (*PrepareResponse) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{7}
+}
+
 type BeginCutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -424,7 +529,7 @@ type BeginCutRequest struct {
 
 func (x *BeginCutRequest) Reset() {
 	*x = BeginCutRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[6]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +541,7 @@ func (x *BeginCutRequest) String() string {
 func (*BeginCutRequest) ProtoMessage() {}
 
 func (x *BeginCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[6]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +554,7 @@ func (x *BeginCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginCutRequest.ProtoReflect.Descriptor instead.
 func (*BeginCutRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{6}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BeginCutRequest) GetId() uint64 {
@@ -481,7 +586,7 @@ type BeginCutResponse struct {
 
 func (x *BeginCutResponse) Reset() {
 	*x = BeginCutResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[7]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +598,7 @@ func (x *BeginCutResponse) String() string {
 func (*BeginCutResponse) ProtoMessage() {}
 
 func (x *BeginCutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[7]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +611,7 @@ func (x *BeginCutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginCutResponse.ProtoReflect.Descriptor instead.
 func (*BeginCutResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{7}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{9}
 }
 
 type AwaitCutRequest struct {
@@ -518,7 +623,7 @@ type AwaitCutRequest struct {
 
 func (x *AwaitCutRequest) Reset() {
 	*x = AwaitCutRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[8]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +635,7 @@ func (x *AwaitCutRequest) String() string {
 func (*AwaitCutRequest) ProtoMessage() {}
 
 func (x *AwaitCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[8]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +648,7 @@ func (x *AwaitCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitCutRequest.ProtoReflect.Descriptor instead.
 func (*AwaitCutRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{8}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AwaitCutRequest) GetId() uint64 {
@@ -566,7 +671,7 @@ type AwaitCutResponse struct {
 
 func (x *AwaitCutResponse) Reset() {
 	*x = AwaitCutResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[9]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +683,7 @@ func (x *AwaitCutResponse) String() string {
 func (*AwaitCutResponse) ProtoMessage() {}
 
 func (x *AwaitCutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[9]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +696,7 @@ func (x *AwaitCutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitCutResponse.ProtoReflect.Descriptor instead.
 func (*AwaitCutResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{9}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AwaitCutResponse) GetProgress() []*Split {
@@ -634,7 +739,7 @@ type WriteCutRequest struct {
 
 func (x *WriteCutRequest) Reset() {
 	*x = WriteCutRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[10]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +751,7 @@ func (x *WriteCutRequest) String() string {
 func (*WriteCutRequest) ProtoMessage() {}
 
 func (x *WriteCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[10]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +764,7 @@ func (x *WriteCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteCutRequest.ProtoReflect.Descriptor instead.
 func (*WriteCutRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{10}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WriteCutRequest) GetId() uint64 {
@@ -701,7 +806,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[11]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -713,7 +818,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[11]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -726,7 +831,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{11}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *File) GetName() string {
@@ -795,7 +900,7 @@ type WriteCutResponse struct {
 
 func (x *WriteCutResponse) Reset() {
 	*x = WriteCutResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[12]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +912,7 @@ func (x *WriteCutResponse) String() string {
 func (*WriteCutResponse) ProtoMessage() {}
 
 func (x *WriteCutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[12]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +925,7 @@ func (x *WriteCutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteCutResponse.ProtoReflect.Descriptor instead.
 func (*WriteCutResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{12}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WriteCutResponse) GetFiles() []*File {
@@ -847,7 +952,7 @@ type EndCutRequest struct {
 
 func (x *EndCutRequest) Reset() {
 	*x = EndCutRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[13]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +964,7 @@ func (x *EndCutRequest) String() string {
 func (*EndCutRequest) ProtoMessage() {}
 
 func (x *EndCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[13]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +977,7 @@ func (x *EndCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndCutRequest.ProtoReflect.Descriptor instead.
 func (*EndCutRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{13}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EndCutRequest) GetId() uint64 {
@@ -898,7 +1003,7 @@ type EndCutResponse struct {
 
 func (x *EndCutResponse) Reset() {
 	*x = EndCutResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[14]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1015,7 @@ func (x *EndCutResponse) String() string {
 func (*EndCutResponse) ProtoMessage() {}
 
 func (x *EndCutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[14]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1028,7 @@ func (x *EndCutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndCutResponse.ProtoReflect.Descriptor instead.
 func (*EndCutResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{14}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EndCutResponse) GetStallNanos() int64 {
@@ -943,7 +1048,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[15]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1060,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[15]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1073,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{15}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProgressRequest) GetSource() string {
@@ -987,7 +1092,7 @@ type ProgressResponse struct {
 
 func (x *ProgressResponse) Reset() {
 	*x = ProgressResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[16]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1104,7 @@ func (x *ProgressResponse) String() string {
 func (*ProgressResponse) ProtoMessage() {}
 
 func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[16]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1117,7 @@ func (x *ProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressResponse.ProtoReflect.Descriptor instead.
 func (*ProgressResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{16}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProgressResponse) GetProgress() []*Split {
@@ -1030,7 +1135,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[17]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1147,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[17]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1160,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{17}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{19}
 }
 
 type DigestResponse struct {
@@ -1068,7 +1173,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[18]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1185,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[18]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1198,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{18}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DigestResponse) GetDigest() []byte {
@@ -1119,7 +1224,7 @@ type DigestTextResponse struct {
 
 func (x *DigestTextResponse) Reset() {
 	*x = DigestTextResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[19]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1236,7 @@ func (x *DigestTextResponse) String() string {
 func (*DigestTextResponse) ProtoMessage() {}
 
 func (x *DigestTextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[19]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1249,7 @@ func (x *DigestTextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestTextResponse.ProtoReflect.Descriptor instead.
 func (*DigestTextResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{19}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DigestTextResponse) GetDigest() string {
@@ -1162,7 +1267,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[20]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1279,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[20]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1292,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{20}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{22}
 }
 
 type TableStats struct {
@@ -1201,7 +1306,7 @@ type TableStats struct {
 
 func (x *TableStats) Reset() {
 	*x = TableStats{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[21]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1318,7 @@ func (x *TableStats) String() string {
 func (*TableStats) ProtoMessage() {}
 
 func (x *TableStats) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[21]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1331,7 @@ func (x *TableStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableStats.ProtoReflect.Descriptor instead.
 func (*TableStats) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{21}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TableStats) GetName() string {
@@ -1262,7 +1367,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[22]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1379,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[22]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1392,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{22}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatsResponse) GetTables() []*TableStats {
@@ -1332,7 +1437,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1449,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[23]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1462,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{23}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Rows) GetKeys() []int64 {
@@ -1405,7 +1510,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1522,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[24]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1535,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{24}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ProbeRequest) GetBlocks() uint32 {
@@ -1453,7 +1558,7 @@ type DiskProbe struct {
 
 func (x *DiskProbe) Reset() {
 	*x = DiskProbe{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1570,7 @@ func (x *DiskProbe) String() string {
 func (*DiskProbe) ProtoMessage() {}
 
 func (x *DiskProbe) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[25]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1583,7 @@ func (x *DiskProbe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskProbe.ProtoReflect.Descriptor instead.
 func (*DiskProbe) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{25}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiskProbe) GetOf() string {
@@ -1531,7 +1636,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1648,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[26]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1661,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{26}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ProbeResponse) GetHost() string {
@@ -1616,7 +1721,7 @@ type LeaseRequest struct {
 
 func (x *LeaseRequest) Reset() {
 	*x = LeaseRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1733,7 @@ func (x *LeaseRequest) String() string {
 func (*LeaseRequest) ProtoMessage() {}
 
 func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[27]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1746,7 @@ func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
 func (*LeaseRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{27}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeaseRequest) GetTerm() uint64 {
@@ -1694,7 +1799,7 @@ type LeaseResponse struct {
 
 func (x *LeaseResponse) Reset() {
 	*x = LeaseResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1811,7 @@ func (x *LeaseResponse) String() string {
 func (*LeaseResponse) ProtoMessage() {}
 
 func (x *LeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[28]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1824,7 @@ func (x *LeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseResponse.ProtoReflect.Descriptor instead.
 func (*LeaseResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{28}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseResponse) GetProcess() uint64 {
@@ -1786,7 +1891,7 @@ type FollowLogRequest struct {
 
 func (x *FollowLogRequest) Reset() {
 	*x = FollowLogRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1903,7 @@ func (x *FollowLogRequest) String() string {
 func (*FollowLogRequest) ProtoMessage() {}
 
 func (x *FollowLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[29]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1916,7 @@ func (x *FollowLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{29}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FollowLogRequest) GetLsn() uint64 {
@@ -1860,7 +1965,7 @@ type FollowLogResponse struct {
 
 func (x *FollowLogResponse) Reset() {
 	*x = FollowLogResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +1977,7 @@ func (x *FollowLogResponse) String() string {
 func (*FollowLogResponse) ProtoMessage() {}
 
 func (x *FollowLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[30]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +1990,7 @@ func (x *FollowLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{30}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FollowLogResponse) GetBases() []uint64 {
@@ -1946,7 +2051,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2063,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[31]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2076,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{31}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PromoteRequest) GetShard() uint32 {
@@ -1989,7 +2094,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2106,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[32]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2119,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{32}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
 }
 
 type EntriesRequest struct {
@@ -2027,7 +2132,7 @@ type EntriesRequest struct {
 
 func (x *EntriesRequest) Reset() {
 	*x = EntriesRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2144,7 @@ func (x *EntriesRequest) String() string {
 func (*EntriesRequest) ProtoMessage() {}
 
 func (x *EntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[33]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2157,7 @@ func (x *EntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntriesRequest.ProtoReflect.Descriptor instead.
 func (*EntriesRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{33}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EntriesRequest) GetTable() uint32 {
@@ -2078,7 +2183,7 @@ type EntriesResponse struct {
 
 func (x *EntriesResponse) Reset() {
 	*x = EntriesResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2195,7 @@ func (x *EntriesResponse) String() string {
 func (*EntriesResponse) ProtoMessage() {}
 
 func (x *EntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[34]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2208,7 @@ func (x *EntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntriesResponse.ProtoReflect.Descriptor instead.
 func (*EntriesResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{34}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EntriesResponse) GetRows() *Rows {
@@ -2121,7 +2226,7 @@ type NewestRequest struct {
 
 func (x *NewestRequest) Reset() {
 	*x = NewestRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2238,7 @@ func (x *NewestRequest) String() string {
 func (*NewestRequest) ProtoMessage() {}
 
 func (x *NewestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[35]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2251,7 @@ func (x *NewestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewestRequest.ProtoReflect.Descriptor instead.
 func (*NewestRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{35}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
 }
 
 type NewestResponse struct {
@@ -2158,7 +2263,7 @@ type NewestResponse struct {
 
 func (x *NewestResponse) Reset() {
 	*x = NewestResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2275,7 @@ func (x *NewestResponse) String() string {
 func (*NewestResponse) ProtoMessage() {}
 
 func (x *NewestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[36]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2288,7 @@ func (x *NewestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewestResponse.ProtoReflect.Descriptor instead.
 func (*NewestResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{36}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NewestResponse) GetTime() int64 {
@@ -2202,7 +2307,7 @@ type TallyRequest struct {
 
 func (x *TallyRequest) Reset() {
 	*x = TallyRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2319,7 @@ func (x *TallyRequest) String() string {
 func (*TallyRequest) ProtoMessage() {}
 
 func (x *TallyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[37]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2332,7 @@ func (x *TallyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRequest.ProtoReflect.Descriptor instead.
 func (*TallyRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{37}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TallyRequest) GetNewest() int64 {
@@ -2257,7 +2362,7 @@ type SlotTally struct {
 
 func (x *SlotTally) Reset() {
 	*x = SlotTally{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2374,7 @@ func (x *SlotTally) String() string {
 func (*SlotTally) ProtoMessage() {}
 
 func (x *SlotTally) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[38]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2387,7 @@ func (x *SlotTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotTally.ProtoReflect.Descriptor instead.
 func (*SlotTally) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{38}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SlotTally) GetTable() uint32 {
@@ -2372,7 +2477,7 @@ type TallyResponse struct {
 
 func (x *TallyResponse) Reset() {
 	*x = TallyResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2489,7 @@ func (x *TallyResponse) String() string {
 func (*TallyResponse) ProtoMessage() {}
 
 func (x *TallyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[39]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2502,7 @@ func (x *TallyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyResponse.ProtoReflect.Descriptor instead.
 func (*TallyResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{39}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TallyResponse) GetSlots() []*SlotTally {
@@ -2428,7 +2533,7 @@ type ChangesRequest struct {
 
 func (x *ChangesRequest) Reset() {
 	*x = ChangesRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2545,7 @@ func (x *ChangesRequest) String() string {
 func (*ChangesRequest) ProtoMessage() {}
 
 func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[40]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2558,7 @@ func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
 func (*ChangesRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{40}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangesRequest) GetConsumer() string {
@@ -2513,7 +2618,7 @@ type ChangesResponse struct {
 
 func (x *ChangesResponse) Reset() {
 	*x = ChangesResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2630,7 @@ func (x *ChangesResponse) String() string {
 func (*ChangesResponse) ProtoMessage() {}
 
 func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[41]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2643,7 @@ func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
 func (*ChangesResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{41}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ChangesResponse) GetStream() uint64 {
@@ -2598,7 +2703,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2715,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[42]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2728,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{42}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
 }
 
 type InfoResponse struct {
@@ -2646,7 +2751,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2763,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[43]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2776,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{43}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *InfoResponse) GetGeneration() uint64 {
@@ -2747,7 +2852,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2864,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2877,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ScaleRequest) GetAddresses() []string {
@@ -2798,7 +2903,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2915,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2928,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ScaleResponse) GetFrom() uint32 {
@@ -2893,7 +2998,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3010,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3023,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *JoinRequest) GetWorker() string {
@@ -2979,7 +3084,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3096,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3109,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *JoinResponse) GetMember() uint64 {
@@ -3024,7 +3129,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3141,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3154,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AwaitRequest) GetMember() uint64 {
@@ -3084,7 +3189,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3201,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3214,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AwaitResponse) GetVersion() uint64 {
@@ -3194,7 +3299,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3311,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3324,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Delegation) GetRun() string {
@@ -3256,7 +3361,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3373,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3386,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FollowRequest) GetWorker() string {
@@ -3321,7 +3426,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3438,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3451,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FollowResponse) GetEnding() uint32 {
@@ -3375,7 +3480,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3492,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3505,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -3474,7 +3579,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3591,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3604,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
 }
 
 type LeaveRequest struct {
@@ -3511,7 +3616,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3628,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3641,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -3555,7 +3660,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3672,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3685,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -3604,7 +3709,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3721,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3734,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{57}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -3673,7 +3778,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +3790,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +3803,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{58}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -3739,7 +3844,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3856,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3869,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{59}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -3789,7 +3894,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +3906,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +3919,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{60}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{62}
 }
 
 type SetStateRequest struct {
@@ -3832,7 +3937,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3949,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +3962,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{61}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -3905,7 +4010,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4022,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4035,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{62}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetStateResponse) GetValue() []byte {
@@ -3949,7 +4054,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4066,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4079,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{63}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -3993,7 +4098,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4110,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4123,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{64}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -4041,7 +4146,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bposition\x18\x03 \x01(\x03R\bposition\x12\x12\n" +
 	"\x04rows\x18\x04 \x01(\x03R\x04rows\x12\x18\n" +
 	"\abatches\x18\x05 \x01(\x03R\abatches\"\x0f\n" +
-	"\rStatusRequest\"\x97\x02\n" +
+	"\rStatusRequest\"\xb5\x02\n" +
 	"\x0eStatusResponse\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x1d\n" +
 	"\n" +
@@ -4057,7 +4162,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04lost\x18\b \x01(\tR\x04lost\x12\x12\n" +
 	"\x04rows\x18\t \x01(\x03R\x04rows\x12\x19\n" +
 	"\blog_base\x18\n" +
-	" \x01(\x04R\alogBase\"}\n" +
+	" \x01(\x04R\alogBase\x12\x1c\n" +
+	"\tpreparing\x18\v \x01(\bR\tpreparing\"}\n" +
 	"\vLoadRequest\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -4066,7 +4172,12 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x04 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06shards\x18\x05 \x01(\rR\x06shards\"\x0e\n" +
-	"\fLoadResponse\"Y\n" +
+	"\fLoadResponse\"L\n" +
+	"\x0ePrepareRequest\x12\x16\n" +
+	"\x06shards\x18\x01 \x01(\rR\x06shards\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\"\x11\n" +
+	"\x0fPrepareResponse\"Y\n" +
 	"\x0fBeginCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\x04R\bsnapshot\x12\x1a\n" +
@@ -4338,10 +4449,11 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"7\n" +
 	"\x10GetStateResponse\x12\x19\n" +
 	"\x05value\x18\x01 \x01(\fH\x00R\x05value\x88\x01\x01B\b\n" +
-	"\x06_value2\x94\b\n" +
+	"\x06_value2\xe0\b\n" +
 	"\x05Shard\x12G\n" +
 	"\x06Status\x12\x1d.monolith.ps.v1.StatusRequest\x1a\x1e.monolith.ps.v1.StatusResponse\x12A\n" +
-	"\x04Load\x12\x1b.monolith.ps.v1.LoadRequest\x1a\x1c.monolith.ps.v1.LoadResponse\x12M\n" +
+	"\x04Load\x12\x1b.monolith.ps.v1.LoadRequest\x1a\x1c.monolith.ps.v1.LoadResponse\x12J\n" +
+	"\aPrepare\x12\x1e.monolith.ps.v1.PrepareRequest\x1a\x1f.monolith.ps.v1.PrepareResponse\x12M\n" +
 	"\bBeginCut\x12\x1f.monolith.ps.v1.BeginCutRequest\x1a .monolith.ps.v1.BeginCutResponse\x12M\n" +
 	"\bAwaitCut\x12\x1f.monolith.ps.v1.AwaitCutRequest\x1a .monolith.ps.v1.AwaitCutResponse\x12M\n" +
 	"\bWriteCut\x12\x1f.monolith.ps.v1.WriteCutRequest\x1a .monolith.ps.v1.WriteCutResponse\x12G\n" +
@@ -4386,7 +4498,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -4394,144 +4506,148 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*StatusResponse)(nil),     // 3: monolith.ps.v1.StatusResponse
 	(*LoadRequest)(nil),        // 4: monolith.ps.v1.LoadRequest
 	(*LoadResponse)(nil),       // 5: monolith.ps.v1.LoadResponse
-	(*BeginCutRequest)(nil),    // 6: monolith.ps.v1.BeginCutRequest
-	(*BeginCutResponse)(nil),   // 7: monolith.ps.v1.BeginCutResponse
-	(*AwaitCutRequest)(nil),    // 8: monolith.ps.v1.AwaitCutRequest
-	(*AwaitCutResponse)(nil),   // 9: monolith.ps.v1.AwaitCutResponse
-	(*WriteCutRequest)(nil),    // 10: monolith.ps.v1.WriteCutRequest
-	(*File)(nil),               // 11: monolith.ps.v1.File
-	(*WriteCutResponse)(nil),   // 12: monolith.ps.v1.WriteCutResponse
-	(*EndCutRequest)(nil),      // 13: monolith.ps.v1.EndCutRequest
-	(*EndCutResponse)(nil),     // 14: monolith.ps.v1.EndCutResponse
-	(*ProgressRequest)(nil),    // 15: monolith.ps.v1.ProgressRequest
-	(*ProgressResponse)(nil),   // 16: monolith.ps.v1.ProgressResponse
-	(*DigestRequest)(nil),      // 17: monolith.ps.v1.DigestRequest
-	(*DigestResponse)(nil),     // 18: monolith.ps.v1.DigestResponse
-	(*DigestTextResponse)(nil), // 19: monolith.ps.v1.DigestTextResponse
-	(*StatsRequest)(nil),       // 20: monolith.ps.v1.StatsRequest
-	(*TableStats)(nil),         // 21: monolith.ps.v1.TableStats
-	(*StatsResponse)(nil),      // 22: monolith.ps.v1.StatsResponse
-	(*Rows)(nil),               // 23: monolith.ps.v1.Rows
-	(*ProbeRequest)(nil),       // 24: monolith.ps.v1.ProbeRequest
-	(*DiskProbe)(nil),          // 25: monolith.ps.v1.DiskProbe
-	(*ProbeResponse)(nil),      // 26: monolith.ps.v1.ProbeResponse
-	(*LeaseRequest)(nil),       // 27: monolith.ps.v1.LeaseRequest
-	(*LeaseResponse)(nil),      // 28: monolith.ps.v1.LeaseResponse
-	(*FollowLogRequest)(nil),   // 29: monolith.ps.v1.FollowLogRequest
-	(*FollowLogResponse)(nil),  // 30: monolith.ps.v1.FollowLogResponse
-	(*PromoteRequest)(nil),     // 31: monolith.ps.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 32: monolith.ps.v1.PromoteResponse
-	(*EntriesRequest)(nil),     // 33: monolith.ps.v1.EntriesRequest
-	(*EntriesResponse)(nil),    // 34: monolith.ps.v1.EntriesResponse
-	(*NewestRequest)(nil),      // 35: monolith.ps.v1.NewestRequest
-	(*NewestResponse)(nil),     // 36: monolith.ps.v1.NewestResponse
-	(*TallyRequest)(nil),       // 37: monolith.ps.v1.TallyRequest
-	(*SlotTally)(nil),          // 38: monolith.ps.v1.SlotTally
-	(*TallyResponse)(nil),      // 39: monolith.ps.v1.TallyResponse
-	(*ChangesRequest)(nil),     // 40: monolith.ps.v1.ChangesRequest
-	(*ChangesResponse)(nil),    // 41: monolith.ps.v1.ChangesResponse
-	(*InfoRequest)(nil),        // 42: monolith.ps.v1.InfoRequest
-	(*InfoResponse)(nil),       // 43: monolith.ps.v1.InfoResponse
-	(*ScaleRequest)(nil),       // 44: monolith.ps.v1.ScaleRequest
-	(*ScaleResponse)(nil),      // 45: monolith.ps.v1.ScaleResponse
-	(*JoinRequest)(nil),        // 46: monolith.ps.v1.JoinRequest
-	(*JoinResponse)(nil),       // 47: monolith.ps.v1.JoinResponse
-	(*AwaitRequest)(nil),       // 48: monolith.ps.v1.AwaitRequest
-	(*AwaitResponse)(nil),      // 49: monolith.ps.v1.AwaitResponse
-	(*Delegation)(nil),         // 50: monolith.ps.v1.Delegation
-	(*FollowRequest)(nil),      // 51: monolith.ps.v1.FollowRequest
-	(*FollowResponse)(nil),     // 52: monolith.ps.v1.FollowResponse
-	(*ReportRequest)(nil),      // 53: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 54: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 55: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 56: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 57: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 58: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 59: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 60: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 61: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 62: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 63: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 64: monolith.ps.v1.GetStateResponse
+	(*PrepareRequest)(nil),     // 6: monolith.ps.v1.PrepareRequest
+	(*PrepareResponse)(nil),    // 7: monolith.ps.v1.PrepareResponse
+	(*BeginCutRequest)(nil),    // 8: monolith.ps.v1.BeginCutRequest
+	(*BeginCutResponse)(nil),   // 9: monolith.ps.v1.BeginCutResponse
+	(*AwaitCutRequest)(nil),    // 10: monolith.ps.v1.AwaitCutRequest
+	(*AwaitCutResponse)(nil),   // 11: monolith.ps.v1.AwaitCutResponse
+	(*WriteCutRequest)(nil),    // 12: monolith.ps.v1.WriteCutRequest
+	(*File)(nil),               // 13: monolith.ps.v1.File
+	(*WriteCutResponse)(nil),   // 14: monolith.ps.v1.WriteCutResponse
+	(*EndCutRequest)(nil),      // 15: monolith.ps.v1.EndCutRequest
+	(*EndCutResponse)(nil),     // 16: monolith.ps.v1.EndCutResponse
+	(*ProgressRequest)(nil),    // 17: monolith.ps.v1.ProgressRequest
+	(*ProgressResponse)(nil),   // 18: monolith.ps.v1.ProgressResponse
+	(*DigestRequest)(nil),      // 19: monolith.ps.v1.DigestRequest
+	(*DigestResponse)(nil),     // 20: monolith.ps.v1.DigestResponse
+	(*DigestTextResponse)(nil), // 21: monolith.ps.v1.DigestTextResponse
+	(*StatsRequest)(nil),       // 22: monolith.ps.v1.StatsRequest
+	(*TableStats)(nil),         // 23: monolith.ps.v1.TableStats
+	(*StatsResponse)(nil),      // 24: monolith.ps.v1.StatsResponse
+	(*Rows)(nil),               // 25: monolith.ps.v1.Rows
+	(*ProbeRequest)(nil),       // 26: monolith.ps.v1.ProbeRequest
+	(*DiskProbe)(nil),          // 27: monolith.ps.v1.DiskProbe
+	(*ProbeResponse)(nil),      // 28: monolith.ps.v1.ProbeResponse
+	(*LeaseRequest)(nil),       // 29: monolith.ps.v1.LeaseRequest
+	(*LeaseResponse)(nil),      // 30: monolith.ps.v1.LeaseResponse
+	(*FollowLogRequest)(nil),   // 31: monolith.ps.v1.FollowLogRequest
+	(*FollowLogResponse)(nil),  // 32: monolith.ps.v1.FollowLogResponse
+	(*PromoteRequest)(nil),     // 33: monolith.ps.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 34: monolith.ps.v1.PromoteResponse
+	(*EntriesRequest)(nil),     // 35: monolith.ps.v1.EntriesRequest
+	(*EntriesResponse)(nil),    // 36: monolith.ps.v1.EntriesResponse
+	(*NewestRequest)(nil),      // 37: monolith.ps.v1.NewestRequest
+	(*NewestResponse)(nil),     // 38: monolith.ps.v1.NewestResponse
+	(*TallyRequest)(nil),       // 39: monolith.ps.v1.TallyRequest
+	(*SlotTally)(nil),          // 40: monolith.ps.v1.SlotTally
+	(*TallyResponse)(nil),      // 41: monolith.ps.v1.TallyResponse
+	(*ChangesRequest)(nil),     // 42: monolith.ps.v1.ChangesRequest
+	(*ChangesResponse)(nil),    // 43: monolith.ps.v1.ChangesResponse
+	(*InfoRequest)(nil),        // 44: monolith.ps.v1.InfoRequest
+	(*InfoResponse)(nil),       // 45: monolith.ps.v1.InfoResponse
+	(*ScaleRequest)(nil),       // 46: monolith.ps.v1.ScaleRequest
+	(*ScaleResponse)(nil),      // 47: monolith.ps.v1.ScaleResponse
+	(*JoinRequest)(nil),        // 48: monolith.ps.v1.JoinRequest
+	(*JoinResponse)(nil),       // 49: monolith.ps.v1.JoinResponse
+	(*AwaitRequest)(nil),       // 50: monolith.ps.v1.AwaitRequest
+	(*AwaitResponse)(nil),      // 51: monolith.ps.v1.AwaitResponse
+	(*Delegation)(nil),         // 52: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 53: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 54: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 55: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 56: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 57: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 58: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 59: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 60: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 61: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 62: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 63: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 64: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 65: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 66: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
-	11, // 1: monolith.ps.v1.WriteCutResponse.files:type_name -> monolith.ps.v1.File
+	13, // 1: monolith.ps.v1.WriteCutResponse.files:type_name -> monolith.ps.v1.File
 	1,  // 2: monolith.ps.v1.ProgressResponse.progress:type_name -> monolith.ps.v1.Split
 	1,  // 3: monolith.ps.v1.DigestResponse.progress:type_name -> monolith.ps.v1.Split
-	21, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
-	25, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
-	23, // 6: monolith.ps.v1.EntriesResponse.rows:type_name -> monolith.ps.v1.Rows
-	38, // 7: monolith.ps.v1.TallyResponse.slots:type_name -> monolith.ps.v1.SlotTally
-	23, // 8: monolith.ps.v1.ChangesResponse.rows:type_name -> monolith.ps.v1.Rows
-	53, // 9: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	50, // 10: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
-	50, // 11: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
-	50, // 12: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	23, // 4: monolith.ps.v1.StatsResponse.tables:type_name -> monolith.ps.v1.TableStats
+	27, // 5: monolith.ps.v1.ProbeResponse.disks:type_name -> monolith.ps.v1.DiskProbe
+	25, // 6: monolith.ps.v1.EntriesResponse.rows:type_name -> monolith.ps.v1.Rows
+	40, // 7: monolith.ps.v1.TallyResponse.slots:type_name -> monolith.ps.v1.SlotTally
+	25, // 8: monolith.ps.v1.ChangesResponse.rows:type_name -> monolith.ps.v1.Rows
+	55, // 9: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	52, // 10: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	52, // 11: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	52, // 12: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
 	2,  // 13: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
 	4,  // 14: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
-	6,  // 15: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
-	8,  // 16: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
-	10, // 17: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
-	13, // 18: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
-	15, // 19: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 20: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 21: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
-	24, // 22: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
-	33, // 23: monolith.ps.v1.Shard.Entries:input_type -> monolith.ps.v1.EntriesRequest
-	35, // 24: monolith.ps.v1.Shard.Newest:input_type -> monolith.ps.v1.NewestRequest
-	37, // 25: monolith.ps.v1.Shard.Tally:input_type -> monolith.ps.v1.TallyRequest
-	40, // 26: monolith.ps.v1.Shard.Changes:input_type -> monolith.ps.v1.ChangesRequest
-	27, // 27: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
-	29, // 28: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
-	42, // 29: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	46, // 30: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	48, // 31: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	53, // 32: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	55, // 33: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	51, // 34: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
-	57, // 35: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	59, // 36: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	31, // 37: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
-	61, // 38: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	63, // 39: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	15, // 40: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	17, // 41: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	20, // 42: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	44, // 43: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
-	3,  // 44: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 45: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 46: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	9,  // 47: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	12, // 48: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	14, // 49: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	16, // 50: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	18, // 51: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	22, // 52: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	26, // 53: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
-	34, // 54: monolith.ps.v1.Shard.Entries:output_type -> monolith.ps.v1.EntriesResponse
-	36, // 55: monolith.ps.v1.Shard.Newest:output_type -> monolith.ps.v1.NewestResponse
-	39, // 56: monolith.ps.v1.Shard.Tally:output_type -> monolith.ps.v1.TallyResponse
-	41, // 57: monolith.ps.v1.Shard.Changes:output_type -> monolith.ps.v1.ChangesResponse
-	28, // 58: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
-	30, // 59: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
-	43, // 60: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	47, // 61: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	49, // 62: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	54, // 63: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	56, // 64: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	52, // 65: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
-	58, // 66: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	60, // 67: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	32, // 68: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
-	62, // 69: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	64, // 70: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	16, // 71: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	19, // 72: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	22, // 73: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	45, // 74: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
-	44, // [44:75] is the sub-list for method output_type
-	13, // [13:44] is the sub-list for method input_type
+	6,  // 15: monolith.ps.v1.Shard.Prepare:input_type -> monolith.ps.v1.PrepareRequest
+	8,  // 16: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
+	10, // 17: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
+	12, // 18: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
+	15, // 19: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
+	17, // 20: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	19, // 21: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
+	22, // 22: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
+	26, // 23: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
+	35, // 24: monolith.ps.v1.Shard.Entries:input_type -> monolith.ps.v1.EntriesRequest
+	37, // 25: monolith.ps.v1.Shard.Newest:input_type -> monolith.ps.v1.NewestRequest
+	39, // 26: monolith.ps.v1.Shard.Tally:input_type -> monolith.ps.v1.TallyRequest
+	42, // 27: monolith.ps.v1.Shard.Changes:input_type -> monolith.ps.v1.ChangesRequest
+	29, // 28: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
+	31, // 29: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
+	44, // 30: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	48, // 31: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	50, // 32: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	55, // 33: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	57, // 34: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	53, // 35: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	59, // 36: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	61, // 37: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	33, // 38: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
+	63, // 39: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	65, // 40: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	17, // 41: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	19, // 42: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	22, // 43: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	46, // 44: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
+	3,  // 45: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 46: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 47: monolith.ps.v1.Shard.Prepare:output_type -> monolith.ps.v1.PrepareResponse
+	9,  // 48: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	11, // 49: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	14, // 50: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	16, // 51: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	18, // 52: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	20, // 53: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	24, // 54: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	28, // 55: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
+	36, // 56: monolith.ps.v1.Shard.Entries:output_type -> monolith.ps.v1.EntriesResponse
+	38, // 57: monolith.ps.v1.Shard.Newest:output_type -> monolith.ps.v1.NewestResponse
+	41, // 58: monolith.ps.v1.Shard.Tally:output_type -> monolith.ps.v1.TallyResponse
+	43, // 59: monolith.ps.v1.Shard.Changes:output_type -> monolith.ps.v1.ChangesResponse
+	30, // 60: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
+	32, // 61: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
+	45, // 62: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	49, // 63: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	51, // 64: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	56, // 65: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	58, // 66: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	54, // 67: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	60, // 68: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	62, // 69: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	34, // 70: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
+	64, // 71: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	66, // 72: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	18, // 73: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	21, // 74: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	24, // 75: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	47, // 76: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
+	45, // [45:77] is the sub-list for method output_type
+	13, // [13:45] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -4542,16 +4658,16 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[61].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[62].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[63].OneofWrappers = []any{}
 	file_monolith_ps_v1_ps_proto_msgTypes[64].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[66].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   65,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

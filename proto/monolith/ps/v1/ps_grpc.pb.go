@@ -27,6 +27,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Shard_Status_FullMethodName   = "/monolith.ps.v1.Shard/Status"
 	Shard_Load_FullMethodName     = "/monolith.ps.v1.Shard/Load"
+	Shard_Prepare_FullMethodName  = "/monolith.ps.v1.Shard/Prepare"
 	Shard_BeginCut_FullMethodName = "/monolith.ps.v1.Shard/BeginCut"
 	Shard_AwaitCut_FullMethodName = "/monolith.ps.v1.Shard/AwaitCut"
 	Shard_WriteCut_FullMethodName = "/monolith.ps.v1.Shard/WriteCut"
@@ -49,6 +50,8 @@ const (
 type ShardClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	Load(ctx context.Context, in *LoadRequest, opts ...grpc.CallOption) (*LoadResponse, error)
+	// Prepare reads a snapshot beside the present state, for Load.
+	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PrepareResponse, error)
 	BeginCut(ctx context.Context, in *BeginCutRequest, opts ...grpc.CallOption) (*BeginCutResponse, error)
 	// AwaitCut returns once the cut is taken.
 	AwaitCut(ctx context.Context, in *AwaitCutRequest, opts ...grpc.CallOption) (*AwaitCutResponse, error)
@@ -88,6 +91,16 @@ func (c *shardClient) Load(ctx context.Context, in *LoadRequest, opts ...grpc.Ca
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LoadResponse)
 	err := c.cc.Invoke(ctx, Shard_Load_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *shardClient) Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PrepareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PrepareResponse)
+	err := c.cc.Invoke(ctx, Shard_Prepare_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +235,8 @@ func (c *shardClient) Changes(ctx context.Context, in *ChangesRequest, opts ...g
 type ShardServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	Load(context.Context, *LoadRequest) (*LoadResponse, error)
+	// Prepare reads a snapshot beside the present state, for Load.
+	Prepare(context.Context, *PrepareRequest) (*PrepareResponse, error)
 	BeginCut(context.Context, *BeginCutRequest) (*BeginCutResponse, error)
 	// AwaitCut returns once the cut is taken.
 	AwaitCut(context.Context, *AwaitCutRequest) (*AwaitCutResponse, error)
@@ -251,6 +266,9 @@ func (UnimplementedShardServer) Status(context.Context, *StatusRequest) (*Status
 }
 func (UnimplementedShardServer) Load(context.Context, *LoadRequest) (*LoadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Load not implemented")
+}
+func (UnimplementedShardServer) Prepare(context.Context, *PrepareRequest) (*PrepareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Prepare not implemented")
 }
 func (UnimplementedShardServer) BeginCut(context.Context, *BeginCutRequest) (*BeginCutResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BeginCut not implemented")
@@ -340,6 +358,24 @@ func _Shard_Load_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ShardServer).Load(ctx, req.(*LoadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Shard_Prepare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PrepareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShardServer).Prepare(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shard_Prepare_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShardServer).Prepare(ctx, req.(*PrepareRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -574,6 +610,10 @@ var Shard_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Load",
 			Handler:    _Shard_Load_Handler,
+		},
+		{
+			MethodName: "Prepare",
+			Handler:    _Shard_Prepare_Handler,
 		},
 		{
 			MethodName: "BeginCut",

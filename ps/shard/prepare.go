@@ -1,0 +1,155 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/monolith-go/monolith/ps"
+)
+
+// ahead is what a node has read of a state that it may be given soon, as one of another number of shards, beside the one that it has. The zero value is
+// nothing.
+type ahead struct {
+	shards int
+	// shard holds snapshot id, which lies at path; nil: nothing was read.
+	shard *Shard
+	path  string
+	id    uint64
+	// reading ends the call that reads, which frees what it has then; nil: none does.
+	reading context.CancelCauseFunc
+}
+
+// close frees what was read.
+func (a *ahead) close() {
+	if a.shard != nil {
+		a.shard.Close()
+	}
+	*a = ahead{}
+}
+
+// is reports whether what was read is what a node is to load.
+func (a *ahead) is(shards int, path string, id uint64) bool {
+	return a.shard != nil && a.shards == shards && a.id == id && filepath.Clean(a.path) == filepath.Clean(path)
+}
+
+// errOvertaken is why a call that reads ahead ends.
+var errOvertaken = fmt.Errorf("ps: another call came in between: %w", ps.ErrDisturbed)
+
+// Prepare reads a snapshot beside the present state, for [Node.Load]; see [ps.Peer]. A call ends one that is under way. Errors: [ps.ErrCorrupt], [ps.ErrLayout],
+// [ps.ErrFull], [ps.ErrDisturbed], [ps.ErrClosed], the context's.
+func (n *Node) Prepare(ctx context.Context, o ps.PrepareOptions) error {
+	if err := n.pair.refuses(); err != nil {
+		return err
+	}
+	if o.Shards < 0 || o.Shards > ps.NumBuckets {
+		return fmt.Errorf("ps: shard %d of %d: it cannot be one of %d: %w", n.opts.Index, n.numShards(), o.Shards, ps.ErrLayout)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var now *ahead
+	if o.Shards > 0 {
+		now = &ahead{shards: o.Shards, reading: cancel}
+	}
+	n.mu.Lock()
+	if n.shard.closed {
+		n.mu.Unlock()
+		return ps.ErrClosed
+	}
+	had := n.takeAhead()
+	n.ahead = now
+	n.note(o.Shards > 0)
+	n.mu.Unlock()
+	reads := o.Path != "" && n.opts.Index < o.Shards
+	if !reads || had.shards != o.Shards {
+		had.close()
+	}
+	if now == nil {
+		return nil
+	}
+	var err error
+	if reads && !had.is(o.Shards, o.Path, o.ID) {
+		err = n.readAhead(ctx, &had, o)
+	}
+	if err != nil {
+		had.close()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ahead != now {
+		had.close()
+		return errors.Join(err, errOvertaken)
+	}
+	had.shards = o.Shards
+	*now = had
+	return err
+}
+
+// takeAhead takes what was read away from the node; a call that is reading is ended, and frees it. It needs the lock.
+func (n *Node) takeAhead() ahead {
+	a := n.ahead
+	n.ahead = nil
+	switch {
+	case a == nil:
+		return ahead{}
+	case a.reading != nil:
+		a.reading(errOvertaken)
+		return ahead{}
+	}
+	return *a
+}
+
+// note begins, or ends, to take note of which rows change, where the node does not do so always. It needs the lock.
+func (n *Node) note(changes bool) {
+	switch {
+	case n.opts.Track || changes == (n.shard.tracked != nil):
+	case changes:
+		n.shard.Track()
+	default:
+		if n.taken != nil {
+			n.taken.Changed = nil
+		}
+		n.shard.untrack()
+	}
+	if !n.opts.Track && !changes {
+		n.tracked = 0
+	}
+}
+
+// readAhead makes had hold a snapshot. It reads what was added to that which had holds, or all.
+func (n *Node) readAhead(ctx context.Context, had *ahead, o ps.PrepareOptions) error {
+	from, err := n.open(ctx, o.Path, o.Shards, had.id)
+	if err != nil {
+		return err
+	}
+	if !from.Added() {
+		had.close()
+		if err = n.hasRoom(from.Info(), o.Shards); err == nil {
+			had.shard, err = n.empty(o.Shards)
+		}
+	}
+	if err == nil {
+		err = n.fill(ctx, had.shard, from)
+	}
+	had.path, had.id = o.Path, o.ID
+	return errors.Join(err, from.Close())
+}
+
+// hasRoom reports whether a part of a snapshot has room beside what the process has, and leaves some to that. Other shards of the process read at the same time.
+func (n *Node) hasRoom(info *ps.SnapshotInfo, numShards int) error {
+	room := n.opts.Memory.Room()
+	if room < 0 {
+		return nil
+	}
+	need := int64(0)
+	for _, t := range info.Tables {
+		need += t.Rows * t.RowBytes()
+	}
+	need = need / int64(numShards) * int64(max(n.opts.Writers, 1))
+	if need += need / 4; need > room {
+		return fmt.Errorf("ps: shard %d of %d: to read %s beside what the process has takes about %d bytes, and %d are left: %w",
+			n.opts.Index, n.numShards(), info.Path, need, room, ps.ErrFull)
+	}
+	return nil
+}
