@@ -18,7 +18,10 @@ const mostBehind = 2
 // know what has changed since a snapshot that lies in the folder and was taken by as many shards, where that is half of the rows or
 // more, and where the chain is not compacted fast enough.
 func (c *Cluster) base(ctx context.Context, o ps.SnapshotOptions, states []*ps.CutState) *snapshot.Info {
-	if c.opts.Incremental == 0 || o.Pin {
+	c.mu.Lock()
+	scaling := c.mu.scaling
+	c.mu.Unlock()
+	if c.opts.Incremental == 0 && !scaling || o.Pin {
 		return nil
 	}
 	id := states[0].Base
@@ -35,7 +38,7 @@ func (c *Cluster) base(ctx context.Context, o ps.SnapshotOptions, states []*ps.C
 	info, err := snapshot.ReadInfoIn(c.opts.FS, snapshot.Path(c.opts.Dir, id))
 	if err == nil && info.Shards == len(states) && info.Shape().Hash() == c.opts.Layout.Shape().Hash() {
 		var chain []*snapshot.Info
-		if chain, err = snapshot.Chain(c.opts.FS, info); err == nil && len(chain) <= mostBehind*c.opts.Incremental {
+		if chain, err = snapshot.Chain(c.opts.FS, info); err == nil && (scaling || len(chain) <= mostBehind*c.opts.Incremental) {
 			return info
 		}
 	}
@@ -73,7 +76,7 @@ func (c *Cluster) uploads() {
 	}
 }
 
-// compact has a snapshot made a whole one in the background when its chain is long enough, unless another one is being made.
+// compact has a snapshot made a whole one in the background when its chain is long enough, unless another one is being made, or it is read ahead.
 func (c *Cluster) compact(info *ps.SnapshotInfo) {
 	if info.Base == nil || c.opts.Incremental == 0 {
 		return
@@ -84,7 +87,7 @@ func (c *Cluster) compact(info *ps.SnapshotInfo) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.compacting != 0 || c.mu.closed {
+	if c.mu.compacting != 0 || c.mu.closed || c.mu.scaling {
 		return
 	}
 	c.mu.compacting = info.ID

@@ -217,6 +217,7 @@ type Cluster struct {
 		peers      []ps.Peer       // all shards; replaced, never changed
 		addrs      []string        // where they are, in other processes
 		removed    map[int]ps.Peer // shards that Scale has removed and that have not been told
+		scaling    bool            // Scale is at work, and shards may read ahead
 		generation uint64          // 0: not ready
 		notReady   error           // why
 		missing    bool            // a shard did not answer when it was asked last

@@ -98,13 +98,20 @@ func (c *Cluster) ensureState() error {
 // agree reports whether all shards have the state of the cluster's generation, as far as that is known: while they are
 // being given one, the next check decides.
 func (c *Cluster) agree() (bool, error) {
-	before := c.generation()
+	before, peers := c.generation(), c.peers()
 	st, err := c.statuses(c.run)
 	if err != nil {
 		return false, err
 	}
 	now := c.generation()
-	return before != now || same(st) && st[0].Generation == now, nil
+	if before != now {
+		return true, nil
+	}
+	agree := same(st) && st[0].Generation == now
+	if agree && len(st) == len(peers) {
+		c.endLeft(peers, st)
+	}
+	return agree, nil
 }
 
 // generation is that of the state the shards were given, 0 while they have none.

@@ -14,13 +14,15 @@ import (
 	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // Scale makes the shards those at the given addresses while workers continue: shards are added and removed at the end of the list. Those that are
-// added must run already. A snapshot is taken; then all shards, new and old, go to it, in a generation in which there are as many. Workers go
-// back with them, as after the loss of a shard, and read again what came after the snapshot's cut.
+// added must run already. Snapshots are taken, each of what has changed since the one before, and all shards of the new list read them beside what they have and do. Once little changes
+// between two of them all go to the last one, in a generation in which there are as many; nothing is left to be read then, so how long lookups and pushes wait does not go by the number of rows. Workers go
+// back with them, as after the loss of a shard, and read again what came after the last snapshot's cut. A shard that has no room for both states reads its rows while workers wait.
 //
-// Until the snapshot is durable nothing has changed. From then on the list is decided: it is kept in [Options].Dir, and whatever dies, shard 0
+// Until then nothing has changed. From then on the list is decided: it is kept in [Options].Dir, and whatever dies, shard 0
 // tries until every shard of it has its state. The same call again waits for that. The result is, bit for bit, that of a cluster which
 // always had that many shards. Errors: [ps.ErrScale] for a list that cannot follow the present one, [ps.ErrUnreachable] and [ps.ErrMismatch]
 // of a shard that was to be added, [ps.ErrNotReady], [ps.ErrNoDir], those of [Cluster.Snapshot].
@@ -78,11 +80,15 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 	if err != nil {
 		return out, err
 	}
-	info, err := c.takeNow(ctx, ps.SnapshotOptions{IfChanged: true, Note: fmt.Sprintf("for %d shards, %d until then", len(addrs), len(now))}, 0)
+	c.setScaling(true)
+	defer c.setScaling(false)
+	peers := slices.Concat(c.peers(), added)
+	info, err := c.approach(ctx, peers, len(addrs))
 	if err == nil {
 		err = c.decide(ctx, now, addrs)
 	}
 	if err != nil {
+		c.end(peers)
 		return out, errors.Join(err, closeAll(added))
 	}
 	out.Snapshot, out.Rows = info.Path, info.Rows()
@@ -102,6 +108,101 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 	out.Pause = time.Since(began)
 	c.dismiss()
 	return out, nil
+}
+
+// maxRounds bounds how many snapshots shards read ahead of a change of their number.
+const maxRounds = 8
+
+// approach takes snapshots until little has changed between the last two, and has each read by the shards that there will be. It returns the last one, which all of them hold
+// then, but for those that have no room. The caller has the turn.
+func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) (info ps.SnapshotInfo, err error) {
+	if err := c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards}); err != nil {
+		return info, err
+	}
+	o := ps.SnapshotOptions{IfChanged: true, Note: fmt.Sprintf("for %d shards, %d until then", numShards, len(c.peers()))}
+	written := int64(0)
+	for round := 1; ; round++ {
+		last := info.ID
+		if info, err = c.takeNow(ctx, o, 0); err != nil || info.ID == last {
+			return info, err
+		}
+		if err = c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards, Path: info.Path, ID: info.ID}); err != nil {
+			return info, err
+		}
+		before := written
+		if written = rowsIn(&info); round == 1 {
+			written = info.Rows() // they were all read
+		}
+		// Where snapshots are whole, the next one would be no nearer to the state than this one.
+		if round == maxRounds || round > 1 && 2*written > before || c.opts.Layout.Retention.Active() {
+			return info, c.Ready()
+		}
+	}
+}
+
+// rowsIn is how many rows a snapshot has itself, of made, changed and removed ones.
+func rowsIn(info *ps.SnapshotInfo) (n int64) {
+	for _, f := range info.Files {
+		if f.Kind == snapshot.KindRows || f.Kind == snapshot.KindRemoved {
+			n += f.Rows
+		}
+	}
+	return n
+}
+
+// prepare has shards read ahead. One that has no room for it reads when it is given the state.
+func (c *Cluster) prepare(ctx context.Context, peers []ps.Peer, o ps.PrepareOptions) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.run, func() { cancel(ps.ErrClosed) })()
+	c.onGiveUp(cancel) // a shard that has lost its state does not wait for this
+	defer c.onGiveUp(nil)
+	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) error {
+		err := p.Prepare(ctx, o)
+		if errors.Is(err, ps.ErrFull) {
+			c.opts.Logger.WarnContext(ctx, "a shard has no room to read its rows beside those that it has; workers will wait while it does", "shard", i, "err", err)
+			return nil
+		}
+		if err != nil {
+			cancel(err)
+		}
+		return err
+	})
+	if err != nil {
+		return context.Cause(ctx) // the first one: the others have ended because of it
+	}
+	return nil
+}
+
+// end makes shards give up what they have read ahead. Whom it does not reach the watch tells.
+func (c *Cluster) end(peers []ps.Peer) {
+	ctx, cancel := context.WithTimeout(c.run, statusTimeout)
+	defer cancel()
+	if err := c.eachOf(ctx, peers, func(ctx context.Context, _ int, p ps.Peer) error { return p.Prepare(ctx, ps.PrepareOptions{}) }); err != nil {
+		c.opts.Logger.DebugContext(ctx, "a shard was not told that the number of shards does not change", "err", err)
+	}
+}
+
+// endLeft is end for the shards that prepare for what nobody is at any more.
+func (c *Cluster) endLeft(peers []ps.Peer, st []ps.NodeStatus) {
+	c.mu.Lock()
+	scaling := c.mu.scaling
+	c.mu.Unlock()
+	var left []ps.Peer
+	for i, p := range peers {
+		if st[i].Preparing && !scaling {
+			left = append(left, p)
+		}
+	}
+	if len(left) > 0 {
+		c.end(left)
+	}
+}
+
+func (c *Cluster) setScaling(is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.scaling = is
 }
 
 // follows reports whether a list of addresses can come after another. Errors: [ps.ErrScale].

@@ -26,7 +26,7 @@ func (f *fleet) scale(ctx context.Context) bool {
 	next, c := f.mu.plan[0], f.mu.cluster
 	f.mu.Unlock()
 	// Where a shard is dead that nobody starts again, because the worker is done, waiting does not help.
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	out, err := c.Scale(ctx, f.addrs(next))
 	f.mu.Lock()

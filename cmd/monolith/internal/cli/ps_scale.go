@@ -18,11 +18,11 @@ func (a *App) scaleCommand(out *outcome) *cobra.Command {
 		Long: `Make the shards of a running job those of a list of addresses, while its workers continue. The list is the job's ps.addresses, or --to.
 
 Shards are added and removed at the end of the list; shard 0 stays. Start those that are added first, with the new list: monolith ps JOB.yaml --shard N. Then this
-command asks shard 0, which takes a snapshot while training continues, and lets all shards go to it as so many. Meanwhile workers wait, and
-then read again what came after the snapshot; nothing is lost or counted twice, and the result is that of a job which always had that many shards. It says how long
+command asks shard 0, which takes snapshots while training continues until little has changed since the one before. All shards read them as so many, beside what they have, and then go
+over to the last one; how long workers wait for that does not go by the number of rows. Then they read again what came after that snapshot; nothing is lost or counted twice, and the result is that of a job which always had that many shards. It says how long
 they waited. Shards that were removed are empty and refuse everybody: end their processes then.
 
-From the snapshot on it is decided: if this command or any process is killed, shard 0 goes on with it, and the same command again waits for the end. Processes
+From the last snapshot on it is decided: if this command or any process is killed, shard 0 goes on with it, and the same command again waits for the end. Processes
 that are started with the list from before follow the new one. docs/cluster.md has more.`,
 		Example: `  monolith ps scale job.yaml                      # after editing ps.addresses
   monolith ps scale job.yaml --to ps-0:7000,ps-1:7000,ps-2:7000`,
