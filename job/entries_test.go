@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,5 +181,123 @@ func TestRowsOfRunningShards(t *testing.T) {
 	}
 	if _, anew := follow(); anew == 0 {
 		t.Error("who has left is given changes alone")
+	}
+}
+
+// TestChangesFollowedWhileShardsChange follows the rows of a job that goes from 2 to 3 shards and to 1: the follower has what the shards have, each time.
+func TestChangesFollowedWhileShardsChange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var lines bytes.Buffer
+	for i := range 300 {
+		fmt.Fprintf(&lines, "{\"y\": %d, \"user\": %d, \"item\": %d}\n", i%2, i%20, i%7)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), lines.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	addrs := []string{testbed.FreeAddr(t), testbed.FreeAddr(t), testbed.FreeAddr(t)}
+	with := func(n int) *job.Config {
+		return rolesJob(t, dir, "", fmt.Sprintf("{text: {files: [%q]}}", filepath.Join(dir, "a.jsonl")), "jsonl", "ps.addresses=["+strings.Join(addrs[:n], ", ")+"]")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	served := make(chan error, 3)
+	for i := range 3 {
+		cfg := with(max(2, i+1))
+		go func() {
+			_, err := job.Serve(ctx, cfg, job.ServeOptions{Shards: []int{i}})
+			served <- err
+		}()
+	}
+	defer func() {
+		cancel()
+		for range 3 {
+			if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	}()
+	cfg := with(2)
+	if _, err := job.Run(ctx, cfg, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	rows := map[int64]*job.Entry{}
+	tbl, given := "", make(chan struct{}, 1)
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	followed := make(chan error, 1)
+	go func() {
+		followed <- job.FollowChanges(following, cfg, job.ChangesOptions{
+			Consumer: "test", Weights: true, Follow: true, Every: time.Millisecond, Flush: func() error { return nil },
+			Give: func(c *job.Change) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if c.Entry != nil && len(c.Entry.Weights) > 1 {
+					tbl, rows[c.ID] = c.Table, c.Entry
+				}
+				select {
+				case given <- struct{}{}:
+				default:
+				}
+				return nil
+			},
+		})
+	}()
+	// current returns once the follower has the rows that the shards have.
+	current := func(n int) (name string, ids []int64, first job.Entry) {
+		t.Helper()
+		for {
+			select {
+			case <-given:
+			case err := <-followed:
+				t.Fatalf("following ended: %v", err)
+			case <-ctx.Done():
+				t.Fatalf("with %d shards, the follower does not get what they have", n)
+			}
+			mu.Lock()
+			name, ids = tbl, slices.Sorted(maps.Keys(rows))
+			have := make([]job.Entry, len(ids))
+			for i, id := range ids {
+				have[i] = *rows[id]
+			}
+			mu.Unlock()
+			if name == "" || len(ids) < 27 {
+				continue
+			}
+			got, err := job.LookUp(ctx, cfg, job.LookUpOptions{Table: name, IDs: ids})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cmp.Equal(have, got.Entries, cmpopts.EquateEmpty()) {
+				return name, ids, have[0]
+			}
+		}
+	}
+	name, ids, first := current(2)
+	width := len(first.Weights)
+	for _, n := range []int{3, 1} {
+		if s, err := job.Scale(ctx, cfg, job.ScaleOptions{To: addrs[:n]}); err != nil || s.Shards != n {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		// What is edited now only the shards of now have.
+		var file bytes.Buffer
+		for _, id := range ids {
+			w := make([]float32, width)
+			w[0] = float32(n)
+			if err := json.NewEncoder(&file).Encode(map[string]any{"id": id, "weights": w}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := job.Edit(ctx, cfg, job.EditOptions{Op: param.Assign, Table: name, From: &file}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, first := current(n); first.Weights[0] != float32(n) {
+			t.Errorf("with %d shards: %+v", n, first)
+		}
+	}
+	stop()
+	if err := <-followed; err != nil {
+		t.Error(err)
 	}
 }
