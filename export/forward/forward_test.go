@@ -1,0 +1,226 @@
+package forward_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/export/exporttest"
+	"github.com/monolith-go/monolith/export/forward"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// predictions compares what a forward pass computes with the predictions of a session. Every other id of a batch has a row, the others get initial values.
+func predictions(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint64) {
+	t.Helper()
+	in, dense, layout := graphtest.Inputs(g, shape, seed), graphtest.Dense(g, seed), g.Layout()
+	e := &evaluator{}
+	id := func(i int) int64 { return int64(i)<<48 | int64(uint64(i)*2654435761%(1<<48)) }
+	var rows []int64
+	for k := range layout.Tables {
+		table, dim := &layout.Tables[k], layout.Tables[k].Dim()
+		ids, values := map[int64]int64{}, data{dims: []int{0, dim}}
+		for i := range len(in.Values[k]) / dim {
+			row := in.Values[k][i*dim:][:dim]
+			if i%2 == 0 {
+				ids[id(i)] = int64(len(ids))
+				values.append(data{dims: []int{1, dim}, f: row})
+				continue
+			}
+			at := 0
+			for _, s := range table.Segments {
+				s.Init.Fill(row[at:][:s.Dim], layout.Seed, param.HashName(table.Name, s.Name), uint64(id(i)))
+				optim.ValuesOf(s.Optimizer).Round(row[at:][:s.Dim])
+				at += s.Dim
+			}
+		}
+		values.append(data{dims: []int{1, dim}, f: forward.Spare(table)})
+		e.ids, e.tables, rows = append(e.ids, ids), append(e.tables, values), append(rows, int64(len(ids)))
+	}
+	for i, d := range layout.Dense {
+		at := layout.DenseOffset(i)
+		e.dense = append(e.dense, data{dims: d.Shape, f: dense[at : at+d.Len()]})
+	}
+	inputs := forward.Inputs{NumRows: e.Ints(nil, int64(in.NumRows))}
+	at := map[model.Kind]int{}
+	for _, f := range g.Features() {
+		i := at[f.Kind]
+		at[f.Kind]++
+		if f.Kind == model.Dense {
+			inputs.Dense = append(inputs.Dense, e.Floats([]int64{int64(in.NumRows), int64(f.Dim)}, in.Dense[i]...))
+			continue
+		}
+		inputs.Sparse = append(inputs.Sparse, padded(e, &in.Sparse[i], id))
+	}
+	s := g.NewSession(1)
+	defer s.Close()
+	s.SetDense(dense)
+	want := s.Predict(in)
+	for h, v := range forward.Write(e, g, rows, inputs) {
+		got := e.get(v)
+		if len(got.f) != len(want[h]) || len(got.dims) != 2 || got.dims[1] != g.Heads()[h].Width {
+			t.Fatalf("head %d has the shape %v for %d predictions", h, got.dims, len(want[h]))
+		}
+		for i := range want[h] {
+			if d := math.Abs(float64(got.f[i]) - float64(want[h][i])); !(d <= 1e-5*max(1, math.Abs(float64(want[h][i])))) {
+				t.Fatalf("head %d: prediction %d is %v, want %v", h, i, got.f[i], want[h][i])
+			}
+		}
+	}
+}
+
+// padded makes entries of lists that are filled up as matrices are.
+func padded(e *evaluator, r *model.Ragged, id func(int) int64) forward.Entries {
+	rows, width := len(r.Offsets)-1, 1
+	for i := range rows {
+		width = max(width, int(r.Offsets[i+1]-r.Offsets[i])+1)
+	}
+	ids, values := make([]int64, rows*width), make([]float32, rows*width)
+	for i := range rows {
+		for k := range width {
+			ids[i*width+k], values[i*width+k] = -7, float32(math.NaN())
+			if at := int(r.Offsets[i]) + k; at < int(r.Offsets[i+1]) {
+				ids[i*width+k] = id(int(r.Index[at]))
+				if r.Values != nil {
+					values[i*width+k] = r.Values[at]
+				}
+			}
+		}
+	}
+	shape := []int64{int64(rows), int64(width)}
+	out, places := forward.Unpad(e, e.Ints(shape, ids...))
+	if r.Values != nil {
+		out.Values = forward.Pick(e, e.Floats(shape, values...), places)
+	}
+	return out
+}
+
+// TestEveryOperator: what is written computes what a session predicts, ids without rows included.
+func TestEveryOperator(t *testing.T) {
+	t.Parallel()
+	g := exporttest.EveryOperator(t)
+	if err := forward.Check(g); err != nil {
+		t.Fatal(err)
+	}
+	for i, shape := range graphtest.Shapes {
+		t.Run(shape.String(), func(t *testing.T) {
+			t.Parallel()
+			if !shape.Valued { // the graph has a feature with values; graphtest gives all features some, or none
+				shape.Valued = i%2 == 0
+			}
+			predictions(t, g, shape, uint64(i))
+		})
+	}
+	used := map[string]bool{}
+	for _, o := range g.Operators() {
+		used[o.Name] = true
+	}
+	exported, _ := forward.Operators()
+	if got := slices.Sorted(maps.Keys(used)); !slices.Equal(got, exported) {
+		t.Errorf("the graph has the operators %q, exported are %q", got, exported)
+	}
+}
+
+// TestProductsIn16Bits: operands are rounded as the graph rounds them.
+func TestProductsIn16Bits(t *testing.T) {
+	t.Parallel()
+	m, err := exporttest.EveryOperator(t).InPrecision(param.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	predictions(t, m.(*graph.Graph), graphtest.Shape{Rows: 40, MaxList: 3}, 5)
+}
+
+// TestZoo: every model of the zoo is exported, and computes what it predicts.
+func TestZoo(t *testing.T) {
+	t.Parallel()
+	for _, name := range zoo.Names() {
+		for _, features := range [][]zoo.Feature{
+			{{Name: "user"}, {Name: "item", Combiner: graph.Mean}, {Name: "price", Kind: model.Dense, Dim: 2, Decay: 0.9}},
+			{{Name: "user"}, {Name: "item", Table: "items"}},
+		} {
+			m, err := zoo.New(zoo.Config{Name: name, Features: features, Dim: 4, Hidden: []int{6}, BatchNorm: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := m.(*zoo.Model).Graph
+			if err := forward.Check(g); err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			for i, shape := range graphtest.Shapes {
+				t.Run(fmt.Sprintf("%s/%d/%s", name, len(features), shape), func(t *testing.T) {
+					t.Parallel()
+					predictions(t, g, shape, uint64(i))
+				})
+			}
+		}
+	}
+}
+
+// TestRefused: what no format has is refused by name, all of it at once.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	b := graph.NewBuilder()
+	x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 2})
+	w := b.Tensor(param.Tensor{Name: "w", Shape: []int{2, 2}, Optimizer: optim.SGD{LR: 1}})
+	y := b.Linear(x, w, nil)
+	pairs := b.Softmax(b.Similarity(x, y))
+	b.Table(param.Table{Name: "odd", Segments: []param.Segment{{Name: "vec", Dim: 1, Optimizer: optim.SGD{LR: 1}, Init: param.Init{Kind: 99}}}})
+	own := loss.Own(loss.Loss{Name: "mine", Labels: loss.AnyNumber()}, func(z, y float64) (float64, float64) { return z - y, 1 })
+	g, err := b.Build(1,
+		graph.Output{Head: model.Head{Name: "near", Loss: loss.Squared}, Node: b.Diagonal(pairs)},
+		graph.Output{Head: model.Head{Name: "mean", Loss: loss.Squared, Width: 2}, Node: b.Broadcast(b.Relu(b.BatchMean(y)))},
+		graph.Output{Head: model.Head{Name: "own", Loss: "mine", Own: own, Width: 2}, Node: y},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = forward.Check(g)
+	if !errors.Is(err, forward.ErrRefused) {
+		t.Fatal(err)
+	}
+	_, refused := forward.Operators()
+	for _, want := range append(refused, "softmax", "relu", `head "own": its loss mine`, `table "odd" segment "vec": no format`) {
+		if !strings.Contains(err.Error(), ", "+want) && !strings.Contains(err.Error(), ": "+want) {
+			t.Errorf("nothing of %s in\n%v", want, err)
+		}
+	}
+	if n := strings.Count(err.Error(), "\n"); n != len(refused)+3 {
+		t.Errorf("%d lines: %v", n+1, err)
+	}
+}
+
+// TestDocumented: the page says of every operator whether it is exported, and of no other.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/export.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported, refused := forward.Operators()
+	for what, names := range map[string][]string{"exported": exported, "refused": refused} {
+		if line := fmt.Sprintf("\n* %s: `%s`", what, strings.Join(names, "`, `")); !strings.Contains(string(page), line) {
+			t.Errorf("docs/export.md has no line%s", line)
+		}
+	}
+}
+
+// TestIdentifier: what formats do not take in a name is left away.
+func TestIdentifier(t *testing.T) {
+	t.Parallel()
+	if got := forward.Identifier("deep.0/weight-a:ü b"); got != "deep.0/weight-a___b" {
+		t.Errorf("got %q", got)
+	}
+}

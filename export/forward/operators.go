@@ -1,0 +1,223 @@
+package forward
+
+import (
+	"math"
+
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+func (l *lowering) dense(n *node) Value { return l.in.Dense[l.place(n.Feature)] }
+
+// lookup is a segment of the rows of a feature's entries, as a model reads it, times the entries' values.
+func (l *lowering) lookup(n *node) Value {
+	at := l.place(n.Feature)
+	for _, f := range l.features {
+		if f.Name != n.Feature {
+			continue
+		}
+		table, lo := l.layout.Tables[f.Table], 0
+		for _, s := range table.Segments {
+			if s.Name == n.Segment {
+				x := l.rows[at]
+				if s.Dim < table.Dim() {
+					x = l.Columns(x, lo, lo+s.Dim)
+				}
+				x = l.compress(x, s.Compressor)
+				if v := l.in.Sparse[at].Values; v.Name != "" {
+					x = l.Op(Mul, x, l.Reshape(v, -1, 1))
+				}
+				return x
+			}
+			lo += s.Dim
+		}
+	}
+	panic("export: no segment " + n.Text) // a graph has none
+}
+
+// counts are how many entries each row has [rows, 1].
+func (l *lowering) counts(e Entries) Value {
+	if c, ok := l.counted[e.Row.Name]; ok {
+		return c
+	}
+	ones := l.Op(Add, l.Cast(l.Reshape(l.Op(Less, e.Row, e.Row), -1, 1), Float), l.scalar(1)) // 1 for each
+	l.counted[e.Row.Name] = l.Scatter(ones, e.Row, l.in.NumRows, false)
+	return l.counted[e.Row.Name]
+}
+
+// pooled are the entries of an input of a pool, with their combiner's share, and the result of pooling them.
+func (l *lowering) pooled(input int, by graph.Combiner) (entries, sum Value) {
+	key := pooling{input, by}
+	if p, ok := l.pools[key]; ok {
+		return p[0], p[1]
+	}
+	entries, sum = l.poolOf(input, by)
+	l.pools[key] = [2]Value{entries, sum}
+	return entries, sum
+}
+
+func (l *lowering) poolOf(input int, by graph.Combiner) (entries, sum Value) {
+	n, x := l.nodes[input], l.values[input]
+	e := l.entries(n)
+	switch by {
+	case graph.Mean:
+		share := l.Op(Div, l.scalar(1), l.Op(Max, l.counts(e), l.scalar(1)))
+		x = l.Op(Mul, x, l.Gather(share, e.Row))
+	case graph.Max:
+		some := l.Op(Less, l.scalar(0), l.counts(e))
+		return x, l.Op(Select, some, l.Scatter(x, e.Row, l.in.NumRows, true), l.scalar(0))
+	case graph.Sum:
+	}
+	return x, l.Scatter(x, e.Row, l.in.NumRows, false)
+}
+
+func (l *lowering) pool(n *node) Value {
+	var parts []Value
+	for i, in := range n.Inputs {
+		_, sum := l.pooled(in, n.Combiners[i])
+		parts = append(parts, sum)
+	}
+	return l.Concat(1, parts...)
+}
+
+// first puts each entry among the first n of its row at its place, and all others at a place behind all rows, which is left away.
+func (l *lowering) first(n *node) Value {
+	x, e, wide := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]]), l.Ints(nil, int64(n.N))
+	counts := l.Cast(l.Reshape(l.counts(e), -1), Int)
+	at := l.Op(Sub, l.Range(l.Size(e.Row, 0)), l.Gather(l.Before(counts), e.Row))
+	end := l.Op(Mul, l.in.NumRows, wide)
+	at = l.Op(Select, l.Op(Less, at, wide), l.Op(Add, l.Op(Mul, e.Row, wide), at), end)
+	one := l.Ints(nil, 1)
+	all := l.Scatter(x, at, l.Op(Add, end, one), false)
+	return l.Reshape(l.Split(all, end, one)[0], -1, int64(n.Shape.Dim))
+}
+
+func (l *lowering) softmax(n *node) Value {
+	x, row := l.input(n, 0), l.entries(n).Row
+	e := l.Op(Exp, l.Op(Sub, x, l.Gather(l.Scatter(x, row, l.in.NumRows, true), row)))
+	return l.Op(Div, e, l.Gather(l.Scatter(e, row, l.in.NumRows, false), row))
+}
+
+func (l *lowering) weightedSum(n *node) Value {
+	return l.Scatter(l.Op(Mul, l.input(n, 0), l.input(n, 1)), l.entries(l.nodes[n.Inputs[0]]).Row, l.in.NumRows, false)
+}
+
+// linear rounds the operands of products to what the graph does.
+func (l *lowering) linear(n *node) Value {
+	x, w := l.input(n, 0), l.tensor(n.Weights)
+	if l.g.Precision() == param.BF16 && n.Shape.Dim > 1 {
+		x, w = l.Half(x, true), l.Half(w, true)
+	}
+	y := l.Op(MatMul, x, w)
+	if n.Bias != "" {
+		y = l.Op(Add, y, l.tensor(n.Bias))
+	}
+	return y
+}
+
+func (l *lowering) add(n *node) Value {
+	y := l.input(n, 0)
+	for i := range n.Inputs[1:] {
+		y = l.Op(Add, y, l.input(n, i+1))
+	}
+	return y
+}
+
+func (l *lowering) concat(n *node) Value {
+	var xs []Value
+	for i := range n.Inputs {
+		xs = append(xs, l.input(n, i))
+	}
+	return l.Concat(1, xs...)
+}
+
+func (l *lowering) embedNumbers(n *node) Value {
+	num := int64(l.nodes[n.Inputs[0]].Shape.Dim)
+	dim := int64(n.Shape.Dim) / num
+	x := l.Op(Mul, l.Reshape(l.input(n, 0), -1, num, 1), l.Reshape(l.tensor(n.Vectors), 1, num, dim))
+	return l.Reshape(x, -1, int64(n.Shape.Dim))
+}
+
+// fields are the sum of the vectors of dim numbers that the columns of x are, and of their squares [rows, dim].
+func (l *lowering) fields(x Value, width, dim int) (sum, squares Value) {
+	if width == dim {
+		return x, l.Op(Mul, x, x)
+	}
+	v := l.Reshape(x, -1, int64(width/dim), int64(dim))
+	return l.Reshape(l.Sum(v, 1), -1, int64(dim)), l.Reshape(l.Sum(l.Op(Mul, v, v), 1), -1, int64(dim))
+}
+
+// pairs is ½ Σₖ (sumₖ² - squaresₖ).
+func (l *lowering) pairs(sum, squares Value) Value {
+	return l.Op(Mul, l.Sum(l.Op(Sub, l.Op(Mul, sum, sum), squares), 1), l.scalar(0.5))
+}
+
+func (l *lowering) fm(n *node) Value {
+	sum, squares := l.fields(l.input(n, 0), l.nodes[n.Inputs[0]].Shape.Dim, n.Dim)
+	return l.pairs(sum, squares)
+}
+
+// fmEntries adds up the entries that the first input pools, and further vectors.
+func (l *lowering) fmEntries(n *node) Value {
+	var sum, squares Value
+	more := func(s, q Value) {
+		if sum.Name == "" {
+			sum, squares = s, q
+			return
+		}
+		sum, squares = l.Op(Add, sum, s), l.Op(Add, squares, q)
+	}
+	pool := l.nodes[n.Inputs[0]]
+	dim := l.nodes[pool.Inputs[0]].Shape.Dim
+	for i, in := range pool.Inputs {
+		x, s := l.pooled(in, pool.Combiners[i])
+		more(s, l.Scatter(l.Op(Mul, x, x), l.entries(l.nodes[in]).Row, l.in.NumRows, false))
+	}
+	for _, in := range n.Inputs[1:] {
+		more(l.fields(l.values[in], l.nodes[in].Shape.Dim, dim))
+	}
+	return l.pairs(sum, squares)
+}
+
+// batchNorm goes by the moving statistics.
+func (l *lowering) batchNorm(n *node) Value {
+	deviation := l.Op(Sqrt, l.Op(Add, l.tensor(n.Prefix+".moving_variance"), l.scalar(n.Epsilon)))
+	x := l.Op(Div, l.Op(Sub, l.input(n, 0), l.tensor(n.Prefix+".moving_mean")), deviation)
+	return l.Op(Add, l.Op(Mul, x, l.tensor(n.Prefix+".gamma")), l.tensor(n.Prefix+".beta"))
+}
+
+// standardise divides by the deviation where there is one that float32 tells from 0, and gives 0 elsewhere.
+func (l *lowering) standardise(n *node) Value {
+	moments := l.Split(l.tensor(n.Moments), l.Ints(nil, 1), l.Ints(nil, 1), l.Ints(nil, 1))
+	zero, one := l.scalar(0), l.scalar(1)
+	count := l.Op(Select, l.Op(Less, zero, moments[0]), moments[0], one)
+	mean := l.Op(Div, moments[1], count)
+	deviation := l.Op(Sqrt, l.Op(Div, l.Op(Max, moments[2], zero), count))
+	varies := l.Op(Less, l.Op(Max, l.Op(Mul, l.Op(Abs, mean), l.scalar(graph.ConstantShare)), l.scalar(1e-15)), deviation)
+	factor := l.Op(Select, varies, l.Op(Div, one, l.Op(Select, varies, deviation, one)), zero)
+	x := l.input(n, 0)
+	y := l.Op(Mul, l.Op(Sub, x, mean), factor)
+	y = l.Op(Min, l.Op(Max, y, l.scalar(-model.MaxDeviations)), l.scalar(model.MaxDeviations))
+	return l.Op(Select, l.Op(IsNaN, x), zero, y)
+}
+
+// compress is what a model reads of the weights of a segment.
+func (l *lowering) compress(x Value, c param.Compressor) Value {
+	switch c.Kind {
+	case param.CompressFixedR8:
+		step := c.Range / 128
+		code := l.Op(Div, l.Op(Add, x, l.Op(Mul, l.Op(Sign, x), l.scalar(step/2))), l.scalar(step))
+		code = l.Op(Select, l.Op(IsNaN, x), l.scalar(0), l.Op(Min, l.Op(Max, code, l.scalar(-128)), l.scalar(127)))
+		return l.Op(Mul, l.Cast(l.Cast(code, Int), Float), l.scalar(step))
+	case param.CompressOneBit:
+		return l.Op(Select, l.Op(Less, l.scalar(0), x), l.scalar(c.Amplitude), l.scalar(-c.Amplitude))
+	}
+	return x
+}
+
+// largestHalf is the largest number of half precision.
+const largestHalf = 65504
+
+// largestBF16 is that of bfloat16.
+var largestBF16 = math.Float32frombits(0x7f7f0000)
