@@ -1,0 +1,352 @@
+// Package onnx writes models as ONNX files, of operator set 18 and ai.onnx.ml 3, which onnxruntime and others run.
+//
+//	model.onnx           the graph, with the ids of all tables (LabelEncoder) and what the model is as metadata
+//	model.onnx.data      dense tensors and rows, as external data: float32, little endian
+//
+// Inputs are the features by their names: ids int64 [rows, n], filled up with negative numbers, their values float32 [rows, n], and numbers float32 [rows, dim]. What
+// they have is what training has of them after the parse recipe. Outputs are the predictions of the heads float32 [rows, width] by their names.
+//
+// The ids are part of the graph, and a protobuf holds less than 2 GiB: [MaxRows] bounds the rows of all tables together.
+package onnx
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/export/forward"
+	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/protofield"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/ps/table"
+)
+
+// MaxRows is how many rows the tables of a model may have together: an id takes up to 10 bytes of the file and its place up to 5.
+const MaxRows = (1<<31 - 1<<25) / 15
+
+// The names of the files.
+const (
+	FileName = "model.onnx"
+	DataName = "model.onnx.data"
+)
+
+const (
+	irVersion = 10
+	opset     = 18
+	opsetML   = 3
+	domainML  = "ai.onnx.ml"
+	encoder   = "LabelEncoder"
+	// align is what readers that map the file of data want places to be multiples of.
+	align = 4096
+)
+
+// ErrTooLarge means that the ids of a model do not fit into an ONNX file.
+var ErrTooLarge = failure.New(failure.TooLarge, "the model has too many rows for ONNX, whose file has all ids and less than 2 GiB; drop rows by the job's retention, or use savedmodel or native")
+
+// ErrNames means that a feature and a head have one name, which ONNX's values may not.
+var ErrNames = failure.New(failure.Config, "ONNX has no two values of one name; rename the head or the feature, or use savedmodel")
+
+// Format is the format. The zero value is ready.
+type Format struct{}
+
+var _ export.Format = Format{}
+
+// Name implements [export.Format].
+func (Format) Name() string { return "onnx" }
+
+// Check implements [export.Format]. Errors: [forward.ErrRefused]; [ErrTooLarge]; [ErrNames].
+func (Format) Check(m *export.Model) error {
+	faults := []error{forward.Check(m.Graph)}
+	rows := int64(0)
+	for _, t := range m.Tables {
+		rows += t.Rows
+	}
+	if rows > MaxRows {
+		faults = append(faults, fmt.Errorf("onnx: the tables have %d rows, %d are the most: %w", rows, int64(MaxRows), ErrTooLarge))
+	}
+	taken := map[string]bool{}
+	for _, f := range m.Graph.Features() {
+		taken[f.Name], taken[f.Values] = true, true
+	}
+	for _, h := range m.Graph.Heads() {
+		if taken[h.Name] {
+			faults = append(faults, fmt.Errorf("onnx: %q is a feature and a head: %w", h.Name, ErrNames))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Write implements [export.Format]. It holds the ids of all tables, up to 15 bytes each; rows are written as they are read. model.onnx is last.
+func (Format) Write(ctx context.Context, m *export.Model, to export.Target) error {
+	p := newProgram(m)
+	inputs, outputs := p.body(m)
+	ids, err := p.writeData(ctx, m, to)
+	if err != nil {
+		return err
+	}
+	about, err := m.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("onnx: %w", err)
+	}
+	b := p.message(inputs, outputs, ids, about)
+	if len(b) > math.MaxInt32 {
+		return fmt.Errorf("onnx: the file has %d bytes: %w", len(b), ErrTooLarge)
+	}
+	if err := fsx.WriteFile(ctx, to.FS, filepath.Join(to.Dir, FileName), b); err != nil {
+		return fmt.Errorf("onnx: %w", err)
+	}
+	return nil
+}
+
+// newProgram has the parameters as initializers: dense tensors, then tables.
+func newProgram(m *export.Model) *program {
+	p := &program{consts: map[string]string{}, taken: map[string]int{}, layout: m.Graph.Layout()}
+	end := int64(0)
+	parameter := func(name string, dims ...int64) {
+		size := int64(4)
+		for _, d := range dims {
+			size *= d
+		}
+		p.tensor = append(p.tensor, initializer{name: p.unique(name), typ: typeFloat, dims: dims, outside: true, at: end, size: size})
+		end += (size + align - 1) / align * align
+	}
+	for _, t := range p.layout.Dense {
+		var dims []int64
+		for _, d := range t.Shape {
+			dims = append(dims, int64(d))
+		}
+		parameter("dense/"+t.Name, dims...)
+	}
+	for i, t := range p.layout.Tables {
+		n := m.Tables[i].Rows
+		parameter("tables/"+t.Name+"/rows", n+1, int64(t.Dim()))
+		p.counts, p.encoders = append(p.counts, n), append(p.encoders, -1)
+	}
+	return p
+}
+
+// value is an input or output: a ValueInfoProto. A dimension that is not known has a name.
+type value struct {
+	name string
+	typ  int64
+	dims []string
+}
+
+// body adds the forward pass.
+func (p *program) body(m *export.Model) (inputs, outputs []value) {
+	var in forward.Inputs
+	var first forward.Value
+	p.Scope("inputs")
+	input := func(name string, t forward.Type, columns string) forward.Value {
+		inputs = append(inputs, value{name, types[t], []string{"rows", columns}})
+		v := forward.Value{Name: name, Type: t}
+		if first.Name == "" {
+			first = v
+		}
+		return v
+	}
+	values := map[string]forward.Value{} // features may share them
+	for _, f := range m.Graph.Features() {
+		if f.Kind == model.Dense {
+			in.Dense = append(in.Dense, input(f.Name, forward.Float, strconv.Itoa(f.Dim)))
+			continue
+		}
+		e, places := forward.Unpad(p, input(f.Name, forward.Int, "entries of "+f.Name))
+		if f.Values != "" {
+			if _, ok := values[f.Values]; !ok {
+				values[f.Values] = input(f.Values, forward.Float, "entries of "+f.Name)
+			}
+			e.Values = forward.Pick(p, values[f.Values], places)
+		}
+		in.Sparse = append(in.Sparse, e)
+	}
+	in.NumRows = p.Size(first, 0)
+	heads := m.Graph.Heads()
+	for i, v := range forward.Write(p, m.Graph, p.counts, in) {
+		p.nodes = append(p.nodes, node{op: "Identity", inputs: []string{v.Name}, outputs: []string{heads[i].Name}})
+		outputs = append(outputs, value{heads[i].Name, typeFloat, []string{"rows", strconv.Itoa(heads[i].Width)}})
+	}
+	return inputs, outputs
+}
+
+// writeData writes the parameters to the file of data, and returns the ids of each table, as fields of varints.
+func (p *program) writeData(ctx context.Context, m *export.Model, to export.Target) (ids [][]byte, err error) {
+	w, err := to.FS.Create(ctx, filepath.Join(to.Dir, DataName))
+	if err != nil {
+		return nil, fmt.Errorf("onnx: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	var buf []byte
+	at, parameter := int64(0), -1
+	// write writes values of a parameter, the first of which begin where its place is.
+	write := func(i int, v []float32) error {
+		buf = buf[:0]
+		if i != parameter {
+			buf, parameter = append(buf, make([]byte, p.tensor[i].at-at)...), i
+		}
+		for _, x := range v {
+			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(x))
+		}
+		at += int64(len(buf))
+		_, err := w.Write(buf)
+		return err
+	}
+	from := 0
+	for i, t := range p.layout.Dense {
+		if err := write(i, m.Dense[from:from+t.Len()]); err != nil {
+			return nil, fmt.Errorf("onnx: %w", err)
+		}
+		from += t.Len()
+	}
+	for i := range p.layout.Tables {
+		var keys []byte
+		n, rows := int64(0), len(p.layout.Dense)+i
+		err := m.Rows(ctx, i, func(r *table.Rows) error {
+			for _, k := range r.Keys {
+				keys = protowire.AppendVarint(keys, uint64(k))
+			}
+			n += int64(len(r.Keys))
+			to.Wrote(len(r.Keys))
+			return write(rows, r.Weights)
+		})
+		if err == nil && n != p.counts[i] {
+			err = fmt.Errorf("table %q has %d rows, not %d", p.layout.Tables[i].Name, n, p.counts[i])
+		}
+		if err == nil {
+			err = write(rows, forward.Spare(&p.layout.Tables[i]))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("onnx: %w", err)
+		}
+		ids = append(ids, keys)
+	}
+	if err := w.Commit(ctx); err != nil {
+		return nil, fmt.Errorf("onnx: %w", err)
+	}
+	return ids, nil
+}
+
+// message is the ModelProto.
+func (p *program) message(inputs, outputs []value, ids [][]byte, about []byte) []byte {
+	for t, at := range p.encoders {
+		if at < 0 {
+			continue
+		}
+		n := &p.nodes[at]
+		n.attrs = append(n.attrs, attrVarints("keys_int64s", ids[t]), attrVarints("values_int64s", numbers(p.counts[t])))
+	}
+	var graph, out protofield.Message
+	for i := range p.nodes {
+		graph.Bytes(1, p.nodes[i].message())
+	}
+	graph.Text(2, "monolith")
+	for i := range p.tensor {
+		graph.Bytes(5, p.tensor[i].message())
+	}
+	for _, v := range inputs {
+		graph.Bytes(11, v.message())
+	}
+	for _, v := range outputs {
+		graph.Bytes(12, v.message())
+	}
+	out.Int(1, irVersion)
+	out.Text(2, "monolith")
+	out.Bytes(7, graph)
+	for _, set := range []struct {
+		domain  string
+		version int64
+	}{{"", opset}, {domainML, opsetML}} {
+		var m protofield.Message
+		m.Text(1, set.domain)
+		m.Int(2, set.version)
+		out.Bytes(8, m)
+	}
+	var meta protofield.Message
+	meta.Text(1, "monolith")
+	meta.Bytes(2, about)
+	out.Bytes(14, meta)
+	return out
+}
+
+// numbers are 0, 1 ... n-1 as varints.
+func numbers(n int64) []byte {
+	var b []byte
+	for i := range n {
+		b = protowire.AppendVarint(b, uint64(i))
+	}
+	return b
+}
+
+// attrVarints is an AttributeProto of whole numbers.
+func attrVarints(name string, varints []byte) protofield.Message {
+	var m protofield.Message
+	m.Text(1, name)
+	m.Bytes(8, varints)
+	m.Int(20, 7)
+	return m
+}
+
+func (n *node) message() protofield.Message {
+	var m protofield.Message
+	for _, in := range n.inputs {
+		m.Text(1, in)
+	}
+	for _, o := range n.outputs {
+		m.Text(2, o)
+	}
+	m.Text(3, n.outputs[0])
+	m.Text(4, n.op)
+	for _, a := range n.attrs {
+		m.Bytes(5, a)
+	}
+	if n.domain != "" {
+		m.Text(7, n.domain)
+	}
+	return m
+}
+
+func (t *initializer) message() protofield.Message {
+	var m protofield.Message
+	m.Packed(1, t.dims...)
+	m.Int(2, t.typ)
+	m.Text(8, t.name)
+	if !t.outside {
+		m.Bytes(9, t.raw)
+		return m
+	}
+	for _, e := range [][2]string{{"location", DataName}, {"offset", strconv.FormatInt(t.at, 10)}, {"length", strconv.FormatInt(t.size, 10)}} {
+		var entry protofield.Message
+		entry.Text(1, e[0])
+		entry.Text(2, e[1])
+		m.Bytes(13, entry)
+	}
+	m.Int(14, 1)
+	return m
+}
+
+func (v *value) message() protofield.Message {
+	var shape, tensor, typ, m protofield.Message
+	for _, d := range v.dims {
+		var dim protofield.Message
+		if n, err := strconv.ParseInt(d, 10, 64); err == nil {
+			dim.Int(1, n)
+		} else {
+			dim.Text(2, d)
+		}
+		shape.Bytes(1, dim)
+	}
+	tensor.Int(1, v.typ)
+	tensor.Bytes(2, shape)
+	typ.Bytes(1, tensor)
+	m.Text(1, v.name)
+	m.Bytes(2, typ)
+	return m
+}
