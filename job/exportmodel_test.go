@@ -281,7 +281,7 @@ func TestExportFaults(t *testing.T) {
 		change func(o *job.ExportModelOptions)
 		want   string
 	}{
-		"format":      {func(o *job.ExportModelOptions) { o.Format = "arow" }, `models are written as native, safetensors, parquet, arrow, not as "arow", did you mean "arrow"?`},
+		"format":      {func(o *job.ExportModelOptions) { o.Format = "arow" }, `models are written as native, savedmodel, onnx, safetensors, parquet, arrow, not as "arow", did you mean "arrow"?`},
 		"feature":     {func(o *job.ExportModelOptions) { o.Slots = []string{"itm"} }, `"itm" is neither a slot nor a sparse feature of the snapshot, which has ["category" "item" "user"], did you mean "item"?`},
 		"dense":       {func(o *job.ExportModelOptions) { o.Slots = []string{"price"} }, `"price" is neither`},
 		"slot":        {func(o *job.ExportModelOptions) { o.Slots = []string{"32768"} }, "slot 32768 is none of 0 to 32767"},
@@ -336,7 +336,7 @@ func TestExportedModel(t *testing.T) {
 	t.Parallel()
 	cfg := trainTables(t)
 	tables, info := inTables(t, filepath.Join(cfg.Dir, "snapshots", "snap-00000001"), false)
-	for _, format := range []string{"native", "safetensors"} {
+	for _, format := range []string{"native", "savedmodel", "onnx", "safetensors"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			o := job.ExportModelOptions{Snapshot: cfg.Dir, Format: format, Dir: filepath.Join(t.TempDir(), "models"), Workers: 2, RowsPerFile: 50}

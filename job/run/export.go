@@ -12,7 +12,9 @@ import (
 
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/export/onnx"
 	"github.com/monolith-go/monolith/export/safetensors"
+	"github.com/monolith-go/monolith/export/savedmodel"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/components"
@@ -27,7 +29,9 @@ import (
 const formatNative = "native"
 
 // wholeFormats write all of a model, one after the other.
-func wholeFormats() []export.Format { return []export.Format{safetensors.Format{}} }
+func wholeFormats() []export.Format {
+	return []export.Format{savedmodel.Format{}, onnx.Format{}, safetensors.Format{}}
+}
 
 // wholeFormat is the one of a name, or nil.
 func wholeFormat(name string) export.Format {

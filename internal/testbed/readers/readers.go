@@ -31,13 +31,10 @@ const (
 	envPython = "MONOLITH_PYTHON"
 )
 
-// Run runs a program in Python and returns what it prints to standard output. The test ends when it fails, with what it logged; short tests are skipped.
+// Run runs a program in Python and returns what it prints to standard output. The test ends when it fails, with what it logged, and as [Need] says.
 func Run(t testing.TB, script string, args ...string) []byte {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("TensorFlow takes seconds to start")
-	}
-	cmd := exec.CommandContext(t.Context(), python(t), append([]string{"-c", script}, args...)...)
+	cmd := exec.CommandContext(t.Context(), Need(t), append([]string{"-c", script}, args...)...)
 	cmd.Env = append(os.Environ(), "TF_CPP_MIN_LOG_LEVEL=3", "CUDA_VISIBLE_DEVICES=", "PYTHONWARNINGS=ignore")
 	var out, logged bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &logged
@@ -47,9 +44,12 @@ func Run(t testing.TB, script string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// python is the program that has them.
-func python(t testing.TB) string {
+// Need returns the program that has the readers. Where there is none it ends the test, as testbed.Require says; short tests are skipped.
+func Need(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("TensorFlow takes seconds to start")
+	}
 	if own := os.Getenv(envPython); own != "" {
 		return own
 	}

@@ -28,13 +28,16 @@ func (a *App) exportModelCommand(out *outcome) *cobra.Command {
 complete. The snapshot is not changed.
 
   native       all of a model, for programs of monolith: rows with an index, which are mapped into memory and so opened at once
+  savedmodel   all of a model, for TensorFlow and TensorFlow Serving, which serves DIR as it is
+  onnx         all of a model, for onnxruntime and other programs that run ONNX
   safetensors  all of a model in one file: dense tensors, and of each table ids and the weights of each segment
   parquet      the rows of each table: id, slot, last update, updates, weights of each segment, and when asked the optimizers' state
   arrow        the same as Arrow IPC files
 
 SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it; JOB.yaml stands for its dir, and says where a runner submits to.
-It is read by parts, and never loaded whole. A run that was killed is continued when it is run again, but for safetensors, which begins again.`,
+It is read by parts, and never loaded whole. A run that was killed is continued when it is run again, but for savedmodel, onnx and safetensors, which begin again.`,
 		Example: `  monolith export runs/click --format native --dir models/click --keep 3
+  monolith export runs/click --format savedmodel --dir serving/click
   monolith export runs/click --format parquet --dir rows
   monolith export job.yaml --format arrow --dir rows --slot user
   monolith export verify models/click/12`,
