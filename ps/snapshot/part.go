@@ -54,12 +54,13 @@ type PartOptions struct {
 	Dir    string
 	Layout *param.Layout
 	Shard  int
-	// Allocator is where Arrow memory comes from; nil: memory.DefaultAllocator. Everything is given back by the end of
+	// Allocator is where Arrow memory comes from, of two goroutines at a time; nil: memory.DefaultAllocator. Everything is given back by the end of
 	// each call.
 	Allocator memory.Allocator
 	// Need estimates the bytes to be written, for the error of a full disk.
 	Need int64
-	// Pause, if not nil, is called without a lock after each millisecond of work or so, and may wait: others go first then.
+	// Pause, if not nil, is called without a lock after each millisecond of work or so, and may wait: others go first then. Two files of dense tensors are written at the same
+	// time, so that it may be called twice at once.
 	Pause func()
 	// Threads, if not nil, is how many threads may work on the next rows, asked for every record batch; nil: one. Where it is more than one, Pause is
 	// called by all of them, also at the same time. Files and digest are the same with any number.
@@ -378,19 +379,31 @@ func (w *PartWriter) Dense(tensors []Tensor) error {
 		}
 		w.part.Digest.Dense(t)
 	}
-	err := w.tensors(fmt.Sprintf("dense-%04d%s.arrow", w.o.Shard, w.o.suffix), KindDense, tensors, func(t Tensor) []float32 { return t.Weights })
+	// The disk makes two files durable in the time of one.
+	var state FileInfo
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		state, err = w.tensors("dense-state", KindDenseState, tensors, func(t Tensor) []float32 { return t.State })
+		done <- err
+	}()
+	weights, err := w.tensors("dense", KindDense, tensors, func(t Tensor) []float32 { return t.Weights })
+	if other := <-done; err == nil {
+		err = other
+	}
 	if err != nil {
 		return err
 	}
-	return w.tensors(fmt.Sprintf("dense-state-%04d%s.arrow", w.o.Shard, w.o.suffix), KindDenseState, tensors, func(t Tensor) []float32 { return t.State })
+	w.part.Files = append(w.part.Files, weights, state)
+	return nil
 }
 
-// tensors writes one file of dense tensors.
-func (w *PartWriter) tensors(name string, kind Kind, tensors []Tensor, values func(Tensor) []float32) error {
+// tensors writes one file of dense tensors, which is not added to the part.
+func (w *PartWriter) tensors(name string, kind Kind, tensors []Tensor, values func(Tensor) []float32) (info FileInfo, err error) {
 	schema := denseSchema()
-	f, err := w.create(name, schema)
+	f, err := w.create(fmt.Sprintf("%s-%04d%s.arrow", name, w.o.Shard, w.o.suffix), schema)
 	if err != nil {
-		return err
+		return info, err
 	}
 	b := array.NewRecordBuilder(w.o.Allocator, schema)
 	defer b.Release()
@@ -404,12 +417,12 @@ func (w *PartWriter) tensors(name string, kind Kind, tensors []Tensor, values fu
 		list.ValueBuilder().(*array.Float32Builder).AppendValues(values(t), nil)
 	}
 	if err := f.write(b.NewRecordBatch()); err != nil {
-		return errors.Join(err, f.abort())
+		return info, errors.Join(err, f.abort())
 	}
-	if err := w.finish(f, FileInfo{Kind: kind, Table: -1, Shard: w.o.Shard, Rows: int64(len(tensors))}); err != nil {
-		return errors.Join(err, f.abort())
+	if err := f.commit(); err != nil {
+		return info, errors.Join(err, f.abort())
 	}
-	return nil
+	return f.described(FileInfo{Kind: kind, Table: -1, Shard: w.o.Shard, Rows: int64(len(tensors))}), nil
 }
 
 // file is an Arrow file being written, hashed and counted on its way.
@@ -487,8 +500,13 @@ func (f *file) commit() error {
 
 // note adds a file that is durable to the part.
 func (f *file) note(info FileInfo) {
+	f.w.part.Files = append(f.w.part.Files, f.described(info))
+}
+
+// described completes the description of a file that is durable.
+func (f *file) described(info FileInfo) FileInfo {
 	info.Name, info.Bytes, info.SHA256 = f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))
-	f.w.part.Files = append(f.w.part.Files, info)
+	return info
 }
 
 func (w *PartWriter) finish(f *file, info FileInfo) error {

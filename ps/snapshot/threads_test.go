@@ -195,3 +195,20 @@ func BenchmarkPart(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDense writes the dense tensors of a network of 624-400-400-400-1 with the state of Adam.
+func BenchmarkDense(b *testing.B) {
+	l := &param.Layout{}
+	var tensors []snapshot.Tensor
+	for i, n := range []int{624 * 400, 400 * 400, 400 * 400, 400} {
+		spec := param.Tensor{Name: fmt.Sprint("w", i), Shape: []int{n}, Optimizer: optim.Adam{}}
+		l.Dense = append(l.Dense, spec)
+		tensors = append(tensors, snapshot.Tensor{Name: spec.Name, Shape: []int64{int64(n)}, Weights: make([]float32, n), State: make([]float32, spec.Optimizer.StateDim(n))})
+	}
+	dir := b.TempDir()
+	for b.Loop() {
+		if err := snapshot.NewPart(snapshot.PartOptions{Dir: dir, Layout: l}).Dense(tensors); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
