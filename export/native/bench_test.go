@@ -1,10 +1,12 @@
 package native_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
@@ -188,6 +190,31 @@ func BenchmarkExport(b *testing.B) {
 			}
 		}
 	})
+	b.Run(fmt.Sprintf("find all/rows=%d", n), func(b *testing.B) {
+		step := ^uint64(0) / uint64(n)
+		ids, dst := make([]int64, 1000), make([]float32, 17_000)
+		for b.Loop() {
+			debug.FreeOSMemory()
+			before := resident(b)
+			e, err := native.Open(b.Context(), dir)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for at := 0; at < n; at += len(ids) {
+				for i := range ids {
+					ids[i] = table.Unhash(uint64(at+i) * step)
+				}
+				if found, err := e.Find(0, ids, dst, nil); err != nil || found != len(ids) {
+					b.Fatal(found, err)
+				}
+			}
+			// Of the rows' bytes: ids and weights.
+			b.ReportMetric(float64(resident(b)-before)/float64(n*(8+4*17)), "resident/rows")
+			if err := e.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run(fmt.Sprintf("find 1000/rows=%d", n), func(b *testing.B) {
 		e := open(b, dir)
 		rng, step := rand.New(rand.NewPCG(1, 1)), ^uint64(0)/uint64(n)
@@ -202,4 +229,20 @@ func BenchmarkExport(b *testing.B) {
 			}
 		}
 	})
+}
+
+// resident is the memory of this process, in bytes; 0 where nobody says.
+func resident(b *testing.B) int64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Logf("no resident memory: %v", err)
+		return 0
+	}
+	_, text, _ = bytes.Cut(text, []byte("VmRSS:"))
+	kib := int64(0)
+	if _, err := fmt.Sscan(string(text), &kib); err != nil {
+		b.Fatal(err)
+	}
+	return kib << 10
 }
