@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/monolith-go/monolith/internal/example"
+	"github.com/monolith-go/monolith/internal/testbed/readers"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/filesink"
@@ -105,6 +106,44 @@ func TestOurSourceReadsIt(t *testing.T) {
 	})
 	if i != n {
 		t.Errorf("%d records of %d", i, n)
+	}
+}
+
+// TestTensorFlowReadsIt: TensorFlow finds the records of both members' rows, and nothing else, with its own parser.
+func TestTensorFlowReadsIt(t *testing.T) {
+	dir := t.TempDir()
+	s, err := tfrecordsink.New(filesink.Options{Dir: dir, RowsPerFile: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := memory.NewGoAllocator()
+	if err := errors.Join(w.Write(t.Context(), rows(t, mem, 0, 25)), w.Write(t.Context(), rows(t, mem, 25, 40)), w.Flush(t.Context()), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.tfrecord.gz"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	out := readers.Run(t, `
+import sys, tensorflow as tf
+for r in tf.data.TFRecordDataset(sorted(sys.argv[1:]), compression_type="GZIP"):
+    f = tf.train.Example.FromString(r.numpy()).features.feature
+    print(f["id"].int64_list.value[0], len(f["fids"].int64_list.value), "%.9g" % f["pair"].float_list.value[0], list(f["label"].float_list.value) if "label" in f else "null")
+`, files...)
+	var want strings.Builder
+	for i := range 40 {
+		label := "null"
+		if i%3 > 0 {
+			label = fmt.Sprintf("[%d.0]", i)
+		}
+		fmt.Fprintf(&want, "%d %d %.9g %s\n", -i, i%4, float32(i)/3, label)
+	}
+	if diff := cmp.Diff(want.String(), string(out)); diff != "" {
+		t.Error(diff)
 	}
 }
 

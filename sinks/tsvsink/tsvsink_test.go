@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/testbed/readers"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/filesink"
@@ -185,6 +186,27 @@ func TestOurSourceReadsIt(t *testing.T) {
 		})
 		if n != len(values) {
 			t.Errorf("%q: %d rows of %d", delimiter, n, len(values))
+		}
+	}
+}
+
+// TestPyarrowReadsIt: pyarrow finds every text, whatever is in it, with a tab and with a comma.
+func TestPyarrowReadsIt(t *testing.T) {
+	var want strings.Builder
+	for i, v := range values {
+		fmt.Fprintf(&want, "%d %x\n", int64(math.MaxInt64)-int64(i), v)
+	}
+	for _, delimiter := range []string{"\t", ","} {
+		path, _ := written(t, tsvsink.Options{Delimiter: delimiter}, func(mem memory.Allocator) *pipeline.Batch { return sampleOf(t, mem) })
+		out := readers.Run(t, `
+import sys, pyarrow as pa, pyarrow.csv as csv
+t = csv.read_csv(sys.argv[1], parse_options=csv.ParseOptions(delimiter=sys.argv[2], newlines_in_values=True),
+    convert_options=csv.ConvertOptions(column_types={'word, "quoted"': pa.binary()}, strings_can_be_null=False))
+for i, w in zip(t["id"].to_pylist(), t['word, "quoted"'].to_pylist()):
+    print(i, w.hex())
+`, path, delimiter)
+		if diff := cmp.Diff(want.String(), string(out)); diff != "" {
+			t.Errorf("delimiter %q\n%s", delimiter, diff)
 		}
 	}
 }
