@@ -327,6 +327,12 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 // SetTarget returns what [LoadOptions].Set needs to make predict.source of a job one of a target as of [ForTarget]. Errors: as of that.
 func SetTarget(target string) ([]string, error) { return spec.SetTarget(target, components.All()) }
 
+// Alone makes the job by which [Predict] predicts a target as of [ForTarget] with the snapshot or the native export at a path and without a job file; its options then
+// name the path too. Errors: [pipeline.ErrConfig]; those of [ForTarget].
+func Alone(ctx context.Context, path, target string, opts LoadOptions) (*Config, error) {
+	return run.Alone(ctx, path, target, usual(opts))
+}
+
 // PredictionSinks are the sinks of monolith that write files to a folder, by name: [Predict] writes to them, and to Kafka.
 func PredictionSinks() (names []string) {
 	for _, s := range components.All().Sinks {

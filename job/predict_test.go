@@ -592,3 +592,85 @@ func TestPredictAStream(t *testing.T) {
 		t.Errorf("%d predictions in the topic, want 100", len(got))
 	}
 }
+
+// TestPredictAlone: a snapshot, and an export of it, predict without the job file what they predict with it, also where there are heads, masks, buckets and
+// texts that are taken apart.
+func TestPredictAlone(t *testing.T) {
+	t.Parallel()
+	w := newPredictWorld(t)
+	want, _ := w.evaluated()
+	if _, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: w.path("run"), Format: "native", Dir: w.path("exports")}); err != nil {
+		t.Fatal(err)
+	}
+	predict := func(path, data, out string, set ...string) *job.Predicted {
+		t.Helper()
+		cfg, err := job.Alone(t.Context(), path, data, job.LoadOptions{Set: append(set, fmt.Sprintf("predict.to={jsonl: %q}", out))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := job.Predict(t.Context(), cfg, job.PredictOptions{Alone: path, Workers: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for name, path := range map[string]string{"snapshot": w.path("run"), "export": w.path("exports/1")} {
+		predict(path, w.path("new-*.csv"), w.path(name), predictFields)
+		w.check(name, w.predictions("jsonl", w.path(name)), want, false)
+	}
+	if _, err := job.Alone(t.Context(), w.path("used"), w.path("new-*.csv"), job.LoadOptions{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(fmt.Sprint(err), "or an export") {
+		t.Errorf("a folder that is no model: %v", err)
+	}
+	// The same for a job with everything that a recipe may have.
+	cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: many
+dir: %q
+source: {text: {files: [%q]}}
+parse:
+  format: csv
+  header: true
+  features:
+    - {name: who, column: user, slot: 3, regexp: "u(.*)", max: 1}
+    - {name: item, slot: 4, type: string, default: none}
+    - {name: cost, column: price, kind: dense, standardise: running, clip: [0, 2], missing: indicator}
+    - {name: band, column: price, slot: 5, buckets: [0.5, 1, 1.5]}
+  weight: {name: w, column: price}
+heads: [{name: click}, {name: paid, label: {column: price, positive: "> 1"}, mask: {}}]
+model: {shared_bottom: {dim: 4, hidden: [8]}}
+train: {precision: bf16}
+`, w.path("many"), w.path("train-*.csv")), "many.yaml", job.LoadOptions{Set: []string{fmt.Sprintf("predict={to: {jsonl: %q}, fields: [request, position, prediction, logit_click]}", w.path("with"))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Predict(t.Context(), cfg, job.PredictOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	predict(w.path("many"), w.path("train-*.csv"), w.path("without"), "predict.fields=[request, position, prediction, logit_click]")
+	var texts [2]string
+	for i, dir := range []string{"with", "without"} {
+		paths, err := filepath.Glob(w.path(dir + "/[^._]*"))
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("%q, %v", paths, err)
+		}
+		f, err := os.Open(paths[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(z)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(b)
+	}
+	if texts[0] != texts[1] || strings.Count(texts[0], "\n") != 4000 || !strings.Contains(texts[0], `"prediction_paid":`) {
+		t.Errorf("with its job file %.300s\nwithout %.300s", texts[0], texts[1])
+	}
+}

@@ -41,6 +41,9 @@ type PredictOptions struct {
 	Examples string
 	// Workers is how many splits are predicted side by side; 0: train.workers.
 	Workers int
+	// Alone is the folder of a snapshot, or of an export in native format, that is used with its own model: the job is one of [Alone]. Empty: the model
+	// is the job's.
+	Alone string
 	// MaxExamples ends the run when so many rows are there, those of earlier runs among them; 0: at the source's end.
 	MaxExamples int64
 }
@@ -63,33 +66,68 @@ func Predict(ctx context.Context, cfg *spec.Config, o PredictOptions) (_ *result
 	if p.hooks, err = newTelemetry(o.Registerer); err != nil {
 		return nil, err
 	}
-	if p.model, err = wiring.Model(p.cfg); err != nil {
-		return nil, err
-	}
-	if p.path, p.which, err = stored.SnapshotToRead(p.cfg, o.snapshot(p.cfg)); err != nil {
-		return nil, err
-	}
-	info, err := snapshot.ReadInfo(p.path)
-	if err != nil {
-		return nil, fmt.Errorf("job: %w", err)
-	}
-	moved, err := stored.Fits(p.cfg, info)
+	of, err := p.chooseModel(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(moved) > 0 {
-		p.notice("other columns are read than for snapshot %s: %s", p.path, strings.Join(moved, "; "))
-	}
+	defer func() { err = errors.Join(err, p.alone.close()) }()
 	if err := p.find(ctx); err != nil {
 		return nil, err
 	}
-	if p.place, err = openPlace(ctx, p.cfg, predictedOf{
-		Job: p.cfg.Name, Snapshot: filepath.Base(p.path), Created: info.Created, Model: hashed(p.model.String()), Fields: p.fields(),
-	}); err != nil {
+	of.Job, of.Model, of.Fields = p.cfg.Name, hashed(p.model.String()), p.fields()
+	if p.place, err = openPlace(ctx, p.cfg, of); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.place.close(context.WithoutCancel(ctx))) }()
 	return p.run(ctx)
+}
+
+// chooseModel finds the model and its parameters.
+func (p *prediction) chooseModel(ctx context.Context) (of predictedOf, err error) {
+	if p.opts.Alone != "" {
+		if p.alone, err = openAlone(ctx, p.opts.Alone); err != nil {
+			return of, err
+		}
+		p.model, p.path = p.alone.model, p.alone.path
+		return predictedOf{Snapshot: p.alone.name, Created: p.alone.created}, nil
+	}
+	if p.model, err = wiring.Model(p.cfg); err != nil {
+		return of, err
+	}
+	if p.path, p.which, err = stored.SnapshotToRead(p.cfg, p.opts.snapshot(p.cfg)); err != nil {
+		return of, err
+	}
+	info, err := snapshot.ReadInfo(p.path)
+	if err != nil {
+		return of, fmt.Errorf("job: %w", err)
+	}
+	moved, err := stored.Fits(p.cfg, info)
+	if err != nil {
+		return of, err
+	}
+	if len(moved) > 0 {
+		p.notice("other columns are read than for snapshot %s: %s", p.path, strings.Join(moved, "; "))
+	}
+	return predictedOf{Snapshot: filepath.Base(p.path), Created: info.Created}, nil
+}
+
+// open opens the parameters.
+func (p *prediction) open(ctx context.Context) (_ trainstep.OpenStore, closing func() error, err error) {
+	if p.alone != nil && p.alone.export != nil {
+		store := p.alone.export
+		return func(context.Context, *pipeline.Env) (trainstep.Store, error) { return store, nil }, func() error { return nil }, nil
+	}
+	cluster, err := coordinator.Open(ctx, coordinator.Options{
+		Layout: p.model.Layout(), NumShards: p.cfg.PS.Shards, Precision: wiring.Precision(&p.cfg.PS), Restore: p.path, ReadOnly: true,
+		Logger: p.log, Hooks: psHooks(p.hooks), Memory: tableMemory(p.cfg, p.opts.Memory),
+	})
+	if err != nil {
+		return nil, nil, fault.Unavailable(err)
+	}
+	clients := wiring.OpenClient(func(ctx context.Context, worker int) (*ps.Client, error) {
+		return cluster.Client(ctx, fmt.Sprintf("predict-%d", worker))
+	})
+	return clients.Stores(), func() error { return cluster.Close(context.WithoutCancel(ctx)) }, nil
 }
 
 // job is the job with what options say of it.
@@ -140,6 +178,7 @@ type prediction struct {
 	log         *slog.Logger
 	hooks       *telemetry.Metrics
 	model       model.Model
+	alone       *alone // nil: the model is the job's
 	path, which string // of the snapshot
 	reading     wiring.Reading
 	known       []string // the columns of the records; nil: not known
@@ -186,17 +225,11 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 		return nil, err
 	}
 	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
-	cluster, err := coordinator.Open(ctx, coordinator.Options{
-		Layout: p.model.Layout(), NumShards: p.cfg.PS.Shards, Precision: wiring.Precision(&p.cfg.PS), Restore: p.path, ReadOnly: true,
-		Logger: p.log, Hooks: psHooks(p.hooks), Memory: tableMemory(p.cfg, p.opts.Memory),
-	})
+	open, closing, err := p.open(ctx)
 	if err != nil {
-		return nil, fault.Unavailable(err)
+		return nil, err
 	}
-	defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
-	open := func(ctx context.Context, worker int) (*ps.Client, error) {
-		return cluster.Client(ctx, fmt.Sprintf("predict-%d", worker))
-	}
+	defer closing() //nolint:errcheck // nothing was written
 
 	mon := newMonitor(p.cfg, p.opts.Options, p.hooks)
 	mon.watched, mon.fills = "predict", newFillWatch(p.cfg, p.log)

@@ -28,21 +28,8 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := [][2]string{{"source." + t.kind.Name, "{}"}}
-	for _, k := range t.keys {
-		keys = append(keys, [2]string{"source." + t.kind.Name + "." + k[0], k[1]})
-	}
-	if t.format != "" {
-		keys = append(keys, [2]string{"parse.format", t.format})
-	}
-	if t.header {
-		keys = append(keys, [2]string{"parse.header", "true"})
-	}
-	if t.columns != nil {
-		keys = append(keys, [2]string{"parse.columns", "[" + strings.Join(t.columns, ", ") + "]"})
-	}
 	c := &Config{Version: 1, Name: target, set: opts.Components}
-	places, faults := schema(opts.Components).Assign(keys, opts.layers(), c)
+	places, faults := schema(opts.Components).Assign(t.sourceKeys(), opts.layers(), c)
 	if c.places = places; len(faults) > 0 {
 		return nil, &ConfigError{Faults: faults}
 	}
@@ -53,6 +40,24 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 		c.Parse.Format = "" // what the records are like is seen when they are read
 	}
 	return c, nil
+}
+
+// sourceKeys are those that make the target the source of a job.
+func (r *recognised) sourceKeys() [][2]string {
+	keys := [][2]string{{"source." + r.kind.Name, "{}"}}
+	for _, k := range r.keys {
+		keys = append(keys, [2]string{"source." + r.kind.Name + "." + k[0], k[1]})
+	}
+	if r.format != "" {
+		keys = append(keys, [2]string{"parse.format", r.format})
+	}
+	if r.header {
+		keys = append(keys, [2]string{"parse.header", "true"})
+	}
+	if r.columns != nil {
+		keys = append(keys, [2]string{"parse.columns", "[" + strings.Join(r.columns, ", ") + "]"})
+	}
+	return keys
 }
 
 // SetTarget returns the keys, as [LoadOptions].Set has them, that make predict.source one of a target as of [ForTarget]. Which columns

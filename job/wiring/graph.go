@@ -29,6 +29,9 @@ func (open OpenClient) store(ctx context.Context, env *pipeline.Env) (trainstep.
 	return open.client(ctx, env)
 }
 
+// Stores opens the sessions as what is only read from.
+func (open OpenClient) Stores() trainstep.OpenStore { return open.store }
+
 func (open OpenClient) pusher(ctx context.Context, env *pipeline.Env) (gradsink.Store, error) {
 	return open.client(ctx, env)
 }

@@ -235,9 +235,9 @@ func headerOf(ctx context.Context, src pipeline.Source[*pipeline.Block], s pipel
 }
 
 // PredictGraph is source ─> parse ─> batch ─╫─> lookup ─> predict ─> predictions. What is predicted has the fields of the reading, which
-// may lack labels. outs gets the writers; nil in a graph that is only planned. output tells these predictions from others in the same
+// may lack labels. open gives the parameters; outs gets the writers; nil in a graph that is only planned. output tells these predictions from others in the same
 // place.
-func PredictGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *Outputs, output string) (*pipeline.Plan, *trainstep.Predict, error) {
+func PredictGraph(c *spec.Config, r Reading, m model.Model, open trainstep.OpenStore, outs *Outputs, output string) (*pipeline.Plan, *trainstep.Predict, error) {
 	to := c.Predict.To
 	if to == nil || to.Value() == nil {
 		return nil, nil, fault.Config("job: predict.to is not set: say where predictions go")
@@ -255,8 +255,8 @@ func PredictGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, out
 		return nil, nil, err
 	}
 	examples = pipeline.Prefetch(examples, "prefetch", max(c.Train.Prefetch.Parse, 1))
-	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store).Unlabelled())
-	stage := trainstep.NewPredict(m, open.store, c.StepThreads(), r.Fields.List)
+	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open).Unlabelled())
+	stage := trainstep.NewPredict(m, open, c.StepThreads(), r.Fields.List)
 	predicted := pipeline.Via(looked, "predict", stage)
 	pipeline.Into(predicted, NodePredictions, outputSink{sink, NodePredictions, outs})
 	plan, err := g.Plan()

@@ -25,13 +25,16 @@ func (a *App) predictCommand(out *outcome) *cobra.Command {
 		errTo                       = func(text string, args ...any) error { return &usageError{message: fmt.Sprintf(text, args...)} }
 	)
 	command = &cobra.Command{
-		Use:   "predict JOB.yaml",
+		Use:   "predict JOB.yaml|SNAPSHOT|EXPORT",
 		Short: "Write what a snapshot predicts of examples",
 		Long: `Score examples with a snapshot of the job and write the predictions: one for each row, in the order of each file or partition. Labels are not
 needed. Nothing of the job is changed.
 
 The examples are those of predict.source, or where there is none of the job's source; --data names others, and --examples eval takes
 those of eval.source. The snapshot is the best one where the job has train.early_stop, otherwise the newest, or the one that --snapshot names.
+
+SNAPSHOT, the folder of a snapshot or a job's dir for the newest one in it, and EXPORT, the folder of a native export, need no job file: they say what
+their features are made of, and --data names the examples.
 
 Predictions go to predict.to: files of JSON lines, lines with delimiters (tsv), Parquet, Arrow or TFRecord, or a Kafka topic. --fields says which
 columns are beside them: columns of the records as the text that is there, and the words label, weight, time, position, split, logit,
@@ -45,12 +48,21 @@ refused.`,
   monolith predict job.yaml --to tsv --dir scores --fields user,label,logit
   monolith predict job.yaml --to tsv --dir scores --delimiter ,
   monolith predict job.yaml --data kafka://h:9092/asked --to kafka://h:9092/said
-  monolith predict job.yaml --examples eval --to parquet --dir scored`,
-		Args:              exactly("a job file"),
+  monolith predict job.yaml --examples eval --to parquet --dir scored
+  monolith predict models/click/12 --data new.csv --to jsonl --dir scored`,
+		Args:              exactly("a job file, a snapshot or an export"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var own []string
-			if data != "" {
+			o.Alone = ""
+			if !isJobFile(args[0]) && isDir(args[0]) {
+				switch o.Alone = args[0]; {
+				case data == "":
+					return errTo("--data is missing: what %s is to predict; a job file says it itself", args[0])
+				case snaps != "":
+					return errTo("--snapshot is for a job file; %s is used as it is", args[0])
+				}
+			} else if data != "" {
 				keys, err := job.SetTarget(data)
 				if err != nil {
 					return fmt.Errorf("--data: %w", err)
@@ -93,7 +105,14 @@ refused.`,
 			case o.MaxExamples < 0:
 				return errTo("--max-examples is %d, must be at least 0", o.MaxExamples)
 			}
-			cfg, err := a.loadUntrained(args[0], onRunner(append(own, set...), runner))
+			own = onRunner(append(own, set...), runner)
+			var cfg *job.Config
+			var err error
+			if o.Alone != "" {
+				cfg, err = job.Alone(cmd.Context(), o.Alone, data, job.LoadOptions{Set: own, Env: a.Env})
+			} else {
+				cfg, err = a.loadUntrained(args[0], own)
+			}
 			if err != nil {
 				return err
 			}
