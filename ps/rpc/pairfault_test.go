@@ -206,7 +206,7 @@ func (f *faults) lease(ctx context.Context, addr string, c ps.LeaseCall, send rp
 	f.mu.Lock()
 	n, wait := 100, time.Duration(f.r.Int64N(int64(3*f.p.lease)))
 	if f.on {
-		n = f.r.IntN(80)
+		n = f.r.IntN(160)
 	}
 	what := [...]string{"calls lost", "answers lost", "calls doubled", "calls delayed", "calls made"}[min(n/10, 4)]
 	f.n[what]++
@@ -276,22 +276,33 @@ func TestMessagesOfPair(t *testing.T) {
 				defer close(over)
 				for range events {
 					time.Sleep(some())
-					switch r.IntN(6) {
-					case 0, 1:
+					switch r.IntN(8) {
+					case 0:
 						f.restart(r.IntN(2), some())
-					case 2:
-						err := p.remote.Promote(t.Context(), 1)
+					case 1, 2: // for long enough that the other takes over, where it may
+						p.seen.mu.Lock()
+						term := p.seen.term
+						p.seen.mu.Unlock()
+						f.restart(int(term%2), 2*p.lease+2*some())
+					case 3, 6, 7:
+						err := ps.ErrNotReady
+						for tries := 20; errors.Is(err, ps.ErrNotReady) && tries > 0; tries-- { // as soon as the standby has caught up
+							time.Sleep(p.lease / 10)
+							err = p.remote.Promote(t.Context(), 1)
+						}
 						if err != nil && !errors.Is(err, ps.ErrNotReady) && !errors.Is(err, ps.ErrUnreachable) && !errors.Is(err, ps.ErrClosed) {
 							t.Errorf("promoting: %v", err)
 						}
-					case 3:
+					case 4:
+						p.cables[r.IntN(2)].Delay(some() / 8)
+					case 5:
 						c := p.cables[r.IntN(2)]
 						c.Cut(true)
 						time.Sleep(some())
 						c.Cut(false)
-					case 4:
-						p.cables[r.IntN(2)].Delay(some() / 8)
-					case 5:
+						if r.IntN(2) > 0 {
+							continue
+						}
 						p.first.Stop()
 						if err := p.c.Close(t.Context()); err != nil {
 							t.Error(err)
