@@ -233,7 +233,7 @@ func TestChangesFollowedWhileShardsChange(t *testing.T) {
 			Give: func(c *job.Change) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if c.Entry != nil && len(c.Entry.Weights) > 1 {
+				if c.Entry != nil && len(c.Weights) > 1 {
 					tbl, rows[c.ID] = c.Table, c.Entry
 				}
 				select {
