@@ -93,17 +93,20 @@ func TestKilledExportsAreWhole(t *testing.T) {
 	const rows, dim = 600_000, 16
 	weight := func(row, i int) float32 { return float32(row%1000) - float32(i)/16 }
 	info, number := largeSnapshot(t, rows, dim, weight)
-	for name, c := range map[string]struct{ format, runner, extension string }{
-		"local":  {"parquet", "local", ".parquet"},
-		"prism":  {"parquet", "prism", ".parquet"},
-		"native": {"native", "local", ".slab"},
+	for name, c := range map[string]struct {
+		format, runner, extension, rowsPerFile string
+		pause                                  int // at most, milliseconds: the export has to be under way still
+	}{
+		"local":  {"parquet", "local", ".parquet", "20000", 100},
+		"prism":  {"parquet", "prism", ".parquet", "20000", 100},
+		"native": {"native", "local", ".slab", "8000", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 7))
 			dir := filepath.Join(t.TempDir(), "exports")
-			args := []string{"export", info.Path, "--format", c.format, "--dir", dir, "--rows-per-file", "20000", "--workers", "2", "--runner", c.runner, "--json"}
+			args := []string{"export", info.Path, "--format", c.format, "--dir", dir, "--rows-per-file", c.rowsPerFile, "--workers", "2", "--runner", c.runner, "--json"}
 			written := func() []string {
 				found, err := filepath.Glob(filepath.Join(dir, "*", "users", "[^.]*"+c.extension))
 				if err != nil {
@@ -116,7 +119,7 @@ func TestKilledExportsAreWhole(t *testing.T) {
 			for ; kills < 10; kills++ {
 				was := files()
 				// Some files further, however fast the machine is at the moment, and anywhere in the next one.
-				more, pause := 1+rng.IntN(6), time.Duration(rng.IntN(100))*time.Millisecond
+				more, pause := 1+rng.IntN(6), time.Duration(rng.IntN(c.pause))*time.Millisecond
 				due, ended := make(chan time.Time, 1), make(chan struct{})
 				var watch sync.WaitGroup
 				watch.Go(func() {

@@ -2,22 +2,18 @@ package safetensors_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/safetensors"
 	"github.com/monolith-go/monolith/internal/fsx"
-	"github.com/monolith-go/monolith/internal/testbed/readers"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/ps/table"
@@ -175,45 +171,6 @@ func TestWrite(t *testing.T) {
 	var back export.Model
 	if err := json.Unmarshal([]byte(meta["monolith"]), &back); err != nil || !graph.Equal(back.Graph, m.Graph) {
 		t.Errorf("the model in the header: %v", err)
-	}
-}
-
-// theirs reads a file with the safetensors of Python: of each tensor its type, shape and the SHA-256 of its bytes, and the model's kind.
-const theirs = `
-import hashlib, json, sys
-from safetensors import safe_open
-with safe_open(sys.argv[1], framework="numpy") as f:
-    tensors = {k: [str(t.dtype), list(t.shape), hashlib.sha256(t.tobytes()).hexdigest()] for k in f.keys() for t in [f.get_tensor(k)]}
-    print(json.dumps({"tensors": tensors, "kind": json.loads(f.metadata()["monolith"])["kind"]}))
-`
-
-// TestReadByItsOwn: safetensors itself reads what is written.
-func TestReadByItsOwn(t *testing.T) {
-	t.Parallel()
-	m, dir := train(t), t.TempDir()
-	if err := (safetensors.Format{}).Write(t.Context(), m, export.Target{FS: fsx.Local{}, Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, safetensors.Name)
-	_, header, data := read(t, path)
-	var got struct {
-		Tensors map[string][3]any
-		Kind    string
-	}
-	if err := json.Unmarshal(readers.Run(t, theirs, path), &got); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string][3]any{}
-	for name, x := range header {
-		shape := make([]any, len(x.Shape))
-		for i, d := range x.Shape {
-			shape[i] = float64(d)
-		}
-		sum := sha256.Sum256(data[x.Data[0]:x.Data[1]])
-		want[name] = [3]any{map[string]string{"F32": "float32", "I64": "int64"}[x.Dtype], shape, hex.EncodeToString(sum[:])}
-	}
-	if !reflect.DeepEqual(got.Tensors, want) || got.Kind != "deepfm" {
-		t.Errorf("it reads a %s of %v, want %v", got.Kind, got.Tensors, want)
 	}
 }
 
