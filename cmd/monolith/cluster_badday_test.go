@@ -104,7 +104,7 @@ func (c *cluster) snapshots() []string {
 
 // child is a process under way.
 type child struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	mu   sync.Mutex
 	errs bytes.Buffer
@@ -126,7 +126,7 @@ func (p *child) text() string {
 }
 
 // start runs a command line in a folder, "" for this one. It is killed at the end of the test.
-func start(t *testing.T, dir string, args ...string) *child {
+func start(t testing.TB, dir string, args ...string) *child {
 	t.Helper()
 	path, err := bin()
 	if err != nil {
