@@ -229,20 +229,26 @@ func (p *processes) dump() {
 	}
 }
 
-// start writes a job for shards in processes and starts these.
+// startShards writes a job for shards in processes and starts these.
 func startShards(t *testing.T, path, text string, shards int) *processes {
 	t.Helper()
-	dir := t.TempDir()
-	p := &processes{t: t, path: path, dir: filepath.Join(dir, "run"), job: filepath.Join(dir, "job.yaml"), procs: map[string]*process{}}
 	addrs := make([]string, shards)
 	for i := range addrs {
 		addrs[i] = testbed.FreeAddr(t)
 	}
-	text = strings.Replace(text, "ADDRESSES", "["+strings.Join(addrs, ", ")+"]", 1)
-	text = strings.Replace(text, "DIR", p.dir, 1)
-	if err := os.WriteFile(p.job, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	p := newProcesses(t, path)
+	p.write(text, addrs)
+	for i := range shards {
+		p.launch(shardName(i), "ps", p.job, "--shard", fmt.Sprint(i), "-v")
 	}
+	return p
+}
+
+// newProcesses has none yet. Those that are launched are killed at the end of the test.
+func newProcesses(t *testing.T, path string) *processes {
+	t.Helper()
+	dir := t.TempDir()
+	p := &processes{t: t, path: path, dir: filepath.Join(dir, "run"), job: filepath.Join(dir, "job.yaml"), procs: map[string]*process{}}
 	t.Cleanup(func() {
 		p.mu.Lock()
 		all := make([]*process, 0, len(p.procs))
@@ -254,10 +260,17 @@ func startShards(t *testing.T, path, text string, shards int) *processes {
 			pr.end(syscall.SIGKILL)
 		}
 	})
-	for i := range shards {
-		p.launch(shardName(i), "ps", p.job, "--shard", fmt.Sprint(i), "-v")
-	}
 	return p
+}
+
+// write writes the job, of shards at the given addresses.
+func (p *processes) write(text string, addrs []string) {
+	p.t.Helper()
+	text = strings.Replace(text, "ADDRESSES", "["+strings.Join(addrs, ", ")+"]", 1)
+	text = strings.Replace(text, "DIR", p.dir, 1)
+	if err := os.WriteFile(p.job, []byte(text), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func shardName(i int) string { return fmt.Sprintf("shard-%d", i) }
