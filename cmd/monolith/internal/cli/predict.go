@@ -144,7 +144,6 @@ refused.`,
 	flags.StringVar(&o.Examples, "examples", "", "take those of this `section`: eval")
 	flags.StringVar(&snaps, "snapshot", "", "`folder` or number of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	flags.IntVar(&o.Workers, "workers", 0, "how `many` splits are predicted side by side (default: train.workers)")
-	flags.Lookup("workers").DefValue = ""
 	flags.Int64Var(&o.MaxExamples, "max-examples", 0, "end when so many `rows` are there, those of earlier runs among them; 0: at the source's end")
 	addRunner(command, &runner)
 	addSet(command, &set)

@@ -64,6 +64,5 @@ Training does this by itself where its dir has no snapshots: the command is for 
 	addSet(cmd, &set)
 	cmd.Flags().StringVar(&o.To, "to", "", "`folder` for the snapshots of a URL, which has none")
 	cmd.Flags().Uint64Var(&o.ID, "number", 0, "`number` of the snapshot. Default: the newest that is whole")
-	cmd.Flags().Lookup("number").DefValue = ""
 	return cmd
 }

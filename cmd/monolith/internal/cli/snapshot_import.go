@@ -194,7 +194,6 @@ Monolith has the rule, their optimizers' state. Importing what was exported give
 	flags.IntVar(&o.Shards, "shards", 0, "how `many` files each is written to. Default: one for each million rows, at most four")
 	flags.IntVar(&o.Servers, "servers", 0, "how `many` parameter servers the model has there: each has files of its own, with _0 and so on behind their name")
 	flags.BoolVar(&o.Serving, "serving", false, "leave out the optimizers' state, times and counts")
-	flags.Lookup("step").DefValue, flags.Lookup("shards").DefValue, flags.Lookup("servers").DefValue = "", "", ""
 	return cmd
 }
 
