@@ -179,6 +179,19 @@ func open(t testing.TB, dir string) *native.Export {
 	return e
 }
 
+// TestFolder keeps tables of any name inside of the export, and apart.
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, name := range []string{"embedding", ".", "..", "...", "../other", "a/b", "/", "%2E.", ".hidden", "%2F"} {
+		folder := native.Folder(name)
+		if filepath.Dir(filepath.Join("dir", folder)) != "dir" || seen[folder] != "" {
+			t.Errorf("table %q has folder %q, and %q too", name, folder, seen[folder])
+		}
+		seen[folder] = name
+	}
+}
+
 // TestRows: an export has the rows of its snapshot, whole or incremental, of any number of shards, to the bit, and what training would begin others with.
 func TestRows(t *testing.T) {
 	t.Parallel()

@@ -62,8 +62,15 @@ func (m manifest) sum() (uint32, error) {
 	return crc32.Checksum(b, castagnoli), err
 }
 
-// Folder is where the rows of a table lie below the folder of an export.
-func Folder(table string) string { return url.PathEscape(table) }
+// Folder is where the rows of a table lie below the folder of an export: the table's name, in which what paths take for their own is escaped, the dot
+// at the beginning too.
+func Folder(table string) string {
+	name := url.PathEscape(table)
+	if rest, ok := strings.CutPrefix(name, "."); ok {
+		return "%2E" + rest
+	}
+	return name
+}
 
 // Rows describes the sink of the rows of a table, which batches of a snapshot's rows go to: each with ids, column fid, in the order of
 // [table.Hash], and weights of dim numbers in all, columns weights_SEGMENT. It is a [filesink.Sink]: a killed writer is continued by another. rowsPerFile 0: as usual.
