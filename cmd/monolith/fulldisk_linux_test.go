@@ -92,7 +92,7 @@ func TestFullDiskDuringExport(t *testing.T) {
 	dir, fill := smallDisk(t)
 	job := writeJob(t, fmt.Sprintf(smallJob, t.TempDir(), "{synthetic: {examples: 20000}}"))
 	monolith(t, "train", job).wants(t, 0)
-	for _, format := range []string{"native", "safetensors", "parquet"} {
+	for _, format := range []string{"native", "savedmodel", "onnx", "safetensors", "parquet"} {
 		free := fill()
 		to := filepath.Join(dir, format)
 		o := monolith(t, "export", job, "--format", format, "--dir", to)
