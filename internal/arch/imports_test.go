@@ -32,8 +32,9 @@ var layers = map[string][]string{
 	"transforms": {"internal", "proto", "pipeline", "model"},
 	"sinks":      {"internal", "proto", "pipeline", "model", "ps"},
 	"export":     {"internal", "proto", "pipeline", "model", "ps", "sinks/filesink"},
+	"serving":    {"internal", "proto", "pipeline", "model", "export", "transforms"},
 	"runners":    {"internal", "proto", "pipeline"},
-	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "runners"},
+	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "serving", "runners"},
 	"cmd":        {"*"},
 	"examples":   {"*"},
 }

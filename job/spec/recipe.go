@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/job/component"
 )
 
 // Recipe describes what examples are made of: every setting of each feature, in order, and the rules of label and
@@ -298,4 +299,23 @@ func DecodeRecipe(b []byte) (Recipe, error) {
 	}
 	err := json.Unmarshal(b, &r)
 	return r, err
+}
+
+// ForFeatures makes a job that has the features of a stored recipe and nothing else. Errors: a [*ConfigError] for a recipe that does not say what the features are.
+func ForFeatures(stored json.RawMessage, set component.Set) (*Config, error) {
+	r, err := DecodeRecipe(stored)
+	if err != nil {
+		return nil, &ConfigError{Faults: []Fault{{Message: fmt.Sprintf("values cannot be made features: %v", err)}}}
+	}
+	features, err := json.Marshal(r.Features)
+	if err != nil {
+		panic("job: a setting does not marshal: " + err.Error()) // settings only
+	}
+	c := &Config{Version: 1, set: set}
+	places, faults := schema(set).Assign([][2]string{{"parse.features", string(features)}}, conf.Layers{}, c)
+	if c.places = places; len(faults) > 0 {
+		return nil, &ConfigError{Faults: faults}
+	}
+	c.derive()
+	return c, nil
 }

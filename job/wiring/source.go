@@ -301,3 +301,14 @@ func (r Reading) splits(ctx context.Context) ([]pipeline.Split, error) {
 	}
 	return src.Splits(ctx)
 }
+
+// RecipeOptions is a stored recipe in the words of the parse package, for records that have a column for each feature and no labels. Errors: those of [spec.ForFeatures].
+func RecipeOptions(recipe []byte, set component.Set) (parse.Options, error) {
+	c, err := spec.ForFeatures(recipe, set)
+	if err != nil {
+		return parse.Options{}, err
+	}
+	o := Reading{Job: c}.ParseOptions()
+	o.Labels = nil
+	return o, nil
+}

@@ -1,0 +1,95 @@
+package serving
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/monolith-go/monolith/internal/telemetry"
+)
+
+// Metrics are what a server counts, under TensorFlow Serving's names where it has them. Methods may overlap; a nil one counts nothing.
+type Metrics struct {
+	requests, examples, loads *prometheus.CounterVec
+	latency                   *prometheus.HistogramVec
+	waiting, version          *prometheus.GaugeVec
+	taken                     *prometheus.GaugeVec
+}
+
+// Descriptions lists the metrics in the order of the documentation.
+func Descriptions() []telemetry.Metric {
+	var list []telemetry.Metric
+	newMetrics(func(d telemetry.Metric, _ prometheus.Collector) { list = append(list, d) })
+	return list
+}
+
+// NewMetrics registers the metrics with reg. A registry takes one server.
+func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
+	var errs []error
+	m := newMetrics(func(_ telemetry.Metric, c prometheus.Collector) { errs = append(errs, reg.Register(c)) })
+	return m, errors.Join(errs...)
+}
+
+// newMetrics is the list of the metrics, each of which register gets.
+func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		register(telemetry.Metric{Name: name, Type: "counter", Help: help, Labels: labels}, c)
+		return c
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		c := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		register(telemetry.Metric{Name: name, Type: "gauge", Help: help, Labels: labels}, c)
+		return c
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		c := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10, 1.8, 33)}, labels)
+		register(telemetry.Metric{Name: name, Type: "histogram", Help: help, Labels: labels}, c)
+		return c
+	}
+	return &Metrics{
+		requests: counter(":tensorflow:serving:request_count", "Requests for predictions, by the gRPC code of their answer.", "model_name", "status"),
+		examples: counter(":tensorflow:serving:request_example_count_total", "Examples that were predicted.", "model_name"),
+		latency:  histogram(":tensorflow:serving:request_latency", "Time from a whole request to its answer, in microseconds.", "API", "entrypoint", "model_name"),
+		loads:    counter("monolith_serving_loads_total", "Versions that were opened, by result.", "code", "model_name"),
+		waiting:  gauge("monolith_serving_waiting_requests", "Requests that wait for a thread."),
+		version:  gauge("monolith_serving_version", "Number of the version that predicted last.", "model_name"),
+		taken:    gauge("monolith_serving_snapshot_timestamp_seconds", "When the snapshot of that version was taken, in Unix time.", "model_name"),
+	}
+}
+
+// Loaded counts a version that was opened, or was not: it is [ModelsOptions].Loaded.
+func (m *Metrics) Loaded(model string, _ time.Duration, err error) {
+	code := "ok"
+	if err != nil {
+		code = "error"
+	}
+	m.loads.WithLabelValues(code, model).Inc()
+}
+
+// done counts a request. model is one that is served: names of others are not kept.
+func (m *Metrics) done(model, api, entry string, took time.Duration, code codes.Code) {
+	if m == nil {
+		return
+	}
+	m.requests.WithLabelValues(model, code.String()).Inc()
+	m.latency.WithLabelValues(api, entry, model).Observe(float64(took.Microseconds()))
+}
+
+// predicted counts the examples that a version has predicted.
+func (m *Metrics) predicted(model string, number int64, taken time.Time, examples int) {
+	if m == nil {
+		return
+	}
+	m.examples.WithLabelValues(model).Add(float64(examples))
+	m.version.WithLabelValues(model).Set(float64(number))
+	m.taken.WithLabelValues(model).Set(float64(taken.UnixMilli()) / 1e3)
+}
+
+func (m *Metrics) wait(n float64) {
+	if m != nil {
+		m.waiting.WithLabelValues().Add(n)
+	}
+}

@@ -1,0 +1,475 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/internal/nearest"
+)
+
+// Policy says which versions of a model are served. The zero value is the newest that opens.
+type Policy struct {
+	// Latest is how many of the newest that open are served; 0: 1.
+	Latest int
+	// All are all that open, whatever Latest is.
+	All bool
+	// Specific are those of these numbers, whatever Latest is.
+	Specific []int64
+}
+
+// ModelConfig is a model to serve.
+type ModelConfig struct {
+	// Name is what requests call it.
+	Name string
+	// Dir is a native export, or a folder of exports by their numbers, which is watched.
+	Dir string
+	// Policy says which of the exports are served.
+	Policy Policy
+	// Labels are names of versions for requests, such as "stable".
+	Labels map[string]int64
+}
+
+// State is what a version is doing, with the numbers of TensorFlow Serving (ModelVersionStatus.State).
+type State int32
+
+// The states of versions.
+const (
+	Loading   State = 20
+	Available State = 30
+	Unloading State = 40
+	End       State = 50
+)
+
+// String is the name of the state.
+func (s State) String() string {
+	switch s {
+	case Loading:
+		return "LOADING"
+	case Available:
+		return "AVAILABLE"
+	case Unloading:
+		return "UNLOADING"
+	case End:
+		return "END"
+	}
+	return "UNKNOWN"
+}
+
+// VersionStatus is how a version of a model is.
+type VersionStatus struct {
+	Version int64
+	State   State
+	// Err is why it could not be opened.
+	Err error
+}
+
+// ModelsOptions say what is served. Recipe is required.
+type ModelsOptions struct {
+	// Recipe gives what a model's parse recipe says.
+	Recipe Recipe
+	// Logger gets a line for each version that comes or goes, or cannot be opened; nil: nothing is logged.
+	Logger *slog.Logger
+	// Loaded is called when a version was opened, or could not be; nil: nobody asks.
+	Loaded func(model string, took time.Duration, err error)
+}
+
+// Models are the models that are served, with those of their versions that are open. Methods may overlap.
+type Models struct {
+	o   ModelsOptions
+	log *slog.Logger
+
+	reload sync.Mutex // one change of what is open at a time
+
+	mu     sync.Mutex
+	models map[string]*servable
+	closed bool
+}
+
+// servable is a model with its versions.
+type servable struct {
+	config   ModelConfig
+	versions map[int64]*held // that are or were open, or could not be opened
+}
+
+// held is a version with who uses it. It is guarded by the lock of Models.
+type held struct {
+	model   string
+	number  int64
+	version *Version // nil: it is not open
+	state   State
+	err     error
+	uses    int
+	fresh   time.Time // of the manifest that could not be opened
+}
+
+// NewModels serves nothing until [Models.Configure].
+func NewModels(o ModelsOptions) *Models {
+	return &Models{o: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), models: map[string]*servable{}}
+}
+
+// Configure makes these the models that are served, and opens what is there of them. Models that are no longer among them are closed when their last request has ended. Errors: all
+// models of which no version can be opened, and of which others are served as before; configurations that cannot be, in which case nothing is changed.
+func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
+	if err := checkConfigs(models); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	named := map[string]bool{}
+	for _, c := range models {
+		named[c.Name] = true
+		if s := m.models[c.Name]; s != nil {
+			s.config = c
+		} else {
+			m.models[c.Name] = &servable{config: c, versions: map[int64]*held{}}
+		}
+	}
+	var gone []*held
+	for name, s := range m.models {
+		if !named[name] {
+			gone = slices.AppendSeq(gone, maps.Values(s.versions))
+			delete(m.models, name)
+		}
+	}
+	m.mu.Unlock()
+	for _, h := range gone {
+		m.drop(h)
+	}
+	return m.Refresh(ctx)
+}
+
+// checkConfigs refuses what cannot be served.
+func checkConfigs(models []ModelConfig) error {
+	seen := map[string]bool{}
+	for _, c := range models {
+		switch {
+		case c.Name == "" || c.Dir == "":
+			return invalid("model %q of folder %q: needs a name and a folder", c.Name, c.Dir)
+		case seen[c.Name]:
+			return invalid("there are two models %q", c.Name)
+		case c.Policy.Latest < 0:
+			return invalid("model %q: the newest %d versions cannot be served", c.Name, c.Policy.Latest)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+// Watch calls Refresh at intervals until ctx ends.
+func (m *Models) Watch(ctx context.Context, every time.Duration) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			_ = m.Refresh(ctx) // each version's error is logged, and its state has it
+		}
+	}
+}
+
+// Refresh looks into the folders of the models, and opens and closes versions as their policies say: new ones are open before others go. Errors: all models that have no version
+// to serve.
+func (m *Models) Refresh(ctx context.Context) error {
+	m.reload.Lock()
+	defer m.reload.Unlock()
+	m.mu.Lock()
+	all := slices.Collect(maps.Values(m.models))
+	m.mu.Unlock()
+	var errs []error
+	for _, s := range all {
+		if err := m.refresh(ctx, s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refresh brings one model up to date.
+func (m *Models) refresh(ctx context.Context, s *servable) error {
+	m.mu.Lock()
+	config := s.config
+	m.mu.Unlock()
+	there, err := versionsIn(config.Dir)
+	if err != nil {
+		err = fmt.Errorf("model %s: %w", config.Name, err)
+	}
+	wanted := map[int64]bool{}
+	most := max(config.Policy.Latest, 1)
+	for _, number := range slices.Backward(slices.Sorted(maps.Keys(there))) {
+		switch {
+		case config.Policy.All, slices.Contains(config.Policy.Specific, number):
+		case len(config.Policy.Specific) > 0, len(wanted) >= most:
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if m.load(ctx, s, config.Name, number, there[number]) {
+			wanted[number] = true
+		}
+	}
+	m.mu.Lock()
+	var gone []*held
+	served := 0
+	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
+		h := s.versions[number]
+		_, onDisk := there[number]
+		switch {
+		case h.state == Available && (wanted[number] || len(wanted) == 0): // without others, the last good ones stay
+			served++
+		case h.state == Available:
+			gone = append(gone, h)
+		case h.state == End && !onDisk:
+			delete(s.versions, number)
+		case h.state == End && h.err != nil:
+			err = errors.Join(err, fmt.Errorf("model %s: version %d: %w", config.Name, number, h.err))
+		}
+	}
+	m.mu.Unlock()
+	for _, h := range gone {
+		m.drop(h)
+	}
+	if served > 0 {
+		return nil
+	}
+	return cmp.Or(err, fmt.Errorf("model %s: %s has no export: neither the file %s nor folders that are numbers; %w", config.Name, config.Dir, native.ManifestName, native.ErrNone))
+}
+
+// versionsIn finds the exports of a folder by their numbers: the folder itself, or those in it.
+func versionsIn(dir string) (map[int64]string, error) {
+	if _, err := os.Stat(filepath.Join(dir, native.ManifestName)); err == nil {
+		number, err := strconv.ParseInt(filepath.Base(dir), 10, 64)
+		if err != nil || number < 0 {
+			number = 1
+		}
+		return map[int64]string{number: dir}, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int64]string{}
+	for _, e := range entries {
+		if number, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && number >= 0 {
+			out[number] = filepath.Join(dir, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// load opens a version that is not open, and reports whether it serves. One that could not be opened is tried again when its manifest is another.
+func (m *Models) load(ctx context.Context, s *servable, name string, number int64, dir string) bool {
+	var fresh time.Time
+	if info, err := os.Stat(filepath.Join(dir, native.ManifestName)); err == nil {
+		fresh = info.ModTime()
+	}
+	m.mu.Lock()
+	h := s.versions[number]
+	if h != nil && (h.state == Available || h.state == End && h.err != nil && h.fresh.Equal(fresh)) {
+		serves := h.state == Available
+		m.mu.Unlock()
+		return serves
+	}
+	h = &held{model: name, number: number, state: Loading, fresh: fresh}
+	s.versions[number] = h
+	m.mu.Unlock()
+	began := time.Now()
+	v, err := Open(ctx, dir, m.o.Recipe)
+	took := time.Since(began)
+	if m.o.Loaded != nil {
+		m.o.Loaded(name, took, err)
+	}
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, native.ErrNone) { // removed meanwhile
+		err = fmt.Errorf("%w: %w", err, native.ErrNone)
+	}
+	m.mu.Lock()
+	h.version, h.err, h.state = v, err, Available
+	if err != nil {
+		h.state = End
+	}
+	closed := m.closed
+	m.mu.Unlock()
+	if err != nil {
+		m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
+		return false
+	}
+	if closed {
+		m.drop(h)
+		return false
+	}
+	rows := int64(0)
+	for _, t := range v.Model().Tables {
+		rows += t.Rows
+	}
+	m.log.Info("a version is served", "model", name, "version", number, "dir", dir, "rows", rows, "duration", took)
+	return true
+}
+
+// drop closes a version when its last request has ended.
+func (m *Models) drop(h *held) {
+	m.mu.Lock()
+	if h.state != Available {
+		m.mu.Unlock()
+		return
+	}
+	h.state = Unloading
+	unused := h.uses == 0
+	m.mu.Unlock()
+	if unused {
+		m.end(h)
+	}
+}
+
+// end closes a version that nobody uses any more. It has the one call.
+func (m *Models) end(h *held) {
+	err := h.version.Close()
+	m.mu.Lock()
+	h.version, h.state = nil, End
+	m.mu.Unlock()
+	if err != nil {
+		m.log.Error("a version did not close", "model", h.model, "version", h.number, "err", err)
+		return
+	}
+	m.log.Info("a version is no longer served", "model", h.model, "version", h.number)
+}
+
+// Which names a version in a request: the newest that serves, or one by its number or label.
+type Which struct {
+	// Number, if not nil, is the version's; Label, if not empty, a label of the model.
+	Number *int64
+	Label  string
+}
+
+// Use returns a version of a model, which stays open until done is called, once. Errors: NOT_FOUND for a model, version or label that is not served; UNAVAILABLE for a model of
+// which no version is.
+func (m *Models) Use(name string, which Which) (v *Version, number int64, done func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := m.find(name)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	wanted := which.Number
+	if which.Label != "" {
+		n, ok := s.config.Labels[which.Label]
+		if !ok {
+			return nil, 0, nil, status.Errorf(codes.NotFound, "model %q has no label %q%s", name, which.Label, nearest.Suggest(which.Label, slices.Sorted(maps.Keys(s.config.Labels))))
+		}
+		wanted = &n
+	}
+	var best *held
+	var open []int64
+	for _, h := range s.versions {
+		if h.state != Available {
+			continue
+		}
+		open = append(open, h.number)
+		if wanted == nil && (best == nil || h.number > best.number) || wanted != nil && h.number == *wanted {
+			best = h
+		}
+	}
+	slices.Sort(open)
+	switch {
+	case best == nil && wanted != nil:
+		return nil, 0, nil, status.Errorf(codes.NotFound, "version %d of model %q is not served; %v are", *wanted, name, open)
+	case best == nil:
+		return nil, 0, nil, status.Errorf(codes.Unavailable, "no version of model %q is served: ask for its status", name)
+	}
+	best.uses++
+	return best.version, best.number, sync.OnceFunc(func() { m.release(best) }), nil
+}
+
+// find is a model by its name. The lock is held.
+func (m *Models) find(name string) (*servable, error) {
+	s := m.models[name]
+	if s == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no model %q%s", name, nearest.Suggest(name, slices.Sorted(maps.Keys(m.models))))
+	}
+	return s, nil
+}
+
+// release ends a use.
+func (m *Models) release(h *held) {
+	m.mu.Lock()
+	h.uses--
+	last := h.uses == 0 && h.state == Unloading
+	m.mu.Unlock()
+	if last {
+		m.end(h)
+	}
+}
+
+// Status describes the versions of a model, newest first. Errors: NOT_FOUND.
+func (m *Models) Status(name string, which Which) ([]VersionStatus, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := m.find(name)
+	if err != nil {
+		return nil, err
+	}
+	wanted := which.Number
+	if n, ok := s.config.Labels[which.Label]; ok {
+		wanted = &n
+	} else if which.Label != "" {
+		return nil, status.Errorf(codes.NotFound, "model %q has no label %q", name, which.Label)
+	}
+	var out []VersionStatus
+	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
+		if h := s.versions[number]; wanted == nil || *wanted == number {
+			out = append(out, VersionStatus{Version: number, State: h.state, Err: h.err})
+		}
+	}
+	if len(out) == 0 && wanted != nil {
+		return nil, status.Errorf(codes.NotFound, "model %q has no version %d", name, *wanted)
+	}
+	return out, nil
+}
+
+// Names are the models, in order.
+func (m *Models) Names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.models))
+}
+
+// Ready reports whether each model has a version that serves.
+func (m *Models) Ready() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.models {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(s.versions)), func(h *held) bool { return h.state == Available }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Close closes all versions, those in use when their last request has ended. Nothing is opened from then on.
+func (m *Models) Close() {
+	m.mu.Lock()
+	m.closed = true
+	var all []*held
+	for _, s := range m.models {
+		all = slices.AppendSeq(all, maps.Values(s.versions))
+	}
+	m.mu.Unlock()
+	for _, h := range all {
+		m.drop(h)
+	}
+}

@@ -1,0 +1,205 @@
+package serving_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/serving"
+)
+
+// linked puts an export under another number of another folder.
+func linked(t testing.TB, export, dir string, number int) string {
+	t.Helper()
+	to := filepath.Join(dir, fmt.Sprint(number))
+	partial := to + ".partial"
+	if err := errors.Join(os.CopyFS(partial, os.DirFS(export)), os.Rename(partial, to)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// states are the versions of a model with what they do.
+func states(t testing.TB, m *serving.Models, name string) string {
+	t.Helper()
+	list, err := m.Status(name, serving.Which{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, v := range list {
+		out = append(out, fmt.Sprintf("%d %s", v.Version, v.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestSwitchUnderLoad: while versions come and go under load, every request is answered with the right predictions, by a version that was served when it came; what was replaced is closed.
+func TestSwitchUnderLoad(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{fm: {dim: 4}}", "")
+	export := filepath.Join(tr.exports, filepath.Base(tr.export(t)))
+	dir := t.TempDir()
+	linked(t, export, dir, 1)
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: dir})
+	h := serving.NewServer(serving.Options{Models: m, Threads: 3}).Handler(nil)
+	body := instances(t, tr.asked[:20])
+	var stop atomic.Bool
+	var answered atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				code, got := ask(t, h, "/v1/models/clicks:predict", body)
+				if code != http.StatusOK || !slices.Equal(predictions(t, got)[""], tr.want["prediction"][:20]) {
+					t.Errorf("%d: %s", code, got)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for number := 2; number < 12; number++ {
+		linked(t, export, dir, number)
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for was := answered.Load(); answered.Load() < was+8 && !t.Failed(); { // some in each version's time
+			ask(t, h, "/v1/models/clicks", "")
+		}
+		if err := os.RemoveAll(filepath.Join(dir, fmt.Sprint(number-1))); err != nil {
+			t.Error(err)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := states(t, m, "clicks"); got != "11 AVAILABLE" {
+		t.Errorf("versions are %s", got)
+	}
+}
+
+// TestVersions: policies choose among the versions that open; one that does not is refused with its reason, and what serves stays until others do.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{lr: {}}", "")
+	export, dir := tr.export(t), t.TempDir()
+	for number := range 3 {
+		linked(t, export, dir, number+1)
+	}
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: dir, Labels: map[string]int64{"stable": 2}})
+	expect := func(what, want string) {
+		t.Helper()
+		if got := states(t, m, "clicks"); got != want {
+			t.Errorf("%s: versions are %s, want %s", what, got, want)
+		}
+	}
+	configure := func(p serving.Policy) {
+		t.Helper()
+		if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: dir, Policy: p, Labels: map[string]int64{"stable": 2}}}); err != nil {
+			t.Error(err)
+		}
+	}
+	expect("the newest", "3 AVAILABLE")
+	configure(serving.Policy{Latest: 2})
+	expect("two", "3 AVAILABLE, 2 AVAILABLE")
+	if _, number, done, err := m.Use("clicks", serving.Which{Label: "stable"}); err != nil || number != 2 {
+		t.Errorf("the stable version is %d, %v", number, err)
+	} else {
+		configure(serving.Policy{Specific: []int64{1}})
+		expect("one in use", "3 END, 2 UNLOADING, 1 AVAILABLE")
+		done()
+		done()
+		expect("no longer in use", "3 END, 2 END, 1 AVAILABLE")
+	}
+	configure(serving.Policy{All: true})
+	expect("all", "3 AVAILABLE, 2 AVAILABLE, 1 AVAILABLE")
+	configure(serving.Policy{})
+
+	// A version without a manifest is one that is being written; one that is damaged is refused.
+	broken := linked(t, export, dir, 5)
+	manifest := filepath.Join(broken, native.ManifestName)
+	whole, err := os.ReadFile(manifest)
+	if err := errors.Join(err, os.Remove(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Errorf("with an unfinished version: %v", err)
+	}
+	expect("unfinished", "5 END, 3 AVAILABLE, 2 END, 1 END")
+	if err := os.WriteFile(manifest, append([]byte(" "), whole[:len(whole)/2]...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Errorf("with a damaged version: %v", err)
+	}
+	list, err := m.Status("clicks", serving.Which{})
+	if err != nil || !errors.Is(list[0].Err, native.ErrCorrupt) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	h := serving.NewServer(serving.Options{Models: m}).Handler(nil)
+	if code, body := ask(t, h, "/v1/models/clicks", ""); code != http.StatusOK || !strings.Contains(body, native.ManifestName) || !strings.Contains(body, `"AVAILABLE"`) {
+		t.Errorf("%d: %s", code, body)
+	}
+	if err := os.WriteFile(manifest, whole, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expect("whole", "5 AVAILABLE, 3 END, 2 END, 1 END")
+
+	// The last good one stays when its folder goes.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if code, body := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:3])); code != http.StatusOK || !slices.Equal(predictions(t, body)[""], tr.want["prediction"][:3]) {
+		t.Errorf("%d: %s", code, body)
+	}
+	if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "other", Dir: tr.exports}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Status("clicks", serving.Which{}); status.Code(err) != codes.NotFound || !slices.Equal(m.Names(), []string{"other"}) {
+		t.Errorf("%v of %q", err, m.Names())
+	}
+}
+
+// TestNothingToServe: what cannot be served at all is an error that says why.
+func TestNothingToServe(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for name, c := range map[string]struct {
+		configs []serving.ModelConfig
+		says    string
+	}{
+		"an empty folder": {[]serving.ModelConfig{{Name: "a", Dir: empty}}, "model a: " + empty + " has no export"},
+		"no folder":       {[]serving.ModelConfig{{Name: "a", Dir: filepath.Join(empty, "none")}}, "no such file"},
+		"no name":         {[]serving.ModelConfig{{Dir: empty}}, "needs a name"},
+		"two of a name":   {[]serving.ModelConfig{{Name: "a", Dir: empty}, {Name: "a", Dir: empty}}, `two models "a"`},
+	} {
+		m := serving.NewModels(serving.ModelsOptions{Recipe: recipe})
+		if err := m.Configure(t.Context(), c.configs); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want one that says %q", name, err, c.says)
+		}
+		if h := serving.NewServer(serving.Options{Models: m}).Handler(nil); len(m.Names()) > 0 {
+			if code, _ := ask(t, h, "/healthz", ""); code != http.StatusServiceUnavailable {
+				t.Errorf("%s: /healthz is %d", name, code)
+			}
+		}
+	}
+}

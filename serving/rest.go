@@ -1,0 +1,585 @@
+package serving
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Handler is the HTTP interface of TensorFlow Serving:
+//
+//	POST /v1/models/NAME[/versions/N|/labels/L]:predict, :classify, :regress
+//	GET  /v1/models/NAME[/versions/N|/labels/L]           which versions there are
+//	GET  /v1/models/NAME[/versions/N|/labels/L]/metadata  signatures
+//	GET  /healthz                                         200 as long as each model has a version that serves
+//
+// metrics, if not nil, is served under /metrics and /monitoring/prometheus/metrics. Errors are {"error": "..."} with a status of HTTP.
+func (s *Server) Handler(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/models/", s.admitted(s.ofModels))
+	if metrics != nil {
+		mux.Handle("GET /metrics", s.admitted(metrics.ServeHTTP))
+		mux.Handle("GET /monitoring/prometheus/metrics", s.admitted(metrics.ServeHTTP))
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.models.Ready() {
+			reply(w, status.Error(codes.Unavailable, "a model has no version that serves"), nil)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n") // a client that has gone away needs no answer
+	})
+	return mux
+}
+
+// admitted asks the guard before a handler.
+func (s *Server) admitted(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.o.Guard != nil {
+			token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			var cert *x509.Certificate
+			if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+				cert = r.TLS.VerifiedChains[0][0]
+			}
+			if err := s.admit(s.o.Guard.Admit(token, cert)); err != nil {
+				reply(w, err, nil)
+				return
+			}
+		}
+		next(w, r)
+	}
+}
+
+// httpCode is the status of HTTP for a code of gRPC.
+func httpCode(c codes.Code) int {
+	switch c {
+	case codes.OK:
+		return http.StatusOK
+	case codes.InvalidArgument, codes.FailedPrecondition:
+		return http.StatusBadRequest
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	case codes.NotFound:
+		return http.StatusNotFound
+	case codes.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case codes.Unimplemented:
+		return http.StatusNotImplemented
+	case codes.Unavailable, codes.Canceled:
+		return http.StatusServiceUnavailable
+	case codes.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
+
+// reply writes a body of JSON, or an error.
+func reply(w http.ResponseWriter, err error, body []byte) {
+	code := httpCode(status.Code(err))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		code = http.StatusRequestEntityTooLarge
+	}
+	if err != nil {
+		text := err.Error()
+		if st, ok := status.FromError(err); ok {
+			text = st.Message()
+		}
+		body, _ = json.Marshal(map[string]string{"error": text}) // a text is always written
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // as above
+}
+
+// target is what the path of a request names.
+type target struct {
+	model, verb string // verb is "" for the status
+	which       Which
+}
+
+// readPath takes a path below /v1/models/ apart.
+func readPath(path string) (t target, err error) {
+	path, ok := strings.CutPrefix(path, "/v1/models/")
+	if !ok {
+		return t, status.Error(codes.NotFound, "there is nothing here but /v1/models/NAME")
+	}
+	if at := strings.LastIndexByte(path, ':'); at >= 0 {
+		path, t.verb = path[:at], path[at+1:]
+		if t.verb != "predict" && t.verb != "classify" && t.verb != "regress" {
+			return t, status.Errorf(codes.NotFound, "a model can :predict, :classify and :regress, not :%s", t.verb)
+		}
+	} else if rest, ok := strings.CutSuffix(path, "/metadata"); ok {
+		path, t.verb = rest, "metadata"
+	}
+	parts := strings.Split(path, "/")
+	t.model = parts[0]
+	switch {
+	case len(parts) == 1:
+	case len(parts) == 3 && parts[1] == "versions":
+		n, err := parseVersion(parts[2])
+		if err != nil {
+			return t, err
+		}
+		t.which.Number = &n
+	case len(parts) == 3 && parts[1] == "labels" && parts[2] != "":
+		t.which.Label = parts[2]
+	default:
+		return t, status.Errorf(codes.NotFound, "%q is no path of a model: /v1/models/NAME[/versions/N][:predict|:classify|:regress|/metadata]", path)
+	}
+	return t, nil
+}
+
+// ofModels answers what is below /v1/models/.
+func (s *Server) ofModels(w http.ResponseWriter, r *http.Request) {
+	t, err := readPath(r.URL.Path)
+	if err != nil {
+		reply(w, err, nil)
+		return
+	}
+	asks := t.verb == "" || t.verb == "metadata"
+	if method := map[bool]string{true: http.MethodGet, false: http.MethodPost}[asks]; r.Method != method {
+		w.Header().Set("Allow", method)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	var body []byte
+	switch t.verb {
+	case "":
+		body, err = s.statusJSON(t)
+	case "metadata":
+		body, err = s.metadataJSON(t)
+	default:
+		body, err = s.predictJSON(w, r, t)
+	}
+	reply(w, err, body)
+}
+
+func (s *Server) statusJSON(t target) ([]byte, error) {
+	list, err := s.models.Status(t.model, t.which)
+	if err != nil {
+		return nil, err
+	}
+	type state struct {
+		Code    string `json:"error_code"`
+		Message string `json:"error_message"`
+	}
+	type version struct {
+		Version string `json:"version"`
+		State   string `json:"state"`
+		Status  state  `json:"status"`
+	}
+	out := struct {
+		Versions []version `json:"model_version_status"`
+	}{[]version{}}
+	for _, v := range list {
+		st := state{Code: "OK"}
+		if v.Err != nil {
+			st = state{"UNKNOWN", v.Err.Error()}
+		}
+		out.Versions = append(out.Versions, version{strconv.FormatInt(v.Version, 10), v.State.String(), st})
+	}
+	return json.Marshal(out)
+}
+
+// dtypeNames are the types of tensors that signatures have.
+var dtypeNames = map[int]string{dtFloat: "DT_FLOAT", dtString: "DT_STRING", dtInt64: "DT_INT64"}
+
+func (s *Server) metadataJSON(t target) ([]byte, error) {
+	v, number, done, err := s.models.Use(t.model, t.which)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	infos := func(list []tensorInfo) map[string]any {
+		out := map[string]any{}
+		for _, i := range list {
+			dims := []map[string]string{}
+			for _, d := range i.shape {
+				dims = append(dims, map[string]string{"size": strconv.FormatInt(d, 10), "name": ""})
+			}
+			out[i.name] = map[string]any{"dtype": dtypeNames[i.dtype], "name": i.name, "tensor_shape": map[string]any{"dim": dims, "unknown_rank": false}}
+		}
+		return out
+	}
+	defs := map[string]any{}
+	for _, sig := range v.signatures() {
+		defs[sig.name] = map[string]any{"method_name": sig.method, "inputs": infos(sig.inputs), "outputs": infos(sig.outputs)}
+	}
+	return json.Marshal(map[string]any{
+		"model_spec": map[string]string{"name": t.model, "signature_name": "", "version": strconv.FormatInt(number, 10)},
+		"metadata":   map[string]any{"signature_def": map[string]any{"signature_def": defs}},
+	})
+}
+
+// question is the body of a request for predictions.
+type question struct {
+	Signature string                       `json:"signature_name"`
+	Instances []json.RawMessage            `json:"instances"`
+	Inputs    json.RawMessage              `json:"inputs"`
+	Context   map[string]json.RawMessage   `json:"context"`
+	Examples  []map[string]json.RawMessage `json:"examples"`
+}
+
+// readQuestion reads a body and refuses what is not one of its verb.
+func readQuestion(body []byte, verb string) (*question, error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	var q question
+	if err := d.Decode(&q); err != nil {
+		return nil, invalid("the body is no request: %v", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, invalid("there is something behind the object of the request")
+	}
+	switch {
+	case verb == "predict" && (q.Instances == nil) == (q.Inputs == nil):
+		return nil, invalid(`the request needs "instances", a list with an object an example, or "inputs", an object with a list a feature, and not both`)
+	case verb == "predict" && (q.Examples != nil || q.Context != nil):
+		return nil, invalid(`"examples" and "context" are for :classify and :regress; :predict takes "instances" or "inputs"`)
+	case verb != "predict" && (q.Examples == nil || q.Instances != nil || q.Inputs != nil):
+		return nil, invalid(`the request needs "examples", a list with an object an example, and nothing else but "context" and "signature_name"`)
+	}
+	return &q, nil
+}
+
+// predictJSON answers :predict, :classify and :regress.
+func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (body []byte, err error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBytes))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, err)
+	}
+	if err != nil {
+		return nil, invalid("the body cannot be read: %v", err)
+	}
+	q, err := readQuestion(raw, t.verb)
+	if err != nil {
+		return nil, err
+	}
+	entry := map[string]string{"predict": "Predict", "classify": "Classify", "regress": "Regress"}[t.verb]
+	err = s.do(r.Context(), call{model: t.model, which: t.which, api: entry, entry: "REST", input: func(v *Version) (*Input, error) {
+		if t.verb == "predict" {
+			return v.readInstances(q)
+		}
+		if _, err := v.headOf(t.verb, q.Signature); err != nil {
+			return nil, err
+		}
+		return v.readExamples(q)
+	}}, func(v *Version, a *answer) error {
+		switch t.verb {
+		case "predict":
+			body = v.writePredictions(a, q.Instances != nil)
+			return nil
+		}
+		head, err := v.headOf(t.verb, q.Signature)
+		body = writeResults(a.heads[head], v.classes(head), t.verb == "classify")
+		return err
+	})
+	return body, err
+}
+
+// readInstances makes the examples of a request to predict.
+func (v *Version) readInstances(q *question) (*Input, error) {
+	form, err := v.predictForm(q.Signature)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.rows()
+	if err != nil {
+		return nil, err
+	}
+	if form == FormFeatures {
+		return v.readFeatures(rows)
+	}
+	if len(rows) > 0 && v.asExamples(form, func(name string) bool { return rows[0][name] != nil }, len(rows[0])) {
+		in := &Input{Form: FormExample}
+		for i, row := range rows {
+			if len(row) != 1 || row[InputExamples] == nil {
+				return nil, invalid("example %d: has not only %q, as the first one has", i, InputExamples)
+			}
+			b, ok := decodeB64(row[InputExamples])
+			if !ok {
+				return nil, invalid(`example %d: %q is not {"b64": "..."} of a serialized tf.Example`, i, InputExamples)
+			}
+			in.Records = append(in.Records, b)
+		}
+		return in, nil
+	}
+	return v.jsonRows(rows)
+}
+
+// rows are the examples of a request, with the values of features by name.
+func (q *question) rows() ([]map[string]json.RawMessage, error) {
+	if q.Inputs == nil {
+		out := make([]map[string]json.RawMessage, len(q.Instances))
+		for i, raw := range q.Instances {
+			if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &out[i]) != nil {
+				return nil, invalid("instance %d is no object with the values of features by their names", i)
+			}
+			if _, ok := out[i]["b64"]; ok && len(out[i]) == 1 { // the one input of a signature may stand alone
+				out[i] = map[string]json.RawMessage{InputExamples: raw}
+			}
+		}
+		return out, nil
+	}
+	var columns map[string][]json.RawMessage
+	if err := json.Unmarshal(q.Inputs, &columns); err != nil || len(columns) == 0 {
+		return nil, invalid(`"inputs" is no object with a list of values, one an example, for each feature`)
+	}
+	names := slices.Sorted(maps.Keys(columns))
+	out := make([]map[string]json.RawMessage, len(columns[names[0]]))
+	for i := range out {
+		out[i] = make(map[string]json.RawMessage, len(names))
+	}
+	for _, name := range names {
+		if n := len(columns[name]); n != len(out) {
+			return nil, invalid("feature %q has %d examples, and feature %q has %d", name, n, names[0], len(out))
+		}
+		for i, value := range columns[name] {
+			out[i][name] = value
+		}
+	}
+	return out, nil
+}
+
+// readExamples makes the examples of a request to classify or regress. What the context has counts where an example has it not.
+func (v *Version) readExamples(q *question) (*Input, error) {
+	for _, row := range q.Examples {
+		if row == nil {
+			return nil, invalid("an example is null")
+		}
+		for name, value := range q.Context {
+			if _, ok := row[name]; !ok {
+				row[name] = value
+			}
+		}
+	}
+	return v.jsonRows(q.Examples)
+}
+
+// jsonRows writes rows as records of JSON.
+func (v *Version) jsonRows(rows []map[string]json.RawMessage) (*Input, error) {
+	in := &Input{Form: FormJSON, Records: make([][]byte, len(rows))}
+	for i, row := range rows {
+		b := []byte{'{'}
+		for name, value := range row {
+			if err := known(name, v.in.raw); err != nil {
+				return nil, err
+			}
+			if len(b) > 1 {
+				b = append(b, ',')
+			}
+			b = append(appendText(b, []byte(name)), ':')
+			b = appendValue(b, value)
+		}
+		in.Records[i] = append(b, '}')
+	}
+	return in, nil
+}
+
+// appendValue appends a value, with text in place of {"b64": "..."}.
+func appendValue(b []byte, value json.RawMessage) []byte {
+	if text, ok := decodeB64(value); ok {
+		return appendText(b, text)
+	}
+	var list []json.RawMessage
+	if bytes.IndexByte(value, '{') < 0 || json.Unmarshal(value, &list) != nil {
+		return append(b, value...)
+	}
+	b = append(b, '[')
+	for i, one := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if text, ok := decodeB64(one); ok {
+			b = appendText(b, text)
+		} else {
+			b = append(b, one...)
+		}
+	}
+	return append(b, ']')
+}
+
+// decodeB64 reads {"b64": "..."}.
+func decodeB64(value json.RawMessage) ([]byte, bool) {
+	var object map[string]string
+	if len(value) == 0 || value[0] != '{' || json.Unmarshal(value, &object) != nil || len(object) != 1 {
+		return nil, false
+	}
+	text, ok := object["b64"]
+	b, err := base64.StdEncoding.DecodeString(text)
+	return b, ok && err == nil
+}
+
+// appendText appends text in quotes. Bytes that are no UTF-8 stay as they are, as the reader of records takes them.
+func appendText(b, text []byte) []byte {
+	b = append(b, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ':
+			b = fmt.Appendf(b, `\u%04x`, c)
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// readFeatures makes columns of rows that have what parsing makes: a number or a list of them for each feature.
+func (v *Version) readFeatures(rows []map[string]json.RawMessage) (*Input, error) {
+	in := &Input{Form: FormFeatures, Columns: map[string]*Column{}, Rows: len(rows)}
+	for i, row := range rows {
+		for name := range row {
+			if err := known(name, v.in.names); err != nil {
+				return nil, err
+			}
+			if in.Columns[name] == nil {
+				in.Columns[name] = &Column{Type: v.in.types[name], Offsets: make([]int32, i+1, len(rows)+1)}
+			}
+		}
+		for name, c := range in.Columns {
+			value, ok := row[name]
+			if ok && len(value) > 0 && value[0] != '[' && string(value) != "null" {
+				value = slices.Concat([]byte{'['}, value, []byte{']'})
+			}
+			if !ok {
+				value = json.RawMessage("[]")
+			}
+			var err error
+			if c.Type == Ints {
+				var ids []int64
+				err = json.Unmarshal(value, &ids)
+				c.Ints = append(c.Ints, ids...)
+			} else {
+				var xs []float32
+				err = json.Unmarshal(value, &xs)
+				c.Floats = append(c.Floats, xs...)
+			}
+			if err != nil {
+				return nil, invalid("example %d: feature %q is not made of %s: %v", i, name, c.Type, err)
+			}
+			if c.len() > math.MaxInt32 {
+				return nil, invalid("feature %q has more than %d values", name, math.MaxInt32)
+			}
+			c.Offsets = append(c.Offsets, int32(c.len()))
+		}
+	}
+	return in, nil
+}
+
+// writePredictions writes the answer to :predict, by rows or by columns.
+func (v *Version) writePredictions(a *answer, byRow bool) []byte {
+	one := len(v.heads) == 1
+	if !byRow {
+		b := []byte(`{"outputs":`)
+		if !one {
+			b = append(b, '{')
+		}
+		for i, h := range v.heads {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if !one {
+				b = append(appendText(b, []byte(h.Name)), ':')
+			}
+			b = append(b, '[')
+			for r := range a.rows {
+				if r > 0 {
+					b = append(b, ',')
+				}
+				b = appendNumbers(b, a.heads[i][r*h.Width:][:h.Width])
+			}
+			b = append(b, ']')
+		}
+		if !one {
+			b = append(b, '}')
+		}
+		return append(b, '}')
+	}
+	b := []byte(`{"predictions":[`)
+	for r := range a.rows {
+		if r > 0 {
+			b = append(b, ',')
+		}
+		if !one {
+			b = append(b, '{')
+		}
+		for i, h := range v.heads {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if !one {
+				b = append(appendText(b, []byte(h.Name)), ':')
+			}
+			b = appendNumbers(b, a.heads[i][r*h.Width:][:h.Width])
+		}
+		if !one {
+			b = append(b, '}')
+		}
+	}
+	return append(b, "]}"...)
+}
+
+// writeResults writes the answer to :classify and :regress.
+func writeResults(values []float32, classes []string, classify bool) []byte {
+	b := []byte(`{"results":[`)
+	for r, x := range values {
+		if r > 0 {
+			b = append(b, ',')
+		}
+		if !classify {
+			b = appendNumber(b, x)
+			continue
+		}
+		b = append(b, '[')
+		for i, score := range []float32{1 - x, x} {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendText(append(b, '['), []byte(classes[i])), ',')
+			b = append(appendNumber(b, score), ']')
+		}
+		b = append(b, ']')
+	}
+	return append(b, "]}"...)
+}
+
+func appendNumbers(b []byte, values []float32) []byte {
+	b = append(b, '[')
+	for i, x := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendNumber(b, x)
+	}
+	return append(b, ']')
+}
+
+// appendNumber writes a number that reads back as itself; what is none is written as TensorFlow Serving does, NaN or Infinity.
+func appendNumber(b []byte, x float32) []byte {
+	switch y := float64(x); {
+	case math.IsNaN(y):
+		return append(b, "NaN"...)
+	case math.IsInf(y, 0):
+		if y < 0 {
+			b = append(b, '-')
+		}
+		return append(b, "Infinity"...)
+	}
+	return strconv.AppendFloat(b, float64(x), 'g', -1, 32)
+}

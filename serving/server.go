@@ -1,0 +1,145 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/internal/secure"
+)
+
+// Options say how requests are answered. Models is required; the zero value of everything else works.
+type Options struct {
+	Models *Models
+	// Threads is how many requests are computed at a time; 0: one for each CPU.
+	Threads int
+	// Waiting is how many requests wait for a thread at most, others being refused with RESOURCE_EXHAUSTED; 0: 64 for each thread.
+	Waiting int
+	// MaxBytes is the largest request; 0: 64 MiB.
+	MaxBytes int64
+	// MaxExamples is how many examples a request has at most; 0: 65536.
+	MaxExamples int
+	// Timeout is how long a request may take whose caller sets no deadline, or a later one; 0: 30 s.
+	Timeout time.Duration
+	// Guard, if not nil, decides who may ask, by token and certificate.
+	Guard *secure.Guard
+	// Metrics counts; nil: nothing does.
+	Metrics *Metrics
+	Logger  *slog.Logger
+}
+
+// Server answers requests. Its methods may overlap.
+type Server struct {
+	o       Options
+	models  *Models
+	threads chan struct{}
+	waiting atomic.Int64
+}
+
+// NewServer makes a server.
+func NewServer(o Options) *Server {
+	o.Threads = cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
+	o.Waiting = cmp.Or(o.Waiting, 64*o.Threads)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.MaxExamples = cmp.Or(o.MaxExamples, 1<<16)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return &Server{o: o, models: o.Models, threads: make(chan struct{}, o.Threads)}
+}
+
+// call is a request for predictions of a model.
+type call struct {
+	model string
+	which Which
+	// api and entry name it in metrics.
+	api, entry string
+	// input makes the examples, when the version is known.
+	input func(*Version) (*Input, error)
+}
+
+// answer is what a version predicts.
+type answer struct {
+	version int64
+	rows    int
+	heads   [][]float32 // [rows, Width] of each head
+}
+
+// do answers a call; use, if not nil, is called with the answer while the version is open.
+func (s *Server) do(ctx context.Context, c call, use func(*Version, *answer) error) (err error) {
+	began := time.Now()
+	v, number, done, err := s.models.Use(c.model, c.which)
+	if err != nil {
+		return err
+	}
+	defer done()
+	defer func() { s.o.Metrics.done(c.model, c.api, c.entry, time.Since(began), status.Code(err)) }()
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.threads }()
+	in, err := c.input(v)
+	if err != nil {
+		return err
+	}
+	a := &answer{version: number, rows: in.NumRows()}
+	if a.rows > s.o.MaxExamples {
+		return status.Errorf(codes.ResourceExhausted, "the request has %d examples, %d is the most; send several requests", a.rows, s.o.MaxExamples)
+	}
+	if a.heads, err = v.Predict(ctx, in); err != nil {
+		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
+			s.o.Logger.Error("a request failed", "model", c.model, "version", number, "err", err)
+		}
+		return err
+	}
+	s.o.Metrics.predicted(c.model, number, v.Model().From.Created, a.rows)
+	return use(v, a)
+}
+
+// enter waits for a thread. Errors: RESOURCE_EXHAUSTED where too many wait, DEADLINE_EXCEEDED, CANCELLED.
+func (s *Server) enter(ctx context.Context) error {
+	select {
+	case s.threads <- struct{}{}:
+		return nil
+	default:
+	}
+	if n := s.waiting.Add(1); n > int64(s.o.Waiting) {
+		s.waiting.Add(-1)
+		return status.Errorf(codes.ResourceExhausted, "%d requests wait already, which is the most; try again later, or with another replica", s.o.Waiting)
+	}
+	s.o.Metrics.wait(1)
+	defer func() {
+		s.waiting.Add(-1)
+		s.o.Metrics.wait(-1)
+	}()
+	select {
+	case s.threads <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return asStatus(ctx.Err())
+	}
+}
+
+// admit decides whether a caller may ask.
+func (s *Server) admit(may secure.Right, err error) error {
+	switch {
+	case errors.Is(err, secure.ErrNoToken), errors.Is(err, secure.ErrToken), errors.Is(err, secure.ErrName):
+		return status.Error(codes.Unauthenticated, err.Error())
+	case err != nil:
+		return status.Error(codes.Unavailable, err.Error())
+	case may < secure.Read:
+		return status.Error(codes.PermissionDenied, "the caller may not read")
+	}
+	return nil
+}
+
+// Timeout is how long a request may take.
+func (s *Server) Timeout() time.Duration { return s.o.Timeout }

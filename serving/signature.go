@@ -1,0 +1,168 @@
+package serving
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+// The names of signatures, as SavedModels have them.
+const (
+	// SignatureDefault takes features by name as records of the job have them, or serialized tf.Examples under [InputExamples], and gives the predictions of all heads.
+	SignatureDefault = "serving_default"
+	// SignatureFeatures takes features by name as parsing makes them: fids of sparse ones, filled up with negative numbers, and final numbers of dense ones.
+	SignatureFeatures = "features"
+	// SignatureClassify and SignatureRegress are with / and the name of a head behind them: classes and scores of a head of probabilities, the number of one that has one.
+	SignatureClassify = "classify"
+	SignatureRegress  = "regress"
+)
+
+// InputExamples is the input of serialized tf.Examples.
+const InputExamples = "examples"
+
+// The types of tensors (tensorflow/core/framework/types.proto).
+const (
+	dtFloat  = 1
+	dtDouble = 2
+	dtInt32  = 3
+	dtUint8  = 4
+	dtInt16  = 5
+	dtInt8   = 6
+	dtString = 7
+	dtInt64  = 9
+	dtBool   = 10
+	dtUint16 = 17
+	dtUint32 = 22
+	dtUint64 = 23
+)
+
+// tensorInfo describes an input or output; a size below 0 is any.
+type tensorInfo struct {
+	name  string
+	dtype int
+	shape []int64
+}
+
+// signature is a way to ask a model.
+type signature struct {
+	name, method    string
+	inputs, outputs []tensorInfo
+}
+
+// The methods of signatures (tensorflow/cc/saved_model/signature_constants.h).
+const (
+	methodPredict  = "tensorflow/serving/predict"
+	methodClassify = "tensorflow/serving/classify"
+	methodRegress  = "tensorflow/serving/regress"
+)
+
+// signatures are those of a version.
+func (v *Version) signatures() []signature {
+	var outputs []tensorInfo
+	for _, h := range v.heads {
+		outputs = append(outputs, tensorInfo{h.Name, dtFloat, []int64{-1, int64(h.Width)}})
+	}
+	features := signature{name: SignatureFeatures, method: methodPredict, outputs: outputs}
+	for _, f := range v.in.features {
+		if f.Kind == model.Sparse {
+			features.inputs = append(features.inputs, tensorInfo{f.Name, dtInt64, []int64{-1, -1}})
+		} else {
+			features.inputs = append(features.inputs, tensorInfo{f.Name, dtFloat, []int64{-1, int64(max(f.Dim, 1))}})
+		}
+	}
+	if v.in.recipeErr != nil {
+		return []signature{features}
+	}
+	raw := signature{name: SignatureDefault, method: methodPredict, outputs: outputs}
+	for i := range v.in.recipe.Features {
+		f := &v.in.recipe.Features[i]
+		dtype := map[ColumnType]int{Ints: dtInt64, Floats: dtFloat, Texts: dtString}[rawType(f)]
+		dim := int64(-1)
+		if f.Kind == parse.Dense {
+			dim = int64(max(f.Dim, 1))
+		}
+		raw.inputs = append(raw.inputs, tensorInfo{f.Name, dtype, []int64{-1, dim}})
+	}
+	out := []signature{raw, features}
+	examples := []tensorInfo{{"inputs", dtString, []int64{-1}}}
+	for i, h := range v.heads {
+		if v.classes(i) != nil {
+			out = append(out, signature{
+				SignatureClassify + "/" + h.Name, methodClassify, examples,
+				[]tensorInfo{{"classes", dtString, []int64{-1, 2}}, {"scores", dtFloat, []int64{-1, 2}}},
+			})
+		}
+		if h.Width == 1 {
+			out = append(out, signature{SignatureRegress + "/" + h.Name, methodRegress, examples, []tensorInfo{{"outputs", dtFloat, []int64{-1, 1}}}})
+		}
+	}
+	return out
+}
+
+// classes are the labels of a head that gives a probability, nil for another.
+func (v *Version) classes(head int) []string {
+	h := v.heads[head]
+	if l, err := h.FindLoss(); err != nil || l.Link != loss.Sigmoid || h.Width != 1 {
+		return nil
+	}
+	return []string{"0", "1"}
+}
+
+// headOf finds the head that a classification or regression is asked of: by the signature's name, or without one the only one that fits.
+func (v *Version) headOf(kind, name string) (int, error) {
+	var fits []string
+	at := map[string]int{}
+	for i, h := range v.heads {
+		if kind == SignatureClassify && v.classes(i) == nil || h.Width != 1 {
+			continue
+		}
+		full := kind + "/" + h.Name
+		fits = append(fits, full)
+		at[full] = i
+	}
+	switch i, ok := at[name]; {
+	case ok:
+		return i, nil
+	case name != "" && name != SignatureDefault && name != kind:
+		return 0, invalid("the model has no signature %q to %s with%s; it has %s", name, kind, nearest.Suggest(name, fits), strings.Join(fits, ", "))
+	case len(fits) == 0:
+		return 0, status.Errorf(codes.Unimplemented, "no head of the model can %s: that takes one number, and to classify a probability; predict", kind)
+	case len(fits) > 1:
+		return 0, invalid("the model has several heads to %s with: name a signature, %s", kind, strings.Join(fits, " or "))
+	}
+	return at[fits[0]], nil
+}
+
+// predictForm is the form of named inputs of a signature.
+func (v *Version) predictForm(name string) (Form, error) {
+	names := []string{SignatureDefault, SignatureFeatures}
+	switch name {
+	case "", SignatureDefault:
+		return FormColumns, nil
+	case SignatureFeatures:
+		return FormFeatures, nil
+	}
+	return 0, invalid("the model has no signature %q to predict with%s; it has %s", name, nearest.Suggest(name, names), strings.Join(names, " and "))
+}
+
+// asExamples reports whether the inputs of a request are serialized tf.Examples: one of that name that is no feature.
+func (v *Version) asExamples(form Form, names func(string) bool, n int) bool {
+	return form == FormColumns && n == 1 && names(InputExamples) && !slices.Contains(v.in.raw, InputExamples)
+}
+
+// parseVersion reads the number of a version.
+func parseVersion(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, invalid("version %q is no number from 0", text)
+	}
+	return n, nil
+}
