@@ -157,6 +157,8 @@ type (
 	ServeOptions = run.ServeOptions
 	// ServeResult describes what serving came to.
 	ServeResult = result.ServeResult
+	// ServeModelsOptions say which exports are served where, and how requests are answered.
+	ServeModelsOptions = run.ServeModelsOptions
 	// ScaleOptions say which shards a running job is to have.
 	ScaleOptions = run.ScaleOptions
 	// Scaled describes a change of the number of shards.
@@ -427,6 +429,12 @@ func ExportFormats() []string { return run.ExportFormats() }
 // address that cannot be listened at or a disk that is full.
 func Serve(ctx context.Context, cfg *Config, opts ServeOptions) (*ServeResult, error) {
 	return run.Serve(ctx, cfg, opts)
+}
+
+// ServeModels answers requests for predictions with exported models, as TensorFlow Serving does, until it is drained or the context ends. Errors: [pipeline.ErrConfig] for options
+// that cannot be and for models of which no version can be opened, [pipeline.ErrUnavailable] for an address that cannot be listened at.
+func ServeModels(ctx context.Context, opts ServeModelsOptions) error {
+	return run.ServeModels(ctx, opts)
 }
 
 // InspectSource looks into a job's source: what the records hold, what the job's parse section makes of them, and where

@@ -31,8 +31,9 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
-		Scale: job.Scale,
-		Pool:  beam.Pool,
+		ServeModels: job.ServeModels,
+		Scale:       job.Scale,
+		Pool:        beam.Pool,
 		ExportModel: func(ctx context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
 			o.Runners, o.Recipes = runners, recipes
 			return job.ExportModel(ctx, o)

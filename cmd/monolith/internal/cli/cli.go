@@ -31,6 +31,8 @@ type Ops struct {
 	Train func(context.Context, *job.Config, job.RunOptions) (*job.TrainResult, error)
 	// Serve serves shards of a job's parameter server.
 	Serve func(context.Context, *job.Config, job.ServeOptions) (*job.ServeResult, error)
+	// ServeModels answers requests with exported models.
+	ServeModels func(context.Context, job.ServeModelsOptions) error
 	// Scale makes the shards of a running job others.
 	Scale func(context.Context, *job.Config, job.ScaleOptions) (*job.Scaled, error)
 	// Promote lets the standby of a shard take over.

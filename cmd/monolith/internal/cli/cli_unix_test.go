@@ -303,6 +303,10 @@ func fakes() cli.Ops {
 			}
 			return r, fail()
 		},
+		ServeModels: func(_ context.Context, o job.ServeModelsOptions) error {
+			o.Ready(fmt.Sprint(o.Exports, " ", o.HTTP, " ", o.Policy.Latest, " ", o.TLS.Cert, " ", o.Limits.MaxExamples))
+			return fail()
+		},
 		VerifyExport: func(_ context.Context, dir string) (*job.VerifiedExport, error) {
 			r := &job.VerifiedExport{Dir: dir, Job: "click", Snapshot: 12, Rows: 1000, Faults: []string{}}
 			if dir == "damaged" {

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/job"
+)
+
+func (a *App) serveCommand(out *outcome) *cobra.Command {
+	var (
+		o        job.ServeModelsOptions
+		tls      secure.TLS
+		maxBytes int64
+	)
+	cmd := &cobra.Command{
+		Use:   "serve [NAME=]DIR...",
+		Short: "Answer requests for predictions with exported models",
+		Long: `Answer requests for predictions with native exports (monolith export --format native), over HTTP as TensorFlow Serving does. DIR is an export, or the folder of exports that
+--dir of monolith export names: its newest version is served, and each newer one as soon as it is there, without a request that fails. A version that cannot be opened is refused,
+and the last good one stays. NAME is what requests call the model; without it, it is the folder's name.
+
+  POST /v1/models/NAME:predict, :classify, :regress      also /v1/models/NAME/versions/N:predict
+  GET  /v1/models/NAME and /v1/models/NAME/metadata      versions; inputs and outputs
+  GET  /healthz and /metrics
+
+It listens on this machine. An address that others can reach is refused without --tls-cert, --tls-key and --token-file (or --tls-ca), unless --insecure is given.
+The first SIGINT or SIGTERM answers the requests that are there, and ends with exit code 0.`,
+		Example: `  monolith serve models/click
+  monolith serve click=models/click rank=/srv/rank --latest 2
+  monolith serve models/click --http 0.0.0.0:8501 --tls-cert c.pem \
+    --tls-key k.pem --token-file token
+  curl -d '{"instances": [{"user": 12, "item": 7}]}' \
+    localhost:8501/v1/models/click:predict`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &usageError{message: "what to serve is missing: folders of exports, or exports"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out.command = "serve"
+			if a.Ops.ServeModels == nil {
+				return errMissing
+			}
+			switch l := &o.Limits; {
+			case o.Policy.Latest < 1:
+				return &usageError{message: fmt.Sprintf("--latest is %d, must be at least 1", o.Policy.Latest)}
+			case o.Poll <= 0:
+				return &usageError{message: fmt.Sprintf("--poll is %s, must be above 0", o.Poll)}
+			case l.Threads < 0, l.Waiting < 0, l.MaxExamples < 1, maxBytes < 1, l.Timeout <= 0:
+				return &usageError{message: "--threads and --max-waiting must be at least 0, --max-examples, --max-bytes and --timeout above it"}
+			}
+			o.Exports, o.Limits.MaxBytes = args, maxBytes
+			if tls != (secure.TLS{}) {
+				o.TLS = &tls
+			}
+			opts, stop, err := a.run(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			o.Logger, o.Drain = opts.Logger, opts.Drain
+			o.Ready = func(addr string) { a.notice("serving at " + addr) }
+			a.drainsBy("answering the requests that are there")
+			return a.Ops.ServeModels(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.HTTP, "http", "127.0.0.1:8501", "`address` for HTTP")
+	flags.IntVar(&o.Policy.Latest, "latest", 1, "how `many` of the newest versions of a model are served")
+	flags.BoolVar(&o.Policy.All, "all-versions", false, "serve all versions")
+	flags.Int64SliceVar(&o.Policy.Specific, "version-number", nil, "serve the versions of these `numbers`")
+	flags.DurationVar(&o.Poll, "poll", 2*time.Second, "`how often` folders are looked into")
+	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU)")
+	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
+	flags.IntVar(&o.Limits.MaxExamples, "max-examples", 1<<16, "how `many` examples a request has at most")
+	flags.Int64Var(&maxBytes, "max-bytes", 64<<20, "how many `bytes` a request has at most")
+	flags.DurationVar(&o.Limits.Timeout, "timeout", 30*time.Second, "how `long` a request may take")
+	flags.StringVar(&tls.Cert, "tls-cert", "", "PEM `file` of the server's certificate")
+	flags.StringVar(&tls.Key, "tls-key", "", "PEM `file` of its key")
+	flags.StringVar(&tls.CA, "tls-ca", "", "PEM `file` of who certifies clients, which then need a certificate")
+	flags.StringVar(&o.TokenFile, "token-file", "", "`file` of the token that callers must bear")
+	flags.BoolVar(&o.Insecure, "insecure", false, "listen beyond this machine though nothing keeps strangers away")
+	return cmd
+}

@@ -1,0 +1,196 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/job/components"
+	"github.com/monolith-go/monolith/job/internal/fault"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/wire"
+	serve "github.com/monolith-go/monolith/serving"
+	"github.com/monolith-go/monolith/transforms/parse"
+)
+
+// ServeModelsOptions say which exports are served where, and how requests are answered. Exports and HTTP are required; the zero value of everything else works.
+type ServeModelsOptions struct {
+	// Exports are native exports, or folders of exports by their numbers, as DIR or NAME=DIR. Without a name it is that of the folder, or of the one above a folder that
+	// is a number.
+	Exports []string
+	// Policy says which of a folder's exports are served.
+	Policy serve.Policy
+	// Poll is how often folders are looked into; 0: every 2 s.
+	Poll time.Duration
+	// HTTP is the address for HTTP.
+	HTTP string
+	// TLS encrypts; its CA makes client certificates required.
+	TLS *secure.TLS
+	// TokenFile, if not empty, has the token that callers must bear. It may change.
+	TokenFile string
+	// Insecure allows an address that others than this machine's processes can reach though nothing asks them who they are.
+	Insecure bool
+	// Limits are those of requests; its Models, Guard, Metrics and Logger are set here.
+	Limits serve.Options
+	// Components are what recipes may name; nil: those of monolith.
+	Components component.Set
+	// Logger is never a global; nil: discard.
+	Logger *slog.Logger
+	// Ready, if not nil, is called with the address for HTTP once requests are answered.
+	Ready func(http string)
+	// Drain, once closed, makes the server answer the requests it has and return without an error. nil: never.
+	Drain <-chan struct{}
+}
+
+// drainFor bounds how long requests that were begun are answered.
+const drainFor = 30 * time.Second
+
+// ServeModels answers requests for predictions until it is drained or the context ends. Errors: [pipeline.ErrConfig] for options that cannot be and for models of which no version
+// can be opened, [pipeline.ErrUnavailable] for an address that cannot be listened at.
+func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Poll = cmp.Or(o.Poll, 2*time.Second)
+	configs, err := o.models()
+	if err != nil {
+		return err
+	}
+	conf, err := o.guard()
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	metrics, err := serve.NewMetrics(reg)
+	if err := errors.Join(err, reg.Register(collectors.NewGoCollector()), reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(components.Or(o.Components)), Logger: o.Logger, Loaded: metrics.Loaded})
+	defer models.Close()
+	if err := models.Configure(ctx, configs); err != nil {
+		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrConfig, "")
+	}
+	l, err := wire.Listen(o.HTTP)
+	if err != nil {
+		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrUnavailable, "")
+	}
+	addr := l.Addr().String()
+	if conf != nil {
+		l = tls.NewListener(l, conf)
+	}
+	limits := o.Limits
+	limits.Models, limits.Metrics, limits.Logger = models, metrics, o.Logger
+	server := serve.NewServer(limits)
+	web := &http.Server{
+		Handler: server.Handler(promhttp.HandlerFor(reg, promhttp.HandlerOpts{})), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ReadTimeout: server.Timeout(), WriteTimeout: 2 * server.Timeout(), ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	}
+	run, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { models.Watch(run, o.Poll) })
+	failed := make(chan error, 1)
+	wg.Go(func() { failed <- web.Serve(wire.Bound(l)) })
+	defer wg.Wait()
+	defer stop()
+	if o.Ready != nil {
+		o.Ready(addr)
+	}
+	select {
+	case err = <-failed:
+		return fault.Mark(fmt.Errorf("job: serving %s: %w", addr, err), pipeline.ErrUnavailable, "")
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-o.Drain:
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	defer cancel()
+	if shut := web.Shutdown(last); shut != nil {
+		err = errors.Join(err, shut, web.Close())
+	}
+	return err
+}
+
+// models are the exports by name.
+func (o *ServeModelsOptions) models() ([]serve.ModelConfig, error) {
+	var out []serve.ModelConfig
+	for _, text := range o.Exports {
+		name, dir, named := strings.Cut(text, "=")
+		if !named {
+			dir = text
+			abs, err := filepath.Abs(dir)
+			if err != nil {
+				return nil, fmt.Errorf("job: %w", err)
+			}
+			if name = filepath.Base(abs); isNumber(name) {
+				name = filepath.Base(filepath.Dir(abs))
+			}
+		}
+		if name == "" || strings.ContainsAny(name, "/:") {
+			return nil, fault.Config("job: %q does not name a model: write NAME=DIR, with a name that has neither / nor :", text)
+		}
+		out = append(out, serve.ModelConfig{Name: name, Dir: dir, Policy: o.Policy})
+	}
+	if len(out) == 0 {
+		return nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR")
+	}
+	return out, nil
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 63)
+	return err == nil
+}
+
+// guard sets who may ask, and refuses an address that strangers can reach where nothing asks them who they are.
+func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
+	if err := wire.CheckAddress(o.HTTP); err != nil {
+		return nil, fault.Config("job: --http: %w", err)
+	}
+	if o.TLS != nil {
+		if conf, err = o.TLS.Server(tls.VersionTLS12); err != nil {
+			return nil, fault.Config("job: %w", err)
+		}
+		conf.NextProtos = []string{"h2", "http/1.1"}
+	}
+	knows := o.TLS != nil && o.TLS.CA != ""
+	if o.TokenFile != "" {
+		token := func() (string, error) {
+			b, err := os.ReadFile(o.TokenFile)
+			return strings.TrimSpace(string(b)), err
+		}
+		switch got, err := token(); {
+		case err != nil:
+			return nil, fault.Config("job: --token-file: %w", err)
+		case got == "":
+			return nil, fault.Config("job: --token-file: %s is empty", o.TokenFile)
+		}
+		o.Limits.Guard = secure.NewGuard([]secure.Rule{{Right: secure.Read, Token: token}})
+		knows = true
+	}
+	if guarded := conf != nil && knows; !guarded && !o.Insecure && !wire.IsLocal(o.HTTP) {
+		return nil, fault.Config("job: others than this machine can reach %s, and nothing keeps strangers from asking: give --tls-cert and --tls-key with --token-file (or with --tls-ca, for certificates on both sides), "+
+			"or say --insecure on a network that you trust", o.HTTP)
+	}
+	return conf, nil
+}
+
+// recipeFor reads recipes that name the components of a set.
+func recipeFor(set component.Set) serve.Recipe {
+	return func(m *export.Model) (parse.Options, error) { return wiring.RecipeOptions(m.Recipe, set) }
+}
