@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -561,15 +562,15 @@ func TestPredictAStream(t *testing.T) {
 		fmt.Sprintf("predict.source={kafka: {brokers: [%s], topic: requests, start: latest}}", strings.Join(bed.Addrs(), ", ")), "predict.format=jsonl",
 		fmt.Sprintf("predict.to={kafka: {brokers: [%s], topic: scores, commit_every: 5ms}}", strings.Join(bed.Addrs(), ", ")), "predict.fields=[label, position, prediction]",
 	}
-	// life predicts until so many more rows have been taken, and returns how many are there.
+	// life predicts until so many more rows have been taken, or for two minutes, and returns how many are there.
 	life := func(rows int64) int64 {
 		t.Helper()
 		drain := make(chan struct{})
-		closed := false
+		enough := sync.OnceFunc(func() { close(drain) })
+		defer time.AfterFunc(2*time.Minute, enough).Stop()
 		r, err := w.predict(job.PredictOptions{Workers: 2, Options: job.RunOptions{Drain: drain, Status: func(s job.Status) {
-			if s.Examples >= rows && !closed {
-				closed = true
-				close(drain)
+			if s.Examples >= rows {
+				enough()
 			}
 		}}}, set...)
 		if err != nil || !r.Drained {
