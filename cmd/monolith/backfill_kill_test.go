@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -132,6 +133,34 @@ func killCommand(t *testing.T, due <-chan time.Time, path string, args ...string
 		return false
 	}
 	return true
+}
+
+// killWritten kills a command a while after it has written so much, and reports whether it had not ended by then.
+func killWritten(t *testing.T, written func() int, enough int, pause time.Duration, path string, args ...string) (killed bool) {
+	t.Helper()
+	due, ended := make(chan time.Time, 1), make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case at := <-tick.C:
+				if written() < enough {
+					continue
+				}
+				time.Sleep(pause)
+				due <- at
+				return
+			}
+		}
+	})
+	killed = killCommand(t, due, path, args...)
+	close(ended)
+	watch.Wait()
+	return killed
 }
 
 // writeTFRecords writes a file and the folders above it.

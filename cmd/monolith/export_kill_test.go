@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -120,29 +119,7 @@ func TestKilledExportsAreWhole(t *testing.T) {
 				was := files()
 				// Some files further, however fast the machine is at the moment, and anywhere in the next one.
 				more, pause := 1+rng.IntN(6), time.Duration(rng.IntN(c.pause))*time.Millisecond
-				due, ended := make(chan time.Time, 1), make(chan struct{})
-				var watch sync.WaitGroup
-				watch.Go(func() {
-					for tick := time.NewTicker(5 * time.Millisecond); ; {
-						select {
-						case <-ended:
-							tick.Stop()
-							return
-						case at := <-tick.C:
-							if files() < was+more {
-								continue
-							}
-							tick.Stop()
-							time.Sleep(pause)
-							due <- at
-							return
-						}
-					}
-				})
-				killed := killCommand(t, due, path, args...)
-				close(ended)
-				watch.Wait()
-				if !killed {
+				if !killWritten(t, files, was+more, pause, path, args...) {
 					break
 				}
 				if _, err := os.Stat(filepath.Join(dir, "1")); err == nil && files() < 30 {

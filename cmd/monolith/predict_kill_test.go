@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -123,29 +122,7 @@ func TestKilledPredictionsAreWrittenOnce(t *testing.T) {
 			for ; kills < 8; kills++ {
 				was := written()
 				more, pause := 1+least+rng.IntN(1+4*max(least, 1)), time.Duration(rng.IntN(60))*time.Millisecond
-				due, ended := make(chan time.Time, 1), make(chan struct{})
-				var watch sync.WaitGroup
-				watch.Go(func() {
-					for tick := time.NewTicker(5 * time.Millisecond); ; {
-						select {
-						case <-ended:
-							tick.Stop()
-							return
-						case at := <-tick.C:
-							if written() < was+more {
-								continue
-							}
-							tick.Stop()
-							time.Sleep(pause)
-							due <- at
-							return
-						}
-					}
-				})
-				killed := killCommand(t, due, path, args...)
-				close(ended)
-				watch.Wait()
-				if !killed {
+				if !killWritten(t, written, was+more, pause, path, args...) {
 					break
 				}
 			}
