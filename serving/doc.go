@@ -1,5 +1,5 @@
-// Package serving answers requests for predictions with models that were exported ([export/native]), as TensorFlow Serving does: over HTTP and JSON ([Server.Handler]), of
-// several models, each with versions that come and go while it serves.
+// Package serving answers requests for predictions with models that were exported ([export/native]), as TensorFlow Serving does: over HTTP and JSON ([Server.Handler]) and
+// over gRPC ([Server.GRPC]), of several models, each with versions that come and go while it serves.
 //
 //	folder of a model, 1/ 2/ 3/ ─> Models: which versions are open ─> version: the model with its rows ─> runner: parse ─> lookup ─> session
 //

@@ -24,7 +24,7 @@ import (
 //	POST /v1/models/NAME[/versions/N|/labels/L]:predict, :classify, :regress
 //	GET  /v1/models/NAME[/versions/N|/labels/L]           which versions there are
 //	GET  /v1/models/NAME[/versions/N|/labels/L]/metadata  signatures
-//	GET  /healthz                                         200 as long as each model has a version that serves
+//	GET  /healthz                                         200 as long as each model has a version that serves, until Drain
 //
 // metrics, if not nil, is served under /metrics and /monitoring/prometheus/metrics. Errors are {"error": "..."} with a status of HTTP.
 func (s *Server) Handler(metrics http.Handler) http.Handler {
@@ -35,8 +35,8 @@ func (s *Server) Handler(metrics http.Handler) http.Handler {
 		mux.Handle("GET /monitoring/prometheus/metrics", s.admitted(metrics.ServeHTTP))
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.models.Ready() {
-			reply(w, status.Error(codes.Unavailable, "a model has no version that serves"), nil)
+		if err := s.ready(); err != nil {
+			reply(w, err, nil)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n") // a client that has gone away needs no answer

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,9 @@ type Server struct {
 	models  *Models
 	threads chan struct{}
 	waiting atomic.Int64
+
+	drain    sync.Once
+	draining chan struct{}
 }
 
 // NewServer makes a server.
@@ -51,7 +55,23 @@ func NewServer(o Options) *Server {
 	o.MaxExamples = cmp.Or(o.MaxExamples, 1<<16)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Server{o: o, models: o.Models, threads: make(chan struct{}, o.Threads)}
+	return &Server{o: o, models: o.Models, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
+}
+
+// Drain makes the server unhealthy for good, so that callers go elsewhere, and tells those who watch its health. Requests are answered as before.
+func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
+
+// ready says why the server is not healthy.
+func (s *Server) ready() error {
+	select {
+	case <-s.draining:
+		return status.Error(codes.Unavailable, "the server is about to end")
+	default:
+	}
+	if !s.models.Ready() {
+		return status.Error(codes.Unavailable, "a model has no version that serves")
+	}
+	return nil
 }
 
 // call is a request for predictions of a model.

@@ -1,0 +1,554 @@
+package serving
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
+)
+
+// GRPCOptions say how calls are taken.
+type GRPCOptions struct {
+	// Credentials encrypts; nil: nothing does.
+	Credentials credentials.TransportCredentials
+	// Reload lets callers who may ask at all choose what is served (HandleReloadConfigRequest), which names folders of this machine.
+	Reload bool
+}
+
+// What strangers can make a server of gRPC keep.
+const (
+	// maxStreams is how many calls of a connection there are at a time; its client waits when it has as many.
+	maxStreams = 1024
+	// maxHeaders bounds the headers of a call, bytes.
+	maxHeaders = 256 << 10
+	// minPing is how often a client may ask whether the connection is there; pingEvery is how often the server does, which closes one that says nothing for pingTimeout.
+	minPing, pingEvery, pingTimeout = 5 * time.Second, 20 * time.Second, 5 * time.Second
+	// idleTimeout is after how long a connection without a call is closed; its client opens another when it makes one.
+	idleTimeout = 5 * time.Minute
+	// handshakeTimeout is how long a connection may take to begin.
+	handshakeTimeout = 5 * time.Second
+)
+
+// GRPC makes a server of PredictionService and ModelService of TensorFlow Serving, health and reflection. The caller serves and stops it, after [Server.Drain]: who watches the
+// health stays otherwise.
+func (s *Server) GRPC(o GRPCOptions) *grpc.Server {
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(int(min(s.o.MaxBytes, math.MaxInt32))), grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout, MaxConnectionIdle: idleTimeout}), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.InTapHandle(s.tap), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.WaitForHandlers(true),
+	}
+	if o.Credentials != nil {
+		opts = append(opts, grpc.Creds(o.Credentials))
+	}
+	g := grpc.NewServer(opts...)
+	tfs.RegisterPredictionServiceServer(g, &predictionService{s})
+	tfs.RegisterModelServiceServer(g, &modelService{s, o.Reload})
+	healthpb.RegisterHealthServer(g, &healthService{s: s})
+	reflection.Register(g)
+	return g
+}
+
+// healthService answers by whether each model has a version that serves.
+type healthService struct {
+	healthpb.UnimplementedHealthServer
+	s *Server
+}
+
+// state is the health of a model by its name, or of all without one.
+func (h *healthService) state(model string) healthpb.HealthCheckResponse_ServingStatus {
+	serving := h.s.ready() == nil
+	if serving && model != "" {
+		_, _, done, err := h.s.models.Use(model, Which{})
+		switch {
+		case err == nil:
+			done()
+		case status.Code(err) == codes.NotFound:
+			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+		serving = err == nil
+	}
+	if serving {
+		return healthpb.HealthCheckResponse_SERVING
+	}
+	return healthpb.HealthCheckResponse_NOT_SERVING
+}
+
+// Check implements the health service: of a model by its name, or of all without one.
+func (h *healthService) Check(_ context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	st := h.state(r.GetService())
+	if st == healthpb.HealthCheckResponse_SERVICE_UNKNOWN {
+		_, err := h.s.models.Status(r.GetService(), Which{})
+		return nil, err
+	}
+	return &healthpb.HealthCheckResponse{Status: st}, nil
+}
+
+// watchEvery is how often somebody who watches the health is told what has changed of it.
+const watchEvery = time.Second
+
+// Watch implements the health service: what Check would say, at once and whenever it is another, until the server drains.
+func (h *healthService) Watch(r *healthpb.HealthCheckRequest, stream healthpb.Health_WatchServer) error {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	last := healthpb.HealthCheckResponse_UNKNOWN
+	for {
+		if now := h.state(r.GetService()); now != last {
+			if err := stream.Send(&healthpb.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+			last = now
+		}
+		select {
+		case <-stream.Context().Done():
+			return asStatus(stream.Context().Err())
+		case <-h.s.draining:
+			if last == healthpb.HealthCheckResponse_NOT_SERVING {
+				return h.s.ready()
+			}
+		case <-t.C:
+		}
+	}
+}
+
+// healthMethods may be asked by anybody.
+const healthMethods = "/grpc.health.v1.Health/"
+
+// tap is gRPC's [tap.ServerInHandle]: it asks the guard about a call before its message is received, so that a stranger costs the headers.
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if s.o.Guard == nil || strings.HasPrefix(info.FullMethodName, healthMethods) {
+		return ctx, nil
+	}
+	token := ""
+	if got := info.Header.Get("authorization"); len(got) > 0 {
+		token, _ = strings.CutPrefix(got[0], "Bearer ")
+	}
+	var cert *x509.Certificate
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			cert = info.State.VerifiedChains[0][0]
+		}
+	}
+	return ctx, s.admit(s.o.Guard.Admit(token, cert))
+}
+
+func (s *Server) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+	defer s.caught(info.FullMethod, &err)
+	return next(ctx, r)
+}
+
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer s.caught(info.FullMethod, &err)
+	return next(srv, stream)
+}
+
+// caught, deferred, makes a panic an error of its call, which does not have the panic's value.
+func (s *Server) caught(method string, err *error) {
+	if p := recover(); p != nil {
+		s.o.Logger.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "the server met a fault of its own in this call; its log says which")
+	}
+}
+
+// whichOf is the version that a request names.
+func whichOf(m *tfs.ModelSpec) (w Which) {
+	w.Label = m.GetVersionLabel()
+	if v := m.GetVersion(); v != nil {
+		n := v.GetValue()
+		w.Number = &n
+	}
+	return w
+}
+
+// specOf names the version that has answered.
+func specOf(m *tfs.ModelSpec, number int64, signature string) *tfs.ModelSpec {
+	return &tfs.ModelSpec{Name: m.GetName(), VersionChoice: &tfs.ModelSpec_Version{Version: &tfs.Int64Value{Value: number}}, SignatureName: signature}
+}
+
+// predictionService is TensorFlow Serving's.
+type predictionService struct{ s *Server }
+
+// Predict implements PredictionService.
+func (p *predictionService) Predict(ctx context.Context, r *tfs.PredictRequest) (out *tfs.PredictResponse, err error) {
+	m := r.GetModelSpec()
+	signature := m.GetSignatureName()
+	if signature == "" {
+		signature = SignatureDefault
+	}
+	err = p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: "Predict", entry: "gRPC", input: func(v *Version) (*Input, error) {
+		return v.readTensors(signature, r.GetInputs())
+	}}, func(v *Version, a *answer) error {
+		out = &tfs.PredictResponse{Outputs: map[string]*tensorflow.TensorProto{}, ModelSpec: specOf(m, a.version, signature)}
+		for i, h := range v.heads {
+			if filter := r.GetOutputFilter(); len(filter) > 0 && !slices.Contains(filter, h.Name) {
+				continue
+			}
+			out.Outputs[h.Name] = &tensorflow.TensorProto{
+				Dtype: tensorflow.DataType_DT_FLOAT, TensorShape: shapeOf(int64(a.rows), int64(h.Width)), FloatVal: a.heads[i],
+			}
+		}
+		for _, name := range r.GetOutputFilter() {
+			if out.Outputs[name] == nil {
+				return invalid("the model has no output %q; it has %s", name, strings.Join(v.headNames(), ", "))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (v *Version) headNames() (names []string) {
+	for _, h := range v.heads {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+func shapeOf(sizes ...int64) *tensorflow.TensorShapeProto {
+	out := &tensorflow.TensorShapeProto{}
+	for _, n := range sizes {
+		out.Dim = append(out.Dim, &tensorflow.TensorShapeProto_Dim{Size: n})
+	}
+	return out
+}
+
+// readTensors makes the examples of a request to predict.
+func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.TensorProto) (*Input, error) {
+	form, err := v.predictForm(signature)
+	if err != nil {
+		return nil, err
+	}
+	if v.asExamples(form, func(name string) bool { return tensors[name] != nil }, len(tensors)) {
+		c, err := readTensor(InputExamples, tensors[InputExamples])
+		if err != nil {
+			return nil, err
+		}
+		if c.Type != Texts {
+			return nil, invalid("input %q has %s, not serialized tf.Examples (DT_STRING)", InputExamples, c.Type)
+		}
+		return &Input{Form: FormExample, Records: c.Texts}, nil
+	}
+	in := &Input{Form: form, Columns: map[string]*Column{}, Rows: -1}
+	first := ""
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		names := v.in.raw
+		if form == FormFeatures {
+			names = v.in.names
+		}
+		if err := known(name, names); err != nil {
+			return nil, err
+		}
+		c, err := readTensor(name, tensors[name])
+		if err != nil {
+			return nil, err
+		}
+		if rows := len(c.Offsets) - 1; in.Rows < 0 {
+			in.Rows, first = rows, name
+		} else if rows != in.Rows {
+			return nil, invalid("feature %q has %d examples, and feature %q has %d", name, rows, first, in.Rows)
+		}
+		in.Columns[name] = c
+	}
+	in.Rows = max(in.Rows, 0)
+	return in, nil
+}
+
+// maxElements bounds what a tensor may say that it has: one value may stand for many.
+const maxElements = 1 << 26
+
+// readTensor reads a tensor of shape [rows] or [rows, n]. Errors: INVALID_ARGUMENT.
+func readTensor(name string, t *tensorflow.TensorProto) (*Column, error) {
+	dims := t.GetTensorShape().GetDim()
+	if t.GetTensorShape().GetUnknownRank() || len(dims) < 1 || len(dims) > 2 {
+		return nil, invalid("input %q has %d dimensions, not [examples] or [examples, values]", name, len(dims))
+	}
+	rows, width := dims[0].GetSize(), int64(1)
+	if len(dims) == 2 {
+		width = dims[1].GetSize()
+	}
+	if rows < 0 || width < 0 || rows > maxElements || width > maxElements || rows*width > maxElements {
+		return nil, invalid("input %q has the shape [%d, %d]; %d values are the most", name, rows, width, maxElements)
+	}
+	n := int(rows * width)
+	c := &Column{Offsets: make([]int32, rows+1)}
+	for i := range c.Offsets {
+		c.Offsets[i] = int32(int64(i) * width)
+	}
+	content := t.GetTensorContent()
+	var err error
+	switch t.GetDtype() {
+	case tensorflow.DataType_DT_INT64:
+		c.Ints, err = values(name, n, content, t.GetInt64Val(), 8, func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }, func(x int64) int64 { return x })
+	case tensorflow.DataType_DT_UINT64:
+		c.Ints, err = values(name, n, content, t.GetUint64Val(), 8, func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }, func(x uint64) int64 { return int64(x) })
+	case tensorflow.DataType_DT_INT32:
+		c.Ints, err = values(name, n, content, t.GetIntVal(), 4, func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }, func(x int32) int64 { return int64(x) })
+	case tensorflow.DataType_DT_UINT32:
+		c.Ints, err = values(name, n, content, t.GetUint32Val(), 4, func(b []byte) int64 { return int64(binary.LittleEndian.Uint32(b)) }, func(x uint32) int64 { return int64(x) })
+	case tensorflow.DataType_DT_BOOL:
+		c.Ints, err = values(name, n, content, t.GetBoolVal(), 1, func(b []byte) int64 { return int64(b[0] & 1) }, func(x bool) int64 {
+			if x {
+				return 1
+			}
+			return 0
+		})
+	case tensorflow.DataType_DT_FLOAT:
+		c.Type = Floats
+		c.Floats, err = values(name, n, content, t.GetFloatVal(), 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }, func(x float32) float32 { return x })
+	case tensorflow.DataType_DT_DOUBLE:
+		c.Type = Floats
+		c.Floats, err = values(name, n, content, t.GetDoubleVal(), 8, func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }, func(x float64) float32 { return float32(x) })
+	case tensorflow.DataType_DT_STRING:
+		c.Type = Texts
+		if len(content) > 0 {
+			return nil, invalid("input %q has text in tensor_content, which is for numbers; string_val has text", name)
+		}
+		c.Texts, err = values(name, n, nil, t.GetStringVal(), 1, nil, func(x []byte) []byte { return x })
+	default:
+		return nil, invalid("input %q has the type %s; DT_INT64, DT_INT32, DT_UINT32, DT_UINT64, DT_BOOL, DT_FLOAT, DT_DOUBLE and DT_STRING are read", name, t.GetDtype())
+	}
+	return c, err
+}
+
+// values are the elements of a tensor: in its content, or in a list, whose last stands for all that follow (tensor.proto).
+func values[T, U any](name string, n int, content []byte, list []T, size int, read func([]byte) U, convert func(T) U) ([]U, error) {
+	out := make([]U, 0, n)
+	switch {
+	case len(content) > 0:
+		if len(content) != n*size {
+			return nil, invalid("input %q has %d bytes for %d values of %d", name, len(content), n, size)
+		}
+		for i := range n {
+			out = append(out, read(content[i*size:]))
+		}
+	case len(list) > n || len(list) == 0 && n > 0:
+		return nil, invalid("input %q has %d values, its shape says %d", name, len(list), n)
+	default:
+		for i := range n {
+			out = append(out, convert(list[min(i, len(list)-1)]))
+		}
+	}
+	return out, nil
+}
+
+// readInput makes the examples of a request to classify or regress: what the context has counts where an example has it not.
+func readInput(x *tfs.Input) (*Input, error) {
+	list, given := x.GetExampleList().GetExamples(), (*tensorflow.Example)(nil)
+	if c := x.GetExampleListWithContext(); c != nil {
+		list, given = c.GetExamples(), c.GetContext()
+	}
+	in := &Input{Form: FormExample}
+	for _, e := range list {
+		if given != nil { // a feature that occurs again is in place of the first
+			e = &tensorflow.Example{Features: &tensorflow.Features{Feature: merged(given, e)}}
+		}
+		b, err := proto.Marshal(e)
+		if err != nil {
+			return nil, invalid("%v", err)
+		}
+		in.Records = append(in.Records, b)
+	}
+	return in, nil
+}
+
+// merged are the features of an example before those of its context.
+func merged(context, e *tensorflow.Example) map[string]*tensorflow.Feature {
+	out := map[string]*tensorflow.Feature{}
+	maps.Copy(out, context.GetFeatures().GetFeature())
+	maps.Copy(out, e.GetFeatures().GetFeature())
+	return out
+}
+
+// head asks for the predictions of one head.
+func (p *predictionService) head(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, kind, api string, use func(v *Version, a *answer, head int)) error {
+	at := 0
+	return p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: api, entry: "gRPC", input: func(v *Version) (_ *Input, err error) {
+		if at, err = v.headOf(kind, m.GetSignatureName()); err != nil {
+			return nil, err
+		}
+		return readInput(input)
+	}}, func(v *Version, a *answer) error {
+		use(v, a, at)
+		return nil
+	})
+}
+
+// Classify implements PredictionService.
+func (p *predictionService) Classify(ctx context.Context, r *tfs.ClassificationRequest) (out *tfs.ClassificationResponse, err error) {
+	result, spec, err := p.classify(ctx, r.GetModelSpec(), r.GetInput(), "Classify")
+	return &tfs.ClassificationResponse{Result: result, ModelSpec: spec}, err
+}
+
+func (p *predictionService) classify(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, api string) (out *tfs.ClassificationResult, spec *tfs.ModelSpec, err error) {
+	err = p.head(ctx, m, input, SignatureClassify, api, func(v *Version, a *answer, head int) {
+		classes := v.classes(head)
+		out, spec = &tfs.ClassificationResult{}, specOf(m, a.version, SignatureClassify+"/"+v.heads[head].Name)
+		for _, x := range a.heads[head] {
+			out.Classifications = append(out.Classifications, &tfs.Classifications{Classes: []*tfs.Class{{Label: classes[0], Score: 1 - x}, {Label: classes[1], Score: x}}})
+		}
+	})
+	return out, spec, err
+}
+
+// Regress implements PredictionService.
+func (p *predictionService) Regress(ctx context.Context, r *tfs.RegressionRequest) (*tfs.RegressionResponse, error) {
+	result, spec, err := p.regress(ctx, r.GetModelSpec(), r.GetInput(), "Regress")
+	return &tfs.RegressionResponse{Result: result, ModelSpec: spec}, err
+}
+
+func (p *predictionService) regress(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, api string) (out *tfs.RegressionResult, spec *tfs.ModelSpec, err error) {
+	err = p.head(ctx, m, input, SignatureRegress, api, func(v *Version, a *answer, head int) {
+		out, spec = &tfs.RegressionResult{}, specOf(m, a.version, SignatureRegress+"/"+v.heads[head].Name)
+		for _, x := range a.heads[head] {
+			out.Regressions = append(out.Regressions, &tfs.Regression{Value: x})
+		}
+	})
+	return out, spec, err
+}
+
+// maxTasks is how many tasks a request has at most, each of which predicts its examples.
+const maxTasks = 64
+
+// MultiInference implements PredictionService: each task on the same examples.
+func (p *predictionService) MultiInference(ctx context.Context, r *tfs.MultiInferenceRequest) (*tfs.MultiInferenceResponse, error) {
+	out := &tfs.MultiInferenceResponse{}
+	if n := len(r.GetTasks()); n == 0 || n > maxTasks {
+		return nil, invalid("the request has %d tasks; 1 to %d are done", n, maxTasks)
+	}
+	for i, task := range r.GetTasks() {
+		result := &tfs.InferenceResult{}
+		var err error
+		switch task.GetMethodName() {
+		case methodClassify:
+			var c *tfs.ClassificationResult
+			c, result.ModelSpec, err = p.classify(ctx, task.GetModelSpec(), r.GetInput(), "MultiInference")
+			result.Result = &tfs.InferenceResult_ClassificationResult{ClassificationResult: c}
+		case methodRegress:
+			var c *tfs.RegressionResult
+			c, result.ModelSpec, err = p.regress(ctx, task.GetModelSpec(), r.GetInput(), "MultiInference")
+			result.Result = &tfs.InferenceResult_RegressionResult{RegressionResult: c}
+		default:
+			err = invalid("task %d has the method %q; %s and %s are done", i, task.GetMethodName(), methodClassify, methodRegress)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Results = append(out.Results, result)
+	}
+	return out, nil
+}
+
+// signatureDef is the one field of metadata that there is.
+const signatureDef = "signature_def"
+
+// GetModelMetadata implements PredictionService.
+func (p *predictionService) GetModelMetadata(_ context.Context, r *tfs.GetModelMetadataRequest) (*tfs.GetModelMetadataResponse, error) {
+	for _, field := range r.GetMetadataField() {
+		if field != signatureDef {
+			return nil, invalid("metadata field %q is not known; %s is", field, signatureDef)
+		}
+	}
+	if len(r.GetMetadataField()) == 0 {
+		return nil, invalid("the request names no metadata field; %s is one", signatureDef)
+	}
+	m := r.GetModelSpec()
+	v, number, done, err := p.s.models.Use(m.GetName(), whichOf(m))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	infos := func(list []tensorInfo) map[string]*tensorflow.TensorInfo {
+		out := map[string]*tensorflow.TensorInfo{}
+		for _, i := range list {
+			out[i.name] = &tensorflow.TensorInfo{Name: i.name, Dtype: tensorflow.DataType(i.dtype), TensorShape: shapeOf(i.shape...)}
+		}
+		return out
+	}
+	defs := &tfs.SignatureDefMap{SignatureDef: map[string]*tensorflow.SignatureDef{}}
+	for _, sig := range v.signatures() {
+		defs.SignatureDef[sig.name] = &tensorflow.SignatureDef{MethodName: sig.method, Inputs: infos(sig.inputs), Outputs: infos(sig.outputs)}
+	}
+	b, err := proto.Marshal(defs)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	return &tfs.GetModelMetadataResponse{ModelSpec: specOf(m, number, ""), Metadata: map[string]*tfs.Any{
+		signatureDef: {TypeUrl: "type.googleapis.com/tensorflow.serving.SignatureDefMap", Value: b},
+	}}, nil
+}
+
+// modelService is TensorFlow Serving's.
+type modelService struct {
+	s      *Server
+	reload bool
+}
+
+// GetModelStatus implements ModelService.
+func (m *modelService) GetModelStatus(_ context.Context, r *tfs.GetModelStatusRequest) (*tfs.GetModelStatusResponse, error) {
+	list, err := m.s.models.Status(r.GetModelSpec().GetName(), whichOf(r.GetModelSpec()))
+	if err != nil {
+		return nil, err
+	}
+	out := &tfs.GetModelStatusResponse{}
+	for _, v := range list {
+		st := &tfs.StatusProto{}
+		if v.Err != nil {
+			st.ErrorCode, st.ErrorMessage = int32(codes.Unknown), v.Err.Error()
+		}
+		out.ModelVersionStatus = append(out.ModelVersionStatus, &tfs.ModelVersionStatus{Version: v.Version, State: tfs.ModelVersionStatus_State(v.State), Status: st})
+	}
+	return out, nil
+}
+
+// HandleReloadConfigRequest implements ModelService: what is served becomes what the request says.
+func (m *modelService) HandleReloadConfigRequest(ctx context.Context, r *tfs.ReloadConfigRequest) (*tfs.ReloadConfigResponse, error) {
+	if !m.reload {
+		return nil, status.Error(codes.PermissionDenied, "what is served is not chosen by callers here; --allow-reload lets them")
+	}
+	list := r.GetConfig().GetModelConfigList().GetConfig()
+	if len(list) == 0 {
+		return nil, invalid("the request has no model_config_list with models")
+	}
+	var configs []ModelConfig
+	for _, c := range list {
+		p := Policy{}
+		switch {
+		case c.GetModelVersionPolicy().GetAll() != nil:
+			p.All = true
+		case c.GetModelVersionPolicy().GetSpecific() != nil:
+			if p.Specific = c.GetModelVersionPolicy().GetSpecific().GetVersions(); len(p.Specific) == 0 {
+				return nil, invalid("model %q: the policy names no version", c.GetName())
+			}
+		default:
+			p.Latest = int(c.GetModelVersionPolicy().GetLatest().GetNumVersions())
+		}
+		configs = append(configs, ModelConfig{Name: c.GetName(), Dir: c.GetBasePath(), Policy: p, Labels: c.GetVersionLabels()})
+	}
+	if err := m.s.models.Configure(ctx, configs); err != nil {
+		if _, ok := status.FromError(err); ok || errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &tfs.ReloadConfigResponse{Status: &tfs.StatusProto{}}, nil
+}

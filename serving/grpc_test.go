@@ -1,0 +1,381 @@
+package serving_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
+	"github.com/monolith-go/monolith/serving"
+)
+
+// dial serves over memory and returns a connection.
+func dial(t testing.TB, s *serving.Server, o serving.GRPCOptions) *grpc.ClientConn {
+	t.Helper()
+	l, g, done := bufconn.Listen(1<<20), s.GRPC(o), make(chan error, 1)
+	go func() { done <- g.Serve(l) }()
+	cc, err := grpc.NewClient("passthrough:///x", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cc.Close(); err != nil {
+			t.Error(err)
+		}
+		g.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return cc
+}
+
+func shape(sizes ...int64) *tensorflow.TensorShapeProto {
+	out := &tensorflow.TensorShapeProto{}
+	for _, n := range sizes {
+		out.Dim = append(out.Dim, &tensorflow.TensorShapeProto_Dim{Size: n})
+	}
+	return out
+}
+
+// TestGRPC asks as clients of TensorFlow Serving do, and gets what an evaluation gives, or a sentence that says what is wrong.
+func TestGRPC(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{shared_bottom: {dim: 4, hidden: [8]}}", heads)
+	number, err := strconv.ParseInt(filepath.Base(tr.export(t)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports, Labels: map[string]int64{"stable": number}})
+	cc := dial(t, serving.NewServer(serving.Options{Models: m, MaxExamples: 1000, MaxBytes: 1 << 20}), serving.GRPCOptions{Reload: true})
+	client, control := tfs.NewPredictionServiceClient(cc), tfs.NewModelServiceClient(cc)
+	asked := tr.asked
+	rows := int64(len(asked))
+	spec := func(signature string) *tfs.ModelSpec { return &tfs.ModelSpec{Name: "clicks", SignatureName: signature} }
+	click, late := tr.want["prediction_click"], tr.want["prediction_late"]
+
+	examples := forms(asked)["tf.Example"].Records
+	var users [][]byte
+	var items, userFids, itemFids, tagFids []int64
+	var prices, final []float32
+	content := make([]byte, 0, 8*rows)
+	for _, r := range asked {
+		content = binary.LittleEndian.AppendUint64(content, uint64(r.Item))
+		userFids, itemFids = append(userFids, fidOf(1, hashed(r.User))), append(itemFids, fidOf(2, r.Item))
+		of := r.Tags
+		if of == nil {
+			of = []int64{7}
+		}
+		for k := range 3 {
+			if k < len(of) {
+				tagFids = append(tagFids, fidOf(3, of[k]))
+			} else {
+				tagFids = append(tagFids, -1)
+			}
+		}
+		final = append(final, float32((math.Log1p(float64(r.Price))-2)/3))
+	}
+	tensor := func(dtype tensorflow.DataType, sizes ...int64) *tensorflow.TensorProto {
+		return &tensorflow.TensorProto{Dtype: dtype, TensorShape: shape(sizes...)}
+	}
+	text := func(list [][]byte) *tensorflow.TensorProto {
+		x := tensor(tensorflow.DataType_DT_STRING, int64(len(list)))
+		x.StringVal = list
+		return x
+	}
+	ints := func(list []int64, width int64) *tensorflow.TensorProto {
+		x := tensor(tensorflow.DataType_DT_INT64, int64(len(list))/width, width)
+		x.Int64Val = list
+		return x
+	}
+	floats := func(list []float32) *tensorflow.TensorProto {
+		x := tensor(tensorflow.DataType_DT_FLOAT, int64(len(list)), 1)
+		x.FloatVal = list
+		return x
+	}
+	inContent := tensor(tensorflow.DataType_DT_INT64, rows, 1)
+	inContent.TensorContent = content
+	for name, r := range map[string]*tfs.PredictRequest{
+		"examples": {ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"examples": text(examples)}},
+		"features": {ModelSpec: spec(serving.SignatureFeatures), Inputs: map[string]*tensorflow.TensorProto{"user": ints(userFids, 1), "item": ints(itemFids, 1), "tags": ints(tagFids, 3), "price": floats(final)}},
+	} {
+		got, err := client.Predict(t.Context(), r)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !slices.Equal(got.GetOutputs()["click"].GetFloatVal(), click) || !slices.Equal(got.GetOutputs()["late"].GetFloatVal(), late) || got.GetModelSpec().GetVersion().GetValue() != number {
+			t.Errorf("%s: other predictions than an evaluation's, of version %v", name, got.GetModelSpec())
+		}
+		if !proto.Equal(got.GetOutputs()["click"].GetTensorShape(), shape(rows, 1)) {
+			t.Errorf("%s: the shape is %v", name, got.GetOutputs()["click"].GetTensorShape())
+		}
+	}
+	// Raw values, of rows without tags, whose default counts then.
+	without := slices.DeleteFunc(slices.Clone(asked), func(r record) bool { return r.Tags != nil })
+	var want []float32
+	for i, r := range asked {
+		if r.Tags == nil {
+			want = append(want, click[i])
+		}
+	}
+	for _, r := range without {
+		users, items, prices = append(users, []byte(r.User)), append(items, r.Item), append(prices, r.Price)
+	}
+	got, err := client.Predict(t.Context(), &tfs.PredictRequest{
+		ModelSpec: &tfs.ModelSpec{Name: "clicks", VersionChoice: &tfs.ModelSpec_VersionLabel{VersionLabel: "stable"}}, OutputFilter: []string{"click"},
+		Inputs: map[string]*tensorflow.TensorProto{"user": text(users), "item": ints(items, 1), "price": floats(prices)},
+	})
+	if err != nil || len(got.GetOutputs()) != 1 || !slices.Equal(got.GetOutputs()["click"].GetFloatVal(), want) {
+		t.Errorf("raw values: %v", err)
+	}
+	if _, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"item": inContent}}); err != nil {
+		t.Errorf("tensor_content: %v", err)
+	}
+
+	example := func(i int) *tensorflow.Example {
+		e := &tensorflow.Example{}
+		if err := proto.Unmarshal(examples[i], e); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	two := &tfs.Input{Kind: &tfs.Input_ExampleList{ExampleList: &tfs.ExampleList{Examples: []*tensorflow.Example{example(0), example(1)}}}}
+	if got, err := client.Classify(t.Context(), &tfs.ClassificationRequest{ModelSpec: spec(""), Input: two}); err != nil || got.GetResult().GetClassifications()[1].GetClasses()[1].GetScore() != click[1] {
+		t.Errorf("classify: %v, %v", got, err)
+	}
+	shared := example(0)
+	own := &tensorflow.Example{Features: &tensorflow.Features{Feature: map[string]*tensorflow.Feature{"user": shared.GetFeatures().GetFeature()["user"]}}}
+	shared.GetFeatures().GetFeature()["user"] = example(1).GetFeatures().GetFeature()["user"]
+	if got, err := client.Regress(t.Context(), &tfs.RegressionRequest{ModelSpec: spec("regress/late"), Input: &tfs.Input{Kind: &tfs.Input_ExampleListWithContext{
+		ExampleListWithContext: &tfs.ExampleListWithContext{Examples: []*tensorflow.Example{own}, Context: shared},
+	}}}); err != nil || got.GetResult().GetRegressions()[0].GetValue() != late[0] {
+		t.Errorf("regress with a context: %v, %v", got, err)
+	}
+	both, err := client.MultiInference(t.Context(), &tfs.MultiInferenceRequest{Input: two, Tasks: []*tfs.InferenceTask{
+		{ModelSpec: spec("classify/click"), MethodName: "tensorflow/serving/classify"}, {ModelSpec: spec("regress/late"), MethodName: "tensorflow/serving/regress"},
+	}})
+	if err != nil || both.GetResults()[0].GetClassificationResult().GetClassifications()[0].GetClasses()[1].GetScore() != click[0] || both.GetResults()[1].GetRegressionResult().GetRegressions()[1].GetValue() != late[1] {
+		t.Errorf("multi-inference: %v, %v", both, err)
+	}
+	meta, err := client.GetModelMetadata(t.Context(), &tfs.GetModelMetadataRequest{ModelSpec: spec(""), MetadataField: []string{"signature_def"}})
+	defs := &tfs.SignatureDefMap{}
+	if err != nil || proto.Unmarshal(meta.GetMetadata()["signature_def"].GetValue(), defs) != nil || defs.GetSignatureDef()["features"].GetInputs()["user"].GetDtype() != tensorflow.DataType_DT_INT64 {
+		t.Errorf("metadata: %v, %v", meta, err)
+	}
+
+	wrong := func(in map[string]*tensorflow.TensorProto) *tfs.PredictRequest {
+		return &tfs.PredictRequest{ModelSpec: spec(""), Inputs: in}
+	}
+	for says, r := range map[string]*tfs.PredictRequest{
+		`no feature "usr", did you mean "user"`:                   wrong(map[string]*tensorflow.TensorProto{"usr": text(users)}),
+		`feature "user" has 2 examples, and feature "item" has 3`: wrong(map[string]*tensorflow.TensorProto{"user": text(users[:2]), "item": ints(items[:3], 1)}),
+		"has 0 dimensions":           wrong(map[string]*tensorflow.TensorProto{"user": {Dtype: tensorflow.DataType_DT_STRING}}),
+		"the type DT_INT8":           wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_INT8, 1)}),
+		"values are the most":        wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, 1<<40, 1<<40)}),
+		"its shape says 3":           wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(3), Int64Val: []int64{1, 2, 3, 4}}}),
+		"has 3 bytes for 1 values":   wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(1), TensorContent: []byte{1, 2, 3}}}),
+		`feature "price" is NaN`:     wrong(map[string]*tensorflow.TensorProto{"price": floats([]float32{float32(math.NaN())})}),
+		`feature "item"`:             wrong(map[string]*tensorflow.TensorProto{"item": floats([]float32{1, 2})}),
+		"no examples":                wrong(nil),
+		"not serialized tf.Examples": wrong(map[string]*tensorflow.TensorProto{"examples": ints(items[:1], 1)}),
+		"example 0: ":                wrong(map[string]*tensorflow.TensorProto{"examples": text([][]byte{{0xff, 0xff}})}),
+		`no output "clik"`:           {ModelSpec: spec(""), OutputFilter: []string{"clik"}, Inputs: map[string]*tensorflow.TensorProto{"item": ints(items[:1], 1)}},
+		`no signature "x"`:           {ModelSpec: spec("x")},
+	} {
+		if _, err := client.Predict(t.Context(), r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want one that says %q", err, says)
+		}
+	}
+	big := wrong(map[string]*tensorflow.TensorProto{"user": text([][]byte{make([]byte, 2<<20)})})
+	if _, err := client.Predict(t.Context(), big); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("2 MiB: %v", err)
+	}
+	if _, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "click"}}); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `did you mean "clicks"`) {
+		t.Errorf("another model: %v", err)
+	}
+
+	health := healthpb.NewHealthClient(cc)
+	if got, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "clicks"}); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", got, err)
+	}
+	if _, err := control.HandleReloadConfigRequest(t.Context(), reload("other", tr.exports)); err != nil {
+		t.Errorf("reload: %v", err)
+	}
+	if _, err := control.HandleReloadConfigRequest(t.Context(), reload("other", t.TempDir())); err != nil { // what served stays
+		t.Errorf("reload with an empty folder: %v", err)
+	}
+	if st, err := control.GetModelStatus(t.Context(), &tfs.GetModelStatusRequest{ModelSpec: &tfs.ModelSpec{Name: "other"}}); err != nil || fmt.Sprint(st.GetModelVersionStatus()[0].GetState()) != "AVAILABLE" {
+		t.Errorf("status: %v, %v", st, err)
+	}
+	if _, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec("")}); status.Code(err) != codes.NotFound {
+		t.Errorf("a model that is no longer served: %v", err)
+	}
+}
+
+func reload(name, dir string) *tfs.ReloadConfigRequest {
+	return &tfs.ReloadConfigRequest{Config: &tfs.ModelServerConfig{Config: &tfs.ModelServerConfig_ModelConfigList{
+		ModelConfigList: &tfs.ModelConfigList{Config: []*tfs.ModelConfig{{Name: name, BasePath: dir}}},
+	}}}
+}
+
+// TestGRPCGuard: who has no token gets nothing but the health, nothing of what is sent without one is received, and nobody chooses what is served where that was not allowed.
+func TestGRPCGuard(t *testing.T) {
+	t.Parallel()
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe})
+	cc := dial(t, serving.NewServer(serving.Options{Models: m, MaxBytes: 1 << 10, Guard: secure.NewGuard([]secure.Rule{{Right: secure.Read, Token: secure.Fixed("secret")}})}), serving.GRPCOptions{})
+	if _, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	for token, want := range map[string]codes.Code{"": codes.Unauthenticated, "Bearer public": codes.Unauthenticated, "Bearer secret": codes.PermissionDenied} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", token)
+		if _, err := tfs.NewModelServiceClient(cc).HandleReloadConfigRequest(ctx, reload("a", t.TempDir())); status.Code(err) != want {
+			t.Errorf("with %q: %v, want %s", token, err, want)
+		}
+	}
+	for token, want := range map[string]codes.Code{"Bearer public": codes.Unauthenticated, "Bearer secret": codes.ResourceExhausted} { // which says that the message is too large
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", token)
+		if _, err := tfs.NewModelServiceClient(cc).HandleReloadConfigRequest(ctx, reload(strings.Repeat("a", 1<<12), "b")); status.Code(err) != want {
+			t.Errorf("4 KiB with %q: %v, want %s", token, err, want)
+		}
+	}
+}
+
+// TestGRPCPanic: a call that panics is an error which does not say with what, and the next one is answered.
+func TestGRPCPanic(t *testing.T) {
+	t.Parallel()
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Loaded: func(string, time.Duration, error) { panic("secret") }})
+	control := tfs.NewModelServiceClient(dial(t, serving.NewServer(serving.Options{Models: m}), serving.GRPCOptions{Reload: true}))
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := control.HandleReloadConfigRequest(t.Context(), reload("a", dir)); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the call that panicked: %v", err)
+	}
+	if _, err := control.HandleReloadConfigRequest(t.Context(), reload("a", t.TempDir())); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
+// TestGRPCHealth watches a model that comes, and a server that drains, which ends the watching.
+func TestGRPCHealth(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{lr: {}}", "")
+	tr.export(t)
+	m := models(t)
+	s := serving.NewServer(serving.Options{Models: m})
+	health := healthpb.NewHealthClient(dial(t, s, serving.GRPCOptions{}))
+	of := &healthpb.HealthCheckRequest{Service: "clicks"}
+	watch, err := health.Watch(t.Context(), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comes := func(want healthpb.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		if got, err := watch.Recv(); err != nil || got.GetStatus() != want {
+			t.Fatalf("%v, %v, want %s", got, err, want)
+		}
+	}
+	comes(healthpb.HealthCheckResponse_SERVICE_UNKNOWN)
+	if _, err := health.Check(t.Context(), of); status.Code(err) != codes.NotFound {
+		t.Errorf("a model that is not there: %v", err)
+	}
+	if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: tr.exports}}); err != nil {
+		t.Fatal(err)
+	}
+	comes(healthpb.HealthCheckResponse_SERVING)
+	if code, body := ask(t, s.Handler(nil), "/healthz", ""); code != http.StatusOK {
+		t.Errorf("healthz: %d: %s", code, body)
+	}
+	s.Drain()
+	for _, model := range []string{"", "clicks"} {
+		if got, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: model}); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+			t.Fatalf("%q while it drains: %v, %v", model, got, err)
+		}
+	}
+	comes(healthpb.HealthCheckResponse_NOT_SERVING)
+	if got, err := watch.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("after that: %v, %v", got, err)
+	}
+	if code, body := ask(t, s.Handler(nil), "/healthz", ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "about to end") {
+		t.Errorf("healthz while it drains: %d: %s", code, body)
+	}
+}
+
+// FuzzGRPC: whatever the bytes of a request, there is an answer, which is one of the request's fault where it is no good one.
+func FuzzGRPC(f *testing.F) {
+	tr := train(f, "{lr: {}}", "")
+	cc := dial(f, serving.NewServer(serving.Options{Models: models(f, serving.ModelConfig{Name: "clicks", Dir: tr.exports})}), serving.GRPCOptions{})
+	client := tfs.NewPredictionServiceClient(cc)
+	seed := func(r proto.Message) {
+		b, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for kind := range 3 {
+			f.Add(b, uint8(kind))
+		}
+	}
+	seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(4), Int64Val: []int64{1}}}})
+	seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{"examples": {Dtype: tensorflow.DataType_DT_STRING, TensorShape: shape(1), StringVal: [][]byte{{10, 0}}}}})
+	seed(&tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{SignatureName: "features"}, Inputs: map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_DOUBLE, TensorShape: shape(1, 1), TensorContent: make([]byte, 8)}}})
+	seed(&tfs.ClassificationRequest{Input: &tfs.Input{Kind: &tfs.Input_ExampleList{ExampleList: &tfs.ExampleList{Examples: []*tensorflow.Example{{}, nil}}}}})
+	f.Fuzz(func(t *testing.T, b []byte, kind uint8) {
+		var err error
+		name := func(m **tfs.ModelSpec) {
+			if *m == nil {
+				*m = &tfs.ModelSpec{}
+			}
+			(*m).Name, (*m).VersionChoice = "clicks", nil
+		}
+		switch kind % 3 {
+		case 0:
+			r := &tfs.PredictRequest{}
+			if proto.Unmarshal(b, r) != nil {
+				return
+			}
+			name(&r.ModelSpec)
+			_, err = client.Predict(t.Context(), r)
+		case 1:
+			r := &tfs.ClassificationRequest{}
+			if proto.Unmarshal(b, r) != nil {
+				return
+			}
+			name(&r.ModelSpec)
+			_, err = client.Classify(t.Context(), r)
+		default:
+			r := &tfs.RegressionRequest{}
+			if proto.Unmarshal(b, r) != nil {
+				return
+			}
+			name(&r.ModelSpec)
+			_, err = client.Regress(t.Context(), r)
+		}
+		if code := status.Code(err); code != codes.OK && code != codes.InvalidArgument && code != codes.ResourceExhausted {
+			t.Error(err)
+		}
+	})
+}
