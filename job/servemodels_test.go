@@ -10,9 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
 	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
+	"github.com/monolith-go/monolith/ps/wire"
 )
 
 // TestServeModels asks a server of this process over the network, with a token, and drains it.
@@ -29,7 +38,7 @@ func TestServeModels(t *testing.T) {
 	}
 	ready, drain, done := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- job.ServeModels(t.Context(), job.ServeModelsOptions{Exports: []string{exports}, HTTP: "127.0.0.1:0", TokenFile: token, Ready: func(addr string) { ready <- addr }, Drain: drain})
+		done <- job.ServeModels(t.Context(), job.ServeModelsOptions{Exports: []string{exports}, HTTP: "127.0.0.1:0", TokenFile: token, Ready: func(addr, _ string) { ready <- addr }, Drain: drain})
 	}()
 	var url string
 	select {
@@ -67,6 +76,78 @@ func TestServeModels(t *testing.T) {
 	}
 }
 
+// TestServeModelsGRPC asks with encryption and a token, over gRPC, with a second server that finds the address taken, and drains the server while somebody watches its health.
+func TestServeModelsGRPC(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	dir := t.TempDir()
+	exports, token := filepath.Join(dir, "clicks"), filepath.Join(dir, "token")
+	if _, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Format: "native", Dir: exports, RowsPerFile: 1000, Workers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := testbed.NewAuthority(t, dir, "authority")
+	cert, key := a.Issue(t, "server")
+	o := job.ServeModelsOptions{Exports: []string{exports}, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", TLS: &secure.TLS{Cert: cert, Key: key}, TokenFile: token}
+	ready, drain, done := make(chan string, 1), make(chan struct{}), make(chan error, 1)
+	first := o
+	first.Ready, first.Drain = func(_, addr string) { ready <- addr }, drain
+	go func() { done <- job.ServeModels(t.Context(), first) }()
+	select {
+	case o.GRPC = <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "--grpc: ") {
+		t.Errorf("a second server at %s: %v", o.GRPC, err)
+	}
+	dial := func(token string) *grpc.ClientConn {
+		cc, err := wire.NewClient(o.GRPC, wire.ClientConfig{TLS: &wire.TLS{CA: a.File}, Token: secure.Fixed(token)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := cc.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return cc
+	}
+	good, bad := dial("secret"), dial("public")
+	request := &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks"}, Inputs: map[string]*tensorflow.TensorProto{
+		"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: &tensorflow.TensorShapeProto{Dim: []*tensorflow.TensorShapeProto_Dim{{Size: 2}}}, Int64Val: []int64{5, 6}},
+	}}
+	got, err := tfs.NewPredictionServiceClient(good).Predict(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, head := range got.GetOutputs() {
+		if x := head.GetFloatVal(); len(x) != 2 || x[0] <= 0 || x[0] >= 1 || x[0] == x[1] {
+			t.Errorf("predictions of head %s: %v", name, x)
+		}
+	}
+	if _, err := tfs.NewPredictionServiceClient(bad).Predict(t.Context(), request); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("with another token: %v", err)
+	}
+	watch, err := healthpb.NewHealthClient(bad).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []healthpb.HealthCheckResponse_ServingStatus{healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING} {
+		if got, err := watch.Recv(); err != nil || got.GetStatus() != want {
+			t.Errorf("health: %v, %v, want %s", got, err, want)
+		}
+		if want == healthpb.HealthCheckResponse_SERVING {
+			close(drain)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestServeModelsFaults: what cannot be served, or not safely, is refused before anything listens.
 func TestServeModelsFaults(t *testing.T) {
 	t.Parallel()
@@ -76,6 +157,9 @@ func TestServeModelsFaults(t *testing.T) {
 		`"=x" does not name a model`:          {HTTP: "127.0.0.1:0", Exports: []string{"=x"}},
 		"has no export":                       {HTTP: "127.0.0.1:0", Exports: []string{"a=" + empty}},
 		"nothing keeps strangers from asking": {HTTP: "0.0.0.0:0", Exports: []string{empty}},
+		"can reach 0.0.0.0:1,":                {HTTP: "127.0.0.1:0", GRPC: "0.0.0.0:1", Exports: []string{empty}},
+		`--grpc: wire: address "there"`:       {HTTP: "127.0.0.1:0", GRPC: "there", Exports: []string{empty}},
+		"--allow-reload needs --grpc":         {HTTP: "127.0.0.1:0", Reload: true, Exports: []string{empty}},
 		"neither host:port nor unix:path":     {HTTP: "here", Exports: []string{empty}},
 		"--token-file":                        {HTTP: "127.0.0.1:0", Exports: []string{empty}, TokenFile: filepath.Join(empty, "none")},
 		"certificate":                         {HTTP: "0.0.0.0:0", Exports: []string{empty}, TLS: &secure.TLS{Cert: "none", Key: "none"}},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/internal/secure"
@@ -42,6 +45,10 @@ type ServeModelsOptions struct {
 	Poll time.Duration
 	// HTTP is the address for HTTP.
 	HTTP string
+	// GRPC is the address for gRPC; empty: there is none.
+	GRPC string
+	// Reload lets callers choose over gRPC what is served, by folders of this machine.
+	Reload bool
 	// TLS encrypts; its CA makes client certificates required.
 	TLS *secure.TLS
 	// TokenFile, if not empty, has the token that callers must bear. It may change.
@@ -54,8 +61,8 @@ type ServeModelsOptions struct {
 	Components component.Set
 	// Logger is never a global; nil: discard.
 	Logger *slog.Logger
-	// Ready, if not nil, is called with the address for HTTP once requests are answered.
-	Ready func(http string)
+	// Ready, if not nil, is called with the addresses for HTTP and gRPC, the latter empty where there is none, once requests are answered.
+	Ready func(http, grpc string)
 	// Drain, once closed, makes the server answer the requests it has and return without an error. nil: never.
 	Drain <-chan struct{}
 }
@@ -88,42 +95,72 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	}
 	l, err := wire.Listen(o.HTTP)
 	if err != nil {
-		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrUnavailable, "")
+		return fault.Mark(fmt.Errorf("job: --http: %w", err), pipeline.ErrUnavailable, "")
 	}
-	addr := l.Addr().String()
-	if conf != nil {
-		l = tls.NewListener(l, conf)
-	}
+	addr, grpcAddr := l.Addr().String(), ""
 	limits := o.Limits
 	limits.Models, limits.Metrics, limits.Logger = models, metrics, o.Logger
 	server := serve.NewServer(limits)
+	run, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	failed := make(chan error, 2)
+	var calls *grpc.Server
+	if o.GRPC != "" {
+		lis, err := wire.Listen(o.GRPC)
+		if err != nil {
+			stop()
+			return errors.Join(fault.Mark(fmt.Errorf("job: --grpc: %w", err), pipeline.ErrUnavailable, ""), l.Close())
+		}
+		grpcAddr = lis.Addr().String()
+		with := serve.GRPCOptions{Reload: o.Reload}
+		if conf != nil {
+			with.Credentials = credentials.NewTLS(conf)
+		}
+		calls = server.GRPC(with)
+		wg.Go(func() { failed <- calls.Serve(wire.Bound(lis)) })
+	}
+	if conf != nil {
+		l = tls.NewListener(l, conf)
+	}
 	web := &http.Server{
 		Handler: server.Handler(promhttp.HandlerFor(reg, promhttp.HandlerOpts{})), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ReadTimeout: server.Timeout(), WriteTimeout: 2 * server.Timeout(), ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
-	run, stop := context.WithCancel(ctx)
-	var wg sync.WaitGroup
 	wg.Go(func() { models.Watch(run, o.Poll) })
-	failed := make(chan error, 1)
 	wg.Go(func() { failed <- web.Serve(wire.Bound(l)) })
 	defer wg.Wait()
 	defer stop()
 	if o.Ready != nil {
-		o.Ready(addr)
+		o.Ready(addr, grpcAddr)
 	}
 	select {
 	case err = <-failed:
-		return fault.Mark(fmt.Errorf("job: serving %s: %w", addr, err), pipeline.ErrUnavailable, "")
+		err = fault.Mark(fmt.Errorf("job: serving %s %s: %w", addr, grpcAddr, err), pipeline.ErrUnavailable, "")
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-o.Drain:
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
-	defer cancel()
-	if shut := web.Shutdown(last); shut != nil {
-		err = errors.Join(err, shut, web.Close())
+	server.Drain()
+	if shut := end(ctx, web, calls); shut != nil {
+		err = errors.Join(err, shut)
 	}
 	return err
+}
+
+// end answers the requests that were begun, for as long as drainFor, and ends the servers; calls may be nil.
+func end(ctx context.Context, web *http.Server, calls *grpc.Server) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	defer cancel()
+	if calls != nil {
+		defer context.AfterFunc(last, calls.Stop)()
+		var wg sync.WaitGroup
+		wg.Go(calls.GracefulStop)
+		defer wg.Wait()
+	}
+	if err := web.Shutdown(last); err != nil {
+		return errors.Join(err, web.Close())
+	}
+	return nil
 }
 
 // models are the exports by name.
@@ -162,6 +199,16 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 	if err := wire.CheckAddress(o.HTTP); err != nil {
 		return nil, fault.Config("job: --http: %w", err)
 	}
+	all := []string{o.HTTP}
+	if o.GRPC != "" {
+		if err := wire.CheckAddress(o.GRPC); err != nil {
+			return nil, fault.Config("job: --grpc: %w", err)
+		}
+		all = append(all, o.GRPC)
+	}
+	if o.Reload && o.GRPC == "" {
+		return nil, fault.Config("job: --allow-reload needs --grpc, over which callers say what is served")
+	}
 	if o.TLS != nil {
 		if conf, err = o.TLS.Server(tls.VersionTLS12); err != nil {
 			return nil, fault.Config("job: %w", err)
@@ -183,9 +230,10 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 		o.Limits.Guard = secure.NewGuard([]secure.Rule{{Right: secure.Read, Token: token}})
 		knows = true
 	}
-	if guarded := conf != nil && knows; !guarded && !o.Insecure && !wire.IsLocal(o.HTTP) {
+	open := slices.IndexFunc(all, func(addr string) bool { return !wire.IsLocal(addr) })
+	if guarded := conf != nil && knows; !guarded && !o.Insecure && open >= 0 {
 		return nil, fault.Config("job: others than this machine can reach %s, and nothing keeps strangers from asking: give --tls-cert and --tls-key with --token-file (or with --tls-ca, for certificates on both sides), "+
-			"or say --insecure on a network that you trust", o.HTTP)
+			"or say --insecure on a network that you trust", all[open])
 	}
 	return conf, nil
 }

@@ -304,7 +304,7 @@ func fakes() cli.Ops {
 			return r, fail()
 		},
 		ServeModels: func(_ context.Context, o job.ServeModelsOptions) error {
-			o.Ready(fmt.Sprint(o.Exports, " ", o.HTTP, " ", o.Policy.Latest, " ", o.TLS.Cert, " ", o.Limits.MaxExamples))
+			o.Ready(fmt.Sprint(o.Exports, " ", o.HTTP, " ", o.Policy.Latest, " ", o.TLS.Cert, " ", o.Limits.MaxExamples, " ", o.Reload), o.GRPC)
 			return fail()
 		},
 		VerifyExport: func(_ context.Context, dir string) (*job.VerifiedExport, error) {

@@ -19,7 +19,7 @@ func (a *App) serveCommand(out *outcome) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [NAME=]DIR...",
 		Short: "Answer requests for predictions with exported models",
-		Long: `Answer requests for predictions with native exports (monolith export --format native), over HTTP as TensorFlow Serving does. DIR is an export, or the folder of exports that
+		Long: `Answer requests for predictions with native exports (monolith export --format native), over HTTP and gRPC as TensorFlow Serving does. DIR is an export, or the folder of exports that
 --dir of monolith export names: its newest version is served, and each newer one as soon as it is there, without a request that fails. A version that cannot be opened is refused,
 and the last good one stays. NAME is what requests call the model; without it, it is the folder's name.
 
@@ -27,12 +27,14 @@ and the last good one stays. NAME is what requests call the model; without it, i
   GET  /v1/models/NAME and /v1/models/NAME/metadata      versions; inputs and outputs
   GET  /healthz and /metrics
 
+Over gRPC: tensorflow.serving.PredictionService and ModelService, grpc.health.v1.Health and reflection.
+
 It listens on this machine. An address that others can reach is refused without --tls-cert, --tls-key and --token-file (or --tls-ca), unless --insecure is given.
 The first SIGINT or SIGTERM answers the requests that are there, and ends with exit code 0.`,
 		Example: `  monolith serve models/click
   monolith serve click=models/click rank=/srv/rank --latest 2
-  monolith serve models/click --http 0.0.0.0:8501 --tls-cert c.pem \
-    --tls-key k.pem --token-file token
+  monolith serve models/click --http 0.0.0.0:8501 --grpc 0.0.0.0:8500 \
+    --tls-cert c.pem --tls-key k.pem --token-file token
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
     localhost:8501/v1/models/click:predict`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -64,7 +66,13 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 			}
 			defer stop()
 			o.Logger, o.Drain = opts.Logger, opts.Drain
-			o.Ready = func(addr string) { a.notice("serving at " + addr) }
+			o.Ready = func(http, grpc string) {
+				text := "serving at " + http
+				if grpc != "" {
+					text += ", gRPC at " + grpc
+				}
+				a.notice(text)
+			}
 			a.drainsBy("answering the requests that are there")
 			return a.Ops.ServeModels(cmd.Context(), o)
 		},
@@ -72,6 +80,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&o.HTTP, "http", "127.0.0.1:8501", "`address` for HTTP")
+	flags.StringVar(&o.GRPC, "grpc", "127.0.0.1:8500", "`address` for gRPC; empty: none")
+	flags.BoolVar(&o.Reload, "allow-reload", false, "let callers choose over gRPC which folders of this machine are served (HandleReloadConfigRequest)")
 	flags.IntVar(&o.Policy.Latest, "latest", 1, "how `many` of the newest versions of a model are served")
 	flags.BoolVar(&o.Policy.All, "all-versions", false, "serve all versions")
 	flags.Int64SliceVar(&o.Policy.Specific, "version-number", nil, "serve the versions of these `numbers`")
