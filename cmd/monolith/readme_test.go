@@ -110,7 +110,7 @@ func wantAll(t *testing.T, text string, words ...string) {
 
 func newTour(t *testing.T) *tour {
 	t.Helper()
-	for _, command := range []string{"bash", "make", "timeout"} {
+	for _, command := range []string{"bash", "make", "timeout", "curl"} {
 		if _, err := exec.LookPath(command); err != nil {
 			testbed.Require(t, "posix", "the commands of README want "+command+"(1), which is not installed")
 		}
@@ -125,13 +125,19 @@ func newTour(t *testing.T) *tour {
 	}
 	dir := t.TempDir()
 	err = errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Symlink(path, filepath.Join(dir, "bin", "monolith")))
-	for _, name := range []string{"examples", "cmd", "go.mod", "go.sum", "job", "internal", "model", "pipeline", "proto", "ps", "runners", "sinks", "sources", "transforms"} {
-		err = errors.Join(err, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
+	rooms, listErr := os.ReadDir(root)
+	err = errors.Join(err, listErr)
+	for _, room := range rooms {
+		if name := room.Name(); name != "bin" && name != "runs" && name != "models" && (room.IsDir() || strings.HasPrefix(name, "go.")) && name[0] != '.' {
+			err = errors.Join(err, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	serving := testbed.FreeAddr(t)
 	return &tour{dir: dir, replace: strings.NewReplacer(
+		"serve models/cluster", "serve models/cluster --grpc '' --http "+serving, "localhost:8501", serving,
 		"127.0.0.1:7000", testbed.FreeAddr(t), "127.0.0.1:7001", testbed.FreeAddr(t),
 		"localhost:9092", ratingsBroker(t), `":9400"`, `"127.0.0.1:0"`,
 	)}
@@ -230,6 +236,7 @@ func TestReadmeTour(t *testing.T) {
 			wantAll(t, r.run(t, commands), "continuing from")
 		}},
 		{"$ cat > cluster.yaml", typed("50,000", "shards are ready")},
+		{"$ bin/monolith export cluster.yaml", typed("cluster/1, native", "serving at", `{"predictions":[[0.`)},
 	}
 	next := 0
 	for _, f := range fencedBlocks(t, "../../README.md") {
