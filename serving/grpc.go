@@ -7,7 +7,6 @@ import (
 	"errors"
 	"maps"
 	"math"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -162,14 +161,6 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return next(srv, stream)
 }
 
-// caught, deferred, makes a panic an error of its call, which does not have the panic's value.
-func (s *Server) caught(method string, err *error) {
-	if p := recover(); p != nil {
-		s.o.Logger.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, "the server met a fault of its own in this call; its log says which")
-	}
-}
-
 // whichOf is the version that a request names.
 func whichOf(m *tfs.ModelSpec) (w Which) {
 	w.Label = m.GetVersionLabel()
@@ -195,8 +186,8 @@ func (p *predictionService) Predict(ctx context.Context, r *tfs.PredictRequest) 
 	if signature == "" {
 		signature = SignatureDefault
 	}
-	err = p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: "Predict", entry: "gRPC", input: func(v *Version) (*Input, error) {
-		return v.readTensors(signature, r.GetInputs())
+	err = p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: "Predict", entry: "gRPC", input: func(v *Version, l limits) (*Input, error) {
+		return v.readTensors(signature, r.GetInputs(), l)
 	}}, func(v *Version, a *answer) error {
 		out = &tfs.PredictResponse{Outputs: map[string]*tensorflow.TensorProto{}, ModelSpec: specOf(m, a.version, signature)}
 		for i, h := range v.heads {
@@ -233,13 +224,13 @@ func shapeOf(sizes ...int64) *tensorflow.TensorShapeProto {
 }
 
 // readTensors makes the examples of a request to predict.
-func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.TensorProto) (*Input, error) {
+func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.TensorProto, l limits) (*Input, error) {
 	form, err := v.predictForm(signature)
 	if err != nil {
 		return nil, err
 	}
 	if v.asExamples(form, func(name string) bool { return tensors[name] != nil }, len(tensors)) {
-		c, err := readTensor(InputExamples, tensors[InputExamples])
+		c, err := readTensor(InputExamples, tensors[InputExamples], &l)
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +249,7 @@ func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.T
 		if err := known(name, names); err != nil {
 			return nil, err
 		}
-		c, err := readTensor(name, tensors[name])
+		c, err := readTensor(name, tensors[name], &l)
 		if err != nil {
 			return nil, err
 		}
@@ -276,8 +267,8 @@ func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.T
 // maxElements bounds what a tensor may say that it has: one value may stand for many.
 const maxElements = 1 << 26
 
-// readTensor reads a tensor of shape [rows] or [rows, n]. Errors: INVALID_ARGUMENT.
-func readTensor(name string, t *tensorflow.TensorProto) (*Column, error) {
+// readTensor reads a tensor of shape [rows] or [rows, n]. Errors: INVALID_ARGUMENT; RESOURCE_EXHAUSTED.
+func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, error) {
 	dims := t.GetTensorShape().GetDim()
 	if t.GetTensorShape().GetUnknownRank() || len(dims) < 1 || len(dims) > 2 {
 		return nil, invalid("input %q has %d dimensions, not [examples] or [examples, values]", name, len(dims))
@@ -289,12 +280,21 @@ func readTensor(name string, t *tensorflow.TensorProto) (*Column, error) {
 	if rows < 0 || width < 0 || rows > maxElements || width > maxElements || rows*width > maxElements {
 		return nil, invalid("input %q has the shape [%d, %d]; %d values are the most", name, rows, width, maxElements)
 	}
+	if err := l.count(int(rows)); err != nil {
+		return nil, err
+	}
 	n := int(rows * width)
+	content := t.GetTensorContent()
+	if len(content) == 0 && n > 1 {
+		const largest = 24 // bytes of a value, which the message need not have
+		if err := l.spend(largest * max(0, n-listed(t))); err != nil {
+			return nil, err
+		}
+	}
 	c := &Column{Offsets: make([]int32, rows+1)}
 	for i := range c.Offsets {
 		c.Offsets[i] = int32(int64(i) * width)
 	}
-	content := t.GetTensorContent()
 	var err error
 	switch t.GetDtype() {
 	case tensorflow.DataType_DT_INT64:
@@ -330,6 +330,11 @@ func readTensor(name string, t *tensorflow.TensorProto) (*Column, error) {
 	return c, err
 }
 
+// listed is how many values the lists of a tensor have.
+func listed(t *tensorflow.TensorProto) int {
+	return len(t.GetInt64Val()) + len(t.GetUint64Val()) + len(t.GetIntVal()) + len(t.GetUint32Val()) + len(t.GetBoolVal()) + len(t.GetFloatVal()) + len(t.GetDoubleVal()) + len(t.GetStringVal())
+}
+
 // values are the elements of a tensor: in its content, or in a list, whose last stands for all that follow (tensor.proto).
 func values[T, U any](name string, n int, content []byte, list []T, size int, read func([]byte) U, convert func(T) U) ([]U, error) {
 	out := make([]U, 0, n)
@@ -352,10 +357,13 @@ func values[T, U any](name string, n int, content []byte, list []T, size int, re
 }
 
 // readInput makes the examples of a request to classify or regress: what the context has counts where an example has it not.
-func readInput(x *tfs.Input) (*Input, error) {
+func readInput(x *tfs.Input, l limits) (*Input, error) {
 	list, given := x.GetExampleList().GetExamples(), (*tensorflow.Example)(nil)
 	if c := x.GetExampleListWithContext(); c != nil {
 		list, given = c.GetExamples(), c.GetContext()
+	}
+	if err := l.count(len(list)); err != nil {
+		return nil, err
 	}
 	in := &Input{Form: FormExample}
 	for _, e := range list {
@@ -365,6 +373,9 @@ func readInput(x *tfs.Input) (*Input, error) {
 		b, err := proto.Marshal(e)
 		if err != nil {
 			return nil, invalid("%v", err)
+		}
+		if err := l.spend(len(b)); err != nil {
+			return nil, err
 		}
 		in.Records = append(in.Records, b)
 	}
@@ -382,11 +393,11 @@ func merged(context, e *tensorflow.Example) map[string]*tensorflow.Feature {
 // head asks for the predictions of one head.
 func (p *predictionService) head(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, kind, api string, use func(v *Version, a *answer, head int)) error {
 	at := 0
-	return p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: api, entry: "gRPC", input: func(v *Version) (_ *Input, err error) {
+	return p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: api, entry: "gRPC", input: func(v *Version, l limits) (_ *Input, err error) {
 		if at, err = v.headOf(kind, m.GetSignatureName()); err != nil {
 			return nil, err
 		}
-		return readInput(input)
+		return readInput(input, l)
 	}}, func(v *Version, a *answer) error {
 		use(v, a, at)
 		return nil

@@ -303,13 +303,13 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	if err != nil {
 		h.state = End
 	}
-	closed := m.closed
+	gone := m.closed || m.models[name] != s // it was removed while it was opened
 	m.mu.Unlock()
 	if err != nil {
 		m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
 		return false
 	}
-	if closed {
+	if gone {
 		m.drop(h)
 		return false
 	}

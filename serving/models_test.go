@@ -1,8 +1,10 @@
 package serving_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -201,5 +204,29 @@ func TestNothingToServe(t *testing.T) {
 				t.Errorf("%s: /healthz is %d", name, code)
 			}
 		}
+	}
+}
+
+// TestModelRemovedWhileItOpens: its version is closed again.
+func TestModelRemovedWhileItOpens(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{lr: {}}", "")
+	tr.export(t)
+	var log bytes.Buffer
+	var m *serving.Models
+	removed := make(chan error, 1)
+	m = serving.NewModels(serving.ModelsOptions{Recipe: recipe, Logger: slog.New(slog.NewTextHandler(&log, nil)), Loaded: func(string, time.Duration, error) {
+		go func() { removed <- m.Configure(t.Context(), nil) }()
+		for len(m.Names()) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}})
+	t.Cleanup(m.Close)
+	_ = m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: tr.exports}}) // which has a version or none, by who comes first
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "no longer served") {
+		t.Errorf("it stays open: %s", &log)
 	}
 }

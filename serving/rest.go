@@ -227,11 +227,11 @@ func (s *Server) metadataJSON(t target) ([]byte, error) {
 
 // question is the body of a request for predictions.
 type question struct {
-	Signature string                       `json:"signature_name"`
-	Instances []json.RawMessage            `json:"instances"`
-	Inputs    json.RawMessage              `json:"inputs"`
-	Context   map[string]json.RawMessage   `json:"context"`
-	Examples  []map[string]json.RawMessage `json:"examples"`
+	Signature string                     `json:"signature_name"`
+	Instances []json.RawMessage          `json:"instances"`
+	Inputs    json.RawMessage            `json:"inputs"`
+	Context   map[string]json.RawMessage `json:"context"`
+	Examples  []json.RawMessage          `json:"examples"`
 }
 
 // readQuestion reads a body and refuses what is not one of its verb.
@@ -270,14 +270,14 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 		return nil, err
 	}
 	entry := map[string]string{"predict": "Predict", "classify": "Classify", "regress": "Regress"}[t.verb]
-	err = s.do(r.Context(), call{model: t.model, which: t.which, api: entry, entry: "REST", input: func(v *Version) (*Input, error) {
+	err = s.do(r.Context(), call{model: t.model, which: t.which, api: entry, entry: "REST", input: func(v *Version, l limits) (*Input, error) {
 		if t.verb == "predict" {
-			return v.readInstances(q)
+			return v.readInstances(q, l)
 		}
 		if _, err := v.headOf(t.verb, q.Signature); err != nil {
 			return nil, err
 		}
-		return v.readExamples(q)
+		return v.readExamples(q, l)
 	}}, func(v *Version, a *answer) error {
 		switch t.verb {
 		case "predict":
@@ -292,12 +292,12 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 }
 
 // readInstances makes the examples of a request to predict.
-func (v *Version) readInstances(q *question) (*Input, error) {
+func (v *Version) readInstances(q *question, l limits) (*Input, error) {
 	form, err := v.predictForm(q.Signature)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.rows()
+	rows, err := q.rows(l)
 	if err != nil {
 		return nil, err
 	}
@@ -318,17 +318,17 @@ func (v *Version) readInstances(q *question) (*Input, error) {
 		}
 		return in, nil
 	}
-	return v.jsonRows(rows)
+	return v.jsonRows(rows, l)
 }
 
 // rows are the examples of a request, with the values of features by name.
-func (q *question) rows() ([]map[string]json.RawMessage, error) {
+func (q *question) rows(l limits) ([]map[string]json.RawMessage, error) {
 	if q.Inputs == nil {
-		out := make([]map[string]json.RawMessage, len(q.Instances))
+		out, err := objects(q.Instances, l)
+		if err != nil {
+			return nil, err
+		}
 		for i, raw := range q.Instances {
-			if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &out[i]) != nil {
-				return nil, invalid("instance %d is no object with the values of features by their names", i)
-			}
 			if _, ok := out[i]["b64"]; ok && len(out[i]) == 1 { // the one input of a signature may stand alone
 				out[i] = map[string]json.RawMessage{InputExamples: raw}
 			}
@@ -340,6 +340,9 @@ func (q *question) rows() ([]map[string]json.RawMessage, error) {
 		return nil, invalid(`"inputs" is no object with a list of values, one an example, for each feature`)
 	}
 	names := slices.Sorted(maps.Keys(columns))
+	if err := l.count(len(columns[names[0]])); err != nil {
+		return nil, err
+	}
 	out := make([]map[string]json.RawMessage, len(columns[names[0]]))
 	for i := range out {
 		out[i] = make(map[string]json.RawMessage, len(names))
@@ -355,23 +358,38 @@ func (q *question) rows() ([]map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// readExamples makes the examples of a request to classify or regress. What the context has counts where an example has it not.
-func (v *Version) readExamples(q *question) (*Input, error) {
-	for _, row := range q.Examples {
-		if row == nil {
-			return nil, invalid("an example is null")
+// objects reads a list of objects, one an example.
+func objects(list []json.RawMessage, l limits) ([]map[string]json.RawMessage, error) {
+	if err := l.count(len(list)); err != nil {
+		return nil, err
+	}
+	out := make([]map[string]json.RawMessage, len(list))
+	for i, raw := range list {
+		if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &out[i]) != nil {
+			return nil, invalid("example %d is no object with the values of features by their names: %.40s", i, raw)
 		}
+	}
+	return out, nil
+}
+
+// readExamples makes the examples of a request to classify or regress. What the context has counts where an example has it not.
+func (v *Version) readExamples(q *question, l limits) (*Input, error) {
+	rows, err := objects(q.Examples, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
 		for name, value := range q.Context {
 			if _, ok := row[name]; !ok {
 				row[name] = value
 			}
 		}
 	}
-	return v.jsonRows(q.Examples)
+	return v.jsonRows(rows, l)
 }
 
 // jsonRows writes rows as records of JSON.
-func (v *Version) jsonRows(rows []map[string]json.RawMessage) (*Input, error) {
+func (v *Version) jsonRows(rows []map[string]json.RawMessage, l limits) (*Input, error) {
 	in := &Input{Form: FormJSON, Records: make([][]byte, len(rows))}
 	for i, row := range rows {
 		b := []byte{'{'}
@@ -384,6 +402,9 @@ func (v *Version) jsonRows(rows []map[string]json.RawMessage) (*Input, error) {
 			}
 			b = append(appendText(b, []byte(name)), ':')
 			b = appendValue(b, value)
+		}
+		if err := l.spend(len(b)); err != nil {
+			return nil, err
 		}
 		in.Records[i] = append(b, '}')
 	}

@@ -78,7 +78,7 @@ func TestREST(t *testing.T) {
 		{":predict", `{"instances": [{"price": [1, 2]}]}`, 400, "has 2 values, not 1"},
 		{":predict", `{"instances": [{"price": NaN}]}`, 400, "the body is no request"},
 		{":predict", `{"instances": [{"price": 1e300}]}`, 400, "example 0"},
-		{":predict", `{"instances": [3]}`, 400, "instance 0 is no object"},
+		{":predict", `{"instances": [3]}`, 400, "example 0 is no object"},
 		{":predict", `{"instances": []}`, 400, "no examples"},
 		{":predict", `{"inputs": {"user": ["a"], "item": [1, 2]}}`, 400, `has 1 examples, and feature \"item\" has 2`},
 		{":predict", `{"inputs": 3}`, 400, "no object with a list"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type Options struct {
 type Server struct {
 	o       Options
 	models  *Models
+	limits  limits
 	threads chan struct{}
 	waiting atomic.Int64
 
@@ -55,7 +57,7 @@ func NewServer(o Options) *Server {
 	o.MaxExamples = cmp.Or(o.MaxExamples, 1<<16)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Server{o: o, models: o.Models, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
+	return &Server{o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
 }
 
 // Drain makes the server unhealthy for good, so that callers go elsewhere, and tells those who watch its health. Requests are answered as before.
@@ -81,7 +83,29 @@ type call struct {
 	// api and entry name it in metrics.
 	api, entry string
 	// input makes the examples, when the version is known.
-	input func(*Version) (*Input, error)
+	input func(*Version, limits) (*Input, error)
+}
+
+// limits bound what a request becomes: a few bytes of it may stand for much.
+type limits struct {
+	examples int
+	bytes    int64 // of what is made of it, more than a request has: columns become rows with names
+}
+
+// count refuses too many examples, before anything is made for each.
+func (l limits) count(examples int) error {
+	if examples > l.examples {
+		return status.Errorf(codes.ResourceExhausted, "the request has %d examples, %d is the most; send several requests", examples, l.examples)
+	}
+	return nil
+}
+
+// spend takes bytes from what the examples may become.
+func (l *limits) spend(bytes int) error {
+	if l.bytes -= int64(bytes); l.bytes < 0 {
+		return status.Error(codes.ResourceExhausted, "the examples become several times as large as a request may be, by what is sent once for many of them; send several requests")
+	}
+	return nil
 }
 
 // answer is what a version predicts.
@@ -100,19 +124,20 @@ func (s *Server) do(ctx context.Context, c call, use func(*Version, *answer) err
 	}
 	defer done()
 	defer func() { s.o.Metrics.done(c.model, c.api, c.entry, time.Since(began), status.Code(err)) }()
+	defer s.caught(c.api, &err)
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer func() { <-s.threads }()
-	in, err := c.input(v)
+	in, err := c.input(v, s.limits)
 	if err != nil {
 		return err
 	}
 	a := &answer{version: number, rows: in.NumRows()}
-	if a.rows > s.o.MaxExamples {
-		return status.Errorf(codes.ResourceExhausted, "the request has %d examples, %d is the most; send several requests", a.rows, s.o.MaxExamples)
+	if err := s.limits.count(a.rows); err != nil {
+		return err
 	}
 	if a.heads, err = v.Predict(ctx, in); err != nil {
 		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
@@ -145,6 +170,14 @@ func (s *Server) enter(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return asStatus(ctx.Err())
+	}
+}
+
+// caught, deferred, makes a panic an error of its call, which does not have the panic's value.
+func (s *Server) caught(call string, err *error) {
+	if p := recover(); p != nil {
+		s.o.Logger.Error("a call panicked", "call", call, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "the server met a fault of its own in this call; its log says which")
 	}
 }
 

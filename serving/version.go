@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -81,13 +80,10 @@ func (v *Version) Predict(ctx context.Context, in *Input) (out [][]float32, err 
 	}
 	whole := false
 	defer func() {
-		if p := recover(); p != nil { // a fault of the program; the runner's buffers may be in any state
-			out, err = nil, status.Errorf(codes.Internal, "the program has a fault: %v\n%s", p, debug.Stack())
-		}
 		if whole {
 			v.give(r)
-		} else {
-			_ = r.close() // the request's error says more
+		} else { // a panic: the runner's buffers may be in any state
+			_ = r.close() // the panic says more
 		}
 	}()
 	out, err = r.predict(ctx, in)
