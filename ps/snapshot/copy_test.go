@@ -285,3 +285,55 @@ func TestVerifyWhileCompacted(t *testing.T) {
 		reached = store.after.Load() <= 0
 	}
 }
+
+// away is a store in which one manifest is out of reach.
+type away struct {
+	*fsxtest.Mem
+	name string
+}
+
+func (a away) Open(ctx context.Context, name string) (fsx.File, error) {
+	if name == a.name {
+		return nil, fsx.ErrUnreachable
+	}
+	return a.Mem.Open(ctx, name)
+}
+
+func (a away) Stat(ctx context.Context, name string) (fsx.Info, error) {
+	if name == a.name {
+		return fsx.Info{}, fsx.ErrUnreachable
+	}
+	return a.Mem.Stat(ctx, name)
+}
+
+// TestPruneOutOfReach removes old snapshots while one manifest after the other cannot be read: nothing goes, for what one adds to would not be
+// known, and all of it goes when the store answers again.
+func TestPruneOutOfReach(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, 4, fsx.Local{}, t.TempDir(), 2)
+	for _, incremental := range []bool{false, false, true, false} {
+		h.change(300)
+		h.must(incremental)
+	}
+	store := new(fsxtest.Mem)
+	if err := copyAll(t.Context(), h, store, "up"); err != nil {
+		t.Fatal(err)
+	}
+	there := h.in(store, "up")
+	for id := uint64(1); id <= 4; id++ {
+		f := away{store, filepath.Join(snapshot.Path("up", id), snapshot.ManifestName)}
+		gone, err := snapshot.Prune(f, "up", snapshot.Retention{Keep: 2}, time.Now())
+		if !errors.Is(err, fsx.ErrUnreachable) || len(gone) != 0 {
+			t.Errorf("with the manifest of %d out of reach %v went: %v", id, gone, err)
+		}
+		if ids := there.check(); len(ids) != 4 {
+			t.Fatalf("with the manifest of %d out of reach %v are left", id, ids)
+		}
+	}
+	if gone, err := snapshot.Prune(store, "up", snapshot.Retention{Keep: 2}, time.Now()); err != nil || len(gone) != 1 {
+		t.Errorf("%v went: %v", gone, err)
+	}
+	if ids := there.check(); !slices.Equal(ids, []uint64{4, 3, 2}) {
+		t.Errorf("%v are left", ids)
+	}
+}

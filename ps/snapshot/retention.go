@@ -61,11 +61,17 @@ func (r Retention) Kept(entries []Entry, now time.Time) []string {
 }
 
 // Prune removes the snapshots of a folder that do not stay and returns their paths. Of a removal that is cut short, nothing is left that
-// has lost its base.
+// has lost its base. Nothing is removed while a manifest cannot be read for another reason than damage, [ErrVersion] or a store that does not answer:
+// the snapshot may be whole, and nobody knows what it adds to.
 func Prune(f fsx.FS, dir string, r Retention, now time.Time) ([]string, error) {
 	entries, err := ListIn(f, dir)
 	if err != nil {
 		return nil, err
+	}
+	for _, e := range entries {
+		if e.Err != nil && !errors.Is(e.Err, ErrCorrupt) {
+			return nil, e.Err
+		}
 	}
 	var gone []string
 	var errs []error
