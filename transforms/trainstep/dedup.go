@@ -1,16 +1,22 @@
 package trainstep
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // dedup numbers distinct fids in the order of their first occurrence, a column at a time.
 //
-// The columns of a batch mostly have fids of slots of their own, which are ranges that do not overlap. So the hash table holds
-// the fids only of columns whose range does, and with few of them it lies in the nearest caches; which columns those are is
-// found by the least and the greatest fid of each. Columns that are found to be needed again and again (features that share
-// slots by turns) end up in the table all together, so that fids are entered at most twice on average.
+// The columns of a batch mostly have fids of slots of their own, which are ranges that do not overlap: which do is found by the least
+// and the greatest fid of each. The fids of a column that overlaps none before it are only compared with each other ([dedup.apart]).
+// The hash table holds those of columns that do overlap, and with few of them it lies in the nearest caches. Columns that are found to be
+// needed again and again (features that share slots by turns) end up in the table all together, so that fids are entered at most
+// twice on average.
 type dedup struct {
 	keys   []int64
 	counts []uint32
+	// firsts has, for what fids of a column hash to, the first row of it that hashes so.
+	firsts [1 << 16]uint16
 	// slots hold numbers plus 1, 0 for none; their number is a power of two, at least twice that of the keys in them.
 	slots []uint32
 	shift uint8 // 64 less the bits of an index of slots
@@ -49,13 +55,14 @@ func (d *dedup) index(dst []int32, fids []int64) (own bool) {
 	if len(fids) == 0 {
 		return true
 	}
-	low, high := fids[0], fids[0]
-	for _, f := range fids {
-		low, high = min(low, f), max(high, f)
-	}
-	d.admit(low, high, len(fids))
+	low, high := d.scan(dst, fids)
 	before := uint32(len(d.keys))
 	lowest := before
+	if d.admit(low, high, len(fids)) {
+		d.apart(dst, fids)
+		d.spans = append(d.spans, span{from: int(before), to: len(d.keys), low: low, high: high})
+		return true
+	}
 	keys, counts, slots := d.keys, d.counts, d.slots
 	mask, shift := uint64(len(slots)-1), d.shift
 	dst = dst[:len(fids)]
@@ -84,8 +91,66 @@ func (d *dedup) index(dst []int32, fids []int64) (own bool) {
 	return lowest >= before
 }
 
-// admit prepares slots for n fids from low to high: they hold every key that one of them may be equal to, and have room.
-func (d *dedup) admit(low, high int64, n int) {
+// scan returns the least and the greatest fid of a column. Of one that firsts has room for it enters the rows there, from the last to the
+// first, so that the first one stays, and writes to dst what each hashes to.
+func (d *dedup) scan(dst []int32, fids []int64) (low, high int64) {
+	low, high = fids[0], fids[0]
+	if len(fids) > len(d.firsts) {
+		return slices.Min(fids), slices.Max(fids)
+	}
+	// Four places or more for each row: few distinct fids hash alike.
+	shift := uint8(64 - min(bits.Len(uint(4*len(fids)-1)), 16))
+	dst = dst[:len(fids)]
+	for i := len(fids) - 1; i >= 0; i-- {
+		f := fids[i]
+		low, high = min(low, f), max(high, f)
+		at := uint16(spread(f, shift))
+		dst[i] = int32(at)
+		d.firsts[at] = uint16(i)
+	}
+	return low, high
+}
+
+// apart numbers the fids of a column that has been scanned and has none in common with those before. Whether a fid is new is no branch, which
+// the processor would guess wrong for every third: a row that is not the first of its fid has the number of that. Slots, which are empty, take
+// those that hash like another fid, and are emptied again.
+func (d *dedup) apart(dst []int32, fids []int64) {
+	next := len(d.keys)
+	keys := slices.Grow(d.keys, len(fids))[:next+len(fids)]
+	counts := slices.Grow(d.counts, len(fids))[:next+len(fids)]
+	clear(counts[next:])
+	dst = dst[:len(fids)]
+	collided := false
+	for i, fid := range fids {
+		first := int(d.firsts[uint16(dst[i])])
+		keys[next], dst[i] = fid, int32(next)
+		n := dst[first]
+		if fids[first] != fid {
+			if !collided {
+				d.room(len(fids))
+				collided = true
+			}
+			at, mask := spread(fid, d.shift), uint64(len(d.slots)-1)
+			for d.slots[at] != 0 && keys[d.slots[at]-1] != fid {
+				at = (at + 1) & mask
+			}
+			if d.slots[at] == 0 {
+				d.slots[at] = uint32(next + 1)
+				first = i
+			}
+			n = int32(d.slots[at] - 1)
+		}
+		dst[i] = n
+		counts[n]++
+		next += int(uint64(i-first-1) >> 63) // 1 where i is first
+	}
+	d.keys, d.counts = keys[:next], counts[:next]
+	d.empty()
+}
+
+// admit prepares slots for n fids from low to high: they hold every key that one of them may be equal to, and have room. Where there are
+// no such keys, and firsts has room for the column, it leaves slots empty and reports that the column is alone.
+func (d *dedup) admit(low, high int64, n int) (alone bool) {
 	fresh, missing := true, 0
 	for i := range d.spans {
 		if s := &d.spans[i]; s.low <= high && low <= s.high {
@@ -104,16 +169,20 @@ func (d *dedup) admit(low, high int64, n int) {
 	}
 	if fresh && !d.all {
 		d.empty()
+		if missing == 0 && n <= len(d.firsts) {
+			return true
+		}
 	}
 	d.room(d.held + missing + n)
 	if missing == 0 {
-		return
+		return false
 	}
 	for i := range d.spans {
 		if s := &d.spans[i]; !s.held && s.low <= high && low <= s.high {
 			d.enter(s)
 		}
 	}
+	return false
 }
 
 // enter puts the keys of a span into slots, which have room.

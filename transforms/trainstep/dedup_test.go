@@ -20,14 +20,20 @@ func TestDedupFollowsMap(t *testing.T) {
 		var counts []uint32
 		slots := 1 + rng.Int64N(4) // from one that all features share to, mostly, one for each
 		ids := 1 + rng.Int64N(5000)
-		mixed := rng.IntN(3) == 0
+		mixed, alike := rng.IntN(3) == 0, rng.IntN(5) == 0
 		for range 1 + rng.IntN(12) { // features of one table
 			fids := make([]int64, rng.IntN(3000))
+			if rng.IntN(200) == 0 { // more than a column is numbered apart with
+				fids = make([]int64, 1<<16+rng.IntN(2000)-1000)
+			}
 			slot := rng.Int64N(slots * slots)
 			for i := range fids {
 				fids[i] = slot<<48 | rng.Int64N(ids)
 				if mixed && rng.IntN(4) == 0 {
 					fids[i] = (fids[i] - 100) << 48 // only high bits differ
+				}
+				if alike && rng.IntN(4) > 0 {
+					fids[i] = unspread(uint64(slot)<<32 | uint64(rng.Int64N(ids)))
 				}
 			}
 			got := make([]int32, len(fids))
@@ -50,6 +56,13 @@ func TestDedupFollowsMap(t *testing.T) {
 			t.Fatalf("batch %d: keys or counts differ", batch)
 		}
 	}
+}
+
+// unspread returns a fid of which all that spread takes the highest bits of is h: those of small h begin their searches in one place.
+func unspread(h uint64) int64 {
+	const inverse = 0xf1de83e19937733d
+	h *= inverse
+	return int64(h ^ h>>32)
 }
 
 func BenchmarkDedup(b *testing.B) {
