@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/monolith-go/monolith/internal/arrowx"
 )
 
 // Env is what running parts get from their runner. One Env serves one worker; its methods may be called from
@@ -37,6 +39,7 @@ type Env struct {
 	of        *Env
 	sides     map[string]side
 	exchanges map[string]Exchange // of the run
+	recycler  arrowx.Recycler
 
 	mu struct {
 		sync.Mutex
@@ -87,6 +90,15 @@ func (e *Env) Mem() memory.Allocator {
 		return memory.DefaultAllocator
 	}
 	return e.Allocator
+}
+
+// Recycled returns the allocator to use for buffers of which every byte is written before it is read: what a worker has released serves it
+// again, with whatever is in there.
+func (e *Env) Recycled() memory.Allocator {
+	if e == nil || e.Allocator != nil {
+		return e.Mem()
+	}
+	return &e.root().recycler
 }
 
 // Log returns the logger to use, never nil.

@@ -26,8 +26,8 @@ type appender struct {
 	add func(v *pqfile.Values, from, to, limit int) bool
 }
 
-// newAppender returns the appender for a conversion that [converts] allows.
-func newAppender(mem memory.Allocator, to arrow.DataType, leaf *pqfile.Node) appender {
+// newAppender returns the appender for a conversion that [converts] allows. What recycled gives need not be clear.
+func newAppender(mem, recycled memory.Allocator, to arrow.DataType, leaf *pqfile.Node) appender {
 	unsigned := leaf.Annotation == pqfile.Unsigned
 	switch to.ID() {
 	case arrow.BOOL:
@@ -40,7 +40,7 @@ func newAppender(mem memory.Allocator, to arrow.DataType, leaf *pqfile.Node) app
 			return true
 		}}
 	case arrow.INT64:
-		b := newNumbers[int64](mem, to)
+		b := newNumbers[int64](mem, recycled, to)
 		switch {
 		case leaf.Physical == pqfile.Int64, leaf.Physical == pqfile.Int96:
 			return appender{b, same(b, func(v *pqfile.Values) []int64 { return v.Int64 })}
@@ -51,13 +51,13 @@ func newAppender(mem memory.Allocator, to arrow.DataType, leaf *pqfile.Node) app
 		}
 		return appender{b, converted(b, int32s, func(x int32) int64 { return int64(x) })}
 	case arrow.FLOAT32:
-		b := newNumbers[float32](mem, to)
+		b := newNumbers[float32](mem, recycled, to)
 		if leaf.Physical == pqfile.Float {
 			return appender{b, same(b, func(v *pqfile.Values) []float32 { return v.Float })}
 		}
 		return appender{b, floats(b, leaf.Physical, unsigned)}
 	case arrow.FLOAT64:
-		b := newNumbers[float64](mem, to)
+		b := newNumbers[float64](mem, recycled, to)
 		if leaf.Physical == pqfile.Double {
 			return appender{b, same(b, func(v *pqfile.Values) []float64 { return v.Double })}
 		}

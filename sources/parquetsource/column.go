@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/monolith-go/monolith/internal/arrowx"
+	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
 )
 
@@ -34,7 +35,7 @@ type column struct {
 	counting *arrowx.Counting
 }
 
-func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages *pqfile.Column, maxBytes int, counting *arrowx.Counting) *column {
+func newColumn(env *pipeline.Env, field arrow.Field, leaf *pqfile.Node, pages *pqfile.Column, maxBytes int, counting *arrowx.Counting) *column {
 	elem := field.Type
 	for {
 		l, ok := elem.(*arrow.ListType)
@@ -43,7 +44,9 @@ func newColumn(mem memory.Allocator, field arrow.Field, leaf *pqfile.Node, pages
 		}
 		elem = l.Elem()
 	}
-	return &column{mem: mem, field: field, leaf: leaf, pages: pages, elems: newAppender(mem, elem, leaf), limits: maxBytes, counting: counting}
+	return &column{
+		mem: env.Mem(), field: field, leaf: leaf, pages: pages, elems: newAppender(env.Mem(), env.Recycled(), elem, leaf), limits: maxBytes, counting: counting,
+	}
 }
 
 // fill ensures that the page has an entry; io.EOF ends the column.

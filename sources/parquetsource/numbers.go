@@ -11,17 +11,19 @@ import (
 // next power of two and keep a bit for each value whether there are nulls or not, which for plain numbers costs more than
 // reading them.
 type numbers[T int64 | float32 | float64] struct {
-	mem    memory.Allocator
-	dt     arrow.DataType
-	buf    *memory.Buffer // nil: nothing reserved
-	values []T            // all of buf
-	n      int
-	valid  *memory.Buffer // nil: no nulls so far
-	nulls  int
+	mem memory.Allocator
+	dt  arrow.DataType
+	// recycled is where buf comes from: every value of it is written.
+	recycled memory.Allocator
+	buf      *memory.Buffer // nil: nothing reserved
+	values   []T            // all of buf
+	n        int
+	valid    *memory.Buffer // nil: no nulls so far
+	nulls    int
 }
 
-func newNumbers[T int64 | float32 | float64](mem memory.Allocator, dt arrow.DataType) *numbers[T] {
-	return &numbers[T]{mem: mem, dt: dt}
+func newNumbers[T int64 | float32 | float64](mem, recycled memory.Allocator, dt arrow.DataType) *numbers[T] {
+	return &numbers[T]{mem: mem, recycled: recycled, dt: dt}
 }
 
 // Len is the number of values so far.
@@ -34,7 +36,7 @@ func (b *numbers[T]) Reserve(k int) {
 	}
 	size := max(b.n+k, 2*b.n)
 	if b.buf == nil {
-		b.buf = memory.NewResizableBuffer(b.mem)
+		b.buf = memory.NewResizableBuffer(b.recycled)
 	}
 	b.buf.Resize(size * b.dt.(arrow.FixedWidthDataType).Bytes())
 	b.values = arrow.GetData[T](b.buf.Bytes())
@@ -84,7 +86,7 @@ func (b *numbers[T]) AppendNulls(k int) {
 // NewArray returns what was built and starts over.
 func (b *numbers[T]) NewArray() arrow.Array {
 	if b.buf == nil {
-		b.buf = memory.NewResizableBuffer(b.mem)
+		b.buf = memory.NewResizableBuffer(b.recycled)
 	}
 	b.buf.ResizeNoShrink(b.n * b.dt.(arrow.FixedWidthDataType).Bytes())
 	data := array.NewData(b.dt, b.n, []*memory.Buffer{b.valid, b.buf}, nil, b.nulls, 0)

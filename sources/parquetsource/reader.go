@@ -163,7 +163,7 @@ func (r *Reader) start(ctx context.Context) error {
 		limits := pqfile.Limits{MaxPageBytes: r.source.opts.MaxPageBytes}
 		for i, leaf := range r.leaves {
 			pages := r.meta.Column(r.file, r.group, leaf, limits, r.source.take(), r.scratch)
-			c := newColumn(r.env.Mem(), r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes, &r.counting)
+			c := newColumn(r.env, r.schema.Field(i), leaf, pages, r.source.opts.MaxBatchBytes, &r.counting)
 			r.cols = append(r.cols, c)
 		}
 	}

@@ -187,7 +187,7 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 	w.positions, w.times = w.positions[:0], w.times[:0]
 	w.extract.truncate(0)
 	values := positions.Int64Values()
-	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.extract.addColumns(w.env.Mem(), whole, len(values)) {
+	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.extract.addColumns(w.env.Recycled(), whole, len(values)) {
 		w.positions = append(w.positions, values...) // no row is left out
 		if times != nil {
 			w.times = append(w.times, times.Int64Values()...)

@@ -9,7 +9,8 @@ import (
 )
 
 // addColumns appends n rows of plain columns, one column after the other; the result is that of [extractor.add] for each row. It returns
-// false, and adds nothing, when a row is bad or joins a side table: add reports which and why. It is called with no rows in x.
+// false, and adds nothing, when a row is bad or joins a side table: add reports which and why. It is called with no rows in x. What mem
+// gives need not be clear.
 func (x *extractor) addColumns(mem memory.Allocator, r *arrowRecord, n int) bool {
 	x.mem = mem
 	ok := len(x.p.joins) == 0
