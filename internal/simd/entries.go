@@ -20,24 +20,36 @@ type Entries struct {
 // NewEntries describes the entries of rows. The slices are kept, and must not change while it is in use. It panics when offsets do not rise
 // or exceed the entries, an index is negative, or weights are too few.
 func NewEntries(offsets, index []int32, weights []float32) Entries {
-	if len(offsets) == 0 || weights != nil && len(weights) < len(index) {
-		panic("simd: entries without offsets or with too few weights")
+	if len(offsets) == 0 {
+		panic("simd: entries without offsets")
 	}
-	e := Entries{offsets: offsets, index: index, weights: weights}
+	e := Entries{offsets: offsets}
 	last, shortest, longest, negative := offsets[0], int32(1), int32(0), offsets[0]
 	for _, o := range offsets[1:] {
 		n := o - last
 		shortest, longest, negative = min(shortest, n), max(longest, n), negative|o|n
 		last = o
 	}
-	if negative < 0 || int(last) > len(index) {
-		panic("simd: offsets of entries do not rise, or exceed the entries")
+	if negative < 0 {
+		panic("simd: offsets of entries do not rise")
+	}
+	e.single, e.one = longest <= 1, longest <= 1 && shortest == 1
+	return e.With(index, weights)
+}
+
+// With returns other entries of as many in each row, as [NewEntries] would. It panics where that does.
+func (e Entries) With(index []int32, weights []float32) Entries {
+	if weights != nil && len(weights) < len(index) {
+		panic("simd: entries with too few weights")
+	}
+	if int(e.offsets[len(e.offsets)-1]) > len(index) {
+		panic("simd: offsets of entries exceed the entries")
 	}
 	largest := maxIndex(index)
 	if largest > math.MaxInt32 {
 		panic("simd: an entry is a negative index")
 	}
-	e.vectors, e.single, e.one = int(largest)+1, longest <= 1, longest <= 1 && shortest == 1
+	e.index, e.weights, e.vectors = index, weights, int(largest)+1
 	return e
 }
 

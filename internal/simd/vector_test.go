@@ -544,6 +544,9 @@ func TestEntries(t *testing.T) {
 					weights = random(rng, make([]float32, len(index)))
 				}
 				e := simd.NewEntries(offsets, index, weights)
+				if rng.IntN(2) == 0 {
+					e = simd.NewEntries(offsets, make([]int32, len(index)), nil).With(index, weights)
+				}
 				if mean {
 					e = e.Mean()
 				}

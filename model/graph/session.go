@@ -226,7 +226,11 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 		if r.Values != nil && len(r.Values) != len(r.Index) {
 			panic(fmt.Sprintf("graph: sparse feature %d has %d values for %d entries", i, len(r.Values), len(r.Index)))
 		}
-		s.entries[i] = simd.NewEntries(r.Offsets, r.Index, r.Values)
+		if before := i - 1; before >= 0 && &r.Offsets[0] == &in.Sparse[before].Offsets[0] { // single values of many columns share theirs
+			s.entries[i] = s.entries[before].With(r.Index, r.Values)
+		} else {
+			s.entries[i] = simd.NewEntries(r.Offsets, r.Index, r.Values)
+		}
 	}
 	s.in, s.rows, s.train, s.seed = s.compress(in, train), in.NumRows, train, seed
 	for i := range g.nodes {
