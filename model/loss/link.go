@@ -61,11 +61,18 @@ func (l Link) Reference(outputs []float64, _ int) []float64 {
 	return out
 }
 
-// sigmoid is 1/(1+e⁻ᶻ), computed from the side where the exponential does not overflow.
+// sigmoid is 1/(1+e⁻ᶻ).
 func sigmoid(z float64) float64 {
+	p, _ := sigmoidExp(z)
+	return p
+}
+
+// sigmoidExp is sigmoid, computed from the side where the exponential does not overflow, and that exponential, e^-|z|.
+func sigmoidExp(z float64) (p, e float64) {
 	if z >= 0 {
-		return 1 / (1 + math.Exp(-z))
+		e = math.Exp(-z)
+		return 1 / (1 + e), e
 	}
-	e := math.Exp(z)
-	return e / (1 + e)
+	e = math.Exp(z)
+	return e / (1 + e), e
 }

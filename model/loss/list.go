@@ -127,7 +127,7 @@ func stepCrossEntropy(b *Batch) float64 {
 		w, counts := b.weight(r)
 		for i := r * b.Width; i < (r+1)*b.Width; i++ {
 			z := float64(b.Outputs[i])
-			p := sigmoid(z)
+			p, e := sigmoidExp(z)
 			b.Predictions[i] = float32(p)
 			if !counts {
 				b.Grad[i] = 0
@@ -136,10 +136,10 @@ func stepCrossEntropy(b *Batch) float64 {
 			y := float64(b.Labels[i])
 			if b.Shift != 0 {
 				z += b.Shift
-				p = sigmoid(z)
+				p, e = sigmoidExp(z)
 			}
 			b.Grad[i] = float32(w * (p - y) * scale * b.Scale)
-			sum += w * (max(z, 0) - z*y + math.Log1p(math.Exp(-math.Abs(z))))
+			sum += w * (max(z, 0) - z*y + math.Log1p(e))
 		}
 	}
 	return sum * scale
