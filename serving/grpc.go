@@ -133,10 +133,25 @@ func (h *healthService) Watch(r *healthpb.HealthCheckRequest, stream healthpb.He
 // healthMethods may be asked by anybody.
 const healthMethods = "/grpc.health.v1.Health/"
 
-// tap is gRPC's [tap.ServerInHandle]: it asks the guard about a call before its message is received, so that a stranger costs the headers.
+// tap is gRPC's [tap.ServerInHandle]: it asks the guard about a call, and counts it, before its message is received, so that a stranger costs the headers.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if s.o.Guard == nil || strings.HasPrefix(info.FullMethodName, healthMethods) {
+	if strings.HasPrefix(info.FullMethodName, healthMethods) {
 		return ctx, nil
+	}
+	if err := s.admitCall(ctx, info); err != nil {
+		return nil, err
+	}
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, s.ended) // a stream's context ends with it
+	return ctx, nil
+}
+
+// admitCall asks the guard about a call.
+func (s *Server) admitCall(ctx context.Context, info *tap.Info) error {
+	if s.o.Guard == nil {
+		return nil
 	}
 	token := ""
 	if got := info.Header.Get("authorization"); len(got) > 0 {
@@ -148,7 +163,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 			cert = info.State.VerifiedChains[0][0]
 		}
 	}
-	return ctx, s.admit(s.o.Guard.Admit(token, cert))
+	return s.admit(s.o.Guard.Admit(token, cert))
 }
 
 func (s *Server) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
@@ -186,18 +201,10 @@ func (p *predictionService) Predict(ctx context.Context, r *tfs.PredictRequest) 
 	if signature == "" {
 		signature = SignatureDefault
 	}
-	err = p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: "Predict", entry: "gRPC", input: func(v *Version, l limits) (*Input, error) {
+	err = p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: "Predict", entry: entryGRPC, input: func(v *Version, l limits) (*Input, error) {
 		return v.readTensors(signature, r.GetInputs(), l)
 	}}, func(v *Version, a *answer) error {
-		out = &tfs.PredictResponse{Outputs: map[string]*tensorflow.TensorProto{}, ModelSpec: specOf(m, a.version, signature)}
-		for i, h := range v.heads {
-			if filter := r.GetOutputFilter(); len(filter) > 0 && !slices.Contains(filter, h.Name) {
-				continue
-			}
-			out.Outputs[h.Name] = &tensorflow.TensorProto{
-				Dtype: tensorflow.DataType_DT_FLOAT, TensorShape: shapeOf(int64(a.rows), int64(h.Width)), FloatVal: a.heads[i],
-			}
-		}
+		out = v.response(specOf(m, a.version, signature), a, r.GetOutputFilter())
 		for _, name := range r.GetOutputFilter() {
 			if out.Outputs[name] == nil {
 				return invalid("the model has no output %q; it has %s", name, strings.Join(v.headNames(), ", "))
@@ -205,7 +212,27 @@ func (p *predictionService) Predict(ctx context.Context, r *tfs.PredictRequest) 
 		}
 		return nil
 	})
+	if err == nil && p.s.o.Log.wants() {
+		p.s.o.Log.add(out.ModelSpec, predictLog(r, out))
+	}
 	return out, err
+}
+
+// response is an answer with the heads that a filter names, or all without one.
+func (v *Version) response(spec *tfs.ModelSpec, a *answer, filter []string) *tfs.PredictResponse {
+	out := &tfs.PredictResponse{Outputs: map[string]*tensorflow.TensorProto{}, ModelSpec: spec}
+	for i, h := range v.heads {
+		if len(filter) == 0 || slices.Contains(filter, h.Name) {
+			out.Outputs[h.Name] = &tensorflow.TensorProto{
+				Dtype: tensorflow.DataType_DT_FLOAT, TensorShape: shapeOf(int64(a.rows), int64(h.Width)), FloatVal: a.heads[i],
+			}
+		}
+	}
+	return out
+}
+
+func predictLog(r *tfs.PredictRequest, out *tfs.PredictResponse) *tfs.PredictionLog {
+	return &tfs.PredictionLog{LogType: &tfs.PredictionLog_PredictLog{PredictLog: &tfs.PredictLog{Request: r, Response: out}}}
 }
 
 func (v *Version) headNames() (names []string) {
@@ -393,7 +420,7 @@ func merged(context, e *tensorflow.Example) map[string]*tensorflow.Feature {
 // head asks for the predictions of one head.
 func (p *predictionService) head(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, kind, api string, use func(v *Version, a *answer, head int)) error {
 	at := 0
-	return p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: api, entry: "gRPC", input: func(v *Version, l limits) (_ *Input, err error) {
+	return p.s.do(ctx, call{model: m.GetName(), which: whichOf(m), api: api, entry: entryGRPC, input: func(v *Version, l limits) (_ *Input, err error) {
 		if at, err = v.headOf(kind, m.GetSignatureName()); err != nil {
 			return nil, err
 		}
@@ -407,7 +434,11 @@ func (p *predictionService) head(ctx context.Context, m *tfs.ModelSpec, input *t
 // Classify implements PredictionService.
 func (p *predictionService) Classify(ctx context.Context, r *tfs.ClassificationRequest) (out *tfs.ClassificationResponse, err error) {
 	result, spec, err := p.classify(ctx, r.GetModelSpec(), r.GetInput(), "Classify")
-	return &tfs.ClassificationResponse{Result: result, ModelSpec: spec}, err
+	out = &tfs.ClassificationResponse{Result: result, ModelSpec: spec}
+	if err == nil && p.s.o.Log.wants() {
+		p.s.o.Log.add(spec, &tfs.PredictionLog{LogType: &tfs.PredictionLog_ClassifyLog{ClassifyLog: &tfs.ClassifyLog{Request: r, Response: out}}})
+	}
+	return out, err
 }
 
 func (p *predictionService) classify(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, api string) (out *tfs.ClassificationResult, spec *tfs.ModelSpec, err error) {
@@ -424,7 +455,11 @@ func (p *predictionService) classify(ctx context.Context, m *tfs.ModelSpec, inpu
 // Regress implements PredictionService.
 func (p *predictionService) Regress(ctx context.Context, r *tfs.RegressionRequest) (*tfs.RegressionResponse, error) {
 	result, spec, err := p.regress(ctx, r.GetModelSpec(), r.GetInput(), "Regress")
-	return &tfs.RegressionResponse{Result: result, ModelSpec: spec}, err
+	out := &tfs.RegressionResponse{Result: result, ModelSpec: spec}
+	if err == nil && p.s.o.Log.wants() {
+		p.s.o.Log.add(spec, &tfs.PredictionLog{LogType: &tfs.PredictionLog_RegressLog{RegressLog: &tfs.RegressLog{Request: r, Response: out}}})
+	}
+	return out, err
 }
 
 func (p *predictionService) regress(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, api string) (out *tfs.RegressionResult, spec *tfs.ModelSpec, err error) {
@@ -465,6 +500,9 @@ func (p *predictionService) MultiInference(ctx context.Context, r *tfs.MultiInfe
 			return nil, err
 		}
 		out.Results = append(out.Results, result)
+	}
+	if p.s.o.Log.wants() {
+		p.s.o.Log.add(out.Results[0].ModelSpec, &tfs.PredictionLog{LogType: &tfs.PredictionLog_MultiInferenceLog{MultiInferenceLog: &tfs.MultiInferenceLog{Request: r, Response: out}}})
 	}
 	return out, nil
 }

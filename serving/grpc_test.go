@@ -379,3 +379,46 @@ func FuzzGRPC(f *testing.F) {
 		}
 	})
 }
+
+// TestCallsAreBounded over all connections, gRPC and HTTP together, before their requests have come; health is answered all the same, and who ends makes room.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{fm: {dim: 4}}", "")
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports})
+	s := serving.NewServer(serving.Options{Models: m, MaxCalls: 1})
+	cc := dial(t, s, serving.GRPCOptions{})
+	request := &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks"}, Inputs: map[string]*tensorflow.TensorProto{
+		"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(2), Int64Val: []int64{5, 6}},
+	}}
+	ctx, end := context.WithCancel(t.Context())
+	slow, err := cc.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, tfs.PredictionService_Predict_FullMethodName) // says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return s.Calls() == 1 })
+	client := tfs.NewPredictionServiceClient(cc)
+	if _, err := client.Predict(t.Context(), request); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a second call: %v", err)
+	}
+	h := s.Handler(nil)
+	if code, body := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:1])); code != http.StatusTooManyRequests {
+		t.Errorf("over HTTP: %d %s", code, body)
+	}
+	if got, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", got, err)
+	}
+	end()
+	if err := slow.RecvMsg(&tfs.PredictResponse{}); status.Code(err) != codes.Canceled {
+		t.Errorf("the slow one: %v", err)
+	}
+	eventually(t, func() bool { return s.Calls() == 0 })
+	for range 3 {
+		if _, err := client.Predict(t.Context(), request); err != nil {
+			t.Errorf("when it has ended: %v", err)
+		}
+		eventually(t, func() bool { return s.Calls() == 0 })
+		if code, body := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:1])); code != http.StatusOK {
+			t.Errorf("over HTTP: %d %s", code, body)
+		}
+	}
+}

@@ -12,10 +12,11 @@ import (
 
 // Metrics are what a server counts, under TensorFlow Serving's names where it has them. Methods may overlap; a nil one counts nothing.
 type Metrics struct {
-	requests, examples, loads *prometheus.CounterVec
-	latency                   *prometheus.HistogramVec
-	waiting, version          *prometheus.GaugeVec
-	taken                     *prometheus.GaugeVec
+	requests, examples, batches *prometheus.CounterVec
+	loads, kept                 *prometheus.CounterVec
+	latency                     *prometheus.HistogramVec
+	waiting, version            *prometheus.GaugeVec
+	taken                       *prometheus.GaugeVec
 }
 
 // Descriptions lists the metrics in the order of the documentation.
@@ -52,8 +53,10 @@ func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics 
 	return &Metrics{
 		requests: counter(":tensorflow:serving:request_count", "Requests for predictions, by the gRPC code of their answer.", "model_name", "status"),
 		examples: counter(":tensorflow:serving:request_example_count_total", "Examples that were predicted.", "model_name"),
+		batches:  counter("monolith_serving_batches_total", "Batches that were computed, each of one request or of several.", "model_name"),
 		latency:  histogram(":tensorflow:serving:request_latency", "Time from a whole request to its answer, in microseconds.", "API", "entrypoint", "model_name"),
 		loads:    counter("monolith_serving_loads_total", "Versions that were opened, by result.", "code", "model_name"),
+		kept:     counter("monolith_serving_logged_requests_total", "Requests that the request log was to keep, by whether it did.", "result"),
 		waiting:  gauge("monolith_serving_waiting_requests", "Requests that wait for a thread."),
 		version:  gauge("monolith_serving_version", "Number of the version that predicted last.", "model_name"),
 		taken:    gauge("monolith_serving_snapshot_timestamp_seconds", "When the snapshot of that version was taken, in Unix time.", "model_name"),
@@ -86,6 +89,20 @@ func (m *Metrics) predicted(model string, number int64, taken time.Time, example
 	m.examples.WithLabelValues(model).Add(float64(examples))
 	m.version.WithLabelValues(model).Set(float64(number))
 	m.taken.WithLabelValues(model).Set(float64(taken.UnixMilli()) / 1e3)
+}
+
+// batch counts a batch that is computed.
+func (m *Metrics) batch(model string) {
+	if m != nil {
+		m.batches.WithLabelValues(model).Inc()
+	}
+}
+
+// logged counts a request that was to be kept.
+func (m *Metrics) logged(kept bool) {
+	if m != nil {
+		m.kept.WithLabelValues(map[bool]string{true: "kept", false: "dropped"}[kept]).Inc()
+	}
 }
 
 func (m *Metrics) wait(n float64) {

@@ -114,7 +114,7 @@ type held struct {
 	state   State
 	err     error
 	uses    int
-	fresh   time.Time // of the manifest that could not be opened
+	fresh   time.Time // when what could not be opened was written last
 }
 
 // NewModels serves nothing until [Models.Configure].
@@ -273,12 +273,10 @@ func versionsIn(dir string) (map[int64]string, error) {
 	return out, nil
 }
 
-// load opens a version that is not open, and reports whether it serves. One that could not be opened is tried again when its manifest is another.
+// load opens a version that is not open, answers its warm-up requests, and reports whether it serves. One that could not be opened is tried again when its manifest is another, or are
+// the requests.
 func (m *Models) load(ctx context.Context, s *servable, name string, number int64, dir string) bool {
-	var fresh time.Time
-	if info, err := os.Stat(filepath.Join(dir, native.ManifestName)); err == nil {
-		fresh = info.ModTime()
-	}
+	fresh := changed(dir)
 	m.mu.Lock()
 	h := s.versions[number]
 	if h != nil && (h.state == Available || h.state == End && h.err != nil && h.fresh.Equal(fresh)) {
@@ -290,7 +288,7 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	s.versions[number] = h
 	m.mu.Unlock()
 	began := time.Now()
-	v, err := Open(ctx, dir, m.o.Recipe)
+	v, warmed, err := m.open(ctx, dir)
 	took := time.Since(began)
 	if m.o.Loaded != nil {
 		m.o.Loaded(name, took, err)
@@ -317,8 +315,29 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	for _, t := range v.Model().Tables {
 		rows += t.Rows
 	}
-	m.log.Info("a version is served", "model", name, "version", number, "dir", dir, "rows", rows, "duration", took)
+	m.log.Info("a version is served", "model", name, "version", number, "dir", dir, "rows", rows, "warmed_by", warmed, "duration", took)
 	return true
+}
+
+// open opens a version and answers its warm-up requests, so many.
+func (m *Models) open(ctx context.Context, dir string) (v *Version, warmed int, err error) {
+	if v, err = Open(ctx, dir, m.o.Recipe); err != nil {
+		return nil, 0, err
+	}
+	if warmed, err = v.warmUp(ctx, dir); err != nil {
+		return nil, 0, errors.Join(err, v.Close())
+	}
+	return v, warmed, nil
+}
+
+// changed says when what is opened of a version was written last: its manifest, and the requests that warm it up.
+func changed(dir string) (at time.Time) {
+	for _, name := range append(warmupFiles(dir), filepath.Join(dir, native.ManifestName)) {
+		if info, err := os.Stat(name); err == nil && info.ModTime().After(at) {
+			at = info.ModTime()
+		}
+	}
+	return at
 }
 
 // drop closes a version when its last request has ended.
@@ -359,40 +378,53 @@ type Which struct {
 // Use returns a version of a model, which stays open until done is called, once. Errors: NOT_FOUND for a model, version or label that is not served; UNAVAILABLE for a model of
 // which no version is.
 func (m *Models) Use(name string, which Which) (v *Version, number int64, done func(), err error) {
+	h, err := m.use(name, which)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	return h.version, h.number, sync.OnceFunc(func() { m.release(h) }), nil
+}
+
+// use is Use, and ends by release.
+func (m *Models) use(name string, which Which) (*held, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, err := m.find(name)
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, err
 	}
-	wanted := which.Number
+	wanted, newest := int64(0), which.Number == nil && which.Label == ""
+	if which.Number != nil {
+		wanted = *which.Number
+	}
 	if which.Label != "" {
 		n, ok := s.config.Labels[which.Label]
 		if !ok {
-			return nil, 0, nil, status.Errorf(codes.NotFound, "model %q has no label %q%s", name, which.Label, nearest.Suggest(which.Label, slices.Sorted(maps.Keys(s.config.Labels))))
+			return nil, status.Errorf(codes.NotFound, "model %q has no label %q%s", name, which.Label, nearest.Suggest(which.Label, slices.Sorted(maps.Keys(s.config.Labels))))
 		}
-		wanted = &n
+		wanted = n
 	}
 	var best *held
-	var open []int64
 	for _, h := range s.versions {
-		if h.state != Available {
-			continue
-		}
-		open = append(open, h.number)
-		if wanted == nil && (best == nil || h.number > best.number) || wanted != nil && h.number == *wanted {
+		if h.state == Available && (newest && (best == nil || h.number > best.number) || !newest && h.number == wanted) {
 			best = h
 		}
 	}
-	slices.Sort(open)
 	switch {
-	case best == nil && wanted != nil:
-		return nil, 0, nil, status.Errorf(codes.NotFound, "version %d of model %q is not served; %v are", *wanted, name, open)
+	case best == nil && newest:
+		return nil, status.Errorf(codes.Unavailable, "no version of model %q is served: ask for its status", name)
 	case best == nil:
-		return nil, 0, nil, status.Errorf(codes.Unavailable, "no version of model %q is served: ask for its status", name)
+		var open []int64
+		for _, h := range s.versions {
+			if h.state == Available {
+				open = append(open, h.number)
+			}
+		}
+		slices.Sort(open)
+		return nil, status.Errorf(codes.NotFound, "version %d of model %q is not served; %v are", wanted, name, open)
 	}
 	best.uses++
-	return best.version, best.number, sync.OnceFunc(func() { m.release(best) }), nil
+	return best, nil
 }
 
 // find is a model by its name. The lock is held.
@@ -404,7 +436,7 @@ func (m *Models) find(name string) (*servable, error) {
 	return s, nil
 }
 
-// release ends a use.
+// release ends a use of a version.
 func (m *Models) release(h *held) {
 	m.mu.Lock()
 	h.uses--

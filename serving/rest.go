@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -24,12 +25,15 @@ import (
 //	POST /v1/models/NAME[/versions/N|/labels/L]:predict, :classify, :regress
 //	GET  /v1/models/NAME[/versions/N|/labels/L]           which versions there are
 //	GET  /v1/models/NAME[/versions/N|/labels/L]/metadata  signatures
+//	GET  /                                                a page for people: what is served, and a form to ask it
 //	GET  /healthz                                         200 as long as each model has a version that serves, until Drain
 //
 // metrics, if not nil, is served under /metrics and /monitoring/prometheus/metrics. Errors are {"error": "..."} with a status of HTTP.
 func (s *Server) Handler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/models/", s.admitted(s.ofModels))
+	mux.HandleFunc("GET /{$}", s.admitted(s.page))
+	mux.Handle("POST /{$}", http.NewCrossOriginProtection().Handler(s.admitted(s.tryPage)))
 	if metrics != nil {
 		mux.Handle("GET /metrics", s.admitted(metrics.ServeHTTP))
 		mux.Handle("GET /monitoring/prometheus/metrics", s.admitted(metrics.ServeHTTP))
@@ -257,7 +261,11 @@ func readQuestion(body []byte, verb string) (*question, error) {
 }
 
 // predictJSON answers :predict, :classify and :regress.
-func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (body []byte, err error) {
+func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) ([]byte, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.ended()
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBytes))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, err)
@@ -265,12 +273,17 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 	if err != nil {
 		return nil, invalid("the body cannot be read: %v", err)
 	}
+	return s.answerJSON(r.Context(), raw, t)
+}
+
+// answerJSON answers a body.
+func (s *Server) answerJSON(ctx context.Context, raw []byte, t target) (body []byte, err error) {
 	q, err := readQuestion(raw, t.verb)
 	if err != nil {
 		return nil, err
 	}
 	entry := map[string]string{"predict": "Predict", "classify": "Classify", "regress": "Regress"}[t.verb]
-	err = s.do(r.Context(), call{model: t.model, which: t.which, api: entry, entry: "REST", input: func(v *Version, l limits) (*Input, error) {
+	err = s.do(ctx, call{model: t.model, which: t.which, api: entry, entry: entryREST, input: func(v *Version, l limits) (*Input, error) {
 		if t.verb == "predict" {
 			return v.readInstances(q, l)
 		}
@@ -296,6 +309,9 @@ func (v *Version) readInstances(q *question, l limits) (*Input, error) {
 	form, err := v.predictForm(q.Signature)
 	if err != nil {
 		return nil, err
+	}
+	if form == FormFeatures && q.Inputs != nil {
+		return v.readFeatureLists(q.Inputs, l)
 	}
 	rows, err := q.rows(l)
 	if err != nil {
@@ -337,7 +353,7 @@ func (q *question) rows(l limits) ([]map[string]json.RawMessage, error) {
 	}
 	var columns map[string][]json.RawMessage
 	if err := json.Unmarshal(q.Inputs, &columns); err != nil || len(columns) == 0 {
-		return nil, invalid(`"inputs" is no object with a list of values, one an example, for each feature`)
+		return nil, errNoLists()
 	}
 	names := slices.Sorted(maps.Keys(columns))
 	if err := l.count(len(columns[names[0]])); err != nil {
@@ -356,6 +372,96 @@ func (q *question) rows(l limits) ([]map[string]json.RawMessage, error) {
 		}
 	}
 	return out, nil
+}
+
+func errNoLists() error {
+	return invalid(`"inputs" is no object with a list of values, one an example, for each feature`)
+}
+
+// readFeatureLists makes columns of "inputs" that has what parsing makes: for each feature a list with a number or a list of numbers an example.
+func (v *Version) readFeatureLists(inputs json.RawMessage, l limits) (*Input, error) {
+	var lists map[string]json.RawMessage
+	if err := json.Unmarshal(inputs, &lists); err != nil || len(lists) == 0 {
+		return nil, errNoLists()
+	}
+	in := &Input{Form: FormFeatures, Columns: map[string]*Column{}}
+	names := slices.Sorted(maps.Keys(lists))
+	for i, name := range names {
+		if err := known(name, v.in.names); err != nil {
+			return nil, err
+		}
+		c := &Column{Type: v.in.types[name], Offsets: []int32{0}}
+		if err := c.readLists(name, lists[name], l.examples); err != nil {
+			return nil, err
+		}
+		rows := len(c.Offsets) - 1
+		if i > 0 && rows != in.Rows {
+			return nil, invalid("feature %q has %d examples, and feature %q has %d", name, rows, names[0], in.Rows)
+		}
+		in.Rows, in.Columns[name] = rows, c
+	}
+	return in, nil
+}
+
+// readLists reads a list of JSON, which is sound, with an element an example: a number, a list of numbers, or null for none.
+func (c *Column) readLists(name string, b []byte, most int) error {
+	b = bytes.TrimLeft(b, jsonSpace)
+	if len(b) == 0 || b[0] != '[' {
+		return errNoLists()
+	}
+	deep := false // in the list of an example
+	for b = bytes.TrimLeft(b[1:], jsonSpace); len(b) > 0; b = bytes.TrimLeft(b, jsonSpace) {
+		row := len(c.Offsets) - 1
+		switch {
+		case b[0] == ',':
+			b = b[1:]
+			continue
+		case b[0] == ']' && !deep:
+			return nil
+		case b[0] == ']':
+			deep, b = false, b[1:]
+		case b[0] == '[' && !deep:
+			deep, b = true, b[1:]
+			continue
+		default:
+			end := bytes.IndexAny(b, ",]"+jsonSpace)
+			if end < 0 {
+				return errNoLists()
+			}
+			if err := c.readNumber(b[:end]); err != nil {
+				return invalid("example %d: feature %q is not made of %s: %v", row, name, c.Type, err)
+			}
+			if b = b[end:]; deep {
+				continue
+			}
+		}
+		if row >= most {
+			return (limits{examples: most}).count(row + 1)
+		}
+		if c.len() > math.MaxInt32 {
+			return invalid("feature %q has more than %d values", name, math.MaxInt32)
+		}
+		c.Offsets = append(c.Offsets, int32(c.len()))
+	}
+	return errNoLists()
+}
+
+// jsonSpace may lie between the tokens of JSON.
+const jsonSpace = " \t\r\n"
+
+// readNumber adds a number, or nothing for null.
+func (c *Column) readNumber(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	if c.Type == Ints {
+		x, err := strconv.ParseInt(string(b), 10, 64)
+		c.Ints = append(c.Ints, x)
+		return err
+	}
+	x, err := strconv.ParseFloat(string(b), 32)
+	c.Floats = append(c.Floats, float32(x))
+	return err
 }
 
 // objects reads a list of objects, one an example.

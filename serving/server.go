@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/internal/secure"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 )
 
 // Options say how requests are answered. Models is required; the zero value of everything else works.
@@ -24,14 +25,24 @@ type Options struct {
 	Threads int
 	// Waiting is how many requests wait for a thread at most, others being refused with RESOURCE_EXHAUSTED; 0: 64 for each thread.
 	Waiting int
+	// MaxCalls is how many calls there are at a time over all connections, also such whose request has not come yet, others being refused with RESOURCE_EXHAUSTED before it is
+	// received; 0: 1024. Questions about the health are not counted.
+	MaxCalls int
 	// MaxBytes is the largest request; 0: 64 MiB.
 	MaxBytes int64
 	// MaxExamples is how many examples a request has at most; 0: 65536.
 	MaxExamples int
+	// BatchExamples is how many examples of several requests for a version are computed together at most; 0: 256; below 0: each request is computed by itself. Requests with as many
+	// are, and those for models whose predictions depend on the other examples of a batch.
+	BatchExamples int
+	// BatchDelay is how long a request waits for others to be computed with; 0: it does not, and is computed with those that came while all threads were busy.
+	BatchDelay time.Duration
 	// Timeout is how long a request may take whose caller sets no deadline, or a later one; 0: 30 s.
 	Timeout time.Duration
 	// Guard, if not nil, decides who may ask, by token and certificate.
 	Guard *secure.Guard
+	// Log, if not nil, keeps some of the requests that were answered. The caller closes it when no more come.
+	Log *RequestLog
 	// Metrics counts; nil: nothing does.
 	Metrics *Metrics
 	Logger  *slog.Logger
@@ -44,6 +55,7 @@ type Server struct {
 	limits  limits
 	threads chan struct{}
 	waiting atomic.Int64
+	calls   atomic.Int64
 
 	drain    sync.Once
 	draining chan struct{}
@@ -53,8 +65,10 @@ type Server struct {
 func NewServer(o Options) *Server {
 	o.Threads = cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	o.Waiting = cmp.Or(o.Waiting, 64*o.Threads)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
 	o.MaxExamples = cmp.Or(o.MaxExamples, 1<<16)
+	o.BatchExamples = cmp.Or(o.BatchExamples, 256)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Server{o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
@@ -75,6 +89,12 @@ func (s *Server) ready() error {
 	}
 	return nil
 }
+
+// The ways that requests come, by the names that TensorFlow Serving has for them in metrics.
+const (
+	entryREST = "REST"
+	entryGRPC = "gRPC"
+)
 
 // call is a request for predictions of a model.
 type call struct {
@@ -113,41 +133,87 @@ type answer struct {
 	version int64
 	rows    int
 	heads   [][]float32 // [rows, Width] of each head
+	// kept is a request over HTTP that the log wants, as gRPC would have it; nil: it does not.
+	kept *tfs.PredictRequest
 }
 
 // do answers a call; use, if not nil, is called with the answer while the version is open.
 func (s *Server) do(ctx context.Context, c call, use func(*Version, *answer) error) (err error) {
 	began := time.Now()
-	v, number, done, err := s.models.Use(c.model, c.which)
+	h, err := s.models.use(c.model, c.which)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer s.models.release(h)
 	defer func() { s.o.Metrics.done(c.model, c.api, c.entry, time.Since(began), status.Code(err)) }()
 	defer s.caught(c.api, &err)
+	v := h.version
+	a := &answer{version: h.number}
+	if err = s.predict(ctx, v, c, a); err != nil {
+		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
+			s.o.Logger.Error("a request failed", "model", c.model, "version", h.number, "err", err)
+		}
+		return err
+	}
+	s.o.Metrics.predicted(c.model, h.number, v.Model().From.Created, a.rows)
+	if a.kept != nil {
+		spec := &tfs.ModelSpec{Name: c.model, VersionChoice: &tfs.ModelSpec_Version{Version: &tfs.Int64Value{Value: h.number}}, SignatureName: SignatureFeatures}
+		a.kept.ModelSpec = spec
+		s.o.Log.add(spec, predictLog(a.kept, v.response(spec, a, nil)))
+	}
+	return use(v, a)
+}
+
+// predict computes the predictions of a request, by itself or with others.
+func (s *Server) predict(ctx context.Context, v *Version, c call, a *answer) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer func() { <-s.threads }()
+	has := true // a thread
+	defer func() {
+		if has {
+			<-s.threads
+		}
+	}()
 	in, err := c.input(v, s.limits)
 	if err != nil {
 		return err
 	}
-	a := &answer{version: number, rows: in.NumRows()}
-	if err := s.limits.count(a.rows); err != nil {
+	if err := s.limits.count(in.NumRows()); err != nil {
 		return err
 	}
-	if a.heads, err = v.Predict(ctx, in); err != nil {
-		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
-			s.o.Logger.Error("a request failed", "model", c.model, "version", number, "err", err)
-		}
+	x, err := v.read(ctx, in)
+	if err != nil {
 		return err
 	}
-	s.o.Metrics.predicted(c.model, number, v.Model().From.Created, a.rows)
-	return use(v, a)
+	if c.entry == entryREST && s.o.Log.wants() {
+		a.kept = x.request(v.in.features)
+	}
+	a.rows = x.rows
+	if !v.joins || x.rows >= s.o.BatchExamples || s.o.BatchDelay == 0 && s.waiting.Load() == 0 {
+		defer v.free(x)
+		s.o.Metrics.batch(c.model)
+		a.heads, err = v.compute(ctx, x, nil)
+		return err
+	}
+	has = false
+	<-s.threads // for those who wait, and may join
+	a.heads, err = s.together(ctx, v, c.model, x)
+	return err
 }
+
+// begin counts a call, until ended. Errors: RESOURCE_EXHAUSTED.
+func (s *Server) begin() error {
+	if s.calls.Add(1) > int64(s.o.MaxCalls) {
+		s.calls.Add(-1)
+		return status.Errorf(codes.ResourceExhausted, "there are %d calls already, which is the most; try again later, or with another replica", s.o.MaxCalls)
+	}
+	return nil
+}
+
+func (s *Server) ended() { s.calls.Add(-1) }
 
 // enter waits for a thread. Errors: RESOURCE_EXHAUSTED where too many wait, DEADLINE_EXCEEDED, CANCELLED.
 func (s *Server) enter(ctx context.Context) error {
@@ -156,21 +222,31 @@ func (s *Server) enter(ctx context.Context) error {
 		return nil
 	default:
 	}
-	if n := s.waiting.Add(1); n > int64(s.o.Waiting) {
-		s.waiting.Add(-1)
-		return status.Errorf(codes.ResourceExhausted, "%d requests wait already, which is the most; try again later, or with another replica", s.o.Waiting)
+	if err := s.wait(); err != nil {
+		return err
 	}
-	s.o.Metrics.wait(1)
-	defer func() {
-		s.waiting.Add(-1)
-		s.o.Metrics.wait(-1)
-	}()
+	defer s.waited()
 	select {
 	case s.threads <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return asStatus(ctx.Err())
 	}
+}
+
+// wait counts a request that is about to wait, until waited. Errors: RESOURCE_EXHAUSTED.
+func (s *Server) wait() error {
+	if n := s.waiting.Add(1); n > int64(s.o.Waiting) {
+		s.waiting.Add(-1)
+		return status.Errorf(codes.ResourceExhausted, "%d requests wait already, which is the most; try again later, or with another replica", s.o.Waiting)
+	}
+	s.o.Metrics.wait(1)
+	return nil
+}
+
+func (s *Server) waited() {
+	s.waiting.Add(-1)
+	s.o.Metrics.wait(-1)
 }
 
 // caught, deferred, makes a panic an error of its call, which does not have the panic's value.

@@ -295,7 +295,7 @@ func TestEqualsEvaluation(t *testing.T) {
 			}
 			defer done()
 			for form, in := range forms(tr.asked) {
-				got, err := v.Predict(t.Context(), in)
+				got, err := v.Predict(t.Context(), in, nil)
 				if err != nil {
 					t.Errorf("%s: %v", form, err)
 					continue

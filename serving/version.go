@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -12,6 +13,8 @@ import (
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/parse"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -25,9 +28,13 @@ type Version struct {
 	export *native.Export
 	in     *inputs
 	heads  []model.Head
+	// joins: predictions of an example do not depend on the others of a batch.
+	joins bool
 
-	mu   sync.Mutex
-	idle []*runner
+	mu    sync.Mutex
+	idle  []*runner
+	spare []*examples
+	open  *shared // that requests may still join; nil: none
 }
 
 // Open opens a native export. Errors: those of [native.Open]; what of the graph cannot be served.
@@ -44,6 +51,7 @@ func Open(ctx context.Context, dir string, recipe Recipe) (*Version, error) {
 		opts, err = recipe(m)
 	}
 	v := &Version{export: e, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
+	v.joins = !slices.ContainsFunc(m.Graph.Operators(), func(o graph.Operator) bool { return o.Shape.Kind == graph.PerBatch || o.Shape.Kind == graph.PerPair })
 	r, err := v.newRunner(ctx) // what would fail for every request fails here
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -65,30 +73,92 @@ func (v *Version) Close() error {
 	return errors.Join(append(errs, v.export.Close())...)
 }
 
-// Predict returns the predictions of the examples for each head of the model, [rows, Width], as an evaluation makes them. They are the caller's. Errors are statuses of gRPC:
-// INVALID_ARGUMENT for examples that cannot be used, DATA_LOSS where the disk does not give a row, INTERNAL.
-func (v *Version) Predict(ctx context.Context, in *Input) (out [][]float32, err error) {
+// Predict returns the predictions of the examples for each head of the model, [rows, Width], as an evaluation makes them. They are the caller's; out, if not nil, is memory to put
+// them in, such as predictions of before: then nothing is allocated for examples of [FormFeatures] once batches have stopped growing. Errors are statuses of gRPC: INVALID_ARGUMENT for
+// examples that cannot be used, DATA_LOSS where the disk does not give a row, INTERNAL.
+func (v *Version) Predict(ctx context.Context, in *Input, out [][]float32) ([][]float32, error) {
+	x, err := v.read(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	defer v.free(x)
+	return v.compute(ctx, x, out)
+}
+
+// read makes of a request what the model reads, which the caller gives back by free. Errors: as Predict.
+func (v *Version) read(ctx context.Context, in *Input) (*examples, error) {
 	if in.NumRows() == 0 {
 		return nil, invalid("there are no examples to predict")
 	}
 	if in.Form != FormFeatures && v.in.recipeErr != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "%v", v.in.recipeErr)
 	}
+	x := v.empty()
+	var err error
+	if in.Form == FormFeatures {
+		err = x.addColumns(v.in.features, in)
+	} else {
+		err = v.with(ctx, func(r *runner) error { return r.parse(ctx, in, x) })
+	}
+	if err != nil {
+		v.free(x)
+		return nil, asStatus(err)
+	}
+	return x, nil
+}
+
+// compute predicts, as Predict does.
+func (v *Version) compute(ctx context.Context, x *examples, out [][]float32) ([][]float32, error) {
 	r, err := v.take(ctx)
 	if err != nil {
 		return nil, asStatus(err)
 	}
 	whole := false
-	defer func() {
-		if whole {
-			v.give(r)
-		} else { // a panic: the runner's buffers may be in any state
-			_ = r.close() // the panic says more
-		}
-	}()
-	out, err = r.predict(ctx, in)
+	defer func() { v.give(r, whole) }()
+	heads, err := r.predict(ctx, x)
 	whole = true
-	return out, asStatus(err)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	out = slices.Grow(out[:0], len(heads))[:len(heads)]
+	for i, head := range heads {
+		out[i] = append(out[i][:0], head...)
+	}
+	return out, nil
+}
+
+// empty gives memory for examples.
+func (v *Version) empty() *examples {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var x *examples
+	if n := len(v.spare); n > 0 {
+		x, v.spare = v.spare[n-1], v.spare[:n-1]
+	} else {
+		x = &examples{}
+	}
+	x.begin(v.in.features)
+	return x
+}
+
+// free takes the memory back.
+func (v *Version) free(x *examples) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.spare = append(v.spare, x)
+}
+
+// with calls use with a runner.
+func (v *Version) with(ctx context.Context, use func(*runner) error) error {
+	r, err := v.take(ctx)
+	if err != nil {
+		return err
+	}
+	whole := false
+	defer func() { v.give(r, whole) }()
+	err = use(r)
+	whole = true
+	return err
 }
 
 // take takes an idle runner, or makes one.
@@ -104,36 +174,43 @@ func (v *Version) take(ctx context.Context) (*runner, error) {
 	return v.newRunner(ctx)
 }
 
-func (v *Version) give(r *runner) {
+// give takes a runner back. One that is not whole has met a panic: its buffers may be in any state.
+func (v *Version) give(r *runner, whole bool) {
+	if !whole {
+		_ = r.close() // the panic says more
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.idle = append(v.idle, r)
 }
 
-// runner computes one request at a time: parse ─> lookup ─> session.
+// runner does one thing at a time: parse, or number ─> lookup ─> session.
 type runner struct {
-	in       *inputs
+	v        *Version
 	json     pipeline.Processor[*pipeline.Block, *pipeline.Batch]
 	examples pipeline.Processor[*pipeline.Block, *pipeline.Batch]
 	columns  pipeline.Processor[*pipeline.Batch, *pipeline.Batch]
-	lookup   pipeline.Processor[*pipeline.Batch, *trainstep.Prepared]
 	session  model.Session
+	// What the model reads.
+	numbers trainstep.Numbering
+	inputs  model.Inputs
+	rows    param.Rows
 }
 
 // newRunner opens the stages. The first bad example fails a request: the environment has no other policy.
 func (v *Version) newRunner(ctx context.Context) (_ *runner, err error) {
 	m, env := v.export.Model(), &pipeline.Env{}
-	r := &runner{in: v.in, session: m.Graph.NewSession(1)}
+	r := &runner{v: v, session: m.Graph.NewSession(1)}
 	r.session.SetDense(m.Dense)
+	if v.in.recipeErr != nil {
+		return r, nil
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	open := func(context.Context, *pipeline.Env) (trainstep.Store, error) { return v.export, nil }
-	if r.lookup, err = trainstep.NewLookup(m.Graph, open).Unlabelled().Open(ctx, env); err != nil || v.in.recipeErr != nil {
-		return r, err
-	}
 	opts := v.in.recipe
 	if r.columns, err = parse.NewColumns(opts).Open(ctx, env); err != nil {
 		return nil, err
@@ -149,7 +226,7 @@ func (v *Version) newRunner(ctx context.Context) (_ *runner, err error) {
 // close ends the stages and the session.
 func (r *runner) close() error {
 	var errs []error
-	for _, c := range []interface{ Close() error }{r.json, r.examples, r.columns, r.lookup} {
+	for _, c := range []interface{ Close() error }{r.json, r.examples, r.columns} {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
@@ -158,39 +235,56 @@ func (r *runner) close() error {
 	return errors.Join(errs...)
 }
 
-// predict computes the predictions of a request.
-func (r *runner) predict(ctx context.Context, in *Input) (out [][]float32, err error) {
-	score := func(b *pipeline.Batch) error {
-		return r.lookup.Process(ctx, b, func(p *trainstep.Prepared) error {
-			defer p.Release()
-			for _, head := range r.session.Predict(p.Inputs()) {
-				out = append(out, append([]float32(nil), head...))
-			}
-			return nil
-		})
+// parse adds the examples of a request.
+func (r *runner) parse(ctx context.Context, in *Input, x *examples) error {
+	add := func(b *pipeline.Batch) error {
+		defer b.Release()
+		return x.addParsed(r.v.in.features, b)
 	}
-	switch in.Form {
-	case FormJSON, FormExample:
-		b, err := blocks(in.Records)
+	if in.Form == FormColumns {
+		b, err := r.v.in.columns(in)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		stage := r.json
-		if in.Form == FormExample {
-			stage = r.examples
-		}
-		err = stage.Process(ctx, b, score)
-		return out, err
-	case FormColumns:
-		b, err := r.in.columns(in)
-		if err == nil {
-			err = r.columns.Process(ctx, b, score)
-		}
-		return out, err
+		return r.columns.Process(ctx, b, add)
 	}
-	b, err := r.in.parsed(in)
-	if err == nil {
-		err = score(b)
+	b, err := blocks(in.Records)
+	if err != nil {
+		return err
 	}
-	return out, err
+	stage := r.json
+	if in.Form == FormExample {
+		stage = r.examples
+	}
+	return stage.Process(ctx, b, add)
+}
+
+// predict computes the predictions of examples, valid until the next call.
+func (r *runner) predict(ctx context.Context, x *examples) ([][]float32, error) {
+	tables := r.v.export.Model().Graph.Layout().Tables
+	in, sparse := &r.inputs, 0
+	in.NumRows, in.Dense = x.rows, x.dense
+	in.Sparse = slices.Grow(in.Sparse[:0], len(x.sparse))[:len(x.sparse)]
+	r.numbers.Begin(len(tables))
+	for i := range r.v.in.features {
+		f := &r.v.in.features[i]
+		if f.Kind != model.Sparse {
+			continue
+		}
+		l, to := &x.sparse[sparse], &in.Sparse[sparse]
+		to.Offsets, to.Index = l.offsets, slices.Grow(to.Index[:0], len(l.ids))[:len(l.ids)]
+		to.Own = r.numbers.Index(f.Table, to.Index, l.ids)
+		sparse++
+	}
+	r.rows.Keys, r.rows.Values = r.rows.Keys[:0], slices.Grow(r.rows.Values[:0], len(tables))[:len(tables)]
+	for t := range tables {
+		keys := r.numbers.Keys(t)
+		n := len(keys) * tables[t].Dim()
+		r.rows.Keys, r.rows.Values[t] = append(r.rows.Keys, keys), slices.Grow(r.rows.Values[t][:0], n)[:n]
+	}
+	if err := r.v.export.Lookup(ctx, &r.rows); err != nil {
+		return nil, err
+	}
+	in.Values = r.rows.Values
+	return r.session.Predict(in), nil
 }

@@ -55,8 +55,10 @@ type ServeModelsOptions struct {
 	TokenFile string
 	// Insecure allows an address that others than this machine's processes can reach though nothing asks them who they are.
 	Insecure bool
-	// Limits are those of requests; its Models, Guard, Metrics and Logger are set here.
+	// Limits are those of requests; its Models, Log, Guard, Metrics and Logger are set here.
 	Limits serve.Options
+	// RequestLog says which requests are kept; without a Dir none are. Its Metrics and Logger are set here.
+	RequestLog serve.RequestLogOptions
 	// Components are what recipes may name; nil: those of monolith.
 	Components component.Set
 	// Logger is never a global; nil: discard.
@@ -93,13 +95,21 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err := models.Configure(ctx, configs); err != nil {
 		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrConfig, "")
 	}
+	var kept *serve.RequestLog
+	if o.RequestLog.Dir != "" {
+		o.RequestLog.Metrics, o.RequestLog.Logger = metrics, o.Logger
+		if kept, err = serve.OpenRequestLog(o.RequestLog); err != nil {
+			return fault.Mark(fmt.Errorf("job: --request-log: %w", err), pipeline.ErrConfig, "")
+		}
+		defer func() { err = errors.Join(err, kept.Close()) }() // when no more requests come
+	}
 	l, err := wire.Listen(o.HTTP)
 	if err != nil {
 		return fault.Mark(fmt.Errorf("job: --http: %w", err), pipeline.ErrUnavailable, "")
 	}
 	addr, grpcAddr := l.Addr().String(), ""
 	limits := o.Limits
-	limits.Models, limits.Metrics, limits.Logger = models, metrics, o.Logger
+	limits.Models, limits.Metrics, limits.Logger, limits.Log = models, metrics, o.Logger, kept
 	server := serve.NewServer(limits)
 	run, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup

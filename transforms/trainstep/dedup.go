@@ -229,3 +229,24 @@ func spread(fid int64, shift uint8) uint64 {
 	const golden = 0x9e3779b97f4a7c15
 	return (uint64(fid) ^ uint64(fid)>>32) * golden >> (shift & 63)
 }
+
+// Numbering numbers distinct fids as [Lookup] does, for who has them in slices in place of the columns of a batch. The zero value is of no table; it
+// allocates only while batches grow. Not for concurrent use.
+type Numbering struct{ tables []dedup }
+
+// Begin begins a batch that looks up so many tables.
+func (n *Numbering) Begin(tables int) {
+	n.tables = resize(n.tables, tables)
+	for t := range n.tables {
+		d := &n.tables[t]
+		d.reset(d.keys[:0], d.counts[:0])
+	}
+}
+
+// Index writes the numbers of the fids of a feature of a table to dst, which is as long as fids, and reports whether no feature before has one of them ([model.Ragged].Own).
+func (n *Numbering) Index(table int, dst []int32, fids []int64) (own bool) {
+	return n.tables[table].index(dst, fids)
+}
+
+// Keys are the distinct fids of a table by their numbers, until Begin.
+func (n *Numbering) Keys(table int) []int64 { return n.tables[table].keys }

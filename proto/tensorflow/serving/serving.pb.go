@@ -1979,6 +1979,440 @@ func (x *ReloadConfigResponse) GetStatus() *StatusProto {
 	return nil
 }
 
+type SamplingConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SamplingRate  float64                `protobuf:"fixed64,1,opt,name=sampling_rate,json=samplingRate,proto3" json:"sampling_rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SamplingConfig) Reset() {
+	*x = SamplingConfig{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SamplingConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SamplingConfig) ProtoMessage() {}
+
+func (x *SamplingConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SamplingConfig.ProtoReflect.Descriptor instead.
+func (*SamplingConfig) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SamplingConfig) GetSamplingRate() float64 {
+	if x != nil {
+		return x.SamplingRate
+	}
+	return 0
+}
+
+type LogMetadata struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ModelSpec      *ModelSpec             `protobuf:"bytes,1,opt,name=model_spec,json=modelSpec,proto3" json:"model_spec,omitempty"`
+	SamplingConfig *SamplingConfig        `protobuf:"bytes,2,opt,name=sampling_config,json=samplingConfig,proto3" json:"sampling_config,omitempty"`
+	TimestampSecs  int64                  `protobuf:"varint,4,opt,name=timestamp_secs,json=timestampSecs,proto3" json:"timestamp_secs,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LogMetadata) Reset() {
+	*x = LogMetadata{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogMetadata) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogMetadata) ProtoMessage() {}
+
+func (x *LogMetadata) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogMetadata.ProtoReflect.Descriptor instead.
+func (*LogMetadata) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *LogMetadata) GetModelSpec() *ModelSpec {
+	if x != nil {
+		return x.ModelSpec
+	}
+	return nil
+}
+
+func (x *LogMetadata) GetSamplingConfig() *SamplingConfig {
+	if x != nil {
+		return x.SamplingConfig
+	}
+	return nil
+}
+
+func (x *LogMetadata) GetTimestampSecs() int64 {
+	if x != nil {
+		return x.TimestampSecs
+	}
+	return 0
+}
+
+type ClassifyLog struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Request       *ClassificationRequest  `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Response      *ClassificationResponse `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassifyLog) Reset() {
+	*x = ClassifyLog{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassifyLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassifyLog) ProtoMessage() {}
+
+func (x *ClassifyLog) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassifyLog.ProtoReflect.Descriptor instead.
+func (*ClassifyLog) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ClassifyLog) GetRequest() *ClassificationRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *ClassifyLog) GetResponse() *ClassificationResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+type RegressLog struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       *RegressionRequest     `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Response      *RegressionResponse    `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegressLog) Reset() {
+	*x = RegressLog{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegressLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegressLog) ProtoMessage() {}
+
+func (x *RegressLog) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegressLog.ProtoReflect.Descriptor instead.
+func (*RegressLog) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RegressLog) GetRequest() *RegressionRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *RegressLog) GetResponse() *RegressionResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+type PredictLog struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       *PredictRequest        `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Response      *PredictResponse       `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictLog) Reset() {
+	*x = PredictLog{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictLog) ProtoMessage() {}
+
+func (x *PredictLog) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictLog.ProtoReflect.Descriptor instead.
+func (*PredictLog) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PredictLog) GetRequest() *PredictRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *PredictLog) GetResponse() *PredictResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+type MultiInferenceLog struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Request       *MultiInferenceRequest  `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Response      *MultiInferenceResponse `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MultiInferenceLog) Reset() {
+	*x = MultiInferenceLog{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MultiInferenceLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MultiInferenceLog) ProtoMessage() {}
+
+func (x *MultiInferenceLog) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MultiInferenceLog.ProtoReflect.Descriptor instead.
+func (*MultiInferenceLog) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *MultiInferenceLog) GetRequest() *MultiInferenceRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *MultiInferenceLog) GetResponse() *MultiInferenceResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+type PredictionLog struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	LogMetadata *LogMetadata           `protobuf:"bytes,1,opt,name=log_metadata,json=logMetadata,proto3" json:"log_metadata,omitempty"`
+	// Types that are valid to be assigned to LogType:
+	//
+	//	*PredictionLog_ClassifyLog
+	//	*PredictionLog_RegressLog
+	//	*PredictionLog_PredictLog
+	//	*PredictionLog_MultiInferenceLog
+	LogType       isPredictionLog_LogType `protobuf_oneof:"log_type"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictionLog) Reset() {
+	*x = PredictionLog{}
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictionLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictionLog) ProtoMessage() {}
+
+func (x *PredictionLog) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictionLog.ProtoReflect.Descriptor instead.
+func (*PredictionLog) Descriptor() ([]byte, []int) {
+	return file_tensorflow_serving_serving_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *PredictionLog) GetLogMetadata() *LogMetadata {
+	if x != nil {
+		return x.LogMetadata
+	}
+	return nil
+}
+
+func (x *PredictionLog) GetLogType() isPredictionLog_LogType {
+	if x != nil {
+		return x.LogType
+	}
+	return nil
+}
+
+func (x *PredictionLog) GetClassifyLog() *ClassifyLog {
+	if x != nil {
+		if x, ok := x.LogType.(*PredictionLog_ClassifyLog); ok {
+			return x.ClassifyLog
+		}
+	}
+	return nil
+}
+
+func (x *PredictionLog) GetRegressLog() *RegressLog {
+	if x != nil {
+		if x, ok := x.LogType.(*PredictionLog_RegressLog); ok {
+			return x.RegressLog
+		}
+	}
+	return nil
+}
+
+func (x *PredictionLog) GetPredictLog() *PredictLog {
+	if x != nil {
+		if x, ok := x.LogType.(*PredictionLog_PredictLog); ok {
+			return x.PredictLog
+		}
+	}
+	return nil
+}
+
+func (x *PredictionLog) GetMultiInferenceLog() *MultiInferenceLog {
+	if x != nil {
+		if x, ok := x.LogType.(*PredictionLog_MultiInferenceLog); ok {
+			return x.MultiInferenceLog
+		}
+	}
+	return nil
+}
+
+type isPredictionLog_LogType interface {
+	isPredictionLog_LogType()
+}
+
+type PredictionLog_ClassifyLog struct {
+	ClassifyLog *ClassifyLog `protobuf:"bytes,2,opt,name=classify_log,json=classifyLog,proto3,oneof"`
+}
+
+type PredictionLog_RegressLog struct {
+	RegressLog *RegressLog `protobuf:"bytes,3,opt,name=regress_log,json=regressLog,proto3,oneof"`
+}
+
+type PredictionLog_PredictLog struct {
+	PredictLog *PredictLog `protobuf:"bytes,6,opt,name=predict_log,json=predictLog,proto3,oneof"`
+}
+
+type PredictionLog_MultiInferenceLog struct {
+	MultiInferenceLog *MultiInferenceLog `protobuf:"bytes,4,opt,name=multi_inference_log,json=multiInferenceLog,proto3,oneof"`
+}
+
+func (*PredictionLog_ClassifyLog) isPredictionLog_LogType() {}
+
+func (*PredictionLog_RegressLog) isPredictionLog_LogType() {}
+
+func (*PredictionLog_PredictLog) isPredictionLog_LogType() {}
+
+func (*PredictionLog_MultiInferenceLog) isPredictionLog_LogType() {}
+
 type ServableVersionPolicy_Latest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NumVersions   uint32                 `protobuf:"varint,1,opt,name=num_versions,json=numVersions,proto3" json:"num_versions,omitempty"`
@@ -1988,7 +2422,7 @@ type ServableVersionPolicy_Latest struct {
 
 func (x *ServableVersionPolicy_Latest) Reset() {
 	*x = ServableVersionPolicy_Latest{}
-	mi := &file_tensorflow_serving_serving_proto_msgTypes[38]
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2434,7 @@ func (x *ServableVersionPolicy_Latest) String() string {
 func (*ServableVersionPolicy_Latest) ProtoMessage() {}
 
 func (x *ServableVersionPolicy_Latest) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_serving_serving_proto_msgTypes[38]
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2465,7 @@ type ServableVersionPolicy_All struct {
 
 func (x *ServableVersionPolicy_All) Reset() {
 	*x = ServableVersionPolicy_All{}
-	mi := &file_tensorflow_serving_serving_proto_msgTypes[39]
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2477,7 @@ func (x *ServableVersionPolicy_All) String() string {
 func (*ServableVersionPolicy_All) ProtoMessage() {}
 
 func (x *ServableVersionPolicy_All) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_serving_serving_proto_msgTypes[39]
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2502,7 @@ type ServableVersionPolicy_Specific struct {
 
 func (x *ServableVersionPolicy_Specific) Reset() {
 	*x = ServableVersionPolicy_Specific{}
-	mi := &file_tensorflow_serving_serving_proto_msgTypes[40]
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2514,7 @@ func (x *ServableVersionPolicy_Specific) String() string {
 func (*ServableVersionPolicy_Specific) ProtoMessage() {}
 
 func (x *ServableVersionPolicy_Specific) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_serving_serving_proto_msgTypes[40]
+	mi := &file_tensorflow_serving_serving_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2687,38 @@ const file_tensorflow_serving_serving_proto_rawDesc = "" +
 	"\x13ReloadConfigRequest\x12=\n" +
 	"\x06config\x18\x01 \x01(\v2%.tensorflow.serving.ModelServerConfigR\x06config\"O\n" +
 	"\x14ReloadConfigResponse\x127\n" +
-	"\x06status\x18\x01 \x01(\v2\x1f.tensorflow.serving.StatusProtoR\x06status2\xfc\x03\n" +
+	"\x06status\x18\x01 \x01(\v2\x1f.tensorflow.serving.StatusProtoR\x06status\"5\n" +
+	"\x0eSamplingConfig\x12#\n" +
+	"\rsampling_rate\x18\x01 \x01(\x01R\fsamplingRate\"\xbf\x01\n" +
+	"\vLogMetadata\x12<\n" +
+	"\n" +
+	"model_spec\x18\x01 \x01(\v2\x1d.tensorflow.serving.ModelSpecR\tmodelSpec\x12K\n" +
+	"\x0fsampling_config\x18\x02 \x01(\v2\".tensorflow.serving.SamplingConfigR\x0esamplingConfig\x12%\n" +
+	"\x0etimestamp_secs\x18\x04 \x01(\x03R\rtimestampSecs\"\x9a\x01\n" +
+	"\vClassifyLog\x12C\n" +
+	"\arequest\x18\x01 \x01(\v2).tensorflow.serving.ClassificationRequestR\arequest\x12F\n" +
+	"\bresponse\x18\x02 \x01(\v2*.tensorflow.serving.ClassificationResponseR\bresponse\"\x91\x01\n" +
+	"\n" +
+	"RegressLog\x12?\n" +
+	"\arequest\x18\x01 \x01(\v2%.tensorflow.serving.RegressionRequestR\arequest\x12B\n" +
+	"\bresponse\x18\x02 \x01(\v2&.tensorflow.serving.RegressionResponseR\bresponse\"\x8b\x01\n" +
+	"\n" +
+	"PredictLog\x12<\n" +
+	"\arequest\x18\x01 \x01(\v2\".tensorflow.serving.PredictRequestR\arequest\x12?\n" +
+	"\bresponse\x18\x02 \x01(\v2#.tensorflow.serving.PredictResponseR\bresponse\"\xa0\x01\n" +
+	"\x11MultiInferenceLog\x12C\n" +
+	"\arequest\x18\x01 \x01(\v2).tensorflow.serving.MultiInferenceRequestR\arequest\x12F\n" +
+	"\bresponse\x18\x02 \x01(\v2*.tensorflow.serving.MultiInferenceResponseR\bresponse\"\x84\x03\n" +
+	"\rPredictionLog\x12B\n" +
+	"\flog_metadata\x18\x01 \x01(\v2\x1f.tensorflow.serving.LogMetadataR\vlogMetadata\x12D\n" +
+	"\fclassify_log\x18\x02 \x01(\v2\x1f.tensorflow.serving.ClassifyLogH\x00R\vclassifyLog\x12A\n" +
+	"\vregress_log\x18\x03 \x01(\v2\x1e.tensorflow.serving.RegressLogH\x00R\n" +
+	"regressLog\x12A\n" +
+	"\vpredict_log\x18\x06 \x01(\v2\x1e.tensorflow.serving.PredictLogH\x00R\n" +
+	"predictLog\x12W\n" +
+	"\x13multi_inference_log\x18\x04 \x01(\v2%.tensorflow.serving.MultiInferenceLogH\x00R\x11multiInferenceLogB\n" +
+	"\n" +
+	"\blog_type2\xfc\x03\n" +
 	"\x11PredictionService\x12a\n" +
 	"\bClassify\x12).tensorflow.serving.ClassificationRequest\x1a*.tensorflow.serving.ClassificationResponse\x12X\n" +
 	"\aRegress\x12%.tensorflow.serving.RegressionRequest\x1a&.tensorflow.serving.RegressionResponse\x12R\n" +
@@ -2277,7 +2742,7 @@ func file_tensorflow_serving_serving_proto_rawDescGZIP() []byte {
 }
 
 var file_tensorflow_serving_serving_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tensorflow_serving_serving_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_tensorflow_serving_serving_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_tensorflow_serving_serving_proto_goTypes = []any{
 	(ModelVersionStatus_State)(0),          // 0: tensorflow.serving.ModelVersionStatus.State
 	(*Int64Value)(nil),                     // 1: tensorflow.serving.Int64Value
@@ -2314,27 +2779,34 @@ var file_tensorflow_serving_serving_proto_goTypes = []any{
 	(*ModelServerConfig)(nil),              // 32: tensorflow.serving.ModelServerConfig
 	(*ReloadConfigRequest)(nil),            // 33: tensorflow.serving.ReloadConfigRequest
 	(*ReloadConfigResponse)(nil),           // 34: tensorflow.serving.ReloadConfigResponse
-	nil,                                    // 35: tensorflow.serving.PredictRequest.InputsEntry
-	nil,                                    // 36: tensorflow.serving.PredictResponse.OutputsEntry
-	nil,                                    // 37: tensorflow.serving.SignatureDefMap.SignatureDefEntry
-	nil,                                    // 38: tensorflow.serving.GetModelMetadataResponse.MetadataEntry
-	(*ServableVersionPolicy_Latest)(nil),   // 39: tensorflow.serving.ServableVersionPolicy.Latest
-	(*ServableVersionPolicy_All)(nil),      // 40: tensorflow.serving.ServableVersionPolicy.All
-	(*ServableVersionPolicy_Specific)(nil), // 41: tensorflow.serving.ServableVersionPolicy.Specific
-	nil,                                    // 42: tensorflow.serving.ModelConfig.VersionLabelsEntry
-	(*tensorflow.Example)(nil),             // 43: tensorflow.Example
-	(*tensorflow.TensorProto)(nil),         // 44: tensorflow.TensorProto
-	(*tensorflow.SignatureDef)(nil),        // 45: tensorflow.SignatureDef
+	(*SamplingConfig)(nil),                 // 35: tensorflow.serving.SamplingConfig
+	(*LogMetadata)(nil),                    // 36: tensorflow.serving.LogMetadata
+	(*ClassifyLog)(nil),                    // 37: tensorflow.serving.ClassifyLog
+	(*RegressLog)(nil),                     // 38: tensorflow.serving.RegressLog
+	(*PredictLog)(nil),                     // 39: tensorflow.serving.PredictLog
+	(*MultiInferenceLog)(nil),              // 40: tensorflow.serving.MultiInferenceLog
+	(*PredictionLog)(nil),                  // 41: tensorflow.serving.PredictionLog
+	nil,                                    // 42: tensorflow.serving.PredictRequest.InputsEntry
+	nil,                                    // 43: tensorflow.serving.PredictResponse.OutputsEntry
+	nil,                                    // 44: tensorflow.serving.SignatureDefMap.SignatureDefEntry
+	nil,                                    // 45: tensorflow.serving.GetModelMetadataResponse.MetadataEntry
+	(*ServableVersionPolicy_Latest)(nil),   // 46: tensorflow.serving.ServableVersionPolicy.Latest
+	(*ServableVersionPolicy_All)(nil),      // 47: tensorflow.serving.ServableVersionPolicy.All
+	(*ServableVersionPolicy_Specific)(nil), // 48: tensorflow.serving.ServableVersionPolicy.Specific
+	nil,                                    // 49: tensorflow.serving.ModelConfig.VersionLabelsEntry
+	(*tensorflow.Example)(nil),             // 50: tensorflow.Example
+	(*tensorflow.TensorProto)(nil),         // 51: tensorflow.TensorProto
+	(*tensorflow.SignatureDef)(nil),        // 52: tensorflow.SignatureDef
 }
 var file_tensorflow_serving_serving_proto_depIdxs = []int32{
 	1,  // 0: tensorflow.serving.ModelSpec.version:type_name -> tensorflow.serving.Int64Value
 	3,  // 1: tensorflow.serving.PredictRequest.model_spec:type_name -> tensorflow.serving.ModelSpec
-	35, // 2: tensorflow.serving.PredictRequest.inputs:type_name -> tensorflow.serving.PredictRequest.InputsEntry
-	36, // 3: tensorflow.serving.PredictResponse.outputs:type_name -> tensorflow.serving.PredictResponse.OutputsEntry
+	42, // 2: tensorflow.serving.PredictRequest.inputs:type_name -> tensorflow.serving.PredictRequest.InputsEntry
+	43, // 3: tensorflow.serving.PredictResponse.outputs:type_name -> tensorflow.serving.PredictResponse.OutputsEntry
 	3,  // 4: tensorflow.serving.PredictResponse.model_spec:type_name -> tensorflow.serving.ModelSpec
-	43, // 5: tensorflow.serving.ExampleList.examples:type_name -> tensorflow.Example
-	43, // 6: tensorflow.serving.ExampleListWithContext.examples:type_name -> tensorflow.Example
-	43, // 7: tensorflow.serving.ExampleListWithContext.context:type_name -> tensorflow.Example
+	50, // 5: tensorflow.serving.ExampleList.examples:type_name -> tensorflow.Example
+	50, // 6: tensorflow.serving.ExampleListWithContext.examples:type_name -> tensorflow.Example
+	50, // 7: tensorflow.serving.ExampleListWithContext.context:type_name -> tensorflow.Example
 	6,  // 8: tensorflow.serving.Input.example_list:type_name -> tensorflow.serving.ExampleList
 	7,  // 9: tensorflow.serving.Input.example_list_with_context:type_name -> tensorflow.serving.ExampleListWithContext
 	9,  // 10: tensorflow.serving.Classifications.classes:type_name -> tensorflow.serving.Class
@@ -2356,46 +2828,61 @@ var file_tensorflow_serving_serving_proto_depIdxs = []int32{
 	8,  // 26: tensorflow.serving.MultiInferenceRequest.input:type_name -> tensorflow.serving.Input
 	19, // 27: tensorflow.serving.MultiInferenceResponse.results:type_name -> tensorflow.serving.InferenceResult
 	3,  // 28: tensorflow.serving.GetModelMetadataRequest.model_spec:type_name -> tensorflow.serving.ModelSpec
-	37, // 29: tensorflow.serving.SignatureDefMap.signature_def:type_name -> tensorflow.serving.SignatureDefMap.SignatureDefEntry
+	44, // 29: tensorflow.serving.SignatureDefMap.signature_def:type_name -> tensorflow.serving.SignatureDefMap.SignatureDefEntry
 	3,  // 30: tensorflow.serving.GetModelMetadataResponse.model_spec:type_name -> tensorflow.serving.ModelSpec
-	38, // 31: tensorflow.serving.GetModelMetadataResponse.metadata:type_name -> tensorflow.serving.GetModelMetadataResponse.MetadataEntry
+	45, // 31: tensorflow.serving.GetModelMetadataResponse.metadata:type_name -> tensorflow.serving.GetModelMetadataResponse.MetadataEntry
 	3,  // 32: tensorflow.serving.GetModelStatusRequest.model_spec:type_name -> tensorflow.serving.ModelSpec
 	0,  // 33: tensorflow.serving.ModelVersionStatus.state:type_name -> tensorflow.serving.ModelVersionStatus.State
 	26, // 34: tensorflow.serving.ModelVersionStatus.status:type_name -> tensorflow.serving.StatusProto
 	27, // 35: tensorflow.serving.GetModelStatusResponse.model_version_status:type_name -> tensorflow.serving.ModelVersionStatus
-	39, // 36: tensorflow.serving.ServableVersionPolicy.latest:type_name -> tensorflow.serving.ServableVersionPolicy.Latest
-	40, // 37: tensorflow.serving.ServableVersionPolicy.all:type_name -> tensorflow.serving.ServableVersionPolicy.All
-	41, // 38: tensorflow.serving.ServableVersionPolicy.specific:type_name -> tensorflow.serving.ServableVersionPolicy.Specific
+	46, // 36: tensorflow.serving.ServableVersionPolicy.latest:type_name -> tensorflow.serving.ServableVersionPolicy.Latest
+	47, // 37: tensorflow.serving.ServableVersionPolicy.all:type_name -> tensorflow.serving.ServableVersionPolicy.All
+	48, // 38: tensorflow.serving.ServableVersionPolicy.specific:type_name -> tensorflow.serving.ServableVersionPolicy.Specific
 	29, // 39: tensorflow.serving.ModelConfig.model_version_policy:type_name -> tensorflow.serving.ServableVersionPolicy
-	42, // 40: tensorflow.serving.ModelConfig.version_labels:type_name -> tensorflow.serving.ModelConfig.VersionLabelsEntry
+	49, // 40: tensorflow.serving.ModelConfig.version_labels:type_name -> tensorflow.serving.ModelConfig.VersionLabelsEntry
 	30, // 41: tensorflow.serving.ModelConfigList.config:type_name -> tensorflow.serving.ModelConfig
 	31, // 42: tensorflow.serving.ModelServerConfig.model_config_list:type_name -> tensorflow.serving.ModelConfigList
 	2,  // 43: tensorflow.serving.ModelServerConfig.custom_model_config:type_name -> tensorflow.serving.Any
 	32, // 44: tensorflow.serving.ReloadConfigRequest.config:type_name -> tensorflow.serving.ModelServerConfig
 	26, // 45: tensorflow.serving.ReloadConfigResponse.status:type_name -> tensorflow.serving.StatusProto
-	44, // 46: tensorflow.serving.PredictRequest.InputsEntry.value:type_name -> tensorflow.TensorProto
-	44, // 47: tensorflow.serving.PredictResponse.OutputsEntry.value:type_name -> tensorflow.TensorProto
-	45, // 48: tensorflow.serving.SignatureDefMap.SignatureDefEntry.value:type_name -> tensorflow.SignatureDef
-	2,  // 49: tensorflow.serving.GetModelMetadataResponse.MetadataEntry.value:type_name -> tensorflow.serving.Any
-	12, // 50: tensorflow.serving.PredictionService.Classify:input_type -> tensorflow.serving.ClassificationRequest
-	16, // 51: tensorflow.serving.PredictionService.Regress:input_type -> tensorflow.serving.RegressionRequest
-	4,  // 52: tensorflow.serving.PredictionService.Predict:input_type -> tensorflow.serving.PredictRequest
-	20, // 53: tensorflow.serving.PredictionService.MultiInference:input_type -> tensorflow.serving.MultiInferenceRequest
-	22, // 54: tensorflow.serving.PredictionService.GetModelMetadata:input_type -> tensorflow.serving.GetModelMetadataRequest
-	25, // 55: tensorflow.serving.ModelService.GetModelStatus:input_type -> tensorflow.serving.GetModelStatusRequest
-	33, // 56: tensorflow.serving.ModelService.HandleReloadConfigRequest:input_type -> tensorflow.serving.ReloadConfigRequest
-	13, // 57: tensorflow.serving.PredictionService.Classify:output_type -> tensorflow.serving.ClassificationResponse
-	17, // 58: tensorflow.serving.PredictionService.Regress:output_type -> tensorflow.serving.RegressionResponse
-	5,  // 59: tensorflow.serving.PredictionService.Predict:output_type -> tensorflow.serving.PredictResponse
-	21, // 60: tensorflow.serving.PredictionService.MultiInference:output_type -> tensorflow.serving.MultiInferenceResponse
-	24, // 61: tensorflow.serving.PredictionService.GetModelMetadata:output_type -> tensorflow.serving.GetModelMetadataResponse
-	28, // 62: tensorflow.serving.ModelService.GetModelStatus:output_type -> tensorflow.serving.GetModelStatusResponse
-	34, // 63: tensorflow.serving.ModelService.HandleReloadConfigRequest:output_type -> tensorflow.serving.ReloadConfigResponse
-	57, // [57:64] is the sub-list for method output_type
-	50, // [50:57] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	3,  // 46: tensorflow.serving.LogMetadata.model_spec:type_name -> tensorflow.serving.ModelSpec
+	35, // 47: tensorflow.serving.LogMetadata.sampling_config:type_name -> tensorflow.serving.SamplingConfig
+	12, // 48: tensorflow.serving.ClassifyLog.request:type_name -> tensorflow.serving.ClassificationRequest
+	13, // 49: tensorflow.serving.ClassifyLog.response:type_name -> tensorflow.serving.ClassificationResponse
+	16, // 50: tensorflow.serving.RegressLog.request:type_name -> tensorflow.serving.RegressionRequest
+	17, // 51: tensorflow.serving.RegressLog.response:type_name -> tensorflow.serving.RegressionResponse
+	4,  // 52: tensorflow.serving.PredictLog.request:type_name -> tensorflow.serving.PredictRequest
+	5,  // 53: tensorflow.serving.PredictLog.response:type_name -> tensorflow.serving.PredictResponse
+	20, // 54: tensorflow.serving.MultiInferenceLog.request:type_name -> tensorflow.serving.MultiInferenceRequest
+	21, // 55: tensorflow.serving.MultiInferenceLog.response:type_name -> tensorflow.serving.MultiInferenceResponse
+	36, // 56: tensorflow.serving.PredictionLog.log_metadata:type_name -> tensorflow.serving.LogMetadata
+	37, // 57: tensorflow.serving.PredictionLog.classify_log:type_name -> tensorflow.serving.ClassifyLog
+	38, // 58: tensorflow.serving.PredictionLog.regress_log:type_name -> tensorflow.serving.RegressLog
+	39, // 59: tensorflow.serving.PredictionLog.predict_log:type_name -> tensorflow.serving.PredictLog
+	40, // 60: tensorflow.serving.PredictionLog.multi_inference_log:type_name -> tensorflow.serving.MultiInferenceLog
+	51, // 61: tensorflow.serving.PredictRequest.InputsEntry.value:type_name -> tensorflow.TensorProto
+	51, // 62: tensorflow.serving.PredictResponse.OutputsEntry.value:type_name -> tensorflow.TensorProto
+	52, // 63: tensorflow.serving.SignatureDefMap.SignatureDefEntry.value:type_name -> tensorflow.SignatureDef
+	2,  // 64: tensorflow.serving.GetModelMetadataResponse.MetadataEntry.value:type_name -> tensorflow.serving.Any
+	12, // 65: tensorflow.serving.PredictionService.Classify:input_type -> tensorflow.serving.ClassificationRequest
+	16, // 66: tensorflow.serving.PredictionService.Regress:input_type -> tensorflow.serving.RegressionRequest
+	4,  // 67: tensorflow.serving.PredictionService.Predict:input_type -> tensorflow.serving.PredictRequest
+	20, // 68: tensorflow.serving.PredictionService.MultiInference:input_type -> tensorflow.serving.MultiInferenceRequest
+	22, // 69: tensorflow.serving.PredictionService.GetModelMetadata:input_type -> tensorflow.serving.GetModelMetadataRequest
+	25, // 70: tensorflow.serving.ModelService.GetModelStatus:input_type -> tensorflow.serving.GetModelStatusRequest
+	33, // 71: tensorflow.serving.ModelService.HandleReloadConfigRequest:input_type -> tensorflow.serving.ReloadConfigRequest
+	13, // 72: tensorflow.serving.PredictionService.Classify:output_type -> tensorflow.serving.ClassificationResponse
+	17, // 73: tensorflow.serving.PredictionService.Regress:output_type -> tensorflow.serving.RegressionResponse
+	5,  // 74: tensorflow.serving.PredictionService.Predict:output_type -> tensorflow.serving.PredictResponse
+	21, // 75: tensorflow.serving.PredictionService.MultiInference:output_type -> tensorflow.serving.MultiInferenceResponse
+	24, // 76: tensorflow.serving.PredictionService.GetModelMetadata:output_type -> tensorflow.serving.GetModelMetadataResponse
+	28, // 77: tensorflow.serving.ModelService.GetModelStatus:output_type -> tensorflow.serving.GetModelStatusResponse
+	34, // 78: tensorflow.serving.ModelService.HandleReloadConfigRequest:output_type -> tensorflow.serving.ReloadConfigResponse
+	72, // [72:79] is the sub-list for method output_type
+	65, // [65:72] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_tensorflow_serving_serving_proto_init() }
@@ -2424,13 +2911,19 @@ func file_tensorflow_serving_serving_proto_init() {
 		(*ModelServerConfig_ModelConfigList)(nil),
 		(*ModelServerConfig_CustomModelConfig)(nil),
 	}
+	file_tensorflow_serving_serving_proto_msgTypes[40].OneofWrappers = []any{
+		(*PredictionLog_ClassifyLog)(nil),
+		(*PredictionLog_RegressLog)(nil),
+		(*PredictionLog_PredictLog)(nil),
+		(*PredictionLog_MultiInferenceLog)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tensorflow_serving_serving_proto_rawDesc), len(file_tensorflow_serving_serving_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   42,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

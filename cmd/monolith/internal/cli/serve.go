@@ -53,8 +53,12 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				return &usageError{message: fmt.Sprintf("--latest is %d, must be at least 1", o.Policy.Latest)}
 			case o.Poll <= 0:
 				return &usageError{message: fmt.Sprintf("--poll is %s, must be above 0", o.Poll)}
-			case l.Threads < 0, l.Waiting < 0, l.MaxExamples < 1, maxBytes < 1, l.Timeout <= 0:
-				return &usageError{message: "--threads and --max-waiting must be at least 0, --max-examples, --max-bytes and --timeout above it"}
+			case l.BatchExamples < 1, l.BatchDelay < 0:
+				return &usageError{message: "--batch-examples must be at least 1, --batch-delay at least 0"}
+			case o.RequestLog.Dir == "" && cmd.Flags().Changed("log-rate"):
+				return &usageError{message: "--log-rate is for --request-log DIR"}
+			case l.Threads < 0, l.Waiting < 0, l.MaxCalls < 1, l.MaxExamples < 1, maxBytes < 1, l.Timeout <= 0:
+				return &usageError{message: "--threads and --max-waiting must be at least 0, --max-calls, --max-examples, --max-bytes and --timeout above it"}
 			}
 			o.Exports, o.Limits.MaxBytes = args, maxBytes
 			if tls != (secure.TLS{}) {
@@ -88,8 +92,15 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.DurationVar(&o.Poll, "poll", 2*time.Second, "`how often` folders are looked into")
 	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU)")
 	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
+	flags.IntVar(&o.Limits.MaxCalls, "max-calls", 1024, "how `many` calls there are at a time over all connections; others are refused before they are received")
 	flags.IntVar(&o.Limits.MaxExamples, "max-examples", 1<<16, "how `many` examples a request has at most")
 	flags.Int64Var(&maxBytes, "max-bytes", 64<<20, "how many `bytes` a request has at most")
+	flags.IntVar(&o.Limits.BatchExamples, "batch-examples", 256, "how `many` examples of several requests are computed together at most; 1: none are")
+	flags.DurationVar(&o.Limits.BatchDelay, "batch-delay", 0, "how `long` a request waits for others to be computed with; 0: only while all threads are busy")
+	flags.StringVar(&o.RequestLog.Dir, "request-log", "", "`folder` of its own where some requests are kept with their answers, as PredictionLogs in TFRecord files")
+	flags.Float64Var(&o.RequestLog.Rate, "log-rate", 0.01, "which `share` of the requests is kept")
+	flags.Int64Var(&o.RequestLog.FileBytes, "log-file-bytes", 64<<20, "how many `bytes` a file of the request log has at most; it is complete after 10 minutes too")
+	flags.Int64Var(&o.RequestLog.MaxBytes, "log-max-bytes", 1<<30, "how many `bytes` its files have together; the oldest are removed")
 	flags.DurationVar(&o.Limits.Timeout, "timeout", 30*time.Second, "how `long` a request may take")
 	flags.StringVar(&tls.Cert, "tls-cert", "", "PEM `file` of the server's certificate")
 	flags.StringVar(&tls.Key, "tls-key", "", "PEM `file` of its key")

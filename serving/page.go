@@ -1,0 +1,130 @@
+package serving
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+
+	"google.golang.org/grpc/status"
+)
+
+//go:embed page.html
+var pageText string
+
+// pageTemplate escapes whatever it is given.
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// pageData is what the page shows.
+type pageData struct {
+	Healthy bool
+	Models  []pageModel
+	Tried   *tried
+}
+
+// pageModel is a model.
+type pageModel struct {
+	Name     string
+	Versions []VersionStatus
+	Waiting  bool   // none of its versions serves
+	Sample   string // the body of a request
+}
+
+// tried is a request that was made with the form.
+type tried struct{ Model, Verb, Body, Answer, Fault string }
+
+// page shows what is served.
+func (s *Server) page(w http.ResponseWriter, _ *http.Request) { s.writePage(w, nil) }
+
+// tryPage shows what is served, with the answer to the form's request.
+func (s *Server) tryPage(w http.ResponseWriter, r *http.Request) {
+	if err := s.begin(); err != nil {
+		reply(w, err, nil)
+		return
+	}
+	defer s.ended()
+	r.Body = http.MaxBytesReader(w, r.Body, s.o.MaxBytes)
+	if err := r.ParseForm(); err != nil {
+		reply(w, invalid("the form cannot be read: %v", err), nil)
+		return
+	}
+	t := &tried{Model: r.PostForm.Get("model"), Verb: r.PostForm.Get("verb"), Body: r.PostForm.Get("body")}
+	path, err := readPath("/v1/models/" + t.Model + ":" + t.Verb)
+	if err == nil && path.verb != t.Verb {
+		err = invalid("a model can predict, classify and regress, not %q", t.Verb)
+	}
+	var answer []byte
+	if err == nil {
+		answer, err = s.answerJSON(r.Context(), []byte(t.Body), path)
+	}
+	if t.Answer = string(answer); err != nil {
+		t.Fault = status.Convert(err).Message()
+	}
+	s.writePage(w, t)
+}
+
+// writePage writes the page. Browsers are told to load nothing for it and to run nothing in it.
+func (s *Server) writePage(w http.ResponseWriter, t *tried) {
+	data := pageData{Healthy: s.ready() == nil, Tried: t}
+	for _, name := range s.models.Names() {
+		versions, err := s.models.Status(name, Which{})
+		if err != nil {
+			continue // it has gone meanwhile
+		}
+		m := pageModel{Name: name, Versions: versions, Waiting: true}
+		if v, _, done, err := s.models.Use(name, Which{}); err == nil {
+			m.Waiting, m.Sample = false, v.sample()
+			done()
+		}
+		if t != nil && t.Model == name {
+			m.Sample = t.Body
+		}
+		data.Models = append(data.Models, m)
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, data); err != nil {
+		reply(w, err, nil)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	_, _ = w.Write(b.Bytes()) // a client that has gone away needs no answer
+}
+
+// sample is a request to begin with: one example with a value for each feature.
+func (v *Version) sample() string {
+	row, request := map[string]any{}, map[string]any{}
+	sig := v.signatures()[0]
+	if sig.name != SignatureDefault {
+		request["signature_name"] = sig.name
+	}
+	for _, in := range sig.inputs {
+		var value any
+		switch in.dtype {
+		case dtString:
+			value = ""
+		case dtFloat:
+			value = 0.0
+		default:
+			value = 1
+		}
+		if n := in.shape[len(in.shape)-1]; n > 1 {
+			list := make([]any, n)
+			for i := range list {
+				list[i] = value
+			}
+			value = list
+		}
+		row[in.name] = value
+	}
+	request["instances"] = []any{row}
+	b, err := json.MarshalIndent(request, "", "  ")
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
