@@ -91,6 +91,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"step":     jobbench.Step,
 			"queues":   jobbench.Queues,
 			"predict":  jobbench.Predict,
+			"serve":    jobbench.Serve,
 			"size":     jobbench.Size,
 			"procs":    jobbench.Procs,
 			"month":    jobbench.Month,

@@ -21,7 +21,7 @@ import (
 )
 
 // Programs that the benchmark compares with, and what they are looked for as on PATH.
-var programs = map[string]string{"torch": "python3", "tensorflow": "python3", "xlearn": "xlearn_train"}
+var programs = map[string]string{"torch": "python3", "tensorflow": "python3", "onnxruntime": "python3", "xlearn": "xlearn_train"}
 
 //go:embed theirs
 var theirs embed.FS
@@ -32,6 +32,7 @@ type rival struct {
 	program string // key of programs
 	script  string // of theirs, for an interpreter
 	args    []string
+	check   func(value float64) error // of the third number of an answer; nil: any is right
 }
 
 func rivals(s shape) []rival {
@@ -39,12 +40,12 @@ func rivals(s shape) []rival {
 		return []rival{{name: "xlearn", program: "xlearn"}}
 	}
 	torch := func(mode string) rival {
-		return rival{"torch " + mode, "torch", "deepfm_torch.py", []string{mode}}
+		return rival{name: "torch " + mode, program: "torch", script: "deepfm_torch.py", args: []string{mode}}
 	}
 	if s.train == bf16 {
 		return []rival{torch("bf16")}
 	}
-	return []rival{torch("eager"), torch("compiled"), torch("torchrec"), {"tensorflow", "tensorflow", "deepfm_tensorflow.py", nil}}
+	return []rival{torch("eager"), torch("compiled"), torch("torchrec"), {name: "tensorflow", program: "tensorflow", script: "deepfm_tensorflow.py"}}
 }
 
 // absentError says why a program that nobody named is left out.
@@ -54,16 +55,35 @@ func (e *absentError) Error() string { return e.reason }
 
 // start returns the rival as a candidate, and what ends it. Errors: *absentError; others where the program was named by the user.
 func (v rival) start(ctx context.Context, o bench.Options, data string, s shape) (c bench.Candidate, stop func(), err error) {
-	path, named := o.With[v.program]
-	if !named {
-		if path, err = exec.LookPath(programs[v.program]); err != nil {
-			return c, nil, &absentError{fmt.Sprintf("%s is not on PATH; name it with --with %s=FILE", programs[v.program], v.program)}
-		}
-	}
 	if v.script == "" {
+		path, _, err := v.find(o)
+		if err != nil {
+			return c, nil, err
+		}
 		return v.xlearn(ctx, path, data, s), func() {}, nil
 	}
-	c, stop, err = v.interpreted(ctx, path, data, s)
+	v.args = append([]string{strconv.Itoa(s.batch), strconv.Itoa(s.workers)}, v.args...)
+	return v.startScript(ctx, o, data, s.epochs*s.rows)
+}
+
+// find is where the program is, and whether the user said so. Errors: *absentError.
+func (v rival) find(o bench.Options) (path string, named bool, err error) {
+	path, named = o.With[v.program]
+	if !named {
+		if path, err = exec.LookPath(programs[v.program]); err != nil {
+			return "", false, &absentError{fmt.Sprintf("%s is not on PATH; name it with --with %s=FILE", programs[v.program], v.program)}
+		}
+	}
+	return path, named, nil
+}
+
+// startScript starts a rival that has a script, which is asked for so much work at a time.
+func (v rival) startScript(ctx context.Context, o bench.Options, data string, work int) (c bench.Candidate, stop func(), err error) {
+	path, named, err := v.find(o)
+	if err != nil {
+		return c, nil, err
+	}
+	c, stop, err = v.interpreted(ctx, path, data, work)
 	if why, ok := errors.AsType[*absentError](err); ok && named && !strings.HasPrefix(v.name, "torch torchrec") {
 		err = fmt.Errorf("--with %s=%s: %s", v.program, path, why.reason)
 	}
@@ -71,8 +91,8 @@ func (v rival) start(ctx context.Context, o bench.Options, data string, s shape)
 }
 
 // interpreted starts a script of theirs, which says on a line that it is ready, under which name, or why not; then it answers each number of
-// examples with how many it trained on, in how many seconds, and the last loss.
-func (v rival) interpreted(ctx context.Context, python, data string, s shape) (c bench.Candidate, stop func(), err error) {
+// examples with how many it trained on, in how many seconds, and the last loss; one that predicts each number of requests with these, and a prediction.
+func (v rival) interpreted(ctx context.Context, python, data string, wanted int) (c bench.Candidate, stop func(), err error) {
 	text, err := theirs.ReadFile("theirs/" + v.script)
 	if err != nil {
 		return c, nil, err
@@ -81,7 +101,7 @@ func (v rival) interpreted(ctx context.Context, python, data string, s shape) (c
 	if err := os.WriteFile(script, text, 0o600); err != nil {
 		return c, nil, err
 	}
-	cmd := exec.CommandContext(ctx, python, append([]string{script, data, strconv.Itoa(s.batch), strconv.Itoa(s.workers)}, v.args...)...)
+	cmd := exec.CommandContext(ctx, python, append([]string{script, data}, v.args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
@@ -125,14 +145,17 @@ func (v rival) interpreted(ctx context.Context, python, data string, s shape) (c
 		}
 	}
 	c.Timed = func() (work, seconds float64, err error) {
-		_, _ = fmt.Fprintln(in, s.epochs*s.rows) // where it has ended, reading says why
+		_, _ = fmt.Fprintln(in, wanted) // where it has ended, reading says why
 		line, err := read()
 		if err != nil {
 			return 0, 0, err
 		}
-		var loss float64
-		if _, err := fmt.Sscan(line, &work, &seconds, &loss); err != nil || !(loss < 10) { // also not a number
+		var value float64
+		if _, err := fmt.Sscan(line, &work, &seconds, &value); err != nil || !(value < 10) { // also not a number
 			return 0, 0, fmt.Errorf("%s %s answered %q", python, v.script, line)
+		}
+		if v.check != nil {
+			return work, seconds, v.check(value)
 		}
 		return work, seconds, nil
 	}

@@ -202,3 +202,27 @@ func TestMain(m *testing.M) {
 	}
 	m.Run()
 }
+
+// TestServe: answers are the same each way to ask, one of which is measured, and what is not installed is left out with a reason.
+func TestServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a large model is asked some thousand times")
+	}
+	t.Setenv("PATH", t.TempDir())
+	o := options(t, "gRPC")
+	results, err := jobbench.Serve(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != 3 {
+		t.Errorf("%d results: %+v", len(results), results)
+	}
+	for i, r := range results {
+		if r.Ours <= 0 || i%3 == 0 && (r.Control <= 0 || r.Unit != "requests/s" || len(r.Absent) != 4) || i%3 == 1 && r.Theirs["p50"] > r.Ours {
+			t.Errorf("%+v", r)
+		}
+	}
+	if left, err := os.ReadDir(o.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
