@@ -5,6 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 	"github.com/monolith-go/monolith/serving"
 )
 
@@ -57,5 +61,36 @@ func TestPredictAllocatesNothing(t *testing.T) {
 	}
 	if !slices.Equal(out[0], tr.want["prediction"]) {
 		t.Error("predictions have changed")
+	}
+}
+
+// TestWireAllocatesLittle: of a request over gRPC, from its bytes to those of its answer, what grpc-go wants as buffers is allocated, whatever the number of features and examples.
+func TestWireAllocatesLittle(t *testing.T) {
+	tr := train(t, "{deepfm: {dim: 4, hidden: [8]}}", "")
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports})
+	s := serving.NewServer(serving.Options{Models: m})
+	request := &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks", SignatureName: serving.SignatureFeatures}, Inputs: map[string]*tensorflow.TensorProto{}}
+	for name, c := range features(tr.asked).Columns {
+		if name == "tags" {
+			continue // not as many for each example
+		}
+		x := &tensorflow.TensorProto{Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(int64(len(tr.asked)), 1), Int64Val: c.Ints}
+		if c.Type == serving.Floats {
+			x.Dtype, x.FloatVal = tensorflow.DataType_DT_FLOAT, c.Floats
+		}
+		request.Inputs[name] = x
+	}
+	message, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := s.OverWire(message)
+	const buffers = 8 // 2, and more where the race detector empties pools
+	if n := testing.AllocsPerRun(100, func() {
+		if err := answer(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}); n > buffers {
+		t.Errorf("%v allocations a request", n)
 	}
 }

@@ -2,6 +2,9 @@ package serving
 
 import (
 	"context"
+	"errors"
+
+	"google.golang.org/grpc/mem"
 
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 )
@@ -27,3 +30,30 @@ func (s *Server) Waiting() int64 { return s.waiting.Load() }
 
 // Calls is how many calls there are.
 func (s *Server) Calls() int64 { return s.calls.Load() }
+
+// OverWire returns a function that answers a message as gRPC's transport does: it gives the codec the bytes, and gets those of the answer.
+func (s *Server) OverWire(message []byte) func(context.Context) error {
+	q := newRequests()
+	codec, service := newPredictCodec(q), &predictionService{s}
+	handler := q.predictDesc().Methods
+	in := mem.BufferSlice{mem.SliceBuffer(message)}
+	decode := func(v any) error { return codec.Unmarshal(in, v) }
+	return func(ctx context.Context) error {
+		for i := range handler {
+			if handler[i].MethodName != "Predict" {
+				continue
+			}
+			a, err := handler[i].Handler(service, ctx, decode, nil)
+			if err != nil {
+				return err
+			}
+			out, err := codec.Marshal(a)
+			if err != nil {
+				return err
+			}
+			out.Free()
+			return nil
+		}
+		return errors.New("there is no Predict")
+	}
+}

@@ -60,8 +60,9 @@ func (s *Server) GRPC(o GRPCOptions) *grpc.Server {
 	if o.Credentials != nil {
 		opts = append(opts, grpc.Creds(o.Credentials))
 	}
-	g := grpc.NewServer(opts...)
-	tfs.RegisterPredictionServiceServer(g, &predictionService{s})
+	q := newRequests()
+	g := grpc.NewServer(append(opts, grpc.ForceServerCodecV2(newPredictCodec(q)))...)
+	g.RegisterService(q.predictDesc(), &predictionService{s})
 	tfs.RegisterModelServiceServer(g, &modelService{s, o.Reload})
 	healthpb.RegisterHealthServer(g, &healthService{s: s})
 	reflection.Register(g)

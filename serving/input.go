@@ -88,7 +88,9 @@ func (c *Column) check(name string, rows int) error {
 type inputs struct {
 	features []model.Feature
 	names    []string // of features, in the order of the model
-	types    map[string]ColumnType
+	// known and knownRaw have each of names and of raw as itself, to be found by the bytes of one.
+	known, knownRaw map[string]string
+	types           map[string]ColumnType
 	// recipe is how raw values become features, by the features' own names; records is the same by the columns of the job's records. raw has the names that it
 	// reads. recipeErr says why there is none.
 	recipe, records parse.Options
@@ -98,9 +100,10 @@ type inputs struct {
 
 // newInputs describes the inputs of a model with a recipe, or with the reason why there is none.
 func newInputs(features []model.Feature, recipe parse.Options, err error) *inputs {
-	in := &inputs{features: features, recipeErr: err, types: map[string]ColumnType{}}
+	in := &inputs{features: features, recipeErr: err, types: map[string]ColumnType{}, known: map[string]string{}, knownRaw: map[string]string{}}
 	for _, f := range features {
 		in.names = append(in.names, f.Name)
+		in.known[f.Name] = f.Name
 		if f.Kind == model.Dense {
 			in.types[f.Name] = Floats
 		}
@@ -120,6 +123,7 @@ func newInputs(features []model.Feature, recipe parse.Options, err error) *input
 		f.Column, f.Values = "", ""
 		recipe.Features[i].Values = ""
 		in.raw = append(in.raw, f.Name)
+		in.knownRaw[f.Name] = f.Name
 		made[f.Name], made[f.Indicator] = true, true
 	}
 	for _, name := range in.names {

@@ -104,6 +104,8 @@ type call struct {
 	api, entry string
 	// input makes the examples, when the version is known.
 	input func(*Version, limits) (*Input, error)
+	// into, if not nil, is memory for the answer, which is then good until use has returned.
+	into *answer
 }
 
 // limits bound what a request becomes: a few bytes of it may stand for much.
@@ -133,6 +135,8 @@ type answer struct {
 	version int64
 	rows    int
 	heads   [][]float32 // [rows, Width] of each head
+	// own is memory for heads.
+	own [][]float32
 	// kept is a request over HTTP that the log wants, as gRPC would have it; nil: it does not.
 	kept *tfs.PredictRequest
 }
@@ -148,7 +152,11 @@ func (s *Server) do(ctx context.Context, c call, use func(*Version, *answer) err
 	defer func() { s.o.Metrics.done(c.model, c.api, c.entry, time.Since(began), status.Code(err)) }()
 	defer s.caught(c.api, &err)
 	v := h.version
-	a := &answer{version: h.number}
+	a := c.into
+	if a == nil {
+		a = &answer{}
+	}
+	a.version, a.kept = h.number, nil
 	if err = s.predict(ctx, v, c, a); err != nil {
 		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
 			s.o.Logger.Error("a request failed", "model", c.model, "version", h.number, "err", err)
@@ -166,8 +174,7 @@ func (s *Server) do(ctx context.Context, c call, use func(*Version, *answer) err
 
 // predict computes the predictions of a request, by itself or with others.
 func (s *Server) predict(ctx context.Context, v *Version, c call, a *answer) error {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
+	began := time.Now()
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
@@ -192,14 +199,25 @@ func (s *Server) predict(ctx context.Context, v *Version, c call, a *answer) err
 		a.kept = x.request(v.in.features)
 	}
 	a.rows = x.rows
+	if time.Since(began) > s.o.Timeout {
+		v.free(x)
+		return asStatus(context.DeadlineExceeded)
+	}
 	if !v.joins || x.rows >= s.o.BatchExamples || s.o.BatchDelay == 0 && s.waiting.Load() == 0 {
 		defer v.free(x)
 		s.o.Metrics.batch(c.model)
-		a.heads, err = v.compute(ctx, x, nil)
+		var out [][]float32
+		if c.into != nil {
+			out = a.own
+		}
+		a.heads, err = v.compute(ctx, x, out)
+		a.own = a.heads
 		return err
 	}
 	has = false
 	<-s.threads // for those who wait, and may join
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout-time.Since(began))
+	defer cancel()
 	a.heads, err = s.together(ctx, v, c.model, x)
 	return err
 }
@@ -226,6 +244,8 @@ func (s *Server) enter(ctx context.Context) error {
 		return err
 	}
 	defer s.waited()
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
 	select {
 	case s.threads <- struct{}{}:
 		return nil
