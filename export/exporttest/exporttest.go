@@ -62,7 +62,15 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	head := func(name, loss string, width int) graph.Output {
 		return graph.Output{Head: model.Head{Name: name, Loss: loss, Width: width}, Node: b.Linear(deep, tensor(name, 5, width), nil)}
 	}
-	g, err := b.Build(3, head("click", loss.CrossEntropy, 1), head("minutes", loss.Poisson, 2), head("stars", loss.Squared, 1))
+	// What takes the columns of a row for vectors goes to a head past all products whose operands a precision rounds: bits that differ in the
+	// last place before would differ by much more behind.
+	three := b.CIN(b.LinearEach(numbers, tensor("each", 3, 2), nil), age, tensor("maps", 2, 3), 2)
+	mixed := b.SelfAttention(three, b.Scale(three, b.Sums(three, 2)), b.LayerNorm(three, graph.LayerNorm{Name: "vectors", Dim: 2, Epsilon: 0.1, Optimizer: optim.SGD{LR: 1}}), 2, 2)
+	pairs := b.Concat(b.PairProducts(mixed, three, 2), b.PairDots(mixed, 2), b.BiInteraction(mixed, 2), b.Fold(mixed, 2), b.Means(three, 3))
+	vectors := b.Linear(b.Concat(pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4)), tensor("vectors", 2*pairs.Dim()+3, 1), nil)
+	stars := head("stars", loss.Squared, 1)
+	stars.Node = b.Add(stars.Node, vectors)
+	g, err := b.Build(3, head("click", loss.CrossEntropy, 1), head("minutes", loss.Poisson, 2), stars)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,6 +58,10 @@ type settings struct {
 	Prefix    string `json:"name"` // of the tensors of a batch normalisation
 	Dim       int
 	Epsilon   float32
+	Each      bool // vector, of a linear operator
+	Mean      bool // in place of sums
+	Heads     int
+	From, To  int
 	Rate      float64 // of dropout, which predictions have none of
 	Salt      uint64
 }
@@ -119,6 +123,18 @@ func operators() map[string]func(*lowering, *node) Value {
 		"batch_norm":    (*lowering).batchNorm,
 		"standardise":   (*lowering).standardise,
 		"dropout":       func(l *lowering, n *node) Value { return l.input(n, 0) },
+
+		"layer_norm":     (*lowering).layerNorm,
+		"columns":        func(l *lowering, n *node) Value { return l.Columns(l.input(n, 0), n.From, n.To) },
+		"scale":          (*lowering).scale,
+		"fold":           (*lowering).foldVectors,
+		"vector_sums":    (*lowering).vectorSums,
+		"pair_products":  (*lowering).pairProducts,
+		"pair_dots":      (*lowering).pairDots,
+		"bi_interaction": (*lowering).biInteraction,
+		"self_attention": (*lowering).selfAttention,
+		"cin":            (*lowering).cin,
+		"both":           (*lowering).both,
 	}
 }
 
@@ -220,8 +236,13 @@ func Identifier(name string) string {
 func (l *lowering) input(n *node, i int) Value { return l.values[n.Inputs[i]] }
 
 // tensor is a dense tensor by its name.
-func (l *lowering) tensor(name string) Value {
-	return l.Dense(slices.IndexFunc(l.layout.Dense, func(t param.Tensor) bool { return t.Name == name }))
+func (l *lowering) tensor(name string) Value { return l.Dense(l.tensorPlace(name)) }
+
+// shapeOf is that of a dense tensor.
+func (l *lowering) shapeOf(name string) []int { return l.layout.Dense[l.tensorPlace(name)].Shape }
+
+func (l *lowering) tensorPlace(name string) int {
+	return slices.IndexFunc(l.layout.Dense, func(t param.Tensor) bool { return t.Name == name })
 }
 
 // place is that of a feature among those of its kind.

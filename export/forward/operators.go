@@ -94,9 +94,22 @@ func (l *lowering) first(n *node) Value {
 }
 
 func (l *lowering) softmax(n *node) Value {
-	x, row := l.input(n, 0), l.entries(n).Row
-	e := l.Op(Exp, l.Op(Sub, x, l.Gather(l.Scatter(x, row, l.in.NumRows, true), row)))
-	return l.Op(Div, e, l.Gather(l.Scatter(e, row, l.in.NumRows, false), row))
+	if n.Shape.Kind == graph.PerRow {
+		return l.Reshape(l.softmaxOfColumns(l.input(n, 0), n.Shape.Dim, l.in.NumRows), -1, int64(n.Shape.Dim))
+	}
+	return l.shares(l.input(n, 0), l.entries(n).Row, l.in.NumRows)
+}
+
+// shares is the softmax of each column of x [m, dim] among the numbers that belong to one of so many groups; group says which [m].
+func (l *lowering) shares(x, group, groups Value) Value {
+	e := l.Op(Exp, l.Op(Sub, x, l.Gather(l.Scatter(x, group, groups, true), group)))
+	return l.Op(Div, e, l.Gather(l.Scatter(e, group, groups, false), group))
+}
+
+// softmaxOfColumns is that of each of so many rows of x, whatever its shape, of width numbers each: [rows·width, 1].
+func (l *lowering) softmaxOfColumns(x Value, width int, rows Value) Value {
+	x = l.Reshape(x, -1, 1)
+	return l.shares(x, l.Op(Div, l.Range(l.Size(x, 0)), l.Ints(nil, int64(width))), rows)
 }
 
 func (l *lowering) weightedSum(n *node) Value {
@@ -105,15 +118,27 @@ func (l *lowering) weightedSum(n *node) Value {
 
 // linear rounds the operands of products to what the graph does.
 func (l *lowering) linear(n *node) Value {
-	x, w := l.input(n, 0), l.tensor(n.Weights)
-	if l.g.Precision() == param.BF16 && n.Shape.Dim > 1 {
-		x, w = l.Half(x, true), l.Half(w, true)
+	shape := l.shapeOf(n.Weights)
+	x := l.input(n, 0)
+	if n.Each {
+		x = l.Reshape(x, -1, int64(shape[0]))
 	}
-	y := l.Op(MatMul, x, w)
+	y := l.multiply(x, l.tensor(n.Weights), shape[1] > 1)
 	if n.Bias != "" {
 		y = l.Op(Add, y, l.tensor(n.Bias))
 	}
+	if n.Each {
+		y = l.Reshape(y, -1, int64(n.Shape.Dim))
+	}
 	return y
+}
+
+// multiply is the product of matrices, with operands that are rounded where the graph does so.
+func (l *lowering) multiply(x, w Value, rounds bool) Value {
+	if rounds && l.g.Precision() == param.BF16 {
+		x, w = l.Half(x, true), l.Half(w, true)
+	}
+	return l.Op(MatMul, x, w)
 }
 
 func (l *lowering) add(n *node) Value {

@@ -343,11 +343,14 @@ func (b *Builder) tensorNamed(name string, statistic bool, shape ...int) (id int
 	return id, nil
 }
 
-// columnsOf is the second dimension of a matrix, or 1.
-func (b *Builder) columnsOf(tensor string) int {
+// columnsOf and rowsOf are the dimensions of a matrix, or 1.
+func (b *Builder) columnsOf(tensor string) int { return b.dimensionOf(tensor, 1) }
+func (b *Builder) rowsOf(tensor string) int    { return b.dimensionOf(tensor, 0) }
+
+func (b *Builder) dimensionOf(tensor string, axis int) int {
 	for _, t := range b.tensors {
 		if t.Name == tensor && len(t.Shape) == 2 {
-			return t.Shape[1]
+			return t.Shape[axis]
 		}
 	}
 	return 1

@@ -97,6 +97,56 @@ func (*concat) reference(e *evaluation, n *node) []float64 {
 	return out
 }
 
+// columns takes some columns.
+type columns struct {
+	plain
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// Columns takes the columns of x from one up to another: [rows, dim] -> [rows, to-from].
+func (b *Builder) Columns(x Node, from, to int) Node {
+	return b.apply(&columns{From: from, To: to}, to-from, x)
+}
+
+func (*columns) name() string     { return "columns" }
+func (o *columns) String() string { return fmt.Sprintf("columns[%d to %d]", o.From, o.To) }
+
+func (o *columns) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := one(in, PerRow); err != nil {
+		return Shape{}, err
+	}
+	if o.From < 0 || o.To <= o.From || o.To > in[0].shape.Dim {
+		return Shape{}, fmt.Errorf("columns %d to %d of %d", o.From, o.To, in[0].shape.Dim)
+	}
+	return perRow(o.To - o.From), nil
+}
+
+func (*columns) flops(*Graph, *node, float64) float64 { return 0 }
+
+func (o *columns) forward(s *Session, n *node) {
+	x, y, width := s.vals[n.inputs[0]], s.vals[n.id], s.g.nodes[n.inputs[0]].dim
+	for r := range s.rows {
+		copy(y[r*n.dim:][:n.dim], x[r*width+o.From:])
+	}
+}
+
+func (o *columns) backward(s *Session, n *node) {
+	dx, width := s.gradSum(n.inputs[0]), s.g.nodes[n.inputs[0]].dim
+	for r := range s.rows {
+		add(dx[r*width+o.From:][:n.dim], s.grads[n.id][r*n.dim:])
+	}
+}
+
+func (o *columns) reference(e *evaluation, n *node) []float64 {
+	var out []float64
+	width := e.g.nodes[n.inputs[0]].dim
+	for r := range e.in.NumRows {
+		out = append(out, e.vals[n.inputs[0]][r*width+o.From:r*width+o.To]...)
+	}
+	return out
+}
+
 // rowSum adds up the columns. Where it gathers what it takes it does so column by column.
 type rowSum struct{ plain }
 

@@ -90,6 +90,15 @@ var operators = map[string]func(b *bed) graph.Node{
 		bias := b.tensor("bias", 5)
 		return b.weigh(b.Linear(b.dense, b.tensor("w", 4, 5), &bias))
 	},
+	"linear of each vector": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 4)
+		x := b.LinearEach(b.Concat(b.vec(), b.EmbedNumbers(b.dense, b.tensor("v", 4, 3))), b.tensor("w", 3, 4), &bias)
+		return b.weigh(b.Concat(b.Relu(x), b.LinearEach(b.dense, b.tensor("u", 2, 3), nil)))
+	},
+	"linear of each vector to one": func(b *bed) graph.Node {
+		bias := b.tensor("bias", 1)
+		return b.weigh(b.Concat(b.LinearEach(b.vec(), b.tensor("w", 3, 1), &bias), b.LinearEach(b.dense, b.tensor("u", 2, 1), nil)))
+	},
 	"linear without bias": func(b *bed) graph.Node { return b.weigh(b.Linear(b.vec(), b.tensor("w", 6, 2), nil)) },
 	"linear larger than a tile": func(b *bed) graph.Node {
 		return b.weigh(b.Linear(b.Linear(b.vec(), b.tensor("w", 6, 70), nil), b.tensor("v", 70, 67), nil))
@@ -184,6 +193,71 @@ var operators = map[string]func(b *bed) graph.Node{
 	},
 	"softmax": func(b *bed) graph.Node {
 		return b.weigh(b.pooled(b.Mul(b.Softmax(b.Lookup(b.a, "vec")), b.linear(b.Lookup(b.a, "vec"), "w", 3)), graph.Sum))
+	},
+	"softmax of columns": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Mul(b.Softmax(x), b.linear(x, "w", 6)))
+	},
+	"columns": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Columns(x, 1, 4), b.Columns(x, 3, 6), b.Columns(b.dense, 0, 1), x))
+	},
+	"scale": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Scale(x, b.linear(x, "w", 2)), b.Scale(x, b.linear(b.dense, "u", 1)), b.Scale(x, x)))
+	},
+	"scale inputs": func(b *bed) graph.Node {
+		x := b.pool("bias")
+		return b.weigh(b.Concat(b.Scale(b.dense, x), b.Scale(b.vec(), b.Columns(b.dense, 1, 3))))
+	},
+	"fold": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Fold(x, 3), b.Fold(x, 1), b.Fold(x, 6), b.Fold(b.dense, 2)))
+	},
+	"sums and means of vectors": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Sums(x, 3), b.Means(x, 3), b.Means(x, 2), b.Sums(b.dense, 4)))
+	},
+	"pair products": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.PairProducts(x, x, 2), b.PairProducts(x, b.linear(x, "w", 6), 3), b.PairProducts(b.linear(x, "u", 4), b.dense, 1)))
+	},
+	"pair dots": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.PairDots(x, 2), b.PairDots(x, 1), b.PairDots(b.dense, 2)))
+	},
+	"bi-interaction": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.BiInteraction(x, 2), b.BiInteraction(x, 3), b.BiInteraction(b.dense, 1)))
+	},
+	"layer norm": func(b *bed) graph.Node {
+		x := b.vec()
+		y := b.LayerNorm(x, graph.LayerNorm{Name: "rows", Optimizer: optim.SGD{}, Epsilon: 0.1})
+		return b.weigh(b.Concat(y, b.LayerNorm(b.Sigmoid(x), graph.LayerNorm{Name: "vectors", Dim: 3, Optimizer: optim.SGD{}, Epsilon: 0.01})))
+	},
+	"layer norm of inputs": func(b *bed) graph.Node {
+		return b.weigh(b.LayerNorm(b.dense, graph.LayerNorm{Name: "norm", Optimizer: optim.SGD{}}))
+	},
+	"self-attention": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.SelfAttention(x, b.linear(x, "k", 6), b.linear(x, "v", 6), 2, 2), b.SelfAttention(x, x, x, 3, 1)))
+	},
+	"self-attention of inputs": func(b *bed) graph.Node {
+		x := b.linear(b.vec(), "x", 4)
+		return b.weigh(b.Concat(b.SelfAttention(b.dense, x, b.dense, 2, 1), b.SelfAttention(x, b.dense, b.dense, 1, 1), b.SelfAttention(b.dense, b.dense, x, 2, 2)))
+	},
+	"cin": func(b *bed) graph.Node {
+		x, y := b.vec(), b.EmbedNumbers(b.dense, b.tensor("v", 4, 3))
+		z := b.CIN(x, y, b.tensor("w", 8, 5), 3)
+		return b.weigh(b.Concat(z, b.CIN(z, x, b.tensor("u", 10, 2), 3), b.CIN(x, x, b.tensor("t", 4, 1), 3)))
+	},
+	"cin of inputs": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.CIN(b.dense, x, b.tensor("w", 6, 3), 2), b.CIN(x, b.dense, b.tensor("u", 6, 3), 2)))
+	},
+	"both": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Both(x, b.linear(x, "w", 6)), b.Both(b.linear(x, "u", 4), b.dense), b.Both(b.dense, b.linear(x, "t", 4)), b.Both(x, x)))
 	},
 	"weighted sum": func(b *bed) graph.Node {
 		return b.weigh(b.WeightedSum(b.Softmax(b.Lookup(b.a, "bias")), b.Lookup(b.a, "vec")))
@@ -637,7 +711,19 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	b.First(b.Lookup(b.a, "vec"), 0)
 	b.Add(b.Lookup(b.a, "vec"), b.Lookup(b.b, "vec"))
 	b.Linear(b.Lookup(b.a, "vec"), other.tensor("w", 3, 1), nil)
-	b.Softmax(b.dense)
+	b.Softmax(b.BatchMean(b.dense))
+	b.LinearEach(b.vec(), b.tensor("w5", 4, 2), nil)
+	b.Columns(b.vec(), 3, 7)
+	b.Scale(b.vec(), b.dense)
+	b.Fold(b.vec(), 4)
+	b.Sums(b.Lookup(b.a, "vec"), 3)
+	b.PairProducts(b.vec(), b.dense, 2)
+	b.PairDots(b.vec(), 6)
+	b.BiInteraction(b.dense, 3)
+	b.SelfAttention(b.vec(), b.vec(), b.vec(), 3, 2)
+	b.CIN(b.vec(), b.dense, b.tensor("maps", 5, 2), 2)
+	b.Both(b.vec(), b.dense)
+	b.LayerNorm(b.vec(), graph.LayerNorm{Name: "ln", Epsilon: -2, Optimizer: optim.SGD{}})
 	b.WeightedSum(b.Lookup(b.a, "vec"), b.Lookup(b.a, "vec"))
 	b.Similarity(b.dense, b.vec())
 	b.Expand(b.dense, other.a)
@@ -671,7 +757,19 @@ func TestBuildReportsEveryFault(t *testing.T) {
 		"first: 0 entries of 3 columns are not between 1 and 1048576 columns",
 		`add: values [entries of "a" 3] and [entries of "b" 3]`,
 		"linear: a tensor of another graph, or none",
-		"softmax: a value [rows 4] is of the wrong kind (takes entries, pairs)",
+		"softmax: a value [batch 4] is of the wrong kind (takes entries, rows, pairs)",
+		"linear: 6 columns are not vectors of 4",
+		"columns: columns 3 to 7 of 6",
+		"scale: 6 columns are not 4 vectors of one width",
+		"fold: 6 columns are not vectors of 4",
+		`vector_sums: a value [entries of "a" 3] is of the wrong kind (takes rows)`,
+		"pair_products: values of 6 and 4 columns",
+		"pair_dots: one vector has no other that it meets",
+		"bi_interaction: 4 columns are not vectors of 3",
+		"self_attention: vectors of 3 do not divide among 2 heads",
+		`cin: tensor "maps" has shape [5 2], want [6 2]`,
+		"both: values of 6 and 4 columns",
+		`layer_norm: "ln": epsilon -2 is not above 0`,
 		"weighted_sum: weights of 3 columns, want 1",
 		"similarity: values of 4 and 6 columns",
 		"expand: a feature of another graph, or none",

@@ -1,28 +1,48 @@
 package graph
 
-import "github.com/monolith-go/monolith/internal/simd"
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/simd"
+)
 
 // linear is x·W + b.
 type linear struct {
 	plain
 	Weights string `json:"weights"`
 	Bias    string `json:"bias,omitempty"`
+	// Each has it multiply each of the vectors that a row is made of.
+	Each    bool `json:"each,omitempty"`
 	weights int
 	bias    int // -1 for none
-	in      int
+	in, out int
 }
 
 // Linear multiplies by weights [in, out] and adds bias [out], if there is one: x [rows, in] -> [rows, out], each entry for
 // itself where x is over entries.
 func (b *Builder) Linear(x Node, weights Tensor, bias *Tensor) Node {
-	out := 1
+	return b.linear(&linear{}, 1, x, weights, bias)
+}
+
+// LinearEach is [Builder.Linear] of each of the n vectors that a row of x is made of, with the same weights [in, out] and bias [out]: x
+// [rows, n·in] -> [rows, n·out].
+func (b *Builder) LinearEach(x Node, weights Tensor, bias *Tensor) Node {
+	n := 1
 	if len(weights.shape) == 2 {
-		out = weights.shape[1]
+		n = max(x.shape.Dim/max(weights.shape[0], 1), 1)
+	}
+	return b.linear(&linear{Each: true}, n, x, weights, bias)
+}
+
+func (b *Builder) linear(o *linear, vectors int, x Node, weights Tensor, bias *Tensor) Node {
+	out := vectors
+	if len(weights.shape) == 2 {
+		out *= weights.shape[1]
 	}
 	if !b.ownsTensors("linear", weights) {
 		return b.broken(out)
 	}
-	o := &linear{Weights: b.tensorName(weights)}
+	o.Weights = b.tensorName(weights)
 	if bias != nil {
 		if !b.ownsTensors("linear", *bias) {
 			return b.broken(out)
@@ -36,7 +56,12 @@ func (*linear) name() string { return "linear" }
 func (*linear) learns() bool { return true }
 
 func (o *linear) String() string {
-	if o.Bias == "" {
+	switch {
+	case o.Each && o.Bias == "":
+		return "linear[each vector, no bias]"
+	case o.Each:
+		return "linear[each vector]"
+	case o.Bias == "":
 		return "linear[no bias]"
 	}
 	return "linear"
@@ -46,17 +71,26 @@ func (o *linear) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if err := one(in, PerRow, PerEntry, PerBatch); err != nil {
 		return Shape{}, err
 	}
-	o.in, o.bias = in[0].shape.Dim, -1
-	out := b.columnsOf(o.Weights)
-	if o.weights, err = b.tensorNamed(o.Weights, false, o.in, out); err != nil {
+	o.in, o.out, o.bias = in[0].shape.Dim, b.columnsOf(o.Weights), -1
+	n := 1
+	if o.Each {
+		o.in = b.rowsOf(o.Weights)
+		if n, err = vectorsOf(in[0], o.in); err != nil {
+			return Shape{}, err
+		}
+		if o.out > maxDim/n {
+			return Shape{}, fmt.Errorf("%d vectors of %d have more than %d columns", n, o.out, maxDim)
+		}
+	}
+	if o.weights, err = b.tensorNamed(o.Weights, false, o.in, o.out); err != nil {
 		return Shape{}, err
 	}
 	if o.Bias != "" {
-		if o.bias, err = b.tensorNamed(o.Bias, false, out); err != nil {
+		if o.bias, err = b.tensorNamed(o.Bias, false, o.out); err != nil {
 			return Shape{}, err
 		}
 	}
-	return in[0].shape.with(out), nil
+	return in[0].shape.with(n * o.out), nil
 }
 
 func (o *linear) flops(_ *Graph, n *node, _ float64) float64 {
@@ -65,8 +99,8 @@ func (o *linear) flops(_ *Graph, n *node, _ float64) float64 {
 
 func (o *linear) forward(s *Session, n *node) {
 	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
-	rows := len(y) / n.dim
-	if n.dim == 1 {
+	rows := len(y) / o.out
+	if o.out == 1 {
 		s.divide(o, n, ahead, rows, o.in, 1)
 		return
 	}
@@ -74,15 +108,15 @@ func (o *linear) forward(s *Session, n *node) {
 	if o.bias >= 0 {
 		e.Bias = s.tensor(o.bias)
 	}
-	s.gemmThen(false, false, rows, n.dim, o.in, x, w, y, e)
+	s.gemmThen(false, false, rows, o.out, o.in, x, w, y, e)
 }
 
 // block is of rows of one output ahead. Back it is of rows of the gradient of its input, and of several outputs of columns of the bias's.
 func (o *linear) block(s *Session, n *node, p pass, from, to int) {
 	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
 	switch {
-	case p == back && n.dim > 1:
-		o.sumBias(s, n, from, to, 0, len(y)/n.dim)
+	case p == back && o.out > 1:
+		o.sumBias(s, n, from, to, 0, len(y)/o.out)
 		return
 	case p == back:
 		dx, dy := s.work.into, s.grads[n.id]
@@ -104,10 +138,10 @@ func (o *linear) block(s *Session, n *node, p pass, from, to int) {
 }
 
 func (o *linear) backward(s *Session, n *node) {
-	rows := len(s.grads[n.id]) / n.dim
-	if n.dim > 1 {
+	rows := len(s.grads[n.id]) / o.out
+	if o.out > 1 {
 		if o.bias >= 0 {
-			s.divide(o, n, back, n.dim, rows, s.columns(n.dim))
+			s.divide(o, n, back, o.out, rows, s.columns(o.out))
 		}
 		o.multiplyBack(s, n)
 		return
@@ -126,17 +160,17 @@ func (o *linear) backward(s *Session, n *node) {
 // multiplyBack computes the gradients of the weights and of the input of several outputs.
 func (o *linear) multiplyBack(s *Session, n *node) {
 	x, w, dy := s.vals[n.inputs[0]], s.tensor(o.weights), s.grads[n.id]
-	rows := len(dy) / n.dim
-	s.gemm(true, false, o.in, n.dim, rows, x, dy, s.tensorGrad(o.weights), true)
+	rows := len(dy) / o.out
+	s.gemm(true, false, o.in, o.out, rows, x, dy, s.tensorGrad(o.weights), true)
 	if s.g.nodes[n.inputs[0]].needsGrad {
 		dx, first := s.gradTarget(n.inputs[0])
-		s.gemm(false, true, rows, o.in, n.dim, dy, w, dx, !first)
+		s.gemm(false, true, rows, o.in, o.out, dy, w, dx, !first)
 	}
 }
 
 // sumBias adds some columns of some rows of the output's gradient to the bias's, in row order.
 func (o *linear) sumBias(s *Session, n *node, from, to, first, last int) {
-	simd.SumRows(s.tensorGrad(o.bias)[from:to], s.grads[n.id][first*n.dim+from:], last-first, n.dim)
+	simd.SumRows(s.tensorGrad(o.bias)[from:to], s.grads[n.id][first*o.out+from:], last-first, o.out)
 }
 
 // columns is how many columns of so many a thread takes at a time: a multiple of a cache line, wide enough to read rows in pieces.
@@ -149,17 +183,17 @@ func (s *Session) columns(all int) int {
 func (o *linear) reference(e *evaluation, n *node) []float64 {
 	x, w := e.vals[n.inputs[0]], e.tensor(o.weights)
 	rows := len(x) / o.in
-	out := make([]float64, rows*n.dim)
+	out := make([]float64, rows*o.out)
 	for r := range rows {
-		for j := range n.dim {
+		for j := range o.out {
 			sum := 0.0
 			if o.bias >= 0 {
 				sum = e.tensor(o.bias)[j]
 			}
 			for i := range o.in {
-				sum += x[r*o.in+i] * w[i*n.dim+j]
+				sum += x[r*o.in+i] * w[i*o.out+j]
 			}
-			out[r*n.dim+j] = sum
+			out[r*o.out+j] = sum
 		}
 	}
 	return out
@@ -178,7 +212,7 @@ func fuseActivations(nodes []node, outputs []output) {
 			continue
 		}
 		before := &nodes[n.inputs[0]]
-		if l, ok := before.op.(*linear); ok && before.dim > 1 && len(taken[before.id]) == 1 {
+		if l, ok := before.op.(*linear); ok && l.out > 1 && len(taken[before.id]) == 1 {
 			n.op, n.inputs, before.live = linearRelu{l}, before.inputs, false
 		}
 	}
@@ -194,12 +228,12 @@ func (o linearRelu) forward(s *Session, n *node) {
 	if o.bias >= 0 {
 		e.Bias = s.tensor(o.bias)
 	}
-	s.gemmThen(false, false, len(y)/n.dim, n.dim, o.in, s.vals[n.inputs[0]], s.tensor(o.weights), y, e)
+	s.gemmThen(false, false, len(y)/o.out, o.out, o.in, s.vals[n.inputs[0]], s.tensor(o.weights), y, e)
 }
 
 // backward makes the gradient of the sum in the place of the value's, which nobody reads any more.
 func (o linearRelu) backward(s *Session, n *node) {
-	s.divide(o, n, back, n.dim, len(s.vals[n.id])/n.dim, s.columns(n.dim))
+	s.divide(o, n, back, o.out, len(s.vals[n.id])/o.out, s.columns(o.out))
 	o.multiplyBack(s, n)
 }
 
@@ -207,16 +241,16 @@ func (o linearRelu) backward(s *Session, n *node) {
 func (o linearRelu) block(s *Session, n *node, _ pass, from, to int) {
 	const near = 1 << 12 // elements
 	y, dy := s.vals[n.id], s.grads[n.id]
-	rows, size := len(y)/n.dim, max(near/(to-from), 1)
+	rows, size := len(y)/o.out, max(near/(to-from), 1)
 	for first := 0; first < rows; first += size {
 		last := min(first+size, rows)
-		if to-from == n.dim {
-			d := dy[first*n.dim : last*n.dim]
-			simd.ReLUGrad(y[first*n.dim:last*n.dim], d, d)
+		if to-from == o.out {
+			d := dy[first*o.out : last*o.out]
+			simd.ReLUGrad(y[first*o.out:last*o.out], d, d)
 		} else {
 			for r := first; r < last; r++ {
-				d := dy[r*n.dim+from : r*n.dim+to]
-				simd.ReLUGrad(y[r*n.dim+from:r*n.dim+to], d, d)
+				d := dy[r*o.out+from : r*o.out+to]
+				simd.ReLUGrad(y[r*o.out+from:r*o.out+to], d, d)
 			}
 		}
 		if o.bias >= 0 {

@@ -70,18 +70,19 @@ func (o *expand) reference(e *evaluation, n *node) []float64 {
 	return out
 }
 
-// softmax is eˣ over its sum, among a row's entries or pairs.
+// softmax is eˣ over its sum, among a row's entries, columns or pairs.
 type softmax struct{ plain }
 
-// Softmax takes the numbers of each column among the entries of a row, or those of all pairs of a row, to shares that add
-// up to 1: yᵢ = exp(xᵢ - max x) / Σⱼ exp(xⱼ - max x). [entries, dim] -> [entries, dim] or pairs -> pairs.
+// Softmax takes the numbers of each column among the entries of a row, those of the columns of a row, or those of all pairs of a row,
+// to shares that add up to 1: yᵢ = exp(xᵢ - max x) / Σⱼ exp(xⱼ - max x). [entries, dim] -> [entries, dim], [rows, dim] -> [rows, dim] or pairs ->
+// pairs.
 func (b *Builder) Softmax(x Node) Node { return b.apply(&softmax{}, x.shape.Dim, x) }
 
 func (*softmax) name() string     { return "softmax" }
 func (o *softmax) String() string { return o.name() }
 
 func (*softmax) bind(_ *Builder, in []Node) (Shape, error) {
-	if err := one(in, PerEntry, PerPair); err != nil {
+	if err := one(in, PerEntry, PerRow, PerPair); err != nil {
 		return Shape{}, err
 	}
 	return in[0].shape, nil
@@ -91,8 +92,12 @@ func (*softmax) flops(_ *Graph, n *node, _ float64) float64 { return 4 * float64
 
 // group is where the numbers of a row that belong together lie: n of them from at, stride apart, and columns of such.
 func (s *Session) group(n *node, r int) (at, count, stride int) {
-	if n.shape.Kind == PerPair {
+	switch n.shape.Kind {
+	case PerPair:
 		return r * s.rows, s.rows, 1
+	case PerRow:
+		return r * n.dim, n.dim, 1
+	case PerEntry, PerBatch:
 	}
 	offsets := s.lists(n.id)
 	return int(offsets[r]) * n.dim, int(offsets[r+1] - offsets[r]), n.dim
@@ -147,9 +152,13 @@ func (o *softmax) reference(e *evaluation, n *node) []float64 {
 	width := max(n.dim, 1)
 	for r := range e.in.NumRows {
 		from, to := r*e.in.NumRows, (r+1)*e.in.NumRows
-		if n.shape.Kind == PerEntry {
+		switch n.shape.Kind {
+		case PerEntry:
 			offsets := e.in.Sparse[n.shape.list].Offsets
 			from, to = int(offsets[r]), int(offsets[r+1])
+		case PerRow:
+			width, from, to = 1, r*n.dim, (r+1)*n.dim
+		case PerBatch, PerPair:
 		}
 		for col := range width {
 			sum := 0.0

@@ -124,7 +124,7 @@ func normal(rng *rand.Rand, n int, stddev float64) []float32 {
 }
 
 // maxParameters bounds how many parameters of a graph have their gradient checked; beyond, every k-th is.
-const maxParameters = 600
+const maxParameters = 300
 
 // Check runs inputs of all [Shapes] through the graph and compares, within float32 rounding, probabilities in
 // prediction and training, losses, and gradients with the reference. The graph must not clip gradients.
