@@ -25,6 +25,12 @@ func Dense(b *graph.Builder, name string, x graph.Node, units int, r Rule) graph
 	return b.Linear(x, weight(b, name, x.Dim(), units, r), &bias)
 }
 
+// denseEach is [Dense] of each of the vectors of dim numbers that x is made of, with the same tensors.
+func denseEach(b *graph.Builder, name string, x graph.Node, dim, units int, r Rule) graph.Node {
+	bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{units}, Optimizer: r.Optimizer})
+	return b.LinearEach(x, weight(b, name, dim, units, r), &bias)
+}
+
 func weight(b *graph.Builder, name string, in, out int, r Rule) graph.Tensor {
 	return b.Tensor(param.Tensor{
 		Name: name + ".weight", Shape: []int{in, out}, Init: param.GlorotUniform(in, out), Optimizer: r.Optimizer, L2: r.L2,
@@ -56,31 +62,4 @@ func MLP(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node 
 		x = b.Dropout(b.Relu(x), cfg.Dropout)
 	}
 	return x
-}
-
-// Cross is a stack of the cross layers of DCN-v2 (Wang et al., 2021, equation 1), x [rows, n] -> [rows, n]:
-//
-//	xₗ₊₁ = x₀ ∘ (xₗ·W + b) + xₗ
-//
-// Layer i's tensors are "name.i.weight" [n, n] and "name.i.bias" [n].
-func Cross(b *graph.Builder, name string, x graph.Node, layers int, r Rule) graph.Node {
-	x0 := x
-	for i := range layers {
-		x = b.Add(b.Mul(x0, Dense(b, fmt.Sprintf("%s.%d", name, i), x, x.Dim(), r)), x)
-	}
-	return x
-}
-
-// Attention pools a sequence by what it has to do with something else in the row (Zhou et al., 2018, section 4.3 and figure
-// 2): query [rows, n] and entries [entries of f, n] -> [rows, n],
-//
-//	wᵢ = W₂·σ(W₁·[q, eᵢ, q∘eᵢ] + b₁) + b₂        y = Σᵢ wᵢ·eᵢ
-//
-// The weights are taken as they are, so their sum grows with the length of the sequence. The first layer has hidden
-// units; its tensors are "name.0.weight" [3n, hidden] and "name.0.bias", those of the second "name.1.weight" [hidden, 1] and
-// "name.1.bias". σ is the sigmoid, where the paper has PReLU or Dice.
-func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, hidden int, r Rule) graph.Node {
-	q := b.Expand(query, f)
-	h := b.Sigmoid(Dense(b, name+".0", b.Concat(q, entries, b.Mul(q, entries)), hidden, r))
-	return b.WeightedSum(Dense(b, name+".1", h, 1, r), entries)
 }

@@ -39,7 +39,37 @@ func TestLayersFollowReference(t *testing.T) {
 		"mlp with everything": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6}, BatchNorm: true, Dropout: 0.3, Rule: rule})
 		},
-		"cross": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Cross(b, "c", x, 3, rule) },
+		"cross":        func(b *graph.Builder, x graph.Node) graph.Node { return layer.Cross(b, "c", x, 3, rule) },
+		"cross vector": func(b *graph.Builder, x graph.Node) graph.Node { return layer.CrossVector(b, "c", x, 3, rule) },
+		"pair attention": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.PairAttention(b, "a", layer.Dense(b, "d", x, 8, rule), 2, 3, rule)
+		},
+		"self-attention": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.SelfAttention(b, "a", layer.Dense(b, "d", x, 6, rule), 2, layer.SelfAttentionConfig{Layers: 2, Heads: 2, Width: 4, Rule: rule})
+		},
+		"cin": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.CIN(b, "c", layer.Dense(b, "d", x, 6, rule), 2, []int{3, 2}, rule)
+		},
+		"senet and bilinear": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.Bilinear(b, "b", layer.SENet(b, "s", layer.Dense(b, "d", x, 6, rule), 2, 4, rule), 2, rule)
+		},
+		"fusion": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.Fusion(b, "f", layer.Dense(b, "d", x, 6, rule), layer.Dense(b, "e", x, 4, rule), 2, rule)
+		},
+		"mask": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.Mask(b, "m", layer.Dense(b, "d", x, 6, rule), x, 3, 4, rule)
+		},
+		"mmoe": func(b *graph.Builder, x graph.Node) graph.Node {
+			cfg := layer.ExpertsConfig{Experts: 3, Expert: layer.MLPConfig{Hidden: []int{4, 2}, Rule: rule}}
+			return b.Concat(layer.MMoE(b, "e", x, []string{"a", "b"}, cfg)...)
+		},
+		"one expert": func(b *graph.Builder, x graph.Node) graph.Node {
+			return b.Add(layer.MMoE(b, "e", x, []string{"a", "b"}, layer.ExpertsConfig{Experts: 1, Expert: layer.MLPConfig{Hidden: []int{3}, Rule: rule}})...)
+		},
+		"ple": func(b *graph.Builder, x graph.Node) graph.Node {
+			cfg := layer.ExpertsConfig{Experts: 2, Own: 1, Levels: 2, Expert: layer.MLPConfig{Hidden: []int{3}, Rule: rule}}
+			return b.Concat(layer.PLE(b, "e", x, []string{"a", "b"}, cfg)...)
+		},
 		"no layers": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.Cross(b, "c", layer.MLP(b, "m", x, layer.MLPConfig{Rule: rule}), 0, rule)
 		},
