@@ -17,9 +17,6 @@ import (
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/components"
-	"github.com/monolith-go/monolith/model/optim"
-	"github.com/monolith-go/monolith/model/param"
-	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -229,12 +226,12 @@ func TestFaults(t *testing.T) {
 		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
 		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},
 		{"unknown key far from any", edit("keep: 3", "zzzzzzzz: 3"), nil, []string{"job.yaml:17:23: snapshot.zzzzzzzz: unknown key; known here: every, keep, keep_for, exempt, incremental, tolerate, upload, upload_keep, upload_wait"}},
-		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model: "depfm" is none of lr, fm, deepfm, dcnv2, shared_bottom, graph; did you mean "deepfm"?`}},
+		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model: "depfm" is none of lr, fm, fwfm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, shared_bottom, mmoe, ple, esmm, graph; did you mean "deepfm"?`}},
 		{"unknown model far from any", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: {transformer: {}}"), nil, []string{
-			`job.yaml:13:9: model: "transformer" is none of lr, fm, deepfm, dcnv2, shared_bottom, graph`,
+			`job.yaml:13:9: model: "transformer" is none of lr, fm, fwfm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, shared_bottom, mmoe, ple, esmm, graph`,
 		}},
 		{"a key of another section", edit("seed: 7", "batch: 7"), nil, []string{`job.yaml:4:1: batch: unknown key; did you mean "train.batch"?`}},
-		{"a key of several sections", edit("seed: 7", "hidden: 7"), nil, []string{"job.yaml:4:1: hidden: unknown key here; there is model.deepfm.hidden, model.dcnv2.hidden, model.shared_bottom.hidden"}},
+		{"a key of several sections", edit("seed: 7", "hidden: 7"), nil, []string{"job.yaml:4:1: hidden: unknown key here; there is model.wide_deep.hidden, model.deepfm.hidden, model.nfm.hidden and 12 others"}},
 		{"condition without quotes", edit(`positive: ">= 4"`, "positive: >= 4"), nil, []string{
 			`job.yaml:12:35: not YAML: found character that cannot start any token; write a condition in quotes: ">= 4"`,
 		}},
@@ -431,29 +428,6 @@ func TestDefault(t *testing.T) {
 	c.Train.Batch = 0
 	if err := c.Validate(); err == nil || err.Error() != "train.batch: is 0, must be at least 1" {
 		t.Errorf("error is %v", err)
-	}
-}
-
-// TestDefaultsAreTheZoos: a model that a job leaves as it is has the settings of the Go API's zero value.
-func TestDefaultsAreTheZoos(t *testing.T) {
-	t.Parallel()
-	c := decode(t, "version: 1\nsource: synthetic\nmodel: dcnv2\n", job.LoadOptions{})
-	want := zoo.Config{Name: "dcnv2"}.WithDefaults()
-	o := c.Model.Value().(*components.DCNv2)
-	if o.Dim != want.Dim || o.CrossLayers != want.CrossLayers || o.BatchNorm != want.BatchNorm || !cmp.Equal(o.Hidden, want.Hidden) {
-		t.Errorf("model is %+v, want %+v", o, want)
-	}
-	if u := float32(*o.EmbeddingInit.Uniform); want.EmbeddingInit != param.Uniform(-u, u) {
-		t.Errorf("embedding_init is uniform %v, want %v", u, want.EmbeddingInit)
-	}
-	for _, r := range []struct{ got, want optim.Optimizer }{
-		{c.Optimizer.Dense.Value().Rule(), want.DenseOptimizer},
-		{c.Optimizer.Sparse.Value().Rule(), want.VecOptimizer},
-		{c.Optimizer.Bias.Value().Rule(), want.BiasOptimizer},
-	} {
-		if r.got.String() != r.want.String() {
-			t.Errorf("rule is %s, want %s", r.got, r.want)
-		}
 	}
 }
 

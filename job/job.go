@@ -211,6 +211,8 @@ type (
 	RowInfo = result.RowInfo
 	// ModelInfo describes a model.
 	ModelInfo = result.ModelInfo
+	// ModelEntry is a model that a job can name.
+	ModelEntry = result.ModelEntry
 	// NearestRows are the rows of a table that are nearest to one of them.
 	NearestRows = result.NearestRows
 	// SnapshotInfo is what a snapshot holds.

@@ -30,7 +30,9 @@ func (d *decoder) unknown(e entry, path string, names []string) {
 	switch {
 	case len(elsewhere) == 1 && path == "":
 		near = elsewhere[0]
-	case near == "" && len(elsewhere) > 0 && len(elsewhere) <= 5:
+	case near == "" && len(elsewhere) > 5:
+		message += fmt.Sprintf(" here; there is %s and %d others", strings.Join(elsewhere[:3], ", "), len(elsewhere)-3)
+	case near == "" && len(elsewhere) > 0:
 		message += " here; there is " + strings.Join(elsewhere, ", ")
 	case near == "":
 		message += "; known here: " + strings.Join(names, ", ")

@@ -67,7 +67,8 @@ type Custom interface {
 type Word interface{ Word() string }
 
 // Defaulted is a section whose defaults are those of the code that it configures, so that they are written down once, there.
-// It is asked of the zero value; the text is what the tag default would have, by key.
+// It is asked of the zero value; the text is what the tag default would have, by key. Keys of a struct that it embeds may be among them: its
+// defaults come first.
 type Defaulted interface{ Defaults() map[string]string }
 
 // Described is a value of its own kind that says how it is written, for the reference page.
@@ -112,6 +113,9 @@ func fieldsOf(t reflect.Type) []field {
 		if inline {
 			for _, f := range fieldsOf(sf.Type) {
 				f.index = append([]int{i}, f.index...)
+				if def := defaults[f.name]; def != "" {
+					f.def, f.hasDefault = def, true
+				}
 				out = append(out, f)
 			}
 			continue

@@ -28,10 +28,11 @@ type Embedding struct {
 
 // Defaults implements [conf.Defaulted].
 func (*Embedding) Defaults() map[string]string {
-	return map[string]string{
-		"dim": written(zoo.Config{}.WithDefaults().Dim), "embedding_init": "{uniform: " + written(zoo.DefaultSpread) + "}",
-	}
+	return map[string]string{"dim": written(zoo.Config{}.WithDefaults().Dim), "embedding_init": uniform(zoo.DefaultSpread)}
 }
+
+// uniform is how a section has new vectors drawn from minus spread to spread.
+func uniform(spread float64) string { return "{uniform: " + written(spread) + "}" }
 
 // Interaction is the option of models with a factorization machine.
 type Interaction struct {

@@ -559,6 +559,20 @@ type ModelInfo struct {
 	Heads     []ModelHead    `json:"heads"`
 }
 
+// ModelEntry is a model that a job can name.
+type ModelEntry struct {
+	Name string `json:"name"`
+	// Doc says in a line what it is.
+	Doc string `json:"doc"`
+	// Heads reports whether it takes any number of heads; otherwise it has one.
+	Heads bool `json:"heads"`
+	// Parameters counts the numbers of its dense tensors, RowDim those of the row of an id, and FLOPs the additions and multiplications of one prediction, all
+	// with the defaults of its settings. They are 0 where a model is not made of settings alone.
+	Parameters int64   `json:"parameters"`
+	RowDim     int     `json:"row_dim"`
+	FLOPs      float64 `json:"flops"`
+}
+
 // OperatorInfo is an operator of a model's graph.
 type OperatorInfo struct {
 	// ID is its number; Inputs are those of the operators whose values it takes.

@@ -35,7 +35,7 @@ func TestBits(t *testing.T) {
 	var out strings.Builder
 	for _, name := range zoo.Names() {
 		for _, full := range []bool{false, true} {
-			fmt.Fprintf(&out, "%s full=%t %s\n", name, full, bits(trained(t, everyKind(name, full), ids, 50, 1, false)))
+			fmt.Fprintf(&out, "%s full=%t %s\n", name, full, bits(trained(t, everyKind(name, full), ids, 50, 20, 1, false)))
 		}
 	}
 	path := filepath.Join("testdata", fmt.Sprintf("bits_%s.golden", simd.Active()))
@@ -61,9 +61,9 @@ func TestThreads(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/full=%t", name, full), func(t *testing.T) {
 				t.Parallel()
-				want := bits(trained(t, everyKind(name, full), ids, 1100, 1, true))
+				want := bits(trained(t, everyKind(name, full), ids, 1100, 6, 1, true))
 				for _, threads := range []int{2, 3} {
-					if got := bits(trained(t, everyKind(name, full), ids, 1100, threads, true)); got != want {
+					if got := bits(trained(t, everyKind(name, full), ids, 1100, 6, threads, true)); got != want {
 						t.Errorf("%d threads: %s, one: %s", threads, got, want)
 					}
 				}
@@ -81,16 +81,16 @@ func everyKind(name string, full bool) zoo.Config {
 	if full {
 		cfg.BatchNorm, cfg.Dropout, cfg.ClipNorm, cfg.Interactions = true, 0.2, 0.05, zoo.FieldInteractions
 	}
-	return cfg
+	return small(cfg)
 }
 
-// trained trains 20 batches; with own every other one has lists without ids in common.
-func trained(t *testing.T, cfg zoo.Config, ids, rows, threads int, own bool) *trainer {
+// trained trains some batches; with own every other one has lists without ids in common.
+func trained(t *testing.T, cfg zoo.Config, ids, rows, batches, threads int, own bool) *trainer {
 	t.Helper()
 	tr := newTrainer(mustNew(t, cfg), ids)
 	tr.useThreads(t, threads)
 	rng := rand.New(rand.NewPCG(7, 7))
-	for i := range 20 {
+	for i := range batches {
 		tr.step(mixture(rng, rows, ids, own && i%2 == 0), uint64(i))
 	}
 	return tr

@@ -1,5 +1,5 @@
-// Package zoo builds the well-known ranking models from a few settings: logistic regression, factorization machines,
-// DeepFM, DCN-v2, and heads on a shared bottom with attention over sequences.
+// Package zoo builds the well-known ranking models from a few settings: logistic regression, factorization machines and what has been
+// made of them, cross networks, models in which vectors meet by attention, and those for several heads, with attention over sequences.
 package zoo
 
 import (
@@ -34,6 +34,10 @@ const (
 // DefaultSpread bounds the uniform distribution that new vectors are drawn from (bytedance/monolith: RandomUniformInitializer).
 const DefaultSpread = 0.05
 
+// ProductSpread is the same for models that have nothing but products of vectors to learn from (NFM): those of vectors in [DefaultSpread]
+// are so small that the perceptron over them finds no slope.
+const ProductSpread = 0.1
+
 // maxWidth bounds every dimension of a model, so that a slip of the finger is a fault and not a machine out of memory.
 const maxWidth = 1 << 16
 
@@ -47,7 +51,7 @@ type Config struct {
 	// Tables say what of an embedding table is its own; tables that features name and that are not here have the settings
 	// below. Names are distinguished, features share tables by them.
 	Tables []Table
-	// Heads are the outputs. SharedBottom has any number, the others one of width 1. Default: the probability of the label.
+	// Heads are the outputs. SharedBottom, MMoE, PLE and ESMM have any number, the others one of width 1. Default: the probability of the label.
 	Heads []model.Head
 	// Seed makes the initial values of all parameters.
 	Seed uint64
@@ -56,21 +60,41 @@ type Config struct {
 	// Interactions describes what meets in the second-order term (FM, DeepFM). Default [EntryInteractions]; where every feature
 	// has at most one entry a row, both are the same model.
 	Interactions Interactions
-	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom). Default 36 (Zhou et
-	// al., 2018, figure 2).
+	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom, MMoE, PLE, ESMM), or the pairs of
+	// vectors (AFM). Default 36 (Zhou et al., 2018, figure 2).
 	Attention int
-	// Hidden are the widths of the perceptron's layers (DeepFM, DCNv2, SharedBottom). Default 128, 64.
+	// Hidden are the widths of the perceptron's layers (all but LR, FM, FwFM and AFM). Default 128, 64.
 	Hidden []int
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
 	// batch, and a prediction needs a pass of its own.
 	BatchNorm bool
 	// Dropout is the rate after each activation of the perceptron, in [0, 1). Default 0.
 	Dropout float64
-	// CrossLayers is the number of cross layers (DCNv2). Default 3.
+	// CrossLayers is the number of cross layers (DCN, DCNv2). Default 3.
 	CrossLayers int
+	// AttentionLayers is the number of interacting layers, AttentionHeads that of the heads of each, and AttentionWidth what a vector
+	// has after each, a multiple of the heads (AutoInt). Default 3, 2, 32 (Song et al., 2019, section 5.1.4).
+	AttentionLayers, AttentionHeads, AttentionWidth int
+	// Maps are how many weighted sums of products each layer of the compressed interaction network makes (XDeepFM). Default 16, 16.
+	Maps []int
+	// Reduction is by how much the hidden layer that weighs the vectors is smaller than their number (FiBiNET). Default 3 (Huang et al.,
+	// 2019, section 4.1.4).
+	Reduction int
+	// Bottom are the widths of the perceptron of the dense features, in front of a last layer as wide as a vector (DLRM). Default 64.
+	Bottom []int
+	// Blocks is the number of mask blocks, BlockWidth what each gives (MaskNet). Default 3, 64.
+	Blocks, BlockWidth int
+	// Second are the widths of the second perceptron's layers, FusionHeads in how many parts the last ones of both are fused (FinalMLP). Default
+	// 64, 1.
+	Second      []int
+	FusionHeads int
+	// Experts is the number of experts that all heads share (MMoE, PLE), OwnExperts that of each head for itself, and Levels how many levels
+	// of experts there are (PLE). Default 4, 2, 2.
+	Experts, OwnExperts, Levels int
+	// Tower are the widths of the perceptron of each head behind the experts (MMoE, PLE). Default 32.
+	Tower []int
 
-	// EmbeddingInit draws new vectors. Default uniform in ±[DefaultSpread]. Biases
-	// begin at 0.
+	// EmbeddingInit draws new vectors. Default uniform in ±[DefaultSpread], NFM's in ±[ProductSpread]. Biases begin at 0.
 	EmbeddingInit param.Init
 	// EmbeddingL2 and BiasL2 are the L2 factors of the rows a batch touches (see [param.Segment]); DenseL2 is that of
 	// weight matrices and vectors of dense features. Default 0.
@@ -94,7 +118,7 @@ type Feature struct {
 	// entries that interact do not know.
 	Combiner graph.Combiner
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
-	// network of its vector and that of the feature named here (SharedBottom).
+	// network of its vector and that of the feature named here (SharedBottom, MMoE, PLE, ESMM).
 	Attends string
 	// Table is what a sparse feature looks up; features of one table share the vectors of equal fids. Default [TableName].
 	Table string
@@ -157,9 +181,6 @@ func (c Config) WithDefaults() Config {
 	if len(c.Hidden) == 0 {
 		c.Hidden = []int{128, 64}
 	}
-	if c.Attention == 0 {
-		c.Attention = 36
-	}
 	if len(c.Heads) == 0 {
 		c.Heads = []model.Head{{Name: HeadName, Loss: loss.CrossEntropy}}
 	}
@@ -173,11 +194,12 @@ func (c Config) WithDefaults() Config {
 			f.Combiner, f.Table = cmp.Or(f.Combiner, graph.Sum), cmp.Or(f.Table, TableName)
 		}
 	}
-	if c.CrossLayers == 0 {
-		c.CrossLayers = 3
+	for _, own := range c.own() {
+		own.fill()
 	}
 	if c.EmbeddingInit == param.Zeros() {
-		c.EmbeddingInit = param.Uniform(-DefaultSpread, DefaultSpread)
+		spread := cmp.Or(c.topology().spread, DefaultSpread)
+		c.EmbeddingInit = param.Uniform(-spread, spread)
 	}
 	if c.BiasOptimizer == nil {
 		c.BiasOptimizer = DefaultBiasOptimizer()
@@ -209,17 +231,20 @@ func (c Config) Validate() error {
 	c.validateTables(bad, width)
 	c.validateHeads(bad)
 	width("dim", c.Dim)
-	width("attention", c.Attention)
 	if c.Interactions > FieldInteractions {
 		bad("interactions %d are unknown", c.Interactions)
-	}
-	if shape.check != nil {
-		shape.check(c, bad)
 	}
 	for i, h := range c.Hidden {
 		width(fmt.Sprintf("hidden layer %d", i), h)
 	}
-	width("cross_layers", c.CrossLayers)
+	for _, own := range c.own() {
+		for _, v := range own.values() {
+			width(own.name, v)
+		}
+	}
+	if shape.check != nil && len(faults) == 0 {
+		shape.check(c, bad)
+	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		bad("dropout %v is not in [0, 1)", c.Dropout)
 	}
@@ -280,7 +305,7 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	switch f.Combiner {
 	case graph.Sum, graph.Mean:
 	case graph.Max:
-		if c.topology().interacts && c.Interactions == EntryInteractions {
+		if c.topology().entries && c.Interactions == EntryInteractions {
 			bad("feature %q: its entries interact and cannot be pooled by their maximum", f.Name)
 		}
 	default:
@@ -347,7 +372,7 @@ func (c Config) String() string {
 	if c.topology().vectors {
 		fmt.Fprintf(&b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", c.Dim, c.EmbeddingInit, c.EmbeddingL2, c.VecOptimizer)
 	}
-	if shape.interacts && c.Interactions == FieldInteractions {
+	if shape.entries && c.Interactions == FieldInteractions {
 		b.WriteString(",interactions=fields")
 	}
 	if c.topology().bias {
@@ -356,11 +381,10 @@ func (c Config) String() string {
 	if shape.perceptron {
 		fmt.Fprintf(&b, ",hidden=%v,batch_norm=%t,dropout=%g", c.Hidden, c.BatchNorm, c.Dropout)
 	}
-	if shape.crosses {
-		fmt.Fprintf(&b, ",cross_layers=%d", c.CrossLayers)
-	}
-	if c.attends() {
-		fmt.Fprintf(&b, ",attention=%d", c.Attention)
+	for _, own := range c.own() {
+		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() {
+			fmt.Fprintf(&b, ",%s=%s", own.name, own)
+		}
 	}
 	c.writeTables(&b)
 	c.writeHeads(&b)

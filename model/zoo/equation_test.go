@@ -1,12 +1,15 @@
 package zoo_test
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 )
@@ -18,6 +21,8 @@ type equation struct {
 	dense  []float32
 	in     *model.Inputs
 	row    int
+	// predictions are a session's.
+	predictions [][]float32
 }
 
 // tensor returns a dense parameter by its name.
@@ -50,16 +55,21 @@ func (e *equation) linear() float64 {
 	return sum
 }
 
-// fields are the vectors vᵢxᵢ.
-func (e *equation) fields() [][]float64 {
-	var fields [][]float64
+// sparse are the vectors of the sparse features.
+func (e *equation) sparse() (vectors [][]float64) {
 	for f := range 2 {
 		var v []float64
 		for _, w := range e.segment(f, "vec") {
 			v = append(v, float64(w))
 		}
-		fields = append(fields, v)
+		vectors = append(vectors, v)
 	}
+	return vectors
+}
+
+// fields are the vectors vᵢxᵢ.
+func (e *equation) fields() [][]float64 {
+	fields := e.sparse()
 	dim := len(fields[0])
 	for i := range 2 {
 		var v []float64
@@ -95,26 +105,254 @@ func (e *equation) layer(name string, x []float64) []float64 {
 	return y
 }
 
-func (e *equation) deep(x []float64) []float64 {
-	for _, name := range []string{"deep.0", "deep.1"} {
-		x = e.layer(name, x)
-		for j := range x {
-			x[j] = max(x[j], 0)
-		}
+// mlp is a perceptron of two layers.
+func (e *equation) mlp(name string, x []float64) []float64 {
+	for _, name := range []string{name + ".0", name + ".1"} {
+		x = relu(e.layer(name, x))
 	}
 	return x
+}
+
+func (e *equation) deep(x []float64) []float64 { return e.mlp("deep", x) }
+
+// times is x·W.
+func (e *equation) times(name string, x []float64) []float64 {
+	w := e.tensor(name + ".weight")
+	y := make([]float64, len(w)/len(x))
+	for i, v := range x {
+		for j := range y {
+			y[j] += v * float64(w[i*len(y)+j])
+		}
+	}
+	return y
+}
+
+func relu(x []float64) []float64 {
+	y := slices.Clone(x)
+	for i := range y {
+		y[i] = max(y[i], 0)
+	}
+	return y
+}
+
+func dot(x, y []float64) (sum float64) {
+	for i := range x {
+		sum += x[i] * y[i]
+	}
+	return sum
+}
+
+func product(x, y []float64) []float64 {
+	z := slices.Clone(x)
+	for i := range z {
+		z[i] *= y[i]
+	}
+	return z
+}
+
+func sum(x, y []float64) []float64 {
+	z := slices.Clone(x)
+	for i := range z {
+		z[i] += y[i]
+	}
+	return z
+}
+
+func times(a float64, x []float64) []float64 {
+	z := slices.Clone(x)
+	for i := range z {
+		z[i] *= a
+	}
+	return z
+}
+
+func softmax(x []float64) []float64 {
+	total := 0.0
+	for _, v := range x {
+		total += math.Exp(v)
+	}
+	y := slices.Clone(x)
+	for i, v := range x {
+		y[i] = math.Exp(v) / total
+	}
+	return y
+}
+
+// products are those of all pairs of vectors of x and of y.
+func products(x, y [][]float64) (pairs [][]float64) {
+	for i := range x {
+		for j := i + 1; j < len(x); j++ {
+			pairs = append(pairs, product(x[i], y[j]))
+		}
+	}
+	return pairs
 }
 
 func (e *equation) cross(x0 []float64) []float64 {
 	x := x0
 	for _, name := range []string{"cross.0", "cross.1", "cross.2"} {
-		y := e.layer(name, x)
-		for j := range y {
-			y[j] = x0[j]*y[j] + x[j]
+		x = sum(product(x0, e.layer(name, x)), x)
+	}
+	return x
+}
+
+func (e *equation) crossVector(x0 []float64) []float64 {
+	x := x0
+	for _, name := range []string{"cross.0", "cross.1", "cross.2"} {
+		bias := make([]float64, len(x))
+		for i, v := range e.tensor(name + ".bias") {
+			bias[i] = float64(v)
+		}
+		x = sum(sum(times(e.times(name, x)[0], x0), bias), x)
+	}
+	return x
+}
+
+func (e *equation) attended() []float64 {
+	pairs := products(e.fields(), e.fields())
+	scores := make([]float64, len(pairs))
+	for i, p := range pairs {
+		scores[i] = e.times("attention.1", relu(e.layer("attention.0", p)))[0]
+	}
+	pooled := make([]float64, len(pairs[0]))
+	for i, share := range softmax(scores) {
+		pooled = sum(pooled, times(share, pairs[i]))
+	}
+	return pooled
+}
+
+func (e *equation) cin() []float64 {
+	x0 := e.fields()
+	before, maps := x0, []float64(nil)
+	for layer := range 2 {
+		w := e.tensor(fmt.Sprintf("cin.%d.weight", layer))
+		next := make([][]float64, len(w)/(len(before)*len(x0)))
+		for h := range next {
+			next[h] = make([]float64, len(x0[0]))
+			for i := range before {
+				for j := range x0 {
+					next[h] = sum(next[h], times(float64(w[(i*len(x0)+j)*len(next)+h]), product(before[i], x0[j])))
+				}
+			}
+			total := 0.0
+			for _, v := range next[h] {
+				total += v
+			}
+			maps = append(maps, total)
+		}
+		before = next
+	}
+	return maps
+}
+
+func (e *equation) selfAttention(heads int) []float64 {
+	x := e.fields()
+	for layer := range 2 {
+		part := func(of string) (out [][]float64) {
+			for _, v := range x {
+				out = append(out, e.times(fmt.Sprintf("attention.%d.%s", layer, of), v))
+			}
+			return out
+		}
+		q, k, v := part("query"), part("key"), part("value")
+		width := len(q[0]) / heads
+		y := part("residual")
+		for i := range y {
+			for h := range heads {
+				scores := make([]float64, len(x))
+				for j := range x {
+					scores[j] = dot(q[i][h*width:][:width], k[j][h*width:])
+				}
+				for j, share := range softmax(scores) {
+					for at := h * width; at < (h+1)*width; at++ {
+						y[i][at] += share * v[j][at]
+					}
+				}
+			}
+			y[i] = relu(y[i])
 		}
 		x = y
 	}
-	return x
+	return slices.Concat(x...)
+}
+
+func (e *equation) bilinear() []float64 {
+	x := e.fields()
+	means := make([]float64, len(x))
+	for i, v := range x {
+		for _, n := range v {
+			means[i] += n / float64(len(v))
+		}
+	}
+	var weighed [][]float64
+	for i, a := range relu(e.times("senet.1", relu(e.times("senet.0", means)))) {
+		weighed = append(weighed, times(a, x[i]))
+	}
+	var out []float64
+	for name, x := range map[string][][]float64{"plain": x, "weighed": weighed} {
+		var left [][]float64
+		for _, v := range x {
+			left = append(left, e.times("bilinear."+name, v))
+		}
+		pairs := slices.Concat(products(left, x)...)
+		if name == "plain" {
+			out = append(pairs, out...)
+		} else {
+			out = append(out, pairs...)
+		}
+	}
+	return out
+}
+
+func (e *equation) dlrm() []float64 {
+	bottom := e.mlp("bottom", []float64{e.number(0), e.number(1)})
+	x, out := append([][]float64{bottom}, e.sparse()...), bottom
+	for i := range x {
+		for j := i + 1; j < len(x); j++ {
+			out = append(out, dot(x[i], x[j]))
+		}
+	}
+	return out
+}
+
+// norm normalises x; gamma and beta of its numbers begin at a place.
+func (e *equation) norm(name string, x []float64, at int) []float64 {
+	mean, variance := 0.0, 0.0
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		variance += (v - mean) * (v - mean) / float64(len(x))
+	}
+	y := slices.Clone(x)
+	for i, v := range x {
+		y[i] = float64(e.tensor(name + ".gamma")[at+i])*(v-mean)/math.Sqrt(variance+1e-5) + float64(e.tensor(name + ".beta")[at+i])
+	}
+	return y
+}
+
+func (e *equation) masked() (out []float64) {
+	var normal []float64
+	for i, v := range e.fields() {
+		normal = append(normal, e.norm("norm", v, i*len(v))...)
+	}
+	all := slices.Concat(e.fields()...)
+	for _, block := range []string{"block.0", "block.1"} {
+		mask := e.layer(block+".mask.1", relu(e.layer(block+".mask.0", all)))
+		out = append(out, relu(e.norm(block+".norm", e.times(block, product(normal, mask)), 0))...)
+	}
+	return out
+}
+
+func (e *equation) fusion() float64 {
+	all := slices.Concat(e.fields()...)
+	x, y := e.deep(all), relu(e.layer("second.0", all))
+	z := e.layer("fusion.x", x)[0] + e.times("fusion.y", y)[0]
+	for h, name := range []string{"fusion.0", "fusion.1"} {
+		n, m := len(x)/2, len(y)/2
+		z += dot(e.times(name, x[h*n:][:n]), y[h*m:][:m])
+	}
+	return z
 }
 
 func TestModelsComputeTheirEquations(t *testing.T) {
@@ -122,32 +360,150 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 	logits := map[string]func(e *equation) float64{
 		zoo.LR: (*equation).linear,
 		zoo.FM: func(e *equation) float64 { return e.linear() + pairs(e.fields()) },
+		zoo.FwFM: func(e *equation) float64 {
+			z := e.linear()
+			for i, p := range products(e.fields(), e.fields()) {
+				for _, v := range p {
+					z += float64(e.tensor("pairs.weight")[i]) * v
+				}
+			}
+			return z
+		},
+		zoo.WideDeep: func(e *equation) float64 {
+			return e.linear() + e.layer("deep.out", e.deep(slices.Concat(e.fields()...)))[0]
+		},
 		zoo.DeepFM: func(e *equation) float64 {
 			fields := e.fields()
 			return e.linear() + pairs(fields) + e.layer("deep.out", e.deep(slices.Concat(fields...)))[0]
+		},
+		zoo.NFM: func(e *equation) float64 {
+			pooled := make([]float64, len(e.fields()[0]))
+			for _, p := range products(e.fields(), e.fields()) {
+				pooled = sum(pooled, p)
+			}
+			return e.linear() + e.layer("deep.out", e.deep(pooled))[0]
+		},
+		zoo.AFM: func(e *equation) float64 { return e.linear() + e.layer("out", e.attended())[0] },
+		zoo.DCN: func(e *equation) float64 {
+			x := slices.Concat(e.fields()...)
+			return e.layer("out", append(e.crossVector(x), e.deep(x)...))[0]
 		},
 		zoo.DCNv2: func(e *equation) float64 {
 			x := slices.Concat(e.fields()...)
 			return e.layer("out", append(e.cross(x), e.deep(x)...))[0]
 		},
+		zoo.XDeepFM: func(e *equation) float64 {
+			return e.linear() + e.layer("cin.out", e.cin())[0] + e.layer("deep.out", e.deep(slices.Concat(e.fields()...)))[0]
+		},
+		zoo.AutoInt: func(e *equation) float64 {
+			return e.layer("out", append(e.selfAttention(2), e.deep(slices.Concat(e.fields()...))...))[0]
+		},
+		zoo.FiBiNET:  func(e *equation) float64 { return e.linear() + e.layer("deep.out", e.deep(e.bilinear()))[0] },
+		zoo.DLRM:     func(e *equation) float64 { return e.layer("out", e.deep(e.dlrm()))[0] },
+		zoo.MaskNet:  func(e *equation) float64 { return e.layer("out", e.deep(e.masked()))[0] },
+		zoo.FinalMLP: (*equation).fusion,
+		zoo.SharedBottom: func(e *equation) float64 {
+			return e.layer("head.label", e.deep(e.inputs()))[0]
+		},
+		zoo.ESMM: func(e *equation) float64 { return e.layer("head.label", e.mlp("deep.label", e.inputs()))[0] },
+		zoo.MMoE: func(e *equation) float64 { return e.heads("mmoe", "label")[0] },
+		zoo.PLE:  func(e *equation) float64 { return e.heads("ple", "label")[0] },
+	}
+	if names := slices.Sorted(maps.Keys(logits)); len(names) != len(zoo.Names()) {
+		t.Errorf("equations of %q, models %q", names, zoo.Names())
 	}
 	for name, logit := range logits {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := mustNew(t, zoo.Config{
-				Name: name, Features: []zoo.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
-				Dim: 3, Hidden: []int{6, 4},
-			})
-			e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph, 5)}
-			e.in = graphtest.Inputs(m, graphtest.Shape{Rows: 20}, 6)
-			s := m.NewSession(1)
-			s.SetDense(e.dense)
-			for r, got := range s.Predict(e.in)[0] {
+			e := newEquation(t, name)
+			for r, got := range e.predictions[0] {
 				e.row = r
 				if want := 1 / (1 + math.Exp(-logit(e))); math.Abs(float64(got)-want) > 1e-5 {
 					t.Errorf("row %d: got %v, want %v", r, got, want)
 				}
 			}
 		})
+	}
+}
+
+// newEquation has a batch with what a session predicts of it.
+func newEquation(t *testing.T, name string, heads ...model.Head) *equation {
+	t.Helper()
+	m := mustNew(t, small(zoo.Config{
+		Name: name, Features: []zoo.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
+		Dim: 3, Hidden: []int{6, 4}, Heads: heads,
+	}))
+	e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph, 5)}
+	e.in = graphtest.Inputs(m, graphtest.Shape{Rows: 20}, 6)
+	s := m.NewSession(1)
+	s.SetDense(e.dense)
+	e.predictions = s.Predict(e.in)
+	return e
+}
+
+// inputs are the vectors of the sparse features and the numbers.
+func (e *equation) inputs() []float64 {
+	return append(slices.Concat(e.sparse()...), e.number(0), e.number(1))
+}
+
+// mixture adds up what experts say.
+func (e *equation) mixture(gate string, x []float64, experts [][]float64) []float64 {
+	y := make([]float64, len(experts[0]))
+	for i, share := range softmax(e.times(gate, x)) {
+		y = sum(y, times(share, experts[i]))
+	}
+	return y
+}
+
+// heads are the outputs of the heads of mmoe and ple, with two experts that all share and, of ple, one of each head in two levels.
+func (e *equation) heads(name string, heads ...string) (out []float64) {
+	common := func(prefix string, x []float64) [][]float64 {
+		return [][]float64{e.mlp(prefix+".0", x), e.mlp(prefix+".1", x)}
+	}
+	for _, head := range heads {
+		x := e.inputs()
+		if name == "mmoe" {
+			x = e.mixture("experts."+head+".gate", x, common("experts", x))
+		} else {
+			all := common("experts.0", x)
+			own := e.mixture("experts.0."+head+".gate", x, append([][]float64{e.mlp("experts.0."+head+".0", x)}, all...))
+			for _, other := range heads {
+				all = append(all, e.mlp("experts.0."+other+".0", x))
+			}
+			shared := e.mixture("experts.0.gate", x, all)
+			x = e.mixture("experts.1."+head+".gate", own, append([][]float64{e.mlp("experts.1."+head+".0", own)}, common("experts.1", shared)...))
+		}
+		out = append(out, e.layer("head."+head, relu(e.layer("tower."+head+".0", x)))...)
+	}
+	return out
+}
+
+// TestHeadsComputeTheirEquations: of models for several heads.
+func TestHeadsComputeTheirEquations(t *testing.T) {
+	t.Parallel()
+	sigmoid := func(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
+	for name, want := range map[string]func(e *equation) [2]float64{
+		zoo.MMoE: func(e *equation) [2]float64 {
+			z := e.heads("mmoe", "click", "buy")
+			return [2]float64{sigmoid(z[0]), sigmoid(z[1])}
+		},
+		zoo.PLE: func(e *equation) [2]float64 {
+			z := e.heads("ple", "click", "buy")
+			return [2]float64{sigmoid(z[0]), sigmoid(z[1])}
+		},
+		zoo.ESMM: func(e *equation) [2]float64 {
+			click, buy := e.layer("head.click", e.mlp("deep.click", e.inputs()))[0], e.layer("head.buy", e.mlp("deep.buy", e.inputs()))[0]
+			return [2]float64{sigmoid(click), sigmoid(click) * sigmoid(buy)}
+		},
+	} {
+		e := newEquation(t, name, model.Head{Name: "click", Loss: loss.CrossEntropy}, model.Head{Name: "buy", Loss: loss.CrossEntropy})
+		for e.row = range e.in.NumRows {
+			want := want(e)
+			for h := range want {
+				if got := float64(e.predictions[h][e.row]); math.Abs(got-want[h]) > 1e-5 {
+					t.Fatalf("%s: row %d: head %d predicts %v, want %v", name, e.row, h, got, want[h])
+				}
+			}
+		}
 	}
 }

@@ -34,9 +34,20 @@ func sharedBottom() zoo.Config {
 	}
 }
 
-func TestSharedBottomFollowsReference(t *testing.T) {
+// TestHeadsFollowReference: every model of several heads, with a sequence.
+func TestHeadsFollowReference(t *testing.T) {
 	t.Parallel()
-	graphtest.Check(t, mustNew(t, sharedBottom()).Graph)
+	for _, name := range []string{zoo.SharedBottom, zoo.MMoE, zoo.PLE, zoo.ESMM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := small(sharedBottom())
+			cfg.Name = name
+			if name == zoo.ESMM {
+				cfg.Heads[1].Loss, cfg.Heads[1].Labels = loss.CrossEntropy, nil
+			}
+			graphtest.Check(t, mustNew(t, cfg).Graph)
+		})
+	}
 }
 
 func TestSharedBottom(t *testing.T) {

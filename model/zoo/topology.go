@@ -6,6 +6,8 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // The models of the zoo.
@@ -14,13 +16,48 @@ const (
 	LR = "lr"
 	// FM is a factorization machine of second order (Rendle, 2010, equation 1) over all entries of a row.
 	FM = "fm"
+	// FwFM is a factorization machine in which each pair of fields has a weight of its own (Pan et al., 2018, equation 3). It begins as the one
+	// without: with weights of 1.
+	FwFM = "fwfm"
+	// WideDeep is logistic regression beside a multilayer perceptron over the vectors (Cheng et al., 2016, equation 3).
+	WideDeep = "wide_deep"
 	// DeepFM adds a multilayer perceptron over the same vectors to FM (Guo et al., 2017, equation 1).
 	DeepFM = "deepfm"
+	// NFM is a multilayer perceptron over the sum of the products of all pairs of vectors (He and Chua, 2017, equation 5).
+	NFM = "nfm"
+	// AFM weighs the products of all pairs of vectors by attention (Xiao et al., 2017, equation 7).
+	AFM = "afm"
+	// DCN is a cross network of vectors of weights beside a multilayer perceptron (Wang et al., 2017, figure 1).
+	DCN = "dcn"
 	// DCNv2 is a cross network beside a multilayer perceptron (Wang et al., 2021, the parallel structure of figure 1b).
 	DCNv2 = "dcnv2"
+	// XDeepFM is logistic regression, a compressed interaction network and a multilayer perceptron side by side (Lian et al., 2018, equation 9).
+	XDeepFM = "xdeepfm"
+	// AutoInt is self-attention among the vectors beside a multilayer perceptron (Song et al., 2019, which calls the two together AutoInt+).
+	AutoInt = "autoint"
+	// FiBiNET is a multilayer perceptron over the bilinear interactions of the vectors, as they are and weighed by what they mean together,
+	// beside logistic regression (Huang, Zhang and Zhang, 2019, equation 10).
+	FiBiNET = "fibinet"
+	// DLRM is a multilayer perceptron over the inner products of all pairs of vectors, of which the dense features together make one by a
+	// perceptron of their own (Naumov et al., 2019, section 2).
+	DLRM = "dlrm"
+	// MaskNet is a multilayer perceptron over blocks that multiply the vectors by what the example says of them (Wang, She and Zhang, 2021,
+	// the parallel structure of figure 4).
+	MaskNet = "masknet"
+	// FinalMLP is two multilayer perceptrons over the vectors, joined by all products of their outputs (Mao et al., 2023; without the paper's
+	// feature selection).
+	FinalMLP = "finalmlp"
 	// SharedBottom is a multilayer perceptron that any number of heads share (Caruana, 1997; Ma et al., 2018, figure 1a). It
 	// takes the features' vectors side by side; a sequence is pooled by attention (Zhou et al., 2018).
 	SharedBottom = "shared_bottom"
+	// MMoE is a mixture of experts for any number of heads, each with a gate of its own (Ma et al., 2018). It takes what SharedBottom takes.
+	MMoE = "mmoe"
+	// PLE are levels of experts, some of each head alone and some of all (Tang et al., 2020). It takes what SharedBottom takes.
+	PLE = "ple"
+	// ESMM is for heads of which each presupposes the one before, as a purchase does a click: the probability of a head is that of the one before
+	// times what a perceptron of its own says (Ma et al., 2018, "Entire Space Multi-Task Model", equation 3). It takes what SharedBottom
+	// takes.
+	ESMM = "esmm"
 )
 
 // topology is all that tells a model of the zoo from the others.
@@ -28,9 +65,13 @@ type topology struct {
 	name string
 	// bias reports whether a fid has a weight of its own, vectors whether it has a vector.
 	bias, vectors bool
-	// interacts reports whether vectors meet in a second-order term, so that all must be of one width; perceptron, crosses and
-	// attends whether there is what the settings Hidden, CrossLayers and Attention are of.
-	interacts, perceptron, crosses, attends bool
+	// interacts reports whether vectors meet, so that all must be of one width, entries whether those of one feature's entries can meet too;
+	// perceptron and attends whether there is what the settings Hidden and Attends are of.
+	interacts, entries, perceptron, attends bool
+	// spread bounds new vectors; 0: [DefaultSpread].
+	spread float32
+	// uses are the names of those settings of [Config.own] that it has a use for.
+	uses []string
 	// heads reports whether it has any number of heads, of any width; otherwise one of width 1.
 	heads bool
 	// check, if not nil, reports what of a configuration that is otherwise right makes no such model.
@@ -42,37 +83,122 @@ type topology struct {
 // topologies is the list of the models. Adding one is an entry here.
 func topologies() []topology {
 	return []topology{
-		{name: LR, bias: true, build: func(a *assembly) []graph.Node {
-			return []graph.Node{a.linear()}
-		}},
-		{name: FM, bias: true, vectors: true, interacts: true, check: checkFM, build: func(a *assembly) []graph.Node {
+		{name: LR, bias: true, build: single((*assembly).linear)},
+		{name: FM, bias: true, vectors: true, interacts: true, entries: true, check: checkFM, build: single(func(a *assembly) graph.Node {
 			linear := a.linear()
-			return []graph.Node{a.b.Add(linear, a.secondOrder(a.vectors()))}
-		}},
-		{name: DeepFM, bias: true, vectors: true, interacts: true, perceptron: true, build: func(a *assembly) []graph.Node {
+			return a.b.Add(linear, a.secondOrder(a.vectors()))
+		})},
+		{name: FwFM, bias: true, vectors: true, interacts: true, check: checkPairs, build: single(func(a *assembly) graph.Node {
+			products := a.b.PairDots(a.b.Concat(a.vectors()...), a.cfg.Dim)
+			weights := a.b.Tensor(param.Tensor{
+				Name: "pairs.weight", Shape: []int{products.Dim(), 1}, Init: param.Constant(1), Optimizer: a.cfg.DenseOptimizer, L2: a.cfg.DenseL2,
+			})
+			return a.b.Add(a.linear(), a.b.Linear(products, weights, nil))
+		})},
+		{name: WideDeep, bias: true, vectors: true, perceptron: true, build: single(func(a *assembly) graph.Node {
+			return a.b.Add(a.linear(), a.deepOut(a.b.Concat(a.vectors()...)))
+		})},
+		{name: DeepFM, bias: true, vectors: true, interacts: true, entries: true, perceptron: true, build: single(func(a *assembly) graph.Node {
 			vectors := a.vectors()
 			linear := a.linear()
-			return []graph.Node{a.b.Add(linear, a.secondOrder(vectors), layer.Dense(a.b, "deep.out", a.deep(a.b.Concat(vectors...)), 1, a.rule))}
-		}},
-		{name: DCNv2, vectors: true, perceptron: true, crosses: true, build: func(a *assembly) []graph.Node {
+			return a.b.Add(linear, a.secondOrder(vectors), a.deepOut(a.b.Concat(vectors...)))
+		})},
+		{name: NFM, bias: true, vectors: true, interacts: true, perceptron: true, spread: ProductSpread, check: checkPairs, build: single(func(a *assembly) graph.Node {
+			return a.b.Add(a.linear(), a.deepOut(a.b.BiInteraction(a.b.Concat(a.vectors()...), a.cfg.Dim)))
+		})},
+		{name: AFM, bias: true, vectors: true, interacts: true, uses: []string{"attention"}, check: checkPairs, build: single(func(a *assembly) graph.Node {
+			pooled := layer.PairAttention(a.b, "attention", a.b.Concat(a.vectors()...), a.cfg.Dim, a.cfg.Attention, a.rule)
+			return a.b.Add(a.linear(), layer.Dense(a.b, "out", pooled, 1, a.rule))
+		})},
+		{name: DCN, vectors: true, perceptron: true, uses: []string{"cross_layers"}, build: single(func(a *assembly) graph.Node {
+			return a.crossed(layer.CrossVector)
+		})},
+		{name: DCNv2, vectors: true, perceptron: true, uses: []string{"cross_layers"}, build: single(func(a *assembly) graph.Node {
+			return a.crossed(layer.Cross)
+		})},
+		{name: XDeepFM, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"maps"}, build: single(func(a *assembly) graph.Node {
 			vectors := a.b.Concat(a.vectors()...)
-			cross := layer.Cross(a.b, "cross", vectors, a.cfg.CrossLayers, a.rule)
-			return []graph.Node{layer.Dense(a.b, "out", a.b.Concat(cross, a.deep(vectors)), 1, a.rule)}
-		}},
+			cin := layer.CIN(a.b, "cin", vectors, a.cfg.Dim, a.cfg.Maps, a.rule)
+			return a.b.Add(a.linear(), layer.Dense(a.b, "cin.out", cin, 1, a.rule), a.deepOut(vectors))
+		})},
+		{name: AutoInt, vectors: true, interacts: true, perceptron: true, uses: []string{"attention_layers", "attention_heads", "attention_width"}, check: checkAutoInt, build: single(func(a *assembly) graph.Node {
+			vectors := a.b.Concat(a.vectors()...)
+			mixed := layer.SelfAttention(a.b, "attention", vectors, a.cfg.Dim, layer.SelfAttentionConfig{
+				Layers: a.cfg.AttentionLayers, Heads: a.cfg.AttentionHeads, Width: a.cfg.AttentionWidth, Rule: a.rule,
+			})
+			return layer.Dense(a.b, "out", a.b.Concat(mixed, a.deep(vectors)), 1, a.rule)
+		})},
+		{name: FiBiNET, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"reduction"}, check: checkPairs, build: single((*assembly).bilinear)},
+		{name: DLRM, vectors: true, interacts: true, perceptron: true, uses: []string{"bottom"}, check: checkDLRM, build: single((*assembly).products)},
+		{name: MaskNet, vectors: true, interacts: true, perceptron: true, uses: []string{"blocks", "block_width"}, build: single((*assembly).masked)},
+		{name: FinalMLP, vectors: true, perceptron: true, uses: []string{"second", "fusion_heads"}, check: checkFinalMLP, build: single(func(a *assembly) graph.Node {
+			vectors := a.b.Concat(a.vectors()...)
+			return layer.Fusion(a.b, "fusion", a.deep(vectors), a.mlp("second", vectors, a.cfg.Second), a.cfg.FusionHeads, a.rule)
+		})},
 		{name: SharedBottom, vectors: true, perceptron: true, attends: true, heads: true, build: func(a *assembly) []graph.Node {
 			bottom := a.deep(a.inputs())
-			var out []graph.Node
-			for _, h := range a.cfg.Heads {
-				out = append(out, layer.Dense(a.b, "head."+h.Name, bottom, h.Width, a.rule))
+			return a.perHead(func(int, string) graph.Node { return bottom })
+		}},
+		{name: MMoE, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "tower"}, build: func(a *assembly) []graph.Node {
+			return a.towers(layer.MMoE(a.b, "experts", a.inputs(), a.headNames(), a.experts()))
+		}},
+		{name: PLE, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "own_experts", "levels", "tower"}, build: func(a *assembly) []graph.Node {
+			return a.towers(layer.PLE(a.b, "experts", a.inputs(), a.headNames(), a.experts()))
+		}},
+		{name: ESMM, vectors: true, perceptron: true, attends: true, heads: true, check: checkESMM, build: func(a *assembly) []graph.Node {
+			inputs := a.inputs()
+			heads := a.perHead(func(_ int, head string) graph.Node { return a.mlp("deep."+head, inputs, a.cfg.Hidden) })
+			for i := 1; i < len(heads); i++ {
+				heads[i] = a.b.Both(heads[i-1], heads[i])
 			}
-			return out
+			return heads
 		}},
 	}
+}
+
+// single is a model of one head.
+func single(build func(a *assembly) graph.Node) func(a *assembly) []graph.Node {
+	return func(a *assembly) []graph.Node { return []graph.Node{build(a)} }
 }
 
 func checkFM(c Config, bad func(format string, args ...any)) {
 	if c.numVectors() == 1 && (c.Interactions == FieldInteractions || c.Features[0].Kind == model.Dense) {
 		bad("fm of one field has no two vectors that meet and would be logistic regression; let its entries interact, add features, or use lr")
+	}
+}
+
+// checkPairs wants two vectors that meet.
+func checkPairs(c Config, bad func(format string, args ...any)) {
+	if c.numVectors() == 1 {
+		bad("%s of one field has no two vectors that meet; add features, or use lr, or fm for the entries of one feature", c.Name)
+	}
+}
+
+func checkDLRM(c Config, bad func(format string, args ...any)) {
+	if len(c.Features) == 1 && c.Features[0].Kind == model.Sparse {
+		checkPairs(c, bad)
+	}
+}
+
+func checkAutoInt(c Config, bad func(format string, args ...any)) {
+	if c.AttentionWidth%c.AttentionHeads != 0 {
+		bad("attention_width %d does not divide among attention_heads %d", c.AttentionWidth, c.AttentionHeads)
+	}
+}
+
+func checkFinalMLP(c Config, bad func(format string, args ...any)) {
+	for _, layers := range [][]int{c.Hidden, c.Second} {
+		if last := layers[len(layers)-1]; last%c.FusionHeads != 0 {
+			bad("the last layer of a perceptron has %d units, which do not divide among fusion_heads %d", last, c.FusionHeads)
+		}
+	}
+}
+
+func checkESMM(c Config, bad func(format string, args ...any)) {
+	for _, h := range c.Heads {
+		if h.Loss != loss.CrossEntropy || h.Width != c.Heads[0].Width {
+			bad("head %q has loss %s and width %d: heads of esmm are probabilities, with loss %s, all of one width", h.Name, h.Loss, h.Width, loss.CrossEntropy)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package zoo
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/monolith-go/monolith/model"
@@ -192,9 +193,86 @@ func (a *assembly) vectors() []graph.Node {
 	return parts
 }
 
+// mlp is a perceptron, [rows, last of hidden].
+func (a *assembly) mlp(name string, x graph.Node, hidden []int) graph.Node {
+	return layer.MLP(a.b, name, x, a.mlpConfig(hidden))
+}
+
+func (a *assembly) mlpConfig(hidden []int) layer.MLPConfig {
+	return layer.MLPConfig{Hidden: hidden, BatchNorm: a.cfg.BatchNorm, Dropout: a.cfg.Dropout, Rule: a.rule}
+}
+
 // deep is the perceptron, [rows, last of Hidden].
-func (a *assembly) deep(x graph.Node) graph.Node {
-	return layer.MLP(a.b, "deep", x, layer.MLPConfig{
-		Hidden: a.cfg.Hidden, BatchNorm: a.cfg.BatchNorm, Dropout: a.cfg.Dropout, Rule: a.rule,
-	})
+func (a *assembly) deep(x graph.Node) graph.Node { return a.mlp("deep", x, a.cfg.Hidden) }
+
+// deepOut is the perceptron with a last layer of one number.
+func (a *assembly) deepOut(x graph.Node) graph.Node {
+	return layer.Dense(a.b, "deep.out", a.deep(x), 1, a.rule)
+}
+
+// crossed is a cross network beside the perceptron.
+func (a *assembly) crossed(cross func(b *graph.Builder, name string, x graph.Node, layers int, r layer.Rule) graph.Node) graph.Node {
+	vectors := a.b.Concat(a.vectors()...)
+	crossed := cross(a.b, "cross", vectors, a.cfg.CrossLayers, a.rule)
+	return layer.Dense(a.b, "out", a.b.Concat(crossed, a.deep(vectors)), 1, a.rule)
+}
+
+// bilinear is FiBiNET.
+func (a *assembly) bilinear() graph.Node {
+	vectors, dim := a.b.Concat(a.vectors()...), a.cfg.Dim
+	weighed := layer.SENet(a.b, "senet", vectors, dim, max(vectors.Dim()/dim/a.cfg.Reduction, 1), a.rule)
+	pairs := a.b.Concat(layer.Bilinear(a.b, "bilinear.plain", vectors, dim, a.rule), layer.Bilinear(a.b, "bilinear.weighed", weighed, dim, a.rule))
+	return a.b.Add(a.linear(), a.deepOut(pairs))
+}
+
+// products is DLRM. What the dense features make is beside the products too.
+func (a *assembly) products() graph.Node {
+	var vectors, parts []graph.Node
+	if len(a.dense) > 0 {
+		bottom := a.mlp("bottom", a.b.Concat(a.dense...), slices.Concat(a.cfg.Bottom, []int{a.cfg.Dim}))
+		vectors, parts = append(vectors, bottom), append(parts, bottom)
+	}
+	if len(a.sparse) > 0 {
+		vectors = append(vectors, a.pool(VecSegment))
+		parts = append(parts, a.b.PairDots(a.b.Concat(vectors...), a.cfg.Dim))
+	}
+	return layer.Dense(a.b, "out", a.deep(a.b.Concat(parts...)), 1, a.rule)
+}
+
+// masked is MaskNet. The blocks take vectors that are normalised one by one; masks are made of those that are not.
+func (a *assembly) masked() graph.Node {
+	vectors := a.b.Concat(a.vectors()...)
+	normal := a.b.LayerNorm(vectors, graph.LayerNorm{Name: "norm", Dim: a.cfg.Dim, Optimizer: a.cfg.DenseOptimizer})
+	var blocks []graph.Node
+	for i := range a.cfg.Blocks {
+		blocks = append(blocks, layer.Mask(a.b, fmt.Sprintf("block.%d", i), normal, vectors, vectors.Dim(), a.cfg.BlockWidth, a.rule))
+	}
+	return layer.Dense(a.b, "out", a.deep(a.b.Concat(blocks...)), 1, a.rule)
+}
+
+func (a *assembly) headNames() []string {
+	var names []string
+	for _, h := range a.cfg.Heads {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+// experts are the settings of experts, each of which is a perceptron.
+func (a *assembly) experts() layer.ExpertsConfig {
+	return layer.ExpertsConfig{Experts: a.cfg.Experts, Own: a.cfg.OwnExperts, Levels: a.cfg.Levels, Expert: a.mlpConfig(a.cfg.Hidden)}
+}
+
+// towers are a perceptron of each head over a value of its own.
+func (a *assembly) towers(values []graph.Node) []graph.Node {
+	return a.perHead(func(i int, head string) graph.Node { return a.mlp("tower."+head, values[i], a.cfg.Tower) })
+}
+
+// perHead is a last layer for each head, over what value gives for it.
+func (a *assembly) perHead(value func(i int, head string) graph.Node) []graph.Node {
+	var out []graph.Node
+	for i, h := range a.cfg.Heads {
+		out = append(out, layer.Dense(a.b, "head."+h.Name, value(i, h.Name), h.Width, a.rule))
+	}
+	return out
 }

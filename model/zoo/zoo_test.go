@@ -3,6 +3,7 @@ package zoo_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
@@ -25,6 +27,18 @@ func mixed() []zoo.Feature {
 		{Name: "price", Kind: model.Dense, Dim: 1},
 		{Name: "tags"},
 	}
+}
+
+// small gives the settings that few models have small values, so that central differences take no time.
+func small(c zoo.Config) zoo.Config {
+	c.Attention, c.AttentionLayers, c.AttentionHeads, c.AttentionWidth = 5, 2, 2, 4
+	c.Maps, c.Bottom, c.Second, c.Tower = []int{3, 2}, []int{3}, []int{6}, []int{3}
+	c.Blocks, c.BlockWidth, c.Reduction = 2, 4, 2
+	c.Experts, c.OwnExperts, c.Levels = 2, 1, 2
+	if c.FusionHeads = 1; c.Hidden[len(c.Hidden)-1]%2 == 0 {
+		c.FusionHeads = 2
+	}
+	return c
 }
 
 func mustNew(t testing.TB, cfg zoo.Config) *zoo.Model {
@@ -44,7 +58,8 @@ func TestModelsFollowReference(t *testing.T) {
 	for _, name := range zoo.Names() {
 		for kind, features := range inputs {
 			for _, full := range []bool{false, true} {
-				cfg := zoo.Config{Name: name, Features: features, Dim: 4, Hidden: []int{9, 5}, CrossLayers: 2}
+				cfg := small(zoo.Config{Name: name, Features: features, Dim: 4, Hidden: []int{9, 5}, CrossLayers: 2})
+				cfg.Blocks = 1 // of MaskNet, which has the most parameters
 				sub := name + "/" + kind
 				if full {
 					cfg.BatchNorm, cfg.Dropout = true, 0.2
@@ -153,9 +168,43 @@ func TestSettingsReachTheLayout(t *testing.T) {
 			t.Errorf("%s must reach the name and not the layout", name)
 		}
 	}
+	for setting, of := range map[string]struct {
+		models []string
+		set    func(c *zoo.Config)
+	}{
+		"cross layers":     {[]string{zoo.DCN, zoo.DCNv2}, func(c *zoo.Config) { c.CrossLayers = 2 }},
+		"attention":        {[]string{zoo.AFM}, func(c *zoo.Config) { c.Attention = 7 }},
+		"attention layers": {[]string{zoo.AutoInt}, func(c *zoo.Config) { c.AttentionLayers = 1 }},
+		"attention width":  {[]string{zoo.AutoInt}, func(c *zoo.Config) { c.AttentionWidth = 8 }},
+		"maps":             {[]string{zoo.XDeepFM}, func(c *zoo.Config) { c.Maps = []int{5} }},
+		"reduction":        {[]string{zoo.FiBiNET}, func(c *zoo.Config) { c.Reduction = 2 }},
+		"bottom":           {[]string{zoo.DLRM}, func(c *zoo.Config) { c.Bottom = []int{5} }},
+		"blocks":           {[]string{zoo.MaskNet}, func(c *zoo.Config) { c.Blocks = 1 }},
+		"block width":      {[]string{zoo.MaskNet}, func(c *zoo.Config) { c.BlockWidth = 5 }},
+		"second":           {[]string{zoo.FinalMLP}, func(c *zoo.Config) { c.Second = []int{5} }},
+		"fusion heads":     {[]string{zoo.FinalMLP}, func(c *zoo.Config) { c.FusionHeads = 4 }},
+		"experts":          {[]string{zoo.MMoE, zoo.PLE}, func(c *zoo.Config) { c.Experts = 3 }},
+		"own experts":      {[]string{zoo.PLE}, func(c *zoo.Config) { c.OwnExperts = 3 }},
+		"levels":           {[]string{zoo.PLE}, func(c *zoo.Config) { c.Levels = 1 }},
+		"tower":            {[]string{zoo.MMoE, zoo.PLE}, func(c *zoo.Config) { c.Tower = []int{5} }},
+	} {
+		for _, name := range zoo.Names() {
+			before := zoo.Config{Name: name, Features: mixed()}
+			after := before
+			of.set(&after)
+			used := slices.Contains(of.models, name)
+			if (before.String() != after.String()) != used || (mustNew(t, before).Layout().Hash() != mustNew(t, after).Layout().Hash()) != used {
+				t.Errorf("%s of %s: %s, want it to change the name and the layout: %t", setting, name, after, used)
+			}
+		}
+	}
+	heads := zoo.Config{Name: zoo.AutoInt, Features: mixed(), AttentionHeads: 4}
+	if one := (zoo.Config{Name: zoo.AutoInt, Features: mixed()}); heads.String() == one.String() || mustNew(t, heads).Text() == mustNew(t, one).Text() {
+		t.Error("attention heads change nothing")
+	}
 	lr := zoo.Config{Name: zoo.LR, Features: mixed()}
 	other := lr
-	other.Dim, other.Hidden, other.Dropout, other.CrossLayers, other.VecOptimizer = 3, []int{4}, 0.5, 9, optim.SGD{}
+	other.Dim, other.Hidden, other.Dropout, other.VecOptimizer = 3, []int{4}, 0.5, optim.SGD{}
 	if lr.String() != other.String() || mustNew(t, lr).Layout().Hash() != mustNew(t, other).Layout().Hash() {
 		t.Error("settings that lr has no use for change it")
 	}
@@ -169,7 +218,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 			{Name: "a"}, {Name: "a"}, {}, {Name: "x", Kind: model.Dense}, {Name: "c", Combiner: "median"}, {Name: "k", Kind: 9},
 		},
 		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, Dropout: 1, EmbeddingL2: -1, BiasL2: -2,
-		DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1),
+		DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1), Experts: -1, Tower: []int{3, 0},
 		BiasOptimizer: optim.SGD{LR: -1}, VecOptimizer: optim.Adam{Beta1: 3}, DenseOptimizer: optim.EMA{Decay: 2},
 	})
 	if err == nil {
@@ -178,7 +227,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	for _, want := range []string{
 		`model "deepfn" is unknown, did you mean "deepfm"?`,
 		`feature "a" is listed twice`, "feature 2 has no name", `feature "x": dim 0`, `feature "c": combiner "median" is unknown`, `feature "k": kind 9`,
-		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "dropout 1",
+		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "experts -1", "tower 0", "dropout 1",
 		"embedding_l2 -1", "bias_l2 -2", "dense_l2 NaN", "clip_norm +Inf",
 		"bias optimizer: optim: sgd: lr -1", "vec optimizer: optim: adam: beta1 3", "dense optimizer: optim: ema: decay 2",
 	} {
@@ -191,9 +240,35 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	}
 }
 
+// TestFaultsOfModels: settings that are right one by one and make no such model.
+func TestFaultsOfModels(t *testing.T) {
+	t.Parallel()
+	one, two := []zoo.Feature{{Name: "user"}}, []zoo.Feature{{Name: "user"}, {Name: "item"}}
+	for _, c := range []struct {
+		cfg  zoo.Config
+		want string
+	}{
+		{zoo.Config{Name: zoo.FwFM, Features: one}, "fwfm of one field has no two vectors that meet; add features, or use lr"},
+		{zoo.Config{Name: zoo.NFM, Features: one}, "nfm of one field"},
+		{zoo.Config{Name: zoo.AFM, Features: one}, "afm of one field"},
+		{zoo.Config{Name: zoo.FiBiNET, Features: one}, "fibinet of one field"},
+		{zoo.Config{Name: zoo.DLRM, Features: one}, "dlrm of one field"},
+		{zoo.Config{Name: zoo.AutoInt, Features: two, AttentionWidth: 6, AttentionHeads: 4}, "attention_width 6 does not divide among attention_heads 4"},
+		{zoo.Config{Name: zoo.FinalMLP, Features: two, Hidden: []int{8}, Second: []int{6}, FusionHeads: 4}, "6 units, which do not divide among fusion_heads 4"},
+		{
+			zoo.Config{Name: zoo.ESMM, Features: two, Heads: []model.Head{{Name: "click", Loss: loss.CrossEntropy}, {Name: "price", Loss: loss.Squared}}},
+			`head "price" has loss squared and width 1: heads of esmm are probabilities`,
+		},
+	} {
+		if _, err := zoo.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.cfg, err, c.want)
+		}
+	}
+}
+
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	for got, want := range map[string]string{"LR": "lr", "fmm": "fm", "deepctr": "deepfm", "dcn": "dcnv2", "dcn_v2": "dcnv2"} {
+	for got, want := range map[string]string{"LR": "lr", "fmm": "fm", "deepctr": "deepfm", "dcn_v2": "dcnv2", "mmeo": "mmoe"} {
 		_, err := zoo.New(zoo.Config{Name: got, Features: mixed()})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("did you mean %q?", want)) {
 			t.Errorf("%q: %v, want %q suggested", got, err, want)

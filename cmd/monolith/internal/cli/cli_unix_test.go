@@ -314,6 +314,7 @@ func fakes() cli.Ops {
 			}
 			return r, fail()
 		},
+		Models: cli.ModelOps{List: job.ListModels},
 		Snapshots: cli.SnapshotOps{
 			List: func(_ context.Context, path string, r job.Retention) (*job.SnapshotList, error) {
 				return &job.SnapshotList{Dir: path, Snapshots: fakeSnapshots(r)}, fail()

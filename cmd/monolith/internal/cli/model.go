@@ -17,6 +17,8 @@ import (
 
 // ModelOps are the functions behind `monolith model`.
 type ModelOps struct {
+	// List lists the models that a job can name, with figures for so many features.
+	List func(features int) ([]job.ModelEntry, error)
 	// Describe describes the model of a job file, DescribeStored that of a snapshot.
 	Describe       func(cfg *job.Config, entries float64) (*job.ModelInfo, error)
 	DescribeStored func(path string, entries float64) (*job.ModelInfo, error)
@@ -28,16 +30,62 @@ type ModelOps struct {
 func (a *App) modelCommand(out *outcome) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "model COMMAND",
-		Short: "Describe a model; find rows that are like another",
-		Long: `Describe the model of a job or of a snapshot: operators, parameters, cost. Find the rows of a snapshot that are like another. What changed between two
+		Short: "List models, describe one; find rows that are like another",
+		Long: `List the models that a job can name. Describe the model of a job or of a snapshot: operators, parameters, cost. Find the rows of a snapshot that are like another. What changed between two
 snapshots is shown by monolith snapshot diff, single rows by monolith ps lookup, slots by monolith inspect --slots.`,
-		Example: `  monolith model describe job.yaml
+		Example: `  monolith model list
+  monolith model describe job.yaml
   monolith model nearest runs/click item 3:17`,
 		Args: noOtherCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(a.modelDescribeCommand(out), a.modelNearestCommand(out))
+	root.AddCommand(a.modelListCommand(out), a.modelDescribeCommand(out), a.modelNearestCommand(out))
 	return root
+}
+
+func (a *App) modelListCommand(out *outcome) *cobra.Command {
+	features := 10
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the models that a job can name",
+		Long: `List what a job can have under model, with what each costs by its defaults: dense parameters, numbers in the row of an id, and the additions and
+multiplications of a prediction, of --features sparse features with an id each. HEADS is any where a model takes any number of heads.`,
+		Example: `  monolith model list
+  monolith model list --features 39
+  monolith model list --json | jq -r '.result[] | select(.heads) | .name'`,
+		Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			out.command = "model list"
+			if features < 2 {
+				return &usageError{message: fmt.Sprintf("--features is %d, must be at least 2, as pairs of them meet in some models", features)}
+			}
+			if a.Ops.Models.List == nil {
+				return errMissing
+			}
+			models, err := a.Ops.Models.List(features)
+			if err != nil {
+				return err
+			}
+			out.result = models
+			out.text = func(w io.Writer) error {
+				rows := [][]string{{"MODEL", "HEADS", "PARAMETERS", "IN A ROW", "COST", ""}}
+				for _, m := range models {
+					heads, figures := "1", []string{ui.Count(m.Parameters), strconv.Itoa(m.RowDim), ui.Count(int64(m.FLOPs))}
+					if m.Heads {
+						heads = "any"
+					}
+					if m.RowDim == 0 {
+						heads, figures = "any", []string{"", "", ""}
+					}
+					rows = append(rows, slices.Concat([]string{m.Name, heads}, figures, []string{m.Doc}))
+				}
+				return block(w, rows, 2, 3, 4)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&features, "features", features, "how many sparse `features` the figures are for")
+	return cmd
 }
 
 func (a *App) modelDescribeCommand(out *outcome) *cobra.Command {

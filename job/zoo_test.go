@@ -1,0 +1,107 @@
+package job_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/components"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// zooModels are the models that are made of settings alone.
+func zooModels() (names []string) {
+	for _, m := range components.All().Models {
+		if m.Name != "graph" {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// TestEveryModelResumes trains each model by its defaults, in one go and in parts that end in the midst, the last on another number of shards: one digest.
+func TestEveryModelResumes(t *testing.T) {
+	t.Parallel()
+	for _, name := range zooModels() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := func(dir string, set ...string) string {
+				c, err := decodeGraphJob(dir, "model: "+name, set...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := job.Run(t.Context(), c, job.RunOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Examples == 0 {
+					t.Fatalf("nothing was trained: %+v", r)
+				}
+				return digest(t, filepath.Join(dir, "run"))
+			}
+			whole, parts := t.TempDir(), t.TempDir()
+			want := run(whole)
+			half := run(parts, "train.max_examples=450")
+			if got := run(parts, "ps.shards=2"); got != want || half == want {
+				t.Errorf("digest %s in parts, %s in one, %s in the midst", got, want, half)
+			}
+		})
+	}
+}
+
+// TestListModels: the figures are those of the model that a job with as many features has.
+func TestListModels(t *testing.T) {
+	t.Parallel()
+	models, err := job.ListModels(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]job.ModelEntry{}
+	for _, m := range models {
+		got[m.Name] = m
+		if m.Doc == "" || (m.Parameters == 0) != (m.Name == "graph") || (m.FLOPs == 0) != (m.Name == "graph") {
+			t.Errorf("%+v", m)
+		}
+	}
+	if len(got) != len(components.All().Models) || len(zooModels()) != len(got)-1 {
+		t.Errorf("%d models are listed", len(got))
+	}
+	// By hand: a cross layer of 3·16 columns squared, and a perceptron of 128 and 64.
+	const deep = (48*128 + 128) + (128*64 + 64)
+	if want := int64(3*(48*48+48) + deep + 48 + 64 + 1); got["dcnv2"].Parameters != want || got["dcnv2"].RowDim != 16 || got["dcnv2"].Heads {
+		t.Errorf("dcnv2: %+v, want %d parameters", got["dcnv2"], want)
+	}
+	if m := got["lr"]; m.Parameters != 1 || m.RowDim != 1 {
+		t.Errorf("lr: %+v", m)
+	}
+	for _, name := range []string{"shared_bottom", "mmoe", "ple", "esmm"} {
+		if !got[name].Heads {
+			t.Errorf("%s takes one head only", name)
+		}
+	}
+	if _, err := job.ListModels(1); err == nil {
+		t.Error("one feature is accepted")
+	}
+}
+
+// TestDefaultsAreTheZoos: a section without keys makes the model that package zoo makes of its name alone.
+func TestDefaultsAreTheZoos(t *testing.T) {
+	t.Parallel()
+	for _, name := range zooModels() {
+		c, err := job.Decode([]byte("version: 1\nsource: synthetic\nparse: {features: [{name: a, slot: 1}, {name: b, slot: 2}], label: click}\nmodel: "+name), "zoo.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := job.BuildModel(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := zoo.New(zoo.Config{Name: name, Features: []zoo.Feature{{Name: "a"}, {Name: "b"}}, Seed: c.Seed, Heads: got.Heads()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want.String() {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
