@@ -21,7 +21,7 @@ type probes struct {
 	at     *uintptr // [n] becomes the address of each key's row, 0 where the key is not in its home line
 	ids    *uint32  // [n] becomes its number, noRow likewise; of resolveRows
 	span   uintptr  // how many bytes of a row will be used
-	out    *float32 // [n, bytes/4] of lookupRows, which moves it on
+	out    *float32 // [n, bytes/4] of lookupRows
 	bytes  uintptr  // of a row to copy, at least 4
 	missed *uint16  // [n] becomes the numbers of the keys that are not in their home lines
 }

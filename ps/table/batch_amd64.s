@@ -122,11 +122,11 @@ miss:
 move:
 	SUBQ $DIST, R14
 	JLT  next
-	MOVQ P_OUT(DI), BX
 	MOVQ P_BYTES(DI), DX
 	MOVQ (R13)(R14*8), AX
-	LEAQ (BX)(DX*1), CX
-	MOVQ CX, P_OUT(DI)
+	MOVQ R14, BX // a pointer that is moved on would end behind the memory, where the garbage collector must find none
+	IMULQ DX, BX
+	ADDQ P_OUT(DI), BX
 	TESTQ AX, AX
 	JZ   next
 	CMPQ DX, $32

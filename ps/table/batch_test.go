@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -162,4 +163,36 @@ func TestHalvesAreHalf(t *testing.T) {
 			t.Errorf("a reader's row has %d bytes, want 128", reader)
 		}
 	}
+}
+
+// TestLookupBesideCollector looks up ids that have no rows into memory that fills its span of the heap, while the garbage collector runs: it ends a program that keeps a
+// pointer to what lies behind.
+func TestLookupBesideCollector(t *testing.T) {
+	t.Parallel()
+	const n, dim = 500, 20 // 40,000 bytes
+	m := table.New(param.Table{Name: "t", Segments: []param.Segment{{Name: "w", Dim: dim, Init: param.Normal(0, 1), Optimizer: optim.SGD{LR: 1}}}}, 1, nil)
+	defer m.Close()
+	keys := make([]int64, n)
+	for i := range keys {
+		keys[i] = int64(i)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.GC()
+			}
+		}
+	}()
+	for range 200 {
+		if found := m.Lookup(keys, make([]float32, dim*len(keys))); found != 0 {
+			t.Fatalf("%d rows in an empty table", found)
+		}
+	}
+	close(stop)
+	<-stopped
 }
