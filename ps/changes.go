@@ -15,6 +15,8 @@ const (
 	MaxConsumers = 16
 	// MaxConsumerName bounds the name of a consumer, bytes.
 	MaxConsumerName = 200
+	// MaxPass is for how long a shard keeps rows as they were for a consumer of cuts that does not ask.
+	MaxPass = 30 * time.Second
 )
 
 // ChangesRequest asks a shard for the fids whose rows have changed or gone since a consumer asked last.
@@ -26,6 +28,10 @@ type ChangesRequest struct {
 	Stream, Seq uint64
 	// Rows asks for whole rows; without it there are keys, times and counts.
 	Rows bool
+	// Cut asks for passes that are cuts of the shard, as replicas need them: weights of rows as they all were at the moment when the pass began, and what else there was then
+	// ([Changes].At). Rows that updates change before they were given are copied, so a pass that nobody asks about for [MaxPass] is given up: what it was to give comes with
+	// the next one. A consumer of cuts keeps what it is given in memory alone: one that does not name the shard's stream is given all rows.
+	Cut bool
 	// Drop ends the registration.
 	Drop bool
 	// Shards is how many shards the consumer knows of; a cluster of another number refuses it. 0: it does not say.
@@ -49,8 +55,20 @@ type Changes struct {
 	Table int
 	// Rows were made or changed, in the order of [table.Hash].
 	Rows table.Rows
-	// Removed have no row any more.
+	// Removed have no row any more. In a pass that is a cut they come before the rows of their table, and those that have a row at the cut come again among these.
 	Removed []int64
+	// At is the cut that a pass is, where that was asked for; its last answer alone has it.
+	At *CutOfShard
+}
+
+// CutOfShard is what a shard was at the moment of a cut beside its rows. Shards are cut each by itself: where every update has been applied, positions of all are the same.
+type CutOfShard struct {
+	// Generation is the cluster's.
+	Generation uint64
+	// Progress is what was applied.
+	Progress map[SplitID]Progress
+	// Dense are the weights of the shard's dense tensors, one after the other in the order of the layout; nil: they are those of the last pass that the consumer has acknowledged.
+	Dense []float32
 }
 
 // ChangesSource gives the changes of shards: a coordinator.Cluster or rpc.Remote.
@@ -69,9 +87,18 @@ type Consumer struct {
 
 // NewConsumer makes a consumer of so many shards; rows says that it wants whole rows. It registers at each shard with its first question.
 func NewConsumer(name string, from ChangesSource, shards int, rows bool) *Consumer {
+	return newConsumer(from, shards, ChangesRequest{Consumer: name, Rows: rows, Shards: shards})
+}
+
+// NewReplica makes a consumer whose passes are cuts ([ChangesRequest].Cut).
+func NewReplica(name string, from ChangesSource, shards int) *Consumer {
+	return newConsumer(from, shards, ChangesRequest{Consumer: name, Rows: true, Cut: true, Shards: shards})
+}
+
+func newConsumer(from ChangesSource, shards int, r ChangesRequest) *Consumer {
 	c := &Consumer{from: from, of: make([]ChangesRequest, shards)}
 	for i := range c.of {
-		c.of[i] = ChangesRequest{Consumer: name, Rows: rows, Shards: shards}
+		c.of[i] = r
 	}
 	return c
 }

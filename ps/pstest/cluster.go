@@ -55,6 +55,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Run("same result after kills and restores", s.testKills)
 	t.Run("rows come and go", s.testRetention)
 	t.Run("changes of rows that come and go", s.testChangesRetained)
+	t.Run("cuts of rows that come and go", s.testCutsRetained)
 	t.Run("torn batches are noticed", s.testTorn)
 	t.Run("model of the protocol", s.testModel)
 	for _, shards := range []int{1, 2, 5} {
@@ -62,6 +63,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 			t.Run("exactly once", func(t *testing.T) { s.testExactlyOnce(t, shards) })
 			t.Run("edits", func(t *testing.T) { s.testEdits(t, shards) })
 			t.Run("changes", func(t *testing.T) { s.testChanges(t, shards) })
+			t.Run("cuts for replicas", func(t *testing.T) { s.testCuts(t, shards) })
 			t.Run("tally", func(t *testing.T) { s.testTally(t, shards) })
 			t.Run("fencing", func(t *testing.T) { s.testFencing(t, shards) })
 			t.Run("update rules", func(t *testing.T) { s.testRules(t, shards) })

@@ -66,7 +66,7 @@ func FuzzShard(f *testing.F) {
 	desc := &psv1.Shard_ServiceDesc
 	f.Add(script(desc, "Probe", &psv1.ProbeRequest{Blocks: 1}))
 	f.Add(script(desc, "Entries", &psv1.EntriesRequest{Table: 99, Fids: []int64{1}}, &psv1.EntriesRequest{Table: math.MaxUint32, Fids: []int64{1}}))
-	f.Add(script(desc, "Changes", &psv1.ChangesRequest{Consumer: "a", Rows: true}, &psv1.ChangesRequest{Consumer: "a", Stream: 1, Seq: 7}, &psv1.ChangesRequest{Consumer: "a", Drop: true}))
+	f.Add(script(desc, "Changes", &psv1.ChangesRequest{Consumer: "a", Rows: true}, &psv1.ChangesRequest{Consumer: "a", Stream: 1, Seq: 7}, &psv1.ChangesRequest{Consumer: "a", Cut: true}, &psv1.ChangesRequest{Consumer: "a", Drop: true}))
 	f.Add(script(desc, "Tally", &psv1.TallyRequest{Newest: math.MinInt64}, &psv1.TallyRequest{Newest: math.MaxInt64}))
 	f.Add(script(desc, "BeginCut", &psv1.BeginCutRequest{Id: 77, Snapshot: math.MaxUint64}, &psv1.BeginCutRequest{Id: 77, Sessions: []uint64{1, 1, 2}}))
 	f.Add(script(desc, "Load", &psv1.LoadRequest{Generation: 3, Path: "none"}, &psv1.LoadRequest{Generation: 4}, &psv1.LoadRequest{Generation: 5, Keep: true}))

@@ -246,7 +246,7 @@ func (p *peer) Tally(ctx context.Context, newest int64) ([]tally.Slots, error) {
 
 // ChangesFor implements [ps.Peer].
 func (p *peer) ChangesFor(ctx context.Context, c ps.ChangesRequest) (*ps.Changes, error) {
-	r, err := call(ctx, &p.t, p.s.Changes, &psv1.ChangesRequest{Consumer: c.Consumer, Stream: c.Stream, Seq: c.Seq, Rows: c.Rows, Drop: c.Drop, Shards: uint32(c.Shards)})
+	r, err := call(ctx, &p.t, p.s.Changes, &psv1.ChangesRequest{Consumer: c.Consumer, Stream: c.Stream, Seq: c.Seq, Rows: c.Rows, Cut: c.Cut, Drop: c.Drop, Shards: uint32(c.Shards)})
 	if p.elsewhere(err) {
 		return p.other.ChangesFor(ctx, c)
 	}
@@ -254,6 +254,9 @@ func (p *peer) ChangesFor(ctx context.Context, c ps.ChangesRequest) (*ps.Changes
 		return nil, err
 	}
 	out := &ps.Changes{Stream: r.Stream, Seq: r.Seq, All: r.All, Whole: r.Whole, Table: int(r.Table), Removed: r.Removed}
+	if r.At != nil {
+		out.At = &ps.CutOfShard{Generation: r.At.Generation, Progress: fromSplits(r.At.Progress), Dense: r.At.Dense}
+	}
 	return out, fromRows(r.Rows, &out.Rows)
 }
 

@@ -97,11 +97,15 @@ func (s *shardService) Tally(ctx context.Context, r *psv1.TallyRequest) (*psv1.T
 }
 
 func (s *shardService) Changes(ctx context.Context, r *psv1.ChangesRequest) (*psv1.ChangesResponse, error) {
-	c, err := s.n.ChangesFor(ctx, ps.ChangesRequest{Consumer: r.Consumer, Stream: r.Stream, Seq: r.Seq, Rows: r.Rows, Drop: r.Drop, Shards: int(r.Shards)})
+	c, err := s.n.ChangesFor(ctx, ps.ChangesRequest{Consumer: r.Consumer, Stream: r.Stream, Seq: r.Seq, Rows: r.Rows, Cut: r.Cut, Drop: r.Drop, Shards: int(r.Shards)})
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &psv1.ChangesResponse{
+	out := &psv1.ChangesResponse{
 		Stream: c.Stream, Seq: c.Seq, All: c.All, Whole: c.Whole, Table: uint32(c.Table), Rows: toRows(&c.Rows), Removed: c.Removed,
-	}, nil
+	}
+	if c.At != nil {
+		out.At = &psv1.CutOfShard{Generation: c.At.Generation, Progress: toSplits(c.At.Progress), Dense: c.At.Dense}
+	}
+	return out, nil
 }

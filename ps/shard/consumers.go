@@ -26,9 +26,13 @@ type consumer struct {
 	all    bool
 	seq    uint64 // of the last answer
 	pass   *pass
+	gone   bool // it is registered no more
+	// dense is the version of the dense tensors that the consumer has, 0 for none; patience ends a pass that is a cut.
+	dense    uint64
+	patience *time.Timer
 }
 
-// pass gives what had changed at one moment.
+// pass gives what had changed at one moment: as rows are when they are read, or as they were at that moment (consumercuts.go).
 type pass struct {
 	changes []*table.Changes // of each table
 	walks   []*table.Walk
@@ -36,6 +40,7 @@ type pass struct {
 	removed [][]int64
 	// from is where the last answer began, to where it ended.
 	from, to passPlace
+	cut      *passCut // nil: rows are walked
 }
 
 // passPlace is how far a pass is: removed keys of a table were given before its rows.
@@ -61,32 +66,77 @@ func (n *Node) ChangesFor(ctx context.Context, r ps.ChangesRequest) (*ps.Changes
 	if err != nil || c == nil {
 		return &ps.Changes{}, err
 	}
-	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.pass == nil:
+	case r.Cut != (c.pass.cut != nil):
+		n.giveBack(c)
 	case r.Stream == c.stream && r.Seq == c.seq:
 		if c.pass.from = c.pass.to; c.pass.from.table == len(c.trackers) {
-			c.pass, c.all = nil, false
+			n.endPass(c)
 		}
 	case r.Stream == c.stream && r.Seq == c.seq-1 && r.Seq > 0:
+		if r.Cut {
+			return c.pass.cut.last, nil
+		}
 		c.seq-- // the answer was lost
 	default:
 		n.giveBack(c)
 	}
+	if r.Cut && r.Stream != c.stream {
+		c.startOver()
+	}
 	if c.pass == nil {
-		n.beginPass(c)
+		n.beginPass(c, r.Cut)
 	}
 	c.seq++
 	out := &ps.Changes{Stream: c.stream, Seq: c.seq, All: c.all}
-	if err := n.fillAnswer(ctx, c, r.Rows, out); err != nil {
+	if r.Cut {
+		err = n.fillCut(ctx, c, out)
+	} else {
+		err = n.fillAnswer(ctx, c, r.Rows, out)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// consumer returns who asks, registered if need be; nil for one that leaves.
+// startOver makes the next pass bring all rows, to a consumer that has none.
+func (c *consumer) startOver() { c.stream, c.seq, c.all, c.dense = ps.NewID(), 0, true, 0 }
+
+// endPass is called when a pass was acknowledged to its end.
+func (n *Node) endPass(c *consumer) {
+	if c.pass.cut != nil {
+		c.dense = c.pass.cut.dense
+	}
+	c.pass, c.all = nil, false
+}
+
+// consumer returns who asks, locked, and registered if need be; nil for one that leaves.
 func (n *Node) consumer(r ps.ChangesRequest) (*consumer, error) {
+	for {
+		c, err := n.registered(r)
+		if err != nil || c == nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		switch {
+		case c.gone: // it was forgotten meanwhile
+			c.mu.Unlock()
+		case r.Drop:
+			n.mu.Lock()
+			n.dropConsumer(c)
+			n.mu.Unlock()
+			c.mu.Unlock()
+			return nil, nil
+		default:
+			return c, nil
+		}
+	}
+}
+
+func (n *Node) registered(r ps.ChangesRequest) (*consumer, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	me := fmt.Sprintf("ps: shard %d of %d", n.opts.Index, n.numShards())
@@ -106,17 +156,15 @@ func (n *Node) consumer(r ps.ChangesRequest) (*consumer, error) {
 	c := n.consumers[r.Consumer]
 	switch {
 	case r.Drop:
-		if c != nil {
-			n.dropConsumer(c)
-		}
-		return nil, nil
+		return c, nil
 	case c != nil:
 		c.asked = time.Now()
 		return c, nil
 	case len(n.consumers) >= ps.MaxConsumers:
 		return nil, fmt.Errorf("%s: it keeps changes for %d consumers; let one leave first (monolith ps changes JOB.yaml --consumer NAME --leave): %w", me, len(n.consumers), ps.ErrConsumers)
 	}
-	c = &consumer{name: r.Consumer, asked: time.Now(), stream: ps.NewID(), all: true}
+	c = &consumer{name: r.Consumer, asked: time.Now()}
+	c.startOver()
 	for t := range n.shard.tables {
 		c.trackers = append(c.trackers, n.shard.track(t))
 	}
@@ -132,6 +180,8 @@ func (n *Node) consumer(r ps.ChangesRequest) (*consumer, error) {
 
 // forget drops a consumer that has not asked for long.
 func (n *Node) forget(c *consumer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.consumers[c.name] != c {
@@ -146,9 +196,11 @@ func (n *Node) forget(c *consumer) {
 		"shard", n.opts.Index, "consumer", c.name, "idle", n.opts.ConsumerIdle)
 }
 
-// dropConsumer needs the lock.
+// dropConsumer needs the lock, and that of the consumer or that nobody asks.
 func (n *Node) dropConsumer(c *consumer) {
 	c.timer.Stop()
+	c.endCut(nopLocker{})
+	c.gone, c.pass = true, nil
 	for _, k := range c.trackers {
 		k.Close()
 	}
@@ -164,6 +216,7 @@ func (n *Node) dropConsumers() {
 
 // giveBack makes what a pass was to give count as changed again.
 func (n *Node) giveBack(c *consumer) {
+	c.endCut(&n.mu)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !c.all {
@@ -174,19 +227,22 @@ func (n *Node) giveBack(c *consumer) {
 	c.pass = nil
 }
 
-// beginPass takes what has changed since the pass before.
-func (n *Node) beginPass(c *consumer) {
+// beginPass takes what has changed since the pass before; cut says that the pass is one.
+func (n *Node) beginPass(c *consumer, cut bool) {
 	p := &pass{removed: make([][]int64, len(c.trackers))}
 	n.mu.Lock()
 	for _, k := range c.trackers {
 		if k.Lost() && !c.all {
-			c.all, c.stream, c.seq = true, ps.NewID(), 0
+			c.startOver()
 			n.opts.Logger.Warn("more rows have gone than are remembered for a consumer of changes: it will be given all rows", "shard", n.opts.Index, "consumer", c.name)
 		}
 	}
 	for t, k := range c.trackers {
 		of := k.Take()
 		p.changes = append(p.changes, of)
+		if cut {
+			continue
+		}
 		if c.all {
 			of = nil
 		}
@@ -194,6 +250,9 @@ func (n *Node) beginPass(c *consumer) {
 		p.walks, p.starts = append(p.walks, w), append(p.starts, w.Place())
 	}
 	p.from = p.place(0)
+	if cut {
+		p.cut = n.takePass(c, p.changes)
+	}
 	n.mu.Unlock()
 	if !c.all {
 		for t, of := range p.changes {

@@ -42,9 +42,14 @@ func (c *Changes) fit(rows int) {
 	}
 }
 
-// Limit makes a cut leave out the rows that are not among the changes. It must have been begun at the moment when they were taken, from
+// Limit makes a cut leave out the rows that are not among the changes, and keep no other row as it was. It must have been begun at the moment when they were taken, from
 // the same table, and not have been read yet.
-func (c *Changes) Limit(of Cut) { of.(*cut).only = c }
+func (c *Changes) Limit(of Cut) {
+	if r, ok := of.(*retainedCut); ok {
+		of = r.Cut
+	}
+	of.(*cut).only = c
+}
 
 // Tracker takes note of which rows of a table change. It takes a bit for every row, and 8 bytes for every one that is removed. Its methods exclude
 // everything else that concerns the table.

@@ -81,7 +81,7 @@ func (c *cut) save(keys []int64, ids []uint32) {
 	}
 	for _, i := range unsaved[:n] {
 		id := ids[i]
-		if c.saved.at[id] != 0 { // twice in one update
+		if c.saved.at[id] != 0 || c.only != nil && !c.only.has(id) { // twice in one update, or not wanted
 			continue
 		}
 		if err := c.saved.save(Hash(keys[i]), id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
@@ -168,7 +168,7 @@ func (c *cut) reuse(id uint32) {
 
 // remove keeps a row that is being removed; over says that it was in the overflow map.
 func (c *cut) remove(e entry, over bool) {
-	if c.done || c.err != nil || !c.has(e.id) || e.hash < c.cursor {
+	if c.done || c.err != nil || !c.has(e.id) || e.hash < c.cursor || c.only != nil && !c.only.has(e.id) {
 		return
 	}
 	if c.saved.at[e.id] == 0 {

@@ -332,6 +332,15 @@ type retainedCut struct {
 	Cut
 	of      *Retained
 	waiting bool
+	// gone are keys of rows that were left out; nil: nobody wants them.
+	gone *[]int64
+}
+
+// Passed makes a cut append to dst the keys of rows that it leaves out because they have expired, as it comes by them. Nothing expires in a table without a retention.
+func Passed(of Cut, dst *[]int64) {
+	if r, ok := of.(*retainedCut); ok {
+		r.gone = dst
+	}
 }
 
 // Next implements [Cut].
@@ -344,6 +353,9 @@ func (c *retainedCut) Next(l sync.Locker, dst *Rows, limit int) bool {
 		n := from
 		for i := from; i < len(dst.Keys); i++ {
 			if c.of.expired(dst.Keys[i], dst.Times[i]) {
+				if c.gone != nil {
+					*c.gone = append(*c.gone, dst.Keys[i])
+				}
 				continue
 			}
 			if n < i {

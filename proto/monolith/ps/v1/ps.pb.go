@@ -2527,6 +2527,7 @@ type ChangesRequest struct {
 	Rows          bool                   `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
 	Drop          bool                   `protobuf:"varint,5,opt,name=drop,proto3" json:"drop,omitempty"`
 	Shards        uint32                 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"`
+	Cut           bool                   `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2603,6 +2604,13 @@ func (x *ChangesRequest) GetShards() uint32 {
 	return 0
 }
 
+func (x *ChangesRequest) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
 type ChangesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        uint64                 `protobuf:"fixed64,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -2612,6 +2620,7 @@ type ChangesResponse struct {
 	Table         uint32                 `protobuf:"varint,5,opt,name=table,proto3" json:"table,omitempty"`
 	Rows          *Rows                  `protobuf:"bytes,6,opt,name=rows,proto3" json:"rows,omitempty"`
 	Removed       []int64                `protobuf:"fixed64,7,rep,packed,name=removed,proto3" json:"removed,omitempty"`
+	At            *CutOfShard            `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2695,6 +2704,73 @@ func (x *ChangesResponse) GetRemoved() []int64 {
 	return nil
 }
 
+func (x *ChangesResponse) GetAt() *CutOfShard {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type CutOfShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Progress      []*Split               `protobuf:"bytes,2,rep,name=progress,proto3" json:"progress,omitempty"`
+	Dense         []float32              `protobuf:"fixed32,3,rep,packed,name=dense,proto3" json:"dense,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutOfShard) Reset() {
+	*x = CutOfShard{}
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutOfShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutOfShard) ProtoMessage() {}
+
+func (x *CutOfShard) ProtoReflect() protoreflect.Message {
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutOfShard.ProtoReflect.Descriptor instead.
+func (*CutOfShard) Descriptor() ([]byte, []int) {
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *CutOfShard) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *CutOfShard) GetProgress() []*Split {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *CutOfShard) GetDense() []float32 {
+	if x != nil {
+		return x.Dense
+	}
+	return nil
+}
+
 type InfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2703,7 +2779,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2791,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[44]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2804,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{44}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
 }
 
 type InfoResponse struct {
@@ -2751,7 +2827,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2839,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[45]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2852,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{45}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *InfoResponse) GetGeneration() uint64 {
@@ -2852,7 +2928,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2940,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[46]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +2953,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{46}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ScaleRequest) GetAddresses() []string {
@@ -2903,7 +2979,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +2991,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[47]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3004,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{47}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ScaleResponse) GetFrom() uint32 {
@@ -2998,7 +3074,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3086,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[48]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3099,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{48}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *JoinRequest) GetWorker() string {
@@ -3084,7 +3160,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3172,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[49]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3185,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{49}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *JoinResponse) GetMember() uint64 {
@@ -3129,7 +3205,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3217,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[50]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3230,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{50}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AwaitRequest) GetMember() uint64 {
@@ -3189,7 +3265,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3277,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[51]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3290,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{51}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AwaitResponse) GetVersion() uint64 {
@@ -3299,7 +3375,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3387,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[52]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3400,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{52}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Delegation) GetRun() string {
@@ -3361,7 +3437,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3449,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[53]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3462,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{53}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FollowRequest) GetWorker() string {
@@ -3426,7 +3502,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3514,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[54]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3527,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{54}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FollowResponse) GetEnding() uint32 {
@@ -3480,7 +3556,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3568,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[55]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3581,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{55}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReportRequest) GetMember() uint64 {
@@ -3579,7 +3655,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3667,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[56]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3680,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{56}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{57}
 }
 
 type LeaveRequest struct {
@@ -3616,7 +3692,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3704,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[57]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3717,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{57}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LeaveRequest) GetMember() uint64 {
@@ -3660,7 +3736,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3748,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[58]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3761,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{58}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LeaveResponse) GetLast() bool {
@@ -3709,7 +3785,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3797,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[59]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3810,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{59}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotRequest) GetPin() bool {
@@ -3778,7 +3854,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3790,7 +3866,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[60]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3803,7 +3879,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{60}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SnapshotResponse) GetManifest() []byte {
@@ -3844,7 +3920,7 @@ type RollBackRequest struct {
 
 func (x *RollBackRequest) Reset() {
 	*x = RollBackRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +3932,7 @@ func (x *RollBackRequest) String() string {
 func (*RollBackRequest) ProtoMessage() {}
 
 func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[61]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +3945,7 @@ func (x *RollBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackRequest.ProtoReflect.Descriptor instead.
 func (*RollBackRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{61}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RollBackRequest) GetGeneration() uint64 {
@@ -3894,7 +3970,7 @@ type RollBackResponse struct {
 
 func (x *RollBackResponse) Reset() {
 	*x = RollBackResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +3982,7 @@ func (x *RollBackResponse) String() string {
 func (*RollBackResponse) ProtoMessage() {}
 
 func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[62]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +3995,7 @@ func (x *RollBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackResponse.ProtoReflect.Descriptor instead.
 func (*RollBackResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{62}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{63}
 }
 
 type SetStateRequest struct {
@@ -3937,7 +4013,7 @@ type SetStateRequest struct {
 
 func (x *SetStateRequest) Reset() {
 	*x = SetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4025,7 @@ func (x *SetStateRequest) String() string {
 func (*SetStateRequest) ProtoMessage() {}
 
 func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[63]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4038,7 @@ func (x *SetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateRequest.ProtoReflect.Descriptor instead.
 func (*SetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{63}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetStateRequest) GetKey() string {
@@ -4010,7 +4086,7 @@ type SetStateResponse struct {
 
 func (x *SetStateResponse) Reset() {
 	*x = SetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4098,7 @@ func (x *SetStateResponse) String() string {
 func (*SetStateResponse) ProtoMessage() {}
 
 func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[64]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4111,7 @@ func (x *SetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStateResponse.ProtoReflect.Descriptor instead.
 func (*SetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{64}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetStateResponse) GetValue() []byte {
@@ -4054,7 +4130,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[65]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4142,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[65]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4155,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{65}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetStateRequest) GetKey() string {
@@ -4098,7 +4174,7 @@ type GetStateResponse struct {
 
 func (x *GetStateResponse) Reset() {
 	*x = GetStateResponse{}
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[66]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4110,7 +4186,7 @@ func (x *GetStateResponse) String() string {
 func (*GetStateResponse) ProtoMessage() {}
 
 func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monolith_ps_v1_ps_proto_msgTypes[66]
+	mi := &file_monolith_ps_v1_ps_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4123,7 +4199,7 @@ func (x *GetStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateResponse.ProtoReflect.Descriptor instead.
 func (*GetStateResponse) Descriptor() ([]byte, []int) {
-	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{66}
+	return file_monolith_ps_v1_ps_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetStateResponse) GetValue() []byte {
@@ -4312,14 +4388,15 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04ages\x18\v \x03(\x03R\x04ages\"X\n" +
 	"\rTallyResponse\x12/\n" +
 	"\x05slots\x18\x01 \x03(\v2\x19.monolith.ps.v1.SlotTallyR\x05slots\x12\x16\n" +
-	"\x06tables\x18\x02 \x01(\rR\x06tables\"\x96\x01\n" +
+	"\x06tables\x18\x02 \x01(\rR\x06tables\"\xa8\x01\n" +
 	"\x0eChangesRequest\x12\x1a\n" +
 	"\bconsumer\x18\x01 \x01(\tR\bconsumer\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\x06R\x06stream\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04rows\x18\x04 \x01(\bR\x04rows\x12\x12\n" +
 	"\x04drop\x18\x05 \x01(\bR\x04drop\x12\x16\n" +
-	"\x06shards\x18\x06 \x01(\rR\x06shards\"\xbd\x01\n" +
+	"\x06shards\x18\x06 \x01(\rR\x06shards\x12\x10\n" +
+	"\x03cut\x18\a \x01(\bR\x03cut\"\xe9\x01\n" +
 	"\x0fChangesResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x06R\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x10\n" +
@@ -4327,7 +4404,15 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05whole\x18\x04 \x01(\bR\x05whole\x12\x14\n" +
 	"\x05table\x18\x05 \x01(\rR\x05table\x12(\n" +
 	"\x04rows\x18\x06 \x01(\v2\x14.monolith.ps.v1.RowsR\x04rows\x12\x18\n" +
-	"\aremoved\x18\a \x03(\x10R\aremoved\"\r\n" +
+	"\aremoved\x18\a \x03(\x10R\aremoved\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.monolith.ps.v1.CutOfShardR\x02at\"u\n" +
+	"\n" +
+	"CutOfShard\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x121\n" +
+	"\bprogress\x18\x02 \x03(\v2\x15.monolith.ps.v1.SplitR\bprogress\x12\x14\n" +
+	"\x05dense\x18\x03 \x03(\x02R\x05dense\"\r\n" +
 	"\vInfoRequest\"\x8c\x02\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
@@ -4498,7 +4583,7 @@ func file_monolith_ps_v1_ps_proto_rawDescGZIP() []byte {
 	return file_monolith_ps_v1_ps_proto_rawDescData
 }
 
-var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_monolith_ps_v1_ps_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*Failure)(nil),            // 0: monolith.ps.v1.Failure
 	(*Split)(nil),              // 1: monolith.ps.v1.Split
@@ -4544,29 +4629,30 @@ var file_monolith_ps_v1_ps_proto_goTypes = []any{
 	(*TallyResponse)(nil),      // 41: monolith.ps.v1.TallyResponse
 	(*ChangesRequest)(nil),     // 42: monolith.ps.v1.ChangesRequest
 	(*ChangesResponse)(nil),    // 43: monolith.ps.v1.ChangesResponse
-	(*InfoRequest)(nil),        // 44: monolith.ps.v1.InfoRequest
-	(*InfoResponse)(nil),       // 45: monolith.ps.v1.InfoResponse
-	(*ScaleRequest)(nil),       // 46: monolith.ps.v1.ScaleRequest
-	(*ScaleResponse)(nil),      // 47: monolith.ps.v1.ScaleResponse
-	(*JoinRequest)(nil),        // 48: monolith.ps.v1.JoinRequest
-	(*JoinResponse)(nil),       // 49: monolith.ps.v1.JoinResponse
-	(*AwaitRequest)(nil),       // 50: monolith.ps.v1.AwaitRequest
-	(*AwaitResponse)(nil),      // 51: monolith.ps.v1.AwaitResponse
-	(*Delegation)(nil),         // 52: monolith.ps.v1.Delegation
-	(*FollowRequest)(nil),      // 53: monolith.ps.v1.FollowRequest
-	(*FollowResponse)(nil),     // 54: monolith.ps.v1.FollowResponse
-	(*ReportRequest)(nil),      // 55: monolith.ps.v1.ReportRequest
-	(*ReportResponse)(nil),     // 56: monolith.ps.v1.ReportResponse
-	(*LeaveRequest)(nil),       // 57: monolith.ps.v1.LeaveRequest
-	(*LeaveResponse)(nil),      // 58: monolith.ps.v1.LeaveResponse
-	(*SnapshotRequest)(nil),    // 59: monolith.ps.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),   // 60: monolith.ps.v1.SnapshotResponse
-	(*RollBackRequest)(nil),    // 61: monolith.ps.v1.RollBackRequest
-	(*RollBackResponse)(nil),   // 62: monolith.ps.v1.RollBackResponse
-	(*SetStateRequest)(nil),    // 63: monolith.ps.v1.SetStateRequest
-	(*SetStateResponse)(nil),   // 64: monolith.ps.v1.SetStateResponse
-	(*GetStateRequest)(nil),    // 65: monolith.ps.v1.GetStateRequest
-	(*GetStateResponse)(nil),   // 66: monolith.ps.v1.GetStateResponse
+	(*CutOfShard)(nil),         // 44: monolith.ps.v1.CutOfShard
+	(*InfoRequest)(nil),        // 45: monolith.ps.v1.InfoRequest
+	(*InfoResponse)(nil),       // 46: monolith.ps.v1.InfoResponse
+	(*ScaleRequest)(nil),       // 47: monolith.ps.v1.ScaleRequest
+	(*ScaleResponse)(nil),      // 48: monolith.ps.v1.ScaleResponse
+	(*JoinRequest)(nil),        // 49: monolith.ps.v1.JoinRequest
+	(*JoinResponse)(nil),       // 50: monolith.ps.v1.JoinResponse
+	(*AwaitRequest)(nil),       // 51: monolith.ps.v1.AwaitRequest
+	(*AwaitResponse)(nil),      // 52: monolith.ps.v1.AwaitResponse
+	(*Delegation)(nil),         // 53: monolith.ps.v1.Delegation
+	(*FollowRequest)(nil),      // 54: monolith.ps.v1.FollowRequest
+	(*FollowResponse)(nil),     // 55: monolith.ps.v1.FollowResponse
+	(*ReportRequest)(nil),      // 56: monolith.ps.v1.ReportRequest
+	(*ReportResponse)(nil),     // 57: monolith.ps.v1.ReportResponse
+	(*LeaveRequest)(nil),       // 58: monolith.ps.v1.LeaveRequest
+	(*LeaveResponse)(nil),      // 59: monolith.ps.v1.LeaveResponse
+	(*SnapshotRequest)(nil),    // 60: monolith.ps.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),   // 61: monolith.ps.v1.SnapshotResponse
+	(*RollBackRequest)(nil),    // 62: monolith.ps.v1.RollBackRequest
+	(*RollBackResponse)(nil),   // 63: monolith.ps.v1.RollBackResponse
+	(*SetStateRequest)(nil),    // 64: monolith.ps.v1.SetStateRequest
+	(*SetStateResponse)(nil),   // 65: monolith.ps.v1.SetStateResponse
+	(*GetStateRequest)(nil),    // 66: monolith.ps.v1.GetStateRequest
+	(*GetStateResponse)(nil),   // 67: monolith.ps.v1.GetStateResponse
 }
 var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	1,  // 0: monolith.ps.v1.AwaitCutResponse.progress:type_name -> monolith.ps.v1.Split
@@ -4578,79 +4664,81 @@ var file_monolith_ps_v1_ps_proto_depIdxs = []int32{
 	25, // 6: monolith.ps.v1.EntriesResponse.rows:type_name -> monolith.ps.v1.Rows
 	40, // 7: monolith.ps.v1.TallyResponse.slots:type_name -> monolith.ps.v1.SlotTally
 	25, // 8: monolith.ps.v1.ChangesResponse.rows:type_name -> monolith.ps.v1.Rows
-	55, // 9: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
-	52, // 10: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
-	52, // 11: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
-	52, // 12: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
-	2,  // 13: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
-	4,  // 14: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
-	6,  // 15: monolith.ps.v1.Shard.Prepare:input_type -> monolith.ps.v1.PrepareRequest
-	8,  // 16: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
-	10, // 17: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
-	12, // 18: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
-	15, // 19: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
-	17, // 20: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	19, // 21: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
-	22, // 22: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
-	26, // 23: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
-	35, // 24: monolith.ps.v1.Shard.Entries:input_type -> monolith.ps.v1.EntriesRequest
-	37, // 25: monolith.ps.v1.Shard.Newest:input_type -> monolith.ps.v1.NewestRequest
-	39, // 26: monolith.ps.v1.Shard.Tally:input_type -> monolith.ps.v1.TallyRequest
-	42, // 27: monolith.ps.v1.Shard.Changes:input_type -> monolith.ps.v1.ChangesRequest
-	29, // 28: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
-	31, // 29: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
-	44, // 30: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
-	48, // 31: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
-	50, // 32: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
-	55, // 33: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
-	57, // 34: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
-	53, // 35: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
-	59, // 36: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
-	61, // 37: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
-	33, // 38: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
-	63, // 39: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
-	65, // 40: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
-	17, // 41: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
-	19, // 42: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
-	22, // 43: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
-	46, // 44: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
-	3,  // 45: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
-	5,  // 46: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
-	7,  // 47: monolith.ps.v1.Shard.Prepare:output_type -> monolith.ps.v1.PrepareResponse
-	9,  // 48: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
-	11, // 49: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
-	14, // 50: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
-	16, // 51: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
-	18, // 52: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	20, // 53: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
-	24, // 54: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
-	28, // 55: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
-	36, // 56: monolith.ps.v1.Shard.Entries:output_type -> monolith.ps.v1.EntriesResponse
-	38, // 57: monolith.ps.v1.Shard.Newest:output_type -> monolith.ps.v1.NewestResponse
-	41, // 58: monolith.ps.v1.Shard.Tally:output_type -> monolith.ps.v1.TallyResponse
-	43, // 59: monolith.ps.v1.Shard.Changes:output_type -> monolith.ps.v1.ChangesResponse
-	30, // 60: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
-	32, // 61: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
-	45, // 62: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
-	49, // 63: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
-	51, // 64: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
-	56, // 65: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
-	58, // 66: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
-	54, // 67: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
-	60, // 68: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
-	62, // 69: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
-	34, // 70: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
-	64, // 71: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
-	66, // 72: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
-	18, // 73: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
-	21, // 74: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
-	24, // 75: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
-	47, // 76: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
-	45, // [45:77] is the sub-list for method output_type
-	13, // [13:45] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	44, // 9: monolith.ps.v1.ChangesResponse.at:type_name -> monolith.ps.v1.CutOfShard
+	1,  // 10: monolith.ps.v1.CutOfShard.progress:type_name -> monolith.ps.v1.Split
+	56, // 11: monolith.ps.v1.JoinRequest.report:type_name -> monolith.ps.v1.ReportRequest
+	53, // 12: monolith.ps.v1.JoinRequest.delegation:type_name -> monolith.ps.v1.Delegation
+	53, // 13: monolith.ps.v1.AwaitResponse.delegation:type_name -> monolith.ps.v1.Delegation
+	53, // 14: monolith.ps.v1.ReportRequest.delegates:type_name -> monolith.ps.v1.Delegation
+	2,  // 15: monolith.ps.v1.Shard.Status:input_type -> monolith.ps.v1.StatusRequest
+	4,  // 16: monolith.ps.v1.Shard.Load:input_type -> monolith.ps.v1.LoadRequest
+	6,  // 17: monolith.ps.v1.Shard.Prepare:input_type -> monolith.ps.v1.PrepareRequest
+	8,  // 18: monolith.ps.v1.Shard.BeginCut:input_type -> monolith.ps.v1.BeginCutRequest
+	10, // 19: monolith.ps.v1.Shard.AwaitCut:input_type -> monolith.ps.v1.AwaitCutRequest
+	12, // 20: monolith.ps.v1.Shard.WriteCut:input_type -> monolith.ps.v1.WriteCutRequest
+	15, // 21: monolith.ps.v1.Shard.EndCut:input_type -> monolith.ps.v1.EndCutRequest
+	17, // 22: monolith.ps.v1.Shard.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	19, // 23: monolith.ps.v1.Shard.Digest:input_type -> monolith.ps.v1.DigestRequest
+	22, // 24: monolith.ps.v1.Shard.Stats:input_type -> monolith.ps.v1.StatsRequest
+	26, // 25: monolith.ps.v1.Shard.Probe:input_type -> monolith.ps.v1.ProbeRequest
+	35, // 26: monolith.ps.v1.Shard.Entries:input_type -> monolith.ps.v1.EntriesRequest
+	37, // 27: monolith.ps.v1.Shard.Newest:input_type -> monolith.ps.v1.NewestRequest
+	39, // 28: monolith.ps.v1.Shard.Tally:input_type -> monolith.ps.v1.TallyRequest
+	42, // 29: monolith.ps.v1.Shard.Changes:input_type -> monolith.ps.v1.ChangesRequest
+	29, // 30: monolith.ps.v1.Standby.Lease:input_type -> monolith.ps.v1.LeaseRequest
+	31, // 31: monolith.ps.v1.Standby.Follow:input_type -> monolith.ps.v1.FollowLogRequest
+	45, // 32: monolith.ps.v1.Coordinator.Info:input_type -> monolith.ps.v1.InfoRequest
+	49, // 33: monolith.ps.v1.Coordinator.Join:input_type -> monolith.ps.v1.JoinRequest
+	51, // 34: monolith.ps.v1.Coordinator.Await:input_type -> monolith.ps.v1.AwaitRequest
+	56, // 35: monolith.ps.v1.Coordinator.Report:input_type -> monolith.ps.v1.ReportRequest
+	58, // 36: monolith.ps.v1.Coordinator.Leave:input_type -> monolith.ps.v1.LeaveRequest
+	54, // 37: monolith.ps.v1.Coordinator.Follow:input_type -> monolith.ps.v1.FollowRequest
+	60, // 38: monolith.ps.v1.Coordinator.Snapshot:input_type -> monolith.ps.v1.SnapshotRequest
+	62, // 39: monolith.ps.v1.Coordinator.RollBack:input_type -> monolith.ps.v1.RollBackRequest
+	33, // 40: monolith.ps.v1.Coordinator.Promote:input_type -> monolith.ps.v1.PromoteRequest
+	64, // 41: monolith.ps.v1.Coordinator.SetState:input_type -> monolith.ps.v1.SetStateRequest
+	66, // 42: monolith.ps.v1.Coordinator.GetState:input_type -> monolith.ps.v1.GetStateRequest
+	17, // 43: monolith.ps.v1.Coordinator.Progress:input_type -> monolith.ps.v1.ProgressRequest
+	19, // 44: monolith.ps.v1.Coordinator.Digest:input_type -> monolith.ps.v1.DigestRequest
+	22, // 45: monolith.ps.v1.Coordinator.Stats:input_type -> monolith.ps.v1.StatsRequest
+	47, // 46: monolith.ps.v1.Coordinator.Scale:input_type -> monolith.ps.v1.ScaleRequest
+	3,  // 47: monolith.ps.v1.Shard.Status:output_type -> monolith.ps.v1.StatusResponse
+	5,  // 48: monolith.ps.v1.Shard.Load:output_type -> monolith.ps.v1.LoadResponse
+	7,  // 49: monolith.ps.v1.Shard.Prepare:output_type -> monolith.ps.v1.PrepareResponse
+	9,  // 50: monolith.ps.v1.Shard.BeginCut:output_type -> monolith.ps.v1.BeginCutResponse
+	11, // 51: monolith.ps.v1.Shard.AwaitCut:output_type -> monolith.ps.v1.AwaitCutResponse
+	14, // 52: monolith.ps.v1.Shard.WriteCut:output_type -> monolith.ps.v1.WriteCutResponse
+	16, // 53: monolith.ps.v1.Shard.EndCut:output_type -> monolith.ps.v1.EndCutResponse
+	18, // 54: monolith.ps.v1.Shard.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	20, // 55: monolith.ps.v1.Shard.Digest:output_type -> monolith.ps.v1.DigestResponse
+	24, // 56: monolith.ps.v1.Shard.Stats:output_type -> monolith.ps.v1.StatsResponse
+	28, // 57: monolith.ps.v1.Shard.Probe:output_type -> monolith.ps.v1.ProbeResponse
+	36, // 58: monolith.ps.v1.Shard.Entries:output_type -> monolith.ps.v1.EntriesResponse
+	38, // 59: monolith.ps.v1.Shard.Newest:output_type -> monolith.ps.v1.NewestResponse
+	41, // 60: monolith.ps.v1.Shard.Tally:output_type -> monolith.ps.v1.TallyResponse
+	43, // 61: monolith.ps.v1.Shard.Changes:output_type -> monolith.ps.v1.ChangesResponse
+	30, // 62: monolith.ps.v1.Standby.Lease:output_type -> monolith.ps.v1.LeaseResponse
+	32, // 63: monolith.ps.v1.Standby.Follow:output_type -> monolith.ps.v1.FollowLogResponse
+	46, // 64: monolith.ps.v1.Coordinator.Info:output_type -> monolith.ps.v1.InfoResponse
+	50, // 65: monolith.ps.v1.Coordinator.Join:output_type -> monolith.ps.v1.JoinResponse
+	52, // 66: monolith.ps.v1.Coordinator.Await:output_type -> monolith.ps.v1.AwaitResponse
+	57, // 67: monolith.ps.v1.Coordinator.Report:output_type -> monolith.ps.v1.ReportResponse
+	59, // 68: monolith.ps.v1.Coordinator.Leave:output_type -> monolith.ps.v1.LeaveResponse
+	55, // 69: monolith.ps.v1.Coordinator.Follow:output_type -> monolith.ps.v1.FollowResponse
+	61, // 70: monolith.ps.v1.Coordinator.Snapshot:output_type -> monolith.ps.v1.SnapshotResponse
+	63, // 71: monolith.ps.v1.Coordinator.RollBack:output_type -> monolith.ps.v1.RollBackResponse
+	34, // 72: monolith.ps.v1.Coordinator.Promote:output_type -> monolith.ps.v1.PromoteResponse
+	65, // 73: monolith.ps.v1.Coordinator.SetState:output_type -> monolith.ps.v1.SetStateResponse
+	67, // 74: monolith.ps.v1.Coordinator.GetState:output_type -> monolith.ps.v1.GetStateResponse
+	18, // 75: monolith.ps.v1.Coordinator.Progress:output_type -> monolith.ps.v1.ProgressResponse
+	21, // 76: monolith.ps.v1.Coordinator.Digest:output_type -> monolith.ps.v1.DigestTextResponse
+	24, // 77: monolith.ps.v1.Coordinator.Stats:output_type -> monolith.ps.v1.StatsResponse
+	48, // 78: monolith.ps.v1.Coordinator.Scale:output_type -> monolith.ps.v1.ScaleResponse
+	47, // [47:79] is the sub-list for method output_type
+	15, // [15:47] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_monolith_ps_v1_ps_proto_init() }
@@ -4658,16 +4746,16 @@ func file_monolith_ps_v1_ps_proto_init() {
 	if File_monolith_ps_v1_ps_proto != nil {
 		return
 	}
-	file_monolith_ps_v1_ps_proto_msgTypes[63].OneofWrappers = []any{}
 	file_monolith_ps_v1_ps_proto_msgTypes[64].OneofWrappers = []any{}
-	file_monolith_ps_v1_ps_proto_msgTypes[66].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[65].OneofWrappers = []any{}
+	file_monolith_ps_v1_ps_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monolith_ps_v1_ps_proto_rawDesc), len(file_monolith_ps_v1_ps_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
