@@ -119,6 +119,19 @@ func Open(ctx context.Context, path string) (_ *Model, err error) {
 	return m, nil
 }
 
+// New describes a model whose parameters are elsewhere: of a written graph ([graph.Graph.Marshal]), which it verifies, and a recipe. Dense is nil, and there is nothing for Rows to read.
+func New(kind string, written []byte, recipe json.RawMessage) (*Model, error) {
+	g, err := graph.Unmarshal(written)
+	if err != nil {
+		return nil, fmt.Errorf("export: the graph of model %s: %w", kind, err)
+	}
+	m := &Model{Kind: kind, Recipe: recipe}
+	for _, t := range g.Layout().Tables {
+		m.Tables = append(m.Tables, Table{Name: t.Name})
+	}
+	return m, m.build(written)
+}
+
 // setDense puts tensors, which come in any order, where the layout has them.
 func (m *Model) setDense(tensors []snapshot.Tensor) error {
 	byName := map[string][]float32{}

@@ -33,8 +33,9 @@ var layers = map[string][]string{
 	"sinks":      {"internal", "proto", "pipeline", "model", "ps"},
 	"export":     {"internal", "proto", "pipeline", "model", "ps", "sinks/filesink"},
 	"serving":    {"internal", "proto", "pipeline", "model", "export", "transforms"},
+	"replica":    {"internal", "model", "ps", "export"},
 	"runners":    {"internal", "proto", "pipeline"},
-	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "serving", "runners"},
+	"job":        {"internal", "proto", "pipeline", "model", "ps", "sources", "transforms", "sinks", "export", "serving", "replica", "runners"},
 	"cmd":        {"*"},
 	"examples":   {"*"},
 }
