@@ -300,7 +300,7 @@ func trained(t *testing.T, text string) *export.Model {
 // sampleRows is how many rows are compared.
 const sampleRows = 10000
 
-// zooModels are the models of the zoo, as jobs name them.
+// zooModels are models of the zoo, as jobs name them; TestReaders has the operators of the others.
 var zooModels = []string{
 	"lr: {}", "fm: {dim: 8}", "deepfm: {dim: 8, hidden: [32, 16], batch_norm: true, embedding_init: {normal: 0.01}}", "dcnv2: {dim: 8, hidden: [32]}",
 	"shared_bottom: {dim: 8, hidden: [32], attention: 8, embedding_init: {truncated_normal: 0.05}}",
@@ -311,7 +311,7 @@ func modelName(text string) string {
 	return name
 }
 
-// TestRealDataReadersFrappe: TensorFlow and onnxruntime predict of 10,000 rows of Frappe what monolith predicts, for every model of the zoo.
+// TestRealDataReadersFrappe: TensorFlow and onnxruntime predict of 10,000 rows of Frappe what monolith predicts, for models of the zoo.
 func TestRealDataReadersFrappe(t *testing.T) {
 	readers.Need(t)
 	dir := filepath.Join(testbed.Data(t, "datasets"), "frappe")
