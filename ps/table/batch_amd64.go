@@ -15,7 +15,7 @@ type probes struct {
 	shift  uint64       // 63 - index.depth, after a shift by one
 	slabs  *[32]uintptr // slabs.rowBase
 	metas  *[32]uintptr // slabs.metaBase
-	stride uintptr      // bytes of a row
+	stride uintptr      // bytes from row to row
 	keys   *int64
 	n      int
 	at     *uintptr // [n] becomes the address of each key's row, 0 where the key is not in its home line
@@ -24,6 +24,7 @@ type probes struct {
 	out    *float32 // [n, bytes/4] of lookupRows
 	bytes  uintptr  // of a row to copy, at least 4
 	missed *uint16  // [n] becomes the numbers of the keys that are not in their home lines
+	apart  uintptr  // bytes from meta to meta
 }
 
 // lookupRows finds and copies rows: while one is copied, one DIST keys later is on its way from memory, and an index line DIST
@@ -48,10 +49,10 @@ func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int
 //go:noescape
 func fetchRows(at *uintptr, n int, span uintptr)
 
-// countRows sets the time of rows to the larger of theirs and time, and adds to their counts.
+// countRows sets the time of rows, whose metas are so many bytes apart, to the larger of theirs and time, and adds to their counts.
 //
 //go:noescape
-func countRows(metas *[32]uintptr, ids, counts *uint32, n int, time int64)
+func countRows(metas *[32]uintptr, apart uintptr, ids, counts *uint32, n int, time int64)
 
 // lookupChunk is how many keys go through lookupRows at once.
 const lookupChunk = 512
@@ -68,7 +69,7 @@ func (p *probes) rest(missed, scratch []uint16) {
 func (t *Mem) probes() probes {
 	return probes{
 		dir: &t.index.lines[0], shift: uint64(63 - t.index.depth), slabs: &t.slabs.rowBase, metas: &t.slabs.metaBase,
-		stride: uintptr(4 * t.slabs.stride),
+		stride: uintptr(4 * t.slabs.pitch), apart: uintptr(t.slabs.metaPitch()),
 	}
 }
 
@@ -152,7 +153,7 @@ func (t *Mem) fetch(rows []entry) {
 	}
 	var at, metas [group]uintptr
 	for i, e := range rows {
-		at[i], metas[i] = t.slabs.address(e.id), uintptr(unsafe.Pointer(t.slabs.metaOf(e.id)))
+		at[i], metas[i] = t.slabs.address(e.id), t.slabs.metaAddress(e.id)
 	}
 	fetchRows(&at[0], len(rows), uintptr(4*t.slabs.stride))
 	fetchRows(&metas[0], len(rows), 1)
@@ -190,7 +191,7 @@ func (t *Mem) applyVector(u Update) {
 			if at[b][i] == 0 {
 				id := t.findOrCreate(Hash(keys[i]), keys[i])
 				ids[b][i], at[b][i] = id, t.slabs.address(id)
-				rows[k], metas[k] = at[b][i], uintptr(unsafe.Pointer(t.slabs.metaOf(id)))
+				rows[k], metas[k] = at[b][i], t.slabs.metaAddress(id)
 				k++
 			}
 		}
@@ -208,7 +209,7 @@ func (t *Mem) applyVector(u Update) {
 		for i := range t.segs {
 			t.updateVector(&t.segs[i], u, from, at[b][:n], ids[b][:n])
 		}
-		countRows(&t.slabs.metaBase, &ids[b][0], &u.Counts[from], n, u.Time)
+		countRows(&t.slabs.metaBase, uintptr(t.slabs.metaPitch()), &ids[b][0], &u.Counts[from], n, u.Time)
 	}
 }
 

@@ -14,6 +14,7 @@
 #define P_OUT    80
 #define P_BYTES  88
 #define P_MISSED 96
+#define P_APART  104
 
 // DIST is how many keys one stage of the pipeline is ahead of the next.
 #define DIST 16
@@ -208,8 +209,8 @@ probe:
 	MOVL CX, (AX)(R14*4)
 	ADDQ $64, CX
 	LZCNTL CX, DX
-	MOVQ CX, BX
-	SHLQ $4, BX
+	MOVQ P_APART(DI), BX
+	IMULQ CX, BX
 	MOVQ P_METAS(DI), AX
 	ADDQ (AX)(DX*8), BX
 	PREFETCHT0 (BX)
@@ -289,8 +290,8 @@ key:
 	TESTQ AX, AX
 	JZ   row
 	MOVL BX, (AX)(R14*4)
-	MOVQ CX, BX
-	SHLQ $4, BX
+	MOVQ P_APART(DI), BX
+	IMULQ CX, BX
 	MOVQ P_METAS(DI), AX
 	ADDQ (AX)(DX*8), BX
 	PREFETCHT0 (BX)
@@ -348,13 +349,14 @@ fetch:
 	JNZ  row
 	RET
 
-// func countRows(metas *[32]uintptr, ids *uint32, counts *uint32, n int, time int64)
-TEXT ·countRows(SB), NOSPLIT, $0-40
+// func countRows(metas *[32]uintptr, apart uintptr, ids *uint32, counts *uint32, n int, time int64)
+TEXT ·countRows(SB), NOSPLIT, $0-48
 	MOVQ metas+0(FP), DI
-	MOVQ ids+8(FP), SI
-	MOVQ counts+16(FP), R8
-	MOVQ n+24(FP), R9
-	MOVQ time+32(FP), R10
+	MOVQ apart+8(FP), R12
+	MOVQ ids+16(FP), SI
+	MOVQ counts+24(FP), R8
+	MOVQ n+32(FP), R9
+	MOVQ time+40(FP), R10
 	XORQ R11, R11
 
 loop:
@@ -363,7 +365,7 @@ loop:
 	MOVL (SI)(R11*4), AX
 	ADDQ $64, AX
 	LZCNTL AX, BX
-	SHLQ $4, AX
+	IMULQ R12, AX
 	ADDQ (DI)(BX*8), AX
 	MOVQ (AX), BX
 	CMPQ BX, R10

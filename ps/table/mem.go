@@ -98,7 +98,7 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 	if t.halves {
 		t.weights = make([]float32, t.dim)
 	}
-	t.slabs.stride = t.packed + t.stateDim
+	t.slabs = newSlabs(t.packed + t.stateDim)
 	return t
 }
 

@@ -162,8 +162,11 @@ func (s *slabs) drop(from uint32, n int) bool {
 	if !s.mapped[slab] {
 		return false
 	}
-	data := s.data[slab][at*s.stride:][:n*s.stride]
+	data := s.data[slab][at*s.pitch:][:n*s.pitch]
 	dropMemory(wholePages(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), 4*len(data))))
+	if s.narrow() {
+		return true
+	}
 	metas := s.meta[slab][at:][:n]
 	dropMemory(wholePages(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(metas))), metaBytes*len(metas))))
 	return true

@@ -47,7 +47,13 @@ func TestRemovedRowsGiveMemoryBack(t *testing.T) {
 // Rows that come and go take no more than those that are there at once.
 func TestMemoryStaysFlatWhileRowsComeAndGo(t *testing.T) {
 	t.Parallel()
-	const dim, rows = 8, 50_000
+	for _, dim := range []int{1, 8} { // a narrow row has its time and count behind it
+		t.Run(fmt.Sprint("dim ", dim), func(t *testing.T) { staysFlat(t, dim) })
+	}
+}
+
+func staysFlat(t *testing.T, dim int) {
+	const rows = 50_000
 	mem := table.NewMemory(table.MemoryOptions{Limit: 1 << 40})
 	tab := table.New(adagrad(dim), 1, mem)
 	defer tab.Close()

@@ -19,20 +19,27 @@ const (
 	hugePageBytes = 8 << 20
 )
 
-// meta is what a row has besides weights and state. It lies apart, so that a lookup touches weights only.
+// meta is what a row has besides weights and state. It lies apart, so that a lookup touches weights only, but for narrow rows: there it lies behind the
+// row, and an update mostly finds both in one line.
 type meta struct {
 	time  int64
 	count uint64
 }
 
+// narrowRow is the most float32 of a row that has its meta behind it.
+const narrowRow = 4
+
 // slabs holds rows by number, outside the Go heap where the system allows it. Rows never move.
 type slabs struct {
 	stride int // float32 of a row
-	data   [][]float32
-	meta   [][]meta
-	maps   [][]byte
-	bytes  int64
-	cap    int
+	// pitch is how many float32 lie from the beginning of a row to that of the next.
+	pitch int
+	data  [][]float32
+	// meta has those of rows that are not narrow.
+	meta  [][]meta
+	maps  [][]byte
+	bytes int64
+	cap   int
 	// mapped says of each slab whether all of it lies in pages of its own.
 	mapped []bool
 	// warm are the mappings of each slab that has huge pages, and up to where they are populated.
@@ -40,8 +47,28 @@ type slabs struct {
 	// warmed is the number of rows up to where that was asked for.
 	warmed int
 	// rowBase and metaBase give addresses: with x = id + firstSlab, row id begins at rowBase[leading zeros of x, of 32 bits] +
-	// x·(bytes of a row), and its meta likewise. The memory never moves.
+	// x·(bytes from row to row), and its meta likewise. The memory never moves.
 	rowBase, metaBase [32]uintptr
+}
+
+// newSlabs makes room for rows of so many float32.
+func newSlabs(stride int) slabs {
+	s := slabs{stride: stride, pitch: stride}
+	if s.narrow() {
+		s.pitch += metaBytes / 4
+	}
+	return s
+}
+
+// narrow reports whether rows have their meta behind them.
+func (s *slabs) narrow() bool { return s.stride <= narrowRow }
+
+// metaPitch is how many bytes lie from the meta of a row to that of the next.
+func (s *slabs) metaPitch() int {
+	if s.narrow() {
+		return 4 * s.pitch
+	}
+	return metaBytes
 }
 
 // warmSlab is a slab whose memory is populated ahead.
@@ -79,7 +106,7 @@ func place(id uint32) (slab, at int) {
 
 func (s *slabs) row(id uint32) []float32 {
 	slab, at := place(id)
-	return s.data[slab][at*s.stride:][:s.stride:s.stride]
+	return s.data[slab][at*s.pitch:][:s.stride:s.stride]
 }
 
 // address is that of row id.
@@ -87,8 +114,14 @@ func (s *slabs) address(id uint32) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(s.row(id))))
 }
 
+// metaAddress is that of the meta of row id.
+func (s *slabs) metaAddress(id uint32) uintptr { return uintptr(unsafe.Pointer(s.metaOf(id))) }
+
 func (s *slabs) metaOf(id uint32) *meta {
 	slab, at := place(id)
+	if s.narrow() {
+		return (*meta)(unsafe.Pointer(&s.data[slab][at*s.pitch+s.stride]))
+	}
 	return &s.meta[slab][at]
 }
 
@@ -99,21 +132,26 @@ func (s *slabs) grow(n int) error {
 	}
 	for s.cap < n {
 		rows := firstSlab << len(s.data)
-		size := rows * s.stride * 4
+		size := rows * s.pitch * 4
 		raw, mapped, err := s.alloc(size)
 		if err != nil {
 			return err
 		}
-		metaRaw, metaMapped, err := s.alloc(rows * metaBytes)
-		if err != nil {
-			return err
+		var metaRaw []byte
+		metas := address(raw) + uintptr(4*s.stride)
+		if !s.narrow() {
+			var metaMapped bool
+			if metaRaw, metaMapped, err = s.alloc(rows * metaBytes); err != nil {
+				return err
+			}
+			mapped, metas = mapped && metaMapped, address(metaRaw)
+			s.meta = append(s.meta, unsafe.Slice((*meta)(unsafe.Pointer(unsafe.SliceData(metaRaw))), rows))
 		}
-		s.mapped = append(s.mapped, mapped && metaMapped)
-		s.data = append(s.data, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), rows*s.stride))
-		s.meta = append(s.meta, unsafe.Slice((*meta)(unsafe.Pointer(unsafe.SliceData(metaRaw))), rows))
+		s.mapped = append(s.mapped, mapped)
+		s.data = append(s.data, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), rows*s.pitch))
 		zeros := 32 - bits.Len32(uint32(rows))
 		s.rowBase[zeros] = address(raw) - uintptr(size)
-		s.metaBase[zeros] = address(metaRaw) - uintptr(rows*metaBytes)
+		s.metaBase[zeros] = metas - uintptr(rows*s.metaPitch())
 		if size >= hugePageBytes {
 			s.warm = append(s.warm, warmSlab{first: s.cap, rows: rows, data: raw, meta: metaRaw})
 		}
@@ -146,5 +184,5 @@ func (s *slabs) free() {
 	for _, m := range s.maps {
 		unmapMemory(m)
 	}
-	*s = slabs{stride: s.stride}
+	*s = newSlabs(s.stride)
 }
