@@ -157,8 +157,10 @@ type (
 	ServeOptions = run.ServeOptions
 	// ServeResult describes what serving came to.
 	ServeResult = result.ServeResult
-	// ServeModelsOptions say which exports are served where, and how requests are answered.
+	// ServeModelsOptions say what is served where, and how requests are answered.
 	ServeModelsOptions = run.ServeModelsOptions
+	// ServedJob is a job whose model is served while it is trained.
+	ServedJob = run.ServedJob
 	// ScaleOptions say which shards a running job is to have.
 	ScaleOptions = run.ScaleOptions
 	// Scaled describes a change of the number of shards.

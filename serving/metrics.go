@@ -2,6 +2,7 @@ package serving
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,39 @@ type Metrics struct {
 	latency                     *prometheus.HistogramVec
 	waiting, version            *prometheus.GaugeVec
 	taken                       *prometheus.GaugeVec
+	ages                        *ages
 }
+
+// ages tells how old the parameters are of models whose parameters change, when it is asked.
+type ages struct {
+	desc   *prometheus.Desc
+	models atomic.Pointer[Models]
+}
+
+// Describe implements [prometheus.Collector].
+func (a *ages) Describe(to chan<- *prometheus.Desc) { to <- a.desc }
+
+// Collect implements [prometheus.Collector].
+func (a *ages) Collect(to chan<- prometheus.Metric) {
+	models := a.models.Load()
+	if models == nil {
+		return
+	}
+	for _, name := range models.Names() {
+		list, err := models.Status(name, Which{})
+		if err != nil { // it has gone
+			continue
+		}
+		for _, v := range list {
+			if v.State == Available && !v.AsOf.IsZero() {
+				to <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, time.Since(v.AsOf).Seconds(), name)
+			}
+		}
+	}
+}
+
+// Watch makes the metrics tell how old the parameters of models are.
+func (m *Metrics) Watch(models *Models) { m.ages.models.Store(models) }
 
 // Descriptions lists the metrics in the order of the documentation.
 func Descriptions() []telemetry.Metric {
@@ -50,7 +83,10 @@ func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics 
 		register(telemetry.Metric{Name: name, Type: "histogram", Help: help, Labels: labels}, c)
 		return c
 	}
-	return &Metrics{
+	const name, help = "monolith_serving_freshness_seconds", "How long ago everything was applied that is read of a running job; of its snapshot before its shards have answered."
+	a := &ages{desc: prometheus.NewDesc(name, help, []string{"model_name"}, nil)}
+	out := &Metrics{
+		ages:     a,
 		requests: counter(":tensorflow:serving:request_count", "Requests for predictions, by the gRPC code of their answer.", "model_name", "status"),
 		examples: counter(":tensorflow:serving:request_example_count_total", "Examples that were predicted.", "model_name"),
 		batches:  counter("monolith_serving_batches_total", "Batches that were computed, each of one request or of several.", "model_name"),
@@ -61,6 +97,8 @@ func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics 
 		version:  gauge("monolith_serving_version", "Number of the version that predicted last.", "model_name"),
 		taken:    gauge("monolith_serving_snapshot_timestamp_seconds", "When the snapshot of that version was taken, in Unix time.", "model_name"),
 	}
+	register(telemetry.Metric{Name: name, Type: "gauge", Help: help, Labels: []string{"model_name"}}, a)
+	return out
 }
 
 // Loaded counts a version that was opened, or was not: it is [ModelsOptions].Loaded.

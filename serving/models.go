@@ -76,6 +76,8 @@ type VersionStatus struct {
 	State   State
 	// Err is why it could not be opened.
 	Err error
+	// AsOf, of a version whose parameters change, is the moment before which everything that training did is read.
+	AsOf time.Time
 }
 
 // ModelsOptions say what is served. Recipe is required.
@@ -106,6 +108,39 @@ type servable struct {
 	versions map[int64]*held // that are or were open, or could not be opened
 }
 
+// live reports whether its versions are put and not found in a folder.
+func (s *servable) live() bool { return s.config.Dir == "" }
+
+// Expect makes a name that of a model whose versions come with Put. Until there is one the model is not ready. Errors: INVALID_ARGUMENT for a name that is there already.
+func (m *Models) Expect(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.models[name] != nil {
+		return invalid("there are two models %q", name)
+	}
+	m.models[name] = &servable{config: ModelConfig{Name: name}, versions: map[int64]*held{}}
+	return nil
+}
+
+// Put makes a version the one that serves of a model that was expected, and belongs to the models from then on. The one before is closed when its last request has ended.
+func (m *Models) Put(name string, number int64, v *Version) {
+	m.mu.Lock()
+	s := m.models[name]
+	var gone []*held
+	for _, h := range s.versions {
+		gone = append(gone, h)
+	}
+	put := &held{model: name, number: number, version: v, state: Available}
+	s.versions[number] = put
+	if m.closed {
+		gone = append(gone, put)
+	}
+	m.mu.Unlock()
+	for _, h := range gone {
+		m.drop(h)
+	}
+}
+
 // held is a version with who uses it. It is guarded by the lock of Models.
 type held struct {
 	model   string
@@ -131,6 +166,12 @@ func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 	m.mu.Lock()
 	named := map[string]bool{}
 	for _, c := range models {
+		if s := m.models[c.Name]; s != nil && s.live() {
+			m.mu.Unlock()
+			return invalid("model %q is that of a running job; call the one of folder %q otherwise", c.Name, c.Dir)
+		}
+	}
+	for _, c := range models {
 		named[c.Name] = true
 		if s := m.models[c.Name]; s != nil {
 			s.config = c
@@ -140,7 +181,7 @@ func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 	}
 	var gone []*held
 	for name, s := range m.models {
-		if !named[name] {
+		if !named[name] && !s.live() {
 			gone = slices.AppendSeq(gone, maps.Values(s.versions))
 			delete(m.models, name)
 		}
@@ -193,6 +234,9 @@ func (m *Models) Refresh(ctx context.Context) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, s := range all {
+		if s.live() {
+			continue
+		}
 		if err := m.refresh(ctx, s); err != nil {
 			errs = append(errs, err)
 		}
@@ -464,7 +508,11 @@ func (m *Models) Status(name string, which Which) ([]VersionStatus, error) {
 	var out []VersionStatus
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
 		if h := s.versions[number]; wanted == nil || *wanted == number {
-			out = append(out, VersionStatus{Version: number, State: h.state, Err: h.err})
+			st := VersionStatus{Version: number, State: h.state, Err: h.err}
+			if s.live() && h.version != nil {
+				st.AsOf = h.version.AsOf()
+			}
+			out = append(out, st)
 		}
 	}
 	if len(out) == 0 && wanted != nil {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -185,6 +186,8 @@ func (s *Server) statusJSON(t target) ([]byte, error) {
 		Version string `json:"version"`
 		State   string `json:"state"`
 		Status  state  `json:"status"`
+		// Freshness is how old the parameters are, of a model whose parameters change.
+		Freshness *float64 `json:"freshness_seconds,omitempty"`
 	}
 	out := struct {
 		Versions []version `json:"model_version_status"`
@@ -194,7 +197,12 @@ func (s *Server) statusJSON(t target) ([]byte, error) {
 		if v.Err != nil {
 			st = state{"UNKNOWN", v.Err.Error()}
 		}
-		out.Versions = append(out.Versions, version{strconv.FormatInt(v.Version, 10), v.State.String(), st})
+		of := version{Version: strconv.FormatInt(v.Version, 10), State: v.State.String(), Status: st}
+		if !v.AsOf.IsZero() {
+			age := time.Since(v.AsOf).Seconds()
+			of.Freshness = &age
+		}
+		out.Versions = append(out.Versions, of)
 	}
 	return json.Marshal(out)
 }

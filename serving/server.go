@@ -163,7 +163,7 @@ func (s *Server) do(ctx context.Context, c call, use func(*Version, *answer) err
 		}
 		return err
 	}
-	s.o.Metrics.predicted(c.model, h.number, v.Model().From.Created, a.rows)
+	s.o.Metrics.predicted(c.model, h.number, v.AsOf(), a.rows)
 	if a.kept != nil {
 		spec := &tfs.ModelSpec{Name: c.model, VersionChoice: &tfs.ModelSpec_Version{Version: &tfs.Int64Value{Value: h.number}}, SignatureName: SignatureFeatures}
 		a.kept.ModelSpec = spec

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,9 +24,26 @@ import (
 // Recipe gives what a model's parse recipe says, for records that have no labels.
 type Recipe func(*export.Model) (parse.Options, error)
 
+// Params are a model with its parameters, which may change while it is served.
+type Params interface {
+	Model() *export.Model
+	// Reader makes a way to read the parameters, for one goroutine at a time.
+	Reader() Reader
+	// AsOf is the moment before which everything that training did is read.
+	AsOf() time.Time
+	Close() error
+}
+
+// Reader reads parameters. What is read between Hold and Release, which follows soon, is one state.
+type Reader interface {
+	trainstep.Store
+	Hold()
+	Release()
+}
+
 // Version is a model that is open. Its methods may overlap, but for Close.
 type Version struct {
-	export *native.Export
+	params Params
 	in     *inputs
 	heads  []model.Head
 	// joins: predictions of an example do not depend on the others of a batch.
@@ -37,31 +55,55 @@ type Version struct {
 	open  *shared // that requests may still join; nil: none
 }
 
-// Open opens a native export. Errors: those of [native.Open]; what of the graph cannot be served.
+// mapped is an export, whose parameters never change.
+type mapped struct{ *native.Export }
+
+// Reader implements [Params].
+func (m mapped) Reader() Reader { return m }
+
+// AsOf implements [Params].
+func (m mapped) AsOf() time.Time { return m.Model().From.Created }
+
+// Hold implements [Reader].
+func (mapped) Hold() {}
+
+// Release implements [Reader].
+func (mapped) Release() {}
+
+// Open opens a native export. Errors: those of [native.Open] and [NewVersion].
 func Open(ctx context.Context, dir string, recipe Recipe) (*Version, error) {
 	e, err := native.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	m := e.Model()
+	return NewVersion(ctx, mapped{e}, recipe)
+}
+
+// NewVersion makes a version of a model, which is the version's to close, also when there is an error. Errors: what of the graph cannot be served.
+func NewVersion(ctx context.Context, params Params, recipe Recipe) (*Version, error) {
+	m := params.Model()
 	var opts parse.Options
+	var err error
 	if len(m.Recipe) == 0 {
 		err = fmt.Errorf("the snapshot does not say how features are made of records; take the signature %s", SignatureFeatures)
 	} else {
 		opts, err = recipe(m)
 	}
-	v := &Version{export: e, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
+	v := &Version{params: params, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
 	v.joins = !slices.ContainsFunc(m.Graph.Operators(), func(o graph.Operator) bool { return o.Shape.Kind == graph.PerBatch || o.Shape.Kind == graph.PerPair })
 	r, err := v.newRunner(ctx) // what would fail for every request fails here
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return nil, errors.Join(err, params.Close())
 	}
 	v.idle = append(v.idle, r)
 	return v, nil
 }
 
 // Model is the model. It belongs to the version.
-func (v *Version) Model() *export.Model { return v.export.Model() }
+func (v *Version) Model() *export.Model { return v.params.Model() }
+
+// AsOf is the moment before which everything that training did is read: when the snapshot of an export was taken.
+func (v *Version) AsOf() time.Time { return v.params.AsOf() }
 
 // Close gives the memory back. Nothing may be predicted from then on.
 func (v *Version) Close() error {
@@ -70,7 +112,7 @@ func (v *Version) Close() error {
 		errs = append(errs, r.close())
 	}
 	v.idle = nil
-	return errors.Join(append(errs, v.export.Close())...)
+	return errors.Join(append(errs, v.params.Close())...)
 }
 
 // Predict returns the predictions of the examples for each head of the model, [rows, Width], as an evaluation makes them. They are the caller's; out, if not nil, is memory to put
@@ -196,13 +238,17 @@ type runner struct {
 	numbers trainstep.Numbering
 	inputs  model.Inputs
 	rows    param.Rows
+	reader  Reader
+	// dense are the dense weights, of a version of them.
+	dense   []float32
+	version uint64
 }
 
 // newRunner opens the stages. The first bad example fails a request: the environment has no other policy.
 func (v *Version) newRunner(ctx context.Context) (_ *runner, err error) {
-	m, env := v.export.Model(), &pipeline.Env{}
-	r := &runner{v: v, session: m.Graph.NewSession(1)}
-	r.session.SetDense(m.Dense)
+	m, env := v.params.Model(), &pipeline.Env{}
+	r := &runner{v: v, session: m.Graph.NewSession(1), reader: v.params.Reader(), dense: make([]float32, m.Graph.Layout().DenseLen())}
+	r.session.SetDense(r.dense)
 	if v.in.recipeErr != nil {
 		return r, nil
 	}
@@ -261,7 +307,7 @@ func (r *runner) parse(ctx context.Context, in *Input, x *examples) error {
 
 // predict computes the predictions of examples, valid until the next call.
 func (r *runner) predict(ctx context.Context, x *examples) ([][]float32, error) {
-	tables := r.v.export.Model().Graph.Layout().Tables
+	tables := r.v.params.Model().Graph.Layout().Tables
 	in, sparse := &r.inputs, 0
 	in.NumRows, in.Dense = x.rows, x.dense
 	in.Sparse = slices.Grow(in.Sparse[:0], len(x.sparse))[:len(x.sparse)]
@@ -282,9 +328,19 @@ func (r *runner) predict(ctx context.Context, x *examples) ([][]float32, error) 
 		n := len(keys) * tables[t].Dim()
 		r.rows.Keys, r.rows.Values[t] = append(r.rows.Keys, keys), slices.Grow(r.rows.Values[t][:0], n)[:n]
 	}
-	if err := r.v.export.Lookup(ctx, &r.rows); err != nil {
+	if err := r.fetch(ctx); err != nil {
 		return nil, err
 	}
 	in.Values = r.rows.Values
 	return r.session.Predict(in), nil
+}
+
+// fetch reads the parameters that a batch needs, of one state.
+func (r *runner) fetch(ctx context.Context) (err error) {
+	r.reader.Hold()
+	defer r.reader.Release()
+	if r.version, err = r.reader.Dense(ctx, r.version, r.dense); err != nil {
+		return err
+	}
+	return r.reader.Lookup(ctx, &r.rows)
 }

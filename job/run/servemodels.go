@@ -34,14 +34,18 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// ServeModelsOptions say which exports are served where, and how requests are answered. Exports and HTTP are required; the zero value of everything else works.
+// ServeModelsOptions say what is served where, and how requests are answered. HTTP is required, and Exports or Jobs; the zero value of everything else works.
 type ServeModelsOptions struct {
 	// Exports are native exports, or folders of exports by their numbers, as DIR or NAME=DIR. Without a name it is that of the folder, or of the one above a folder that
 	// is a number.
 	Exports []string
+	// Jobs are jobs whose models are served while they are trained.
+	Jobs []ServedJob
+	// Every is how often the shards of jobs are asked what has changed; 0: every 250 ms.
+	Every time.Duration
 	// Policy says which of a folder's exports are served.
 	Policy serve.Policy
-	// Poll is how often folders are looked into; 0: every 2 s.
+	// Poll is how often folders, and those of the snapshots of jobs whose shards cannot be asked, are looked into; 0: every 2 s.
 	Poll time.Duration
 	// HTTP is the address for HTTP.
 	HTTP string
@@ -76,7 +80,7 @@ const drainFor = 30 * time.Second
 // can be opened, [pipeline.ErrUnavailable] for an address that cannot be listened at.
 func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Poll = cmp.Or(o.Poll, 2*time.Second)
+	o.Poll, o.Components = cmp.Or(o.Poll, 2*time.Second), components.Or(o.Components)
 	configs, err := o.models()
 	if err != nil {
 		return err
@@ -90,8 +94,13 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err := errors.Join(err, reg.Register(collectors.NewGoCollector()), reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return fmt.Errorf("job: %w", err)
 	}
-	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(components.Or(o.Components)), Logger: o.Logger, Loaded: metrics.Loaded})
+	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(o.Components), Logger: o.Logger, Loaded: metrics.Loaded})
 	defer models.Close()
+	metrics.Watch(models)
+	jobs, err := o.servedJobs(models)
+	if err != nil {
+		return err
+	}
 	if err := models.Configure(ctx, configs); err != nil {
 		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrConfig, "")
 	}
@@ -137,6 +146,9 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		ReadTimeout: server.Timeout(), WriteTimeout: 2 * server.Timeout(), ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
 	wg.Go(func() { models.Watch(run, o.Poll) })
+	for _, j := range jobs {
+		wg.Go(func() { j.run(run, addr) })
+	}
 	wg.Go(func() { failed <- web.Serve(wire.Bound(l)) })
 	defer wg.Wait()
 	defer stop()
@@ -188,15 +200,23 @@ func (o *ServeModelsOptions) models() ([]serve.ModelConfig, error) {
 				name = filepath.Base(filepath.Dir(abs))
 			}
 		}
-		if name == "" || strings.ContainsAny(name, "/:") {
-			return nil, fault.Config("job: %q does not name a model: write NAME=DIR, with a name that has neither / nor :", text)
+		if err := checkName(name, text); err != nil {
+			return nil, err
 		}
 		out = append(out, serve.ModelConfig{Name: name, Dir: dir, Policy: o.Policy})
 	}
-	if len(out) == 0 {
-		return nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR")
+	if len(out)+len(o.Jobs) == 0 {
+		return nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs")
 	}
 	return out, nil
+}
+
+// checkName refuses a name of a model that requests cannot have; text is where it comes from.
+func checkName(name, text string) error {
+	if name == "" || strings.ContainsAny(name, "/:") {
+		return fault.Config("job: %q does not name a model: write NAME=DIR, with a name that has neither / nor :", text)
+	}
+	return nil
 }
 
 func isNumber(text string) bool {

@@ -304,7 +304,17 @@ func fakes() cli.Ops {
 			return r, fail()
 		},
 		ServeModels: func(_ context.Context, o job.ServeModelsOptions) error {
-			o.Ready(fmt.Sprint(o.Exports, " ", o.HTTP, " ", o.Policy.Latest, " ", o.TLS.Cert, " ", o.Limits.MaxExamples, " ", o.Reload), o.GRPC)
+			text := fmt.Sprint(o.Exports, " ", o.HTTP, " ", o.Policy.Latest, " ", o.TLS.Cert, " ", o.Limits.MaxExamples, " ", o.Reload)
+			for i, j := range o.Jobs {
+				cfg, err := j.Load()
+				if err != nil {
+					return err
+				}
+				if text += " " + j.Name + "=" + cfg.Name; i == len(o.Jobs)-1 {
+					text += fmt.Sprint(" ", o.Every)
+				}
+			}
+			o.Ready(text, o.GRPC)
 			return fail()
 		},
 		VerifyExport: func(_ context.Context, dir string) (*job.VerifiedExport, error) {

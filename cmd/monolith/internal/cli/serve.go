@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,13 +16,18 @@ func (a *App) serveCommand(out *outcome) *cobra.Command {
 		o        job.ServeModelsOptions
 		tls      secure.TLS
 		maxBytes int64
+		set      []string
 	)
 	cmd := &cobra.Command{
-		Use:   "serve [NAME=]DIR...",
-		Short: "Answer requests for predictions with exported models",
+		Use:   "serve [NAME=]DIR|JOB.yaml...",
+		Short: "Answer requests for predictions with exports and running jobs",
 		Long: `Answer requests for predictions with native exports (monolith export --format native), over HTTP and gRPC as TensorFlow Serving does. DIR is an export, or the folder of exports that
 --dir of monolith export names: its newest version is served, and each newer one as soon as it is there, without a request that fails. A version that cannot be opened is refused,
-and the last good one stays. NAME is what requests call the model; without it, it is the folder's name.
+and the last good one stays. NAME is what requests call the model; without it, it is the folder's name, or that of the job.
+
+JOB.yaml is a job that is being trained. Its newest snapshot is served, and then what its shards at ps.addresses have: all weights are kept in memory here and follow
+the shards, about a second behind. A shard that does not answer is asked again, and what there is is served meanwhile; freshness_seconds, in the model's status and the
+metrics, says how old it is. Where the shards are in the process that trains, each snapshot is served when it is there.
 
   POST /v1/models/NAME:predict, :classify, :regress      also /v1/models/NAME/versions/N:predict
   GET  /v1/models/NAME and /v1/models/NAME/metadata      versions; inputs and outputs
@@ -33,13 +39,14 @@ It listens on this machine. An address that others can reach is refused without 
 The first SIGINT or SIGTERM answers the requests that are there, and ends with exit code 0.`,
 		Example: `  monolith serve models/click
   monolith serve click=models/click rank=/srv/rank --latest 2
+  monolith serve live=click.yaml
   monolith serve models/click --http 0.0.0.0:8501 --grpc 0.0.0.0:8500 \
     --tls-cert c.pem --tls-key k.pem --token-file token
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
     localhost:8501/v1/models/click:predict`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{message: "what to serve is missing: folders of exports, or exports"}
+				return &usageError{message: "what to serve is missing: folders of exports, exports, or job files"}
 			}
 			return nil
 		},
@@ -51,8 +58,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 			switch l := &o.Limits; {
 			case o.Policy.Latest < 1:
 				return &usageError{message: fmt.Sprintf("--latest is %d, must be at least 1", o.Policy.Latest)}
-			case o.Poll <= 0:
-				return &usageError{message: fmt.Sprintf("--poll is %s, must be above 0", o.Poll)}
+			case o.Poll <= 0, o.Every <= 0:
+				return &usageError{message: fmt.Sprintf("--poll is %s and --every %s, must be above 0", o.Poll, o.Every)}
 			case l.BatchExamples < 1, l.BatchDelay < 0:
 				return &usageError{message: "--batch-examples must be at least 1, --batch-delay at least 0"}
 			case o.RequestLog.Dir == "" && cmd.Flags().Changed("log-rate"):
@@ -60,7 +67,18 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 			case l.Threads < 0, l.Waiting < 0, l.MaxCalls < 1, l.MaxExamples < 1, maxBytes < 1, l.Timeout <= 0:
 				return &usageError{message: "--threads and --max-waiting must be at least 0, --max-calls, --max-examples, --max-bytes and --timeout above it"}
 			}
-			o.Exports, o.Limits.MaxBytes = args, maxBytes
+			o.Limits.MaxBytes = maxBytes
+			for _, arg := range args {
+				name, path, named := strings.Cut(arg, "=")
+				if !named {
+					name, path = "", arg
+				}
+				if !isJobFile(path) {
+					o.Exports = append(o.Exports, arg)
+					continue
+				}
+				o.Jobs = append(o.Jobs, job.ServedJob{Name: name, Load: func() (*job.Config, error) { return a.read(path, job.LoadOptions{Set: set}) }})
+			}
 			if tls != (secure.TLS{}) {
 				o.TLS = &tls
 			}
@@ -89,6 +107,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.IntVar(&o.Policy.Latest, "latest", 1, "how `many` of the newest versions of a model are served")
 	flags.BoolVar(&o.Policy.All, "all-versions", false, "serve all versions")
 	flags.Int64SliceVar(&o.Policy.Specific, "version-number", nil, "serve the versions of these `numbers`")
+	flags.DurationVar(&o.Every, "every", 250*time.Millisecond, "`how often` the shards of running jobs are asked what has changed")
+	addSet(cmd, &set)
 	flags.DurationVar(&o.Poll, "poll", 2*time.Second, "`how often` folders are looked into")
 	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU)")
 	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
