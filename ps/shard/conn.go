@@ -93,10 +93,12 @@ func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 	if err := c.n.log.room(ctx, u); err != nil {
 		return ps.Reply{}, err
 	}
-	ok, r, rec, err := c.logged(ctl, epoch, u)
+	o := c.n.free.offer(u, len(c.n.opts.Layout.Tables))
+	defer c.n.free.withdraw(&o)
+	ok, r, rec, err := c.logged(ctl, epoch, &o)
 	if !ok && err == nil {
 		if _, err = c.controls(ctx, ctl); err == nil {
-			r, rec, err = c.stage(epoch, u)
+			r, rec, err = c.stage(epoch, &o)
 		}
 	}
 	if err == nil {
@@ -111,7 +113,7 @@ func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 // logged writes commits and the update behind them to the log first and handles them while the disk is at it, which takes about as
 // long; ok is false, and nothing has happened, where it cannot be known in advance that the shard will take all of them. What the
 // log has and what the shard does are in the same order, under one lock, so that a replay does the same.
-func (c *localConn) logged(ctl []ps.Control, epoch uint64, u *param.Update) (ok bool, r ps.Reply, rec record, err error) {
+func (c *localConn) logged(ctl []ps.Control, epoch uint64, o *offer) (ok bool, r ps.Reply, rec record, err error) {
 	n := c.n
 	if n.log == nil || len(ctl) == 0 {
 		return false, r, rec, nil
@@ -122,7 +124,7 @@ func (c *localConn) logged(ctl []ps.Control, epoch uint64, u *param.Update) (ok 
 	if err := c.check(); err != nil {
 		return false, r, rec, err
 	}
-	sp, ok := n.shard.takes(c.session, ctl, epoch, u)
+	sp, ok := n.shard.takes(c.session, ctl, epoch, o.u)
 	if !ok {
 		return false, r, rec, nil
 	}
@@ -131,19 +133,19 @@ func (c *localConn) logged(ctl []ps.Control, epoch uint64, u *param.Update) (ok 
 			return false, r, rec, err
 		}
 	}
-	if rec, err = n.log.staged(c.session, epoch, u); err != nil {
+	if rec, err = n.log.staged(c.session, epoch, o.u); err != nil {
 		return false, r, rec, err
 	}
 	if done, err := n.shard.Controls(c.session, ctl); err != nil || done < len(ctl) {
 		panic(fmt.Sprintf("ps: shard %d: the log has commits that the shard did not take: %d of %d, %v", n.opts.Index, done, len(ctl), err))
 	}
 	if sp != nil {
-		n.shard.stage(sp, u)
+		n.shard.stage(sp, o)
 	}
 	return true, c.reply(), rec, nil
 }
 
-func (c *localConn) stage(epoch uint64, u *param.Update) (r ps.Reply, rec record, err error) {
+func (c *localConn) stage(epoch uint64, o *offer) (r ps.Reply, rec record, err error) {
 	c.n.lock()
 	defer c.n.mu.Unlock()
 	defer c.n.changing()
@@ -151,8 +153,8 @@ func (c *localConn) stage(epoch uint64, u *param.Update) (r ps.Reply, rec record
 		return r, rec, err
 	}
 	// One that the shard has already is written again too: it may have come just before and not be durable yet.
-	if err = c.n.shard.Stage(c.session, epoch, u); err == nil {
-		rec, err = c.n.log.staged(c.session, epoch, u)
+	if err = c.n.shard.take(c.session, epoch, o); err == nil {
+		rec, err = c.n.log.staged(c.session, epoch, o.u)
 	}
 	return c.reply(), rec, err
 }

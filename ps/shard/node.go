@@ -93,6 +93,8 @@ type Node struct {
 	replica logDecoder
 	// ahead is what was read for the state that comes next; nil: none is being prepared.
 	ahead *ahead
+	// free are the batches of all states that the node has had.
+	free *batches
 	// freeing frees states that were replaced; Close joins it.
 	freeing sync.WaitGroup
 
@@ -116,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		o.ConsumerIdle = ps.DefaultConsumerIdle
 	}
 	o.MaxStaged = max(o.MaxStaged, 1)
-	n := &Node{opts: o, incarnation: ps.NewID(), wake: make(chan struct{}), streams: map[uint64]uint64{}}
+	n := &Node{opts: o, incarnation: ps.NewID(), wake: make(chan struct{}), streams: map[uint64]uint64{}, free: &batches{}}
 	n.shards.Store(int64(o.NumShards))
 	var err error
 	if n.shard, err = n.empty(o.NumShards); err != nil {
@@ -151,6 +153,7 @@ func (n *Node) empty(numShards int) (*Shard, error) {
 	// A client that outlives the node remembers which version of the dense tensors it has: the numbers of another start must
 	// not mean other values.
 	s.version = ps.NewID()<<32 | 1
+	s.free = n.free
 	if n.opts.Track {
 		s.Track()
 	}

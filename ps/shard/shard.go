@@ -35,7 +35,7 @@ type Shard struct {
 	sessions map[uint64]*session
 	state    map[string][]byte
 	trace    score.Ring // state under [ps.TraceState]
-	free     []*batch   // staged batches to reuse
+	free     *batches   // where staged batches come from and go
 	reserved []int      // keys staged of each table
 	numBatch int        // staged
 	barrier  barrier
@@ -65,6 +65,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 	s := &Shard{
 		place: ps.NewPlacement(l, numShards), index: index, maxStaged: max(maxStaged, 1), version: 1,
 		splits: map[ps.SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
+		free: &batches{},
 	}
 	for _, t := range l.Tables {
 		if !l.Retention.Active() {

@@ -26,7 +26,7 @@ func (sp *split) end() int64 {
 	return int64(sp.applied.Position)
 }
 
-// batch is a staged update, kept in the shard's own memory.
+// batch is a staged update, or one that may be, kept in the shard's own memory.
 type batch struct {
 	from, to int64
 	rows     int
@@ -127,29 +127,28 @@ func (s *Shard) Acquire(session uint64, id ps.SplitID, epoch uint64) (ps.SplitSt
 //
 // Rows for it are reserved, so that committing cannot fail.
 func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
-	sp, err := s.stageable(session, epoch, u, 0)
+	o := s.free.offer(u, len(s.tables))
+	defer s.free.withdraw(&o)
+	return s.take(session, epoch, &o)
+}
+
+// take is Stage of an offer.
+func (s *Shard) take(session, epoch uint64, o *offer) error {
+	sp, err := s.stageable(session, epoch, o.u, 0)
 	if err != nil || sp == nil {
 		return err
 	}
-	s.stage(sp, u)
+	s.stage(sp, o)
 	return nil
 }
 
-// stage keeps an update that stageable has found good.
-func (s *Shard) stage(sp *split, u *param.Update) {
-	b := s.newBatch()
-	b.trace, _ = score.AppendTail(b.trace[:0], u.Trace) // checked above
-	b.from, b.to, b.rows, b.lr, b.examples = u.From, u.To, u.NumRows, u.LR, u.Examples
+// stage keeps an update that stageable has found good. It takes the copy out of the offer.
+func (s *Shard) stage(sp *split, o *offer) {
+	b := o.own
+	o.own = nil
 	for t := range b.tables {
-		d := &b.tables[t]
-		d.Keys, d.Counts, d.Grads, d.Op, d.Time, d.LR = d.Keys[:0], d.Counts[:0], d.Grads[:0], u.Op, u.Time, u.LR
-		d.Examples = u.Examples
-		if len(u.Keys) > 0 {
-			d.Keys, d.Counts, d.Grads = append(d.Keys, u.Keys[t]...), append(d.Counts, u.Counts[t]...), append(d.Grads, u.Grads[t]...)
-			s.reserved[t] += len(d.Keys)
-		}
+		s.reserved[t] += len(b.tables[t].Keys)
 	}
-	b.dense = append(b.dense[:0], u.Dense...)
 	sp.staged = append(sp.staged, b)
 	s.numBatch++
 }
@@ -194,22 +193,13 @@ func (s *Shard) stageable(session, epoch uint64, u *param.Update, committed int)
 	return sp, nil
 }
 
-func (s *Shard) newBatch() *batch {
-	if n := len(s.free); n > 0 {
-		b := s.free[n-1]
-		s.free = s.free[:n-1]
-		return b
-	}
-	return &batch{tables: make([]table.Update, len(s.tables))}
-}
-
 // drop takes the first n staged batches of a split away.
 func (s *Shard) drop(sp *split, n int) {
 	for _, b := range sp.staged[:n] {
 		for t := range b.tables {
 			s.reserved[t] -= len(b.tables[t].Keys)
 		}
-		s.free = append(s.free, b)
+		s.free.give(b)
 		s.numBatch--
 	}
 	sp.staged = append(sp.staged[:0], sp.staged[n:]...)
