@@ -32,6 +32,16 @@ func appendOwner(b []byte, session uint64, id ps.SplitID, epoch uint64) []byte {
 	return appendU64(appendText(appendText(appendU64(b, session), id.Source), id.Split), epoch)
 }
 
+// appendStaged appends what the record of a staged update has, and returns its kind.
+func appendStaged(head []byte, parts [][]byte, session, epoch uint64, u *param.Update) (kind byte, _ []byte, _ [][]byte) {
+	kind, head = recStage, appendOwner(head, session, ps.SplitID{Source: u.Source, Split: u.Split}, epoch)
+	if u.Op != param.Train {
+		kind, head = recEdit, appendU64(head, uint64(u.Op))
+	}
+	head, parts = appendUpdate(head, parts, u)
+	return kind, head, parts
+}
+
 // appendUpdate appends an update's numbers to head and all of it, head first, as parts that point into head and u.
 func appendUpdate(head []byte, parts [][]byte, u *param.Update) ([]byte, [][]byte) {
 	for _, v := range []uint64{uint64(u.From), uint64(u.To), uint64(u.NumRows), uint64(u.Time), uint64(math.Float32bits(u.LR)), uint64(u.Examples), uint64(len(u.Keys))} {

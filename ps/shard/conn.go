@@ -94,7 +94,10 @@ func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 		return ps.Reply{}, err
 	}
 	o := c.n.free.offer(u, len(c.n.opts.Layout.Tables))
-	defer c.n.free.withdraw(&o)
+	defer c.n.withdraw(&o)
+	if err := c.n.log.record(c.session, epoch, &o); err != nil {
+		return ps.Reply{}, err
+	}
 	ok, r, rec, err := c.logged(ctl, epoch, &o)
 	if !ok && err == nil {
 		if _, err = c.controls(ctx, ctl); err == nil {
@@ -108,6 +111,14 @@ func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 		return ps.Reply{}, err
 	}
 	return r, nil
+}
+
+// withdraw takes back what of an offer neither the shard nor the log has taken.
+func (n *Node) withdraw(o *offer) {
+	n.free.withdraw(o)
+	if o.record != nil {
+		n.log.Discard(o.record)
+	}
 }
 
 // logged writes commits and the update behind them to the log first and handles them while the disk is at it, which takes about as
@@ -133,7 +144,7 @@ func (c *localConn) logged(ctl []ps.Control, epoch uint64, o *offer) (ok bool, r
 			return false, r, rec, err
 		}
 	}
-	if rec, err = n.log.staged(c.session, epoch, o.u); err != nil {
+	if rec, err = n.log.offered(o); err != nil {
 		return false, r, rec, err
 	}
 	if done, err := n.shard.Controls(c.session, ctl); err != nil || done < len(ctl) {
@@ -154,7 +165,7 @@ func (c *localConn) stage(epoch uint64, o *offer) (r ps.Reply, rec record, err e
 	}
 	// One that the shard has already is written again too: it may have come just before and not be durable yet.
 	if err = c.n.shard.take(c.session, epoch, o); err == nil {
-		rec, err = c.n.log.staged(c.session, epoch, o.u)
+		rec, err = c.n.log.offered(o)
 	}
 	return c.reply(), rec, err
 }

@@ -70,3 +70,10 @@ func (n *Node) Generation() uint64 {
 	st, _ := n.Status(context.Background())
 	return st.Generation
 }
+
+// FreeCopies is how many copies of updates there are that no shard has staged.
+func (n *Node) FreeCopies() int {
+	n.free.mu.Lock()
+	defer n.free.mu.Unlock()
+	return len(n.free.free)
+}

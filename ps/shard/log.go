@@ -496,13 +496,41 @@ func (l *nodeLog) staged(session, epoch uint64, u *param.Update) (record, error)
 	if l == nil {
 		return record{}, nil
 	}
-	l.head = appendOwner(l.head[:0], session, ps.SplitID{Source: u.Source, Split: u.Split}, epoch)
-	kind := recStage
-	if u.Op != param.Train {
-		kind, l.head = recEdit, appendU64(l.head, uint64(u.Op))
-	}
-	l.head, l.parts = appendUpdate(l.head, l.parts[:0], u)
+	var kind byte
+	kind, l.head, l.parts = appendStaged(l.head[:0], l.parts[:0], session, epoch, u)
 	return l.write(kind)
+}
+
+// record makes the record of an offer. It needs no lock. An update without all of its columns has none, and is refused when it is to be staged.
+func (l *nodeLog) record(session, epoch uint64, o *offer) (err error) {
+	if l == nil || len(o.u.Counts) != len(o.u.Keys) || len(o.u.Grads) != len(o.u.Keys) {
+		return nil
+	}
+	b := o.own
+	var kind byte
+	kind, b.head, b.parts = appendStaged(b.head[:0], b.parts[:0], session, epoch, o.u)
+	o.record, err = l.Record(kind, b.parts...)
+	clear(b.parts) // they point into what is the caller's
+	if err != nil {
+		return fmt.Errorf("ps: write-ahead log: %w", err)
+	}
+	return nil
+}
+
+// offered writes the record of an offer, once.
+func (l *nodeLog) offered(o *offer) (record, error) {
+	if l == nil {
+		return record{}, nil
+	}
+	if err := l.failed(); err != nil {
+		return record{}, err
+	}
+	lsn, err := l.AppendRecord(o.record)
+	if err != nil {
+		return record{}, l.fail(err)
+	}
+	o.record = nil
+	return record{l, lsn}, nil
 }
 
 func (l *nodeLog) acquired(session uint64, worker string, id ps.SplitID, epoch uint64) (record, error) {

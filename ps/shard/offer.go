@@ -6,14 +6,17 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/ps/wal"
 )
 
-// offer is an update of a caller's, with the copy of it that a shard keeps when it stages the update. The copy is made before the shard's lock is
-// taken: it is as long as many updates of rows, and no two of them need wait for each other. Nobody changes the update meanwhile.
+// offer is an update of a caller's, with the copy of it that a shard keeps when it stages the update, and its record of the log where there is one. They
+// are made before the shard's lock is taken: that takes as long as many updates of rows, and no two of them need wait for each other. Nobody
+// changes the update meanwhile.
 type offer struct {
 	u *param.Update
-	// own is nil once a shard has taken it.
-	own *batch
+	// own is nil once a shard has taken it, and record once the log has.
+	own    *batch
+	record *wal.Record
 }
 
 // batches are copies to be used again, of the shards that a node has had one after the other. Its methods may overlap.
@@ -33,7 +36,7 @@ func (p *batches) offer(u *param.Update, tables int) offer {
 	}
 	b.dense = append(b.dense[:0], u.Dense...)
 	b.trace, _ = score.AppendTail(b.trace[:0], u.Trace) // what is no trace is refused when it is to be staged
-	return offer{u, b}
+	return offer{u: u, own: b}
 }
 
 // copied is a copy of what an update has of table t, in the memory of dst.

@@ -306,6 +306,62 @@ func pusher(t *testing.T, o shard.Options) (*shard.Node, ps.Conn, *param.Update)
 	return n, c, u
 }
 
+// TestRefusedPushes: a push that is refused, or whose update the shard has already, leaves nothing behind, whatever the update looks like; and what was
+// staged is a copy, which the caller's memory has nothing to do with.
+func TestRefusedPushes(t *testing.T) {
+	t.Parallel()
+	for _, log := range []*shard.LogOptions{nil, {Dir: t.TempDir(), NoSync: true}} {
+		n, c, u := pusher(t, shard.Options{Layout: pstest.BenchLayout(4), NumShards: 1, Log: log})
+		id := ps.SplitID{Source: u.Source, Split: u.Split}
+		commit := []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: 1}}
+		bad := *u
+		bad.From, bad.To, bad.Counts, bad.Trace = 1, 2, nil, []byte("none")
+		gap := *u
+		gap.From, gap.To = 5, 6
+		for range 20 {
+			for _, refused := range []*param.Update{&bad, &gap} {
+				if _, err := c.Stage(t.Context(), commit, 1, refused); !errors.Is(err, ps.ErrLayout) && !errors.Is(err, ps.ErrGap) {
+					t.Fatalf("%v, want ErrLayout or ErrGap", err)
+				}
+			}
+			if _, err := c.Stage(t.Context(), nil, 1, u); err != nil { // again
+				t.Fatal(err)
+			}
+		}
+		if free := n.FreeCopies(); free > 2 {
+			t.Errorf("log %v: %d copies of updates are kept of 60 pushes one after the other", log != nil, free)
+		}
+		next := *u
+		next.From, next.To = 1, 2
+		if _, err := c.Stage(t.Context(), nil, 1, &next); err != nil {
+			t.Fatal(err)
+		}
+		rows := &param.Rows{Keys: u.Keys, Values: [][]float32{make([]float32, len(u.Keys[0])*4)}}
+		if _, err := c.Lookup(t.Context(), nil, rows); err != nil {
+			t.Fatal(err)
+		}
+		before := slices.Clone(rows.Values[0])
+		for i := range u.Grads[0] {
+			u.Grads[0][i] *= -1
+		}
+		commit[0].To = 2
+		if _, err := c.Control(t.Context(), commit); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Lookup(t.Context(), nil, rows); err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range rows.Values[0] {
+			if w >= before[i] {
+				t.Fatalf("log %v: weight %d went from %v to %v against a positive gradient", log != nil, i, before[i], w)
+			}
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestCommitsComeBack: a node that is opened again has applied what was committed in front of the updates that it acknowledged, and
 // has staged the last of them.
 func TestCommitsComeBack(t *testing.T) {

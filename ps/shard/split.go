@@ -35,6 +35,9 @@ type batch struct {
 	trace    []byte
 	lr       float32
 	examples int64
+	// head and parts are scratch of a record of the log.
+	head  []byte
+	parts [][]byte
 }
 
 // after is the progress once b is applied too. An update without examples only moves the position.

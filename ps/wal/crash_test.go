@@ -171,6 +171,9 @@ func (p *process) work(ctx context.Context, rng *rand.Rand, steps int) error {
 // add appends a record.
 func (s *shard) add(rng *rand.Rand) error {
 	p := payload(rng, len(s.state))
+	if rng.IntN(4) == 0 { // one that stays where it was made
+		p += strings.Repeat("y", wal.SmallRecord+rng.IntN(wal.SmallRecord))
+	}
 	// What Append took may come back.
 	if _, err := s.log.Append(byte(len(p)), []byte(p[:len(p)/2]), []byte(p[len(p)/2:])); err != nil {
 		return err

@@ -29,3 +29,9 @@ func EncodeSegment(identity string, seq, first, salt, durable uint64, records ..
 	seal(recs, salt, durable)
 	return append(h.encode(), recs...)
 }
+
+// JoinSums is the checksum of n bytes of checksum b behind others of checksum a.
+func JoinSums(a, b uint32, n int) uint32 { return joinSums(a, b, n) }
+
+// SmallRecord is the size below which records are copied together.
+const SmallRecord = smallRecord

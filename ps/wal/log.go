@@ -24,7 +24,7 @@ type Options struct {
 	// which the log may be [ErrCorrupt].
 	NoSync bool
 	// MaxPending is how many bytes may be appended and not yet written before Append blocks; 0 is 32 MiB. A single larger
-	// record passes when nothing else waits. The log holds about this much memory, in two buffers.
+	// record passes when nothing else waits. The log holds about this much memory, and as much to be used again.
 	MaxPending int
 	// Logger is notified of torn tails and of failures; nil discards.
 	Logger *slog.Logger
@@ -70,8 +70,14 @@ type Log struct {
 		// segs are the segments of the log in order.
 		segs   []segment
 		shards map[uint32]*ShardLog
-		// buf waits for the writer, spare is what it writes or has written.
-		buf, spare             []byte
+		// What waits for the writer: buf are small records, large the others, of so many bytes, and where they come among them. The
+		// spare ones are what it writes or has written.
+		buf, spare        []byte
+		large, spareLarge []placed
+		largeBytes        int
+		// records are to be used again, of so many bytes.
+		records                []*Record
+		recordBytes            int
 		writing                int
 		next, durable          uint64
 		syncs, bytes, appended uint64
@@ -164,7 +170,7 @@ func (l *Log) usable() error {
 }
 
 // pending is how many bytes are not written. The lock is held.
-func (l *Log) pending() int { return len(l.mu.buf) + l.mu.writing }
+func (l *Log) pending() int { return len(l.mu.buf) + l.mu.largeBytes + l.mu.writing }
 
 // put adds a record for the writer. The lock is held.
 func (l *Log) put(shard uint32, typ, kind byte, size int, parts [][]byte) (lsn uint64) {

@@ -147,26 +147,42 @@ func (s *ShardLog) usable() error {
 // record is durable when [ShardLog.Wait] says so. Errors: [ErrTooLarge], [ErrState], [ErrClosed], and what made an earlier
 // write fail.
 func (s *ShardLog) Append(kind byte, parts ...[]byte) (lsn uint64, err error) {
-	size := 0
-	for _, p := range parts {
-		if size += len(p); size > MaxRecord {
-			return 0, fmt.Errorf("wal: a record of more than %d bytes: %w", MaxRecord, ErrTooLarge)
+	size, err := sizeOf(parts)
+	if err != nil {
+		return 0, err
+	}
+	if size >= smallRecord {
+		r, err := s.Record(kind, parts...)
+		if err != nil {
+			return 0, err
 		}
+		if lsn, err = s.AppendRecord(r); err != nil {
+			s.Discard(r)
+		}
+		return lsn, err
 	}
 	l := s.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for {
-		if err := s.usable(); err != nil {
-			return 0, err
-		}
-		if p := l.pending(); p == 0 || p+recordHead+size <= l.o.MaxPending {
-			break
-		}
-		l.room.Wait()
+	if err := s.awaitRoom(recordHead + size); err != nil {
+		return 0, err
 	}
 	l.mu.appended++
 	return l.put(s.number, typeData, kind, size, parts), nil
+}
+
+// awaitRoom returns when there is room for a record of so many bytes. The log's lock is held, and given away meanwhile.
+func (s *ShardLog) awaitRoom(size int) error {
+	l := s.l
+	for {
+		if err := s.usable(); err != nil {
+			return err
+		}
+		if p := l.pending(); p == 0 || p+size <= l.o.MaxPending {
+			return nil
+		}
+		l.room.Wait()
+	}
 }
 
 // Rotate says that what follows follows the cut of snapshot base. It does no I/O: the border is durable after

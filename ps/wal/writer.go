@@ -40,8 +40,10 @@ type writer struct {
 
 // group is what the writer takes at once.
 type group struct {
-	buf []byte
-	// last is the last lsn in it.
+	buf   []byte
+	large []placed
+	// size is how many bytes that are, last the last lsn in it.
+	size int
 	last uint64
 }
 
@@ -57,8 +59,13 @@ func (w *writer) run() {
 		}
 		err := w.write(g)
 		l.mu.Lock()
-		l.mu.bytes += uint64(len(g.buf))
+		l.mu.bytes += uint64(g.size)
 		l.mu.spare, l.mu.writing = g.buf[:0], 0
+		for _, p := range g.large {
+			l.giveRecord(p.r)
+		}
+		clear(g.large)
+		l.mu.spareLarge = g.large[:0]
 		if cap(g.buf) > 2*l.o.MaxPending {
 			l.mu.spare = nil
 		}
@@ -92,7 +99,7 @@ func (w *writer) take() (g group, ok bool) {
 	l := w.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.mu.buf) == 0 {
+	for l.mu.next-1 == w.last {
 		if l.mu.state != running {
 			return group{}, false
 		}
@@ -102,39 +109,61 @@ func (w *writer) take() (g group, ok bool) {
 	l.mu.Unlock()
 	runtime.Gosched()
 	l.mu.Lock()
-	g = group{l.mu.buf, l.mu.next - 1}
-	l.mu.buf, l.mu.writing = l.mu.spare, len(g.buf)
+	g = group{l.mu.buf, l.mu.large, len(l.mu.buf) + l.mu.largeBytes, l.mu.next - 1}
+	l.mu.buf, l.mu.large, l.mu.largeBytes, l.mu.writing = l.mu.spare, l.mu.spareLarge, 0, g.size
 	return g, true
 }
 
 // write makes a group durable.
 func (w *writer) write(g group) error {
-	if err := w.put(g.buf); err != nil {
+	if err := w.put(g); err != nil {
 		return err
 	}
 	w.last = g.last
 	return w.sync()
 }
 
-// put writes whole records.
-func (w *writer) put(b []byte) error {
-	if n := w.size + int64(len(b)); n > w.limit && w.size > int64(headerFixed+len(w.l.o.Identity)) {
-		if err := w.begin(le.Uint64(b[8:])); err != nil {
+// put writes a group, in the order of its records.
+func (w *writer) put(g group) error {
+	if n := w.size + int64(g.size); n > w.limit && w.size > int64(headerFixed+len(w.l.o.Identity)) {
+		if err := w.begin(w.last + 1); err != nil {
 			return err
 		}
 	}
-	seal(b, w.salt, w.synced)
+	seal(g.buf, w.salt, w.synced)
 	w.dirty = true
-	if err := w.writeAll(b); err != nil {
-		return w.l.fail("writing", w.path, err)
+	from := 0
+	for _, p := range g.large {
+		if err := w.writeAll(g.buf[from:p.at]); err != nil {
+			return err
+		}
+		from = p.at
+		p.r.seal(w.salt, w.synced)
+		if err := w.writeAll(p.r.b); err != nil {
+			return err
+		}
 	}
-	w.size += int64(len(b))
+	if err := w.writeAll(g.buf[from:]); err != nil {
+		return err
+	}
 	w.prepare()
 	return nil
 }
 
-// writeAll writes b. When the disk is full it gives back what was kept for the next segment and tries once more.
+// writeAll writes b.
 func (w *writer) writeAll(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if err := w.writeOnce(b); err != nil {
+		return w.l.fail("writing", w.path, err)
+	}
+	w.size += int64(len(b))
+	return nil
+}
+
+// writeOnce writes b. When the disk is full it gives back what was kept for the next segment and tries once more.
+func (w *writer) writeOnce(b []byte) error {
 	n, err := w.file.Write(b)
 	if full(err) && w.discard() {
 		_, err = w.file.Write(b[n:])
