@@ -25,3 +25,19 @@ func writeEarly(f *os.File, from, n int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), from, n, unix.SYNC_FILE_RANGE_WRITE)
 	runtime.KeepAlive(f)
 }
+
+// flushData has the disk take n bytes from an offset on, and waits for it. It is told of what went wrong, and syncData is not told again.
+func flushData(f *os.File, from, n int64) error {
+	const how = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	for {
+		err := unix.SyncFileRange(int(f.Fd()), from, n, how)
+		runtime.KeepAlive(f)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, errors.ErrUnsupported): // syncData does it
+			return nil
+		default:
+			return os.NewSyscallError("sync_file_range", err)
+		}
+	}
+}

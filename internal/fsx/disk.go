@@ -38,6 +38,10 @@ type Disk interface {
 // DiskFile is a file being written.
 type DiskFile interface {
 	io.Writer
+	// Flush returns when the disk has what was written, where the system can say so. Unlike what was synced it need not be durable, and costs
+	// the file system no commit: who writes a large file and flushes small pieces keeps others' syncs from waiting for all of it. After an error a
+	// later Sync may succeed, so it is the end of the file.
+	Flush() error
 	// Sync returns when what was written is durable. When the file was written to last may be forgotten.
 	Sync() error
 	Close() error
@@ -69,7 +73,7 @@ func (OS) Update(path string, at int64) (DiskFile, error) {
 	if _, err := f.Seek(at, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &dataFile{File: f, end: at, begun: at}, nil
+	return &dataFile{File: f, end: at, begun: at, flushed: at}, nil
 }
 
 // earlyBytes is after how much the disk begins with what was written and not synced yet: a large file is then nearly durable when it is
@@ -80,6 +84,7 @@ const earlyBytes = 4 << 20
 type dataFile struct {
 	*os.File
 	end, begun int64 // of what was written, and of what the disk was told to begin with
+	flushed    int64 // the disk has what lies before that
 }
 
 // Write implements [DiskFile].
@@ -90,6 +95,13 @@ func (f *dataFile) Write(p []byte) (int, error) {
 		f.begun = f.end
 	}
 	return n, err
+}
+
+// Flush implements [DiskFile].
+func (f *dataFile) Flush() error {
+	from := f.flushed
+	f.begun, f.flushed = f.end, f.end
+	return flushData(f.File, from, f.end-from)
 }
 
 // Sync implements [DiskFile].

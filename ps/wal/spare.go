@@ -19,9 +19,9 @@ type spare struct {
 
 const (
 	spareName = namePrefix + "next" + nameSuffix + tmpSuffix
-	// zeroBytes are written at once, and syncZeros synced at once: a sync of the log waits behind them.
+	// zeroBytes are written at once, and given to the disk before the next: a sync of the log waits behind what the disk has to do. They are synced
+	// together at the end, because each sync of a growing file is a commit of the file system's journal, behind which the log's waits too.
 	zeroBytes = 256 << 10
-	syncZeros = 4 << 20
 )
 
 var errStopped = errors.New("not needed any more")
@@ -56,13 +56,12 @@ func (l *Log) fill(s *spare, size int64) (err error) {
 		if _, err := f.Write(b); err != nil {
 			return err
 		}
-		if n += int64(len(b)); n%syncZeros == 0 || n == size {
-			if err := f.Sync(); err != nil {
-				return err
-			}
+		if err := f.Flush(); err != nil {
+			return err
 		}
+		n += int64(len(b))
 	}
-	return nil
+	return f.Sync()
 }
 
 // ready returns the file for the next segment, or "" where there is none: one is made without it then.
