@@ -229,6 +229,7 @@ func runReaders(t *testing.T, cases []readersCase) {
 			Differences map[string]float64
 			SavedModel  struct {
 				Signatures, Ops []string
+				Warmup          []string
 				Rows            map[string]int64
 				Method          string
 			}
@@ -253,6 +254,9 @@ func runReaders(t *testing.T, cases []readersCase) {
 		}
 		if want := []string{"features", "serving_default"}; !containsAll(r.SavedModel.Signatures, want) {
 			t.Errorf("%s: signatures %q", c.Name, r.SavedModel.Signatures)
+		}
+		if want := []string{"features 1", "serving_default 1", "features 64", "serving_default 64"}; !slices.Equal(r.SavedModel.Warmup, want) {
+			t.Errorf("%s: warm-up requests %q, want %q", c.Name, r.SavedModel.Warmup, want)
 		}
 		var rows []int64
 		for _, tbl := range c.Tables {

@@ -36,6 +36,8 @@ type program struct {
 	layout *param.Layout
 	tables []embedding
 	dense  []variable
+	// some are a few ids of each table, of requests to warm a server up.
+	some [][]int64
 }
 
 var _ forward.Target = (*program)(nil)

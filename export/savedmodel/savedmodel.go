@@ -3,6 +3,7 @@
 //	saved_model.pb               the graph and its signatures, a few hundred kilobytes
 //	variables/variables.*        dense tensors, and of each table its ids [n] and rows [n+1, dim]
 //	assets.extra/monolith.json   what the model is: features, recipe, heads, graph, snapshot
+//	assets.extra/tf_serving_warmup_requests   what a server answers before it serves the model
 //
 // It is a SavedModel of TensorFlow 1's form, which both load: a graph with a saver, an operator that fills the hash tables (HashTableV2) from ids to places of rows when the
 // variables have been restored, and signatures:
@@ -77,11 +78,17 @@ func (Format) Write(ctx context.Context, m *export.Model, to export.Target) erro
 	if err != nil {
 		return fmt.Errorf("savedmodel: %w", err)
 	}
-	if err := fsx.WriteFile(ctx, to.FS, filepath.Join(to.Dir, "assets.extra", "monolith.json"), about); err != nil {
+	warmup, err := m.Warmup(p.some)
+	if err != nil {
 		return fmt.Errorf("savedmodel: %w", err)
 	}
-	if err := fsx.WriteFile(ctx, to.FS, filepath.Join(to.Dir, "saved_model.pb"), p.message(m)); err != nil {
-		return fmt.Errorf("savedmodel: %w", err)
+	for _, f := range []struct {
+		name string
+		b    []byte
+	}{{"assets.extra/monolith.json", about}, {export.WarmupName, warmup}, {"saved_model.pb", p.message(m)}} {
+		if err := fsx.WriteFile(ctx, to.FS, filepath.Join(to.Dir, filepath.FromSlash(f.name)), f.b); err != nil {
+			return fmt.Errorf("savedmodel: %w", err)
+		}
 	}
 	return nil
 }
@@ -107,6 +114,7 @@ func (p *program) writeVariables(ctx context.Context, m *export.Model, to export
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
+	p.some = make([][]int64, len(p.tables))
 	at := 0
 	for i, t := range p.layout.Dense {
 		v := p.dense[i]
@@ -121,6 +129,7 @@ func (p *program) writeVariables(ctx context.Context, m *export.Model, to export
 		rows := w.Begin(fileRows, t.rows.name, tfbundle.Float32, t.rows.shape...)
 		err := m.Rows(ctx, i, func(r *table.Rows) error {
 			to.Wrote(len(r.Keys))
+			p.some[i] = append(p.some[i], r.Keys[:min(len(r.Keys), export.WarmupIDs-len(p.some[i]))]...)
 			return errors.Join(ids.Ints(r.Keys...), rows.Floats(r.Weights...))
 		})
 		if err == nil {

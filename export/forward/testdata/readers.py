@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 BATCH = 2500
 EXAMPLES = 1500  # rows that are made tf.Examples; protobufs in Python take time
@@ -48,6 +49,52 @@ def examples(inputs, kinds, rows):
     return out
 
 
+def prediction_log():
+    """The class of tensorflow.serving.PredictionLog, as far as it is needed (tensorflow_serving/apis/prediction_log.proto): it is in no package of TensorFlow's own."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="log.proto", package="tensorflow.serving", syntax="proto3")
+    file.dependency.append("tensorflow/core/framework/tensor.proto")
+
+    def message(to, name, *fields):
+        m = to.add(name=name)
+        for label, number, kind in fields:
+            f = m.field.add(name=label, number=number, label=field.LABEL_OPTIONAL, type=field.TYPE_MESSAGE)
+            if kind == "string":
+                f.type = field.TYPE_STRING
+            else:
+                f.type_name = kind
+        return m
+
+    message(file.message_type, "ModelSpec", ("name", 1, "string"), ("signature_name", 3, "string"))
+    request = message(file.message_type, "PredictRequest", ("model_spec", 1, ".tensorflow.serving.ModelSpec"), ("inputs", 2, ".tensorflow.serving.PredictRequest.InputsEntry"))
+    request.field[1].label = field.LABEL_REPEATED
+    entry = message(request.nested_type, "InputsEntry", ("key", 1, "string"), ("value", 2, ".tensorflow.TensorProto"))
+    entry.options.map_entry = True
+    message(file.message_type, "PredictLog", ("request", 1, ".tensorflow.serving.PredictRequest"))
+    message(file.message_type, "PredictionLog", ("predict_log", 6, ".tensorflow.serving.PredictLog"))
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.serving.PredictionLog"))
+
+
+PredictionLog = prediction_log()
+
+
+def warm_up(case, loaded):
+    """Answers the warm-up requests, as TensorFlow Serving does before it serves a version, which it refuses when one fails; returns signature and rows of each."""
+    out = []
+    for record in tf.data.TFRecordDataset(case["savedmodel"] + "/assets.extra/tf_serving_warmup_requests"):
+        request = PredictionLog.FromString(record.numpy()).predict_log.request
+        signature = request.model_spec.signature_name
+        inputs = {name: tf.make_ndarray(t) for name, t in request.inputs.items()}
+        got = loaded.signatures[signature](**{name: tf.constant(v) for name, v in inputs.items()})
+        rows = {len(v) for v in inputs.values()} | {len(v) for v in got.values()}
+        if len(rows) != 1 or len(got) != len(case["heads"]) or not all(np.isfinite(v.numpy()).all() for v in got.values()):
+            raise SystemExit(f"{case['name']}: warm-up {request}: {got}")
+        out.append(f"{signature} {rows.pop()}")
+    return out
+
+
 def check_savedmodel(case, inputs, kinds, want, worst, difference):
     loaded = tf.saved_model.load(case["savedmodel"], tags=["serve"])
     features = loaded.signatures["features"]
@@ -76,6 +123,7 @@ def check_savedmodel(case, inputs, kinds, want, worst, difference):
                 raise SystemExit("classes " + str(c["classes"]))
     if np.size(default(examples=tf.constant([], tf.string))[case["heads"][0]["name"]].numpy()) != 0:
         raise SystemExit("predictions of no examples")
+    about["warmup"] = warm_up(case, loaded)
     reader = tf.train.load_checkpoint(case["savedmodel"] + "/variables/variables")
     about["rows"] = {}
     for t in case["tables"]:
