@@ -2,6 +2,8 @@ package export
 
 import (
 	"context"
+	"net/url"
+	"strings"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 )
@@ -33,4 +35,13 @@ func (t *Target) Wrote(rows int) {
 	if t.Progress != nil {
 		t.Progress(int64(rows))
 	}
+}
+
+// Folder is what the name of a table is as part of a path: the table's name, in which what paths take for their own is escaped, the dot at the beginning too.
+func Folder(table string) string {
+	name := url.PathEscape(table)
+	if rest, ok := strings.CutPrefix(name, "."); ok {
+		return "%2E" + rest
+	}
+	return name
 }

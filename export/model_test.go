@@ -221,3 +221,16 @@ func TestModelFaults(t *testing.T) {
 		t.Errorf("a snapshot without a graph: %v", err)
 	}
 }
+
+// TestFolder keeps tables of any name inside of the export, and apart.
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, name := range []string{"embedding", ".", "..", "...", "../other", "a/b", "/", "%2E.", ".hidden", "%2F"} {
+		folder := export.Folder(name)
+		if filepath.Dir(filepath.Join("dir", folder)) != "dir" || seen[folder] != "" {
+			t.Errorf("table %q has folder %q, and %q too", name, folder, seen[folder])
+		}
+		seen[folder] = name
+	}
+}

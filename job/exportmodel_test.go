@@ -294,6 +294,7 @@ func TestExportFaults(t *testing.T) {
 		"typo":        {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(filepath.Dir(cfg.Dir), "rum") }, `rum, which does not exist, did you mean "` + cfg.Dir + `"?`},
 		"typo above":  {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(filepath.Dir(cfg.Dir), "rum", "snapshots") }, `did you mean "` + cfg.Dir + `"?`},
 		"some rows":   {func(o *job.ExportModelOptions) { o.Format, o.MinCount = "native", 2 }, "a model as native has all of its rows"},
+		"row numbers": {func(o *job.ExportModelOptions) { o.RowNumbers = true }, "row numbers in place of ids are of a model as onnx"},
 		"keep":        {func(o *job.ExportModelOptions) { o.Keep = -1 }, "-1 exports cannot be kept"},
 		"runner":      {func(o *job.ExportModelOptions) { o.Runner = "prism" }, "has no runner prism"},
 		"dataflow":    {func(o *job.ExportModelOptions) { o.Runner = "dataflow" }, "no folder in common"},

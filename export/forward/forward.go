@@ -21,6 +21,9 @@ var ErrRefused = failure.New(failure.Config, "the model cannot be exported as a 
 type Entries struct {
 	// IDs are the fids of the entries [entries], in the order of rows, and Row the row of each.
 	IDs, Row Value
+	// Numbers are the places of the rows of IDs in the table [entries], and the number of its rows for ids without one, as [Target].Numbers gives them; the zero value: the
+	// target finds them.
+	Numbers Value
 	// Values weigh the entries [entries]; the zero value where the feature has no values.
 	Values Value
 }
@@ -40,6 +43,18 @@ func Unpad(t Target, ids Value) (e Entries, places Value) {
 	flat := t.Reshape(ids, -1)
 	places = t.Where(t.Op(Less, t.Ints(nil, -1), flat))
 	return Entries{IDs: t.Gather(flat, places), Row: t.Op(Div, places, t.Size(ids, 1))}, places
+}
+
+// UnpadNumbers is [Unpad] of a matrix of places of rows in a table that has so many, for clients that look ids up themselves: -1 is none, and -2-id an id without a row.
+func UnpadNumbers(t Target, numbers Value, rows int64) (e Entries, places Value) {
+	flat := t.Reshape(numbers, -1)
+	fills := t.Cast(t.Op(Equal, flat, t.Ints(nil, -1)), Int)
+	places = t.Where(t.Op(Less, fills, t.Ints(nil, 1)))
+	x := t.Gather(flat, places)
+	return Entries{
+		IDs: t.Op(Sub, t.Ints(nil, -2), x), // of those that have a row nobody asks
+		Row: t.Op(Div, places, t.Size(numbers, 1)), Numbers: t.Op(Select, t.Op(Less, x, t.Ints(nil, 0)), t.Ints(nil, rows), x),
+	}, places
 }
 
 // Pick takes elements of a matrix by their places, counted row by row.

@@ -21,8 +21,15 @@ import (
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
-// predictions compares what a forward pass computes with the predictions of a session. Every other id of a batch has a row, the others get initial values.
+// predictions compares what a forward pass computes with the predictions of a session, of ids and of the numbers of their rows. Every other id of a batch has a row, the others get
+// initial values.
 func predictions(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint64) {
+	t.Helper()
+	predictionsOf(t, g, shape, seed, false)
+	predictionsOf(t, g, shape, seed, true)
+}
+
+func predictionsOf(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint64, numbers bool) {
 	t.Helper()
 	in, dense, layout := graphtest.Inputs(g, shape, seed), graphtest.Dense(g, seed), g.Layout()
 	e := &evaluator{}
@@ -61,7 +68,19 @@ func predictions(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint6
 			inputs.Dense = append(inputs.Dense, e.Floats([]int64{int64(in.NumRows), int64(f.Dim)}, in.Dense[i]...))
 			continue
 		}
-		inputs.Sparse = append(inputs.Sparse, padded(e, &in.Sparse[i], id))
+		unpad, send := forward.Unpad, id
+		if numbers {
+			unpad = func(t forward.Target, x forward.Value) (forward.Entries, forward.Value) {
+				return forward.UnpadNumbers(t, x, rows[f.Table])
+			}
+			send = func(i int) int64 {
+				if row, ok := e.ids[f.Table][id(i)]; ok {
+					return row
+				}
+				return -2 - id(i)
+			}
+		}
+		inputs.Sparse = append(inputs.Sparse, padded(e, &in.Sparse[i], send, unpad, !numbers))
 	}
 	s := g.NewSession(1)
 	defer s.Close()
@@ -80,8 +99,12 @@ func predictions(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint6
 	}
 }
 
-// padded makes entries of lists that are filled up as matrices are.
-func padded(e *evaluator, r *model.Ragged, id func(int) int64) forward.Entries {
+// padded makes entries of lists that are filled up as matrices are, with -1 or where any is to do with another negative number.
+func padded(e *evaluator, r *model.Ragged, id func(int) int64, unpad func(forward.Target, forward.Value) (forward.Entries, forward.Value), any bool) forward.Entries {
+	fill := int64(-1)
+	if any {
+		fill = -7
+	}
 	rows, width := len(r.Offsets)-1, 1
 	for i := range rows {
 		width = max(width, int(r.Offsets[i+1]-r.Offsets[i])+1)
@@ -89,7 +112,7 @@ func padded(e *evaluator, r *model.Ragged, id func(int) int64) forward.Entries {
 	ids, values := make([]int64, rows*width), make([]float32, rows*width)
 	for i := range rows {
 		for k := range width {
-			ids[i*width+k], values[i*width+k] = -7, float32(math.NaN())
+			ids[i*width+k], values[i*width+k] = fill, float32(math.NaN())
 			if at := int(r.Offsets[i]) + k; at < int(r.Offsets[i+1]) {
 				ids[i*width+k] = id(int(r.Index[at]))
 				if r.Values != nil {
@@ -99,7 +122,7 @@ func padded(e *evaluator, r *model.Ragged, id func(int) int64) forward.Entries {
 		}
 	}
 	shape := []int64{int64(rows), int64(width)}
-	out, places := forward.Unpad(e, e.Ints(shape, ids...))
+	out, places := unpad(e, e.Ints(shape, ids...))
 	if r.Values != nil {
 		out.Values = forward.Pick(e, e.Floats(shape, values...), places)
 	}

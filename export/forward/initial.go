@@ -13,23 +13,22 @@ func (l *lowering) readRows(rows []int64) {
 	l.rows = make([]Value, len(l.in.Sparse))
 	for t := range l.layout.Tables {
 		var features []int
-		var ids, sizes []Value
+		var ids, numbers, sizes []Value
 		for _, f := range l.features {
 			if f.Kind != model.Sparse || f.Table != t {
 				continue
 			}
 			at := l.place(f.Name)
 			features, ids = append(features, at), append(ids, l.in.Sparse[at].IDs)
+			if known := l.in.Sparse[at].Numbers; known != (Value{}) {
+				numbers = append(numbers, known)
+			}
 		}
 		if len(features) == 0 {
 			continue
 		}
 		l.Scope("table_" + l.layout.Tables[t].Name)
-		all := ids[0]
-		if len(ids) > 1 {
-			all = l.Concat(0, ids...)
-		}
-		found := l.rowsOf(t, all, rows[t])
+		found := l.rowsOf(t, l.joined(ids), l.joined(numbers), rows[t])
 		if len(ids) == 1 {
 			l.rows[features[0]] = found
 			continue
@@ -43,11 +42,25 @@ func (l *lowering) readRows(rows []int64) {
 	}
 }
 
-// rowsOf are the rows of ids [n] of a table that has so many.
-func (l *lowering) rowsOf(t int, ids Value, rows int64) Value {
-	numbers := l.Op(Mul, ids, l.Ints(nil, 0))
-	if rows > 0 {
+// joined are vectors one after the other; the zero value for none.
+func (l *lowering) joined(x []Value) Value {
+	switch len(x) {
+	case 0:
+		return Value{}
+	case 1:
+		return x[0]
+	}
+	return l.Concat(0, x...)
+}
+
+// rowsOf are the rows of ids [n] of a table that has so many, whose places are known or the zero value.
+func (l *lowering) rowsOf(t int, ids, numbers Value, rows int64) Value {
+	switch {
+	case numbers != (Value{}):
+	case rows > 0:
 		numbers = l.Numbers(t, ids)
+	default:
+		numbers = l.Op(Mul, ids, l.Ints(nil, 0))
 	}
 	found := l.Gather(l.Rows(t), numbers)
 	if !drawn(&l.layout.Tables[t]) {

@@ -68,6 +68,7 @@ type readersCase struct {
 	Share      float64        `json:"share"`
 	SavedModel string         `json:"savedmodel"`
 	ONNX       string         `json:"onnx"`
+	Numbered   string         `json:"numbered"`
 	Inputs     []readersInput `json:"inputs"`
 	Heads      []readersInput `json:"heads"`
 	Tables     []export.Table `json:"tables"`
@@ -82,14 +83,15 @@ type readersInput struct {
 	File    string `json:"file"`
 	Width   int    `json:"width"`
 	Sigmoid bool   `json:"sigmoid"`
+	IDs     string `json:"ids,omitempty"` // the file of the ids of its table
 }
 
 // exportBoth writes a model in both formats, with what a session predicts of a sample.
 func exportBoth(t *testing.T, name string, m *export.Model, s sample) readersCase {
 	t.Helper()
 	dir := t.TempDir()
-	c := readersCase{Name: name, Rows: s.rows, Share: 1, SavedModel: filepath.Join(dir, "savedmodel"), ONNX: filepath.Join(dir, "onnx"), Tables: m.Tables, counts: map[string]int64{}}
-	for to, format := range map[string]export.Format{c.SavedModel: savedmodel.Format{}, c.ONNX: onnx.Format{}} {
+	c := readersCase{Name: name, Rows: s.rows, Share: 1, SavedModel: filepath.Join(dir, "savedmodel"), ONNX: filepath.Join(dir, "onnx"), Numbered: filepath.Join(dir, "numbered"), Tables: m.Tables, counts: map[string]int64{}}
+	for to, format := range map[string]export.Format{c.SavedModel: savedmodel.Format{}, c.ONNX: onnx.Format{}, c.Numbered: onnx.Format{RowNumbers: true}} {
 		if err := format.Check(m); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -122,7 +124,7 @@ func exportBoth(t *testing.T, name string, m *export.Model, s sample) readersCas
 			continue
 		}
 		ids, width := pad(s.ids[f.Name], -1)
-		c.Inputs = append(c.Inputs, store(readersInput{Name: f.Name, Kind: "ids", Width: width}, ids))
+		c.Inputs = append(c.Inputs, store(readersInput{Name: f.Name, Kind: "ids", Width: width, IDs: filepath.Join(c.Numbered, onnx.IDsName(m.Tables[f.Table].Name))}, ids))
 		if f.Values != "" {
 			values, width := pad(s.weights(f.Name), float32(math.NaN()))
 			c.Inputs = append(c.Inputs, store(readersInput{Name: f.Values, Kind: "values", Width: width}, values))
@@ -238,13 +240,18 @@ func runReaders(t *testing.T, cases []readersCase) {
 				Opsets   map[string]int
 				Encoders []int64
 				Model    string
+				Sparse   string
+			}
+			Numbered struct {
+				Encoders []int64
+				Sparse   string
 			}
 		}
 		if err := results.Decode(&r); err != nil || r.Name != c.Name {
 			t.Fatalf("%s: %v, %+v", c.Name, err, r)
 		}
 		t.Logf("%s: largest differences %v, %d of the entries have ids without rows", c.Name, r.Differences, c.unseen)
-		for _, what := range []string{"features", "examples", "regress", "session", "onnx"} {
+		for _, what := range []string{"features", "examples", "regress", "session", "onnx", "numbered"} {
 			if d, ok := r.Differences[what]; !ok || !(d <= 1e-5) {
 				t.Errorf("%s: %s differ by %v, %t", c.Name, what, d, ok)
 			}
@@ -268,6 +275,9 @@ func runReaders(t *testing.T, cases []readersCase) {
 		slices.Sort(r.ONNX.Encoders)
 		if !slices.Equal(rows, r.ONNX.Encoders) || r.ONNX.IR != 10 || r.ONNX.Opsets[""] != 18 || r.ONNX.Opsets["ai.onnx.ml"] != 3 {
 			t.Errorf("%s: ONNX says %+v, want %v rows", c.Name, r.ONNX, rows)
+		}
+		if len(r.Numbered.Encoders) != 0 || r.ONNX.Sparse != "ids" || r.Numbered.Sparse != "row numbers" {
+			t.Errorf("%s: ONNX says %+v, and of row numbers %+v", c.Name, r.ONNX, r.Numbered)
 		}
 	}
 	if err := results.Decode(&struct{}{}); !errors.Is(err, io.EOF) {

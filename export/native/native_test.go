@@ -88,7 +88,7 @@ func sink(t testing.TB, info *snapshot.Info, tbl, dir string, dim int, rowsPerFi
 func rows(t testing.TB, info *snapshot.Info, dir string, m *export.Model, rowsPerFile int64) {
 	t.Helper()
 	for i, tbl := range m.Tables {
-		if err := sink(t, info, tbl.Name, filepath.Join(dir, native.Folder(tbl.Name)), m.Graph.Layout().Tables[i].Dim(), rowsPerFile); err != nil {
+		if err := sink(t, info, tbl.Name, filepath.Join(dir, export.Folder(tbl.Name)), m.Graph.Layout().Tables[i].Dim(), rowsPerFile); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,19 +177,6 @@ func open(t testing.TB, dir string) *native.Export {
 		}
 	})
 	return e
-}
-
-// TestFolder keeps tables of any name inside of the export, and apart.
-func TestFolder(t *testing.T) {
-	t.Parallel()
-	seen := map[string]string{}
-	for _, name := range []string{"embedding", ".", "..", "...", "../other", "a/b", "/", "%2E.", ".hidden", "%2F"} {
-		folder := native.Folder(name)
-		if filepath.Dir(filepath.Join("dir", folder)) != "dir" || seen[folder] != "" {
-			t.Errorf("table %q has folder %q, and %q too", name, folder, seen[folder])
-		}
-		seen[folder] = name
-	}
 }
 
 // TestRows: an export has the rows of its snapshot, whole or incremental, of any number of shards, to the bit, and what training would begin others with.

@@ -11,7 +11,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,16 +59,6 @@ func (m manifest) sum() (uint32, error) {
 	m.Checksum = 0
 	b, err := json.Marshal(m)
 	return crc32.Checksum(b, castagnoli), err
-}
-
-// Folder is where the rows of a table lie below the folder of an export: the table's name, in which what paths take for their own is escaped, the dot
-// at the beginning too.
-func Folder(table string) string {
-	name := url.PathEscape(table)
-	if rest, ok := strings.CutPrefix(name, "."); ok {
-		return "%2E" + rest
-	}
-	return name
 }
 
 // Rows describes the sink of the rows of a table, which batches of a snapshot's rows go to: each with ids, column fid, in the order of
@@ -128,7 +117,7 @@ type described struct {
 
 // found are the slabs of a table in the order of their hashes.
 func found(ctx context.Context, in fsx.FS, dir string, tbl int, name string) ([]described, error) {
-	folder := Folder(name)
+	folder := export.Folder(name)
 	infos, err := in.List(ctx, filepath.Join(dir, folder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -2,11 +2,13 @@
 //
 //	model.onnx           the graph, with the ids of all tables (LabelEncoder) and what the model is as metadata
 //	model.onnx.data      dense tensors and rows, as external data: float32, little endian
+//	ids/TABLE.npy        with [Format].RowNumbers: the ids of a table as NumPy's int64 [rows], in the order of its rows
 //
 // Inputs are the features by their names: ids int64 [rows, n], filled up with negative numbers, their values float32 [rows, n], and numbers float32 [rows, dim]. What
 // they have is what training has of them after the parse recipe. Outputs are the predictions of the heads float32 [rows, width] by their names.
 //
-// The ids are part of the graph, and a protobuf holds less than 2 GiB: [MaxRows] bounds the rows of all tables together.
+// The ids are part of the graph, and a protobuf holds less than 2 GiB: [MaxRows] bounds the rows of all tables together. With [Format].RowNumbers they lie beside it, in files
+// without a bound, and the client looks them up: what is sent in place of an id is the number of its row, or -2-id where it has none.
 package onnx
 
 import (
@@ -17,6 +19,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -38,6 +41,9 @@ const (
 	DataName = "model.onnx.data"
 )
 
+// IDsName is the file of a table's ids below the folder.
+func IDsName(table string) string { return filepath.Join("ids", export.Folder(table)+".npy") }
+
 const (
 	irVersion = 10
 	opset     = 18
@@ -49,13 +55,16 @@ const (
 )
 
 // ErrTooLarge means that the ids of a model do not fit into an ONNX file.
-var ErrTooLarge = failure.New(failure.TooLarge, "the model has too many rows for ONNX, whose file has all ids and less than 2 GiB; drop rows by the job's retention, or use savedmodel or native")
+var ErrTooLarge = failure.New(failure.TooLarge, "the model has too many rows for ONNX, whose file has all ids and less than 2 GiB; take row numbers in place of ids (--row-numbers), drop rows by the job's retention, or use savedmodel or native")
 
 // ErrNames means that a feature and a head have one name, which ONNX's values may not.
 var ErrNames = failure.New(failure.Config, "ONNX has no two values of one name; rename the head or the feature, or use savedmodel")
 
 // Format is the format. The zero value is ready.
-type Format struct{}
+type Format struct {
+	// RowNumbers makes the numbers of rows the inputs of sparse features, in place of ids, which are in files beside the model.
+	RowNumbers bool
+}
 
 var _ export.Format = Format{}
 
@@ -63,18 +72,18 @@ var _ export.Format = Format{}
 func (Format) Name() string { return "onnx" }
 
 // Check implements [export.Format]. Errors: [forward.ErrRefused]; [ErrTooLarge]; [ErrNames].
-func (Format) Check(m *export.Model) error {
+func (f Format) Check(m *export.Model) error {
 	faults := []error{forward.Check(m.Graph)}
 	rows := int64(0)
 	for _, t := range m.Tables {
 		rows += t.Rows
 	}
-	if rows > MaxRows {
+	if rows > MaxRows && !f.RowNumbers {
 		faults = append(faults, fmt.Errorf("onnx: the tables have %d rows, %d are the most: %w", rows, int64(MaxRows), ErrTooLarge))
 	}
 	taken := map[string]bool{}
-	for _, f := range m.Graph.Features() {
-		taken[f.Name], taken[f.Values] = true, true
+	for _, x := range m.Graph.Features() {
+		taken[x.Name], taken[x.Values] = true, true
 	}
 	for _, h := range m.Graph.Heads() {
 		if taken[h.Name] {
@@ -84,9 +93,10 @@ func (Format) Check(m *export.Model) error {
 	return errors.Join(faults...)
 }
 
-// Write implements [export.Format]. It holds the ids of all tables, up to 15 bytes each; rows are written as they are read. model.onnx is last.
-func (Format) Write(ctx context.Context, m *export.Model, to export.Target) error {
+// Write implements [export.Format]. It holds the ids of all tables, up to 15 bytes each, but with RowNumbers none; rows are written as they are read. model.onnx is last.
+func (f Format) Write(ctx context.Context, m *export.Model, to export.Target) error {
 	p := newProgram(m)
+	p.rowNumbers = f.RowNumbers
 	inputs, outputs := p.body(m)
 	ids, err := p.writeData(ctx, m, to)
 	if err != nil {
@@ -159,7 +169,7 @@ func (p *program) body(m *export.Model) (inputs, outputs []value) {
 			in.Dense = append(in.Dense, input(f.Name, forward.Float, strconv.Itoa(f.Dim)))
 			continue
 		}
-		e, places := forward.Unpad(p, input(f.Name, forward.Int, "entries of "+f.Name))
+		e, places := p.entries(f.Table, input(f.Name, forward.Int, "entries of "+f.Name))
 		if f.Values != "" {
 			if _, ok := values[f.Values]; !ok {
 				values[f.Values] = input(f.Values, forward.Float, "entries of "+f.Name)
@@ -177,7 +187,15 @@ func (p *program) body(m *export.Model) (inputs, outputs []value) {
 	return inputs, outputs
 }
 
-// writeData writes the parameters to the file of data, and returns the ids of each table, as fields of varints.
+// entries are those of a sparse feature of a table.
+func (p *program) entries(tbl int, x forward.Value) (e forward.Entries, places forward.Value) {
+	if p.rowNumbers {
+		return forward.UnpadNumbers(p, x, p.counts[tbl])
+	}
+	return forward.Unpad(p, x)
+}
+
+// writeData writes the parameters to the file of data, and the ids to theirs or returns them for each table, as fields of varints.
 func (p *program) writeData(ctx context.Context, m *export.Model, to export.Target) (ids [][]byte, err error) {
 	w, err := to.FS.Create(ctx, filepath.Join(to.Dir, DataName))
 	if err != nil {
@@ -209,14 +227,23 @@ func (p *program) writeData(ctx context.Context, m *export.Model, to export.Targ
 	for i := range p.layout.Tables {
 		var keys []byte
 		n, rows := int64(0), len(p.layout.Dense)+i
-		err := m.Rows(ctx, i, func(r *table.Rows) error {
-			for _, k := range r.Keys {
-				keys = protowire.AppendVarint(keys, uint64(k))
-			}
-			n += int64(len(r.Keys))
-			to.Wrote(len(r.Keys))
-			return write(rows, r.Weights)
-		})
+		read := func(ids func([]int64) error) error {
+			return m.Rows(ctx, i, func(r *table.Rows) error {
+				n += int64(len(r.Keys))
+				to.Wrote(len(r.Keys))
+				return errors.Join(ids(r.Keys), write(rows, r.Weights))
+			})
+		}
+		if p.rowNumbers {
+			err = p.writeIDs(ctx, i, to, read)
+		} else {
+			err = read(func(ids []int64) error {
+				for _, id := range ids {
+					keys = protowire.AppendVarint(keys, uint64(id))
+				}
+				return nil
+			})
+		}
 		if err == nil && n != p.counts[i] {
 			err = fmt.Errorf("table %q has %d rows, not %d", p.layout.Tables[i].Name, n, p.counts[i])
 		}
@@ -232,6 +259,33 @@ func (p *program) writeData(ctx context.Context, m *export.Model, to export.Targ
 		return nil, fmt.Errorf("onnx: %w", err)
 	}
 	return ids, nil
+}
+
+// writeIDs writes the ids of a table, which read gives, to a file of NumPy (numpy.lib.format, version 1.0): a header that says type and shape, filled up to 64 bytes, and the numbers.
+func (p *program) writeIDs(ctx context.Context, tbl int, to export.Target, read func(ids func([]int64) error) error) (err error) {
+	w, err := to.FS.Create(ctx, filepath.Join(to.Dir, IDsName(p.layout.Tables[tbl].Name)))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	const magic, unit = "\x93NUMPY\x01\x00", 64
+	text := fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", p.counts[tbl])
+	text += strings.Repeat(" ", (unit-(len(magic)+2+len(text)+1)%unit)%unit) + "\n"
+	buf := append(binary.LittleEndian.AppendUint16([]byte(magic), uint16(len(text))), text...)
+	if err := read(func(ids []int64) error {
+		for _, id := range ids {
+			buf = binary.LittleEndian.AppendUint64(buf, uint64(id))
+		}
+		_, err := w.Write(buf)
+		buf = buf[:0]
+		return err
+	}); err != nil {
+		return err
+	}
+	if _, err := w.Write(buf); err != nil { // the header of a table without rows
+		return err
+	}
+	return w.Commit(ctx)
 }
 
 // message is the ModelProto.
@@ -269,10 +323,16 @@ func (p *program) message(inputs, outputs []value, ids [][]byte, about []byte) [
 		m.Int(2, set.version)
 		out.Bytes(8, m)
 	}
-	var meta protofield.Message
-	meta.Text(1, "monolith")
-	meta.Bytes(2, about)
-	out.Bytes(14, meta)
+	sparse := "ids"
+	if p.rowNumbers {
+		sparse = "row numbers"
+	}
+	for _, entry := range [][2]string{{"monolith", string(about)}, {"monolith.sparse", sparse}} {
+		var meta protofield.Message
+		meta.Text(1, entry[0])
+		meta.Text(2, entry[1])
+		out.Bytes(14, meta)
+	}
 	return out
 }
 

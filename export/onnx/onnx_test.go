@@ -1,6 +1,7 @@
 package onnx_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -251,6 +252,45 @@ func TestData(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("tables/"+tbl.Name+"/rows", append(rows, forward.Spare(tbl)...))
+	}
+}
+
+// TestRowNumbers: with row numbers no node finds rows, the ids lie beside the model in the order of the rows, as NumPy has them, and there may be any number of rows.
+func TestRowNumbers(t *testing.T) {
+	t.Parallel()
+	m := exporttest.Stored(t, exporttest.EveryOperator(t), 30, func(i int) bool { return i%3 == 0 })
+	format, dir := onnx.Format{RowNumbers: true}, filepath.Join(t.TempDir(), "1")
+	if err := format.Write(t.Context(), m, export.Target{FS: fsx.Local{}, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range read(t, dir).lines {
+		if strings.Contains(line, "LabelEncoder") {
+			t.Error(line)
+		}
+	}
+	for i, tbl := range m.Tables {
+		b, err := os.ReadFile(filepath.Join(dir, onnx.IDsName(tbl.Name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []byte
+		if err := m.Rows(t.Context(), i, func(r *table.Rows) error {
+			for _, id := range r.Keys {
+				want = binary.LittleEndian.AppendUint64(want, uint64(id))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		head, body := string(b[:len(b)-len(want)]), b[len(b)-len(want):]
+		if !bytes.Equal(body, want) || len(want) == 0 || len(head)%64 != 0 || int(binary.LittleEndian.Uint16(b[8:])) != len(head)-10 ||
+			!strings.HasPrefix(head, "\x93NUMPY\x01\x00") || !strings.HasSuffix(head, "\n") || !strings.Contains(head, fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", tbl.Rows)) {
+			t.Errorf("table %s: %q and %d bytes of ids, want %d", tbl.Name, head, len(body), len(want))
+		}
+	}
+	m.Tables[1].Rows = 10 * onnx.MaxRows
+	if err := format.Check(m); err != nil {
+		t.Errorf("many rows: %v", err)
 	}
 }
 

@@ -31,6 +31,8 @@ type program struct {
 	scope  string
 	layout *param.Layout
 	counts []int64
+	// rowNumbers: inputs are numbers of rows, and no node finds them.
+	rowNumbers bool
 	// encoders are the nodes that find the rows of each table; -1: no feature has it.
 	encoders []int
 }

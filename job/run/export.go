@@ -29,14 +29,14 @@ import (
 const formatNative = "native"
 
 // wholeFormats write all of a model, one after the other.
-func wholeFormats() []export.Format {
-	return []export.Format{savedmodel.Format{}, onnx.Format{}, safetensors.Format{}}
+func (o *ExportModelOptions) wholeFormats() []export.Format {
+	return []export.Format{savedmodel.Format{}, onnx.Format{RowNumbers: o.RowNumbers}, safetensors.Format{}}
 }
 
-// wholeFormat is the one of a name, or nil.
-func wholeFormat(name string) export.Format {
-	for _, f := range wholeFormats() {
-		if f.Name() == name {
+// wholeFormat is the one that is asked for, or nil.
+func (o *ExportModelOptions) wholeFormat() export.Format {
+	for _, f := range o.wholeFormats() {
+		if f.Name() == o.Format {
 			return f
 		}
 	}
@@ -58,7 +58,7 @@ func ExportFormats() []string { return exportFormats(components.All()) }
 
 func exportFormats(set component.Set) []string {
 	names := []string{formatNative}
-	for _, f := range wholeFormats() {
+	for _, f := range (&ExportModelOptions{}).wholeFormats() {
 		names = append(names, f.Name())
 	}
 	return append(names, rowFormats(set)...)
@@ -91,6 +91,8 @@ type ExportModelOptions struct {
 	MinCount int64
 	// State adds the optimizers' state.
 	State bool
+	// RowNumbers makes the inputs of an ONNX model numbers of rows, with the ids in files beside it.
+	RowNumbers bool
 	// RowsPerFile is about how many rows a file has at most, and what is written again after a kill. Default 1,048,576.
 	RowsPerFile int64
 	// Workers is how many read and write side by side. Default 1.
@@ -134,6 +136,7 @@ type rowsRecipe struct {
 	MinNorm      float64   `json:"min_norm,omitempty"`
 	MinCount     int64     `json:"min_count,omitempty"`
 	State        bool      `json:"optimizer_state,omitempty"`
+	RowNumbers   bool      `json:"row_numbers,omitempty"`
 	RowsPerFile  int64     `json:"rows_per_file,omitempty"`
 }
 
@@ -182,7 +185,7 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 			return nil, err
 		}
 	}
-	if e.whole = wholeFormat(o.Format); e.whole != nil {
+	if e.whole = o.wholeFormat(); e.whole != nil {
 		if err := e.whole.Check(e.model); err != nil {
 			return nil, fault.Config("job: the model cannot be written as %s: %w", o.Format, err)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/export/onnx"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/component"
@@ -38,11 +39,14 @@ import (
 func (o *ExportModelOptions) recipe(info *snapshot.Info) (*rowsRecipe, error) {
 	var faults []error
 	bad := func(text string, args ...any) { faults = append(faults, fault.Config("job: "+text, args...)) }
-	of := &rowsRecipe{Of: filepath.Base(info.Path), Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State}
+	of := &rowsRecipe{Of: filepath.Base(info.Path), Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State, RowNumbers: o.RowNumbers}
 	if err := checkFormat(o.Components, o.Format); err != nil {
 		faults = append(faults, err)
 	} else if rows := rowFormats(o.Components); !slices.Contains(rows, o.Format) && (len(o.Slots) > 0 || !o.UpdatedAfter.IsZero() || o.MinNorm != 0 || o.MinCount != 0 || o.State) {
 		bad("a model as %s has all of its rows and no optimizer state; leave out what is to choose among them, or write rows alone, as %s", o.Format, strings.Join(rows, " or "))
+	}
+	if o.RowNumbers && o.Format != (onnx.Format{}).Name() {
+		bad("row numbers in place of ids are of a model as onnx; the format is %s", o.Format)
 	}
 	if o.Dir == "" {
 		bad("no folder for exports is named")
@@ -267,7 +271,7 @@ func (e *exporting) writeRows(ctx context.Context, r *result.ExportedModel, dir 
 	for _, t := range e.info.Tables {
 		of := *e.of
 		of.Table, of.Snapshot, of.RowsPerFile = t.Name, e.info.Path, e.o.RowsPerFile
-		of.Dir = filepath.Join(dir, native.Folder(t.Name))
+		of.Dir = filepath.Join(dir, export.Folder(t.Name))
 		table := result.TableRows{Name: t.Name, Dir: of.Dir, Of: t.Rows}
 		if t.Rows > 0 && !r.Drained {
 			stats, err := e.table(ctx, of)

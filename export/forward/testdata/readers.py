@@ -1,8 +1,8 @@
 """Loads exports with TensorFlow and onnxruntime and compares what they predict.
 
 The argument is a JSON file with a list of cases: name, rows, share (of the predictions that are to
-agree), savedmodel and onnx (folders), inputs
-(name, kind ids|values|dense, file, width), heads (name, width, sigmoid, file), tables (name, rows).
+agree), savedmodel, onnx and numbered (folders; the last is ONNX with row numbers), inputs
+(name, kind ids|values|dense, file, width, ids: the .npy of its table), heads (name, width, sigmoid, file), tables (name, rows).
 Prints a JSON object a case: the largest differences, and what the files say of themselves.
 """
 import functools
@@ -143,8 +143,24 @@ def check_savedmodel(case, inputs, kinds, want, worst, difference):
     return about
 
 
-def check_onnx(case, inputs, want, worst, difference):
-    path = case["onnx"] + "/model.onnx"
+def numbered(case, inputs):
+    """Puts numbers of rows in place of ids, as who looks them up in the files beside the model does."""
+    out = dict(inputs)
+    for spec in case["inputs"]:
+        if spec["kind"] != "ids":
+            continue
+        ids = np.load(spec["ids"])
+        rows = {int(id): row for row, id in enumerate(ids)}
+        if len(rows) != len(ids) or ids.dtype != np.int64:
+            raise SystemExit(f"{spec['ids']}: {ids.dtype} {ids.shape}")
+        x = inputs[spec["name"]]
+        flat = [-1 if id < 0 else rows.get(id, -2 - id) for id in x.reshape(-1).tolist()]
+        out[spec["name"]] = np.array(flat, np.int64).reshape(x.shape)
+    return out
+
+
+def check_onnx(case, what, inputs, want, worst, difference):
+    path = case[what] + "/model.onnx"
     onnx.checker.check_model(path, full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -153,10 +169,12 @@ def check_onnx(case, inputs, want, worst, difference):
     for at in range(0, case["rows"], BATCH):
         got = session.run(names, {k: v[at:at + BATCH] for k, v in inputs.items()})
         for name, g in zip(names, got):
-            worst("onnx", difference(g, want[name][at:at + BATCH]))
+            worst(what, difference(g, want[name][at:at + BATCH]))
     model = onnx.load(path, load_external_data=False)
     about = {"ir": model.ir_version, "opsets": {o.domain: o.version for o in model.opset_import}, "encoders": []}
-    about["model"] = json.loads({p.key: p.value for p in model.metadata_props}["monolith"])["kind"]
+    metadata = {p.key: p.value for p in model.metadata_props}
+    about["model"] = json.loads(metadata["monolith"])["kind"]
+    about["sparse"] = metadata["monolith.sparse"]
     for node in model.graph.node:
         if node.op_type == "LabelEncoder":
             keys = [list(a.ints) for a in node.attribute if a.name == "keys_int64s"][0]
@@ -179,5 +197,6 @@ for case in json.load(open(sys.argv[1])):
     compare = functools.partial(difference, share=case["share"])
     result = {"name": case["name"], "differences": differences}
     result["savedmodel"] = check_savedmodel(case, inputs, kinds, want, worst, compare)
-    result["onnx"] = check_onnx(case, inputs, want, worst, compare)
+    result["onnx"] = check_onnx(case, "onnx", inputs, want, worst, compare)
+    result["numbered"] = check_onnx(case, "numbered", numbered(case, inputs), want, worst, compare)
     print(json.dumps(result), flush=True)

@@ -50,6 +50,8 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				return &usageError{message: fmt.Sprintf("--format is %q, not one of %s%s", o.Format, strings.Join(formats, ", "), nearest.Suggest(o.Format, formats))}
 			case o.Dir == "":
 				return &usageError{message: "--dir is missing: the folder of exports"}
+			case o.RowNumbers && o.Format != "onnx":
+				return &usageError{message: "--row-numbers is for --format onnx"}
 			case o.MinNorm < 0 || o.MinCount < 0:
 				return &usageError{message: fmt.Sprintf("--min-norm is %v and --min-count %d, must be at least 0", o.MinNorm, o.MinCount)}
 			case o.RowsPerFile < 1:
@@ -113,6 +115,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.Int64Var(&o.MinCount, "min-count", 0, "of rows: leave out those that have had fewer `updates`")
 	flags.Float64Var(&o.MinNorm, "min-norm", 0, "of rows: leave out those whose weights have a smaller Euclidean `norm`")
 	flags.BoolVar(&o.State, "optimizer-state", false, "of rows: write the optimizers' state too")
+	flags.BoolVar(&o.RowNumbers, "row-numbers", false, "of onnx: take numbers of rows in place of ids, which are in files beside the model, without a bound to the number of rows")
 	flags.Int64Var(&o.RowsPerFile, "rows-per-file", 1<<20, "about how many `rows` a file has at most")
 	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
 	flags.Lookup("workers").DefValue = "one per CPU"
