@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -40,6 +41,7 @@ type Model struct {
 	// From is where it comes from.
 	From Origin
 
+	in   fsx.FS
 	info *snapshot.Info // nil: rows are elsewhere
 	init [][]initial    // by table and segment
 }
@@ -77,22 +79,25 @@ type initial struct {
 	at, to int // in the row
 }
 
-// Open describes the model of a snapshot. Dense tensors are read and verified; rows are not touched. Errors: [ErrNoGraph];
+// Open describes the model of a snapshot of this machine. Dense tensors are read and verified; rows are not touched. Errors: [ErrNoGraph];
 // [snapshot.ErrCorrupt], [snapshot.ErrVersion], which name the file; the context's.
-func Open(ctx context.Context, path string) (_ *Model, err error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{WeightsOnly: true, DenseOnly: true})
+func Open(ctx context.Context, path string) (*Model, error) { return OpenIn(ctx, fsx.Local{}, path) }
+
+// OpenIn is [Open] of a snapshot in another store, which must stay open as long as rows are read.
+func OpenIn(ctx context.Context, in fsx.FS, path string) (_ *Model, err error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: in, WeightsOnly: true, DenseOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	info, err := snapshot.ReadInfo(path) // that of s has the files alone that are open
+	info, err := snapshot.ReadInfoIn(in, path) // that of s has the files alone that are open
 	if err != nil {
 		return nil, err
 	}
 	if info.Model == nil {
 		return nil, fmt.Errorf("export: %s: %w", path, ErrNoGraph)
 	}
-	m := &Model{Kind: info.Model.Name, Recipe: info.Recipe, info: info, From: Origin{
+	m := &Model{Kind: info.Model.Name, Recipe: info.Recipe, in: in, info: info, From: Origin{
 		Job: info.Meta["job"], Plan: info.Meta["plan"], Snapshot: info.ID, Created: info.Created, Digest: info.Digest, Kernels: string(info.State[kernelsKey]),
 	}}
 	for _, splits := range info.Positions {
@@ -224,7 +229,7 @@ func (m *Model) Rows(ctx context.Context, tbl int, each func(*table.Rows) error)
 }
 
 func (m *Model) rowsOf(ctx context.Context, tbl, shard int, each func(*table.Rows) error) (err error) {
-	r, err := snapshot.OpenRows(ctx, m.info, tbl, shard, snapshot.RowsOptions{WeightsOnly: true})
+	r, err := snapshot.OpenRows(ctx, m.info, tbl, shard, snapshot.RowsOptions{FS: m.in, WeightsOnly: true})
 	if err != nil {
 		return err
 	}

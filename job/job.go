@@ -448,7 +448,7 @@ func InspectSource(ctx context.Context, cfg *Config, opts InspectOptions) (*Sour
 	return inspect.Source(ctx, cfg, opts)
 }
 
-// InspectSnapshot describes a snapshot, or the newest good one of a job's dir or of a folder of snapshots, and says which
+// InspectSnapshot describes a snapshot, or the newest good one of a job's dir or of a folder of snapshots, of this machine or at a URL, and says which
 // newer ones are damaged.
 func InspectSnapshot(ctx context.Context, path string) (*SnapshotInfo, error) {
 	return inspect.Snapshot(ctx, path)
@@ -464,9 +464,9 @@ func DescribeModel(cfg *Config, entries float64) (*ModelInfo, error) {
 	return inspect.Model(m, entries)
 }
 
-// DescribeStoredModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots. Rows are not read.
-func DescribeStoredModel(path string, entries float64) (*ModelInfo, error) {
-	return inspect.SnapshotModel(path, entries)
+// DescribeStoredModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, of this machine or at a URL. Rows are not read.
+func DescribeStoredModel(ctx context.Context, path string, entries float64) (*ModelInfo, error) {
+	return inspect.SnapshotModel(ctx, path, entries)
 }
 
 // Nearest returns the rows of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, whose vectors have the largest cosine
@@ -521,7 +521,7 @@ func VerifySnapshots(ctx context.Context, path string) ([]SnapshotCheck, error) 
 	return stored.Verify(ctx, path)
 }
 
-// DiffSnapshots compares two snapshots; of a job's dir or a folder the newest good one.
+// DiffSnapshots compares two snapshots, of this machine or at URLs; of a job's dir or a folder the newest good one.
 func DiffSnapshots(ctx context.Context, a, b string) (*SnapshotDiff, error) {
 	return stored.Diff(ctx, a, b)
 }

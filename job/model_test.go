@@ -71,7 +71,7 @@ func TestDescribeModel(t *testing.T) {
 	if _, err := job.Run(t.Context(), c, job.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := job.DescribeStoredModel(c.Dir, 1)
+	stored, err := job.DescribeStoredModel(t.Context(), c.Dir, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

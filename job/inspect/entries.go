@@ -8,6 +8,7 @@ import (
 
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
@@ -62,22 +63,22 @@ func Found(spec *param.TableShape, rows *table.Rows, ids []int64) *result.Looked
 // and holds those that are looked for. Errors: [pipeline.ErrConfig] for a table that is not there, [snapshot.ErrCorrupt] where none is
 // good, the context's.
 func LookUp(ctx context.Context, path, tableName string, ids []int64) (out *result.LookedUp, err error) {
-	_, err = newestGood(path, func(path string) error {
-		out, err = rowsOf(ctx, path, tableName, ids)
+	_, err = newestGood(ctx, path, func(f *stored.Folder, path string) error {
+		out, err = rowsOf(ctx, f, path, tableName, ids)
 		return err
 	})
 	return out, err
 }
 
 // rowsOf is LookUp of one snapshot.
-func rowsOf(ctx context.Context, path, tableName string, ids []int64) (out *result.LookedUp, err error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{})
+func rowsOf(ctx context.Context, f *stored.Folder, path, tableName string, ids []int64) (out *result.LookedUp, err error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: f.FS})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	tables := s.Info().Tables
-	t, err := tableNamed(path, tables, tableName)
+	t, err := tableNamed(f.Name(path), tables, tableName)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
+	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/param"
@@ -35,27 +36,27 @@ func Model(m model.Model, entries float64) (*result.ModelInfo, error) {
 
 // SnapshotModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots; rows are not read. Errors:
 // [pipeline.ErrConfig] where the snapshot has no model, [snapshot.ErrCorrupt] where none is good.
-func SnapshotModel(path string, entries float64) (out *result.ModelInfo, err error) {
-	damaged, err := newestGood(path, func(path string) error {
-		info, err := snapshot.ReadInfo(path)
+func SnapshotModel(ctx context.Context, path string, entries float64) (out *result.ModelInfo, err error) {
+	damaged, err := newestGood(ctx, path, func(f *stored.Folder, path string) error {
+		info, err := snapshot.ReadInfoIn(f.FS, path)
 		if err != nil {
 			return err
 		}
 		if info.Model == nil {
-			return fault.Config("job: snapshot %s has no model: the program that trained it did not store one", path)
+			return fault.Config("job: snapshot %s has no model: the program that trained it did not store one", f.Name(path))
 		}
 		g, err := graph.Unmarshal(info.Model.Graph)
 		if err != nil {
 			return err
 		}
 		out = modelOf(g, entries)
-		out.Snapshot, out.Model = path, info.Model.Name
+		out.Snapshot, out.Model = f.Name(path), info.Model.Name
 		for i := range out.Tables {
 			t := &out.Tables[i]
-			for _, stored := range info.Tables {
-				if stored.Name == t.Name {
-					t.Rows = stored.Rows
-					out.RowParameters += stored.Rows * int64(t.Dim)
+			for _, is := range info.Tables {
+				if is.Name == t.Name {
+					t.Rows = is.Rows
+					out.RowParameters += is.Rows * int64(t.Dim)
 				}
 			}
 		}
@@ -113,8 +114,8 @@ type NearestOptions struct {
 // table are read twice and not held. Errors: [pipeline.ErrConfig] for a table, a segment or a row that is not there, or a vector of length 0;
 // [snapshot.ErrCorrupt] where no snapshot is good; the context's.
 func Nearest(ctx context.Context, path string, o NearestOptions) (out *result.NearestRows, err error) {
-	damaged, err := newestGood(path, func(path string) error {
-		out, err = nearestOf(ctx, path, o)
+	damaged, err := newestGood(ctx, path, func(f *stored.Folder, path string) error {
+		out, err = nearestOf(ctx, f, path, o)
 		return err
 	})
 	if err != nil {
@@ -124,14 +125,14 @@ func Nearest(ctx context.Context, path string, o NearestOptions) (out *result.Ne
 	return out, nil
 }
 
-func nearestOf(ctx context.Context, path string, o NearestOptions) (out *result.NearestRows, err error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{WeightsOnly: true})
+func nearestOf(ctx context.Context, f *stored.Folder, path string, o NearestOptions) (out *result.NearestRows, err error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: f.FS, WeightsOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	tables := s.Info().Tables
-	t, err := tableNamed(path, tables, o.Table)
+	t, err := tableNamed(f.Name(path), tables, o.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func nearestOf(ctx context.Context, path string, o NearestOptions) (out *result.
 		return nil, fault.Config("job: segment %q of the row of id %d is zero in all %d places: it has no direction to compare", segment.Name, o.ID, segment.Dim)
 	}
 
-	out = &result.NearestRows{Snapshot: path, Table: o.Table, Segment: segment.Name, ID: o.ID, Slot: param.SlotOf(o.ID)}
+	out = &result.NearestRows{Snapshot: f.Name(path), Table: o.Table, Segment: segment.Name, ID: o.ID, Slot: param.SlotOf(o.ID)}
 	var near nearRows
 	err = s.Rows(t, l.counted(func(r *table.Rows) {
 		for i, id := range r.Keys {

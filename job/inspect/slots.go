@@ -24,8 +24,8 @@ type SlotOptions struct {
 // number of slots, and is 16 KiB for each at most. Optimizers' state is not read, unless fids wait. Errors: [snapshot.ErrCorrupt] where
 // none is good, the context's.
 func Slots(ctx context.Context, path string, o SlotOptions) (out *result.SnapshotSlots, err error) {
-	damaged, err := newestGood(path, func(path string) error {
-		out, err = slotsOf(ctx, path, o)
+	damaged, err := newestGood(ctx, path, func(f *stored.Folder, path string) error {
+		out, err = slotsOf(ctx, f, path, o)
 		return err
 	})
 	if err != nil {
@@ -36,20 +36,20 @@ func Slots(ctx context.Context, path string, o SlotOptions) (out *result.Snapsho
 }
 
 // slotsOf reads one snapshot.
-func slotsOf(ctx context.Context, path string, o SlotOptions) (out *result.SnapshotSlots, err error) {
-	info, err := snapshot.ReadInfo(path)
+func slotsOf(ctx context.Context, f *stored.Folder, path string, o SlotOptions) (out *result.SnapshotSlots, err error) {
+	info, err := snapshot.ReadInfoIn(f.FS, path)
 	if err != nil {
 		return nil, err
 	}
 	total := info.Rows()
 	waits := false
-	for _, f := range info.Files {
-		if f.Kind == snapshot.KindWaiting {
-			waits = waits || f.Rows > 0
-			total += f.Rows
+	for _, file := range info.Files {
+		if file.Kind == snapshot.KindWaiting {
+			waits = waits || file.Rows > 0
+			total += file.Rows
 		}
 	}
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{WeightsOnly: !waits})
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: f.FS, WeightsOnly: !waits})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func slotsOf(ctx context.Context, path string, o SlotOptions) (out *result.Snaps
 	if err != nil {
 		return nil, err
 	}
-	out = &result.SnapshotSlots{Path: path, Which: stored.WhichIs(info), ID: int64(info.ID), Created: info.Created, Rows: info.Rows(), Slots: []result.SlotInfo{}}
+	out = &result.SnapshotSlots{Path: f.Name(path), Which: stored.WhichIs(f.FS, info), ID: int64(info.ID), Created: info.Created, Rows: info.Rows(), Slots: []result.SlotInfo{}}
 	if newest != 0 {
 		at := time.UnixMicro(newest).UTC()
 		out.Newest = &at
@@ -155,16 +155,17 @@ func SlotOf(tbl string, slot int, s *tally.Slot, rows, rowBytes int64) result.Sl
 
 // newestGood calls use with the snapshots that a path stands for, the newest first, until one is not damaged, and returns what is wrong with
 // those before it.
-func newestGood(path string, use func(path string) error) (damaged []string, err error) {
-	entries, err := stored.FindSnapshots(path)
+func newestGood(ctx context.Context, text string, use func(f *stored.Folder, path string) error) (damaged []string, err error) {
+	f, err := stored.OpenFolder(ctx, text)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	var faults []error
-	for _, e := range entries {
+	for _, e := range f.Entries {
 		err := e.Err
 		if err == nil {
-			err = use(e.Path)
+			err = use(f, e.Path)
 		}
 		if err == nil {
 			for _, f := range faults {

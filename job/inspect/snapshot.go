@@ -19,8 +19,8 @@ import (
 // good, the context's.
 func Snapshot(ctx context.Context, path string) (*result.SnapshotInfo, error) {
 	var info *result.SnapshotInfo
-	damaged, err := newestGood(path, func(path string) (err error) {
-		info, err = describe(ctx, path)
+	damaged, err := newestGood(ctx, path, func(f *stored.Folder, path string) (err error) {
+		info, err = describe(ctx, f, path)
 		return err
 	})
 	if err != nil {
@@ -31,8 +31,8 @@ func Snapshot(ctx context.Context, path string) (*result.SnapshotInfo, error) {
 }
 
 // describe reads and checks one snapshot.
-func describe(ctx context.Context, found string) (*result.SnapshotInfo, error) {
-	s, err := snapshot.Open(ctx, found)
+func describe(ctx context.Context, f *stored.Folder, found string) (*result.SnapshotInfo, error) {
+	s, err := snapshot.OpenWith(ctx, found, snapshot.OpenOptions{FS: f.FS})
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +43,11 @@ func describe(ctx context.Context, found string) (*result.SnapshotInfo, error) {
 	}
 	info := s.Info()
 	out := &result.SnapshotInfo{
-		Path: found, Which: stored.WhichIs(info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta, Recipe: info.Recipe,
+		Path: f.Name(found), Which: stored.WhichIs(f.FS, info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta, Recipe: info.Recipe,
 		Positions: info.Positions, Kernels: string(info.State[stored.KernelsKey]),
 	}
-	if best, err := stored.BestIn(filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {
-		out.Best = best.Path
+	if best, err := stored.BestIn(f.FS, filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {
+		out.Best = f.Name(best.Path)
 	}
 	for _, t := range info.Tables {
 		table := result.TableInfo{Name: t.Name, Rows: t.Rows, Dim: t.Dim()}

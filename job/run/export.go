@@ -22,7 +22,6 @@ import (
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // formatNative is the format of package export/native, whose rows are written by a graph and which is completed then.
@@ -75,7 +74,8 @@ func checkFormat(set component.Set, name string) error {
 
 // ExportModelOptions say which model is written where, and as what. Snapshot, Format and Dir are required; the zero value of everything else works.
 type ExportModelOptions struct {
-	// Snapshot is a snapshot's folder, or a job's dir or a folder of snapshots for the newest good one in it.
+	// Snapshot is a snapshot's folder, or a job's dir or a folder of snapshots for the newest good one in it; or the URL of a snapshot or folder in a store, which this process
+	// reads alone.
 	Snapshot string
 	// Format is one of [ExportFormats].
 	Format string
@@ -164,24 +164,31 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 	if o.Runner != spec.RunnerLocal && (o.Runners[o.Runner] == nil || o.Recipes == nil) {
 		return nil, fault.Config("job: this program has no runner %s: it is one of ExportModelOptions.Runners, and ExportModelOptions.Recipes builds graphs again", o.Runner)
 	}
-	path, err := stored.FindSnapshot(o.Snapshot)
+	from, err := stored.OpenFolder(ctx, o.Snapshot)
 	if err != nil {
 		return nil, err
 	}
-	if path, err = filepath.Abs(path); err != nil { // executors may be in other processes
-		return nil, fmt.Errorf("job: %w", err)
-	}
-	info, err := snapshot.ReadInfo(path)
+	defer func() { err = errors.Join(err, from.Close()) }()
+	info, err := from.Newest()
 	if err != nil {
 		return nil, err
 	}
+	switch {
+	case from.Local(): // executors may be in other processes
+		if info.Path, err = filepath.Abs(info.Path); err != nil {
+			return nil, fmt.Errorf("job: %w", err)
+		}
+	case o.Runner != spec.RunnerLocal:
+		return nil, fault.Config("job: %s lies in a store, which this process alone reads: take --runner=local, or fetch it (monolith snapshot fetch)", from.Name(info.Path))
+	}
+	path := from.Name(info.Path)
 	of, err := o.recipe(info)
 	if err != nil {
 		return nil, err
 	}
-	e := &exporting{o: &o, of: of, info: info}
+	e := &exporting{o: &o, of: of, in: from.FS, info: info}
 	if !slices.Contains(rowFormats(o.Components), o.Format) {
-		if e.model, err = export.Open(ctx, path); err != nil {
+		if e.model, err = export.OpenIn(ctx, from.FS, info.Path); err != nil {
 			return nil, err
 		}
 	}

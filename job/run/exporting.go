@@ -128,8 +128,8 @@ func cannotExport(err error) error {
 }
 
 // plan is the graph of one table.
-func (of rowsRecipe) plan(info *snapshot.Info, set component.Set) (*pipeline.Plan, error) {
-	src, err := snapshotsource.New(info, snapshotsource.Options{Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State})
+func (of rowsRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*pipeline.Plan, error) {
+	src, err := snapshotsource.New(info, snapshotsource.Options{FS: in, Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (of rowsRecipe) build(set component.Set) (*Rebuilt, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := of.plan(info, set)
+	plan, err := of.plan(fsx.Local{}, info, set)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +174,7 @@ func (of rowsRecipe) build(set component.Set) (*Rebuilt, error) {
 type exporting struct {
 	o     *ExportModelOptions
 	of    *rowsRecipe
+	in    fsx.FS // has the snapshot
 	info  *snapshot.Info
 	model *export.Model // nil: rows alone are written
 	whole export.Format // nil: a graph writes the rows
@@ -403,7 +404,7 @@ const exportRemoved = ".removed"
 // table writes the rows of one table.
 func (e *exporting) table(ctx context.Context, of rowsRecipe) (pipeline.RunStats, error) {
 	o := e.o
-	plan, err := of.plan(e.info, o.Components)
+	plan, err := of.plan(e.in, e.info, o.Components)
 	if err != nil {
 		return pipeline.RunStats{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
@@ -719,7 +720,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	if e := t.cfg.Train.EarlyStop; e != nil && t.state.Top != nil {
 		r.Metrics[bestName(e.Metric)] = *t.state.Top
 		r.BestEpoch = t.state.TopEpoch
-		if best, err := stored.BestIn(stored.SnapshotsIn(t.cfg)); err == nil && best != nil {
+		if best, err := stored.BestIn(fsx.Local{}, stored.SnapshotsIn(t.cfg)); err == nil && best != nil {
 			r.BestSnapshot = best.Path
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
@@ -27,12 +28,12 @@ const (
 // SnapshotToRead is the snapshot that was asked for, and says which it is.
 func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error) {
 	if asked == Best || asked == "" && c.Train.EarlyStop != nil {
-		best, err := BestIn(SnapshotsIn(c))
+		best, err := BestIn(fsx.Local{}, SnapshotsIn(c))
 		switch {
 		case err != nil:
 			return "", "", err
 		case best != nil:
-			return best.Path, WhichIs(best), nil
+			return best.Path, WhichIs(fsx.Local{}, best), nil
 		case asked == Best:
 			return "", "", fault.Config("job: there is no best snapshot in %s: train.early_stop marks one, after an epoch that was evaluated", SnapshotsIn(c))
 		}
@@ -47,12 +48,12 @@ func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error
 	if err != nil {
 		return "", "", err
 	}
-	return path, WhichIs(info), nil
+	return path, WhichIs(fsx.Local{}, info), nil
 }
 
 // BestIn is the newest snapshot of a folder that is marked as the best, of what is trained on now; nil: there is none.
-func BestIn(dir string) (*snapshot.Info, error) {
-	entries, err := snapshot.List(dir)
+func BestIn(f fsx.FS, dir string) (*snapshot.Info, error) {
+	entries, err := snapshot.ListIn(f, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func trainedOn(info *snapshot.Info) string {
 }
 
 // WhichIs describes which of the snapshots beside it a snapshot is.
-func WhichIs(info *snapshot.Info) string {
+func WhichIs(f fsx.FS, info *snapshot.Info) string {
 	var is []string
 	if info.Label == BestLabel {
 		var s Trainer
@@ -90,7 +91,7 @@ func WhichIs(info *snapshot.Info) string {
 		}
 		is = append(is, text)
 	}
-	entries, err := snapshot.List(filepath.Dir(info.Path))
+	entries, err := snapshot.ListIn(f, filepath.Dir(info.Path))
 	if i := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil }); err == nil && i >= 0 && entries[i].Info.ID == info.ID {
 		is = append(is, "newest")
 	}
@@ -104,14 +105,11 @@ func FindSnapshot(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var damaged []error
-	for _, e := range entries {
-		if e.Err == nil {
-			return e.Path, nil
-		}
-		damaged = append(damaged, e.Err)
+	info, err := (&Folder{Entries: entries}).Newest()
+	if err != nil {
+		return "", err
 	}
-	return "", errors.Join(damaged...)
+	return info.Path, nil
 }
 
 // FindSnapshots returns the snapshots that a path stands for, the newest first: one, or those of a job's dir or of a folder of

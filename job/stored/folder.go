@@ -16,21 +16,44 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// folder is a folder of snapshots, of this machine or of a store, with what is asked for of it.
-type folder struct {
-	fs fsx.FS
-	// dir is its name in fs, and called what its user knows it by.
-	dir, called string
-	// entries are the snapshots that are asked for, the newest first.
-	entries []snapshot.Entry
-	// name is what a path in fs is called.
-	name  func(path string) string
-	close func() error
+// Folder is a folder of snapshots, of this machine or of a store, with what is asked for of it. The caller calls Close.
+type Folder struct {
+	FS fsx.FS
+	// Entries are the snapshots that are asked for, the newest first, by their paths in FS; there is one at least, which may be damaged.
+	Entries []snapshot.Entry
+
+	dir, called string // in FS, and for its user
+	name        func(path string) string
+	close       func() error
 }
 
-// openFolder finds the snapshots that a text stands for: a job's dir, a folder of snapshots, one snapshot, or the URL of one of the last two. Errors:
+// Name is what the user knows a path in FS by: that path, or a URL.
+func (f *Folder) Name(path string) string { return f.name(path) }
+
+// Close ends what FS has open. Nothing may be read from then on.
+func (f *Folder) Close() error { return f.close() }
+
+// Local reports whether it is a folder of this machine.
+func (f *Folder) Local() bool {
+	_, here := f.FS.(fsx.Local)
+	return here
+}
+
+// Newest is the newest of the snapshots that is not damaged, as far as manifests say. Errors: those of all of them.
+func (f *Folder) Newest() (*snapshot.Info, error) {
+	var damaged []error
+	for _, e := range f.Entries {
+		if e.Err == nil {
+			return e.Info, nil
+		}
+		damaged = append(damaged, e.Err)
+	}
+	return nil, errors.Join(damaged...)
+}
+
+// OpenFolder finds the snapshots that a text stands for: a job's dir, a folder of snapshots, one snapshot, or the URL of one of the last two. Errors:
 // [pipeline.ErrConfig] where there are none.
-func openFolder(ctx context.Context, text string) (*folder, error) {
+func OpenFolder(ctx context.Context, text string) (*Folder, error) {
 	if fsx.IsURL(text) {
 		return openURL(ctx, text)
 	}
@@ -39,12 +62,12 @@ func openFolder(ctx context.Context, text string) (*folder, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(entries[0].Path)
-	return &folder{
-		fs: fsx.Local{}, dir: dir, called: dir, entries: entries, name: func(path string) string { return path }, close: func() error { return nil },
+	return &Folder{
+		FS: fsx.Local{}, dir: dir, called: dir, Entries: entries, name: func(path string) string { return path }, close: func() error { return nil },
 	}, nil
 }
 
-func openURL(ctx context.Context, text string) (_ *folder, err error) {
+func openURL(ctx context.Context, text string) (_ *Folder, err error) {
 	u, err := fsx.ParseURL(text)
 	if err != nil {
 		return nil, fault.Config("job: the URL %w", err)
@@ -57,32 +80,32 @@ func openURL(ctx context.Context, text string) (_ *folder, err error) {
 	if err != nil {
 		return nil, fault.Unavailable(fmt.Errorf("job: %w", err))
 	}
-	f := &folder{fs: store, dir: ".", called: u.String(), name: func(path string) string { return u.Join(filepath.ToSlash(path)) }, close: store.Close}
+	f := &Folder{FS: store, dir: ".", called: u.String(), name: func(path string) string { return u.Join(filepath.ToSlash(path)) }, close: store.Close}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, store.Close())
 		}
 	}()
-	if f.entries, err = snapshot.ListIn(store, "."); err != nil {
+	if f.Entries, err = snapshot.ListIn(store, "."); err != nil {
 		return nil, fault.Unavailable(fmt.Errorf("job: %w", err))
 	}
 	if one != "" {
-		for i, e := range f.entries {
+		for i, e := range f.Entries {
 			if e.Path == one {
-				f.entries = f.entries[i : i+1]
+				f.Entries = f.Entries[i : i+1]
 				return f, nil
 			}
 		}
-		f.entries = nil
+		f.Entries = nil
 	}
-	if len(f.entries) == 0 {
+	if len(f.Entries) == 0 {
 		return nil, fmt.Errorf("job: no snapshot at %s: %w", text, pipeline.ErrConfig)
 	}
 	return f, nil
 }
 
 // lock keeps jobs from running in a folder of this machine. What is in a store has no lock.
-func (f *folder) lock() (unlock func() error, err error) {
+func (f *Folder) lock() (unlock func() error, err error) {
 	var locks []*fsx.Lock
 	unlock = func() error {
 		var errs []error
@@ -91,7 +114,7 @@ func (f *folder) lock() (unlock func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	if _, here := f.fs.(fsx.Local); !here {
+	if !f.Local() {
 		return unlock, nil
 	}
 	for _, of := range []string{f.dir, filepath.Dir(f.dir)} {

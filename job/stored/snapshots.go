@@ -26,19 +26,19 @@ func Retention(c *spec.Config) snapshot.Retention {
 // List describes the snapshots of a job's dir, of a folder of snapshots or of the URL of one, the newest first. It reads manifests alone. Errors: [pipeline.ErrConfig] where
 // there are none.
 func List(ctx context.Context, path string, r snapshot.Retention) (_ *result.SnapshotList, err error) {
-	f, err := openFolder(ctx, path)
+	f, err := OpenFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	return f.list(r), nil
 }
 
-func (f *folder) list(r snapshot.Retention) *result.SnapshotList {
+func (f *Folder) list(r snapshot.Retention) *result.SnapshotList {
 	out := &result.SnapshotList{Dir: f.called}
-	for i, why := range r.Kept(f.entries, time.Now()) {
-		one := describe(f.entries[i])
-		one.Path, one.Kept = f.name(one.Path), why
+	for i, why := range r.Kept(f.Entries, time.Now()) {
+		one := describe(f.Entries[i])
+		one.Path, one.Kept = f.Name(one.Path), why
 		out.Snapshots = append(out.Snapshots, one)
 	}
 	return out
@@ -75,16 +75,16 @@ func Describe(info *snapshot.Info) result.SnapshotEntry {
 // Verify reads all of a snapshot, or of those of a job's dir or a folder, and says what is wrong with each. Errors: [pipeline.ErrConfig] where there are none, the
 // context's.
 func Verify(ctx context.Context, path string) (_ []result.SnapshotCheck, err error) {
-	f, err := openFolder(ctx, path)
+	f, err := OpenFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	var out []result.SnapshotCheck
-	for _, e := range f.entries {
-		one := result.SnapshotCheck{Path: f.name(e.Path)}
-		faults, err := snapshot.Verify(ctx, f.fs, e.Path)
-		if errors.Is(err, fs.ErrNotExist) && len(f.entries) > 1 {
+	for _, e := range f.Entries {
+		one := result.SnapshotCheck{Path: f.Name(e.Path)}
+		faults, err := snapshot.Verify(ctx, f.FS, e.Path)
+		if errors.Is(err, fs.ErrNotExist) && len(f.Entries) > 1 {
 			continue // removed meanwhile
 		}
 		if err != nil {
@@ -94,7 +94,7 @@ func Verify(ctx context.Context, path string) (_ []result.SnapshotCheck, err err
 			one.Faults = append(one.Faults, fault.Error())
 		}
 		if e.Info != nil {
-			if chain, err := snapshot.Chain(f.fs, e.Info); err == nil {
+			if chain, err := snapshot.Chain(f.FS, e.Info); err == nil {
 				for _, info := range chain {
 					one.Reads = append(one.Reads, int64(info.ID))
 					one.Bytes += info.Bytes()
@@ -106,26 +106,39 @@ func Verify(ctx context.Context, path string) (_ []result.SnapshotCheck, err err
 	return out, nil
 }
 
-// Diff compares two snapshots; of a job's dir or a folder the newest good one. Errors: [snapshot.ErrCorrupt], [pipeline.ErrConfig], the
-// context's.
+// openNewest opens the newest good snapshot that a text stands for, with what its user knows it by; closing ends it.
+func openNewest(ctx context.Context, text string) (s *snapshot.Snapshot, name string, closing func() error, err error) {
+	f, err := OpenFolder(ctx, text)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	info, err := f.Newest()
+	if err == nil {
+		s, err = snapshot.OpenWith(ctx, info.Path, snapshot.OpenOptions{FS: f.FS})
+	}
+	if err != nil {
+		return nil, "", nil, errors.Join(err, f.Close())
+	}
+	return s, f.Name(info.Path), func() error { return errors.Join(s.Close(), f.Close()) }, nil
+}
+
+// Diff compares two snapshots, each of this machine or at a URL; of a job's dir or a folder the newest good one. Errors: [snapshot.ErrCorrupt], [pipeline.ErrConfig],
+// [pipeline.ErrUnavailable], the context's.
 func Diff(ctx context.Context, a, b string) (_ *result.SnapshotDiff, err error) {
 	out := &result.SnapshotDiff{Tables: []result.TableDiff{}}
-	if out.A, err = FindSnapshot(a); err != nil {
-		return nil, err
+	var left, right *snapshot.Snapshot
+	for _, side := range []struct {
+		text string
+		name *string
+		to   **snapshot.Snapshot
+	}{{a, &out.A, &left}, {b, &out.B, &right}} {
+		s, name, closing, err := openNewest(ctx, side.text)
+		if err != nil {
+			return nil, err
+		}
+		defer closing() //nolint:errcheck // it was only read
+		*side.name, *side.to = name, s
 	}
-	if out.B, err = FindSnapshot(b); err != nil {
-		return nil, err
-	}
-	left, err := snapshot.Open(ctx, out.A)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, left.Close()) }()
-	right, err := snapshot.Open(ctx, out.B)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, right.Close()) }()
 	d, err := snapshot.Compare(ctx, left, right)
 	if err != nil {
 		return nil, err
@@ -159,11 +172,11 @@ func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) 
 	if snapshot.Named(path) {
 		return nil, fault.Config("job: %s is one snapshot; name the folder that it lies in, or a job's dir", path)
 	}
-	f, err := openFolder(ctx, path)
+	f, err := OpenFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if remove {
 		unlock, err := f.lock()
 		if err != nil {
@@ -180,9 +193,9 @@ func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) 
 		}
 	}
 	if remove {
-		gone, err := snapshot.Prune(f.fs, f.dir, r, time.Now())
+		gone, err := snapshot.Prune(f.FS, f.dir, r, time.Now())
 		for _, path := range gone {
-			out.Gone = append(out.Gone, f.name(path))
+			out.Gone = append(out.Gone, f.Name(path))
 		}
 		if err != nil {
 			return out, fmt.Errorf("job: %w: %w", err, pipeline.ErrUnavailable)

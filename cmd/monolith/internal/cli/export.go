@@ -34,12 +34,13 @@ complete. The snapshot is not changed.
   parquet      the rows of each table: id, slot, last update, updates, weights of each segment, and when asked the optimizers' state
   arrow        the same as Arrow IPC files
 
-SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it; JOB.yaml stands for its dir, and says where a runner submits to.
+SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it, or the URL of a folder of snapshots or of one in a store (snapshot.upload); JOB.yaml stands for its dir, and says where a runner submits to.
 It is read by parts, and never loaded whole. A run that was killed is continued when it is run again, but for savedmodel, onnx and safetensors, which begin again.`,
 		Example: `  monolith export runs/click --format native --dir models/click --keep 3
   monolith export runs/click --format savedmodel --dir serving/click
   monolith export runs/click --format parquet --dir rows
   monolith export job.yaml --format arrow --dir rows --slot user
+  monolith export s3://models/click --format native --dir models/click
   monolith export verify models/click/12`,
 		Args: exactly("a snapshot or a job file"),
 		RunE: func(cmd *cobra.Command, args []string) error {

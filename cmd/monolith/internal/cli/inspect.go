@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline/position"
@@ -37,7 +38,7 @@ SOURCE is a job file (its source, as records and as the features the job makes o
 is seen in them: TFRecord, Parquet, csv, tsv, jsonl, libfm, also compressed with gzip), kafka://host:port/topic or synthetic.
 Records come from all splits alike; of a source without a job file a parse section is proposed. With --json values are whole.
 
-SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it.
+SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it; or the URL of one of them in a store (snapshot.upload), of which all files are read.
 
 With --slots all rows of the snapshot are read, and each slot of each table is described: rows and their share of the table's, the memory that
 they take, occurrences and the share of rows with one, the mean Euclidean norm of the weights, how long before the newest event time half of the
@@ -48,6 +49,7 @@ retention are chosen by these. Rows are not held: memory goes by the number of s
   monolith inspect kafka://localhost:9092/ratings --json | jq .result.columns
   monolith inspect kafka://localhost:9092/ratings --set source.kafka.tls={}
   monolith inspect runs/movielens/snapshots/snap-00000012
+  monolith inspect s3://models/movielens
   monolith inspect runs/movielens --slots`,
 		Args: exactly("a source or a snapshot"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +60,7 @@ retention are chosen by these. Rows are not held: memory goes by the number of s
 			case timeout <= 0:
 				return &usageError{message: fmt.Sprintf("--timeout is %v, must be above 0", timeout)}
 			}
-			snapshots := isDir(target) && !isEmptyOfSnapshots(target)
+			snapshots := isDir(target) && !isEmptyOfSnapshots(target) || isStore(target)
 			if slots {
 				if !snapshots {
 					return &usageError{message: fmt.Sprintf("--slots describes the rows of a snapshot, and %s is none; name a snapshot's folder or a job's dir", target)}
@@ -102,6 +104,12 @@ retention are chosen by these. Rows are not held: memory goes by the number of s
 
 func addTimeout(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", job.InspectTimeout, "end the look after this `time` with what was seen")
+}
+
+// isStore reports whether a target is the URL of a folder in a store, which has snapshots: sources are files and topics.
+func isStore(target string) bool {
+	_, err := fsx.ParseURL(target)
+	return err == nil
 }
 
 // isEmptyOfSnapshots reports whether path is a folder that holds files and no sign of a job's dir or a snapshot: data, most likely.

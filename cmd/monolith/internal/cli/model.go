@@ -21,7 +21,7 @@ type ModelOps struct {
 	List func(features int) ([]job.ModelEntry, error)
 	// Describe describes the model of a job file, DescribeStored that of a snapshot.
 	Describe       func(cfg *job.Config, entries float64) (*job.ModelInfo, error)
-	DescribeStored func(path string, entries float64) (*job.ModelInfo, error)
+	DescribeStored func(ctx context.Context, path string, entries float64) (*job.ModelInfo, error)
 	// Nearest finds the rows of a snapshot that are like one of them.
 	Nearest func(ctx context.Context, path string, o job.NearestOptions) (*job.NearestRows, error)
 }
@@ -106,7 +106,7 @@ together than their sum: the total says what is run. Lookups of rows are not in 
   monolith model describe job.yaml --entries 8
   monolith model describe runs/click --json | jq .result.parameters`,
 		Args: exactly("a job file or a folder"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "model describe"
 			if entries <= 0 {
 				return &usageError{message: fmt.Sprintf("--entries is %g, must be above 0", entries)}
@@ -125,7 +125,7 @@ together than their sum: the total says what is run. Lookups of rows are not in 
 				}
 			} else {
 				var err error
-				if info, err = a.Ops.Models.DescribeStored(args[0], entries); err != nil {
+				if info, err = a.Ops.Models.DescribeStored(cmd.Context(), args[0], entries); err != nil {
 					return err
 				}
 			}

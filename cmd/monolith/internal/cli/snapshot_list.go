@@ -168,10 +168,11 @@ func (a *App) snapshotDiffCommand(out *outcome) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two snapshots",
-		Long: `Compare two snapshots, each a snapshot's folder, or a job's dir or a folder for the newest good one in it: rows of each table that were
+		Long: `Compare two snapshots, each a snapshot's folder, or a job's dir or a folder for the newest good one in it, or the URL of one of these in a store: rows of each table that were
 added, removed and changed, dense tensors that differ and by how much, splits that moved and the examples that were applied
 meanwhile, and worker state.`,
 		Example: `  monolith snapshot diff runs/click/snapshots/snap-00000011 runs/click
+  monolith snapshot diff s3://models/click runs/click
   monolith snapshot diff runs/monday runs/tuesday --json | jq .result.tables`,
 		Args: exactly("a snapshot", "another snapshot"),
 		RunE: func(cmd *cobra.Command, args []string) error {
