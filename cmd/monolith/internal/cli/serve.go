@@ -26,7 +26,7 @@ func (a *App) serveCommand(out *outcome) *cobra.Command {
 and the last good one stays. NAME is what requests call the model; without it, it is the folder's name, or that of the job.
 
 JOB.yaml is a job that is being trained. Its newest snapshot is served, and then what its shards at ps.addresses have: all weights are kept in memory here and follow
-the shards, about a second behind. A shard that does not answer is asked again, and what there is is served meanwhile; freshness_seconds, in the model's status and the
+the shards, moments behind. A shard that does not answer is asked again, and what there is is served meanwhile; freshness_seconds, in the model's status and the
 metrics, says how old it is. Where the shards are in the process that trains, each snapshot is served when it is there.
 
   POST /v1/models/NAME:predict, :classify, :regress      also /v1/models/NAME/versions/N:predict
