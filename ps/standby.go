@@ -1,6 +1,10 @@
 package ps
 
-import "context"
+import (
+	"context"
+	"strings"
+	"time"
+)
 
 // A shard may have two processes, a pair: its first one, of ps.addresses, and its standby, of ps.standby. One of them is in charge and
 // does what a shard does; the other follows its log. Which it is follows from the shard's term, which is counted up at each take-over
@@ -8,6 +12,24 @@ import "context"
 
 // FirstInCharge reports whether in a term the first process of a shard's pair is in charge, and not the standby.
 func FirstInCharge(term uint64) bool { return term%2 == 0 }
+
+// AddrSep is what no address has in it: in lists of shards it stands between those of a pair.
+const AddrSep = "|"
+
+// JoinAddr is how a shard stands in a list of addresses: by that of its process, or, where standby is not "", by those of both of its pair, which no
+// list names otherwise.
+func JoinAddr(first, standby string) string {
+	if standby == "" {
+		return first
+	}
+	return first + AddrSep + standby
+}
+
+// SplitAddr is the inverse of [JoinAddr].
+func SplitAddr(addr string) (first, standby string) {
+	first, standby, _ = strings.Cut(addr, AddrSep)
+	return first, standby
+}
 
 // LeaseCall is what the coordinator says to a process of a pair, many times within the length of a lease.
 type LeaseCall struct {
@@ -21,6 +43,9 @@ type LeaseCall struct {
 	// Process and Stamp are those of the last [Charge] that the coordinator has an answer with, 0 for none. They lengthen the lease of the
 	// one in charge: it lasts for so long from when it gave that answer.
 	Process, Stamp uint64
+	// Lease is how long it lasts, as the coordinator reckons. A process that reckons with another one refuses the call: the coordinator would take a lease for over
+	// that is not. 0 is not compared.
+	Lease time.Duration
 }
 
 // Charge is how a process of a pair answers to [LeaseCall].
@@ -46,6 +71,8 @@ type StandbyHook interface {
 	// Standby reports, a few times a second, the term of a shard that has a standby, whether the one in charge answers, whether the other may
 	// take over, and how many records it lacks, -1 when that is not known.
 	Standby(shard int, term uint64, answers, synced bool, lag int64)
+	// StandbyGone reports that the pair of a shard is not looked after any more: the shard was removed, or shard 0 ends.
+	StandbyGone(shard int)
 }
 
 // Standby calls the hooks that implement [StandbyHook].
@@ -55,6 +82,16 @@ func (h *Hooks) Standby(shard int, term uint64, answers, synced bool, lag int64)
 	}
 	for _, x := range h.standby {
 		x.Standby(shard, term, answers, synced, lag)
+	}
+}
+
+// StandbyGone calls the hooks that implement [StandbyHook].
+func (h *Hooks) StandbyGone(shard int) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.standby {
+		x.StandbyGone(shard)
 	}
 }
 

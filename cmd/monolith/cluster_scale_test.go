@@ -133,6 +133,60 @@ func TestScaleProcesses(t *testing.T) {
 	}
 }
 
+// TestScaleWithStandbys adds a shard with a standby to one that has one, while a worker trains, and kills the first processes of both. The standbys continue, the shard is removed again
+// with the process that is in charge of it, and the digest is that of one process.
+func TestScaleWithStandbys(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 12000, 1500, "")
+	section := func(addrs []string, standbys ...string) string {
+		return fmt.Sprintf("ps: {addresses: [%s], standby: {addresses: [\"\", %s], lease: 2s}, retry: 2m, lease: 2s, durability: wal}\n", strings.Join(addrs, ", "), strings.Join(standbys, ", "))
+	}
+	addrs := append(c.addrs[:2:2], testbed.FreeAddr(t))
+	standbys := []string{testbed.FreeAddr(t), testbed.FreeAddr(t)}
+	edited := c.write(t, "edited.yaml", "run", section(addrs, standbys...))
+	c.job = c.write(t, "job.yaml", "run", section(c.addrs, standbys[0]))
+	shards := c.serve(t)
+	firsts, seconds := []*child{shards[1]}, []*child{start(t, "", "ps", c.job, "--shard", "1", "--standby")}
+	// caughtUp waits until the standby of a shard has so many times.
+	caughtUp := func(shard, times int) {
+		t.Helper()
+		said := func() int {
+			return strings.Count(firsts[shard-1].text()+seconds[shard-1].text(), "the standby has caught up")
+		}
+		for deadline := time.Now().Add(2 * time.Minute); said() < times; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the standby of shard %d has not caught up %d times:\n%s\n%s", shard, times, firsts[shard-1].text(), seconds[shard-1].text())
+			}
+		}
+	}
+	caughtUp(1, 1)
+	worker := start(t, "", "train", c.job)
+	for len(c.snapshots()) < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	monolith(t, "ps", "scale", edited, "--to", strings.Join(addrs, ","), "--set", "ps.retry=1s").wants(t, 3, "shard 2, to be added at "+addrs[2]+", must run first")
+	for _, args := range [][]string{{}, {"--standby"}} {
+		p := start(t, "", append([]string{"ps", edited, "--shard", "2"}, args...)...).says("listens")
+		if len(args) == 0 {
+			firsts = append(firsts, p)
+		} else {
+			seconds = append(seconds, p)
+		}
+	}
+	monolith(t, "ps", "scale", edited).wants(t, 0)
+	caughtUp(1, 2)
+	caughtUp(2, 1)
+	for i, p := range firsts {
+		p.end(syscall.SIGKILL)
+		seconds[i].says("the standby is in charge from now on")
+	}
+	monolith(t, "ps", "scale", edited, "--to", strings.Join(c.addrs, ",")).wants(t, 0)
+	seconds[1].says("shard 2 was removed: the job has 2 shards now")
+	worker.end(0).wants(t, 0)
+	shards[0].end(syscall.SIGTERM).wants(t, 0)
+	c.exact(t)
+}
+
 // ended reports whether a process has ended for good.
 func ended(pr *process) bool {
 	select {

@@ -119,7 +119,7 @@ func (s *soak) stop(shards ...string) {
 
 // TestSoak trains three workers from a broker that gets records all the time, on shards with logs, all processes of their own, and disturbs them for ten minutes: processes are killed,
 // or stopped for a while and let continue, the broker goes away and comes back, what goes to a shard and to a standby comes late or not at all, and somebody asks for snapshots, which are
-// incremental. In the first half shards are added and removed; in the second there are standbys, which take over because the other process was stopped, or on command. In the end
+// incremental. Shards are added and removed; in the second half they have standbys, which take over because the other process was stopped, or on command. In the end
 // every example was applied once on every shard, and all snapshots that are left are whole.
 func TestSoak(t *testing.T) {
 	if !testbed.Required("soak") {
@@ -199,9 +199,10 @@ func TestSoak(t *testing.T) {
 	names := launch(shards)
 	train()
 	now := shards
-	scale := func(to int) {
+	scale := func(to int) string {
 		monolith(t, "ps", "scale", p.job, "--to", strings.Join(addrs[:to], ",")).wants(t, 0)
 		now = to
+		return "changes of the number of shards"
 	}
 	s.disturb(soakFor/2, func(n int) string {
 		victim := p.procs[names[s.rng.IntN(shards)]]
@@ -215,8 +216,7 @@ func TestSoak(t *testing.T) {
 		case n < 10:
 			return disturbRelay()
 		}
-		scale(shards + fewer - now)
-		return "changes of the number of shards"
+		return scale(shards + fewer - now)
 	})
 	for _, r := range relays {
 		r.Delay(0)
@@ -225,14 +225,15 @@ func TestSoak(t *testing.T) {
 		scale(fewer)
 	}
 	s.stop(names...)
-	t.Logf("%d examples in the topic, %d shards from now on, two with standbys", s.filled, fewer)
+	t.Logf("%d examples in the topic, %d or %d shards from now on, with standbys", s.filled, fewer, fewer+1)
 
-	// The other scene: the same job, with standbys. How many shards there are is not changed while there are any.
+	// The other scene: the same job, with standbys.
 	const lease = time.Second
-	seconds := []string{testbed.FreeAddr(t), testbed.FreeAddr(t)}
-	p.write(strings.Replace(text, section, fmt.Sprintf("lease: 3s, standby: {addresses: [\"\", \"%s\", \"%s\"], lease: %v}}", seconds[0], relayed(seconds[1]), lease), 1), addrs[:fewer])
-	names = launch(fewer)
-	for i := 1; i < fewer; i++ {
+	seconds := []string{testbed.FreeAddr(t), testbed.FreeAddr(t), testbed.FreeAddr(t)}
+	p.write(strings.Replace(text, section, fmt.Sprintf("lease: 3s, standby: {addresses: [\"\", \"%s\", \"%s\", \"%s\"], lease: %v}}", seconds[0], relayed(seconds[1]), seconds[2], lease), 1), addrs[:fewer+1])
+	now = fewer + 1
+	names = launch(now)
+	for i := 1; i <= fewer; i++ {
 		name := "standby-" + fmt.Sprint(i)
 		names = append(names, name)
 		p.launch(name, "ps", p.job, "--shard", fmt.Sprint(i), "--standby", "--listen", seconds[i-1], "-v")
@@ -261,7 +262,9 @@ func TestSoak(t *testing.T) {
 		case n < 7: // the one in charge, for long enough
 			s.pause(p.procs[[]string{shardName(shard), "standby-" + fmt.Sprint(shard)}[term(shard)%2]], lease, 4*lease)
 			return "processes in charge stopped for longer than the lease"
-		case n < 9:
+		case n < 8:
+			return scale(fewer + fewer + 1 - now)
+		case n < 10:
 			switch o := monolith(t, "ps", "promote", p.job, "--shard", fmt.Sprint(shard)); o.code {
 			case 0:
 				return "standbys that have taken over on command"
@@ -290,7 +293,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	s.stop(names...)
-	for i := 1; i < fewer; i++ {
+	for i := 1; i <= fewer; i++ {
 		s.done["take-overs"] += term(i)
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.done)) {

@@ -232,6 +232,13 @@ func (h *Metrics) Standby(shard int, term uint64, answers, synced bool, lag int6
 	h.standbyLag.WithLabelValues(label).Set(float64(lag))
 }
 
+// StandbyGone ends the series of a shard's pair.
+func (h *Metrics) StandbyGone(shard int) {
+	for _, g := range []*prometheus.GaugeVec{h.term, h.answers, h.synced, h.standbyLag} {
+		g.DeleteLabelValues(strconv.Itoa(shard))
+	}
+}
+
 // SnapshotDone is called after a snapshot; only one with code "ok" changes the times and sizes.
 func (h *Metrics) SnapshotDone(code string, took time.Duration, bytes int64, longestStall time.Duration) {
 	h.snapshots.WithLabelValues(code).Inc()

@@ -7,13 +7,14 @@ import (
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/ps/rpc"
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
 // ScaleOptions say which shards a running job is to have.
 type ScaleOptions struct {
-	// To are their addresses, that of shard 0 first; nil: the job's ps.addresses.
+	// To are their addresses, that of shard 0 first; nil: the job's ps.addresses. Those of the job have the standbys that it says, all others none.
 	To []string
 	// Logger gets trouble; nil discards.
 	Logger *slog.Logger
@@ -24,9 +25,6 @@ type ScaleOptions struct {
 // present one, [pipeline.ErrUnavailable].
 func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.Scaled, err error) {
 	to := o.To
-	if len(cfg.PS.Standby.Addresses) > 0 {
-		return nil, fault.Config("job: the number of shards of a job with standbys (ps.standby) is not changed while it runs; stop it in order, change ps.addresses and ps.standby, and start it")
-	}
 	if to == nil {
 		to = cfg.PS.Addresses
 	}
@@ -36,7 +34,7 @@ func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.
 		}
 	}
 	err = ask(ctx, cfg, o.Logger, "end it, change ps.shards and start it again", func(remote *rpc.Remote) error {
-		r, err := remote.Scale(ctx, to)
+		r, err := remote.Scale(ctx, wiring.Addrs(&cfg.PS, to))
 		if err == nil {
 			done = &result.Scaled{
 				Before: r.From, Shards: r.To, Addresses: to, Snapshot: r.Snapshot, Rows: r.Rows, Again: r.Again, Took: r.Took.Seconds(), Pause: r.Pause.Seconds(),

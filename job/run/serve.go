@@ -284,7 +284,7 @@ func (s *serving) open(ctx context.Context) error {
 	for _, i := range s.opts.Shards {
 		var node *shard.Node
 		if i == 0 {
-			o.Addrs = s.cfg.PS.Addresses
+			o.Addrs = wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses)
 			if o.Dial, err = s.dialer(o.Dir, o.FS, o.Hooks); err != nil {
 				return err
 			}
@@ -330,11 +330,12 @@ func (s *serving) dialer(dir string, fs fsx.FS, hooks *ps.Hooks) (func(shard int
 	}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
 	return func(shard int, addr string) (ps.Peer, error) {
+		addr, second := ps.SplitAddr(addr)
 		t := rpc.Target{
 			Identity: s.id, Shard: shard, Addr: addr, Config: conf, Coordinator: me,
 			Conn: wire.ConnOptions{RetryFor: wiring.RetryFor(&s.cfg.PS), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
 		}
-		if second := s.cfg.PS.Standby.Of(shard); second != "" && addr == s.cfg.PS.Addresses[shard] {
+		if second != "" {
 			return rpc.NewPair(t, second, rpc.PairOptions{Lease: time.Duration(s.cfg.PS.Standby.Lease), FS: fs, Logger: s.log, Hooks: hooks})
 		}
 		return rpc.NewPeer(t)

@@ -463,6 +463,9 @@ func deflt(s *string) string {
 func (v *validator) ps(p *PS) {
 	seen := map[string]bool{}
 	address := func(path, addr string) {
+		if strings.Contains(addr, "|") {
+			v.fault(path, "is %q; an address has no \"|\", which stands between the two of a shard with a standby", addr)
+		}
 		if _, port, err := net.SplitHostPort(addr); strings.HasPrefix(addr, "unix:") {
 			if len(addr) == len("unix:") {
 				v.fault(path, "is %q, without the path of the socket", addr)

@@ -94,6 +94,17 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 	return o, nil
 }
 
+// Addrs are addresses of shards, of ps.addresses or not, as packages ps and rpc have them: with those of the standbys that the job has for them.
+func Addrs(p *spec.PS, addrs []string) []string {
+	out := slices.Clone(addrs)
+	for i, addr := range out {
+		if at := slices.Index(p.Addresses, addr); at >= 0 {
+			out[i] = ps.JoinAddr(addr, p.Standby.Of(at))
+		}
+	}
+	return out
+}
+
 // ClientConfig describes how processes of the job reach each other. It reads the token and the certificates, to see whether
 // they are there. Errors: [pipeline.ErrConfig].
 func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
@@ -169,7 +180,7 @@ func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m model.Mode
 		return nil, err
 	}
 	return rpc.Dial(ctx, rpc.Options{
-		Identity: Identity(c, plan, m), Layout: m.Layout(), Addrs: c.PS.Addresses, Standbys: c.PS.Standby.Addresses, Config: conf, RetryFor: RetryFor(&c.PS),
+		Identity: Identity(c, plan, m), Layout: m.Layout(), Addrs: Addrs(&c.PS, c.PS.Addresses), Config: conf, RetryFor: RetryFor(&c.PS),
 		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
 	})
 }

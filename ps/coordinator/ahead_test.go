@@ -223,6 +223,87 @@ func TestScaleWithoutReading(t *testing.T) {
 	}
 }
 
+// TestPrepareStandby: a standby that has read a snapshot ahead begins with it without a file; not with that of another number of shards.
+func TestPrepareStandby(t *testing.T) {
+	t.Parallel()
+	j := pstest.SmallJob()
+	o := coordinator.Options{Layout: j.Layout(), NumShards: 2, Dir: t.TempDir()}
+	c := mustOpen(t, o)
+	cl := mustClient(t, c)
+	w, err := pstest.NewWorker(t.Context(), j, cl)
+	for err == nil && w.Steps < 20 {
+		_, err = w.Step(t.Context())
+	}
+	if err := errors.Join(err, cl.Flush(t.Context()), cl.Close()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shards = 3
+	var pair [2]*shard.Node
+	for i := range pair {
+		no := o.Node(1, shards)
+		no.Log = &shard.LogOptions{Dir: t.TempDir(), NoSync: true}
+		no.Pair = &shard.PairOptions{Standby: i == 1, Lease: time.Hour}
+		if pair[i], err = shard.Open(t.Context(), no); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pair[i].Close() })
+	}
+	first, standby := pair[0], pair[1]
+	if err := standby.Prepare(t.Context(), ps.PrepareOptions{Shards: shards}); !errors.Is(err, ps.ErrNotReady) {
+		t.Errorf("who is neither: %v, want ErrNotReady", err)
+	}
+	a, err := first.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 1})
+	if err == nil {
+		_, err = first.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 2, Process: a.Process, Stamp: a.Stamp})
+	}
+	if err == nil {
+		_, err = standby.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 3})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Load(t.Context(), ps.LoadOptions{Generation: uint64(time.Now().UnixMicro()), Path: info.Path, ID: info.ID, Shards: shards}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := standby.AwaitStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bases, n, err := first.Bases()
+	if err != nil || n != shards {
+		t.Fatal(bases, n, err)
+	}
+	for _, as := range []int{shards + 1, shards} {
+		if err := standby.Prepare(t.Context(), ps.PrepareOptions{Shards: as, Path: info.Path, ID: info.ID}); err != nil {
+			t.Fatal(err)
+		}
+		if as == shards {
+			for _, file := range info.Files {
+				if err := os.Remove(filepath.Join(info.Path, file.Name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if base, err := standby.StartOver(run, shards, bases); base != info.ID || err != nil {
+			t.Fatalf("as one of %d: %d, %v", as, base, err)
+		}
+		want, err := first.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := standby.Status(t.Context()); err != nil || st.Rows != want.Rows || want.Rows == 0 || st.NumShards != shards || st.Preparing {
+			t.Errorf("as one of %d: %+v, want %d rows: %v", as, st, want.Rows, err)
+		}
+	}
+	if _, err := standby.StartOver(run, shards, bases); !errors.Is(err, ps.ErrCorrupt) {
+		t.Errorf("what was read ahead is used twice: %v, want ErrCorrupt", err)
+	}
+}
+
 // TestPrepare: what a node has read ahead it need not read again, and it loads nothing else for it.
 func TestPrepare(t *testing.T) {
 	t.Parallel()

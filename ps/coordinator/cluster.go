@@ -34,10 +34,10 @@ type Options struct {
 	// once; the result is the same bit for bit.
 	NumShards int
 	// Addrs are the addresses of the shards, that of shard 0 first, where they are in other processes, as the job has them. Shard 0 is always
-	// in this one, and coordinates. nil: all shards are in this process. What [Cluster.Scale] has made of them is kept in Dir and goes
+	// in this one, and coordinates. A shard that has a standby is there with both addresses ([ps.JoinAddr]). nil: all shards are in this process. What [Cluster.Scale] has made of them is kept in Dir and goes
 	// before a list that it came from.
 	Addrs []string
-	// Dial makes the peer of a shard, 1 and up, that is at an address of Addrs, or of Scale. The cluster closes it.
+	// Dial makes the peer of a shard, 1 and up, that is at an address of Addrs, or of Scale; of a shard with a standby, of both processes. The cluster closes it.
 	Dial func(shard int, addr string) (ps.Peer, error)
 	// Dir is the folder of the job's snapshots; "" keeps none. All shards must see it under this name.
 	Dir string
@@ -214,29 +214,31 @@ type Cluster struct {
 
 	mu struct {
 		sync.Mutex
-		peers      []ps.Peer       // all shards; replaced, never changed
-		addrs      []string        // where they are, in other processes
-		removed    map[int]ps.Peer // shards that Scale has removed and that have not been told
-		scaling    bool            // Scale is at work, and shards may read ahead
-		generation uint64          // 0: not ready
-		notReady   error           // why
-		missing    bool            // a shard did not answer when it was asked last
-		restored   *ps.SnapshotInfo
-		last       *ps.SnapshotInfo // the newest that this cluster has taken
-		skipped    []error
-		changes    []string // what is not as in the snapshot that was restored
-		newest     uint64   // number of the newest snapshot there is or was to be
-		floor      uint64   // the lowest generation whose state a shard may keep, 0: not known yet
-		cuts       uint64
-		giveUp     context.CancelCauseFunc // of the snapshot under way
-		saved      uint64                  // changes of shard 0 that the newest snapshot holds
-		owed       map[int]cutEnd          // to shards that could not be notified of the end of a cut
-		failures   int
-		inARow     int       // failures since the last snapshot that was taken
-		logged     time.Time // when a failure was logged last
-		loggedCode string    // and which kind it was
-		compacting uint64    // the snapshot that is made a whole one, 0: none
-		closed     bool
+		peers   []ps.Peer       // all shards; replaced, never changed
+		addrs   []string        // where they are, in other processes
+		removed map[int]ps.Peer // shards that Scale has removed and that have not been told
+		// dismissed is when they were told first, dismissNext when they are told again.
+		dismissed, dismissNext time.Time
+		scaling                bool   // Scale is at work, and shards may read ahead
+		generation             uint64 // 0: not ready
+		notReady               error  // why
+		missing                bool   // a shard did not answer when it was asked last
+		restored               *ps.SnapshotInfo
+		last                   *ps.SnapshotInfo // the newest that this cluster has taken
+		skipped                []error
+		changes                []string // what is not as in the snapshot that was restored
+		newest                 uint64   // number of the newest snapshot there is or was to be
+		floor                  uint64   // the lowest generation whose state a shard may keep, 0: not known yet
+		cuts                   uint64
+		giveUp                 context.CancelCauseFunc // of the snapshot under way
+		saved                  uint64                  // changes of shard 0 that the newest snapshot holds
+		owed                   map[int]cutEnd          // to shards that could not be notified of the end of a cut
+		failures               int
+		inARow                 int       // failures since the last snapshot that was taken
+		logged                 time.Time // when a failure was logged last
+		loggedCode             string    // and which kind it was
+		compacting             uint64    // the snapshot that is made a whole one, 0: none
+		closed                 bool
 	}
 }
 
@@ -251,6 +253,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	o = o.withDefaults()
 	c := &Cluster{opts: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	c.mu.removed = map[int]ps.Peer{}
 	c.groups = newGroups(o.Lease, o.Grace)
 	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.
 	c.mu.cuts = ps.NewID()
@@ -281,11 +284,19 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 func (c *Cluster) open(ctx context.Context, o Options) error {
 	numShards := o.NumShards
 	if o.remote() {
-		addrs, err := c.settled(ctx, o.Addrs)
+		addrs, removed, err := c.settled(ctx, o.Addrs)
 		if err != nil {
 			return err
 		}
 		numShards, c.mu.addrs = len(addrs), addrs
+		for i, addr := range removed {
+			p, err := o.Dial(numShards+i, addr)
+			if err != nil {
+				o.Logger.WarnContext(ctx, "a removed shard is not told; end its process", "shard", numShards+i, "err", err)
+				continue
+			}
+			c.mu.removed[numShards+i] = p
+		}
 	}
 	for i := range numShards {
 		var p ps.Peer

@@ -65,7 +65,7 @@ func (c *Cluster) watch() {
 		case <-t.C:
 		}
 		c.repay()
-		c.dismiss()
+		c.dismissLeft()
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/failure"
@@ -17,14 +19,21 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Scale makes the shards those at the given addresses while workers continue: shards are added and removed at the end of the list. Those that are
+// Scale makes the shards those at the given addresses, as [Options].Addrs has them, while workers continue: shards are added and removed at the end of the list. Those that are
 // added must run already. Snapshots are taken, each of what has changed since the one before, and all shards of the new list read them beside what they have and do. Once little changes
 // between two of them all go to the last one, in a generation in which there are as many; nothing is left to be read then, so how long lookups and pushes wait does not go by the number of rows. Workers go
 // back with them, as after the loss of a shard, and read again what came after the last snapshot's cut. A shard that has no room for both states reads its rows while workers wait.
 //
 // Until then nothing has changed. From then on the list is decided: it is kept in [Options].Dir, and whatever dies, shard 0
 // tries until every shard of it has its state. The same call again waits for that. The result is, bit for bit, that of a cluster which
-// always had that many shards. Errors: [ps.ErrScale] for a list that cannot follow the present one, [ps.ErrUnreachable] and [ps.ErrMismatch]
+// always had that many shards.
+//
+// A shard that has a standby keeps it, and one that is added may have one. A standby reads the same snapshots beside what it has ([ps.Peer].Prepare), and begins with the last one behind
+// the change, when it finds in the log that the shard goes to another state. From there until it has caught up, a moment later, it may not take over, which shard 0 knows
+// ([ps.Charge].Synced) before anything is acknowledged without it. A standby that could not read ahead reads then, and for that long its shard has none. One that takes over before it has
+// begun with the new state has the one before: the shards then go to the snapshot once more, all of them. Nothing of that waits for a standby. Both processes of a shard that is removed are told.
+//
+// Errors: [ps.ErrScale] for a list that cannot follow the present one, [ps.ErrUnreachable] and [ps.ErrMismatch]
 // of a shard that was to be added, [ps.ErrNotReady], [ps.ErrNoDir], those of [Cluster.Snapshot].
 func (c *Cluster) Scale(ctx context.Context, addrs []string) (ps.Scaled, error) {
 	start := time.Now()
@@ -74,6 +83,9 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 		return out, err
 	}
 	if err := c.Ready(); err != nil {
+		return out, err
+	}
+	if err := c.leave(); err != nil {
 		return out, err
 	}
 	added, err := c.reach(ctx, now, addrs)
@@ -211,8 +223,12 @@ func follows(now, next []string) error {
 		return err
 	}
 	for i := range min(len(now), len(next)) {
+		is, had := ps.SplitAddr(now[i])
+		to, has := ps.SplitAddr(next[i])
 		switch {
 		case now[i] == next[i]:
+		case i > 0 && is == to:
+			return fmt.Errorf("ps: the standby of shard %d is at %q, the list has %q; a shard that stays keeps its standby: stop all shards in order, change ps.standby, and start them: %w", i, had, has, ps.ErrScale)
 		case i == 0:
 			return fmt.Errorf("ps: shard 0 is at %s and stays there, because it coordinates; the list begins with %s: %w", now[0], next[0], ps.ErrScale)
 		default:
@@ -229,18 +245,21 @@ func distinct(addrs []string) error {
 	}
 	of := map[string]int{}
 	for i, addr := range addrs {
-		if addr == "" {
+		one, standby := ps.SplitAddr(addr)
+		if one == "" {
 			return fmt.Errorf("ps: shard %d has no address: %w", i, ps.ErrScale)
 		}
-		if first, twice := of[addr]; twice {
-			return fmt.Errorf("ps: %s is named twice, for shard %d and for shard %d: %w", addr, first, i, ps.ErrScale)
+		for _, addr := range []string{one, standby} {
+			if first, twice := of[addr]; twice && addr != "" {
+				return fmt.Errorf("ps: %s is named twice, for shard %d and for shard %d: %w", addr, first, i, ps.ErrScale)
+			}
+			of[addr] = i
 		}
-		of[addr] = i
 	}
 	return nil
 }
 
-// reach dials the shards that are added and returns them once each has answered.
+// reach dials the shards that are added and returns them once each has answered, and one of the processes of a pair is in charge.
 func (c *Cluster) reach(ctx context.Context, now, next []string) (added []ps.Peer, err error) {
 	for i := len(now); i < len(next); i++ {
 		p, err := c.opts.Dial(i, next[i])
@@ -250,12 +269,35 @@ func (c *Cluster) reach(ctx context.Context, now, next []string) (added []ps.Pee
 			_, err = p.Status(asked)
 			cancel()
 		}
+		if err == nil {
+			err = inCharge(ctx, p)
+		}
 		if err != nil {
-			err = fmt.Errorf("ps: nothing has changed: shard %d, to be added at %s, must run first (monolith ps JOB.yaml --shard %d with all addresses in ps.addresses): %w", i, next[i], i, err)
+			first, _ := ps.SplitAddr(next[i])
+			err = fmt.Errorf("ps: nothing has changed: shard %d, to be added at %s, must run first (monolith ps JOB.yaml --shard %d with all addresses in ps.addresses): %w", i, first, i, err)
 			return nil, errors.Join(err, closeAll(added))
 		}
 	}
 	return added, nil
+}
+
+// inCharge returns once a shard that has just been dialled takes calls which a pair takes only where somebody is in charge: that takes a part of a lease.
+func inCharge(ctx context.Context, p ps.Peer) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*statusTimeout)
+	defer cancel()
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		err := p.Prepare(ctx, ps.PrepareOptions{})
+		if !errors.Is(err, ps.ErrNotReady) {
+			return err
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func closeAll(peers []ps.Peer) error {
@@ -272,35 +314,97 @@ func (c *Cluster) replace(addrs []string, added []ps.Peer) {
 	defer c.mu.Unlock()
 	keep := min(len(c.mu.peers), len(addrs))
 	for i, p := range c.mu.peers[keep:] {
-		if c.mu.removed == nil {
-			c.mu.removed = map[int]ps.Peer{}
-		}
 		c.mu.removed[keep+i] = p
 	}
 	c.mu.peers, c.mu.addrs = slices.Concat(c.mu.peers[:keep], added), slices.Clone(addrs)
 	c.mu.owed = nil // the new state knows of no cut
 }
 
-// dismiss makes removed shards give up what they hold, once the others have their state. One that does not answer, because it was ended
-// perhaps, is left alone: its state is of a generation that nobody works with.
+const (
+	// dismissFor is for how long shard 0 tries to tell removed shards that they are: one that is being started again must not let workers of before wait.
+	dismissFor = time.Minute
+	// dismissTimeout bounds one attempt, and is how long the next one waits.
+	dismissTimeout = time.Second
+)
+
+// dismiss makes removed shards give up what they hold, once the others have their state. One that does not answer for [dismissFor], because it was ended
+// perhaps, is left alone: its state is of a generation that nobody works with. The caller has the turn.
 func (c *Cluster) dismiss() {
 	c.mu.Lock()
-	generation, numShards, removed := c.mu.generation, len(c.mu.peers), c.mu.removed
-	if generation != 0 {
-		c.mu.removed = nil
-	}
-	c.mu.Unlock()
-	if generation == 0 {
+	generation, numShards, removed := c.mu.generation, len(c.mu.peers), maps.Clone(c.mu.removed)
+	if generation == 0 || len(removed) == 0 {
+		c.mu.Unlock()
 		return
 	}
-	for i, p := range removed {
-		ctx, cancel := context.WithTimeout(c.run, statusTimeout)
-		err := p.Load(ctx, ps.LoadOptions{Generation: generation, Shards: numShards})
-		cancel()
-		if err = errors.Join(err, p.Close()); err != nil {
-			c.opts.Logger.WarnContext(c.run, "a removed shard was not told; end its process", "shard", i, "err", err)
-		}
+	if c.mu.dismissed.IsZero() {
+		c.mu.dismissed = time.Now()
 	}
+	over := time.Since(c.mu.dismissed) > dismissFor
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.run, dismissTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, p := range removed {
+		all.Go(func() {
+			err := p.Load(ctx, ps.LoadOptions{Generation: generation, Shards: numShards})
+			if err != nil && !errors.Is(err, ps.ErrRolledBack) { // else it was told before
+				if !over {
+					return
+				}
+				c.opts.Logger.WarnContext(c.run, "a removed shard was not told; end its process", "shard", i, "err", err)
+			}
+			if err := p.Close(); err != nil {
+				c.opts.Logger.DebugContext(c.run, "closing the connection to a removed shard", "shard", i, "err", err)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.mu.removed, i)
+		})
+	}
+	all.Wait()
+	c.mu.Lock()
+	c.mu.dismissNext = time.Now().Add(dismissTimeout)
+	left := len(c.mu.removed)
+	if left == 0 {
+		c.mu.dismissed, c.mu.dismissNext = time.Time{}, time.Time{}
+	}
+	c.mu.Unlock()
+	if left > 0 {
+		return
+	}
+	d, err := c.decided(c.run)
+	if err == nil && d.Removed != nil {
+		d.Removed = nil
+		err = c.writeAddrs(c.run, d)
+	}
+	if err != nil {
+		c.opts.Logger.WarnContext(c.run, "shards that were removed will be told again", "err", err)
+	}
+}
+
+// dismissLeft is dismiss for those that a call of Scale has left, or a coordinator before, when nobody has the turn.
+func (c *Cluster) dismissLeft() {
+	c.mu.Lock()
+	left := len(c.mu.removed) > 0 && c.mu.generation != 0 && !time.Now().Before(c.mu.dismissNext)
+	c.mu.Unlock()
+	if !left {
+		return
+	}
+	select {
+	case c.turn <- struct{}{}:
+		c.dismiss()
+		<-c.turn
+	default:
+	}
+}
+
+// leave gives up telling those that are left: they may be added again. The caller has the turn.
+func (c *Cluster) leave() error {
+	c.mu.Lock()
+	left := c.mu.removed
+	c.mu.removed, c.mu.dismissed, c.mu.dismissNext = map[int]ps.Peer{}, time.Time{}, time.Time{}
+	c.mu.Unlock()
+	return closeAll(slices.Collect(maps.Values(left)))
 }
 
 // addresses returns where the shards are.
@@ -325,6 +429,8 @@ type decidedAddrs struct {
 	// Addrs are those of the shards, Before the lists from which they have become: of a job that has one of these still, Addrs is meant.
 	Addrs  []string   `json:"addresses"`
 	Before [][]string `json:"before,omitempty"`
+	// Removed are the shards behind those of Addrs that have not been told yet that they were removed.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // has reports whether a list is one of those before.
@@ -342,7 +448,9 @@ func readAddrs(b []byte) (decidedAddrs, error) {
 		err = errors.New("there is more behind it")
 	}
 	if err == nil {
-		err = distinct(d.Addrs)
+		if err = distinct(d.Addrs); err == nil {
+			err = distinct(slices.Concat(d.Addrs, d.Removed))
+		}
 	}
 	if err != nil {
 		return decidedAddrs{}, fmt.Errorf("%w: %w", err, ps.ErrCorrupt)
@@ -391,7 +499,7 @@ func (c *Cluster) decide(ctx context.Context, now, next []string) error {
 		d.Before = append(d.Before, now)
 	}
 	d.Before = slices.DeleteFunc(d.Before, func(b []string) bool { return slices.Equal(b, next) })
-	d.Addrs = next
+	d.Addrs, d.Removed = next, slices.Clone(now[min(len(now), len(next)):])
 	if err = c.writeAddrs(ctx, d); err == nil {
 		return nil
 	}
@@ -403,21 +511,26 @@ func (c *Cluster) decide(ctx context.Context, now, next []string) error {
 }
 
 // settled returns where the shards are for a job that has them at the given addresses: there, unless that is a list from which Scale has
-// made another one.
-func (c *Cluster) settled(ctx context.Context, addrs []string) ([]string, error) {
+// made another one; and where those are behind them that were removed and not told.
+func (c *Cluster) settled(ctx context.Context, addrs []string) (now, removed []string, err error) {
 	if c.opts.Dir == "" {
-		return addrs, nil
+		return addrs, nil, nil
 	}
 	d, err := c.decided(ctx)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case d.has(addrs):
 		c.opts.Logger.WarnContext(ctx, "the number of shards was changed since; change ps.addresses of the job", "job", len(addrs), "shards", len(d.Addrs), "addresses", d.Addrs)
-		return d.Addrs, nil
-	case d.Addrs == nil, slices.Equal(d.Addrs, addrs) && d.Before == nil:
-		return addrs, nil
+		return d.Addrs, d.Removed, nil
+	case d.Addrs == nil:
+		return addrs, nil, nil
+	case slices.Equal(d.Addrs, addrs):
+		removed = d.Removed
+		if d.Before == nil {
+			return addrs, removed, nil
+		}
 	}
 	// The job says so: what was before is over.
-	return addrs, c.writeAddrs(ctx, decidedAddrs{Addrs: addrs})
+	return addrs, removed, c.writeAddrs(ctx, decidedAddrs{Addrs: addrs, Removed: removed})
 }

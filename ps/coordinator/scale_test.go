@@ -208,6 +208,36 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// TestRemovedIsToldLater: shard 0 dies when it is decided that there are fewer shards. Its successor tells those that were removed, once.
+func TestRemovedIsToldLater(t *testing.T) {
+	t.Parallel()
+	j := pstest.SmallJob()
+	f := newFleetOf(t, coordinator.Options{Layout: j.Layout()}, 3, 3, 1, true)
+	trained(t, f, j, 10)
+	if _, err := f.cluster().Snapshot(t.Context(), ps.SnapshotOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := digestOf(t, f)
+	f.kill(0)
+	f.closing.Wait()
+	name := filepath.Join(f.opts.Dir, "shards")
+	if err := os.WriteFile(name, []byte(`{"addresses":["shard 0","shard 1"],"before":[["shard 0","shard 1","shard 2"]],"removed":["shard 2"]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.mend(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the removed shard is told", func() bool {
+		n, _ := f.current(2)
+		st, err := n.Status(t.Context())
+		b, _ := os.ReadFile(name)
+		return err == nil && st.NumShards == 2 && st.Generation == 0 && st.Rows == 0 && !strings.Contains(string(b), "removed")
+	})
+	if n, got := f.cluster().NumShards(), digestOf(t, f); n != 2 || got != before {
+		t.Errorf("%d shards, digest %s, want 2 and %s", n, got, before)
+	}
+}
+
 // TestScaleRefused: what cannot be is refused by name, and changes nothing.
 func TestScaleRefused(t *testing.T) {
 	t.Parallel()

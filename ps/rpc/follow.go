@@ -32,7 +32,9 @@ type standbyService struct{ s *Server }
 
 // Lease implements psv1.StandbyServer.
 func (s *standbyService) Lease(ctx context.Context, r *psv1.LeaseRequest) (*psv1.LeaseResponse, error) {
-	c, err := s.s.o.Node.Lease(ctx, ps.LeaseCall{Coordinator: r.Coordinator, Call: r.Call, Term: r.Term, Process: r.Process, Stamp: r.Stamp})
+	c, err := s.s.o.Node.Lease(ctx, ps.LeaseCall{
+		Coordinator: r.Coordinator, Call: r.Call, Term: r.Term, Process: r.Process, Stamp: r.Stamp, Lease: time.Duration(r.LeaseNanos),
+	})
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -138,7 +140,10 @@ func Stand(ctx context.Context, n *shard.Node, t Target, log *slog.Logger) (err 
 		if time.Since(began) > maxWait {
 			wait, logged = minWait, ""
 		}
-		if text := err.Error(); text != logged {
+		if errors.Is(err, shard.ErrStartsOver) {
+			log.InfoContext(ctx, "the shard goes to another state; its standby begins with that", "shard", t.Shard)
+			wait = minWait
+		} else if text := err.Error(); text != logged {
 			logged = text
 			log.WarnContext(ctx, "the standby does not follow", "shard", t.Shard, "addr", t.Addr, "err", err)
 		}

@@ -48,13 +48,14 @@ type pair struct {
 
 	mu   sync.Mutex
 	term uint64
+	// refused is why the one in charge takes no lease and will not by itself, nil where it does.
+	refused error
 
-	// telling: the standby is being told that it is.
-	telling atomic.Bool
+	// telling: the standby is being told that it is. owes: it is to be told that it need not read ahead any more.
+	telling, owes atomic.Bool
 
-	// What follows belongs to the goroutine. calls counts the calls to both. answer is the last answer of the one in charge, and answered when it had come; leaseEnd is when its
+	// What follows belongs to the goroutine. answer is the last answer of the one in charge, and answered when it had come; leaseEnd is when its
 	// lease has ended for sure.
-	calls              uint64
 	answer             ps.Charge
 	answered, leaseEnd time.Time
 	// turned: the standby was told to take over, and may have, and the other has got no lease since. turning: it has, and the new term may be written down
@@ -89,6 +90,7 @@ func NewPair(t Target, standby string, o PairOptions) (ps.Peer, error) {
 	t.Addr += " or " + standby
 	p.peer = &peer{t: t, s: psv1.NewShardClient(either{p})}
 	p.run, p.stop = context.WithCancel(context.Background())
+	p.owes.Store(true) // by a coordinator before, perhaps
 	p.wg.Go(p.keep)
 	return p, nil
 }
@@ -130,7 +132,65 @@ func (p *pair) Connect(ctx context.Context, session, generation uint64, worker s
 func (p *pair) Close() error {
 	p.stop()
 	p.wg.Wait()
+	p.o.Hooks.StandbyGone(p.t.Shard)
 	return errors.Join(p.sides[0].Close(), p.sides[1].Close())
+}
+
+// Prepare implements [ps.Peer], for both processes: the standby reads ahead what it will begin with behind the change. Then it has caught up
+// a moment later; until it has, [ps.Charge].Synced is false and it may not take over. One that has read nothing, because it did not run, had no room or was slower by
+// more than the time that the other took, reads it then.
+func (p *pair) Prepare(ctx context.Context, o ps.PrepareOptions) error {
+	p.owes.Store(o.Shards == 0)
+	if o.Shards == 0 {
+		err := p.peer.Prepare(ctx, o)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if errors.Is(err, ps.ErrNotReady) && p.refused != nil {
+			return p.refused
+		}
+		return err
+	}
+	p.mu.Lock()
+	standby := p.side(p.term + 1)
+	p.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := standby.Prepare(ctx, o); err != nil {
+			p.o.Logger.InfoContext(ctx, "a standby does not read ahead; it will read when the number of shards has changed", "shard", p.t.Shard, "err", err)
+		}
+	}()
+	err := p.peer.Prepare(ctx, o)
+	if err == nil || errors.Is(err, ps.ErrFull) {
+		select {
+		case <-done:
+		case <-time.After(max(p.o.Lease, time.Since(began))):
+		}
+	}
+	cancel()
+	<-done
+	return err
+}
+
+// Load implements [ps.Peer]. The removal of the shard is told to both processes, and from then on neither is told which of them is in charge.
+func (p *pair) Load(ctx context.Context, o ps.LoadOptions) error {
+	if !p.removes(o) {
+		return p.peer.Load(ctx, o)
+	}
+	p.stop()
+	p.wg.Wait()
+	var errs [2]error
+	var both sync.WaitGroup
+	for i, side := range p.sides {
+		both.Go(func() {
+			if errs[i] = side.Load(ctx, o); errors.Is(errs[i], ps.ErrRolledBack) {
+				errs[i] = nil // by a call before, which did not reach the other one
+			}
+		})
+	}
+	both.Wait()
+	return errors.Join(errs[:]...)
 }
 
 // Promote implements [ps.Promoter].
@@ -208,8 +268,7 @@ func (p *pair) say(err error) {
 
 // leaseCall is the next call, of a term.
 func (p *pair) leaseCall(term uint64) ps.LeaseCall {
-	p.calls++
-	return ps.LeaseCall{Coordinator: p.t.Coordinator.ID, Call: p.calls, Term: term}
+	return ps.LeaseCall{Coordinator: p.t.Coordinator.ID, Call: p.t.Coordinator.calls.Add(1), Term: term, Lease: p.o.Lease}
 }
 
 // lease makes a call to a process of the pair.
@@ -223,7 +282,7 @@ func (p *pair) lease(ctx context.Context, side *peer, c ps.LeaseCall) (ps.Charge
 // lease makes one call to a process of a pair.
 func (p *peer) lease(ctx context.Context, c ps.LeaseCall) (ps.Charge, error) {
 	r, err := call(ctx, &p.t, psv1.NewStandbyClient(p.cc).Lease, &psv1.LeaseRequest{
-		Coordinator: c.Coordinator, Call: c.Call, Term: c.Term, Process: c.Process, Stamp: c.Stamp,
+		Coordinator: c.Coordinator, Call: c.Call, Term: c.Term, Process: c.Process, Stamp: c.Stamp, LeaseNanos: int64(c.Lease),
 	})
 	if err != nil {
 		p.cc.ResetConnectBackoff()
@@ -245,6 +304,11 @@ func (p *pair) round() {
 	if err == nil {
 		p.turned = false
 	}
+	p.mu.Lock()
+	if p.refused = nil; errors.Is(err, ps.ErrMismatch) {
+		p.refused = err
+	}
+	p.mu.Unlock()
 	p.o.Hooks.Standby(p.t.Shard, p.term, err == nil, p.answer.Synced, p.answer.Lag)
 	switch {
 	case err == nil:
@@ -291,7 +355,14 @@ func (p *pair) tellStandby() {
 	c := p.leaseCall(p.term)
 	p.wg.Go(func() {
 		defer p.telling.Store(false)
-		_, _ = p.askStandby(c) // it is told again in a moment
+		if _, err := p.askStandby(c); err != nil || !p.owes.CompareAndSwap(true, false) {
+			return // it is told again in a moment
+		}
+		ctx, cancel := context.WithTimeout(p.run, p.o.Lease)
+		defer cancel()
+		if p.side(c.Term+1).Prepare(ctx, ps.PrepareOptions{}) != nil {
+			p.owes.Store(true)
+		}
 	})
 }
 

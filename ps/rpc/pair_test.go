@@ -22,7 +22,7 @@ import (
 	"github.com/monolith-go/monolith/ps/wire"
 )
 
-// paired is a cluster of two shards, of which shard 1 has two processes.
+// paired is a cluster of two shards, of which shard 1 has two processes; so have those that are added.
 type paired struct {
 	t      testing.TB
 	opts   coordinator.Options
@@ -35,8 +35,11 @@ type paired struct {
 	first  *rpc.Server
 	remote *rpc.Remote
 	c      *coordinator.Cluster
-	seen   *watched
-	sides  [2]*side
+	// watch is told of each pair, seen is that of shard 1; more are the processes of the shards behind it.
+	watch watching
+	seen  *watched
+	sides [2]*side
+	more  map[int]*[2]*side
 	// cables, if not nil, are in front of the two processes: who follows their logs goes through them.
 	cables [2]*testbed.Relay
 	// wrap is [rpc.PairOptions].WrapLease, server and client how processes are reached.
@@ -63,13 +66,24 @@ type watched struct {
 	lag    int64
 }
 
+// watching are those of all shards.
+type watching []*watched
+
 // Standby implements [ps.StandbyHook].
-func (w *watched) Standby(_ int, term uint64, answers, synced bool, lag int64) {
+func (all watching) Standby(shard int, term uint64, answers, synced bool, lag int64) {
+	w := all[shard]
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.term, w.synced, w.lag = term, synced && answers, lag
 	close(w.change)
 	w.change = make(chan struct{})
+}
+
+// StandbyGone implements [ps.StandbyHook].
+func (all watching) StandbyGone(shard int) {
+	all[shard].mu.Lock()
+	defer all[shard].mu.Unlock()
+	all[shard].synced = false
 }
 
 // patience is for how long a pair may take to be as it should be, on the slowest machine.
@@ -99,13 +113,46 @@ func openPair(t testing.TB, l *param.Layout) *paired {
 	socks := t.TempDir()
 	addr := func(name string) string { return "unix:" + filepath.Join(socks, name) }
 	p := &paired{
-		t: t, logs: t.TempDir(), addrs: []string{addr("0"), addr("1")}, other: addr("s"), lease: 300 * time.Millisecond, seen: &watched{change: make(chan struct{})},
+		t: t, logs: t.TempDir(), addrs: []string{addr("0"), addr("1")}, other: addr("s"), lease: 300 * time.Millisecond, more: map[int]*[2]*side{},
 		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2},
 		id:     rpc.Identity{Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: l.Hash(), Shape: l.Shape().Hash(), Recipe: rpc.Recipe{Hash: "r"}},
 		logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
+	for range 5 {
+		p.watch = append(p.watch, &watched{change: make(chan struct{})})
+	}
+	p.seen = p.watch[1]
 	t.Cleanup(p.close)
 	return p
+}
+
+// at are where the two processes of a shard listen.
+func (p *paired) at(shard int) [2]string {
+	if shard == 1 {
+		return [2]string{p.addrs[1], p.other}
+	}
+	return [2]string{p.addrs[0] + fmt.Sprint("-", shard), p.addrs[0] + fmt.Sprint("-s", shard)}
+}
+
+// places are the addresses of so many shards.
+func (p *paired) places(shards int) []string {
+	out := []string{p.addrs[0]}
+	for shard := 1; shard < shards; shard++ {
+		at := p.at(shard)
+		out = append(out, ps.JoinAddr(at[0], at[1]))
+	}
+	return out
+}
+
+// of are the processes of a shard.
+func (p *paired) of(shard int) *[2]*side {
+	if shard == 1 {
+		return &p.sides
+	}
+	if p.more[shard] == nil {
+		p.more[shard] = &[2]*side{}
+	}
+	return p.more[shard]
 }
 
 // run starts the processes and connects.
@@ -117,7 +164,7 @@ func (p *paired) run() {
 	p.coordinate()
 	var err error
 	if p.remote, err = rpc.Dial(t.Context(), rpc.Options{
-		Identity: p.id, Layout: p.opts.Layout, Addrs: p.addrs, Standbys: []string{"", p.other}, Config: p.client, RetryFor: time.Minute, Logger: p.logger,
+		Identity: p.id, Layout: p.opts.Layout, Addrs: p.places(2), Config: p.client, RetryFor: time.Minute, Logger: p.logger,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +177,10 @@ func (p *paired) coordinate() {
 	o := p.opts
 	o.Log = &shard.LogOptions{Dir: filepath.Join(p.logs, "0"), NoSync: true}
 	me := &rpc.Coordinator{ID: rand.Uint64(), Process: "this test", Dir: p.opts.Dir}
-	o.Addrs, o.Dial = p.addrs, func(shard int, addr string) (ps.Peer, error) {
-		return rpc.NewPair(rpc.Target{Identity: p.id, Shard: shard, Addr: addr, Config: p.client, Coordinator: me}, p.other, rpc.PairOptions{
-			Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.seen), WrapLease: p.wrap,
+	o.Addrs, o.Dial = p.places(2), func(shard int, addr string) (ps.Peer, error) {
+		addr, other := ps.SplitAddr(addr)
+		return rpc.NewPair(rpc.Target{Identity: p.id, Shard: shard, Addr: addr, Config: p.client, Coordinator: me}, other, rpc.PairOptions{
+			Lease: p.lease, Logger: p.logger, Hooks: ps.NewHooks(p.watch), WrapLease: p.wrap,
 		})
 	}
 	var err error
@@ -160,42 +208,55 @@ func (p *paired) serve(s *rpc.Server, addr string) {
 
 // start starts one of the two processes of shard 1, from what its log has.
 func (p *paired) start(i int) {
+	p.t.Helper()
+	p.startOf(1, i)
+}
+
+// startOf starts one of the two processes of a shard.
+func (p *paired) startOf(number, i int) {
 	t := p.t
 	t.Helper()
-	s := &side{}
+	s, name := &side{}, fmt.Sprint("side", i)
+	if number != 1 {
+		name = fmt.Sprintf("shard%d-%s", number, name)
+	}
+	logger := p.logger.With("side", name)
 	n, err := shard.Open(t.Context(), shard.Options{
-		Layout: p.opts.Layout, Index: 1, NumShards: 2, Dir: p.opts.Dir, Logger: p.logger.With("side", i), Track: p.opts.Incremental > 0,
-		Log:  &shard.LogOptions{Dir: filepath.Join(p.logs, fmt.Sprint("side", i)), NoSync: true, SegmentBytes: 16 << 10},
+		Layout: p.opts.Layout, Index: number, NumShards: number + 1, Dir: p.opts.Dir, Logger: logger, Track: p.opts.Incremental > 0,
+		Log:  &shard.LogOptions{Dir: filepath.Join(p.logs, name), NoSync: true, SegmentBytes: 16 << 10},
 		Pair: &shard.PairOptions{Standby: i == 1, Lease: p.lease},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.node = n
-	if s.server, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Shard: 1, Node: n, Config: p.server, Dir: p.opts.Dir}); err != nil {
+	if s.server, err = rpc.NewServer(rpc.ServerOptions{Identity: p.id, Shard: number, Node: n, Config: p.server, Dir: p.opts.Dir}); err != nil {
 		t.Fatal(err)
 	}
-	at := [2]string{p.addrs[1], p.other}
+	at := p.at(number)
 	theirs := at[1-i]
-	if c := p.cables[1-i]; c != nil {
+	if c := p.cables[1-i]; c != nil && number == 1 {
 		theirs = c.Addr()
 	}
 	p.serve(s.server, at[i])
 	var ctx context.Context
 	ctx, s.end = context.WithCancel(context.WithoutCancel(t.Context()))
 	s.wg.Go(func() {
-		s.err = rpc.Stand(ctx, n, rpc.Target{Identity: p.id, Shard: 1, Addr: theirs, Config: p.client}, p.logger.With("side", i))
+		s.err = rpc.Stand(ctx, n, rpc.Target{Identity: p.id, Shard: number, Addr: theirs, Config: p.client}, logger)
 	})
-	p.sides[i] = s
+	p.of(number)[i] = s
 }
 
-// kill ends one of the two processes. What it had acknowledged is in its log.
-func (p *paired) kill(i int) {
-	s := p.sides[i]
+// kill ends one of the two processes of shard 1. What it had acknowledged is in its log.
+func (p *paired) kill(i int) { p.killOf(1, i) }
+
+// killOf ends one of the two processes of a shard.
+func (p *paired) killOf(number, i int) {
+	s := p.of(number)[i]
 	if s == nil {
 		return
 	}
-	p.sides[i] = nil
+	p.of(number)[i] = nil
 	s.server.Stop()
 	s.end()
 	if err := s.node.Close(); err != nil {
@@ -203,14 +264,14 @@ func (p *paired) kill(i int) {
 	}
 	s.wg.Wait()
 	if s.err != nil {
-		p.t.Errorf("side %d stands by no more: %v", i, s.err)
+		p.t.Errorf("side %d of shard %d stands by no more: %v", i, number, s.err)
 	}
 }
 
 // lay lays a cable to one of the two processes.
 func (p *paired) lay(i int) *testbed.Relay {
 	p.t.Helper()
-	c, err := testbed.NewRelay("unix:"+filepath.Join(p.t.TempDir(), "cable"), [2]string{p.addrs[1], p.other}[i])
+	c, err := testbed.NewRelay("unix:"+filepath.Join(p.t.TempDir(), "cable"), p.at(1)[i])
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -231,8 +292,10 @@ func (p *paired) close() {
 			p.t.Error(err)
 		}
 	}
-	p.kill(0)
-	p.kill(1)
+	for number := range p.watch {
+		p.killOf(number, 0)
+		p.killOf(number, 1)
+	}
 	for _, c := range p.cables {
 		if c != nil {
 			if err := c.Close(); err != nil {

@@ -431,7 +431,7 @@ func TestRightsOfStandby(t *testing.T) {
 				for addr, err := range heard {
 					refused(fmt.Sprint(who, " says to ", addr, " who is in charge"), err, words)
 				}
-				o := rpc.Options{Identity: p.id, Layout: p.opts.Layout, Addrs: p.addrs, Standbys: []string{"", p.other}, Config: c}
+				o := rpc.Options{Identity: p.id, Layout: p.opts.Layout, Addrs: p.places(2), Config: c}
 				r, err := rpc.Dial(t.Context(), o)
 				if err == nil {
 					err = errors.Join(r.Promote(t.Context(), 1), r.Close(t.Context()))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,6 +42,8 @@ type Coordinator struct {
 	Process string
 	// Dir is the folder of its snapshots.
 	Dir string
+	// calls numbers its lease calls, to all pairs: a shard that is removed and added again has another [NewPair], and processes that remember the numbers of the one before.
+	calls atomic.Uint64
 }
 
 // String names the shard as messages do.
@@ -117,8 +120,18 @@ func (p *peer) Status(ctx context.Context) (ps.NodeStatus, error) {
 
 // Load implements [ps.Peer].
 func (p *peer) Load(ctx context.Context, o ps.LoadOptions) error {
+	if p.removes(o) {
+		if _, err := p.Status(ctx); err != nil { // somebody else may be at its address by now
+			return err
+		}
+	}
 	_, err := call(ctx, &p.t, p.s.Load, &psv1.LoadRequest{Generation: o.Generation, Keep: o.Keep, Path: o.Path, Id: o.ID, Shards: uint32(o.Shards)})
 	return err
+}
+
+// removes reports whether a state is one in which the shard is not there.
+func (p *peer) removes(o ps.LoadOptions) bool {
+	return !o.Keep && o.Shards != 0 && p.t.Shard >= o.Shards
 }
 
 // Prepare implements [ps.Peer].

@@ -28,12 +28,10 @@ import (
 type Options struct {
 	Identity Identity
 	Layout   *param.Layout
-	// Addrs are the addresses of the shards, in their order: host:port or unix:path. The first must be that of shard 0; where there are
+	// Addrs are the addresses of the shards, in their order: host:port or unix:path, of a shard with a standby those of both processes ([ps.JoinAddr]). The first must be that of shard 0; where there are
 	// more or fewer shards now, which it says, the others are where it says too.
-	Addrs []string
-	// Standbys are those of the standbys, in the order of Addrs; "", or none at the end, for shards without one.
-	Standbys []string
-	Config   wire.ClientConfig
+	Addrs  []string
+	Config wire.ClientConfig
 	// RetryFor is how long a call retries to reach its process; default 30 s.
 	RetryFor time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
@@ -117,14 +115,11 @@ func (r *Remote) adopt(info ps.ClusterInfo) error {
 		info.Addrs = r.o.Addrs
 	}
 	var peers, gone []*peer
-	for i, addr := range info.Addrs {
-		if i < len(r.peers) && (i == 0 || r.peers[i].t.Addr == addr) { // shard 0 is where the caller says
+	for i, of := range info.Addrs {
+		addr, standby := ps.SplitAddr(of)
+		if i < len(r.peers) && (i == 0 || r.peers[i].t.Addr == addr && r.peers[i].t.Standby == standby) { // shard 0 is where the caller says
 			peers = append(peers, r.peers[i])
 			continue
-		}
-		standby := ""
-		if i < min(len(r.o.Standbys), len(r.o.Addrs)) && addr == r.o.Addrs[i] {
-			standby = r.o.Standbys[i]
 		}
 		p, err := newPeer(Target{
 			Identity: r.o.Identity, Shard: i, Addr: addr, Standby: standby, Config: r.o.Config,

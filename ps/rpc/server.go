@@ -156,7 +156,7 @@ func (h host) Open(ctx context.Context, hello wire.Hello) (ps.Conn, wire.Welcome
 		return conn, wire.Welcome{Incarnation: st.Incarnation}, err
 	}
 	// A client's placement belongs to a generation: with another number of shards it would look for rows where they are not.
-	if hello.Shards != 0 && st.Generation == hello.Generation && st.NumShards != hello.Shards {
+	if hello.Shards != 0 && st.Generation == hello.Generation && st.NumShards != hello.Shards && o.Node.InCharge() {
 		return nil, wire.Welcome{}, fmt.Errorf("ps: worker %.80s knows of %d shards, shard %d of %d: %w", hello.Worker, hello.Shards, o.Shard, st.NumShards, ps.ErrMismatch)
 	}
 	conn, err := o.Node.Connect(ctx, hello.Session, hello.Generation, hello.Worker)

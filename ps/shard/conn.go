@@ -28,13 +28,13 @@ func (c *localConn) check() error {
 	switch n := c.n; {
 	case n.shard.closed:
 		return ps.ErrClosed
+	case n.generation == 0 && n.highest > c.generation: // also where nobody is in charge, as in a pair that was removed
+		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was replaced by another, of generation %d: %w",
+			n.opts.Index, n.numShards(), c.generation, n.highest, ps.ErrRolledBack)
 	case n.pair != nil && n.pair.refuses() != nil:
 		return n.pair.refuses()
 	case c.incarnation != n.incarnation:
 		return fmt.Errorf("ps: shard %d of %d: this process was the standby since the stream began: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
-	case n.generation == 0 && n.highest > c.generation:
-		return fmt.Errorf("ps: shard %d of %d: the state of generation %d was replaced by another, of generation %d: %w",
-			n.opts.Index, n.numShards(), c.generation, n.highest, ps.ErrRolledBack)
 	case n.generation == 0 && n.removed() != nil:
 		return n.removed()
 	case n.generation == 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -172,7 +173,8 @@ func (p *pair) following(run context.Context, over bool) error {
 	return nil
 }
 
-// StartOver gives the standby, of one of so many shards, the state of the first of the given snapshots that is whole; 0 stands for initial values. What it had is freed before.
+// StartOver gives the standby, of one of so many shards, the state of the first of the given snapshots that is whole; 0 stands for initial values. One that it has
+// read ahead ([Node.Prepare]) is there at once. What it had is freed before, and it cannot take over until it has caught up.
 // run is what [Node.AwaitStandby] returned. Errors: [ps.ErrCorrupt] when none is whole, [ps.ErrLayout], [ps.ErrFull], those of the log.
 func (n *Node) StartOver(run context.Context, numShards int, bases []uint64) (base uint64, err error) {
 	p := n.pair
@@ -184,20 +186,30 @@ func (n *Node) StartOver(run context.Context, numShards int, bases []uint64) (ba
 	n.use.Lock()
 	defer n.use.Unlock()
 	n.mu.Lock()
+	had := n.takeAhead()
 	old, err := n.emptied()
 	n.mu.Unlock()
 	if err != nil {
+		had.close()
 		return 0, err
 	}
-	old.Close()
+	if at := slices.IndexFunc(bases, func(base uint64) bool { return had.is(numShards, snapshot.Path(n.opts.Dir, base), base) }); at >= 0 {
+		bases = bases[at:]
+		n.freeing.Go(old.Close)
+	} else {
+		had.close()
+		old.Close()
+	}
 	var lost []error
 	for _, base := range bases {
-		s, err := n.empty(numShards)
-		if err != nil {
-			return 0, err
-		}
-		if base > 0 {
-			err = n.read(run, s, snapshot.Path(n.opts.Dir, base))
+		s := had.shard
+		if had = (ahead{}); s == nil {
+			if s, err = n.empty(numShards); err != nil {
+				return 0, err
+			}
+			if base > 0 {
+				err = n.read(run, s, snapshot.Path(n.opts.Dir, base))
+			}
 		}
 		if err == nil {
 			if err = n.log.failed(); err == nil {
@@ -231,11 +243,15 @@ func (n *Node) StartOver(run context.Context, numShards int, bases []uint64) (ba
 	return 0, fmt.Errorf("ps: shard %d of %d: the standby cannot begin with snapshots %d: %w", n.opts.Index, n.numShards(), bases, errors.Join(lost...))
 }
 
-// errStartsOver says that the state of the one in charge was replaced by another.
-var errStartsOver = errors.New("ps: the shard goes to another state")
+// ErrStartsOver is returned by [Node.Receive] when the one in charge goes to another state: connect again, and begin with that.
+var ErrStartsOver = errors.New("ps: the shard goes to another state")
 
 // Receive takes a piece of the log of the one in charge, says by ack that it has it, and applies it, which writes it to the log of the
-// standby's own as well. run is what [Node.AwaitStandby] returned. After an error the standby starts over, but for ack's. Errors:
+// standby's own as well. run is what [Node.AwaitStandby] returned. After an error the standby starts over, but for ack's.
+//
+// A piece in which the one in charge goes to another state, by restoring, rollback or scaling, is not acknowledged, so that nothing is that was pushed to
+// that state: the standby starts over, with what it has read ahead where it was told to. Until it does it has what it had, and may take over with that: then
+// the shard is of a generation before, and the coordinator gives all shards a state. Errors:
 // [ps.ErrCorrupt] for what no shard writes, [ps.ErrFull], those of the log and of ack.
 func (n *Node) Receive(run context.Context, piece Piece, ack func(upto uint64) error) error {
 	p := n.pair
@@ -245,21 +261,37 @@ func (n *Node) Receive(run context.Context, piece Piece, ack func(upto uint64) e
 		return err
 	}
 	from, number := n.FollowedTo(), uint32(n.opts.Index)
-	to, err := wal.ReadPiece(number, from, piece, func(wal.Followed) error { return nil })
+	to, err := wal.ReadPiece(number, from, piece, func(e wal.Followed) error {
+		if e.Reset {
+			return ErrStartsOver
+		}
+		if e.Kind != recGeneration {
+			return nil
+		}
+		// The one in charge may have gone to the same snapshot as one of another number of shards since it said of how many it was.
+		shards, err := shardsIn(e.Kind, e.Payload)
+		if err == nil && shards != n.numShards() {
+			err = ErrStartsOver
+		}
+		return err
+	})
 	if err == nil {
 		if err := ack(to.LSN); err != nil {
 			return err
 		}
 		err = n.replicate(from, piece)
 	}
+	n.mu.RLock()
+	begun := n.generation > 0
+	n.mu.RUnlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		p.whole, p.place = false, Place{}
+		p.whole, p.place = p.whole && errors.Is(err, ErrStartsOver), Place{}
 		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), logError(err))
 	}
 	if p.run == nil || p.run == run { // else it starts over for another
-		p.place, p.whole = to, p.whole || piece.End
+		p.place, p.whole = to, p.whole || piece.End && begun // else its state is of no generation yet
 	}
 	return nil
 }
@@ -278,10 +310,7 @@ func (n *Node) replicate(from Place, piece Piece) error {
 			return err
 		}
 		_, err := wal.ReadPiece(uint32(n.opts.Index), from, piece, func(e wal.Followed) error {
-			switch {
-			case e.Reset:
-				return errStartsOver
-			case e.Border:
+			if e.Border {
 				trims = true
 				return n.log.fail(n.log.Rotate(e.Base))
 			}
@@ -291,6 +320,7 @@ func (n *Node) replicate(from Place, piece Piece) error {
 			return n.replica.apply(e.Kind, e.Payload)
 		})
 		n.generation = n.replica.generation
+		n.highest = max(n.highest, n.generation)
 		return err
 	}
 	if err := apply(); err != nil || !trims {

@@ -263,7 +263,14 @@ func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
 // be loaded after all, the node has no state, says so by [ps.NodeStatus].Generation, and is given one again. Errors:
 // [ps.ErrCorrupt], [ps.ErrLayout], after which the node has what it had; [ps.ErrFull]; [ps.ErrRolledBack] when it has that generation or
 // one above already, [ps.ErrNotReady] when there is nothing to keep, [ps.ErrClosed], those of the log.
+//
+// A node of a pair that is not in charge refuses it ([ps.ErrNotReady]), but for its removal: that each of the two is told. The standby learns of another state by the log
+// ([Node.StartOver]).
 func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
+	numShards := cmp.Or(o.Shards, n.numShards())
+	if !o.Keep && n.opts.Index >= numShards {
+		return n.remove(o.Generation, numShards)
+	}
 	if err := n.pair.refuses(); err != nil {
 		return err
 	}
@@ -271,10 +278,6 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	defer n.use.Unlock()
 	if o.Keep {
 		return n.keep(ctx, o.Generation)
-	}
-	numShards := cmp.Or(o.Shards, n.numShards())
-	if n.opts.Index >= numShards {
-		return n.remove(o.Generation, numShards)
 	}
 	newest, err := n.newestSnapshot()
 	if err != nil {
@@ -381,6 +384,19 @@ func (n *Node) emptied() (old *Shard, err error) {
 // remove gives the state up for good, log included: the cluster has so few shards that this is none of them. Errors: those of above and of
 // the log.
 func (n *Node) remove(generation uint64, numShards int) error {
+	n.mu.RLock()
+	err := n.above(generation)
+	n.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	if p := n.pair; p != nil {
+		p.retire()
+		p.turn.Lock() // what a standby was at has ended
+		defer p.turn.Unlock()
+	}
+	n.use.Lock()
+	defer n.use.Unlock()
 	old, err := n.giveUp(generation)
 	if err != nil {
 		return err

@@ -146,7 +146,7 @@ func (p *pair) replicated(ctx context.Context, lsn uint64) error {
 }
 
 // Lease tells the node which process of its pair is in charge, and lengthens its lease where it is. A standby that comes to be in charge
-// takes over before it answers. Errors: [ps.ErrMismatch] where the shard has one process, or the log is of a later term;
+// takes over before it answers. Errors: [ps.ErrMismatch] where the shard has one process, leases of another length, or the log is of a later term;
 // [ps.ErrNotReady] when its state is not that of the one in charge in the term; [ps.ErrClosed].
 func (n *Node) Lease(ctx context.Context, c ps.LeaseCall) (ps.Charge, error) {
 	p := n.pair
@@ -154,6 +154,8 @@ func (n *Node) Lease(ctx context.Context, c ps.LeaseCall) (ps.Charge, error) {
 	case p == nil:
 		return ps.Charge{}, fmt.Errorf("ps: shard %d of %d has no standby in the job of this process (ps.standby); start all processes with the same job file: %w",
 			n.opts.Index, n.numShards(), ps.ErrMismatch)
+	case c.Lease != 0 && c.Lease != p.o.Lease:
+		return ps.Charge{}, fmt.Errorf("ps: %s: a lease lasts %v here, and %v at shard 0 (ps.standby.lease); start all processes with the same job file: %w", p.who, p.o.Lease, c.Lease, ps.ErrMismatch)
 	case ps.FirstInCharge(c.Term) == p.o.Standby:
 		return p.follow(c)
 	}
@@ -203,6 +205,27 @@ func (p *pair) follow(c ps.LeaseCall) (ps.Charge, error) {
 		p.wake()
 	}
 	return ps.Charge{Process: p.id, Stamp: uint64(p.now()), Whole: p.whole}, nil
+}
+
+// stands reports whether the node is the standby. The nil pair is none.
+func (p *pair) stands() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.role == standby
+}
+
+// retire makes the node neither of the two, because its shard is removed: what it does as one of them ends, and it waits to be told again.
+func (p *pair) retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endRun()
+	p.endFeed()
+	p.role, p.until = untold, 0
+	p.whole, p.place = false, Place{}
+	p.wake()
 }
 
 // endRun needs the lock.

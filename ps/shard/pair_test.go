@@ -418,6 +418,114 @@ func testTurnedBack(t *testing.T) {
 	}
 }
 
+// TestAnotherState: a piece in which the one in charge goes to another state is not acknowledged, and the standby may take over with what it had before, or begins
+// with the new state. Leases of another length are refused.
+func TestAnotherState(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := inPair(t, t.TempDir(), true)
+			tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 1, Lease: lease})
+			if _, err := n.Lease(t.Context(), ps.LeaseCall{Coordinator: 1, Call: 2, Lease: 2 * lease}); !errors.Is(err, ps.ErrMismatch) || !strings.Contains(err.Error(), "ps.standby.lease") {
+				t.Errorf("a lease of another length: %v", err)
+			}
+			first, conn, a := charged(t)
+			if _, err := conn.Stage(t.Context(), nil, 1, pstest.CountingUpdate("x", 0, 1, []int64{1})); err != nil {
+				t.Fatal(err)
+			}
+			a = tell(t, first, echo(0, a))
+			run, err := n.AwaitStandby(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			feed, piece := begin(run, t, first, n)
+			defer func() { _ = feed.Close() }()
+			if err := n.Receive(run, piece, func(uint64) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if err := first.Load(t.Context(), ps.LoadOptions{Generation: 2}); err != nil {
+				t.Fatal(err)
+			}
+			if piece, err = feed.Next(); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Receive(run, piece, func(upto uint64) error { t.Errorf("acknowledged up to %d", upto); return nil }); !errors.Is(err, shard.ErrStartsOver) {
+				t.Errorf("another state: %v, want ErrStartsOver", err)
+			}
+			if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 3}); !a.Whole || n.FollowedTo() != (shard.Place{}) {
+				t.Errorf("a standby that is to begin with another state: %+v, at %+v", a, n.FollowedTo())
+			}
+			want := uint64(1)
+			if !dies {
+				want = 2
+				tell(t, first, echo(0, a))
+				feed, piece := begin(run, t, first, n)
+				defer func() { _ = feed.Close() }()
+				if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 4}); a.Whole {
+					t.Errorf("a standby that has not caught up: %+v", a)
+				}
+				if err := n.Receive(run, piece, func(uint64) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 5, Term: 1})
+			tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 6, Term: 1, Process: b.Process, Stamp: b.Stamp})
+			st, err := n.Status(t.Context())
+			if err != nil || !n.InCharge() || st.Generation != want {
+				t.Errorf("it has taken over: %v, with generation %d, want %d: %v", n.InCharge(), st.Generation, want, err)
+			}
+		})
+	}
+}
+
+// TestAnotherNumberOfShards: the number of shards changes, by the snapshot that the standby has just begun with as one of the number before. It takes nothing of what follows, and begins once more.
+func TestAnotherNumberOfShards(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := inPair(t, t.TempDir(), true)
+		tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 1})
+		run, err := n.AwaitStandby(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, a := charged(t)
+		tell(t, first, echo(0, a))
+		bases, shards, err := first.Bases()
+		if err == nil {
+			_, err = n.StartOver(run, shards, bases)
+		}
+		if err == nil {
+			err = first.Load(t.Context(), ps.LoadOptions{Generation: 2, Shards: shards + 1})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed, err := first.Feed(t.Context(), shard.Place{Base: bases[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = feed.Close() }()
+		piece, err := feed.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Receive(run, piece, func(upto uint64) error { t.Errorf("acknowledged up to %d", upto); return nil }); !errors.Is(err, shard.ErrStartsOver) {
+			t.Errorf("what follows as another number of shards: %v, want ErrStartsOver", err)
+		}
+		if a := tell(t, n, ps.LeaseCall{Coordinator: 1, Call: 2}); a.Whole {
+			t.Errorf("a standby with a state of no generation: %+v", a)
+		}
+		again, piece := begin(run, t, first, n)
+		defer func() { _ = again.Close() }()
+		if err := n.Receive(run, piece, func(uint64) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := n.Status(t.Context()); err != nil || st.NumShards != shards+1 || st.Generation != 2 {
+			t.Errorf("%+v, %v", st, err)
+		}
+	})
+}
+
 // TestStandbyThatBeginsAnew: a standby that comes back before it was missed, with nothing, may take over again once it has caught up; and a stream of it that
 // arrives late, in place of the one that it reads, ends that one, so that it connects again.
 func TestStandbyThatBeginsAnew(t *testing.T) {

@@ -37,10 +37,12 @@ func (a *ahead) is(shards int, path string, id uint64) bool {
 // errOvertaken is why a call that reads ahead ends.
 var errOvertaken = fmt.Errorf("ps: another call came in between: %w", ps.ErrDisturbed)
 
-// Prepare reads a snapshot beside the present state, for [Node.Load]; see [ps.Peer]. A call ends one that is under way. Errors: [ps.ErrCorrupt], [ps.ErrLayout],
-// [ps.ErrFull], [ps.ErrDisturbed], [ps.ErrClosed], the context's.
+// Prepare reads a snapshot beside the present state, for [Node.Load], and, of a standby, for [Node.StartOver]; see [ps.Peer]. A call ends one that is under way.
+// A standby that takes over keeps what it has read. Errors: [ps.ErrCorrupt], [ps.ErrLayout],
+// [ps.ErrFull], [ps.ErrDisturbed], [ps.ErrNotReady] of a node of a pair that is neither in charge nor the standby, [ps.ErrClosed], the context's.
 func (n *Node) Prepare(ctx context.Context, o ps.PrepareOptions) error {
-	if err := n.pair.refuses(); err != nil {
+	stands := n.pair.stands()
+	if err := n.pair.refuses(); err != nil && !stands {
 		return err
 	}
 	if o.Shards < 0 || o.Shards > ps.NumBuckets {
@@ -59,7 +61,9 @@ func (n *Node) Prepare(ctx context.Context, o ps.PrepareOptions) error {
 	}
 	had := n.takeAhead()
 	n.ahead = now
-	n.note(o.Shards > 0)
+	if !stands { // who takes no snapshots takes no notes for them
+		n.note(o.Shards > 0)
+	}
 	n.mu.Unlock()
 	reads := o.Path != "" && n.opts.Index < o.Shards
 	if !reads || had.shards != o.Shards {

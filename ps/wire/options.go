@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/ps"
 )
 
 const (
@@ -235,6 +236,9 @@ func Bound(l net.Listener) net.Listener { return netutil.LimitListener(l, maxCon
 // CheckAddress returns what is wrong with an address for [Listen].
 func CheckAddress(addr string) error {
 	network, address, err := split(addr)
+	if err == nil && strings.Contains(addr, ps.AddrSep) {
+		err = fmt.Errorf("wire: address %q has %q in it", addr, ps.AddrSep)
+	}
 	if err != nil || network == "unix" {
 		return err
 	}

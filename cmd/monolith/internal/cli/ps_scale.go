@@ -22,6 +22,9 @@ command asks shard 0, which takes snapshots while training continues until littl
 over to the last one; how long workers wait for that does not go by the number of rows. Then they read again what came after that snapshot; nothing is lost or counted twice, and the result is that of a job which always had that many shards. It says how long
 they waited. Shards that were removed are empty and refuse everybody: end their processes then.
 
+Shards keep their standbys (ps.standby), which read the same snapshots, and those that are added may have one: put it into ps.standby.addresses and start it too, before or after.
+An address of --to has the standby that the job file says for it. The standby of a shard that stays is not changed.
+
 From the last snapshot on it is decided: if this command or any process is killed, shard 0 goes on with it, and the same command again waits for the end. Processes
 that are started with the list from before follow the new one. docs/cluster.md has more.`,
 		Example: `  monolith ps scale job.yaml                      # after editing ps.addresses

@@ -1714,7 +1714,9 @@ type LeaseRequest struct {
 	Stamp       uint64 `protobuf:"varint,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
 	Coordinator uint64 `protobuf:"fixed64,4,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
 	// Counts the coordinator's calls to the two processes of the shard.
-	Call          uint64 `protobuf:"varint,5,opt,name=call,proto3" json:"call,omitempty"`
+	Call uint64 `protobuf:"varint,5,opt,name=call,proto3" json:"call,omitempty"`
+	// How long a lease lasts.
+	LeaseNanos    int64 `protobuf:"varint,6,opt,name=lease_nanos,json=leaseNanos,proto3" json:"lease_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1780,6 +1782,13 @@ func (x *LeaseRequest) GetCoordinator() uint64 {
 func (x *LeaseRequest) GetCall() uint64 {
 	if x != nil {
 		return x.Call
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetLeaseNanos() int64 {
+	if x != nil {
+		return x.LeaseNanos
 	}
 	return 0
 }
@@ -4332,13 +4341,15 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04room\x18\x05 \x01(\x03R\x04room\x12/\n" +
-	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"\x88\x01\n" +
+	"\x05disks\x18\x06 \x03(\v2\x19.monolith.ps.v1.DiskProbeR\x05disks\"\xa9\x01\n" +
 	"\fLeaseRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x06R\aprocess\x12\x14\n" +
 	"\x05stamp\x18\x03 \x01(\x04R\x05stamp\x12 \n" +
 	"\vcoordinator\x18\x04 \x01(\x06R\vcoordinator\x12\x12\n" +
-	"\x04call\x18\x05 \x01(\x04R\x04call\"\xb2\x01\n" +
+	"\x04call\x18\x05 \x01(\x04R\x04call\x12\x1f\n" +
+	"\vlease_nanos\x18\x06 \x01(\x03R\n" +
+	"leaseNanos\"\xb2\x01\n" +
 	"\rLeaseResponse\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\x06R\aprocess\x12\x14\n" +
 	"\x05stamp\x18\x02 \x01(\x04R\x05stamp\x12\x1b\n" +
