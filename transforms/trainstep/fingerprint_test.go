@@ -31,6 +31,11 @@ func TestFingerprint(t *testing.T) {
 	for _, name := range []string{"Tables", "Heads", "Attention", "Dropout", "CrossLayers", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
+	for _, name := range []string{
+		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower",
+	} {
+		free["Model."+name] = "its String is tested in package zoo"
+	}
 	for name, stage := range map[string]func(options, model.Model) interface{ Fingerprint() string }{
 		"step": func(o options, m model.Model) interface{ Fingerprint() string } {
 			return trainstep.NewStep(m, nil, o.StepOptions)
