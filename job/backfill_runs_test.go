@@ -316,9 +316,9 @@ func TestBackfillByWorkers(t *testing.T) {
 			}
 			runs := []*running{j.start("a"), j.start("b")}
 			rest := int64(j.made) - begins
-			for deadline := time.Now().Add(30 * time.Second); runs[0].examples.Load()+runs[1].examples.Load() < rest/20*20; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(3 * time.Minute); runs[0].examples.Load()+runs[1].examples.Load() < rest/20*20; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatalf("%d and %d examples after 30 s, want %d", runs[0].examples.Load(), runs[1].examples.Load(), rest)
+					t.Fatalf("%d and %d examples after 3 minutes, want %d", runs[0].examples.Load(), runs[1].examples.Load(), rest)
 				}
 			}
 			last := runs[0].drained(t)

@@ -125,7 +125,7 @@ func (r *running) reads(t *testing.T) {
 	case <-r.seen:
 	case err := <-r.done:
 		t.Fatalf("the run ended: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("nothing is read")
 	}
 }
@@ -205,12 +205,12 @@ func TestStartLatestIsStored(t *testing.T) {
 // waitFor waits until a run has trained so many examples, which end with a batch.
 func (j *topicJob) waitFor(r *running, examples int64) {
 	j.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if r.examples.Load() >= examples {
 			return
 		}
 		if time.Now().After(deadline) {
-			j.t.Fatalf("%d examples after 30s, want %d", r.examples.Load(), examples)
+			j.t.Fatalf("%d examples after 3 minutes, want %d", r.examples.Load(), examples)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func TestPartitionsAreAdded(t *testing.T) {
 				}
 				return n
 			}
-			for deadline := time.Now().Add(30 * time.Second); total() < 160 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(3 * time.Minute); total() < 160 && time.Now().Before(deadline); {
 				time.Sleep(20 * time.Millisecond)
 			}
 			path := ""

@@ -184,7 +184,7 @@ func TestOneSilentSplitDoesNotStopTheOthers(t *testing.T) {
 			_, err := f.plan.Segments[0].Run(ctx, pipeline.RunOptions{IdleEvery: time.Millisecond})
 			done <- err
 		}()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Millisecond) {
 			f.sink.mu.Lock()
 			n, idles := len(f.sink.origins), f.sink.idles
 			f.sink.mu.Unlock()

@@ -43,7 +43,7 @@ func TestAcquireEnds(t *testing.T) {
 	t.Parallel()
 	c := mustOpen(t, coordinator.Options{Layout: pstest.CountingLayout(), WrapConn: func(_ string, _ int, conn ps.Conn) ps.Conn { return &lyingConn{conn} }})
 	cl := mustClient(t, c)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if _, err := cl.Resume(ctx, "s", []string{"x"}); !errors.Is(err, ps.ErrFenced) || ctx.Err() != nil {
 		t.Errorf("resume at the largest epoch: %v", err)
@@ -119,7 +119,7 @@ func TestCutsHaveNoOrder(t *testing.T) {
 	if !once {
 		t.Fatal("no marker of a higher number was asked for")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { _, err := c.Snapshot(ctx, ps.SnapshotOptions{}); done <- err }()

@@ -106,7 +106,7 @@ func (pr *process) kill(t *testing.T) {
 	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != syscall.SIGKILL {
 		t.Fatalf("%s was to be killed in life %d, and had ended by itself: %v\n%s", pr.name, life, cmd.ProcessState, pr.last())
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Millisecond) {
 		pr.mu.Lock()
 		next := pr.lives > life
 		if next {
@@ -424,7 +424,7 @@ func restart(t *testing.T, b *broker.Broker) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := b.Restart(ctx); err != nil {
 		t.Fatal(err)

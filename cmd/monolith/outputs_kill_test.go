@@ -351,7 +351,7 @@ func (o *writtenOutputs) grows(n int, atMost time.Duration) bool {
 // predictions waits until no more come, and returns all.
 func (o *writtenOutputs) predictions(t *testing.T) map[outputPlace]float64 {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		o.mu.Lock()
 		n, quiet := len(o.got), time.Since(o.last) > time.Second
 		o.mu.Unlock()

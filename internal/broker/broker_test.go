@@ -36,7 +36,7 @@ func read(t *testing.T, b *broker.Broker, topic string, n int) []string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var out []string
 	for len(out) < n {

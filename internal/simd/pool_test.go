@@ -53,7 +53,7 @@ func TestPoolDoesEachBlockOnce(t *testing.T) {
 // waitAsleep waits until the pool's goroutines sleep.
 func waitAsleep(t *testing.T, pool *simd.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !simd.Asleep(pool); runtime.Gosched() {
+	for deadline := time.Now().Add(3 * time.Minute); !simd.Asleep(pool); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("the goroutines of an idle pool do not sleep")
 		}
@@ -90,7 +90,7 @@ func TestPoolEndsItsGoroutines(t *testing.T) {
 		pool.Run(9, &counts{done: make([]atomic.Int32, 9), busy: make([]atomic.Int32, 5)})
 		pool.Close()
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(3 * time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 		}

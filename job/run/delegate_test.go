@@ -54,7 +54,7 @@ func TestDelegation(t *testing.T) {
 			if got != what {
 				t.Errorf("heard %s, want %s", got, what)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("%s is not heard", what)
 		}
 	}

@@ -18,7 +18,7 @@ func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for !f() {
 		select {
@@ -296,7 +296,7 @@ func TestLeavingWhileACutBegins(t *testing.T) {
 	case <-left: // it has left shard 1, and shard 0 does not know
 	case <-time.After(100 * time.Millisecond):
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	go func() { _, err := c.Snapshot(ctx, ps.SnapshotOptions{}); taken <- err }()
 	eventually(t, "the cut has begun", func() bool { return len(c.First().Missing()) > 0 })

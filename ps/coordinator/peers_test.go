@@ -174,7 +174,7 @@ func (f *far) coordinate() *coordinator.Cluster {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
@@ -184,7 +184,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // within fails the test if f hangs.
 func within(t *testing.T, what string, f func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -392,7 +392,7 @@ func TestLargestEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	cl := mustClient(t, c)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := cl.Resume(ctx, "s", []string{"x"}); !errors.Is(err, ps.ErrFenced) || ctx.Err() != nil || !strings.Contains(err.Error(), "no epoch is left") {
 		t.Errorf("resume above the last epoch: %v", err)

@@ -98,7 +98,7 @@ func (f *fleet) train(j pstest.Job, seed uint64, p float64) (digest string, snap
 	f.mu.Lock()
 	f.mu.p = p
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	l := &life{f: f, rng: rand.New(rand.NewPCG(seed, 5))}
 	defer l.wg.Wait()
@@ -258,7 +258,7 @@ func TestPartialRecovery(t *testing.T) {
 			for seed := range seedsUntil(5, seen) {
 				runs++
 				f := newFleet(t, coordinator.Options{Layout: pstest.CountingLayout(), Recovery: ps.Partial}, shards, seed, false)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				l := &life{f: f, rng: rand.New(rand.NewPCG(seed, 6))}
 				work := func(ctx context.Context, cl *ps.Client) error {
 					progress, err := cl.Resume(ctx, "s", splits)

@@ -140,7 +140,7 @@ func TestNameMoves(t *testing.T) {
 	}
 	// Shard 0 reaches it too: the digest and progress are of all shards.
 	var progress int64 = -1
-	for deadline := time.Now().Add(20 * time.Second); progress < 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); progress < 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if p, err := c.Progress(t.Context(), "s"); err == nil {
 			progress = int64(p["x"].Position)
 		}

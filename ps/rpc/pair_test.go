@@ -87,7 +87,7 @@ func (all watching) StandbyGone(shard int) {
 }
 
 // patience is for how long a pair may take to be as it should be, on the slowest machine.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // await returns once what is known of the pair is as wanted.
 func (w *watched) await(t testing.TB, what string, holds func(w *watched) bool) {

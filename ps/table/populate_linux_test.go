@@ -14,7 +14,7 @@ func TestPopulatedAhead(t *testing.T) {
 	tab := table.New(adagrad(dim), 1, nil)
 	defer tab.Close()
 	fill(tab, dim, sequence(rows))
-	for deadline := time.Now().Add(20 * time.Second); !tab.Resident(rows + rows/16); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !tab.Resident(rows + rows/16); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the row %d after the last of %d is not in memory", rows/16, rows)
 		}

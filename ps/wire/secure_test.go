@@ -205,7 +205,7 @@ func TestServerWithoutTheService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		if _, err := wire.Dial(ctx, cc, wire.Hello{}, wire.ConnOptions{}); !errors.Is(err, wire.ErrProtocol) {
 			t.Errorf("%s: %v, want ErrProtocol", name, err)
 		}

@@ -67,7 +67,7 @@ func read(t testing.TB, b *broker.Broker, topic string, n int) map[int32][]*kgo.
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	out := map[int32][]*kgo.Record{}
 	for got := 0; got < n; {

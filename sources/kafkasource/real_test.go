@@ -194,7 +194,7 @@ func TestApacheKafka(t *testing.T) {
 		const end = 41
 		time.Sleep(250 * time.Millisecond) // a segment is closed by age alone
 		send(t, "users", broker.Batch{}, broker.Record{Key: []byte("last"), Value: []byte("x")})
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			left := len(oracle(t, addrs, "users", kafkasource.ReadCommitted, end))
 			if left < 20 {
 				break
@@ -208,7 +208,7 @@ func TestApacheKafka(t *testing.T) {
 		// it must agree record by record.
 		counted := 0
 		for from := int64(0); from <= end; from += 3 {
-			for deadline := time.Now().Add(30 * time.Second); ; {
+			for deadline := time.Now().Add(3 * time.Minute); ; {
 				before := oracle(t, addrs, "users", kafkasource.ReadCommitted, end)
 				r := open(t, source(t, o), pipeline.Position(from), nil)
 				got := r.take(t, -1)
