@@ -174,7 +174,9 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 		if base == 0 {
 			err = w.Rows(t, next)
 		} else {
+			n.mu.Lock() // updates ask whether a row is to be kept
 			cut.Changed[t].Limit(tc)
+			n.mu.Unlock()
 			err = w.Changed(t, int64(tc.Len()), next, cut.Changed[t].Removed)
 		}
 		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {

@@ -43,7 +43,7 @@ func (c *Changes) fit(rows int) {
 }
 
 // Limit makes a cut leave out the rows that are not among the changes, and keep no other row as it was. It must have been begun at the moment when they were taken, from
-// the same table, and not have been read yet.
+// the same table, and not have been read yet. It excludes updates.
 func (c *Changes) Limit(of Cut) {
 	if r, ok := of.(*retainedCut); ok {
 		of = r.Cut
