@@ -136,6 +136,7 @@ type fleet struct {
 	beforeOpen    atomic.Pointer[func(shard int, name string)]
 
 	mending sync.Mutex
+	scaling sync.Mutex // held while scale is at work
 	closing sync.WaitGroup
 
 	mu struct {

@@ -16,8 +16,13 @@ import (
 	"github.com/monolith-go/monolith/ps/pstest"
 )
 
-// scale makes the number of shards the next one of the plan, and reports whether there was one.
+// scale makes the number of shards the next one of the plan, and reports whether there was one that nobody is at already: of two calls at a time
+// the later one could go back to what the plan has left behind.
 func (f *fleet) scale(ctx context.Context) bool {
+	if !f.scaling.TryLock() {
+		return false
+	}
+	defer f.scaling.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.mu.plan) == 0 {
