@@ -22,9 +22,11 @@ import (
 // rolesJob trains on users and items behind shards at an address.
 func rolesJob(t *testing.T, dir, address, source, format string, set ...string) *job.Config {
 	t.Helper()
-	token := filepath.Join(dir, "token") // a client with it gets both values
-	if err := os.WriteFile(token, []byte("a token of the test"), 0o600); err != nil {
-		t.Fatal(err)
+	token := filepath.Join(dir, "token")      // a client with it gets both values
+	if _, err := os.Stat(token); err != nil { // once: who reads a file while it is written again has no token
+		if err := os.WriteFile(token, []byte("a token of the test"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	text := fmt.Sprintf(`
 version: 1

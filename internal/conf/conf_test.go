@@ -1,6 +1,8 @@
 package conf_test
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -86,6 +88,23 @@ func TestFaultsOfAlternatives(t *testing.T) {
 		}
 		if len(faults) == 0 || !strings.Contains(faults[0].String(), want) {
 			t.Errorf("%.40q: %v, want %s", text, faults, want)
+		}
+	}
+}
+
+// TestSecretOfAFile: a file is read anew each time. While it is empty, as one is that is being written again, there is no secret.
+func TestSecretOfAFile(t *testing.T) {
+	t.Parallel()
+	s := conf.Secret{File: filepath.Join(t.TempDir(), "secret")}
+	for _, c := range []struct{ text, want, fault string }{
+		{"first\n", "first", ""}, {"", "", "is empty"}, {"\r\n", "", "is empty"}, {"second\r\n", "second", ""},
+	} {
+		if err := os.WriteFile(s.File, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Resolve()
+		if got != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
 		}
 	}
 }

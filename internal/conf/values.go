@@ -114,7 +114,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText keeps encoders from printing the secret.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Resolve fetches the secret. The file is read again each time, so a rotated secret is seen. Errors name the variable or
+// Resolve fetches the secret. The file is read again each time, so a rotated secret is seen; an empty one has none. Errors name the variable or
 // file, never its content.
 func (s Secret) Resolve() (string, error) {
 	switch {
@@ -132,7 +132,11 @@ func (s Secret) Resolve() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("secret: %w; put it there, or name another place with {env: VARIABLE} or {file: PATH}", err)
 		}
-		return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+		secret := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+		if secret == "" { // or it is being written
+			return "", fmt.Errorf("secret: %s is empty; write the secret into it, or name another place with {env: VARIABLE} or {file: PATH}", s.File)
+		}
+		return secret, nil
 	}
 	return "", nil
 }
