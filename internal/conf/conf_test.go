@@ -92,7 +92,7 @@ func TestFaultsOfAlternatives(t *testing.T) {
 	}
 }
 
-// TestSecretOfAFile: a file is read anew each time. While it is empty, as one is that is being written again, there is no secret.
+// TestSecretOfAFile: a file is read again each time. While it is empty, as one is that is being written again, there is no secret.
 func TestSecretOfAFile(t *testing.T) {
 	t.Parallel()
 	s := conf.Secret{File: filepath.Join(t.TempDir(), "secret")}
