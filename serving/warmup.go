@@ -12,13 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 )
 
 // WarmupName is where requests lie that a version answers before it serves, below its folder or the folder of the model's versions: PredictionLogs in a TFRecord file, as
 // TensorFlow Serving has them and [RequestLog] writes them.
-const WarmupName = "assets.extra/tf_serving_warmup_requests"
+const WarmupName = export.WarmupName
 
 // maxWarmup is how many requests such a file has at most, as TensorFlow Serving has it.
 const maxWarmup = 1000

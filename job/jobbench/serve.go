@@ -366,7 +366,8 @@ func (s *served) rivals(ctx context.Context, o bench.Options) (theirs []bench.Ca
 	} {
 		found, err := filepath.Glob(filepath.Join(s.dir, program.file))
 		if err != nil || len(found) != 1 {
-			return nil, nil, nil, fmt.Errorf("exports for %s: %q: %w", program.name, found, err)
+			stop()
+			return nil, nil, nil, errors.Join(fmt.Errorf("exports for %s: %q, want one", program.name, found), err)
 		}
 		for _, mode := range []string{"threads", "requests"} {
 			v := rival{name: program.name + " by " + mode, program: program.name, script: program.script, check: same}
