@@ -410,8 +410,9 @@ func (s *serving) wait(ctx context.Context) error {
 		}
 		for _, n := range s.all() {
 			st, err := n.Status(ctx)
-			if err != nil {
-				return err // its log cannot be written: nothing more can be promised
+			if err != nil { // its log cannot be written: nothing more can be promised
+				s.lastWords(ctx)
+				return err
 			}
 			if gone := st.Shard >= st.NumShards; gone != removed[st.Shard] {
 				if removed[st.Shard] = gone; gone {
@@ -430,6 +431,14 @@ func (s *serving) wait(ctx context.Context) error {
 			s.notice("%s", s.state())
 		}
 		ready = err == nil
+	}
+}
+
+// lastWords lets the streams of workers go on for a second in which a shard that has failed answers with the reason; who calls later finds nobody.
+func (s *serving) lastWords(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
 	}
 }
 

@@ -59,6 +59,8 @@ type pair struct {
 	// that says it may not, and alone that the coordinator has such an answer: then it need not be waited for.
 	synced, alone bool
 	lone          time.Duration
+	// told is the stamp of the first answer that says it may, until the coordinator is known to have such an answer; then 0.
+	told time.Duration
 
 	// Of the one that follows. run ends when it is not the standby any more.
 	run  context.Context
@@ -296,7 +298,7 @@ func (p *pair) begin(term uint64) {
 	p.endFeed()
 	p.role, p.term = inCharge, term
 	p.until, p.received, p.goal = 0, 0, math.MaxUint64
-	p.wait, p.synced, p.alone, p.lone = false, false, false, 0
+	p.wait, p.synced, p.alone, p.lone, p.told = false, false, false, 0, 0
 	p.wake()
 }
 
@@ -313,6 +315,10 @@ func (p *pair) renew(c ps.LeaseCall) (ps.Charge, error) {
 	if stamp := time.Duration(c.Stamp); c.Process == p.id && stamp > 0 && stamp <= now {
 		p.until = max(p.until, stamp+p.o.Lease)
 		p.alone = p.alone || !p.synced && p.lone > 0 && stamp >= p.lone
+		if p.told > 0 && stamp >= p.told {
+			p.told = 0
+			p.logger.Info("the standby has caught up; it may take over", "shard", p.who, "term", p.term)
+		}
 	}
 	if p.received >= st.Durable {
 		p.progress = now
@@ -320,11 +326,10 @@ func (p *pair) renew(c ps.LeaseCall) (ps.Charge, error) {
 	lags := p.feed == 0 || now-p.progress > p.o.Lease
 	switch {
 	case p.synced && lags:
-		p.synced, p.lone = false, 0
+		p.synced, p.lone, p.told = false, 0, 0
 		p.logger.Warn("the standby does not answer; it may not take over until it has caught up", "shard", p.who, "term", p.term)
 	case !p.synced && p.wait && !lags && p.received >= p.goal:
-		p.synced, p.alone, p.lone = true, false, 0
-		p.logger.Info("the standby has caught up; it may take over", "shard", p.who, "term", p.term)
+		p.synced, p.alone, p.lone, p.told = true, false, 0, now
 	}
 	if !p.synced {
 		if p.lone == 0 {
