@@ -434,7 +434,7 @@ func (s *serving) wait(ctx context.Context) error {
 	}
 }
 
-// lastWords lets the streams of workers go on for a second in which a shard that has failed answers with the reason; who calls later finds nobody.
+// lastWords lets the streams of workers last for another second in which a shard that has failed answers with the reason; who calls later finds nobody.
 func (s *serving) lastWords(ctx context.Context) {
 	select {
 	case <-ctx.Done():
