@@ -199,7 +199,7 @@ func (b *tableBench) growth(ctx context.Context) error {
 	})
 	const n = 64
 	u := table.Update{LR: 1, Keys: make([]int64, n), Counts: make([]uint32, n), Grads: make([]float32, n*dim)}
-	var spent, waited []float64
+	var spent, waited, index []float64
 	var err error
 	begin := threadSeconds()
 	for at := first; at+n <= b.o.Rows; at += n {
@@ -213,6 +213,9 @@ func (b *tableBench) growth(ctx context.Context) error {
 		to := threadSeconds()
 		mu.Unlock()
 		spent, waited = append(spent, 1e3*(to-from)), append(waited, 1e3*time.Since(wall).Seconds())
+		if len(spent)%1024 == 1 {
+			index = append(index, float64(t.IndexBytes())/float64(t.Len()))
+		}
 		if at%(1<<16) == 0 {
 			if err = context.Cause(ctx); err != nil {
 				break
@@ -237,6 +240,12 @@ func (b *tableBench) growth(ctx context.Context) error {
 	}
 	b.add("growth, inserts", rows/total/1e6, "M rows/cpu-s")
 	b.add("growth, index", float64(t.IndexBytes())/float64(t.Len()), "bytes a row")
+	mean := 0.0
+	for _, x := range index {
+		mean += x / float64(len(index))
+	}
+	b.add("growth, index, mean over sizes", mean, "bytes a row")
+	b.add("growth, index, most", slices.Max(index), "bytes a row")
 	return nil
 }
 
