@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/monolith-go/monolith/internal/simd"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // vectors reports whether the functions in assembly are used. They need AVX2, BMI2 and its elder companions BMI1 and LZCNT.
@@ -167,7 +168,7 @@ type chunk struct {
 	missed, scratch [applyChunk]uint16
 }
 
-func (t *Mem) applyVector(u Update) {
+func (t *Mem) applyVector(u *Update) {
 	if t.chunk == nil {
 		t.chunk = new(chunk)
 	}
@@ -206,6 +207,12 @@ func (t *Mem) applyVector(u Update) {
 		b := from / applyChunk % 2
 		n := min(applyChunk, len(u.Keys)-from)
 		t.save(u.Keys[from:from+n], ids[b][:n])
+		if u.Op != param.Train {
+			for i := range n {
+				t.editRow(u, from+i, floatsAt(at[b][i], t.slabs.stride), t.slabs.metaOf(ids[b][i]))
+			}
+			continue
+		}
 		for i := range t.segs {
 			t.updateVector(&t.segs[i], u, from, at[b][:n], ids[b][:n])
 		}
@@ -214,7 +221,7 @@ func (t *Mem) applyVector(u Update) {
 }
 
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.
-func (t *Mem) updateVector(s *segmentRule, u Update, from int, at []uintptr, ids []uint32) {
+func (t *Mem) updateVector(s *segmentRule, u *Update, from int, at []uintptr, ids []uint32) {
 	width := t.widths[u.Op]
 	if s.rows == nil || s.spec.Delay > 0 {
 		for i, id := range ids {

@@ -12,7 +12,7 @@ func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
 	return t.lookupPortable(keys, dst)
 }
 
-func (t *Mem) applyVector(u Update) { t.applyPortable(u) }
+func (t *Mem) applyVector(u *Update) { t.applyPortable(u) }
 
 // fetch would ask for rows ahead of their use.
 func (t *Mem) fetch([]entry) {}

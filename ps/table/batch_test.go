@@ -86,6 +86,17 @@ func TestVectorBits(t *testing.T) {
 				vector.Apply(u)
 				portable.Apply(u)
 				same(t, fmt.Sprint("dim ", dim, " ", rule, ", ", n, " keys"), vector, portable, u.Keys, spec.Dim())
+				u.Op = param.Op(1 + (dim+n)%int(param.NumOps-1))
+				u.Grads = u.Grads[:0]
+				for j := range u.Keys {
+					u.Keys[j] = key(r)
+				}
+				for range n * spec.Width(u.Op) {
+					u.Grads = append(u.Grads, number(r))
+				}
+				vector.Apply(u)
+				portable.Apply(u)
+				same(t, fmt.Sprint("dim ", dim, " ", rule, ", ", n, " keys edited by ", u.Op), vector, portable, u.Keys, spec.Dim())
 			}
 			for k := range int64(300) {
 				var a, b table.Rows

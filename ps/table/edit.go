@@ -6,25 +6,18 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// edit is Apply of an update that says what rows are in place of training them. Edits are few: it takes the keys one by one.
-func (t *Mem) edit(u Update) {
-	var ids [1]uint32
-	for i, k := range u.Keys {
-		ids[0] = t.findOrCreate(Hash(k), k)
-		t.save(u.Keys[i:i+1], ids[:])
-		row, m := t.slabs.row(ids[0]), t.slabs.metaOf(ids[0])
-		switch u.Op {
-		case param.Assign:
-			t.pack(row, u.Grads[i*t.dim:][:t.dim])
-		case param.AssignAdd:
-			t.add(row, u.Grads[i*t.dim:][:t.dim])
-		case param.Reinitialize:
-			t.initialize(row, k)
-			*m = meta{}
-		}
-		m.time = max(m.time, u.Time)
-		m.count += uint64(u.Counts[i])
+// editRow makes of the row of an update's key i what an update says that does not train.
+func (t *Mem) editRow(u *Update, i int, row []float32, m *meta) {
+	switch u.Op {
+	case param.Assign:
+		t.pack(row, u.Grads[i*t.dim:][:t.dim])
+	case param.AssignAdd:
+		t.add(row, u.Grads[i*t.dim:][:t.dim])
+	case param.Reinitialize:
+		t.initialize(row, u.Keys[i])
+		*m = meta{}
 	}
+	m.seen(u, i)
 }
 
 // add adds values to the weights of a row.

@@ -223,13 +223,10 @@ func (t *Mem) Apply(u Update) {
 	for i := range t.segs {
 		t.segs[i].rate = t.segs[i].spec.Schedule.Times(u.LR, u.Examples)
 	}
-	switch {
-	case u.Op != param.Train:
-		t.edit(u)
-	case t.vector:
-		t.applyVector(u)
-	default:
-		t.applyPortable(u)
+	if t.vector {
+		t.applyVector(&u)
+	} else {
+		t.applyPortable(&u)
 	}
 	t.prepare()
 }
@@ -250,7 +247,7 @@ func (t *Mem) prepare() {
 	}
 }
 
-func (t *Mem) applyPortable(u Update) {
+func (t *Mem) applyPortable(u *Update) {
 	var hashes [group]uint64
 	var fill [group]uint8
 	var ids [group]uint32
@@ -273,15 +270,24 @@ func (t *Mem) applyPortable(u Update) {
 		for i := range keys {
 			at := from + i
 			row := t.slabs.row(ids[i])
+			m := t.slabs.metaOf(ids[i])
+			if u.Op != param.Train {
+				t.editRow(u, at, row, m)
+				continue
+			}
 			for j := range t.segs {
 				t.updateSegment(&t.segs[j], row, u.Grads[at*width:][:width])
 			}
-			m := t.slabs.metaOf(ids[i])
-			m.time = max(m.time, u.Time)
-			m.count += uint64(u.Counts[at])
+			m.seen(u, at)
 		}
 	}
 	touched(fill[0], first[0])
+}
+
+// seen counts what an update has of its key i.
+func (m *meta) seen(u *Update, i int) {
+	m.time = max(m.time, u.Time)
+	m.count += uint64(u.Counts[i])
 }
 
 // save keeps rows that are about to change for the cuts that have not read them.
