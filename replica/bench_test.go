@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/coordinator"
@@ -27,6 +29,76 @@ func BenchmarkFreshness(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("rate=%d/replicas=%d", rate, replicas), func(b *testing.B) { benchFreshness(b, rate, replicas) })
 		}
+	}
+}
+
+// BenchmarkPass pushes to so many of a million rows of one shard in this process, and measures the pass of a replica over them: its time, and what it and a push of 512 · 26 ids beside it
+// cost the processor, for each row, in ns.
+func BenchmarkPass(b *testing.B) {
+	const batch, ids = 512 * 26, 1_000_000
+	for _, changed := range []int{1000, 100_000, 400_000} {
+		b.Run(fmt.Sprintf("changed=%d", changed), func(b *testing.B) {
+			l := pstest.BenchLayout(16)
+			c, err := coordinator.Open(b.Context(), coordinator.Options{Layout: l, NumShards: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			cl, err := c.Client(b.Context(), "worker")
+			if err == nil {
+				_, err = cl.Resume(b.Context(), "s", []string{"x"})
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			rng, n := rand.New(rand.NewPCG(1, 2)), int64(0)
+			all := rng.Perm(ids)
+			push := func(rows int) {
+				for at := 0; at < rows; at += batch {
+					keys := make([]int64, min(batch, rows-at))
+					for i := range keys {
+						keys[i] = int64(all[at+i])
+					}
+					u := pstest.BenchUpdate(keys, 16)
+					u.From, u.To = n, n+1
+					n++
+					if err := cl.Push(b.Context(), u); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := cl.Flush(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			from := &shards{streams: map[uint64]bool{}}
+			from.set(c, 1)
+			r := replica.New(replica.Options{Layout: l, Name: "replica"})
+			passes := r.Passes(from)
+			push(ids)
+			for range 2 { // all rows, and none
+				if err := passes.Next(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var pass, pushes float64 // s
+			for b.Loop() {
+				b.StopTimer()
+				rng.Shuffle(ids, func(i, j int) { all[i], all[j] = all[j], all[i] })
+				began := bench.CPUSeconds()
+				push(changed)
+				pushes += bench.CPUSeconds() - began
+				b.StartTimer()
+				began = bench.CPUSeconds()
+				if err := passes.Next(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				pass += bench.CPUSeconds() - began
+			}
+			b.ReportMetric(pass*1e9/float64(b.N*changed), "cpu-ns/row")
+			b.ReportMetric(pushes*1e9/float64(b.N*changed), "push-cpu-ns/row")
+			if err := errors.Join(r.Close(), cl.Close(), c.Close(b.Context())); err != nil {
+				b.Error(err)
+			}
+		})
 	}
 }
 

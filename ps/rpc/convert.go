@@ -163,12 +163,16 @@ func toRows(r *table.Rows) *psv1.Rows {
 	return &psv1.Rows{Keys: r.Keys, Times: r.Times, Counts: r.Counts, Weights: r.Weights, State: r.State}
 }
 
-// fromRows appends rows to dst. Errors: [wire.ErrProtocol].
+// fromRows appends rows to dst, which keeps their memory where it has none. Errors: [wire.ErrProtocol].
 func fromRows(r *psv1.Rows, dst *table.Rows) error {
 	n := len(r.GetKeys())
 	if len(r.GetTimes()) != n || len(r.GetCounts()) != n || n == 0 && len(r.GetWeights())+len(r.GetState()) > 0 || n > 0 && (len(r.Weights)%n != 0 || len(r.State)%n != 0) {
 		return fmt.Errorf("ps: %d rows with %d times, %d counts, %d weights and %d values of state: %w",
 			n, len(r.GetTimes()), len(r.GetCounts()), len(r.GetWeights()), len(r.GetState()), wire.ErrProtocol)
+	}
+	if cap(dst.Keys) == 0 && n > 0 {
+		*dst = table.Rows{Keys: r.Keys, Times: r.Times, Counts: r.Counts, Weights: r.Weights, State: r.State}
+		return nil
 	}
 	dst.Keys, dst.Times, dst.Counts = append(dst.Keys, r.GetKeys()...), append(dst.Times, r.GetTimes()...), append(dst.Counts, r.GetCounts()...)
 	dst.Weights, dst.State = append(dst.Weights, r.GetWeights()...), append(dst.State, r.GetState()...)

@@ -13,6 +13,7 @@ import (
 // passCut makes a pass a cut: rows are copied on write until they were given, as for a snapshot, those alone that the pass is to give.
 type passCut struct {
 	tables []table.Cut // nil once all was given
+	left   []int       // rows of each that were not given yet, about
 	// expired are keys of rows that had expired at the cut, though nobody has removed them yet.
 	expired []int64
 	at      *ps.CutOfShard
@@ -26,11 +27,14 @@ func (n *Node) takePass(c *consumer, changes []*table.Changes) *passCut {
 	k := &passCut{at: &ps.CutOfShard{Generation: n.generation, Progress: n.shard.Progress()}, dense: n.shard.version}
 	for t, of := range changes {
 		cut := n.shard.tables[t].Cut()
+		left := cut.Len()
 		if !c.all {
 			of.Limit(cut)
+			left = of.NumRows()
 		}
+		table.WeightsOnly(cut)
 		table.Passed(cut, &k.expired)
-		k.tables = append(k.tables, cut)
+		k.tables, k.left = append(k.tables, cut), append(k.left, left)
 	}
 	if k.dense != c.dense {
 		for i := range n.shard.dense {
@@ -96,11 +100,13 @@ func (n *Node) fillCut(ctx context.Context, c *consumer, out *ps.Changes) error 
 			out.Removed = append(out.Removed, removed[p.to.removed:][:some]...)
 			p.to.removed += some
 		}
+		out.Rows.Grow(max(0, min(most-len(out.Removed), k.left[p.to.table])), spec.Dim(), 0)
 		more := true
 		for more && len(out.Rows.Keys)+len(out.Removed) < most {
 			more = k.tables[p.to.table].Next(n.mu.RLocker(), &out.Rows, most-len(out.Rows.Keys)-len(out.Removed))
 			out.Removed, k.expired = append(out.Removed, k.expired...), k.expired[:0]
 		}
+		k.left[p.to.table] -= len(out.Rows.Keys)
 		if err := k.tables[p.to.table].Err(); err != nil {
 			n.giveBack(c)
 			if c.all {
@@ -116,7 +122,6 @@ func (n *Node) fillCut(ctx context.Context, c *consumer, out *ps.Changes) error 
 			break
 		}
 	}
-	out.Rows.State = nil
 	if out.Whole = p.to.table == len(p.changes); out.Whole {
 		out.At = k.at
 		c.endCut(&n.mu)

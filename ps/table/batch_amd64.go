@@ -147,8 +147,8 @@ func floatsAt(at uintptr, n int) []float32 {
 	return unsafe.Slice((*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
 }
 
-// fetch asks for rows, at most [group], that are about to be read.
-func (t *Mem) fetch(rows []entry) {
+// fetch asks for so many float32 of rows, at most [group], that are about to be read.
+func (t *Mem) fetch(rows []entry, width int) {
 	if !t.vector {
 		return
 	}
@@ -156,7 +156,7 @@ func (t *Mem) fetch(rows []entry) {
 	for i, e := range rows {
 		at[i], metas[i] = t.slabs.address(e.id), t.slabs.metaAddress(e.id)
 	}
-	fetchRows(&at[0], len(rows), uintptr(4*t.slabs.stride))
+	fetchRows(&at[0], len(rows), uintptr(4*width))
 	fetchRows(&metas[0], len(rows), 1)
 }
 

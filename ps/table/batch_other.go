@@ -15,4 +15,4 @@ func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
 func (t *Mem) applyVector(u *Update) { t.applyPortable(u) }
 
 // fetch would ask for rows ahead of their use.
-func (t *Mem) fetch([]entry) {}
+func (t *Mem) fetch([]entry, int) {}

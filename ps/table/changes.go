@@ -12,6 +12,10 @@ type Changes struct {
 	rows    []uint64 // a bit for every row number
 	removed []int64  // in any order, some perhaps more than once, some perhaps with a row again
 	lost    bool     // there were more removed keys than are remembered
+	// listed says that keys and ids are those of the rows, each once, in the order in which they changed first.
+	listed bool
+	keys   []int64
+	ids    []uint32
 }
 
 // NumRows is how many rows have changed, about: numbers of rows that were removed count too.
@@ -45,11 +49,38 @@ func (c *Changes) fit(rows int) {
 // Limit makes a cut leave out the rows that are not among the changes, and keep no other row as it was. It must have been begun at the moment when they were taken, from
 // the same table, and not have been read yet. It excludes updates.
 func (c *Changes) Limit(of Cut) {
-	if r, ok := of.(*retainedCut); ok {
-		of = r.Cut
+	k := cutOf(of)
+	k.only = c
+	if c.listed && !k.done {
+		k.listed, k.last = true, true
+		k.over, k.gone = nil, [ranges][]entry{} // they are listed
 	}
-	of.(*cut).only = c
 }
+
+// entries are those that are listed.
+func (c *Changes) entries() []entry {
+	out := make([]entry, len(c.keys))
+	for i, k := range c.keys {
+		out[i] = entry{Hash(k), k, c.ids[i]}
+	}
+	return out
+}
+
+// list takes note of rows, unless there are more than so many.
+func (c *Changes) list(keys []int64, ids []uint32, most int) {
+	for i, id := range ids {
+		if bit := uint64(1) << (id % 64); c.rows[id/64]&bit == 0 {
+			c.rows[id/64] |= bit
+			c.keys, c.ids = append(c.keys, keys[i]), append(c.ids, id)
+		}
+	}
+	if len(c.keys) > most {
+		c.unlist()
+	}
+}
+
+// unlist leaves the bits alone: the rows are looked for in the index.
+func (c *Changes) unlist() { c.listed, c.keys, c.ids = false, nil, nil }
 
 // Tracker takes note of which rows of a table change. It takes a bit for every row, and 8 bytes for every one that is removed. Its methods exclude
 // everything else that concerns the table.
@@ -59,7 +90,14 @@ type Tracker struct {
 	bounded bool
 }
 
-// Track begins to take note of which rows change, from now on. A bounded tracker remembers about as many removed keys as there are rows; where
+// listShare is of how many rows one may have changed for a bounded tracker to list them. To look through the index costs about as much as to list and sort every fifth of its rows.
+const listShare = 8
+
+// leastListed is how many rows are listed in any case.
+const leastListed = 1024
+
+// Track begins to take note of which rows change, from now on. A bounded tracker is for changes that are taken often: it lists the rows while they are few, in 12 bytes for each,
+// so that what they cost goes by their number and not by that of all rows. It remembers about as many removed keys as there are rows; where
 // more are removed it has lost them, and everything may have changed ([Tracker.Lost]).
 func (t *Mem) Track(bounded bool) *Tracker {
 	k := &Tracker{t: t, bounded: bounded}
@@ -71,13 +109,17 @@ func (t *Mem) Track(bounded bool) *Tracker {
 // Take returns what has changed since it, or [Mem.Track], was called last, and begins again.
 func (k *Tracker) Take() *Changes {
 	c := k.since
-	k.since = &Changes{}
+	k.since = &Changes{listed: k.bounded}
+	if c != nil && c.listed { // as many may come again
+		k.since.keys, k.since.ids = make([]int64, 0, len(c.keys)+len(c.keys)/8), make([]uint32, 0, len(c.keys)+len(c.keys)/8)
+	}
 	k.since.fit(k.t.slabs.cap)
 	return c
 }
 
 // Return makes changes that were taken count again, beside those since.
 func (k *Tracker) Return(c *Changes) {
+	k.since.unlist()
 	k.since.fit(64 * len(c.rows))
 	for i, w := range c.rows {
 		k.since.rows[i] |= w
@@ -110,12 +152,16 @@ func (k *Tracker) removed(key int64) {
 	}
 }
 
-// noteChanged takes note of rows that are about to change.
-func (t *Mem) noteChanged(ids []uint32) {
+// noteChanged takes note of the rows of keys, which are about to change.
+func (t *Mem) noteChanged(keys []int64, ids []uint32) {
 	for _, k := range t.trackers {
 		c := k.since
 		if len(c.rows) < (t.slabs.cap+63)/64 {
 			c.fit(t.slabs.cap)
+		}
+		if c.listed {
+			c.list(keys, ids, max(leastListed, t.len/listShare))
+			continue
 		}
 		rows := c.rows
 		for _, id := range ids {
@@ -125,8 +171,11 @@ func (t *Mem) noteChanged(ids []uint32) {
 }
 
 // noteRemoved takes note of a key whose row goes.
-func (t *Mem) noteRemoved(key int64) {
+func (t *Mem) noteRemoved(key int64, id uint32) {
 	for _, k := range t.trackers {
+		if c := k.since; c.listed && c.has(id) { // the number may come to be another row's
+			c.unlist()
+		}
 		k.removed(key)
 	}
 }

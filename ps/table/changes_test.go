@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,15 +12,17 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// TestChanges reads cuts limited to what has changed, beside a set of keys, while updates and removals continue between two pieces; some of
-// the changes that were taken are given back.
+// TestChanges reads cuts limited to what has changed, beside a set of keys and their rows as they were, while updates and removals continue between two pieces; some of
+// the changes that were taken are given back. Every other tracker lists what has changed, as far as it can.
 func TestChanges(t *testing.T) {
 	t.Parallel()
+	cuts := map[bool]int{} // of what was listed, and of what was not
 	for seed := range uint64(6) {
+		lists := seed%2 == 1
 		r := rand.New(rand.NewPCG(seed, 3))
 		spec := param.Table{Name: "t", Segments: []param.Segment{{Name: "v", Dim: 4, Optimizer: optim.Adagrad{LR: 0.1}}}}
 		tab := table.New(spec, seed, nil)
-		tracker := tab.Track(false)
+		tracker := tab.Track(lists)
 		want, gone := map[int64]bool{}, map[int64]bool{} // gone: removed, perhaps with a row again
 		remove := func(n int) {
 			for _, k := range r.Perm(30_000)[:n] {
@@ -44,11 +47,14 @@ func TestChanges(t *testing.T) {
 			tab.Apply(u)
 		}
 		for round := range 12 {
-			apply(r.IntN(3000))
+			quiet := lists && r.IntN(3) > 0 // nothing goes, so that what changes stays listed
+			apply(r.IntN(1500))
 			if round == 0 {
 				apply(20_000)
 			}
-			remove(r.IntN(2000))
+			if !quiet {
+				remove(r.IntN(2000))
+			}
 			apply(r.IntN(500))
 			changes := tracker.Take()
 			if n := changes.NumRows(); n < len(want) || n > len(want)+len(gone) {
@@ -60,7 +66,18 @@ func TestChanges(t *testing.T) {
 				continue
 			}
 			cut := tab.Cut()
+			cuts[changes.Listed()]++
 			then, removed := want, gone
+			var as table.Rows
+			at := map[int64]int{}
+			for k := range then {
+				at[k] = len(as.Keys)
+				tab.Get(k, &as)
+			}
+			weightsOnly := r.IntN(2) == 0
+			if weightsOnly {
+				table.WeightsOnly(cut)
+			}
 			want, gone = map[int64]bool{}, map[int64]bool{}
 			if got := changes.Removed(); len(got) != len(removed) || slices.ContainsFunc(got, func(k int64) bool { return !removed[k] }) {
 				t.Errorf("seed %d, round %d: %d keys were removed, want %d", seed, round, len(got), len(removed))
@@ -70,19 +87,28 @@ func TestChanges(t *testing.T) {
 			var rows table.Rows
 			var got []int64
 			for cut.Next(&lock, &rows, 1+r.IntN(50)) {
+				for i, k := range rows.Keys {
+					j, w := at[k], 4*i
+					if !then[k] || rows.Times[i] != as.Times[j] || rows.Counts[i] != as.Counts[j] || !slices.Equal(rows.Weights[w:w+4], as.Weights[4*j:4*j+4]) ||
+						!weightsOnly && !slices.Equal(rows.State[w:w+4], as.State[4*j:4*j+4]) {
+						t.Fatalf("seed %d, round %d: key %d has changed: %v; its row is not the one that it had", seed, round, k, then[k])
+					}
+				}
+				if weightsOnly && len(rows.State) > 0 {
+					t.Fatalf("seed %d, round %d: there is state", seed, round)
+				}
 				got = append(got, rows.Keys...)
 				rows.Reset()
 				if len(got) < 300 {
 					apply(r.IntN(200))
-					remove(r.IntN(200))
+					if !quiet {
+						remove(r.IntN(200))
+					}
 				}
 			}
 			cut.Close(&lock)
 			if !slices.IsSortedFunc(got, func(a, b int64) int {
-				if table.Hash(a) < table.Hash(b) {
-					return -1
-				}
-				return 1
+				return cmp.Compare(table.Hash(a), table.Hash(b))
 			}) {
 				t.Errorf("seed %d, round %d: rows are not in the order of their hashes", seed, round)
 			}
@@ -97,5 +123,8 @@ func TestChanges(t *testing.T) {
 			}
 		}
 		tab.Close()
+	}
+	if cuts[true] < 5 || cuts[false] < 5 {
+		t.Errorf("cuts by lists and without: %v", cuts)
 	}
 }

@@ -33,6 +33,10 @@ type cut struct {
 	last    bool
 	// only, if not nil, are the rows that are read.
 	only *Changes
+	// listed says that only has the entries, which are read instead of the segments.
+	listed bool
+	// width is how many float32 of a row's memory are read and kept: all, or those of its weights.
+	width int
 	// unsaved is scratch of save.
 	unsaved []int32
 }
@@ -45,7 +49,7 @@ type entry struct {
 
 // Cut implements [Table].
 func (t *Mem) Cut() Cut {
-	c := &cut{t: t, n: t.numbers.high, rows: t.len}
+	c := &cut{t: t, n: t.numbers.high, rows: t.len, width: t.slabs.stride}
 	if c.saved, c.err = newImages(c.n, t.slabs.stride, t.mem); c.err != nil {
 		c.fail(c.err)
 		c.done = true
@@ -81,7 +85,7 @@ func (c *cut) save(keys []int64, ids []uint32) {
 	}
 	for _, i := range unsaved[:n] {
 		id := ids[i]
-		if c.saved.at[id] != 0 || c.only != nil && !c.only.has(id) { // twice in one update, or not wanted
+		if has[id/64]>>(id%64)&1 != 0 || c.only != nil && !c.only.has(id) { // twice in one update, or not wanted
 			continue
 		}
 		if err := c.saved.save(Hash(keys[i]), id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
@@ -89,6 +93,27 @@ func (c *cut) save(keys []int64, ids []uint32) {
 			return
 		}
 	}
+}
+
+// WeightsOnly makes a cut give rows without optimizer state, and keep none of rows that change. It must not have been read yet, and nothing of its table may have changed since it
+// began. It excludes updates.
+func WeightsOnly(of Cut) {
+	c := cutOf(of)
+	if r, ok := of.(*retainedCut); ok {
+		r.of.stateDim = 0
+	}
+	c.width = c.t.packed
+	if c.saved != nil {
+		c.saved.fit(c.width)
+	}
+}
+
+// cutOf is the cut of a table of any kind.
+func cutOf(of Cut) *cut {
+	if r, ok := of.(*retainedCut); ok {
+		of = r.Cut
+	}
+	return of.(*cut)
 }
 
 // fail ends a cut that cannot be whole. Updates continue.
@@ -103,7 +128,11 @@ func (c *cut) Err() error { return c.err }
 func (c *cut) Next(l sync.Locker, dst *Rows, limit int) bool {
 	before := c.read
 	for c.read == before && !c.done {
-		if len(c.pending) == 0 && !c.last {
+		switch {
+		case c.listed:
+			c.listed = false
+			c.pending = c.order.sort(c.only.entries(), 0, 64)
+		case len(c.pending) == 0 && !c.last:
 			first, width := c.collect(l)
 			c.pending = c.order.sort(c.pending, first, width)
 		}
@@ -221,11 +250,11 @@ func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 	n := min(limit, len(c.pending))
 	for i, e := range c.pending[:n] {
 		if i%group == 0 {
-			c.t.fetch(c.pending[i:min(i+group, n)])
+			c.t.fetch(c.pending[i:min(i+group, n)], c.width)
 		}
 		row, m := c.saved.get(e.id)
 		if row == nil {
-			row, m = c.t.slabs.row(e.id), c.t.slabs.metaOf(e.id)
+			row, m = c.t.slabs.row(e.id)[:c.width], c.t.slabs.metaOf(e.id)
 		}
 		c.t.read(e.key, row, *m, dst)
 	}

@@ -12,6 +12,9 @@ func Vectors() bool { return vectors() }
 // RowBytes is what the weights and the state of a row take.
 func (t *Mem) RowBytes() int { return 4 * t.slabs.stride }
 
+// Listed reports whether the rows are listed.
+func (c *Changes) Listed() bool { return c.listed }
+
 // Order sorts hashes from one on, of so many bits above it, as a cut sorts the entries of a segment.
 type Order struct{ order order }
 

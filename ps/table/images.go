@@ -32,8 +32,8 @@ const metaBytes = int(unsafe.Sizeof(meta{}))
 
 // newImages makes room for images of n rows.
 func newImages(n, stride int, mem *Memory) (*images, error) {
-	im := &images{stride: stride, bytes: metaBytes + (4*stride+7)/8*8}
-	im.arena = arena{mem: mem, size: max(chunkBytes, im.bytes)}
+	im := &images{arena: arena{mem: mem}}
+	im.fit(stride)
 	var raw []byte
 	if size := 4 * n; size >= goSlabBytes {
 		b, mapped, err := mapMemory(size, false)
@@ -50,6 +50,12 @@ func newImages(n, stride int, mem *Memory) (*images, error) {
 	im.has = make([]uint64, (n+63)/64)
 	im.at = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(raw))), n)
 	return im, nil
+}
+
+// fit makes images have so many float32. There must be none yet.
+func (im *images) fit(stride int) {
+	im.stride, im.bytes = stride, metaBytes+(4*stride+7)/8*8
+	im.arena.size = max(chunkBytes, im.bytes)
 }
 
 // perChunk is how many images a chunk holds.
@@ -79,6 +85,9 @@ func (im *images) save(h uint64, id uint32, row []float32, m *meta) error {
 
 // get returns the image of a row, or nil.
 func (im *images) get(id uint32) ([]float32, *meta) {
+	if im.has[id/64]>>(id%64)&1 == 0 { // mostly so, and it fits a cache
+		return nil, nil
+	}
 	p := im.at[id]
 	if p == 0 {
 		return nil, nil

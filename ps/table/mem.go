@@ -292,7 +292,7 @@ func (m *meta) seen(u *Update, i int) {
 
 // save keeps rows that are about to change for the cuts that have not read them.
 func (t *Mem) save(keys []int64, ids []uint32) {
-	t.noteChanged(ids)
+	t.noteChanged(keys, ids)
 	for _, c := range t.cuts {
 		c.save(keys, ids)
 	}
@@ -335,7 +335,7 @@ func (t *Mem) tellSpilled() {
 		for _, c := range t.cuts {
 			c.spill(e)
 		}
-		t.noteChanged([]uint32{e.id}) // a walk may have passed by both of its places
+		t.noteChanged([]int64{e.key}, []uint32{e.id}) // a walk may have passed by both of its places
 	}
 	t.index.spilled = t.index.spilled[:0]
 }
@@ -374,7 +374,7 @@ func (t *Mem) Put(rows *Rows) error {
 		t.index.insert(h, k, id)
 		t.tellSpilled()
 		row := t.slabs.row(id)
-		t.noteChanged([]uint32{id})
+		t.noteChanged([]int64{k}, []uint32{id})
 		t.pack(row, rows.Weights[i*t.dim:][:t.dim])
 		copy(row[t.packed:], rows.State[i*t.stateDim:][:t.stateDim])
 		*t.slabs.metaOf(id) = meta{time: rows.Times[i], count: rows.Counts[i]}
@@ -395,7 +395,7 @@ func (t *Mem) Remove(keys []int64) (removed int) {
 		for _, c := range t.cuts {
 			c.remove(entry{h, k, id}, over)
 		}
-		t.noteRemoved(k)
+		t.noteRemoved(k, id)
 		t.freeNumber(id)
 		t.len--
 		removed++

@@ -4,6 +4,7 @@ package table
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/monolith-go/monolith/internal/failure"
@@ -98,6 +99,12 @@ type Rows struct {
 func (r *Rows) Reset() {
 	r.Keys, r.Times, r.Counts = r.Keys[:0], r.Times[:0], r.Counts[:0]
 	r.Weights, r.State = r.Weights[:0], r.State[:0]
+}
+
+// Grow makes room for n more rows with so many weights and values of state.
+func (r *Rows) Grow(n, dim, stateDim int) {
+	r.Keys, r.Times, r.Counts = slices.Grow(r.Keys, n), slices.Grow(r.Times, n), slices.Grow(r.Counts, n)
+	r.Weights, r.State = slices.Grow(r.Weights, n*dim), slices.Grow(r.State, n*stateDim)
 }
 
 // Hash is the place of a key among all keys: shards own ranges of its highest bits, a table's index is ordered by it.

@@ -110,7 +110,7 @@ func (w *Walk) collect() {
 func (w *Walk) read(dst *Rows, n int) {
 	for i, e := range w.pending[:n] {
 		if i%group == 0 {
-			w.t.fetch(w.pending[i:min(i+group, n)])
+			w.t.fetch(w.pending[i:min(i+group, n)], w.t.slabs.stride)
 		}
 		id, ok := w.t.index.find(e.hash, e.key)
 		if !ok {
