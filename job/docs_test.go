@@ -168,3 +168,21 @@ func TestJobsOfDocuments(t *testing.T) {
 		t.Errorf("%d jobs were found", jobs)
 	}
 }
+
+// TestJobsOfExamples loads every job file of the examples and builds its model.
+func TestJobsOfExamples(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../examples/*/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		cfg, err := job.Load(file, job.LoadOptions{Env: []string{"MONOLITH_DATA=data", "MOVIELENS_BROKER=localhost:9092", "SHOP_BROKER=localhost:9092"}})
+		if err == nil {
+			_, err = job.BuildModel(cfg)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
