@@ -143,7 +143,8 @@ type Eval struct {
 	// positive among the first 10) and mrr@10 (the mean of 1 over the place of the first positive), or @1, @5, @20 and @50, of what each
 	// group is shown. gauc and these need eval.group. log_loss, normalized_entropy (the log loss over that of always predicting the mean
 	// label) and accuracy are of probabilities; calibration (mean prediction over mean label), ece (expected calibration error, bins of
-	// equal width) and ece_mass (bins of equal weight) of their level; mse, rmse, mae and r2 of values.
+	// equal width) and ece_mass (bins of equal weight) of their level; mse, rmse, mae and r2 of values, and of their order xauc (how often,
+	// of two examples with different labels, that with the higher one is predicted higher) and xgauc, the same within each group.
 	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"@metrics"`
 	// Group is the column that metrics within groups go by: the user, or the request. Its hash is stored with the predictions
 	// of the last examples.

@@ -26,8 +26,10 @@ func areaUnderCurve() Metric {
 type Workspace struct {
 	items, spare []uint64 // score in the high half as an ordered integer, index in the low one
 	counts       [3][1 << radixBits]uint32
-	next         []int  // where the next example of each group goes
-	shown        ranked // the group at work
+	next         []int     // where the next example of each group goes
+	shown        ranked    // the group at work
+	places       []int32   // of each example: where its label is among the different ones, from 1
+	tree         []float64 // the weight of examples by place
 }
 
 // radixBits is the width of a digit: three of them hold the 32 bits of a score.

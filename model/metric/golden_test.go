@@ -66,22 +66,11 @@ func TestGoldens(t *testing.T) {
 var slow = map[string]func(p, y, w []float64, groups []int32) float64{
 	"auc": func(p, y, w []float64, _ []int32) float64 { return slowAUC(p, y, w) },
 	"gauc": func(p, y, w []float64, groups []int32) float64 {
-		if groups == nil {
-			return math.NaN()
-		}
-		var sum, total float64
-		for g := range int32(100) {
-			var gp, gy, gw []float64
-			for i := range p {
-				if groups[i] == g {
-					gp, gy, gw = append(gp, p[i]), append(gy, y[i]), append(gw, w[i])
-				}
-			}
-			if auc := slowAUC(gp, gy, gw); !math.IsNaN(auc) {
-				sum, total = sum+auc*slowSum(gw), total+slowSum(gw)
-			}
-		}
-		return sum / total
+		return slowGrouped(slowAUC, p, y, w, groups)
+	},
+	"xauc": func(p, y, w []float64, _ []int32) float64 { return slowXAUC(p, y, w) },
+	"xgauc": func(p, y, w []float64, groups []int32) float64 {
+		return slowGrouped(slowXAUC, p, y, w, groups)
 	},
 	"pr_auc": func(p, y, w []float64, _ []int32) float64 {
 		var sum, total float64
@@ -215,6 +204,43 @@ func slowLogLoss(p, y, w []float64, _ []int32) float64 {
 		e[i] = -y[i]*math.Log(q) - (1-y[i])*math.Log(1-q)
 	}
 	return slowMean(e, w)
+}
+
+// slowGrouped is the mean of f over the groups where it is defined, by their weights.
+func slowGrouped(f func(p, y, w []float64) float64, p, y, w []float64, groups []int32) float64 {
+	if groups == nil {
+		return math.NaN()
+	}
+	var sum, total float64
+	for g := range int32(100) {
+		var gp, gy, gw []float64
+		for i := range p {
+			if groups[i] == g {
+				gp, gy, gw = append(gp, p[i]), append(gy, y[i]), append(gw, w[i])
+			}
+		}
+		if v := f(gp, gy, gw); !math.IsNaN(v) {
+			sum, total = sum+v*slowSum(gw), total+slowSum(gw)
+		}
+	}
+	return sum / total
+}
+
+func slowXAUC(p, y, w []float64) float64 {
+	var right, all float64
+	for i := range p {
+		for j := range p {
+			if y[i] > y[j] {
+				all += w[i] * w[j]
+				if p[i] > p[j] {
+					right += w[i] * w[j]
+				} else if p[i] == p[j] {
+					right += w[i] * w[j] / 2
+				}
+			}
+		}
+	}
+	return right / all
 }
 
 func slowAUC(p, y, w []float64) float64 {

@@ -1,6 +1,6 @@
 // Package metric measures predictions against what happened. Each [Metric] of [All] has a name that job files use, says
 // which way is better, and computes one number of a [Set]: ranking (auc, gauc), probabilities (log_loss,
-// normalized_entropy, accuracy), their level (calibration, ece) and values (mse, rmse, mae, r2). A [Window] keeps the last
+// normalized_entropy, accuracy), their level (calibration, ece), values (mse, rmse, mae, r2) and their order (xauc). A [Window] keeps the last
 // examples of a stream for them.
 //
 // Everywhere an example counts with its weight, nil weights stand for 1, and an example of weight 0 has no effect. A
@@ -31,6 +31,8 @@ func All() []Metric {
 		rootMeanSquared(),
 		meanAbsolute(),
 		determination(),
+		orderedPairs(),
+		groupedPairs(),
 	}, rankings()...)
 }
 

@@ -1,19 +1,30 @@
 """Writes golden.json: metrics as scikit-learn computes them, for TestGoldens.
 
-    python3 -m venv v && v/bin/pip install scikit-learn==1.9.1 && v/bin/python golden.py > golden.json
+    python3 -m venv v && v/bin/pip install scikit-learn==1.9.1 scipy==1.17.1 && v/bin/python golden.py > golden.json
 
 Numbers are multiples of 1/1024, so that float32 and float64 hold the same. scikit-learn has no expected calibration error,
 normalised entropy and grouped AUC: they are put together here of its calibration_curve, log_loss and roc_auc_score, as the
-papers say.
+papers say. xauc and xgauc are put together of SciPy's Somers' D, rows being repeated where they have weights.
 """
 
 import json
 import random
 
 import numpy as np
+import scipy
 import sklearn
+from scipy.stats import somersd
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
+
+
+
+def xauc(y, p):
+    """How often a pair with different labels is predicted in their order; None where there is no such pair."""
+    if len(set(y.tolist())) < 2:
+        return None
+    return 0.5 + 0.5 * somersd(y, p).statistic
+
 
 random.seed(7)
 cases = []
@@ -42,6 +53,9 @@ for name, n, weighted, levels in [("plain", 200, False, 1000), ("weighted", 200,
             weight = w[at].sum()
             area += weight * metrics.roc_auc_score(y[at], p[at], sample_weight=w[at])
             total += weight
+    rvalue, rguess, rgroups = (np.repeat(x, times) for x in (value, guess, groups))
+    grouped = [(xauc(rvalue[rgroups == g], rguess[rgroups == g]), w[groups == g].sum()) for g in sorted(set(rgroups.tolist()))]
+    grouped = [(v, weight) for v, weight in grouped if v is not None]
     cases.append({
         "name": name,
         "predictions": p.tolist(), "labels": y.tolist(), "weights": w.tolist() if weighted else None, "groups": groups.tolist(),
@@ -59,6 +73,8 @@ for name, n, weighted, levels in [("plain", 200, False, 1000), ("weighted", 200,
             "rmse": metrics.root_mean_squared_error(value, guess, sample_weight=w),
             "mae": metrics.mean_absolute_error(value, guess, sample_weight=w),
             "r2": metrics.r2_score(value, guess, sample_weight=w),
+            "xauc": xauc(rvalue, rguess),
+            "xgauc": sum(v * weight for v, weight in grouped) / sum(weight for _, weight in grouped),
         },
     })
-print(json.dumps({"source": f"scikit-learn {sklearn.__version__}, numpy {np.__version__}, golden.py", "cases": cases}, indent=None))
+print(json.dumps({"source": f"scikit-learn {sklearn.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, golden.py", "cases": cases}, indent=None))
