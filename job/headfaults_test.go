@@ -26,7 +26,7 @@ model: {shared_bottom: {dim: 4, hidden: [8]}}
 func TestHeadFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ old, with, want string }{
-		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson; did you mean "huber"?`},
+		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
 		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
 		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
 		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},
@@ -35,10 +35,12 @@ func TestHeadFaults(t *testing.T) {
 		{"mask: click", "mask: clik", `did you mean "click"?`},
 		{"mask: click", "mask: {positive: '>= 1'}", `heads[1].mask.positive: is ">= 1", but there is no column`},
 		{"mask: click", "mask: {column: click, positive: most}", `heads[1].mask.positive: is "most", not an operator and a number such as ">= 4"`},
-		{"loss: huber", "loss: huber, metrics: [auc]", `heads[1].metrics[0]: is auc, which is of probabilities, and huber predicts none; take of mse, rmse, mae, r2, calibration`},
+		{"loss: huber", "loss: huber, metrics: [auc]", `heads[1].metrics[0]: is auc, which is of probabilities, and huber predicts none; take of mse, rmse, mae, r2, xauc, calibration`},
 		{"loss: huber", "loss: huber, metrics: [rms]", `heads[1].metrics[0]: is "rms", not one of `},
 		{"metrics: [auc]", "metrics: [gauc]", `heads[0].metrics[0]: is gauc, which needs eval.group`},
 		{"loss: huber", "loss: huber, sample_rate: 0.5", `heads[1].sample_rate: is 0.5, but huber does not support sampled negatives`},
+		{"loss: huber", "loss: huber, group: user", `heads[1].group: is "user", but huber does not compare examples; use bpr, pairwise_hinge, lambda_rank, list_softmax`},
+		{"loss: huber", "loss: bpr, group: usr", `heads[1].group: `},
 		{"loss: huber", "loss: huber, weight: 0", `heads[1].weight: is 0, must be above 0`},
 		{"heads:", "  label: bought\nheads:", `parse.label: is the label of a job without heads; each of heads has its own`},
 		{"model:", "eval: {source: {text: {files: [y]}}}\ntrain: {early_stop: {metric: seconds.auc}}\nmodel:", `train.early_stop.metric: is seconds.auc, which the heads' metrics do not compute; did you mean`},

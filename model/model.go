@@ -63,6 +63,8 @@ type Head struct {
 	// Mask is a column of booleans, false where a row has no label for this head: the row then adds nothing to the head's
 	// loss and is still one of the rows it is divided by. Empty: all rows have one.
 	Mask string `json:"mask,omitempty"`
+	// Group is the key column whose values say which rows are a list, for losses with Ranks set. Empty: the batch is one.
+	Group string `json:"group,omitempty"`
 	// Metrics are the names of those that the head is measured by; empty: what suits the loss.
 	Metrics []string `json:"metrics,omitempty"`
 }
@@ -136,10 +138,13 @@ type Inputs struct {
 	// Values[t] holds the weights of the batch's distinct fids of table t, [n, Tables[t].Dim()].
 	Values [][]float32
 	// Labels[h] are those of head h, [rows, columns of the head], in the range that its loss accepts. Only Step reads them,
-	// Mask and Weights.
+	// Mask, Groups and Weights.
 	Labels [][]float32
 	// Mask[h] [rows] is false in the rows that have no label for head h; nil, or nil for a head: all have one.
 	Mask [][]bool
+	// Groups[h] [rows] numbers the group that each row is in for head h, from 0 in the order of their first rows; nil, or nil for a head:
+	// all are in one.
+	Groups [][]int32
 	// Weights [rows] are example weights, nil for 1.
 	Weights []float32
 	// Examples is how many examples the model was trained on before the batch; Step reads it where a segment's compressor goes by it.

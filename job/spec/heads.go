@@ -19,8 +19,14 @@ type Head struct {
 	Label Label `yaml:"label"`
 	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; squared, absolute and huber
 	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
-	// up and predicts their mean.
+	// up and predicts their mean. The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
+	// means something: bpr and pairwise_hinge learn, of two with different labels, which has the higher one; lambda_rank (labels from 0 to
+	// 30) learns that most where it matters to the NDCG; list_softmax (labels from 0 up) learns which is chosen. docs/heads.md.
 	Loss string `yaml:"loss" default:"cross_entropy" enum:"@losses"`
+	// Group is the column of the user, or the request, within which a loss that compares examples does so: rows of a batch with equal values are
+	// a list; those without a value are one too. Records of one group should follow each other, since a batch sees only its own. Default:
+	// the whole batch is one list.
+	Group string `yaml:"group"`
 	// Weight multiplies the head's loss where the losses of the heads are added up.
 	Weight float64 `yaml:"weight" default:"1" above:"0"`
 	// Mask chooses the rows that have this label. Absent: all, and one without it is a bad row. {}: those that have it.
@@ -29,7 +35,7 @@ type Head struct {
 	// cross_entropy.
 	SampleRate float64 `yaml:"sample_rate" default:"1" above:"0" max:"1"`
 	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
-	// probabilities, of values mae, rmse and, for squared, r2.
+	// probabilities, of values mae, rmse and, for squared, r2, of scores xauc, which for labels of 0 and 1 is the AUC.
 	Metrics []string `yaml:"metrics" enum:"@metrics"`
 }
 
@@ -49,6 +55,16 @@ func (c *Config) FindLoss(name string) (*loss.Loss, bool) {
 		return nil, false
 	}
 	return &c.set.Losses[i], true
+}
+
+// ranking are the names of the losses that compare examples.
+func (c *Config) ranking() (names []string) {
+	for _, l := range c.set.Losses {
+		if l.Ranks {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // FindMetric returns the metric of that name, of those that the job may name.
@@ -109,6 +125,17 @@ func (e *Eval) Keys() (columns []string) {
 			if !slices.Contains(columns, column) {
 				columns = append(columns, column)
 			}
+		}
+	}
+	return columns
+}
+
+// Keys are the columns that are passed on as text: those of eval, and the groups of losses.
+func (c *Config) Keys() []string {
+	columns := c.Eval.Keys()
+	for _, h := range c.Heads {
+		if h.Group != "" && !slices.Contains(columns, h.Group) {
+			columns = append(columns, h.Group)
 		}
 	}
 	return columns
@@ -203,6 +230,10 @@ func (v *validator) heads(known []string) {
 		if h.SampleRate != 1 && !l.Sampled {
 			v.fault(path+".sample_rate", "is %v, but %s does not support sampled negatives", h.SampleRate, l.Name)
 		}
+		v.column(h.Group, path+".group", known)
+		if h.Group != "" && !l.Ranks {
+			v.fault(path+".group", "is %q, but %s does not compare examples; use %s", h.Group, l.Name, strings.Join(c.ranking(), ", "))
+		}
 		if m := h.Mask; m != nil {
 			v.column(m.Column, path+".mask.column", known)
 			v.positive(m.Positive, path+".mask.positive")
@@ -252,7 +283,7 @@ func (v *validator) metrics(names []string, path string, l *loss.Loss) {
 			v.fault(at, "is %s, which is there already", name)
 		}
 		if m.Probabilities && !probabilities {
-			v.fault(at, "is %s, which is of probabilities, and %s predicts none; take of mse, rmse, mae, r2, calibration", name, l.Name)
+			v.fault(at, "is %s, which is of probabilities, and %s predicts none; take of mse, rmse, mae, r2, xauc, calibration", name, l.Name)
 		}
 		if m.Grouped && v.c.Eval.Group == "" {
 			v.fault(at, "is %s, which needs eval.group: the column of the user, or the request", name)

@@ -126,6 +126,9 @@ func (c *Config) Recipe() Recipe {
 		if h.Mask != nil {
 			k.set("mask", settingsOf(*h.Mask))
 		}
+		if h.Group != "" {
+			k.set("group", h.Group)
+		}
 		r.Heads = append(r.Heads, k)
 	}
 	if p.Weight != nil {

@@ -141,7 +141,7 @@ func (v *validator) evalHas(columns []string, p *Parse) {
 			reads = append(reads, h.Mask.Column)
 		}
 	}
-	reads = append(reads, v.c.Eval.Keys()...)
+	reads = append(reads, v.c.Keys()...)
 	if p.Weight != nil {
 		reads = append(reads, p.Weight.Column)
 	}

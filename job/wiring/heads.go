@@ -21,6 +21,9 @@ func heads(c *spec.Config) []model.Head {
 		if h.Mask != nil {
 			g.Mask = pipeline.MaskColumn(h.Name)
 		}
+		if h.Group != "" {
+			g.Group = pipeline.KeyColumn(h.Group)
+		}
 		g.Metrics = h.Metrics
 		out = append(out, g)
 	}

@@ -218,7 +218,7 @@ func (r Reading) ParseOptions() parse.Options {
 	out := parse.Options{
 		Columns: r.Columns, Fields: p.Fields, Labels: labels(r.Job, r.Format),
 	}
-	keys, weighed := r.Job.Eval.Keys(), p.Weight != nil
+	keys, weighed := r.Job.Keys(), p.Weight != nil
 	if f := r.Fields; f != nil {
 		keys, weighed = f.Keys, weighed && f.Weight
 		if !f.Labels && r.Format != "libfm" { // whose records have one anyway, which is a good one by the job's rules alone

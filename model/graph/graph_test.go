@@ -872,6 +872,15 @@ func TestHeads(t *testing.T) {
 		heads[l.Name] = func(b *bed) []graph.Output {
 			return []graph.Output{{Head: model.Head{Name: "y", Loss: l.Name}, Node: b.weigh(b.vec())}}
 		}
+		if l.Ranks {
+			heads[l.Name+" within groups"] = func(b *bed) []graph.Output {
+				x := b.Sigmoid(b.vec())
+				return []graph.Output{
+					{Head: model.Head{Name: "click", Loss: loss.CrossEntropy}, Node: b.Linear(x, b.tensor("a", 6, 1), nil)},
+					{Head: model.Head{Name: "order", Loss: l.Name, Group: "user", Weight: 0.5}, Node: b.Linear(x, b.tensor("b", 6, 1), nil)},
+				}
+			}
+		}
 	}
 	for name, build := range heads {
 		t.Run(name, func(t *testing.T) {
@@ -905,6 +914,7 @@ func TestHeadFaults(t *testing.T) {
 		graph.Output{Head: model.Head{Name: "d", Loss: loss.CrossEntropy, Labels: []string{"x", "y"}}, Node: x},
 		graph.Output{Head: model.Head{Name: "e", Loss: loss.CrossEntropy, Width: 6, Labels: []string{"a", "b", "c", "d", "e"}}, Node: b.vec()},
 		graph.Output{Head: model.Head{Name: "f", Loss: loss.CrossEntropy}, Node: other},
+		graph.Output{Head: model.Head{Name: "g", Loss: loss.CrossEntropy, Group: "user"}, Node: x},
 	)
 	if err == nil {
 		t.Fatal("no error")
@@ -913,7 +923,7 @@ func TestHeadFaults(t *testing.T) {
 		"a head has no name", `head "a": loss "mse" is unknown`, `head "a" is there twice`, `head "a": weight -1`,
 		`head "b": squared does not support sampled negatives`, `head "c": sample rate 2 is not in (0, 1]`,
 		`head "d": 2 label columns, cross_entropy of 1 outputs reads 1`, `head "e": 5 label columns, cross_entropy of 6 outputs reads 6`,
-		`head "f": a value of another graph`,
+		`head "f": a value of another graph`, `head "g": cross_entropy does not compare the rows of a group, its group is "user"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not contain %q:\n%v", want, err)

@@ -55,6 +55,9 @@ func (b *Builder) addOutput(o Output) output {
 	if n := l.NumLabels(h.Width); len(h.Labels) > 1 && len(h.Labels) != n {
 		b.fault("head %q: %d label columns, %s of %d outputs reads %d", h.Name, len(h.Labels), l.Name, h.Width, n)
 	}
+	if h.Group != "" && !l.Ranks {
+		b.fault("head %q: %s does not compare the rows of a group, its group is %q", h.Name, l.Name, h.Group)
+	}
 	if h.SampleRate != 1 && !l.Sampled {
 		b.fault("head %q: %s does not support sampled negatives, its sample rate is %v", h.Name, l.Name, h.SampleRate)
 	}

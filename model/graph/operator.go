@@ -194,6 +194,9 @@ func (g *Graph) Text() string {
 		if o.head.SampleRate != 1 {
 			fmt.Fprintf(&b, " sample rate %g", o.head.SampleRate)
 		}
+		if o.head.Group != "" {
+			fmt.Fprintf(&b, " by %s", o.head.Group)
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()

@@ -42,6 +42,9 @@ func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64,
 		if in.Mask != nil {
 			t.Mask = in.Mask[h]
 		}
+		if in.Groups != nil {
+			t.Groups = in.Groups[h]
+		}
 		value := o.loss.Reference(t)
 		r.Losses = append(r.Losses, value)
 		r.Total += float64(o.head.Weight) * value

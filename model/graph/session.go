@@ -33,6 +33,8 @@ type Session struct {
 	logits [][]float32
 	// spare takes the gradient of a value that two heads share.
 	spare []float32
+	// ranking is what losses of lists compute in.
+	ranking loss.Work
 
 	// compressed[t] are the values that are read of table t where a segment of it has a compressor, read is the batch with them.
 	compressed [][]float32
@@ -157,10 +159,13 @@ func (s *Session) learn(h int) {
 	b := &s.batches[h]
 	*b = loss.Batch{
 		Rows: s.rows, Width: o.head.Width, Outputs: s.vals[o.node], Labels: s.in.Labels[h], Weights: s.in.Weights,
-		Shift: o.shift, Scale: float64(o.head.Weight), Predictions: s.predictions[h], Grad: target,
+		Shift: o.shift, Scale: float64(o.head.Weight), Predictions: s.predictions[h], Grad: target, Work: &s.ranking,
 	}
 	if s.in.Mask != nil {
 		b.Mask = s.in.Mask[h]
+	}
+	if s.in.Groups != nil {
+		b.Groups = s.in.Groups[h]
 	}
 	s.losses[h] = o.loss.Step(b)
 	if !first {
@@ -168,10 +173,11 @@ func (s *Session) learn(h int) {
 	}
 }
 
-// checkLabels panics when labels, masks or weights do not fit the heads.
+// checkLabels panics when labels, masks, groups or weights do not fit the heads.
 func (s *Session) checkLabels(in *model.Inputs) {
-	if len(in.Labels) != len(s.g.outputs) || in.Mask != nil && len(in.Mask) != len(s.g.outputs) {
-		panic(fmt.Sprintf("graph: labels of %d and masks of %d heads, the graph has %d", len(in.Labels), len(in.Mask), len(s.g.outputs)))
+	heads := len(s.g.outputs)
+	if len(in.Labels) != heads || in.Mask != nil && len(in.Mask) != heads || in.Groups != nil && len(in.Groups) != heads {
+		panic(fmt.Sprintf("graph: labels of %d, masks of %d and groups of %d heads, the graph has %d", len(in.Labels), len(in.Mask), len(in.Groups), heads))
 	}
 	if in.Weights != nil && len(in.Weights) != s.rows {
 		panic(fmt.Sprintf("graph: %d weights for %d rows", len(in.Weights), s.rows))
@@ -180,6 +186,9 @@ func (s *Session) checkLabels(in *model.Inputs) {
 		o := &s.g.outputs[h]
 		if want := s.rows * o.loss.NumLabels(o.head.Width); len(in.Labels[h]) != want {
 			panic(fmt.Sprintf("graph: head %q has %d labels for %d rows, want %d", o.head.Name, len(in.Labels[h]), s.rows, want))
+		}
+		if in.Groups != nil && in.Groups[h] != nil && len(in.Groups[h]) != s.rows {
+			panic(fmt.Sprintf("graph: head %q has groups of %d for %d rows", o.head.Name, len(in.Groups[h]), s.rows))
 		}
 		if in.Mask != nil && in.Mask[h] != nil && len(in.Mask[h]) != s.rows {
 			panic(fmt.Sprintf("graph: head %q has a mask of %d for %d rows", o.head.Name, len(in.Mask[h]), s.rows))

@@ -17,7 +17,7 @@ const (
 )
 
 // all is the list; its order is that of documentation.
-var all = []Loss{
+var all = append([]Loss{
 	{
 		Name: CrossEntropy, Formula: "-y·ln σ(z) - (1-y)·ln(1-σ(z))",
 		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss", "calibration"}, Sampled: true,
@@ -67,7 +67,7 @@ var all = []Loss{
 			return mean - y*math.Log(mean)
 		}),
 	},
-}
+}, rankings()...)
 
 // absolute is |z-y| with its derivative.
 func absolute(z, y float64) (value, slope float64) {

@@ -22,6 +22,9 @@ type Loss struct {
 	Metrics []string
 	// Sampled reports whether a head with this loss may have a sample rate of negatives.
 	Sampled bool
+	// Ranks reports whether it compares the examples of a list, which are those of a group, or all of a batch. Outputs are then scores, of
+	// which the order alone is learnt.
+	Ranks bool
 
 	// numLabels is the number of label columns of width outputs; nil: one for each.
 	numLabels func(width int) int
@@ -74,6 +77,10 @@ type Batch struct {
 	// Weights [Rows] multiply the rows' losses; nil: all 1. Mask [Rows] is false where a row has no label; nil: all have.
 	Weights []float32
 	Mask    []bool
+	// Groups [Rows] numbers the list that each row is in, from 0 up, for losses with Ranks set; nil: all rows are one.
+	Groups []int32
+	// Work is what such losses compute in; nil: they take memory of their own.
+	Work *Work
 	// Shift is added to outputs for the loss and not for the prediction: -ln(sample rate), or 0.
 	Shift float64
 	// Scale multiplies the gradient and not the loss that is returned.
@@ -102,7 +109,8 @@ func (l *Loss) NumLabels(width int) int {
 }
 
 // Step returns Σ wᵣ·(the row's loss) / rows, the mean over the rows of the examples' weighted losses, and writes
-// predictions and gradients. A row's loss is the sum over its outputs. No rows give 0. It allocates nothing.
+// predictions and gradients. A row's loss is the sum over its outputs; with Ranks set there are losses of lists in its place, which are
+// added up in the order of the groups' numbers. No rows give 0. It allocates nothing, once Work is large enough.
 //
 // The divisor is the number of rows and not the sum of the weights: a row of weight k then adds to the gradient what k
 // rows of weight 1 add, whatever else is in the batch, and a batch of one row still knows its weight. Masked rows count
@@ -124,6 +132,7 @@ type Batch64 struct {
 	Labels      []float32
 	Weights     []float32
 	Mask        []bool
+	Groups      []int32
 	// Rate is the sample rate of negatives.
 	Rate float64
 }

@@ -27,6 +27,12 @@ func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Bat
 	for range rows {
 		b.Weights = append(b.Weights, float32(rng.IntN(3)))
 		b.Mask = append(b.Mask, rng.IntN(4) > 0)
+		if l.Ranks && seed%2 == 0 {
+			b.Groups = append(b.Groups, int32(rng.IntN(6)))
+		}
+	}
+	if l.Ranks {
+		b.Work = new(loss.Work)
 	}
 	for i := range rows * width {
 		b.Outputs = append(b.Outputs, float32(rng.NormFloat64()*2))
@@ -35,11 +41,14 @@ func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Bat
 			y = float32(math.NaN()) // what a masked row has for a label must not matter
 		} else {
 			y = min(max(y, l.Labels.Min), l.Labels.Max)
+			if l.Ranks {
+				y = float32(math.Round(float64(y))) // some are equal
+			}
 		}
 		b.Labels = append(b.Labels, y)
 		t.Outputs = append(t.Outputs, float64(b.Outputs[i]))
 	}
-	t.Labels, t.Weights, t.Mask = b.Labels, b.Weights, b.Mask
+	t.Labels, t.Weights, t.Mask, t.Groups = b.Labels, b.Weights, b.Mask, b.Groups
 	return b, t
 }
 
@@ -53,29 +62,31 @@ func TestLossesFollowReference(t *testing.T) {
 				if rate != 1 && !l.Sampled {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/width=%d/rate=%g", l.Name, width, rate), func(t *testing.T) {
-					t.Parallel()
-					b, twin := random(&l, 40, width, rate, 1)
-					if got, want := l.Step(b), l.Reference(twin); !near(got, want, 1e-6) {
-						t.Errorf("loss %v, want %v", got, want)
-					}
-					for i, want := range l.Link.Reference(twin.Outputs, width) {
-						if !near(float64(b.Predictions[i]), want, 1e-6) {
-							t.Errorf("prediction %d is %v, want %v", i, b.Predictions[i], want)
+				for seed := range uint64(4) {
+					t.Run(fmt.Sprintf("%s/width=%d/rate=%g/seed=%d", l.Name, width, rate, seed), func(t *testing.T) {
+						t.Parallel()
+						b, twin := random(&l, 40, width, rate, seed)
+						if got, want := l.Step(b), l.Reference(twin); !near(got, want, 1e-6) {
+							t.Errorf("loss %v, want %v", got, want)
 						}
-					}
-					const h = 1e-6
-					for i, z := range twin.Outputs {
-						twin.Outputs[i] = z + h
-						up := l.Reference(twin)
-						twin.Outputs[i] = z - h
-						down := l.Reference(twin)
-						twin.Outputs[i] = z
-						if want := b.Scale * (up - down) / (2 * h); math.Abs(float64(b.Grad[i])-want) > 1e-5 {
-							t.Errorf("gradient %d is %v, central difference %v", i, b.Grad[i], want)
+						for i, want := range l.Link.Reference(twin.Outputs, width) {
+							if !near(float64(b.Predictions[i]), want, 1e-6) {
+								t.Errorf("prediction %d is %v, want %v", i, b.Predictions[i], want)
+							}
 						}
-					}
-				})
+						const h = 1e-6
+						for i, z := range twin.Outputs {
+							twin.Outputs[i] = z + h
+							up := l.Reference(twin)
+							twin.Outputs[i] = z - h
+							down := l.Reference(twin)
+							twin.Outputs[i] = z
+							if want := b.Scale * (up - down) / (2 * h); math.Abs(float64(b.Grad[i])-want) > 1e-5 {
+								t.Errorf("gradient %d is %v, central difference %v", i, b.Grad[i], want)
+							}
+						}
+					})
+				}
 			}
 		}
 	}
@@ -110,6 +121,92 @@ func TestValuesByHand(t *testing.T) {
 		if got := l.Step(b); !near(got, test.want, 1e-12) || b.Predictions[0] != test.prediction || b.Grad[0] != test.grad {
 			t.Errorf("%s of %v and %v: loss %v, prediction %v, gradient %v, want %v, %v, %v",
 				test.name, test.z, test.y, got, b.Predictions[0], b.Grad[0], test.want, test.prediction, test.grad)
+		}
+	}
+}
+
+// TestListsByHand checks numbers of losses of lists that are easily worked out: of two rows, the first of which is the better one, as one
+// list, with a third row in a list of its own, and with weights.
+func TestListsByHand(t *testing.T) {
+	t.Parallel()
+	ndcg := 1 - 1/math.Log2(3) // what exchanging two places, of which one has a label of 1, does
+	for _, test := range []struct {
+		name    string
+		z       []float32
+		weights []float32
+		groups  []int32
+		want    float64
+		grad    []float32
+	}{
+		{loss.BPR, []float32{0, 0}, nil, nil, math.Ln2, []float32{-.5, .5}},
+		{loss.BPR, []float32{0, 0, 9}, nil, []int32{1, 1, 0}, 2 * math.Ln2 / 3, []float32{-1. / 3, 1. / 3, 0}},
+		{loss.BPR, []float32{0, 0}, []float32{3, 1}, nil, 2 * math.Ln2, []float32{-1, 1}},
+		{loss.BPR, []float32{-200, 200}, nil, nil, 400, []float32{-1, 1}},
+		{loss.PairwiseHinge, []float32{.25, 0}, nil, nil, .75, []float32{-1, 1}},
+		{loss.PairwiseHinge, []float32{3, 0}, nil, nil, 0, []float32{0, 0}},
+		{loss.LambdaRank, []float32{0, 0}, nil, nil, ndcg * math.Ln2 / 2, []float32{float32(-ndcg / 4), float32(ndcg / 4)}},
+		{loss.ListSoftmax, []float32{0, 0}, nil, nil, math.Ln2, []float32{-.5, .5}},
+		{loss.ListSoftmax, []float32{0, 0}, []float32{1, 3}, nil, 2 * math.Log(4), []float32{-1.5, 1.5}},
+		{loss.ListSoftmax, []float32{300, -300}, nil, nil, 0, []float32{0, 0}},
+	} {
+		l, err := loss.Find(test.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(test.z)
+		labels := []float32{1, 0, 1}[:n]
+		b := &loss.Batch{Rows: n, Width: 1, Outputs: test.z, Labels: labels, Weights: test.weights, Groups: test.groups, Scale: 1, Predictions: make([]float32, n), Grad: make([]float32, n)}
+		got := l.Step(b)
+		if !near(got, test.want, 1e-12) || !slices.Equal(b.Predictions, test.z) {
+			t.Errorf("%s of %v: loss %v, predictions %v, want %v", test.name, test.z, got, b.Predictions, test.want)
+		}
+		for i, want := range test.grad {
+			if !near(float64(b.Grad[i]), float64(want), 1e-6) {
+				t.Errorf("%s of %v: gradient %v, want %v", test.name, test.z, b.Grad, test.grad)
+			}
+		}
+	}
+}
+
+// TestListsAreApart: a batch of two groups, however their rows lie among each other, has the losses of both alone, and weights count as rows
+// that are there more than once.
+func TestListsAreApart(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 5))
+	step := func(l *loss.Loss, z, y, w []float32, groups []int32) float64 {
+		n := len(z)
+		b := &loss.Batch{Rows: n, Width: 1, Outputs: z, Labels: y, Weights: w, Groups: groups, Scale: 1, Predictions: make([]float32, n), Grad: make([]float32, n)}
+		return l.Step(b) * float64(n)
+	}
+	for _, l := range loss.All() {
+		if !l.Ranks {
+			continue
+		}
+		var all, one, two, many [4][]float32 // outputs, labels, weights
+		var groups []int32
+		for range 30 {
+			row := [3]float32{float32(rng.NormFloat64()), float32(rng.IntN(3)), float32(1 + rng.IntN(3))}
+			g := int32(rng.IntN(2))
+			part := &one
+			if g == 1 {
+				part = &two
+			}
+			groups = append(groups, g)
+			for c, v := range row {
+				all[c], part[c] = append(all[c], v), append(part[c], v)
+				for range int(row[2]) {
+					many[c] = append(many[c], v)
+				}
+			}
+		}
+		if got, want := step(&l, all[0], all[1], all[2], groups), step(&l, one[0], one[1], one[2], nil)+step(&l, two[0], two[1], two[2], nil); !near(got, want, 1e-12) {
+			t.Errorf("%s: %v of both groups, %v of each", l.Name, got, want)
+		}
+		if l.Name == loss.LambdaRank { // the places of rows that are there twice are others
+			continue
+		}
+		if got, want := step(&l, all[0], all[1], all[2], nil), step(&l, many[0], many[1], nil, nil); !near(got, want, 1e-12) {
+			t.Errorf("%s: %v with weights, %v of repeated rows", l.Name, got, want)
 		}
 	}
 }

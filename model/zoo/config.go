@@ -436,8 +436,12 @@ func (c Config) writeHeads(b *strings.Builder) {
 		return
 	}
 	for _, h := range c.Heads {
-		fmt.Fprintf(b, ",head(%q,loss=%s,labels=%q,width=%d,weight=%g,sample_rate=%g,mask=%q,metrics=%q)",
+		fmt.Fprintf(b, ",head(%q,loss=%s,labels=%q,width=%d,weight=%g,sample_rate=%g,mask=%q,metrics=%q",
 			h.Name, h.Loss, h.Labels, h.Width, h.Weight, h.SampleRate, h.Mask, h.Metrics)
+		if h.Group != "" {
+			fmt.Fprintf(b, ",group=%q", h.Group)
+		}
+		b.WriteByte(')')
 	}
 }
 

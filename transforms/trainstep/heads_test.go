@@ -2,6 +2,7 @@ package trainstep_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -24,6 +25,7 @@ func TestScoreOfHeads(t *testing.T) {
 		Heads: []model.Head{
 			{Name: "click", Loss: loss.CrossEntropy, Labels: []string{pipeline.LabelColumn("click")}},
 			{Name: "seconds", Loss: loss.Squared, Labels: []string{pipeline.LabelColumn("seconds")}, Mask: pipeline.MaskColumn("seconds")},
+			{Name: "order", Loss: loss.BPR, Labels: []string{pipeline.LabelColumn("click")}, Group: pipeline.KeyColumn("user")},
 		},
 	})
 	if err != nil {
@@ -67,10 +69,13 @@ func TestScoreOfHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := look.Process(t.Context(), batch, func(p *trainstep.Prepared) error {
+		if groups := p.Inputs().Groups; len(groups) != 3 || groups[0] != nil || groups[1] != nil || !slices.Equal(groups[2], []int32{0, 1, 2, 3, 0, 1, 2}) {
+			t.Errorf("groups %v", groups)
+		}
 		return score.Process(t.Context(), p, func(s *trainstep.Scored) error {
 			defer s.Release()
 			got := s.Scores()
-			if got.Rows != rows || len(got.Heads) != 2 || len(got.Keys) != 1 || got.Heads[0].Mask != nil || len(got.Heads[1].Mask) != rows {
+			if got.Rows != rows || len(got.Heads) != 3 || len(got.Keys) != 1 || got.Heads[0].Mask != nil || len(got.Heads[1].Mask) != rows {
 				t.Fatalf("got %+v", got)
 			}
 			for i := range rows {

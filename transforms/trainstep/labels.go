@@ -9,6 +9,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/score"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/fid"
 )
 
 // labels are where the labels of one head lie in a batch: in one column of n numbers a row, or in n columns.
@@ -17,12 +18,13 @@ type labels struct {
 	names []string
 	n     int
 	mask  string // empty: none
+	group string // the key column of lists; empty: none
 }
 
 func labelsOf(m model.Model) []labels {
 	var out []labels
 	for _, h := range m.Heads() {
-		l := labels{head: h.Name, names: h.Labels, n: numLabels(h), mask: h.Mask}
+		l := labels{head: h.Name, names: h.Labels, n: numLabels(h), mask: h.Mask, group: h.Group}
 		if len(l.names) == 0 {
 			l.names = []string{pipeline.ColLabel}
 		}
@@ -56,14 +58,17 @@ func (l *labels) columns() (want []arrow.Field) {
 	if l.mask != "" {
 		want = append(want, arrow.Field{Name: l.mask, Type: arrow.FixedWidthTypes.Boolean})
 	}
+	if l.group != "" {
+		want = append(want, arrow.Field{Name: l.group, Type: arrow.BinaryTypes.Binary})
+	}
 	return want
 }
 
-// labels points the inputs at the labels and masks of the batch. They are in the range that the losses accept: parsing sees to
+// labels points the inputs at the labels, groups and masks of the batch. They are in the range that the losses accept: parsing sees to
 // that ([pipeline.ColLabel]).
 func (l *lookup) labels(p *Prepared) error {
 	heads := l.stage.heads
-	p.in.Labels, p.in.Mask = resize(p.in.Labels, len(heads)), nil
+	p.in.Labels, p.in.Mask, p.in.Groups = resize(p.in.Labels, len(heads)), nil, nil
 	if p.in.NumRows == 0 { // such a batch may have no columns
 		clear(p.in.Labels)
 		return nil
@@ -78,6 +83,11 @@ func (l *lookup) labels(p *Prepared) error {
 			p.in.Labels[i] = y
 		} else if err := l.interleave(p, i); err != nil {
 			return err
+		}
+		if h.group != "" {
+			if err := l.number(p, i); err != nil {
+				return err
+			}
 		}
 		if h.mask == "" {
 			continue
@@ -98,6 +108,37 @@ func (l *lookup) labels(p *Prepared) error {
 		}
 		p.in.Mask[i] = p.masks[i]
 	}
+	return nil
+}
+
+// number numbers the groups of head i in the order of their first rows. Values are distinguished by their hashes, as in traces.
+func (l *lookup) number(p *Prepared, i int) error {
+	h := &l.stage.heads[i]
+	c, ok := p.batch.Column(h.group).(*array.Binary)
+	if !ok {
+		return fmt.Errorf("head %q: the batch has no binary column %s: %w", h.head, h.group, pipeline.ErrSchema)
+	}
+	if p.in.Groups == nil {
+		p.groups = resize(p.groups, len(l.stage.heads))
+		p.groupOf = resize(p.groupOf, len(l.stage.heads))
+		p.in.Groups = p.groupOf
+		clear(p.in.Groups)
+	}
+	if l.numbers == nil {
+		l.numbers = map[uint64]int32{}
+	}
+	clear(l.numbers)
+	p.groups[i] = resize(p.groups[i], c.Len())
+	for r := range p.groups[i] {
+		value := fid.HashBytes(c.Value(r))
+		n, ok := l.numbers[value]
+		if !ok {
+			n = int32(len(l.numbers))
+			l.numbers[value] = n
+		}
+		p.groups[i][r] = n
+	}
+	p.in.Groups[i] = p.groups[i]
 	return nil
 }
 

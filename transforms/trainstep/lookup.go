@@ -61,8 +61,8 @@ func (l *Lookup) String() string { return "lookup" }
 // Fingerprint implements [pipeline.Stage]: the model.
 func (l *Lookup) Fingerprint() string { return "lookup " + l.model.String() }
 
-// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model, and the columns of labels
-// and masks of every head. A column of values ([model.Feature].Values) may be missing; its entries are then 1.
+// Schema implements [pipeline.Stage]: the batch must have a column for every feature of the model, and the columns of labels,
+// groups and masks of every head. A column of values ([model.Feature].Values) may be missing; its entries are then 1.
 func (l *Lookup) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 	want := make([]arrow.Field, 0, len(l.features)+1)
 	for _, f := range l.features {
@@ -112,6 +112,8 @@ type lookup struct {
 	layout *param.Layout
 	dedup  []dedup // one for each table
 	pool   *pool[Prepared]
+	// numbers are those of the groups of the head at work, by the hashes of their values.
+	numbers map[uint64]int32
 	// tracker is nil in a graph without queues around the step.
 	tracker *tracker
 }

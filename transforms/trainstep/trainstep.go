@@ -48,13 +48,14 @@ type Prepared struct {
 	counts  [][]uint32
 	time    int64     // of the newest row, microseconds since 1970
 	offs    [][]int32 // offsets that begin at 0, for columns whose do not
-	// Buffers of the inputs: labels that several columns make up, and the rows of masks.
-	labels        [][]float32
-	masks, maskOf [][]bool
-	scored        score.Batch
-	lead          lead
-	ahead         bool // looked up ahead: lead says of what
-	pool          *pool[Prepared]
+	// Buffers of the inputs: labels that several columns make up, the rows of masks and the numbers of groups.
+	labels          [][]float32
+	masks, maskOf   [][]bool
+	groups, groupOf [][]int32
+	scored          score.Batch
+	lead            lead
+	ahead           bool // looked up ahead: lead says of what
+	pool            *pool[Prepared]
 }
 
 // Origin implements [pipeline.Element].

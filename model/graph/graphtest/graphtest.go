@@ -88,6 +88,18 @@ func Inputs(m model.Model, shape Shape, seed uint64) *model.Inputs {
 			in.Weights = append(in.Weights, float32(rng.IntN(4)))
 		}
 	}
+	for h, head := range m.Heads() {
+		if head.Group == "" {
+			continue
+		}
+		if in.Groups == nil {
+			in.Groups = make([][]int32, len(m.Heads()))
+		}
+		in.Groups[h] = make([]int32, shape.Rows)
+		for r := range in.Groups[h] {
+			in.Groups[h][r] = int32(rng.IntN(2))
+		}
+	}
 	if shape.Masked {
 		for range m.Heads() {
 			mask := make([]bool, shape.Rows)
