@@ -67,6 +67,9 @@ func All() component.Set {
 			{Name: "rmsprop", Doc: "the rule of Tieleman and Hinton (2012).", New: func() component.OptimizerConfig { return &RMSprop{} }},
 			{Name: "adadelta", Doc: "the rule of Zeiler (2012).", New: func() component.OptimizerConfig { return &Adadelta{} }},
 			{Name: "amsgrad", Doc: "the rule of Reddi, Kale and Kumar (2018).", New: func() component.OptimizerConfig { return &AMSGrad{} }},
+			{Name: "adamw", Doc: "Adam with decoupled weight decay (Loshchilov and Hutter, 2019).", New: func() component.OptimizerConfig { return &AdamW{} }},
+			{Name: "adamom", Doc: "momentum over a mean of squares that forgets slowly: bytedance/monolith's rule for dense parameters.", New: func() component.OptimizerConfig { return &Adamom{} }},
+			{Name: "lamb", Doc: "Adam with steps as long as the tensor (You et al., 2020), for large batches.", New: func() component.OptimizerConfig { return &LAMB{} }},
 		},
 		DeadLetters: []component.DeadLetter{
 			{Name: "file", Doc: "a file of JSON lines.", New: func() component.DeadLetterConfig { return &FileLetters{} }},

@@ -24,7 +24,7 @@ type Optimizer interface {
 }
 
 // RowUpdater is what a rule can do beyond [Optimizer]: update a segment of many rows of a table at once, each as Update does, with the
-// same bits. The rules of this package do; a table updates row by row by those that do not.
+// same bits. Most rules of this package do; a table updates row by row by those that do not.
 type RowUpdater interface {
 	UpdateRows(s *simd.Segments, lr float32)
 }

@@ -50,6 +50,26 @@ func (r *refAdam) update(w, g, lr float64, step int) float64 {
 	return w - lr*math.Sqrt(c2)/c1*m/(math.Sqrt(r.v)+r.eps)
 }
 
+// refAdamW makes Adam's step with refAdam.
+type refAdamW struct {
+	refAdam
+	decay float64
+}
+
+func (r *refAdamW) update(w, g, lr float64, step int) float64 {
+	return w + (r.refAdam.update(0, g, lr, step) - lr*r.decay*w)
+}
+
+type refAdamom struct{ m, v, c, mu, rho, eps, wd float64 }
+
+func (r *refAdamom) update(w, g, lr float64, _ int) float64 {
+	g += r.wd * w
+	r.m = r.mu*r.m + (1-r.mu)*g
+	r.v = r.rho*r.v + g*g
+	r.c = r.rho*r.c + 1
+	return w - lr*r.m/math.Sqrt(r.v/r.c+r.eps)
+}
+
 // refFTRL keeps the former learning rate, which the rule itself recovers from the weight.
 type refFTRL struct{ n, z, lr, beta, l1, l2 float64 }
 
@@ -168,6 +188,30 @@ func (r *refGroupAdagrad) update(w, g []float64, lr float64) {
 	}
 }
 
+type refLAMB struct {
+	b1, b2, eps, wd float64
+	m, v            []float64
+	step            float64
+}
+
+func (r *refLAMB) update(w, g []float64, lr float64) {
+	if r.m == nil {
+		r.m, r.v = make([]float64, len(w)), make([]float64, len(w))
+	}
+	r.step++
+	u, weights, steps := make([]float64, len(w)), 0.0, 0.0
+	for k := range w {
+		r.m[k] = r.b1*r.m[k] + (1-r.b1)*g[k]
+		r.v[k] = r.b2*r.v[k] + (1-r.b2)*g[k]*g[k]
+		u[k] = r.m[k]/(1-math.Pow(r.b1, r.step))/(math.Sqrt(r.v[k]/(1-math.Pow(r.b2, r.step)))+r.eps) + r.wd*w[k]
+		weights += w[k] * w[k]
+		steps += u[k] * u[k]
+	}
+	for k := range w {
+		w[k] -= lr * math.Sqrt(weights) / math.Sqrt(steps) * u[k]
+	}
+}
+
 // refGroupFTRL keeps the former learning rate, as refFTRL.
 type refGroupFTRL struct {
 	n0, lr, beta, l1, l2 float64
@@ -247,6 +291,18 @@ var rules = []struct {
 	{rule: optim.AMSGrad{}, lr: 1e-3, ref: func() reference { return &refAMSGrad{refAdam: refAdam{b1: 0.9, b2: 0.999, eps: 1e-8}} }},
 	{rule: optim.AMSGrad{LR: 0.01, Beta1: 0.8, Beta2: 0.7, Epsilon: 0.01, Nesterov: true, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
 		return &refAMSGrad{refAdam: refAdam{b1: 0.8, b2: 0.7, eps: 0.01, wd: 0.2, nesterov: true}}
+	}},
+	{rule: optim.AdamW{}, lr: 1e-3, ref: func() reference { return &refAdamW{refAdam: refAdam{b1: 0.9, b2: 0.999, eps: 1e-8}} }},
+	{rule: optim.AdamW{LR: 0.01, Beta1: 0.8, Beta2: 0.99, Epsilon: 0.01, Nesterov: true, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
+		return &refAdamW{refAdam: refAdam{b1: 0.8, b2: 0.99, eps: 0.01, nesterov: true}, decay: 0.2}
+	}},
+	{rule: optim.Adamom{}, lr: 1e-3, ref: func() reference { return &refAdamom{mu: 0.99, rho: 0.9999, eps: 1e-12} }},
+	{rule: optim.Adamom{LR: 0.01, Momentum: 0.8, Decay: 0.9, Epsilon: 0.01, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
+		return &refAdamom{mu: 0.8, rho: 0.9, eps: 0.01, wd: 0.2}
+	}},
+	{rule: optim.LAMB{}, lr: 1e-3, group: func() group { return &refLAMB{b1: 0.9, b2: 0.999, eps: 1e-8} }},
+	{rule: optim.LAMB{LR: 0.02, Beta1: 0.8, Beta2: 0.9, Epsilon: 0.01, WeightDecay: 0.2}, lr: 0.02, group: func() group {
+		return &refLAMB{b1: 0.8, b2: 0.9, eps: 0.01, wd: 0.2}
 	}},
 	{rule: optim.RowAdagrad{}, lr: 0.05, group: func() group { return &refRowAdagrad{n: 1e-6} }},
 	{rule: optim.RowAdagrad{LR: 0.1, InitialAccumulator: 1, WeightDecay: 0.1}, lr: 0.1, group: func() group { return &refRowAdagrad{n: 1, wd: 0.1} }},
@@ -421,6 +477,33 @@ func TestUpdateAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestLAMBStepsAreAsLongAsTheWeights: the first step is lr·‖w‖ long, whatever the size of the gradient, of weights of 0 and of a single one it
+// is Adam's.
+func TestLAMBStepsAreAsLongAsTheWeights(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		w, grad []float32
+		want    float64
+	}{
+		{[]float32{3, 0, 4}, []float32{1e-4, -1e-4, 1e-4}, 0.5},
+		{[]float32{3, 0, 4}, []float32{100, 300, -50}, 0.5},
+		{[]float32{0, 0, 0, 0}, []float32{1, -1, 1, 1}, 0.1 * 2},
+		{[]float32{5}, []float32{3}, 0.1},
+	} {
+		rule := optim.LAMB{LR: 0.1, Epsilon: 1e-20}
+		w, state := slices.Clone(test.w), make([]float32, rule.StateDim(len(test.w)))
+		rule.Init(w, state)
+		rule.Update(w, state, test.grad, 1)
+		length := 0.0
+		for k := range w {
+			length += float64(w[k]-test.w[k]) * float64(w[k]-test.w[k])
+		}
+		if got := math.Sqrt(length); math.Abs(got-test.want) > 1e-5 {
+			t.Errorf("a step from %v by %v is %v long, want %v", test.w, test.grad, got, test.want)
+		}
+	}
+}
+
 // TestZeroGradients checks that rows whose gradient is exactly 0 never become NaN.
 func TestZeroGradients(t *testing.T) {
 	t.Parallel()
@@ -458,6 +541,9 @@ func TestStringIsCanonical(t *testing.T) {
 		optim.RMSprop{}.String(),
 		optim.Adadelta{}.String(),
 		optim.AMSGrad{}.String(),
+		optim.AdamW{}.String(),
+		optim.Adamom{}.String(),
+		optim.LAMB{}.String(),
 	}
 	want := []string{
 		"sgd(lr=0.01)",
@@ -475,6 +561,9 @@ func TestStringIsCanonical(t *testing.T) {
 		"rmsprop(lr=0.001,decay=0.9,epsilon=1e-08,weight_decay=0,sum=false)",
 		"adadelta(lr=1,decay=0.95,epsilon=1e-06,weight_decay=0)",
 		"amsgrad(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
+		"adamw(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
+		"adamom(lr=0.001,momentum=0.99,decay=0.9999,epsilon=1e-12,weight_decay=0)",
+		"lamb(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -510,6 +599,9 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		{optim.Momentum{LR: -1, Momentum: 1, WeightDecay: -1}, []string{"lr -1", "momentum 1", "weight_decay -1"}},
 		{optim.RMSprop{LR: -1, Decay: 1, Epsilon: -1, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon -1", "weight_decay -1"}},
 		{optim.Adadelta{LR: -1, Decay: 1, Epsilon: inf, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon +Inf", "weight_decay -1"}},
+		{optim.AdamW{LR: inf, Beta1: 1, WeightDecay: -1}, []string{"adamw: lr +Inf", "beta1 1", "weight_decay -1"}},
+		{optim.Adamom{LR: -1, Momentum: 1, Decay: 1, Epsilon: nan, WeightDecay: -1}, []string{"adamom: lr -1", "momentum 1", "decay 1", "epsilon NaN", "weight_decay -1"}},
+		{optim.LAMB{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"lamb: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
 		{optim.AMSGrad{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"amsgrad: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
 	}
 	for _, test := range tests {
@@ -538,6 +630,9 @@ func BenchmarkUpdate(b *testing.B) {
 		optim.RMSprop{},
 		optim.Adam{},
 		optim.AMSGrad{},
+		optim.AdamW{WeightDecay: 0.1},
+		optim.Adamom{},
+		optim.LAMB{},
 		optim.FTRL{},
 		optim.GroupFTRL{L1: 1e-3},
 	} {
@@ -610,6 +705,8 @@ func TestKernelsAreTheFormulas(t *testing.T) {
 		optim.Adadelta{WeightDecay: .1},
 		optim.AMSGrad{},
 		optim.AMSGrad{Nesterov: true, WeightDecay: .1},
+		optim.AdamW{Nesterov: true, WeightDecay: .1},
+		optim.Adamom{WeightDecay: .1},
 	} {
 		for _, dim := range []int{8, 9, 16, 31, 33, 400} {
 			rng := rand.New(rand.NewPCG(uint64(dim), 1))
