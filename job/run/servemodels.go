@@ -138,7 +138,8 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		calls = server.GRPC(with)
 		wg.Go(func() { failed <- calls.Serve(wire.Bound(lis)) })
 	}
-	if conf != nil {
+	l = wire.Bound(l)
+	if conf != nil { // outside of what is bound: HTTP/2 is spoken where the server sees the connection's encryption
 		l = tls.NewListener(l, conf)
 	}
 	web := &http.Server{
@@ -149,7 +150,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	for _, j := range jobs {
 		wg.Go(func() { j.run(run, addr) })
 	}
-	wg.Go(func() { failed <- web.Serve(wire.Bound(l)) })
+	wg.Go(func() { failed <- web.Serve(l) })
 	defer wg.Wait()
 	defer stop()
 	if o.Ready != nil {
