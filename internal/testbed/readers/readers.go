@@ -1,7 +1,7 @@
-// Package readers runs the programs that read what monolith writes for others: TensorFlow, onnxruntime, pyarrow, safetensors, in Python. A test that needs them ends as testbed.Require says
-// for «python-readers» where they are not there.
+// Package readers runs the programs that read what monolith writes for others, and those that ask it: TensorFlow, onnxruntime, pyarrow, safetensors, the client of TensorFlow Serving, in Python. A
+// test that needs them ends as testbed.Require says for «python-readers» where they are not there.
 //
-// Which they are is in requirements.txt. They are installed once, in a virtual environment in the user's cache folder, when they are required: 350 MB are fetched, which takes a minute, and 2 GB of
+// Which they are is in requirements.txt and alone.txt. They are installed once, in a virtual environment in the user's cache folder, when they are required: 350 MB are fetched, which takes a minute, and 2 GB of
 // disk are needed. It needs Python 3.11 or newer with venv.
 package readers
 
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,9 +26,12 @@ import (
 //go:embed requirements.txt
 var requirements []byte
 
+//go:embed alone.txt
+var alone []byte
+
 const (
 	what = "python-readers"
-	// envPython names a Python that has what requirements.txt lists, in place of the one in the cache folder.
+	// envPython names a Python that has what both files list, in place of the one in the cache folder.
 	envPython = "MONOLITH_PYTHON"
 )
 
@@ -57,7 +61,7 @@ func Need(t testing.TB) string {
 	if err != nil {
 		testbed.Require(t, what, "there is no cache folder: "+err.Error())
 	}
-	dir := filepath.Join(cache, "monolith-testbed", fmt.Sprintf("readers-%.6x", sha256.Sum256(requirements)))
+	dir := filepath.Join(cache, "monolith-testbed", fmt.Sprintf("readers-%.6x", sha256.Sum256(slices.Concat(requirements, alone))))
 	program := filepath.Join(dir, "bin", "python")
 	if _, err := os.Stat(program); err == nil {
 		return program
@@ -92,15 +96,22 @@ func install(ctx context.Context, dir, program string) (err error) {
 		return fmt.Errorf("readers: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(aside) }() // what is left there is of no use
-	list := filepath.Join(aside, "requirements.txt")
 	if err := run(ctx, "python3", "-m", "venv", aside); err != nil {
 		return err
 	}
-	if err := os.WriteFile(list, requirements, 0o644); err != nil {
-		return fmt.Errorf("readers: %w", err)
-	}
-	if err := run(ctx, filepath.Join(aside, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", list); err != nil {
-		return err
+	for _, l := range []struct {
+		name    string
+		list    []byte
+		options []string
+	}{{"requirements.txt", requirements, nil}, {"alone.txt", alone, []string{"--no-deps"}}} {
+		path := filepath.Join(aside, l.name)
+		if err := os.WriteFile(path, l.list, 0o644); err != nil {
+			return fmt.Errorf("readers: %w", err)
+		}
+		args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", path}, l.options...)
+		if err := run(ctx, filepath.Join(aside, "bin", "python"), args...); err != nil {
+			return err
+		}
 	}
 	return os.Rename(aside, dir)
 }
