@@ -136,10 +136,10 @@ func (m *Metrics) batch(model string) {
 	}
 }
 
-// logged counts a request that was to be kept.
-func (m *Metrics) logged(kept bool) {
+// logged counts requests that were to be kept.
+func (m *Metrics) logged(kept bool, requests int) {
 	if m != nil {
-		m.kept.WithLabelValues(map[bool]string{true: "kept", false: "dropped"}[kept]).Inc()
+		m.kept.WithLabelValues(map[bool]string{true: "kept", false: "dropped"}[kept]).Add(float64(requests))
 	}
 }
 

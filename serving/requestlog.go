@@ -48,12 +48,13 @@ type RequestLog struct {
 	lock  *fsx.Lock
 	queue chan []byte
 	stop  chan struct{}
-	done  chan error
+	done  chan struct{}
 
 	// Of the goroutine that writes.
 	number  int64
 	file    fsx.Writer // nil: none was begun
 	records *tfrecord.Writer
+	pending int  // requests of that file
 	broken  bool // the last file could not be written, which was logged
 }
 
@@ -80,12 +81,12 @@ func OpenRequestLog(o RequestLogOptions) (*RequestLog, error) {
 		return nil, fmt.Errorf("serving: request log: %s: %w (is it another server's?)", o.Dir, err)
 	}
 	l := &RequestLog{
-		o: o, lock: lock, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), queue: make(chan []byte, queued), stop: make(chan struct{}), done: make(chan error, 1),
+		o: o, lock: lock, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), queue: make(chan []byte, queued), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := l.begin(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	go func() { l.done <- l.run() }()
+	go func() { defer close(l.done); l.run() }()
 	return l, nil
 }
 
@@ -105,13 +106,14 @@ func (l *RequestLog) begin() error {
 	return l.clean()
 }
 
-// Close writes what waits and completes the last file.
+// Close writes what waits and completes the last file; one that cannot be written is lost as others are.
 func (l *RequestLog) Close() error {
 	if l == nil {
 		return nil
 	}
 	close(l.stop)
-	return errors.Join(<-l.done, l.lock.Close())
+	<-l.done
+	return l.lock.Close()
 }
 
 // wants draws whether a request is kept.
@@ -122,13 +124,13 @@ func (l *RequestLog) add(spec *tfs.ModelSpec, p *tfs.PredictionLog) {
 	p.LogMetadata = &tfs.LogMetadata{ModelSpec: spec, SamplingConfig: &tfs.SamplingConfig{SamplingRate: l.o.Rate}, TimestampSecs: time.Now().Unix()}
 	b, err := proto.Marshal(p)
 	if err != nil || int64(len(b)) > l.o.FileBytes-recordFrame {
-		l.o.Metrics.logged(false)
+		l.o.Metrics.logged(false, 1)
 		return
 	}
 	select {
 	case l.queue <- b:
 	default:
-		l.o.Metrics.logged(false)
+		l.o.Metrics.logged(false, 1)
 	}
 }
 
@@ -136,24 +138,28 @@ func (l *RequestLog) add(spec *tfs.ModelSpec, p *tfs.PredictionLog) {
 const recordFrame = 16
 
 // run writes until Close.
-func (l *RequestLog) run() error {
+func (l *RequestLog) run() {
 	age := time.NewTicker(l.o.FileAge)
 	defer age.Stop()
+	complete := func() {
+		if err := l.complete(); err != nil {
+			l.fault(err)
+		}
+	}
 	for {
 		select {
 		case b := <-l.queue:
 			l.write(b)
 		case <-age.C:
-			if err := l.complete(); err != nil {
-				l.fault(err)
-			}
+			complete()
 		case <-l.stop:
 			for {
 				select {
 				case b := <-l.queue:
 					l.write(b)
 				default:
-					return l.complete()
+					complete()
+					return
 				}
 			}
 		}
@@ -178,19 +184,18 @@ func (l *RequestLog) write(b []byte) {
 		}
 		return l.records.Write(b)
 	}()
-	l.o.Metrics.logged(err == nil)
 	if err != nil {
+		l.o.Metrics.logged(false, 1)
 		l.fault(err)
 		return
 	}
-	l.broken = false
+	l.pending++
 }
 
-// fault gives the file up, and says so once.
+// fault gives the file up, and says so once until there is another.
 func (l *RequestLog) fault(err error) {
 	if l.file != nil {
-		err = errors.Join(err, l.file.Close())
-		l.file = nil
+		err = errors.Join(err, l.end(false))
 	}
 	if !l.broken {
 		l.log.Error("requests cannot be kept", "dir", l.o.Dir, "err", err)
@@ -207,12 +212,19 @@ func (l *RequestLog) complete() error {
 	if err == nil {
 		err = l.file.Commit(context.Background())
 	}
-	err = errors.Join(err, l.file.Close())
-	l.file = nil
-	if err != nil {
+	if err = errors.Join(err, l.end(err == nil)); err != nil {
 		return fmt.Errorf("serving: request log: %w", err)
 	}
+	l.broken = false
 	return l.clean()
+}
+
+// end closes the file, whose requests are kept if it is complete and otherwise lost.
+func (l *RequestLog) end(complete bool) error {
+	l.o.Metrics.logged(complete, l.pending)
+	err := l.file.Close()
+	l.file, l.pending = nil, 0
+	return err
 }
 
 // logFile is a complete file.
