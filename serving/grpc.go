@@ -257,15 +257,15 @@ func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.T
 	if err != nil {
 		return nil, err
 	}
-	if v.asExamples(form, func(name string) bool { return tensors[name] != nil }, len(tensors)) {
-		c, err := readTensor(InputExamples, tensors[InputExamples], &l)
+	if name := v.recordInput(form, func(name string) bool { return tensors[name] != nil }, len(tensors)); name != "" {
+		c, err := readTensor(name, tensors[name], &l)
 		if err != nil {
 			return nil, err
 		}
 		if c.Type != Texts {
-			return nil, invalid("input %q has %s, not serialized tf.Examples (DT_STRING)", InputExamples, c.Type)
+			return nil, invalid("input %q has %s, not serialized %ss (DT_STRING)", name, c.Type, messageOf(name))
 		}
-		return &Input{Form: FormExample, Records: c.Texts}, nil
+		return v.readRecords(name, c.Texts, l)
 	}
 	in := &Input{Form: form, Columns: map[string]*Column{}, Rows: -1}
 	first := ""

@@ -341,6 +341,10 @@ func FuzzGRPC(f *testing.F) {
 	}
 	seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(4), Int64Val: []int64{1}}}})
 	seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{"examples": {Dtype: tensorflow.DataType_DT_STRING, TensorShape: shape(1), StringVal: [][]byte{{10, 0}}}}})
+	r := records(2, 1)
+	for input, b := range map[string][]byte{serving.InputInstances: asInstance(r[0]), serving.InputMonolithExamples: asExample(r[1]), serving.InputExampleBatches: asBatch(r, "user")} {
+		seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{input: {Dtype: tensorflow.DataType_DT_STRING, TensorShape: shape(1), StringVal: [][]byte{b}}}})
+	}
 	seed(&tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{SignatureName: "features"}, Inputs: map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_DOUBLE, TensorShape: shape(1, 1), TensorContent: make([]byte, 8)}}})
 	seed(&tfs.ClassificationRequest{Input: &tfs.Input{Kind: &tfs.Input_ExampleList{ExampleList: &tfs.ExampleList{Examples: []*tensorflow.Example{{}, nil}}}}})
 	f.Fuzz(func(t *testing.T, b []byte, kind uint8) {

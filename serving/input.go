@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/internal/instance"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
@@ -96,6 +98,8 @@ type inputs struct {
 	recipe, records parse.Options
 	raw             []string
 	recipeErr       error
+	// own are the columns of the job's records, as rows of bytedance/monolith may have them.
+	own instance.Columns
 }
 
 // newInputs describes the inputs of a model with a recipe, or with the reason why there is none.
@@ -116,6 +120,7 @@ func newInputs(features []model.Feature, recipe parse.Options, err error) *input
 	recipe.Features = slices.Clone(recipe.Features)
 	in.records = recipe
 	in.records.Format = parse.TFExample
+	in.own = ownColumns(recipe.Features)
 	in.recipe = recipe
 	in.recipe.Features = slices.Clone(recipe.Features)
 	for i := range in.recipe.Features {
@@ -132,6 +137,20 @@ func newInputs(features []model.Feature, recipe parse.Options, err error) *input
 		}
 	}
 	return in
+}
+
+// ownColumns are the columns that features are made of, those of sparse ones by their slots too.
+func ownColumns(features []parse.Feature) instance.Columns {
+	out := instance.Columns{Names: map[string]bool{}, Slots: map[int][]string{}}
+	for i := range features {
+		f := &features[i]
+		name := cmp.Or(f.Column, f.Name)
+		out.Names[name] = true
+		if f.Kind != parse.Dense && !slices.Contains(out.Slots[f.Slot], name) {
+			out.Slots[f.Slot] = append(out.Slots[f.Slot], name)
+		}
+	}
+	return out
 }
 
 // known refuses names that are none of the features.

@@ -328,21 +328,25 @@ func (v *Version) readInstances(q *question, l limits) (*Input, error) {
 	if form == FormFeatures {
 		return v.readFeatures(rows)
 	}
-	if len(rows) > 0 && v.asExamples(form, func(name string) bool { return rows[0][name] != nil }, len(rows[0])) {
-		in := &Input{Form: FormExample}
-		for i, row := range rows {
-			if len(row) != 1 || row[InputExamples] == nil {
-				return nil, invalid("example %d: has not only %q, as the first one has", i, InputExamples)
-			}
-			b, ok := decodeB64(row[InputExamples])
-			if !ok {
-				return nil, invalid(`example %d: %q is not {"b64": "..."} of a serialized tf.Example`, i, InputExamples)
-			}
-			in.Records = append(in.Records, b)
-		}
-		return in, nil
+	if len(rows) == 0 {
+		return v.jsonRows(rows, l)
 	}
-	return v.jsonRows(rows, l)
+	name := v.recordInput(form, func(name string) bool { return rows[0][name] != nil }, len(rows[0]))
+	if name == "" {
+		return v.jsonRows(rows, l)
+	}
+	var list [][]byte
+	for i, row := range rows {
+		if len(row) != 1 || row[name] == nil {
+			return nil, invalid("example %d: has not only %q, as the first one has", i, name)
+		}
+		b, ok := decodeB64(row[name])
+		if !ok {
+			return nil, invalid(`example %d: %q is not {"b64": "..."} of a serialized %s`, i, name, messageOf(name))
+		}
+		list = append(list, b)
+	}
+	return v.readRecords(name, list, l)
 }
 
 // rows are the examples of a request, with the values of features by name.

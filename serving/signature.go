@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/internal/instance"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/loss"
@@ -16,7 +17,7 @@ import (
 
 // The names of signatures, as SavedModels have them.
 const (
-	// SignatureDefault takes features by name as records of the job have them, or serialized tf.Examples under [InputExamples], and gives the predictions of all heads.
+	// SignatureDefault takes features by name as records of the job have them, or serialized examples under [InputExamples] and its like, and gives the predictions of all heads.
 	SignatureDefault = "serving_default"
 	// SignatureFeatures takes features by name as parsing makes them: fids of sparse ones, filled up with negative numbers, and final numbers of dense ones.
 	SignatureFeatures = "features"
@@ -25,8 +26,37 @@ const (
 	SignatureRegress  = "regress"
 )
 
-// InputExamples is the input of serialized tf.Examples.
-const InputExamples = "examples"
+// The inputs of [SignatureDefault] that have serialized examples, by what these are. A request has one of them and nothing else.
+const (
+	// InputExamples has tf.Examples, with the columns that records of the job have.
+	InputExamples = "examples"
+	// InputInstances, InputMonolithExamples and InputExampleBatches have Instances, Examples and ExampleBatches of bytedance/monolith (package internal/instance); a batch has any number of rows.
+	InputInstances        = "instances"
+	InputMonolithExamples = "monolith_examples"
+	InputExampleBatches   = "example_batches"
+)
+
+// recordInputs are these inputs.
+var recordInputs = []string{InputExamples, InputInstances, InputMonolithExamples, InputExampleBatches}
+
+// messageOf is what an input of serialized examples has.
+func messageOf(input string) string {
+	if input == InputExamples {
+		return "tf.Example"
+	}
+	return kindOf(input).String()
+}
+
+// kindOf is that of the messages of bytedance/monolith.
+func kindOf(input string) instance.Kind {
+	switch input {
+	case InputInstances:
+		return instance.Instance
+	case InputMonolithExamples:
+		return instance.Example
+	}
+	return instance.Batch
+}
 
 // The types of tensors (tensorflow/core/framework/types.proto).
 const (
@@ -153,9 +183,39 @@ func (v *Version) predictForm(name string) (Form, error) {
 	return 0, invalid("the model has no signature %q to predict with%s; it has %s", name, nearest.Suggest(name, names), strings.Join(names, " and "))
 }
 
-// asExamples reports whether the inputs of a request are serialized tf.Examples: one of that name that is no feature.
-func (v *Version) asExamples(form Form, names func(string) bool, n int) bool {
-	return form == FormColumns && n == 1 && names(InputExamples) && !slices.Contains(v.in.raw, InputExamples)
+// recordInput is the input of serialized examples that a request of n inputs has: one of a name that is no feature's; empty: none.
+func (v *Version) recordInput(form Form, has func(string) bool, n int) string {
+	if form != FormColumns || n != 1 {
+		return ""
+	}
+	for _, name := range recordInputs {
+		if has(name) && !slices.Contains(v.in.raw, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// readRecords makes the examples of an input that has serialized ones.
+func (v *Version) readRecords(input string, list [][]byte, l limits) (*Input, error) {
+	in := &Input{Form: FormExample, Records: list}
+	if input == InputExamples {
+		return in, nil
+	}
+	in.Records = nil
+	for i, b := range list {
+		err := v.in.own.Rows(kindOf(input), b, func(rows int) error { return l.count(len(in.Records) + rows) }, func(record []byte) error {
+			in.Records = append(in.Records, record)
+			return l.spend(len(record))
+		})
+		if _, limited := status.FromError(err); err != nil && !limited {
+			err = invalid("%s %d: %v", messageOf(input), i, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
 }
 
 // parseVersion reads the number of a version.
