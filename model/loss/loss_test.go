@@ -25,7 +25,9 @@ func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Bat
 	}
 	t := loss.Batch64{Rows: rows, Width: width, Rate: rate}
 	for range rows {
-		b.Weights = append(b.Weights, float32(rng.IntN(3)))
+		if seed < 2 {
+			b.Weights = append(b.Weights, float32(rng.IntN(3)))
+		}
 		b.Mask = append(b.Mask, rng.IntN(4) > 0)
 		if l.Ranks && seed%2 == 0 {
 			b.Groups = append(b.Groups, int32(rng.IntN(6)))
@@ -142,6 +144,7 @@ func TestListsByHand(t *testing.T) {
 		{loss.BPR, []float32{0, 0, 9}, nil, []int32{1, 1, 0}, 2 * math.Ln2 / 3, []float32{-1. / 3, 1. / 3, 0}},
 		{loss.BPR, []float32{0, 0}, []float32{3, 1}, nil, 2 * math.Ln2, []float32{-1, 1}},
 		{loss.BPR, []float32{-200, 200}, nil, nil, 400, []float32{-1, 1}},
+		{loss.BPR, []float32{-400, 400}, nil, nil, 800, []float32{-1, 1}},
 		{loss.PairwiseHinge, []float32{.25, 0}, nil, nil, .75, []float32{-1, 1}},
 		{loss.PairwiseHinge, []float32{3, 0}, nil, nil, 0, []float32{0, 0}},
 		{loss.LambdaRank, []float32{0, 0}, nil, nil, ndcg * math.Ln2 / 2, []float32{float32(-ndcg / 4), float32(ndcg / 4)}},
@@ -163,6 +166,40 @@ func TestListsByHand(t *testing.T) {
 		for i, want := range test.grad {
 			if !near(float64(b.Grad[i]), float64(want), 1e-6) {
 				t.Errorf("%s of %v: gradient %v, want %v", test.name, test.z, b.Grad, test.grad)
+			}
+		}
+	}
+}
+
+// TestPairsOfEqualRows: bpr of rows that all weigh 2 is what pairs one by one give, twice that of weights of 1, and with outputs far from each
+// other it is finite.
+func TestPairsOfEqualRows(t *testing.T) {
+	t.Parallel()
+	l, err := loss.Find(loss.BPR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spread := range []float64{0, 1, 60, 150, 1e5} {
+		rng := rand.New(rand.NewPCG(7, 7))
+		const rows = 200
+		b := &loss.Batch{Rows: rows, Width: 1, Scale: 1, Predictions: make([]float32, rows), Grad: make([]float32, rows)}
+		twin := loss.Batch64{Rows: rows, Width: 1, Rate: 1}
+		for range rows {
+			z := float32(spread * rng.NormFloat64())
+			b.Outputs, b.Labels, b.Weights = append(b.Outputs, z), append(b.Labels, float32(rng.IntN(3))), append(b.Weights, 2)
+			twin.Outputs = append(twin.Outputs, float64(z))
+		}
+		twin.Labels = b.Labels
+		got := l.Step(b)
+		if want := 2 * l.Reference(twin); spread < 1e5 && !near(got, want, 1e-12) || math.IsNaN(got) || math.IsInf(got, 0) {
+			t.Errorf("spread %g: %v, want %v", spread, got, want)
+		}
+		grad := slices.Clone(b.Grad)
+		b.Weights[0] = math.Nextafter32(2, 3) // one by one
+		l.Step(b)
+		for i := range grad {
+			if !near(float64(rows*grad[i]), float64(rows*b.Grad[i]), 1e-5) {
+				t.Errorf("spread %g: gradient %d is %v, one by one %v", spread, i, grad[i], b.Grad[i])
 			}
 		}
 	}
@@ -333,5 +370,30 @@ func TestOwn(t *testing.T) {
 	}
 	if own.NumLabels(2) != 2 {
 		t.Errorf("%d labels of 2 outputs", own.NumLabels(2))
+	}
+}
+
+// BenchmarkStep measures losses over a batch of 512, those of lists over lists of eight and over the whole batch.
+func BenchmarkStep(b *testing.B) {
+	const rows = 512
+	for _, l := range loss.All() {
+		for _, size := range []int{8, rows} {
+			if !l.Ranks && size == rows {
+				continue
+			}
+			b.Run(fmt.Sprintf("loss=%s/list=%d", l.Name, size), func(b *testing.B) {
+				rng := rand.New(rand.NewPCG(1, 1))
+				t := &loss.Batch{Rows: rows, Width: 1, Scale: 1, Predictions: make([]float32, rows), Grad: make([]float32, rows), Work: new(loss.Work)}
+				for r := range rows {
+					t.Outputs, t.Labels = append(t.Outputs, float32(rng.NormFloat64())), append(t.Labels, float32(rng.IntN(2)))
+					t.Groups = append(t.Groups, int32(r/size))
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					l.Step(t)
+				}
+				b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+			})
+		}
 	}
 }

@@ -38,7 +38,7 @@ func rankings() []Loss {
 		// sign changed, as a mean.
 		score(Loss{
 			Name: BPR, Formula: "-ln σ(zᵢ-zⱼ), the mean over pairs with yᵢ > yⱼ", Labels: AnyNumber(),
-			step:      stepLists(func(l *list) float64 { return l.pairs(logistic) }),
+			step:      stepLists((*list).bpr),
 			reference: lists(meanOfPairs(func(d float64) float64 { return math.Log(1 + math.Exp(-d)) })),
 		}),
 		// Herbrich, Graepel and Obermayer (2000), Large Margin Rank Boundaries for Ordinal Regression, with a margin of 1.
@@ -80,9 +80,10 @@ type Work struct {
 
 // list is one list at work.
 type list struct {
-	z, y, w, g   []float64
-	weight       float64 // the sum of w
-	discount     []float64
+	z, y, w, g []float64
+	weight     float64 // the sum of w
+	// e are exponentials of z, or gains of y.
+	e, discount  []float64
 	best, places []int32
 }
 
@@ -201,12 +202,56 @@ func (l *list) pairs(f func(d float64) (value, slope float64)) float64 {
 	return sum * factor
 }
 
+// farthest is how far apart outputs may be for the exponentials of their differences to stay far from infinity.
+const farthest = 600
+
+// bpr is pairs of logistic. Where all rows weigh the same, exponentials are taken of rows in place of pairs, and logarithms of products:
+// with eᵢ = exp(zᵢ) it is σ(zⱼ-zᵢ) = eⱼ/(eᵢ+eⱼ) and -Σ ln σ(zᵢ-zⱼ) = ln Π (eᵢ+eⱼ)/eᵢ.
+func (l *list) bpr() float64 {
+	low, high := slices.Min(l.z), slices.Max(l.z)
+	if !(high-low < farthest) || slices.ContainsFunc(l.w, func(w float64) bool { return w != l.w[0] }) {
+		return l.pairs(logistic)
+	}
+	l.e = sized(l.e, len(l.z))
+	for i, z := range l.z {
+		l.e[i] = math.Exp(z - high)
+	}
+	sum, product, pairs := 0.0, 1.0, 0
+	for i, y := range l.y {
+		e, inverse, slopes := l.e[i], 1/l.e[i], 0.0
+		for j := range l.y {
+			if !(y > l.y[j]) {
+				continue
+			}
+			both := e + l.e[j]
+			if product *= both * inverse; product > 1e30 {
+				sum += math.Log(product)
+				product = 1
+			}
+			slope := l.e[j] / both
+			slopes += slope
+			l.g[j] += slope
+			pairs++
+		}
+		l.g[i] -= slopes
+	}
+	if pairs == 0 {
+		return 0
+	}
+	factor := l.weight / float64(pairs)
+	for i := range l.g {
+		l.g[i] *= factor
+	}
+	return (sum + math.Log(product)) * factor
+}
+
 // lambdas is LambdaRank's value. Rows with equal outputs have places in the order of the batch. O(rows²).
 func (l *list) lambdas() (sum float64) {
 	n := len(l.z)
-	l.places, l.best, l.discount = sized(l.places, n), sized(l.best, n), sized(l.discount, n)
-	for i := range n {
+	l.places, l.best, l.discount, l.e = sized(l.places, n), sized(l.best, n), sized(l.discount, n), sized(l.e, n)
+	for i, y := range l.y {
 		l.places[i], l.best[i] = int32(i), int32(i)
+		l.e[i] = math.Exp2(y) - 1
 	}
 	descend := func(by []float64) func(i, j int32) int {
 		return func(i, j int32) int {
@@ -223,7 +268,7 @@ func (l *list) lambdas() (sum float64) {
 	slices.SortFunc(l.best, descend(l.y))
 	ideal := 0.0
 	for place, i := range l.best {
-		ideal += gain(l.y[i]) / math.Log2(float64(place+2))
+		ideal += l.e[i] / math.Log2(float64(place+2))
 	}
 	if ideal == 0 {
 		return 0
@@ -236,7 +281,7 @@ func (l *list) lambdas() (sum float64) {
 			if !(y > l.y[j]) {
 				continue
 			}
-			w := l.w[i] * l.w[j] * (gain(y) - gain(l.y[j])) * math.Abs(l.discount[i]-l.discount[j]) / ideal
+			w := l.w[i] * l.w[j] * (l.e[i] - l.e[j]) * math.Abs(l.discount[i]-l.discount[j]) / ideal
 			value, slope := logistic(l.z[i] - l.z[j])
 			sum += w * value
 			l.g[i] += w * slope
@@ -245,9 +290,6 @@ func (l *list) lambdas() (sum float64) {
 	}
 	return sum
 }
-
-// gain is what a label of this size is worth at a place.
-func gain(y float64) float64 { return math.Exp2(y) - 1 }
 
 // softmax is ListSoftmax's value: the cross-entropy of the labels' shares, times the weight of the list. O(rows).
 func (l *list) softmax() (sum float64) {
