@@ -103,6 +103,12 @@ type (
 	ExportModelOptions = run.ExportModelOptions
 	// ExportedModel is a model, or the rows of one, in files of another format.
 	ExportedModel = result.ExportedModel
+	// FetchExportOptions say which export of a store is brought to this machine.
+	FetchExportOptions = run.FetchExportOptions
+	// FetchedExport is an export of a store that is on this machine.
+	FetchedExport = run.FetchedExport
+	// ExportCache is a folder of this machine with copies of exports that lie in stores.
+	ExportCache = run.ExportCache
 	// VerifiedExport is what was found in a native export.
 	VerifiedExport = result.VerifiedExport
 	// TableRows is what was written of one table.
@@ -418,7 +424,13 @@ func Export(ctx context.Context, opts ExportOptions) (*Exported, error) {
 	return migrate.Export(ctx, opts)
 }
 
-// VerifyExport reads all of a native export. Errors: native.ErrNone, native.ErrVersion, native.ErrCorrupt where it cannot be opened; the context's.
+// FetchExport brings a native export from a store to this machine, where [Alone], [Predict] and [VerifyExport] open it. Errors: [pipeline.ErrConfig] where there is none,
+// [pipeline.ErrUnavailable], native.ErrCorrupt.
+func FetchExport(ctx context.Context, opts FetchExportOptions) (*FetchedExport, error) {
+	return run.FetchExport(ctx, opts)
+}
+
+// VerifyExport reads all of a native export, or of the newest in a folder of exports. Errors: native.ErrNone, native.ErrVersion, native.ErrCorrupt where it cannot be opened; the context's.
 func VerifyExport(ctx context.Context, dir string) (*VerifiedExport, error) {
 	return run.VerifyExport(ctx, dir)
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 )
 
@@ -200,6 +201,8 @@ func checkConfigs(models []ModelConfig) error {
 		switch {
 		case c.Name == "" || c.Dir == "":
 			return invalid("model %q of folder %q: needs a name and a folder", c.Name, c.Dir)
+		case fsx.IsURL(c.Dir):
+			return invalid("model %q: %q lies in a store; such folders are named when the server is started: monolith serve %s", c.Name, c.Dir, c.Dir)
 		case seen[c.Name]:
 			return invalid("there are two models %q", c.Name)
 		case c.Policy.Latest < 0:

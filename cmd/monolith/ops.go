@@ -38,6 +38,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Runners, o.Recipes = runners, recipes
 			return job.ExportModel(ctx, o)
 		},
+		FetchExport:  job.FetchExport,
 		VerifyExport: job.VerifyExport,
 		Import:       job.Import,
 		Export:       job.Export,

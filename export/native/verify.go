@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"path/filepath"
 
 	"github.com/monolith-go/monolith/internal/fsx"
@@ -41,17 +39,10 @@ func (s *slab) verify(ctx context.Context, name string, buf []byte) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	sum, end := uint32(0), s.end()
-	for at := int64(0); at < end; {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := f.ReadAt(buf[:min(end-at, int64(len(buf)))], at)
-		if n == 0 {
-			return fmt.Errorf("at byte %d of %d: %w", at, end, errors.Join(err, io.ErrUnexpectedEOF))
-		}
-		sum = crc32.Update(sum, castagnoli, buf[:n])
-		at += int64(n)
+	end := s.end()
+	sum, err := checksum(ctx, f, end, buf)
+	if err != nil {
+		return err
 	}
 	if sum != s.footer.CRC32C {
 		return fmt.Errorf("bytes 0 to %d have the checksum %08x, not %08x: %w", end, sum, s.footer.CRC32C, ErrCorrupt)

@@ -92,6 +92,26 @@ func WriteFile(ctx context.Context, to FS, name string, b []byte) (err error) {
 	return errors.Join(err, w.Close())
 }
 
+// Copy writes what a file holds, a buffer at a time, and calls more with how many bytes each time. Errors: those of both; the context's.
+func Copy(ctx context.Context, to io.Writer, from File, buf []byte, more func(n int64)) error {
+	for r := NewReader(from); ; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := r.Read(buf)
+		if _, err := to.Write(buf[:n]); err != nil {
+			return err
+		}
+		more(int64(n))
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // RemoveAll removes a file, or a folder with all that it holds. What does not exist is no error.
 func RemoveAll(ctx context.Context, from FS, name string) error {
 	err := from.Remove(ctx, name)

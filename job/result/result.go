@@ -13,8 +13,10 @@ import (
 
 // Status is a glance at a run.
 type Status struct {
-	// Phase is what continues: "train", "eval", "predict".
+	// Phase is what continues: "train", "eval", "predict", "export", "upload", "fetch".
 	Phase string
+	// Bytes: it counts bytes and not examples.
+	Bytes bool
 	// Examples counts the examples done in this phase, by all workers, Total those there will be; Total is 0 when nobody
 	// knows.
 	Examples, Total int64
@@ -136,6 +138,8 @@ type ExportedModel struct {
 	// Rows are those that files have now, those of earlier runs among them.
 	Rows   int64       `json:"rows"`
 	Tables []TableRows `json:"tables"`
+	// Already reports whether the store had all of it before; Rows and Tables are not known then.
+	Already bool `json:"already,omitempty"`
 	// Removed are the folders of exports that did not stay.
 	Removed []string `json:"removed,omitempty"`
 	// Drained reports whether the run was asked to stop before all was written.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
@@ -27,7 +29,7 @@ type alone struct {
 	export    *native.Export // nil: a snapshot
 }
 
-// openAlone opens what a path means: a snapshot as [stored.FindSnapshot] finds it, or the folder of an export. Errors: [pipeline.ErrConfig] where it is none of
+// openAlone opens what a path means: a snapshot as [stored.FindSnapshot] finds it, an export, or a folder of exports for the newest complete one in it. Errors: [pipeline.ErrConfig] where it is none of
 // these, and for a snapshot whose model was not stored.
 func openAlone(ctx context.Context, path string) (*alone, error) {
 	found, none := stored.FindSnapshot(path)
@@ -45,7 +47,7 @@ func openAlone(ctx context.Context, path string) (*alone, error) {
 		}
 		return &alone{model: m, recipe: info.Recipe, name: filepath.Base(found), job: info.Meta["job"], created: info.Created, path: found}, nil
 	}
-	e, err := native.Open(ctx, path)
+	e, path, err := openNewest(ctx, path)
 	if errors.Is(err, native.ErrNone) {
 		return nil, fmt.Errorf("%w, or an export in native format", none)
 	}
@@ -54,6 +56,18 @@ func openAlone(ctx context.Context, path string) (*alone, error) {
 	}
 	m := e.Model()
 	return &alone{model: m.Graph, recipe: m.Recipe, name: "export " + strconv.FormatUint(m.From.Snapshot, 10), job: m.From.Job, created: m.From.Created, path: path, export: e}, nil
+}
+
+// openNewest opens the newest complete export of a folder, which may be one itself, and returns its own folder.
+func openNewest(ctx context.Context, path string) (*native.Export, string, error) {
+	there, err := native.Find(ctx, fsx.Local{}, path)
+	for _, p := range there {
+		e, err := native.Open(ctx, p.Dir)
+		if !errors.Is(err, native.ErrNone) {
+			return e, p.Dir, err
+		}
+	}
+	return nil, "", cmp.Or(err, native.ErrNone)
 }
 
 // close gives back what is open.

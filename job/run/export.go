@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/monolith-go/monolith/export"
-	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/export/onnx"
 	"github.com/monolith-go/monolith/export/safetensors"
 	"github.com/monolith-go/monolith/export/savedmodel"
@@ -79,8 +79,11 @@ type ExportModelOptions struct {
 	Snapshot string
 	// Format is one of [ExportFormats].
 	Format string
-	// Dir is the folder of exports: the one of snapshot 12 becomes the folder 12 in it.
+	// Dir is the folder of exports: the one of snapshot 12 becomes the folder 12 in it. As the URL of a store it needs the runner local.
 	Dir string
+	// Spool is a folder of this machine where an export is written that goes to a store, and from which it is uploaded; it needs room for all of it. Empty: monolith/spool in the user's
+	// folder of caches.
+	Spool string
 	// Slots are the slots whose rows are written, as numbers or as names of features; empty: all. This and what follows up to State are for formats
 	// of rows alone.
 	Slots []string
@@ -197,25 +200,26 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 			return nil, fault.Config("job: the model cannot be written as %s: %w", o.Format, err)
 		}
 	}
-	if e.root, err = filepath.Abs(o.Dir); err != nil {
-		return nil, fmt.Errorf("job: %w", err)
+	if e.store, e.root, err = o.openTarget(ctx); err != nil {
+		return nil, err
 	}
-	stop := e.watch()
+	defer func() { err = errors.Join(err, e.store.close()) }()
+	e.unwatch = sync.OnceFunc(e.watch())
 	r, err := e.run(ctx)
-	stop()
+	e.unwatch()
 	if err != nil {
 		return nil, err
 	}
 	r.Snapshot, r.Format, r.Seconds = path, o.Format, time.Since(began).Seconds()
-	if r.Rows == 0 && info.Rows() > 0 && !r.Drained {
+	if r.Rows == 0 && info.Rows() > 0 && !r.Drained && !r.Already {
 		o.Notice(fmt.Sprintf("none of the %d rows of %s is wanted: see --slot, --updated-after, --min-count and --min-norm", info.Rows(), path))
 	}
 	return r, nil
 }
 
-// VerifyExport reads all of a native export. Errors: those of [native.Open]; the context's.
+// VerifyExport reads all of a native export, or of the newest in a folder of exports. Errors: those of native.Open; the context's.
 func VerifyExport(ctx context.Context, dir string) (_ *result.VerifiedExport, err error) {
-	e, err := native.Open(ctx, dir)
+	e, dir, err := openNewest(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -178,8 +178,11 @@ type exporting struct {
 	info  *snapshot.Info
 	model *export.Model // nil: rows alone are written
 	whole export.Format // nil: a graph writes the rows
-	root  string        // of all exports
+	root  string        // of all exports, or of those that are on their way to the store
+	store *exportTarget // nil: they stay on this machine
 	read  atomic.Int64  // rows
+	// unwatch ends the reports of rows that are read.
+	unwatch func()
 }
 
 // RowsRead implements [pipeline.RowsReadHook].
@@ -225,36 +228,15 @@ func (e *exporting) run(ctx context.Context) (_ *result.ExportedModel, err error
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	name := strconv.FormatUint(e.info.ID, 10)
-	target, dir := filepath.Join(e.root, name), filepath.Join(e.root, "."+name+".partial")
-	_, gone := os.Stat(target)
-	there := gone == nil
-	if there {
-		dir = target
-	} else if e.whole != nil {
-		if err := os.RemoveAll(dir); err != nil { // of one that was killed
-			return nil, cannotExport(err)
+	r := &result.ExportedModel{Dir: e.called(name)}
+	if e.store != nil {
+		if r.Already, err = e.enter(ctx, name); err != nil {
+			return nil, err
 		}
 	}
-	r := &result.ExportedModel{Dir: target}
-	write := e.writeRows
-	if e.whole != nil {
-		write = e.writeWhole
-	} else if err := e.of.claim(ctx, dir); err != nil {
-		return nil, err
-	}
-	if err := write(ctx, r, dir, there); err != nil {
-		return nil, err
-	}
-	if r.Drained {
-		r.Dir = dir
-		return r, nil
-	}
-	if !there {
-		for i := range r.Tables {
-			r.Tables[i].Dir = target + strings.TrimPrefix(r.Tables[i].Dir, dir)
-		}
-		if err := errors.Join(os.Rename(dir, target), fsx.OS{}.SyncDir(e.root)); err != nil {
-			return nil, cannotExport(err)
+	if !r.Already {
+		if err := e.write(ctx, r, name); err != nil || r.Drained {
+			return r, err
 		}
 	}
 	ids, err := e.published(ctx)
@@ -265,6 +247,80 @@ func (e *exporting) run(ctx context.Context) (_ *result.ExportedModel, err error
 		return nil, err
 	}
 	return r, cannotExport(e.list(ctx, ids))
+}
+
+// out is where exports are, and called what the user knows a name there by.
+func (e *exporting) out() fsx.FS {
+	if e.store != nil {
+		return e.store
+	}
+	return fsx.Sub(fsx.Local{}, e.root)
+}
+
+func (e *exporting) called(elem ...string) string {
+	if e.store != nil {
+		return e.store.url.Join(filepath.ToSlash(filepath.Join(elem...)))
+	}
+	return filepath.Join(append([]string{e.root}, elem...)...)
+}
+
+// enter claims the name in the store, and removes what is here of another export. already: there is nothing to do.
+func (e *exporting) enter(ctx context.Context, name string) (already bool, err error) {
+	text, err := e.of.text()
+	if err != nil {
+		return false, fmt.Errorf("job: %w", err)
+	}
+	if already, err = e.store.claim(ctx, name, text); err != nil {
+		return false, err
+	}
+	for _, dir := range []string{name, partialName(name)} {
+		dir = filepath.Join(e.root, dir)
+		if here, err := os.ReadFile(filepath.Join(dir, exportFile)); already || err != nil || !bytes.Equal(here, text) {
+			if err := os.RemoveAll(dir); err != nil {
+				return false, cannotExport(err)
+			}
+		}
+	}
+	return already, nil
+}
+
+// write writes the export, gives it its name, and brings it to its store.
+func (e *exporting) write(ctx context.Context, r *result.ExportedModel, name string) error {
+	target, dir := filepath.Join(e.root, name), filepath.Join(e.root, partialName(name))
+	_, gone := os.Stat(target)
+	there := gone == nil
+	if there {
+		dir = target
+	} else if e.whole != nil {
+		if err := os.RemoveAll(dir); err != nil { // of one that was killed
+			return cannotExport(err)
+		}
+	}
+	write := e.writeRows
+	if e.whole != nil {
+		write = e.writeWhole
+	} else if err := e.of.claim(ctx, dir); err != nil {
+		return err
+	}
+	if err := write(ctx, r, dir, there); err != nil {
+		return err
+	}
+	if r.Drained {
+		r.Dir = dir
+		return nil
+	}
+	for i := range r.Tables {
+		r.Tables[i].Dir = e.called(name, strings.TrimPrefix(r.Tables[i].Dir, dir))
+	}
+	if !there {
+		if err := errors.Join(os.Rename(dir, target), fsx.OS{}.SyncDir(e.root)); err != nil {
+			return cannotExport(err)
+		}
+	}
+	if e.store == nil {
+		return nil
+	}
+	return e.upload(ctx, r, target, name)
 }
 
 // writeRows writes table after table by a graph, and completes the native format.
@@ -304,20 +360,8 @@ func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir
 	if there {
 		return e.of.claim(ctx, dir)
 	}
-	within, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	drained := errors.New("drained")
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	quit := make(chan struct{})
-	defer close(quit)
-	watch.Go(func() {
-		select {
-		case <-e.o.Drain: // what is begun begins again
-			end(drained)
-		case <-quit:
-		}
-	})
+	within, end := e.untilDrained(ctx)
+	defer end()
 	err := e.whole.Write(within, e.model, export.Target{FS: fsx.Local{}, Dir: dir, Progress: func(n int64) { e.read.Add(n) }})
 	if err == nil {
 		var text []byte
@@ -329,31 +373,59 @@ func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir
 		return nil
 	}
 	err = errors.Join(err, os.RemoveAll(dir))
-	if ctx.Err() == nil && errors.Is(context.Cause(within), drained) {
+	if wasDrained(ctx, within) {
 		r.Drained, r.Rows, r.Tables = true, 0, nil
 		return nil
 	}
 	return cannotExport(err)
 }
 
+// errDrained ends what begins again when it is asked for again.
+var errDrained = errors.New("drained")
+
+// untilDrained is a context that ends with the run or with the wish to end it. end must be called.
+func (e *exporting) untilDrained(ctx context.Context) (within context.Context, end func()) {
+	within, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-e.o.Drain:
+			cancel(errDrained)
+		case <-within.Done():
+		}
+	})
+	return within, func() {
+		cancel(nil)
+		watch.Wait()
+	}
+}
+
+// wasDrained reports whether a context of untilDrained has ended because of the wish alone.
+func wasDrained(ctx, within context.Context) bool {
+	return ctx.Err() == nil && errors.Is(context.Cause(within), errDrained)
+}
+
 // published are the numbers of the exports in the folder, the newest first. It ends removals that were cut short.
 func (e *exporting) published(ctx context.Context) (ids []uint64, err error) {
-	entries, err := os.ReadDir(e.root)
+	out := e.out()
+	entries, err := out.List(ctx, ".")
 	if err != nil {
 		return nil, cannotExport(err)
 	}
 	for _, d := range entries {
-		if strings.HasSuffix(d.Name(), exportRemoved) {
-			if err := fsx.RemoveAll(ctx, fsx.Local{}, filepath.Join(e.root, d.Name())); err != nil {
+		if e.store == nil && strings.HasSuffix(d.Name, exportRemoved) {
+			if err := fsx.RemoveAll(ctx, out, d.Name); err != nil {
 				return nil, cannotExport(err)
 			}
 		}
-		id, err := strconv.ParseUint(d.Name(), 10, 64)
-		if err != nil || strconv.FormatUint(id, 10) != d.Name() {
+		id, err := strconv.ParseUint(d.Name, 10, 64)
+		if err != nil || strconv.FormatUint(id, 10) != d.Name {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(e.root, d.Name(), exportFile)); err == nil { // others are somebody else's
+		if _, err := out.Stat(ctx, filepath.Join(d.Name, exportFile)); err == nil { // others are somebody else's
 			ids = append(ids, id)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, cannotExport(err)
 		}
 	}
 	slices.SortFunc(ids, func(a, b uint64) int { return cmp.Compare(b, a) })
@@ -373,13 +445,16 @@ func (e *exporting) prune(ctx context.Context, ids []uint64) (removed []string, 
 			continue
 		}
 		name := strconv.FormatUint(id, 10)
+		removed = append(removed, e.called(name))
+		if e.store != nil {
+			if err := e.store.remove(ctx, name); err != nil {
+				return removed, stay, cannotExport(err)
+			}
+			continue
+		}
 		dir, gone := filepath.Join(e.root, name), filepath.Join(e.root, "."+name+exportRemoved)
 		// Nobody sees a part of it.
-		if err := errors.Join(os.Rename(dir, gone), fsx.OS{}.SyncDir(e.root)); err != nil {
-			return removed, stay, cannotExport(err)
-		}
-		removed = append(removed, dir)
-		if err := fsx.RemoveAll(ctx, fsx.Local{}, gone); err != nil {
+		if err := errors.Join(os.Rename(dir, gone), fsx.OS{}.SyncDir(e.root), fsx.RemoveAll(ctx, fsx.Local{}, gone)); err != nil {
 			return removed, stay, cannotExport(err)
 		}
 	}
@@ -393,9 +468,9 @@ const exportList = "ExportSaverListenerState"
 func (e *exporting) list(ctx context.Context, ids []uint64) error {
 	var b bytes.Buffer
 	for _, id := range slices.Backward(ids) {
-		fmt.Fprintf(&b, "entries {\n  export_dir: %q\n  global_step: %d\n}\n", filepath.Join(e.root, strconv.FormatUint(id, 10)), id)
+		fmt.Fprintf(&b, "entries {\n  export_dir: %q\n  global_step: %d\n}\n", e.called(strconv.FormatUint(id, 10)), id)
 	}
-	return fsx.WriteFile(ctx, fsx.Local{}, filepath.Join(e.root, exportList), b.Bytes())
+	return fsx.WriteFile(ctx, e.out(), exportList, b.Bytes())
 }
 
 // exportRemoved is how the name of an export ends that is being removed.

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/components"
@@ -37,15 +38,17 @@ import (
 // ServeModelsOptions say what is served where, and how requests are answered. HTTP is required, and Exports or Jobs; the zero value of everything else works.
 type ServeModelsOptions struct {
 	// Exports are native exports, or folders of exports by their numbers, as DIR or NAME=DIR. Without a name it is that of the folder, or of the one above a folder that
-	// is a number.
+	// is a number. Those of stores are named by URLs, and copied to this machine.
 	Exports []string
+	// Cache is where those of stores are copied.
+	Cache ExportCache
 	// Jobs are jobs whose models are served while they are trained.
 	Jobs []ServedJob
 	// Every is how often the shards of jobs are asked what has changed; 0: every 250 ms.
 	Every time.Duration
 	// Policy says which of a folder's exports are served.
 	Policy serve.Policy
-	// Poll is how often folders, and those of the snapshots of jobs whose shards cannot be asked, are looked into; 0: every 2 s.
+	// Poll is how often folders, also those of stores, and those of the snapshots of jobs whose shards cannot be asked, are looked into; 0: every 2 s.
 	Poll time.Duration
 	// HTTP is the address for HTTP.
 	HTTP string
@@ -81,9 +84,12 @@ const drainFor = 30 * time.Second
 func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Poll, o.Components = cmp.Or(o.Poll, 2*time.Second), components.Or(o.Components)
-	configs, err := o.models()
+	configs, mirrors, err := o.models()
 	if err != nil {
 		return err
+	}
+	for _, m := range mirrors {
+		defer func() { err = errors.Join(err, m.close()) }()
 	}
 	conf, err := o.guard()
 	if err != nil {
@@ -100,6 +106,11 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	jobs, err := o.servedJobs(models)
 	if err != nil {
 		return err
+	}
+	for _, m := range mirrors {
+		if err := m.begin(ctx); err != nil {
+			return err
+		}
 	}
 	if err := models.Configure(ctx, configs); err != nil {
 		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrConfig, "")
@@ -147,6 +158,9 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		ReadTimeout: server.Timeout(), WriteTimeout: 2 * server.Timeout(), ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
 	wg.Go(func() { models.Watch(run, o.Poll) })
+	for _, m := range mirrors {
+		wg.Go(func() { m.run(run, o.Poll) })
+	}
 	for _, j := range jobs {
 		wg.Go(func() { j.run(run, addr) })
 	}
@@ -186,30 +200,38 @@ func end(ctx context.Context, web *http.Server, calls *grpc.Server) error {
 	return nil
 }
 
-// models are the exports by name.
-func (o *ServeModelsOptions) models() ([]serve.ModelConfig, error) {
-	var out []serve.ModelConfig
+// models are the exports by name, and those of stores.
+func (o *ServeModelsOptions) models() (out []serve.ModelConfig, mirrors []*mirrored, err error) {
 	for _, text := range o.Exports {
 		name, dir, named := strings.Cut(text, "=")
-		if !named {
+		if !named || fsx.IsURL(name) {
 			dir = text
-			abs, err := filepath.Abs(dir)
-			if err != nil {
-				return nil, fmt.Errorf("job: %w", err)
+			path := dir
+			if !fsx.IsURL(dir) {
+				if path, err = filepath.Abs(dir); err != nil {
+					return nil, nil, fmt.Errorf("job: %w", err)
+				}
 			}
-			if name = filepath.Base(abs); isNumber(name) {
-				name = filepath.Base(filepath.Dir(abs))
+			if name = filepath.Base(path); isNumber(name) {
+				name = filepath.Base(filepath.Dir(path))
 			}
 		}
 		if err := checkName(name, text); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if fsx.IsURL(dir) {
+			m, err := openMirror(dir, o.Policy, o.Cache, o.Logger)
+			if err != nil {
+				return nil, nil, err
+			}
+			mirrors, dir = append(mirrors, m), m.dir
 		}
 		out = append(out, serve.ModelConfig{Name: name, Dir: dir, Policy: o.Policy})
 	}
 	if len(out)+len(o.Jobs) == 0 {
-		return nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs")
+		return nil, nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs")
 	}
-	return out, nil
+	return out, mirrors, nil
 }
 
 // checkName refuses a name of a model that requests cannot have; text is where it comes from.

@@ -69,8 +69,9 @@ type Ops struct {
 	PS RowOps
 	// Snapshots are the functions behind `monolith snapshot`.
 	Snapshots SnapshotOps
-	// ExportModel writes the model of a snapshot, or its rows, for other programs, and VerifyExport reads all of a native one.
+	// ExportModel writes the model of a snapshot, or its rows, for other programs, FetchExport brings a native one from a store to this machine, and VerifyExport reads all of one.
 	ExportModel  func(context.Context, job.ExportModelOptions) (*job.ExportedModel, error)
+	FetchExport  func(context.Context, job.FetchExportOptions) (*job.FetchedExport, error)
 	VerifyExport func(ctx context.Context, dir string) (*job.VerifiedExport, error)
 	// Import makes a snapshot for a job of a checkpoint of bytedance/monolith, and Export such a checkpoint of a snapshot.
 	Import func(context.Context, *job.Config, job.ImportOptions) (*job.Imported, error)

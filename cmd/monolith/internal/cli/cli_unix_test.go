@@ -298,12 +298,18 @@ func fakes() cli.Ops {
 		},
 		ExportModel: func(_ context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
 			r := &job.ExportedModel{Snapshot: o.Snapshot, Dir: o.Dir + "/12", Format: o.Format, Rows: 900, Seconds: .5, Tables: []job.TableRows{{Name: "embedding", Dir: o.Dir + "/12/embedding", Rows: 900, Of: 1000, Earlier: 400}}}
+			if o.Spool != "" {
+				r.Already, r.Dir = true, o.Dir+"/12 by "+o.Spool
+			}
 			if o.Keep > 0 {
 				r.Removed = []string{fmt.Sprint(o.Dir, "/ of ", o.Keep, " ", o.Exempt, " ", o.Slots, " ", o.MinCount)}
 			}
 			return r, fail()
 		},
 		ServeModels: func(_ context.Context, o job.ServeModelsOptions) error {
+			if o.Cache.Dir != "" {
+				o.HTTP = fmt.Sprint(o.Cache)
+			}
 			text := fmt.Sprint(o.Exports, " ", o.HTTP, " ", o.Policy.Latest, " ", o.TLS.Cert, " ", o.Limits.MaxExamples, " ", o.Reload)
 			for i, j := range o.Jobs {
 				cfg, err := j.Load()
@@ -316,6 +322,9 @@ func fakes() cli.Ops {
 			}
 			o.Ready(text, o.GRPC)
 			return fail()
+		},
+		FetchExport: func(_ context.Context, o job.FetchExportOptions) (*job.FetchedExport, error) {
+			return &job.FetchedExport{URL: o.URL + "/12", Dir: fmt.Sprint(o.Cache.Dir, "/", o.Cache.MaxBytes)}, fail()
 		},
 		VerifyExport: func(_ context.Context, dir string) (*job.VerifiedExport, error) {
 			r := &job.VerifiedExport{Dir: dir, Job: "click", Snapshot: 12, Rows: 1000, Faults: []string{}}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job"
 )
@@ -22,7 +24,7 @@ func (a *App) exportModelCommand(out *outcome) *cobra.Command {
 	)
 	formats := job.ExportFormats()
 	cmd := &cobra.Command{
-		Use:   "export SNAPSHOT|JOB.yaml --format FORMAT --dir DIR",
+		Use:   "export SNAPSHOT|JOB.yaml --format FORMAT --dir DIR|URL",
 		Short: "Write a model, or its rows, for other programs",
 		Long: `Write the model of a snapshot, or its rows alone, as files that other programs read. The export of snapshot 12 is the folder 12 in DIR, which is there once it is
 complete. The snapshot is not changed.
@@ -35,12 +37,16 @@ complete. The snapshot is not changed.
   arrow        the same as Arrow IPC files
 
 SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it, or the URL of a folder of snapshots or of one in a store (snapshot.upload); JOB.yaml stands for its dir, and says where a runner submits to.
+DIR may be the URL of a folder in a store: s3://, gs://, hdfs:// or file:///. The export is written on this machine (--spool), where it needs room, and then uploaded; nothing locks a
+store, so that one process at a time may export there.
+
 It is read by parts, and never loaded whole. A run that was killed is continued when it is run again, but for savedmodel, onnx and safetensors, which begin again.`,
 		Example: `  monolith export runs/click --format native --dir models/click --keep 3
   monolith export runs/click --format savedmodel --dir serving/click
   monolith export runs/click --format parquet --dir rows
   monolith export job.yaml --format arrow --dir rows --slot user
   monolith export s3://models/click --format native --dir models/click
+  monolith export runs/click --format native --dir s3://models/served/click
   monolith export verify models/click/12`,
 		Args: exactly("a snapshot or a job file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +57,8 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				return &usageError{message: fmt.Sprintf("--format is %q, not one of %s%s", o.Format, strings.Join(formats, ", "), nearest.Suggest(o.Format, formats))}
 			case o.Dir == "":
 				return &usageError{message: "--dir is missing: the folder of exports"}
+			case o.Spool != "" && !fsx.IsURL(o.Dir):
+				return &usageError{message: "--spool is for a store: --dir s3://BUCKET/PREFIX"}
 			case o.RowNumbers && o.Format != "onnx":
 				return &usageError{message: "--row-numbers is for --format onnx"}
 			case o.MinNorm < 0 || o.MinCount < 0:
@@ -108,7 +116,8 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&o.Format, "format", "", "`format` of the files: "+strings.Join(formats, ", "))
-	flags.StringVar(&o.Dir, "dir", "", "`folder` of exports, which gets one of the snapshot's number")
+	flags.StringVar(&o.Dir, "dir", "", "`folder` of exports, which gets one of the snapshot's number; or the URL of one in a store")
+	flags.StringVar(&o.Spool, "spool", "", "for a store: `folder` of this machine where an export is written before it is uploaded (default: monolith/spool in the user's folder of caches)")
 	flags.IntVar(&o.Keep, "keep", 0, "remove exports of DIR but for so `many` of the newest, and this one; 0: none is removed")
 	flags.IntSliceVar(&exempt, "exempt", nil, "with --keep, the `numbers` of others that stay")
 	flags.StringSliceVar(&o.Slots, "slot", nil, "of rows: write those of this `slot` alone, a number or the name of a feature; may be given more than once")
@@ -125,22 +134,54 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	return cmd
 }
 
+// addCache adds the flags of where exports of stores are copied to.
+func addCache(cmd *cobra.Command, c *job.ExportCache) {
+	cmd.Flags().StringVar(&c.Dir, "cache", "", "for an export in a store: `folder` of this machine for copies (default: monolith/exports in the user's folder of caches)")
+	cmd.Flags().Int64Var(&c.MaxBytes, "cache-bytes", 64<<30, "how many `bytes` copies of exports have together; those that were asked for longest ago are removed")
+}
+
+// fetchExport brings an export of a store to this machine. What is on this machine is used where it lies.
+func (a *App) fetchExport(ctx context.Context, path string, c job.ExportCache) (*job.FetchedExport, error) {
+	if !fsx.IsURL(path) {
+		return &job.FetchedExport{URL: path, Dir: path}, nil
+	}
+	if a.Ops.FetchExport == nil {
+		return nil, errMissing
+	}
+	if c.MaxBytes < 1 {
+		return nil, &usageError{message: fmt.Sprintf("--cache-bytes is %d, must be at least 1", c.MaxBytes)}
+	}
+	opts, stop, err := a.run(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return a.Ops.FetchExport(ctx, job.FetchExportOptions{URL: path, Cache: c, Notice: opts.Notice, Status: opts.Status})
+}
+
 func (a *App) exportVerifyCommand(out *outcome) *cobra.Command {
-	return &cobra.Command{
+	var cache job.ExportCache
+	cmd := &cobra.Command{
 		Use:   "verify EXPORT",
 		Short: "Read a native export and check every byte",
-		Long: `Read all of a native export and compare its checksums with those that were stored when it was written, and look each of its ids up. Every fault is listed with its file.
+		Long: `Read all of a native export and compare its checksums with those that were stored when it was written, and look each of its ids up. Every fault is listed with its file. EXPORT
+is the folder of one, or of several for the newest in it, or the URL of such a folder in a store, from which it is copied (--cache).
 
 The exit code is 0 when it is whole, 4 when it is not. Opening an export verifies all but its rows by itself.`,
 		Example: `  monolith export verify models/click/12
-  monolith export verify models/click/12 --json`,
+  monolith export verify models/click/12 --json
+  monolith export verify s3://models/served/click`,
 		Args: exactly("the folder of an export"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "export verify"
 			if a.Ops.VerifyExport == nil {
 				return errMissing
 			}
-			r, err := a.Ops.VerifyExport(cmd.Context(), args[0])
+			from, err := a.fetchExport(cmd.Context(), args[0], cache)
+			if err != nil {
+				return err
+			}
+			r, err := a.Ops.VerifyExport(cmd.Context(), from.Dir)
 			if err != nil {
 				return err
 			}
@@ -163,6 +204,8 @@ The exit code is 0 when it is whole, 4 when it is not. Opening an export verifie
 			return nil
 		},
 	}
+	addCache(cmd, &cache)
+	return cmd
 }
 
 // writeExportedModel says how much of each table is written.
@@ -171,7 +214,13 @@ func writeExportedModel(w io.Writer, r *job.ExportedModel) error {
 	if r.Drained {
 		how = "; not complete: the same command continues"
 	}
-	rows := [][]string{{"snapshot", r.Snapshot}, {"export", fmt.Sprintf("%s, %s%s", r.Dir, r.Format, how)}, {"rows", fmt.Sprintf("%s in %.1f s", ui.Count(r.Rows), r.Seconds)}}
+	if r.Already {
+		how = "; it was there already"
+	}
+	rows := [][]string{{"snapshot", r.Snapshot}, {"export", fmt.Sprintf("%s, %s%s", r.Dir, r.Format, how)}}
+	if !r.Already {
+		rows = append(rows, []string{"rows", fmt.Sprintf("%s in %.1f s", ui.Count(r.Rows), r.Seconds)})
+	}
 	for _, t := range r.Tables {
 		text := fmt.Sprintf("%s of %s rows in %s", ui.Count(t.Rows), ui.Count(t.Of), t.Dir)
 		if t.Earlier > 0 {

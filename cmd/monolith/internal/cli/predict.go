@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job"
 )
@@ -19,6 +20,7 @@ func (a *App) predictCommand(out *outcome) *cobra.Command {
 		o                           job.PredictOptions
 		data, to, dir, delim, snaps string
 		runner                      string
+		cache                       job.ExportCache
 		command                     *cobra.Command
 		formats                     = job.PredictionSinks()
 		kinds                       = strings.Join(formats, ", ")
@@ -33,8 +35,8 @@ needed. Nothing of the job is changed.
 The examples are those of predict.source, or where there is none of the job's source; --data names others, and --examples eval takes
 those of eval.source. The snapshot is the best one where the job has train.early_stop, otherwise the newest, or the one that --snapshot names.
 
-SNAPSHOT, the folder of a snapshot or a job's dir for the newest one in it, and EXPORT, the folder of a native export, need no job file: they say what
-their features are made of, and --data names the examples.
+SNAPSHOT, the folder of a snapshot or a job's dir for the newest one in it, and EXPORT, the folder of a native export, or of several for the newest, need no job file: they say what
+their features are made of, and --data names the examples. EXPORT may be a URL of a store: s3://, gs://, hdfs:// or file:///. It is copied to this machine (--cache).
 
 Predictions go to predict.to: files of JSON lines, lines with delimiters (tsv), Parquet, Arrow or TFRecord, or a Kafka topic. --fields says which
 columns are beside them: columns of the records as the text that is there, and the words label, weight, time, position, split, logit,
@@ -49,13 +51,14 @@ refused.`,
   monolith predict job.yaml --to tsv --dir scores --delimiter ,
   monolith predict job.yaml --data kafka://h:9092/asked --to kafka://h:9092/said
   monolith predict job.yaml --examples eval --to parquet --dir scored
-  monolith predict models/click/12 --data new.csv --to jsonl --dir scored`,
+  monolith predict models/click/12 --data new.csv --to jsonl --dir scored
+  monolith predict s3://models/click --data new.csv --to jsonl --dir scored`,
 		Args:              exactly("a job file, a snapshot or an export"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var own []string
 			o.Alone = ""
-			if !isJobFile(args[0]) && isDir(args[0]) {
+			if fsx.IsURL(args[0]) || !isJobFile(args[0]) && isDir(args[0]) {
 				switch o.Alone = args[0]; {
 				case data == "":
 					return errTo("--data is missing: what %s is to predict; a job file says it itself", args[0])
@@ -108,7 +111,12 @@ refused.`,
 			own = onRunner(append(own, set...), runner)
 			var cfg *job.Config
 			var err error
+			var from *job.FetchedExport
 			if o.Alone != "" {
+				if from, err = a.fetchExport(cmd.Context(), o.Alone, cache); err != nil {
+					return err
+				}
+				o.Alone = from.Dir
 				cfg, err = job.Alone(cmd.Context(), o.Alone, data, job.LoadOptions{Set: own, Env: a.Env})
 			} else {
 				cfg, err = a.loadUntrained(args[0], own)
@@ -128,6 +136,9 @@ refused.`,
 			o.Options, o.Snapshot = opts, snaps
 			r, err := a.Ops.Predict(cmd.Context(), cfg, o)
 			if r != nil {
+				if from != nil && fsx.IsURL(from.URL) {
+					r.Snapshot = from.URL
+				}
 				out.result = r
 				out.text = func(w io.Writer) error { return writePredicted(w, r) }
 			}
@@ -145,6 +156,7 @@ refused.`,
 	flags.StringVar(&snaps, "snapshot", "", "`folder` or number of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	flags.IntVar(&o.Workers, "workers", 0, "how `many` splits are predicted side by side (default: train.workers)")
 	flags.Int64Var(&o.MaxExamples, "max-examples", 0, "end when so many `rows` are there, those of earlier runs among them; 0: at the source's end")
+	addCache(command, &cache)
 	addRunner(command, &runner)
 	addSet(command, &set)
 	return command

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job"
 )
@@ -19,11 +20,14 @@ func (a *App) serveCommand(out *outcome) *cobra.Command {
 		set      []string
 	)
 	cmd := &cobra.Command{
-		Use:   "serve [NAME=]DIR|JOB.yaml...",
+		Use:   "serve [NAME=]DIR|URL|JOB.yaml...",
 		Short: "Answer requests for predictions with exports and running jobs",
 		Long: `Answer requests for predictions with native exports (monolith export --format native), over HTTP and gRPC as TensorFlow Serving does. DIR is an export, or the folder of exports that
 --dir of monolith export names: its newest version is served, and each newer one as soon as it is there, without a request that fails. A version that cannot be opened is refused,
 and the last good one stays. NAME is what requests call the model; without it, it is the folder's name, or that of the job.
+
+URL is such a folder in a store: s3://, gs://, hdfs:// or file:///. It is looked into as often, and what is to be served is copied to this machine (--cache). While the store does not answer,
+what was copied is served.
 
 JOB.yaml is a job that is being trained. Its newest snapshot is served, and then what its shards at ps.addresses have: all weights are kept in memory here and follow
 the shards, moments behind. A shard that does not answer is asked again, and what there is is served meanwhile; freshness_seconds, in the model's status and the
@@ -40,6 +44,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 		Example: `  monolith serve models/click
   monolith serve click=models/click rank=/srv/rank --latest 2
   monolith serve live=click.yaml
+  monolith serve s3://models/served/click --cache /srv/cache
   monolith serve models/click --http 0.0.0.0:8501 --grpc 0.0.0.0:8500 \
     --tls-cert c.pem --tls-key k.pem --token-file token
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
@@ -62,6 +67,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				return &usageError{message: fmt.Sprintf("--poll is %s and --every %s, must be above 0", o.Poll, o.Every)}
 			case l.BatchExamples < 1, l.BatchDelay < 0:
 				return &usageError{message: "--batch-examples must be at least 1, --batch-delay at least 0"}
+			case o.Cache.MaxBytes < 1:
+				return &usageError{message: fmt.Sprintf("--cache-bytes is %d, must be at least 1", o.Cache.MaxBytes)}
 			case o.RequestLog.Dir == "" && cmd.Flags().Changed("log-rate"):
 				return &usageError{message: "--log-rate is for --request-log DIR"}
 			case l.Threads < 0, l.Waiting < 0, l.MaxCalls < 1, l.MaxExamples < 1, maxBytes < 1, l.Timeout <= 0:
@@ -73,7 +80,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				if !named {
 					name, path = "", arg
 				}
-				if !isJobFile(path) {
+				if !isJobFile(path) || fsx.IsURL(path) {
 					o.Exports = append(o.Exports, arg)
 					continue
 				}
@@ -110,6 +117,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.DurationVar(&o.Every, "every", 250*time.Millisecond, "`how often` the shards of running jobs are asked what has changed")
 	addSet(cmd, &set)
 	flags.DurationVar(&o.Poll, "poll", 2*time.Second, "`how often` folders are looked into")
+	addCache(cmd, &o.Cache)
 	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU)")
 	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
 	flags.IntVar(&o.Limits.MaxCalls, "max-calls", 1024, "how `many` calls there are at a time over all connections; others are refused before they are received")

@@ -56,10 +56,10 @@ func (b *StatusLine) Update(p job.Status) {
 func (b *StatusLine) log(p job.Status) {
 	attrs := []slog.Attr{
 		slog.String("phase", p.Phase),
-		slog.Int64("examples", p.Examples),
+		slog.Int64(unit(p), p.Examples),
 	}
 	if !math.IsNaN(p.Rate) {
-		attrs = append(attrs, slog.Float64("examples_per_second", math.Round(p.Rate)))
+		attrs = append(attrs, slog.Float64(unit(p)+"_per_second", math.Round(p.Rate)))
 	}
 	if p.Total > 0 {
 		attrs = append(attrs, slog.Int64("total", p.Total))
@@ -92,6 +92,14 @@ func (b *StatusLine) log(p job.Status) {
 	b.logger.LogAttrs(context.Background(), slog.LevelInfo, "progress", attrs...)
 }
 
+// unit is what a status counts.
+func unit(p job.Status) string {
+	if p.Bytes {
+		return "bytes"
+	}
+	return "examples"
+}
+
 // Done removes the line.
 func (b *StatusLine) Done() { b.screen.SetLine("") }
 
@@ -117,6 +125,10 @@ func Line(p job.Status, width int) string {
 		goes        int // when it gets its short text; 0: never
 	}
 	var parts []part
+	count := Count
+	if p.Bytes {
+		count = Bytes
+	}
 	add := func(format string, args ...any) { parts = append(parts, part{text: fmt.Sprintf(format, args...)}) }
 	add("%s", p.Phase)
 	if p.Epochs > 1 {
@@ -128,12 +140,16 @@ func Line(p job.Status, width int) string {
 		full := int(share * bar)
 		percent := fmt.Sprintf("%3.0f%%", math.Floor(share*100))
 		parts = append(parts, part{fmt.Sprintf("[%s%s] %s", strings.Repeat("=", full), strings.Repeat(" ", bar-full), percent), percent, 1})
-		add("%s/%s", Count(p.Examples), Count(p.Total))
+		add("%s/%s", count(p.Examples), count(p.Total))
 	} else {
-		add("%s examples", Count(p.Examples))
+		add("%s %s", Count(p.Examples), unit(p))
 	}
 	var speed []string
-	if !math.IsNaN(p.Rate) {
+	switch {
+	case math.IsNaN(p.Rate):
+	case p.Bytes:
+		speed = append(speed, Bytes(int64(p.Rate))+"/s")
+	default:
 		speed = append(speed, Short(p.Rate)+"/s")
 	}
 	switch {
