@@ -93,6 +93,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"queues":   jobbench.Queues,
 			"predict":  jobbench.Predict,
 			"serve":    jobbench.Serve,
+			"export":   jobbench.Export,
 			"size":     jobbench.Size,
 			"procs":    jobbench.Procs,
 			"month":    jobbench.Month,

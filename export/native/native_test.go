@@ -20,6 +20,8 @@ import (
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
@@ -92,6 +94,23 @@ func rows(t testing.TB, info *snapshot.Info, dir string, m *export.Model, rowsPe
 			t.Fatal(err)
 		}
 	}
+}
+
+// bagOfIDs is a model that sums the biases of ids, whose rows have so many weights, and how a snapshot has it.
+func bagOfIDs(t testing.TB, dim int) (*graph.Graph, *snapshot.Model) {
+	t.Helper()
+	b := graph.NewBuilder()
+	ids := b.Table(param.Table{Name: "ids", Segments: []param.Segment{{Name: "bias", Dim: 1, Optimizer: optim.SGD{}}, {Name: "vec", Dim: dim - 1, Optimizer: optim.SGD{}, Init: param.Uniform(-1, 1)}}})
+	f := b.SparseFeature(model.Feature{Name: "id"}, ids)
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "click", Loss: loss.CrossEntropy}, Node: b.Pool(graph.Pooled{X: b.Lookup(f, "bias"), By: graph.Sum})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := g.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, &snapshot.Model{Name: "graph", Version: graph.Version, Graph: written}
 }
 
 // chain writes a whole snapshot of one table and one that adds to it: rows changed, gone and new.
