@@ -26,7 +26,7 @@ model: {shared_bottom: {dim: 4, hidden: [8]}}
 func TestHeadFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ old, with, want string }{
-		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
+		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson, batch_softmax, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
 		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
 		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
 		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},

@@ -69,7 +69,7 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	pairs := b.Concat(b.PairProducts(mixed, three, 2), b.PairDots(mixed, 2), b.BiInteraction(mixed, 2), b.Fold(mixed, 2), b.Means(three, 3))
 	vectors := b.Linear(b.Concat(pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4)), tensor("vectors", 2*pairs.Dim()+3, 1), nil)
 	stars := head("stars", loss.Squared, 1)
-	stars.Node = b.Add(stars.Node, vectors)
+	stars.Node = b.Add(stars.Node, b.Add(vectors, b.BatchSoftmax(three, mixed, b.Columns(age, 0, 1), 0.5)))
 	g, err := b.Build(3, head("click", loss.CrossEntropy, 1), head("minutes", loss.Poisson, 2), stars)
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,8 @@ type settings struct {
 	From, To  int
 	Rate      float64 // of dropout, which predictions have none of
 	Salt      uint64
+
+	Temperature float32 // of a batch softmax
 }
 
 // node is an operator with its settings.
@@ -138,6 +140,7 @@ func operators() map[string]func(*lowering, *node) Value {
 		"batch_norm":    (*lowering).batchNorm,
 		"standardise":   (*lowering).standardise,
 		"dropout":       func(l *lowering, n *node) Value { return l.input(n, 0) },
+		"batch_softmax": (*lowering).score,
 
 		"layer_norm":     (*lowering).layerNorm,
 		"columns":        func(l *lowering, n *node) Value { return l.Columns(l.input(n, 0), n.From, n.To) },

@@ -173,6 +173,11 @@ func (l *lowering) fields(x Value, width, dim int) (sum, squares Value) {
 	return l.Reshape(l.Sum(v, 1), -1, int64(dim)), l.Reshape(l.Sum(l.Op(Mul, v, v), 1), -1, int64(dim))
 }
 
+// score is what a batch softmax predicts, of a row alone.
+func (l *lowering) score(n *node) Value {
+	return l.Op(Div, l.Sum(l.Op(Mul, l.input(n, 0), l.input(n, 1)), 1), l.scalar(n.Temperature))
+}
+
 // pairs is ½ Σₖ (sumₖ² - squaresₖ).
 func (l *lowering) pairs(sum, squares Value) Value {
 	return l.Op(Mul, l.Sum(l.Op(Sub, l.Op(Mul, sum, sum), squares), 1), l.scalar(0.5))

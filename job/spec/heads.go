@@ -19,7 +19,7 @@ type Head struct {
 	Label Label `yaml:"label"`
 	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; squared, absolute and huber
 	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
-	// up and predicts their mean. The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
+	// up and predicts their mean; batch_softmax tells an item from the others of the batch, for two towers (docs/heads.md). The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
 	// means something: bpr and pairwise_hinge learn, of two with different labels, which has the higher one; lambda_rank (labels from 0 to
 	// 30) learns that most where it matters to the NDCG; list_softmax (labels from 0 up) learns which is chosen. docs/heads.md.
 	Loss string `yaml:"loss" default:"cross_entropy" enum:"@losses"`

@@ -278,6 +278,9 @@ var operators = map[string]func(b *bed) graph.Node{
 			graph.Pooled{X: b.linear(b.Lookup(b.a, "vec"), "w", 3), By: graph.Mean}, graph.Pooled{X: b.Lookup(b.b, "vec"), By: graph.Sum},
 		))
 	},
+	"batch softmax": func(b *bed) graph.Node {
+		return b.weigh(b.BatchSoftmax(b.vec(), b.linear(b.vec(), "w", 6), b.Columns(b.dense, 1, 2), 2))
+	},
 	"similarity": func(b *bed) graph.Node {
 		x, y := b.linear(b.vec(), "x", 4), b.linear(b.vec(), "y", 4)
 		return b.Diagonal(b.Softmax(b.Similarity(x, y)))
@@ -868,7 +871,15 @@ func TestHeads(t *testing.T) {
 			return []graph.Output{{Head: model.Head{Name: "wide", Loss: loss.Squared, Width: 6, Labels: []string{"a", "b", "c", "d", "e", "f"}}, Node: b.vec()}}
 		},
 	}
+	heads["in the batch"] = func(b *bed) []graph.Output {
+		x, interval := b.vec(), b.Columns(b.dense, 0, 1) // which gets no gradient
+		z := b.BatchSoftmax(x, b.linear(b.pooled(b.Lookup(b.c, "vec"), graph.Sum), "w", 6), interval, 0.5)
+		return []graph.Output{{Head: model.Head{Name: "click", Loss: loss.BatchSoftmax}, Node: z}}
+	}
 	for _, l := range loss.All() {
+		if l.InBatch {
+			continue
+		}
 		heads[l.Name] = func(b *bed) []graph.Output {
 			return []graph.Output{{Head: model.Head{Name: "y", Loss: l.Name}, Node: b.weigh(b.vec())}}
 		}
@@ -915,6 +926,8 @@ func TestHeadFaults(t *testing.T) {
 		graph.Output{Head: model.Head{Name: "e", Loss: loss.CrossEntropy, Width: 6, Labels: []string{"a", "b", "c", "d", "e"}}, Node: b.vec()},
 		graph.Output{Head: model.Head{Name: "f", Loss: loss.CrossEntropy}, Node: other},
 		graph.Output{Head: model.Head{Name: "g", Loss: loss.CrossEntropy, Group: "user"}, Node: x},
+		graph.Output{Head: model.Head{Name: "h", Loss: loss.BatchSoftmax}, Node: x},
+		graph.Output{Head: model.Head{Name: "i", Loss: loss.Squared}, Node: b.BatchSoftmax(b.vec(), b.vec(), x, 1)},
 	)
 	if err == nil {
 		t.Fatal("no error")
@@ -924,6 +937,7 @@ func TestHeadFaults(t *testing.T) {
 		`head "b": squared does not support sampled negatives`, `head "c": sample rate 2 is not in (0, 1]`,
 		`head "d": 2 label columns, cross_entropy of 1 outputs reads 1`, `head "e": 5 label columns, cross_entropy of 6 outputs reads 6`,
 		`head "f": a value of another graph`, `head "g": cross_entropy does not compare the rows of a group, its group is "user"`,
+		`head "h": batch_softmax learns from the operator batch_softmax alone`, `head "i": the output is batch_softmax, which only the loss of that name learns from, not squared`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not contain %q:\n%v", want, err)

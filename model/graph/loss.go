@@ -52,6 +52,13 @@ func (b *Builder) addOutput(o Output) output {
 		return out
 	}
 	out.loss = l
+	if o.Node.b == b {
+		if _, ok := b.nodes[o.Node.id].op.(*batchSoftmax); l.InBatch && !ok {
+			b.fault("head %q: %s learns from the operator batch_softmax alone, the output is another's", h.Name, l.Name)
+		} else if ok && !l.InBatch {
+			b.fault("head %q: the output is batch_softmax, which only the loss of that name learns from, not %s", h.Name, l.Name)
+		}
+	}
 	if n := l.NumLabels(h.Width); len(h.Labels) > 1 && len(h.Labels) != n {
 		b.fault("head %q: %d label columns, %s of %d outputs reads %d", h.Name, len(h.Labels), l.Name, h.Width, n)
 	}

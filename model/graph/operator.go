@@ -93,6 +93,7 @@ func operators() []func() op {
 		func() op { return &selfAttention{} },
 		func() op { return &cin{} },
 		func() op { return &both{} },
+		func() op { return &batchSoftmax{} },
 		func() op { return &similarity{} },
 		func() op { return &diagonal{} },
 		func() op { return &batchMean{} },

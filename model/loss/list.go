@@ -14,6 +14,8 @@ const (
 	Huber = "huber"
 	// Poisson is for counts and times from 0 up, predicted through eᶻ.
 	Poisson = "poisson"
+	// BatchSoftmax learns to tell a row's item from those of the other rows, of outputs that are logarithms of its probability.
+	BatchSoftmax = "batch_softmax"
 )
 
 // all is the list; its order is that of documentation.
@@ -66,6 +68,13 @@ var all = append([]Loss{
 			mean := math.Exp(z)
 			return mean - y*math.Log(mean)
 		}),
+	},
+	{
+		// Yi et al. (2019), Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations, equation 2, with the reward for a label.
+		Name: BatchSoftmax, Formula: "-y·z, z being ln of the probability of the row's own item among those of the batch",
+		Labels: Range{Min: 0, Max: math.MaxFloat32}, Link: Identity, Metrics: []string{"xauc"}, InBatch: true,
+		step:      stepEach(func(z, y float64) (float64, float64) { return -y * z, -y }),
+		reference: each(func(z, y float64) float64 { return -(y * z) }),
 	},
 }, rankings()...)
 

@@ -22,6 +22,9 @@ type Loss struct {
 	Metrics []string
 	// Sampled reports whether a head with this loss may have a sample rate of negatives.
 	Sampled bool
+	// InBatch reports whether its outputs are logarithms of how probable each row's own item is among those of the batch, which package
+	// graph's BatchSoftmax gives. A prediction is a score.
+	InBatch bool
 	// Ranks reports whether it compares the examples of a list, which are those of a group, or all of a batch. Outputs are then scores, of
 	// which the order alone is learnt.
 	Ranks bool
