@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/internal/fsx"
@@ -40,7 +41,7 @@ func Find(ctx context.Context, in fsx.FS, dir string) ([]Place, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		infos, err = in.List(ctx, dir)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // a file has none
 		return nil, fmt.Errorf("native: %w", err)
 	}
 	var out []Place

@@ -90,6 +90,9 @@ func TestFetch(t *testing.T) {
 	if _, err = native.Find(t.Context(), store, "nothing"); !errors.Is(err, native.ErrNone) {
 		t.Errorf("found nothing, %v", err)
 	}
+	if _, err = native.Find(t.Context(), fsx.Local{}, filepath.Join(whole, "dense.f32")); !errors.Is(err, native.ErrNone) {
+		t.Errorf("found in a file: %v", err)
+	}
 	to := filepath.Join(t.TempDir(), "cache", "7")
 	fetch := func(name string, o native.FetchOptions) error {
 		store.opened = nil
