@@ -53,7 +53,7 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	hidden := b.Sigmoid(b.Linear(b.Concat(query, entries, b.Mul(query, entries)), tensor("attention", 9, 4), nil))
 	weights := b.Softmax(b.Linear(hidden, tensor("score", 4, 1), nil))
 	x := b.Concat(
-		b.FMEntries(users, numbers), b.FM(users, 3), b.RowSum(pool(graph.Sum, b.Lookup(user, "bias"))), b.WeightedSum(weights, entries), b.First(entries, 2),
+		b.FMEntries(users, numbers), b.FM(users, 3), b.RowSum(pool(graph.Sum, b.Lookup(user, "bias"))), b.WeightedSum(weights, entries), b.First(entries, 2), b.Last(entries),
 		pool(graph.Max, b.Lookup(item, "vec")), pool(graph.Mean, b.Lookup(item, "sign")), pool(graph.Sum, b.Lookup(place, "vec")), pool(graph.Max, b.Lookup(user, "cut")),
 		b.Standardise(price, "moments", 0.9), b.AddBias(b.Add(age, age), tensor("shift", 2)),
 	)
@@ -66,7 +66,7 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	// last place before would differ by much more behind.
 	three := b.CIN(b.LinearEach(numbers, tensor("each", 3, 2), nil), age, tensor("maps", 2, 3), 2)
 	mixed := b.SelfAttention(three, b.Scale(three, b.Sums(three, 2)), b.LayerNorm(three, graph.LayerNorm{Name: "vectors", Dim: 2, Epsilon: 0.1, Optimizer: optim.SGD{LR: 1}}), 2, 2)
-	pairs := b.Concat(b.PairProducts(mixed, three, 2), b.PairDots(mixed, 2), b.BiInteraction(mixed, 2), b.Fold(mixed, 2), b.Means(three, 3))
+	pairs := b.Concat(b.FieldDots(mixed, 1), b.HardConcrete(mixed, tensor("gates", 3), 1), b.RowProduct(b.Transpose(mixed, 3, 1), b.StopGradient(b.Affine(three, -0.5, 0.25)), 3), b.Transpose(three, 1, 3), b.Unit(b.PReLU(three, tensor("slope", 6)), 3), b.PairProducts(mixed, three, 2), b.PairDots(mixed, 2), b.BiInteraction(mixed, 2), b.Fold(mixed, 2), b.Means(three, 3))
 	vectors := b.Linear(b.Concat(pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4)), tensor("vectors", 2*pairs.Dim()+3, 1), nil)
 	stars := head("stars", loss.Squared, 1)
 	stars.Node = b.Add(stars.Node, b.Add(vectors, b.BatchSoftmax(three, mixed, b.Columns(age, 0, 1), 0.5)))

@@ -70,7 +70,14 @@ type settings struct {
 	Bias      string
 	Vectors   string
 	Moments   string
-	Prefix    string `json:"name"` // of the tensors of a batch normalisation
+	Slope     string // of a prelu
+	Factor    float32
+	Offset    float32
+	Rows      int // of a matrix
+	Inner     int
+	Logits    string
+	L0        float32 // in training alone
+	Prefix    string  `json:"name"` // of the tensors of a batch normalisation
 	Dim       int
 	Epsilon   float32
 	Each      bool // vector, of a linear operator
@@ -113,23 +120,31 @@ type pooling struct {
 // refused are the operators that no format gets, with the reason.
 func refused() map[string]string {
 	const reason = "its value depends on the other rows of a batch, and a server puts requests together as they come"
-	return map[string]string{"similarity": reason, "diagonal": reason, "batch_mean": reason, "broadcast": reason}
+	return map[string]string{
+		"similarity": reason, "diagonal": reason, "batch_mean": reason, "broadcast": reason,
+		"gru": "it goes through a list entry by entry, for which formats have loops alone; export as native",
+	}
 }
 
 // operators are those that are exported.
 func operators() map[string]func(*lowering, *node) Value {
 	return map[string]func(*lowering, *node) Value{
-		"dense":         (*lowering).dense,
-		"lookup":        (*lowering).lookup,
-		"pool":          (*lowering).pool,
-		"first":         (*lowering).first,
-		"expand":        func(l *lowering, n *node) Value { return l.Gather(l.input(n, 0), l.entries(n).Row) },
-		"softmax":       (*lowering).softmax,
-		"weighted_sum":  (*lowering).weightedSum,
-		"linear":        (*lowering).linear,
-		"add_bias":      func(l *lowering, n *node) Value { return l.Op(Add, l.input(n, 0), l.tensor(n.Bias)) },
-		"relu":          func(l *lowering, n *node) Value { return l.Op(Relu, l.input(n, 0)) },
-		"sigmoid":       func(l *lowering, n *node) Value { return l.Op(Sigmoid, l.input(n, 0)) },
+		"dense":        (*lowering).dense,
+		"lookup":       (*lowering).lookup,
+		"pool":         (*lowering).pool,
+		"first":        (*lowering).first,
+		"expand":       func(l *lowering, n *node) Value { return l.Gather(l.input(n, 0), l.entries(n).Row) },
+		"softmax":      (*lowering).softmax,
+		"weighted_sum": (*lowering).weightedSum,
+		"linear":       (*lowering).linear,
+		"add_bias":     func(l *lowering, n *node) Value { return l.Op(Add, l.input(n, 0), l.tensor(n.Bias)) },
+		"relu":         func(l *lowering, n *node) Value { return l.Op(Relu, l.input(n, 0)) },
+		"sigmoid":      func(l *lowering, n *node) Value { return l.Op(Sigmoid, l.input(n, 0)) },
+		"prelu":        (*lowering).prelu,
+		"affine": func(l *lowering, n *node) Value {
+			return l.Op(Add, l.Op(Mul, l.input(n, 0), l.scalar(n.Factor)), l.scalar(n.Offset))
+		},
+		"stop_gradient": func(l *lowering, n *node) Value { return l.input(n, 0) },
 		"add":           (*lowering).add,
 		"mul":           func(l *lowering, n *node) Value { return l.Op(Mul, l.input(n, 0), l.input(n, 1)) },
 		"concat":        (*lowering).concat,
@@ -147,8 +162,14 @@ func operators() map[string]func(*lowering, *node) Value {
 		"scale":          (*lowering).scale,
 		"fold":           (*lowering).foldVectors,
 		"vector_sums":    (*lowering).vectorSums,
+		"unit":           (*lowering).unit,
+		"transpose":      (*lowering).transpose,
+		"last":           (*lowering).last,
+		"hard_concrete":  (*lowering).hardConcrete,
+		"row_product":    (*lowering).rowProduct,
 		"pair_products":  (*lowering).pairProducts,
 		"pair_dots":      (*lowering).pairDots,
+		"field_dots":     (*lowering).fieldDots,
 		"bi_interaction": (*lowering).biInteraction,
 		"self_attention": (*lowering).selfAttention,
 		"cin":            (*lowering).cin,

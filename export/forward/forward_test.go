@@ -201,11 +201,13 @@ func TestRefused(t *testing.T) {
 	w := b.Tensor(param.Tensor{Name: "w", Shape: []int{2, 2}, Optimizer: optim.SGD{LR: 1}})
 	y := b.Linear(x, w, nil)
 	pairs := b.Softmax(b.Similarity(x, y))
-	b.Table(param.Table{Name: "odd", Segments: []param.Segment{{Name: "vec", Dim: 1, Optimizer: optim.SGD{LR: 1}, Init: param.Init{Kind: 99}}}})
+	odd := b.Table(param.Table{Name: "odd", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{LR: 1}, Init: param.Init{Kind: 99}}}})
+	states := b.GRU(b.Lookup(b.SparseFeature(model.Feature{Name: "history"}, odd), "vec"), b.Tensor(param.Tensor{Name: "u", Shape: []int{1, 3}, Optimizer: optim.SGD{LR: 1}}))
 	own := loss.Own(loss.Loss{Name: "mine", Labels: loss.AnyNumber()}, func(z, y float64) (float64, float64) { return z - y, 1 })
 	g, err := b.Build(1,
 		graph.Output{Head: model.Head{Name: "near", Loss: loss.Squared}, Node: b.Diagonal(pairs)},
 		graph.Output{Head: model.Head{Name: "mean", Loss: loss.Squared, Width: 2}, Node: b.Broadcast(b.Relu(b.BatchMean(y)))},
+		graph.Output{Head: model.Head{Name: "last", Loss: loss.Squared}, Node: b.Last(states)},
 		graph.Output{Head: model.Head{Name: "own", Loss: "mine", Own: own, Width: 2}, Node: y},
 	)
 	if err != nil {

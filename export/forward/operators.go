@@ -93,6 +93,15 @@ func (l *lowering) first(n *node) Value {
 	return l.Reshape(l.Split(all, end, one)[0], -1, int64(n.Shape.Dim))
 }
 
+// last adds up, of each row's entries, the last one.
+func (l *lowering) last(n *node) Value {
+	x, e := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]])
+	counts := l.Cast(l.Reshape(l.counts(e), -1), Int)
+	end := l.Gather(l.Op(Add, l.Before(counts), counts), e.Row)
+	is := l.Op(Equal, l.Op(Add, l.Range(l.Size(e.Row, 0)), l.Ints(nil, 1)), end)
+	return l.Scatter(l.Op(Mul, x, l.Reshape(l.Cast(is, Float), -1, 1)), e.Row, l.in.NumRows, false)
+}
+
 func (l *lowering) softmax(n *node) Value {
 	if n.Shape.Kind == graph.PerRow {
 		return l.Reshape(l.softmaxOfColumns(l.input(n, 0), n.Shape.Dim, l.in.NumRows), -1, int64(n.Shape.Dim))
@@ -147,6 +156,13 @@ func (l *lowering) add(n *node) Value {
 		y = l.Op(Add, y, l.input(n, i+1))
 	}
 	return y
+}
+
+// prelu is relu(x) - a∘relu(-x).
+func (l *lowering) prelu(n *node) Value {
+	x := l.input(n, 0)
+	below := l.Op(Relu, l.Op(Sub, l.scalar(0), x))
+	return l.Op(Sub, l.Op(Relu, x), l.Op(Mul, below, l.tensor(n.Slope)))
 }
 
 func (l *lowering) concat(n *node) Value {

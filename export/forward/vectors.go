@@ -1,5 +1,7 @@
 package forward
 
+import "github.com/monolith-go/monolith/model/graph"
+
 // The operators that take the columns of a row for vectors of equal width.
 
 // take takes columns of a matrix of so many, by their numbers.
@@ -58,6 +60,60 @@ func (l *lowering) pairProducts(n *node) Value {
 func (l *lowering) pairDots(n *node) Value {
 	products := l.meet(l.input(n, 0), l.input(n, 0), l.width(n, 0), n.Dim)
 	return l.flat(l.Sum(l.vectors(products, n.Shape.Dim*n.Dim, n.Dim), 2), n)
+}
+
+// fieldDots takes what each field has for each later one, and what that has for it, each at the same place of two matrices.
+func (l *lowering) fieldDots(n *node) Value {
+	width := l.width(n, 0)
+	fields := 2 // fields·(fields-1) vectors
+	for fields*(fields-1)*n.Dim < width {
+		fields++
+	}
+	var left, right []int64
+	for i := range fields {
+		for j := i + 1; j < fields; j++ {
+			for k := range n.Dim {
+				left, right = append(left, int64((i*(fields-1)+j-1)*n.Dim+k)), append(right, int64((j*(fields-1)+i)*n.Dim+k))
+			}
+		}
+	}
+	x := l.input(n, 0)
+	products := l.Op(Mul, l.take(x, width, left), l.take(x, width, right))
+	return l.flat(l.Sum(l.vectors(products, n.Shape.Dim*n.Dim, n.Dim), 2), n)
+}
+
+func (l *lowering) transpose(n *node) Value {
+	cols := n.Shape.Dim / n.Dim / n.Rows
+	var columns []int64
+	for _, vector := range transposed(n.Rows, cols) {
+		for k := range n.Dim {
+			columns = append(columns, vector*int64(n.Dim)+int64(k))
+		}
+	}
+	return l.take(l.input(n, 0), n.Shape.Dim, columns)
+}
+
+func (l *lowering) rowProduct(n *node) Value {
+	inner := int64(n.Inner)
+	rows, columns := int64(l.width(n, 0))/inner, int64(l.width(n, 1))/inner
+	products := l.Op(Mul, l.Reshape(l.input(n, 0), -1, rows, inner, 1), l.Reshape(l.input(n, 1), -1, 1, inner, columns))
+	return l.flat(l.Sum(products, 2), n)
+}
+
+// hardConcrete has the gates of predictions.
+func (l *lowering) hardConcrete(n *node) Value {
+	gates := l.Op(Add, l.Op(Mul, l.Op(Sigmoid, l.tensor(n.Logits)), l.scalar(1.2)), l.scalar(-0.1))
+	gates = l.Op(Min, l.Op(Max, gates, l.scalar(0)), l.scalar(1))
+	count := l.shapeOf(n.Logits)[0]
+	x := l.vectors(l.input(n, 0), n.Shape.Dim, n.Shape.Dim/count)
+	return l.flat(l.Op(Mul, x, l.Reshape(gates, 1, int64(count), 1)), n)
+}
+
+// unit divides by √(‖x‖²+10⁻⁶).
+func (l *lowering) unit(n *node) Value {
+	x := l.vectors(l.input(n, 0), n.Shape.Dim, n.Dim)
+	length := l.Op(Sqrt, l.Op(Add, l.Sum(l.Op(Mul, x, x), 2), l.scalar(graph.UnitEpsilon)))
+	return l.flat(l.Op(Div, x, length), n)
 }
 
 func (l *lowering) biInteraction(n *node) Value {

@@ -295,6 +295,9 @@ func (b *Builder) add(o op, shape Shape, inputs ...Node) Node {
 		n.inputs = append(n.inputs, in.id)
 		n.needsGrad = n.needsGrad || b.nodes[in.id].needsGrad
 	}
+	if _, ok := o.(*stopGradient); ok {
+		n.needsGrad = false
+	}
 	b.nodes = append(b.nodes, n)
 	if _, ok := o.(*lookup); !ok {
 		b.salt++

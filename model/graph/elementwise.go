@@ -2,6 +2,7 @@ package graph
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/monolith-go/monolith/internal/simd"
@@ -83,6 +84,151 @@ func (*sigmoidOp) backward(s *Session, n *node) {
 
 func (*sigmoidOp) reference(e *evaluation, n *node) []float64 {
 	return e.each(n, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })
+}
+
+// prelu is x above 0 and a share of it below.
+type prelu struct {
+	plain
+	Slope string `json:"slope"`
+	slope int
+}
+
+// PReLU is max(x, 0) + a∘min(x, 0), with a slope a [dim] of each column, which is learned (He et al., 2015, equation 1): x [rows, dim] -> the same, or over entries. The
+// derivative at 0 is a.
+func (b *Builder) PReLU(x Node, slope Tensor) Node {
+	if !b.ownsTensors("prelu", slope) {
+		return b.broken(x.shape.Dim)
+	}
+	return b.apply(&prelu{Slope: b.tensorName(slope)}, x.shape.Dim, x)
+}
+
+func (*prelu) name() string     { return "prelu" }
+func (o *prelu) String() string { return o.name() }
+func (*prelu) learns() bool     { return true }
+
+func (o *prelu) bind(b *Builder, in []Node) (Shape, error) {
+	err := one(in, PerRow, PerEntry, PerBatch)
+	if err == nil {
+		o.slope, err = b.tensorNamed(o.Slope, false, in[0].shape.Dim)
+	}
+	if err != nil {
+		return Shape{}, err
+	}
+	return in[0].shape, nil
+}
+
+func (*prelu) flops(_ *Graph, n *node, _ float64) float64 { return 2 * float64(n.dim) }
+
+func (o *prelu) forward(s *Session, n *node) {
+	x, y, slope := s.vals[n.inputs[0]], s.vals[n.id], s.tensor(o.slope)
+	for at := 0; at < len(y); at += n.dim {
+		for k, v := range x[at:][:n.dim] {
+			y[at+k] = max(v, 0) + float32(slope[k]*min(v, 0))
+		}
+	}
+}
+
+func (o *prelu) backward(s *Session, n *node) {
+	x, dy, slope := s.vals[n.inputs[0]], s.grads[n.id], s.tensor(o.slope)
+	dx, dslope := s.gradSum(n.inputs[0]), s.tensorGrad(o.slope)
+	for at := 0; at < len(dy); at += n.dim {
+		for k, d := range dy[at:][:n.dim] {
+			factor := float32(1)
+			if v := x[at+k]; v <= 0 {
+				factor = slope[k]
+				dslope[k] += float32(d * v)
+			}
+			if dx != nil {
+				dx[at+k] += float32(d * factor)
+			}
+		}
+	}
+}
+
+func (o *prelu) reference(e *evaluation, n *node) []float64 {
+	slope, at := e.tensor(o.slope), -1
+	return e.each(n, func(x float64) float64 {
+		at++
+		if x > 0 {
+			return x
+		}
+		return slope[at%n.dim] * x
+	})
+}
+
+// affine is a·x + b with numbers that are not learned.
+type affine struct {
+	plain
+	Factor float32 `json:"factor"`
+	Offset float32 `json:"offset,omitzero"`
+}
+
+// Affine is factor·x + offset, element by element, with numbers that stay as they are.
+func (b *Builder) Affine(x Node, factor, offset float32) Node {
+	return b.apply(&affine{Factor: factor, Offset: offset}, x.shape.Dim, x)
+}
+
+func (*affine) name() string { return "affine" }
+
+func (o *affine) String() string { return fmt.Sprintf("affine[%g·x + %g]", o.Factor, o.Offset) }
+
+func (o *affine) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := arity(in, 1); err != nil {
+		return Shape{}, err
+	}
+	for _, v := range []float32{o.Factor, o.Offset} {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return Shape{}, fmt.Errorf("%s: %v is no number to compute with", o, v)
+		}
+	}
+	return in[0].shape, nil
+}
+
+func (*affine) flops(_ *Graph, n *node, _ float64) float64 { return 2 * float64(n.dim) }
+
+func (o *affine) forward(s *Session, n *node) {
+	x, y := s.vals[n.inputs[0]], s.vals[n.id]
+	for i, v := range x {
+		y[i] = float32(o.Factor*v) + o.Offset
+	}
+}
+
+func (o *affine) backward(s *Session, n *node) {
+	simd.Axpy(o.Factor, s.grads[n.id], s.gradSum(n.inputs[0]))
+}
+
+func (o *affine) reference(e *evaluation, n *node) []float64 {
+	return e.each(n, func(x float64) float64 { return float64(o.Factor)*x + float64(o.Offset) })
+}
+
+// stopGradient is a value that nothing is learned through.
+type stopGradient struct{ plain }
+
+// StopGradient is x, as if it were an input: what lies before it learns nothing of what lies behind.
+func (b *Builder) StopGradient(x Node) Node { return b.apply(&stopGradient{}, x.shape.Dim, x) }
+
+func (*stopGradient) name() string     { return "stop_gradient" }
+func (o *stopGradient) String() string { return o.name() }
+
+func (*stopGradient) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := arity(in, 1); err != nil {
+		return Shape{}, err
+	}
+	return in[0].shape, nil
+}
+
+func (*stopGradient) flops(*Graph, *node, float64) float64 { return 0 }
+
+func (*stopGradient) forward(s *Session, n *node) { copy(s.vals[n.id], s.vals[n.inputs[0]]) }
+
+func (*stopGradient) backward(*Session, *node) {} // the value needs no gradient, so that nobody asks
+
+// reference is what another evaluation had, where it is given, so that differences do not see what changes before.
+func (*stopGradient) reference(e *evaluation, n *node) []float64 {
+	if e.stopped != nil {
+		return e.stopped[n.id]
+	}
+	return e.vals[n.inputs[0]]
 }
 
 // addOp is the sum of its inputs.

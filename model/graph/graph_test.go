@@ -112,7 +112,11 @@ var operators = map[string]func(b *bed) graph.Node{
 	},
 	"add bias to inputs": func(b *bed) graph.Node { return b.weigh(b.AddBias(b.dense, b.tensor("bias", 4))) },
 	"relu":               func(b *bed) graph.Node { return b.weigh(b.Relu(b.vec())) },
-	"sigmoid":            func(b *bed) graph.Node { return b.weigh(b.Sigmoid(b.vec())) },
+	"prelu": func(b *bed) graph.Node {
+		x, entries := b.PReLU(b.vec(), b.tensor("a", 6)), b.PReLU(b.Lookup(b.c, "vec"), b.tensor("c", 2))
+		return b.weigh(b.Concat(x, b.PReLU(b.dense, b.tensor("d", 4)), b.pooled(entries, graph.Sum)))
+	},
+	"sigmoid": func(b *bed) graph.Node { return b.weigh(b.Sigmoid(b.vec())) },
 	"add": func(b *bed) graph.Node {
 		x := b.vec()
 		return b.weigh(b.Add(x, b.Relu(x), x))
@@ -226,6 +230,44 @@ var operators = map[string]func(b *bed) graph.Node{
 		x := b.vec()
 		return b.weigh(b.Concat(b.PairDots(x, 2), b.PairDots(x, 1), b.PairDots(b.dense, 2)))
 	},
+	"affine": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Affine(x, 2, -1), b.Affine(b.dense, -.5, 3), b.pooled(b.Affine(b.Lookup(b.c, "vec"), 1.5, 0), graph.Sum)))
+	},
+	"stop gradient": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Mul(x, b.StopGradient(x)), b.linear(b.StopGradient(b.Relu(x)), "w", 2), b.StopGradient(b.dense)))
+	},
+	"transpose": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Mul(b.Transpose(x, 2, 1), x), b.Transpose(x, 3, 1), b.Transpose(b.dense, 2, 1), b.Transpose(b.linear(x, "w", 12), 2, 3), b.Transpose(x, 1, 2)))
+	},
+	"row product": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.RowProduct(x, b.linear(x, "w", 8), 2), b.RowProduct(x, x, 1), b.RowProduct(x, x, 6), b.RowProduct(b.dense, x, 2), b.RowProduct(x, b.dense, 2)))
+	},
+	"hard concrete": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.HardConcrete(x, b.tensor("a", 6), 0), b.HardConcrete(x, b.tensor("c", 2), 0), b.HardConcrete(b.dense, b.tensor("d", 1), 0)))
+	},
+	"gru": func(b *bed) graph.Node {
+		x := b.linear(b.Lookup(b.a, "vec"), "w", 6)
+		states := b.GRU(x, b.tensor("u", 2, 6))
+		return b.weigh(b.Concat(b.Last(states), b.pooled(states, graph.Sum), b.Last(b.GRU(b.Lookup(b.b, "vec"), b.tensor("v", 1, 3)))))
+	},
+	"gru with attention": func(b *bed) graph.Node {
+		x, a := b.Lookup(b.a, "vec"), b.Softmax(b.linear(b.Lookup(b.a, "vec"), "a", 1))
+		given := b.Expand(b.dense, b.c)
+		return b.weigh(b.Concat(b.Last(b.AUGRU(x, a, b.tensor("u", 1, 3))), b.Last(b.AUGRU(b.linear(given, "w", 6), b.RowSum(given), b.tensor("v", 2, 6)))))
+	},
+	"field dots": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.FieldDots(x, 3), b.FieldDots(x, 1), b.FieldDots(b.dense, 2), b.FieldDots(b.linear(x, "w", 24), 2)))
+	},
+	"unit": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Unit(x, 3), b.Unit(b.dense, 2), b.Mul(b.Unit(x, 6), x)))
+	},
 	"bi-interaction": func(b *bed) graph.Node {
 		x := b.vec()
 		return b.weigh(b.Concat(b.BiInteraction(x, 2), b.BiInteraction(x, 3), b.BiInteraction(b.dense, 1)))
@@ -317,6 +359,56 @@ func TestOperatorsFollowReference(t *testing.T) {
 			}
 			graphtest.Check(t, g)
 		})
+	}
+}
+
+// TestL0: what gates cost is in their gradient, l0 times the slope of the probability that they are not 0, and drawn gates are 0 that often.
+func TestL0(t *testing.T) {
+	t.Parallel()
+	const l0 = 0.5
+	logits := []float32{-2, -0.5, 0, 1.5}
+	build := func(l0 float32) *graph.Graph {
+		b := newBed()
+		g, err := b.Build(1, click(b.RowSum(b.HardConcrete(b.dense, b.tensor("a", 4), l0))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	plain, costly := build(0), build(l0)
+	in := graphtest.Inputs(plain, graphtest.Shape{Rows: 1}, 1)
+	grads := func(g *graph.Graph) []float32 {
+		s := g.NewSession(1)
+		s.SetDense(logits)
+		s.Step(in, 1)
+		return s.DenseGrad()
+	}
+	open := func(a float64) float64 { return 1 / (1 + math.Exp(-a+math.Log(0.1/1.1)/2)) }
+	without, with := grads(plain), grads(costly)
+	for i, a := range logits {
+		want := l0 * (open(float64(a)+1e-5) - open(float64(a)-1e-5)) / 2e-5
+		if got := float64(with[i] - without[i]); math.Abs(got-want) > 1e-5 {
+			t.Errorf("gate %d: the cost adds %v to the gradient, want %v", i, got, want)
+		}
+	}
+	// A gate of one column that has a 1: the logit of the prediction is the gate.
+	b := newBed()
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "gate", Loss: loss.Squared}, Node: b.HardConcrete(b.Columns(b.dense, 0, 1), b.tensor("a", 1), 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, closed := g.NewSession(1), 0
+	s.SetDense([]float32{-0.5})
+	one := graphtest.Inputs(g, graphtest.Shape{Rows: 1}, 1)
+	one.Dense[0][0] = 1
+	const draws = 4000
+	for seed := range uint64(draws) {
+		if p, _ := s.Step(one, seed); p[0][0] == 0 {
+			closed++
+		}
+	}
+	if share, want := float64(closed)/draws, 1-open(-0.5); math.Abs(share-want) > 0.03 {
+		t.Errorf("of %d drawn gates %.3f are closed, want %.3f", draws, share, want)
 	}
 }
 

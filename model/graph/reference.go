@@ -18,6 +18,8 @@ type evaluation struct {
 	train  bool
 	seed   uint64
 	vals   [][]float64
+	// stopped, if not nil, has the values that nothing is learned through.
+	stopped [][]float64
 }
 
 // Reference evaluates the graph in float64, one operator after the other, each written as its formula says. It is the
@@ -26,8 +28,21 @@ type evaluation struct {
 // dense holds the dense parameters and values[t] the weights of in's distinct fids of table t; they stand in for
 // in.Values, which is not read. It returns the predictions of each head and, in training, the heads' losses, each without
 // the head's weight, and their weighted sum, whose gradient a step computes.
-func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) (r Result) {
-	e := &evaluation{g: g, in: in, dense: dense, values: g.referenceValues(values, train, in.Examples), train: train, seed: seed, vals: make([][]float64, len(g.declared))}
+func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) Result {
+	return g.reference(in, dense, values, train, seed, nil)
+}
+
+// ReferenceBeside is [Graph.Reference] in training of parameters that are beside those of another result: what [Builder.StopGradient] gives is as it was there. By differences of
+// such totals gradients are checked.
+func (g *Graph) ReferenceBeside(other Result, in *model.Inputs, dense []float64, values [][]float64, seed uint64) Result {
+	return g.reference(in, dense, values, true, seed, other.vals)
+}
+
+func (g *Graph) reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64, stopped [][]float64) (r Result) {
+	e := &evaluation{
+		g: g, in: in, dense: dense, values: g.referenceValues(values, train, in.Examples), train: train, seed: seed, vals: make([][]float64, len(g.declared)), stopped: stopped,
+	}
+	r.vals = e.vals
 	for i := range g.declared {
 		if n := &g.declared[i]; n.live {
 			e.vals[i] = n.op.reference(e, n)
@@ -82,6 +97,8 @@ type Result struct {
 	Predictions [][]float64
 	Losses      []float64
 	Total       float64
+
+	vals [][]float64 // of the operators
 }
 
 // tensor returns the values of dense tensor id.

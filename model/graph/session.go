@@ -135,8 +135,11 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 		s.learn(h)
 	}
 	for i := len(s.g.nodes) - 1; i >= 0; i-- {
-		// A live node that needs a gradient has got one from a consumer or a head by now: all consumers come after it.
+		// A live node that needs a gradient has got one from a consumer or a head by now: all consumers come after it. Where these are stopGradients alone it is zeros.
 		if n := &s.g.nodes[i]; n.live && n.needsGrad {
+			if s.fresh[i] && !s.gathered[i] {
+				clear(s.grads[i])
+			}
 			n.op.backward(s, n)
 		}
 	}

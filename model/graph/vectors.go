@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/monolith-go/monolith/internal/simd"
 )
@@ -213,6 +214,71 @@ func (o *vectorSums) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, e.in.NumRows*n.dim)
 	for i, v := range e.vals[n.inputs[0]] {
 		out[i/o.Dim] += v / float64(o.divisor())
+	}
+	return out
+}
+
+// UnitEpsilon is what a [Builder.Unit] adds to squared lengths.
+const UnitEpsilon = 1e-6
+
+// unit divides vectors by their lengths.
+type unit struct {
+	plain
+	Dim int `json:"dim"`
+}
+
+// unitState keeps 1/√(‖x‖²+ε) of each vector for the way back.
+type unitState struct{ inv []float32 }
+
+// Unit divides each vector of dim numbers that x is made of by its length: [rows, n·dim] -> the same, y = x/√(‖x‖²+10⁻⁶), so that zeros stay zeros and the inner
+// product of two vectors becomes their cosine.
+func (b *Builder) Unit(x Node, dim int) Node { return b.apply(&unit{Dim: dim}, x.shape.Dim, x) }
+
+func (*unit) name() string     { return "unit" }
+func (o *unit) String() string { return fmt.Sprintf("unit[dim %d]", o.Dim) }
+
+func (o *unit) bind(_ *Builder, in []Node) (Shape, error) {
+	if err := arity(in, 1); err != nil {
+		return Shape{}, err
+	}
+	_, err := vectorsOf(in[0], o.Dim)
+	return in[0].shape, err
+}
+
+func (*unit) flops(_ *Graph, n *node, _ float64) float64 { return 3 * float64(n.dim) }
+
+func (*unit) newState() any { return &unitState{} }
+
+func (o *unit) forward(s *Session, n *node) {
+	st, x, y := s.state[n.id].(*unitState), s.vals[n.inputs[0]], s.vals[n.id]
+	st.inv = resize(st.inv, len(x)/o.Dim)
+	copy(y, x)
+	for i := range st.inv {
+		v := y[i*o.Dim:][:o.Dim]
+		st.inv[i] = float32(1 / math.Sqrt(float64(simd.Dot(v, v))+UnitEpsilon))
+		simd.Scale(st.inv[i], v)
+	}
+}
+
+// backward is dx = (dy - y·⟨y, dy⟩)/√(‖x‖²+ε).
+func (o *unit) backward(s *Session, n *node) {
+	st, y, dy, dx := s.state[n.id].(*unitState), s.vals[n.id], s.grads[n.id], s.gradSum(n.inputs[0])
+	for i, inv := range st.inv {
+		v, d, into := y[i*o.Dim:][:o.Dim], dy[i*o.Dim:][:o.Dim], dx[i*o.Dim:][:o.Dim]
+		simd.Axpy(inv, d, into)
+		simd.Axpy(-inv*simd.Dot(v, d), v, into)
+	}
+}
+
+func (o *unit) reference(e *evaluation, n *node) []float64 {
+	x := e.vals[n.inputs[0]]
+	out := make([]float64, len(x))
+	for i, v := range x {
+		sum := 0.0
+		for _, w := range x[i/o.Dim*o.Dim:][:o.Dim] {
+			sum += w * w
+		}
+		out[i] = v / math.Sqrt(sum+UnitEpsilon)
 	}
 	return out
 }

@@ -174,9 +174,9 @@ func check(t *testing.T, g *graph.Graph, s model.Session, in *model.Inputs, seed
 		const h = 1e-5
 		at := *x
 		*x = at + h
-		up := g.Reference(in, dense, values, true, seed).Total
+		up := g.ReferenceBeside(want, in, dense, values, seed).Total
 		*x = at - h
-		down := g.Reference(in, dense, values, true, seed).Total
+		down := g.ReferenceBeside(want, in, dense, values, seed).Total
 		*x = at
 		return (up - down) / (2 * h)
 	}
