@@ -74,7 +74,7 @@ func TestListModels(t *testing.T) {
 	if m := got["lr"]; m.Parameters != 1 || m.RowDim != 1 {
 		t.Errorf("lr: %+v", m)
 	}
-	for _, name := range []string{"shared_bottom", "mmoe", "ple", "esmm"} {
+	for _, name := range []string{"shared_bottom", "mmoe", "ple", "esmm", "snr", "dbmtl", "pepnet", "rankmixer", "din", "dien"} {
 		if !got[name].Heads {
 			t.Errorf("%s takes one head only", name)
 		}

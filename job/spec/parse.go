@@ -81,7 +81,7 @@ type Feature struct {
 	// pooled so cannot interact (fm, deepfm).
 	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|max"`
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
-	// named here, as those of a history by the candidate item. For shared_bottom, mmoe, ple and esmm.
+	// named here, as those of a history by the candidate item. For shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din and dien.
 	Attends string `yaml:"attends" default:""`
 	// Table is the embedding table of a sparse feature; features of one table and slot share embeddings. A table's
 	// own settings are under tables. Empty: the one table of all features that name none.

@@ -4,20 +4,64 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
 )
+
+// AttentionConfig are the settings of an [Attention].
+type AttentionConfig struct {
+	// Hidden is the width of the hidden layer.
+	Hidden int
+	// Activation is behind it; nil: the sigmoid.
+	Activation Activation
+	Rule
+}
 
 // Attention pools a sequence by what it has to do with something else in the row (Zhou et al., 2018, section 4.3 and figure
 // 2): query [rows, n] and entries [entries of f, n] -> [rows, n],
 //
 //	wᵢ = W₂·σ(W₁·[q, eᵢ, q∘eᵢ] + b₁) + b₂        y = Σᵢ wᵢ·eᵢ
 //
-// The weights are taken as they are, so their sum grows with the length of the sequence. The first layer has hidden
-// units; its tensors are "name.0.weight" [3n, hidden] and "name.0.bias", those of the second "name.1.weight" [hidden, 1] and
-// "name.1.bias". σ is the sigmoid, where the paper has PReLU or Dice.
-func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, hidden int, r Rule) graph.Node {
+// The weights are taken as they are, so their sum grows with the length of the sequence. σ is the activation; the paper has PReLU, or Dice, which goes by the statistics of
+// a batch. A difference q-eᵢ, as other programs have in W₁'s input, says nothing that W₁ does not make of q and eᵢ. The first layer's tensors are "name.0.weight"
+// [3n, Hidden] and "name.0.bias", and the activation's under "name.0"; those of the second "name.1.weight" [Hidden, 1] and "name.1.bias".
+func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, cfg AttentionConfig) graph.Node {
 	q := b.Expand(query, f)
-	h := b.Sigmoid(Dense(b, name+".0", b.Concat(q, entries, b.Mul(q, entries)), hidden, r))
-	return b.WeightedSum(Dense(b, name+".1", h, 1, r), entries)
+	h := Dense(b, name+".0", b.Concat(q, entries, b.Mul(q, entries)), cfg.Hidden, cfg.Rule)
+	if cfg.Activation == nil {
+		h = b.Sigmoid(h)
+	} else {
+		h = cfg.Activation(b, name+".0", h, cfg.Rule)
+	}
+	return b.WeightedSum(Dense(b, name+".1", h, 1, cfg.Rule), entries)
+}
+
+// DIENConfig are the settings of a [DIEN].
+type DIENConfig struct {
+	// Width is that of the states.
+	Width int
+	Rule
+}
+
+// DIEN is what the interest evolves to that a sequence shows (Zhou et al., 2019, "Deep Interest Evolution Network", section 4, without the auxiliary loss): query [rows, n] and
+// entries [entries of f, m] -> [rows, Width]. A [graph.Builder.GRU] goes through the entries; a second one through its states h, whose update gates are weighed by what each
+// has to do with the query,
+//
+//	a = softmax over a row's entries of h·W·query
+//
+// and the last state of that is the value. Tensors: "name.interest.weight" [m, 3·Width], "name.interest.bias" and "name.interest.state" [Width, 3·Width] of the first, the same under
+// "name.evolution" of the second, "name.attention.weight" [n, Width].
+func DIEN(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, cfg DIENConfig) graph.Node {
+	gates := func(of string, x graph.Node) (graph.Node, graph.Tensor) {
+		state := b.Tensor(param.Tensor{
+			Name: name + of + ".state", Shape: []int{cfg.Width, 3 * cfg.Width}, Init: param.GlorotUniform(cfg.Width, 3*cfg.Width), Optimizer: cfg.Optimizer, L2: cfg.L2,
+		})
+		return Dense(b, name+of, x, 3*cfg.Width, cfg.Rule), state
+	}
+	interest := b.GRU(gates(".interest", entries))
+	meant := b.Expand(b.Linear(query, weight(b, name+".attention", query.Dim(), cfg.Width, cfg.Rule), nil), f)
+	attention := b.Softmax(b.RowSum(b.Mul(interest, meant)))
+	x, state := gates(".evolution", interest)
+	return b.Last(b.AUGRU(x, attention, state))
 }
 
 // PairAttention is the attentional interaction of the pairs of the n vectors that x is made of (Xiao et al., 2017, equations 3 to 6): x

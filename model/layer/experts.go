@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // Mixture adds up what experts say, weighed by what x says of them (Jacobs et al., 1991): experts [rows, n] each -> [rows, n],
@@ -68,6 +69,56 @@ func PLE(b *graph.Builder, name string, x graph.Node, tasks []string, cfg Expert
 		own = next
 	}
 	return own
+}
+
+// SNR is sub-network routing (Ma et al., 2019, "SNR: Sub-Network Routing for Flexible Parameter Sharing in Multi-Task Learning", section 3, SNR-Trans): levels of Experts
+// perceptrons, between which all connections are matrices with gates that learn to be open or closed. x [rows, n] -> for each task [rows, last of Expert.Hidden],
+//
+//	input of perceptron j = Σᵢ zᵢⱼ·(outputᵢ·Wᵢⱼ), i over those of the level before
+//
+// and the same for each task behind the last level. Gates are those of [graph.Builder.HardConcrete], whose l0 closes them. Perceptron e of level l is "name.l.e"; the tensors of
+// what connects level l with j are "name.l.to.j.i.weight", and the gates' logits "name.l.to.j.gates" [Experts], 1 at first: of each gate three quarters are open.
+func SNR(b *graph.Builder, name string, x graph.Node, tasks []string, l0 float32, cfg ExpertsConfig) []graph.Node {
+	var before []graph.Node
+	route := func(name string) graph.Node {
+		var parts []graph.Node
+		for i, v := range before {
+			parts = append(parts, b.Linear(v, weight(b, fmt.Sprintf("%s.%d", name, i), v.Dim(), v.Dim(), cfg.Expert.Rule), nil))
+		}
+		logits := b.Tensor(param.Tensor{Name: name + ".gates", Shape: []int{len(before)}, Init: param.Constant(1), Optimizer: cfg.Expert.Optimizer})
+		return b.Fold(b.HardConcrete(b.Concat(parts...), logits, l0), before[0].Dim())
+	}
+	for level := range cfg.Levels {
+		var next []graph.Node
+		for e := range cfg.Experts {
+			in := x
+			if level > 0 {
+				in = route(fmt.Sprintf("%s.%d.to.%d", name, level-1, e))
+			}
+			next = append(next, MLP(b, fmt.Sprintf("%s.%d.%d", name, level, e), in, cfg.Expert))
+		}
+		before = next
+	}
+	var out []graph.Node
+	for _, task := range tasks {
+		out = append(out, route(fmt.Sprintf("%s.%d.to.%s", name, cfg.Levels-1, task)))
+	}
+	return out
+}
+
+// Relations make of what is known for each task of several what is known of it given those before it, in their order (Wang et al., 2019, "Deep Bayesian
+// Multi-Target Learning": the probability of all targets is the product of each one's given those that it depends on, and hidden layers are the links): values [rows, any
+// width] -> for each [rows, last of Hidden],
+//
+//	rₜ = perceptron of [valuesₜ, r₀, ..., rₜ₋₁]
+//
+// The tensors are those of the perceptrons "name.TASK".
+func Relations(b *graph.Builder, name string, values []graph.Node, tasks []string, cfg MLPConfig) []graph.Node {
+	var out []graph.Node
+	for i, x := range values {
+		out = append(out, MLP(b, name+"."+tasks[i], b.Concat(slices.Concat([]graph.Node{x}, out)...), cfg))
+	}
+	return out
 }
 
 // mlps are perceptrons of the same value.

@@ -31,16 +31,35 @@ func denseEach(b *graph.Builder, name string, x graph.Node, dim, units int, r Ru
 	return b.LinearEach(x, weight(b, name, dim, units, r), &bias)
 }
 
+// Scaled is a·x + b with one number a, which begins as scale, and one b, which begins as 0: x [rows, 1] -> [rows, 1]. Its tensors are "name.weight" [1, 1] and "name.bias" [1].
+func Scaled(b *graph.Builder, name string, x graph.Node, scale float32, r Rule) graph.Node {
+	factor := b.Tensor(param.Tensor{Name: name + ".weight", Shape: []int{1, 1}, Init: param.Constant(scale), Optimizer: r.Optimizer, L2: r.L2})
+	bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{1}, Optimizer: r.Optimizer})
+	return b.Linear(x, factor, &bias)
+}
+
 func weight(b *graph.Builder, name string, in, out int, r Rule) graph.Tensor {
 	return b.Tensor(param.Tensor{
 		Name: name + ".weight", Shape: []int{in, out}, Init: param.GlorotUniform(in, out), Optimizer: r.Optimizer, L2: r.L2,
 	})
 }
 
+// Activation is a function of each number of a value, with tensors under a name where it has any.
+type Activation func(b *graph.Builder, name string, x graph.Node, r Rule) graph.Node
+
+// PReLU is max(x, 0) + a∘min(x, 0) (He et al., 2015, equation 1), an [Activation]: x [rows, n] -> the same, or over entries. Its tensor is "name.slope" [n], 0.25 at first
+// as in the paper.
+func PReLU(b *graph.Builder, name string, x graph.Node, r Rule) graph.Node {
+	slope := b.Tensor(param.Tensor{Name: name + ".slope", Shape: []int{x.Dim()}, Init: param.Constant(0.25), Optimizer: r.Optimizer})
+	return b.PReLU(x, slope)
+}
+
 // MLPConfig are the settings of an [MLP].
 type MLPConfig struct {
 	// Hidden are the widths of the layers.
 	Hidden []int
+	// Activation is behind each layer; nil: relu.
+	Activation Activation
 	// BatchNorm normalises before each activation; the layers then have no bias, which normalisation would take away.
 	BatchNorm bool
 	// Dropout is the rate after each activation, in [0, 1).
@@ -48,18 +67,27 @@ type MLPConfig struct {
 	Rule
 }
 
-// MLP is a stack of fully connected layers with relu: x [rows, n] -> [rows, last of Hidden]. Each layer is linear,
-// batch norm if asked for, relu, dropout if asked for. Layer i's tensors are "name.i.weight" and so on.
+// MLP is a stack of fully connected layers: x [rows, n] -> [rows, last of Hidden]. Each layer is linear,
+// batch norm if asked for, the activation, dropout if asked for. Layer i's tensors are "name.i.weight" and so on.
 func MLP(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node {
 	for i, units := range cfg.Hidden {
-		name := fmt.Sprintf("%s.%d", name, i)
-		if cfg.BatchNorm {
-			x = b.Linear(x, weight(b, name, x.Dim(), units, cfg.Rule), nil)
-			x = b.BatchNorm(x, graph.BatchNorm{Name: name + ".norm", Optimizer: cfg.Optimizer})
-		} else {
-			x = Dense(b, name, x, units, cfg.Rule)
-		}
-		x = b.Dropout(b.Relu(x), cfg.Dropout)
+		x = mlpLayer(b, fmt.Sprintf("%s.%d", name, i), x, units, cfg)
 	}
 	return x
+}
+
+// mlpLayer is one layer of an [MLP], its activation included.
+func mlpLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
+	if cfg.BatchNorm {
+		x = b.Linear(x, weight(b, name, x.Dim(), units, cfg.Rule), nil)
+		x = b.BatchNorm(x, graph.BatchNorm{Name: name + ".norm", Optimizer: cfg.Optimizer})
+	} else {
+		x = Dense(b, name, x, units, cfg.Rule)
+	}
+	if cfg.Activation == nil {
+		x = b.Relu(x)
+	} else {
+		x = cfg.Activation(b, name, x, cfg.Rule)
+	}
+	return b.Dropout(x, cfg.Dropout)
 }

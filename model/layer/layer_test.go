@@ -39,6 +39,45 @@ func TestLayersFollowReference(t *testing.T) {
 		"mlp with everything": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6}, BatchNorm: true, Dropout: 0.3, Rule: rule})
 		},
+		"mlp with prelu": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, Activation: layer.PReLU, Rule: rule})
+		},
+		"gate": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Gate(b, "g", x, x, 3, rule) },
+		"lhuc": func(b *graph.Builder, x graph.Node) graph.Node {
+			by := b.StopGradient(layer.Dense(b, "by", x, 2, rule))
+			return layer.LHUC(b, "l", x, by, 3, layer.MLPConfig{Hidden: []int{4, 3}, Rule: rule})
+		},
+		"gelu":   func(b *graph.Builder, x graph.Node) graph.Node { return layer.GELU(b, "", x, rule) },
+		"tokens": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Tokens(b, "t", x, 3, 2, rule) },
+		"rank mixer": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.RankMixer(b, "r", layer.Dense(b, "d", x, 8, rule), 4, 2, rule)
+		},
+		"wukong": func(b *graph.Builder, x graph.Node) graph.Node {
+			cfg := layer.WukongConfig{Products: 2, Linear: 1, Rank: 2, Hidden: []int{3}, Rule: rule}
+			x = layer.Wukong(b, "first", layer.Dense(b, "d", x, 8, rule), 4, cfg)
+			return layer.Wukong(b, "second", x, 4, cfg)
+		},
+		"groups": func(b *graph.Builder, x graph.Node) graph.Node {
+			left, right := layer.Dense(b, "d", x, 4, rule), layer.Dense(b, "e", x, 6, rule)
+			return b.Concat(layer.GroupInt(b, left, right, 2, true), layer.GroupInt(b, left, right, 2, false), layer.GroupInt(b, left, right, 1, false))
+		},
+		"all interactions": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.AllInt(b, "a", layer.Dense(b, "d", x, 6, rule), 2, 4, rule)
+		},
+		"compressed dots": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.CDot(b, "c", layer.Dense(b, "d", x, 6, rule), 2, 2, layer.MLPConfig{Hidden: []int{3}, Rule: rule})
+		},
+		"co-action": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.CAN(b, layer.Dense(b, "d", x, 2, rule), layer.Dense(b, "e", x, 12, rule), 2)
+		},
+		"routing": func(b *graph.Builder, x graph.Node) graph.Node {
+			cfg := layer.ExpertsConfig{Experts: 2, Levels: 2, Expert: layer.MLPConfig{Hidden: []int{3}, Rule: rule}}
+			return b.Concat(layer.SNR(b, "s", x, []string{"a", "b"}, 0, cfg)...)
+		},
+		"relation": func(b *graph.Builder, x graph.Node) graph.Node {
+			values := []graph.Node{layer.Dense(b, "d", x, 3, rule), layer.Dense(b, "e", x, 2, rule), x}
+			return b.Concat(layer.Relations(b, "r", values, []string{"a", "b", "c"}, layer.MLPConfig{Hidden: []int{4, 2}, Rule: rule})...)
+		},
 		"cross":        func(b *graph.Builder, x graph.Node) graph.Node { return layer.Cross(b, "c", x, 3, rule) },
 		"cross vector": func(b *graph.Builder, x graph.Node) graph.Node { return layer.CrossVector(b, "c", x, 3, rule) },
 		"pair attention": func(b *graph.Builder, x graph.Node) graph.Node {

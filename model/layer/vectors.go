@@ -74,3 +74,59 @@ func Mask(b *graph.Builder, name string, x, example graph.Node, hidden, units in
 	y := b.Linear(b.Mul(x, mask), weight(b, name, x.Dim(), units, r), nil)
 	return b.Relu(b.LayerNorm(y, graph.LayerNorm{Name: name + ".norm", Optimizer: r.Optimizer}))
 }
+
+// GroupInt are the products of each vector of one group with each of another, number by number, or their inner products (bytedance/monolith: GroupInt, "multiply" and "dot"): left
+// [rows, n·dim] and right [rows, m·dim] -> [rows, n·m·dim], vᵢ∘wⱼ in the order of i, then of j, or [rows, n·m], ⟨vᵢ, wⱼ⟩. It has no tensors.
+func GroupInt(b *graph.Builder, left, right graph.Node, dim int, dot bool) graph.Node {
+	if dot {
+		return b.RowProduct(left, b.Transpose(right, right.Dim()/max(dim, 1), 1), dim)
+	}
+	var products []graph.Node
+	for i := range left.Dim() / max(dim, 1) {
+		vector := left
+		if left.Dim() > dim {
+			vector = b.Columns(left, i*dim, (i+1)*dim)
+		}
+		// Number k of each vector of right times number k of this one.
+		scaled := b.Scale(b.Transpose(right, right.Dim()/max(dim, 1), 1), vector)
+		products = append(products, b.Transpose(scaled, dim, 1))
+	}
+	return b.Concat(products...)
+}
+
+// AllInt are the inner products of all n vectors of x with some weighted sums of them (bytedance/monolith: AllInt): x [rows, n·dim] -> [rows, n·sums], X·(Xᵀ·K + b) with X the
+// matrix whose rows are the vectors. Its tensors are "name.weight" [n, sums] and "name.bias" [sums].
+func AllInt(b *graph.Builder, name string, x graph.Node, dim, sums int, r Rule) graph.Node {
+	n := x.Dim() / max(dim, 1)
+	return b.RowProduct(x, denseEach(b, name, b.Transpose(x, n, 1), n, sums, r), dim)
+}
+
+// CDot are the inner products of all n vectors of x with what a perceptron compresses their weighted sums to, and the compressed themselves (bytedance/monolith: CDot): x
+// [rows, n·dim] -> [rows, n·sums + dim·sums],
+//
+//	P = Xᵀ·W        c = perceptron(P)        [X·c, c]
+//
+// with X the matrix whose rows are the vectors. Its tensors are "name.weight" [n, sums], those of the perceptron under "name.deep" and of its last layer, of dim·sums numbers,
+// "name.out".
+func CDot(b *graph.Builder, name string, x graph.Node, dim, sums int, cfg MLPConfig) graph.Node {
+	n := x.Dim() / max(dim, 1)
+	p := b.LinearEach(b.Transpose(x, n, 1), weight(b, name, n, sums, cfg.Rule), nil)
+	c := Dense(b, name+".out", MLP(b, name+".deep", p, cfg), dim*sums, cfg.Rule)
+	return b.Concat(b.RowProduct(x, c, dim), c)
+}
+
+// CAN is a perceptron over x whose weights are another vector of the row (Bian et al., 2022, "CAN: Feature Co-Action for Click-Through Rate Prediction", the co-action unit;
+// bytedance/monolith: CAN): x [rows, dim] and weights [rows, layers·(dim·dim+dim)] -> [rows, dim]. Each layer's matrix comes before its bias,
+//
+//	xₗ₊₁ = relu(xₗ·Wₗ + bₗ)
+//
+// It has no tensors: the weights are an embedding, or made of one.
+func CAN(b *graph.Builder, x, weights graph.Node, layers int) graph.Node {
+	dim := x.Dim()
+	for l := range layers {
+		at := l * (dim*dim + dim)
+		matrix, bias := b.Columns(weights, at, at+dim*dim), b.Columns(weights, at+dim*dim, at+dim*dim+dim)
+		x = b.Relu(b.Add(b.RowProduct(x, matrix, dim), bias))
+	}
+	return x
+}

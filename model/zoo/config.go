@@ -51,19 +51,19 @@ type Config struct {
 	// Tables say what of an embedding table is its own; tables that features name and that are not here have the settings
 	// below. Names are distinguished, features share tables by them.
 	Tables []Table
-	// Heads are the outputs. SharedBottom, MMoE, PLE and ESMM have any number, the others one of width 1. Default: the probability of the label.
+	// Heads are the outputs. SharedBottom and the models after it have any number, the others one of width 1. Default: the probability of the label.
 	Heads []model.Head
 	// Seed makes the initial values of all parameters.
 	Seed uint64
-	// Dim is the width of the embedding vectors (all but LR). Default 16.
+	// Dim is the width of the embedding vectors (all but LR); a fid of FFM has one for each other field. Default 16, FFM's 4.
 	Dim int
 	// Interactions describes what meets in the second-order term (FM, DeepFM). Default [EntryInteractions]; where every feature
 	// has at most one entry a row, both are the same model.
 	Interactions Interactions
-	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom, MMoE, PLE, ESMM), or the pairs of
+	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom and the models after it), or the pairs of
 	// vectors (AFM). Default 36 (Zhou et al., 2018, figure 2).
 	Attention int
-	// Hidden are the widths of the perceptron's layers (all but LR, FM, FwFM and AFM). Default 128, 64.
+	// Hidden are the widths of the perceptron's layers (all but LR, FM, FwFM, FFM, AFM and RankMixer). Default 128, 64.
 	Hidden []int
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
 	// batch, and a prediction needs a pass of its own.
@@ -82,17 +82,34 @@ type Config struct {
 	Reduction int
 	// Bottom are the widths of the perceptron of the dense features, in front of a last layer as wide as a vector (DLRM). Default 64.
 	Bottom []int
-	// Blocks is the number of mask blocks, BlockWidth what each gives (MaskNet). Default 3, 64.
+	// Blocks is the number of mask blocks, BlockWidth what each gives (MaskNet); see Products and Tokens too. Default 3, 64.
 	Blocks, BlockWidth int
 	// Second are the widths of the second perceptron's layers, FusionHeads in how many parts the last ones of both are fused (FinalMLP). Default
 	// 64, 1.
 	Second      []int
 	FusionHeads int
-	// Experts is the number of experts that all heads share (MMoE, PLE), OwnExperts that of each head for itself, and Levels how many levels
-	// of experts there are (PLE). Default 4, 2, 2.
+	// Experts is the number of experts that all heads share (MMoE, PLE, and of a level SNR), OwnExperts that of each head for itself (PLE), and Levels how many levels
+	// of experts there are (PLE, SNR). Default 4, 2, 2.
 	Experts, OwnExperts, Levels int
-	// Tower are the widths of the perceptron of each head behind the experts (MMoE, PLE). Default 32.
+	// Tower are the widths of the perceptron of each head behind the experts (MMoE, PLE, SNR), or behind what all share (DBMTL). Default 32.
 	Tower []int
+	// Relation are the widths of the perceptron that joins what is known for a head with what is for those before it (DBMTL). Default 32.
+	Relation []int
+	// L0 is what each open gate of a connection costs, as a share of the loss (SNR). Default 0.
+	L0 float32
+	// Item are the features of the item's tower, the others are the user's; Vector is the width of what a tower gives (DSSM). Default the last feature, 32.
+	Item   []string
+	Vector int
+	// Domain are the features by which a gate weighs all vectors, none of them: no such gate; Personal are those by which gates weigh the units of the perceptrons; Gate is the width
+	// of a gate's hidden layer (PEPNet). Default none, the first feature that does not attend, 32.
+	Domain, Personal []string
+	Gate             int
+	// Products and Sums are how many vectors a layer makes of products and of weighted sums, Rank how many weighted sums products are taken with; Blocks is the number of layers,
+	// BlockWidth the width of the perceptron in each (Wukong). Default 8, 8, 8.
+	Products, Sums, Rank int
+	// Tokens is the number of tokens, TokenWidth what each has, a multiple of it; Expansion is how much wider the hidden layer of a token's perceptron is; Blocks is the number of
+	// blocks (RankMixer). Default 4, 64, 4.
+	Tokens, TokenWidth, Expansion int
 
 	// EmbeddingInit draws new vectors. Default uniform in ±[DefaultSpread], NFM's in ±[ProductSpread]. Biases begin at 0.
 	EmbeddingInit param.Init
@@ -118,7 +135,7 @@ type Feature struct {
 	// entries that interact do not know.
 	Combiner graph.Combiner
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
-	// network of its vector and that of the feature named here (SharedBottom, MMoE, PLE, ESMM).
+	// network of its vector and that of the feature named here, or as DIEN does (SharedBottom and the models after it).
 	Attends string
 	// Table is what a sparse feature looks up; features of one table share the vectors of equal fids. Default [TableName].
 	Table string
@@ -175,9 +192,7 @@ func DefaultDenseOptimizer() optim.Optimizer {
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
-	if c.Dim == 0 {
-		c.Dim = 16
-	}
+	c.Dim = cmp.Or(c.Dim, c.topology().dim, 16)
 	if len(c.Hidden) == 0 {
 		c.Hidden = []int{128, 64}
 	}
@@ -196,6 +211,14 @@ func (c Config) WithDefaults() Config {
 	}
 	for _, own := range c.own() {
 		own.fill()
+	}
+	if c.Item = slices.Clone(c.Item); len(c.Item) == 0 && len(c.Features) > 0 {
+		c.Item = []string{c.Features[len(c.Features)-1].Name}
+	}
+	if c.Personal = slices.Clone(c.Personal); len(c.Personal) == 0 {
+		if i := slices.IndexFunc(c.Features, func(f Feature) bool { return f.Attends == "" }); i >= 0 {
+			c.Personal = []string{c.Features[i].Name}
+		}
 	}
 	if c.EmbeddingInit == param.Zeros() {
 		spread := cmp.Or(c.topology().spread, DefaultSpread)
@@ -257,6 +280,7 @@ func (c Config) Validate() error {
 	notNegative("bias_l2", float64(c.BiasL2))
 	notNegative("dense_l2", float64(c.DenseL2))
 	notNegative("clip_norm", c.ClipNorm)
+	notNegative("l0", float64(c.L0))
 	for _, o := range []struct {
 		what string
 		rule optim.Optimizer
@@ -382,8 +406,19 @@ func (c Config) String() string {
 		fmt.Fprintf(&b, ",hidden=%v,batch_norm=%t,dropout=%g", c.Hidden, c.BatchNorm, c.Dropout)
 	}
 	for _, own := range c.own() {
-		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() {
+		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() && !shape.evolves {
 			fmt.Fprintf(&b, ",%s=%s", own.name, own)
+		}
+	}
+	if slices.Contains(shape.uses, "l0") {
+		fmt.Fprintf(&b, ",l0=%g", c.L0)
+	}
+	for _, names := range []struct {
+		setting string
+		given   []string
+	}{{"item", c.Item}, {"domain", c.Domain}, {"personal", c.Personal}} {
+		if slices.Contains(shape.uses, names.setting) {
+			fmt.Fprintf(&b, ",%s=%q", names.setting, names.given)
 		}
 	}
 	c.writeTables(&b)

@@ -369,6 +369,22 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 			}
 			return z
 		},
+		zoo.FFM: func(e *equation) float64 {
+			z, all := e.linear(), e.fields()
+			// What field i has for field j: three vectors of three numbers, in the order of the other fields.
+			has := func(i, j int) []float64 {
+				if j > i {
+					j--
+				}
+				return all[i][j*3:][:3]
+			}
+			for i := range all {
+				for j := range i {
+					z += dot(has(i, j), has(j, i))
+				}
+			}
+			return z
+		},
 		zoo.WideDeep: func(e *equation) float64 {
 			return e.linear() + e.layer("deep.out", e.deep(slices.Concat(e.fields()...)))[0]
 		},
@@ -402,6 +418,18 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 		zoo.DLRM:     func(e *equation) float64 { return e.layer("out", e.deep(e.dlrm()))[0] },
 		zoo.MaskNet:  func(e *equation) float64 { return e.layer("out", e.deep(e.masked()))[0] },
 		zoo.FinalMLP: (*equation).fusion,
+		zoo.DSSM: func(e *equation) float64 {
+			user, item := e.layer("user.out", e.mlp("user", append(e.sparse()[0], e.sparse()[1]...))), e.layer("item.out", e.mlp("item", []float64{e.number(0), e.number(1)}))
+			cosine := dot(user, item) / math.Sqrt((dot(user, user)+1e-6)*(dot(item, item)+1e-6))
+			return e.layer("out", []float64{cosine})[0]
+		},
+		zoo.Wukong:    func(e *equation) float64 { return e.layer("deep.out", e.deep(slices.Concat(e.wukong()...)))[0] },
+		zoo.PEPNet:    (*equation).personalised,
+		zoo.RankMixer: (*equation).mixedTokens,
+		zoo.SNR:       func(e *equation) float64 { return e.routed("label")[0] },
+		zoo.DIEN:      func(e *equation) float64 { return e.din(e.inputs()) },
+		zoo.DBMTL:     func(e *equation) float64 { return e.related("label")[0] },
+		zoo.DIN:       func(e *equation) float64 { return e.din(e.inputs()) },
 		zoo.SharedBottom: func(e *equation) float64 {
 			return e.layer("head.label", e.deep(e.inputs()))[0]
 		},
@@ -433,8 +461,11 @@ func newEquation(t *testing.T, name string, heads ...model.Head) *equation {
 		Name: name, Features: []zoo.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}},
 		Dim: 3, Hidden: []int{6, 4}, Heads: heads,
 	}))
-	e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph, 5)}
-	e.in = graphtest.Inputs(m, graphtest.Shape{Rows: 20}, 6)
+	return equationOf(m, graphtest.Shape{Rows: 20})
+}
+
+func equationOf(m *zoo.Model, shape graphtest.Shape) *equation {
+	e := &equation{layout: m.Layout(), dense: graphtest.Dense(m.Graph, 5), in: graphtest.Inputs(m, shape, 6)}
 	s := m.NewSession(1)
 	s.SetDense(e.dense)
 	e.predictions = s.Predict(e.in)
@@ -478,6 +509,196 @@ func (e *equation) heads(name string, heads ...string) (out []float64) {
 	return out
 }
 
+// sums are weighted sums of vectors.
+func (e *equation) sums(name string, x [][]float64) [][]float64 {
+	w := e.tensor(name + ".weight")
+	out := make([][]float64, len(w)/len(x))
+	for j := range out {
+		out[j] = make([]float64, len(x[0]))
+		for i, v := range x {
+			out[j] = sum(out[j], times(float64(w[i*len(out)+j]), v))
+		}
+	}
+	return out
+}
+
+func (e *equation) wukong() [][]float64 {
+	x := e.fields()
+	for _, name := range []string{"layer.0", "layer.1"} {
+		var products []float64
+		for _, v := range x {
+			for _, other := range e.sums(name+".rank", x) {
+				products = append(products, dot(v, other))
+			}
+		}
+		made := e.layer(name+".out", relu(e.layer(name+".deep.0", e.norm(name+".products", products, 0))))
+		y := append([][]float64{made[:3], made[3:]}, e.sums(name+".linear", x)...)
+		if name == "layer.0" { // of four vectors three
+			x = e.sums(name+".residual", x)
+		}
+		for i := range y {
+			y[i] = e.norm(name+".norm", sum(y[i], x[i]), 3*i)
+		}
+		x = y
+	}
+	return x
+}
+
+// gated is x, louder or softer.
+func (e *equation) gated(name string, x, by []float64) []float64 {
+	factors := e.layer(name+".1", relu(e.layer(name+".0", by)))
+	for i, v := range factors {
+		factors[i] = 2 / (1 + math.Exp(-v))
+	}
+	return product(x, factors)
+}
+
+func (e *equation) personalised() float64 {
+	x := e.gated("domain", e.inputs(), append([]float64{e.number(0), e.number(1)}, e.inputs()...))
+	by := slices.Concat(e.sparse()[0], x)
+	for _, name := range []string{"deep.label.0", "deep.label.1"} {
+		x = e.gated(name+".gate", relu(e.layer(name, x)), by)
+	}
+	return e.layer("head.label", x)[0]
+}
+
+func (e *equation) mixedTokens() float64 {
+	all := e.inputs()
+	x := [][]float64{e.layer("tokens.0", all[:4]), e.layer("tokens.1", all[4:])}
+	for _, name := range []string{"block.0", "block.1"} {
+		mixed := [][]float64{slices.Concat(x[0][:2], x[1][:2]), slices.Concat(x[0][2:], x[1][2:])}
+		for i := range x {
+			s := e.norm(name+".mixed", sum(mixed[i], x[i]), 4*i)
+			hidden := e.layer(fmt.Sprintf("%s.%d.0", name, i), s)
+			for k, v := range hidden {
+				hidden[k] = v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
+			}
+			x[i] = e.norm(name+".norm", sum(e.layer(fmt.Sprintf("%s.%d.1", name, i), hidden), s), 4*i)
+		}
+	}
+	return e.layer("head.label", times(0.5, sum(x[0], x[1])))[0]
+}
+
+// layerPReLU is a layer with a slope of each number below 0.
+func (e *equation) layerPReLU(name string, x []float64) []float64 {
+	y := e.layer(name, x)
+	for i, v := range y {
+		y[i] = max(v, 0) + float64(e.tensor(name + ".slope")[i])*min(v, 0)
+	}
+	return y
+}
+
+func (e *equation) din(x []float64) float64 {
+	return e.layer("head.label", e.layerPReLU("deep.1", e.layerPReLU("deep.0", x)))[0]
+}
+
+// routed are the outputs of the heads of snr, with two levels of two experts.
+func (e *equation) routed(heads ...string) (out []float64) {
+	route := func(to string, before [][]float64) []float64 {
+		in := make([]float64, len(before[0]))
+		for i, v := range before {
+			gate := min(max(1.2/(1+math.Exp(-float64(e.tensor(to + ".gates")[i])))-0.1, 0), 1)
+			in = sum(in, times(gate, e.times(fmt.Sprintf("%s.%d", to, i), v)))
+		}
+		return in
+	}
+	first := [][]float64{e.mlp("experts.0.0", e.inputs()), e.mlp("experts.0.1", e.inputs())}
+	second := [][]float64{e.mlp("experts.1.0", route("experts.0.to.0", first)), e.mlp("experts.1.1", route("experts.0.to.1", first))}
+	for _, head := range heads {
+		out = append(out, e.layer("head."+head, relu(e.layer("tower."+head+".0", route("experts.1.to."+head, second))))...)
+	}
+	return out
+}
+
+// evolved is what an interest evolves to.
+func (e *equation) evolved(item []float64, history [][]float64) []float64 {
+	unit := func(name string, x [][]float64, attention []float64) (states [][]float64) {
+		w := e.tensor(name + ".state")
+		h := make([]float64, 3)
+		for t, v := range x {
+			in, state := e.layer(name, v), make([]float64, 9)
+			for k := range h {
+				for j := range state {
+					state[j] += h[k] * float64(w[9*k+j])
+				}
+			}
+			next := make([]float64, 3)
+			for k := range h {
+				update, reset := 1/(1+math.Exp(-in[k]-state[k])), 1/(1+math.Exp(-in[3+k]-state[3+k]))
+				if attention != nil {
+					update *= attention[t]
+				}
+				next[k] = (1-update)*h[k] + update*math.Tanh(in[6+k]+reset*state[6+k])
+			}
+			states, h = append(states, next), next
+		}
+		return states
+	}
+	interest, meant := unit("evolution.history.interest", history, nil), e.times("evolution.history.attention", item)
+	var scores []float64
+	for _, h := range interest {
+		scores = append(scores, dot(h, meant))
+	}
+	evolved := append([][]float64{make([]float64, 3)}, unit("evolution.history.evolution", interest, softmax(scores))...)
+	return evolved[len(evolved)-1]
+}
+
+// TestHistories: each entry of a history is weighed by what it has to do with the item at hand, or the interest that it shows evolves.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{zoo.DIN, zoo.DIEN} {
+		testHistory(t, name)
+	}
+}
+
+func testHistory(t *testing.T, name string) {
+	t.Helper()
+	features := []zoo.Feature{{Name: "item"}, {Name: "history", Attends: "item"}}
+	c := zoo.Config{Name: name, Features: features, Dim: 3, Hidden: []int{6, 4}}
+	e := equationOf(mustNew(t, small(c)), graphtest.Shape{Rows: 20, MaxList: 4})
+	vectors := func(feature int) (out [][]float64) {
+		f := &e.in.Sparse[feature]
+		for _, id := range f.Index[f.Offsets[e.row]:f.Offsets[e.row+1]] {
+			v := make([]float64, 3)
+			for i := range v {
+				v[i] = float64(e.in.Values[0][3*int(id)+i])
+			}
+			out = append(out, v)
+		}
+		return out
+	}
+	for r, got := range e.predictions[0] {
+		e.row = r
+		item, history := make([]float64, 3), make([]float64, 3)
+		for _, v := range vectors(0) {
+			item = sum(item, v)
+		}
+		if name == zoo.DIEN {
+			history = e.evolved(item, vectors(1))
+		} else {
+			for _, v := range vectors(1) {
+				hidden := e.layerPReLU("attention.history.0", slices.Concat(item, v, product(item, v)))
+				history = sum(history, times(e.layer("attention.history.1", hidden)[0], v))
+			}
+		}
+		if want := 1 / (1 + math.Exp(-e.din(slices.Concat(item, history)))); math.Abs(float64(got)-want) > 1e-5 {
+			t.Errorf("%s: row %d: got %v, want %v", name, r, got, want)
+		}
+	}
+}
+
+// related are the outputs of the heads of dbmtl.
+func (e *equation) related(heads ...string) (out []float64) {
+	bottom, before := e.deep(e.inputs()), []float64(nil)
+	for _, head := range heads {
+		x := append(relu(e.layer("tower."+head+".0", bottom)), before...)
+		x = relu(e.layer("relation."+head+".0", x))
+		before = append(before, x...)
+		out = append(out, e.layer("head."+head, x)...)
+	}
+	return out
+}
+
 // TestHeadsComputeTheirEquations: of models for several heads.
 func TestHeadsComputeTheirEquations(t *testing.T) {
 	t.Parallel()
@@ -489,6 +710,14 @@ func TestHeadsComputeTheirEquations(t *testing.T) {
 		},
 		zoo.PLE: func(e *equation) [2]float64 {
 			z := e.heads("ple", "click", "buy")
+			return [2]float64{sigmoid(z[0]), sigmoid(z[1])}
+		},
+		zoo.SNR: func(e *equation) [2]float64 {
+			z := e.routed("click", "buy")
+			return [2]float64{sigmoid(z[0]), sigmoid(z[1])}
+		},
+		zoo.DBMTL: func(e *equation) [2]float64 {
+			z := e.related("click", "buy")
 			return [2]float64{sigmoid(z[0]), sigmoid(z[1])}
 		},
 		zoo.ESMM: func(e *equation) [2]float64 {

@@ -33,6 +33,15 @@ func (c *Config) own() []setting {
 		{name: "own_experts", number: &c.OwnExperts, usual: []int{2}},
 		{name: "levels", number: &c.Levels, usual: []int{2}},
 		{name: "tower", numbers: &c.Tower, usual: []int{32}},
+		{name: "relation", numbers: &c.Relation, usual: []int{32}},
+		{name: "vector", number: &c.Vector, usual: []int{32}},
+		{name: "gate", number: &c.Gate, usual: []int{32}},
+		{name: "products", number: &c.Products, usual: []int{8}},
+		{name: "sums", number: &c.Sums, usual: []int{8}},
+		{name: "rank", number: &c.Rank, usual: []int{8}},
+		{name: "tokens", number: &c.Tokens, usual: []int{4}},
+		{name: "token_width", number: &c.TokenWidth, usual: []int{64}},
+		{name: "expansion", number: &c.Expansion, usual: []int{4}},
 	}
 }
 

@@ -3,6 +3,7 @@ package zoo
 import (
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
@@ -19,6 +20,8 @@ const (
 	// FwFM is a factorization machine in which each pair of fields has a weight of its own (Pan et al., 2018, equation 3). It begins as the one
 	// without: with weights of 1.
 	FwFM = "fwfm"
+	// FFM is a factorization machine in which a fid has a vector of its own for each other field (Juan et al., 2016, section 3).
+	FFM = "ffm"
 	// WideDeep is logistic regression beside a multilayer perceptron over the vectors (Cheng et al., 2016, equation 3).
 	WideDeep = "wide_deep"
 	// DeepFM adds a multilayer perceptron over the same vectors to FM (Guo et al., 2017, equation 1).
@@ -47,6 +50,11 @@ const (
 	// FinalMLP is two multilayer perceptrons over the vectors, joined by all products of their outputs (Mao et al., 2023; without the paper's
 	// feature selection).
 	FinalMLP = "finalmlp"
+	// DSSM is two towers, a perceptron over the features of the user, or query, and one over those of the item, whose outputs are compared by their cosine (Huang et al., 2013,
+	// figure 1).
+	DSSM = "dssm"
+	// Wukong is a perceptron over layers that make vectors of the products of all vectors and of weighted sums of them (Zhang et al., 2024, figure 1).
+	Wukong = "wukong"
 	// SharedBottom is a multilayer perceptron that any number of heads share (Caruana, 1997; Ma et al., 2018, figure 1a). It
 	// takes the features' vectors side by side; a sequence is pooled by attention (Zhou et al., 2018).
 	SharedBottom = "shared_bottom"
@@ -58,6 +66,23 @@ const (
 	// times what a perceptron of its own says (Ma et al., 2018, "Entire Space Multi-Task Model", equation 3). It takes what SharedBottom
 	// takes.
 	ESMM = "esmm"
+	// SNR are levels of experts, between which all connections are matrices with gates that learn to be open or closed (Ma et al., 2019, SNR-Trans). It takes what SharedBottom takes.
+	SNR = "snr"
+	// DBMTL is for heads that depend on each other, in their order: what is known for a head goes into those after it (Wang et al., 2019, "Deep Bayesian Multi-Target
+	// Learning"). It takes what SharedBottom takes.
+	DBMTL = "dbmtl"
+	// PEPNet is a perceptron for each head whose units are louder or softer by the features of the user or item at hand, over vectors that are so by those of the domain (Chang et
+	// al., 2023). It takes what SharedBottom takes.
+	PEPNet = "pepnet"
+	// RankMixer is blocks over tokens, vectors that are made of the features: tokens exchange their parts, and each has a perceptron of its own (Zhu et al., 2025). It takes what
+	// SharedBottom takes.
+	RankMixer = "rankmixer"
+	// DIN is a perceptron over the vectors and over histories that are weighed by what is looked at now, both with PReLU (Zhou et al., 2018, figure 2). It takes what
+	// SharedBottom takes; without a sequence it is the paper's base model.
+	DIN = "din"
+	// DIEN is DIN where a history is what an interest evolves to: two gated recurrent units, the second weighed by what is looked at now (Zhou et al., 2019, without the auxiliary
+	// loss).
+	DIEN = "dien"
 )
 
 // topology is all that tells a model of the zoo from the others.
@@ -68,8 +93,15 @@ type topology struct {
 	// interacts reports whether vectors meet, so that all must be of one width, entries whether those of one feature's entries can meet too;
 	// perceptron and attends whether there is what the settings Hidden and Attends are of.
 	interacts, entries, perceptron, attends bool
-	// spread bounds new vectors; 0: [DefaultSpread].
+	// spread bounds new vectors; 0: [DefaultSpread]. dim is the usual width of a vector; 0: 16.
 	spread float32
+	dim    int
+	// fields reports whether a fid has a vector for each other field, side by side.
+	fields bool
+	// evolves reports whether sequences are gone through by recurrent units.
+	evolves bool
+	// activation is that of perceptrons and of attention over sequences; nil: relu, and the sigmoid.
+	activation layer.Activation
 	// uses are the names of those settings of [Config.own] that it has a use for.
 	uses []string
 	// heads reports whether it has any number of heads, of any width; otherwise one of width 1.
@@ -94,6 +126,9 @@ func topologies() []topology {
 				Name: "pairs.weight", Shape: []int{products.Dim(), 1}, Init: param.Constant(1), Optimizer: a.cfg.DenseOptimizer, L2: a.cfg.DenseL2,
 			})
 			return a.b.Add(a.linear(), a.b.Linear(products, weights, nil))
+		})},
+		{name: FFM, bias: true, vectors: true, interacts: true, fields: true, dim: 4, check: checkFFM, build: single(func(a *assembly) graph.Node {
+			return a.b.Add(a.linear(), a.b.RowSum(a.b.FieldDots(a.b.Concat(a.vectors()...), a.cfg.Dim)))
 		})},
 		{name: WideDeep, bias: true, vectors: true, perceptron: true, build: single(func(a *assembly) graph.Node {
 			return a.b.Add(a.linear(), a.deepOut(a.b.Concat(a.vectors()...)))
@@ -135,10 +170,9 @@ func topologies() []topology {
 			vectors := a.b.Concat(a.vectors()...)
 			return layer.Fusion(a.b, "fusion", a.deep(vectors), a.mlp("second", vectors, a.cfg.Second), a.cfg.FusionHeads, a.rule)
 		})},
-		{name: SharedBottom, vectors: true, perceptron: true, attends: true, heads: true, build: func(a *assembly) []graph.Node {
-			bottom := a.deep(a.inputs())
-			return a.perHead(func(int, string) graph.Node { return bottom })
-		}},
+		{name: DSSM, vectors: true, perceptron: true, uses: []string{"item", "vector"}, check: checkDSSM, build: single((*assembly).compared)},
+		{name: Wukong, vectors: true, interacts: true, perceptron: true, uses: []string{"blocks", "block_width", "products", "sums", "rank"}, build: single((*assembly).scaled)},
+		{name: SharedBottom, vectors: true, perceptron: true, attends: true, heads: true, build: (*assembly).shared},
 		{name: MMoE, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "tower"}, build: func(a *assembly) []graph.Node {
 			return a.towers(layer.MMoE(a.b, "experts", a.inputs(), a.headNames(), a.experts()))
 		}},
@@ -153,6 +187,22 @@ func topologies() []topology {
 			}
 			return heads
 		}},
+		{name: SNR, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "levels", "tower", "l0"}, build: func(a *assembly) []graph.Node {
+			return a.towers(layer.SNR(a.b, "experts", a.inputs(), a.headNames(), a.cfg.L0, a.experts()))
+		}},
+		{name: DBMTL, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"tower", "relation"}, build: func(a *assembly) []graph.Node {
+			bottom, names := a.deep(a.inputs()), a.headNames()
+			var towers []graph.Node
+			for _, head := range names {
+				towers = append(towers, a.mlp("tower."+head, bottom, a.cfg.Tower))
+			}
+			related := layer.Relations(a.b, "relation", towers, names, a.mlpConfig(a.cfg.Relation))
+			return a.perHead(func(i int, _ string) graph.Node { return related[i] })
+		}},
+		{name: PEPNet, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"gate", "domain", "personal"}, check: checkPEPNet, build: (*assembly).personalised},
+		{name: RankMixer, vectors: true, attends: true, heads: true, uses: []string{"blocks", "tokens", "token_width", "expansion"}, check: checkRankMixer, build: (*assembly).mixedTokens},
+		{name: DIN, vectors: true, perceptron: true, attends: true, heads: true, activation: layer.PReLU, build: (*assembly).shared},
+		{name: DIEN, vectors: true, perceptron: true, attends: true, heads: true, evolves: true, activation: layer.PReLU, build: (*assembly).shared},
 	}
 }
 
@@ -171,6 +221,63 @@ func checkFM(c Config, bad func(format string, args ...any)) {
 func checkPairs(c Config, bad func(format string, args ...any)) {
 	if c.numVectors() == 1 {
 		bad("%s of one field has no two vectors that meet; add features, or use lr, or fm for the entries of one feature", c.Name)
+	}
+}
+
+// maxColumns bounds what a row of a batch has of all vectors of [FFM].
+const maxColumns = 1 << 20
+
+func checkFFM(c Config, bad func(format string, args ...any)) {
+	checkPairs(c, bad)
+	if n := c.numVectors(); n > 1 && n*(n-1) > maxColumns/c.Dim {
+		bad("ffm of %d fields with dim %d has vectors of %d·%d·%d numbers in a row of a batch, at most %d are possible", n, c.Dim, n, n-1, c.Dim, maxColumns)
+	}
+}
+
+// checkNames wants features that do not attend, each once, where a setting names some.
+func checkNames(c Config, setting string, given []string, bad func(format string, args ...any)) {
+	var names []string
+	for _, f := range c.Features {
+		if f.Attends == "" {
+			names = append(names, f.Name)
+		}
+	}
+	for i, name := range given {
+		if !slices.Contains(names, name) {
+			bad("%s names %q, which is no feature, or one that attends%s", setting, name, nearest.Suggest(name, names))
+		}
+		if slices.Contains(given[:i], name) {
+			bad("%s names %q twice", setting, name)
+		}
+	}
+}
+
+func checkPEPNet(c Config, bad func(format string, args ...any)) {
+	checkNames(c, "domain", c.Domain, bad)
+	checkNames(c, "personal", c.Personal, bad)
+}
+
+func checkRankMixer(c Config, bad func(format string, args ...any)) {
+	if c.TokenWidth%c.Tokens != 0 {
+		bad("token_width %d does not divide among tokens %d", c.TokenWidth, c.Tokens)
+	}
+	columns := 0
+	for _, f := range c.Features {
+		if f.Kind == model.Dense {
+			columns += f.Dim
+		} else {
+			columns += c.table(f.Table).Dim
+		}
+	}
+	if columns < c.Tokens {
+		bad("the features have %d numbers together, which make no %d tokens", columns, c.Tokens)
+	}
+}
+
+func checkDSSM(c Config, bad func(format string, args ...any)) {
+	checkNames(c, "item", c.Item, bad)
+	if len(c.Item) == len(c.Features) {
+		bad("dssm has no features of the user: item has all of them; name some of them there, or add others")
 	}
 }
 

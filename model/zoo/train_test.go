@@ -123,7 +123,7 @@ func TestModelsLearn(t *testing.T) {
 		for _, norm := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/norm=%t", name, norm), func(t *testing.T) {
 				t.Parallel()
-				tr := newTrainer(mustNew(t, zoo.Config{Name: name, Features: features, Seed: 1, Dim: 8, Hidden: []int{32, 16}, BatchNorm: norm}), 2*ids)
+				tr := newTrainer(mustNew(t, zoo.Config{Name: name, Features: features, Seed: 1, Dim: 8, Hidden: []int{32, 16}, TokenWidth: 8, Expansion: 2, BatchNorm: norm}), 2*ids)
 				rng := rand.New(rand.NewPCG(1, 1))
 				first, last := 0.0, 0.0
 				for i := range 150 {

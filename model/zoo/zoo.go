@@ -81,6 +81,10 @@ type assembly struct {
 	rule   layer.Rule
 	sparse []sparse
 	dense  []graph.Node
+	// numbers are the dense features by their names.
+	numbers map[string]graph.Node
+	// pools are what sparse features were pooled to before.
+	pools map[string]graph.Node
 }
 
 // sparse is a sparse feature and how it is taken.
@@ -90,7 +94,7 @@ type sparse struct {
 }
 
 func newAssembly(cfg Config) *assembly {
-	a := &assembly{b: graph.NewBuilder(), cfg: cfg, rule: layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2}}
+	a := &assembly{b: graph.NewBuilder(), cfg: cfg, rule: layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2}, numbers: map[string]graph.Node{}, pools: map[string]graph.Node{}}
 	tables := map[string]graph.Table{}
 	for _, f := range cfg.Features {
 		input := model.Feature{Name: f.Name, Kind: f.Kind, Values: f.Values, Dim: f.Dim, Decay: f.Decay}
@@ -106,7 +110,7 @@ func newAssembly(cfg Config) *assembly {
 		if f.Decay != 0 {
 			x = a.b.Standardise(x, "moments."+f.Name, f.Decay)
 		}
-		a.dense = append(a.dense, x)
+		a.dense, a.numbers[f.Name] = append(a.dense, x), x
 	}
 	return a
 }
@@ -119,10 +123,18 @@ func (a *assembly) table(own Table) graph.Table {
 	}
 	if a.cfg.topology().vectors {
 		t.Segments = append(t.Segments, param.Segment{
-			Name: VecSegment, Dim: own.Dim, Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: *own.EmbeddingL2,
+			Name: VecSegment, Dim: a.cfg.width(own.Dim), Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: *own.EmbeddingL2,
 		})
 	}
 	return a.b.Table(t)
+}
+
+// width is that of all that a fid has of vectors of a width.
+func (c Config) width(dim int) int {
+	if c.topology().fields {
+		return (c.numVectors() - 1) * dim
+	}
+	return dim
 }
 
 // pool takes a segment of all sparse features, each by its combiner, side by side.
@@ -141,16 +153,33 @@ func (a *assembly) inputs() graph.Node {
 	pooled := map[string]graph.Node{}
 	for _, f := range a.sparse {
 		if f.Attends == "" {
-			pooled[f.Name] = a.b.Pool(graph.Pooled{X: a.b.Lookup(f.input, VecSegment), By: f.Combiner})
+			pooled[f.Name] = a.pooled(f)
 			parts = append(parts, pooled[f.Name])
 		}
 	}
+	attention := layer.AttentionConfig{Hidden: a.cfg.Attention, Activation: a.cfg.topology().activation, Rule: a.rule}
 	for _, f := range a.sparse {
-		if f.Attends != "" {
-			parts = append(parts, layer.Attention(a.b, "attention."+f.Name, pooled[f.Attends], a.b.Lookup(f.input, VecSegment), f.input, a.cfg.Attention, a.rule))
+		if f.Attends == "" {
+			continue
+		}
+		entries, now := a.b.Lookup(f.input, VecSegment), pooled[f.Attends]
+		if a.cfg.topology().evolves {
+			parts = append(parts, layer.DIEN(a.b, "evolution."+f.Name, now, entries, f.input, layer.DIENConfig{Width: entries.Dim(), Rule: a.rule}))
+		} else {
+			parts = append(parts, layer.Attention(a.b, "attention."+f.Name, now, entries, f.input, attention))
 		}
 	}
 	return a.b.Concat(append(parts, a.dense...)...)
+}
+
+// pooled are the vectors of a feature, by its combiner.
+func (a *assembly) pooled(f sparse) graph.Node {
+	x, ok := a.pools[f.Name]
+	if !ok {
+		x = a.b.Pool(graph.Pooled{X: a.b.Lookup(f.input, VecSegment), By: f.Combiner})
+		a.pools[f.Name] = x
+	}
+	return x
 }
 
 // linear is the first-order part with the global bias, [rows, 1].
@@ -186,7 +215,7 @@ func (a *assembly) vectors() []graph.Node {
 	if len(a.dense) > 0 {
 		x := a.b.Concat(a.dense...)
 		v := a.b.Tensor(param.Tensor{
-			Name: "dense.vectors", Shape: []int{x.Dim(), a.cfg.Dim}, Init: a.cfg.EmbeddingInit, Optimizer: a.cfg.DenseOptimizer, L2: a.cfg.DenseL2,
+			Name: "dense.vectors", Shape: []int{x.Dim(), a.cfg.width(a.cfg.Dim)}, Init: a.cfg.EmbeddingInit, Optimizer: a.cfg.DenseOptimizer, L2: a.cfg.DenseL2,
 		})
 		parts = append(parts, a.b.EmbedNumbers(x, v))
 	}
@@ -199,11 +228,17 @@ func (a *assembly) mlp(name string, x graph.Node, hidden []int) graph.Node {
 }
 
 func (a *assembly) mlpConfig(hidden []int) layer.MLPConfig {
-	return layer.MLPConfig{Hidden: hidden, BatchNorm: a.cfg.BatchNorm, Dropout: a.cfg.Dropout, Rule: a.rule}
+	return layer.MLPConfig{Hidden: hidden, Activation: a.cfg.topology().activation, BatchNorm: a.cfg.BatchNorm, Dropout: a.cfg.Dropout, Rule: a.rule}
 }
 
 // deep is the perceptron, [rows, last of Hidden].
 func (a *assembly) deep(x graph.Node) graph.Node { return a.mlp("deep", x, a.cfg.Hidden) }
+
+// shared is one perceptron for all heads.
+func (a *assembly) shared() []graph.Node {
+	bottom := a.deep(a.inputs())
+	return a.perHead(func(int, string) graph.Node { return bottom })
+}
 
 // deepOut is the perceptron with a last layer of one number.
 func (a *assembly) deepOut(x graph.Node) graph.Node {
@@ -249,6 +284,75 @@ func (a *assembly) masked() graph.Node {
 	}
 	return layer.Dense(a.b, "out", a.deep(a.b.Concat(blocks...)), 1, a.rule)
 }
+
+// some are the vectors of some sparse features, pooled, and the numbers of such dense ones, side by side.
+func (a *assembly) some(has func(feature string) bool) graph.Node {
+	var parts []graph.Node
+	for _, f := range a.sparse {
+		if has(f.Name) {
+			parts = append(parts, a.pooled(f))
+		}
+	}
+	for _, f := range a.cfg.Features {
+		if x, dense := a.numbers[f.Name]; dense && has(f.Name) {
+			parts = append(parts, x)
+		}
+	}
+	return a.b.Concat(parts...)
+}
+
+// among reports whether a feature is one of those named.
+func among(names []string) func(feature string) bool {
+	return func(feature string) bool { return slices.Contains(names, feature) }
+}
+
+// personalised is PEPNet. What gates read of the vectors that they weigh does not learn by the gates.
+func (a *assembly) personalised() []graph.Node {
+	x := a.inputs()
+	if len(a.cfg.Domain) > 0 {
+		x = layer.Gate(a.b, "domain", x, a.b.Concat(a.some(among(a.cfg.Domain)), a.b.StopGradient(x)), a.cfg.Gate, a.rule)
+	}
+	by := a.b.Concat(a.some(among(a.cfg.Personal)), a.b.StopGradient(x))
+	return a.perHead(func(_ int, head string) graph.Node {
+		return layer.LHUC(a.b, "deep."+head, x, by, a.cfg.Gate, a.mlpConfig(a.cfg.Hidden))
+	})
+}
+
+// mixedTokens is RankMixer; heads are behind the mean of the tokens.
+func (a *assembly) mixedTokens() []graph.Node {
+	x := layer.Tokens(a.b, "tokens", a.inputs(), a.cfg.Tokens, a.cfg.TokenWidth, a.rule)
+	for i := range a.cfg.Blocks {
+		x = layer.RankMixer(a.b, fmt.Sprintf("block.%d", i), x, a.cfg.TokenWidth, a.cfg.Expansion, a.rule)
+	}
+	mean := a.b.Affine(a.b.Fold(x, a.cfg.TokenWidth), 1/float32(a.cfg.Tokens), 0)
+	return a.perHead(func(int, string) graph.Node { return mean })
+}
+
+// scaled is Wukong.
+func (a *assembly) scaled() graph.Node {
+	x, dim := a.b.Concat(a.vectors()...), a.cfg.Dim
+	for i := range a.cfg.Blocks {
+		x = layer.Wukong(a.b, fmt.Sprintf("layer.%d", i), x, dim, layer.WukongConfig{
+			Products: a.cfg.Products, Linear: a.cfg.Sums, Rank: a.cfg.Rank, Hidden: []int{a.cfg.BlockWidth}, Rule: a.rule,
+		})
+	}
+	return a.deepOut(x)
+}
+
+// compared is DSSM: what the cosine of two vectors says, of the features that are the item's and of the others.
+func (a *assembly) compared() graph.Node {
+	tower := func(name string, has func(feature string) bool) graph.Node {
+		x := layer.Dense(a.b, name+".out", a.mlp(name, a.some(has), a.cfg.Hidden), a.cfg.Vector, a.rule)
+		return a.b.Unit(x, a.cfg.Vector)
+	}
+	item := among(a.cfg.Item)
+	user := tower("user", func(feature string) bool { return !item(feature) })
+	cosine := a.b.RowSum(a.b.Mul(user, tower("item", item)))
+	return layer.Scaled(a.b, "out", cosine, cosineScale, a.rule)
+}
+
+// cosineScale is what a cosine is multiplied by at first, so that probabilities from 1/150 to 149/150 are within reach.
+const cosineScale = 5
 
 func (a *assembly) headNames() []string {
 	var names []string

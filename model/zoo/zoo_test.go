@@ -34,7 +34,9 @@ func small(c zoo.Config) zoo.Config {
 	c.Attention, c.AttentionLayers, c.AttentionHeads, c.AttentionWidth = 5, 2, 2, 4
 	c.Maps, c.Bottom, c.Second, c.Tower = []int{3, 2}, []int{3}, []int{6}, []int{3}
 	c.Blocks, c.BlockWidth, c.Reduction = 2, 4, 2
-	c.Experts, c.OwnExperts, c.Levels = 2, 1, 2
+	c.Experts, c.OwnExperts, c.Levels, c.Relation, c.Vector = 2, 1, 2, []int{3}, 4
+	c.Products, c.Sums, c.Rank, c.Tokens, c.TokenWidth, c.Expansion, c.Gate = 2, 1, 2, 2, 4, 2, 3
+	c.Domain = []string{c.Features[len(c.Features)-1].Name}
 	if c.FusionHeads = 1; c.Hidden[len(c.Hidden)-1]%2 == 0 {
 		c.FusionHeads = 2
 	}
@@ -53,7 +55,7 @@ func mustNew(t testing.TB, cfg zoo.Config) *zoo.Model {
 func TestModelsFollowReference(t *testing.T) {
 	t.Parallel()
 	inputs := map[string][]zoo.Feature{
-		"mixed": mixed(), "sparse only": {{Name: "user"}, {Name: "item", Combiner: graph.Mean}}, "dense only": {{Name: "x", Kind: model.Dense, Dim: 3}},
+		"mixed": mixed(), "sparse only": {{Name: "user"}, {Name: "item", Combiner: graph.Mean}}, "dense only": {{Name: "x", Kind: model.Dense, Dim: 2}, {Name: "y", Kind: model.Dense, Dim: 1}},
 	}
 	for _, name := range zoo.Names() {
 		for kind, features := range inputs {
@@ -179,14 +181,26 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		"maps":             {[]string{zoo.XDeepFM}, func(c *zoo.Config) { c.Maps = []int{5} }},
 		"reduction":        {[]string{zoo.FiBiNET}, func(c *zoo.Config) { c.Reduction = 2 }},
 		"bottom":           {[]string{zoo.DLRM}, func(c *zoo.Config) { c.Bottom = []int{5} }},
-		"blocks":           {[]string{zoo.MaskNet}, func(c *zoo.Config) { c.Blocks = 1 }},
-		"block width":      {[]string{zoo.MaskNet}, func(c *zoo.Config) { c.BlockWidth = 5 }},
+		"blocks":           {[]string{zoo.MaskNet, zoo.Wukong, zoo.RankMixer}, func(c *zoo.Config) { c.Blocks = 1 }},
+		"block width":      {[]string{zoo.MaskNet, zoo.Wukong}, func(c *zoo.Config) { c.BlockWidth = 5 }},
 		"second":           {[]string{zoo.FinalMLP}, func(c *zoo.Config) { c.Second = []int{5} }},
 		"fusion heads":     {[]string{zoo.FinalMLP}, func(c *zoo.Config) { c.FusionHeads = 4 }},
-		"experts":          {[]string{zoo.MMoE, zoo.PLE}, func(c *zoo.Config) { c.Experts = 3 }},
+		"experts":          {[]string{zoo.MMoE, zoo.PLE, zoo.SNR}, func(c *zoo.Config) { c.Experts = 3 }},
 		"own experts":      {[]string{zoo.PLE}, func(c *zoo.Config) { c.OwnExperts = 3 }},
-		"levels":           {[]string{zoo.PLE}, func(c *zoo.Config) { c.Levels = 1 }},
-		"tower":            {[]string{zoo.MMoE, zoo.PLE}, func(c *zoo.Config) { c.Tower = []int{5} }},
+		"levels":           {[]string{zoo.PLE, zoo.SNR}, func(c *zoo.Config) { c.Levels = 1 }},
+		"tower":            {[]string{zoo.MMoE, zoo.PLE, zoo.SNR, zoo.DBMTL}, func(c *zoo.Config) { c.Tower = []int{5} }},
+		"relation":         {[]string{zoo.DBMTL}, func(c *zoo.Config) { c.Relation = []int{5} }},
+		"item":             {[]string{zoo.DSSM}, func(c *zoo.Config) { c.Item = []string{"price"} }},
+		"domain":           {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Domain = []string{"tags"} }},
+		"personal":         {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Personal = []string{"tags", "user"} }},
+		"gate":             {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Gate = 5 }},
+		"products":         {[]string{zoo.Wukong}, func(c *zoo.Config) { c.Products = 5 }},
+		"sums":             {[]string{zoo.Wukong}, func(c *zoo.Config) { c.Sums = 5 }},
+		"rank":             {[]string{zoo.Wukong}, func(c *zoo.Config) { c.Rank = 5 }},
+		"tokens":           {[]string{zoo.RankMixer}, func(c *zoo.Config) { c.Tokens = 2 }},
+		"token width":      {[]string{zoo.RankMixer}, func(c *zoo.Config) { c.TokenWidth = 8 }},
+		"expansion":        {[]string{zoo.RankMixer}, func(c *zoo.Config) { c.Expansion = 2 }},
+		"vector":           {[]string{zoo.DSSM}, func(c *zoo.Config) { c.Vector = 5 }},
 	} {
 		for _, name := range zoo.Names() {
 			before := zoo.Config{Name: name, Features: mixed()}
@@ -249,6 +263,15 @@ func TestFaultsOfModels(t *testing.T) {
 		want string
 	}{
 		{zoo.Config{Name: zoo.FwFM, Features: one}, "fwfm of one field has no two vectors that meet; add features, or use lr"},
+		{zoo.Config{Name: zoo.FFM, Features: one}, "ffm of one field"},
+		{zoo.Config{Name: zoo.FFM, Features: append([]zoo.Feature{{Name: "x", Kind: model.Dense, Dim: 1000}}, one...), Dim: 64}, "ffm of 1001 fields with dim 64 has vectors of 1001·1000·64 numbers"},
+		{zoo.Config{Name: zoo.DSSM, Features: one}, "dssm has no features of the user"},
+		{zoo.Config{Name: zoo.DSSM, Features: two, Item: []string{"itme", "user", "user"}}, `item names "itme", which is no feature, or one that attends, did you mean "item"?`},
+		{zoo.Config{Name: zoo.PEPNet, Features: two, Domain: []string{"place"}}, `domain names "place", which is no feature`},
+		{zoo.Config{Name: zoo.PEPNet, Features: append([]zoo.Feature{{Name: "seen", Attends: "item"}}, two...), Personal: []string{"seen"}}, `personal names "seen", which is no feature, or one that attends`},
+		{zoo.Config{Name: zoo.RankMixer, Features: two, Tokens: 4, TokenWidth: 6}, "token_width 6 does not divide among tokens 4"},
+		{zoo.Config{Name: zoo.RankMixer, Features: two, Dim: 1}, "the features have 2 numbers together, which make no 4 tokens"},
+		{zoo.Config{Name: zoo.DSSM, Features: two, Item: []string{"user", "user"}}, `item names "user" twice`},
 		{zoo.Config{Name: zoo.NFM, Features: one}, "nfm of one field"},
 		{zoo.Config{Name: zoo.AFM, Features: one}, "afm of one field"},
 		{zoo.Config{Name: zoo.FiBiNET, Features: one}, "fibinet of one field"},
@@ -279,8 +302,9 @@ func TestUnknownNames(t *testing.T) {
 func TestPredictsAsTrained(t *testing.T) {
 	t.Parallel()
 	for _, name := range zoo.Names() {
-		if !mustNew(t, zoo.Config{Name: name, Features: mixed()}).NewSession(1).PredictsAsTrained() {
-			t.Errorf("%s without batch norm and dropout predicts as trained", name)
+		// The gates of SNR are drawn in training.
+		if got := mustNew(t, zoo.Config{Name: name, Features: mixed()}).NewSession(1).PredictsAsTrained(); got != (name != zoo.SNR) {
+			t.Errorf("%s without batch norm and dropout predicts as trained: %t", name, got)
 		}
 	}
 	for _, cfg := range []zoo.Config{{BatchNorm: true}, {Dropout: 0.1}} {

@@ -32,7 +32,7 @@ func TestFingerprint(t *testing.T) {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
 	for _, name := range []string{
-		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower",
+		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower", "Relation", "Item", "Vector", "L0", "Domain", "Personal", "Gate", "Products", "Sums", "Rank", "Tokens", "TokenWidth", "Expansion",
 	} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
