@@ -144,10 +144,10 @@ func (p *Placement) CheckUpdate(u *param.Update, denseLen int) error {
 		if u.Op == param.Train {
 			continue
 		}
-		for i, v := range u.Grads[t] {
-			if v-v != 0 { // no snapshot would take it
-				return fmt.Errorf("ps: %s/%s: table %s: fid %d: %v of a weight that is not finite: %w",
-					u.Source, u.Split, p.layout.Tables[t].Name, u.Keys[t][i/p.dims[t]], u.Op, ErrLayout)
+		width := p.widths[t][u.Op]
+		for i, k := range u.Keys[t] {
+			if err := p.layout.Tables[t].CheckEdit(u.Op, u.Grads[t][i*width:][:width]); err != nil {
+				return fmt.Errorf("ps: %s/%s: table %s: fid %d: %v: %w: %w", u.Source, u.Split, p.layout.Tables[t].Name, k, u.Op, err, ErrLayout)
 			}
 		}
 	}

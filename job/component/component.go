@@ -107,6 +107,13 @@ type Columns interface {
 	Describe(ctx context.Context) (columns *arrow.Schema, unreadable []string, err error)
 }
 
+// FileColumns is a source of columns in files that other programs write.
+type FileColumns interface {
+	Columns
+	// OfFiles returns one of these files, or patterns of them, with all else at its default.
+	OfFiles(files []string) Columns
+}
+
 // IDs is the type that a schema for [Columns] asks for where lists of numbers and of text will both do.
 func IDs() arrow.DataType { return arrow.ListOf(arrow.Null) }
 

@@ -49,6 +49,11 @@ func (f *Parquet) Brief(rows int, _ time.Duration) component.SourceConfig {
 	return &brief
 }
 
+// OfFiles implements [component.FileColumns].
+func (*Parquet) OfFiles(files []string) component.Columns {
+	return &Parquet{FileSet: FileSet{Files: files}}
+}
+
 // OpenColumns implements [component.Columns].
 func (f *Parquet) OpenColumns(o component.Opening, columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
 	return parquetsource.New(parquetsource.Options{

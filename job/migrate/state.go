@@ -11,10 +11,8 @@ import (
 
 // What a report says of state that was not taken over.
 const (
-	whyNoState   = "the checkpoint has no state of it"
-	whyNotFinite = "its state is not finite"
-	whyNotAbove  = "its sum of squares is not above 0"
-	whyPowers    = "its powers of beta1 and beta2 are not of one step (upstream's Restore mixes them up, or the job has other betas): m and v are kept, the bias correction is over"
+	whyNoState = "the checkpoint has no state of it"
+	whyPowers  = "its powers of beta1 and beta2 are not of one step (upstream's Restore mixes them up, or the job has other betas): m and v are kept, the bias correction is over"
 )
 
 // keeper takes the state of segments of one rule over and gives it back.
@@ -25,23 +23,12 @@ type keeper struct {
 	rounded *optim.Rounded
 	// kind is that of the rule's dumps; 0: upstream has none.
 	kind entrydump.Kind
-	// vectors are those of a dump in the order in which the rule's state has them, of one number a weight; least says of each what its
-	// numbers must be.
+	// vectors are those of a dump in the order in which the rule's state has them, of one number a weight.
 	vectors []int
-	least   []bound
 	// sum says that the state is one number, above 0, and corrects that it ends with the bias corrections of Adam.
 	sum, corrects bool
 	beta1, beta2  powers
 }
-
-// bound is what the numbers of a vector must be.
-type bound uint8
-
-const (
-	free     bound = iota
-	notBelow       // not below 0: a mean of squares
-	above          // above 0: a sum of squares, whose root is divided by
-)
 
 // newKeeper knows which of upstream's rules is the same as one of ours.
 func newKeeper(o optim.Optimizer) *keeper {
@@ -55,31 +42,31 @@ func newKeeper(o optim.Optimizer) *keeper {
 	case optim.SGD:
 		k.kind = entrydump.SGD
 	case optim.Momentum:
-		k.kind, k.vectors, k.least = entrydump.Momentum, []int{0}, []bound{free}
+		k.kind, k.vectors = entrydump.Momentum, []int{0}
 	case optim.Adagrad:
-		k.kind, k.vectors, k.least = entrydump.Adagrad, []int{0}, []bound{above}
+		k.kind, k.vectors = entrydump.Adagrad, []int{0}
 	case optim.AdagradW, optim.LazyAdagradW: // the latter's time starts over: upstream counts steps
-		k.kind, k.vectors, k.least = entrydump.DynamicWDAdagrad, []int{0}, []bound{above}
+		k.kind, k.vectors = entrydump.DynamicWDAdagrad, []int{0}
 	case optim.GroupAdagrad:
 		k.kind, k.sum = entrydump.GroupAdagrad, true
 	case optim.RMSprop:
 		if k.kind = entrydump.RMSprop; o.Sum {
 			k.kind = entrydump.RMSpropV2
 		}
-		k.vectors, k.least = []int{0}, []bound{notBelow}
+		k.vectors = []int{0}
 	case optim.Adadelta:
-		k.kind, k.vectors, k.least = entrydump.Adadelta, []int{0, 1}, []bound{notBelow, notBelow}
+		k.kind, k.vectors = entrydump.Adadelta, []int{0, 1}
 	case optim.FTRL:
-		k.kind, k.vectors, k.least = entrydump.FTRL, []int{1, 0}, []bound{above, free}
+		k.kind, k.vectors = entrydump.FTRL, []int{1, 0}
 	case optim.GroupFTRL:
-		k.kind, k.vectors, k.least = entrydump.GroupFTRL, []int{1, 0}, []bound{above, free}
+		k.kind, k.vectors = entrydump.GroupFTRL, []int{1, 0}
 	case optim.Adam:
 		o = o.WithDefaults()
-		k.kind, k.vectors, k.least = entrydump.Adam, []int{0, 1}, []bound{free, notBelow}
+		k.kind, k.vectors = entrydump.Adam, []int{0, 1}
 		k.corrects, k.beta1, k.beta2 = true, newPowers(o.Beta1), newPowers(o.Beta2)
 	case optim.AMSGrad:
 		o = o.WithDefaults()
-		k.kind, k.vectors, k.least = entrydump.AMSGrad, []int{0, 1, 2}, []bound{free, notBelow, notBelow}
+		k.kind, k.vectors = entrydump.AMSGrad, []int{0, 1, 2}
 		k.corrects, k.beta1, k.beta2 = true, newPowers(o.Beta1), newPowers(o.Beta2)
 	}
 	return k
@@ -109,32 +96,25 @@ func (k *keeper) take(w, state []float32, d *entrydump.Dump) (why string) {
 		return fmt.Sprintf("the checkpoint's rule is %s, the job's %s", d.Kind, k.rule.Name())
 	}
 	dim := len(w)
-	for place, from := range k.vectors {
-		v := d.Vectors[from]
-		switch {
-		case len(v) != dim:
-			return fmt.Sprintf("it has %d numbers for %d weights", len(v), dim)
-		case !finite(v):
-			return whyNotFinite
-		case k.least[place] == above && slices.Min(v) <= 0:
-			return whyNotAbove
-		case k.least[place] == notBelow && slices.Min(v) < 0:
-			return "its mean square is below 0"
+	for _, from := range k.vectors {
+		if n := len(d.Vectors[from]); n != dim {
+			return fmt.Sprintf("it has %d numbers for %d weights", n, dim)
 		}
 	}
 	if k.sum {
-		if !(d.Scalars[0] > 0) || math.IsInf(float64(d.Scalars[0]), 0) {
-			return whyNotAbove
-		}
 		state[0] = d.Scalars[0]
 	}
 	for place, from := range k.vectors {
 		copy(state[place*dim:][:dim], d.Vectors[from])
 	}
 	if k.corrects {
-		return k.correct(state[len(k.vectors)*dim:], d.Scalars)
+		why = k.correct(state[len(k.vectors)*dim:], d.Scalars)
 	}
-	return ""
+	if err := optim.CheckState(k.rule, dim, state); err != nil {
+		k.rule.Init(w, state)
+		return err.Error()
+	}
+	return why
 }
 
 // correct makes the bias corrections of upstream's powers.

@@ -1,9 +1,7 @@
 package run
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/inspect"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
@@ -84,10 +83,16 @@ func tableOf(l *param.Layout, name string) (int, error) {
 type EditOptions struct {
 	Op    param.Op
 	Table string
-	// IDs are those of a reinitialize, where From is nil.
+	// IDs are those of a reinitialize, where neither From nor Parquet names them.
 	IDs []int64
-	// From has a JSON object a line, with the id, and for the other operations the weights of all segments.
+	// From has a JSON object a line, as ps changes writes rows: with the id, for the other operations the weights of all segments, and for
+	// [param.AssignState] the segments with their states.
 	From io.Reader
+	// Parquet are files, or patterns of them, in place of From, with the columns that an export of rows has: fid, weights_SEGMENT and state_SEGMENT, as the operation
+	// takes them. Their order, which is that of names, is that of the request.
+	Parquet []string
+	// Components has the source of such files; the zero value: those of monolith.
+	Components component.Set
 	// Request names the request: one that was cut off is continued under its name. Empty: it gets one.
 	Request string
 	// DryRun only looks which ids have rows.
@@ -119,16 +124,11 @@ func edit(ctx context.Context, s remoteShards, o EditOptions) (_ *result.Edited,
 	if err != nil {
 		return nil, err
 	}
-	ids, width := o.IDs, s.layout.Tables[t].Width(o.Op)
-	var values []float32
-	if o.From != nil {
-		if ids, values, err = readEdits(o.From, width); err != nil {
-			return nil, err
-		}
-	}
-	if err := distinct(ids); err != nil {
+	rows, err := readEdits(ctx, s.layout.Tables[t], o)
+	if err != nil {
 		return nil, err
 	}
+	ids, values, width := rows.ids, rows.values, rows.table.Width(o.Op)
 	if o.Request == "" {
 		o.Request = fmt.Sprintf("%x", ps.NewID())
 	}
@@ -172,43 +172,6 @@ func edit(ctx context.Context, s remoteShards, o EditOptions) (_ *result.Edited,
 		at = to
 	}
 	return out, nil
-}
-
-// readEdits reads a JSON object a line.
-func readEdits(from io.Reader, width int) (ids []int64, values []float32, err error) {
-	d := json.NewDecoder(bufio.NewReader(from))
-	for {
-		var line struct {
-			ID      *int64    `json:"id"`
-			Weights []float32 `json:"weights"`
-		}
-		err := d.Decode(&line)
-		switch n := len(ids) + 1; {
-		case errors.Is(err, io.EOF):
-			return ids, values, nil
-		case err != nil:
-			return nil, nil, fault.Config("job: object %d of the rows to edit: %w", n, err)
-		case line.ID == nil:
-			return nil, nil, fault.Config(`job: object %d of the rows to edit has no "id"`, n)
-		case width > 0 && len(line.Weights) != width:
-			return nil, nil, fault.Config("job: object %d of the rows to edit, id %d: %d weights, the table has %d", n, *line.ID, len(line.Weights), width)
-		}
-		ids = append(ids, *line.ID)
-		if width > 0 {
-			values = append(values, line.Weights...)
-		}
-	}
-}
-
-// distinct reports an id that is there twice.
-func distinct(ids []int64) error {
-	sorted := slices.Sorted(slices.Values(ids))
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i] == sorted[i-1] {
-			return fault.Config("job: id %d is there twice, and only one of both could hold", sorted[i])
-		}
-	}
-	return nil
 }
 
 // Slots describes the rows that the running shards of a job have of each slot, while training continues. Errors: as LookUp.

@@ -26,7 +26,7 @@ const MaxDelay = 1e6
 const mostGradient = 1e15
 
 // Width is how many values an update with that operation has for each row: for Train the gradient, [Dim], and behind it the weights that it was computed with of those
-// segments that have a Delay, one after the other.
+// segments that have a Delay, one after the other; for AssignState the weights and the optimizers' state.
 func (t Table) Width(op Op) int {
 	n := 0
 	for _, s := range t.Segments {
@@ -34,6 +34,8 @@ func (t Table) Width(op Op) int {
 		case op == Reinitialize:
 		case op == Train && s.Delay > 0:
 			n += 2 * s.Dim
+		case op == AssignState:
+			n += s.Dim + s.Optimizer.StateDim(s.Dim)
 		default:
 			n += s.Dim
 		}

@@ -69,11 +69,8 @@ func (s suite) testEdits(t *testing.T, shards int) {
 		default:
 			tbl := r.IntN(2)
 			u := table.Update{Keys: Distinct(r, 1+r.IntN(9), 60)}
-			u.Counts, u.Grads = make([]uint32, len(u.Keys)), make([]float32, len(u.Keys)*l.Tables[tbl].Width(param.Train))
-			for i := range u.Grads {
-				u.Grads[i] = r.Float32() - 0.5 // of more bits than what travels of gradients
-			}
-			MakeEdit(r, l.Tables[tbl], &u)
+			u.Counts = make([]uint32, len(u.Keys))
+			MakeEdit(r, l.Tables[tbl], &u) // values of more bits than what travels of gradients
 			clear(u.Counts)
 			if err := editor.Apply(ctx, u.Op, tbl, u.Keys, u.Grads); err != nil {
 				t.Fatal(err)
@@ -96,6 +93,12 @@ func (s suite) testEdits(t *testing.T, shards int) {
 		},
 		"infinite": func() error {
 			return editor.Apply(ctx, param.Assign, 1, []int64{1}, []float32{float32(math.Inf(1)), 0, 0})
+		},
+		"few of state": func() error { return editor.Apply(ctx, param.AssignState, 1, []int64{1}, make([]float32, 3)) },
+		"bad state": func() error {
+			values := editValues(r, l.Tables[1], param.AssignState, 1)
+			values[len(values)-1] = -1 // the last sum of squares
+			return editor.Apply(ctx, param.AssignState, 1, []int64{1}, values)
 		},
 		"no operation": func() error { return editor.Apply(ctx, param.NumOps, 1, []int64{1}, make([]float32, 3)) },
 	} {

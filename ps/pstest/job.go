@@ -138,11 +138,7 @@ func (w *Worker) edit(ctx context.Context, n int) error {
 	for i := range fids {
 		fids[i] *= int64(1 - 2*tbl)
 	}
-	values := make([]float32, editLen*w.job.Layout().Tables[tbl].Width(op))
-	for i := range values {
-		values[i] = r.Float32() - 0.5
-	}
-	return w.editor.Apply(ctx, op, tbl, fids, values)
+	return w.editor.Apply(ctx, op, tbl, fids, editValues(r, w.job.Layout().Tables[tbl], op, editLen))
 }
 
 func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update, error) {

@@ -143,11 +143,14 @@ func (t *MapTable) Apply(u table.Update) {
 			} else {
 				for j := w; j < w+seg.Dim; j++ {
 					switch u.Op {
-					case param.Assign:
-						r.weights[j] = u.Grads[i*dim+j]
+					case param.Assign, param.AssignState:
+						r.weights[j] = u.Grads[i*width+j]
 					case param.AssignAdd:
-						r.weights[j] += u.Grads[i*dim+j]
+						r.weights[j] += u.Grads[i*width+j]
 					}
+				}
+				if u.Op == param.AssignState {
+					copy(r.state[s:s+n], u.Grads[i*width+dim+s:])
 				}
 				optim.ValuesOf(seg.Optimizer).Round(r.weights[w : w+seg.Dim])
 			}

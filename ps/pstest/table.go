@@ -252,10 +252,35 @@ func update(r *rand.Rand, spec param.Table, key func(*rand.Rand) int64, n int) t
 	return u
 }
 
-// MakeEdit makes an edit of an update: any but training, with the gradients for values.
+// editValues makes values for an edit of n rows: random numbers, and for states what the rules make of random gradients.
+func editValues(r *rand.Rand, spec param.Table, op param.Op, n int) (values []float32) {
+	random := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = r.Float32() - 0.5
+		}
+		return x
+	}
+	if op != param.AssignState {
+		return random(n * spec.Width(op))
+	}
+	for range n {
+		values = append(values, random(spec.Dim())...)
+		for _, s := range spec.Segments {
+			state := make([]float32, s.Optimizer.StateDim(s.Dim))
+			w := random(s.Dim)
+			s.Optimizer.Init(w, state)
+			optim.Apply(s.Optimizer, w, state, random(s.Dim), r.Float32(), r.Int64N(1000))
+			values = append(values, state...)
+		}
+	}
+	return values
+}
+
+// MakeEdit makes an edit of an update: any but training, with random values.
 func MakeEdit(r *rand.Rand, spec param.Table, u *table.Update) {
 	u.Op = param.Op(1 + r.IntN(int(param.NumOps)-1))
-	u.Grads = u.Grads[:len(u.Keys)*spec.Width(u.Op)]
+	u.Grads = editValues(r, spec, u.Op, len(u.Keys))
 	for i := range u.Counts {
 		u.Counts[i] = r.Uint32N(2)
 	}

@@ -8,11 +8,16 @@ import (
 
 // editRow makes of the row of an update's key i what an update says that does not train.
 func (t *Mem) editRow(u *Update, i int, row []float32, m *meta) {
+	width := t.widths[u.Op]
+	values := u.Grads[i*width:][:width]
 	switch u.Op {
 	case param.Assign:
-		t.pack(row, u.Grads[i*t.dim:][:t.dim])
+		t.pack(row, values)
 	case param.AssignAdd:
-		t.add(row, u.Grads[i*t.dim:][:t.dim])
+		t.add(row, values)
+	case param.AssignState:
+		t.pack(row, values[:t.dim])
+		copy(row[t.packed:], values[t.dim:])
 	case param.Reinitialize:
 		t.initialize(row, u.Keys[i])
 		*m = meta{}

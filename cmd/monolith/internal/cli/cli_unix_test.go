@@ -396,6 +396,9 @@ func fakes() cli.Ops {
 					}
 					n = int64(bytes.Count(b, []byte("\n")))
 				}
+				if len(o.Parquet) > 0 {
+					n, o.Request = 2, strings.Join(o.Parquet, " ")
+				}
 				if o.Request == "" {
 					o.Request = "fresh"
 				}
