@@ -207,6 +207,9 @@ func TestFaults(t *testing.T) {
 		{"delays that there are none of", movielens, []string{"train.workers=1", "deterministic=true", "optimizer.delay_compensation.sparse=0.04"}, []string{
 			"--set optimizer.delay_compensation.sparse: optimizer.delay_compensation: makes up for updates of other workers, which deterministic mode has none of; leave it out",
 		}},
+		{"delays of layers that there are none of", movielens, []string{"train.workers=1", "deterministic=true", "optimizer.delay_compensation.dense=0.04"}, []string{
+			"--set optimizer.delay_compensation.dense: optimizer.delay_compensation: makes up for updates of other workers, which deterministic mode has none of; leave it out",
+		}},
 		{"delays that would be rounding", movielens, []string{"ps.precision=bf16", "optimizer.delay_compensation.bias=0.04"}, []string{
 			"--set optimizer.delay_compensation.bias: optimizer.delay_compensation: is by how much a row differs from what a worker was given, which is rounded by ps.precision: bf16; leave out one of them",
 		}},

@@ -17,7 +17,7 @@ import (
 func TestDelayCompensation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const keys = "model: {fm: {dim: 3}}\noptimizer: {delay_compensation: {sparse: 0.5, bias: 2}}\ntables: [{name: users, delay_compensation: {sparse: 0.25}}]"
+	const keys = "model: {deepfm: {dim: 3, hidden: [4], batch_norm: true}}\noptimizer: {delay_compensation: {dense: 0.3, sparse: 0.5, bias: 2}}\ntables: [{name: users, delay_compensation: {sparse: 0.25}}]"
 	late := []string{"deterministic=false", "train.workers=3", "train.batch=20", "train.prefetch.lookup=2", "train.prefetch.push=1", "train.max_staleness=20", "ps.shards=2", "ps.durability=wal"}
 	c, err := decodeGraphJob(dir, keys, late...)
 	if err != nil {
@@ -31,6 +31,15 @@ func TestDelayCompensation(t *testing.T) {
 	for _, table := range m.Layout().Tables {
 		for _, s := range table.Segments {
 			got[param.SegmentName(table.Name, s.Name)] = s.Delay
+		}
+	}
+	for _, d := range m.Layout().Dense {
+		want := float32(0.3)
+		if d.Optimizer.Name() == "ema" { // statistics have no gradients
+			want = 0
+		}
+		if d.Delay != want {
+			t.Errorf("tensor %s has delay compensation %v, want %v", d.Name, d.Delay, want)
 		}
 	}
 	if diff := cmp.Diff(map[string]float32{"users.vec": 0.25, "users.bias": 0, "embedding.vec": 0.5, "embedding.bias": 2}, got); diff != "" {

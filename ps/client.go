@@ -389,7 +389,7 @@ func (c *Client) Push(ctx context.Context, u *param.Update) error {
 
 func (c *Client) push(ctx context.Context, u *param.Update) error {
 	total := 0
-	for _, n := range c.place.denseLen {
+	for _, n := range c.place.pushLen {
 		total += n
 	}
 	if err := c.place.CheckUpdate(u, total); err != nil {

@@ -52,6 +52,9 @@ type Placement struct {
 	// tensors[s] are the dense tensors of shard s as ranges of the concatenation of all.
 	tensors  [][]span
 	denseLen []int // of each shard
+	// pushes[s] are what a push has of those tensors, as ranges of what it has of all.
+	pushes  [][]span
+	pushLen []int
 	// states[s] are the states of those tensors' optimizers as ranges of the concatenation of all.
 	states   [][]span
 	stateLen []int
@@ -64,6 +67,7 @@ type span struct{ from, to int }
 func NewPlacement(l *param.Layout, numShards int) Placement {
 	p := Placement{
 		layout: l, shards: numShards, tensors: make([][]span, numShards), denseLen: make([]int, numShards),
+		pushes: make([][]span, numShards), pushLen: make([]int, numShards),
 		states: make([][]span, numShards), stateLen: make([]int, numShards),
 	}
 	for _, t := range l.Tables {
@@ -74,13 +78,14 @@ func NewPlacement(l *param.Layout, numShards int) Placement {
 		}
 		p.widths = append(p.widths, widths)
 	}
-	at, stateAt := 0, 0
+	at, stateAt, pushAt := 0, 0, 0
 	p.shardOf = tensorShards(l.Dense, numShards)
 	for i, t := range l.Dense {
-		s, n, m := p.shardOf[i], t.Len(), t.Optimizer.StateDim(t.Len())
+		s, n, m, k := p.shardOf[i], t.Len(), t.Optimizer.StateDim(t.Len()), t.PushLen()
 		p.tensors[s], p.states[s] = append(p.tensors[s], span{at, at + n}), append(p.states[s], span{stateAt, stateAt + m})
 		p.denseLen[s], p.stateLen[s] = p.denseLen[s]+n, p.stateLen[s]+m
-		at, stateAt = at+n, stateAt+m
+		p.pushes[s], p.pushLen[s] = append(p.pushes[s], span{pushAt, pushAt + k}), p.pushLen[s]+k
+		at, stateAt, pushAt = at+n, stateAt+m, pushAt+k
 	}
 	return p
 }
@@ -101,6 +106,9 @@ func (p *Placement) DenseStateLen(shard int) int { return p.stateLen[shard] }
 
 // DenseLen is the number of values of a shard's dense tensors.
 func (p *Placement) DenseLen(shard int) int { return p.denseLen[shard] }
+
+// PushLen is the number of values that a push has of a shard's dense tensors.
+func (p *Placement) PushLen(shard int) int { return p.pushLen[shard] }
 
 // CheckRows reports whether a lookup fits the layout. Errors: [ErrLayout].
 func (p *Placement) CheckRows(r *param.Rows) error {
@@ -235,7 +243,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 		}
 		q.Dense = q.Dense[:0]
 		if len(u.Dense) > 0 {
-			for _, r := range p.tensors[s] {
+			for _, r := range p.pushes[s] {
 				q.Dense = append(q.Dense, u.Dense[r.from:r.to]...)
 			}
 		}

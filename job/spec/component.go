@@ -105,7 +105,7 @@ type Table struct {
 	// Bias is the rule of the linear weight of each id.
 	Bias *Optimizer `yaml:"bias"`
 	// DelayCompensation makes up for late gradients. Default: optimizer.delay_compensation.
-	DelayCompensation *Delays `yaml:"delay_compensation"`
+	DelayCompensation *RowDelays `yaml:"delay_compensation"`
 	// Clip are the bounds of its gradients. Default: optimizer.clip.
 	Clip *Clips `yaml:"clip"`
 	// Schedules are the factors on its rates. Default: optimizer.schedules.

@@ -137,7 +137,7 @@ type Optimizers struct {
 	Sparse Optimizer `yaml:"sparse" default:"adagrad"`
 	// Bias is the rule of the linear weight of each id.
 	Bias Optimizer `yaml:"bias" default:"ftrl"`
-	// DelayCompensation makes up for what other workers changed of a row while a gradient of it was computed. Tables may have their own.
+	// DelayCompensation makes up for what other workers changed of a row or of layers' weights while a gradient of them was computed. Tables may have their own of rows.
 	DelayCompensation Delays `yaml:"delay_compensation"`
 	// Clip bounds what one batch may change of one id. Tables may have their own.
 	Clip Clips `yaml:"clip"`
@@ -171,10 +171,17 @@ func (c *Compress) Compressor() param.Compressor {
 	return param.Compressor{}
 }
 
-// Delays are the λ of g + λ·g²·(w - s), which takes the place of the gradient g: w is what the row is when g is applied, s what it was when g was computed (Zheng et al., 2017, "Asynchronous
+// Delays are the λ of g + λ·g²·(w - s), which takes the place of the gradient g: w is what the row or tensor is when g is applied, s what it was when g was computed (Zheng et al., 2017, "Asynchronous
 // Stochastic Gradient Descent with Delay Compensation", algorithm 2; λ is 0.04 there for losses of classes). It is for several workers whose gradients are late: with one worker w is s. A push then
-// has twice as many numbers for those rows, and shards do one more pass over them. Not with deterministic, nor with ps.precision.
+// has twice as many numbers for those parameters, and shards do one more pass over them. Not with deterministic, nor with ps.precision.
 type Delays struct {
+	// Dense is that of layers' weights; 0: none.
+	Dense     float64 `yaml:"dense" default:"0" min:"0" max:"1000000"`
+	RowDelays `yaml:",inline"`
+}
+
+// RowDelays are those of rows.
+type RowDelays struct {
 	// Sparse is that of embedding vectors; 0: none.
 	Sparse float64 `yaml:"sparse" default:"0" min:"0" max:"1000000"`
 	// Bias is that of linear weights; 0: none.

@@ -261,10 +261,11 @@ func (v *validator) tables(c *Config) {
 	v.schedule("optimizer.schedules.dense", &c.Optimizer.Schedules.Dense)
 	v.compress("optimizer.compress", &c.Optimizer.Compress)
 	v.rowSchedules("optimizer.schedules", &c.Optimizer.Schedules.RowSchedules)
-	v.delays("optimizer.delay_compensation", &c.Optimizer.DelayCompensation)
+	delays := &c.Optimizer.DelayCompensation
+	v.delays("optimizer.delay_compensation", max(delays.Dense, delays.Sparse, delays.Bias))
 	for i, t := range c.Tables {
 		if t.DelayCompensation != nil {
-			v.delays(fmt.Sprintf("tables[%d].delay_compensation", i), t.DelayCompensation)
+			v.delays(fmt.Sprintf("tables[%d].delay_compensation", i), max(t.DelayCompensation.Sparse, t.DelayCompensation.Bias))
 		}
 		if t.Compress != nil {
 			v.compress(fmt.Sprintf("tables[%d].compress", i), t.Compress)
@@ -298,9 +299,9 @@ func (v *validator) tables(c *Config) {
 }
 
 // delays refuses to make up for delays that there are none of, or that would be rounding.
-func (v *validator) delays(path string, d *Delays) {
+func (v *validator) delays(path string, largest float64) {
 	switch {
-	case d.Sparse <= 0 && d.Bias <= 0:
+	case largest <= 0:
 	case v.c.Deterministic:
 		v.fault(path, "makes up for updates of other workers, which deterministic mode has none of; leave it out")
 	case v.c.PS.Precision != "float32":

@@ -72,7 +72,7 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 // steps gives parameters what makes up for delays, the bounds of gradients, the schedules and the compressors of the job.
 func steps(c *spec.Config, l *param.Layout) {
 	for i := range l.Tables {
-		delays := &c.Optimizer.DelayCompensation
+		delays := &c.Optimizer.DelayCompensation.RowDelays
 		clip, schedules, compress := &c.Optimizer.Clip, &c.Optimizer.Schedules.RowSchedules, &c.Optimizer.Compress
 		if at := slices.IndexFunc(c.Tables, func(t spec.Table) bool { return t.Name == l.Tables[i].Name }); at >= 0 {
 			clip, schedules = cmp.Or(c.Tables[at].Clip, clip), cmp.Or(c.Tables[at].Schedules, schedules)
@@ -90,7 +90,7 @@ func steps(c *spec.Config, l *param.Layout) {
 	}
 	for i := range l.Dense {
 		if _, statistic := l.Dense[i].Optimizer.(optim.EMA); !statistic {
-			l.Dense[i].Schedule = c.Optimizer.Schedules.Dense.Factor()
+			l.Dense[i].Delay, l.Dense[i].Schedule = float32(c.Optimizer.DelayCompensation.Dense), c.Optimizer.Schedules.Dense.Factor()
 		}
 	}
 }

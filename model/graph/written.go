@@ -104,7 +104,7 @@ func (g *Graph) Marshal() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("graph: tensor %q: %w", t.Name, err)
 		}
-		rule.Schedule = g.layout.Dense[i].Schedule
+		rule.Delay, rule.Schedule = g.layout.Dense[i].Delay, g.layout.Dense[i].Schedule
 		w.Tensors = append(w.Tensors, writtenTensor{Name: t.Name, Shape: t.Shape, writtenRule: rule, Statistic: t.statistic})
 	}
 	for _, f := range g.features {
@@ -279,7 +279,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			return fmt.Errorf("the tensors up to %q have more than %d elements", t.Name, maxElements)
 		}
 		i, o := t.read(b, fmt.Sprintf("tensor %q", t.Name))
-		b.tensor(param.Tensor{Name: t.Name, Shape: t.Shape, Init: i, Optimizer: o, L2: t.L2, Schedule: t.Schedule}, t.Statistic)
+		b.tensor(param.Tensor{Name: t.Name, Shape: t.Shape, Init: i, Optimizer: o, L2: t.L2, Delay: t.Delay, Schedule: t.Schedule}, t.Statistic)
 	}
 	return nil
 }

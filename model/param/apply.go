@@ -89,9 +89,15 @@ func (s *Segment) ClipFactor(grad []float32) float32 {
 	return min(s.Clip/float32(math.Sqrt(float64(squares))), 1)
 }
 
-// Update applies the gradient of an update with such LR and Examples to the tensor: w and grad are [Len], state that of the optimizer. sum is scratch, [Len], and may
-// be nil without L2.
-func (t *Tensor) Update(w, state, grad, sum []float32, lr float32, examples int64) {
+// Update applies what an update with such LR and Examples has of the tensor, [PushLen]: its gradient, compensated for a Delay and with L2·w added. w is [Len], state that of the
+// optimizer. sum is scratch, [Len], and may be nil without L2 and Delay.
+func (t *Tensor) Update(w, state, push, sum []float32, lr float32, examples int64) {
+	grad := push[:len(w)]
+	if t.Delay > 0 {
+		sum = sum[:len(w)]
+		simd.Compensate(sum, grad, w, push[len(w):2*len(w)], t.Delay, mostGradient)
+		grad = sum
+	}
 	optim.Apply(t.Optimizer, w, state, addL2(w, grad, t.L2, sum), t.Schedule.Times(lr, examples), examples)
 }
 

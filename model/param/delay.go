@@ -15,7 +15,7 @@ import (
 //	g' = g + λ·g⊙g⊙(w - s)         w: the row when the push is applied, s: as the gradient was computed with it
 //
 // The paper's server remembers what it gave to whom. Here looking up changes nothing, and s is no function of lookups: the push brings it along, behind the gradient, in the
-// tables that have segments with a Delay and in no others. So the row is a function of the applied pushes, as ever, whatever was killed in between.
+// tables that have segments with a Delay, and of the dense tensors that have one, and in no others. So the row is a function of the applied pushes, as ever, whatever was killed in between.
 //
 // With one worker w is s, because what it looks up ahead has its own updates, and so g' is g. It is kept within ±10¹⁵, where rules can square it.
 
@@ -60,18 +60,37 @@ func (t Table) AppendSeen(dst, grads, weights []float32) []float32 {
 	return dst
 }
 
+// AppendDenseSeen appends to dst what a push has of the dense tensors: of each its gradient and, with a Delay, the weights that this was computed with. Both are [DenseLen], made [DensePushLen].
+func (l *Layout) AppendDenseSeen(dst, grads, weights []float32) []float32 {
+	for i := range l.Dense {
+		t := &l.Dense[i]
+		n := t.Len()
+		dst = append(dst, grads[:n]...)
+		if t.Delay > 0 {
+			dst = append(dst, weights[:n]...)
+		}
+		grads, weights = grads[n:], weights[n:]
+	}
+	return dst
+}
+
 // Compensate writes the gradient grad, compensated for the way from seen to w, to dst; all are as long.
 func (s *Segment) Compensate(dst, grad, w, seen []float32) {
 	simd.Compensate(dst, grad, w, seen, s.Delay, mostGradient)
 }
 
-// Delayed names the segments with a Delay, in the layout's order.
+// Delayed names the segments and the dense tensors with a Delay, in the layout's order.
 func (l *Layout) Delayed() (names []string) {
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
 			if s.Delay > 0 {
 				names = append(names, SegmentName(t.Name, s.Name))
 			}
+		}
+	}
+	for _, t := range l.Dense {
+		if t.Delay > 0 {
+			names = append(names, t.Name)
 		}
 	}
 	return slices.Clip(names)

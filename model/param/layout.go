@@ -36,6 +36,23 @@ func (t Tensor) Len() int {
 	return n
 }
 
+// PushLen is how many values a push has of the tensor: its gradient, and with a Delay behind that the weights that it was computed with.
+func (t Tensor) PushLen() int {
+	if t.Delay > 0 {
+		return 2 * t.Len()
+	}
+	return t.Len()
+}
+
+// DensePushLen is how many values a push has of all dense tensors.
+func (l *Layout) DensePushLen() int {
+	n := 0
+	for _, t := range l.Dense {
+		n += t.PushLen()
+	}
+	return n
+}
+
 // DenseLen is the number of elements of all dense tensors.
 func (l *Layout) DenseLen() int {
 	n := 0
@@ -116,6 +133,9 @@ func (l *Layout) Validate() error {
 		if !(t.L2 >= 0) {
 			bad("dense tensor %q: l2 %v is not a number from 0", t.Name, t.L2)
 		}
+		if !(t.Delay >= 0 && t.Delay <= MaxDelay) {
+			bad("dense tensor %q: delay compensation %v is not between 0 and %g", t.Name, t.Delay, MaxDelay)
+		}
 		if err := t.Schedule.Validate(); err != nil {
 			bad("dense tensor %q: %w", t.Name, err)
 		}
@@ -136,7 +156,7 @@ func (l *Layout) String() string {
 		}
 	}
 	for _, t := range l.Dense {
-		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g%s\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2, (&Segment{Schedule: t.Schedule}).extras())
+		fmt.Fprintf(&b, "dense %s shape %v init %s optimizer %s l2 %g%s\n", t.Name, t.Shape, t.Init, t.Optimizer, t.L2, t.extras())
 	}
 	if r := l.Retention.String(); r != "" {
 		fmt.Fprintln(&b, r)
@@ -161,6 +181,8 @@ func (s *Segment) extras() (text string) {
 	return text
 }
 
+func (t *Tensor) extras() string { return (&Segment{Delay: t.Delay, Schedule: t.Schedule}).extras() }
+
 // Steps names the parameters whose gradients are bounded, whose rates have schedules or whose weights are read as something else, with all of it; "" where there are none.
 func (l *Layout) Steps() string {
 	var out []string
@@ -175,7 +197,7 @@ func (l *Layout) Steps() string {
 		}
 	}
 	for _, t := range l.Dense {
-		add(t.Name, (&Segment{Schedule: t.Schedule}).extras())
+		add(t.Name, t.extras())
 	}
 	return strings.Join(out, ", ")
 }

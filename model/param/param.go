@@ -48,7 +48,8 @@ type Tensor struct {
 	Init      Init
 	Optimizer optim.Optimizer
 	L2        float32
-	// Schedule is as a [Segment]'s.
+	// Delay and Schedule are as a [Segment]'s.
+	Delay    float32
 	Schedule optim.Schedule
 }
 
@@ -88,8 +89,8 @@ type Update struct {
 	Keys   [][]int64
 	Counts [][]uint32
 	Grads  [][]float32
-	// Dense is the gradient of all dense tensors one after the other ([Layout.DenseLen] values), or empty when the
-	// update has no rows.
+	// Dense is what a push has of all dense tensors one after the other ([Layout.DensePushLen] values): of each its gradient and, with a Delay, the weights that
+	// it was computed with. It is empty when the update has no rows.
 	Dense []float32
 	// Trace is what the parameter server adds to its trace when it applies the update, as package score writes it: the
 	// predictions of the batch with what they are measured by. Nil adds nothing.

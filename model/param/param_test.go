@@ -261,6 +261,56 @@ func TestDelaysAreCompensated(t *testing.T) {
 	}
 }
 
+// TestTensorsAreCompensated: what a push has of a tensor is compensated as a row's gradient is, before L2.
+func TestTensorsAreCompensated(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	l := param.Layout{Dense: []param.Tensor{
+		{Name: "plain", Shape: []int{3}, Optimizer: optim.SGD{LR: 0.5}},
+		{Name: "late", Shape: []int{5, 7}, Optimizer: optim.SGD{LR: 0.5}, Delay: 0.25, L2: 0.125},
+		{Name: "later", Shape: []int{2}, Optimizer: optim.SGD{LR: 0.5}, Delay: 4},
+	}}
+	n := l.DenseLen()
+	if n != 40 || l.DensePushLen() != 77 || l.Dense[0].PushLen() != 3 || l.Dense[1].PushLen() != 70 {
+		t.Fatalf("%d values and %d of a push", n, l.DensePushLen())
+	}
+	random := func() []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		return x
+	}
+	for range 20 {
+		w, seen, grads := random(), random(), random()
+		was, push := slices.Clone(w), l.AppendDenseSeen(nil, grads, seen)
+		at, pushAt := 0, 0
+		for i := range l.Dense {
+			d := &l.Dense[i]
+			d.Update(w[at:][:d.Len()], nil, push[pushAt:][:d.PushLen()], make([]float32, d.Len()), 1, 0)
+			for k := at; k < at+d.Len(); k++ {
+				g, x := float64(grads[k]), float64(was[k])
+				want := x - 0.5*(g+float64(d.Delay)*g*g*(x-float64(seen[k]))+float64(d.L2)*x)
+				if diff := math.Abs(float64(w[k]) - want); diff > 1e-5*max(1, math.Abs(want)) {
+					t.Fatalf("%s, element %d is %v, want %v", d.Name, k-at, w[k], want)
+				}
+			}
+			at, pushAt = at+d.Len(), pushAt+d.PushLen()
+		}
+	}
+	if names := l.Delayed(); !slices.Equal(names, []string{"late", "later"}) {
+		t.Errorf("delays are of %v", names)
+	}
+	was := l.Rules()
+	l.Dense[2].Delay = -1
+	if got := l.Rules().Changes(was, nil); !slices.Equal(got, []string{"later: delay compensation is -1, was 4"}) {
+		t.Errorf("changes are %q", got)
+	}
+	if err := l.Validate(); err == nil || !strings.Contains(err.Error(), `"later": delay compensation -1`) {
+		t.Errorf("a delay compensation of -1: %v", err)
+	}
+}
+
 // TestPushesBringWhatWasSeen: rows of a push have gradients first and then the weights of the segments with delays.
 func TestPushesBringWhatWasSeen(t *testing.T) {
 	t.Parallel()

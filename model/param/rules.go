@@ -30,7 +30,7 @@ type Rule struct {
 	Init      InitRule   `json:"init"`
 	Optimizer optim.Rule `json:"optimizer"`
 	L2        float32    `json:"l2,omitzero"`
-	// Delay, Clip and Schedule are a segment's, Schedule also a tensor's.
+	// Delay, Clip and Schedule are a segment's, Delay and Schedule also a tensor's.
 	Delay    float32        `json:"delay,omitzero"`
 	Clip     float32        `json:"clip,omitzero"`
 	Schedule optim.Schedule `json:"schedule,omitzero"`
@@ -87,7 +87,7 @@ func (l *Layout) Rules() Rules {
 		}
 	}
 	for _, t := range l.Dense {
-		r.Parameters = append(r.Parameters, Rule{Name: t.Name, Init: t.Init.Rule(), Optimizer: optim.RuleOf(t.Optimizer), L2: t.L2, Schedule: t.Schedule})
+		r.Parameters = append(r.Parameters, Rule{Name: t.Name, Init: t.Init.Rule(), Optimizer: optim.RuleOf(t.Optimizer), L2: t.L2, Delay: t.Delay, Schedule: t.Schedule})
 	}
 	if l.Retention.Active() {
 		retention := l.Retention

@@ -95,7 +95,7 @@ func (l *Layout) Frozen() *Layout {
 		out.Tables = append(out.Tables, t)
 	}
 	for _, t := range l.Dense {
-		t.Optimizer, t.L2, t.Schedule = optim.Frozen{}, 0, optim.Schedule{}
+		t.Optimizer, t.L2, t.Delay, t.Schedule = optim.Frozen{}, 0, 0, optim.Schedule{}
 		out.Dense = append(out.Dense, t)
 	}
 	return out

@@ -499,11 +499,12 @@ func (s suite) testAhead(t *testing.T, shards int) {
 			rule.Update(rows.Values[i][r*dim:][:dim], rows.State[i][r*n:][:n], u.Grads[i][r*width:][:width], u.LR, u.Examples)
 		}
 	}
-	at, stateAt := 0, 0
+	at, stateAt, pushAt := 0, 0, 0
 	for _, x := range l.Dense {
 		n, m := x.Len(), x.Optimizer.StateDim(x.Len())
-		x.Update(weights[at:at+n], state[stateAt:stateAt+m], u.Dense[at:at+n], make([]float32, n), u.LR, u.Examples)
-		at, stateAt = at+n, stateAt+m
+		k := x.PushLen()
+		x.Update(weights[at:at+n], state[stateAt:stateAt+m], u.Dense[pushAt:pushAt+k], make([]float32, n), u.LR, u.Examples)
+		at, stateAt, pushAt = at+n, stateAt+m, pushAt+k
 	}
 	want, wantWeights, wantState, _ := read(a)
 	if diff := cmp.Diff(want.Values, rows.Values); diff != "" {

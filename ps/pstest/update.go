@@ -32,7 +32,7 @@ func RandomUpdate(l *param.Layout, split string, from, to int64) *param.Update {
 	n := len(l.Tables)
 	u := &param.Update{
 		Source: "s", Split: split, From: from, To: to, NumRows: int(to - from), LR: 0.5, Examples: from, Time: 1000 + to, Trace: Trace(float32(to), float32(split[0])),
-		Keys: make([][]int64, n), Counts: make([][]uint32, n), Grads: make([][]float32, n), Dense: make([]float32, l.DenseLen()),
+		Keys: make([][]int64, n), Counts: make([][]uint32, n), Grads: make([][]float32, n), Dense: make([]float32, l.DensePushLen()),
 	}
 	for t, spec := range l.Tables {
 		u.Keys[t] = Distinct(r, 1+r.IntN(8), 60)

@@ -162,7 +162,7 @@ func (s *Shard) stageable(session, epoch uint64, u *param.Update, committed int)
 	if s.closed {
 		return nil, ps.ErrClosed
 	}
-	if err := s.place.CheckUpdate(u, s.place.DenseLen(s.index)); err != nil {
+	if err := s.place.CheckUpdate(u, s.place.PushLen(s.index)); err != nil {
 		return nil, err
 	}
 	if s.index != 0 && len(u.Trace) > 0 {
@@ -318,8 +318,8 @@ func (s *Shard) apply(id ps.SplitID, b *batch) {
 	at := 0
 	for i := range s.dense {
 		d := &s.dense[i]
-		g := b.dense[at:][:len(d.weights)]
-		at += len(g)
-		d.spec.Update(d.weights, d.state, g, d.grad, b.lr, b.examples)
+		n := d.spec.PushLen()
+		d.spec.Update(d.weights, d.state, b.dense[at:][:n], d.grad, b.lr, b.examples)
+		at += n
 	}
 }

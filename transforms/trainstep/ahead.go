@@ -296,7 +296,7 @@ func newReplica(l *param.Layout, store Store, precision param.Precision) (*repli
 	}
 	longest := 0
 	for i := range l.Dense {
-		if t := &l.Dense[i]; t.L2 != 0 {
+		if t := &l.Dense[i]; t.L2 != 0 || t.Delay > 0 {
 			longest = max(longest, t.Len())
 		}
 	}
@@ -367,16 +367,16 @@ func (r *replica) patch(p *Prepared) {
 	}
 }
 
-// apply gives the dense parameters a step's gradient. Its batch must be one that is pushed.
-func (r *replica) apply(p *Prepared, dense, grad []float32) {
+// apply gives the dense parameters what a step pushes of them. Its batch must be one that is pushed.
+func (r *replica) apply(p *Prepared, dense, push []float32) {
 	r.last = p.lead.number
 	state := r.state
 	for i := range r.layout.Dense {
 		t := &r.layout.Dense[i]
-		n := t.Len()
+		n, k := t.Len(), t.PushLen()
 		m := t.Optimizer.StateDim(n)
-		t.Update(dense[:n], state[:m], grad[:n], r.sum, p.lead.lr, p.lead.examples)
-		dense, state, grad = dense[n:], state[m:], grad[n:]
+		t.Update(dense[:n], state[:m], push[:k], r.sum, p.lead.lr, p.lead.examples)
+		dense, state, push = dense[n:], state[m:], push[k:]
 	}
 }
 

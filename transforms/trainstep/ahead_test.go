@@ -183,6 +183,9 @@ func aheadModels(t testing.TB) map[string]model.Model {
 	for i := range models["late"].Layout().Tables[0].Segments {
 		models["late"].Layout().Tables[0].Segments[i].Delay = 1000
 	}
+	for i := range models["late"].Layout().Dense {
+		models["late"].Layout().Dense[i].Delay = 1000
+	}
 	return models
 }
 

@@ -223,9 +223,13 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		}
 	}
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.pushed, g.dense
+	if layout := s.stage.model.Layout(); layout.DensePushLen() > len(g.dense) {
+		g.sent = layout.AppendDenseSeen(g.sent[:0], g.dense, s.dense)
+		g.update.Dense = g.sent
+	}
 	g.update.Trace, g.update.Seen = g.trace, g.seen
 	if p.ahead && d.number != 0 {
-		s.replica.apply(p, s.dense, g.dense)
+		s.replica.apply(p, s.dense, g.update.Dense)
 	}
 	return emit(g)
 }

@@ -80,6 +80,8 @@ type Gradients struct {
 	update param.Update
 	from   *Prepared // owns the keys, counts and gradients of rows
 	dense  []float32
+	// sent is what is pushed of dense, where tensors have delays.
+	sent   []float32
 	seen   []int64
 	before [][]float32 // predictions, where the session needs its own again
 	trace  []byte

@@ -184,12 +184,15 @@ func TestSchemaFaultsAreListed(t *testing.T) {
 	}
 }
 
-// TestPushHasTheWeightsOfItsGradients: in tables with delays a push has, behind each row's gradient, what the step had of the row.
+// TestPushHasTheWeightsOfItsGradients: in tables with delays a push has, behind each row's gradient, what the step had of the row, and behind the gradient of a tensor with a delay the tensor.
 func TestPushHasTheWeightsOfItsGradients(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
-	push := func(delay float32) (grads, values []float32, width int) {
-		m := newModel(t, zoo.Config{Name: zoo.FM, Dim: 4})
+	push := func(delay float32) (grads, values []float32, width int, dense, tensors []float32) {
+		m := newModel(t, zoo.Config{Name: zoo.DeepFM, Dim: 4, Hidden: []int{3}})
+		for i := range m.Layout().Dense[1:] { // the first has none
+			m.Layout().Dense[i+1].Delay = delay
+		}
 		spec := &m.Layout().Tables[0]
 		for i := range spec.Segments {
 			if spec.Segments[i].Dim > 1 {
@@ -211,17 +214,31 @@ func TestPushHasTheWeightsOfItsGradients(t *testing.T) {
 				values = slices.Clone(p.Inputs().Values[0])
 				return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
 					defer g.Release()
-					grads = slices.Clone(g.Update().Grads[0])
+					grads, dense = slices.Clone(g.Update().Grads[0]), slices.Clone(g.Update().Dense)
 					return nil
 				})
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return grads, values, spec.Width(param.Train)
+		tensors = nil
+		for i, at := 0, 0; i < len(m.Layout().Dense); i++ {
+			n := m.Layout().Dense[i].Len()
+			if tensors = append(tensors, dense[at:][:n]...); i > 0 && delay > 0 {
+				at += n
+				if want := store.dense[len(tensors)-n:][:n]; !slices.Equal(dense[at:][:n], want) {
+					t.Errorf("tensor %d is pushed with %v, want %v", i, dense[at:][:n], want)
+				}
+			}
+			at += n
+		}
+		return grads, values, spec.Width(param.Train), dense, tensors
 	}
-	plain, _, dim := push(0)
-	got, values, width := push(1)
+	plain, _, dim, denseGrads, _ := push(0)
+	got, values, width, dense, tensors := push(1)
+	if !slices.Equal(tensors, denseGrads) || len(dense) <= len(tensors) {
+		t.Errorf("%d numbers are pushed of tensors, with the gradients %v, want %v", len(dense), tensors, denseGrads)
+	}
 	if dim != 5 || width != 9 || len(plain)/dim != len(got)/width || !slices.Contains(values, 0.25) {
 		t.Fatalf("%d numbers in rows of %d, %d in rows of %d, made of %v", len(plain), dim, len(got), width, values)
 	}
