@@ -117,7 +117,7 @@ func (s suite) testJoinLeave(t *testing.T, shards int) {
 	t.Parallel()
 	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir()})
 	ids := someIDs(20)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if info, err := c.Snapshot(ctx, ps.SnapshotOptions{}); err != nil || info.Rows() != 0 {
 		t.Fatalf("snapshot of nothing: %d rows, %v", info.Rows(), err)
