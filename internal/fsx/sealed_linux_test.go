@@ -33,7 +33,9 @@ func TestGlobOfSealed(t *testing.T) {
 		}
 		defer func() { _ = syscall.Setfsuid(0) }()
 	}
-	if _, err := os.Stat(sealed); err != nil {
+	if _, err := os.Stat(sealed); errors.Is(err, fs.ErrPermission) {
+		t.Skip("the folder for temporary files (TMPDIR) lies in one that others may not look into")
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := fsx.Glob(t.Context(), fsx.Local{}, filepath.Join(sealed, "*")); !errors.Is(err, fs.ErrPermission) {
