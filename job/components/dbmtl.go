@@ -11,9 +11,9 @@ type DBMTL struct {
 	Embedding `yaml:",inline"`
 	// Attention is the width of the hidden layer that weighs the entries of a sequence, for features that attend.
 	Attention int `yaml:"attention" min:"1" max:"65536"`
-	// Tower are the widths of the layers of each head's own perceptron behind the layers of hidden, which all share; empty: the default.
+	// Tower are the widths of the layers of each head's own perceptron behind the layers of hidden, which all share; empty: none.
 	Tower []int `yaml:"tower" min:"1" max:"65536"`
-	// Relation are the widths of the layers that join what is known for a head with what is for those before it; empty: the default.
+	// Relation are the widths of the layers that join what is known for a head with what is for those before it; empty: none.
 	Relation       []int `yaml:"relation" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`

@@ -9,7 +9,7 @@ import (
 // DLRM are the options of DLRM.
 type DLRM struct {
 	Embedding `yaml:",inline"`
-	// Bottom are the widths of the layers that make a vector of all dense features, but for the last, which is as wide as a vector.
+	// Bottom are the widths of the layers that make a vector of all dense features, but for the last, which is as wide as a vector; empty: that one alone.
 	Bottom         []int `yaml:"bottom" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`

@@ -13,7 +13,7 @@ type MMoE struct {
 	Attention int `yaml:"attention" min:"1" max:"65536"`
 	// Experts is the number of perceptrons that all heads share; each has the layers of hidden.
 	Experts int `yaml:"experts" min:"1" max:"1024"`
-	// Tower are the widths of the layers of each head's own perceptron behind the experts; empty: the default.
+	// Tower are the widths of the layers of each head's own perceptron behind the experts; empty: none.
 	Tower          []int `yaml:"tower" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`

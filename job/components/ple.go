@@ -17,7 +17,7 @@ type PLE struct {
 	OwnExperts int `yaml:"own_experts" min:"1" max:"1024"`
 	// Levels is how many levels of experts there are; 1: customized gate control.
 	Levels int `yaml:"levels" min:"1" max:"32"`
-	// Tower are the widths of the layers of each head's own perceptron behind the experts; empty: the default.
+	// Tower are the widths of the layers of each head's own perceptron behind the experts; empty: none.
 	Tower          []int `yaml:"tower" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`

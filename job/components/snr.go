@@ -17,7 +17,7 @@ type SNR struct {
 	Levels int `yaml:"levels" min:"1" max:"32"`
 	// L0 is what each connection costs that is open, as a share of the loss; 0: connections are closed where that makes predictions better.
 	L0 float64 `yaml:"l0" default:"0" min:"0"`
-	// Tower are the widths of the layers of each head's own perceptron behind the levels; empty: the default.
+	// Tower are the widths of the layers of each head's own perceptron behind the levels; empty: none.
 	Tower          []int `yaml:"tower" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`

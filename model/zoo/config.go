@@ -63,7 +63,7 @@ type Config struct {
 	// Attention is the width of the hidden layer that weighs the entries of a sequence (SharedBottom and the models after it), or the pairs of
 	// vectors (AFM). Default 36 (Zhou et al., 2018, figure 2).
 	Attention int
-	// Hidden are the widths of the perceptron's layers (all but LR, FM, FwFM, FFM, AFM and RankMixer). Default 128, 64.
+	// Hidden are the widths of the perceptron's layers (all but LR, FM, FwFM, FFM, AFM and RankMixer); nil: 128, 64; empty: none.
 	Hidden []int
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
 	// batch, and a prediction needs a pass of its own.
@@ -190,10 +190,10 @@ func DefaultDenseOptimizer() optim.Optimizer {
 	return optim.Adam{}.WithDefaults()
 }
 
-// WithDefaults returns a copy in which every zero field has its default.
+// WithDefaults returns a copy in which every zero field has its default. A list that is not nil is no zero field: an empty one means no layers.
 func (c Config) WithDefaults() Config {
 	c.Dim = cmp.Or(c.Dim, c.topology().dim, 16)
-	if len(c.Hidden) == 0 {
+	if c.Hidden == nil { // a list that is empty has no layers
 		c.Hidden = []int{128, 64}
 	}
 	if len(c.Heads) == 0 {

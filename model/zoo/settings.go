@@ -51,7 +51,7 @@ func (s setting) fill() {
 	case s.number != nil && *s.number == 0:
 		*s.number = s.usual[0]
 	case s.numbers != nil:
-		if *s.numbers = slices.Clone(*s.numbers); len(*s.numbers) == 0 {
+		if *s.numbers = slices.Clone(*s.numbers); *s.numbers == nil { // a list that is empty has no layers
 			*s.numbers = s.usual
 		}
 	}

@@ -151,7 +151,7 @@ func topologies() []topology {
 		{name: DCNv2, vectors: true, perceptron: true, uses: []string{"cross_layers"}, build: single(func(a *assembly) graph.Node {
 			return a.crossed(layer.Cross)
 		})},
-		{name: XDeepFM, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"maps"}, build: single(func(a *assembly) graph.Node {
+		{name: XDeepFM, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"maps"}, check: checkXDeepFM, build: single(func(a *assembly) graph.Node {
 			vectors := a.b.Concat(a.vectors()...)
 			cin := layer.CIN(a.b, "cin", vectors, a.cfg.Dim, a.cfg.Maps, a.rule)
 			return a.b.Add(a.linear(), layer.Dense(a.b, "cin.out", cin, 1, a.rule), a.deepOut(vectors))
@@ -293,9 +293,17 @@ func checkAutoInt(c Config, bad func(format string, args ...any)) {
 	}
 }
 
+func checkXDeepFM(c Config, bad func(format string, args ...any)) {
+	if len(c.Maps) == 0 {
+		bad("maps is empty: xdeepfm without a compressed interaction network is wide_deep")
+	}
+}
+
 func checkFinalMLP(c Config, bad func(format string, args ...any)) {
 	for _, layers := range [][]int{c.Hidden, c.Second} {
-		if last := layers[len(layers)-1]; last%c.FusionHeads != 0 {
+		if len(layers) == 0 {
+			bad("a perceptron of finalmlp has no layer (hidden, second): its last one is what meets the other's")
+		} else if last := layers[len(layers)-1]; last%c.FusionHeads != 0 {
 			bad("the last layer of a perceptron has %d units, which do not divide among fusion_heads %d", last, c.FusionHeads)
 		}
 	}

@@ -277,6 +277,8 @@ func TestFaultsOfModels(t *testing.T) {
 		{zoo.Config{Name: zoo.FiBiNET, Features: one}, "fibinet of one field"},
 		{zoo.Config{Name: zoo.DLRM, Features: one}, "dlrm of one field"},
 		{zoo.Config{Name: zoo.AutoInt, Features: two, AttentionWidth: 6, AttentionHeads: 4}, "attention_width 6 does not divide among attention_heads 4"},
+		{zoo.Config{Name: zoo.XDeepFM, Features: two, Maps: []int{}}, "maps is empty"},
+		{zoo.Config{Name: zoo.FinalMLP, Features: two, Second: []int{}}, "has no layer (hidden, second)"},
 		{zoo.Config{Name: zoo.FinalMLP, Features: two, Hidden: []int{8}, Second: []int{6}, FusionHeads: 4}, "6 units, which do not divide among fusion_heads 4"},
 		{
 			zoo.Config{Name: zoo.ESMM, Features: two, Heads: []model.Head{{Name: "click", Loss: loss.CrossEntropy}, {Name: "price", Loss: loss.Squared}}},
