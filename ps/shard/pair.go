@@ -311,14 +311,11 @@ func (p *pair) renew(c ps.LeaseCall) (ps.Charge, error) {
 	if p.role != inCharge || p.term != c.Term {
 		return ps.Charge{}, fmt.Errorf("ps: %s: term %d has ended: %w", p.who, c.Term, ps.ErrNotReady)
 	}
-	now := p.now()
+	now, known := p.now(), false
 	if stamp := time.Duration(c.Stamp); c.Process == p.id && stamp > 0 && stamp <= now {
 		p.until = max(p.until, stamp+p.o.Lease)
 		p.alone = p.alone || !p.synced && p.lone > 0 && stamp >= p.lone
-		if p.told > 0 && stamp >= p.told {
-			p.told = 0
-			p.logger.Info("the standby has caught up; it may take over", "shard", p.who, "term", p.term)
-		}
+		known = p.told > 0 && stamp >= p.told
 	}
 	if p.received >= st.Durable {
 		p.progress = now
@@ -330,6 +327,9 @@ func (p *pair) renew(c ps.LeaseCall) (ps.Charge, error) {
 		p.logger.Warn("the standby does not answer; it may not take over until it has caught up", "shard", p.who, "term", p.term)
 	case !p.synced && p.wait && !lags && p.received >= p.goal:
 		p.synced, p.alone, p.lone, p.told = true, false, 0, now
+	case known: // not where it lags again by now
+		p.told = 0
+		p.logger.Info("the standby has caught up; it may take over", "shard", p.who, "term", p.term)
 	}
 	if !p.synced {
 		if p.lone == 0 {

@@ -1,8 +1,11 @@
 package shard_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,11 +18,15 @@ import (
 
 const lease = time.Second
 
-// inPair opens a node of a pair on a log of its own.
-func inPair(t *testing.T, dir string, standby bool) *shard.Node {
+// inPair opens a node of a pair on a log of its own. What it says goes to the first of says, if there is one.
+func inPair(t *testing.T, dir string, standby bool, says ...io.Writer) *shard.Node {
 	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	if len(says) > 0 {
+		logger = slog.New(slog.NewTextHandler(says[0], nil))
+	}
 	n, err := shard.Open(t.Context(), shard.Options{
-		Layout: pstest.CountingLayout(), Index: 0, NumShards: 1, Log: &shard.LogOptions{Dir: dir, NoSync: true}, Pair: &shard.PairOptions{Standby: standby, Lease: lease},
+		Logger: logger, Layout: pstest.CountingLayout(), Index: 0, NumShards: 1, Log: &shard.LogOptions{Dir: dir, NoSync: true}, Pair: &shard.PairOptions{Standby: standby, Lease: lease},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,9 +51,9 @@ func echo(term uint64, a ps.Charge) ps.LeaseCall {
 }
 
 // charged is a node that is in charge, with a state and a client that owns split x.
-func charged(t *testing.T) (*shard.Node, ps.Conn, ps.Charge) {
+func charged(t *testing.T, says ...io.Writer) (*shard.Node, ps.Conn, ps.Charge) {
 	t.Helper()
-	n := inPair(t, t.TempDir(), false)
+	n := inPair(t, t.TempDir(), false, says...)
 	a := tell(t, n, ps.LeaseCall{Coordinator: 1})
 	if _, err := n.Connect(t.Context(), 5, 1, "w"); !errors.Is(err, ps.ErrNotReady) || n.InCharge() {
 		t.Errorf("without a lease: %v, in charge: %v", err, n.InCharge())
@@ -122,10 +129,18 @@ func TestLease(t *testing.T) {
 func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n, conn, a := charged(t)
+		var log bytes.Buffer
+		n, conn, a := charged(t, &log)
 		renew := func() {
 			t.Helper()
 			a = tell(t, n, echo(0, a))
+		}
+		// told checks how often it was said that the standby may take over.
+		told := func(times int) {
+			t.Helper()
+			if n := strings.Count(log.String(), "the standby has caught up; it may take over"); n != times {
+				t.Errorf("said %d times, want %d:\n%s", n, times, log.String())
+			}
 		}
 		renew()
 		if a.Synced || a.Lag != -1 {
@@ -165,9 +180,16 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 			t.Fatal(err, last)
 		}
 		feed.Received(last.Upto)
+		before := a
+		time.Sleep(time.Millisecond)
 		if renew(); !a.Synced || a.Lag != 0 {
 			t.Errorf("a standby that has everything: %+v", a)
 		}
+		tell(t, n, echo(0, before))
+		told(0) // the coordinator may never have the answer
+		renew()
+		told(1)
+		renew()
 		done := push()
 		waits := func(what string) {
 			t.Helper()
@@ -213,6 +235,7 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 		if renew(); !a.Synced {
 			t.Fatalf("a standby that has caught up again: %+v", a)
 		}
+		told(1)
 		if err := feed.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -231,6 +254,7 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
+		told(1) // it broke before the coordinator knew
 	})
 }
 
