@@ -9,7 +9,7 @@ import (
 	"github.com/monolith-go/monolith/internal/broker"
 )
 
-// TestProduceIsOneBatch: records of a topic that the client has not heard of are one record batch, and of a size where one is asked for.
+// TestProduceIsOneBatch: records of a topic that the client has not told of are one record batch, and of a size where one is asked for.
 func TestProduceIsOneBatch(t *testing.T) {
 	t.Parallel()
 	b := start(t, broker.Options{Topics: map[string]int{"whole": 1, "parts": 1}})
