@@ -63,6 +63,10 @@ func TestDescribeModel(t *testing.T) {
 	if m.FLOPs < products || m.Entries != 1 || len(m.Heads) != 1 || m.Heads[0].Loss != "cross_entropy" {
 		t.Errorf("%+v", m)
 	}
+	// The widest values of rows are 16 numbers, and to train all are kept.
+	if least := int64(m.MemoryBatch) * 4 * 16; m.MemoryBatch != 512 || m.PredictBytes < least || m.TrainBytes < 2*m.PredictBytes {
+		t.Errorf("%d examples take %d bytes to predict and %d to train", m.MemoryBatch, m.PredictBytes, m.TrainBytes)
+	}
 	more, err := job.DescribeModel(c, 5)
 	if err != nil || more.FLOPs <= m.FLOPs || more.Parameters != m.Parameters {
 		t.Errorf("with five ids each %v additions and multiplications, with one %v: %v", more.FLOPs, m.FLOPs, err)

@@ -70,7 +70,9 @@ func SnapshotModel(ctx context.Context, path string, entries float64) (out *resu
 }
 
 func modelOf(g *graph.Graph, entries float64) *result.ModelInfo {
-	out := &result.ModelInfo{FLOPs: g.FLOPs(entries), Entries: entries}
+	const batch = 512 // that of training, unless a job says otherwise
+	out := &result.ModelInfo{FLOPs: g.FLOPs(entries), Entries: entries, MemoryBatch: batch}
+	out.PredictBytes, out.TrainBytes = g.Memory(batch, entries)
 	for _, o := range g.Operators() {
 		out.Operators = append(out.Operators, result.OperatorInfo{
 			ID: o.ID, Inputs: append([]int{}, o.Inputs...), Operator: o.Text, Shape: o.Shape.String(), FLOPs: g.OperatorFLOPs(o.ID, entries),

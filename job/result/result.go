@@ -556,6 +556,10 @@ type ModelInfo struct {
 	// FLOPs are the additions and multiplications of one prediction of one example, each of whose sparse features has Entries ids.
 	FLOPs   float64 `json:"flops"`
 	Entries float64 `json:"entries"`
+	// PredictBytes are the values between operators that a batch of MemoryBatch examples needs at a time, TrainBytes those and their gradients in training.
+	MemoryBatch  int   `json:"memory_batch"`
+	PredictBytes int64 `json:"predict_bytes"`
+	TrainBytes   int64 `json:"train_bytes"`
 	// Operators are those that a head depends on, as they were declared, inputs before those who take them.
 	Operators []OperatorInfo `json:"operators"`
 	Tensors   []ModelTensor  `json:"tensors"`

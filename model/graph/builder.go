@@ -38,9 +38,9 @@ type Builder struct {
 	clipNorm  float64
 	// salt counts what distinguishes the masks of dropouts.
 	salt uint64
-	// unfused leaves everything as it is declared, for tests.
-	unfused bool
-	faults  []error
+	// unfused leaves everything as it is declared, unshared gives each value a buffer of its own, for tests.
+	unfused, unshared bool
+	faults            []error
 }
 
 // Tensor is a dense parameter of the graph.
@@ -231,12 +231,19 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 		fuseActivations(g.nodes, outputs)
 	}
 	findGatherers(g.nodes, outputs)
+	g.values, g.grads = own(g.nodes), own(g.nodes)
+	if !b.unfused && !b.unshared {
+		g.values, g.grads = valuePlan(g.nodes, outputs), gradPlan(g.nodes, outputs)
+	}
 	return g, nil
 }
 
 // compile returns the nodes as they are run.
 func compile(declared []node, fuse bool) []node {
 	nodes := slices.Clone(declared)
+	if fuse {
+		merge(nodes)
+	}
 	for i := range nodes {
 		if c, ok := nodes[i].op.(compiler); ok {
 			nodes[i].op, nodes[i].inputs = c.compile(nodes[:i], &nodes[i], fuse)

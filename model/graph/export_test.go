@@ -31,3 +31,38 @@ func (g *Graph) FusedLinears() (n int) {
 	}
 	return n
 }
+
+// Unshared gives each value and gradient a buffer of its own: the reference of the plans.
+func (b *Builder) Unshared() { b.unshared = true }
+
+// Buffers counts those of the values in prediction and of the gradients, and the values and gradients that are in them.
+func (g *Graph) Buffers() (ofValues, values, ofGrads, grads int) {
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		if !n.live {
+			continue
+		}
+		values++
+		if g.values[i] == i {
+			ofValues++
+		}
+		if !n.needsGrad {
+			continue
+		}
+		grads++
+		if g.grads[i] == i {
+			ofGrads++
+		}
+	}
+	return ofValues, values, ofGrads, grads
+}
+
+// Run counts the operators that are run.
+func (g *Graph) Run() (n int) {
+	for i := range g.nodes {
+		if g.nodes[i].live {
+			n++
+		}
+	}
+	return n
+}

@@ -22,6 +22,8 @@ type Graph struct {
 	numDense  int
 	outputs   []output
 	clipNorm  float64
+	// values are where values lie in prediction, grads where gradients do; in training each value has a buffer of its own.
+	values, grads plan
 	// precision is what the operands of products are rounded to.
 	precision param.Precision
 }

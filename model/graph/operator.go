@@ -133,15 +133,20 @@ func (g *Graph) Operators() []Operator {
 		if !n.live {
 			continue
 		}
-		settings, err := json.Marshal(n.op)
-		if err != nil {
-			panic(fmt.Sprintf("graph: the settings of %s: %v", n.op, err)) // they are numbers and names
-		}
 		out = append(out, Operator{
-			ID: n.id, Inputs: n.inputs, Name: n.op.name(), Text: n.op.String(), Shape: n.shape, Differs: n.op.differs(), Settings: settings,
+			ID: n.id, Inputs: n.inputs, Name: n.op.name(), Text: n.op.String(), Shape: n.shape, Differs: n.op.differs(), Settings: settingsOf(n.op),
 		})
 	}
 	return out
+}
+
+// settingsOf are the settings of an operator as they are written.
+func settingsOf(o op) []byte {
+	settings, err := json.Marshal(o)
+	if err != nil {
+		panic(fmt.Sprintf("graph: the settings of %s: %v", o, err)) // they are numbers and names
+	}
+	return settings
 }
 
 // Outputs are the IDs of the values that the heads learn through, before their losses' links, in the order of [Graph.Heads].

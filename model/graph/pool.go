@@ -110,6 +110,7 @@ func (o *pool) compile(before []node, n *node, fuse bool) (op, []int) {
 			c.parts[i].input, c.parts[i].source = -1, l
 			continue
 		}
+		c.parts[i].input = in
 		inputs = append(inputs, in)
 	}
 	return c, inputs

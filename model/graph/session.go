@@ -18,10 +18,11 @@ type Session struct {
 	dense, denseGrad []float32
 	// tableGrads[t] is the gradient of in.Values[t].
 	tableGrads [][]float32
-	// vals and grads are the activations of each node and their gradients. fresh[i] is set when nothing has
-	// been added to grads[i] in this backward pass: what it holds is left from the step before.
-	vals, grads [][]float32
-	fresh       []bool
+	// vals and grads are the activations of each node and their gradients, in buffers that some share. fresh[i] is set when nothing has
+	// been added to grads[i] in this backward pass: what it holds is left from what was there before.
+	vals, grads             [][]float32
+	valBuffers, gradBuffers [][]float32
+	fresh                   []bool
 	// state is what a stateful operator keeps between forward and backward.
 	state []any
 	// predictions and losses are the heads'; batches are what the heads' losses work on.
@@ -61,18 +62,20 @@ func (g *Graph) NewSession(threads int) model.Session { return g.newSession(thre
 func (g *Graph) newSession(threads int) *Session {
 	n := len(g.nodes)
 	s := &Session{
-		g:          g,
-		pool:       simd.NewPool(threads),
-		dense:      resize(nil, g.layout.DenseLen()),
-		denseGrad:  resize(nil, g.layout.DenseLen()),
-		tableGrads: make([][]float32, len(g.layout.Tables)),
-		compressed: make([][]float32, len(g.layout.Tables)),
-		vals:       make([][]float32, n),
-		grads:      make([][]float32, n),
-		fresh:      make([]bool, n),
-		state:      make([]any, n),
-		entries:    make([]simd.Entries, g.numSparse),
-		gathered:   make([]bool, n),
+		g:           g,
+		pool:        simd.NewPool(threads),
+		dense:       resize(nil, g.layout.DenseLen()),
+		denseGrad:   resize(nil, g.layout.DenseLen()),
+		tableGrads:  make([][]float32, len(g.layout.Tables)),
+		compressed:  make([][]float32, len(g.layout.Tables)),
+		vals:        make([][]float32, n),
+		grads:       make([][]float32, n),
+		valBuffers:  make([][]float32, n),
+		gradBuffers: make([][]float32, n),
+		fresh:       make([]bool, n),
+		state:       make([]any, n),
+		entries:     make([]simd.Entries, g.numSparse),
+		gathered:    make([]bool, n),
 
 		predictions: make([][]float32, len(g.outputs)),
 		losses:      make([]float64, len(g.outputs)),
@@ -245,6 +248,10 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 		}
 	}
 	s.in, s.rows, s.train, s.seed = s.compress(in, train), in.NumRows, train, seed
+	values := g.values
+	if train {
+		values = nil
+	}
 	for i := range g.nodes {
 		if n := &g.nodes[i]; n.live {
 			if p, ok := n.op.(*pool); ok && p.by != nil {
@@ -252,13 +259,22 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 					continue
 				}
 			}
-			size := s.size(n.shape)
-			s.vals[i] = resize(s.vals[i], size)
+			s.vals[i] = s.buffer(s.valBuffers, values, i)
 			if train && n.needsGrad {
-				s.grads[i] = resize(s.grads[i], size)
+				s.grads[i] = s.buffer(s.gradBuffers, g.grads, i)
 			}
 		}
 	}
+}
+
+// buffer is where node i has what it computes, by a plan; nil: each has its own.
+func (s *Session) buffer(buffers [][]float32, p plan, i int) []float32 {
+	in := i
+	if p != nil {
+		in = p[i]
+	}
+	buffers[in] = resize(buffers[in], s.size(s.g.nodes[in].shape))
+	return buffers[in][:s.size(s.g.nodes[i].shape)]
 }
 
 // size is how many numbers a value has in the batch.

@@ -106,7 +106,7 @@ func TestFusedActivationsHaveTheBits(t *testing.T) {
 			x := b.linear(b.dense, "w", 8)
 			return b.weigh(b.Concat(x, b.Relu(x)))
 		}},
-		"two relus": {0, func(b *bed) graph.Node {
+		"the same relu twice": {1, func(b *bed) graph.Node { // is one
 			x := b.linear(b.dense, "w", 8)
 			return b.weigh(b.Add(b.Relu(x), b.Relu(x)))
 		}},

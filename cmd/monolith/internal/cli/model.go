@@ -101,7 +101,8 @@ tensors and tables with how they are initialised and updated, its heads. Of a jo
 snapshot in it is described, with the number of its rows.
 
 How many ids an example has of each sparse feature is --entries; what a whole batch shares is not counted. Operators that run as one take less
-together than their sum: the total says what is run. Lookups of rows are not in it.`,
+together than their sum: the total says what is run. Lookups of rows are not in it. The memory is that of the values between operators, which share
+buffers where they are not needed at the same time, and in training of their gradients; what operators keep for themselves is not in it.`,
 		Example: `  monolith model describe job.yaml
   monolith model describe job.yaml --entries 8
   monolith model describe runs/click --json | jq .result.parameters`,
@@ -158,7 +159,8 @@ func writeModel(w io.Writer, m *job.ModelInfo) error {
 	if m.Entries != 1 {
 		flops += fmt.Sprintf(", with %g ids of each sparse feature", m.Entries)
 	}
-	if err := pairs(w, append(head, []string{"cost", flops})...); err != nil {
+	memory := fmt.Sprintf("%s to predict and %s to train %d examples at a time, beside the parameters", ui.Bytes(m.PredictBytes), ui.Bytes(m.TrainBytes), m.MemoryBatch)
+	if err := pairs(w, append(head, []string{"cost", flops}, []string{"memory", memory})...); err != nil {
 		return err
 	}
 	rows := [][]string{{"OPERATOR", "", "SHAPE", "COST"}}
