@@ -15,10 +15,11 @@ func merge(nodes []node) {
 		for k, in := range n.inputs {
 			n.inputs[k] = stands[in]
 		}
-		key, known := fmt.Sprintf("%s%v%s", n.op.name(), n.inputs, settingsOf(n.op)), false
-		if stands[i], known = first[key]; !known {
-			first[key], stands[i] = i, i
+		key := fmt.Sprintf("%s%v%s", n.op.name(), n.inputs, settingsOf(n.op))
+		if _, known := first[key]; !known {
+			first[key] = i
 		}
+		stands[i] = first[key]
 	}
 }
 
