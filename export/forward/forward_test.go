@@ -171,7 +171,7 @@ func TestZoo(t *testing.T) {
 	for _, name := range zoo.Names() {
 		for _, features := range [][]zoo.Feature{
 			{{Name: "user"}, {Name: "item", Combiner: graph.Mean}, {Name: "price", Kind: model.Dense, Dim: 2, Decay: 0.9}},
-			{{Name: "user"}, {Name: "item", Table: "items"}},
+			{{Name: "user", Combiner: graph.SqrtN}, {Name: "item", Table: "items"}},
 		} {
 			// One narrow layer of attention: with the weights of this test wide ones make scores so large that float32 shows in the fifth place.
 			m, err := zoo.New(zoo.Config{Name: name, Features: features, Dim: 4, Hidden: []int{6}, BatchNorm: true, AttentionLayers: 1, AttentionWidth: 8})

@@ -61,8 +61,12 @@ func (l *lowering) poolOf(input int, by graph.Combiner) (entries, sum Value) {
 	n, x := l.nodes[input], l.values[input]
 	e := l.entries(n)
 	switch by {
-	case graph.Mean:
-		share := l.Op(Div, l.scalar(1), l.Op(Max, l.counts(e), l.scalar(1)))
+	case graph.Mean, graph.SqrtN:
+		of := l.Op(Max, l.counts(e), l.scalar(1))
+		if by == graph.SqrtN {
+			of = l.Op(Sqrt, of)
+		}
+		share := l.Op(Div, l.scalar(1), of)
 		x = l.Op(Mul, x, l.Gather(share, e.Row))
 	case graph.Max:
 		some := l.Op(Less, l.scalar(0), l.counts(e))

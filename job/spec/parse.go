@@ -77,9 +77,9 @@ type Feature struct {
 	// the mean), and no id in buckets. indicator: beside a dense feature there is another one, with _missing after its
 	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
 	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
-	// Combiner pools the embeddings of a row. max takes the largest number of each column; the entries of a feature that is
-	// pooled so cannot interact (fm, deepfm).
-	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|max"`
+	// Combiner pools the embeddings of a row. sqrtn divides the sum of n of them by √n; max takes the largest number of each
+	// column, and the entries of a feature that is pooled by max cannot interact (fm, deepfm).
+	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|sqrtn|max"`
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
 	// named here, as those of a history by the candidate item. For shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din and dien.
 	Attends string `yaml:"attends" default:""`

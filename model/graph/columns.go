@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/monolith-go/monolith/internal/simd"
 )
@@ -165,7 +166,9 @@ func (*rowSum) bind(_ *Builder, in []Node) (Shape, error) {
 
 func (*rowSum) flops(g *Graph, n *node, _ float64) float64 { return float64(g.nodes[n.inputs[0]].dim) }
 
-func (*rowSum) gathers(p *pool) bool { return p.dim == 1 }
+func (*rowSum) gathers(p *pool) bool {
+	return p.dim == 1 && !slices.ContainsFunc(p.parts, func(q part) bool { return q.by == SqrtN })
+}
 
 func (*rowSum) gathersNow(*Session, *pool) bool { return true }
 

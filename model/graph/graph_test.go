@@ -72,6 +72,16 @@ func (b *bed) weigh(x graph.Node) graph.Node { return b.Linear(x, b.tensor("out"
 var operators = map[string]func(b *bed) graph.Node{
 	"pool bias": func(b *bed) graph.Node { return b.weigh(b.pool("bias")) },
 	"pool vec":  func(b *bed) graph.Node { return b.weigh(b.vec()) },
+	"pool sqrtn": func(b *bed) graph.Node {
+		x := b.Relu(b.Lookup(b.b, "vec"))
+		return b.weigh(b.Pool(graph.Pooled{X: b.Lookup(b.a, "vec"), By: graph.SqrtN}, graph.Pooled{X: b.Lookup(b.b, "vec"), By: graph.Mean}, graph.Pooled{X: x, By: graph.SqrtN}))
+	},
+	"sqrtn taken by others": func(b *bed) graph.Node {
+		pool := func(segment string) graph.Node {
+			return b.Pool(graph.Pooled{X: b.Lookup(b.a, segment), By: graph.SqrtN}, graph.Pooled{X: b.Lookup(b.b, segment), By: graph.SqrtN})
+		}
+		return b.weigh(b.Concat(b.RowSum(pool("bias")), b.FMEntries(pool("vec"))))
+	},
 	// What a row sum and a factorization machine gather themselves where nothing else takes it.
 	"gathered": func(b *bed) graph.Node { return b.weigh(b.Concat(b.RowSum(b.pool("bias")), b.FMEntries(b.vec()))) },
 	"gathered and taken": func(b *bed) graph.Node {
@@ -848,7 +858,7 @@ func TestBuildReportsEveryFault(t *testing.T) {
 		"lookup: a feature of another graph, or none",
 		"pool: 0 values and 0 combiners, want one each and at least one",
 		"pool: a value [rows 4] is of the wrong kind (takes entries)",
-		`pool: combiner "median" is unknown (known: sum, mean, max)`,
+		`pool: combiner "median" is unknown (known: sum, mean, sqrtn, max)`,
 		"first: 0 entries of 3 columns are not between 1 and 1048576 columns",
 		`add: values [entries of "a" 3] and [entries of "b" 3]`,
 		"linear: a tensor of another graph, or none",

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -11,13 +12,15 @@ import (
 // Combiner makes one vector of those of a row's entries.
 type Combiner string
 
-// The combiners (bytedance/monolith: native_training/embedding_combiners.py, without Max). No vectors give zeros.
+// The combiners (bytedance/monolith: native_training/embedding_combiners.py, without SqrtN and Max). No vectors give zeros.
 const (
 	// Sum adds the vectors.
 	Sum Combiner = "sum"
 	// Mean divides the sum by the number of vectors. An entry of a row of n is thereby weighed by 1/n, in sums over entries
 	// too.
 	Mean Combiner = "mean"
+	// SqrtN divides the sum of n vectors by √n, so that sums of vectors that have nothing to do with each other are as long whatever n is (TensorFlow: tf.nn.embedding_lookup_sparse).
+	SqrtN Combiner = "sqrtn"
 	// Max is the largest number of each column; of equal ones the first has the gradient.
 	Max Combiner = "max"
 )
@@ -52,7 +55,7 @@ type part struct {
 }
 
 // Pool makes one vector of each row's entries, each value by its combiner: [entries, dim] ... -> [rows, Σ dim], side by
-// side. A row without entries gives zeros. The sum and the mean of a lookup are taken as its rows are read.
+// side. A row without entries gives zeros. All but the maximum of a lookup is taken as its rows are read.
 func (b *Builder) Pool(xs ...Pooled) Node {
 	o, dim := &pool{}, 0
 	nodes := make([]Node, len(xs))
@@ -82,8 +85,8 @@ func (o *pool) bind(_ *Builder, in []Node) (Shape, error) {
 		if err := kindOf(x, PerEntry); err != nil {
 			return Shape{}, err
 		}
-		if !slices.Contains([]Combiner{Sum, Mean, Max}, o.Combiners[i]) {
-			return Shape{}, fmt.Errorf("combiner %q is unknown (known: sum, mean, max)", o.Combiners[i])
+		if !slices.Contains([]Combiner{Sum, Mean, SqrtN, Max}, o.Combiners[i]) {
+			return Shape{}, fmt.Errorf("combiner %q is unknown (known: sum, mean, sqrtn, max)", o.Combiners[i])
 		}
 		o.parts = append(o.parts, part{by: o.Combiners[i], list: x.shape.list, at: at, dim: x.shape.Dim, input: x.id})
 		at += x.shape.Dim
@@ -177,6 +180,20 @@ func (p *part) gather(s *Session, n *node, from, to int) {
 	l := p.source
 	e := p.entriesOf(s, from, to)
 	simd.PoolRows(s.vals[n.id][from*n.dim+p.at:], n.dim, p.dim, e, s.in.Values[l.table], l.lo, l.stride)
+	p.shorten(s, s.vals[n.id], n.dim, from, to)
+}
+
+// shorten multiplies the part's columns of some rows of x by what is left to multiply them by once their vectors are summed: that of SqrtN.
+func (p *part) shorten(s *Session, x []float32, dim, from, to int) {
+	if p.by != SqrtN {
+		return
+	}
+	offsets := s.in.Sparse[p.list].Offsets
+	for r := from; r < to; r++ {
+		if n := int(offsets[r+1] - offsets[r]); n > 1 {
+			scale(x[r*dim+p.at:][:p.dim], p.factor(n))
+		}
+	}
 }
 
 // entriesOf are the entries of rows.
@@ -188,7 +205,7 @@ func (p *part) entriesOf(s *Session, from, to int) simd.Entries {
 	return e
 }
 
-// sum pools the value of a node by sum or mean.
+// sum pools the value of a node by all but the maximum.
 func (p *part) sum(s *Session, n *node, first, last int) {
 	out, x, offsets := s.vals[n.id], s.vals[p.input], s.in.Sparse[p.list].Offsets
 	for r := first; r < last; r++ {
@@ -198,8 +215,8 @@ func (p *part) sum(s *Session, n *node, first, last int) {
 		for at := from; at < to; at++ {
 			add(dst, x[at*p.dim:][:p.dim])
 		}
-		if p.by == Mean && to-from > 1 {
-			scale(dst, 1/float32(to-from))
+		if n := to - from; p.by != Sum && n > 1 {
+			scale(dst, p.factor(n))
 		}
 	}
 }
@@ -258,12 +275,13 @@ func (o *pool) spread(s *Session, n *node, parts []part) {
 	}
 }
 
-// scatter adds to the gradients of rows of a table.
+// scatter adds to the gradients of rows of a table. That of the result, which nobody reads any more, is made theirs in its place.
 func (p *part) scatter(s *Session, n *node) {
 	if s.rows == 0 {
 		return
 	}
 	l := p.source
+	p.shorten(s, s.grads[n.id], n.dim, 0, s.rows)
 	simd.ScatterRows(s.grads[n.id][p.at:], n.dim, p.dim, p.entriesOf(s, 0, s.rows), s.tableGrads[l.table], l.lo, l.stride)
 }
 
@@ -310,8 +328,11 @@ func addScaled(y, x []float32, factor float32) {
 
 // factor is what the combiner weighs each of n entries of a row by.
 func (p *part) factor(n int) float32 {
-	if p.by == Mean && n > 1 {
+	switch {
+	case p.by == Mean && n > 1:
 		return 1 / float32(n)
+	case p.by == SqrtN && n > 1:
+		return float32(1 / math.Sqrt(float64(n)))
 	}
 	return 1
 }
@@ -346,9 +367,13 @@ func (p *part) entries(e *evaluation, r int) [][]float64 {
 	var out [][]float64
 	for at := from; at < to; at++ {
 		v := slices.Clone(x[at*p.dim:][:p.dim])
-		if p.by == Mean {
-			for k := range v {
-				v[k] /= float64(to - from)
+		for k := range v {
+			switch n := float64(to - from); p.by {
+			case Mean:
+				v[k] /= n
+			case SqrtN:
+				v[k] /= math.Sqrt(n)
+			case Sum, Max:
 			}
 		}
 		out = append(out, v)

@@ -131,7 +131,7 @@ type Feature struct {
 	// Name is the column in the batch.
 	Name string
 	Kind model.Kind
-	// Combiner pools the vectors of a sparse feature's entries: graph.Sum (the default), graph.Mean or graph.Max, which
+	// Combiner pools the vectors of a sparse feature's entries: graph.Sum (the default), graph.Mean, graph.SqrtN or graph.Max, which
 	// entries that interact do not know.
 	Combiner graph.Combiner
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
@@ -327,13 +327,13 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 // validateSparse checks how a sparse feature is taken.
 func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	switch f.Combiner {
-	case graph.Sum, graph.Mean:
+	case graph.Sum, graph.Mean, graph.SqrtN:
 	case graph.Max:
 		if c.topology().entries && c.Interactions == EntryInteractions {
 			bad("feature %q: its entries interact and cannot be pooled by their maximum", f.Name)
 		}
 	default:
-		bad("feature %q: combiner %q is unknown (known: sum, mean, max)", f.Name, f.Combiner)
+		bad("feature %q: combiner %q is unknown (known: sum, mean, sqrtn, max)", f.Name, f.Combiner)
 	}
 	if f.Attends == "" {
 		return
