@@ -71,6 +71,7 @@ type settings struct {
 	Vectors   string
 	Moments   string
 	Slope     string // of a prelu
+	Function  graph.Function
 	Factor    float32
 	Offset    float32
 	Rows      int // of a matrix
@@ -139,6 +140,7 @@ func operators() map[string]func(*lowering, *node) Value {
 		"linear":       (*lowering).linear,
 		"add_bias":     func(l *lowering, n *node) Value { return l.Op(Add, l.input(n, 0), l.tensor(n.Bias)) },
 		"relu":         func(l *lowering, n *node) Value { return l.Op(Relu, l.input(n, 0)) },
+		"activation":   (*lowering).activation,
 		"sigmoid":      func(l *lowering, n *node) Value { return l.Op(Sigmoid, l.input(n, 0)) },
 		"prelu":        (*lowering).prelu,
 		"affine": func(l *lowering, n *node) Value {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/components"
+	"github.com/monolith-go/monolith/model/layer"
 	"github.com/monolith-go/monolith/model/optim"
 )
 
@@ -74,5 +75,14 @@ func TestOptimizerSections(t *testing.T) {
 				t.Errorf("%s: %s is %s in the rule, %s in the section", o.Name, key, rule.Settings[key], text)
 			}
 		}
+	}
+}
+
+// TestActivationsAreAll: a job can name each activation there is.
+func TestActivationsAreAll(t *testing.T) {
+	t.Parallel()
+	f, _ := reflect.TypeFor[components.MLP]().FieldByName("Activation")
+	if got, want := f.Tag.Get("enum"), strings.Join(append([]string{"auto"}, layer.Activations()...), "|"); got != want {
+		t.Errorf("the key takes %s, want %s", got, want)
 	}
 }

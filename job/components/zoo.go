@@ -51,6 +51,8 @@ type MLP struct {
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
+	// Activation is the function behind each layer; auto: relu, and for din and dien prelu. docs/models.md has the formulas.
+	Activation string `yaml:"activation" default:"auto" enum:"auto|relu|prelu|gelu|sigmoid|sigmoid2|softmax|linear|tanh|leaky_relu|elu|selu|softplus|softsign|swish|hard_sigmoid|thresholded_relu|exponential"`
 }
 
 // Defaults implements [conf.Defaulted].
@@ -94,4 +96,7 @@ func (i *Interaction) put(c *zoo.Config) {
 
 func (m *MLP) put(c *zoo.Config) {
 	c.Hidden, c.BatchNorm, c.Dropout = m.Hidden, m.BatchNorm, m.Dropout
+	if m.Activation != "auto" {
+		c.Activation = m.Activation
+	}
 }

@@ -75,6 +75,7 @@ func operators() []func() op {
 		func() op { return &relu{} },
 		func() op { return &sigmoidOp{} },
 		func() op { return &prelu{} },
+		func() op { return &activation{} },
 		func() op { return &affine{} },
 		func() op { return &stopGradient{} },
 		func() op { return &addOp{} },

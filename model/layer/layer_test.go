@@ -42,6 +42,9 @@ func TestLayersFollowReference(t *testing.T) {
 		"mlp with prelu": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, Activation: layer.PReLU, Rule: rule})
 		},
+		"mlp with swish": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, Activation: layer.ActivationNamed("swish"), Rule: rule})
+		},
 		"gate": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Gate(b, "g", x, x, 3, rule) },
 		"lhuc": func(b *graph.Builder, x graph.Node) graph.Node {
 			by := b.StopGradient(layer.Dense(b, "by", x, 2, rule))

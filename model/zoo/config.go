@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/layer"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -70,6 +71,8 @@ type Config struct {
 	BatchNorm bool
 	// Dropout is the rate after each activation of the perceptron, in [0, 1). Default 0.
 	Dropout float64
+	// Activation is that of the perceptrons, one of [layer.Activations]; empty: the model's own, relu, or prelu (DIN, DIEN).
+	Activation string
 	// CrossLayers is the number of cross layers (DCN, DCNv2). Default 3.
 	CrossLayers int
 	// AttentionLayers is the number of interacting layers, AttentionHeads that of the heads of each, and AttentionWidth what a vector
@@ -268,6 +271,9 @@ func (c Config) Validate() error {
 	if shape.check != nil && len(faults) == 0 {
 		shape.check(c, bad)
 	}
+	if names := layer.Activations(); c.Activation != "" && !slices.Contains(names, c.Activation) {
+		bad("activation %q is unknown%s", c.Activation, nearest.Suggest(c.Activation, names))
+	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		bad("dropout %v is not in [0, 1)", c.Dropout)
 	}
@@ -404,6 +410,9 @@ func (c Config) String() string {
 	}
 	if shape.perceptron {
 		fmt.Fprintf(&b, ",hidden=%v,batch_norm=%t,dropout=%g", c.Hidden, c.BatchNorm, c.Dropout)
+		if c.Activation != "" {
+			fmt.Fprintf(&b, ",activation=%s", c.Activation)
+		}
 	}
 	for _, own := range c.own() {
 		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() && !shape.evolves {

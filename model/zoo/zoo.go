@@ -228,7 +228,11 @@ func (a *assembly) mlp(name string, x graph.Node, hidden []int) graph.Node {
 }
 
 func (a *assembly) mlpConfig(hidden []int) layer.MLPConfig {
-	return layer.MLPConfig{Hidden: hidden, Activation: a.cfg.topology().activation, BatchNorm: a.cfg.BatchNorm, Dropout: a.cfg.Dropout, Rule: a.rule}
+	activation := layer.ActivationNamed(a.cfg.Activation)
+	if activation == nil {
+		activation = a.cfg.topology().activation
+	}
+	return layer.MLPConfig{Hidden: hidden, Activation: activation, BatchNorm: a.cfg.BatchNorm, Dropout: a.cfg.Dropout, Rule: a.rule}
 }
 
 // deep is the perceptron, [rows, last of Hidden].
