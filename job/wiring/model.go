@@ -184,7 +184,7 @@ func features(c *spec.Config) []zoo.Feature {
 			g.Kind = model.Dense
 		}
 		if g.Kind == model.Sparse {
-			g.Combiner, g.Attends, g.Table = graph.Combiner(f.Combiner), f.Attends, f.Table
+			g.Combiner, g.Attends, g.AttentionHeads, g.Table = graph.Combiner(f.Combiner), f.Attends, f.AttentionHeads, f.Table
 		}
 		if f.Standardise != nil && f.Standardise.Running != nil {
 			g.Decay = float32(f.Standardise.Running.Decay)

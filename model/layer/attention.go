@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/param"
@@ -33,6 +34,33 @@ func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph
 		h = cfg.Activation(b, name+".0", h, cfg.Rule)
 	}
 	return b.WeightedSum(Dense(b, name+".1", h, 1, cfg.Rule), entries)
+}
+
+// TargetAttentionConfig are the settings of [TargetAttention].
+type TargetAttentionConfig struct {
+	// Heads is how many there are, Width how many numbers each compares.
+	Heads, Width int
+	Rule
+}
+
+// TargetAttention pools a sequence by several heads, each of which compares by a projection of its own (Vaswani et al., 2017, section 3.2.2, with one query a row): query [rows, n] and
+// entries [entries of f, m] -> [rows, n],
+//
+//	yₕ = Σᵢ softmaxᵢ(⟨q·Qₕ, eᵢ·Kₕ⟩/√Width)·(eᵢ·Vₕ)        y = [y₁ … y_Heads]·O
+//
+// A row without entries gives zeros. Head h's tensors are "name.h.query.weight" [n, Width], "name.h.key.weight" and "name.h.value.weight" [m, Width]; O is "name.out.weight" [Heads·Width, n].
+func TargetAttention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, cfg TargetAttentionConfig) graph.Node {
+	var heads []graph.Node
+	for h := range cfg.Heads {
+		project := func(of string, x graph.Node) graph.Node {
+			return b.Linear(x, weight(b, fmt.Sprintf("%s.%d.%s", name, h, of), x.Dim(), cfg.Width, cfg.Rule), nil)
+		}
+		q, k, v := b.Expand(project("query", query), f), project("key", entries), project("value", entries)
+		scores := b.Affine(b.RowSum(b.Mul(q, k)), float32(1/math.Sqrt(float64(cfg.Width))), 0)
+		heads = append(heads, b.WeightedSum(b.Softmax(scores), v))
+	}
+	all := b.Concat(heads...)
+	return b.Linear(all, weight(b, name+".out", all.Dim(), query.Dim(), cfg.Rule), nil)
 }
 
 // DIENConfig are the settings of a [DIEN].

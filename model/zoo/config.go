@@ -129,6 +129,9 @@ type Config struct {
 	ClipNorm float64
 }
 
+// maxHeads bounds the heads of attention over a sequence.
+const maxHeads = 64
+
 // Feature is an input of a model of the zoo and how it takes it.
 type Feature struct {
 	// Name is the column in the batch.
@@ -140,6 +143,8 @@ type Feature struct {
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
 	// network of its vector and that of the feature named here, or as DIEN does (SharedBottom and the models after it).
 	Attends string
+	// AttentionHeads, if not 0, makes that attention one of so many heads, each of which compares projections by their inner product ([layer.TargetAttention]); all models but DIEN.
+	AttentionHeads int
 	// Table is what a sparse feature looks up; features of one table share the vectors of equal fids. Default [TableName].
 	Table string
 	// Values is the column with the number that each fid of a sparse feature is weighed by; empty: all are 1.
@@ -317,7 +322,7 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 			if f.Values != "" {
 				bad("feature %q is dense and has no entries to weigh by %q", f.Name, f.Values)
 			}
-			if f.Table != "" || f.Attends != "" || f.Combiner != "" {
+			if f.Table != "" || f.Attends != "" || f.AttentionHeads != 0 || f.Combiner != "" {
 				bad("feature %q is dense and has no table, combiner or attention", f.Name)
 			}
 			width(fmt.Sprintf("feature %q: dim", f.Name), f.Dim)
@@ -340,6 +345,9 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 		}
 	default:
 		bad("feature %q: combiner %q is unknown (known: sum, mean, sqrtn, max)", f.Name, f.Combiner)
+	}
+	if f.AttentionHeads < 0 || f.AttentionHeads > maxHeads || f.AttentionHeads > 0 && (f.Attends == "" || c.topology().evolves) {
+		bad("feature %q: %d heads of attention: there are up to %d, of features that attend, in models other than %s", f.Name, f.AttentionHeads, maxHeads, DIEN)
 	}
 	if f.Attends == "" {
 		return
@@ -445,6 +453,9 @@ func (c Config) String() string {
 			}
 		case f.Attends != "":
 			fmt.Fprintf(&b, "%q:attention(%q)", f.Name, f.Attends)
+			if f.AttentionHeads > 0 {
+				fmt.Fprintf(&b, "/heads=%d", f.AttentionHeads)
+			}
 		default:
 			fmt.Fprintf(&b, "%q:%s", f.Name, f.Combiner)
 		}

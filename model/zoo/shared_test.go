@@ -48,6 +48,17 @@ func TestHeadsFollowReference(t *testing.T) {
 			graphtest.Check(t, mustNew(t, cfg).Graph)
 		})
 	}
+	t.Run("several heads of attention", func(t *testing.T) {
+		t.Parallel()
+		cfg := small(sharedBottom())
+		before := mustNew(t, cfg).String()
+		cfg.Features[2].AttentionHeads = 2
+		m := mustNew(t, cfg)
+		if m.String() == before {
+			t.Errorf("the name is the same: %s", before)
+		}
+		graphtest.Check(t, m.Graph)
+	})
 }
 
 func TestSharedBottom(t *testing.T) {
@@ -127,7 +138,7 @@ func TestModelsCanBeWritten(t *testing.T) {
 func TestSharedBottomFaults(t *testing.T) {
 	t.Parallel()
 	cfg := sharedBottom()
-	cfg.Features = append(cfg.Features, zoo.Feature{Name: "a", Attends: "user"}, zoo.Feature{Name: "b", Attends: "age"}, zoo.Feature{Name: "d", Kind: model.Dense, Dim: 1, Table: "x"})
+	cfg.Features = append(cfg.Features, zoo.Feature{Name: "a", Attends: "user"}, zoo.Feature{Name: "b", Attends: "age", AttentionHeads: 65}, zoo.Feature{Name: "e", AttentionHeads: 1}, zoo.Feature{Name: "d", Kind: model.Dense, Dim: 1, Table: "x"})
 	cfg.Tables = append(cfg.Tables, zoo.Table{Name: "users"}, zoo.Table{Name: "spare", Dim: -1, EmbeddingL2: new(float32(-1)), VecOptimizer: optim.SGD{LR: -1}})
 	cfg.Heads = append(cfg.Heads, model.Head{Name: "x", Loss: "mse"})
 	cfg.Attention = -1
@@ -137,6 +148,7 @@ func TestSharedBottomFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		`feature "a" attends to "user", and their vectors have 4 and 3 numbers`, `feature "b" attends to "age", which is no sparse feature`,
+		`feature "b": 65 heads of attention`, `feature "e": 1 heads of attention`,
 		`feature "d" is dense and has no table`, `table name "users" is empty or used twice`, `table "spare" has no feature`,
 		`table "spare": dim -1`, `table "spare": l2 -1`, `table "spare": optim: sgd: lr -1`, "attention -1",
 	} {

@@ -163,9 +163,13 @@ func (a *assembly) inputs() graph.Node {
 			continue
 		}
 		entries, now := a.b.Lookup(f.input, VecSegment), pooled[f.Attends]
-		if a.cfg.topology().evolves {
+		switch {
+		case a.cfg.topology().evolves:
 			parts = append(parts, layer.DIEN(a.b, "evolution."+f.Name, now, entries, f.input, layer.DIENConfig{Width: entries.Dim(), Rule: a.rule}))
-		} else {
+		case f.AttentionHeads > 0:
+			width := max(entries.Dim()/f.AttentionHeads, 1)
+			parts = append(parts, layer.TargetAttention(a.b, "attention."+f.Name, now, entries, f.input, layer.TargetAttentionConfig{Heads: f.AttentionHeads, Width: width, Rule: a.rule}))
+		default:
 			parts = append(parts, layer.Attention(a.b, "attention."+f.Name, now, entries, f.input, attention))
 		}
 	}
