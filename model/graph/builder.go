@@ -371,6 +371,9 @@ func (b *Builder) broken(dim int) Node {
 	return b.add(&denseInput{Feature: "broken"}, perRow(max(dim, 1)))
 }
 
+// Faults are those found so far, for callers who want to say where in their own description they lie. The caller must not change the slice.
+func (b *Builder) Faults() []error { return b.faults }
+
 func (b *Builder) fault(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Errorf("graph: "+format, args...))
 }

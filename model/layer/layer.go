@@ -31,6 +31,26 @@ func denseEach(b *graph.Builder, name string, x graph.Node, dim, units int, r Ru
 	return b.LinearEach(x, weight(b, name, dim, units, r), &bias)
 }
 
+// FirstOrder is the first-order part of a model with its global bias (Rendle, 2010, equation 1): weights [rows, 1] each, of the ids of features by their
+// combiners, and numbers [rows, n] each, at least one of both -> [rows, 1],
+//
+//	b + Σ weights + Σ w·x
+//
+// Its tensors are "name.weight" [numbers, 1], zeros at first, where there are numbers, and "name.bias" [1].
+func FirstOrder(b *graph.Builder, name string, weights []graph.Pooled, numbers []graph.Node, r Rule) graph.Node {
+	var terms []graph.Node
+	if len(weights) > 0 {
+		terms = append(terms, b.RowSum(b.Pool(weights...)))
+	}
+	if len(numbers) > 0 {
+		x := b.Concat(numbers...)
+		w := b.Tensor(param.Tensor{Name: name + ".weight", Shape: []int{x.Dim(), 1}, Optimizer: r.Optimizer, L2: r.L2})
+		terms = append(terms, b.Linear(x, w, nil))
+	}
+	bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{1}, Optimizer: r.Optimizer})
+	return b.AddBias(b.Add(terms...), bias)
+}
+
 // Scaled is a·x + b with one number a, which begins as scale, and one b, which begins as 0: x [rows, 1] -> [rows, 1]. Its tensors are "name.weight" [1, 1] and "name.bias" [1].
 func Scaled(b *graph.Builder, name string, x graph.Node, scale float32, r Rule) graph.Node {
 	factor := b.Tensor(param.Tensor{Name: name + ".weight", Shape: []int{1, 1}, Init: param.Constant(scale), Optimizer: r.Optimizer, L2: r.L2})

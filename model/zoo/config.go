@@ -164,8 +164,8 @@ type Table struct {
 	BiasOptimizer, VecOptimizer optim.Optimizer
 }
 
-// table returns the settings of a table with those of the configuration where it has none.
-func (c Config) table(name string) Table {
+// Table returns the settings of a table, with those of the configuration where it has none of its own.
+func (c Config) Table(name string) Table {
 	t := Table{Name: name}
 	if i := slices.IndexFunc(c.Tables, func(own Table) bool { return own.Name == name }); i >= 0 {
 		t = c.Tables[i]
@@ -360,8 +360,8 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	switch {
 	case i < 0 || c.Features[i].Kind != model.Sparse || c.Features[i].Attends != "" || c.Features[i].Name == f.Name:
 		bad("feature %q attends to %q, which is no sparse feature without attention of its own", f.Name, f.Attends)
-	case c.table(c.Features[i].Table).Dim != c.table(f.Table).Dim:
-		bad("feature %q attends to %q, and their vectors have %d and %d numbers", f.Name, f.Attends, c.table(f.Table).Dim, c.table(c.Features[i].Table).Dim)
+	case c.Table(c.Features[i].Table).Dim != c.Table(f.Table).Dim:
+		bad("feature %q attends to %q, and their vectors have %d and %d numbers", f.Name, f.Attends, c.Table(f.Table).Dim, c.Table(c.Features[i].Table).Dim)
 	}
 }
 
@@ -375,7 +375,7 @@ func (c Config) validateTables(bad func(string, ...any), width func(string, int)
 		if !slices.ContainsFunc(c.Features, func(f Feature) bool { return f.Kind == model.Sparse && f.Table == t.Name }) {
 			bad("table %q has no feature", t.Name)
 		}
-		full := c.table(t.Name)
+		full := c.Table(t.Name)
 		width(fmt.Sprintf("table %q: dim", t.Name), full.Dim)
 		if c.topology().interacts && full.Dim != c.Dim {
 			bad("table %q: dim %d is not %d, and vectors that meet in %s must be of one width", t.Name, full.Dim, c.Dim, c.Name)
@@ -473,7 +473,7 @@ func (c Config) String() string {
 // writeTables renders tables that are not as the configuration's.
 func (c Config) writeTables(b *strings.Builder) {
 	for _, own := range c.Tables {
-		t := c.table(own.Name)
+		t := c.Table(own.Name)
 		fmt.Fprintf(b, ",table(%q", t.Name)
 		if c.topology().vectors {
 			fmt.Fprintf(b, ",dim=%d,init=%s,embedding_l2=%g,vec=%s", t.Dim, t.EmbeddingInit, *t.EmbeddingL2, t.VecOptimizer)

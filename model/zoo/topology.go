@@ -266,7 +266,7 @@ func checkRankMixer(c Config, bad func(format string, args ...any)) {
 		if f.Kind == model.Dense {
 			columns += f.Dim
 		} else {
-			columns += c.table(f.Table).Dim
+			columns += c.Table(f.Table).Dim
 		}
 	}
 	if columns < c.Tokens {

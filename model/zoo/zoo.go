@@ -94,39 +94,67 @@ type sparse struct {
 }
 
 func newAssembly(cfg Config) *assembly {
-	a := &assembly{b: graph.NewBuilder(), cfg: cfg, rule: layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2}, numbers: map[string]graph.Node{}, pools: map[string]graph.Node{}}
-	tables := map[string]graph.Table{}
+	a := &assembly{b: graph.NewBuilder(), cfg: cfg, rule: layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2}, pools: map[string]graph.Node{}}
+	in := cfg.Declare(a.b, func(own Table) (bool, int) {
+		if !cfg.topology().vectors {
+			own.Dim = 0
+		}
+		return cfg.topology().bias, cfg.width(own.Dim)
+	})
+	a.numbers = in.Numbers
 	for _, f := range cfg.Features {
-		input := model.Feature{Name: f.Name, Kind: f.Kind, Values: f.Values, Dim: f.Dim, Decay: f.Decay}
 		if f.Kind == model.Sparse {
-			input.Dim = 0
-			if _, ok := tables[f.Table]; !ok {
-				tables[f.Table] = a.table(cfg.table(f.Table))
-			}
-			a.sparse = append(a.sparse, sparse{f, a.b.SparseFeature(input, tables[f.Table])})
-			continue
+			a.sparse = append(a.sparse, sparse{f, in.Sparse[f.Name]})
+		} else {
+			a.dense = append(a.dense, in.Numbers[f.Name])
 		}
-		x := a.b.DenseFeature(input)
-		if f.Decay != 0 {
-			x = a.b.Standardise(x, "moments."+f.Name, f.Decay)
-		}
-		a.dense, a.numbers[f.Name] = append(a.dense, x), x
 	}
 	return a
 }
 
-// table declares a table with the segments that the model uses.
-func (a *assembly) table(own Table) graph.Table {
-	t := param.Table{Name: own.Name}
-	if a.cfg.topology().bias {
-		t.Segments = append(t.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: own.BiasOptimizer, L2: *own.BiasL2})
+// Inputs are the features of a configuration in a graph, by their names.
+type Inputs struct {
+	// Sparse are bound to their tables.
+	Sparse map[string]graph.Sparse
+	// Numbers are the dense features, [rows, Dim], standardised where they are to be.
+	Numbers map[string]graph.Node
+}
+
+// Declare declares the features of a configuration that has its defaults, in their order, each table before its first feature. segments says of a table with all
+// its settings whether its rows have a [BiasSegment], and how many numbers their [VecSegment] has; 0: there is none.
+func (c Config) Declare(b *graph.Builder, segments func(of Table) (bias bool, width int)) Inputs {
+	in := Inputs{Sparse: map[string]graph.Sparse{}, Numbers: map[string]graph.Node{}}
+	tables := map[string]graph.Table{}
+	for _, f := range c.Features {
+		input := model.Feature{Name: f.Name, Kind: f.Kind, Values: f.Values, Dim: f.Dim, Decay: f.Decay}
+		if f.Kind == model.Sparse {
+			input.Dim = 0
+			if _, ok := tables[f.Table]; !ok {
+				own := c.Table(f.Table)
+				bias, width := segments(own)
+				tables[f.Table] = own.declare(b, bias, width)
+			}
+			in.Sparse[f.Name] = b.SparseFeature(input, tables[f.Table])
+			continue
+		}
+		x := b.DenseFeature(input)
+		if f.Decay != 0 {
+			x = b.Standardise(x, "moments."+f.Name, f.Decay)
+		}
+		in.Numbers[f.Name] = x
 	}
-	if a.cfg.topology().vectors {
-		t.Segments = append(t.Segments, param.Segment{
-			Name: VecSegment, Dim: a.cfg.width(own.Dim), Init: own.EmbeddingInit, Optimizer: own.VecOptimizer, L2: *own.EmbeddingL2,
-		})
+	return in
+}
+
+func (t Table) declare(b *graph.Builder, bias bool, width int) graph.Table {
+	out := param.Table{Name: t.Name}
+	if bias {
+		out.Segments = append(out.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: t.BiasOptimizer, L2: *t.BiasL2})
 	}
-	return a.b.Table(t)
+	if width > 0 {
+		out.Segments = append(out.Segments, param.Segment{Name: VecSegment, Dim: width, Init: t.EmbeddingInit, Optimizer: t.VecOptimizer, L2: *t.EmbeddingL2})
+	}
+	return b.Table(out)
 }
 
 // width is that of all that a fid has of vectors of a width.
@@ -137,14 +165,17 @@ func (c Config) width(dim int) int {
 	return dim
 }
 
-// pool takes a segment of all sparse features, each by its combiner, side by side.
-func (a *assembly) pool(segment string) graph.Node {
+// lookups are a segment of all sparse features, each with its combiner.
+func (a *assembly) lookups(segment string) []graph.Pooled {
 	var xs []graph.Pooled
 	for _, f := range a.sparse {
 		xs = append(xs, graph.Pooled{X: a.b.Lookup(f.input, segment), By: f.Combiner})
 	}
-	return a.b.Pool(xs...)
+	return xs
 }
+
+// pool is that side by side.
+func (a *assembly) pool(segment string) graph.Node { return a.b.Pool(a.lookups(segment)...) }
 
 // inputs are the vectors of all features, pooled by their combiners or by attention, and the numbers of the dense ones,
 // side by side.
@@ -188,17 +219,7 @@ func (a *assembly) pooled(f sparse) graph.Node {
 
 // linear is the first-order part with the global bias, [rows, 1].
 func (a *assembly) linear() graph.Node {
-	var terms []graph.Node
-	if len(a.sparse) > 0 {
-		terms = append(terms, a.b.RowSum(a.pool(BiasSegment)))
-	}
-	if len(a.dense) > 0 {
-		x := a.b.Concat(a.dense...)
-		w := a.b.Tensor(param.Tensor{Name: "linear.weight", Shape: []int{x.Dim(), 1}, Optimizer: a.cfg.DenseOptimizer, L2: a.cfg.DenseL2})
-		terms = append(terms, a.b.Linear(x, w, nil))
-	}
-	bias := a.b.Tensor(param.Tensor{Name: "linear.bias", Shape: []int{1}, Optimizer: a.cfg.DenseOptimizer})
-	return a.b.AddBias(a.b.Add(terms...), bias)
+	return layer.FirstOrder(a.b, "linear", a.lookups(BiasSegment), a.dense, a.rule)
 }
 
 // secondOrder is the factorization machine's term over what vectors returned, [rows, 1].
