@@ -1,0 +1,327 @@
+package blocks_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/monolith-go/monolith/internal/failure"
+	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/blocks"
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// block is a block whose kind is named as the list names it.
+func block(name string, kind blocks.Kind, inputs ...string) blocks.Block {
+	b := blocks.Block{Name: name, Kind: kind, Inputs: inputs}
+	for _, k := range blocks.Kinds() {
+		if reflect.TypeOf(k.New()) == reflect.TypeOf(kind) {
+			b.KindName = k.Name
+		}
+	}
+	return b
+}
+
+// config has a feature of each sort; vectors of user, item and history have 4 numbers, those of tags 3.
+func config(bs ...blocks.Block) blocks.Config {
+	return blocks.Config{
+		Config: zoo.Config{
+			Dim: 4, DenseL2: 0.1, EmbeddingL2: 0.1, Seed: 1,
+			Features: []zoo.Feature{
+				{Name: "user"},
+				{Name: "item"},
+				{Name: "history"},
+				{Name: "tags", Table: "tags", Combiner: graph.Mean},
+				{Name: "age", Kind: model.Dense, Dim: 2, Decay: 0.9},
+				{Name: "price", Kind: model.Dense, Dim: 1},
+			},
+			Tables: []zoo.Table{{Name: "tags", Dim: 3}},
+		},
+		Blocks: bs,
+	}
+}
+
+// inputs are blocks that read each feature, with values named by them; x is all that are rows, v are four vectors of 4.
+func inputs() []blocks.Block {
+	return []blocks.Block{
+		block("first", &blocks.Linear{Features: []string{"user", "age"}}),
+		block("pair", &blocks.Embedding{Features: []string{"user", "item"}}),
+		block("seen", &blocks.Sequence{Feature: "history"}),
+		block("tags", &blocks.Embedding{Features: []string{"tags"}}),
+		block("age", &blocks.Numbers{Features: []string{"age"}}),
+		block("price", &blocks.NumberVectors{Features: []string{"price"}}),
+		block("recent", &blocks.Pool{By: "max"}, "seen"),
+		block("x", &blocks.Concat{}, "pair", "recent", "price", "tags", "age"),
+		block("v", &blocks.Concat{}, "pair", "recent", "price"),
+	}
+}
+
+// needed leaves of a model what one value needs, which becomes its head's.
+func needed(cfg blocks.Config, value string) blocks.Config {
+	cfg.Outputs = []blocks.Output{{Input: value}}
+	var keep []blocks.Block
+	var read []string
+	for names := []string{value}; len(names) > 0; names = names[1:] {
+		for _, b := range cfg.Blocks {
+			if name, _, _ := strings.Cut(names[0], "."); name != b.Name || slices.ContainsFunc(keep, func(o blocks.Block) bool { return o.Name == name }) {
+				continue
+			}
+			keep, names = append(keep, b), append(names, b.Inputs...)
+			if r, ok := b.Kind.(blocks.Reader); ok {
+				features, _ := r.Reads(cfg.Features)
+				read = append(read, features...)
+			}
+		}
+	}
+	cfg.Blocks = keep
+	cfg.Features = slices.DeleteFunc(cfg.Features, func(f zoo.Feature) bool { return !slices.Contains(read, f.Name) })
+	return cfg
+}
+
+// TestKindsFollowReference puts each kind between the inputs and a head: values and gradients are those of the slow reference.
+func TestKindsFollowReference(t *testing.T) {
+	t.Parallel()
+	layers := blocks.Layers{Hidden: []int{4, 3}, Activation: "sigmoid"}
+	tasks := blocks.Tasks{Tasks: []string{"a", "b"}}
+	tests := map[string][]blocks.Block{
+		"embedding":      {block("k", &blocks.Concat{}, "pair", "tags")},
+		"sequence":       {block("k", &blocks.Pool{By: "last"}, "seen")},
+		"numbers":        {block("k", &blocks.Concat{}, "age")},
+		"number_vectors": {block("k", &blocks.Fold{}, "price")},
+		"linear":         {block("k", &blocks.Concat{}, "first")},
+		"dense":          {block("k", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first")},
+		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, Dropout: 0.2}, Out: 2}, "x")},
+		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},
+		"layer_norm":     {block("n", &blocks.LayerNorm{Each: "vector"}, "v"), block("k", &blocks.LayerNorm{}, "n")},
+		"batch_norm":     {block("k", &blocks.BatchNorm{}, "x")},
+		"dropout":        {block("k", &blocks.Dropout{Rate: 0.3}, "x")},
+		"concat":         {block("k", &blocks.Concat{}, "v", "first")},
+		"sum":            {block("d", &blocks.Dense{Units: 4}, "x"), block("k", &blocks.Sum{}, "recent", "price", "d")},
+		"product":        {block("d", &blocks.Dense{Units: 4}, "x"), block("k", &blocks.Product{}, "recent", "price", "d")},
+		"scale":          {block("k", &blocks.Scale{Factor: 2}, "first")},
+		"stop_gradient":  {block("s", &blocks.StopGradient{}, "recent"), block("k", &blocks.Product{}, "s", "price")},
+
+		"fm":             {block("e", &blocks.FM{}, "pair", "price"), block("f", &blocks.FM{Interactions: "fields"}, "v"), block("k", &blocks.Concat{}, "e", "f")},
+		"bi_interaction": {block("k", &blocks.BiInteraction{}, "v")},
+		"dots":           {block("k", &blocks.Dots{}, "pair", "recent")},
+		"pair_attention": {block("k", &blocks.PairAttention{Hidden: 3}, "v")},
+		"cross":          {block("s", &blocks.Activation{Function: "sigmoid"}, "recent"), block("c", &blocks.Cross{Layers: 2}, "s"), block("k", &blocks.Cross{Layers: 1, Weights: "vector"}, "c")},
+		"cin":            {block("k", &blocks.CIN{Maps: []int{3, 2}}, "v")},
+		"senet":          {block("s", &blocks.SENet{Reduction: 2}, "v"), block("k", &blocks.Dots{}, "s")},
+		"bilinear":       {block("k", &blocks.Bilinear{}, "pair", "recent")},
+		"self_attention": {block("k", &blocks.SelfAttention{Layers: 2, Heads: 2, Width: 4}, "v")},
+		"fold":           {block("k", &blocks.Fold{}, "v")},
+		"mask":           {block("k", &blocks.Mask{Units: 3}, "v", "age")},
+		"fusion":         {block("k", &blocks.Fusion{Heads: 2}, "pair", "recent")},
+		"group_int":      {block("g", &blocks.GroupInt{}, "pair", "price"), block("d", &blocks.GroupInt{Dot: true}, "pair", "v"), block("k", &blocks.Concat{}, "g", "d")},
+		"all_int":        {block("k", &blocks.AllInt{Sums: 2}, "v")},
+		"cdot":           {block("k", &blocks.CDot{Sums: 2, Layers: layers}, "v")},
+		"can":            {block("d", &blocks.Dense{Units: 2}, "x"), block("w", &blocks.Dense{Units: 12}, "x"), block("k", &blocks.CAN{Layers: 2}, "d", "w")},
+		"wukong":         {block("k", &blocks.Wukong{Products: 2, Sums: 1, Rank: 2, Hidden: []int{3}}, "v")},
+		"tokens":         {block("k", &blocks.Tokens{Tokens: 2, Width: 4}, "x")},
+		"rankmixer":      {block("t", &blocks.Tokens{Tokens: 2, Width: 4}, "x"), block("k", &blocks.RankMixer{Expansion: 2}, "t")},
+		"gate":           {block("k", &blocks.Gate{Hidden: 3}, "v", "age", "tags")},
+		"lhuc":           {block("k", &blocks.LHUC{Layers: layers, Gate: 2}, "v", "age")},
+		"cosine":         {block("k", &blocks.Cosine{Factor: 2}, "recent", "price")},
+
+		"pool":      {block("a", &blocks.Pool{}, "seen"), block("b", &blocks.Pool{By: "mean"}, "seen"), block("k", &blocks.Sum{}, "a", "b")},
+		"attention": {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: 3}, "q", "seen"), block("b", &blocks.Attention{Hidden: 3, Activation: "prelu"}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
+		"dien":      {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
+
+		"mmoe":      {block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
+		"ple":       {block("m", &blocks.PLE{Tasks: tasks, Experts: 1, OwnExperts: 1, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
+		"snr":       {block("m", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
+		"mixture":   {block("k", &blocks.Mixture{}, "x", "recent", "price")},
+		"relations": {block("m", &blocks.Relations{Tasks: tasks, Layers: layers}, "v", "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
+		"both":      {block("d", &blocks.Dense{Units: 1}, "x"), block("k", &blocks.Both{}, "first", "d")},
+	}
+	for _, k := range blocks.Kinds() {
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			bs, ok := tests[k.Name]
+			if !ok {
+				t.Fatal("the kind has no test")
+			}
+			bs = append(inputs(), bs...)
+			if !slices.ContainsFunc(bs, func(b blocks.Block) bool { return b.KindName == k.Name }) {
+				t.Fatal("no block is of the kind")
+			}
+			g, err := blocks.New(needed(config(append(bs, block("out", &blocks.Dense{Units: 1}, "k"))...), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			graphtest.Check(t, g)
+		})
+	}
+}
+
+// TestOrderIsFree: blocks that are listed backwards make the same parameters, and the same predictions.
+func TestOrderIsFree(t *testing.T) {
+	t.Parallel()
+	bs := append(inputs(), block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{5}}, Out: 1}, "x", "v"), block("sum", &blocks.Sum{}, "deep", "first"))
+	var tensors []map[string]string
+	var predictions [][]float32
+	for range 2 {
+		cfg := config(bs...)
+		cfg.Outputs = []blocks.Output{{Input: "sum"}}
+		g, err := blocks.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]string{}
+		for _, p := range g.Layout().Dense {
+			named[p.Name] = fmt.Sprint(p.Shape, p.Init, p.L2)
+		}
+		tensors = append(tensors, named)
+		s := g.NewSession(1)
+		defer s.Close()
+		dense := make([]float32, g.Layout().DenseLen())
+		for i := range dense {
+			dense[i] = 0.1
+		}
+		s.SetDense(dense)
+		predictions = append(predictions, slices.Clone(s.Predict(graphtest.Inputs(g, graphtest.Shape{Rows: 9, MaxList: 3}, 1))[0]))
+		slices.Reverse(bs)
+	}
+	if diff := cmp.Diff(tensors[0], tensors[1]); diff != "" || len(tensors[0]) == 0 {
+		t.Errorf("tensors %v, backwards (-forwards +backwards): %s", tensors[0], diff)
+	}
+	if diff := cmp.Diff(predictions[0], predictions[1]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestFaults: what is wrong is said with its place and the names of the blocks, all of it at once.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	all := func(bs ...blocks.Block) []blocks.Block { return append(inputs(), bs...) }
+	out := func(inputs ...string) blocks.Block {
+		return block("out", &blocks.Dense{Units: 1}, append(inputs, "x", "v", "first")...)
+	}
+	head := []blocks.Output{{Input: "out"}}
+	tests := map[string]struct {
+		blocks  []blocks.Block
+		outputs []blocks.Output
+		change  func(c *blocks.Config)
+		want    []string
+	}{
+		"nothing": {nil, nil, nil, []string{"blocks: is empty; a model has at least one block", `heads: have nothing for head "label"`}},
+		"names": {
+			all(block("a b", &blocks.Concat{}, "x"), block("first", &blocks.Concat{}, "x"), block("v.w", &blocks.Concat{}, "x"), out()), head, nil,
+			[]string{`blocks[9].name: is "a b"; names are words`, `blocks[10].name: is "first", which block 0 is called already`, `blocks[11].name: is "v.w", and there is a block "v"`},
+		},
+		"unknown inputs": {
+			all(block("k", &blocks.Sum{}, "frist"), block("l", &blocks.Sum{}, "user"), out("k", "l")),
+			[]blocks.Output{{Input: "oat"}},
+			nil,
+			[]string{
+				`blocks[9].inputs[0]: is "frist", which is no block, did you mean "first"?`, `blocks[10].inputs[0]: is "user", which is a feature and no block; a block of kind embedding`,
+				`heads[0].input: is "oat", which is no block, did you mean "out"?`,
+			},
+		},
+		"a cycle": {
+			all(block("a", &blocks.Sum{}, "first", "c"), block("b", &blocks.Sum{}, "a"), block("c", &blocks.Sum{}, "b"), out("c")), head, nil,
+			[]string{`blocks[10].inputs[0]: is "a", which takes the value of "b" itself: a <- c <- b <- a`},
+		},
+		"itself": {all(block("a", &blocks.Sum{}, "first", "a"), out("a")), head, nil, []string{`blocks[9].inputs[1]: is "a", which takes the value of "a" itself: a <- a`}},
+		"unused": {
+			all(block("a", &blocks.Sum{}, "first"), block("b", &blocks.Sum{}, "a"), block("m", &blocks.MMoE{Tasks: blocks.Tasks{Tasks: []string{"p", "q"}}, Experts: 1, Layers: blocks.Layers{Hidden: []int{1}}}, "x"), out("m.p")), head, nil,
+			[]string{`blocks[9].name: is "a", a block that no head depends on`, `blocks[10].name: is "b", a block that no head`, `blocks[11].kind: of block "m" gives a value "q" that nothing takes; name m.q`},
+		},
+		"several values": {
+			all(block("m", &blocks.MMoE{Tasks: blocks.Tasks{Tasks: []string{"p", "q"}}, Experts: 1, Layers: blocks.Layers{Hidden: []int{1}}}, "x"), out("m", "m.r")), head, nil,
+			[]string{`blocks[10].inputs[0]: is "m", a block with several values; name one of them: m.p, m.q`, `blocks[10].inputs[1]: is "m.r", which is no block, did you mean "m.p"?`},
+		},
+		"how many": {
+			all(block("g", &blocks.Gate{Hidden: 1}, "x"), block("c", &blocks.Cosine{}, "x", "x", "x"), block("e", &blocks.Embedding{}, "x"), block("s", &blocks.Sum{}), out("g", "c", "e", "s")), head, nil,
+			[]string{
+				`blocks[9].inputs: of block "g" are 1, and gate takes 2 or more: value, by...`, `blocks[10].inputs: of block "c" are 3, and cosine takes 2: x, y`,
+				`blocks[11].inputs: of block "e" are 1, and embedding takes none: it reads features`, `blocks[12].inputs: of block "s" are 0, and sum takes 1 or more: value...`,
+			},
+		},
+		"shapes": {
+			all(block("s", &blocks.Sum{}, "pair", "recent"), block("f", &blocks.FM{}, "pair", "tags"), block("d", &blocks.Dots{}, "x"), block("p", &blocks.Pool{}, "pair"), block("c", &blocks.Cross{Layers: 1}, "seen"),
+				block("a", &blocks.Attention{Hidden: 1}, "tags", "seen"), block("m", &blocks.FM{}, "recent"), block("w", &blocks.CAN{Layers: 1}, "age", "age"), out("s", "f", "d", "p", "c", "a", "m", "w")), head, nil,
+			[]string{
+				`blocks[9].inputs: do not fit block "s" of kind sum: add: values of 8 and 4 columns ("pair" has 2 vectors of 4 numbers of each row, "recent" has 4 numbers of each row)`,
+				`blocks[10].inputs[1]: is "tags", which has 3 numbers of each row; f of kind fm takes vectors of one width, and those of "pair" have 4`,
+				`blocks[11].inputs[0]: is "x", which has 21 numbers of each row, vectors of several widths; d of kind dots takes vectors of one width (vectors): give the tables`,
+				`blocks[12].inputs[0]: is "pair", which has 2 vectors of 4 numbers of each row; p of kind pool takes the entries of a sequence there (entries): a block of kind sequence`,
+				`blocks[13].inputs[0]: is "seen", which has 4 numbers of each entry of "history"; c of kind cross takes a value of each row there (value): put a block of kind pool`,
+				`blocks[14].kind: of block "a": the query has 3 numbers of each row and the entries have 4 numbers of each entry of "history"`,
+				`blocks[16].kind: of block "w": the weights have 2 numbers, and 1 layers over 2 numbers have 6`,
+			},
+		},
+		"heads": {
+			all(out()),
+			[]blocks.Output{{Input: "out"}, {Head: "clik", Input: "out"}, {Head: "buy", Input: "v"}, {Head: "buy", Input: "seen"}},
+			func(c *blocks.Config) {
+				c.Heads = []model.Head{{Name: "click", Loss: "cross_entropy"}, {Name: "buy", Loss: "cross_entropy"}}
+			},
+			[]string{
+				`heads[0].name: is missing; the model has several heads: click, buy`, `heads[1].name: is "clik", which is no head of the job, did you mean "click"?`,
+				`heads[3]: is for head "buy", which has a value already`, `heads: have nothing for head "click"; say which block it learns through: {name: click, input: BLOCK}`,
+			},
+		},
+		"a wide head": {all(out()), []blocks.Output{{Input: "v"}}, func(c *blocks.Config) { c.Blocks = c.Blocks[:len(c.Blocks)-1] }, []string{`blocks[0].name: is "first", a block that no head depends on`, `blocks[7].name: is "x"`}},
+		"width": {
+			all(block("all", &blocks.Concat{}, "x", "v", "first")),
+			[]blocks.Output{{Input: "all"}},
+			nil,
+			[]string{`heads[0].input: is "all", which has 38 numbers of each row, vectors of several widths, and head "label" wants 1 number of each row; put a block {kind: {dense: {units: 1}}} between`},
+		},
+		"features": {
+			all(block("e", &blocks.Embedding{Features: []string{"usr", "age", "user", "user"}}), block("n", &blocks.Numbers{Features: []string{"item"}}), out("e", "n")), head,
+			func(c *blocks.Config) {
+				c.Features = append(c.Features, zoo.Feature{Name: "spare", Attends: "user"})
+				c.Blocks[0].Kind = &blocks.Linear{Features: []string{"user"}}
+			},
+			[]string{
+				`blocks[9].kind: of block "e": there is no feature "usr", did you mean "user"?`, `blocks[9].kind: of block "e": feature "age" is not sparse, and embedding reads sparse features`,
+				`blocks[9].kind: of block "e": feature "user" is named twice`, `blocks[10].kind: of block "n": feature "item" is not dense`,
+				`blocks: are told by their inputs what attends to what; leave attends: user of feature "spare" out`, `blocks: do not read feature "spare"; name it in one of them, or leave it out of parse.features`,
+			},
+		},
+		"tasks": {
+			all(block("m", &blocks.MMoE{Tasks: blocks.Tasks{Tasks: []string{"p", "p", "q r"}}, Experts: 1}, "x"), out("m.p")), head, nil,
+			[]string{`blocks[9].kind: of block "m" names a value "p", which is there already`, `blocks[9].kind: of block "m" names a value "q r"`},
+		},
+		"settings": {
+			all(block("a", &blocks.Activation{Function: "tanh"}, "x"), block("s", &blocks.SelfAttention{Layers: 1, Heads: 3, Width: 4}, "v"), block("f", &blocks.Fusion{Heads: 3}, "pair", "recent"), block("t", &blocks.Tokens{Tokens: 99, Width: 1}, "x"),
+				block("r", &blocks.RankMixer{Expansion: 1}, "pair", "recent"), block("z", &blocks.PLE{Tasks: blocks.Tasks{Tasks: []string{"p"}}}, "x"), out("a", "s", "f", "t", "r", "z.p")), head,
+			nil,
+			[]string{`activation "tanh" is none of relu`, `width 4 does not divide among heads 3`, `inputs of 8 and 4 numbers do not divide among heads 3`, `its inputs have 21 numbers, which make no 99 tokens`, `vectors of 4 numbers do not divide among the 3 of them`, `experts and levels are at least one each`},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(test.blocks...)
+			cfg.Outputs = test.outputs
+			if test.change != nil {
+				test.change(&cfg)
+			}
+			_, err := blocks.New(cfg)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not contain %q:\n%v", want, err)
+				}
+			}
+			for _, err := range failure.Flatten(err) {
+				if f := (*blocks.Fault)(nil); !errors.As(err, &f) || f.Path == "" {
+					t.Errorf("%v has no place", err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,395 @@
+package blocks
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/layer"
+)
+
+// activation is the function of a name; nil for none. An unknown name is a fault.
+func (s *Site) activation(name string) layer.Activation {
+	plain := func(of func(graph.Node) graph.Node) layer.Activation {
+		return func(_ *graph.Builder, _ string, x graph.Node, _ layer.Rule) graph.Node { return of(x) }
+	}
+	switch name {
+	case "relu":
+		return plain(s.Relu)
+	case "sigmoid":
+		return plain(s.Sigmoid)
+	case "softmax":
+		return plain(s.Softmax)
+	case "prelu":
+		return layer.PReLU
+	case "gelu":
+		return layer.GELU
+	case "none":
+		return plain(func(x graph.Node) graph.Node { return x })
+	}
+	s.Fault("activation %q is none of relu, sigmoid, prelu, gelu, softmax, none", name)
+	return plain(func(x graph.Node) graph.Node { return x })
+}
+
+// Layers are the settings of a multi-layer perceptron.
+type Layers struct {
+	// Hidden are the widths of the layers, from the input on.
+	Hidden []int `yaml:"hidden" required:"true" min:"1" max:"65536"`
+	// Activation is behind each layer.
+	Activation string `yaml:"activation" default:"relu" enum:"relu|sigmoid|prelu|gelu|none"`
+	// BatchNorm normalises each layer by its batch's mean and variance, before the activation.
+	BatchNorm bool `yaml:"batch_norm" default:"false"`
+	// Dropout is the share of each layer's outputs that is set to 0 while training.
+	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
+}
+
+func (l *Layers) config(s *Site) layer.MLPConfig {
+	return layer.MLPConfig{Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), BatchNorm: l.BatchNorm, Dropout: l.Dropout, Rule: s.Rule}
+}
+
+// Dense is [layer.Dense] over all inputs side by side: [rows, n] -> [rows, units], or over entries.
+type Dense struct {
+	// Units is how many numbers it gives.
+	Units int `yaml:"units" short:"true" required:"true" min:"1" max:"65536"`
+	// Activation is behind it.
+	Activation string `yaml:"activation" default:"none" enum:"relu|sigmoid|prelu|gelu|softmax|none"`
+}
+
+// Wants implements [Kind].
+func (*Dense) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (k *Dense) Build(s *Site) []Value {
+	return row(s.activation(cmp.Or(k.Activation, "none"))(s.Builder, s.Name, layer.Dense(s.Builder, s.Name, s.Join().Node, k.Units, s.Rule), s.Rule))
+}
+
+// MLP is [layer.MLP] over all inputs side by side: [rows, n] -> [rows, last of hidden], or over entries.
+type MLP struct {
+	Layers `yaml:",inline"`
+	// Out is the width of a last layer without an activation, whose tensors are called "NAME.out"; 0: there is none.
+	Out int `yaml:"out" default:"0" min:"0" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*MLP) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (k *MLP) Build(s *Site) []Value {
+	x := layer.MLP(s.Builder, s.Name, s.Join().Node, k.config(s))
+	if k.Out > 0 {
+		x = layer.Dense(s.Builder, s.Name+".out", x, k.Out, s.Rule)
+	}
+	return row(x)
+}
+
+// Activation is a function of each number.
+type Activation struct {
+	// Function is the function. sigmoid gives numbers from 0 to 1, softmax shares of 1 among the numbers of each row, or in each column among the entries of a row.
+	Function string `yaml:"function" short:"true" required:"true" enum:"relu|sigmoid|prelu|gelu|softmax"`
+}
+
+// Wants implements [Kind].
+func (*Activation) Wants() []Input { return []Input{{Name: "value", Form: Any}} }
+
+// Build implements [Kind].
+func (k *Activation) Build(s *Site) []Value {
+	return s.like(s.activation(k.Function)(s.Builder, s.Name, s.Inputs[0].Node, s.Rule))
+}
+
+// like is a value that is made of such vectors as the first input.
+func (s *Site) like(n graph.Node) []Value { return []Value{{Node: n, Width: s.Inputs[0].Width}} }
+
+// LayerNorm is [graph.Builder.LayerNorm]: [rows, n] -> the same. Its tensors are "NAME.gamma" and "NAME.beta" [n].
+type LayerNorm struct {
+	// Each is what is normalised: a row, or each vector that a row is made of.
+	Each string `yaml:"each" short:"true" default:"row" enum:"row|vector"`
+}
+
+// Wants implements [Kind].
+func (k *LayerNorm) Wants() []Input {
+	if k.Each == "vector" {
+		return []Input{{Name: "vectors", Form: Vectors}}
+	}
+	return []Input{{Name: "value", Form: Rows}}
+}
+
+// Build implements [Kind].
+func (k *LayerNorm) Build(s *Site) []Value {
+	return s.like(s.LayerNorm(s.Inputs[0].Node, graph.LayerNorm{Name: s.Name, Dim: s.Dim, Optimizer: s.Rule.Optimizer}))
+}
+
+// BatchNorm is [graph.Builder.BatchNorm]: [rows, n] -> the same.
+type BatchNorm struct{}
+
+// Wants implements [Kind].
+func (*BatchNorm) Wants() []Input { return []Input{{Name: "value", Form: Rows}} }
+
+// Build implements [Kind].
+func (*BatchNorm) Build(s *Site) []Value {
+	return s.like(s.BatchNorm(s.Inputs[0].Node, graph.BatchNorm{Name: s.Name, Optimizer: s.Rule.Optimizer}))
+}
+
+// Dropout is [graph.Builder.Dropout]: [rows, n] -> the same.
+type Dropout struct {
+	// Rate is the share that is set to 0.
+	Rate float64 `yaml:"rate" short:"true" required:"true" min:"0" max:"0.99"`
+}
+
+// Wants implements [Kind].
+func (*Dropout) Wants() []Input { return []Input{{Name: "value", Form: Any}} }
+
+// Build implements [Kind].
+func (k *Dropout) Build(s *Site) []Value { return s.like(s.Dropout(s.Inputs[0].Node, k.Rate)) }
+
+// Concat puts values side by side: [rows, a], [rows, b] ... -> [rows, a+b+...], or over entries. Vectors of one width stay vectors.
+type Concat struct{}
+
+// Wants implements [Kind].
+func (*Concat) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (*Concat) Build(s *Site) []Value { return []Value{s.Join()} }
+
+// Sum adds up values of equal width.
+type Sum struct{}
+
+// Wants implements [Kind].
+func (*Sum) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (*Sum) Build(s *Site) []Value { return s.like(s.Add(s.nodes()...)) }
+
+// Product multiplies values of equal width, number by number.
+type Product struct{}
+
+// Wants implements [Kind].
+func (*Product) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (*Product) Build(s *Site) []Value {
+	x := s.Inputs[0].Node
+	for _, y := range s.Inputs[1:] {
+		x = s.Mul(x, y.Node)
+	}
+	return s.like(x)
+}
+
+// Scale is [layer.Scaled]: [rows, 1] -> the same.
+type Scale struct {
+	// Factor is what the factor begins as.
+	Factor float64 `yaml:"factor" short:"true" default:"1"`
+}
+
+// Wants implements [Kind].
+func (*Scale) Wants() []Input { return []Input{{Name: "number", Form: Rows}} }
+
+// Build implements [Kind].
+func (k *Scale) Build(s *Site) []Value {
+	return row(layer.Scaled(s.Builder, s.Name, s.Inputs[0].Node, float32(k.Factor), s.Rule))
+}
+
+// StopGradient is [graph.Builder.StopGradient].
+type StopGradient struct{}
+
+// Wants implements [Kind].
+func (*StopGradient) Wants() []Input { return []Input{{Name: "value", Form: Any}} }
+
+// Build implements [Kind].
+func (*StopGradient) Build(s *Site) []Value {
+	return s.like(s.StopGradient(s.Inputs[0].Node))
+}
+
+// Gate is [layer.Gate]: x [rows, n] and by [rows, m] -> [rows, n].
+type Gate struct {
+	// Hidden is the width of the gate's hidden layer.
+	Hidden int `yaml:"hidden" default:"32" min:"1" max:"65536"`
+}
+
+func gated() []Input {
+	return []Input{{Name: "value", Form: Rows}, {Name: "by", Form: Rows, Many: true}}
+}
+
+// Wants implements [Kind].
+func (*Gate) Wants() []Input { return gated() }
+
+// Build implements [Kind].
+func (k *Gate) Build(s *Site) []Value {
+	return s.like(layer.Gate(s.Builder, s.Name, s.Inputs[0].Node, s.Join(s.Inputs[1:]...).Node, k.Hidden, s.Rule))
+}
+
+// LHUC is [layer.LHUC]: x [rows, n] and by [rows, m] -> [rows, last of hidden].
+type LHUC struct {
+	Layers `yaml:",inline"`
+	// Gate is the width of the hidden layer of each gate.
+	Gate int `yaml:"gate" default:"32" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*LHUC) Wants() []Input { return gated() }
+
+// Build implements [Kind].
+func (k *LHUC) Build(s *Site) []Value {
+	return row(layer.LHUC(s.Builder, s.Name, s.Inputs[0].Node, s.Join(s.Inputs[1:]...).Node, k.Gate, k.config(s)))
+}
+
+// Cosine is the cosine of two values, [layer.Scaled]: [rows, n] and [rows, n] -> [rows, 1].
+type Cosine struct {
+	// Factor is what the cosine is multiplied by at first: with 5, probabilities from 1/150 to 149/150 are within reach.
+	Factor float64 `yaml:"factor" default:"5"`
+}
+
+// Wants implements [Kind].
+func (*Cosine) Wants() []Input { return []Input{{Name: "x", Form: Rows}, {Name: "y", Form: Rows}} }
+
+// Build implements [Kind].
+func (k *Cosine) Build(s *Site) []Value {
+	x, y := s.Inputs[0].Node, s.Inputs[1].Node
+	cosine := s.RowSum(s.Mul(s.Unit(x, x.Dim()), s.Unit(y, y.Dim())))
+	return row(layer.Scaled(s.Builder, s.Name, cosine, float32(k.Factor), s.Rule))
+}
+
+// Tasks are the names of what several values are for.
+type Tasks struct {
+	// Tasks name the values, one for each task, such as the heads: the block NAME has NAME.TASK.
+	Tasks []string `yaml:"tasks" required:"true"`
+}
+
+// Outputs implements [Several].
+func (t *Tasks) Outputs() []string { return t.Tasks }
+
+// check reports whether there are as many tasks, experts and levels as there must be.
+func (t *Tasks) check(s *Site, counts ...int) bool {
+	if len(t.Tasks) == 0 || slices.Min(append(counts, 1)) < 1 {
+		s.Fault("tasks, experts and levels are at least one each")
+		return false
+	}
+	return true
+}
+
+// each makes a value of each node.
+func each(nodes []graph.Node) (values []Value) {
+	for _, n := range nodes {
+		values = append(values, Value{Node: n})
+	}
+	return values
+}
+
+// MMoE is [layer.MMoE] over all inputs side by side: [rows, n] -> for each task [rows, last of hidden].
+type MMoE struct {
+	Tasks `yaml:",inline"`
+	// Experts is the number of perceptrons that all tasks share; each has the layers of hidden.
+	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
+	Layers  `yaml:",inline"`
+}
+
+// Wants implements [Kind].
+func (*MMoE) Wants() []Input { return rowValues() }
+
+// Build implements [Kind].
+func (k *MMoE) Build(s *Site) []Value {
+	if !k.check(s, k.Experts) {
+		return nil
+	}
+	return each(layer.MMoE(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, layer.ExpertsConfig{Experts: k.Experts, Expert: k.config(s)}))
+}
+
+// PLE is [layer.PLE] over all inputs side by side: [rows, n] -> for each task [rows, last of hidden].
+type PLE struct {
+	Tasks `yaml:",inline"`
+	// Experts is the number of perceptrons of a level that all tasks share; each has the layers of hidden.
+	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
+	// OwnExperts is the number of those that each task has for itself in each level.
+	OwnExperts int `yaml:"own_experts" default:"2" min:"1" max:"1024"`
+	// Levels is the number of levels.
+	Levels int `yaml:"levels" default:"2" min:"1" max:"32"`
+	Layers `yaml:",inline"`
+}
+
+// Wants implements [Kind].
+func (*PLE) Wants() []Input { return rowValues() }
+
+// Build implements [Kind].
+func (k *PLE) Build(s *Site) []Value {
+	if !k.check(s, k.Experts, k.OwnExperts, k.Levels) {
+		return nil
+	}
+	return each(layer.PLE(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, layer.ExpertsConfig{Experts: k.Experts, Own: k.OwnExperts, Levels: k.Levels, Expert: k.config(s)}))
+}
+
+// SNR is [layer.SNR] over all inputs side by side: [rows, n] -> for each task [rows, last of hidden].
+type SNR struct {
+	Tasks `yaml:",inline"`
+	// Experts is the number of perceptrons of a level; each has the layers of hidden.
+	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
+	// Levels is the number of levels.
+	Levels int `yaml:"levels" default:"2" min:"1" max:"32"`
+	// L0 is what each open gate of a connection costs, as a share of the loss.
+	L0     float64 `yaml:"l0" default:"0" min:"0"`
+	Layers `yaml:",inline"`
+}
+
+// Wants implements [Kind].
+func (*SNR) Wants() []Input { return rowValues() }
+
+// Build implements [Kind].
+func (k *SNR) Build(s *Site) []Value {
+	if !k.check(s, k.Experts, k.Levels) {
+		return nil
+	}
+	cfg := layer.ExpertsConfig{Experts: k.Experts, Levels: k.Levels, Expert: k.config(s)}
+	return each(layer.SNR(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, float32(k.L0), cfg))
+}
+
+// Mixture is [layer.Mixture]: by [rows, m] and experts [rows, n] each -> [rows, n].
+type Mixture struct{}
+
+// Wants implements [Kind].
+func (*Mixture) Wants() []Input {
+	return []Input{{Name: "by", Form: Rows}, {Name: "expert", Form: Rows, Many: true}}
+}
+
+// Build implements [Kind].
+func (*Mixture) Build(s *Site) []Value {
+	experts := s.nodes()[1:]
+	for _, e := range s.Inputs[2:] {
+		if e.Dim() != experts[0].Dim() {
+			s.Fault("experts are of one width, and they have %s and %s", s.Inputs[1], e)
+			return nil
+		}
+	}
+	return row(layer.Mixture(s.Builder, s.Name, s.Inputs[0].Node, experts, s.Rule))
+}
+
+// Relations is [layer.Relations]: a value of each task -> for each [rows, last of hidden].
+type Relations struct {
+	Tasks  `yaml:",inline"`
+	Layers `yaml:",inline"`
+}
+
+// Wants implements [Kind].
+func (k *Relations) Wants() []Input {
+	var inputs []Input
+	for _, task := range k.Tasks.Tasks {
+		inputs = append(inputs, Input{Name: task, Form: Rows})
+	}
+	return inputs
+}
+
+// Build implements [Kind].
+func (k *Relations) Build(s *Site) []Value {
+	if !k.check(s) {
+		return nil
+	}
+	return each(layer.Relations(s.Builder, s.Name, s.nodes(), k.Tasks.Tasks, k.config(s)))
+}
+
+// Both is [graph.Builder.Both]: [rows, n] and [rows, n] -> the same.
+type Both struct{}
+
+// Wants implements [Kind].
+func (*Both) Wants() []Input {
+	return []Input{{Name: "first", Form: Rows}, {Name: "second", Form: Rows}}
+}
+
+// Build implements [Kind].
+func (*Both) Build(s *Site) []Value { return row(s.Both(s.Inputs[0].Node, s.Inputs[1].Node)) }

@@ -1,0 +1,186 @@
+package blocks
+
+import (
+	"cmp"
+
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
+)
+
+// Embedding reads the vectors of sparse features: -> [rows, Σ dim]. Its value is vectors where all have one width.
+type Embedding struct {
+	// Features are those that it reads; empty: all sparse ones.
+	Features []string `yaml:"features"`
+}
+
+// Wants implements [Kind].
+func (*Embedding) Wants() []Input { return nil }
+
+// Reads implements [Reader].
+func (k *Embedding) Reads(all []zoo.Feature) ([]string, Sort) {
+	return some(k.Features, all, Vectorial), Vectorial
+}
+
+// some are the features that are named; none: all of the sort.
+func some(named []string, all []zoo.Feature, of Sort) []string {
+	if len(named) == 0 {
+		return of.all(all)
+	}
+	return named
+}
+
+// Build implements [Kind].
+func (k *Embedding) Build(s *Site) []Value {
+	xs, widths := s.lookups(some(k.Features, s.m.cfg.Features, Vectorial), zoo.VecSegment)
+	width := widths[0]
+	for _, w := range widths {
+		if w != width {
+			width = mixed
+			break
+		}
+	}
+	return vectors(s.Pool(xs...), width)
+}
+
+// Sequence reads the vectors of the entries of a sparse feature: -> [entries, dim].
+type Sequence struct {
+	// Feature is what it reads.
+	Feature string `yaml:"feature" short:"true" required:"true"`
+}
+
+// Wants implements [Kind].
+func (*Sequence) Wants() []Input { return nil }
+
+// Reads implements [Reader].
+func (k *Sequence) Reads([]zoo.Feature) ([]string, Sort) { return []string{k.Feature}, Vectorial }
+
+// Build implements [Kind].
+func (k *Sequence) Build(s *Site) []Value {
+	return row(s.Lookup(s.feature(k.Feature), zoo.VecSegment))
+}
+
+// Numbers reads dense features: -> [rows, Σ dim].
+type Numbers struct {
+	// Features are those that it reads; empty: all dense ones.
+	Features []string `yaml:"features"`
+}
+
+// Wants implements [Kind].
+func (*Numbers) Wants() []Input { return nil }
+
+// Reads implements [Reader].
+func (k *Numbers) Reads(all []zoo.Feature) ([]string, Sort) {
+	return some(k.Features, all, Numeric), Numeric
+}
+
+// Build implements [Kind].
+func (k *Numbers) Build(s *Site) []Value {
+	return row(s.Concat(s.numbers(some(k.Features, s.m.cfg.Features, Numeric))...))
+}
+
+// NumberVectors makes vectors of the numbers of dense features: -> [rows, numbers·dim]. The tensor is "NAME.vectors" [numbers, dim].
+type NumberVectors struct {
+	// Features are those that it reads; empty: all dense ones. The vectors are as wide as those of the model, and begin as they do.
+	Features []string `yaml:"features"`
+}
+
+// Wants implements [Kind].
+func (*NumberVectors) Wants() []Input { return nil }
+
+// Reads implements [Reader].
+func (k *NumberVectors) Reads(all []zoo.Feature) ([]string, Sort) {
+	return some(k.Features, all, Numeric), Numeric
+}
+
+// Build implements [Kind].
+func (k *NumberVectors) Build(s *Site) []Value {
+	x := s.Concat(s.numbers(some(k.Features, s.m.cfg.Features, Numeric))...)
+	v := s.Tensor(param.Tensor{
+		Name: s.Name + ".vectors", Shape: []int{x.Dim(), s.m.cfg.Dim}, Init: s.m.cfg.EmbeddingInit, Optimizer: s.Rule.Optimizer, L2: s.Rule.L2,
+	})
+	return vectors(s.EmbedNumbers(x, v), s.m.cfg.Dim)
+}
+
+// Linear is a [layer.FirstOrder] part: -> [rows, 1].
+type Linear struct {
+	// Features are those that it reads; empty: all, sparse and dense.
+	Features []string `yaml:"features"`
+}
+
+// Wants implements [Kind].
+func (*Linear) Wants() []Input { return nil }
+
+// Reads implements [Reader].
+func (k *Linear) Reads(all []zoo.Feature) ([]string, Sort) {
+	return some(k.Features, all, Weights), Weights
+}
+
+// Build implements [Kind].
+func (k *Linear) Build(s *Site) []Value {
+	names := some(k.Features, s.m.cfg.Features, Weights)
+	weights, _ := s.lookups(names, zoo.BiasSegment)
+	return row(layer.FirstOrder(s.Builder, s.Name, weights, s.numbers(names), s.Rule))
+}
+
+// Pool makes one vector of the entries of a sequence: [entries, dim] -> [rows, dim], zeros where there are none.
+type Pool struct {
+	// By is how: their sum, their mean, the largest number of each column, or the last entry.
+	By string `yaml:"by" short:"true" default:"sum" enum:"sum|mean|max|last"`
+}
+
+// Wants implements [Kind].
+func (*Pool) Wants() []Input { return []Input{{Name: "entries", Form: Entries}} }
+
+// Build implements [Kind].
+func (k *Pool) Build(s *Site) []Value {
+	if k.By == "last" {
+		return row(s.Last(s.Inputs[0].Node))
+	}
+	return row(s.Pool(graph.Pooled{X: s.Inputs[0].Node, By: graph.Combiner(cmp.Or(k.By, "sum"))}))
+}
+
+// Attention is [layer.Attention]: query [rows, n] and entries [entries, n] -> [rows, n].
+type Attention struct {
+	// Hidden is the width of the hidden layer that weighs an entry.
+	Hidden int `yaml:"hidden" default:"36" min:"1" max:"65536"`
+	// Activation is behind it; that of DIN is prelu.
+	Activation string `yaml:"activation" default:"sigmoid" enum:"relu|sigmoid|prelu|gelu|none"`
+}
+
+// Wants implements [Kind].
+func (*Attention) Wants() []Input {
+	return []Input{{Name: "query", Form: Rows}, {Name: "entries", Form: Entries}}
+}
+
+// Build implements [Kind].
+func (k *Attention) Build(s *Site) []Value {
+	query, entries := s.Inputs[0], s.Inputs[1]
+	if query.Dim() != entries.Dim() {
+		s.Fault("the query has %s and the entries have %s; give their tables one dim, or put a dense block between", query, entries)
+		return nil
+	}
+	cfg := layer.AttentionConfig{Hidden: k.Hidden, Activation: s.activation(cmp.Or(k.Activation, "sigmoid")), Rule: s.Rule}
+	return row(layer.Attention(s.Builder, s.Name, query.Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
+}
+
+// DIEN is [layer.DIEN]: query [rows, n] and entries [entries, m] -> [rows, width]. Models that have it are exported as native alone.
+type DIEN struct {
+	// Width is that of the states; 0: that of the entries.
+	Width int `yaml:"width" default:"0" min:"0" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*DIEN) Wants() []Input {
+	return []Input{{Name: "query", Form: Rows}, {Name: "entries", Form: Entries}}
+}
+
+// Build implements [Kind].
+func (k *DIEN) Build(s *Site) []Value {
+	entries, width := s.Inputs[1], k.Width
+	if width == 0 {
+		width = entries.Dim()
+	}
+	return row(layer.DIEN(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), layer.DIENConfig{Width: width, Rule: s.Rule}))
+}

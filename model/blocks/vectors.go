@@ -1,0 +1,321 @@
+package blocks
+
+import "github.com/monolith-go/monolith/model/layer"
+
+// FM is [graph.Builder.FMEntries] or [graph.Builder.FM]: [rows, vectors·dim] -> [rows, 1].
+type FM struct {
+	// Interactions chooses what meets. With entries, all entries of a row do, those of one feature too; the first input must then be a block of kind embedding. With
+	// fields, the vectors of the inputs do.
+	Interactions string `yaml:"interactions" short:"true" default:"entries" enum:"entries|fields"`
+}
+
+// Wants implements [Kind].
+func (*FM) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *FM) Build(s *Site) []Value {
+	if k.Interactions == "fields" {
+		return row(s.FM(s.Join().Node, s.Dim))
+	}
+	nodes := s.nodes()
+	return row(s.FMEntries(nodes[0], nodes[1:]...))
+}
+
+// BiInteraction is [graph.Builder.BiInteraction]: [rows, vectors·dim] -> [rows, dim].
+type BiInteraction struct{}
+
+// Wants implements [Kind].
+func (*BiInteraction) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (*BiInteraction) Build(s *Site) []Value {
+	return row(s.BiInteraction(s.Join().Node, s.Dim))
+}
+
+// Dots is [graph.Builder.PairDots]: [rows, n·dim] -> [rows, n·(n-1)/2].
+type Dots struct{}
+
+// Wants implements [Kind].
+func (*Dots) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (*Dots) Build(s *Site) []Value { return row(s.PairDots(s.Join().Node, s.Dim)) }
+
+// PairAttention is [layer.PairAttention]: [rows, vectors·dim] -> [rows, dim].
+type PairAttention struct {
+	// Hidden is the width of the hidden layer that weighs a pair.
+	Hidden int `yaml:"hidden" default:"36" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*PairAttention) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *PairAttention) Build(s *Site) []Value {
+	return row(layer.PairAttention(s.Builder, s.Name, s.Join().Node, s.Dim, k.Hidden, s.Rule))
+}
+
+// Cross is [layer.Cross] or [layer.CrossVector] over all inputs side by side: [rows, n] -> the same.
+type Cross struct {
+	// Layers is their number: the highest degree of products less one.
+	Layers int `yaml:"layers" short:"true" default:"3" min:"1" max:"32"`
+	// Weights are what each layer has: a matrix, as in DCNv2, or a vector, as in DCN.
+	Weights string `yaml:"weights" default:"matrix" enum:"matrix|vector"`
+}
+
+// Wants implements [Kind].
+func (*Cross) Wants() []Input { return rowValues() }
+
+// Build implements [Kind].
+func (k *Cross) Build(s *Site) []Value {
+	x, cross := s.Join(), layer.Cross
+	if k.Weights == "vector" {
+		cross = layer.CrossVector
+	}
+	x.Node = cross(s.Builder, s.Name, x.Node, k.Layers, s.Rule)
+	return []Value{x}
+}
+
+// CIN is [layer.CIN]: [rows, vectors·dim] -> [rows, sum of maps].
+type CIN struct {
+	// Maps is how many weighted sums of products each layer makes.
+	Maps []int `yaml:"maps" default:"16,16" required:"true" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*CIN) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *CIN) Build(s *Site) []Value {
+	return row(layer.CIN(s.Builder, s.Name, s.Join().Node, s.Dim, k.Maps, s.Rule))
+}
+
+// SENet is [layer.SENet]: [rows, vectors·dim] -> the same.
+type SENet struct {
+	// Reduction is by how much the hidden layer is smaller than the number of vectors.
+	Reduction int `yaml:"reduction" short:"true" default:"3" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*SENet) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *SENet) Build(s *Site) []Value {
+	x := s.Join()
+	return vectors(layer.SENet(s.Builder, s.Name, x.Node, s.Dim, max(x.Dim()/s.Dim/max(k.Reduction, 1), 1), s.Rule), s.Dim)
+}
+
+// Bilinear is [layer.Bilinear]: [rows, n·dim] -> [rows, n·(n-1)/2·dim].
+type Bilinear struct{}
+
+// Wants implements [Kind].
+func (*Bilinear) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (*Bilinear) Build(s *Site) []Value {
+	return vectors(layer.Bilinear(s.Builder, s.Name, s.Join().Node, s.Dim, s.Rule), s.Dim)
+}
+
+// SelfAttention is [layer.SelfAttention]: [rows, n·dim] -> [rows, n·width].
+type SelfAttention struct {
+	// Layers is the number of layers.
+	Layers int `yaml:"layers" default:"3" min:"1" max:"32"`
+	// Heads is the number of heads of each layer.
+	Heads int `yaml:"heads" default:"2" min:"1" max:"256"`
+	// Width is what a vector has after each layer, a multiple of heads.
+	Width int `yaml:"width" default:"32" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*SelfAttention) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *SelfAttention) Build(s *Site) []Value {
+	if k.Width%max(k.Heads, 1) != 0 {
+		s.Fault("width %d does not divide among heads %d", k.Width, k.Heads)
+		return nil
+	}
+	cfg := layer.SelfAttentionConfig{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Rule: s.Rule}
+	return vectors(layer.SelfAttention(s.Builder, s.Name, s.Join().Node, s.Dim, cfg), k.Width)
+}
+
+// Fold is [graph.Builder.Fold]: [rows, vectors·dim] -> [rows, dim].
+type Fold struct{}
+
+// Wants implements [Kind].
+func (*Fold) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (*Fold) Build(s *Site) []Value { return row(s.Fold(s.Join().Node, s.Dim)) }
+
+// Mask is [layer.Mask]: value [rows, n] and example [rows, m] -> [rows, units].
+type Mask struct {
+	// Units is how many numbers it gives.
+	Units int `yaml:"units" default:"64" min:"1" max:"65536"`
+	// Hidden is the width of the mask's hidden layer; 0: that of the example.
+	Hidden int `yaml:"hidden" default:"0" min:"0" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*Mask) Wants() []Input {
+	return []Input{{Name: "value", Form: Rows}, {Name: "example", Form: Rows}}
+}
+
+// Build implements [Kind].
+func (k *Mask) Build(s *Site) []Value {
+	value, example, hidden := s.Inputs[0].Node, s.Inputs[1].Node, k.Hidden
+	if hidden == 0 {
+		hidden = example.Dim()
+	}
+	return row(layer.Mask(s.Builder, s.Name, value, example, hidden, k.Units, s.Rule))
+}
+
+// Fusion is [layer.Fusion]: [rows, n] and [rows, m] -> [rows, 1].
+type Fusion struct {
+	// Heads is in how many parts both are cut, which meet in pairs.
+	Heads int `yaml:"heads" default:"1" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*Fusion) Wants() []Input { return []Input{{Name: "x", Form: Rows}, {Name: "y", Form: Rows}} }
+
+// Build implements [Kind].
+func (k *Fusion) Build(s *Site) []Value {
+	x, y := s.Inputs[0].Node, s.Inputs[1].Node
+	if heads := max(k.Heads, 1); x.Dim()%heads != 0 || y.Dim()%heads != 0 {
+		s.Fault("inputs of %d and %d numbers do not divide among heads %d", x.Dim(), y.Dim(), k.Heads)
+		return nil
+	}
+	return row(layer.Fusion(s.Builder, s.Name, x, y, k.Heads, s.Rule))
+}
+
+// GroupInt is [layer.GroupInt]: [rows, n·dim] and [rows, m·dim] -> [rows, n·m·dim], or [rows, n·m].
+type GroupInt struct {
+	// Dot takes inner products in place of products number by number.
+	Dot bool `yaml:"dot" default:"false"`
+}
+
+// Wants implements [Kind].
+func (*GroupInt) Wants() []Input {
+	return []Input{{Name: "left", Form: Vectors}, {Name: "right", Form: Vectors}}
+}
+
+// Build implements [Kind].
+func (k *GroupInt) Build(s *Site) []Value {
+	x := layer.GroupInt(s.Builder, s.Inputs[0].Node, s.Inputs[1].Node, s.Dim, k.Dot)
+	if k.Dot {
+		return row(x)
+	}
+	return vectors(x, s.Dim)
+}
+
+// AllInt is [layer.AllInt]: [rows, n·dim] -> [rows, n·sums].
+type AllInt struct {
+	// Sums is the number of weighted sums.
+	Sums int `yaml:"sums" short:"true" required:"true" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*AllInt) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *AllInt) Build(s *Site) []Value {
+	return row(layer.AllInt(s.Builder, s.Name, s.Join().Node, s.Dim, k.Sums, s.Rule))
+}
+
+// CDot is [layer.CDot]: [rows, n·dim] -> [rows, n·sums + dim·sums].
+type CDot struct {
+	// Sums is the number of weighted sums.
+	Sums   int `yaml:"sums" required:"true" min:"1" max:"65536"`
+	Layers `yaml:",inline"`
+}
+
+// Wants implements [Kind].
+func (*CDot) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *CDot) Build(s *Site) []Value {
+	return row(layer.CDot(s.Builder, s.Name, s.Join().Node, s.Dim, k.Sums, k.config(s)))
+}
+
+// CAN is [layer.CAN]: value [rows, dim] and weights [rows, layers·(dim·dim+dim)] -> [rows, dim].
+type CAN struct {
+	// Layers is the number of layers.
+	Layers int `yaml:"layers" short:"true" default:"1" min:"1" max:"32"`
+}
+
+// Wants implements [Kind].
+func (*CAN) Wants() []Input {
+	return []Input{{Name: "value", Form: Rows}, {Name: "weights", Form: Rows}}
+}
+
+// Build implements [Kind].
+func (k *CAN) Build(s *Site) []Value {
+	x, weights := s.Inputs[0].Node, s.Inputs[1].Node
+	if want := k.Layers * (x.Dim()*x.Dim() + x.Dim()); weights.Dim() != want {
+		s.Fault("the weights have %d numbers, and %d layers over %d numbers have %d", weights.Dim(), k.Layers, x.Dim(), want)
+		return nil
+	}
+	return row(layer.CAN(s.Builder, x, weights, k.Layers))
+}
+
+// Wukong is [layer.Wukong]: [rows, n·dim] -> [rows, (products+sums)·dim].
+type Wukong struct {
+	// Products is how many vectors it makes of products.
+	Products int `yaml:"products" default:"8" min:"1" max:"65536"`
+	// Sums is how many vectors it makes of weighted sums.
+	Sums int `yaml:"sums" default:"8" min:"1" max:"65536"`
+	// Rank is how many weighted sums products are taken with.
+	Rank int `yaml:"rank" default:"8" min:"1" max:"65536"`
+	// Hidden are the widths of the perceptron that makes vectors of the products.
+	Hidden []int `yaml:"hidden" default:"64" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*Wukong) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *Wukong) Build(s *Site) []Value {
+	cfg := layer.WukongConfig{Products: k.Products, Linear: k.Sums, Rank: k.Rank, Hidden: k.Hidden, Rule: s.Rule}
+	return vectors(layer.Wukong(s.Builder, s.Name, s.Join().Node, s.Dim, cfg), s.Dim)
+}
+
+// Tokens is [layer.Tokens] over all inputs side by side: [rows, n] -> [rows, tokens·width].
+type Tokens struct {
+	// Tokens is how many vectors it makes.
+	Tokens int `yaml:"tokens" required:"true" min:"1" max:"65536"`
+	// Width is that of each.
+	Width int `yaml:"width" required:"true" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*Tokens) Wants() []Input { return rowValues() }
+
+// Build implements [Kind].
+func (k *Tokens) Build(s *Site) []Value {
+	x := s.Join().Node
+	if x.Dim() < k.Tokens {
+		s.Fault("its inputs have %s, which make no %d tokens", numbers(x.Dim()), k.Tokens)
+		return nil
+	}
+	return vectors(layer.Tokens(s.Builder, s.Name, x, k.Tokens, k.Width, s.Rule), k.Width)
+}
+
+// RankMixer is [layer.RankMixer]: [rows, n·width] -> the same.
+type RankMixer struct {
+	// Expansion is how much wider the hidden layer of a vector's perceptron is.
+	Expansion int `yaml:"expansion" short:"true" default:"4" min:"1" max:"64"`
+}
+
+// Wants implements [Kind].
+func (*RankMixer) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *RankMixer) Build(s *Site) []Value {
+	x := s.Join().Node
+	if n := x.Dim() / s.Dim; s.Dim%n != 0 {
+		s.Fault("vectors of %s do not divide among the %d of them", numbers(s.Dim), n)
+		return nil
+	}
+	return vectors(layer.RankMixer(s.Builder, s.Name, x, s.Dim, k.Expansion, s.Rule), s.Dim)
+}
