@@ -585,7 +585,7 @@ func TestDurationsAndSizes(t *testing.T) {
 
 // FuzzDecode: no input panics or takes long, whatever loads also passes Validate, and print-config of it does not fail.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{movielens, frappe, "version: 1\nsource: synthetic\nmodel: &m lr\nname: *m\n", "a: {b: [1, {c: 2}]}", "<<: *x", "!!int 3", "? a\n: b", strings.Repeat("- ", 100), strings.Repeat("[", 100)} {
+	for _, s := range []string{movielens, frappe, fmt.Sprintf(graphJob, "run", blocksModel), "version: 1\nsource: synthetic\nmodel: &m lr\nname: *m\n", "a: {b: [1, {c: 2}]}", "<<: *x", "!!int 3", "? a\n: b", strings.Repeat("- ", 100), strings.Repeat("[", 100)} {
 		f.Add([]byte(s), "train.batch=3")
 		f.Add([]byte(s), "parse.features[0].slot={a: b}")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/blocks"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/model/optim"
@@ -28,12 +29,14 @@ type Set struct {
 	Optimizers  []Optimizer
 	DeadLetters []DeadLetter
 	Sinks       []Sink
+	// Blocks are what a model can be composed of. nil: those of monolith.
+	Blocks []blocks.Listed
 	// Losses are what heads learn by, Metrics what they are measured by. nil: those of monolith.
 	Losses  []loss.Loss
 	Metrics []metric.Metric
 }
 
-// ModelNames lists the models that are made for any features, without those that bring their own ([OwnRules]).
+// ModelNames lists the models that are made for any features, without those that may bring their own ([OwnRules]).
 func (s Set) ModelNames() []string {
 	var names []string
 	for _, m := range s.Models {
@@ -249,6 +252,9 @@ type StageConfig interface {
 	Stage() (pipeline.Stage[*pipeline.Batch, *pipeline.Batch], error)
 }
 
+// BlockKind is exactly one kind of block of a model. Short form: the name alone, as in `kind: concat`.
+type BlockKind struct{ conf.Pick[blocks.Kind] }
+
 // Input is a feature as far as a check of a model needs to know it.
 type Input struct {
 	Name  string
@@ -256,15 +262,23 @@ type Input struct {
 	// Width is that of a dense feature; Many: a sparse one may have several values in a row.
 	Width int
 	Many  bool
+	// Table is that of a sparse feature, "" where it names none, and Dim what the table's vectors have; 0: what the model says. Attends is what a sequence has to do with, "": nothing.
+	Table   string
+	Dim     int
+	Attends string
 }
 
-// InputChecker is a model that cannot do with any features.
+// InputChecker is a model that cannot do with any features, or any heads. It is asked where nothing is wrong with its section, the features, tables and heads so far.
 type InputChecker interface {
-	CheckInputs(in []Input, report Report)
+	// CheckInputs gets the features in their order, and the names of the heads; none: the only one has no name.
+	CheckInputs(in []Input, heads []string, report Report)
 }
 
-// OwnRules is a model that brings its tables with their dimensions and all update rules: a job that sets some is at fault.
-type OwnRules interface{ OwnRules() }
+// OwnRules is a model that may bring its tables with their dimensions and all update rules: a job that sets some is at fault.
+type OwnRules interface {
+	// OwnRules reports whether it does.
+	OwnRules() bool
+}
 
 // Optimizer is an update rule.
 type Optimizer struct {

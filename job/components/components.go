@@ -3,6 +3,7 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/model/blocks"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
 )
@@ -11,6 +12,9 @@ import (
 func Or(set component.Set) component.Set {
 	if set.Sources == nil && set.Models == nil {
 		return All()
+	}
+	if set.Blocks == nil {
+		set.Blocks = blocks.Kinds()
 	}
 	if set.Losses == nil {
 		set.Losses = loss.All()
@@ -60,7 +64,7 @@ func All() component.Set {
 			{Name: "rankmixer", Doc: "blocks in which tokens made of the features exchange their parts, each with a perceptron of its own (Zhu et al., 2025).", New: func() component.ModelConfig { return &RankMixer{} }},
 			{Name: "din", Doc: "a multi-layer perceptron over features and histories that are weighed by what is looked at now (Zhou et al., 2018).", New: func() component.ModelConfig { return &DIN{} }},
 			{Name: "dien", Doc: "din, where a history is what an interest evolves to by recurrent units (Zhou et al., 2019).", New: func() component.ModelConfig { return &DIEN{} }},
-			{Name: "graph", Doc: "a model that was written down, from a file.", New: func() component.ModelConfig { return &Graph{} }},
+			{Name: "graph", Doc: "a model that was written down, from a file, or one that is composed of named blocks.", New: func() component.ModelConfig { return &Graph{} }},
 		},
 		Optimizers: []component.Optimizer{
 			{Name: "adam", Doc: "the rule of Kingma and Ba (2015).", New: func() component.OptimizerConfig { return &Adam{} }},
@@ -92,6 +96,7 @@ func All() component.Set {
 			{Name: "tfrecord", Doc: "a folder of TFRecord files of tf.Example.", New: func() component.SinkConfig { return &TFRecordSink{} }},
 			{Name: "kafka", Doc: "a topic of JSON objects.", New: func() component.SinkConfig { return &KafkaSink{} }},
 		},
+		Blocks:  blocks.Kinds(),
 		Losses:  loss.All(),
 		Metrics: metric.All(),
 	}

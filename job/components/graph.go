@@ -7,35 +7,129 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/blocks"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Graph is a model that was written down: by `monolith plan --format model`, or by a program ([model.Model].Marshal).
+// Graph is a model of named blocks, or one that was written down: by `monolith plan --format model`, or by a program ([model.Model].Marshal).
 type Graph struct {
-	// File holds the graph, as JSON: operators, tables, initial values and update rules, so that `tables` and `optimizer` are not
-	// for this model, nor what features say of combiner and attends. The job's are the seed, train.precision, the features, and of the heads labels, masks, weights, sample
-	// rates and metrics; names, losses and kinds must be those of the graph. Every process of the job reads the file, and refuses to
+	// File holds a written graph, as JSON: operators, tables, initial values and update rules, so that `tables` and `optimizer` are not
+	// for this model, nor any other key here, nor what features say of combiner and attends. The job's are the seed, train.precision, the features, and of the heads labels, masks,
+	// weights, sample rates and metrics; names, losses and kinds must be those of the graph. Every process of the job reads the file, and refuses to
 	// join others that have read another one.
-	File string `yaml:"file" short:"true" required:"true"`
+	File string `yaml:"file" short:"true"`
+	// Blocks compose the model, in place of a file: each is of a kind and takes the values of others, some read features, and heads take what comes out. The order is free;
+	// docs/blocks.md.
+	Blocks []Block `yaml:"blocks"`
+	// Heads say which block's value each head of the job learns through: [rows, 1], a logit for cross_entropy. Every block must lead to one.
+	Heads          []HeadInput `yaml:"heads"`
+	Embedding      `yaml:",inline"`
+	Regularisation `yaml:",inline"`
+}
+
+// Block is a part of a model.
+type Block struct {
+	// Name distinguishes the block: letters, digits and underscores, dots and dashes between them. The names of its tensors begin with it.
+	Name string `yaml:"name" required:"true"`
+	// Kind is what the block does, with its settings.
+	Kind component.BlockKind `yaml:"kind" required:"true"`
+	// Inputs are the blocks whose values it takes, in the order that the kind wants; most kinds take any number, side by side. A block with a value for each task has
+	// NAME.TASK. Kinds that read features take none.
+	Inputs []string `yaml:"inputs"`
+}
+
+// HeadInput is what a head learns through. Short form: the block alone, where there is one head.
+type HeadInput struct {
+	// Name is that of a head of the job. Default: the only one.
+	Name string `yaml:"name"`
+	// Input is the block, or NAME.TASK.
+	Input string `yaml:"input" short:"true" required:"true"`
 }
 
 // LocalPaths implements [component.Local].
 func (m *Graph) LocalPaths() []component.LocalPath {
+	if m.File == "" {
+		return nil
+	}
 	return []component.LocalPath{{Key: "file", Path: m.File}}
 }
 
-// OwnRules implements [component.OwnRules].
-func (*Graph) OwnRules() {}
+// OwnRules implements [component.OwnRules]: a file brings them.
+func (m *Graph) OwnRules() bool { return m.File != "" }
+
+// CheckInputs implements [component.InputChecker]: it composes the model of what is known before data is read.
+func (m *Graph) CheckInputs(in []component.Input, heads []string, report component.Report) {
+	switch {
+	case m.File == "" && len(m.Blocks) == 0:
+		report("", "has neither blocks, of which a model is composed, nor the file of one that was written down")
+		return
+	case m.File != "":
+		for _, key := range conf.NotDefault(*m) {
+			own := key.Key == "file" || key.Key == "embedding_init" && m.EmbeddingInit.Init() == param.Uniform(-zoo.DefaultSpread, zoo.DefaultSpread)
+			if !own {
+				report(key.Key, "is for a model of blocks, and this one is from a file, which says all; leave out one of them")
+			}
+		}
+		return
+	}
+	known := component.ModelInputs{}
+	for _, f := range in {
+		g := zoo.Feature{Name: f.Name, Attends: f.Attends, Table: f.Table}
+		if f.Dense {
+			g = zoo.Feature{Name: f.Name, Kind: model.Dense, Dim: f.Width}
+		}
+		known.Features = append(known.Features, g)
+		if f.Dim > 0 {
+			known.Tables = append(known.Tables, zoo.Table{Name: f.Table, Dim: f.Dim})
+		}
+	}
+	for _, name := range heads {
+		known.Heads = append(known.Heads, model.Head{Name: name, Loss: loss.CrossEntropy})
+	}
+	_, err := m.compose(known)
+	if err == nil {
+		return
+	}
+	for _, err := range failure.Flatten(err) {
+		if f, ok := errors.AsType[*blocks.Fault](err); ok {
+			report(f.Path, "%s", f.Message)
+		} else {
+			report("", "%v", err)
+		}
+	}
+}
+
+// compose makes the model of blocks.
+func (m *Graph) compose(in component.ModelInputs) (*graph.Graph, error) {
+	c := blocks.Config{Config: config(in, &m.Embedding, &m.Regularisation)}
+	for _, b := range m.Blocks {
+		c.Blocks = append(c.Blocks, blocks.Block{Name: b.Name, Kind: b.Kind.Value(), KindName: b.Kind.Name(), Inputs: b.Inputs})
+	}
+	for _, h := range m.Heads {
+		c.Outputs = append(c.Outputs, blocks.Output{Head: h.Name, Input: h.Input})
+	}
+	return blocks.New(c)
+}
 
 // Build implements [component.ModelConfig].
 func (m *Graph) Build(in component.ModelInputs) (model.Model, error) {
+	if m.File == "" {
+		g, err := m.compose(in)
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	}
 	written, err := fsx.ReadFile(context.Background(), fsx.Local{}, m.File, graph.MaxWritten)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -70,14 +70,21 @@ func (f own) put(c *zoo.Config) { f(c) }
 
 // build makes a model of the zoo of what every job has and the keys of its section.
 func build(name string, in component.ModelInputs, keys ...settings) (model.Model, error) {
+	c := config(in, keys...)
+	c.Name = name
+	return zoo.New(c)
+}
+
+// config is a configuration with what every job has and some keys of a section.
+func config(in component.ModelInputs, keys ...settings) zoo.Config {
 	c := zoo.Config{
-		Name: name, Features: in.Features, Heads: in.Heads, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
+		Features: in.Features, Heads: in.Heads, Seed: in.Seed, BiasOptimizer: in.Bias, VecOptimizer: in.Sparse, DenseOptimizer: in.Dense,
 		Tables: in.Tables,
 	}
 	for _, k := range keys {
 		k.put(&c)
 	}
-	return zoo.New(c)
+	return c
 }
 
 func (r *Regularisation) put(c *zoo.Config) {

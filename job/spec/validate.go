@@ -221,24 +221,34 @@ func (v *validator) parse(p *Parse) (known []string) {
 	return known
 }
 
-// inputs has the model check its features.
+// inputs has the model check its features and heads, where they are right by themselves.
 func (v *validator) inputs(c *Config) {
 	m, ok := c.Model.Value().(component.InputChecker)
-	if !ok {
+	wrong := func(f Fault) bool {
+		return slices.ContainsFunc([]string{"model", "parse", "heads", "tables"}, func(section string) bool { return strings.HasPrefix(f.Path, section) })
+	}
+	if !ok || slices.ContainsFunc(v.faults, wrong) {
 		return
 	}
 	text := delimited(c.Parse.Format)
 	var in []component.Input
 	for _, f := range c.Parse.Features {
 		one := f.Max == 1 || text && f.Split == "" || c.Parse.Format == "libfm" && len(c.Parse.Fields) > 0
-		in = append(in, component.Input{Name: f.Name, Dense: f.Kind == "dense", Width: f.Dim, Many: f.Kind == "sparse" && !one})
+		g := component.Input{Name: f.Name, Dense: f.Kind == "dense", Width: f.Dim, Many: f.Kind == "sparse" && !one, Table: f.Table, Attends: f.Attends}
+		if i := slices.IndexFunc(c.Tables, func(t Table) bool { return t.Name == f.Table && t.Dim != nil }); i >= 0 {
+			g.Dim = *c.Tables[i].Dim
+		}
+		in = append(in, g)
+		if name := f.Indicator(); name != "" {
+			in = append(in, component.Input{Name: name, Dense: true, Width: 1})
+		}
 	}
-	m.CheckInputs(in, v.report(conf.Join("model", c.Model.Name())))
+	m.CheckInputs(in, names(c.Heads, func(h Head) string { return h.Name }), v.report(conf.Join("model", c.Model.Name())))
 }
 
 // rules checks that a model with rules of its own is given no others.
 func (v *validator) rules(c *Config) {
-	if _, ok := c.Model.Value().(component.OwnRules); !ok {
+	if m, ok := c.Model.Value().(component.OwnRules); !ok || !m.OwnRules() {
 		return
 	}
 	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.delay_compensation", "optimizer.clip", "optimizer.schedules", "optimizer.compress", "ps.storage"} {

@@ -44,7 +44,7 @@ func Model(c *spec.Config) (model.Model, error) {
 	}
 	// Which ids have rows is the job's affair, whatever the model.
 	m.Layout().Retention = c.RetentionRules()
-	if _, own := section.(component.OwnRules); !own {
+	if own, ok := section.(component.OwnRules); !ok || !own.OwnRules() {
 		steps(c, m.Layout())
 	}
 	if late := m.Layout().Delayed(); len(late) > 0 && c.PS.Precision != "float32" {

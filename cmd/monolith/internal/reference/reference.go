@@ -16,6 +16,7 @@ import (
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/model/blocks"
 )
 
 //go:generate go run ./gen ../../../.. ../../../../docs/reference
@@ -40,7 +41,7 @@ func Pages(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"job.md": keys, "cli.md": commandPage(cli.Command())}, nil
+	return map[string]string{"job.md": keys, "blocks.md": blocksPage(), "cli.md": commandPage(cli.Command())}, nil
 }
 
 // comments maps package.Struct.Field to the field's doc comment, for all structs of a package.
@@ -101,6 +102,45 @@ the working directory.
 		fmt.Fprintf(&b, "- `%s` (%s): %s\n", k.Path, facts(k), sentence(doc, k.Field))
 	}
 	return b.String(), nil
+}
+
+// blocksPage lists the kinds of blocks that models are composed of.
+func blocksPage() string {
+	const keys = "model.graph.blocks[].kind."
+	var b strings.Builder
+	b.WriteString(generated + `# Kinds of blocks
+
+What ` + "`kind`" + ` of a block can be in ` + "`model: {graph: {blocks: [...]}}`" + `; [docs/blocks.md](../blocks.md) says how models are composed of them, and [job.md](job.md) has the settings
+with their defaults and bounds, under ` + "`" + keys + "`" + `. Inputs are listed in their order; three dots stand behind one that may be there more than once. Where rows or entries are
+asked for several times without names of their own, the values are put side by side. Vectors are of one width; what is made of no vectors is one.
+
+| kind | is | inputs | settings |
+|---|---|---|---|
+`)
+	for _, k := range blocks.Kinds() {
+		var inputs, settings []string
+		for _, in := range k.New().Wants() {
+			if in.Many {
+				in.Name += "..."
+			}
+			inputs = append(inputs, fmt.Sprintf("%s (%s)", in.Name, in.Form))
+		}
+		switch k.New().(type) {
+		case blocks.Reader:
+			inputs = []string{"reads features"}
+		case blocks.Several:
+			if inputs == nil {
+				inputs = []string{"one of each task (rows)"}
+			}
+		}
+		for _, key := range job.Keys() {
+			if name, ok := strings.CutPrefix(key.Path, keys+k.Name+"."); ok {
+				settings = append(settings, "`"+name+"`")
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Doc, strings.Join(inputs, ", "), strings.Join(settings, ", "))
+	}
+	return b.String()
 }
 
 // facts renders type, bounds and default of a key.
