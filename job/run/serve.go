@@ -434,12 +434,18 @@ func (s *serving) wait(ctx context.Context) error {
 	}
 }
 
-// lastWords lets the streams of workers last for another second in which a shard that has failed answers with the reason; who calls later finds nobody.
+// lastWordsFor bounds how long calls under way are answered by a shard that has failed. Workers end their streams when they get the reason; who only looks rows up may not.
+const lastWordsFor = time.Second
+
+// lastWords has a shard that has failed answer the calls under way with the reason; who calls later finds nobody.
 func (s *serving) lastWords(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second):
+	ctx, cancel := context.WithTimeout(ctx, lastWordsFor)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, server := range s.servers {
+		wg.Go(func() { server.Drain(ctx) })
 	}
+	wg.Wait()
 }
 
 // state says in a line what the shards hold.

@@ -119,6 +119,20 @@ func (s *Server) watch() {
 	}
 }
 
+// Drain takes no new calls and streams, and returns once those under way have ended, at the latest with the context. A node that has failed answers them with the reason
+// meanwhile, where Stop alone would break them off: a worker that waits for its push learns why it fails. It is called once, before Stop.
+func (s *Server) Drain(ctx context.Context) {
+	ended := make(chan struct{})
+	s.wg.Go(func() {
+		defer close(ended)
+		s.grpc.GracefulStop() // Stop ends it
+	})
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
 // Stop ends every call and stream at once and waits for their handlers. It may be called more than once.
 func (s *Server) Stop() {
 	s.stop()
