@@ -74,3 +74,47 @@ func TestStandby(t *testing.T) {
 	shards[0].end(syscall.SIGTERM).wants(t, 0)
 	c.exact(t)
 }
+
+// TestShardZeroComesBack kills shard 0, which coordinates and has no standby, while a worker trains, and starts it again with the same command: it continues from its log, nothing
+// that was acknowledged goes back, and in the end every example has counted once.
+func TestShardZeroComesBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 6000, 1500, "")
+	c.job = c.write(t, "job.yaml", "run", fmt.Sprintf("ps: {addresses: [%s], retry: 1m, durability: wal}\n", strings.Join(c.addrs, ", ")))
+	zero := c.serve(t)[0]
+	worker := start(t, "", "train", c.job)
+	newest := func() string {
+		if all := c.snapshots(); len(all) > 0 {
+			return all[len(all)-1]
+		}
+		return ""
+	}
+	// What has changed since is in a snapshot: somebody trains.
+	trains := func(before string) {
+		for deadline := time.Now().Add(2 * time.Minute); newest() <= before; time.Sleep(5 * time.Millisecond) {
+			select {
+			case <-worker.done: // so slow is this machine
+				return
+			default:
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("no snapshot after %q:\n%s", before, zero.text())
+			}
+		}
+	}
+	trains("")
+	for range 3 {
+		began := time.Now()
+		zero.end(syscall.SIGKILL)
+		before := newest()
+		zero = start(t, "", "ps", c.job, "--shard", "0").says("shards continue from their logs")
+		trains(before)
+		t.Logf("a snapshot of what was trained since, %v after the kill", time.Since(began).Round(time.Millisecond))
+	}
+	o := worker.end(0)
+	if o.wants(t, 0); strings.Contains(o.stderr, "gone back") {
+		t.Errorf("the worker went back:\n%s", o.stderr)
+	}
+	zero.end(syscall.SIGTERM).wants(t, 0)
+	c.exact(t)
+}
