@@ -32,73 +32,89 @@ func BenchmarkFreshness(b *testing.B) {
 	}
 }
 
-// BenchmarkPass pushes to so many of a million rows of one shard in this process, and measures the pass of a replica over them: its time, and what it and a push of 512 · 26 ids beside it
-// cost the processor, for each row, in ns.
+// BenchmarkPass pushes to so many of a million rows of one shard in this process, and measures the passes of replicas over them: their time, and what they and the pushes of 512 · 26 ids before
+// cost the processor, for each row that has changed, in ns.
 func BenchmarkPass(b *testing.B) {
-	const batch, ids = 512 * 26, 1_000_000
 	for _, changed := range []int{1000, 100_000, 400_000} {
-		b.Run(fmt.Sprintf("changed=%d", changed), func(b *testing.B) {
-			l := pstest.BenchLayout(16)
-			c, err := coordinator.Open(b.Context(), coordinator.Options{Layout: l, NumShards: 1})
-			if err != nil {
+		for _, replicas := range []int{1, 3} {
+			b.Run(fmt.Sprintf("changed=%d/replicas=%d", changed, replicas), func(b *testing.B) { benchPass(b, changed, replicas) })
+		}
+	}
+}
+
+func benchPass(b *testing.B, changed, replicas int) {
+	const batch, ids = 512 * 26, 1_000_000
+	l := pstest.BenchLayout(16)
+	c, err := coordinator.Open(b.Context(), coordinator.Options{Layout: l, NumShards: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	cl, err := c.Client(b.Context(), "worker")
+	if err == nil {
+		_, err = cl.Resume(b.Context(), "s", []string{"x"})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	rng, n := rand.New(rand.NewPCG(1, 2)), int64(0)
+	keys := rng.Perm(ids)
+	push := func(rows int) {
+		for at := 0; at < rows; at += batch {
+			some := make([]int64, min(batch, rows-at))
+			for i := range some {
+				some[i] = int64(keys[at+i])
+			}
+			u := pstest.BenchUpdate(some, 16)
+			u.From, u.To = n, n+1
+			n++
+			if err := cl.Push(b.Context(), u); err != nil {
 				b.Fatal(err)
 			}
-			cl, err := c.Client(b.Context(), "worker")
-			if err == nil {
-				_, err = cl.Resume(b.Context(), "s", []string{"x"})
-			}
-			if err != nil {
+		}
+		if err := cl.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	from := &shards{streams: map[uint64]bool{}}
+	from.set(c, 1)
+	var all []*replica.Replica
+	var passes []*replica.Passes
+	for i := range replicas {
+		r := replica.New(replica.Options{Layout: l, Name: fmt.Sprint(i)})
+		all, passes = append(all, r), append(passes, r.Passes(from))
+	}
+	next := func() {
+		for _, p := range passes {
+			if err := p.Next(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			rng, n := rand.New(rand.NewPCG(1, 2)), int64(0)
-			all := rng.Perm(ids)
-			push := func(rows int) {
-				for at := 0; at < rows; at += batch {
-					keys := make([]int64, min(batch, rows-at))
-					for i := range keys {
-						keys[i] = int64(all[at+i])
-					}
-					u := pstest.BenchUpdate(keys, 16)
-					u.From, u.To = n, n+1
-					n++
-					if err := cl.Push(b.Context(), u); err != nil {
-						b.Fatal(err)
-					}
-				}
-				if err := cl.Flush(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-			from := &shards{streams: map[uint64]bool{}}
-			from.set(c, 1)
-			r := replica.New(replica.Options{Layout: l, Name: "replica"})
-			passes := r.Passes(from)
-			push(ids)
-			for range 2 { // all rows, and none
-				if err := passes.Next(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-			var pass, pushes float64 // s
-			for b.Loop() {
-				b.StopTimer()
-				rng.Shuffle(ids, func(i, j int) { all[i], all[j] = all[j], all[i] })
-				began := bench.CPUSeconds()
-				push(changed)
-				pushes += bench.CPUSeconds() - began
-				b.StartTimer()
-				began = bench.CPUSeconds()
-				if err := passes.Next(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				pass += bench.CPUSeconds() - began
-			}
-			b.ReportMetric(pass*1e9/float64(b.N*changed), "cpu-ns/row")
-			b.ReportMetric(pushes*1e9/float64(b.N*changed), "push-cpu-ns/row")
-			if err := errors.Join(r.Close(), cl.Close(), c.Close(b.Context())); err != nil {
-				b.Error(err)
-			}
-		})
+		}
+	}
+	push(ids)
+	for range 2 { // all rows, and none
+		next()
+	}
+	var pass, pushes float64 // s
+	for b.Loop() {
+		b.StopTimer()
+		rng.Shuffle(ids, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		began := bench.CPUSeconds()
+		push(changed)
+		pushes += bench.CPUSeconds() - began
+		b.StartTimer()
+		began = bench.CPUSeconds()
+		next()
+		pass += bench.CPUSeconds() - began
+	}
+	b.ReportMetric(pass*1e9/float64(b.N*changed), "cpu-ns/row")
+	b.ReportMetric(pushes*1e9/float64(b.N*changed), "push-cpu-ns/row")
+	for _, r := range all {
+		if err := r.Close(); err != nil {
+			b.Error(err)
+		}
+	}
+	if err := errors.Join(cl.Close(), c.Close(b.Context())); err != nil {
+		b.Error(err)
 	}
 }
 
