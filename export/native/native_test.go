@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -634,5 +635,19 @@ func TestLookupRefuses(t *testing.T) {
 	}
 	if _, err := e.Dense(t.Context(), 0, nil); err == nil {
 		t.Error("no room for dense weights")
+	}
+}
+
+// TestPartOf: a part is an equal range of hashes, the n-th of which begins at n/of of them all.
+func TestPartOf(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		id, n := int64(rng.Uint64()), 1+rng.IntN(1000)
+		want := new(big.Int).SetUint64(table.Hash(id))
+		want.Rsh(want.Mul(want, big.NewInt(int64(n))), 64)
+		if got := native.PartOf(id, n); int64(got) != want.Int64() {
+			t.Fatalf("id %d of %d parts: %d, want %s", id, n, got, want)
+		}
 	}
 }

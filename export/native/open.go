@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
+	"math/bits"
 	"path/filepath"
 	"runtime/debug"
 	"sort"
@@ -24,6 +25,7 @@ import (
 type Export struct {
 	dir    string
 	model  *export.Model
+	sum    uint32
 	files  []file
 	tables [][]*slab // by table, in the order of their hashes
 }
@@ -44,24 +46,11 @@ func Open(ctx context.Context, dir string) (_ *Export, err error) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		return nil, fmt.Errorf("native: numbers of this machine are big endian: %w", errors.ErrUnsupported)
 	}
-	named := func(name string, err error) error {
-		if fsx.Damage(err) && !errors.Is(err, ErrCorrupt) {
-			err = fmt.Errorf("%w: %w", err, ErrCorrupt)
-		}
-		return fmt.Errorf("native: %s: %w", filepath.Join(dir, name), err)
-	}
-	b, err := fsx.ReadFile(ctx, fsx.Local{}, filepath.Join(dir, ManifestName), maxManifest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("native: %s: %w: %w", dir, err, ErrNone)
-	}
+	m, model, err := openManifest(ctx, dir)
 	if err != nil {
-		return nil, named(ManifestName, err)
+		return nil, err
 	}
-	m, model, err := decodeManifest(b)
-	if err != nil {
-		return nil, named(ManifestName, err)
-	}
-	e := &Export{dir: dir, model: model, files: m.Files, tables: make([][]*slab, len(model.Tables))}
+	e := &Export{dir: dir, model: model, sum: m.Checksum, files: m.Files, tables: make([][]*slab, len(model.Tables))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -73,14 +62,11 @@ func Open(ctx context.Context, dir string) (_ *Export, err error) {
 			return nil, context.Cause(ctx)
 		}
 		if f.Table < 0 {
-			if model.Dense, err = readDense(ctx, filepath.Join(dir, f.Name), f, model.Graph.Layout().DenseLen()); err != nil {
-				return nil, named(f.Name, err)
-			}
 			continue
 		}
 		s, err := openSlab(ctx, filepath.Join(dir, filepath.FromSlash(f.Name)), f)
 		if err != nil {
-			return nil, named(f.Name, err)
+			return nil, named(dir, f.Name, err)
 		}
 		e.tables[f.Table] = append(e.tables[f.Table], s)
 		described[f.Table] = append(described[f.Table], s.described)
@@ -91,6 +77,48 @@ func Open(ctx context.Context, dir string) (_ *Export, err error) {
 		}
 	}
 	return e, nil
+}
+
+// OpenModel reads of an export what is no row: the model with its dense weights, verified. manifest is as [Export.Manifest] has it. The files of rows need not be there. Errors: [ErrNone], [ErrVersion],
+// [ErrCorrupt]; the context's.
+func OpenModel(ctx context.Context, dir string) (_ *export.Model, manifest uint32, err error) {
+	m, model, err := openManifest(ctx, dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	return model, m.Checksum, nil
+}
+
+// openManifest reads the manifest and the dense weights.
+func openManifest(ctx context.Context, dir string) (*manifest, *export.Model, error) {
+	b, err := fsx.ReadFile(ctx, fsx.Local{}, filepath.Join(dir, ManifestName), maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("native: %s: %w: %w", dir, err, ErrNone)
+	}
+	if err != nil {
+		return nil, nil, named(dir, ManifestName, err)
+	}
+	m, model, err := decodeManifest(b)
+	if err != nil {
+		return nil, nil, named(dir, ManifestName, err)
+	}
+	for _, f := range m.Files {
+		if f.Table >= 0 {
+			continue
+		}
+		if model.Dense, err = readDense(ctx, filepath.Join(dir, f.Name), f, model.Graph.Layout().DenseLen()); err != nil {
+			return nil, nil, named(dir, f.Name, err)
+		}
+	}
+	return m, model, nil
+}
+
+// named says in which file of an export an error is.
+func named(dir, name string, err error) error {
+	if fsx.Damage(err) && !errors.Is(err, ErrCorrupt) {
+		err = fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	return fmt.Errorf("native: %s: %w", filepath.Join(dir, name), err)
 }
 
 func readDense(ctx context.Context, name string, f file, n int) ([]float32, error) {
@@ -141,6 +169,15 @@ func openSlab(ctx context.Context, name string, f file) (_ *slab, err error) {
 
 // Model is the model, with its dense weights. It belongs to the export.
 func (e *Export) Model() *export.Model { return e.model }
+
+// Manifest is the checksum that the manifest has of itself, which tells exports of a model from each other.
+func (e *Export) Manifest() uint32 { return e.sum }
+
+// PartOf is in which of n equal ranges of hashes an id is, from 0. The rows of a range lie next to each other in the files.
+func PartOf(id int64, n int) int {
+	part, _ := bits.Mul64(table.Hash(id), uint64(n))
+	return int(part)
+}
 
 // Close gives the memory back. Nothing may be looked up from then on.
 func (e *Export) Close() error {
