@@ -165,6 +165,8 @@ type (
 	ServeResult = result.ServeResult
 	// ServeModelsOptions say what is served where, and how requests are answered.
 	ServeModelsOptions = run.ServeModelsOptions
+	// RowShards are the servers that have the rows of exports which are served elsewhere.
+	RowShards = run.RowShards
 	// ServedJob is a job whose model is served while it is trained.
 	ServedJob = run.ServedJob
 	// ScaleOptions say which shards a running job is to have.

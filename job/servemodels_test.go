@@ -1,9 +1,11 @@
 package job_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +24,8 @@ import (
 	"github.com/monolith-go/monolith/proto/tensorflow"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 	"github.com/monolith-go/monolith/ps/wire"
+	"github.com/monolith-go/monolith/serving"
+	servingrows "github.com/monolith-go/monolith/serving/rows"
 )
 
 // TestServeModels asks a server of this process over the network, with a token, and drains it.
@@ -148,21 +152,125 @@ func TestServeModelsGRPC(t *testing.T) {
 	}
 }
 
+// TestServeRowShards: two processes hold the rows of an export, by a token and certificates on both sides, and a third one predicts what one that has all does; it copies nothing of the rows from a store, and waits for a
+// shard that lets it in.
+func TestServeRowShards(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	dir := t.TempDir()
+	exports, token, other := filepath.Join(dir, "clicks"), filepath.Join(dir, "token"), filepath.Join(dir, "other")
+	if _, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Format: "native", Dir: exports, RowsPerFile: 1000, Workers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{token: "secret\n", other: "another\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := testbed.NewAuthority(t, dir, "authority")
+	cert, key := a.Issue(t, "server")
+	both := &secure.TLS{CA: a.File, Cert: cert, Key: key}
+	type addrs struct{ http, grpc string }
+	serve := func(o job.ServeModelsOptions) (at addrs) {
+		t.Helper()
+		ready, drain, done := make(chan addrs, 1), make(chan struct{}), make(chan error, 1)
+		o.Ready, o.Drain, o.HTTP = func(http, grpc string) { ready <- addrs{http, grpc} }, drain, "127.0.0.1:0"
+		go func() { done <- job.ServeModels(context.WithoutCancel(t.Context()), o) }() // it is drained
+		select {
+		case at = <-ready:
+		case err := <-done:
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			close(drain)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		return at
+	}
+	rows := job.RowShards{CacheBytes: 1 << 20, TLS: both, TokenFile: token}
+	for i := range 2 {
+		at := serve(job.ServeModelsOptions{Exports: []string{exports}, GRPC: "127.0.0.1:0", Shard: &servingrows.Part{Index: i, Of: 2}, TLS: both, TokenFile: token})
+		rows.Addrs = append(rows.Addrs, at.grpc)
+	}
+	refused := rows
+	refused.TokenFile = other
+	cache := job.ExportCache{Dir: filepath.Join(dir, "cache")}
+	all := serve(job.ServeModelsOptions{Exports: []string{exports}})
+	split := serve(job.ServeModelsOptions{Exports: []string{"file://" + exports}, Cache: cache, Rows: rows})
+	waits := serve(job.ServeModelsOptions{Exports: []string{exports}, Rows: refused})
+	get := func(at addrs, path, body string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), map[bool]string{true: http.MethodGet, false: http.MethodPost}[body == ""], "http://"+at.http+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(a.Body)
+		if err := errors.Join(err, a.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return a.StatusCode, string(b)
+	}
+	const path, body = "/v1/models/clicks:predict", `{"instances": [{"user": 3, "item": 5, "category": 1, "price": 0.5}, {"user": 4, "item": 1}, {}]}`
+	code, want := get(all, path, body)
+	if code != http.StatusOK {
+		t.Fatalf("%d: %s", code, want)
+	}
+	for range 2 {
+		if code, got := get(split, path, body); code != http.StatusOK || got != want {
+			t.Errorf("%d: %s, want %s", code, got, want)
+		}
+	}
+	if err := filepath.WalkDir(cache.Dir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".slab") {
+			t.Errorf("%s was copied", path)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if code, got := get(waits, path, body); code != http.StatusServiceUnavailable {
+		t.Errorf("with another token %d: %s", code, got)
+	}
+	if code, got := get(waits, "/v1/models/clicks", ""); code != http.StatusOK || !strings.Contains(got, "LOADING") || !strings.Contains(got, "the token is not the server's") {
+		t.Errorf("with another token %d: %s", code, got)
+	}
+	if code, page := get(split, "/", ""); code != http.StatusOK || !strings.Contains(page, rows.Addrs[1]) {
+		t.Errorf("the page: %d %s", code, page)
+	}
+}
+
 // TestServeModelsFaults: what cannot be served, or not safely, is refused before anything listens.
 func TestServeModelsFaults(t *testing.T) {
 	t.Parallel()
-	empty := t.TempDir()
+	empty, secret := t.TempDir(), filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for says, o := range map[string]job.ServeModelsOptions{
-		"there is nothing to serve":           {HTTP: "127.0.0.1:0"},
-		`"=x" does not name a model`:          {HTTP: "127.0.0.1:0", Exports: []string{"=x"}},
-		"has no export":                       {HTTP: "127.0.0.1:0", Exports: []string{"a=" + empty}},
-		"nothing keeps strangers from asking": {HTTP: "0.0.0.0:0", Exports: []string{empty}},
-		"can reach 0.0.0.0:1,":                {HTTP: "127.0.0.1:0", GRPC: "0.0.0.0:1", Exports: []string{empty}},
-		`--grpc: wire: address "there"`:       {HTTP: "127.0.0.1:0", GRPC: "there", Exports: []string{empty}},
-		"--allow-reload needs --grpc":         {HTTP: "127.0.0.1:0", Reload: true, Exports: []string{empty}},
-		"neither host:port nor unix:path":     {HTTP: "here", Exports: []string{empty}},
-		"--token-file":                        {HTTP: "127.0.0.1:0", Exports: []string{empty}, TokenFile: filepath.Join(empty, "none")},
-		"certificate":                         {HTTP: "0.0.0.0:0", Exports: []string{empty}, TLS: &secure.TLS{Cert: "none", Key: "none"}},
+		"there is nothing to serve":             {HTTP: "127.0.0.1:0"},
+		`"=x" does not name a model`:            {HTTP: "127.0.0.1:0", Exports: []string{"=x"}},
+		"has no export":                         {HTTP: "127.0.0.1:0", Exports: []string{"a=" + empty}},
+		"nothing keeps strangers from asking":   {HTTP: "0.0.0.0:0", Exports: []string{empty}},
+		"can reach 0.0.0.0:1,":                  {HTTP: "127.0.0.1:0", GRPC: "0.0.0.0:1", Exports: []string{empty}},
+		`--grpc: wire: address "there"`:         {HTTP: "127.0.0.1:0", GRPC: "there", Exports: []string{empty}},
+		"--allow-reload needs --grpc":           {HTTP: "127.0.0.1:0", Reload: true, Exports: []string{empty}},
+		"neither host:port nor unix:path":       {HTTP: "here", Exports: []string{empty}},
+		"--token-file":                          {HTTP: "127.0.0.1:0", Exports: []string{empty}, TokenFile: filepath.Join(empty, "none")},
+		"--shard is 2/2: such as":               {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Index: 2, Of: 2}},
+		"--shard needs --grpc":                  {HTTP: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Of: 1}},
+		"not both":                              {HTTP: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Of: 1}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}}},
+		"a row shard answers no requests":       {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Of: 1}, RequestLog: serving.RequestLogOptions{Dir: empty}},
+		"--shard and --rows are for exports":    {HTTP: "127.0.0.1:0", Jobs: []job.ServedJob{{}}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}}},
+		`--rows: wire: address "there"`:         {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"there"}}},
+		"--rows-token-file: ":                   {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}, TokenFile: filepath.Join(empty, "none")}},
+		"not sent over the network without TLS": {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"192.0.2.1:1"}, TokenFile: secret}},
+		"certificate":                           {HTTP: "0.0.0.0:0", Exports: []string{empty}, TLS: &secure.TLS{Cert: "none", Key: "none"}},
 	} {
 		if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want one that says %q", err, says)

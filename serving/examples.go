@@ -63,6 +63,18 @@ func (x *examples) add(y *examples) {
 	}
 }
 
+// keep drops all but the first of the examples.
+func (x *examples) keep(rows int) {
+	for i := range x.sparse {
+		l := &x.sparse[i]
+		l.offsets, l.ids = l.offsets[:rows+1], l.ids[:l.offsets[rows]]
+	}
+	for i := range x.dense {
+		x.dense[i] = x.dense[i][:len(x.dense[i])/x.rows*rows]
+	}
+	x.rows = rows
+}
+
 // request is a request of the signature [SignatureFeatures] for the examples.
 func (x *examples) request(features []model.Feature) *tfs.PredictRequest {
 	out := &tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{}}

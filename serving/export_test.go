@@ -57,3 +57,9 @@ func (s *Server) OverWire(message []byte) func(context.Context) error {
 		return errors.New("there is no Predict")
 	}
 }
+
+// LookupAgain returns a function that reads the rows that a version's last prediction needed.
+func (v *Version) LookupAgain() func(context.Context) error {
+	r := v.idle[len(v.idle)-1]
+	return r.fetch
+}

@@ -22,8 +22,10 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
 	"github.com/monolith-go/monolith/proto/tensorflow"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
+	"github.com/monolith-go/monolith/serving/rows"
 )
 
 // GRPCOptions say how calls are taken.
@@ -48,7 +50,7 @@ const (
 	handshakeTimeout = 5 * time.Second
 )
 
-// GRPC makes a server of PredictionService and ModelService of TensorFlow Serving, health and reflection. The caller serves and stops it, after [Server.Drain]: who watches the
+// GRPC makes a server of PredictionService and ModelService of TensorFlow Serving, of rows where it is a row shard, health and reflection. The caller serves and stops it, after [Server.Drain]: who watches the
 // health stays otherwise.
 func (s *Server) GRPC(o GRPCOptions) *grpc.Server {
 	opts := []grpc.ServerOption{
@@ -64,6 +66,9 @@ func (s *Server) GRPC(o GRPCOptions) *grpc.Server {
 	g := grpc.NewServer(append(opts, grpc.ForceServerCodecV2(newPredictCodec(q)))...)
 	g.RegisterService(q.predictDesc(), &predictionService{s})
 	tfs.RegisterModelServiceServer(g, &modelService{s, o.Reload})
+	if part := s.models.o.Part; part != nil {
+		servingv1.RegisterRowsServer(g, rows.NewServer(*part, s.models, s.o.Metrics.lookedUp))
+	}
 	healthpb.RegisterHealthServer(g, &healthService{s: s})
 	reflection.Register(g)
 	return g

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,8 @@ type Metrics struct {
 	requests, examples, batches *prometheus.CounterVec
 	loads, kept                 *prometheus.CounterVec
 	latency                     *prometheus.HistogramVec
+	rows, lookups, lookupIDs    *prometheus.CounterVec
+	calls                       *prometheus.HistogramVec
 	waiting, version            *prometheus.GaugeVec
 	taken                       *prometheus.GaugeVec
 	ages                        *ages
@@ -29,6 +32,14 @@ type ages struct {
 
 // Describe implements [prometheus.Collector].
 func (a *ages) Describe(to chan<- *prometheus.Desc) { to <- a.desc }
+
+// cacheBytes is what the cache of rows takes; 0 without one.
+func (a *ages) cacheBytes() float64 {
+	if m := a.models.Load(); m != nil && m.o.Rows != nil {
+		return float64(m.o.Rows.CacheBytes())
+	}
+	return 0
+}
 
 // Collect implements [prometheus.Collector].
 func (a *ages) Collect(to chan<- prometheus.Metric) {
@@ -49,7 +60,7 @@ func (a *ages) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Watch makes the metrics tell how old the parameters of models are.
+// Watch makes the metrics tell how old the parameters of models are, and what is kept of their rows.
 func (m *Metrics) Watch(models *Models) { m.ages.models.Store(models) }
 
 // Descriptions lists the metrics in the order of the documentation.
@@ -78,26 +89,32 @@ func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics 
 		register(telemetry.Metric{Name: name, Type: "gauge", Help: help, Labels: labels}, c)
 		return c
 	}
-	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		c := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10, 1.8, 33)}, labels)
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		c := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 		register(telemetry.Metric{Name: name, Type: "histogram", Help: help, Labels: labels}, c)
 		return c
 	}
 	const name, help = "monolith_serving_freshness_seconds", "How long ago everything was applied that is read of a running job; of its snapshot before its shards have answered."
 	a := &ages{desc: prometheus.NewDesc(name, help, []string{"model_name"}, nil)}
 	out := &Metrics{
-		ages:     a,
-		requests: counter(":tensorflow:serving:request_count", "Requests for predictions, by the gRPC code of their answer.", "model_name", "status"),
-		examples: counter(":tensorflow:serving:request_example_count_total", "Examples that were predicted.", "model_name"),
-		batches:  counter("monolith_serving_batches_total", "Batches that were computed, each of one request or of several.", "model_name"),
-		latency:  histogram(":tensorflow:serving:request_latency", "Time from a whole request to its answer, in microseconds.", "API", "entrypoint", "model_name"),
-		loads:    counter("monolith_serving_loads_total", "Versions that were opened, by result.", "code", "model_name"),
-		kept:     counter("monolith_serving_logged_requests_total", "Requests that the request log was to keep, by whether it did.", "result"),
-		waiting:  gauge("monolith_serving_waiting_requests", "Requests that wait for a thread."),
-		version:  gauge("monolith_serving_version", "Number of the version that predicted last.", "model_name"),
-		taken:    gauge("monolith_serving_snapshot_timestamp_seconds", "When the snapshot of that version was taken, in Unix time.", "model_name"),
+		ages:      a,
+		requests:  counter(":tensorflow:serving:request_count", "Requests for predictions, by the gRPC code of their answer.", "model_name", "status"),
+		examples:  counter(":tensorflow:serving:request_example_count_total", "Examples that were predicted.", "model_name"),
+		batches:   counter("monolith_serving_batches_total", "Batches that were computed, each of one request or of several.", "model_name"),
+		latency:   histogram(":tensorflow:serving:request_latency", "Time from a whole request to its answer, in microseconds.", prometheus.ExponentialBuckets(10, 1.8, 33), "API", "entrypoint", "model_name"),
+		loads:     counter("monolith_serving_loads_total", "Versions that were opened, by result.", "code", "model_name"),
+		rows:      counter("monolith_serving_rows_total", "Distinct rows of batches of a server with row shards, by where they were: cache or shard.", "model_name", "from"),
+		calls:     histogram("monolith_serving_row_call_seconds", "Time of a call to a row shard, by the gRPC code of its answer.", prometheus.ExponentialBuckets(20e-6, 2, 20), "shard", "status"),
+		lookups:   counter("monolith_serving_lookups_total", "Lookups that a row shard was asked for, by the gRPC code of their answer.", "model_name", "status"),
+		lookupIDs: counter("monolith_serving_lookup_ids_total", "Ids of these lookups.", "model_name"),
+		kept:      counter("monolith_serving_logged_requests_total", "Requests that the request log was to keep, by whether it did.", "result"),
+		waiting:   gauge("monolith_serving_waiting_requests", "Requests that wait for a thread."),
+		version:   gauge("monolith_serving_version", "Number of the version that predicted last.", "model_name"),
+		taken:     gauge("monolith_serving_snapshot_timestamp_seconds", "When the snapshot of that version was taken, in Unix time.", "model_name"),
 	}
 	register(telemetry.Metric{Name: name, Type: "gauge", Help: help, Labels: []string{"model_name"}}, a)
+	const cache, cacheHelp = "monolith_serving_row_cache_bytes", "Memory of the rows that were read of row shards and are kept."
+	register(telemetry.Metric{Name: cache, Type: "gauge", Help: cacheHelp}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: cache, Help: cacheHelp}, a.cacheBytes))
 	return out
 }
 
@@ -127,6 +144,26 @@ func (m *Metrics) predicted(model string, number int64, taken time.Time, example
 	m.examples.WithLabelValues(model).Add(float64(examples))
 	m.version.WithLabelValues(model).Set(float64(number))
 	m.taken.WithLabelValues(model).Set(float64(taken.UnixMilli()) / 1e3)
+}
+
+// Looked implements [rows.Observer].
+func (m *Metrics) Looked(model string, cached, asked int) {
+	m.rows.WithLabelValues(model, "cache").Add(float64(cached))
+	m.rows.WithLabelValues(model, "shard").Add(float64(asked))
+}
+
+// Called implements [rows.Observer].
+func (m *Metrics) Called(shard int, took time.Duration, code codes.Code) {
+	m.calls.WithLabelValues(strconv.Itoa(shard), code.String()).Observe(took.Seconds())
+}
+
+// lookedUp counts a lookup of another server.
+func (m *Metrics) lookedUp(model string, ids int, code codes.Code) {
+	if m == nil {
+		return
+	}
+	m.lookups.WithLabelValues(model, code.String()).Inc()
+	m.lookupIDs.WithLabelValues(model).Add(float64(ids))
 }
 
 // batch counts a batch that is computed.

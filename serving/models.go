@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/serving/rows"
 )
 
 // Policy says which versions of a model are served. The zero value is the newest that opens.
@@ -85,6 +87,12 @@ type VersionStatus struct {
 type ModelsOptions struct {
 	// Recipe gives what a model's parse recipe says.
 	Recipe Recipe
+	// Rows, if not nil, is where the rows of exports are read. A version is served once all row shards have it.
+	Rows *rows.Client
+	// Part, if not nil, makes the server one of the row shards: it gives the rows of this part, and predicts nothing.
+	Part *rows.Part
+	// Lease is how long a row shard keeps a version that its policy gives up behind the last time that somebody asked for it; 0: 30 s.
+	Lease time.Duration
 	// Logger gets a line for each version that comes or goes, or cannot be opened; nil: nothing is logged.
 	Logger *slog.Logger
 	// Loaded is called when a version was opened, or could not be; nil: nobody asks.
@@ -151,15 +159,20 @@ type held struct {
 	err     error
 	uses    int
 	fresh   time.Time // when what could not be opened was written last
+	asked   time.Time // when somebody asked for its rows last
 }
+
+// waits reports whether the version could be opened, but for row shards that do not have it.
+func (h *held) waits() bool { return h.state == Loading && h.err != nil }
 
 // NewModels serves nothing until [Models.Configure].
 func NewModels(o ModelsOptions) *Models {
+	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	return &Models{o: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), models: map[string]*servable{}}
 }
 
 // Configure makes these the models that are served, and opens what is there of them. Models that are no longer among them are closed when their last request has ended. Errors: all
-// models of which no version can be opened, and of which others are served as before; configurations that cannot be, in which case nothing is changed.
+// models of which no version can be opened, and of which others are served as before, but for those that wait for row shards; configurations that cannot be, in which case nothing is changed.
 func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 	if err := checkConfigs(models); err != nil {
 		return err
@@ -228,7 +241,7 @@ func (m *Models) Watch(ctx context.Context, every time.Duration) {
 }
 
 // Refresh looks into the folders of the models, and opens and closes versions as their policies say: new ones are open before others go. Errors: all models that have no version
-// to serve.
+// to serve, but for those that wait for row shards.
 func (m *Models) Refresh(ctx context.Context) error {
 	m.reload.Lock()
 	defer m.reload.Unlock()
@@ -273,17 +286,20 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	}
 	m.mu.Lock()
 	var gone []*held
-	served := 0
+	served, waits := 0, false
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
 		h := s.versions[number]
 		_, onDisk := there[number]
 		switch {
 		case h.state == Available && (wanted[number] || len(wanted) == 0): // without others, the last good ones stay
 			served++
+		case h.state == Available && time.Since(h.asked) < m.o.Lease: // somebody reads its rows
 		case h.state == Available:
 			gone = append(gone, h)
-		case h.state == End && !onDisk:
+		case (h.state == End || h.waits()) && !onDisk:
 			delete(s.versions, number)
+		case h.waits():
+			waits = true
 		case h.state == End && h.err != nil:
 			err = errors.Join(err, fmt.Errorf("model %s: version %d: %w", config.Name, number, h.err))
 		}
@@ -292,7 +308,7 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	for _, h := range gone {
 		m.drop(h)
 	}
-	if served > 0 {
+	if served > 0 || waits {
 		return nil
 	}
 	return cmp.Or(err, fmt.Errorf("model %s: %s has no export: neither the file %s nor folders that are numbers; %w", config.Name, config.Dir, native.ManifestName, native.ErrNone))
@@ -331,12 +347,25 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 		m.mu.Unlock()
 		return serves
 	}
-	h = &held{model: name, number: number, state: Loading, fresh: fresh}
+	var waited error
+	if h != nil && h.waits() {
+		waited = h.err
+	}
+	h = &held{model: name, number: number, state: Loading, fresh: fresh, err: waited}
 	s.versions[number] = h
 	m.mu.Unlock()
 	began := time.Now()
-	v, warmed, err := m.open(ctx, dir)
+	v, warmed, err := m.open(ctx, name, number, dir)
 	took := time.Since(began)
+	if errors.Is(err, rows.ErrNotReady) {
+		m.mu.Lock()
+		h.err = err
+		m.mu.Unlock()
+		if waited == nil || err.Error() != waited.Error() {
+			m.log.Warn("a version waits for row shards", "model", name, "version", number, "err", err)
+		}
+		return false
+	}
 	if m.o.Loaded != nil {
 		m.o.Loaded(name, took, err)
 	}
@@ -358,17 +387,26 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 		m.drop(h)
 		return false
 	}
-	rows := int64(0)
+	n := int64(0)
 	for _, t := range v.Model().Tables {
-		rows += t.Rows
+		n += t.Rows
 	}
-	m.log.Info("a version is served", "model", name, "version", number, "dir", dir, "rows", rows, "warmed_by", warmed, "duration", took)
+	m.log.Info("a version is served", "model", name, "version", number, "dir", dir, "rows", n, "warmed_by", warmed, "duration", took)
 	return true
 }
 
 // open opens a version and answers its warm-up requests, so many.
-func (m *Models) open(ctx context.Context, dir string) (v *Version, warmed int, err error) {
-	if v, err = Open(ctx, dir, m.o.Recipe); err != nil {
+func (m *Models) open(ctx context.Context, name string, number int64, dir string) (v *Version, warmed int, err error) {
+	switch {
+	case m.o.Part != nil:
+		v, err = openRows(ctx, dir, m.o.Recipe)
+		return v, 0, err
+	case m.o.Rows != nil:
+		v, err = openModel(ctx, name, number, dir, m.o.Recipe, m.o.Rows)
+	default:
+		v, err = Open(ctx, dir, m.o.Recipe)
+	}
+	if err != nil {
 		return nil, 0, err
 	}
 	if warmed, err = v.warmUp(ctx, dir); err != nil {
@@ -522,6 +560,67 @@ func (m *Models) Status(name string, which Which) ([]VersionStatus, error) {
 		return nil, status.Errorf(codes.NotFound, "model %q has no version %d", name, *wanted)
 	}
 	return out, nil
+}
+
+// Rows implements [rows.Exports].
+func (m *Models) Rows(model string, manifest uint32) (*native.Export, func(), error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := m.find(model)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, h := range s.versions {
+		if e := h.export(); e != nil && e.Manifest() == manifest {
+			h.uses++
+			h.asked = time.Now()
+			return e, func() { m.release(h) }, nil
+		}
+	}
+	return nil, nil, status.Errorf(codes.FailedPrecondition, "the export of model %q with the manifest %08x is not open; %s", model, manifest, s.open())
+}
+
+// export is that of a version whose rows others may read; nil: there is none.
+func (h *held) export() *native.Export {
+	if h.state == Available {
+		if p, ok := h.version.params.(mapped); ok {
+			return p.Export
+		}
+	}
+	return nil
+}
+
+// Held implements [rows.Exports].
+func (m *Models) Held(model string) ([]rows.Held, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := m.find(model)
+	if err != nil {
+		return nil, err
+	}
+	return s.held(), nil
+}
+
+// held are the exports of a model that are open, the newest first.
+func (s *servable) held() (out []rows.Held) {
+	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
+		if e := s.versions[number].export(); e != nil {
+			out = append(out, rows.Held{Version: number, Manifest: e.Manifest()})
+		}
+	}
+	return out
+}
+
+// open says which of them are.
+func (s *servable) open() string {
+	text := "no version is"
+	for i, h := range s.held() {
+		if i == 0 {
+			text = ""
+		}
+		text += fmt.Sprintf("version %d (manifest %08x) is, ", h.Version, h.Manifest)
+	}
+	return strings.TrimSuffix(text, ", ")
 }
 
 // Names are the models, in order.

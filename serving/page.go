@@ -8,6 +8,8 @@ import (
 	"net/http"
 
 	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/serving/rows"
 )
 
 //go:embed page.html
@@ -20,6 +22,9 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type pageData struct {
 	Healthy bool
 	Models  []pageModel
+	Part    *rows.Part    // of a row shard
+	Shards  []rows.Status // of a server with row shards
+	Cache   int64         // bytes of their rows
 	Tried   *tried
 }
 
@@ -66,7 +71,10 @@ func (s *Server) tryPage(w http.ResponseWriter, r *http.Request) {
 
 // writePage writes the page. Browsers are told to load nothing for it and to run nothing in it.
 func (s *Server) writePage(w http.ResponseWriter, t *tried) {
-	data := pageData{Healthy: s.ready() == nil, Tried: t}
+	data := pageData{Healthy: s.ready() == nil, Part: s.models.o.Part, Tried: t}
+	if from := s.models.o.Rows; from != nil {
+		data.Shards, data.Cache = from.Status(), from.CacheBytes()
+	}
 	for _, name := range s.models.Names() {
 		versions, err := s.models.Status(name, Which{})
 		if err != nil {

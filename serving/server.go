@@ -21,7 +21,7 @@ import (
 // Options say how requests are answered. Models is required; the zero value of everything else works.
 type Options struct {
 	Models *Models
-	// Threads is how many requests are computed at a time; 0: one for each CPU.
+	// Threads is how many requests are computed at a time; 0: one for each CPU, or four where rows come from row shards, for which they wait.
 	Threads int
 	// Waiting is how many requests wait for a thread at most, others being refused with RESOURCE_EXHAUSTED; 0: 64 for each thread.
 	Waiting int
@@ -63,7 +63,11 @@ type Server struct {
 
 // NewServer makes a server.
 func NewServer(o Options) *Server {
-	o.Threads = cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
+	perCPU := 1
+	if o.Models != nil && o.Models.o.Rows != nil {
+		perCPU = 4
+	}
+	o.Threads = cmp.Or(o.Threads, perCPU*runtime.GOMAXPROCS(0))
 	o.Waiting = cmp.Or(o.Waiting, 64*o.Threads)
 	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)

@@ -15,18 +15,20 @@ import (
 //
 // While it is [Version].open it is guarded by the version's lock; then it belongs to who leads it, until done is closed.
 type shared struct {
-	x    *examples
-	full chan struct{} // closed when no more can join
-	done chan struct{} // closed when heads or err are there
+	x        *examples
+	full     chan struct{} // closed when no more can join
+	done     chan struct{} // closed when heads or err are there
+	requests int           // whose examples it has
 	// heads are the predictions of all rows.
 	heads [][]float32
 	err   error
 }
 
-// together predicts the examples of a request, which become the version's, with those of requests that come meanwhile. The caller has no thread. The predictions are the caller's.
+// together predicts the examples of a request, which become the version's, with those of requests that come meanwhile. The caller has no thread. The predictions are the caller's. Where the rows of
+// a batch cannot be read of a row shard, each request is computed by itself: it may have none of that shard.
 func (s *Server) together(ctx context.Context, v *Version, model string, x *examples) ([][]float32, error) {
+	defer v.free(x)
 	if err := s.wait(); err != nil {
-		v.free(x)
 		return nil, err
 	}
 	rows := x.rows
@@ -42,6 +44,17 @@ func (s *Server) together(ctx context.Context, v *Version, model string, x *exam
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, asStatus(err)
+	}
+	if status.Code(b.err) == codes.Unavailable && b.requests > 1 {
+		if leads {
+			x.keep(rows)
+		}
+		if err := s.enter(ctx); err != nil {
+			return nil, err
+		}
+		defer func() { <-s.threads }()
+		s.o.Metrics.batch(model)
+		return v.compute(ctx, x, nil)
 	}
 	if b.err != nil {
 		return nil, b.err
@@ -67,9 +80,9 @@ func (v *Version) join(x *examples, most int) (b *shared, from int, leads bool) 
 	} else {
 		from = v.open.x.rows
 		v.open.x.add(x)
-		v.spare = append(v.spare, x)
 	}
 	b = v.open
+	b.requests++
 	if b.x.rows >= most {
 		close(b.full)
 		v.open = nil
@@ -98,7 +111,6 @@ func (s *Server) lead(ctx context.Context, v *Version, model string, b *shared) 
 		v.open = nil
 	}
 	v.mu.Unlock()
-	defer v.free(b.x)
 	s.o.Metrics.batch(model)
 	b.heads, b.err = v.compute(context.WithoutCancel(ctx), b.x, nil)
 }

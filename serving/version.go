@@ -17,6 +17,7 @@ import (
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/serving/rows"
 	"github.com/monolith-go/monolith/transforms/parse"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -48,6 +49,8 @@ type Version struct {
 	heads  []model.Head
 	// joins: predictions of an example do not depend on the others of a batch.
 	joins bool
+	// rowsOnly: it gives rows and predicts nothing.
+	rowsOnly bool
 
 	mu    sync.Mutex
 	idle  []*runner
@@ -81,6 +84,47 @@ func Open(ctx context.Context, dir string, recipe Recipe) (*Version, error) {
 
 // NewVersion makes a version of a model, which is the version's to close, also when there is an error. Errors: what of the graph cannot be served.
 func NewVersion(ctx context.Context, params Params, recipe Recipe) (*Version, error) {
+	v := describe(params, recipe)
+	r, err := v.newRunner(ctx) // what would fail for every request fails here
+	if err != nil {
+		return nil, errors.Join(err, params.Close())
+	}
+	v.idle = append(v.idle, r)
+	return v, nil
+}
+
+// openRows opens a native export for its rows alone. Errors: those of [native.Open].
+func openRows(ctx context.Context, dir string, recipe Recipe) (*Version, error) {
+	e, err := native.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	v := describe(mapped{e}, recipe)
+	v.rowsOnly = true
+	return v, nil
+}
+
+// elsewhere is an export whose rows are in other processes.
+type elsewhere struct{ *rows.Rows }
+
+// Reader implements [Params].
+func (e elsewhere) Reader() Reader { return e.Rows.Reader() }
+
+// openModel opens a native export of which the rows are read from row shards. Errors: those of [native.OpenModel], [rows.Client.Open] and [NewVersion].
+func openModel(ctx context.Context, name string, number int64, dir string, recipe Recipe, from *rows.Client) (*Version, error) {
+	m, manifest, err := native.OpenModel(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := from.Open(ctx, name, number, m, manifest)
+	if err != nil {
+		return nil, err
+	}
+	return NewVersion(ctx, elsewhere{r}, recipe)
+}
+
+// describe makes a version without a runner.
+func describe(params Params, recipe Recipe) *Version {
 	m := params.Model()
 	var opts parse.Options
 	var err error
@@ -91,12 +135,7 @@ func NewVersion(ctx context.Context, params Params, recipe Recipe) (*Version, er
 	}
 	v := &Version{params: params, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
 	v.joins = !slices.ContainsFunc(m.Graph.Operators(), func(o graph.Operator) bool { return o.Shape.Kind == graph.PerBatch || o.Shape.Kind == graph.PerPair })
-	r, err := v.newRunner(ctx) // what would fail for every request fails here
-	if err != nil {
-		return nil, errors.Join(err, params.Close())
-	}
-	v.idle = append(v.idle, r)
-	return v, nil
+	return v
 }
 
 // Model is the model. It belongs to the version.
@@ -117,7 +156,7 @@ func (v *Version) Close() error {
 
 // Predict returns the predictions of the examples for each head of the model, [rows, Width], as an evaluation makes them. They are the caller's; out, if not nil, is memory to put
 // them in, such as predictions of before: then nothing is allocated for examples of [FormFeatures] once batches have stopped growing. Errors are statuses of gRPC: INVALID_ARGUMENT for
-// examples that cannot be used, DATA_LOSS where the disk does not give a row, INTERNAL.
+// examples that cannot be used, DATA_LOSS where the disk does not give a row, those of [rows.Reader.Lookup] where rows are elsewhere, INTERNAL.
 func (v *Version) Predict(ctx context.Context, in *Input, out [][]float32) ([][]float32, error) {
 	x, err := v.read(ctx, in)
 	if err != nil {
@@ -129,6 +168,9 @@ func (v *Version) Predict(ctx context.Context, in *Input, out [][]float32) ([][]
 
 // read makes of a request what the model reads, which the caller gives back by free. Errors: as Predict.
 func (v *Version) read(ctx context.Context, in *Input) (*examples, error) {
+	if v.rowsOnly {
+		return nil, status.Error(codes.FailedPrecondition, "this server is a row shard (--shard): it gives rows to others; ask one that was started with --rows for predictions")
+	}
 	if in.NumRows() == 0 {
 		return nil, invalid("there are no examples to predict")
 	}

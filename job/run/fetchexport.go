@@ -79,14 +79,16 @@ func FetchExport(ctx context.Context, o FetchExportOptions) (_ *FetchedExport, e
 
 // copies are the exports of a URL that are on this machine: CACHE/NAME-HASH/NUMBER.
 type copies struct {
-	url    fsx.URL // of an export, or of the folder of exports
-	cache  string
-	dir    string // the entry of this URL
-	most   int64
-	notice func(string)
-	status func(result.Status)
-	store  *remote.Store // nil: it is opened when it is asked
-	unhook func() bool
+	url   fsx.URL // of an export, or of the folder of exports
+	cache string
+	dir   string // the entry of this URL
+	most  int64
+	// modelOnly leaves rows where they are.
+	modelOnly bool
+	notice    func(string)
+	status    func(result.Status)
+	store     *remote.Store // nil: it is opened when it is asked
+	unhook    func() bool
 }
 
 // openCopies makes the entry of a URL. Who keeps exports by a rule of its own (says) has one of its own.
@@ -195,6 +197,7 @@ func (c *copies) fetch(ctx context.Context, p native.Place, kept ...string) (dir
 	began := time.Now()
 	noticed := false
 	o := native.FetchOptions{
+		ModelOnly: c.modelOnly,
 		Room: func(total, missing int64) error {
 			c.notice(fmt.Sprintf("fetching %s, %d bytes of %d, to %s", c.called(p), missing, total, dir))
 			noticed = true

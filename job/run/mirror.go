@@ -41,12 +41,17 @@ func (b badExport) still(manifest fsx.Info) bool {
 	return b.manifest.Size == manifest.Size && b.manifest.ModTime.Equal(manifest.ModTime) && time.Since(b.at) < badFor
 }
 
-// openMirror makes the mirror of a URL.
-func openMirror(text string, policy serve.Policy, o ExportCache, log *slog.Logger) (*mirrored, error) {
-	c, err := openCopies(text, fmt.Sprintf("served %+v", policy), o)
+// openMirror makes the mirror of a URL, or of what is no rows of its exports.
+func openMirror(text string, policy serve.Policy, modelOnly bool, o ExportCache, log *slog.Logger) (*mirrored, error) {
+	says := fmt.Sprintf("served %+v", policy)
+	if modelOnly {
+		says += " without rows"
+	}
+	c, err := openCopies(text, says, o)
 	if err != nil {
 		return nil, err
 	}
+	c.modelOnly = modelOnly
 	return &mirrored{copies: c, policy: policy, log: log, bad: map[string]badExport{}}, nil
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/wire"
 	serve "github.com/monolith-go/monolith/serving"
+	"github.com/monolith-go/monolith/serving/rows"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
@@ -44,6 +45,10 @@ type ServeModelsOptions struct {
 	Cache ExportCache
 	// Jobs are jobs whose models are served while they are trained.
 	Jobs []ServedJob
+	// Shard, if not nil, makes the server a row shard of its exports: others read the rows of this part over gRPC, and nothing is predicted here.
+	Shard *rows.Part
+	// Rows say where the rows of exports are read, if not here.
+	Rows RowShards
 	// Every is how often the shards of jobs are asked what has changed; 0: every 250 ms.
 	Every time.Duration
 	// Policy says which of a folder's exports are served.
@@ -76,6 +81,18 @@ type ServeModelsOptions struct {
 	Drain <-chan struct{}
 }
 
+// RowShards are servers with a Shard that have the rows of the same exports, as DIR, NAME=DIR or URL, and how they are reached. Without Addrs there are none.
+type RowShards struct {
+	// Addrs are their addresses for gRPC, of all of them, in the order of their numbers.
+	Addrs []string
+	// CacheBytes is what rows that were read may take here; 0: none are kept.
+	CacheBytes int64
+	// TLS, if not nil, encrypts.
+	TLS *secure.TLS
+	// TokenFile, if not empty, has the token to bear. It may change.
+	TokenFile string
+}
+
 // drainFor bounds how long requests that were begun are answered.
 const drainFor = 30 * time.Second
 
@@ -95,12 +112,20 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := o.checkShards(); err != nil {
+		return err
+	}
 	reg := prometheus.NewRegistry()
 	metrics, err := serve.NewMetrics(reg)
 	if err := errors.Join(err, reg.Register(collectors.NewGoCollector()), reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return fmt.Errorf("job: %w", err)
 	}
-	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(o.Components), Logger: o.Logger, Loaded: metrics.Loaded})
+	from, hangUp, err := o.Rows.dial(metrics, o.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hangUp()) }()
+	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(o.Components), Rows: from, Part: o.Shard, Logger: o.Logger, Loaded: metrics.Loaded})
 	defer models.Close()
 	metrics.Watch(models)
 	jobs, err := o.servedJobs(models)
@@ -220,7 +245,7 @@ func (o *ServeModelsOptions) models() (out []serve.ModelConfig, mirrors []*mirro
 			return nil, nil, err
 		}
 		if fsx.IsURL(dir) {
-			m, err := openMirror(dir, o.Policy, o.Cache, o.Logger)
+			m, err := openMirror(dir, o.Policy, len(o.Rows.Addrs) > 0, o.Cache, o.Logger)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -270,15 +295,9 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 	}
 	knows := o.TLS != nil && o.TLS.CA != ""
 	if o.TokenFile != "" {
-		token := func() (string, error) {
-			b, err := os.ReadFile(o.TokenFile)
-			return strings.TrimSpace(string(b)), err
-		}
-		switch got, err := token(); {
-		case err != nil:
+		token, err := tokenIn(o.TokenFile)
+		if err != nil {
 			return nil, fault.Config("job: --token-file: %w", err)
-		case got == "":
-			return nil, fault.Config("job: --token-file: %s is empty", o.TokenFile)
 		}
 		o.Limits.Guard = secure.NewGuard([]secure.Rule{{Right: secure.Read, Token: token}})
 		knows = true
@@ -289,6 +308,77 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 			"or say --insecure on a network that you trust", all[open])
 	}
 	return conf, nil
+}
+
+// tokenIn is the token of a file, which may change.
+func tokenIn(file string) (secure.Token, error) {
+	token := func() (string, error) {
+		b, err := os.ReadFile(file)
+		return strings.TrimSpace(string(b)), err
+	}
+	got, err := token()
+	if err == nil && got == "" {
+		err = fmt.Errorf("%s is empty", file)
+	}
+	return token, err
+}
+
+// checkShards refuses row shards that cannot be.
+func (o *ServeModelsOptions) checkShards() error {
+	addrs := o.Rows.Addrs
+	for _, a := range addrs {
+		if err := wire.CheckAddress(a); err != nil {
+			return fault.Config("job: --rows: %w", err)
+		}
+	}
+	switch p := o.Shard; {
+	case p == nil && len(addrs) == 0:
+		return nil
+	case len(o.Jobs) > 0:
+		return fault.Config("job: a job that is being trained has all of its weights where it is served: --shard and --rows are for exports; serve the job in a process of its own")
+	case p == nil:
+		return nil
+	case len(addrs) > 0:
+		return fault.Config("job: a server has the rows of a shard (--shard), or reads them from shards (--rows), not both")
+	case p.Of < 1 || p.Index < 0 || p.Index >= p.Of:
+		return fault.Config("job: --shard is %s: such as 0/2 and 1/2, the first and the second of two", p)
+	case o.GRPC == "":
+		return fault.Config("job: a row shard is asked over gRPC: --shard needs --grpc")
+	case o.RequestLog.Dir != "":
+		return fault.Config("job: a row shard answers no requests for predictions, of which --request-log could keep some")
+	}
+	return nil
+}
+
+// dial makes a client of the row shards; nil: there are none. hangUp ends its connections.
+func (r *RowShards) dial(metrics *serve.Metrics, log *slog.Logger) (_ *rows.Client, hangUp func() error, err error) {
+	var conns []*grpc.ClientConn
+	hangUp = func() error {
+		var errs []error
+		for _, c := range conns {
+			errs = append(errs, c.Close())
+		}
+		return errors.Join(errs...)
+	}
+	if len(r.Addrs) == 0 {
+		return nil, hangUp, nil
+	}
+	conf := wire.ClientConfig{TLS: r.TLS}
+	if r.TokenFile != "" {
+		if conf.Token, err = tokenIn(r.TokenFile); err != nil {
+			return nil, nil, fault.Config("job: --rows-token-file: %w", err)
+		}
+	}
+	o := rows.Options{CacheBytes: r.CacheBytes, Observer: metrics, Logger: log}
+	for _, a := range r.Addrs {
+		c, err := wire.NewClient(a, conf)
+		if err != nil {
+			return nil, nil, errors.Join(fault.Config("job: --rows: %w", err), hangUp())
+		}
+		conns = append(conns, c)
+		o.Shards = append(o.Shards, rows.Shard{Addr: a, Conn: c})
+	}
+	return rows.NewClient(o), hangUp, nil
 }
 
 // recipeFor reads recipes that name the components of a set.

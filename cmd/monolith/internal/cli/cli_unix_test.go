@@ -320,6 +320,12 @@ func fakes() cli.Ops {
 					text += fmt.Sprint(" ", o.Every)
 				}
 			}
+			if o.Shard != nil {
+				text += " shard " + o.Shard.String()
+			}
+			if r := o.Rows; len(r.Addrs) > 0 {
+				text += fmt.Sprint(" rows ", r.Addrs, " ", r.CacheBytes, " ", r.TLS.CA, " ", r.TokenFile)
+			}
 			o.Ready(text, o.GRPC)
 			return fail()
 		},

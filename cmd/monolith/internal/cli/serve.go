@@ -10,6 +10,7 @@ import (
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/serving/rows"
 )
 
 func (a *App) serveCommand(out *outcome) *cobra.Command {
@@ -18,6 +19,8 @@ func (a *App) serveCommand(out *outcome) *cobra.Command {
 		tls      secure.TLS
 		maxBytes int64
 		set      []string
+		shard    string
+		rowsTLS  secure.TLS
 	)
 	cmd := &cobra.Command{
 		Use:   "serve [NAME=]DIR|URL|JOB.yaml...",
@@ -33,6 +36,9 @@ JOB.yaml is a job that is being trained. Its newest snapshot is served, and then
 the shards, moments behind. A shard that does not answer is asked again, and what there is is served meanwhile; freshness_seconds, in the model's status and the
 metrics, says how old it is. Where the shards are in the process that trains, each snapshot is served when it is there.
 
+Where the rows of the exports are too many for one machine, other processes hold them: each of N row shards is started with the same exports and --shard 0/N, 1/N and so on, and gives the
+rows of its part of the ids to servers that are started with --rows and the addresses of all of them. Those have all else of the model in memory, and the rows that are asked for most (--row-cache).
+
   POST /v1/models/NAME:predict, :classify, :regress      also /v1/models/NAME/versions/N:predict
   GET  /v1/models/NAME and /v1/models/NAME/metadata      versions; inputs and outputs
   GET  /healthz and /metrics
@@ -45,6 +51,11 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
   monolith serve click=models/click rank=/srv/rank --latest 2
   monolith serve live=click.yaml
   monolith serve s3://models/served/click --cache /srv/cache
+  monolith serve models/click --shard 0/2 --grpc 127.0.0.1:8600 \
+    --http 127.0.0.1:8601
+  monolith serve models/click --shard 1/2 --grpc 127.0.0.1:8610 \
+    --http 127.0.0.1:8611
+  monolith serve models/click --rows 127.0.0.1:8600,127.0.0.1:8610
   monolith serve models/click --http 0.0.0.0:8501 --grpc 0.0.0.0:8500 \
     --tls-cert c.pem --tls-key k.pem --token-file token
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
@@ -67,6 +78,10 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				return &usageError{message: fmt.Sprintf("--poll is %s and --every %s, must be above 0", o.Poll, o.Every)}
 			case l.BatchExamples < 1, l.BatchDelay < 0:
 				return &usageError{message: "--batch-examples must be at least 1, --batch-delay at least 0"}
+			case o.Rows.CacheBytes < 0:
+				return &usageError{message: fmt.Sprintf("--row-cache is %d, must be at least 0", o.Rows.CacheBytes)}
+			case len(o.Rows.Addrs) == 0 && (cmd.Flags().Changed("row-cache") || o.Rows.TokenFile != "" || rowsTLS != secure.TLS{}):
+				return &usageError{message: "--row-cache, --rows-token-file and --rows-tls-* are for --rows ADDRESS,..."}
 			case o.Cache.MaxBytes < 1:
 				return &usageError{message: fmt.Sprintf("--cache-bytes is %d, must be at least 1", o.Cache.MaxBytes)}
 			case o.RequestLog.Dir == "" && cmd.Flags().Changed("log-rate"):
@@ -88,6 +103,16 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 			}
 			if tls != (secure.TLS{}) {
 				o.TLS = &tls
+			}
+			if rowsTLS != (secure.TLS{}) {
+				o.Rows.TLS = &rowsTLS
+			}
+			if shard != "" {
+				var p rows.Part
+				if n, err := fmt.Sscanf(shard, "%d/%d", &p.Index, &p.Of); n != 2 || err != nil || p.String() != shard {
+					return &usageError{message: fmt.Sprintf("--shard is %q: such as 0/2 and 1/2, the first and the second of two", shard)}
+				}
+				o.Shard = &p
 			}
 			opts, stop, err := a.run(cmd.Context(), nil)
 			if err != nil {
@@ -118,7 +143,15 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	addSet(cmd, &set)
 	flags.DurationVar(&o.Poll, "poll", 2*time.Second, "`how often` folders are looked into")
 	addCache(cmd, &o.Cache)
-	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU)")
+	flags.StringVar(&shard, "shard", "", "which `I/N` of the rows of the exports are here, for servers with --rows: 0/2 is the first half")
+	flags.StringSliceVar(&o.Rows.Addrs, "rows", nil, "`addresses` of gRPC of all row shards, in the order of their numbers, where rows are read")
+	flags.Int64Var(&o.Rows.CacheBytes, "row-cache", 256<<20, "how many `bytes` rows of shards have that are kept; 0: none are")
+	flags.StringVar(&rowsTLS.CA, "rows-tls-ca", "", "PEM `file` of who certifies row shards")
+	flags.StringVar(&rowsTLS.Cert, "rows-tls-cert", "", "PEM `file` of the certificate that row shards are shown")
+	flags.StringVar(&rowsTLS.Key, "rows-tls-key", "", "PEM `file` of its key")
+	flags.StringVar(&rowsTLS.ServerName, "rows-tls-server-name", "", "`name` that the certificates of row shards have (default the host of the address)")
+	flags.StringVar(&o.Rows.TokenFile, "rows-token-file", "", "`file` of the token that row shards want")
+	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU, or four with --rows)")
 	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
 	flags.IntVar(&o.Limits.MaxCalls, "max-calls", 1024, "how `many` calls there are at a time over all connections; others are refused before they are received")
 	flags.IntVar(&o.Limits.MaxExamples, "max-examples", 1<<16, "how `many` examples a request has at most")

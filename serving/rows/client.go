@@ -1,0 +1,251 @@
+package rows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/export"
+	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
+)
+
+// ErrNotReady means that a row shard does not answer, or has not got an export: [Client.Open] may be tried again.
+var ErrNotReady = errors.New("its rows cannot be read yet")
+
+// Shard is a row shard as an entry reaches it.
+type Shard struct {
+	// Addr names it in errors.
+	Addr string
+	// Conn is the caller's, and stays open as long as the client.
+	Conn grpc.ClientConnInterface
+}
+
+// Observer is told what a client does. Its methods may overlap.
+type Observer interface {
+	// Looked is called for each batch with how many of its distinct rows the cache had, and how many the shards were asked for.
+	Looked(model string, cached, asked int)
+	// Called is called for each call to a shard, with its number.
+	Called(shard int, took time.Duration, code codes.Code)
+}
+
+// Options are what a client asks whom. Shards is required; the zero value of everything else works.
+type Options struct {
+	// Shards are all of them, in the order of their numbers.
+	Shards []Shard
+	// CacheBytes is what rows that were read may take; 0: none are kept.
+	CacheBytes int64
+	// Timeout bounds a call to a shard; 0: 5 s.
+	Timeout time.Duration
+	// Hold is how often shards are told which exports are read, which they keep; 0: 5 s.
+	Hold time.Duration
+	// Observer, if not nil, is told what is done.
+	Observer Observer
+	// Logger gets a line when a shard is lost and when it is back; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Client reads rows of exports from row shards. Methods may overlap.
+type Client struct {
+	o      Options
+	shards []shard
+	cache  *cache
+	tables atomic.Uint32 // numbers that tables of exports have in the cache
+}
+
+// shard is one with how it is.
+type shard struct {
+	Shard
+	rows servingv1.RowsClient
+
+	mu    sync.Mutex
+	err   error // of the last call
+	calls int64
+	took  time.Duration // of all
+}
+
+// Status is how a shard is.
+type Status struct {
+	Addr string
+	// Err is why the last call failed; nil: it did not.
+	Err error
+	// Calls is how many lookups were answered, and Mean the time that they took on the mean.
+	Calls int64
+	Mean  time.Duration
+}
+
+// NewClient makes a client. It makes no call.
+func NewClient(o Options) *Client {
+	o.Timeout, o.Hold = cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.Hold, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	c := &Client{o: o, shards: make([]shard, len(o.Shards)), cache: newCache(o.CacheBytes)}
+	for i, s := range o.Shards {
+		c.shards[i].Shard, c.shards[i].rows = s, servingv1.NewRowsClient(s.Conn)
+	}
+	return c
+}
+
+// Status says how the shards are.
+func (c *Client) Status() []Status {
+	out := make([]Status, len(c.shards))
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		out[i] = Status{Addr: s.Addr, Err: s.err, Calls: s.calls}
+		if s.calls > 0 {
+			out[i].Mean = s.took / time.Duration(s.calls)
+		}
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// CacheBytes is what rows that were read take.
+func (c *Client) CacheBytes() int64 { return c.cache.bytes() }
+
+// is remembers how the last call to a shard went, and says when that is another than before. took is above 0 of a lookup that was answered.
+func (c *Client) is(number int, err error, took time.Duration) {
+	s := &c.shards[number]
+	s.mu.Lock()
+	was := s.err
+	s.err = err
+	if took > 0 {
+		s.calls++
+		s.took += took
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		c.o.Logger.Warn("a row shard cannot be read; rows that the cache has are used", "shard", number, "addr", s.Addr, "err", err)
+	case err == nil && was != nil:
+		c.o.Logger.Info("a row shard can be read again", "shard", number, "addr", s.Addr)
+	}
+}
+
+// name names a shard in errors.
+func (c *Client) name(number int) string {
+	return fmt.Sprintf("row shard %d of %d at %s", number, len(c.shards), c.shards[number].Addr)
+}
+
+// Rows are the rows of an export, of which the entry has all else. Methods may overlap, but for Close.
+type Rows struct {
+	c        *Client
+	name     string
+	model    *export.Model
+	manifest uint32
+	first    uint32   // number of the first table in the cache
+	tables   []string // their names
+	dims     []int
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// Open begins to read the rows of an export of a model: m and manifest are as [native.OpenModel] has them, and version is what the export is called in errors. Errors: [ErrNotReady] as long as
+// a shard does not answer, is not the one that its place among the shards says, or does not have the export; the text says which and why.
+//
+// [native.OpenModel]: https://pkg.go.dev/github.com/monolith-go/monolith/export/native#OpenModel
+func (c *Client) Open(ctx context.Context, model string, version int64, m *export.Model, manifest uint32) (*Rows, error) {
+	if err := c.hold(ctx, model, version, manifest); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
+	r := &Rows{c: c, name: model, model: m, manifest: manifest}
+	for _, t := range m.Graph.Layout().Tables {
+		r.tables, r.dims = append(r.tables, t.Name), append(r.dims, t.Dim())
+	}
+	r.first = c.tables.Add(uint32(len(r.tables))) - uint32(len(r.tables))
+	held, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.wg.Go(func() {
+		t := time.NewTicker(c.o.Hold)
+		defer t.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-t.C:
+				_ = c.hold(held, model, version, manifest) // it is logged, and lookups have it
+			}
+		}
+	})
+	return r, nil
+}
+
+// hold asks all shards for an export, and returns what is wrong with those that do not have it.
+func (c *Client) hold(ctx context.Context, model string, version int64, manifest uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	errs := make([]error, len(c.shards))
+	var wg sync.WaitGroup
+	for i := range c.shards {
+		wg.Go(func() {
+			got, err := c.shards[i].rows.Hold(ctx, &servingv1.HoldRequest{Model: model, Manifest: manifest})
+			if err == nil {
+				err = c.has(i, got, version, manifest)
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("%s: %s", c.name(i), text(err))
+			}
+			if !errors.Is(ctx.Err(), context.Canceled) { // otherwise nobody asks any more
+				c.is(i, errs[i], 0)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// has refuses a shard that is another one than it should be, or does not have an export.
+func (c *Client) has(number int, got *servingv1.HoldResponse, version int64, manifest uint32) error {
+	if got.GetShard() != uint32(number) || got.GetShards() != uint32(len(c.shards)) {
+		return fmt.Errorf("it is shard %d of %d: name all row shards in the order of their numbers, or start that one with --shard %d/%d", got.GetShard(), got.GetShards(), number, len(c.shards))
+	}
+	var others []string
+	for _, e := range got.GetExports() {
+		if e.GetManifest() == manifest {
+			return nil
+		}
+		others = append(others, fmt.Sprintf("%d (manifest %08x)", e.GetVersion(), e.GetManifest()))
+	}
+	if others == nil {
+		others = []string{"none"}
+	}
+	return fmt.Errorf("it does not have version %d (manifest %08x); of the versions it has %s", version, manifest, strings.Join(others, ", "))
+}
+
+// text is what an error says, without gRPC's frame.
+func text(err error) string {
+	if st, ok := status.FromError(err); ok {
+		return st.Message()
+	}
+	return err.Error()
+}
+
+// Model is the model. It belongs to the rows.
+func (r *Rows) Model() *export.Model { return r.model }
+
+// AsOf is when the snapshot of the export was taken.
+func (r *Rows) AsOf() time.Time { return r.model.From.Created }
+
+// Close ends the reading. Readers must not be used from then on.
+func (r *Rows) Close() error {
+	r.stop()
+	r.wg.Wait()
+	return nil
+}
+
+// most is how many ids of a table a call has beside so many bytes of others: at least one, so that a row of any size can be had.
+func most(bytes, dim int) int { return max(1, min(bytes/idBytes(dim), math.MaxInt32)) }
+
+// idBytes is what an id takes in a request with its row in the answer.
+func idBytes(dim int) int { return 8 + 4*dim }

@@ -1,0 +1,253 @@
+package rows
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/model/param"
+	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
+)
+
+const (
+	// callBytes is what a call to a shard has at most, ids and rows together; larger lookups are several calls.
+	callBytes = 2 << 20
+	// maxAnswer bounds what is received of a shard in one answer.
+	maxAnswer = 64 << 20
+)
+
+// Reader looks up rows, for one goroutine at a time. It keeps its memory.
+type Reader struct {
+	r    *Rows
+	asks []ask // of each shard
+	errs []error
+}
+
+// ask is what a shard is asked for.
+type ask struct {
+	tables []missing
+	some   bool
+	// The request of one call.
+	request servingv1.LookupRequest
+	ids     []*servingv1.Ids
+	parts   []part
+}
+
+// missing are ids of a table that the cache does not have, and where they are in the lookup.
+type missing struct {
+	ids []int64
+	at  []int32
+}
+
+// part is what a call has of the missing ids of a table.
+type part struct{ table, from, to int }
+
+// Reader makes a reader.
+func (r *Rows) Reader() *Reader {
+	out := &Reader{r: r, asks: make([]ask, len(r.c.shards)), errs: make([]error, len(r.c.shards))}
+	for i := range out.asks {
+		out.asks[i].tables = make([]missing, len(r.tables))
+	}
+	return out
+}
+
+// Hold does nothing: an export never changes.
+func (*Reader) Hold() {}
+
+// Release does nothing.
+func (*Reader) Release() {}
+
+// Dense copies the dense weights unless the caller has them already, and returns their version, which is always 1.
+func (r *Reader) Dense(_ context.Context, have uint64, dst []float32) (version uint64, err error) {
+	if len(dst) != len(r.r.model.Dense) {
+		return 0, fmt.Errorf("rows: room for %d dense weights of %d", len(dst), len(r.r.model.Dense))
+	}
+	if have != 1 {
+		copy(dst, r.r.model.Dense)
+	}
+	return 1, nil
+}
+
+// Lookup fills rows.Values for rows.Keys from the cache and from the shards, all of which are asked at once. Errors are statuses of gRPC that name the shard: UNAVAILABLE for one that does not
+// answer or no longer has the export; DEADLINE_EXCEEDED and CANCELED where ctx ends; RESOURCE_EXHAUSTED and DATA_LOSS as the shard says. Only ids that the cache does not have are asked for, so that nothing fails
+// for a shard whose rows it has. [errors.ErrUnsupported] for rows with optimizer state.
+func (r *Reader) Lookup(ctx context.Context, rows *param.Rows) error {
+	if rows.State != nil {
+		return fmt.Errorf("rows: an export has no optimizer state: %w", errors.ErrUnsupported)
+	}
+	if len(rows.Keys) != len(r.r.tables) || len(rows.Values) != len(rows.Keys) {
+		return fmt.Errorf("rows: a lookup in %d tables of %d", len(rows.Keys), len(r.r.tables))
+	}
+	cached, asked := 0, 0
+	for i := range r.asks {
+		r.asks[i].begin()
+	}
+	for t, ids := range rows.Keys {
+		dim := r.r.dims[t]
+		if len(rows.Values[t]) != dim*len(ids) {
+			return fmt.Errorf("rows: %d numbers for %d ids of %d", len(rows.Values[t]), len(ids), dim)
+		}
+		for i, id := range ids {
+			if r.r.c.cache.get(r.key(t, id), rows.Values[t][i*dim:][:dim]) {
+				cached++
+				continue
+			}
+			asked++
+			a := &r.asks[native.PartOf(id, len(r.asks))]
+			m := &a.tables[t]
+			m.ids, m.at, a.some = append(m.ids, id), append(m.at, int32(i)), true
+		}
+	}
+	var err error
+	if asked > 0 {
+		err = r.ask(ctx, rows)
+	}
+	if o := r.r.c.o.Observer; o != nil {
+		o.Looked(r.r.name, cached, asked)
+	}
+	return err
+}
+
+func (r *Reader) key(table int, id int64) key { return key{r.r.first + uint32(table), id} }
+
+// begin empties an ask.
+func (a *ask) begin() {
+	a.some = false
+	for t := range a.tables {
+		m := &a.tables[t]
+		m.ids, m.at = m.ids[:0], m.at[:0]
+	}
+}
+
+// ask asks the shards for what is missing.
+func (r *Reader) ask(ctx context.Context, rows *param.Rows) error {
+	clear(r.errs)
+	var wg sync.WaitGroup
+	for i := range r.asks {
+		if r.asks[i].some {
+			wg.Go(func() { r.errs[i] = r.askShard(ctx, i, rows) })
+		}
+	}
+	wg.Wait()
+	var texts []string
+	code := codes.OK
+	for _, err := range r.errs {
+		if err != nil {
+			texts, code = append(texts, text(err)), status.Code(err)
+		}
+	}
+	if texts != nil {
+		return status.Error(code, strings.Join(texts, "; "))
+	}
+	return nil
+}
+
+// askShard asks a shard for what is missing of it, in as many calls as it takes.
+func (r *Reader) askShard(ctx context.Context, number int, rows *param.Rows) error {
+	a := &r.asks[number]
+	due := time.Now().Add(r.r.c.o.Timeout)
+	theirs, has := ctx.Deadline()
+	slow := !has || due.Before(theirs)
+	ctx, cancel := context.WithDeadline(ctx, due)
+	defer cancel()
+	for t, from := 0, 0; t < len(a.tables); {
+		t, from = r.next(a, t, from)
+		if len(a.parts) == 0 {
+			break
+		}
+		began := time.Now()
+		got, err := r.r.c.shards[number].rows.Lookup(ctx, &a.request, grpc.MaxCallRecvMsgSize(maxAnswer))
+		took := time.Since(began)
+		if o := r.r.c.o.Observer; o != nil {
+			o.Called(number, took, status.Code(err))
+		}
+		if err == nil {
+			err = r.take(a, got, rows)
+		}
+		if err != nil {
+			return r.failed(number, slow, err)
+		}
+		r.r.c.is(number, nil, took)
+	}
+	return nil
+}
+
+// failed is the error of a call to a shard, for who asks this server. slow: if the time is over, it is that of calls to shards, not that of who asks.
+func (r *Reader) failed(number int, slow bool, err error) error {
+	code := status.Code(err)
+	switch {
+	case code == codes.DeadlineExceeded && slow:
+		code, err = codes.Unavailable, fmt.Errorf("no answer within %s", r.r.c.o.Timeout)
+	case code == codes.DeadlineExceeded, code == codes.Canceled: // says nothing about the shard
+		return status.Errorf(code, "%s: %s", r.r.c.name(number), text(err))
+	case code == codes.ResourceExhausted, code == codes.DataLoss:
+	default: // also what it thinks of this server: that is no fault of who asks
+		code = codes.Unavailable
+	}
+	out := status.Errorf(code, "%s: %s", r.r.c.name(number), text(err))
+	r.r.c.is(number, out, 0)
+	return out
+}
+
+// next makes the request of a call from what is missing behind the ids of a table that were asked for, and returns how far it goes.
+func (r *Reader) next(a *ask, t, from int) (int, int) {
+	a.parts = a.parts[:0]
+	a.request.Model, a.request.Manifest, a.request.Tables = r.r.name, r.r.manifest, a.request.Tables[:0]
+	room := callBytes
+	for t < len(a.tables) {
+		m := &a.tables[t]
+		n := min(len(m.ids)-from, most(room, r.r.dims[t]))
+		if n > 0 {
+			k := len(a.parts)
+			if k == len(a.ids) {
+				a.ids = append(a.ids, &servingv1.Ids{})
+			}
+			one := a.ids[k]
+			one.Table, one.Dim, one.Ids = r.r.tables[t], uint32(r.r.dims[t]), m.ids[from:from+n]
+			a.parts, a.request.Tables = append(a.parts, part{t, from, from + n}), append(a.request.Tables, one)
+			room -= n * idBytes(r.r.dims[t])
+			from += n
+		}
+		if from < len(m.ids) {
+			break
+		}
+		t, from = t+1, 0
+		if room <= 0 {
+			break
+		}
+	}
+	return t, from
+}
+
+// take puts the rows of an answer where they belong, and into the cache.
+func (r *Reader) take(a *ask, got *servingv1.LookupResponse, rows *param.Rows) error {
+	if len(got.GetTables()) != len(a.parts) {
+		return status.Errorf(codes.DataLoss, "it answers with %d tables of %d", len(got.GetTables()), len(a.parts))
+	}
+	for k, p := range a.parts {
+		dim, b := r.r.dims[p.table], got.GetTables()[k].GetRows()
+		if len(b) != 4*dim*(p.to-p.from) {
+			return status.Errorf(codes.DataLoss, "it answers with %d bytes for %d rows of %d numbers of table %s", len(b), p.to-p.from, dim, r.r.tables[p.table])
+		}
+		m := &a.tables[p.table]
+		for i := p.from; i < p.to; i++ {
+			row := rows.Values[p.table][int(m.at[i])*dim:][:dim]
+			for j := range row {
+				row[j] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*j:]))
+			}
+			b = b[4*dim:]
+			r.r.c.cache.put(r.key(p.table, m.ids[i]), row)
+		}
+	}
+	return nil
+}
