@@ -38,7 +38,7 @@ type ChangesRequest struct {
 	Shards int
 }
 
-// Changes is what a shard answers. One answer has a piece of one table.
+// Changes is what a shard answers. One answer has a piece of one table. What it holds is only read: replicas in the process of the shard share it.
 //
 // A shard gives its changes in passes: all rows that had changed, and keys of rows that had gone, when the pass began, in pieces, each as it is when it is read. What
 // changes meanwhile comes again with the next pass. So a consumer that deals with every answer has, at the end of a pass, every change that was applied
@@ -63,6 +63,8 @@ type Changes struct {
 
 // CutOfShard is what a shard was at the moment of a cut beside its rows. Shards are cut each by itself: where every update has been applied, positions of all are the same.
 type CutOfShard struct {
+	// Age is how long before the answer the cut was: replicas share cuts that are a moment old.
+	Age time.Duration
 	// Generation is the cluster's.
 	Generation uint64
 	// Progress is what was applied.

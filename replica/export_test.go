@@ -17,6 +17,6 @@ func (r *Replica) Passes(from Source) *Passes {
 
 // Next takes what has changed since the pass before.
 func (p *Passes) Next(ctx context.Context) error {
-	_, err := p.f.pass(ctx, 0)
+	_, _, err := p.f.pass(ctx, 0)
 	return err
 }

@@ -76,19 +76,20 @@ func (r *Replica) follow(ctx context.Context, from Source, shards int) (err erro
 // shard follows one shard until the context ends. Errors: those that the whole following ends by.
 func (f *following) shard(ctx context.Context, s int) error {
 	for {
-		took, err := f.pass(ctx, s)
+		cut, took, err := f.pass(ctx, s)
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, max(f.r.o.Every-took, 2*took)); err != nil {
+		// Counted from the cut, so that replicas who share one share the next.
+		if err := pause(ctx, max(f.r.o.Every, 3*took)-time.Since(cut)); err != nil {
 			return err
 		}
 	}
 }
 
-// pass takes what has changed on a shard since the pass before, and returns how long that took, without waits for a shard that did not answer.
-func (f *following) pass(ctx context.Context, s int) (took time.Duration, err error) {
-	var began time.Time
+// pass takes what has changed on a shard since the pass before, and returns a time that the cut is not older than, by the clock here, and how long it took, without waits for a
+// shard that did not answer.
+func (f *following) pass(ctx context.Context, s int) (cut time.Time, took time.Duration, err error) {
 	var changes []*ps.Changes // of rows that there are
 	var all *part             // or all rows
 	stream := uint64(0)
@@ -100,40 +101,38 @@ func (f *following) pass(ctx context.Context, s int) (took time.Duration, err er
 	for {
 		c, asked, err := f.next(ctx, s)
 		if err != nil {
-			return 0, err
-		}
-		if began.IsZero() {
-			began = asked
+			return cut, 0, err
 		}
 		if c.All && (all == nil || c.Stream != stream) {
 			all.close()
 			all, changes, stream = newPart(f.r.layout), nil, c.Stream
 		}
 		if c.All != (all != nil) {
-			return 0, fmt.Errorf("replica: shard %d gave all of its rows in part: %w", s, ps.ErrRolledBack)
+			return cut, 0, fmt.Errorf("replica: shard %d gave all of its rows in part: %w", s, ps.ErrRolledBack)
 		}
 		of := all
 		if of == nil {
 			of = f.r.latest(s)
 		}
 		if of == nil {
-			return 0, fmt.Errorf("replica: shard %d gives changes of rows that it has not given: %w", s, ps.ErrRolledBack)
+			return cut, 0, fmt.Errorf("replica: shard %d gives changes of rows that it has not given: %w", s, ps.ErrRolledBack)
 		}
 		if err := of.check(c, f.place.DenseLen(s)); err != nil {
-			return 0, fmt.Errorf("shard %d: %w", s, err)
+			return cut, 0, fmt.Errorf("shard %d: %w", s, err)
 		}
 		if all == nil {
 			changes = append(changes, c)
 		} else if err := all.reserve([]*ps.Changes{c}); err != nil {
-			return 0, err
+			return cut, 0, err
 		} else {
 			all.deal(c)
 		}
 		if c.Whole {
-			err = f.r.take(s, all, changes, c.At, began)
+			cut = asked.Add(-c.At.Age)
+			err = f.r.take(s, all, changes, c.At, cut)
 		}
 		if took += time.Since(asked); c.Whole || err != nil {
-			return took, err
+			return cut, took, err
 		}
 	}
 }
@@ -181,8 +180,8 @@ func (r *Replica) newest(s int) *part {
 	return nil
 }
 
-// take applies a cut of a shard: all of its rows, or what has changed. Errors: [ps.ErrFull].
-func (r *Replica) take(s int, all *part, changes []*ps.Changes, at *ps.CutOfShard, asked time.Time) error {
+// take applies a cut of a shard, of that time: all of its rows, or what has changed. Errors: [ps.ErrFull].
+func (r *Replica) take(s int, all *part, changes []*ps.Changes, at *ps.CutOfShard, asOf time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if all != nil {
@@ -200,7 +199,7 @@ func (r *Replica) take(s int, all *part, changes []*ps.Changes, at *ps.CutOfShar
 		p.dense = at.Dense
 		r.number(p)
 	}
-	p.generation, p.progress, p.asOf = at.Generation, at.Progress, asked
+	p.generation, p.progress, p.asOf = at.Generation, at.Progress, asOf
 	r.show()
 	return nil
 }

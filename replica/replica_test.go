@@ -349,6 +349,57 @@ func TestAwayForLong(t *testing.T) {
 	})
 }
 
+// seen is a source that notes which rows each consumer was given last, by where they lie.
+type seen struct {
+	*shards
+	mu    sync.Mutex
+	given map[string]*int64
+}
+
+// ChangesFor implements [ps.ChangesSource].
+func (s *seen) ChangesFor(ctx context.Context, shard int, r ps.ChangesRequest) (*ps.Changes, error) {
+	a, err := s.shards.ChangesFor(ctx, shard, r)
+	if err == nil && len(a.Rows.Keys) > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.given[r.Consumer] = &a.Rows.Keys[0]
+	}
+	return a, err
+}
+
+// TestReplicasKeepTime: replicas that began at different moments come to share cuts, because each counts from the cut that it was given.
+func TestReplicasKeepTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		from := &seen{shards: w.from, given: map[string]*int64{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 3 {
+			time.Sleep(70 * time.Millisecond)
+			r := replica.New(replica.Options{Layout: w.job.Layout(), Name: fmt.Sprint(i)})
+			wg.Go(func() {
+				if err := r.Follow(ctx, from); !errors.Is(err, context.Canceled) {
+					t.Errorf("following has ended: %v", err)
+				}
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range 10 {
+			w.step()
+			time.Sleep(300 * time.Millisecond)
+		}
+		cancel()
+		wg.Wait()
+		if len(from.given) != 3 || from.given["0"] != from.given["1"] || from.given["0"] != from.given["2"] {
+			t.Error("replicas were given a cut each")
+		}
+	})
+}
+
 // TestLeaves: a replica that ends is no consumer any more.
 func TestLeaves(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Run("rows come and go", s.testRetention)
 	t.Run("changes of rows that come and go", s.testChangesRetained)
 	t.Run("cuts of rows that come and go", s.testCutsRetained)
+	t.Run("cuts that replicas share", s.testSharedCuts)
 	t.Run("torn batches are noticed", s.testTorn)
 	t.Run("model of the protocol", s.testModel)
 	for _, shards := range []int{1, 2, 5} {

@@ -214,6 +214,99 @@ func (s suite) followCuts(t *testing.T, j Job, shards int) {
 	}
 }
 
+// testSharedCuts: replicas that share cuts, and ask at their own pace, lose answers, begin again or stay away, have at the end of each pass what the shard was at its cut.
+func (s suite) testSharedCuts(t *testing.T) {
+	t.Parallel()
+	jobs := retentionJobs()
+	for name, j := range map[string]Job{"lasting": SmallJob(), "expiry": jobs["expiry"], "oldest": jobs["oldest"]} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.shareCuts(t, j)
+		})
+	}
+}
+
+func (s suite) shareCuts(t *testing.T, j Job) {
+	const shards, replicas = 2, 4
+	l, r := j.Layout(), rand.New(rand.NewPCG(4, 2))
+	c := s.must(t, coordinator.Options{Layout: l, NumShards: shards})
+	cl := client(t, c, "worker")
+	w, err := NewWorker(t.Context(), j, cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int64
+	for k := -j.NumIDs; k <= j.NumIDs; k++ {
+		ids = append(ids, k)
+	}
+	var moments []moment
+	lost := losing{c, r}
+	consumers, of := make([]*ps.Consumer, replicas), make([][]cutMirror, replicas)
+	begin := func(i int) { consumers[i] = ps.NewReplica(fmt.Sprint("replica ", i), lost, shards) }
+	for i := range replicas {
+		begin(i)
+		of[i] = make([]cutMirror, shards)
+	}
+	next := func(i, shard int) (whole bool) {
+		t.Helper()
+		var a *ps.Changes
+		if err := retry(func() (err error) { a, err = consumers[i].Next(t.Context(), shard); return err }); err != nil {
+			t.Fatal(err)
+		}
+		m := &of[i][shard]
+		if m.deal(a, len(l.Tables)); !a.Whole {
+			return false
+		}
+		at := slices.IndexFunc(moments, func(m moment) bool {
+			return !slices.ContainsFunc(j.Splits(), func(split string) bool {
+				return a.At.Progress[ps.SplitID{Source: Source, Split: split}] != m.progress[split]
+			})
+		})
+		if at < 0 {
+			t.Fatalf("replica %d: shard %d was never at %v", i, shard, a.At.Progress)
+		}
+		want := newWeights(len(l.Tables))
+		for tbl, rows := range moments[at].rows {
+			for k, row := range rows {
+				if ps.ShardOf(ps.Bucket(k), shards) == shard {
+					want[tbl][k] = row
+				}
+			}
+		}
+		if err := compareWeights(want, m.rows, j.Retention.Expires()); err != nil {
+			t.Fatalf("replica %d, shard %d at moment %d of %d: %v", i, shard, at, len(moments), err)
+		}
+		if diff := cmp.Diff(moments[at].dense[shard], m.dense); diff != "" {
+			t.Fatalf("replica %d, shard %d at moment %d of %d: dense tensors (-shard +replica):\n%s", i, shard, at, len(moments), diff)
+		}
+		return true
+	}
+	for more := true; more; {
+		if more, err = w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		moments = append(moments, momentOf(t, c, cl, l, shards, ids))
+		if r.IntN(3) == 0 { // all keep pace
+			for i := range replicas {
+				for shard := range shards {
+					for !next(i, shard) {
+					}
+				}
+			}
+		}
+		for range r.IntN(12) {
+			i := min(r.IntN(replicas), r.IntN(replicas)) // the last ones seldom
+			if r.IntN(50) == 0 {
+				begin(i)
+			}
+			next(i, r.IntN(shards))
+		}
+	}
+}
+
 // compareWeights compares rows; where rows expire, more may be there, which are told when their memory is freed.
 func compareWeights(want, got weights, expire bool) error {
 	for tbl := range want {

@@ -10,122 +10,158 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// passCut makes a pass a cut: rows are copied on write until they were given, as for a snapshot, those alone that the pass is to give.
+// passCut is a pass that is a cut: rows are copied on write until they were read, as for a snapshot, those alone that the pass gives. Answers are made as the first of those
+// who share it asks for them.
 type passCut struct {
-	tables []table.Cut // nil once all was given
-	left   []int       // rows of each that were not given yet, about
-	// expired are keys of rows that had expired at the cut, though nobody has removed them yet.
-	expired []int64
+	changes []*table.Changes // nil for all rows
 	at      *ps.CutOfShard
 	dense   uint64 // the version of the dense tensors at the cut
-	// last is the last answer, which cannot be made again.
-	last *ps.Changes
+	taken   time.Time
+	// bytes is what all answers take, about; keep says that they are kept until nobody reads the pass, in place of the last alone.
+	bytes int64
+	keep  bool
+	refs  int // how many read it, or may; under the node's lock
+
+	mu      sync.Mutex // after a consumer's and before the node's
+	answers []*ps.Changes
+	first   int // the number of the first of them
+	// tables are to be read from number table on; nil once all was read. left are the rows of each that were not, about.
+	tables []table.Cut
+	table  int
+	left   []int
+	// removed are the keys of the table that were not given yet; nil: they were not asked for.
+	removed []int64
+	// expired are keys of rows that had expired at the cut, though nobody has removed them yet.
+	expired []int64
+	err     error
 }
 
-// takePass begins a cut of what changes are, or of everything. It needs the lock.
-func (n *Node) takePass(c *consumer, changes []*table.Changes) *passCut {
-	k := &passCut{at: &ps.CutOfShard{Generation: n.generation, Progress: n.shard.Progress()}, dense: n.shard.version}
-	for t, of := range changes {
-		cut := n.shard.tables[t].Cut()
+// takePass begins a cut of what changes are, or of everything, for one who has a version of the dense tensors. It needs the lock.
+func (n *Node) takePass(all bool, changes []*table.Changes, dense uint64) *passCut {
+	k := &passCut{at: &ps.CutOfShard{Generation: n.generation, Progress: n.shard.Progress()}, dense: n.shard.version, taken: time.Now()}
+	for t, tab := range n.shard.tables {
+		cut := tab.Cut()
 		left := cut.Len()
-		if !c.all {
-			of.Limit(cut)
-			left = of.NumRows()
+		if !all {
+			changes[t].Limit(cut)
+			left = changes[t].NumRows()
+			k.changes = changes
 		}
 		table.WeightsOnly(cut)
 		table.Passed(cut, &k.expired)
 		k.tables, k.left = append(k.tables, cut), append(k.left, left)
+		k.bytes += int64(left) * int64(24+4*n.opts.Layout.Tables[t].Dim())
 	}
-	if k.dense != c.dense {
+	if k.dense != dense {
 		for i := range n.shard.dense {
 			k.at.Dense = append(k.at.Dense, n.shard.dense[i].weights...)
 		}
 	}
-	if c.patience == nil {
-		c.patience = time.AfterFunc(ps.MaxPass, func() { n.giveUpPass(c) })
-	}
 	return k
 }
 
-// endCut ends the cut of the pass under way, if there is one; l is the node's lock.
-func (c *consumer) endCut(l sync.Locker) {
-	if c.patience != nil {
-		c.patience.Stop()
-		c.patience = nil
-	}
-	if c.pass == nil || c.pass.cut == nil {
+// close ends the copies of rows; l is the node's lock. nil has none.
+func (p *passCut) close(l sync.Locker) {
+	if p == nil {
 		return
 	}
-	for _, t := range c.pass.cut.tables {
+	for _, t := range p.tables {
 		t.Close(l)
 	}
-	c.pass.cut.tables = nil
+	p.tables, p.answers = nil, nil
 }
 
-// giveUpPass ends a pass that nobody asks about: no rows are copied for it any more.
-func (n *Node) giveUpPass(c *consumer) {
-	n.use.RLock() // the tables stay
-	defer n.use.RUnlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gone || c.pass == nil || c.pass.cut == nil || c.pass.cut.tables == nil {
-		return
+// cutAnswer gives a replica the answer of its pass that follows what it has dealt with.
+func (n *Node) cutAnswer(ctx context.Context, c *consumer) (*ps.Changes, error) {
+	p := c.pass
+	a, err := p.last, error(nil)
+	if a == nil {
+		a, err = p.cut.answer(ctx, n, p.dealt)
 	}
-	n.mu.RLock()
-	left := ps.MaxPass - time.Since(c.asked)
-	n.mu.RUnlock()
-	if left > 0 {
-		c.patience.Reset(left)
-		return
+	if err != nil && context.Cause(ctx) == nil {
+		n.giveBack(c)
+		if c.all {
+			c.startOver()
+		}
+		return nil, fmt.Errorf("ps: shard %d of %d: what has changed for consumer %s: %w", n.opts.Index, n.numShards(), c.name, err)
 	}
-	n.giveBack(c)
-	if c.all { // what it was given is not whole
-		c.startOver()
+	if err != nil {
+		return nil, err
 	}
-	n.opts.Logger.Warn("a consumer of changes did not ask for the rest of what had changed, which comes again", "shard", n.opts.Index, "consumer", c.name, "after", ps.MaxPass)
+	out := *a
+	if p.given = p.dealt + 1; a.Whole && p.last == nil {
+		p.last = a
+		n.leave(c)
+	}
+	if a.At != nil {
+		at := *a.At
+		at.Age = time.Since(p.cut.taken)
+		out.At = &at
+	}
+	return &out, nil
 }
 
-// fillCut gives the next piece of a pass that is a cut.
-func (n *Node) fillCut(ctx context.Context, c *consumer, out *ps.Changes) error {
-	p, k := c.pass, c.pass.cut
-	for p.to = p.from; p.to.table < len(p.changes); p.to = p.place(p.to.table + 1) {
+// answer returns the answer of a number, which was given to somebody or comes next. Errors: the context's, [ps.ErrFull].
+func (p *passCut) answer(ctx context.Context, n *Node, number int) (*ps.Changes, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := number - p.first; i < len(p.answers) {
+		return p.answers[i], nil
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	a, err := p.next(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if !p.keep {
+		p.first += len(p.answers)
+		p.answers = p.answers[:0]
+	}
+	p.answers = append(p.answers, a)
+	return a, nil
+}
+
+// next makes the next answer.
+func (p *passCut) next(ctx context.Context, n *Node) (*ps.Changes, error) {
+	out := &ps.Changes{}
+	for ; p.table < len(p.tables); p.table, p.removed = p.table+1, nil {
 		if err := context.Cause(ctx); err != nil {
-			c.seq-- // nothing was given
-			return err
+			return nil, err // nothing was read
 		}
-		removed, spec := p.removed[p.to.table], n.opts.Layout.Tables[p.to.table]
+		cut, spec := p.tables[p.table], n.opts.Layout.Tables[p.table]
+		if p.removed == nil && p.changes != nil {
+			p.removed = p.changes[p.table].Removed()
+		}
 		most := int(max(1, min(answerRows, answerBytes/spec.RowBytes())))
-		out.Table = p.to.table
-		if some := min(most, len(removed)-p.to.removed); some > 0 {
-			out.Removed = append(out.Removed, removed[p.to.removed:][:some]...)
-			p.to.removed += some
-		}
-		out.Rows.Grow(max(0, min(most-len(out.Removed), k.left[p.to.table])), spec.Dim(), 0)
+		out.Table = p.table
+		some := min(most, len(p.removed))
+		out.Removed, p.removed = append(out.Removed, p.removed[:some]...), p.removed[some:]
+		out.Rows.Grow(max(0, min(most-len(out.Removed), p.left[p.table])), spec.Dim(), 0)
 		more := true
 		for more && len(out.Rows.Keys)+len(out.Removed) < most {
-			more = k.tables[p.to.table].Next(n.mu.RLocker(), &out.Rows, most-len(out.Rows.Keys)-len(out.Removed))
-			out.Removed, k.expired = append(out.Removed, k.expired...), k.expired[:0]
+			more = cut.Next(n.mu.RLocker(), &out.Rows, most-len(out.Rows.Keys)-len(out.Removed))
+			out.Removed, p.expired = append(out.Removed, p.expired...), p.expired[:0]
 		}
-		k.left[p.to.table] -= len(out.Rows.Keys)
-		if err := k.tables[p.to.table].Err(); err != nil {
-			n.giveBack(c)
-			if c.all {
-				c.startOver()
-			}
-			return fmt.Errorf("ps: shard %d of %d: what has changed for consumer %s: %w", n.opts.Index, n.numShards(), c.name, err)
+		p.left[p.table] -= len(out.Rows.Keys)
+		if p.err = cut.Err(); p.err != nil {
+			return nil, p.err
 		}
 		if more {
 			break
 		}
 		if len(out.Rows.Keys)+len(out.Removed) > 0 {
-			p.to = p.place(p.to.table + 1)
+			p.table, p.removed = p.table+1, nil
 			break
 		}
 	}
-	if out.Whole = p.to.table == len(p.changes); out.Whole {
-		out.At = k.at
-		c.endCut(&n.mu)
+	if out.Whole = p.table == len(p.tables); out.Whole {
+		out.At = p.at
+		for _, t := range p.tables {
+			t.Close(&n.mu)
+		}
+		p.tables = nil
 	}
-	k.last = out
-	return nil
+	return out, nil
 }

@@ -15,9 +15,14 @@ import (
 // shard that has begun again, gets all rows.
 type consumer struct {
 	name string
-	// trackers are those of the tables, under the node's lock; so is asked, when it asked last.
+	// replica says that its passes are cuts, which it shares with other replicas (sharing.go).
+	replica bool
+	// trackers are those of the tables, of a replica none, under the node's lock; so are asked, when it asked last, and of a replica the number of the newest shared cut that
+	// it has or is being given, and what it lacks of what had changed until then; nil: nothing.
 	trackers []*table.Tracker
 	asked    time.Time
+	at       uint64
+	owed     []*table.Changes
 	timer    *time.Timer
 
 	mu sync.Mutex // before the node's
@@ -34,13 +39,28 @@ type consumer struct {
 
 // pass gives what had changed at one moment: as rows are when they are read, or as they were at that moment (consumercuts.go).
 type pass struct {
+	cut *passCut // nil: rows are walked
+	// dealt answers of a cut were acknowledged, of those that were given. last is its last answer, once that was given.
+	dealt, given int
+	last         *ps.Changes
+	let          bool // the cut is not read any more
+
 	changes []*table.Changes // of each table
 	walks   []*table.Walk
 	starts  []table.Place
 	removed [][]int64
 	// from is where the last answer began, to where it ended.
 	from, to passPlace
-	cut      *passCut // nil: rows are walked
+}
+
+// acknowledge says that all was dealt with that was given, and reports whether that is all of the pass.
+func (p *pass) acknowledge() (ended bool) {
+	if p.cut != nil {
+		p.dealt = p.given
+		return p.last != nil
+	}
+	p.from = p.to
+	return p.from.table == len(p.walks)
 }
 
 // passPlace is how far a pass is: removed keys of a table were given before its rows.
@@ -67,38 +87,39 @@ func (n *Node) ChangesFor(ctx context.Context, r ps.ChangesRequest) (*ps.Changes
 		return &ps.Changes{}, err
 	}
 	defer c.mu.Unlock()
+	again := uint64(0)
 	switch {
 	case c.pass == nil:
-	case r.Cut != (c.pass.cut != nil):
-		n.giveBack(c)
 	case r.Stream == c.stream && r.Seq == c.seq:
-		if c.pass.from = c.pass.to; c.pass.from.table == len(c.trackers) {
+		if c.pass.acknowledge() {
 			n.endPass(c)
 		}
 	case r.Stream == c.stream && r.Seq == c.seq-1 && r.Seq > 0:
-		if r.Cut {
-			return c.pass.cut.last, nil
-		}
-		c.seq-- // the answer was lost
+		again = 1 // the answer was lost
 	default:
 		n.giveBack(c)
 	}
 	if r.Cut && r.Stream != c.stream {
 		c.startOver()
 	}
-	if c.pass == nil {
-		n.beginPass(c, r.Cut)
+	switch {
+	case c.pass != nil:
+	case r.Cut:
+		n.beginCutFor(c)
+	default:
+		n.beginPass(c)
 	}
-	c.seq++
-	out := &ps.Changes{Stream: c.stream, Seq: c.seq, All: c.all}
+	out := &ps.Changes{}
 	if r.Cut {
-		err = n.fillCut(ctx, c, out)
+		out, err = n.cutAnswer(ctx, c)
 	} else {
 		err = n.fillAnswer(ctx, c, r.Rows, out)
 	}
 	if err != nil {
 		return nil, err
 	}
+	c.seq += 1 - again
+	out.Stream, out.Seq, out.All = c.stream, c.seq, c.all
 	return out, nil
 }
 
@@ -124,12 +145,14 @@ func (n *Node) consumer(r ps.ChangesRequest) (*consumer, error) {
 		switch {
 		case c.gone: // it was forgotten meanwhile
 			c.mu.Unlock()
-		case r.Drop:
+		case r.Drop, r.Cut != c.replica: // or it is another one by the same name
 			n.mu.Lock()
 			n.dropConsumer(c)
 			n.mu.Unlock()
 			c.mu.Unlock()
-			return nil, nil
+			if r.Drop {
+				return nil, nil
+			}
 		default:
 			return c, nil
 		}
@@ -163,10 +186,12 @@ func (n *Node) registered(r ps.ChangesRequest) (*consumer, error) {
 	case len(n.consumers) >= ps.MaxConsumers:
 		return nil, fmt.Errorf("%s: it keeps changes for %d consumers; let one leave first (monolith ps changes JOB.yaml --consumer NAME --leave): %w", me, len(n.consumers), ps.ErrConsumers)
 	}
-	c = &consumer{name: r.Consumer, asked: time.Now()}
+	c = &consumer{name: r.Consumer, replica: r.Cut, asked: time.Now()}
 	c.startOver()
-	for t := range n.shard.tables {
-		c.trackers = append(c.trackers, n.shard.track(t))
+	if c.replica {
+		n.joinReplicas(c)
+	} else {
+		c.trackers = n.shard.track()
 	}
 	idle := n.opts.ConsumerIdle
 	c.timer = time.AfterFunc(idle, func() { n.forget(c) })
@@ -199,12 +224,15 @@ func (n *Node) forget(c *consumer) {
 // dropConsumer needs the lock, and that of the consumer or that nobody asks.
 func (n *Node) dropConsumer(c *consumer) {
 	c.timer.Stop()
-	c.endCut(nopLocker{})
+	n.letGo(c).close(nopLocker{})
 	c.gone, c.pass = true, nil
 	for _, k := range c.trackers {
 		k.Close()
 	}
 	delete(n.consumers, c.name)
+	if c.replica {
+		n.leaveReplicas()
+	}
 }
 
 // dropConsumers forgets all, because the rows are to be others. It needs the lock.
@@ -216,7 +244,10 @@ func (n *Node) dropConsumers() {
 
 // giveBack makes what a pass was to give count as changed again.
 func (n *Node) giveBack(c *consumer) {
-	c.endCut(&n.mu)
+	if c.pass.cut != nil {
+		n.giveBackCut(c)
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !c.all {
@@ -227,39 +258,39 @@ func (n *Node) giveBack(c *consumer) {
 	c.pass = nil
 }
 
-// beginPass takes what has changed since the pass before; cut says that the pass is one.
-func (n *Node) beginPass(c *consumer, cut bool) {
+// beginPass takes what has changed since the pass before.
+func (n *Node) beginPass(c *consumer) {
 	p := &pass{removed: make([][]int64, len(c.trackers))}
 	n.mu.Lock()
 	for _, k := range c.trackers {
-		if k.Lost() && !c.all {
-			c.startOver()
-			n.opts.Logger.Warn("more rows have gone than are remembered for a consumer of changes: it will be given all rows", "shard", n.opts.Index, "consumer", c.name)
+		if k.Since().Lost() && !c.all {
+			n.lostChanges(c)
 		}
 	}
 	for t, k := range c.trackers {
 		of := k.Take()
 		p.changes = append(p.changes, of)
-		if cut {
-			continue
-		}
 		if c.all {
 			of = nil
 		}
 		w := n.shard.walk(t, of)
 		p.walks, p.starts = append(p.walks, w), append(p.starts, w.Place())
 	}
-	p.from = p.place(0)
-	if cut {
-		p.cut = n.takePass(c, p.changes)
-	}
 	n.mu.Unlock()
+	p.from = p.place(0)
+	p.to = p.from
 	if !c.all {
 		for t, of := range p.changes {
 			p.removed[t] = of.Removed()
 		}
 	}
 	c.pass = p
+}
+
+// lostChanges makes a consumer begin again for whom not all keys of rows are remembered that have gone.
+func (n *Node) lostChanges(c *consumer) {
+	c.startOver()
+	n.opts.Logger.Warn("more rows have gone than are remembered for a consumer of changes: it will be given all rows", "shard", n.opts.Index, "consumer", c.name)
 }
 
 // place is where a table begins.
@@ -327,12 +358,15 @@ func (n *Node) without(tbl int, keys, dst []int64) []int64 {
 	return dst
 }
 
-// track begins to take note of what changes in a table, whatever its kind.
-func (s *Shard) track(t int) *table.Tracker {
-	if s.retained != nil {
-		return s.retained[t].Track(true)
+// track begins to take note of what changes in the tables, whatever their kind.
+func (s *Shard) track() (of []*table.Tracker) {
+	for _, t := range s.plain {
+		of = append(of, t.Track(true))
 	}
-	return s.plain[t].Track(true)
+	for _, t := range s.retained {
+		of = append(of, t.Track(true))
+	}
+	return of
 }
 
 // walk reads a table, whatever its kind. It may overlap lookups.

@@ -87,6 +87,7 @@ type Node struct {
 	cut   uint64
 	// consumers are those whom changes are kept for, by name.
 	consumers map[string]*consumer
+	sharing   sharing // among replicas
 	// tracked is the snapshot since which the changes of rows are known; 0: they are not.
 	tracked uint64
 	// replica applies what a standby receives.

@@ -29,9 +29,17 @@ func (c *Changes) NumRows() int {
 
 // Removed returns the keys of rows that were removed, in the order of [Hash], each once. Some of them may have a row again.
 func (c *Changes) Removed() []int64 {
-	slices.SortFunc(c.removed, func(a, b int64) int { return cmp.Compare(Hash(a), Hash(b)) })
-	c.removed = slices.Compact(c.removed)
-	return c.removed
+	out := slices.Clone(c.removed)
+	slices.SortFunc(out, func(a, b int64) int { return cmp.Compare(Hash(a), Hash(b)) })
+	return slices.Compact(out)
+}
+
+// Lost reports whether removed keys are missing, so that everything may have changed.
+func (c *Changes) Lost() bool { return c.lost }
+
+// Clone returns a copy.
+func (c *Changes) Clone() *Changes {
+	return &Changes{rows: slices.Clone(c.rows), removed: slices.Clone(c.removed), lost: c.lost, listed: c.listed, keys: slices.Clone(c.keys), ids: slices.Clone(c.ids)}
 }
 
 func (c *Changes) has(id uint32) bool {
@@ -98,7 +106,7 @@ const leastListed = 1024
 
 // Track begins to take note of which rows change, from now on. A bounded tracker is for changes that are taken often: it lists the rows while they are few, in 12 bytes for each,
 // so that what they cost goes by their number and not by that of all rows. It remembers about as many removed keys as there are rows; where
-// more are removed it has lost them, and everything may have changed ([Tracker.Lost]).
+// more are removed it has lost them, and everything may have changed ([Changes.Lost]).
 func (t *Mem) Track(bounded bool) *Tracker {
 	k := &Tracker{t: t, bounded: bounded}
 	k.Take()
@@ -109,8 +117,9 @@ func (t *Mem) Track(bounded bool) *Tracker {
 // Take returns what has changed since it, or [Mem.Track], was called last, and begins again.
 func (k *Tracker) Take() *Changes {
 	c := k.since
-	k.since = &Changes{listed: k.bounded}
-	if c != nil && c.listed { // as many may come again
+	// As many may come again, which would be listed in vain where they were too many.
+	k.since = &Changes{listed: k.bounded && (c == nil || c.listed || c.NumRows() <= k.mostListed())}
+	if c != nil && c.listed {
 		k.since.keys, k.since.ids = make([]int64, 0, len(c.keys)+len(c.keys)/8), make([]uint32, 0, len(c.keys)+len(c.keys)/8)
 	}
 	k.since.fit(k.t.slabs.cap)
@@ -120,18 +129,31 @@ func (k *Tracker) Take() *Changes {
 // Return makes changes that were taken count again, beside those since.
 func (k *Tracker) Return(c *Changes) {
 	k.since.unlist()
-	k.since.fit(64 * len(c.rows))
-	for i, w := range c.rows {
-		k.since.rows[i] |= w
+	k.Join(k.since, c)
+}
+
+// Since are the changes since Take, or [Mem.Track], was called last. They are the tracker's, which adds to them.
+func (k *Tracker) Since() *Changes { return k.since }
+
+// Join makes changes those of a later time too: c has then what has changed in either. Both are of the tracker's table.
+func (k *Tracker) Join(c, later *Changes) {
+	c.fit(64 * len(later.rows))
+	if c.listed && later.listed && len(later.removed) == 0 && !later.lost { // no listed row has gone, whose number might be another's
+		c.list(later.keys, later.ids, k.mostListed())
+	} else {
+		c.unlist()
+		for i, w := range later.rows {
+			c.rows[i] |= w
+		}
 	}
-	k.since.lost = k.since.lost || c.lost
-	for _, key := range c.removed {
-		k.removed(key)
+	c.lost = c.lost || later.lost
+	for _, key := range later.removed {
+		k.remove(c, key)
 	}
 }
 
-// Lost reports whether removed keys are missing in what was noted since the last Take.
-func (k *Tracker) Lost() bool { return k.since.lost }
+// mostListed is how many rows are listed.
+func (k *Tracker) mostListed() int { return max(leastListed, k.t.len/listShare) }
 
 // Close ends it. It may be called more than once.
 func (k *Tracker) Close() {
@@ -141,8 +163,8 @@ func (k *Tracker) Close() {
 // leastRemoved is how many removed keys a bounded tracker remembers in any case.
 const leastRemoved = 1 << 16
 
-func (k *Tracker) removed(key int64) {
-	c := k.since
+// remove takes note of a key among changes.
+func (k *Tracker) remove(c *Changes, key int64) {
 	switch {
 	case c.lost:
 	case k.bounded && len(c.removed) >= max(leastRemoved, k.t.len):
@@ -160,7 +182,7 @@ func (t *Mem) noteChanged(keys []int64, ids []uint32) {
 			c.fit(t.slabs.cap)
 		}
 		if c.listed {
-			c.list(keys, ids, max(leastListed, t.len/listShare))
+			c.list(keys, ids, k.mostListed())
 			continue
 		}
 		rows := c.rows
@@ -176,6 +198,6 @@ func (t *Mem) noteRemoved(key int64, id uint32) {
 		if c := k.since; c.listed && c.has(id) { // the number may come to be another row's
 			c.unlist()
 		}
-		k.removed(key)
+		k.remove(k.since, key)
 	}
 }

@@ -47,7 +47,7 @@ func TestChanges(t *testing.T) {
 			tab.Apply(u)
 		}
 		for round := range 12 {
-			quiet := lists && r.IntN(3) > 0 // nothing goes, so that what changes stays listed
+			quiet := lists && r.IntN(8) > 0 // nothing goes, so that what changes stays listed
 			apply(r.IntN(1500))
 			if round == 0 {
 				apply(20_000)
@@ -126,5 +126,90 @@ func TestChanges(t *testing.T) {
 	}
 	if cuts[true] < 5 || cuts[false] < 5 {
 		t.Errorf("cuts by lists and without: %v", cuts)
+	}
+}
+
+// TestJoin joins the changes of several times, of rows that come and go under numbers that others had, and reads a cut limited to them beside a set of keys.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	listed := map[bool]int{}
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		tab := table.New(adagrad(1), seed, nil)
+		tracker := tab.Track(true)
+		removals := seed%2 == 0
+		apply := func(n int) (keys []int64) {
+			for _, k := range r.Perm(2000)[:n] {
+				keys = append(keys, int64(k))
+			}
+			tab.Apply(table.Update{LR: 1, Keys: keys, Counts: make([]uint32, n), Grads: make([]float32, n)})
+			return keys
+		}
+		apply(1500)
+		for range 2 { // what comes after many is not listed
+			tracker.Take()
+		}
+		want, gone := map[int64]bool{}, map[int64]bool{}
+		all := &table.Changes{}
+		for part := range 4 {
+			if removals && r.IntN(2) == 0 {
+				for _, k := range r.Perm(2000)[:20] {
+					if tab.Remove([]int64{int64(k)}) > 0 {
+						delete(want, int64(k))
+						gone[int64(k)] = true
+					}
+				}
+			}
+			for _, k := range apply(r.IntN(60)) {
+				want[k] = true
+			}
+			switch part {
+			case 0:
+				all = tracker.Take()
+			case 3:
+				tracker.Join(all, tracker.Since())
+			default:
+				tracker.Join(all, tracker.Take())
+			}
+			if part < 3 {
+				all = all.Clone()
+			}
+		}
+		listed[all.Listed()]++
+		cut := tab.Cut()
+		all.Limit(cut)
+		var lock sync.Mutex
+		var rows table.Rows
+		for cut.Next(&lock, &rows, 100) {
+		}
+		cut.Close(&lock)
+		got := map[int64]bool{}
+		for _, k := range rows.Keys {
+			if got[k] {
+				t.Errorf("seed %d: key %d is read twice", seed, k)
+			}
+			if got[k] = true; !want[k] && len(gone) == 0 {
+				t.Errorf("seed %d: key %d has not changed", seed, k)
+			}
+			var row table.Rows
+			if !tab.Get(k, &row) {
+				t.Errorf("seed %d: key %d has no row", seed, k)
+			}
+		}
+		for k := range want {
+			if !got[k] {
+				t.Errorf("seed %d: key %d has changed and is not read", seed, k)
+			}
+		}
+		removed := all.Removed()
+		for k := range gone {
+			if !slices.Contains(removed, k) {
+				t.Errorf("seed %d: key %d was removed, which is not said", seed, k)
+			}
+		}
+		tab.Close()
+	}
+	if listed[true] < 5 || listed[false] < 5 {
+		t.Errorf("listed and not: %v", listed)
 	}
 }

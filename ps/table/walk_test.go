@@ -122,20 +122,20 @@ func TestBoundedTracker(t *testing.T) {
 	}
 	tab.Apply(u)
 	tab.Remove(u.Keys[:60_000])
-	if c := bounded.Take(); bounded.Lost() || len(c.Removed()) != 60_000 {
+	if c := bounded.Take(); bounded.Since().Lost() || len(c.Removed()) != 60_000 {
 		t.Errorf("%d of 60,000 removed keys are remembered", len(c.Removed()))
 	}
 	tab.Remove(u.Keys[60_000:])
 	tab.Apply(u)
 	tab.Remove(u.Keys)
-	if !bounded.Lost() || all.Lost() {
-		t.Errorf("lost: %v, %v without a bound", bounded.Lost(), all.Lost())
+	if !bounded.Since().Lost() || all.Since().Lost() {
+		t.Errorf("lost: %v, %v without a bound", bounded.Since().Lost(), all.Since().Lost())
 	}
 	c := bounded.Take()
-	if bounded.Lost() {
+	if bounded.Since().Lost() {
 		t.Error("lost for ever")
 	}
-	if bounded.Return(c); !bounded.Lost() {
+	if bounded.Return(c); !bounded.Since().Lost() {
 		t.Error("what was lost is forgotten by giving it back")
 	}
 	if got := len(all.Take().Removed()); got != n {

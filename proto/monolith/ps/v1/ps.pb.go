@@ -2721,10 +2721,12 @@ func (x *ChangesResponse) GetAt() *CutOfShard {
 }
 
 type CutOfShard struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	Progress      []*Split               `protobuf:"bytes,2,rep,name=progress,proto3" json:"progress,omitempty"`
-	Dense         []float32              `protobuf:"fixed32,3,rep,packed,name=dense,proto3" json:"dense,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Progress   []*Split               `protobuf:"bytes,2,rep,name=progress,proto3" json:"progress,omitempty"`
+	Dense      []float32              `protobuf:"fixed32,3,rep,packed,name=dense,proto3" json:"dense,omitempty"`
+	// How long before the answer the cut was.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2778,6 +2780,13 @@ func (x *CutOfShard) GetDense() []float32 {
 		return x.Dense
 	}
 	return nil
+}
+
+func (x *CutOfShard) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
 }
 
 type InfoRequest struct {
@@ -4416,14 +4425,15 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05table\x18\x05 \x01(\rR\x05table\x12(\n" +
 	"\x04rows\x18\x06 \x01(\v2\x14.monolith.ps.v1.RowsR\x04rows\x12\x18\n" +
 	"\aremoved\x18\a \x03(\x10R\aremoved\x12*\n" +
-	"\x02at\x18\b \x01(\v2\x1a.monolith.ps.v1.CutOfShardR\x02at\"u\n" +
+	"\x02at\x18\b \x01(\v2\x1a.monolith.ps.v1.CutOfShardR\x02at\"\x92\x01\n" +
 	"\n" +
 	"CutOfShard\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x121\n" +
 	"\bprogress\x18\x02 \x03(\v2\x15.monolith.ps.v1.SplitR\bprogress\x12\x14\n" +
-	"\x05dense\x18\x03 \x03(\x02R\x05dense\"\r\n" +
+	"\x05dense\x18\x03 \x03(\x02R\x05dense\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"\r\n" +
 	"\vInfoRequest\"\x8c\x02\n" +
 	"\fInfoResponse\x12\x1e\n" +
 	"\n" +
