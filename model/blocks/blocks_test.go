@@ -131,9 +131,10 @@ func TestKindsFollowReference(t *testing.T) {
 		"lhuc":           {block("k", &blocks.LHUC{Layers: layers, Gate: 2}, "v", "age")},
 		"cosine":         {block("k", &blocks.Cosine{Factor: 2}, "recent", "price")},
 
-		"pool":      {block("a", &blocks.Pool{}, "seen"), block("b", &blocks.Pool{By: "mean"}, "seen"), block("k", &blocks.Sum{}, "a", "b")},
-		"attention": {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: 3}, "q", "seen"), block("b", &blocks.Attention{Hidden: 3, Activation: "prelu"}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
-		"dien":      {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
+		"pool":             {block("a", &blocks.Pool{}, "seen"), block("b", &blocks.Pool{By: "mean"}, "seen"), block("c", &blocks.Pool{By: "sqrtn"}, "seen"), block("k", &blocks.Sum{}, "a", "b", "c")},
+		"attention":        {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: 3}, "q", "seen"), block("b", &blocks.Attention{Hidden: 3, Activation: "prelu"}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
+		"target_attention": {block("k", &blocks.TargetAttention{Heads: 2, Width: 3}, "tags", "seen")},
+		"dien":             {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
 
 		"mmoe":      {block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
 		"ple":       {block("m", &blocks.PLE{Tasks: tasks, Experts: 1, OwnExperts: 1, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
@@ -294,10 +295,10 @@ func TestFaults(t *testing.T) {
 			[]string{`blocks[9].kind: of block "m" names a value "p", which is there already`, `blocks[9].kind: of block "m" names a value "q r"`},
 		},
 		"settings": {
-			all(block("a", &blocks.Activation{Function: "tanh"}, "x"), block("s", &blocks.SelfAttention{Layers: 1, Heads: 3, Width: 4}, "v"), block("f", &blocks.Fusion{Heads: 3}, "pair", "recent"), block("t", &blocks.Tokens{Tokens: 99, Width: 1}, "x"),
+			all(block("a", &blocks.Activation{Function: "leaky_rely"}, "x"), block("s", &blocks.SelfAttention{Layers: 1, Heads: 3, Width: 4}, "v"), block("f", &blocks.Fusion{Heads: 3}, "pair", "recent"), block("t", &blocks.Tokens{Tokens: 99, Width: 1}, "x"),
 				block("r", &blocks.RankMixer{Expansion: 1}, "pair", "recent"), block("z", &blocks.PLE{Tasks: blocks.Tasks{Tasks: []string{"p"}}}, "x"), out("a", "s", "f", "t", "r", "z.p")), head,
 			nil,
-			[]string{`activation "tanh" is none of relu`, `width 4 does not divide among heads 3`, `inputs of 8 and 4 numbers do not divide among heads 3`, `its inputs have 21 numbers, which make no 99 tokens`, `vectors of 4 numbers do not divide among the 3 of them`, `experts and levels are at least one each`},
+			[]string{`activation "leaky_rely" is unknown, did you mean "leaky_relu"?`, `width 4 does not divide among heads 3`, `inputs of 8 and 4 numbers do not divide among heads 3`, `its inputs have 21 numbers, which make no 99 tokens`, `vectors of 4 numbers do not divide among the 3 of them`, `experts and levels are at least one each`},
 		},
 	}
 	for name, test := range tests {

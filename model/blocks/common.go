@@ -4,39 +4,27 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
 )
 
-// activation is the function of a name; nil for none. An unknown name is a fault.
+// activation is the function of a name, of those of package layer. An unknown name is a fault.
 func (s *Site) activation(name string) layer.Activation {
-	plain := func(of func(graph.Node) graph.Node) layer.Activation {
-		return func(_ *graph.Builder, _ string, x graph.Node, _ layer.Rule) graph.Node { return of(x) }
+	f := layer.ActivationNamed(name)
+	if f == nil {
+		s.Fault("activation %q is unknown%s", name, nearest.Suggest(name, layer.Activations()))
+		f = layer.ActivationNamed("linear")
 	}
-	switch name {
-	case "relu":
-		return plain(s.Relu)
-	case "sigmoid":
-		return plain(s.Sigmoid)
-	case "softmax":
-		return plain(s.Softmax)
-	case "prelu":
-		return layer.PReLU
-	case "gelu":
-		return layer.GELU
-	case "none":
-		return plain(func(x graph.Node) graph.Node { return x })
-	}
-	s.Fault("activation %q is none of relu, sigmoid, prelu, gelu, softmax, none", name)
-	return plain(func(x graph.Node) graph.Node { return x })
+	return f
 }
 
 // Layers are the settings of a multi-layer perceptron.
 type Layers struct {
 	// Hidden are the widths of the layers, from the input on.
 	Hidden []int `yaml:"hidden" required:"true" min:"1" max:"65536"`
-	// Activation is behind each layer.
-	Activation string `yaml:"activation" default:"relu" enum:"relu|sigmoid|prelu|gelu|none"`
+	// Activation is behind each layer; docs/models.md has the formulas.
+	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
 	// BatchNorm normalises each layer by its batch's mean and variance, before the activation.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
@@ -51,8 +39,8 @@ func (l *Layers) config(s *Site) layer.MLPConfig {
 type Dense struct {
 	// Units is how many numbers it gives.
 	Units int `yaml:"units" short:"true" required:"true" min:"1" max:"65536"`
-	// Activation is behind it.
-	Activation string `yaml:"activation" default:"none" enum:"relu|sigmoid|prelu|gelu|softmax|none"`
+	// Activation is behind it; linear: none.
+	Activation string `yaml:"activation" default:"linear" enum:"@activations"`
 }
 
 // Wants implements [Kind].
@@ -60,7 +48,7 @@ func (*Dense) Wants() []Input { return anyValues() }
 
 // Build implements [Kind].
 func (k *Dense) Build(s *Site) []Value {
-	return row(s.activation(cmp.Or(k.Activation, "none"))(s.Builder, s.Name, layer.Dense(s.Builder, s.Name, s.Join().Node, k.Units, s.Rule), s.Rule))
+	return row(s.activation(cmp.Or(k.Activation, "linear"))(s.Builder, s.Name, layer.Dense(s.Builder, s.Name, s.Join().Node, k.Units, s.Rule), s.Rule))
 }
 
 // MLP is [layer.MLP] over all inputs side by side: [rows, n] -> [rows, last of hidden], or over entries.
@@ -85,7 +73,7 @@ func (k *MLP) Build(s *Site) []Value {
 // Activation is a function of each number.
 type Activation struct {
 	// Function is the function. sigmoid gives numbers from 0 to 1, softmax shares of 1 among the numbers of each row, or in each column among the entries of a row.
-	Function string `yaml:"function" short:"true" required:"true" enum:"relu|sigmoid|prelu|gelu|softmax"`
+	Function string `yaml:"function" short:"true" required:"true" enum:"@activations"`
 }
 
 // Wants implements [Kind].

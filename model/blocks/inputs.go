@@ -126,8 +126,8 @@ func (k *Linear) Build(s *Site) []Value {
 
 // Pool makes one vector of the entries of a sequence: [entries, dim] -> [rows, dim], zeros where there are none.
 type Pool struct {
-	// By is how: their sum, their mean, the largest number of each column, or the last entry.
-	By string `yaml:"by" short:"true" default:"sum" enum:"sum|mean|max|last"`
+	// By is how: their sum, their mean, their sum divided by the root of their number, the largest number of each column, or the last entry.
+	By string `yaml:"by" short:"true" default:"sum" enum:"sum|mean|sqrtn|max|last"`
 }
 
 // Wants implements [Kind].
@@ -146,13 +146,11 @@ type Attention struct {
 	// Hidden is the width of the hidden layer that weighs an entry.
 	Hidden int `yaml:"hidden" default:"36" min:"1" max:"65536"`
 	// Activation is behind it; that of DIN is prelu.
-	Activation string `yaml:"activation" default:"sigmoid" enum:"relu|sigmoid|prelu|gelu|none"`
+	Activation string `yaml:"activation" default:"sigmoid" enum:"@activations"`
 }
 
 // Wants implements [Kind].
-func (*Attention) Wants() []Input {
-	return []Input{{Name: "query", Form: Rows}, {Name: "entries", Form: Entries}}
-}
+func (*Attention) Wants() []Input { return sequenced() }
 
 // Build implements [Kind].
 func (k *Attention) Build(s *Site) []Value {
@@ -165,6 +163,28 @@ func (k *Attention) Build(s *Site) []Value {
 	return row(layer.Attention(s.Builder, s.Name, query.Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
 }
 
+// TargetAttention is [layer.TargetAttention]: query [rows, n] and entries [entries, m] -> [rows, n].
+type TargetAttention struct {
+	// Heads is how many heads there are.
+	Heads int `yaml:"heads" default:"2" min:"1" max:"64"`
+	// Width is how many numbers each compares.
+	Width int `yaml:"width" default:"16" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*TargetAttention) Wants() []Input { return sequenced() }
+
+// Build implements [Kind].
+func (k *TargetAttention) Build(s *Site) []Value {
+	entries, cfg := s.Inputs[1], layer.TargetAttentionConfig{Heads: k.Heads, Width: k.Width, Rule: s.Rule}
+	return row(layer.TargetAttention(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
+}
+
+// sequenced are the inputs of kinds that look through a sequence for something else in the row.
+func sequenced() []Input {
+	return []Input{{Name: "query", Form: Rows}, {Name: "entries", Form: Entries}}
+}
+
 // DIEN is [layer.DIEN]: query [rows, n] and entries [entries, m] -> [rows, width]. Models that have it are exported as native alone.
 type DIEN struct {
 	// Width is that of the states; 0: that of the entries.
@@ -172,9 +192,7 @@ type DIEN struct {
 }
 
 // Wants implements [Kind].
-func (*DIEN) Wants() []Input {
-	return []Input{{Name: "query", Form: Rows}, {Name: "entries", Form: Entries}}
-}
+func (*DIEN) Wants() []Input { return sequenced() }
 
 // Build implements [Kind].
 func (k *DIEN) Build(s *Site) []Value {
