@@ -26,7 +26,7 @@ model: {shared_bottom: {dim: 4, hidden: [8]}}
 func TestHeadFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ old, with, want string }{
-		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson, batch_softmax, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
+		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson, softmax, batch_softmax, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
 		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
 		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
 		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},
@@ -41,6 +41,10 @@ func TestHeadFaults(t *testing.T) {
 		{"loss: huber", "loss: huber, sample_rate: 0.5", `heads[1].sample_rate: is 0.5, but huber does not support sampled negatives`},
 		{"loss: huber", "loss: huber, group: user", `heads[1].group: is "user", but huber does not compare examples; use bpr, pairwise_hinge, lambda_rank, list_softmax`},
 		{"loss: huber", "loss: bpr, group: usr", `heads[1].group: `},
+		{"loss: huber", "loss: softmax", `heads[1].classes: is 0, and softmax tells two or more apart; say how many labels there are: those of n classes are 0 to n-1`},
+		{"loss: huber", "loss: softmax, classes: 1025", `heads[1].classes: is 1025`},
+		{"loss: huber", "loss: huber, classes: 3", `heads[1].classes: is 3, but huber is not of classes; use softmax`},
+		{"loss: huber", "loss: softmax, classes: 3, metrics: [calibration]", `heads[1].metrics[0]: is calibration, which is not of several classes, as softmax predicts; take of accuracy, log_loss, auc`},
 		{"loss: huber", "loss: huber, weight: 0", `heads[1].weight: is 0, must be above 0`},
 		{"heads:", "  label: bought\nheads:", `parse.label: is the label of a job without heads; each of heads has its own`},
 		{"model:", "eval: {source: {text: {files: [y]}}}\ntrain: {early_stop: {metric: seconds.auc}}\nmodel:", `train.early_stop.metric: is seconds.auc, which the heads' metrics do not compute; did you mean`},
@@ -59,5 +63,11 @@ func TestHeadFaults(t *testing.T) {
 	}
 	if _, err := wiring.Model(cfg); err == nil || !strings.Contains(err.Error(), "deepfm has one head of width 1, not 2; use shared_bottom") {
 		t.Errorf("two heads of deepfm: %v", err)
+	}
+	if cfg, err = job.Decode([]byte(strings.NewReplacer("\n  - {name: click, metrics: [auc]}", "", "loss: huber", "loss: softmax, classes: 3", "shared_bottom: {dim: 4, hidden: [8]}", "fm: {}").Replace(headsJob)), "heads.yaml", job.LoadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wiring.Model(cfg); err == nil || !strings.Contains(err.Error(), `fm has one head of width 1, and head "seconds" is 3 wide; use shared_bottom`) {
+		t.Errorf("classes of fm: %v", err)
 	}
 }

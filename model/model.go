@@ -4,6 +4,8 @@
 package model
 
 import (
+	"strconv"
+
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/param"
 )
@@ -75,6 +77,27 @@ func (h Head) FindLoss() (*loss.Loss, error) {
 		return h.Own, nil
 	}
 	return loss.Find(h.Loss)
+}
+
+// ClassLabels are the labels of the classes that a prediction tells apart, as text: "0" and "1" of a head of one probability, that of "1", and of a head that learns several
+// classes the number of each, in the order of its predictions. nil: the head does not predict classes.
+func (h Head) ClassLabels() []string {
+	h = h.WithDefaults()
+	l, err := h.FindLoss()
+	n := h.Width
+	switch {
+	case err != nil:
+		return nil
+	case l.Link == loss.Sigmoid && h.Width == 1:
+		n = 2
+	case !l.Classes:
+		return nil
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = strconv.Itoa(i)
+	}
+	return out
 }
 
 // WithDefaults returns a copy in which every zero field has its default.

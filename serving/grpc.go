@@ -449,10 +449,14 @@ func (p *predictionService) Classify(ctx context.Context, r *tfs.ClassificationR
 
 func (p *predictionService) classify(ctx context.Context, m *tfs.ModelSpec, input *tfs.Input, api string) (out *tfs.ClassificationResult, spec *tfs.ModelSpec, err error) {
 	err = p.head(ctx, m, input, SignatureClassify, api, func(v *Version, a *answer, head int) {
-		classes := v.classes(head)
+		scores, classes := v.scores(a, head), v.classes[head]
 		out, spec = &tfs.ClassificationResult{}, specOf(m, a.version, SignatureClassify+"/"+v.heads[head].Name)
-		for _, x := range a.heads[head] {
-			out.Classifications = append(out.Classifications, &tfs.Classifications{Classes: []*tfs.Class{{Label: classes[0], Score: 1 - x}, {Label: classes[1], Score: x}}})
+		for at := 0; at < len(scores); at += len(classes) {
+			row := &tfs.Classifications{}
+			for i, class := range classes {
+				row.Classes = append(row.Classes, &tfs.Class{Label: class, Score: scores[at+i]})
+			}
+			out.Classifications = append(out.Classifications, row)
 		}
 	})
 	return out, spec, err

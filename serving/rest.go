@@ -306,8 +306,15 @@ func (s *Server) answerJSON(ctx context.Context, raw []byte, t target) (body []b
 			return nil
 		}
 		head, err := v.headOf(t.verb, q.Signature)
-		body = writeResults(a.heads[head], v.classes(head), t.verb == "classify")
-		return err
+		if err != nil {
+			return err
+		}
+		if t.verb == "classify" {
+			body = writeClasses(v.scores(a, head), v.classes[head])
+		} else {
+			body = append(appendNumbers([]byte(`{"results":`), a.heads[head]), '}')
+		}
+		return nil
 	})
 	return body, err
 }
@@ -674,24 +681,20 @@ func (v *Version) writePredictions(a *answer, byRow bool) []byte {
 	return append(b, "]}"...)
 }
 
-// writeResults writes the answer to :classify and :regress.
-func writeResults(values []float32, classes []string, classify bool) []byte {
+// writeClasses writes the answer to :classify, of each example its classes with their scores.
+func writeClasses(scores []float32, classes []string) []byte {
 	b := []byte(`{"results":[`)
-	for r, x := range values {
-		if r > 0 {
+	for at := 0; at < len(scores); at += len(classes) {
+		if at > 0 {
 			b = append(b, ',')
 		}
-		if !classify {
-			b = appendNumber(b, x)
-			continue
-		}
 		b = append(b, '[')
-		for i, score := range []float32{1 - x, x} {
+		for i, class := range classes {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(appendText(append(b, '['), []byte(classes[i])), ',')
-			b = append(appendNumber(b, score), ']')
+			b = append(appendText(append(b, '['), []byte(class)), ',')
+			b = append(appendNumber(b, scores[at+i]), ']')
 		}
 		b = append(b, ']')
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/monolith-go/monolith/internal/instance"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
-	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
@@ -124,10 +123,10 @@ func (v *Version) signatures() []signature {
 	out := []signature{raw, features}
 	examples := []tensorInfo{{"inputs", dtString, []int64{-1}}}
 	for i, h := range v.heads {
-		if v.classes(i) != nil {
+		if n := int64(len(v.classes[i])); n > 0 {
 			out = append(out, signature{
 				SignatureClassify + "/" + h.Name, methodClassify, examples,
-				[]tensorInfo{{"classes", dtString, []int64{-1, 2}}, {"scores", dtFloat, []int64{-1, 2}}},
+				[]tensorInfo{{"classes", dtString, []int64{-1, n}}, {"scores", dtFloat, []int64{-1, n}}},
 			})
 		}
 		if h.Width == 1 {
@@ -137,13 +136,17 @@ func (v *Version) signatures() []signature {
 	return out
 }
 
-// classes are the labels of a head that gives a probability, nil for another.
-func (v *Version) classes(head int) []string {
-	h := v.heads[head]
-	if l, err := h.FindLoss(); err != nil || l.Link != loss.Sigmoid || h.Width != 1 {
-		return nil
+// scores are those of the classes of a head in an answer, [rows, classes]: of one probability what is missing to 1 and it.
+func (v *Version) scores(a *answer, head int) []float32 {
+	values := a.heads[head]
+	if v.heads[head].Width > 1 {
+		return values
 	}
-	return []string{"0", "1"}
+	out := make([]float32, 0, 2*len(values))
+	for _, p := range values {
+		out = append(out, 1-p, p)
+	}
+	return out
 }
 
 // headOf finds the head that a classification or regression is asked of: by the signature's name, or without one the only one that fits.
@@ -151,7 +154,7 @@ func (v *Version) headOf(kind, name string) (int, error) {
 	var fits []string
 	at := map[string]int{}
 	for i, h := range v.heads {
-		if kind == SignatureClassify && v.classes(i) == nil || h.Width != 1 {
+		if kind == SignatureClassify && v.classes[i] == nil || kind == SignatureRegress && h.Width != 1 {
 			continue
 		}
 		full := kind + "/" + h.Name
@@ -164,7 +167,7 @@ func (v *Version) headOf(kind, name string) (int, error) {
 	case name != "" && name != SignatureDefault && name != kind:
 		return 0, invalid("the model has no signature %q to %s with%s; it has %s", name, kind, nearest.Suggest(name, fits), strings.Join(fits, ", "))
 	case len(fits) == 0:
-		return 0, status.Errorf(codes.Unimplemented, "no head of the model can %s: that takes one number, and to classify a probability; predict", kind)
+		return 0, status.Errorf(codes.Unimplemented, "no head of the model can %s: that takes one number, and to classify probabilities; predict", kind)
 	case len(fits) > 1:
 		return 0, invalid("the model has several heads to %s with: name a signature, %s", kind, strings.Join(fits, " or "))
 	}

@@ -47,6 +47,8 @@ type Version struct {
 	params Params
 	in     *inputs
 	heads  []model.Head
+	// classes are the labels of the classes of each head, nil for one that predicts none.
+	classes [][]string
 	// joins: predictions of an example do not depend on the others of a batch.
 	joins bool
 	// rowsOnly: it gives rows and predicts nothing.
@@ -134,6 +136,9 @@ func describe(params Params, recipe Recipe) *Version {
 		opts, err = recipe(m)
 	}
 	v := &Version{params: params, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
+	for _, h := range v.heads {
+		v.classes = append(v.classes, h.ClassLabels())
+	}
 	v.joins = !slices.ContainsFunc(m.Graph.Operators(), func(o graph.Operator) bool { return o.Shape.Kind == graph.PerBatch || o.Shape.Kind == graph.PerPair })
 	return v
 }

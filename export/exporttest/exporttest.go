@@ -75,7 +75,7 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	vectors := b.Linear(side, tensor("vectors", side.Dim(), 1), nil)
 	stars := head("stars", loss.Squared, 1)
 	stars.Node = b.Add(stars.Node, b.Add(vectors, b.BatchSoftmax(three, mixed, b.Columns(age, 0, 1), 0.5)))
-	g, err := b.Build(3, head("click", loss.CrossEntropy, 1), head("minutes", loss.Poisson, 2), stars)
+	g, err := b.Build(3, head("click", loss.CrossEntropy, 1), head("minutes", loss.Poisson, 2), stars, head("kind", loss.SoftmaxCrossEntropy, 3))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -256,6 +256,8 @@ func Write(t Target, g *graph.Graph, rows []int64, in Inputs) []Value {
 			v = t.Op(Sigmoid, v)
 		case loss.Exp:
 			v = t.Op(Exp, v)
+		case loss.Softmax:
+			v = l.softmaxOfRows(v, heads[i].Width)
 		case loss.Identity:
 		}
 		out = append(out, v)

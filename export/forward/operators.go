@@ -108,7 +108,7 @@ func (l *lowering) last(n *node) Value {
 
 func (l *lowering) softmax(n *node) Value {
 	if n.Shape.Kind == graph.PerRow {
-		return l.Reshape(l.softmaxOfColumns(l.input(n, 0), n.Shape.Dim, l.in.NumRows), -1, int64(n.Shape.Dim))
+		return l.softmaxOfRows(l.input(n, 0), n.Shape.Dim)
 	}
 	return l.shares(l.input(n, 0), l.entries(n).Row, l.in.NumRows)
 }
@@ -117,6 +117,11 @@ func (l *lowering) softmax(n *node) Value {
 func (l *lowering) shares(x, group, groups Value) Value {
 	e := l.Op(Exp, l.Op(Sub, x, l.Gather(l.Scatter(x, group, groups, true), group)))
 	return l.Op(Div, e, l.Gather(l.Scatter(e, group, groups, false), group))
+}
+
+// softmaxOfRows is that of each row of x [rows, width].
+func (l *lowering) softmaxOfRows(x Value, width int) Value {
+	return l.Reshape(l.softmaxOfColumns(x, width, l.in.NumRows), -1, int64(width))
 }
 
 // softmaxOfColumns is that of each of so many rows of x, whatever its shape, of width numbers each: [rows·width, 1].

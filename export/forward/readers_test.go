@@ -29,7 +29,6 @@ import (
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
-	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -78,12 +77,12 @@ type readersCase struct {
 }
 
 type readersInput struct {
-	Name    string `json:"name"`
-	Kind    string `json:"kind,omitempty"`
-	File    string `json:"file"`
-	Width   int    `json:"width"`
-	Sigmoid bool   `json:"sigmoid"`
-	IDs     string `json:"ids,omitempty"` // the file of the ids of its table
+	Name    string   `json:"name"`
+	Kind    string   `json:"kind,omitempty"`
+	File    string   `json:"file"`
+	Width   int      `json:"width"`
+	Classes []string `json:"classes"`
+	IDs     string   `json:"ids,omitempty"` // the file of the ids of its table
 }
 
 // exportBoth writes a model in both formats, with what a session predicts of a sample.
@@ -132,11 +131,7 @@ func exportBoth(t *testing.T, name string, m *export.Model, s sample) readersCas
 	}
 	predicted := predict(t, m, s, &c.unseen)
 	for i, h := range m.Graph.Heads() {
-		l, err := h.FindLoss()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Heads = append(c.Heads, store(readersInput{Name: h.Name, Width: h.Width, Sigmoid: l.Link == loss.Sigmoid}, predicted[i]))
+		c.Heads = append(c.Heads, store(readersInput{Name: h.Name, Width: h.Width, Classes: h.ClassLabels()}, predicted[i]))
 	}
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/monolith-go/monolith/internal/protofield"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
-	"github.com/monolith-go/monolith/model/loss"
 )
 
 // The methods that a server offers for a signature (tensorflow/cc/saved_model/signature_constants.h).
@@ -77,20 +76,23 @@ func (p *program) signatures(g *graph.Graph, rows []int64) []signature {
 	out := []signature{examples, features}
 	from.key = "inputs"
 	for i, h := range heads {
-		if h.Width != 1 {
-			continue
-		}
 		value := predicted[i]
 		p.Scope("head_" + h.Name)
-		out = append(out, signature{SignatureRegress + "/" + h.Name, methodRegress, []tensor{from}, []tensor{of("outputs", value.Name, dtFloat, -1, 1)}})
-		if found, err := h.FindLoss(); err != nil || found.Link != loss.Sigmoid {
+		if h.Width == 1 {
+			out = append(out, signature{SignatureRegress + "/" + h.Name, methodRegress, []tensor{from}, []tensor{of("outputs", value.Name, dtFloat, -1, 1)}})
+		}
+		labels := h.ClassLabels()
+		if labels == nil {
 			continue
 		}
-		scores := p.Concat(1, p.Op(forward.Sub, p.Floats(nil, 1), value), value)
-		names := p.constant(dtString, []int64{1, 2}, nil, "0", "1")
+		scores, n := value, int64(len(labels))
+		if h.Width == 1 {
+			scores = p.Concat(1, p.Op(forward.Sub, p.Floats(nil, 1), value), value)
+		}
+		names := p.constant(dtString, []int64{1, n}, nil, labels...)
 		classes := p.apply("Tile", []string{names, p.pack(in.NumRows, p.Ints(nil, 1))}, typed("T", dtString), typed("Tmultiples", dtInt64))
 		out = append(out, signature{
-			SignatureClassify + "/" + h.Name, methodClassify, []tensor{from}, []tensor{of("classes", classes, dtString, -1, 2), of("scores", scores.Name, dtFloat, -1, 2)},
+			SignatureClassify + "/" + h.Name, methodClassify, []tensor{from}, []tensor{of("classes", classes, dtString, -1, n), of("scores", scores.Name, dtFloat, -1, n)},
 		})
 	}
 	return out

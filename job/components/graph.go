@@ -162,7 +162,10 @@ func (m *Graph) Build(in component.ModelInputs) (model.Model, error) {
 func headsOf(g *graph.Graph, want []model.Head) ([]model.Head, error) {
 	if len(want) > 0 {
 		want = slices.Clone(want)
-		for i, h := range want { // a job does not say how wide a head is
+		for i, h := range want { // a job does not say how wide a head is, but for one of classes
+			if h.Width > 0 {
+				continue
+			}
 			if j := slices.IndexFunc(g.Heads(), func(own model.Head) bool { return own.Name == h.Name }); j >= 0 {
 				want[i].Width = g.Heads()[j].Width
 			}

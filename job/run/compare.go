@@ -111,7 +111,7 @@ func (m *measuring) measure(ctx context.Context, to *result.Measured, name func(
 		to.Metrics = result.Scores{}
 	}
 	for _, c := range metrics {
-		to.Metrics[name(c.Name)] = c.Compute(&m.work, mine)
+		to.Metrics[name(c.Name)] = c.Measure(&m.work, mine)
 	}
 	var replicates, others drawn
 	var err error
@@ -140,7 +140,7 @@ func (m *measuring) measure(ctx context.Context, to *result.Measured, name func(
 	}
 	for i, c := range metrics {
 		of := name(c.Name)
-		to.Other[of] = c.Compute(&m.work, other)
+		to.Other[of] = c.Measure(&m.work, other)
 		to.Differences[of] = difference(to.Metrics[of], to.Other[of], at(replicates, i), at(others, i))
 	}
 	return replicates, nil
@@ -252,6 +252,9 @@ func (m *measuring) curves(c *metric.Collection, headOf func(int) int) (out []re
 		}
 		set := c.Set(at, -1)
 		l, ok := m.cfg.FindLoss(h.Loss)
+		if ok && l.Classes {
+			continue // there are as many curves as classes
+		}
 		probabilities := ok && l.Link == loss.Sigmoid
 		drawn := result.Curves{Head: h.Name}
 		if probabilities {

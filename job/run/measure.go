@@ -45,7 +45,7 @@ func measure(cfg *spec.Config, c *metric.Collection, group int) result.Scores {
 	for i, h := range cfg.AllHeads() {
 		set := c.Set(i, group)
 		for _, m := range metricsOf(cfg, &h) {
-			scores[h.Score(m.Name)] = m.Compute(&w, &set)
+			scores[h.Score(m.Name)] = m.Measure(&w, &set)
 		}
 	}
 	return scores
@@ -91,7 +91,7 @@ func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, prog
 			metrics = usual(cfg, &h)
 		}
 		for _, m := range metrics {
-			scores[h.Score(prefix+m.Name)] = m.Compute(&w, &set)
+			scores[h.Score(prefix+m.Name)] = m.Measure(&w, &set)
 		}
 	}
 	return scores, int64(batch.Rows), nil

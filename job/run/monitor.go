@@ -97,7 +97,7 @@ func (m *monitor) observe(o trainstep.Observation) {
 	defer m.mu.Unlock()
 	m.examples += int64(o.Scores.Rows)
 	for i := range o.Scores.Heads {
-		if h := &o.Scores.Heads[i]; i < len(m.glances) && h.Width == h.NumLabels {
+		if h := &o.Scores.Heads[i]; i < len(m.glances) && (h.Width == h.NumLabels || h.NumLabels == 1) {
 			m.glances[i].window.Add(h.Width, h.Predictions, h.Labels, o.Scores.Weights, h.Mask)
 		}
 	}

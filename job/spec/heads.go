@@ -19,10 +19,13 @@ type Head struct {
 	Label Label `yaml:"label"`
 	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; squared, absolute and huber
 	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
-	// up and predicts their mean; batch_softmax tells an item from the others of the batch, for two towers (docs/heads.md). The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
+	// up and predicts their mean; batch_softmax tells an item from the others of the batch, for two towers (docs/heads.md); softmax takes the number of one of
+	// several classes, from 0 up, and predicts the probability of each. The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
 	// means something: bpr and pairwise_hinge learn, of two with different labels, which has the higher one; lambda_rank (labels from 0 to
 	// 30) learns that most where it matters to the NDCG; list_softmax (labels from 0 up) learns which is chosen. docs/heads.md.
 	Loss string `yaml:"loss" default:"cross_entropy" enum:"@losses"`
+	// Classes is how many classes softmax tells apart, from 2 up; labels are their numbers, 0 to classes-1.
+	Classes int `yaml:"classes" default:"0" min:"0" max:"1024"`
 	// Group is the column of the user, or the request, within which a loss that compares examples does so: rows of a batch with equal values are
 	// a list; those without a value are one too. Records of one group should follow each other, since a batch sees only its own. Default:
 	// the whole batch is one list.
@@ -35,7 +38,7 @@ type Head struct {
 	// cross_entropy.
 	SampleRate float64 `yaml:"sample_rate" default:"1" above:"0" max:"1"`
 	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
-	// probabilities, of values mae, rmse and, for squared, r2, of scores xauc, which for labels of 0 and 1 is the AUC.
+	// probabilities, of values mae, rmse and, for squared, r2, of scores xauc, which for labels of 0 and 1 is the AUC, of classes accuracy and log_loss.
 	Metrics []string `yaml:"metrics" enum:"@metrics"`
 }
 
@@ -230,6 +233,11 @@ func (v *validator) heads(known []string) {
 		if h.SampleRate != 1 && !l.Sampled {
 			v.fault(path+".sample_rate", "is %v, but %s does not support sampled negatives", h.SampleRate, l.Name)
 		}
+		if l.Classes && h.Classes < 2 {
+			v.fault(path+".classes", "is %d, and %s tells two or more apart; say how many labels there are: those of n classes are 0 to n-1", h.Classes, l.Name)
+		} else if !l.Classes && h.Classes != 0 {
+			v.fault(path+".classes", "is %d, but %s is not of classes; use %s", h.Classes, l.Name, loss.SoftmaxCrossEntropy)
+		}
 		v.column(h.Group, path+".group", known)
 		if h.Group != "" && !l.Ranks {
 			v.fault(path+".group", "is %q, but %s does not compare examples; use %s", h.Group, l.Name, strings.Join(c.ranking(), ", "))
@@ -282,7 +290,11 @@ func (v *validator) metrics(names []string, path string, l *loss.Loss) {
 		if slices.Index(names, name) < i {
 			v.fault(at, "is %s, which is there already", name)
 		}
-		if m.Probabilities && !probabilities {
+		if l.Classes && !m.Classes {
+			v.fault(at, "is %s, which is not of several classes, as %s predicts; take of accuracy, log_loss, auc", name, l.Name)
+			continue
+		}
+		if m.Probabilities && !probabilities && !l.Classes {
 			v.fault(at, "is %s, which is of probabilities, and %s predicts none; take of mse, rmse, mae, r2, xauc, calibration", name, l.Name)
 		}
 		if m.Grouped && v.c.Eval.Group == "" {

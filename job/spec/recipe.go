@@ -116,6 +116,9 @@ func (c *Config) Recipe() Recipe {
 		k := keyed{}
 		k.set("name", h.Name)
 		k.set("loss", h.Loss)
+		if h.Classes > 0 {
+			k.set("classes", h.Classes)
+		}
 		label := canonical(h.Label)
 		if label.Positive != "" {
 			k.set("positive", label.Positive)

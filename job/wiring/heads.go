@@ -13,7 +13,7 @@ func heads(c *spec.Config) []model.Head {
 	var out []model.Head
 	for _, h := range c.Heads {
 		g := model.Head{
-			Name: h.Name, Loss: h.Loss, Labels: []string{pipeline.LabelColumn(h.Name)}, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate),
+			Name: h.Name, Loss: h.Loss, Labels: []string{pipeline.LabelColumn(h.Name)}, Width: h.Classes, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate),
 		}
 		if _, err := loss.Find(h.Loss); err != nil {
 			g.Own, _ = c.FindLoss(h.Loss) // the program's
@@ -39,7 +39,7 @@ func labels(c *spec.Config, format string) []parse.Label {
 		}
 		l := parse.Label{Name: h.Name, Column: h.Label.Column, Positive: h.Label.Positive}
 		if found, ok := c.FindLoss(h.Loss); ok {
-			l.Accepts = found.Labels
+			l.Accepts = found.LabelsOf(h.Classes)
 		}
 		if h.Mask != nil {
 			l.Optional, l.Mask, l.MaskPositive = true, h.Mask.Column, h.Mask.Positive

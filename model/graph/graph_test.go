@@ -983,6 +983,9 @@ func TestHeads(t *testing.T) {
 			continue
 		}
 		heads[l.Name] = func(b *bed) []graph.Output {
+			if l.Classes {
+				return []graph.Output{{Head: model.Head{Name: "y", Loss: l.Name, Width: 6}, Node: b.vec()}}
+			}
 			return []graph.Output{{Head: model.Head{Name: "y", Loss: l.Name}, Node: b.weigh(b.vec())}}
 		}
 		if l.Ranks {
@@ -1030,6 +1033,8 @@ func TestHeadFaults(t *testing.T) {
 		graph.Output{Head: model.Head{Name: "g", Loss: loss.CrossEntropy, Group: "user"}, Node: x},
 		graph.Output{Head: model.Head{Name: "h", Loss: loss.BatchSoftmax}, Node: x},
 		graph.Output{Head: model.Head{Name: "i", Loss: loss.Squared}, Node: b.BatchSoftmax(b.vec(), b.vec(), x, 1)},
+		graph.Output{Head: model.Head{Name: "j", Loss: loss.SoftmaxCrossEntropy}, Node: x},
+		graph.Output{Head: model.Head{Name: "k", Loss: loss.SoftmaxCrossEntropy, Width: 6, Labels: []string{"x", "y"}}, Node: b.vec()},
 	)
 	if err == nil {
 		t.Fatal("no error")
@@ -1040,6 +1045,7 @@ func TestHeadFaults(t *testing.T) {
 		`head "d": 2 label columns, cross_entropy of 1 outputs reads 1`, `head "e": 5 label columns, cross_entropy of 6 outputs reads 6`,
 		`head "f": a value of another graph`, `head "g": cross_entropy does not compare the rows of a group, its group is "user"`,
 		`head "h": batch_softmax learns from the operator batch_softmax alone`, `head "i": the output is batch_softmax, which only the loss of that name learns from, not squared`,
+		`head "j": softmax is of 2 to 1024 classes, the output has 1 columns`, `head "k": 2 label columns, softmax of 6 outputs reads 1`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not contain %q:\n%v", want, err)

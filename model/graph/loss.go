@@ -59,6 +59,9 @@ func (b *Builder) addOutput(o Output) output {
 			b.fault("head %q: the output is batch_softmax, which only the loss of that name learns from, not %s", h.Name, l.Name)
 		}
 	}
+	if l.Classes && (h.Width < 2 || h.Width > loss.MaxClasses) {
+		b.fault("head %q: %s is of 2 to %d classes, the output has %d columns", h.Name, l.Name, loss.MaxClasses, h.Width)
+	}
 	if n := l.NumLabels(h.Width); len(h.Labels) > 1 && len(h.Labels) != n {
 		b.fault("head %q: %d label columns, %s of %d outputs reads %d", h.Name, len(h.Labels), l.Name, h.Width, n)
 	}

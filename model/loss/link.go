@@ -1,6 +1,9 @@
 package loss
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Link takes what a model computes to a prediction in the head's own unit.
 type Link uint8
@@ -13,6 +16,8 @@ const (
 	Sigmoid
 	// Exp is eᶻ, a rate or a positive value.
 	Exp
+	// Softmax is eᶻ/Σe^z over the outputs of a row, the probability of each class.
+	Softmax
 )
 
 // String names the link.
@@ -22,6 +27,8 @@ func (l Link) String() string {
 		return "sigmoid"
 	case Exp:
 		return "exp"
+	case Softmax:
+		return "softmax"
 	case Identity:
 		return "identity"
 	}
@@ -29,7 +36,7 @@ func (l Link) String() string {
 }
 
 // Apply writes the predictions of outputs [rows, width] to dst, which is as long.
-func (l Link) Apply(dst, outputs []float32, _ int) {
+func (l Link) Apply(dst, outputs []float32, width int) {
 	dst = dst[:len(outputs)]
 	switch l {
 	case Sigmoid:
@@ -40,13 +47,17 @@ func (l Link) Apply(dst, outputs []float32, _ int) {
 		for i, z := range outputs {
 			dst[i] = float32(math.Exp(float64(z)))
 		}
+	case Softmax:
+		for at := 0; at < len(outputs); at += width {
+			softmax(dst[at:at+width], outputs[at:at+width])
+		}
 	default:
 		copy(dst, outputs)
 	}
 }
 
 // Reference is the slow reference of Apply, in float64.
-func (l Link) Reference(outputs []float64, _ int) []float64 {
+func (l Link) Reference(outputs []float64, width int) []float64 {
 	out := make([]float64, len(outputs))
 	for i, z := range outputs {
 		switch l {
@@ -54,6 +65,12 @@ func (l Link) Reference(outputs []float64, _ int) []float64 {
 			out[i] = 1 / (1 + math.Exp(-z))
 		case Exp:
 			out[i] = math.Exp(z)
+		case Softmax:
+			sum := 0.0
+			for _, other := range outputs[i/width*width : i/width*width+width] {
+				sum += math.Exp(other - z)
+			}
+			out[i] = 1 / sum
 		default:
 			out[i] = z
 		}
@@ -75,4 +92,17 @@ func sigmoidExp(z float64) (p, e float64) {
 	}
 	e = math.Exp(z)
 	return e / (1 + e), e
+}
+
+// softmax writes eᶻ/Σe^z of the outputs of a row and returns ln Σe^z. The largest output is taken off first, so that nothing overflows.
+func softmax(dst, outputs []float32) (logSum float64) {
+	top := float64(slices.Max(outputs))
+	sum := 0.0
+	for _, z := range outputs {
+		sum += math.Exp(float64(z) - top)
+	}
+	for i, z := range outputs {
+		dst[i] = float32(math.Exp(float64(z)-top) / sum)
+	}
+	return top + math.Log(sum)
 }

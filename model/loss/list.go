@@ -14,9 +14,14 @@ const (
 	Huber = "huber"
 	// Poisson is for counts and times from 0 up, predicted through eᶻ.
 	Poisson = "poisson"
+	// SoftmaxCrossEntropy is for labels that are the number of one of several classes.
+	SoftmaxCrossEntropy = "softmax"
 	// BatchSoftmax learns to tell a row's item from those of the other rows, of outputs that are logarithms of its probability.
 	BatchSoftmax = "batch_softmax"
 )
+
+// MaxClasses is the most classes that a head may have: a prediction and a trace have a number for each.
+const MaxClasses = 1024
 
 // all is the list; its order is that of documentation.
 var all = append([]Loss{
@@ -68,6 +73,12 @@ var all = append([]Loss{
 			mean := math.Exp(z)
 			return mean - y*math.Log(mean)
 		}),
+	},
+	{
+		// Bridle (1990), Training Stochastic Model Recognition Algorithms as Networks can Lead to Maximum Mutual Information Estimation of Parameters, equations 3 and 7.
+		Name: SoftmaxCrossEntropy, Formula: "ln Σe^z - z of the row's class",
+		Labels: Range{Min: 0, Max: MaxClasses - 1, Whole: true}, Link: Softmax, Metrics: []string{"accuracy", "log_loss"}, Classes: true,
+		step: stepSoftmax, predicts: true, reference: referenceSoftmax,
 	},
 	{
 		// Yi et al. (2019), Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations, equation 2, with the reward for a label.
@@ -152,4 +163,43 @@ func stepCrossEntropy(b *Batch) float64 {
 		}
 	}
 	return sum * scale
+}
+
+// stepSoftmax has, of a row of class c, the value ln Σe^z - z_c and the derivatives p - [is c].
+func stepSoftmax(b *Batch) float64 {
+	scale, sum := 1/float64(b.Rows), 0.0
+	for r := range b.Rows {
+		at := r * b.Width
+		z, p, grad := b.Outputs[at:at+b.Width], b.Predictions[at:at+b.Width], b.Grad[at:at+b.Width]
+		logSum := softmax(p, z)
+		w, counts := b.weight(r)
+		if !counts {
+			clear(grad)
+			continue
+		}
+		by := w * scale * b.Scale
+		for i := range grad {
+			grad[i] = float32(by * float64(p[i]))
+		}
+		class := int(b.Labels[r])
+		grad[class] = float32(by * (float64(p[class]) - 1))
+		sum += w * (logSum - float64(z[class]))
+	}
+	return sum * scale
+}
+
+func referenceSoftmax(t Batch64) float64 {
+	sum := 0.0
+	for r := range t.Rows {
+		w := 1.0
+		if t.Weights != nil {
+			w = float64(t.Weights[r])
+		}
+		if t.Mask != nil && !t.Mask[r] {
+			continue
+		}
+		z := t.Outputs[r*t.Width : (r+1)*t.Width]
+		sum -= w * math.Log(Softmax.Reference(z, t.Width)[int(t.Labels[r])]) / float64(t.Rows)
+	}
+	return sum
 }

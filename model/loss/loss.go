@@ -25,12 +25,12 @@ type Loss struct {
 	// InBatch reports whether its outputs are logarithms of how probable each row's own item is among those of the batch, which package
 	// graph's BatchSoftmax gives. A prediction is a score.
 	InBatch bool
+	// Classes reports whether its outputs are those of classes, two or more, of which a row is of one: its label is the number of that, from 0 up.
+	Classes bool
 	// Ranks reports whether it compares the examples of a list, which are those of a group, or all of a batch. Outputs are then scores, of
 	// which the order alone is learnt.
 	Ranks bool
 
-	// numLabels is the number of label columns of width outputs; nil: one for each.
-	numLabels func(width int) int
 	// step is [Loss.Step] of at least one row, reference [Loss.Reference].
 	step func(b *Batch) float64
 	// predicts reports whether step writes the predictions too.
@@ -105,10 +105,19 @@ func (b *Batch) weight(r int) (w float64, counts bool) {
 
 // NumLabels is the number of label columns that a head of width outputs reads.
 func (l *Loss) NumLabels(width int) int {
-	if l.numLabels == nil {
-		return width
+	if l.Classes {
+		return 1
 	}
-	return l.numLabels(width)
+	return width
+}
+
+// LabelsOf is the range of the labels of a head of width outputs.
+func (l *Loss) LabelsOf(width int) Range {
+	r := l.Labels
+	if l.Classes {
+		r.Max = float32(width - 1)
+	}
+	return r
 }
 
 // Step returns Σ wᵣ·(the row's loss) / rows, the mean over the rows of the examples' weighted losses, and writes

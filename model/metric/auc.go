@@ -13,8 +13,12 @@ func AUC(scores, labels, weights []float32) (auc float64, ok bool) {
 
 func areaUnderCurve() Metric {
 	return Metric{
-		Name: "auc", Doc: "the area under the ROC curve: how often a positive is predicted above a negative", Direction: Higher, Probabilities: true,
+		Name: "auc", Doc: "the area under the ROC curve: how often a positive is predicted above a negative; of several classes the mean of each against all others", Direction: Higher,
+		Probabilities: true, Classes: true,
 		Compute: func(w *Workspace, s *Set) float64 {
+			if s.Classes > 0 {
+				return w.macroAUC(s)
+			}
 			auc, _ := w.AUC(s.Predictions, s.Labels, s.Weights)
 			return auc
 		},
@@ -30,6 +34,7 @@ type Workspace struct {
 	shown        ranked    // the group at work
 	places       []int32   // of each example: where its label is among the different ones, from 1
 	tree         []float64 // the weight of examples by place
+	scores, is   []float32 // of each example: the probability of one class, and whether it is of that
 }
 
 // radixBits is the width of a digit: three of them hold the 32 bits of a score.

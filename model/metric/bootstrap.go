@@ -85,7 +85,7 @@ func (b *bootstrap) compute(work *Workspace, weighted *Set, r int) {
 	if len(b.plain) > 0 {
 		b.draw.weigh(weighted.Weights, b.set, b.key(r), false)
 		for _, i := range b.plain {
-			b.out[i][r] = b.metrics[i].Compute(work, weighted)
+			b.out[i][r] = b.metrics[i].Measure(work, weighted)
 		}
 	}
 	if len(b.grouped) == 0 {
@@ -97,7 +97,7 @@ func (b *bootstrap) compute(work *Workspace, weighted *Set, r int) {
 		b.draw.weigh(weighted.Weights, b.set, b.key(r), true)
 	}
 	for _, i := range b.grouped {
-		b.out[i][r] = b.metrics[i].Compute(work, weighted)
+		b.out[i][r] = b.metrics[i].Measure(work, weighted)
 	}
 }
 
@@ -285,10 +285,10 @@ func (c *curve) area() float64 {
 }
 
 // byPrediction is a copy of the set in ascending order of predictions, which every replicate has in common; the set as it is where a
-// prediction is NaN.
+// prediction is NaN, or where there are several to an example.
 func (s *Set) byPrediction() (_ *Set, ranked bool) {
 	var w Workspace
-	if !w.rank(s.Predictions) {
+	if s.Classes > 0 || !w.rank(s.Predictions) {
 		return s, false
 	}
 	out := &Set{NumGroups: s.NumGroups, GroupIDs: s.GroupIDs}

@@ -211,18 +211,21 @@ func (c *Collection) Batch() *score.Batch {
 // Set is the examples of a head that have a label, grouped by a key, or not where key is below 0. It is empty for a head
 // whose outputs and labels do not pair. It may share memory with the collection and belongs to it.
 func (c *Collection) Set(head, key int) Set {
-	if c.rows == 0 || c.heads[head].Width != c.heads[head].NumLabels {
+	if c.rows == 0 || c.heads[head].Width != c.heads[head].NumLabels && c.heads[head].NumLabels != 1 {
 		return Set{}
 	}
 	h := &c.heads[head]
 	var s Set
-	if h.Mask == nil && (c.weights == nil || h.Width == 1) {
+	if h.Mask == nil && (c.weights == nil || h.NumLabels == 1) {
 		s = Set{Predictions: h.Predictions, Labels: h.Labels, Weights: c.weights}
+		if h.Width > h.NumLabels {
+			s.Classes = h.Width
+		}
 	} else {
 		s.Add(h.Width, h.Predictions, h.Labels, c.weights, h.Mask)
 	}
 	s.IDs = c.ids
-	if c.known && (h.Mask != nil || h.Width > 1) {
+	if c.known && (h.Mask != nil || h.NumLabels > 1) {
 		s.IDs = ofExamples(h, c.ids)
 	}
 	if key >= 0 {
@@ -236,10 +239,10 @@ func (c *Collection) Set(head, key int) Set {
 
 // ofExamples gives each example of a head what its row has.
 func ofExamples[T any](h *score.Head, ofRows []T) []T {
-	out := make([]T, 0, len(h.Predictions))
+	out := make([]T, 0, len(h.Labels))
 	for row, v := range ofRows {
 		if h.Mask == nil || h.Mask[row] {
-			for range h.Width {
+			for range h.NumLabels {
 				out = append(out, v)
 			}
 		}
@@ -281,6 +284,7 @@ func (c *Collection) Slices(head int, keys []int, most int) []Slice {
 	var out []Slice
 	var sizes []int
 	at := make([]int, len(counts)) // of each combination: its slice
+	per := max(1, all.Classes)
 	for i, n := range order {
 		switch {
 		case i < most:
@@ -293,7 +297,7 @@ func (c *Collection) Slices(head int, keys []int, most int) []Slice {
 	}
 	for i, size := range sizes {
 		s := &out[i].Set
-		s.Predictions, s.Labels = make([]float32, 0, size), make([]float32, 0, size)
+		s.Predictions, s.Labels, s.Classes = make([]float32, 0, size*per), make([]float32, 0, size), all.Classes
 		if all.IDs != nil {
 			s.IDs = make([]uint64, 0, size)
 		}
@@ -303,7 +307,7 @@ func (c *Collection) Slices(head int, keys []int, most int) []Slice {
 	}
 	for i, n := range numbers {
 		s := &out[at[n]].Set
-		s.Predictions, s.Labels = append(s.Predictions, all.Predictions[i]), append(s.Labels, all.Labels[i])
+		s.Predictions, s.Labels = append(s.Predictions, all.Predictions[i*per:(i+1)*per]...), append(s.Labels, all.Labels[i])
 		if all.IDs != nil {
 			s.IDs = append(s.IDs, all.IDs[i])
 		}

@@ -40,8 +40,11 @@ func entropy(y, p float64) float64 { return -y*math.Log(p) - (1-y)*math.Log1p(-p
 
 func logLossMetric() Metric {
 	return Metric{
-		Name: "log_loss", Doc: "the mean cross entropy, in nats", Direction: Lower, Probabilities: true,
+		Name: "log_loss", Doc: "the mean cross entropy, in nats", Direction: Lower, Probabilities: true, Classes: true,
 		Compute: func(_ *Workspace, s *Set) float64 {
+			if s.Classes > 0 {
+				return s.meanOfRows(classLoss)
+			}
 			loss, _ := LogLoss(s.Predictions, s.Labels, s.Weights)
 			return loss
 		},

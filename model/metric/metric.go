@@ -46,13 +46,23 @@ type Metric struct {
 	Direction Direction
 	// Probabilities reports whether it is for predictions and labels from 0 to 1; the others take any numbers.
 	Probabilities bool
+	// Classes reports whether it is for heads of several classes too, of which [Set].Classes is not 0.
+	Classes bool
 	// Grouped reports whether it needs [Set].Groups.
 	Grouped bool
 	// Compute returns the measure, NaN where the examples do not define it. It panics when the lengths of the set's slices
-	// differ. Its time grows with the number of examples.
+	// differ. Its time grows with the number of examples. Without Classes it is not called for several classes.
 	Compute func(w *Workspace, s *Set) float64
 
 	parts *parts // how many replicates are computed at once; nil: one by one
+}
+
+// Measure is Compute, and NaN for the examples of a head of several classes where the metric is not for these.
+func (m *Metric) Measure(w *Workspace, s *Set) float64 {
+	if s.Classes > 0 && !m.Classes {
+		return math.NaN()
+	}
+	return m.Compute(w, s)
 }
 
 // Direction describes which values of a metric are better.
@@ -123,9 +133,12 @@ func Find(name string) (Metric, bool) {
 }
 
 // Set is what metrics are computed of: the predictions of one head with their labels. The slices have one length, but for
-// nil ones.
+// nil ones and predictions of several classes.
 type Set struct {
 	Predictions, Labels []float32
+	// Classes is how many classes there are, for a head that predicts the probability of each: Predictions are [examples, Classes], and a label is the number
+	// of a class. 0: an example has one prediction.
+	Classes int
 	// Weights are nil when all are 1.
 	Weights []float32
 	// Groups numbers the group of each example, from 0 to NumGroups-1; nil: there are none.
@@ -138,51 +151,56 @@ type Set struct {
 }
 
 // Len is the number of examples.
-func (s *Set) Len() int { return len(s.Predictions) }
+func (s *Set) Len() int { return len(s.Labels) }
 
-// Add appends the outputs of a batch, [rows, width], with their labels. A row's weight is that of each of its outputs; nil
+// Add appends the outputs of a batch, [rows, width], with their labels: one for each output, which is an example then, or one a row, the number of its class.
+// A row's weight is that of each of its examples; nil
 // weights stand for 1, and rows where mask is false are left out; a nil mask leaves out none. The caller keeps the slices.
 func (s *Set) Add(width int, predictions, labels, weights []float32, mask []bool) {
 	rows := len(predictions) / width
-	if len(predictions) != rows*width || len(labels) != len(predictions) || weights != nil && len(weights) != rows || mask != nil && len(mask) != rows {
+	examples := width // of a row
+	if width > 1 && rows > 0 && len(labels) == rows {
+		examples, s.Classes = 1, width
+	}
+	if len(predictions) != rows*width || len(labels) != rows*examples || weights != nil && len(weights) != rows || mask != nil && len(mask) != rows {
 		panic(fmt.Sprintf("metric: %d predictions of width %d, %d labels, %d weights, a mask of %d", len(predictions), width, len(labels), len(weights), len(mask)))
 	}
 	if weights != nil && s.Weights == nil {
-		s.Weights = ones(s.spare[:0], len(s.Predictions))
+		s.Weights = ones(s.spare[:0], s.Len())
 		if s.Weights == nil { // nothing came before
 			s.Weights = []float32{}
 		}
 	}
 	if mask == nil {
 		s.Predictions, s.Labels = append(s.Predictions, predictions...), append(s.Labels, labels...)
-		s.weigh(width, weights, rows)
+		s.weigh(examples, weights, rows)
 		return
 	}
 	for r, counts := range mask {
 		if !counts {
 			continue
 		}
-		at := r * width
-		s.Predictions, s.Labels = append(s.Predictions, predictions[at:at+width]...), append(s.Labels, labels[at:at+width]...)
+		s.Predictions = append(s.Predictions, predictions[r*width:(r+1)*width]...)
+		s.Labels = append(s.Labels, labels[r*examples:(r+1)*examples]...)
 		if weights != nil {
-			s.weigh(width, weights[r:r+1], 1)
+			s.weigh(examples, weights[r:r+1], 1)
 		} else {
-			s.weigh(width, nil, 1)
+			s.weigh(examples, nil, 1)
 		}
 	}
 }
 
-// weigh appends the weights of rows.
-func (s *Set) weigh(width int, weights []float32, rows int) {
+// weigh appends the weights of rows of so many examples each.
+func (s *Set) weigh(examples int, weights []float32, rows int) {
 	switch {
 	case s.Weights == nil:
 	case weights == nil:
-		s.Weights = ones(s.Weights, rows*width)
-	case width == 1:
+		s.Weights = ones(s.Weights, rows*examples)
+	case examples == 1:
 		s.Weights = append(s.Weights, weights...)
 	default:
 		for _, weight := range weights {
-			for range width {
+			for range examples {
 				s.Weights = append(s.Weights, weight)
 			}
 		}
@@ -209,9 +227,13 @@ func (s *Set) MeanLabel() float64 {
 }
 
 func (s *Set) check() {
-	checkLengths(s.Predictions, s.Labels, s.Weights)
-	if s.Groups != nil && len(s.Groups) != len(s.Predictions) {
-		panic(fmt.Sprintf("metric: %d predictions, %d groups", len(s.Predictions), len(s.Groups)))
+	if s.Classes == 0 {
+		checkLengths(s.Predictions, s.Labels, s.Weights)
+	} else if len(s.Predictions) != s.Classes*len(s.Labels) || s.Weights != nil && len(s.Weights) != len(s.Labels) {
+		panic(fmt.Sprintf("metric: %d predictions of %d classes, %d labels, %d weights", len(s.Predictions), s.Classes, len(s.Labels), len(s.Weights)))
+	}
+	if s.Groups != nil && len(s.Groups) != len(s.Labels) {
+		panic(fmt.Sprintf("metric: %d examples, %d groups", len(s.Labels), len(s.Groups)))
 	}
 }
 

@@ -395,8 +395,14 @@ func (c Config) validateTables(bad func(string, ...any), width func(string, int)
 
 // validateHeads checks what the model needs of them; the graph checks the rest.
 func (c Config) validateHeads(bad func(string, ...any)) {
-	if !c.topology().heads && (len(c.Heads) != 1 || c.Heads[0].Width != 1) {
-		bad("%s has one head of width 1, not %d; use %s", c.Name, len(c.Heads), strings.Join(can(func(t topology) bool { return t.heads }), " or "))
+	if c.topology().heads {
+		return
+	}
+	others := strings.Join(can(func(t topology) bool { return t.heads }), " or ")
+	if len(c.Heads) != 1 {
+		bad("%s has one head of width 1, not %d; use %s", c.Name, len(c.Heads), others)
+	} else if h := c.Heads[0]; h.Width != 1 {
+		bad("%s has one head of width 1, and head %q is %d wide; use %s", c.Name, h.Name, h.Width, others)
 	}
 }
 

@@ -2,7 +2,7 @@
 
 The argument is a JSON file with a list of cases: name, rows, share (of the predictions that are to
 agree), savedmodel, onnx and numbered (folders; the last is ONNX with row numbers), inputs
-(name, kind ids|values|dense, file, width, ids: the .npy of its table), heads (name, width, sigmoid, file), tables (name, rows).
+(name, kind ids|values|dense, file, width, ids: the .npy of its table), heads (name, width, classes, file), tables (name, rows).
 Prints a JSON object a case: the largest differences, and what the files say of themselves.
 """
 import functools
@@ -113,13 +113,12 @@ def check_savedmodel(case, inputs, kinds, want, worst, difference):
     for head in case["heads"]:
         name, w = head["name"], want[head["name"]][:n]
         worst("examples", difference(got[name].numpy(), w))
-        if head["width"] != 1:
-            continue
-        worst("regress", difference(loaded.signatures["regress/" + name](inputs=serialized)["outputs"].numpy(), w))
-        if head["sigmoid"]:
+        if head["width"] == 1:
+            worst("regress", difference(loaded.signatures["regress/" + name](inputs=serialized)["outputs"].numpy(), w))
+        if head["classes"]:
             c = loaded.signatures["classify/" + name](inputs=serialized)
-            worst("classify", difference(c["scores"].numpy(), np.concatenate([1 - w, w], axis=1)))
-            if c["classes"].numpy().tolist() != [[b"0", b"1"]] * n:
+            worst("classify", difference(c["scores"].numpy(), np.concatenate([1 - w, w], axis=1) if head["width"] == 1 else w))
+            if c["classes"].numpy().tolist() != [[label.encode() for label in head["classes"]]] * n:
                 raise SystemExit("classes " + str(c["classes"]))
     if np.size(default(examples=tf.constant([], tf.string))[case["heads"][0]["name"]].numpy()) != 0:
         raise SystemExit("predictions of no examples")

@@ -78,8 +78,9 @@ func Inputs(m model.Model, shape Shape, seed uint64) *model.Inputs {
 			panic(err)
 		}
 		labels := make([]float32, shape.Rows*l.NumLabels(h.Width))
+		of := l.LabelsOf(h.Width)
 		for i := range labels {
-			labels[i] = min(max(float32(rng.IntN(7)-3), l.Labels.Min), l.Labels.Max)
+			labels[i] = min(max(float32(rng.IntN(7)-3), of.Min), of.Max)
 		}
 		in.Labels = append(in.Labels, labels)
 	}
