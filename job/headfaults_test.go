@@ -26,7 +26,7 @@ model: {shared_bottom: {dim: 4, hidden: [8]}}
 func TestHeadFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ old, with, want string }{
-		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, squared, absolute, huber, poisson, softmax, batch_softmax, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
+		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, focal, squared, absolute, huber, poisson, softmax, batch_softmax, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
 		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
 		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
 		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},
@@ -43,6 +43,9 @@ func TestHeadFaults(t *testing.T) {
 		{"loss: huber", "loss: bpr, group: usr", `heads[1].group: `},
 		{"loss: huber", "loss: softmax", `heads[1].classes: is 0, and softmax tells two or more apart; say how many labels there are: those of n classes are 0 to n-1`},
 		{"loss: huber", "loss: softmax, classes: 1025", `heads[1].classes: is 1025`},
+		{"loss: huber", "loss: huber, logit_clip: 0.1", `heads[1].logit_clip: is 0.1, but huber has no logit; use cross_entropy or focal`},
+		{"loss: huber", "loss: huber, gamma: 3", `heads[1].gamma: is 3, but huber has none; use focal`},
+		{"loss: huber", "loss: focal, logit_clip: 0.5", `heads[1].logit_clip: is 0.5`},
 		{"loss: huber", "loss: huber, classes: 3", `heads[1].classes: is 3, but huber is not of classes; use softmax`},
 		{"loss: huber", "loss: softmax, classes: 3, metrics: [calibration]", `heads[1].metrics[0]: is calibration, which is not of several classes, as softmax predicts; take of accuracy, log_loss, auc`},
 		{"loss: huber", "loss: huber, weight: 0", `heads[1].weight: is 0, must be above 0`},

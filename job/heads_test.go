@@ -51,6 +51,7 @@ parse: {format: jsonl, features: [{name: user, slot: 1}, {name: item, slot: 2}]}
 heads:
   - {name: click, metrics: [auc, gauc, normalized_entropy]}
   - {name: price, loss: squared, mask: {}}
+  - {name: again, label: click, loss: focal, gamma: 1.5, logit_clip: 0.01}
 model: {shared_bottom: {dim: 8, hidden: [16]}}
 epochs: 2
 train: {batch: 256, early_stop: {metric: price.rmse}}
@@ -78,6 +79,9 @@ eval: {source: {text: {files: [%q]}}, group: user, slices: [country]}
 	if !(m["click.normalized_entropy"] < 0.95 && m["click.auc"] > 0.7 && m["click.gauc"] > 0.6) {
 		t.Errorf("the click did not learn: %v", m)
 	}
+	if !(m["again.auc"] > 0.7) {
+		t.Errorf("by the focal loss the click did not learn: %v", m)
+	}
 	if !(m["price.r2"] > 0.5) || m["price.best_rmse"] != m["price.rmse"] {
 		t.Errorf("the price did not learn: %v", m)
 	}
@@ -93,13 +97,14 @@ eval: {source: {text: {files: [%q]}}, group: user, slices: [country]}
 	}
 	var clicks, prices int64
 	for _, s := range e.Slices {
-		if s.Head == "click" {
+		switch s.Head {
+		case "click":
 			clicks += s.Examples
-		} else {
+		case "price":
 			prices += s.Examples
 		}
 	}
-	if len(e.Slices) != 6 || clicks != 2000 || prices == 0 || prices >= clicks {
+	if len(e.Slices) != 9 || clicks != 2000 || prices == 0 || prices >= clicks {
 		t.Errorf("%d slices of %d clicks and %d prices", len(e.Slices), clicks, prices)
 	}
 	if names := e.Metrics.Names(); !slices.Contains(names, "click.gauc") || !slices.Contains(names, "price.mae") {

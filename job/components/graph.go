@@ -173,7 +173,7 @@ func headsOf(g *graph.Graph, want []model.Head) ([]model.Head, error) {
 		return want, nil
 	}
 	own := g.Heads()
-	if h := own[0]; len(own) > 1 || h.Loss != loss.CrossEntropy || h.Width != 1 || h.Mask != "" || h.SampleRate != 1 {
+	if h := own[0]; len(own) > 1 || h.Loss != loss.CrossEntropy || h.Width != 1 || h.Mask != "" || h.SampleRate != 1 || h.LogitClip != 0 {
 		var names []string
 		for _, h := range own {
 			names = append(names, fmt.Sprintf("%s (%s)", h.Name, h.Loss))

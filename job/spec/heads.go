@@ -17,7 +17,8 @@ type Head struct {
 	// Label is what is predicted. Default: the column of the head's name. Which labels are good ones follows from the loss;
 	// others are bad rows.
 	Label Label `yaml:"label"`
-	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; squared, absolute and huber
+	// Loss is what is learnt by. cross_entropy takes labels from 0 to 1 and predicts a probability; so does focal, for which examples that are predicted well count little, so that its
+	// probabilities order examples and are not their frequencies; squared, absolute and huber
 	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
 	// up and predicts their mean; batch_softmax tells an item from the others of the batch, for two towers (docs/heads.md); softmax takes the number of one of
 	// several classes, from 0 up, and predicts the probability of each. The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
@@ -37,6 +38,11 @@ type Head struct {
 	// SampleRate is the share of the negative examples that the data holds; predictions are then those of all examples. For
 	// cross_entropy.
 	SampleRate float64 `yaml:"sample_rate" default:"1" above:"0" max:"1"`
+	// LogitClip is how near to 0 and 1 a probability may come in the loss: an example that is predicted beyond teaches nothing. Predictions stay as they are. 0: there is no bound. For
+	// cross_entropy and focal.
+	LogitClip float64 `yaml:"logit_clip" default:"0" min:"0" max:"0.499"`
+	// Gamma is by how much focal looks away from examples that are predicted well: a positive of probability p counts (1-p)^gamma.
+	Gamma float64 `yaml:"gamma" default:"2" above:"0" max:"20"`
 	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
 	// probabilities, of values mae, rmse and, for squared, r2, of scores xauc, which for labels of 0 and 1 is the AUC, of classes accuracy and log_loss.
 	Metrics []string `yaml:"metrics" enum:"@metrics"`
@@ -237,6 +243,12 @@ func (v *validator) heads(known []string) {
 			v.fault(path+".classes", "is %d, and %s tells two or more apart; say how many labels there are: those of n classes are 0 to n-1", h.Classes, l.Name)
 		} else if !l.Classes && h.Classes != 0 {
 			v.fault(path+".classes", "is %d, but %s is not of classes; use %s", h.Classes, l.Name, loss.SoftmaxCrossEntropy)
+		}
+		if h.LogitClip != 0 && !l.Clipped {
+			v.fault(path+".logit_clip", "is %v, but %s has no logit; use %s or %s", h.LogitClip, l.Name, loss.CrossEntropy, loss.Focal)
+		}
+		if h.Gamma != 2 && l.Name != loss.Focal {
+			v.fault(path+".gamma", "is %v, but %s has none; use %s", h.Gamma, l.Name, loss.Focal)
 		}
 		v.column(h.Group, path+".group", known)
 		if h.Group != "" && !l.Ranks {

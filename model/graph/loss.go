@@ -19,14 +19,20 @@ type output struct {
 	head model.Head
 	loss *loss.Loss
 	node int
-	// shift is -ln SampleRate.
-	shift float64
+	// shift is -ln SampleRate, bound ln((1-LogitClip)/LogitClip) or 0.
+	shift, bound float64
 }
 
 // addOutput checks a head and keeps its value alive.
 func (b *Builder) addOutput(o Output) output {
 	h := o.WithDefaults()
 	out := output{head: h, node: o.Node.id, shift: -math.Log(float64(h.SampleRate))}
+	if h.LogitClip > 0 && h.LogitClip < 0.5 {
+		clip := float64(h.LogitClip)
+		out.bound = math.Log((1 - clip) / clip)
+	} else if h.LogitClip != 0 {
+		b.fault("head %q: logit clip %v is not in [0, 1/2)", h.Name, h.LogitClip)
+	}
 	if h.Name == "" {
 		b.fault("a head has no name")
 	}
@@ -67,6 +73,14 @@ func (b *Builder) addOutput(o Output) output {
 	}
 	if h.Group != "" && !l.Ranks {
 		b.fault("head %q: %s does not compare the rows of a group, its group is %q", h.Name, l.Name, h.Group)
+	}
+	if h.LogitClip != 0 && !l.Clipped {
+		b.fault("head %q: %s has no logit to clip, its logit clip is %v", h.Name, l.Name, h.LogitClip)
+	}
+	if h.Gamma != 0 && l.Name != loss.Focal {
+		b.fault("head %q: gamma %v is of the loss %s alone, not of %s", h.Name, h.Gamma, loss.Focal, l.Name)
+	} else if !(h.Gamma >= 0) || math.IsInf(float64(h.Gamma), 0) {
+		b.fault("head %q: gamma %v is not a number above 0", h.Name, h.Gamma)
 	}
 	if h.SampleRate != 1 && !l.Sampled {
 		b.fault("head %q: %s does not support sampled negatives, its sample rate is %v", h.Name, l.Name, h.SampleRate)

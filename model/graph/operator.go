@@ -211,6 +211,12 @@ func (g *Graph) Text() string {
 		if o.head.SampleRate != 1 {
 			fmt.Fprintf(&b, " sample rate %g", o.head.SampleRate)
 		}
+		if o.head.LogitClip != 0 {
+			fmt.Fprintf(&b, " logit clip %g", o.head.LogitClip)
+		}
+		if o.head.Gamma != 0 {
+			fmt.Fprintf(&b, " gamma %g", o.head.Gamma)
+		}
 		if o.head.Group != "" {
 			fmt.Fprintf(&b, " by %s", o.head.Group)
 		}

@@ -6,6 +6,8 @@ import "math"
 const (
 	// CrossEntropy is for labels that are 0 or 1, or a share between.
 	CrossEntropy = "cross_entropy"
+	// Focal is [CrossEntropy] in which examples that are predicted well count little.
+	Focal = "focal"
 	// Squared is for values whose mean is wanted.
 	Squared = "squared"
 	// Absolute is for values whose median is wanted.
@@ -27,10 +29,21 @@ const MaxClasses = 1024
 var all = append([]Loss{
 	{
 		Name: CrossEntropy, Formula: "-y·ln σ(z) - (1-y)·ln(1-σ(z))",
-		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss", "calibration"}, Sampled: true,
+		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss", "calibration"}, Sampled: true, Clipped: true,
 		step: stepCrossEntropy, predicts: true, reference: each(func(z, y float64) float64 {
 			return -y*math.Log(1/(1+math.Exp(-z))) - (1-y)*math.Log(1/(1+math.Exp(z)))
 		}),
+	},
+	{
+		// Lin et al. (2017), Focal Loss for Dense Object Detection, equation 4.
+		Name: Focal, Formula: "-y·(1-σ(z))^γ·ln σ(z) - (1-y)·σ(z)^γ·ln(1-σ(z))",
+		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss"}, Clipped: true,
+		step: stepFocal, reference: func(t Batch64) float64 {
+			return each(func(z, y float64) float64 {
+				p, q := 1/(1+math.Exp(-z)), 1/(1+math.Exp(z))
+				return -y*math.Pow(q, t.Gamma)*math.Log(p) - (1-y)*math.Pow(p, t.Gamma)*math.Log(q)
+			})(t)
+		},
 	},
 	{
 		Name: Squared, Formula: "(z-y)²",
@@ -103,22 +116,40 @@ func absolute(z, y float64) (value, slope float64) {
 
 // stepEach is the step of a loss that looks at one output at a time; f returns its value and derivative.
 func stepEach(f func(z, y float64) (value, slope float64)) func(b *Batch) float64 {
-	return func(b *Batch) float64 {
-		scale, sum := 1/float64(b.Rows), 0.0
-		for r := range b.Rows {
-			w, counts := b.weight(r)
-			for i := r * b.Width; i < (r+1)*b.Width; i++ {
-				if !counts { // a masked row's label may be anything
-					b.Grad[i] = 0
-					continue
-				}
-				value, slope := f(float64(b.Outputs[i])+b.Shift, float64(b.Labels[i]))
-				b.Grad[i] = float32(w * slope * scale * b.Scale)
-				sum += w * value
+	return func(b *Batch) float64 { return b.each(f) }
+}
+
+// each is the step of such a loss.
+func (b *Batch) each(f func(z, y float64) (value, slope float64)) float64 {
+	scale, sum := 1/float64(b.Rows), 0.0
+	for r := range b.Rows {
+		w, counts := b.weight(r)
+		for i := r * b.Width; i < (r+1)*b.Width; i++ {
+			if !counts { // a masked row's label may be anything
+				b.Grad[i] = 0
+				continue
 			}
+			z, inside := b.cut(float64(b.Outputs[i]) + b.Shift)
+			value, slope := f(z, float64(b.Labels[i]))
+			if !inside {
+				slope = 0
+			}
+			b.Grad[i] = float32(w * slope * scale * b.Scale)
+			sum += w * value
 		}
-		return sum * scale
 	}
+	return sum * scale
+}
+
+// cut is z within the bound, and whether it was.
+func (b *Batch) cut(z float64) (_ float64, inside bool) {
+	switch {
+	case b.Bound == 0 || math.Abs(z) <= b.Bound:
+		return z, true
+	case z != z: // stays what it is
+		return z, true
+	}
+	return math.Copysign(b.Bound, z), false
 }
 
 // each is the reference of a loss that looks at one output at a time.
@@ -133,7 +164,10 @@ func each(value func(z, y float64) float64) func(t Batch64) float64 {
 			if t.Mask != nil && !t.Mask[r] {
 				continue
 			}
-			sum += w * value(z-math.Log(t.Rate), float64(t.Labels[i])) / float64(t.Rows)
+			if z -= math.Log(t.Rate); t.Bound != 0 {
+				z = min(max(z, -t.Bound), t.Bound)
+			}
+			sum += w * value(z, float64(t.Labels[i])) / float64(t.Rows)
 		}
 		return sum
 	}
@@ -142,7 +176,7 @@ func each(value func(z, y float64) float64) func(t Batch64) float64 {
 // stepCrossEntropy is a loop of its own: it is the loss of nearly every model. The value is max(z, 0) - z·y + ln(1+e^-|z|),
 // which neither overflows nor cancels (TensorFlow, sigmoid_cross_entropy_with_logits), the derivative σ(z) - y.
 func stepCrossEntropy(b *Batch) float64 {
-	scale, sum := 1/float64(b.Rows), 0.0
+	scale, sum, plain := 1/float64(b.Rows), 0.0, b.Shift == 0 && b.Bound == 0
 	for r := range b.Rows {
 		w, counts := b.weight(r)
 		for i := r * b.Width; i < (r+1)*b.Width; i++ {
@@ -153,16 +187,30 @@ func stepCrossEntropy(b *Batch) float64 {
 				b.Grad[i] = 0
 				continue
 			}
-			y := float64(b.Labels[i])
-			if b.Shift != 0 {
-				z += b.Shift
+			y, inside := float64(b.Labels[i]), true
+			if !plain {
+				z, inside = b.cut(z + b.Shift)
 				p, e = sigmoidExp(z)
 			}
-			b.Grad[i] = float32(w * (p - y) * scale * b.Scale)
+			if b.Grad[i] = 0; inside {
+				b.Grad[i] = float32(w * (p - y) * scale * b.Scale)
+			}
 			sum += w * (max(z, 0) - z*y + math.Log1p(e))
 		}
 	}
 	return sum * scale
+}
+
+// stepFocal has the derivatives (1-p)^γ·(γ·p·ln p - (1-p)) of a label of 1, and p^γ·(p - γ·(1-p)·ln(1-p)) of 0.
+func stepFocal(b *Batch) float64 {
+	gamma := b.Gamma
+	return b.each(func(z, y float64) (value, slope float64) {
+		p, e := sigmoidExp(z)
+		q, l := sigmoid(-z), math.Log1p(e)
+		lnP, lnQ := min(z, 0)-l, min(-z, 0)-l
+		ofP, ofQ := math.Pow(q, gamma), math.Pow(p, gamma)
+		return -y*ofP*lnP - (1-y)*ofQ*lnQ, y*ofP*(gamma*p*lnP-q) + (1-y)*ofQ*(p-gamma*q*lnQ)
+	})
 }
 
 // stepSoftmax has, of a row of class c, the value ln Σe^z - z_c and the derivatives p - [is c].

@@ -22,6 +22,8 @@ type Loss struct {
 	Metrics []string
 	// Sampled reports whether a head with this loss may have a sample rate of negatives.
 	Sampled bool
+	// Clipped reports whether a head with this loss may have a bound of its logits.
+	Clipped bool
 	// InBatch reports whether its outputs are logarithms of how probable each row's own item is among those of the batch, which package
 	// graph's BatchSoftmax gives. A prediction is a score.
 	InBatch bool
@@ -86,6 +88,10 @@ type Batch struct {
 	Work *Work
 	// Shift is added to outputs for the loss and not for the prediction: -ln(sample rate), or 0.
 	Shift float64
+	// Bound cuts outputs with the shift to ±Bound for the loss: one beyond has the loss of the bound and no gradient. 0: they are as they are.
+	Bound float64
+	// Gamma is by how much [Focal] looks away from what is predicted well.
+	Gamma float64
 	// Scale multiplies the gradient and not the loss that is returned.
 	Scale float64
 	// Predictions and Grad [Rows, Width] are written: the link's values, and Scale times the derivative of the loss.
@@ -147,6 +153,8 @@ type Batch64 struct {
 	Groups      []int32
 	// Rate is the sample rate of negatives.
 	Rate float64
+	// Bound and Gamma are those of a [Batch].
+	Bound, Gamma float64
 }
 
 // Reference is the slow reference of Step, in float64: the formula and nothing else.

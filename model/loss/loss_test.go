@@ -17,13 +17,14 @@ func near(got, want, tolerance float64) bool {
 }
 
 // random makes a batch of a loss with labels in its range, and its reference.
-func random(l *loss.Loss, rows, width int, rate float64, seed uint64) (*loss.Batch, loss.Batch64) {
+func random(l *loss.Loss, rows, width int, rate, bound float64, seed uint64) (*loss.Batch, loss.Batch64) {
 	rng := rand.New(rand.NewPCG(seed, 4))
+	gamma := 0.5 + float64(seed)
 	b := &loss.Batch{
-		Rows: rows, Width: width, Shift: -math.Log(rate), Scale: 3,
+		Rows: rows, Width: width, Shift: -math.Log(rate), Bound: bound, Gamma: gamma, Scale: 3,
 		Predictions: make([]float32, rows*width), Grad: make([]float32, rows*width),
 	}
-	t := loss.Batch64{Rows: rows, Width: width, Rate: rate}
+	t := loss.Batch64{Rows: rows, Width: width, Rate: rate, Bound: bound, Gamma: gamma}
 	for range rows {
 		if seed < 2 {
 			b.Weights = append(b.Weights, float32(rng.IntN(3)))
@@ -64,16 +65,17 @@ func TestLossesFollowReference(t *testing.T) {
 	for _, l := range loss.All() {
 		for _, width := range []int{1, 3} {
 			for _, rate := range []float64{1, 0.1} {
-				if rate != 1 && !l.Sampled {
+				if rate != 1 && !l.Sampled || l.Classes && width == 1 {
 					continue
 				}
-				if l.Classes && width == 1 {
-					continue
-				}
-				for seed := range uint64(4) {
+				for seed := range uint64(8) {
+					bound := float64(seed / 4)
+					if seed >= 4 && !l.Clipped {
+						break
+					}
 					t.Run(fmt.Sprintf("%s/width=%d/rate=%g/seed=%d", l.Name, width, rate, seed), func(t *testing.T) {
 						t.Parallel()
-						b, twin := random(&l, 40, width, rate, seed)
+						b, twin := random(&l, 40, width, rate, bound, seed)
 						if got, want := l.Step(b), l.Reference(twin); !near(got, want, 1e-6) {
 							t.Errorf("loss %v, want %v", got, want)
 						}
@@ -113,6 +115,10 @@ func TestValuesByHand(t *testing.T) {
 		{loss.CrossEntropy, 0, 1, math.Ln2, 0.5, -0.5},
 		{loss.CrossEntropy, 0, 0.25, math.Ln2, 0.5, 0.25},
 		{loss.CrossEntropy, -300, 1, 300, 0, -1},
+		{loss.Focal, 0, 1, math.Ln2 / 4, 0.5, -0.25 * (math.Ln2 + 0.5)},
+		{loss.Focal, 0, 0, math.Ln2 / 4, 0.5, 0.25 * (math.Ln2 + 0.5)},
+		{loss.Focal, -300, 1, 300, 0, -1},
+		{loss.Focal, 300, 1, 0, 1, 0},
 		{loss.Squared, 3, 1, 4, 3, 4},
 		{loss.Absolute, 3, 5, 2, 3, -1},
 		{loss.Absolute, 3, 3, 0, 3, 0},
@@ -125,10 +131,29 @@ func TestValuesByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &loss.Batch{Rows: 1, Width: 1, Outputs: []float32{test.z}, Labels: []float32{test.y}, Scale: 1, Predictions: make([]float32, 1), Grad: make([]float32, 1)}
+		b := &loss.Batch{Rows: 1, Width: 1, Outputs: []float32{test.z}, Labels: []float32{test.y}, Gamma: 2, Scale: 1, Predictions: make([]float32, 1), Grad: make([]float32, 1)}
 		if got := l.Step(b); !near(got, test.want, 1e-12) || b.Predictions[0] != test.prediction || b.Grad[0] != test.grad {
 			t.Errorf("%s of %v and %v: loss %v, prediction %v, gradient %v, want %v, %v, %v",
 				test.name, test.z, test.y, got, b.Predictions[0], b.Grad[0], test.want, test.prediction, test.grad)
+		}
+	}
+}
+
+// TestClippedLogits: what is predicted beyond the bound has the loss of the bound and teaches nothing, whichever side it is wrong on; predictions are as they are.
+func TestClippedLogits(t *testing.T) {
+	t.Parallel()
+	l, err := loss.Find(loss.CrossEntropy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		z, y       float32
+		want, grad float64
+	}{{5, 0, math.Log(10), 0}, {5, 1, math.Log(10. / 9), 0}, {-5, 1, math.Log(10), 0}, {0, 1, math.Ln2, -0.5}} {
+		b := &loss.Batch{Rows: 1, Width: 1, Outputs: []float32{test.z}, Labels: []float32{test.y}, Bound: math.Log(9), Scale: 1, Predictions: make([]float32, 1), Grad: make([]float32, 1)}
+		got := l.Step(b)
+		if p := 1 / (1 + math.Exp(-float64(test.z))); !near(got, test.want, 1e-12) || float64(b.Grad[0]) != test.grad || !near(float64(b.Predictions[0]), p, 1e-6) {
+			t.Errorf("logit %v, label %v: %v, gradient %v, prediction %v", test.z, test.y, got, b.Grad[0], b.Predictions[0])
 		}
 	}
 }
@@ -328,7 +353,7 @@ func TestNoRowsGiveNoLoss(t *testing.T) {
 
 func TestStepAllocatesNothing(t *testing.T) {
 	for _, l := range loss.All() {
-		b, _ := random(&l, 50, 2, 1, 3)
+		b, _ := random(&l, 50, 2, 1, 0, 3)
 		if n := testing.AllocsPerRun(5, func() { l.Step(b) }); n != 0 {
 			t.Errorf("%s: %v allocations", l.Name, n)
 		}

@@ -499,6 +499,12 @@ func (c Config) writeHeads(b *strings.Builder) {
 	for _, h := range c.Heads {
 		fmt.Fprintf(b, ",head(%q,loss=%s,labels=%q,width=%d,weight=%g,sample_rate=%g,mask=%q,metrics=%q",
 			h.Name, h.Loss, h.Labels, h.Width, h.Weight, h.SampleRate, h.Mask, h.Metrics)
+		if h.LogitClip != 0 {
+			fmt.Fprintf(b, ",logit_clip=%g", h.LogitClip)
+		}
+		if h.Gamma != 0 {
+			fmt.Fprintf(b, ",gamma=%g", h.Gamma)
+		}
 		if h.Group != "" {
 			fmt.Fprintf(b, ",group=%q", h.Group)
 		}
