@@ -10,17 +10,25 @@ import (
 type DCNv2 struct {
 	Embedding `yaml:",inline"`
 	// CrossLayers is the number of cross layers: the highest degree of feature products less one.
-	CrossLayers    int `yaml:"cross_layers" min:"1" max:"32"`
+	CrossLayers int `yaml:"cross_layers" min:"1" max:"32"`
+	// CrossRank, if above 0, makes a mixture of cross_experts experts of that rank of the matrix of each cross layer: fewer parameters and less time where the vectors together have many
+	// more numbers than that. 0: whole matrices.
+	CrossRank int `yaml:"cross_rank" default:"0" min:"0" max:"65536"`
+	// CrossExperts is how many experts a cross layer mixes by a gate, with a cross_rank.
+	CrossExperts   int `yaml:"cross_experts" min:"1" max:"1024"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
 }
 
 // Defaults implements [conf.Defaulted].
 func (*DCNv2) Defaults() map[string]string {
-	return map[string]string{"cross_layers": written(zoo.Config{}.WithDefaults().CrossLayers)}
+	c := zoo.Config{}.WithDefaults()
+	return map[string]string{"cross_layers": written(c.CrossLayers), "cross_experts": written(c.CrossExperts)}
 }
 
 // Build implements [component.ModelConfig].
 func (m *DCNv2) Build(in component.ModelInputs) (model.Model, error) {
-	return build(zoo.DCNv2, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) { c.CrossLayers = m.CrossLayers }))
+	return build(zoo.DCNv2, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) {
+		c.CrossLayers, c.CrossRank, c.CrossExperts = m.CrossLayers, m.CrossRank, m.CrossExperts
+	}))
 }

@@ -35,3 +35,34 @@ func CrossVector(b *graph.Builder, name string, x graph.Node, layers int, r Rule
 	}
 	return x
 }
+
+// CrossMixedConfig are the settings of [CrossMixed].
+type CrossMixedConfig struct {
+	// Layers is how many layers there are, Experts how many experts each has, Rank what each takes x down to.
+	Layers, Experts, Rank int
+	Rule
+}
+
+// CrossMixed is a stack of cross layers of DCN-v2 whose matrices are mixtures of experts of low rank (Wang et al., 2021, equations 3 to 5, DCN-Mix), x [rows, n] -> [rows, n]:
+//
+//	xₗ₊₁ = x₀ ∘ (Σₑ gₑ·tanh(tanh(xₗ·Vₑ)·Cₑ)·Uₑ + b) + xₗ        g = softmax(xₗ·G)
+//
+// One expert needs no gate. Layer i's tensors are "name.i.bias" [n], "name.i.gate.weight" [n, Experts], and of expert e "name.i.e.down.weight" [n, Rank], "name.i.e.middle.weight" [Rank, Rank] and
+// "name.i.e.up.weight" [Rank, n]: where [Cross] has n² weights, this has 2·n·Rank for each expert.
+func CrossMixed(b *graph.Builder, name string, x graph.Node, cfg CrossMixedConfig) graph.Node {
+	x0, n := x, x.Dim()
+	for i := range cfg.Layers {
+		name := fmt.Sprintf("%s.%d", name, i)
+		var experts []graph.Node
+		for e := range cfg.Experts {
+			name := fmt.Sprintf("%s.%d", name, e)
+			low := b.Apply(graph.Tanh, b.Linear(x, weight(b, name+".down", n, cfg.Rank, cfg.Rule), nil))
+			low = b.Apply(graph.Tanh, b.Linear(low, weight(b, name+".middle", cfg.Rank, cfg.Rank, cfg.Rule), nil))
+			experts = append(experts, b.Linear(low, weight(b, name+".up", cfg.Rank, n, cfg.Rule), nil))
+		}
+		bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{n}, Optimizer: cfg.Optimizer})
+		mixed := Mixture(b, name+".gate", x, experts, cfg.Rule)
+		x = b.Add(b.Mul(x0, b.AddBias(mixed, bias)), x)
+	}
+	return x
+}

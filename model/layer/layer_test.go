@@ -83,6 +83,12 @@ func TestLayersFollowReference(t *testing.T) {
 		},
 		"cross":        func(b *graph.Builder, x graph.Node) graph.Node { return layer.Cross(b, "c", x, 3, rule) },
 		"cross vector": func(b *graph.Builder, x graph.Node) graph.Node { return layer.CrossVector(b, "c", x, 3, rule) },
+		"mixed cross": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{Layers: 2, Experts: 3, Rank: 2, Rule: rule})
+		},
+		"cross of low rank": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{Layers: 2, Experts: 1, Rank: 3, Rule: rule})
+		},
 		"pair attention": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.PairAttention(b, "a", layer.Dense(b, "d", x, 8, rule), 2, 3, rule)
 		},

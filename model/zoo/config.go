@@ -75,6 +75,8 @@ type Config struct {
 	Activation string
 	// CrossLayers is the number of cross layers (DCN, DCNv2). Default 3.
 	CrossLayers int
+	// CrossRank, if above 0, makes mixtures of CrossExperts experts of that rank of the matrices of cross layers (DCNv2). Default 0, whole matrices, and 4 experts.
+	CrossRank, CrossExperts int
 	// AttentionLayers is the number of interacting layers, AttentionHeads that of the heads of each, and AttentionWidth what a vector
 	// has after each, a multiple of the heads (AutoInt). Default 3, 2, 32 (Song et al., 2019, section 5.1.4).
 	AttentionLayers, AttentionHeads, AttentionWidth int
@@ -220,6 +222,7 @@ func (c Config) WithDefaults() Config {
 	for _, own := range c.own() {
 		own.fill()
 	}
+	c.CrossExperts = cmp.Or(c.CrossExperts, 4)
 	if c.Item = slices.Clone(c.Item); len(c.Item) == 0 && len(c.Features) > 0 {
 		c.Item = []string{c.Features[len(c.Features)-1].Name}
 	}
@@ -273,6 +276,10 @@ func (c Config) Validate() error {
 			width(own.name, v)
 		}
 	}
+	if c.CrossRank != 0 {
+		width("cross_rank", c.CrossRank)
+	}
+	width("cross_experts", c.CrossExperts)
 	if shape.check != nil && len(faults) == 0 {
 		shape.check(c, bad)
 	}
@@ -432,6 +439,9 @@ func (c Config) String() string {
 		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() && !shape.evolves {
 			fmt.Fprintf(&b, ",%s=%s", own.name, own)
 		}
+	}
+	if slices.Contains(shape.uses, "cross_rank") && c.CrossRank != 0 {
+		fmt.Fprintf(&b, ",cross_rank=%d,cross_experts=%d", c.CrossRank, c.CrossExperts)
 	}
 	if slices.Contains(shape.uses, "l0") {
 		fmt.Fprintf(&b, ",l0=%g", c.L0)

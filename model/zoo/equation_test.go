@@ -687,6 +687,39 @@ func testHistory(t *testing.T, name string) {
 	}
 }
 
+// TestMixedCross: cross layers of dcnv2 that are mixtures of two experts of rank 2.
+func TestMixedCross(t *testing.T) {
+	t.Parallel()
+	e := equationOf(mustNew(t, small(zoo.Config{
+		Name: zoo.DCNv2, Features: []zoo.Feature{{Name: "a"}, {Name: "b"}, {Name: "x", Kind: model.Dense, Dim: 2}}, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, CrossRank: 2, CrossExperts: 2,
+	})), graphtest.Shape{Rows: 20})
+	tanh := func(x []float64) []float64 {
+		for i, v := range x {
+			x[i] = math.Tanh(v)
+		}
+		return x
+	}
+	for r, got := range e.predictions[0] {
+		e.row = r
+		x0 := slices.Concat(e.fields()...)
+		x := x0
+		for _, name := range []string{"cross.0", "cross.1"} {
+			var experts [][]float64
+			for _, expert := range []string{name + ".0", name + ".1"} {
+				experts = append(experts, e.times(expert+".up", tanh(e.times(expert+".middle", tanh(e.times(expert+".down", x))))))
+			}
+			mixed := e.mixture(name+".gate", x, experts)
+			for i, b := range e.tensor(name + ".bias") {
+				mixed[i] += float64(b)
+			}
+			x = sum(product(x0, mixed), x)
+		}
+		if want := 1 / (1 + math.Exp(-e.layer("out", append(x, e.deep(x0)...))[0])); math.Abs(float64(got)-want) > 1e-5 {
+			t.Errorf("row %d: got %v, want %v", r, got, want)
+		}
+	}
+}
+
 // related are the outputs of the heads of dbmtl.
 func (e *equation) related(heads ...string) (out []float64) {
 	bottom, before := e.deep(e.inputs()), []float64(nil)

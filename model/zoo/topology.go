@@ -148,8 +148,13 @@ func topologies() []topology {
 		{name: DCN, vectors: true, perceptron: true, uses: []string{"cross_layers"}, build: single(func(a *assembly) graph.Node {
 			return a.crossed(layer.CrossVector)
 		})},
-		{name: DCNv2, vectors: true, perceptron: true, uses: []string{"cross_layers"}, build: single(func(a *assembly) graph.Node {
-			return a.crossed(layer.Cross)
+		{name: DCNv2, vectors: true, perceptron: true, uses: []string{"cross_layers", "cross_rank"}, build: single(func(a *assembly) graph.Node {
+			if a.cfg.CrossRank == 0 {
+				return a.crossed(layer.Cross)
+			}
+			return a.crossed(func(b *graph.Builder, name string, x graph.Node, layers int, r layer.Rule) graph.Node {
+				return layer.CrossMixed(b, name, x, layer.CrossMixedConfig{Layers: layers, Experts: a.cfg.CrossExperts, Rank: a.cfg.CrossRank, Rule: r})
+			})
 		})},
 		{name: XDeepFM, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"maps"}, check: checkXDeepFM, build: single(func(a *assembly) graph.Node {
 			vectors := a.b.Concat(a.vectors()...)

@@ -176,6 +176,7 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		set    func(c *zoo.Config)
 	}{
 		"cross layers":     {[]string{zoo.DCN, zoo.DCNv2}, func(c *zoo.Config) { c.CrossLayers = 2 }},
+		"cross rank":       {[]string{zoo.DCNv2}, func(c *zoo.Config) { c.CrossRank = 2 }},
 		"attention":        {[]string{zoo.AFM}, func(c *zoo.Config) { c.Attention = 7 }},
 		"attention layers": {[]string{zoo.AutoInt}, func(c *zoo.Config) { c.AttentionLayers = 1 }},
 		"attention width":  {[]string{zoo.AutoInt}, func(c *zoo.Config) { c.AttentionWidth = 8 }},
@@ -232,7 +233,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		Features: []zoo.Feature{
 			{Name: "a"}, {Name: "a"}, {}, {Name: "x", Kind: model.Dense}, {Name: "c", Combiner: "median"}, {Name: "k", Kind: 9},
 		},
-		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, Dropout: 1, EmbeddingL2: -1, BiasL2: -2,
+		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, CrossRank: -1, CrossExperts: 1 << 20, Dropout: 1, EmbeddingL2: -1, BiasL2: -2,
 		Activation: "swich", DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1), Experts: -1, Tower: []int{3, 0},
 		BiasOptimizer: optim.SGD{LR: -1}, VecOptimizer: optim.Adam{Beta1: 3}, DenseOptimizer: optim.EMA{Decay: 2},
 	})
@@ -242,7 +243,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	for _, want := range []string{
 		`model "deepfn" is unknown, did you mean "deepfm"?`,
 		`feature "a" is listed twice`, "feature 2 has no name", `feature "x": dim 0`, `feature "c": combiner "median" is unknown`, `feature "k": kind 9`,
-		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "experts -1", "tower 0", "dropout 1", `activation "swich" is unknown, did you mean "swish"?`,
+		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "cross_rank -1", "cross_experts 1048576", "experts -1", "tower 0", "dropout 1", `activation "swich" is unknown, did you mean "swish"?`,
 		"embedding_l2 -1", "bias_l2 -2", "dense_l2 NaN", "clip_norm +Inf",
 		"bias optimizer: optim: sgd: lr -1", "vec optimizer: optim: adam: beta1 3", "dense optimizer: optim: ema: decay 2",
 	} {
