@@ -99,6 +99,14 @@ func (s *Segments) AdagradW(rate, shrink float32) {
 	}
 }
 
+// Each calls f with the weights, so many vectors of state and the gradients of some rows at a time, one row after the other, for rules that have no kernel.
+// What f writes to weights and state goes back to the rows.
+func (s *Segments) Each(states int, f func(v [5][]float32)) {
+	for s.inPlace(); s.next(); s.unpack(states) {
+		f(s.pack(states))
+	}
+}
+
 // RMSprop is [RMSprop] of each row; the state is n.
 func (s *Segments) RMSprop(o AveragesRule) {
 	if s.inPlace() {
@@ -312,7 +320,7 @@ func (s *Segments) copy(i int, v []float32, back bool) {
 	}
 	rows := s.Rows[s.from:s.to]
 	switch {
-	case active == Portable:
+	case active == Portable || s.Dim >= narrow: // which the kernels of copies do not know
 		for k, at := range rows {
 			row, part := floatsAt(at+offset, s.Dim), v[k*s.Dim:][:s.Dim]
 			if back {

@@ -50,6 +50,9 @@ func TestSegments(t *testing.T) {
 		{"group adagrad", 0, 1, 0, func(s *simd.Segments) { s.GroupAdagrad(rate, 0.01, 0.5, 0) }, func(w, sum, g []float32) { simd.GroupAdagrad(w, sum, g, rate, 0.01, 0.5, 0) }},
 		{"group adagrad, l2", 0, 1, 0, func(s *simd.Segments) { s.GroupAdagrad(rate, 0.01, 0.5, 15) }, func(w, sum, g []float32) { simd.GroupAdagrad(w, sum, g, rate, 0.01, 0.5, 15) }},
 		{"rmsprop", 1, 0, 0, func(s *simd.Segments) { s.RMSprop(averagesRule) }, func(w, n, g []float32) { simd.RMSprop(w, n, g, averagesRule) }},
+		{"of two vectors", 2, 0, 0, func(s *simd.Segments) { s.Each(2, func(v [5][]float32) { ofTwo(v[0], v[1], v[2], v[3]) }) }, func(w, state, g []float32) {
+			ofTwo(w, state[:len(w)], state[len(w):], g)
+		}},
 		{"adadelta", 2, 0, 0, func(s *simd.Segments) { s.Adadelta(averagesRule) }, func(w, state, g []float32) {
 			simd.Adadelta(w, state[:len(w)], state[len(w):], g, averagesRule)
 		}},
@@ -145,5 +148,14 @@ func TestSegmentsAllocateNothing(t *testing.T) {
 		s.Adam(simd.AdamRule{Beta1: 0.9, C1: 0.1, C2: 0.001, Epsilon: 1e-3}, 0.1, 0.999)
 	}); got != 0 {
 		t.Errorf("%v allocations", got)
+	}
+}
+
+// ofTwo is a rule without a kernel.
+func ofTwo(w, a, b, g []float32) {
+	for k := range w {
+		a[k] += g[k]
+		b[k] -= a[k]
+		w[k] -= float32(0.125 * b[k])
 	}
 }

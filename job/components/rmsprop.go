@@ -14,6 +14,8 @@ type RMSprop struct {
 	WeightDecay float64 `yaml:"weight_decay" min:"0"`
 	// Sum adds squares of gradients whole, in place of the share 1-decay of them.
 	Sum bool `yaml:"sum"`
+	// Momentum is the share of the last step that the next one has too; 0: none. With it the rule keeps twice as much state.
+	Momentum float64 `yaml:"momentum" default:"0" min:"0" max:"0.999999"`
 }
 
 // Defaults implements [conf.Defaulted].
@@ -22,6 +24,6 @@ func (*RMSprop) Defaults() map[string]string { return ruleDefaults(optim.RMSprop
 // Rule implements [component.OptimizerConfig].
 func (a *RMSprop) Rule() optim.Optimizer {
 	return optim.RMSprop{
-		LR: float32(a.LR), Decay: float32(a.Decay), Epsilon: float32(a.Epsilon), WeightDecay: float32(a.WeightDecay), Sum: a.Sum,
+		LR: float32(a.LR), Decay: float32(a.Decay), Epsilon: float32(a.Epsilon), WeightDecay: float32(a.WeightDecay), Sum: a.Sum, Momentum: float32(a.Momentum),
 	}
 }

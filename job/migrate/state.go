@@ -50,6 +50,9 @@ func newKeeper(o optim.Optimizer) *keeper {
 	case optim.GroupAdagrad:
 		k.kind, k.sum = entrydump.GroupAdagrad, true
 	case optim.RMSprop:
+		if o.Momentum != 0 {
+			break // of rows upstream has none
+		}
 		if k.kind = entrydump.RMSprop; o.Sum {
 			k.kind = entrydump.RMSpropV2
 		}

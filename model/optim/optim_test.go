@@ -112,12 +112,13 @@ func (r *refMomentum) update(w, g, lr float64, _ int) float64 {
 	return w + r.v
 }
 
-type refRMSprop struct{ n, rho, rest, eps, wd float64 }
+type refRMSprop struct{ n, m, rho, rest, eps, wd, mu float64 }
 
 func (r *refRMSprop) update(w, g, lr float64, _ int) float64 {
 	g += r.wd * w
 	r.n = r.rho*r.n + r.rest*g*g
-	return w - lr*g/(math.Sqrt(r.n)+r.eps)
+	r.m = r.mu*r.m + lr*g/(math.Sqrt(r.n)+r.eps)
+	return w - r.m
 }
 
 type refAdadelta struct{ a, c, rho, eps, wd float64 }
@@ -283,6 +284,9 @@ var rules = []struct {
 	{rule: optim.RMSprop{}, lr: 0.001, ref: func() reference { return &refRMSprop{rho: 0.9, rest: 0.1, eps: 1e-8} }},
 	{rule: optim.RMSprop{LR: 0.1, Decay: 0.8, Epsilon: 1, WeightDecay: 0.1, Sum: true}, lr: 0.1, ref: func() reference {
 		return &refRMSprop{rho: 0.8, rest: 1, eps: 1, wd: 0.1}
+	}},
+	{rule: optim.RMSprop{LR: 0.01, Decay: 0.9, Epsilon: 0.1, WeightDecay: 0.1, Momentum: 0.8}, lr: 0.01, ref: func() reference {
+		return &refRMSprop{rho: 0.9, rest: 0.1, eps: 0.1, wd: 0.1, mu: 0.8}
 	}},
 	{rule: optim.Adadelta{}, lr: 1, ref: func() reference { return &refAdadelta{rho: 0.95, eps: 1e-6} }},
 	{rule: optim.Adadelta{LR: 0.5, Decay: 0.9, Epsilon: 0.01, WeightDecay: 0.1}, lr: 0.5, ref: func() reference {
@@ -539,6 +543,7 @@ func TestStringIsCanonical(t *testing.T) {
 		optim.GroupFTRL{}.String(),
 		optim.Momentum{}.String(),
 		optim.RMSprop{}.String(),
+		optim.RMSprop{Momentum: 0.5}.String(),
 		optim.Adadelta{}.String(),
 		optim.AMSGrad{}.String(),
 		optim.AdamW{}.String(),
@@ -559,6 +564,7 @@ func TestStringIsCanonical(t *testing.T) {
 		"group_ftrl(lr=0.05,beta=0,l1=0,l2=0,initial_accumulator=1e-06)",
 		"momentum(lr=0.01,momentum=0.9,weight_decay=0,nesterov=false)",
 		"rmsprop(lr=0.001,decay=0.9,epsilon=1e-08,weight_decay=0,sum=false)",
+		"rmsprop(lr=0.001,decay=0.9,epsilon=1e-08,weight_decay=0,sum=false,momentum=0.5)",
 		"adadelta(lr=1,decay=0.95,epsilon=1e-06,weight_decay=0)",
 		"amsgrad(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
 		"adamw(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
@@ -597,7 +603,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		{optim.GroupAdagrad{LR: -1, Beta: -1, InitialAccumulator: -1, L2: -1, WeightDecay: -1}, []string{"lr -1", "beta -1", "initial_accumulator -1", "l2 -1", "weight_decay -1"}},
 		{optim.GroupFTRL{LR: -1, Beta: -1, InitialAccumulator: -1, L1: -1, L2: nan}, []string{"lr -1", "beta -1", "initial_accumulator -1", "l1 -1", "l2 NaN"}},
 		{optim.Momentum{LR: -1, Momentum: 1, WeightDecay: -1}, []string{"lr -1", "momentum 1", "weight_decay -1"}},
-		{optim.RMSprop{LR: -1, Decay: 1, Epsilon: -1, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon -1", "weight_decay -1"}},
+		{optim.RMSprop{LR: -1, Decay: 1, Epsilon: -1, WeightDecay: -1, Momentum: 1}, []string{"lr -1", "decay 1", "epsilon -1", "weight_decay -1", "momentum 1"}},
 		{optim.Adadelta{LR: -1, Decay: 1, Epsilon: inf, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon +Inf", "weight_decay -1"}},
 		{optim.AdamW{LR: inf, Beta1: 1, WeightDecay: -1}, []string{"adamw: lr +Inf", "beta1 1", "weight_decay -1"}},
 		{optim.Adamom{LR: -1, Momentum: 1, Decay: 1, Epsilon: nan, WeightDecay: -1}, []string{"adamom: lr -1", "momentum 1", "decay 1", "epsilon NaN", "weight_decay -1"}},
@@ -702,6 +708,7 @@ func TestKernelsAreTheFormulas(t *testing.T) {
 		optim.Momentum{Nesterov: true},
 		optim.RMSprop{WeightDecay: .1},
 		optim.RMSprop{Sum: true},
+		optim.RMSprop{WeightDecay: .1, Momentum: .9},
 		optim.Adadelta{WeightDecay: .1},
 		optim.AMSGrad{},
 		optim.AMSGrad{Nesterov: true, WeightDecay: .1},

@@ -20,7 +20,12 @@ const (
 //	w  = w - lr·g'/(√n + ε)
 //
 // With Sum it is n = ρ·n + g'², bytedance/monolith's second version. The learning rate is that of the update in both; its first version
-// leaves schedules out. State: n [dim].
+// leaves schedules out. With Momentum steps add up (bytedance/monolith: RmspropOptimizer for dense parameters, whose first version has √(n+ε)):
+//
+//	m  = μ·m + lr·g'/(√n + ε)          μ = Momentum
+//	w  = w - m
+//
+// State: n [dim], with Momentum m [dim].
 type RMSprop struct {
 	// LR is the learning rate, above 0; 0 means [DefaultRMSpropLR].
 	LR float32 `json:"lr"`
@@ -32,6 +37,8 @@ type RMSprop struct {
 	WeightDecay float32 `json:"weight_decay"`
 	// Sum adds the squares whole.
 	Sum bool `json:"sum"`
+	// Momentum is μ in [0, 1), default 0: there is none.
+	Momentum float32 `json:"momentum,omitzero"`
 }
 
 var (
@@ -56,6 +63,7 @@ func (o RMSprop) Validate() error {
 		fraction("decay", o.Decay),
 		positive("epsilon", o.Epsilon),
 		notNegative("weight_decay", o.WeightDecay),
+		share("momentum", o.Momentum),
 	)
 }
 
@@ -65,23 +73,54 @@ func (RMSprop) Name() string { return "rmsprop" }
 // String renders the rule with every setting.
 func (o RMSprop) String() string {
 	o = o.WithDefaults()
-	return fmt.Sprintf("rmsprop(lr=%g,decay=%g,epsilon=%g,weight_decay=%g,sum=%t)",
-		o.LR, o.Decay, o.Epsilon, o.WeightDecay, o.Sum)
+	momentum := ""
+	if o.Momentum != 0 {
+		momentum = fmt.Sprintf(",momentum=%g", o.Momentum)
+	}
+	return fmt.Sprintf("rmsprop(lr=%g,decay=%g,epsilon=%g,weight_decay=%g,sum=%t%s)",
+		o.LR, o.Decay, o.Epsilon, o.WeightDecay, o.Sum, momentum)
 }
 
-// StateDim is dim: n.
-func (RMSprop) StateDim(dim int) int { return dim }
+// StateDim is dim, n, with Momentum 2·dim, n and m.
+func (o RMSprop) StateDim(dim int) int {
+	if o.Momentum != 0 {
+		return 2 * dim
+	}
+	return dim
+}
 
 // Init clears the state.
 func (RMSprop) Init(_, state []float32) { clear(state) }
 
 // Update applies one gradient.
 func (o RMSprop) Update(w, state, grad []float32, lr float32) {
+	if o.Momentum != 0 {
+		o.step(w, state[:len(w)], state[len(w):], grad, o.kernel(lr))
+		return
+	}
 	simd.RMSprop(w, state[:len(w)], grad, o.kernel(lr))
 }
 
 // UpdateRows implements [RowUpdater].
-func (o RMSprop) UpdateRows(s *simd.Segments, lr float32) { s.RMSprop(o.kernel(lr)) }
+func (o RMSprop) UpdateRows(s *simd.Segments, lr float32) {
+	r := o.kernel(lr)
+	if o.Momentum != 0 {
+		s.Each(2, func(v [5][]float32) { o.step(v[0], v[1], v[2], v[3], r) })
+		return
+	}
+	s.RMSprop(r)
+}
+
+// step is an update with momentum. The conversions forbid fused multiply-adds, which would give other bits on other machines.
+func (o RMSprop) step(w, n, m, g []float32, r simd.AveragesRule) {
+	n, m, g = n[:len(w)], m[:len(w)], g[:len(w)]
+	for k := range w {
+		d := g[k] + float32(r.Decay*w[k])
+		n[k] = float32(r.Rho*n[k]) + float32(r.Rest*float32(d*d))
+		m[k] = float32(o.Momentum*m[k]) + r.Rate*d/(sqrt32(n[k])+r.Epsilon)
+		w[k] -= m[k]
+	}
+}
 
 func (o RMSprop) kernel(lr float32) simd.AveragesRule {
 	o = o.WithDefaults()

@@ -58,6 +58,13 @@ func fraction(name string, v float32) error {
 	return nil
 }
 
+func share(name string, v float32) error {
+	if !(v >= 0 && v < 1) {
+		return fmt.Errorf("%s %g is not from 0 up and below 1", name, v)
+	}
+	return nil
+}
+
 // sqrt32 is the correctly rounded float32 root; the compiler makes one instruction of it.
 func sqrt32(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 

@@ -101,7 +101,7 @@ func (GroupFTRL) CheckState(dim int, state []float32) error { return sums(state[
 func (Adadelta) CheckState(_ int, state []float32) error { return means(state) }
 
 // CheckState implements [StateChecker].
-func (RMSprop) CheckState(_ int, state []float32) error { return means(state) }
+func (RMSprop) CheckState(dim int, state []float32) error { return means(state[:dim]) }
 
 // CheckState implements [StateChecker].
 func (Adam) CheckState(dim int, state []float32) error {

@@ -88,6 +88,7 @@ func TestStatesThatAreRefused(t *testing.T) {
 		{optim.LazyAdagradW{}, []float32{1, 1, 0, 0.5}, "number of examples"},
 		{optim.BatchSoftmax{}, []float32{0, 1 << 24}, "number of examples"},
 		{optim.RMSprop{}, []float32{0, -1}, "mean square is below 0"},
+		{optim.RMSprop{Momentum: 0.9}, []float32{0, -1, -1, -1}, "mean square is below 0"},
 		{optim.Adadelta{}, []float32{0, 0, 0, -1}, "mean square is below 0"},
 		{optim.Adam{}, []float32{-1, -1, 0, -1, 0, 0}, "mean square is below 0"},
 		{optim.Adam{}, []float32{-1, -1, 0, 0, 0, 1.5}, "bias corrections"},

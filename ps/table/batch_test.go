@@ -58,6 +58,7 @@ func TestVectorBits(t *testing.T) {
 		optim.Momentum{},
 		optim.Momentum{Nesterov: true, WeightDecay: 0.01},
 		optim.RMSprop{},
+		optim.RMSprop{Momentum: 0.9},
 		optim.Adadelta{WeightDecay: 0.01},
 		optim.Stored(optim.Adagrad{LR: 0.05}, optim.BF16),
 		optim.Stored(optim.Momentum{LR: 0.05}, optim.FP16),
